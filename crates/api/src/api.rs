@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::ask::{Ask, Rendered, View};
+use crate::ask::{self, Ask, Rendered, View};
 use crate::cache::{Cache, Key, Now, Ready};
 use crate::compress;
 use crate::condition::StateRules;
@@ -150,9 +150,9 @@ impl Api {
         let made = Instant::now();
         let rules = StateRules::new(now.wall_ns, config.stale_after);
         let view = View { history: Arc::clone(history), limits, rules, gzip, permit };
-        let Rendered { body, gzip, until_ns } =
+        let Rendered { body, gzip, partial, until_ns } =
             ask.answer(view).instrument(tracing::info_span!("query")).await?;
-        Ok(Ready { body, gzip, made, version: now.version, until_ns })
+        Ok(Ready { body, gzip, partial, made, version: now.version, until_ns })
     }
 
     /// The gateway's own statistics.
@@ -195,5 +195,5 @@ fn respond(ready: &Ready, cache: &'static str) -> Response {
     if ready.gzip {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    response
+    ask::with_partial(response, ready.partial.clone())
 }

@@ -1,8 +1,11 @@
 //! Questions that are answered from the history. Equal questions share an answer.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
 use bytes::Bytes;
 use gpuvitals_core::history::History;
 use serde::Serialize;
@@ -15,6 +18,10 @@ use crate::error::ApiError;
 
 /// Shortest answer in bytes that is worth compressing.
 const GZIP_FROM: usize = 1_024;
+/// Header that says what of an answer could not be read.
+const PARTIAL: HeaderName = HeaderName::from_static("x-partial");
+/// Longest text of it in characters.
+const PARTIAL_LEN_MAX: usize = 1_024;
 
 /// A question, parsed. Two are equal if they are written the same by `Debug`.
 pub(crate) trait Ask: Debug + Send + Sized + 'static {
@@ -50,6 +57,8 @@ pub(crate) struct Rendered {
     pub(crate) body: Bytes,
     /// Whether it is compressed.
     pub(crate) gzip: bool,
+    /// What could not be read, as a header.
+    pub(crate) partial: Option<HeaderValue>,
     /// When the time alone changes the answer, nanoseconds UTC since 1970; `i64::MAX` for never.
     pub(crate) until_ns: i64,
 }
@@ -78,7 +87,7 @@ impl View {
             let gzip = self.gzip && json.len() >= GZIP_FROM;
             let body = if gzip { compress::gzip(&json).map_err(ApiError::Compress)? } else { json };
             drop(self.permit);
-            Ok(Rendered { body: Bytes::from(body), gzip, until_ns })
+            Ok(Rendered { body: Bytes::from(body), gzip, partial: partial(&missing), until_ns })
         });
         job.await.unwrap_or(Err(ApiError::Crashed))
     }
@@ -99,4 +108,25 @@ impl Body {
     pub(crate) fn until(until_ns: i64, answer: &impl Serialize) -> Result<Self, ApiError> {
         Ok(Self { json: serde_json::to_vec(answer)?, until_ns })
     }
+}
+
+/// What two answers lack, each once.
+pub(crate) fn joined(mut missing: Vec<String>, more: Vec<String>) -> Vec<String> {
+    missing.extend(more);
+    let mut seen = HashSet::new();
+    missing.retain(|words| seen.insert(words.clone()));
+    missing
+}
+
+/// What an answer lacks, as far as a header takes it; what is no printable ASCII becomes `?`.
+pub(crate) fn partial(missing: &[String]) -> Option<HeaderValue> {
+    let printable = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
+    let text: String = missing.join("; ").chars().take(PARTIAL_LEN_MAX).map(printable).collect();
+    (!missing.is_empty()).then(|| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("yes")))
+}
+
+/// The response with the header that says what it lacks.
+pub(crate) fn with_partial(mut response: Response, partial: Option<HeaderValue>) -> Response {
+    response.headers_mut().extend(partial.map(|partial| (PARTIAL, partial)));
+    response
 }

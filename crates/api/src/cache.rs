@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use axum::http::HeaderValue;
 use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::{EntryAction, EntryResult, PlaceholderGuard};
@@ -30,6 +31,8 @@ pub(crate) struct Ready {
     pub(crate) body: Bytes,
     /// Whether it is.
     pub(crate) gzip: bool,
+    /// What could not be read, as a header.
+    pub(crate) partial: Option<HeaderValue>,
     /// When it was made.
     pub(crate) made: Instant,
     /// Version of the store it was made from.
@@ -129,8 +132,14 @@ mod tests {
 
     #[test]
     fn an_answer_serves_while_it_is_young_or_nothing_changed() {
-        let ready =
-            Ready { body: Bytes::new(), gzip: false, made: Instant::now(), version: 7, until_ns: 2_000 };
+        let ready = Ready {
+            body: Bytes::new(),
+            gzip: false,
+            partial: None,
+            made: Instant::now(),
+            version: 7,
+            until_ns: 2_000,
+        };
         let reuse = Duration::from_millis(500);
         let check = |version, age_ms, wall_ns, serves| {
             let age = Duration::from_millis(age_ms);
@@ -155,7 +164,7 @@ mod tests {
         let mut second = std::pin::pin!(cache.get(&key, NOW));
         assert!(futures_util::poll!(second.as_mut()).is_pending());
         let body = Bytes::from_static(b"[]");
-        let ready = Ready { body, gzip: false, made: Instant::now(), version: 1, until_ns: 1 };
+        let ready = Ready { body, gzip: false, partial: None, made: Instant::now(), version: 1, until_ns: 1 };
         making.keep(&ready);
         assert!(second.await.is_ok_and(|ready| ready.body.as_ref() == b"[]"));
     }

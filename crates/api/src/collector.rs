@@ -5,16 +5,17 @@
 //! | `GET /health` | `{"status", "timestamp"}`; 503 where it is unhealthy |
 //! | `GET /healthz`, `GET /readyz` | whether the process answers, and whether it is not unhealthy, as text |
 //! | `GET /stats` | `{"total_processed", "active_gpus", "file_entries", "cache_entries", "uptime_seconds"}` |
-//! | `GET /telemetry/{gpu}?limit=&reverse=` | `[{"gpu_id", "metrics", "timestamp"}]`, newest first; header `x-partial`: what could not be read |
+//! | `GET /telemetry/{gpu}?limit=&reverse=` | `[{"gpu_id", "metrics", "timestamp"}]`, newest first |
 //! | `GET /metrics` | Prometheus text |
+//!
+//! The header `x-partial` says what of an answer could not be read.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State as Shared;
-use axum::http::header::HeaderName;
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::get;
 use gpuvitals_core::Table;
@@ -24,17 +25,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::ask;
 use crate::config::Limits;
 use crate::dto::{Moment, RowMetrics};
 use crate::error::{ApiError, ErrorCode};
 use crate::parameter::{self, Asked, Named};
 use crate::route::rows::GpuRows;
 use crate::route::stats::fresh;
-
-/// Header that says what of an answer could not be read: the answer itself is a bare array.
-const PARTIAL: HeaderName = HeaderName::from_static("x-partial");
-/// Longest text of it in characters.
-const PARTIAL_LEN_MAX: usize = 1_024;
 
 /// What the API asks of the collector.
 pub trait CollectorView: Vitals {
@@ -77,18 +74,16 @@ struct StatsAnswer {
 }
 
 async fn stats(Shared(api): Shared<Arc<State>>) -> Result<Response, ApiError> {
-    let gpus = api.history.fleet().await?.answer.gpus.len();
+    let fleet = api.history.fleet().await?;
     let stats = api.history.stats();
-    fresh(
-        StatusCode::OK,
-        &StatsAnswer {
-            total_processed: api.view.rows_stored(),
-            active_gpus: gpus,
-            file_entries: stats.rows_on_disk,
-            cache_entries: stats.rows_in_memory,
-            uptime_seconds: api.started.elapsed().as_secs(),
-        },
-    )
+    let answer = StatsAnswer {
+        total_processed: api.view.rows_stored(),
+        active_gpus: fleet.answer.gpus.len(),
+        file_entries: stats.rows_on_disk,
+        cache_entries: stats.rows_in_memory,
+        uptime_seconds: api.started.elapsed().as_secs(),
+    };
+    Ok(ask::with_partial(fresh(StatusCode::OK, &answer)?, ask::partial(&fleet.missing)))
 }
 
 /// Which rows of a GPU.
@@ -114,19 +109,20 @@ async fn telemetry(
     let limits = &api.limits;
     let limit = parameter::limit(wanted.limit.as_ref(), limits.page, limits.page_max)?;
     let oldest_first = parameter::flag("reverse", wanted.reverse.as_ref())?;
-    let fleet = api.history.fleet().await?.answer;
+    let Part { answer: fleet, missing } = api.history.fleet().await?;
     let key = match fleet.find(&gpu) {
         Ok(state) => Arc::clone(&state.key),
-        Err(NoGpu::Unknown) => {
+        Err(NoGpu::Unknown) if missing.is_empty() => {
             let text = "no GPU of this name has rows here";
             return Ok(refuse(StatusCode::NOT_FOUND, ErrorCode::UnknownGpu, text));
         }
-        Err(why @ NoGpu::Ambiguous(_)) => return Err(ApiError::no_gpu(&gpu, why)),
+        Err(why) => return Err(ApiError::no_gpu(&gpu, why, &missing)),
     };
     let permit = Arc::clone(&api.queries).acquire_owned().await.map_err(|_| ApiError::Overloaded)?;
     let of_table = RowsQuery::of(Table::GpuEvents, limit);
     let query = RowsQuery { gpus: vec![key], newest_first: !oldest_first, ..of_table };
-    let rows = api.history.rows(query).await?;
+    let mut rows = api.history.rows(query).await?;
+    rows.missing = ask::joined(missing, rows.missing);
     let rendered = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         render(&rows)
@@ -135,9 +131,8 @@ async fn telemetry(
 }
 
 fn render(Part { answer: rows, missing }: &Part<Rows>) -> Result<Response, ApiError> {
-    let partial = missing.join("; ");
-    if !partial.is_empty() {
-        tracing::warn!(words = partial, "rows were left out of an answer");
+    if !missing.is_empty() {
+        tracing::warn!(words = missing.join("; "), "rows were left out of an answer");
     }
     let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, None));
     let list: Vec<Row<'_>> = found
@@ -145,18 +140,7 @@ fn render(Part { answer: rows, missing }: &Part<Rows>) -> Result<Response, ApiEr
         .flat_map(GpuRows::entries)
         .map(|entry| Row { gpu_id: entry.gpu_id, metrics: entry.metrics, timestamp: entry.timestamp })
         .collect();
-    let mut response = fresh(StatusCode::OK, &list)?;
-    if !partial.is_empty() {
-        response.headers_mut().insert(PARTIAL, header_text(&partial));
-    }
-    Ok(response)
-}
-
-/// As much of a text as a header takes; what is no printable ASCII becomes `?`.
-fn header_text(text: &str) -> HeaderValue {
-    let printable = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
-    let text: String = text.chars().take(PARTIAL_LEN_MAX).map(printable).collect();
-    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("yes"))
+    Ok(ask::with_partial(fresh(StatusCode::OK, &list)?, ask::partial(missing)))
 }
 
 async fn nothing(uri: Uri) -> Response {

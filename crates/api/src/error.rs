@@ -26,6 +26,7 @@ const CANDIDATES_MAX: usize = 8;
 /// `body_too_large` (413): the request has a body, and no path takes one.
 /// `too_many_streams` (503): the limit of open live streams is reached.
 /// `overloaded` (503): more queries wait than can be answered in time.
+/// `incomplete` (503): what was asked for is not in the part of the data that could be read; the message says what was not.
 /// `timeout` (503): the answer took too long.
 /// `internal` (500): a defect of the gateway; its log says more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -46,6 +47,7 @@ pub(crate) enum ErrorCode {
     BodyTooLarge,
     TooManyStreams,
     Overloaded,
+    Incomplete,
     #[expect(dead_code, reason = "the listener answers so")]
     Timeout,
     Internal,
@@ -88,6 +90,8 @@ pub(crate) enum ApiError {
     AmbiguousGpu { name: String, count: usize, ids: Vec<String> },
     #[error("no host is known as {0:?}; GET /api/v1/hosts lists them")]
     UnknownHost(String),
+    #[error("{name:?} is not in what could be read; try again later; what could not: {}", missing.join("; "))]
+    Incomplete { name: String, missing: Vec<String> },
     #[error("there is nothing at {0:?}; /docs describes what there is")]
     NotFound(String),
     #[error("{path:?} does not know {method}; it answers GET and HEAD")]
@@ -114,9 +118,10 @@ impl ApiError {
         Self::Parameter { name, value: echo(value), allowed: allowed.into() }
     }
 
-    /// A name that is not that of one GPU.
-    pub(crate) fn no_gpu(name: &str, why: NoGpu) -> Self {
+    /// A name that is not that of one GPU in a fleet that lacks `missing`.
+    pub(crate) fn no_gpu(name: &str, why: NoGpu, missing: &[String]) -> Self {
         match why {
+            NoGpu::Unknown if !missing.is_empty() => Self::incomplete(name, missing),
             NoGpu::Unknown => Self::UnknownGpu(echo(name)),
             NoGpu::Ambiguous(keys) => Self::AmbiguousGpu {
                 name: echo(name),
@@ -126,9 +131,14 @@ impl ApiError {
         }
     }
 
-    /// A host nobody knows.
-    pub(crate) fn unknown_host(name: &str) -> Self {
-        Self::UnknownHost(echo(name))
+    /// A host that is none in a fleet that lacks `missing`.
+    pub(crate) fn no_host(name: &str, missing: &[String]) -> Self {
+        if missing.is_empty() { Self::UnknownHost(echo(name)) } else { Self::incomplete(name, missing) }
+    }
+
+    /// A name that may be in what could not be read.
+    pub(crate) fn incomplete(name: &str, missing: &[String]) -> Self {
+        Self::Incomplete { name: echo(name), missing: missing.to_vec() }
     }
 
     /// A path nothing stands at.
@@ -162,6 +172,7 @@ impl ApiError {
             }
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),
             Self::Streams(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::TooManyStreams),
+            Self::Incomplete { .. } => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Incomplete),
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Overloaded),
             Self::Query(_) | Self::Render(_) | Self::Compress(_) | Self::Crashed => {
                 (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal)

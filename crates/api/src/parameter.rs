@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
-use gpuvitals_core::history::Fleet;
+use gpuvitals_core::history::{Fleet, Part};
 use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_core::{MetricId, Table, batch, catalogue};
 use serde::de::DeserializeOwned;
@@ -196,7 +196,11 @@ pub(crate) fn names_of(tables: impl IntoIterator<Item = Table>) -> String {
 ///
 /// # Errors
 /// If there is one.
-pub(crate) fn known_columns(table: Table, names: Option<&[String]>, fleet: &Fleet) -> Result<(), ApiError> {
+pub(crate) fn known_columns(
+    table: Table,
+    names: Option<&[String]>,
+    fleet: &Part<Arc<Fleet>>,
+) -> Result<(), ApiError> {
     if table != Table::GpuEvents {
         let is_metric = |name: &str| catalogue::by_column(name).is_some_and(|id| id.metric().table == table);
         let mut names = names.unwrap_or_default().iter();
@@ -205,14 +209,17 @@ pub(crate) fn known_columns(table: Table, names: Option<&[String]>, fleet: &Flee
         return unknown.map_or(Ok(()), |name| Err(ApiError::parameter("metrics", name, allowed(name))));
     }
     let foreign = |name: &str| {
-        let mut columns = fleet.gpus.iter().flat_map(|gpu| &gpu.extras);
+        let mut columns = fleet.answer.gpus.iter().flat_map(|gpu| &gpu.extras);
         columns.any(|(column, ..)| column.as_ref() == name)
     };
     let unknown = names.unwrap_or_default().iter().find(|name| {
         let known = catalogue::by_column(name).is_some_and(is_of_gpus);
         !known && !foreign(name)
     });
-    unknown.map_or(Ok(()), |name| gpu_metric("metrics", name).map(|_| ()))
+    match unknown {
+        Some(name) if !fleet.missing.is_empty() => Err(ApiError::incomplete(name, &fleet.missing)),
+        unknown => unknown.map_or(Ok(()), |name| gpu_metric("metrics", name).map(|_| ())),
+    }
 }
 
 fn is_identity(table: Table, name: &str) -> bool {

@@ -406,11 +406,12 @@ export interface components {
          *     `body_too_large` (413): the request has a body, and no path takes one.
          *     `too_many_streams` (503): the limit of open live streams is reached.
          *     `overloaded` (503): more queries wait than can be answered in time.
+         *     `incomplete` (503): what was asked for is not in the part of the data that could be read; the message says what was not.
          *     `timeout` (503): the answer took too long.
          *     `internal` (500): a defect of the gateway; its log says more.
          * @enum {string}
          */
-        ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "timeout" | "internal";
+        ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "timeout" | "internal";
         /**
          * @description The gateway's statistics.
          * @example {

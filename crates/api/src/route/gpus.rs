@@ -198,15 +198,15 @@ pub(crate) async fn of_host(
 impl Ask for GpusAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let Part { answer: fleet, missing } = view.history.fleet().await?;
-        view.render(missing, move |view, _| self.list(&fleet, view.rules)).await
+        view.render(missing, move |view, missing| self.list(&fleet, missing, view.rules)).await
     }
 }
 
 impl GpusAsk {
-    fn list(&self, fleet: &Fleet, rules: StateRules) -> Result<Body, ApiError> {
+    fn list(&self, fleet: &Fleet, missing: &[String], rules: StateRules) -> Result<Body, ApiError> {
         let mut gpus: Vec<&Arc<GpuState>> = fleet.gpus.iter().filter(|gpu| self.wants(gpu)).collect();
         if let Some(host) = self.of_host.as_deref().filter(|_| gpus.is_empty()) {
-            return Err(ApiError::unknown_host(host));
+            return Err(ApiError::no_host(host, missing));
         }
         if !self.states.is_empty() {
             gpus.retain(|gpu| self.states.contains(&rules.state(gpu)));
@@ -333,8 +333,8 @@ impl Ord for Number {
 impl Ask for GpuAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let Part { answer: fleet, missing } = view.history.fleet().await?;
-        view.render(missing, move |view, _| {
-            let gpu = fleet.find(&self.0).map_err(|why| ApiError::no_gpu(&self.0, why))?;
+        view.render(missing, move |view, missing| {
+            let gpu = fleet.find(&self.0).map_err(|why| ApiError::no_gpu(&self.0, why, missing))?;
             let detail = GpuDetail {
                 gpu: view.rules.show(gpu, false),
                 latest: LatestColumns(gpu),

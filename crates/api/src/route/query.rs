@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 
 use super::{Answered, telemetry};
 use crate::api::Api;
-use crate::ask::{Ask, Body, Rendered, View};
+use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::config::Limits;
 use crate::dto::{Instant, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
@@ -117,7 +117,7 @@ pub(crate) async fn query(
 
 impl Ask for QueryAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let fleet = view.history.fleet().await?.answer;
+        let fleet = view.history.fleet().await?;
         let end_ns = self.end_ns.unwrap_or(view.now_ns());
         let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(HOUR_NS).max(0));
         if end_ns < start_ns {
@@ -126,7 +126,7 @@ impl Ask for QueryAsk {
         let step_ns = self.step_ns.unwrap_or_else(|| parameter::step_for(end_ns - start_ns));
         let gpus = self.selected(&fleet)?;
         let steps = end_ns.div_euclid(step_ns) - start_ns.div_euclid(step_ns) + 1;
-        self.check(gpus.as_deref(), &fleet, steps, &view.limits)?;
+        self.check(gpus.as_deref(), &fleet.answer, steps, &view.limits)?;
         let none_wanted = gpus.as_ref().is_some_and(Vec::is_empty);
         let query = BucketQuery {
             table: self.table,
@@ -143,7 +143,8 @@ impl Ask for QueryAsk {
         } else {
             view.history.buckets(query).await?
         };
-        view.render(missing, move |view, partial| {
+        let Part { answer: fleet, missing: of_fleet } = fleet;
+        view.render(ask::joined(of_fleet, missing), move |view, partial| {
             let simulated = self.simulated(&fleet);
             let series = buckets.series(&self.aggregates);
             let answer = QueryAnswer {
@@ -198,7 +199,7 @@ impl QueryAsk {
     }
 
     /// Keys of the GPUs (or hosts) asked for; none means all.
-    fn selected(&self, fleet: &Fleet) -> Result<Option<Vec<Arc<str>>>, ApiError> {
+    fn selected(&self, fleet: &Part<Arc<Fleet>>) -> Result<Option<Vec<Arc<str>>>, ApiError> {
         if self.table == Table::SystemEvents {
             return Ok((!self.hosts.is_empty()).then(|| self.hosts.clone()));
         }
@@ -207,8 +208,11 @@ impl QueryAsk {
             return Ok((!named.is_empty()).then_some(named));
         }
         let hosts: HashSet<&str> = self.hosts.iter().map(AsRef::as_ref).collect();
-        let on_hosts =
-            fleet.gpus.iter().filter(|gpu| gpu.identity.node().is_some_and(|node| hosts.contains(node)));
+        let on_hosts = fleet
+            .answer
+            .gpus
+            .iter()
+            .filter(|gpu| gpu.identity.node().is_some_and(|node| hosts.contains(node)));
         let keys = on_hosts
             .map(|gpu| &gpu.key)
             .filter(|key| self.gpus.is_empty() || named.binary_search(key).is_ok());

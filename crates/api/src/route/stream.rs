@@ -10,7 +10,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::Stream;
-use gpuvitals_core::history::{Change, Changes, Fleet, NoGpu};
+use gpuvitals_core::history::{Change, Changes, Fleet, NoGpu, Part};
 use gpuvitals_core::{Batch, Table};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
@@ -61,7 +61,7 @@ pub(crate) struct StreamParams {
     )
 )]
 pub(crate) async fn stream(Shared(api): Shared<Api>, Asked(params): Asked<StreamParams>) -> Answered {
-    let filter = Filter::parse(&params, &api.history().fleet().await?.answer)?;
+    let filter = Filter::parse(&params, &api.history().fleet().await?)?;
     let permit = api.stream_permit()?;
     let changes = api.history().changes();
     let body = Body::from_stream(events(api, changes, filter, permit));
@@ -115,7 +115,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn parse(params: &StreamParams, fleet: &Fleet) -> Result<Self, ApiError> {
+    fn parse(params: &StreamParams, fleet: &Part<Arc<Fleet>>) -> Result<Self, ApiError> {
         let mut filter = Self {
             gpus: HashSet::new(),
             names: parameter::list("gpus", params.gpus.as_ref())?,
@@ -124,11 +124,11 @@ impl Filter {
         };
         parameter::known_columns(Table::GpuEvents, filter.metrics.as_deref(), fleet)?;
         for name in &filter.names {
-            if let Err(why @ NoGpu::Ambiguous(_)) = fleet.find(name) {
-                return Err(ApiError::no_gpu(name, why));
+            if let Err(why @ NoGpu::Ambiguous(_)) = fleet.answer.find(name) {
+                return Err(ApiError::no_gpu(name, why, &fleet.missing));
             }
         }
-        filter.resolve(fleet);
+        filter.resolve(&fleet.answer);
         Ok(filter)
     }
 

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use super::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
-use crate::ask::{Ask, Body, Rendered, View};
+use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::config::Limits;
 use crate::dto::{Instant, Pagination, TelemetryList};
 use crate::error::{ApiError, ErrorBody};
@@ -147,7 +147,7 @@ pub(crate) async fn of_several(
 
 impl Ask for TelemetryAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let fleet = view.history.fleet().await?.answer;
+        let fleet = view.history.fleet().await?;
         parameter::known_columns(self.table, self.metrics.as_deref(), &fleet)?;
         let query = RowsQuery {
             table: self.table,
@@ -164,6 +164,7 @@ impl Ask for TelemetryAsk {
             with_total: true,
         };
         let Part { answer: rows, missing } = view.history.rows(query).await?;
+        let missing = ask::joined(fleet.missing, missing);
         view.render(missing, move |_, partial| {
             let total = rows.total.unwrap_or_default();
             let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, self.metrics.as_deref()));
@@ -203,11 +204,11 @@ impl TelemetryAsk {
 /// The keys of the GPUs that are asked for, each once.
 ///
 /// # Errors
-/// When one is unknown or ambiguous.
-pub(crate) fn keys(fleet: &Fleet, ids: &[Arc<str>]) -> Result<Vec<Arc<str>>, ApiError> {
+/// When one is unknown or ambiguous, or may be in what could not be read.
+pub(crate) fn keys(fleet: &Part<Arc<Fleet>>, ids: &[Arc<str>]) -> Result<Vec<Arc<str>>, ApiError> {
     let mut keys = Vec::with_capacity(ids.len());
     for id in ids {
-        let gpu = fleet.find(id).map_err(|why| ApiError::no_gpu(id, why))?;
+        let gpu = fleet.answer.find(id).map_err(|why| ApiError::no_gpu(id, why, &fleet.missing))?;
         keys.push(Arc::clone(&gpu.key));
     }
     keys.sort_unstable();

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::request;
 use crate::world::fleet;
 
-struct Collector(Mutex<Health>);
+pub(crate) struct Collector(pub(crate) Mutex<Health>);
 
 impl CollectorView for Collector {
     fn rows_stored(&self) -> u64 {

@@ -12,6 +12,7 @@ mod collector;
 mod lists;
 mod operation;
 mod page;
+mod partial;
 mod query;
 mod refused;
 mod stream;

@@ -1,0 +1,131 @@
+//! A history that knows a part of the fleet only: what it lacks is told, and nothing is said not to exist.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use gpuvitals_api::collector::{CollectorView, router};
+use gpuvitals_api::{Api, ApiConfig, serve};
+use gpuvitals_core::Health;
+use gpuvitals_core::history::{
+    Answered, BucketQuery, Buckets, Changes, Fleet, History, HistoryStats, Rows, RowsQuery,
+};
+use gpuvitals_listener::{Access, Meter, Terms};
+use gpuvitals_store::Store;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::request;
+use crate::collector::Collector;
+use crate::world::World;
+
+const REASON: &str = "host b does not answer";
+
+#[derive(Debug)]
+struct Partial(Store);
+
+impl History for Partial {
+    fn version(&self) -> u64 {
+        self.0.version()
+    }
+
+    fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
+        Box::pin(async {
+            let mut part = History::fleet(&self.0).await?;
+            part.missing.push(REASON.to_owned());
+            Ok(part)
+        })
+    }
+
+    fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
+        Box::pin(async {
+            let mut part = self.0.rows(query).await?;
+            part.missing.push(REASON.to_owned());
+            Ok(part)
+        })
+    }
+
+    fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
+        self.0.buckets(query)
+    }
+
+    fn changes(&self) -> Box<dyn Changes> {
+        self.0.changes()
+    }
+
+    fn health(&self) -> Health {
+        self.0.health()
+    }
+
+    fn stats(&self) -> HistoryStats {
+        History::stats(&self.0)
+    }
+}
+
+async fn started() -> (World, SocketAddr) {
+    let world = World::new().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let api = Api::new(ApiConfig::default(), Arc::new(Partial(world.store.clone())), world.parts.clone());
+    tokio::spawn(serve(listener, api, Access::open(), world.shutdown.clone()));
+    (world, address)
+}
+
+#[tokio::test]
+async fn answers_from_a_part_of_the_fleet_say_so() {
+    let (_world, address) = started().await;
+    for path in [
+        "/api/v1/gpus",
+        "/api/v1/gpus/GPU-a",
+        "/api/v1/hosts",
+        "/api/v1/hosts/sim-node-01/gpus",
+        "/api/v1/telemetry?gpus=GPU-a",
+        "/api/v1/query?metrics=power_w",
+    ] {
+        // The second answer is the cached one of the first, if any is.
+        for _again in 0..2 {
+            let answer = request(address, "GET", path, "").await;
+            assert_eq!((answer.status, answer.header("x-partial")), (200, Some(REASON)), "{path}");
+            if path.contains('?') {
+                assert_eq!(answer.json()["partial"], serde_json::json!([REASON]), "{path}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_may_be_in_the_rest_of_the_fleet_is_not_said_to_be_unknown() {
+    let (_world, address) = started().await;
+    for path in [
+        "/api/v1/gpus/GPU-z",
+        "/api/v1/gpus/GPU-z/telemetry",
+        "/api/v1/telemetry?gpus=GPU-a,GPU-z",
+        "/api/v1/telemetry?metrics=power_w,attic_c",
+        "/api/v1/query?metrics=power_w&gpus=GPU-z",
+        "/api/v1/hosts/nowhere/gpus",
+        "/api/v1/stream?metrics=attic_c",
+    ] {
+        let answer = request(address, "GET", path, "").await;
+        assert_eq!(answer.status, 503, "{path}: {}", answer.text());
+        assert_eq!(answer.json()["code"], "incomplete", "{path}");
+        assert!(answer.text().contains(REASON), "{path}: {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_collector_says_what_its_fleet_lacks() {
+    let world = World::new().await;
+    let view: Arc<dyn CollectorView> = Arc::new(Collector(Mutex::new(Health::healthy(0))));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = router(Arc::new(Partial(world.store.clone())), view);
+    let terms = Terms::new(Arc::new(Meter::new("collector")));
+    let shutdown = CancellationToken::new();
+    tokio::spawn(gpuvitals_listener::serve(listener, app, terms, shutdown.clone()));
+    for path in ["/stats", "/telemetry/GPU-a"] {
+        let answer = request(address, "GET", path, "").await;
+        assert_eq!((answer.status, answer.header("x-partial")), (200, Some(REASON)), "{path}");
+    }
+    let answer = request(address, "GET", "/telemetry/GPU-z", "").await;
+    assert_eq!((answer.status, &answer.json()["code"]), (503, &"incomplete".into()));
+    shutdown.cancel();
+}
