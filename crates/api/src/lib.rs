@@ -2,7 +2,7 @@
 //!
 //! A request passes the listener (access, limits, statistics, log), a handler in `route` (parse, ask, render) and, unless its answer
 //! is ready in the `cache`, an `Ask` that asks the history and renders the answer on a thread for blocking work. A question
-//! whose client has gone is dropped. `dto` holds what is said, and the OpenAPI document is generated from it.
+//! whose client has gone is dropped. `dto` holds the answers; the OpenAPI document is generated from it.
 //!
 //! The caller owns the socket and the shutdown:
 //!

@@ -50,7 +50,7 @@ pub struct Batch {
     origin: Origin,
     sequence: u64,
     absences: Vec<Absence>,
-    /// The bytes it was decoded from. Every change drops them: whoever decodes them gets this batch.
+    /// The bytes it was decoded from. Every change drops them, so that they always decode to this batch.
     wire: Option<Bytes>,
 }
 

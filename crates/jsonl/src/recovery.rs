@@ -1,4 +1,4 @@
-//! The log: its records, and what of them is not in files.
+//! The log: its records, and the rows in them that the files lack.
 //!
 //! ```text
 //! kind 1   rows       batches as `wire::push_frame` puts them, as they were accepted

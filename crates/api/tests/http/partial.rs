@@ -1,4 +1,4 @@
-//! A history that knows a part of the fleet only: what it lacks is told, and nothing is said not to exist.
+//! A history that knows only part of the fleet: each answer names the missing part, and no GPU is called unknown.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
