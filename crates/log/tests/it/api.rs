@@ -267,23 +267,29 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     assert_eq!(held.wait().expect("append").sequence, last + 1);
     let (thread, behind) = behind.recv().expect("an answer");
     assert!(thread != here && behind.sequence == last + 2);
-    // Several enqueued records go to the writer too, as one group.
+    // Several enqueued records go to the writer too, as one group. The writer is held at the record before them:
+    // it may still be awake and would take the first alone.
     let groups = log.stats().groups;
+    disk.hold_syncs();
+    let held = log.append(1, payload(last + 3), Durability::Synced);
+    disk.wait_for_held_sync();
     let (done, outcomes) = mpsc::sync_channel(2);
-    for number in last + 3..=last + 4 {
+    for number in last + 4..=last + 5 {
         let done = done.clone();
         let told = Box::new(move |result| done.send((std::thread::current().id(), result)).expect("send"));
         log.enqueue_with(1, [payload(number), Bytes::new()], Durability::Synced, told);
     }
     log.commit(true);
+    disk.release_syncs();
+    assert_eq!(held.wait().expect("append").sequence, last + 3);
     for _ in 0..2 {
         let (thread, outcome) = outcomes.recv().expect("an answer");
         assert!(thread != here && outcome.is_ok());
     }
-    assert_eq!(log.stats().groups, groups + 1);
+    assert_eq!(log.stats().groups, groups + 2);
     log.close().expect("close");
     let (_log, recovery) = open(&disk);
-    assert_eq!(sequences(&records(recovery)), (1..=last + 4).collect::<Vec<_>>());
+    assert_eq!(sequences(&records(recovery)), (1..=last + 5).collect::<Vec<_>>());
 }
 
 #[test]
