@@ -39,6 +39,7 @@ fn main() {
     let place = log.append(0, Bytes::new(), Durability::Written).wait().unwrap().place;
     let config = QueueConfig { memory_max: 0, ..QueueConfig::default() };
     let mut broker = Broker::beside_log(config, Millis(0));
+    broker.begin();
     let options = ConsumerOptions::default();
     for group in ["store", "archive"] {
         broker.subscribe(Millis(0), TOPIC, group, &options).unwrap();

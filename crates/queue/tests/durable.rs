@@ -7,19 +7,16 @@
 )]
 
 use std::io::ErrorKind;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use gpuvitals_core::Status;
+use gpuvitals_log::FsDisk;
 use gpuvitals_log::fault::{FaultDisk, Op};
-use gpuvitals_log::{FsDisk, Log, LogConfig};
-use gpuvitals_queue::broker::Reserved;
 use gpuvitals_queue::{
-    Broker, Clock, Consumer, ConsumerOptions, ContentType, Delivery, Durability, Encoding, Frame,
-    InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue, QueueConfig,
-    ReceiveError, SettleError, Start, SubscribeError, WhenFull,
+    Clock, Consumer, ConsumerOptions, ContentType, Delivery, Durability, Encoding, Frame, InProcessConsumer,
+    Nack, NackKind, OpenError, Opened, PublishError, Queue, QueueConfig, ReceiveError, SettleError, Start,
+    SubscribeError,
 };
 use tokio::time::{Instant, timeout};
 
@@ -376,31 +373,6 @@ async fn a_deep_queue_is_delivered_from_disk() {
     until("segments go", || segments(&disk).len() <= 3).await;
 }
 
-#[test]
-fn memory_for_frames_that_are_on_disk_is_bounded_and_the_newest_have_it() {
-    let (log, _) = Log::open(FaultDisk::new(), LogConfig::default()).unwrap();
-    let place = log.append(1, Bytes::new(), gpuvitals_log::Durability::Written).wait().unwrap().place;
-    let cost = frame(0).cost_bytes();
-    let config = config(|config| config.memory_max = 3 * cost);
-    let mut broker = Broker::beside_log(config, Millis(0));
-    for number in 0..5_000 {
-        let frame = Arc::new(frame(number));
-        let Ok(Reserved::New { topic, offset, .. }) = broker.reserve(Millis(0), TOPIC, &frame) else {
-            panic!("there is room")
-        };
-        broker.land(topic, offset, place).unwrap();
-        assert_eq!(broker.cached_bytes(), cost * u64::from(number + 1).min(3));
-    }
-    let options = ConsumerOptions { max_in_flight: std::num::NonZeroU32::MAX, ..ConsumerOptions::default() };
-    let who = broker.subscribe(Millis(0), TOPIC, "g", &options).unwrap();
-    let lent = broker.receive(Millis(0), who).unwrap();
-    let in_memory = lent.iter().filter(|lent| lent.place.is_none());
-    assert_eq!(in_memory.map(|lent| lent.item.id.offset).collect::<Vec<_>>(), [4_997, 4_998, 4_999]);
-    let ids: Vec<_> = lent.iter().map(|lent| lent.item.id).collect();
-    broker.ack(Millis(0), who, &ids).unwrap();
-    assert_eq!((broker.cached_bytes(), broker.kept_bytes()), (0, 0));
-}
-
 #[tokio::test]
 async fn an_old_letter_does_not_keep_the_log() {
     let disk = FaultDisk::new();
@@ -540,28 +512,6 @@ async fn a_receive_that_is_given_up_again_and_again_still_gets_what_lies_on_disk
     let received = timeout(LIMIT, received).await.expect("it is read in the end");
     assert_eq!((number(&received[0]), received[0].attempt), (0, 1));
     assert!(disk.calls(Op::Read) - before <= 2, "the header and the record are read once");
-}
-
-#[test]
-fn what_is_under_way_alone_fills_a_topic_and_costs_no_frame() {
-    let (log, _) = Log::open(FaultDisk::new(), LogConfig::default()).unwrap();
-    let place = log.append(1, Bytes::new(), gpuvitals_log::Durability::Written).wait().unwrap().place;
-    let config = config(|config| (config.max_messages, config.when_full) = (10, WhenFull::DropOldest));
-    let mut broker = Broker::beside_log(config, Millis(0));
-    let reserve = |broker: &mut Broker, count| {
-        let frame = Arc::new(Frame::new(ContentType::Batch, count, vec![7; 10]));
-        broker.reserve(Millis(0), TOPIC, &frame)
-    };
-    for _ in 0..4 {
-        let Ok(Reserved::New { topic, offset, .. }) = reserve(&mut broker, 1) else {
-            panic!("there is room")
-        };
-        broker.land(topic, offset, place).unwrap();
-    }
-    assert!(matches!(reserve(&mut broker, 5), Ok(Reserved::New { .. })));
-    assert!(matches!(reserve(&mut broker, 6), Err(PublishError::Full { .. })));
-    let stats = broker.topic_stats(Millis(0), TOPIC).unwrap();
-    assert_eq!((stats.messages, stats.dropped), (4, 0));
 }
 
 #[tokio::test]

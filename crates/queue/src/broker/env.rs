@@ -38,6 +38,8 @@ pub(super) struct Env {
     pub(super) wakes: Vec<Wake>,
     /// Whether there is a log to keep facts and frames.
     pub(super) keeps: bool,
+    /// The records of a log are being applied.
+    pub(super) reads_log: bool,
     pub(super) facts: Facts,
     /// Frames that take memory although they are on disk too, and their bytes.
     pub(super) cached_frames: usize,
@@ -64,6 +66,7 @@ impl Env {
             earliest: None,
             wakes: Vec::new(),
             keeps,
+            reads_log: false,
             facts: Facts::default(),
             cached_frames: 0,
             cached_bytes: 0,

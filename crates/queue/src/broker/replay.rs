@@ -2,7 +2,9 @@
 //!
 //! Frames are applied as they were published, facts as they were noted, and now and then the state of each topic (a
 //! checkpoint), which replaces all but the frames that were under way at its moment. So the log may lose its beginning once a checkpoint
-//! stands behind it. A frame counts only if its record is found.
+//! stands behind it. Facts before the first checkpoint that is left may lack what they follow from: a group settles a
+//! frame, and that others want it too stood in what is gone. So a frame that was found stays until the log has been read,
+//! for a checkpoint to say that it is held. A frame counts only if its record is found.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,7 +121,9 @@ pub struct Found {
 impl Broker {
     /// A broker beside a log. What the log has kept is to be [applied](Broker::apply); then it may [begin](Broker::begin).
     pub fn beside_log(config: QueueConfig, now: Millis) -> Self {
-        Self { env: Env::new(config.clone(), now, true), ..Self::new(config, now) }
+        let mut env = Env::new(config.clone(), now, true);
+        env.reads_log = true;
+        Self { env, ..Self::new(config, now) }
     }
 
     /// Applies the next record of the log.
@@ -136,7 +140,7 @@ impl Broker {
                 };
                 self.with_topic(topic, |env, topic| {
                     topic.shelf.next_offset = topic.shelf.next_offset.max(offset.saturating_add(1));
-                    topic.shelf.take(env, offset);
+                    topic.shelf.remove(env, offset);
                     topic.hold(env, offset, entry, stamp);
                 });
             }
@@ -165,6 +169,7 @@ impl Broker {
     /// The log has been read: what was leased may be delivered at once, and the lease does not count.
     pub fn begin(&mut self) -> Found {
         let mut found = Found::default();
+        self.env.reads_log = false;
         for topic in &mut self.topics {
             found.missing += topic.begin(&mut self.env);
             let frames = u64::try_from(topic.shelf.entries.len()).unwrap_or(u64::MAX);
@@ -213,14 +218,7 @@ impl Topic {
         let shelf = &mut self.shelf;
         shelf.next_offset = shelf.next_offset.max(state.next_offset);
         shelf.groups_made = state.groups_made;
-        let mut gone = shelf.held.clone();
-        gone.remove(&(state.decided..u64::MAX));
-        for range in state.held.iter() {
-            gone.remove(&range);
-        }
-        for offset in gone.iter().flatten() {
-            shelf.take(env, offset);
-        }
+        shelf.held.remove(&(0..state.decided));
         for range in state.held.iter() {
             shelf.held.insert(range);
         }
@@ -243,6 +241,11 @@ impl Topic {
         shelf.token_base = token_base(shelf.next_offset);
         shelf.ledger = Ledger::new(env.now);
         let known = shelf.held.count();
+        let is_held = |offset: u64| shelf.held.first_in(&(offset..offset + 1)).is_some();
+        let gone: Vec<_> = shelf.entries.keys().copied().filter(|offset| !is_held(*offset)).collect();
+        for offset in gone {
+            shelf.remove(env, offset);
+        }
         shelf.held = shelf.entries.keys().copied().collect();
         for group in self.groups.values_mut() {
             group.begin(env, shelf);

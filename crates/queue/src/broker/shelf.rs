@@ -115,7 +115,7 @@ pub(super) struct Shelf {
     /// Whether it holds the dead letters of another topic.
     pub(super) is_dead: bool,
     pub(super) entries: BTreeMap<u64, Entry>,
-    /// The offsets of `entries`. While a log is read also those of frames that have not been found in it yet.
+    /// The offsets of `entries`. While a log is read, what is known of its frames so far, whether they were found or not.
     pub(super) held: Ranges,
     pub(super) pending: Pending,
     pub(super) next_offset: u64,
@@ -169,9 +169,14 @@ impl Shelf {
         self.entries.insert(offset, entry);
     }
 
-    /// Removes a frame, whoever waits for it.
+    /// Removes a frame, whoever waits for it. While a log is read the frame is only not held any more: it may be again.
     pub(super) fn take(&mut self, env: &mut Env, offset: u64) -> Option<Entry> {
         self.held.remove(&(offset..offset + 1));
+        if env.reads_log { None } else { self.remove(env, offset) }
+    }
+
+    /// Removes what there is of a frame beside that it is held.
+    pub(super) fn remove(&mut self, env: &mut Env, offset: u64) -> Option<Entry> {
         let mut entry = self.entries.remove(&offset)?;
         self.messages -= u64::from(entry.count);
         self.bytes -= entry.cost;

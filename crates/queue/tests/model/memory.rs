@@ -77,7 +77,8 @@ impl Memory {
         assert_eq!(plain(&self.follower.state()), plain(&broker.state()));
     }
 
-    /// A broker made of the records; of the frames and the state of the one before it, if that is given.
+    /// A broker made of the records. If the state of the one before it is given, that stands behind them, and of the facts
+    /// only the newer ones are left, as in a log that has lost its beginning: how many changes with the time.
     pub(crate) fn restart(
         &mut self,
         config: &QueueConfig,
@@ -85,7 +86,9 @@ impl Memory {
         state: Option<Vec<TopicState>>,
     ) -> (Broker, Found) {
         if let Some(state) = state {
-            self.records.retain(|kept| matches!(kept, Kept::Frame { .. }));
+            let lost = usize::try_from(now.0).unwrap() % (self.records.len() + 1);
+            let mut behind = 0..;
+            self.records.retain(|kept| behind.next() >= Some(lost) || matches!(kept, Kept::Frame { .. }));
             self.records.extend(checkpoint(state));
         }
         let replay = |records: &[Kept]| {

@@ -66,11 +66,12 @@ impl Run {
             seed,
             ..QueueConfig::default()
         };
-        let broker = if is_kept {
+        let mut broker = if is_kept {
             Broker::beside_log(config.clone(), Millis(0))
         } else {
             Broker::new(config.clone(), Millis(0))
         };
+        broker.begin();
         let memory = is_kept.then(|| Memory::new(config.clone()));
         Self {
             broker,

@@ -1,5 +1,6 @@
 //! The broker's promises, one story each. Times are milliseconds.
 
+mod beside_log;
 mod bounds;
 mod leases;
 mod story;
