@@ -12,7 +12,7 @@ use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::{Batch, causes, wire};
-use gpuvitals_queue::link::{Access, AnyProducer, Client, MessageQueue, Scheme};
+use gpuvitals_queue::link::{AnyProducer, Client, Credentials, MessageQueue, Scheme};
 use gpuvitals_queue::{Clock, ContentType, Frame, Producer, PublishError, Receipt};
 use tokio::runtime::Handle;
 
@@ -142,7 +142,7 @@ impl Publisher {
 struct ReloadingProducer {
     queue: MessageQueue,
     /// The access of the producer, and the producer.
-    current: Mutex<(Access, Arc<AnyProducer>)>,
+    current: Mutex<(Credentials, Arc<AnyProducer>)>,
 }
 
 impl ReloadingProducer {
@@ -152,11 +152,11 @@ impl ReloadingProducer {
         Ok(Self { queue: queue.clone(), current: Mutex::new((access, producer)) })
     }
 
-    fn producer(queue: &MessageQueue, access: &Access) -> Result<AnyProducer, AgentError> {
+    fn producer(queue: &MessageQueue, access: &Credentials) -> Result<AnyProducer, AgentError> {
         Ok(Client::new(queue.address.clone(), access.clone()).producer(queue.topic.as_str())?)
     }
 
-    fn current(&self) -> MutexGuard<'_, (Access, Arc<AnyProducer>)> {
+    fn current(&self) -> MutexGuard<'_, (Credentials, Arc<AnyProducer>)> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,7 +166,7 @@ impl ReloadingProducer {
         let mut current = self.current();
         let (access, producer) = &mut *current;
         if access.token != token {
-            *access = Access { token, ..access.clone() };
+            *access = Credentials { token, ..access.clone() };
             *producer = Arc::new(Self::producer(&self.queue, access)?);
             tracing::info!(queue = %self.queue.address, "the token was read again");
         }

@@ -4,7 +4,7 @@
 mod print;
 
 use gpuvitals_core::clock;
-use gpuvitals_queue::link::{Access, Token};
+use gpuvitals_queue::link::{Credentials, Token};
 use serde_json::Value;
 
 use crate::cli::{Query, QueryWhat};
@@ -95,7 +95,7 @@ fn ask(query: &Query, path: &str) -> Result<Value, Failure> {
         .max_redirects(0)
         .timeout_global(Some(std::time::Duration::from_mins(1)));
     if url.starts_with("https://") {
-        config = config.tls_config(tls(&Access { ca: query.ca.clone(), ..Access::default() })?);
+        config = config.tls_config(tls(&Credentials { ca: query.ca.clone(), ..Credentials::default() })?);
     }
     let agent: ureq::Agent = config.build().into();
     let mut request = agent.get(format!("{}{path}", url.trim_end_matches('/')));

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gpuvitals_queue::Start;
-use gpuvitals_queue::link::{Access, MessageQueue, QueueUrl};
+use gpuvitals_queue::link::{Credentials, MessageQueue, QueueUrl};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -122,7 +122,7 @@ impl Which {
 #[derive(Clone)]
 struct Place {
     url: QueueUrl,
-    access: Access,
+    access: Credentials,
     /// The remedy if it denies access.
     way_in: String,
 }

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_queue::link::{Access, AnyConsumer, Backoff, Client, QueueUrl, Stamps, publish_until};
+use gpuvitals_queue::link::{AnyConsumer, Backoff, Client, Credentials, QueueUrl, Stamps, publish_until};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Delivery, DeliveryId, Frame};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -93,7 +93,7 @@ async fn consumer(url: &QueueUrl, group: &str) -> AnyConsumer {
 }
 
 fn client(url: &QueueUrl) -> Client {
-    Client::new(url.clone(), Access::default())
+    Client::new(url.clone(), Credentials::default())
 }
 
 #[derive(Clone)]

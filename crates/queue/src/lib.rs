@@ -66,4 +66,4 @@ pub use service::{
     Clock, Consumer, DrainReport, InProcessConsumer, InProcessProducer, Producer, Publishing, Queue,
 };
 pub use settings::BrokerSettings;
-pub use stats::{GroupStats, Health, QueueStats, TopicStats};
+pub use stats::{GroupStats, QueueHealth, QueueStats, TopicStats};

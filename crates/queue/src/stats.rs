@@ -73,7 +73,7 @@ pub struct GroupStats {
 
 /// How the queue is, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Health {
+pub struct QueueHealth {
     /// The worst of what is found.
     pub status: Status,
     /// One sentence for each thing that is not well.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gpuvitals_core::Status;
 
 use crate::frame::Millis;
-use crate::stats::Health;
+use crate::stats::QueueHealth;
 
 /// How long a passing trouble shows after it last happened.
 const SHOWS: Duration = Duration::from_secs(10);
@@ -65,9 +65,9 @@ impl Trouble {
 }
 
 /// The health that results from these.
-pub(crate) fn health(troubles: Vec<Trouble>) -> Health {
+pub(crate) fn health(troubles: Vec<Trouble>) -> QueueHealth {
     let worst = troubles.iter().map(|trouble| trouble.cause.status()).max();
-    Health {
+    QueueHealth {
         status: worst.unwrap_or(Status::Healthy),
         reasons: troubles.into_iter().map(|trouble| trouble.words).collect(),
     }

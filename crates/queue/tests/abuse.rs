@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt, stream};
 use gpuvitals_listener::{Limits, ServeError};
-use gpuvitals_queue::link::{Access, GrpcConsumer, GrpcProducer, QueueUrl};
+use gpuvitals_queue::link::{Credentials, GrpcConsumer, GrpcProducer, QueueUrl};
 use gpuvitals_queue::protocol::v1::queue_client::QueueClient;
 use gpuvitals_queue::protocol::v1::subscribe_request::What as Ask;
 use gpuvitals_queue::protocol::v1::{self, PublishRequest};
@@ -76,7 +76,7 @@ impl Rig {
 
     /// A well-behaved pair gets its frame through.
     async fn serves_others(&self) {
-        let (access, options) = (Access::default(), ConsumerOptions::default());
+        let (access, options) = (Credentials::default(), ConsumerOptions::default());
         let producer = GrpcProducer::new(&self.url(), &access, "others").unwrap();
         let mut consumer = GrpcConsumer::new(&self.url(), &access, "others", "g", &options).unwrap();
         let frame = Frame::new(ContentType::Json, 1, "{}");
@@ -132,7 +132,7 @@ async fn a_frame_that_is_too_large_is_refused_and_its_stream_goes_on() {
     assert_eq!((&*refusal.message, refusal.retry_after_ms), (message, 0));
     assert_eq!(refusal.code, Code::OutOfRange as u32);
     // Our own producer knows before it sends.
-    let producer = GrpcProducer::new(&rig.url(), &Access::default(), TOPIC).unwrap();
+    let producer = GrpcProducer::new(&rig.url(), &Credentials::default(), TOPIC).unwrap();
     let refused = in_time(producer.publish(Frame::new(ContentType::Batch, 1, vec![7; 100_001]))).await;
     assert_eq!(refused, Err(PublishError::TooLarge { messages: 1, bytes: 100_001 }));
     // What is beyond any frame is not even read.
@@ -208,7 +208,7 @@ async fn halves_of_long_messages_share_a_bound() {
     end.cancel();
     assert_eq!(in_time(streams.count()).await, 3);
     // What they took is free again.
-    let producer = GrpcProducer::new(&rig.url(), &Access::default(), TOPIC).unwrap();
+    let producer = GrpcProducer::new(&rig.url(), &Credentials::default(), TOPIC).unwrap();
     in_time(producer.publish(Frame::new(ContentType::Batch, 1, vec![7; 900_000]))).await.unwrap();
     rig.stop().await;
 }
@@ -325,7 +325,7 @@ async fn a_subscriber_that_never_reads_is_given_what_fits_and_no_more() {
     let requests = stream::once(std::future::ready(join)).chain(stream::pending());
     let answers = rig.client().await.subscribe(requests).await.unwrap().into_inner();
     // 200 MB in frames of 100 KB.
-    let producer = GrpcProducer::new(&rig.url(), &Access::default(), TOPIC).unwrap();
+    let producer = GrpcProducer::new(&rig.url(), &Credentials::default(), TOPIC).unwrap();
     for _ in 0..2_000 {
         let frame = Frame::new(ContentType::Batch, 1, vec![7; 100 << 10]);
         in_time(producer.publish(frame)).await.unwrap();

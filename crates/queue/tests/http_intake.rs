@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use gpuvitals_queue::Encoding;
-use gpuvitals_queue::server::intake::{FRAME_BYTES, FRAME_MESSAGES, Form, Intake, Place, messages};
+use gpuvitals_queue::server::intake::{FRAME_BYTES, FRAME_MESSAGES, Form, Intake, MessagePlace, messages};
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
@@ -57,8 +57,8 @@ proptest! {
         let lines = texts.join("\r\n");
         for (document, form) in [(array, Form::Json), (lines, Form::Lines)] {
             let place = |at: usize| match form {
-                Form::Json => Place::Index(at),
-                Form::Lines => Place::Line(at + 1),
+                Form::Json => MessagePlace::Index(at),
+                Form::Lines => MessagePlace::Line(at + 1),
             };
             let intake = messages(document.as_bytes(), form, one_frame).unwrap();
             let taken = taken(&intake);

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use gpuvitals_log::fault::{FaultDisk, Op};
-use gpuvitals_queue::link::{Access, Client};
+use gpuvitals_queue::link::{Client, Credentials};
 use gpuvitals_queue::{Consumer as _, ContentType, PublishError, Receipt};
 use tempfile::TempDir;
 
@@ -432,7 +432,7 @@ async fn a_full_spool_drains_over_the_network_before_new_rows() {
     let server = gpuvitals_queue::server::ServerConfig::default();
     let serving =
         tokio::spawn(gpuvitals_queue::server::serve(listener, broker.clone(), server, stop.clone()));
-    let producer = Client::new(url, Access::default()).producer("t").unwrap();
+    let producer = Client::new(url, Credentials::default()).producer("t").unwrap();
     let began = tokio::time::Instant::now();
     let spool = Spool::around(producer, queue, true, clock).await.unwrap();
     spool.hand_over(frame(frames));

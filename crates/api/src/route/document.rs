@@ -18,15 +18,15 @@ pub fn json() -> Result<String, serde_json::Error> {
 ///
 /// # Errors
 /// When it cannot be written, which would be a defect.
-pub fn yaml() -> Result<String, DocumentError> {
-    let text = document().to_yaml().map_err(|error| DocumentError(error.to_string()))?;
+pub fn yaml() -> Result<String, YamlError> {
+    let text = document().to_yaml().map_err(|error| YamlError(error.to_string()))?;
     Ok(format!("{HEAD}{text}"))
 }
 
 /// The document could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("writing the OpenAPI document: {0}")]
-pub struct DocumentError(String);
+pub struct YamlError(String);
 
 const HEAD: &str =
     "# Generated from crates/api by its test: `UPDATE=1 cargo test -p gpuvitals-api --test document`.\n";

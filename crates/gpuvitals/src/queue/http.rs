@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::causes;
-use gpuvitals_queue::link::{Access, QueueUrl, Scheme};
+use gpuvitals_queue::link::{Credentials, QueueUrl, Scheme};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
@@ -222,7 +222,7 @@ fn other_speech(error: &ureq::Error) -> Option<&'static str> {
 ///
 /// # Errors
 /// When a file cannot be used.
-pub(crate) fn tls(access: &Access) -> Result<TlsConfig, Failure> {
+pub(crate) fn tls(access: &Credentials) -> Result<TlsConfig, Failure> {
     let roots: Vec<CertificateDer<'static>> = match &access.ca {
         Some(path) => certificates(path)?,
         None => rustls_native_certs::load_native_certs().certs,

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use gpuvitals_listener::{Scope, Tokens};
-use gpuvitals_queue::link::{Access, Client, Token};
+use gpuvitals_queue::link::{Client, Credentials, Token};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, ReceiveError};
 
 use crate::authority::{Authority, Pair};
@@ -40,7 +40,7 @@ async fn without_the_right_token_http_and_grpc_refuse() {
         [401, 401, 200]
     );
 
-    let access = |token: &str| Access { token: Some(Token::new(token)), ..Access::default() };
+    let access = |token: &str| Credentials { token: Some(Token::new(token)), ..Credentials::default() };
     for url in [&broker.grpc, &broker.http] {
         let client = |token: &str| Client::new(url.parse().unwrap(), access(token));
         let publish = async |token: &str| {

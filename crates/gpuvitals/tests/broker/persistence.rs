@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpuvitals_queue::link::{Access, Backoff, Client, Stamps, publish_until};
+use gpuvitals_queue::link::{Backoff, Client, Credentials, Stamps, publish_until};
 use gpuvitals_queue::{Consumer, ContentType, Durability, Frame, Nack, NackKind};
 use tokio_util::sync::CancellationToken;
 
@@ -123,7 +123,7 @@ async fn publish(url: Arc<Mutex<String>>, taken: Arc<Mutex<BTreeSet<u64>>>, stop
         loop {
             // A restarted broker of this test has other ports.
             let now = url.lock().unwrap().parse().unwrap();
-            let producer = Client::new(now, Access::default()).producer("t").unwrap();
+            let producer = Client::new(now, Credentials::default()).producer("t").unwrap();
             let soon = CancellationToken::new();
             let quick = Backoff { base: Duration::from_millis(5), cap: Duration::from_millis(20) };
             let published = publish_until(&producer, frame.clone(), &soon, &quick);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Output;
 
 use futures_util::FutureExt as _;
-use gpuvitals_queue::link::{Access, AnyConsumer, Client};
+use gpuvitals_queue::link::{AnyConsumer, Client, Credentials};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Delivery, Frame, Producer, Receipt};
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ impl Broker {
 
     /// Publishes by gRPC.
     pub(crate) async fn publish(&self, topic: &str, frame: Frame) -> Receipt {
-        let client = Client::new(self.grpc.parse().unwrap(), Access::default());
+        let client = Client::new(self.grpc.parse().unwrap(), Credentials::default());
         client.producer(topic).unwrap().publish(frame).await.unwrap()
     }
 
@@ -92,7 +92,7 @@ pub(crate) fn answer(mut response: ureq::http::Response<ureq::Body>) -> (u16, Va
 }
 
 pub(crate) fn consumer(url: &str, topic: &str, group: &str) -> AnyConsumer {
-    let client = Client::new(url.parse().unwrap(), Access::default());
+    let client = Client::new(url.parse().unwrap(), Credentials::default());
     let consumer = client.consumer(topic, group, &ConsumerOptions::default()).now_or_never();
     consumer.expect("a queue elsewhere is not asked yet").unwrap()
 }

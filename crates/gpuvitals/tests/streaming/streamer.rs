@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use gpuvitals_queue::link::{Access, Client};
+use gpuvitals_queue::link::{Client, Credentials};
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, ContentType, Encoding};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -58,7 +58,7 @@ fn a_queue_that_is_away_is_waited_for_and_bad_rows_are_named() {
 /// The content of the next frame, as a foreign consumer unpacks it.
 fn next_messages(port: &str) -> Value {
     let receive = async {
-        let client = Client::new(format!("grpc://127.0.0.1:{port}").parse().unwrap(), Access::default());
+        let client = Client::new(format!("grpc://127.0.0.1:{port}").parse().unwrap(), Credentials::default());
         let mut consumer =
             client.consumer("gpu-telemetry", "foreign", &ConsumerOptions::default()).await.unwrap();
         let deliveries = tokio::time::timeout(PATIENCE, consumer.receive()).await.unwrap().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use gpuvitals_queue::link::{Access, AnyConsumer, AnyProducer, Client};
+use gpuvitals_queue::link::{AnyConsumer, AnyProducer, Client, Credentials};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Encoding, Frame, Producer};
 
 use crate::{Outcome, row};
@@ -21,7 +21,7 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(url: &str, topic: &str, compressed: bool) -> Outcome<Self> {
-        let client = Client::new(url.parse()?, Access::default());
+        let client = Client::new(url.parse()?, Credentials::default());
         Ok(Self { producer: Arc::new(client.producer(topic)?), compressed })
     }
 
@@ -48,7 +48,7 @@ pub(crate) struct Subscriber(AnyConsumer);
 
 impl Subscriber {
     pub(crate) async fn new(url: &str, topic: &str) -> Outcome<Self> {
-        let client = Client::new(url.parse()?, Access::default());
+        let client = Client::new(url.parse()?, Credentials::default());
         let options = ConsumerOptions {
             max_in_flight: NonZeroU32::MIN.saturating_add(19_999),
             ..ConsumerOptions::default()

@@ -65,7 +65,7 @@ use self::topic::Topic;
 use crate::config::QueueConfig;
 use crate::frame::{Frame, Millis};
 use crate::name::{self, NameError, PRODUCER_LEN_MAX};
-use crate::stats::{Health, QueueStats, TopicStats};
+use crate::stats::{QueueHealth, QueueStats, TopicStats};
 use crate::trouble::{self, Cause, Trouble};
 
 /// Why there is no such topic and none is created.
@@ -452,7 +452,7 @@ impl Broker {
 
     /// How the queue is: degraded while a topic refuses publishers at its bound or has dead letters, unhealthy once it
     /// shuts down.
-    pub fn health(&mut self, now: Millis) -> Health {
+    pub fn health(&mut self, now: Millis) -> QueueHealth {
         trouble::health(self.troubles(now))
     }
 

@@ -8,7 +8,7 @@ use gpuvitals_listener::secret::{self, SecretError};
 
 /// Trusted authorities and identity of a client. A URL contains none of it.
 #[derive(Clone, Debug, Default)]
-pub struct Access {
+pub struct Credentials {
     /// Authorities (PEM) that sign the queue's certificate; none: the system's.
     pub ca: Option<PathBuf>,
     /// Certificate chain and private key (PEM) of the client, if the queue asks for one.

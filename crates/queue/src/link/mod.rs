@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use access::{Access, CredentialError, Token};
+pub use access::{CredentialError, Credentials, Token};
 pub use forward::{Forwarded, forward};
 pub use grpc::{GrpcConsumer, GrpcProducer};
 pub use resend::{Backoff, Event, Patience, Sender, Stamps, publish_until};
@@ -93,20 +93,20 @@ pub enum ConnectError {
 #[derive(Clone, Debug)]
 pub struct Client {
     url: QueueUrl,
-    access: Access,
+    access: Credentials,
     /// The queue of `inproc:`.
     queue: Option<Queue>,
 }
 
 impl Client {
     /// The client of the queue at a URL.
-    pub fn new(url: QueueUrl, access: Access) -> Self {
+    pub fn new(url: QueueUrl, access: Credentials) -> Self {
         Self { url, access, queue: None }
     }
 
     /// The client of the queue in this process.
     pub fn in_process(queue: Queue) -> Self {
-        Self { url: QueueUrl::in_process(), access: Access::default(), queue: Some(queue) }
+        Self { url: QueueUrl::in_process(), access: Credentials::default(), queue: Some(queue) }
     }
 
     /// The queue's URL.

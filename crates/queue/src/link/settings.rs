@@ -7,7 +7,7 @@ use gpuvitals_listener::secret;
 use gpuvitals_settings::{Notation, Refusal, Typed, Value, settings, text};
 
 use super::access::CredentialError;
-use super::{Access, Client, QueueUrl, Scheme, Token, UrlError, check_topic};
+use super::{Client, Credentials, QueueUrl, Scheme, Token, UrlError, check_topic};
 
 settings! {
     /// How the queue is reached
@@ -89,7 +89,7 @@ impl MessageQueue {
     ///
     /// # Errors
     /// When the file of the token or of the credentials cannot be read, or others can read it.
-    pub fn access(&self) -> Result<Access, CredentialError> {
+    pub fn access(&self) -> Result<Credentials, CredentialError> {
         let token = self.token()?;
         let url = &self.address;
         if token.is_some() && !url.tls && url.scheme != Scheme::InProcess && !is_loopback(&url.host) {
@@ -102,7 +102,7 @@ impl MessageQueue {
         if let Some(key) = &self.client_key {
             secret::warn_of_key(key);
         }
-        Ok(Access {
+        Ok(Credentials {
             ca: self.ca.clone(),
             identity: self.client_cert.clone().zip(self.client_key.clone()),
             token,

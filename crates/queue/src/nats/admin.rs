@@ -16,7 +16,7 @@ use super::names::{self, Topic};
 use super::session::{Endpoint, Session};
 use super::stream;
 use crate::frame::{ContentType, Frame, Millis};
-use crate::link::{Access, QueueUrl};
+use crate::link::{Credentials, QueueUrl};
 use crate::name::DEAD_SUFFIX;
 
 /// Statistics of a topic. NATS counts frames, not messages (rows).
@@ -75,7 +75,7 @@ pub struct NatsAdmin {
 
 impl NatsAdmin {
     /// A client. It connects with the first request.
-    pub fn new(url: &QueueUrl, access: &Access) -> Self {
+    pub fn new(url: &QueueUrl, access: &Credentials) -> Self {
         Self { endpoint: Endpoint::new(url, access) }
     }
 

@@ -30,7 +30,7 @@ use crate::broker::{
 };
 use crate::config::QueueConfig;
 use crate::frame::{ContentType, DeadFacts, Frame, Millis};
-use crate::link::{Access, Away, Backoff, ConnectError, QueueUrl};
+use crate::link::{Away, Backoff, ConnectError, Credentials, QueueUrl};
 use crate::name::check_topic;
 use crate::service::{Clock, Consumer};
 
@@ -119,7 +119,7 @@ impl NatsConsumer {
     /// A name is refused.
     pub fn new(
         url: &QueueUrl,
-        access: &Access,
+        access: &Credentials,
         topic: &str,
         group: &str,
         options: &ConsumerOptions,

@@ -13,7 +13,7 @@ use super::settings::NatsSettings;
 use super::stream::{self, Stream};
 use crate::broker::{PublishError, Receipt};
 use crate::frame::Frame;
-use crate::link::{Access, ConnectError, QueueUrl, Stamps};
+use crate::link::{ConnectError, Credentials, QueueUrl, Stamps};
 use crate::name::NAME_LEN_MAX;
 use crate::service::Producer;
 
@@ -37,7 +37,7 @@ impl NatsProducer {
     /// # Errors
     ///
     /// The topic's name is refused.
-    pub fn new(url: &QueueUrl, access: &Access, topic: &str) -> Result<Self, ConnectError> {
+    pub fn new(url: &QueueUrl, access: &Credentials, topic: &str) -> Result<Self, ConnectError> {
         Ok(Self {
             endpoint: Endpoint::new(url, access),
             topic: Topic::new(topic).map_err(|source| ConnectError::Name { what: "topic", source })?,

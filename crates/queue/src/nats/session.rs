@@ -19,7 +19,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::error::NatsError;
 use super::names::Topic;
-use crate::link::{Access, Away, QueueUrl};
+use crate::link::{Away, Credentials, QueueUrl};
 
 /// Time limits of a connection and of an answer of JetStream.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(3);
@@ -35,7 +35,7 @@ const RECONNECTS_MAX: usize = 30;
 #[derive(Debug)]
 pub(super) struct Endpoint {
     url: QueueUrl,
-    access: Access,
+    access: Credentials,
     session: Mutex<Option<Session>>,
     away: watch::Sender<Away>,
 }
@@ -62,7 +62,7 @@ pub(super) struct Session {
 }
 
 impl Endpoint {
-    pub(super) fn new(url: &QueueUrl, access: &Access) -> Self {
+    pub(super) fn new(url: &QueueUrl, access: &Credentials) -> Self {
         let (url, access) = (url.clone(), access.clone());
         Self { url, access, session: Mutex::new(None), away: watch::Sender::default() }
     }

@@ -40,14 +40,14 @@ pub enum Form {
 /// Where a message stands in its document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Place {
+pub enum MessagePlace {
     /// In an array, from 0; the only message has 0.
     Index(usize),
     /// In lines, from 1.
     Line(usize),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for MessagePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Index(index) => write!(f, "index {index}"),
@@ -61,7 +61,7 @@ impl fmt::Display for Place {
 pub struct Refused {
     /// Of which message.
     #[serde(flatten)]
-    pub place: Place,
+    pub place: MessagePlace,
     /// Why; names the field.
     pub reason: String,
 }
@@ -82,7 +82,7 @@ pub struct Complaints {
 }
 
 impl Complaints {
-    fn add(&mut self, place: Place, reason: impl fmt::Display) {
+    fn add(&mut self, place: MessagePlace, reason: impl fmt::Display) {
         self.count += 1;
         if self.named.len() < NAMED_MAX {
             let mut reason = reason.to_string();
@@ -98,7 +98,7 @@ pub struct Piece {
     /// The frame, not stamped.
     pub frame: Frame,
     /// Where the first message behind this frame stands: where to go on if the next frame is not taken.
-    pub next: Place,
+    pub next: MessagePlace,
 }
 
 /// What a document held.
@@ -164,8 +164,10 @@ pub fn messages(document: &[u8], form: Form, one_frame: bool) -> Result<Intake, 
 /// The bytes do not begin as a batch does.
 pub fn batch(document: &Bytes) -> Result<Intake, DocumentError> {
     let count = wire::row_count(document)?;
-    let piece =
-        Piece { frame: Frame::new(ContentType::Batch, count, document.clone()), next: Place::Index(1) };
+    let piece = Piece {
+        frame: Frame::new(ContentType::Batch, count, document.clone()),
+        next: MessagePlace::Index(1),
+    };
     Ok(Intake { pieces: vec![piece], ..Intake::default() })
 }
 
@@ -179,7 +181,7 @@ fn json(text: &str, framer: &mut Framer) -> Result<(), DocumentError> {
         }
         Some(b'{') => {
             let message: &RawValue = serde_json::from_str(text).map_err(DocumentError::Json)?;
-            framer.push(Place::Index(0), message.get())
+            framer.push(MessagePlace::Index(0), message.get())
         }
         Some(_) => Err(DocumentError::Shape),
         None => Err(DocumentError::Empty),
@@ -199,7 +201,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
         let (mut index, mut outcome) = (0, Ok(()));
         while let Some(message) = elements.next_element::<&'de RawValue>()? {
-            outcome = outcome.and_then(|()| self.0.push(Place::Index(index), message.get()));
+            outcome = outcome.and_then(|()| self.0.push(MessagePlace::Index(index), message.get()));
             index += 1;
         }
         Ok(outcome)
@@ -211,7 +213,7 @@ fn lines(text: &str, framer: &mut Framer) -> Result<(), DocumentError> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let place = Place::Line(number);
+        let place = MessagePlace::Line(number);
         match serde_json::from_str::<&RawValue>(line) {
             Ok(message) => framer.push(place, message.get())?,
             Err(error) => framer.refused.add(place, format_args!("not JSON: {error}")),
@@ -225,11 +227,11 @@ struct Framer {
     one_frame: bool,
     /// Not checked yet: `[a,b`, and where each message stands in it and in the document.
     unchecked: String,
-    waiting: Vec<(std::ops::Range<usize>, Place)>,
+    waiting: Vec<(std::ops::Range<usize>, MessagePlace)>,
     /// Checked: `[a,b`, how many, and where the last one stands.
     frame: String,
     count: usize,
-    last: Place,
+    last: MessagePlace,
     intake: Intake,
     refused: Complaints,
 }
@@ -242,13 +244,13 @@ impl Framer {
             waiting: Vec::new(),
             frame: "[".to_owned(),
             count: 0,
-            last: Place::Index(0),
+            last: MessagePlace::Index(0),
             intake: Intake::default(),
             refused: Complaints::default(),
         }
     }
 
-    fn push(&mut self, place: Place, message: &str) -> Result<(), DocumentError> {
+    fn push(&mut self, place: MessagePlace, message: &str) -> Result<(), DocumentError> {
         let full = self.waiting.len() >= FRAME_MESSAGES || self.unchecked.len() + message.len() > FRAME_BYTES;
         if full {
             self.check()?;
@@ -267,7 +269,7 @@ impl Framer {
         let mut unchecked = std::mem::replace(&mut self.unchecked, "[".to_owned());
         let waiting = std::mem::take(&mut self.waiting);
         unchecked.push(']');
-        let places: Vec<Place> = waiting.iter().map(|(_, place)| *place).collect();
+        let places: Vec<MessagePlace> = waiting.iter().map(|(_, place)| *place).collect();
         let all = self.judge(&unchecked, &places);
         for (index, (span, place)) in waiting.into_iter().enumerate() {
             let message = unchecked.get(span).unwrap_or_default();
@@ -290,7 +292,7 @@ impl Framer {
     }
 
     /// Which messages of an array are good. Says of the others why not.
-    fn judge(&mut self, document: &str, places: &[Place]) -> Result<Vec<bool>, MessageError> {
+    fn judge(&mut self, document: &str, places: &[MessagePlace]) -> Result<Vec<bool>, MessageError> {
         let parsed = message::parse(document.as_bytes(), Origin::default(), 0)?;
         let mut good = vec![true; places.len()];
         for (index, error) in &parsed.refused {
@@ -312,7 +314,7 @@ impl Framer {
         Ok(good)
     }
 
-    fn take(&mut self, place: Place, message: &str) -> Result<(), DocumentError> {
+    fn take(&mut self, place: MessagePlace, message: &str) -> Result<(), DocumentError> {
         if self.one_frame {
             if self.count >= ROWS_MAX || self.frame.len() + message.len() + 2 > DOCUMENT_LEN_MAX {
                 return Err(DocumentError::TooLongForOneFrame);
@@ -340,8 +342,8 @@ impl Framer {
         }
         let (encoding, payload) = squeeze(document.into_bytes());
         let next = match self.last {
-            Place::Index(index) => Place::Index(index + 1),
-            Place::Line(line) => Place::Line(line + 1),
+            MessagePlace::Index(index) => MessagePlace::Index(index + 1),
+            MessagePlace::Line(line) => MessagePlace::Line(line + 1),
         };
         let frame = Frame::new(ContentType::Json, count, payload).encoded(encoding);
         self.intake.pieces.push(Piece { frame, next });
@@ -355,7 +357,7 @@ impl Framer {
         let mut intake = self.intake;
         intake.refused = self.refused;
         intake.refused.named.sort_by_key(|refused| match refused.place {
-            Place::Index(number) | Place::Line(number) => number,
+            MessagePlace::Index(number) | MessagePlace::Line(number) => number,
         });
         Ok(intake)
     }

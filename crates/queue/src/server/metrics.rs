@@ -8,7 +8,7 @@ use gpuvitals_core::figures::{Family, Histogram, Kind, Number};
 use gpuvitals_listener::body::Budget;
 
 use crate::service::Queue;
-use crate::stats::{GroupStats, Health, QueueStats, TopicStats};
+use crate::stats::{GroupStats, QueueHealth, QueueStats, TopicStats};
 
 /// How a publisher speaks to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +170,7 @@ pub fn families(queue: &Queue, meter: &Meter) -> Vec<Family> {
     families
 }
 
-fn of_queue(stats: &QueueStats, health: &Health, meter: &Meter) -> Vec<Family> {
+fn of_queue(stats: &QueueStats, health: &QueueHealth, meter: &Meter) -> Vec<Family> {
     let status: u64 = match health.status {
         Status::Healthy => 0,
         Status::Degraded => 1,

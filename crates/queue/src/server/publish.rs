@@ -22,7 +22,7 @@ use tracing::{Instrument, Span};
 use super::body::{Coding, unpack};
 use super::headers::{BATCH, JSON, PRODUCER, SEQUENCE};
 use super::http::Served;
-use super::intake::{self, Complaints, DocumentError, Form, Intake, Piece, Place, Refused};
+use super::intake::{self, Complaints, DocumentError, Form, Intake, MessagePlace, Piece, Refused};
 use super::metrics::Protocol;
 use super::refusal::Refusal;
 use crate::broker::{Durability, PublishError, Receipt};
@@ -60,7 +60,7 @@ pub(crate) struct Progress {
     left_out_count: u64,
     /// Where to go on; only where the queue stopped before the end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Place>,
+    next: Option<MessagePlace>,
 }
 
 impl Progress {

@@ -20,7 +20,7 @@ use crate::broker::{
 use crate::config::{Drain, QueueConfig};
 use crate::frame::{Frame, Millis};
 use crate::journal::{Journal, OpenError, Opened, Recovered, recover, take_directory};
-use crate::stats::{Health, QueueStats, TopicStats};
+use crate::stats::{QueueHealth, QueueStats, TopicStats};
 
 /// What a shutdown left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -329,7 +329,7 @@ impl Queue {
     }
 
     /// How the queue is, and why.
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> QueueHealth {
         crate::trouble::health(self.shared().troubles())
     }
 

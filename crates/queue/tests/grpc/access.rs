@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use gpuvitals_listener::{Listener, PortKind, Scope, Tokens};
-use gpuvitals_queue::link::{Access, GrpcConsumer, GrpcProducer, QueueUrl, Token};
+use gpuvitals_queue::link::{Credentials, GrpcConsumer, GrpcProducer, QueueUrl, Token};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Producer, PublishError, ReceiveError};
 use gpuvitals_settings::{Section, Value};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
@@ -51,9 +51,9 @@ impl Papers {
         ])
     }
 
-    fn access(&self, with_identity: bool) -> Access {
+    fn access(&self, with_identity: bool) -> Credentials {
         let identity = with_identity.then(|| (self.file("client.pem"), self.file("client.key")));
-        Access { ca: Some(self.file("ca.pem")), identity, ..Access::default() }
+        Credentials { ca: Some(self.file("ca.pem")), identity, ..Credentials::default() }
     }
 }
 
@@ -76,7 +76,7 @@ fn secure(rig: &Rig) -> QueueUrl {
     format!("grpcs://{}", rig.address).parse().unwrap()
 }
 
-async fn publish(url: &QueueUrl, access: &Access) -> Result<(), PublishError> {
+async fn publish(url: &QueueUrl, access: &Credentials) -> Result<(), PublishError> {
     let producer = GrpcProducer::new(url, access, TOPIC).unwrap();
     in_time(producer.publish(frame(1))).await.map(drop)
 }
@@ -87,11 +87,11 @@ async fn a_certificate_of_a_known_authority_is_spoken_to_and_no_other() {
     let rig = papers.serve(false);
     publish(&secure(&rig), &papers.access(false)).await.unwrap();
     assert_eq!(rig.held(), 1);
-    for access in [Papers::new().access(false), Access::default()] {
+    for access in [Papers::new().access(false), Credentials::default()] {
         let refused = publish(&secure(&rig), &access).await.unwrap_err().to_string();
         assert!(refused.contains("invalid peer certificate"), "{refused}");
     }
-    let plain = publish(&rig.url(), &Access::default()).await.unwrap_err();
+    let plain = publish(&rig.url(), &Credentials::default()).await.unwrap_err();
     assert!(plain.is_retryable(), "{plain}");
     rig.stop().await;
 }
@@ -103,7 +103,7 @@ async fn a_server_that_asks_for_clients_certificates_serves_no_others() {
     publish(&secure(&rig), &papers.access(true)).await.unwrap();
     assert!(publish(&secure(&rig), &papers.access(false)).await.is_err());
     assert_eq!(rig.held(), 1);
-    let missing = Access { ca: Some("/nowhere/ca.pem".into()), ..Access::default() };
+    let missing = Credentials { ca: Some("/nowhere/ca.pem".into()), ..Credentials::default() };
     let unread = GrpcProducer::new(&secure(&rig), &missing, TOPIC).unwrap_err();
     assert_eq!(unread.to_string(), "reading /nowhere/ca.pem");
     rig.stop().await;
@@ -112,7 +112,7 @@ async fn a_server_that_asks_for_clients_certificates_serves_no_others() {
 #[tokio::test]
 async fn a_token_permits_its_scopes_and_is_never_shown() {
     let (rig, _dir, [publisher, subscriber]) = with_tokens([Scope::Publish, Scope::Subscribe]);
-    let access = |token: Option<&str>| Access { token: token.map(Token::new), ..Access::default() };
+    let access = |token: Option<&str>| Credentials { token: token.map(Token::new), ..Credentials::default() };
     publish(&rig.url(), &access(Some(&publisher))).await.unwrap();
     for (token, reason) in [
         (None, "a token is needed: authorization: Bearer <token>"),
@@ -139,7 +139,7 @@ async fn a_token_permits_its_scopes_and_is_never_shown() {
 #[tokio::test]
 async fn the_port_answers_http_and_grpc_and_asks_both_for_tokens() {
     let (rig, _dir, [publisher, reader]) = with_tokens([Scope::Publish, Scope::Read]);
-    let access = Access { token: Some(Token::new(&publisher)), ..Access::default() };
+    let access = Credentials { token: Some(Token::new(&publisher)), ..Credentials::default() };
     publish(&rig.url(), &access).await.unwrap();
     for (path, header, status) in [
         ("/health", String::new(), "200 OK"),

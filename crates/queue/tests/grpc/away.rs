@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gpuvitals_queue::link::{Access, Away, Backoff, GrpcConsumer, GrpcProducer, Stamps, publish_until};
+use gpuvitals_queue::link::{Away, Backoff, Credentials, GrpcConsumer, GrpcProducer, Stamps, publish_until};
 use gpuvitals_queue::protocol::v1;
 use gpuvitals_queue::{
     Clock, Consumer, ConsumerOptions, Durability, Nack, NackKind, Producer, PublishError, Queue, QueueConfig,
@@ -22,7 +22,7 @@ use crate::waiting::retried;
 async fn nobody_waits_for_a_queue_that_is_away_to_be_made() {
     let (queue, address) = Rig::new().stop().await;
     let url = format!("grpc://{address}").parse().unwrap();
-    let producer = GrpcProducer::new(&url, &Access::default(), TOPIC).unwrap();
+    let producer = GrpcProducer::new(&url, &Credentials::default(), TOPIC).unwrap();
     let away = in_time(producer.publish(frame(1))).await.unwrap_err();
     assert!(
         matches!(&away, PublishError::Unavailable { reason } if reason.starts_with("127.0.0.1:")),
@@ -30,7 +30,7 @@ async fn nobody_waits_for_a_queue_that_is_away_to_be_made() {
     );
     assert!(away.is_retryable());
     let options = ConsumerOptions::default();
-    let mut consumer = GrpcConsumer::new(&url, &Access::default(), TOPIC, "g", &options).unwrap();
+    let mut consumer = GrpcConsumer::new(&url, &Credentials::default(), TOPIC, "g", &options).unwrap();
     let mut away = consumer.away();
     let refused = |away: &Away| away.as_ref().is_some_and(|reason| reason.contains("Connection refused"));
     tokio::select! {
@@ -58,7 +58,7 @@ async fn a_service_that_is_no_queue_is_named() {
     });
     for scheme in ["grpc", "http"] {
         let url = format!("{scheme}://{address}").parse().unwrap();
-        let producer = GrpcProducer::new(&url, &Access::default(), TOPIC).unwrap();
+        let producer = GrpcProducer::new(&url, &Credentials::default(), TOPIC).unwrap();
         let refused = in_time(producer.publish(frame(1))).await.unwrap_err();
         assert!(
             matches!(&refused, PublishError::Unavailable { reason } if reason.contains(&address)),
@@ -75,7 +75,7 @@ async fn a_server_that_restarts_again_and_again_loses_nothing_and_doubles_nothin
     let (url, cancel) = (rig.url(), CancellationToken::new());
     let mut publishers = tokio::task::JoinSet::new();
     for _ in 0..4 {
-        let producer = GrpcProducer::new(&url, &Access::default(), TOPIC).unwrap();
+        let producer = GrpcProducer::new(&url, &Credentials::default(), TOPIC).unwrap();
         let (stamps, cancel) = (Stamps::new(), cancel.clone());
         let backoff = Backoff { base: Duration::from_millis(5), cap: Duration::from_millis(50) };
         publishers.spawn(async move {

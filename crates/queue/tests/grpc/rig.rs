@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gpuvitals_listener::{Limits, ServeError};
-use gpuvitals_queue::link::{Access, GrpcConsumer, GrpcProducer, QueueUrl};
+use gpuvitals_queue::link::{Credentials, GrpcConsumer, GrpcProducer, QueueUrl};
 use gpuvitals_queue::protocol::v1::queue_client::QueueClient;
 use gpuvitals_queue::server::{self, ServerConfig};
 use gpuvitals_queue::{
@@ -74,7 +74,7 @@ impl Rig {
     }
 
     pub(crate) fn producer(&self) -> GrpcProducer {
-        GrpcProducer::new(&self.url(), &Access::default(), TOPIC).unwrap()
+        GrpcProducer::new(&self.url(), &Credentials::default(), TOPIC).unwrap()
     }
 
     pub(crate) fn consumer(&self, group: &str) -> GrpcConsumer {
@@ -82,7 +82,7 @@ impl Rig {
     }
 
     pub(crate) fn consumer_with(&self, group: &str, options: &ConsumerOptions) -> GrpcConsumer {
-        GrpcConsumer::new(&self.url(), &Access::default(), TOPIC, group, options).unwrap()
+        GrpcConsumer::new(&self.url(), &Credentials::default(), TOPIC, group, options).unwrap()
     }
 
     /// Stops the server, and waits for its end.

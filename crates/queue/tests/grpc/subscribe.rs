@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gpuvitals_queue::link::{Access, Client, of_one_consumer};
+use gpuvitals_queue::link::{Client, Credentials, of_one_consumer};
 use gpuvitals_queue::{
     Consumer, ConsumerOptions, ContentType, DeliveryId, Durability, Encoding, Frame, Nack, NackKind,
     Producer, PublishError, ReceiveError, SettleError, Start, TopicStats,
@@ -220,7 +220,7 @@ fn frame_of_json() -> Frame {
 #[tokio::test]
 async fn a_url_decides_how_a_queue_is_spoken_to() {
     let rig = Rig::new();
-    let client = |url: &str| Client::new(url.parse().unwrap(), Access::default());
+    let client = |url: &str| Client::new(url.parse().unwrap(), Credentials::default());
     let own = Client::in_process(rig.queue.clone());
     let places = [
         own,

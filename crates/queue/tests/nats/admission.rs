@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use gpuvitals_queue::link::{Access, Token};
+use gpuvitals_queue::link::{Credentials, Token};
 use gpuvitals_queue::{
     Consumer, ConsumerOptions, Durability, NackKind, Producer, PublishError, ReceiveError,
 };
@@ -225,7 +225,7 @@ async fn both_sides_show_their_certificates() {
     );
     let server = Server::start_with(&tls).await;
     let mut place = Nats::at(format!("tls://127.0.0.1:{}", server.port).parse().unwrap());
-    place.access = Access { ca: Some(at("ca.pem")), ..Access::default() };
+    place.access = Credentials { ca: Some(at("ca.pem")), ..Credentials::default() };
     let anonymous = place.producer("t").publish(frame(1)).await;
     assert!(matches!(anonymous, Err(PublishError::Unavailable { .. })), "{anonymous:?}");
     place.access.identity = Some((at("client.pem"), at("client.key")));

@@ -4,7 +4,7 @@ use std::fs;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use gpuvitals_queue::link::Access;
+use gpuvitals_queue::link::Credentials;
 use gpuvitals_queue::{Producer, PublishError};
 use rcgen::{KeyPair, PKCS_ED25519, PublicKeyData, SigningKey};
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ async fn a_credentials_file_opens() {
     let server = Server::start_with(&config).await;
     let mut place = Nats::at(server.url());
     let path = folder.path().join("user.creds");
-    place.access = Access { credentials: Some(path.clone()), ..Access::default() };
+    place.access = Credentials { credentials: Some(path.clone()), ..Credentials::default() };
     let missing = place.producer("t").publish(frame(1)).await;
     let Err(PublishError::Refused { reason }) = missing else { panic!("{missing:?}") };
     assert!(reason.starts_with("cannot use credentials ") && reason.contains("user.creds"), "{reason}");

@@ -21,7 +21,7 @@ mod slow;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use gpuvitals_queue::link::{Access, QueueUrl};
+use gpuvitals_queue::link::{Credentials, QueueUrl};
 use gpuvitals_queue::nats::{NatsAdmin, NatsConsumer, NatsProducer, NatsSettings};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Start};
 
@@ -31,14 +31,14 @@ use self::server::Server;
 /// NATS at a URL.
 struct Nats {
     url: QueueUrl,
-    access: Access,
+    access: Credentials,
 }
 
 impl Nats {
     fn at(url: QueueUrl) -> Self {
         let settings =
             NatsSettings { max_retries: MAX_RETRIES, max_bytes: 64 << 20, ..NatsSettings::default() };
-        Self { url: QueueUrl { nats: Arc::new(settings), ..url }, access: Access::default() }
+        Self { url: QueueUrl { nats: Arc::new(settings), ..url }, access: Credentials::default() }
     }
 
     fn settings(&mut self) -> &mut NatsSettings {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::AckPolicy;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
-use gpuvitals_queue::link::Access;
+use gpuvitals_queue::link::Credentials;
 use gpuvitals_queue::{Consumer, NackKind, Producer, PublishError};
 
 use crate::Nats;
@@ -14,7 +14,7 @@ use crate::server::Server;
 /// As an operator writes it.
 fn place(server: &Server, query: &str) -> Nats {
     let url = format!("nats://127.0.0.1:{}?{query}", server.port).parse().unwrap();
-    Nats { url, access: Access::default() }
+    Nats { url, access: Credentials::default() }
 }
 
 async fn stream(server: &Server, name: &str) -> Config {

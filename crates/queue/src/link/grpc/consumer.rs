@@ -15,7 +15,7 @@ use super::exchange::Answers;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Nack, ReceiveError, SettleError};
 use crate::frame::Millis;
 use crate::link::resend::Backoff;
-use crate::link::{Access, Away, ConnectError, QueueUrl};
+use crate::link::{Away, ConnectError, Credentials, QueueUrl};
 use crate::protocol::v1::subscribe_reply::What as Reply;
 use crate::protocol::v1::subscribe_request::What as Ask;
 use crate::protocol::{self, v1};
@@ -99,7 +99,7 @@ impl GrpcConsumer {
     /// A name is refused, or a credential cannot be read.
     pub fn new(
         url: &QueueUrl,
-        access: &Access,
+        access: &Credentials,
         topic: impl Into<Arc<str>>,
         group: impl Into<Arc<str>>,
         options: &ConsumerOptions,

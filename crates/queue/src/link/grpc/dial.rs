@@ -9,7 +9,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status};
 
-use crate::link::{Access, ConnectError, QueueUrl, Token};
+use crate::link::{ConnectError, Credentials, QueueUrl, Token};
 use crate::protocol::v1::queue_client::QueueClient;
 
 /// Time limit of a connection.
@@ -54,7 +54,7 @@ pub(super) enum Outlook {
 }
 
 impl Dial {
-    pub(super) fn new(url: &QueueUrl, access: &Access) -> Result<Self, ConnectError> {
+    pub(super) fn new(url: &QueueUrl, access: &Credentials) -> Result<Self, ConnectError> {
         let authority = url.authority();
         let tls = |source| ConnectError::Tls { host: url.host.clone(), source };
         let scheme = if url.tls { "https" } else { "http" };

@@ -14,7 +14,7 @@ use super::exchange::Answers;
 use crate::broker::{PublishError, Receipt};
 use crate::frame::Frame;
 use crate::link::resend::{Backoff, Stamps};
-use crate::link::{Access, ConnectError, QueueUrl};
+use crate::link::{ConnectError, Credentials, QueueUrl};
 use crate::protocol::{self, v1};
 use crate::service::Producer;
 
@@ -87,7 +87,11 @@ impl GrpcProducer {
     /// # Errors
     ///
     /// The topic's name is refused, or a credential cannot be read.
-    pub fn new(url: &QueueUrl, access: &Access, topic: impl Into<Arc<str>>) -> Result<Self, ConnectError> {
+    pub fn new(
+        url: &QueueUrl,
+        access: &Credentials,
+        topic: impl Into<Arc<str>>,
+    ) -> Result<Self, ConnectError> {
         let topic = topic.into();
         crate::name::check_destination(&topic)
             .map_err(|source| ConnectError::Name { what: "topic", source })?;
@@ -285,7 +289,7 @@ mod tests {
     async fn a_stream_that_never_answers_is_replaced_though_everybody_gives_up_sooner() {
         let opened = Arc::new(AtomicUsize::new(0));
         let url = mute(Arc::clone(&opened)).await;
-        let producer = GrpcProducer::new(&url, &Access::default(), "t").unwrap();
+        let producer = GrpcProducer::new(&url, &Credentials::default(), "t").unwrap();
         let publish = async || {
             let frame = Frame::new(ContentType::Json, 1, "{}");
             tokio::time::timeout(Duration::from_secs(1), producer.publish(frame)).await
