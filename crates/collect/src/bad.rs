@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use gpuvitals_core::foreign::{Meaning, meaning};
 use gpuvitals_core::message::MessageError;
+use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Batch, IdentityColumn, causes, time, wire};
 use gpuvitals_queue::link::{AnyProducer, Event, Patience, Sender};
 use gpuvitals_queue::{ContentType, DeadFacts, Delivery, DeliveryId, Frame, PublishError};
@@ -97,8 +98,8 @@ pub(super) fn ahead(delivery: &Delivery, group: &str, rows: &Batch) -> Result<Fr
     let identity = rows.identity(0);
     let at = rows.timestamps().first().map_or_else(String::new, |at| format!(" at {}", time::format(*at)));
     let reason = format!(
-        "{} rows are more than an hour ahead of the collector's clock; the first{}{at}",
-        rows.rows(),
+        "{} with a time more than an hour ahead of the collector's clock; the first{}{at}",
+        counted(u64::try_from(rows.rows()).unwrap_or(u64::MAX), "row"),
         place(identity.key().as_deref(), identity.get(IdentityColumn::Node)),
     );
     let count = u32::try_from(rows.rows()).unwrap_or(u32::MAX);

@@ -100,7 +100,7 @@ async fn json_is_stored_and_what_is_no_row_goes_to_the_dead_letters() {
     );
     assert_eq!(
         ahead,
-        "1 rows are more than an hour ahead of the collector's clock; the first of GPU GPU-2 on host n2 at \
+        "1 row with a time more than an hour ahead of the collector's clock; the first of GPU GPU-2 on host n2 at \
          2126-01-01T00:00:00Z"
     );
     store.close().await.unwrap();

@@ -1,5 +1,6 @@
 //! Statistics and dead letters as aligned tables.
 
+use gpuvitals_core::quantity::counted;
 use serde_json::Value;
 
 use crate::table::{aligned, text};
@@ -37,7 +38,13 @@ pub(super) fn topics(answer: &Value) -> String {
 pub(super) fn stats(answer: &Value) -> String {
     let topics: Vec<(&String, &Value)> = answer["topics"].as_object().into_iter().flatten().collect();
     let foot = match answer["uptime_seconds"].as_u64() {
-        Some(up) => format!("{} messages acknowledged, up {}\n", text(&answer["total_processed"]), span(up)),
+        Some(up) => {
+            let acked = &answer["total_processed"];
+            let acked = acked
+                .as_u64()
+                .map_or_else(|| format!("{} messages", text(acked)), |acked| counted(acked, "message"));
+            format!("{acked} acknowledged, up {}\n", span(up))
+        }
         None => "NATS counts frames, not messages\n".to_owned(),
     };
     if topics.is_empty() {
@@ -156,6 +163,10 @@ gpu-telemetry  store  2        120  20         1        3            880
         assert_eq!(
             stats(&json!({"topics": {}, "total_processed": 0, "uptime_seconds": 0})),
             "no topic yet\n\n0 messages acknowledged, up 0s\n"
+        );
+        assert_eq!(
+            stats(&json!({"topics": {}, "total_processed": 1, "uptime_seconds": 0})),
+            "no topic yet\n\n1 message acknowledged, up 0s\n"
         );
     }
 }
