@@ -109,7 +109,7 @@ impl Inner {
             Some(rows) => rows,
             None => query::range(reading, query)?,
         };
-        self.inspect(&rows.missing);
+        self.inspect(&rows.missing, &snapshot);
         Ok(rows)
     }
 
@@ -127,12 +127,11 @@ impl Inner {
         count(&counters.asked, 1);
         let Some((held, from_memory)) = self.recent(gpu, reading)? else { return Ok(None) };
         let tail = held.chunk.into_iter().chain(reading.snapshot.tail.iter().cloned()).collect();
-        let memory = Snapshot { tail, ..Snapshot::default() };
-        let above = RowsQuery { start_ns: Some(held.floor_ns), with_total: true, ..query.clone() };
-        let mut rows = query::range(Reading { snapshot: &memory, ..reading }, &above)?;
-        let found = rows.answer.total.take();
-        let wanted = query.offset.saturating_add(query.limit);
-        let whole = held.floor_ns == i64::MIN || query.newest_first && found >= Some(wanted);
+        let memory = Snapshot { lost: Arc::clone(&reading.snapshot.lost), tail, ..Snapshot::default() };
+        let above = RowsQuery { start_ns: Some(held.floor_ns), ..query.clone() };
+        let rows = query::range(Reading { snapshot: &memory, ..reading }, &above)?;
+        let found = rows.answer.batch.as_ref().map_or(0, Batch::rows);
+        let whole = held.floor_ns == i64::MIN || query.newest_first && found == query.limit;
         count(&counters.from_memory, u64::from(whole && from_memory));
         Ok(whole.then_some(rows))
     }
@@ -161,14 +160,15 @@ impl Inner {
         let snapshot = self.shared.snapshot.load_full();
         let reading = Reading { reader: &self.shared.reader, snapshot: &snapshot, abandoned };
         let buckets = query::buckets(reading, query)?;
-        self.inspect(&buckets.missing);
+        self.inspect(&buckets.missing, &snapshot);
         Ok(buckets)
     }
 
     /// Has condemned files set aside.
-    fn inspect(&self, missing: &[String]) {
+    fn inspect(&self, missing: &[String], snapshot: &Snapshot) {
         // One at a time: the keeper's queue has room for everything else.
         if !missing.is_empty()
+            && snapshot.files.iter().any(|file| file.damage().is_some())
             && !self.shared.inspecting.swap(true, Ordering::AcqRel)
             && self.jobs.try_send(Job::Inspect).is_err()
         {

@@ -229,8 +229,9 @@ impl Keeper {
         let orphans = std::mem::take(&mut self.orphans);
         self.orphans = orphans.into_iter().filter(|name| !self.remove(name)).collect();
         // Last: who waits for a flush finds everything done.
-        let files = Arc::from(self.manifest.files.as_slice());
-        let _told = self.events.send(Event::Files { files, flushed: flushed.is_some() });
+        let Manifest { files, lost, .. } = &self.manifest;
+        let (files, lost) = (Arc::from(files.as_slice()), Arc::from(lost.as_slice()));
+        let _told = self.events.send(Event::Files { files, lost, flushed: flushed.is_some() });
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! an opening ever removes.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::ops::Deref;
@@ -126,10 +127,17 @@ pub(crate) struct LostFile {
 impl LostFile {
     /// The fault of the file, and its present place if it was set aside.
     pub(crate) fn describe(&self, directory: &Directory) -> String {
-        let Self { file: FileRecord { name, rows, .. }, fault } = self;
+        let name = &self.file.name;
         let aside = Some(directory.aside(name)).filter(|_| !directory.root().join(name).exists());
         let place = aside.filter(|path| path.exists()).map(|path| format!(", now in {}", path.display()));
-        format!("{name} with {rows} rows {fault}{}", place.unwrap_or_default())
+        format!("{self}{}", place.unwrap_or_default())
+    }
+}
+
+impl fmt::Display for LostFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file: FileRecord { name, rows, .. }, fault } = self;
+        write!(f, "{name} with {rows} rows {fault}")
     }
 }
 
@@ -159,6 +167,7 @@ pub(crate) struct Manifest {
     /// Live files by order.
     pub(crate) files: Vec<Arc<FileEntry>>,
     /// Files that were live and are missing or damaged, until they are there again or [`crate::repair`] makes a new list.
+    /// Answers that lack their rows name them.
     pub(crate) lost: Vec<LostFile>,
     /// Names of files that this list made useless and that may still be there.
     pub(crate) replaced: BTreeSet<String>,

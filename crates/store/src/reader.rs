@@ -67,11 +67,8 @@ impl Reading<'_> {
         let Self { reader, snapshot, .. } = self;
         reader.files.release();
         let mut parts = Vec::new();
-        let meets = |entry: &&Arc<FileEntry>| {
-            entry.table == scope.table
-                && scope.meets(&entry.min_key, &entry.max_key, entry.min_timestamp_ns, entry.max_timestamp_ns)
-        };
-        let met: Vec<&Arc<FileEntry>> = snapshot.files.iter().filter(meets).collect();
+        let met: Vec<&Arc<FileEntry>> =
+            snapshot.files.iter().filter(|entry| scope.meets_file(entry)).collect();
         for entry in &met {
             self.go_on()?;
             if let Some(reason) = entry.damage() {
@@ -86,6 +83,12 @@ impl Reading<'_> {
         let chunks = snapshot.tail.iter().filter(|chunk| chunk.table == scope.table);
         parts.extend(chunks.filter_map(|chunk| Part::of_chunk(chunk, scope)));
         Ok(parts)
+    }
+
+    /// The lost files that had rows in scope, in words.
+    pub(crate) fn lost(&self, scope: &Scope) -> impl Iterator<Item = String> {
+        let lost = self.snapshot.lost.iter().filter(|lost| scope.meets_file(&lost.file));
+        lost.map(ToString::to_string)
     }
 }
 

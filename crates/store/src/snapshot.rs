@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::manifest::FileEntry;
+use crate::manifest::{FileEntry, LostFile};
 use crate::tail::Chunk;
 
 /// Everything visible at one version. Its files stay on disk as long as a snapshot names them.
@@ -11,6 +11,8 @@ pub(crate) struct Snapshot {
     /// Live files, oldest arrival first ([`crate::manifest::FileRecord::order`]): if two files have the same key, the
     /// later one wins.
     pub(crate) files: Arc<[Arc<FileEntry>]>,
+    /// Files whose rows every answer lacks.
+    pub(crate) lost: Arc<[LostFile]>,
     /// Flushes since the store was opened whose rows are in these files.
     pub(crate) flushes: u64,
     /// Rows not yet in files, oldest arrival first. They arrived later than all files.

@@ -17,7 +17,6 @@ use crate::config::StoreConfig;
 use crate::directory::Directory;
 use crate::error::{AppendError, StoreError};
 use crate::keeper::{JOBS, Job, Keeper};
-use crate::manifest::FileEntry;
 use crate::recover::{self, KIND_ROWS, Recovered};
 use crate::shared::{Shared, count};
 use crate::stats::StoreStats;
@@ -87,8 +86,7 @@ impl Store {
         let (events, event_queue) = sync_channel(EVENTS);
         let (jobs, job_queue) = sync_channel(JOBS);
         let log = Arc::new(log);
-        let files: Arc<[Arc<FileEntry>]> = Arc::from(manifest.files.as_slice());
-        let writer = Writer::new(Arc::clone(&shared), jobs.clone(), files, tail);
+        let writer = Writer::new(Arc::clone(&shared), jobs.clone(), &manifest, tail);
         let keeper = Keeper::new(
             Arc::clone(&shared),
             Arc::clone(&directory),

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::board::Part;
 use crate::error::StoreError;
 use crate::keeper::Job;
-use crate::manifest::FileEntry;
+use crate::manifest::{FileEntry, LostFile, Manifest};
 use crate::merge::{MergeError, RowKeys};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
@@ -64,8 +64,8 @@ pub(crate) type Answer = oneshot::Sender<Result<u64, LogError>>;
 pub(crate) enum Event {
     /// The log has made these durable.
     Durable { sequence: u64, arrivals: Vec<Arrival>, room: OwnedSemaphorePermit, answer: Answer },
-    /// The list of files is now this; the frozen tail is in it if it was flushed.
-    Files { files: Arc<[Arc<FileEntry>]>, flushed: bool },
+    /// The lists of files are now these; the frozen tail is in one if it was flushed.
+    Files { files: Arc<[Arc<FileEntry>]>, lost: Arc<[LostFile]>, flushed: bool },
     /// The frozen tail could not be written; the keeper tries again.
     Stuck(Arc<StoreError>),
     /// Write everything to files.
@@ -79,6 +79,7 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     keeper: SyncSender<Job>,
     files: Arc<[Arc<FileEntry>]>,
+    lost: Arc<[LostFile]>,
     flushes: u64,
     frozen: Option<Arc<Tail>>,
     /// Who waits for the frozen tail to be in files.
@@ -96,16 +97,12 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        keeper: SyncSender<Job>,
-        files: Arc<[Arc<FileEntry>]>,
-        tail: Tail,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, keeper: SyncSender<Job>, manifest: &Manifest, tail: Tail) -> Self {
         let mut writer = Self {
             shared,
             keeper,
-            files,
+            files: Arc::from(manifest.files.as_slice()),
+            lost: Arc::from(manifest.lost.as_slice()),
             flushes: 0,
             frozen: None,
             frozen_waiting: Vec::new(),
@@ -159,8 +156,8 @@ impl Writer {
                 self.arrive(sequence, arrivals, room);
                 self.answers.push(answer);
             }
-            Event::Files { files, flushed } => {
-                self.files = files;
+            Event::Files { files, lost, flushed } => {
+                (self.files, self.lost) = (files, lost);
                 if let Some(frozen) = self.frozen.take_if(|_| flushed) {
                     self.shared.room.add_permits(frozen.permits);
                     self.flushes += 1;
@@ -211,6 +208,7 @@ impl Writer {
         let tail = frozen.chain(self.tail.chunks()).cloned().collect();
         self.shared.snapshot.store(Arc::new(Snapshot {
             files: Arc::clone(&self.files),
+            lost: Arc::clone(&self.lost),
             flushes: self.flushes,
             tail,
         }));

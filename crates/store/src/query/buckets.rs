@@ -53,7 +53,8 @@ pub(crate) fn buckets(
         return Err(QueryError::UnknownMetric { column: metric.metric().column, table: query.table });
     }
     let mut answer = Tally::new(&grid, (0, grid.steps.count - 1), query).buckets;
-    let mut missing = BTreeSet::new();
+    let mut missing: BTreeSet<String> =
+        reading.lost(&Scope::new(query.table, &query.gpus, query.start_ns, query.end_ns)).collect();
     let mut pieces = vec![grid];
     while let Some(piece) = pieces.pop() {
         match (Piece { query, grid: &piece, reading }).add_to(&mut answer, &mut missing) {

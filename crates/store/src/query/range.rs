@@ -51,17 +51,20 @@ pub(crate) fn range(reading: Reading<'_>, query: &RowsQuery) -> Result<history::
     let twins = contests.iter().any(|contest| !contest.is_empty());
     // Twins make the page shorter than its candidates; if it gets too short the search restarts with more.
     let mut held = if twins { page_end.saturating_mul(2) } else { page_end };
-    let (chosen, total) = loop {
+    let (chosen, total, last) = loop {
         let mut search = Search::new(query.newest_first, held, &scope, &parts);
         search.run(reading, &contests)?;
         let (dropped, total) = (search.worst.is_some(), search.total());
-        let Found { rows, whole, unread } = search.page(query.offset, query.limit);
+        let Found { rows, last, whole, unread } = search.page(query.offset, query.limit);
         if whole || !dropped {
             partial.extend(unread);
-            break (rows, total);
+            break (rows, total, last.filter(|_| whole));
         }
         held = held.saturating_mul(4);
     };
+    // Rows that come after a full page are not missed, unless all of them are counted.
+    let seen = last.filter(|_| !query.with_total).map(|last| up_to(last, query.newest_first, &scope));
+    partial.extend(reading.lost(&seen.unwrap_or(scope)));
     let batch = fetch(reading, &parts, &chosen, query, &mut partial)?;
     partial.sort_unstable();
     partial.dedup();
@@ -91,6 +94,8 @@ struct Search<'a> {
 struct Found {
     /// Per part the row numbers, ascending.
     rows: Vec<Vec<u32>>,
+    /// Place of the last row.
+    last: Option<i64>,
     /// Whether the page is full.
     whole: bool,
     unread: Vec<String>,
@@ -145,7 +150,10 @@ impl<'a> Search<'a> {
             let count = if counted { rows.iter().map(Range::len).sum() } else { 0 };
             let needed = self.held > 0 && self.worst.is_none_or(|worst| self.best(part) <= worst);
             if needed || !counted {
-                let scope = if counted { self.narrowed() } else { self.scope.clone() };
+                let scope = match self.worst.filter(|_| counted) {
+                    Some(worst) => up_to(worst, self.newest_first, self.scope),
+                    None => self.scope.clone(),
+                };
                 if let Err(words) = self.read(at, part, &scope, (counted, contest)) {
                     self.unread.push(words);
                     continue;
@@ -157,16 +165,6 @@ impl<'a> Search<'a> {
             }
         }
         Ok(())
-    }
-
-    /// The scope without times beyond the worst candidate held.
-    fn narrowed(&self) -> Scope {
-        let (start_ns, end_ns) = (self.scope.start_ns, self.scope.end_ns);
-        match self.worst {
-            None => self.scope.clone(),
-            Some(worst) if self.newest_first => self.scope.during(start_ns.max(!worst), end_ns),
-            Some(worst) => self.scope.during(start_ns, end_ns.min(worst)),
-        }
     }
 
     fn read(
@@ -260,9 +258,10 @@ impl<'a> Search<'a> {
         self.candidates.sort_unstable_by_key(|candidate| (candidate.place, rank(candidate)));
         let same = |a: &Candidate, b: &Candidate| a.place == b.place && a.key == b.key;
         let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.parts.len()];
-        let mut found = 0;
+        let (mut found, mut last) = (0, None);
         for twins in self.candidates.chunk_by(same).skip(offset).take(limit) {
             found += 1;
+            last = twins.first().map(|twin| twin.place);
             for twin in twins {
                 rows.get_mut(twin.part as usize).into_iter().for_each(|rows| rows.push(twin.row));
             }
@@ -270,7 +269,17 @@ impl<'a> Search<'a> {
         for rows in &mut rows {
             rows.sort_unstable();
         }
-        Found { rows, whole: found == limit, unread: self.unread }
+        Found { rows, last, whole: found == limit, unread: self.unread }
+    }
+}
+
+/// The scope without the times beyond a place.
+fn up_to(place: i64, newest_first: bool, scope: &Scope) -> Scope {
+    let (start_ns, end_ns) = (scope.start_ns, scope.end_ns);
+    if newest_first {
+        scope.during(start_ns.max(!place), end_ns)
+    } else {
+        scope.during(start_ns, end_ns.min(place))
     }
 }
 

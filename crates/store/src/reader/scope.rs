@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use gpuvitals_core::Table;
 
+use crate::manifest::FileRecord;
+
 /// A table's GPUs (or hosts) and time, both ends inclusive.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
@@ -42,6 +44,12 @@ impl Scope {
     /// Whether there can be a wanted row between these keys and times.
     pub(crate) fn meets(&self, min_key: &str, max_key: &str, min_ns: i64, max_ns: i64) -> bool {
         self.meets_times(min_ns, max_ns) && self.keys().is_none_or(|keys| any_within(keys, min_key, max_key))
+    }
+
+    /// Whether there can be a wanted row in a file.
+    pub(crate) fn meets_file(&self, file: &FileRecord) -> bool {
+        let FileRecord { min_key, max_key, min_timestamp_ns, max_timestamp_ns, .. } = file;
+        file.table == self.table && self.meets(min_key, max_key, *min_timestamp_ns, *max_timestamp_ns)
     }
 
     /// Whether there can be a wanted row between these times.

@@ -4,8 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::support::{HOUR, Model, SECOND, batch, contents, copy, grid, open_asking, quiet, wait_for};
+use crate::support::{
+    HOUR, Model, SECOND, batch, copy, everything, grid, model_of, open_asking, quiet, rows_of, wait_for,
+};
 use gpuvitals_core::Status;
+use gpuvitals_core::history::Part;
 use gpuvitals_store::{FileStep, Recovered, Store, StoreConfig, StoreError, repair};
 use tempfile::TempDir;
 
@@ -129,7 +132,12 @@ fn harm(dir: &Path, name: &Path, fault: Fault, older: &Path) -> bool {
 /// Opens a store, and returns the rows it shows.
 fn open(dir: &Path) -> Result<(Model, Recovered, gpuvitals_core::Health), StoreError> {
     let (store, found) = Store::open(small_segments(dir))?;
-    Ok((contents(&store), found, store.health()))
+    let Part { answer: rows, missing } = rows_of(&store, everything());
+    let lost = found.damage.iter().filter(|text| text.contains(" rows is ")).count();
+    assert_eq!(missing.len(), lost, "answers name what the opening names: {missing:?} {found:?}");
+    let shown = rows.batch.as_ref().map(model_of).unwrap_or_default();
+    assert_eq!(rows.total, Some(shown.0.len()), "a key came twice");
+    Ok((shown, found, store.health()))
 }
 
 /// All rows that the disk still has: a manifest is rebuilt, and the log is read from its beginning.

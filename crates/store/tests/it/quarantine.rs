@@ -1,9 +1,13 @@
 //! Damaged files are set aside; the rest is served, and the answer says what is missing.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::support::{HOUR, Model, SECOND, assert_is, batch, everything, grid, model_of, quiet, rows_of};
-use gpuvitals_core::Status;
+use crate::support::{
+    HOUR, Model, SECOND, assert_is, batch, buckets_of, everything, grid, model_of, quiet, rows_of,
+};
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy, RowsQuery};
+use gpuvitals_core::{MetricId, Status, Table};
 use gpuvitals_store::{Store, StoreError, repair};
 use tempfile::TempDir;
 
@@ -87,16 +91,75 @@ async fn a_changed_value_is_found_by_the_query_that_reads_it() {
     while store.stats().quarantined == 0 || store.stats().flushed.files != 1 {
         tokio::task::yield_now().await;
     }
-    // What is lost is said for good, the answer is whole again as far as there are files.
     assert_eq!((set_aside(&dir), store.stats().flushed.files), (1, 1));
     assert!(store.health().reason.contains("damaged"), "{}", store.health().reason);
-    let rows = rows_of(&store, everything());
-    assert_eq!(rows.missing, Vec::<String>::new());
     drop(store);
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
     assert_eq!((found.damage.len(), found.files), (1, 1));
     assert!(found.damage[0].contains("is damaged (") && found.damage[0].contains("quarantine"), "{found:?}");
     assert!(store.health().reason.contains("is damaged ("), "{}", store.health().reason);
+}
+
+#[tokio::test]
+async fn answers_name_the_file_that_they_lack_until_a_repair() {
+    let (dir, files, models) = two_hours().await;
+    let name = files[0].file_name().unwrap().to_str().unwrap();
+    let mut bytes = std::fs::read(&files[0]).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&files[0], bytes).unwrap();
+    for start in 0..2 {
+        let (store, _) = Store::open(quiet(dir.path())).unwrap();
+        drop(rows_of(&store, everything()));
+        while store.stats().flushed.files != 1 {
+            tokio::task::yield_now().await;
+        }
+        let check = |query: RowsQuery, lacks: bool| {
+            let missing = rows_of(&store, query.clone()).missing;
+            assert_eq!(missing.len(), usize::from(lacks), "start {start}, {query:?}: {missing:?}");
+            assert!(missing.iter().all(|words| words.contains(name)), "{missing:?}");
+        };
+        let page = |limit| RowsQuery::of(Table::GpuEvents, limit);
+        let newest = |limit| RowsQuery { newest_first: true, ..page(limit) };
+        let of = |gpu: &str, query| RowsQuery { gpus: vec![Arc::from(gpu)], ..query };
+        check(everything(), true);
+        check(page(1), true);
+        // Its rows would come after the page, if the page is full; they would be in the total.
+        check(newest(60), false);
+        check(newest(61), true);
+        check(RowsQuery { with_total: true, ..newest(1) }, true);
+        check(RowsQuery { start_ns: Some(HOUR + 20 * SECOND), ..everything() }, false);
+        check(RowsQuery { end_ns: Some(HOUR - 1), ..everything() }, false);
+        check(of("GPU-zzz", everything()), false);
+        check(RowsQuery::of(Table::SystemEvents, 1), false);
+        let gpu = models[1].0.keys().next().unwrap().1.as_str();
+        for _from_files_then_from_memory in 0..2 {
+            check(of(gpu, newest(20)), false);
+            check(of(gpu, newest(21)), true);
+            check(of(gpu, page(1)), true);
+        }
+        for (end_ns, lacks) in [(HOUR - 1, 0), (HOUR, 1)] {
+            let missing = buckets_of(&store, power(HOUR - 60 * SECOND, end_ns)).missing;
+            assert_eq!(missing.len(), lacks, "{missing:?}");
+        }
+        store.close().await.unwrap();
+    }
+    repair(dir.path(), |_| ()).unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    assert_is(&store, &models[1]);
+}
+
+/// Mean power of all GPUs by the minute.
+fn power(start_ns: i64, end_ns: i64) -> BucketQuery {
+    BucketQuery {
+        table: Table::GpuEvents,
+        gpus: Vec::new(),
+        metrics: vec![MetricId::of("power_w")],
+        start_ns,
+        end_ns,
+        step_ns: 60 * SECOND,
+        aggregates: vec![Aggregate::Mean],
+        group_by: GroupBy::All,
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::history::{ExtraValue, History, Part, QueryError, Rows, RowsQuery};
+use gpuvitals_core::history::{BucketQuery, Buckets, ExtraValue, History, Part, QueryError, Rows, RowsQuery};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
 use gpuvitals_log::FsDisk;
 use gpuvitals_store::{FileStep, FileSteps, Recovered, Store, StoreConfig};
@@ -85,6 +85,11 @@ pub(crate) fn everything() -> RowsQuery {
 /// The answer of a store.
 pub(crate) fn rows_of(store: &Store, query: RowsQuery) -> Part<Rows> {
     answered(store.rows(query))
+}
+
+/// The answer of a store, by steps.
+pub(crate) fn buckets_of(store: &Store, query: BucketQuery) -> Part<Buckets> {
+    answered(store.buckets(query))
 }
 
 /// The outcome of a question, awaited on a thread of its own: checks are made inside a runtime and outside of one.
