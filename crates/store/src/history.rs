@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_for_the_fleet_is_not_held_up_by_the_writer() {
+    async fn who_asks_for_fleet_or_counts_is_not_held_up_by_the_writer() {
         let dir = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(StoreConfig::new(dir.path())).unwrap();
         let mut nobody = Context::from_waker(Waker::noop());
@@ -240,6 +240,7 @@ mod tests {
             };
             assert!(Arc::ptr_eq(&current.unwrap().answer, &shown));
             shared.shared.version.fetch_add(1, Ordering::AcqRel);
+            assert_eq!(store.stats().gpus, 0);
             let mut answer = History::fleet(&store);
             assert!(answer.as_mut().poll(&mut nobody).is_pending());
             answer

@@ -27,9 +27,10 @@ const READERS_MAX: usize = 8;
 /// and every joined row has room for all of them.
 pub(crate) const UNKNOWN_COLUMNS_MAX: usize = 512;
 
-/// How often, how much; all since the store was opened.
+/// How often, how much; all since the store was opened, but for the GPUs.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    pub(crate) gpus: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) merges: AtomicU64,
     pub(crate) quarantined: AtomicU64,

@@ -63,7 +63,7 @@ impl StoreStats {
         let counters = &shared.counters;
         let (recent_rows, recent_bytes) = shared.recent.as_ref().map_or((0, 0), Recent::size);
         Self {
-            gpus: shared.fleet().gpus.len() as u64,
+            gpus: read(&counters.gpus),
             flushed: level(false),
             merged: level(true),
             tail_rows: read(&counters.tail_rows),

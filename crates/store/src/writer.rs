@@ -213,8 +213,13 @@ impl Writer {
             tail,
         }));
         let version = self.shared.version.load(Ordering::Relaxed) + 1;
-        lock(&self.shared).set_version(version);
+        let gpus = {
+            let mut fleet = lock(&self.shared);
+            fleet.set_version(version);
+            fleet.gpus()
+        };
         self.shared.version.store(version, Ordering::Release);
+        self.shared.counters.gpus.store(gpus as u64, Ordering::Relaxed);
         let tails = || self.frozen.iter().map(AsRef::as_ref).chain([&self.tail]);
         let rows: usize = tails().map(|tail| tail.rows).sum();
         let bytes: usize = tails().map(|tail| tail.bytes).sum();

@@ -70,6 +70,11 @@ impl LiveFleet {
         self.version = version;
     }
 
+    /// GPUs seen.
+    pub fn gpus(&self) -> usize {
+        self.gpus.len()
+    }
+
     /// Takes rows of `gpu_events` in. `keys` are those of the batch.
     pub fn apply(&mut self, batch: &Batch, keys: &RowKeys) {
         let columns = Columns::of(batch);
