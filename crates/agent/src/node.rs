@@ -12,7 +12,7 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Batch, Identity, IdentityColumn};
 use gpuvitals_exposition::{DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_sources::probe::{Driver, Probe};
-use gpuvitals_sources::sampler::{Condition, Sampler, SamplerError, TargetState};
+use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerError, TargetState};
 
 use crate::publishing::{Publisher, Waiting};
 
@@ -172,15 +172,14 @@ impl Node {
             return;
         }
         let mut library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_lost = |condition: &Condition| matches!(condition, Condition::Down { reason, .. } if *reason != AbsenceReason::Suspended);
-        let is_failure = |condition: &Condition| {
-            matches!(condition, Condition::Down { reason: AbsenceReason::Invalid, .. })
-        };
+        let is_lost = |liveness: &Liveness| matches!(liveness, Liveness::Down { reason, .. } if *reason != AbsenceReason::Suspended);
+        let is_failure =
+            |liveness: &Liveness| matches!(liveness, Liveness::Down { reason: AbsenceReason::Invalid, .. });
         let (mut any_up, mut all_lost, mut all_fail) = (false, true, true);
         for state in gpus {
-            any_up |= state.condition == Condition::Up;
-            all_lost &= is_lost(&state.condition);
-            all_fail &= is_failure(&state.condition);
+            any_up |= state.liveness == Liveness::Up;
+            all_lost &= is_lost(&state.liveness);
+            all_fail &= is_failure(&state.liveness);
         }
         library.was_read |= any_up;
         library.fails = all_fail;
@@ -210,7 +209,7 @@ impl Node {
 
     /// Targets that have not answered for the first time yet.
     pub(crate) fn starting(&self) -> usize {
-        self.sampler.states().iter().filter(|state| state.condition == Condition::Starting).count()
+        self.sampler.states().iter().filter(|state| state.liveness == Liveness::Starting).count()
     }
 
     /// Number of GPUs (and partitions) that are sampled.
@@ -282,11 +281,11 @@ fn tell_changes(states: &[TargetState], seen: &mut Seen, now: Moment) {
         else {
             continue;
         };
-        let (trouble, detail) = match &state.condition {
-            Condition::Starting => continue,
-            Condition::Up => (None, ""),
-            Condition::Down { reason, detail } => (Some(*reason), detail.as_str()),
-            Condition::Stuck { .. } => (Some(AbsenceReason::TimedOut), "a reading is out past its deadline"),
+        let (trouble, detail) = match &state.liveness {
+            Liveness::Starting => continue,
+            Liveness::Up => (None, ""),
+            Liveness::Down { reason, detail } => (Some(*reason), detail.as_str()),
+            Liveness::Stuck { .. } => (Some(AbsenceReason::TimedOut), "a reading is out past its deadline"),
         };
         let (before, told_ns) = seen.get(&device).copied().unwrap_or((None, i64::MIN));
         if before == trouble || now.mono_ns < told_ns.saturating_add(TOLD_NS) {
@@ -307,11 +306,11 @@ fn tell_changes(states: &[TargetState], seen: &mut Seen, now: Moment) {
 }
 
 fn status_of(state: TargetState) -> DeviceStatus {
-    let (up, reason, stuck) = match &state.condition {
-        Condition::Starting => (false, None, false),
-        Condition::Up => (true, None, false),
-        Condition::Down { reason, .. } => (false, Some(*reason), false),
-        Condition::Stuck { .. } => (false, Some(AbsenceReason::TimedOut), true),
+    let (up, reason, stuck) = match &state.liveness {
+        Liveness::Starting => (false, None, false),
+        Liveness::Up => (true, None, false),
+        Liveness::Down { reason, .. } => (false, Some(*reason), false),
+        Liveness::Stuck { .. } => (false, Some(AbsenceReason::TimedOut), true),
     };
     DeviceStatus {
         identity: state.identity,
@@ -365,12 +364,12 @@ mod tests {
         Node::new(sampler, ExpositionConfig { set: Series::Basic, compat: Compat::Off, window })
     }
 
-    fn state(driver: Driver, condition: Condition) -> TargetState {
+    fn state(driver: Driver, liveness: Liveness) -> TargetState {
         TargetState {
             identity: gpu("GPU-1"),
             table: Table::GpuEvents,
             driver,
-            condition,
+            liveness,
             since_ns: 0,
             last_row_ns: None,
             update_interval: None,
@@ -379,21 +378,21 @@ mod tests {
 
     #[test]
     fn a_library_that_lost_all_its_gpus_asks_for_a_restart_once() {
-        let down = |reason| Condition::Down { reason, detail: String::new() };
+        let down = |reason| Liveness::Down { reason, detail: String::new() };
         let lost = down(AbsenceReason::Gone);
         let failing = down(AbsenceReason::Invalid);
         let denied = down(AbsenceReason::Denied);
         let asleep = down(AbsenceReason::Suspended);
-        let stuck = Condition::Stuck { for_ns: 1 };
+        let stuck = Liveness::Stuck { for_ns: 1 };
         for (driver, before, after, ails, ends) in [
-            (Driver::Nvml, &Condition::Up, &lost, true, false),
-            (Driver::Nvml, &Condition::Up, &denied, true, false),
-            (Driver::Nvml, &Condition::Up, &failing, true, true),
-            (Driver::Nvml, &Condition::Up, &Condition::Up, false, false),
+            (Driver::Nvml, &Liveness::Up, &lost, true, false),
+            (Driver::Nvml, &Liveness::Up, &denied, true, false),
+            (Driver::Nvml, &Liveness::Up, &failing, true, true),
+            (Driver::Nvml, &Liveness::Up, &Liveness::Up, false, false),
             (Driver::Nvml, &failing, &failing, false, false),
-            (Driver::Nvml, &Condition::Up, &asleep, false, false),
-            (Driver::Nvml, &Condition::Up, &stuck, false, false),
-            (Driver::AmdSysfs, &Condition::Up, &failing, false, false),
+            (Driver::Nvml, &Liveness::Up, &asleep, false, false),
+            (Driver::Nvml, &Liveness::Up, &stuck, false, false),
+            (Driver::AmdSysfs, &Liveness::Up, &failing, false, false),
         ] {
             let node = node(Vec::new());
             let now = Moment::now();

@@ -13,7 +13,7 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::{Batch, causes, wire};
 use gpuvitals_queue::link::{AnyProducer, Client, Credentials, MessageQueue, Scheme};
-use gpuvitals_queue::{Clock, ContentType, Frame, Producer, PublishError, Receipt};
+use gpuvitals_queue::{ContentType, Frame, Producer, PublishError, QueueClock, Receipt};
 use tokio::runtime::Handle;
 
 use crate::spool::{Spool, SpoolStats};
@@ -94,7 +94,7 @@ impl Publisher {
     }
 
     /// A line about a queue that takes nothing, or a spool that stores nothing.
-    pub(crate) fn ailment(&self, clock: &Clock) -> Option<String> {
+    pub(crate) fn ailment(&self, clock: &QueueClock) -> Option<String> {
         let stats = self.spool.stats();
         let away = stats.away.map(|away| {
             let seconds = clock.now().since(away.since).as_secs();

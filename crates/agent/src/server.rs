@@ -12,7 +12,7 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Format};
 use gpuvitals_core::{Health, Status};
 use gpuvitals_listener::{Vitals, echo, refuse, vitals};
-use gpuvitals_queue::Clock;
+use gpuvitals_queue::QueueClock;
 
 use crate::node::Node;
 use crate::scrape::Scraper;
@@ -50,10 +50,12 @@ impl Vitals for Shown {
         match self.node.ailment(Moment::now()) {
             Some(ailment) => health(Status::Unhealthy, ailment),
             // No new process brings the queue back.
-            None => match self.node.publisher().and_then(|publisher| publisher.ailment(&Clock::system())) {
-                Some(ailment) => health(Status::Degraded, ailment),
-                None => Health::healthy(0),
-            },
+            None => {
+                match self.node.publisher().and_then(|publisher| publisher.ailment(&QueueClock::system())) {
+                    Some(ailment) => health(Status::Degraded, ailment),
+                    None => Health::healthy(0),
+                }
+            }
         }
     }
 

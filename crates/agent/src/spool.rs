@@ -25,8 +25,8 @@ use futures_util::future::FusedFuture as _;
 use gpuvitals_core::causes;
 use gpuvitals_queue::link::{Event, Forwarded, Patience, Sender, Stamps, forward};
 use gpuvitals_queue::{
-    Clock, ConsumerOptions, Drain, Durability, Frame, InProcessConsumer, Millis, OpenError, Producer, Queue,
-    QueueConfig, SubscribeError, WhenFull,
+    ConsumerOptions, Drain, Frame, FrameDurability, InProcessConsumer, Millis, OpenError, Producer, Queue,
+    QueueClock, QueueConfig, SubscribeError, WhenFull,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -108,7 +108,7 @@ pub(crate) struct SpoolStats {
 /// State shared by the task and the handle.
 #[derive(Debug)]
 struct Shared {
-    clock: Clock,
+    clock: QueueClock,
     /// The spool's queue: the one in the directory, or the one in memory that replaced it.
     queue: Mutex<Queue>,
     /// Changes whenever a frame was written, tried or settled.
@@ -145,7 +145,7 @@ impl Spool {
         directory: Option<PathBuf>,
         limit: u64,
     ) -> Result<Self, SpoolError> {
-        let clock = Clock::system();
+        let clock = QueueClock::system();
         let is_on_disk = directory.is_some();
         let queue = match directory {
             Some(directory) => {
@@ -168,7 +168,7 @@ impl Spool {
         producer: impl Producer + 'static,
         queue: Queue,
         is_on_disk: bool,
-        clock: Clock,
+        clock: QueueClock,
     ) -> Result<Self, SpoolError> {
         let consumer = subscribe(&queue).await.map_err(SpoolError::Subscribe)?;
         let (arrivals, arriving) = mpsc::channel(ARRIVALS_MAX);
@@ -243,7 +243,7 @@ fn config(limit: u64) -> QueueConfig {
         max_dead_bytes,
         segment_len: u32::try_from(segment_len).unwrap_or(u32::MAX),
         spare_segments: 1,
-        durability: Durability::Written,
+        durability: FrameDurability::Written,
         sync_every: SYNC_PAUSE,
         memory_max: 1 << 20,
         unwritten_max: u32::try_from(MEMORY_MAX).unwrap_or(u32::MAX),
@@ -264,7 +264,7 @@ fn both() -> QueueConfig {
     }
 }
 
-fn in_memory(limit: u64, clock: Clock) -> Queue {
+fn in_memory(limit: u64, clock: QueueClock) -> Queue {
     let held = limit.min(MEMORY_MAX);
     let config = QueueConfig { max_bytes: held - held / 8, max_dead_bytes: held / 8, ..both() };
     Queue::in_process(config, clock)

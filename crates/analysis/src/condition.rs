@@ -30,7 +30,7 @@ pub struct Condition {
 
 /// A condition that matches, with the values that show it.
 #[derive(Debug, Clone, Copy)]
-pub struct Found {
+pub struct MatchedCondition {
     /// The condition.
     pub condition: &'static Condition,
     values: [Value; METRICS_MAX],
@@ -114,7 +114,7 @@ pub const CONDITIONS: &[Condition] = &[
 ];
 
 /// The conditions that match, the worst first. `latest` gives the latest value of a metric, if it counts.
-pub fn found(latest: impl Fn(MetricId) -> Option<Value>) -> impl Iterator<Item = Found> {
+pub fn found(latest: impl Fn(MetricId) -> Option<Value>) -> impl Iterator<Item = MatchedCondition> {
     let mut last = "";
     CONDITIONS.iter().filter_map(move |condition| {
         let found = condition.judge(&latest).filter(|_| condition.id != last)?;
@@ -124,17 +124,17 @@ pub fn found(latest: impl Fn(MetricId) -> Option<Value>) -> impl Iterator<Item =
 }
 
 impl Condition {
-    fn judge(&'static self, latest: impl Fn(MetricId) -> Option<Value>) -> Option<Found> {
+    fn judge(&'static self, latest: impl Fn(MetricId) -> Option<Value>) -> Option<MatchedCondition> {
         let mut values = [Value::Int(0); METRICS_MAX];
         for (value, metric) in values.iter_mut().zip(self.metrics) {
             *value = latest(*metric)?;
         }
-        let found = Found { condition: self, values };
+        let found = MatchedCondition { condition: self, values };
         (self.holds)(found.values()).then_some(found)
     }
 }
 
-impl Found {
+impl MatchedCondition {
     /// The condition in words, for people.
     pub fn sentence(&self) -> String {
         (self.condition.sentence)(self.values())

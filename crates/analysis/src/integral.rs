@@ -164,12 +164,12 @@ impl Rise {
 /// A total that the hardware counts if it can, and that is integrated otherwise. It switches to the counter
 /// at its first reading and never back; it never falls.
 #[derive(Debug, Clone, Default)]
-pub struct Meter {
+pub struct RunningTotal {
     rise: Rise,
     integral: Integral,
 }
 
-impl Meter {
+impl RunningTotal {
     /// A reading of the hardware's counter.
     pub fn read(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
         self.rise.read(time_ns, value, gap_max_ns);

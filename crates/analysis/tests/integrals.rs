@@ -1,7 +1,7 @@
 //! Integrals equal the analytic ones; gaps, falls and clocks that step add nothing that was not seen.
 
 use gpuvitals_analysis::energy::Energy;
-use gpuvitals_analysis::integral::{Integral, Meter, Pace, Rise};
+use gpuvitals_analysis::integral::{Integral, Pace, Rise, RunningTotal};
 use proptest::prelude::*;
 
 const S: i64 = 1_000_000_000;
@@ -54,7 +54,7 @@ fn a_counter_that_falls_was_reset_and_takes_nothing_away() {
 
 #[test]
 fn a_counter_takes_over_from_the_integral_without_counting_twice() {
-    let mut throttled = Meter::default();
+    let mut throttled = RunningTotal::default();
     assert_eq!(throttled.total(), None);
     for second in 0..=10 {
         throttled.sample(second * S, 1.0, GAP);
@@ -69,7 +69,7 @@ fn a_counter_takes_over_from_the_integral_without_counting_twice() {
 
 #[test]
 fn what_is_known_to_be_lost_is_not_bridged_however_short_it_is() {
-    let (mut energy, mut throttled) = (Integral::default(), Meter::default());
+    let (mut energy, mut throttled) = (Integral::default(), RunningTotal::default());
     for second in 0..=6 {
         if second == 3 {
             energy.lose();

@@ -83,7 +83,7 @@ impl StateRules {
         }
     }
 
-    fn conditions(self, gpu: &GpuState) -> impl Iterator<Item = condition::Found> {
+    fn conditions(self, gpu: &GpuState) -> impl Iterator<Item = condition::MatchedCondition> {
         condition::found(move |metric| self.recent(gpu, metric))
     }
 

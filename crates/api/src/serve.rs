@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use axum::http::header::{HeaderName, HeaderValue, InvalidHeaderValue};
-use gpuvitals_listener::{Access, Limits, Scope, Terms};
+use gpuvitals_listener::{Access, ListenerLimits, Terms, TokenScope};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower_http::cors::CorsLayer;
@@ -24,7 +24,7 @@ pub enum ServeError {
     },
     /// The listener failed.
     #[error(transparent)]
-    Listener(#[from] gpuvitals_listener::ServeError),
+    Listener(#[from] gpuvitals_listener::AcceptError),
 }
 
 /// Serves the API and the web page on a socket until the shutdown, and then until open requests have ended or
@@ -40,9 +40,10 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let app = route::router().layer(cors(&api.config().cors)?).with_state(api.clone());
     let own = &api.config().limits;
-    let limits = Limits { request: own.request_timeout, drain: own.drain, ..Limits::default() };
+    let limits =
+        ListenerLimits { request: own.request_timeout, drain: own.drain, ..ListenerLimits::default() };
     // A browser asks without a login whether a page of another origin may ask.
-    let scope = |method: &Method, _: &str| (method != Method::OPTIONS).then_some(Scope::Read);
+    let scope = |method: &Method, _: &str| (method != Method::OPTIONS).then_some(TokenScope::Read);
     let terms = Terms { access, limits, scope, ..Terms::new(api.listener().clone()) };
     let streams_end = async {
         shutdown.cancelled().await;

@@ -1,7 +1,7 @@
 //! Energy used by a GPU, and its busy and throttled time, since it was first seen.
 
 use gpuvitals_analysis::energy::{Energy, EnergyColumns, EnergySource};
-use gpuvitals_analysis::integral::{Blanks, Integral, Meter, Pace};
+use gpuvitals_analysis::integral::{Blanks, Integral, Pace, RunningTotal};
 use gpuvitals_analysis::throttle::{Residency, StepColumns};
 use gpuvitals_core::batch::MetricColumn;
 use gpuvitals_core::catalogue::gpu_metrics;
@@ -52,7 +52,7 @@ pub(crate) struct Meters {
     energy: Energy,
     busy: Integral,
     throttled: Integral,
-    reasons: Vec<(MetricId, Meter)>,
+    reasons: Vec<(MetricId, RunningTotal)>,
     residency: Residency,
     row_ns: Option<i64>,
     pace: Pace,
@@ -76,7 +76,7 @@ impl Meters {
             energy: Energy::default(),
             busy: Integral::default(),
             throttled: Integral::default(),
-            reasons: times.map(|(id, _)| (id, Meter::default())).collect(),
+            reasons: times.map(|(id, _)| (id, RunningTotal::default())).collect(),
             residency: Residency::default(),
             row_ns: None,
             pace: Pace::new(0),
@@ -178,7 +178,7 @@ impl Meters {
         }
     }
 
-    fn by_reason(&mut self, held: Held, add: impl Fn(&mut Meter, f64)) {
+    fn by_reason(&mut self, held: Held, add: impl Fn(&mut RunningTotal, f64)) {
         for (id, meter) in &mut self.reasons {
             match *id {
                 BY_POWER => add(meter, held.power),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gpuvitals_agent::{Agent, AgentError, Parts, SpoolError};
 use gpuvitals_core::catalogue::Table;
-use gpuvitals_listener::{Access, Limits, PortKind, Terms};
+use gpuvitals_listener::{Access, ListenerLimits, PortKind, Terms};
 use gpuvitals_queue::OpenError;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
@@ -136,11 +136,11 @@ impl Running {
     ) -> Result<(), Failure> {
         let stop = CancellationToken::new();
         let grace = self.config.shutdown.grace;
-        let limits = Limits {
+        let limits = ListenerLimits {
             connections: CONNECTIONS_MAX,
             body_bytes: 0,
             drain: grace / SCRAPES_SHARE,
-            ..Limits::default()
+            ..ListenerLimits::default()
         };
         let metrics_path = self.config.agent.metrics_path.clone();
         let app = self.agent.router(&metrics_path);

@@ -9,8 +9,8 @@ mod opening;
 use std::sync::Arc;
 
 use gpuvitals_listener::PortKind;
-use gpuvitals_listener::{Access, Figures, Limits, ServeError};
-use gpuvitals_queue::server::{HttpLimits, Meter, ServerConfig};
+use gpuvitals_listener::{AcceptError, Access, Figures, ListenerLimits};
+use gpuvitals_queue::server::{HttpLimits, ServerConfig, ServerMeter};
 use gpuvitals_queue::{BrokerSettings, DrainReport, Queue, server};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -123,18 +123,22 @@ fn report(queue: &Queue, drained: &DrainReport, settings: &BrokerSettings) {
 fn server_config(config: &Config, access: Access) -> ServerConfig {
     let drain = config.shutdown.grace / CONNECTIONS_SHARE;
     ServerConfig {
-        limits: Limits { connections: config.broker.connections_max, drain, ..Limits::default() },
+        limits: ListenerLimits {
+            connections: config.broker.connections_max,
+            drain,
+            ..ListenerLimits::default()
+        },
         http: HttpLimits { body_bytes: FRAME_BYTES_MAX, ..HttpLimits::default() },
         max_frame_bytes: FRAME_BYTES_MAX,
         access,
-        meter: Arc::new(Meter::beside(crate::telemetry::families)),
+        meter: Arc::new(ServerMeter::beside(crate::telemetry::families)),
     }
 }
 
 /// A queue on the network, as far as it is.
 pub(crate) struct Serving {
     /// None: the port is taken.
-    task: Option<JoinHandle<Result<(), ServeError>>>,
+    task: Option<JoinHandle<Result<(), AcceptError>>>,
     stop: CancellationToken,
     figures: Figures,
 }

@@ -17,7 +17,7 @@ use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::nvml;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Finding, Verdict};
-use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState, WorkerStats};
+use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerConfig, TargetState, WorkerStats};
 use serde_json::{Value, json};
 
 use crate::config::Config;
@@ -111,9 +111,9 @@ fn examine(sampler: &Sampler) -> Vec<Examined> {
             note(&batch, &mut seen);
         }
         let (states, stats) = (sampler.states(), sampler.stats());
-        let said = states.iter().all(|state| state.condition != Condition::Starting);
+        let said = states.iter().all(|state| state.liveness != Liveness::Starting);
         let enough = stats.iter().all(|stats| stats.ticks >= READINGS || stats.interval > terms().interval);
-        let stuck = states.iter().any(|state| matches!(state.condition, Condition::Stuck { .. }));
+        let stuck = states.iter().any(|state| matches!(state.liveness, Liveness::Stuck { .. }));
         if (said && (enough || stuck)) || Moment::now().mono_ns > end_ns || sampler.is_over() {
             let examined = |state: TargetState| {
                 let name = state.name();
@@ -145,10 +145,10 @@ fn note(batch: &Batch, seen: &mut BTreeMap<Arc<str>, Seen>) {
 /// Whether sampling will work.
 fn verdict(findings: &[Finding], examined: &[Examined]) -> Result<(), Failure> {
     let gpus = || examined.iter().filter(|one| one.state.table == Table::GpuEvents);
-    let sick = gpus().filter(|one| how(&one.state.condition) == Verdict::Broken).count();
+    let sick = gpus().filter(|one| how(&one.state.liveness) == Verdict::Broken).count();
     let denied = findings.iter().any(|finding| finding.is_denied)
         || gpus()
-            .any(|one| matches!(&one.state.condition, Condition::Down { reason: AbsenceReason::Denied, .. }));
+            .any(|one| matches!(&one.state.liveness, Liveness::Down { reason: AbsenceReason::Denied, .. }));
     let exit = if denied { Exit::Permission } else { Exit::Unavailable };
     let broken = findings.iter().filter(|finding| finding.verdict == Verdict::Broken).count();
     if gpus().next().is_none() {
@@ -165,11 +165,11 @@ fn verdict(findings: &[Finding], examined: &[Examined]) -> Result<(), Failure> {
 }
 
 /// A GPU that sleeps is well; it gives values when it is used.
-fn how(condition: &Condition) -> Verdict {
-    match condition {
-        Condition::Up => Verdict::Good,
-        Condition::Down { reason: AbsenceReason::Suspended, .. } => Verdict::Note,
-        Condition::Starting | Condition::Down { .. } | Condition::Stuck { .. } => Verdict::Broken,
+fn how(liveness: &Liveness) -> Verdict {
+    match liveness {
+        Liveness::Up => Verdict::Good,
+        Liveness::Down { reason: AbsenceReason::Suspended, .. } => Verdict::Note,
+        Liveness::Starting | Liveness::Down { .. } | Liveness::Stuck { .. } => Verdict::Broken,
     }
 }
 
@@ -177,13 +177,13 @@ fn as_json(findings: &[Finding], examined: &[Examined], verdict: &Result<(), Fai
     let devices: Vec<Value> = examined
         .iter()
         .map(|one| {
-            let (condition, detail) = condition(&one.state.condition);
+            let (liveness, detail) = liveness(&one.state.liveness);
             let stats = one.stats.as_ref();
             json!({
                 "key": &*one.state.name(),
                 "driver": one.state.driver.as_str(),
                 "model": one.state.identity.get(gpuvitals_core::IdentityColumn::Model),
-                "condition": condition,
+                "liveness": liveness,
                 "detail": detail,
                 "values": one.seen.values.len(),
                 "reading_us": stats.and_then(mean_read_us),
@@ -218,8 +218,8 @@ fn as_text(findings: &[Finding], examined: &[Examined], name_absent: bool) -> St
         }
     }
     for one in examined {
-        let (_, detail) = condition(&one.state.condition);
-        let verdict = how(&one.state.condition);
+        let (_, detail) = liveness(&one.state.liveness);
+        let verdict = how(&one.state.liveness);
         let price = one.stats.as_ref().and_then(mean_read_us).map_or(String::new(), |us| {
             format!("; a reading takes {us:.0} µs on average, slow values included")
         });
@@ -275,12 +275,12 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-fn condition(condition: &Condition) -> (&'static str, String) {
-    match condition {
-        Condition::Starting => ("starting", "no answer yet".to_owned()),
-        Condition::Up => ("up", String::new()),
-        Condition::Down { reason, detail } => (reason.as_str(), detail.clone()),
-        Condition::Stuck { for_ns } => {
+fn liveness(liveness: &Liveness) -> (&'static str, String) {
+    match liveness {
+        Liveness::Starting => ("starting", "no answer yet".to_owned()),
+        Liveness::Up => ("up", String::new()),
+        Liveness::Down { reason, detail } => (reason.as_str(), detail.clone()),
+        Liveness::Stuck { for_ns } => {
             ("stuck", format!("no answer for {} s; the driver holds the call", for_ns / 1_000_000_000))
         }
     }

@@ -4,7 +4,7 @@
 mod print;
 
 use gpuvitals_core::clock;
-use gpuvitals_queue::link::{Credentials, Token};
+use gpuvitals_queue::link::{BearerToken, Credentials};
 use serde_json::Value;
 
 use crate::cli::{Query, QueryWhat};
@@ -101,7 +101,7 @@ fn ask(query: &Query, path: &str) -> Result<Value, Failure> {
     let mut request = agent.get(format!("{}{path}", url.trim_end_matches('/')));
     if let Some(path) = &query.token_file {
         request = request
-            .header("authorization", format!("Bearer {}", Token::read(path, "--token-file")?.expose()));
+            .header("authorization", format!("Bearer {}", BearerToken::read(path, "--token-file")?.expose()));
     }
     let mut response = request.call().map_err(unreachable)?;
     let status = response.status();

@@ -19,7 +19,7 @@ use gpuvitals_sources::recorder::{
     self, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
 };
 use gpuvitals_sources::registry::Discovery;
-use gpuvitals_sources::sampler::Condition;
+use gpuvitals_sources::sampler::Liveness;
 use gpuvitals_sources::settings::{Attribution, Sampling};
 
 use crate::child::{Signals, code_of};
@@ -298,10 +298,10 @@ fn failure(error: RecordError) -> Failure {
         }
         RecordError::Sampler(error) => refused(error),
         RecordError::Empty(ref targets) => {
-            let why = targets.iter().filter_map(|target| match &target.condition {
-                Condition::Down { detail, .. } => Some(format!("; {}: {detail}", target.name())),
-                Condition::Stuck { .. } => Some(format!("; {} does not answer", target.name())),
-                Condition::Starting | Condition::Up => None,
+            let why = targets.iter().filter_map(|target| match &target.liveness {
+                Liveness::Down { detail, .. } => Some(format!("; {}: {detail}", target.name())),
+                Liveness::Stuck { .. } => Some(format!("; {} does not answer", target.name())),
+                Liveness::Starting | Liveness::Up => None,
             });
             Failure::new(Exit::Unavailable, format!("{error}{}", why.collect::<String>()))
         }

@@ -15,7 +15,7 @@ use gpuvitals_core::{AbsenceReason, IdentityColumn, Table};
 use gpuvitals_settings::Override;
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::registry::{Finding, Verdict};
-use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState};
+use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerConfig, TargetState};
 use gpuvitals_sources::settings::Sampling;
 
 use crate::failure::{Exit, Failure};
@@ -117,10 +117,10 @@ fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> i
     let mut out = io::stdout().lock();
     let enough = |given: &HashMap<Arc<str>, u64>, states: &[TargetState]| {
         count.is_some_and(|count| {
-            states.iter().all(|state| match &state.condition {
-                Condition::Starting => false,
-                Condition::Up => given.get(&state.name()).copied().unwrap_or(0) >= count,
-                Condition::Down { .. } | Condition::Stuck { .. } => true,
+            states.iter().all(|state| match &state.liveness {
+                Liveness::Starting => false,
+                Liveness::Up => given.get(&state.name()).copied().unwrap_or(0) >= count,
+                Liveness::Down { .. } | Liveness::Stuck { .. } => true,
             })
         })
     };
@@ -165,15 +165,14 @@ fn tell(text: &str) {
 }
 
 fn gave_nothing(states: &[TargetState]) -> Failure {
-    let is_denied = |state: &TargetState| {
-        matches!(&state.condition, Condition::Down { reason: AbsenceReason::Denied, .. })
-    };
+    let is_denied =
+        |state: &TargetState| matches!(&state.liveness, Liveness::Down { reason: AbsenceReason::Denied, .. });
     let exit = if states.iter().any(is_denied) { Exit::Permission } else { Exit::Unavailable };
     let lines = states.iter().map(|state| {
-        let why = match &state.condition {
-            Condition::Down { detail, .. } => detail.clone(),
-            Condition::Stuck { for_ns } => format!("no answer for {} s", for_ns / 1_000_000_000),
-            Condition::Starting | Condition::Up => "no answer yet".to_owned(),
+        let why = match &state.liveness {
+            Liveness::Down { detail, .. } => detail.clone(),
+            Liveness::Stuck { for_ns } => format!("no answer for {} s", for_ns / 1_000_000_000),
+            Liveness::Starting | Liveness::Up => "no answer yet".to_owned(),
         };
         format!("\n  {} by {}: {why}", state.name(), state.driver)
     });

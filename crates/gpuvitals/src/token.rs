@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gpuvitals_core::{clock, time};
-use gpuvitals_listener::{Listener, Scope, Token, TokenError, Tokens};
+use gpuvitals_listener::{Listener, Token, TokenError, TokenScope, Tokens};
 use serde_json::json;
 
 use crate::failure::{Exit, Failure};
@@ -59,7 +59,7 @@ enum ScopeName {
     Admin,
 }
 
-impl From<ScopeName> for Scope {
+impl From<ScopeName> for TokenScope {
     fn from(name: ScopeName) -> Self {
         match name {
             ScopeName::Publish => Self::Publish,
@@ -89,7 +89,7 @@ pub(crate) fn run(command: &TokenCommand, listener: &Listener) -> Result<(), Fai
     };
     match &command.what {
         What::Create { name, scope } => {
-            let scopes: Vec<Scope> = scope.iter().map(|scope| Scope::from(*scope)).collect();
+            let scopes: Vec<TokenScope> = scope.iter().map(|scope| TokenScope::from(*scope)).collect();
             let token = Tokens::create(file, name, &scopes, time::format(clock::now_ns())).map_err(failed)?;
             crate::print(&if command.json {
                 format!("{:#}\n", json!({ "name": name, "scopes": scopes, "token": token }))

@@ -138,7 +138,7 @@ fn doctor_reads_each_device_and_its_exit_code_says_whether_sampling_works() {
     let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(report["works"], true);
     let gpu = report["devices"].as_array().unwrap().iter().find(|d| d["driver"] == "amd-sysfs").unwrap();
-    assert_eq!(gpu["condition"], "up");
+    assert_eq!(gpu["liveness"], "up");
     assert!(gpu["values"].as_u64().unwrap() > 20, "{gpu}");
     assert!(gpu["reading_us"].as_f64().unwrap() > 0.0);
     let text = stdout(&on("vega56", &["doctor", "--absent"]));

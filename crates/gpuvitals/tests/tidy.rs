@@ -194,21 +194,6 @@ fn no_room_is_named_for_what_it_lacks_a_name_for() {
     assert!(offenders.is_empty(), "name it for what it holds: {offenders:?}");
 }
 
-/// Public type names that two crates have today, to be renamed: this list only shrinks.
-const TWICE: &[&str] = &[
-    "Clock",
-    "Condition",
-    "Durability",
-    "Found",
-    "Limits",
-    "Meter",
-    "Record",
-    "Scope",
-    "ServeError",
-    "Stats",
-    "Token",
-];
-
 #[test]
 fn one_type_name_means_one_thing_in_all_crates() {
     let mut crates_of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -233,8 +218,7 @@ fn one_type_name_means_one_thing_in_all_crates() {
         }
     }
     crates_of.retain(|word, crates| crates.len() > 1 && !["Error", "Config"].contains(&word.as_str()));
-    let new: Vec<_> = crates_of.iter().filter(|(word, _)| !TWICE.contains(&word.as_str())).collect();
-    assert!(new.is_empty(), "a name for two things; qualify one of them: {new:?}");
+    assert!(crates_of.is_empty(), "a name for two things; qualify one of them: {crates_of:?}");
 }
 
 #[test]

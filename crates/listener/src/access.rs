@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 
 use crate::settings::{Listener, PortKind};
 use crate::tls::{self, TlsError};
-use crate::tokens::{Denied, Scope, TokenError, Tokens};
+use crate::tokens::{Denied, TokenError, TokenScope, Tokens};
 
 /// Version of a file: its inode and the time of its last change; none where it cannot be looked at.
 type Version = Option<(u64, i64, i64)>;
@@ -80,7 +80,7 @@ impl Terms {
         &self,
         has_certificate: bool,
         headers: &HeaderMap,
-        scope: Scope,
+        scope: TokenScope,
         is_metrics: bool,
     ) -> Result<Option<&str>, Denied> {
         if self.settings.tls_client_ca.is_some() && !has_certificate {

@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::access::Access;
-use crate::serve::Limits;
+use crate::serve::ListenerLimits;
 
 /// Bytes that one HTTP/2 stream may send before they are read: some large frames.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -48,7 +48,7 @@ pub(crate) struct Peer {
 pub(crate) struct Shared {
     pub(crate) app: Router,
     pub(crate) access: Access,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ListenerLimits,
     /// Requests of HTTP/2 run here; the listener waits for them at its end.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -103,7 +103,7 @@ impl Shared {
     }
 
     fn builder(&self) -> auto::Builder<Spawn> {
-        let Limits { header_bytes, streams, idle, .. } = self.limits;
+        let ListenerLimits { header_bytes, streams, idle, .. } = self.limits;
         let mut builder = auto::Builder::new(Spawn(self.tasks.clone()));
         builder
             .http1()

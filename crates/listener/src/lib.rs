@@ -3,7 +3,7 @@
 //! A service hands over an [`axum::Router`] with its handlers and [`Terms`]; [`serve()`] does the rest:
 //!
 //! - **Connections** are bounded. For one more than there may be, the longest idle one is closed, so that connections
-//!   that are held and ask nothing never keep others out ([`Limits`]).
+//!   that are held and ask nothing never keep others out ([`ListenerLimits`]).
 //! - **Access**: TLS, certificates of clients, and named tokens with scopes, whose files are read anew when they change
 //!   ([`Access`], [`Tokens`]). Probes never need any of them, `/metrics` only if that is set.
 //! - **Requests** have an id, a span in the trace that their headers name, a line in the log, time-outs and bounds.
@@ -32,8 +32,8 @@ pub use access::{Access, AccessError};
 pub use answer::{echo, refuse, refuse_with};
 pub use meter::Meter;
 pub use partial::Partial;
-pub use serve::{Limits, ServeError, Terms, bind, serve};
+pub use serve::{AcceptError, ListenerLimits, Terms, bind, serve};
 pub use settings::{Listener, PortKind};
 pub use tls::TlsError;
-pub use tokens::{Scope, Token, TokenError, Tokens};
+pub use tokens::{Token, TokenError, TokenScope, Tokens};
 pub use vitals::{Figures, Vitals};

@@ -160,9 +160,9 @@ fn is_grpc(request: &Request) -> bool {
 fn deny(denied: Denied, is_grpc: bool) -> Response {
     let text = denied.to_string();
     match (denied, is_grpc) {
-        (Denied::NoCertificate | Denied::Scope(_), true) => Status::permission_denied(text).into_http(),
+        (Denied::NoCertificate | Denied::TokenScope(_), true) => Status::permission_denied(text).into_http(),
         (_, true) => Status::unauthenticated(text).into_http(),
-        (Denied::NoCertificate | Denied::Scope(_), false) => {
+        (Denied::NoCertificate | Denied::TokenScope(_), false) => {
             refuse(StatusCode::FORBIDDEN, "forbidden", &text)
         }
         (_, false) => refuse(StatusCode::UNAUTHORIZED, "unauthorized", &text),

@@ -18,7 +18,7 @@ use crate::access::Access;
 use crate::connection::{Shared, Table};
 use crate::meter::Meter;
 use crate::observe::{Door, crashed, observe};
-use crate::tokens::Scope;
+use crate::tokens::TokenScope;
 
 /// How long accepting pauses after an error that may pass, such as a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -26,14 +26,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
 /// Between two warnings of refused connections.
 const WARN_PAUSE: Duration = Duration::from_mins(1);
-/// How much longer than [`Limits::drain`] the end may take.
+/// How much longer than [`ListenerLimits::drain`] the end may take.
 const STRAGGLERS: Duration = Duration::from_secs(1);
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: u32 = 4_096;
 
 /// Bounds of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ListenerLimits {
     /// Most connections. For one more, the longest idle one is closed; while none is idle, new ones are.
     pub connections: usize,
     /// Longest time of a connection without a request, and until the head of its next request is complete. Above the
@@ -53,7 +53,7 @@ pub struct Limits {
     pub drain: Duration,
 }
 
-impl Default for Limits {
+impl Default for ListenerLimits {
     fn default() -> Self {
         Self {
             connections: 4_096,
@@ -74,9 +74,9 @@ pub struct Terms {
     /// Who may use it.
     pub access: Access,
     /// Bounds.
-    pub limits: Limits,
+    pub limits: ListenerLimits,
     /// Which scope a request needs; none: everyone may send it. Those for health need none.
-    pub scope: fn(&Method, &str) -> Option<Scope>,
+    pub scope: fn(&Method, &str) -> Option<TokenScope>,
     /// Path of the metrics.
     pub metrics_path: String,
     /// What is counted.
@@ -88,8 +88,8 @@ impl Terms {
     pub fn new(meter: Arc<Meter>) -> Self {
         Self {
             access: Access::open(),
-            limits: Limits::default(),
-            scope: |_, _| Some(Scope::Read),
+            limits: ListenerLimits::default(),
+            scope: |_, _| Some(TokenScope::Read),
             metrics_path: "/metrics".to_owned(),
             meter,
         }
@@ -99,7 +99,7 @@ impl Terms {
 /// Why a listener ended without being told to.
 #[derive(Debug, thiserror::Error)]
 #[error("accepting connections")]
-pub struct ServeError(#[source] io::Error);
+pub struct AcceptError(#[source] io::Error);
 
 /// Takes a port. One that was just left is free again.
 ///
@@ -113,7 +113,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves an application until `stop`, and then until its open requests have ended or [`Limits::drain`] has passed.
+/// Serves an application until `stop`, and then until its open requests have ended or [`ListenerLimits::drain`] has passed.
 ///
 /// # Errors
 /// When the socket fails for good.
@@ -122,7 +122,7 @@ pub async fn serve(
     app: Router,
     terms: Terms,
     stop: CancellationToken,
-) -> Result<(), ServeError> {
+) -> Result<(), AcceptError> {
     let Terms { access, limits, meter, .. } = terms.clone();
     let stop = stop.child_token();
     let app = app
@@ -145,7 +145,7 @@ async fn accept(
     shared: &Shared,
     table: &Arc<Table>,
     meter: &Arc<Meter>,
-) -> Result<(), ServeError> {
+) -> Result<(), AcceptError> {
     let mut looks = tokio::time::interval(LOOK_PAUSE.min(shared.limits.idle));
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut warned: Option<Instant> = None;
@@ -168,7 +168,7 @@ async fn accept(
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
-            Err(error) => return Err(ServeError(error)),
+            Err(error) => return Err(AcceptError(error)),
         };
         if table.is_full() {
             if table.displace() {

@@ -33,7 +33,7 @@ const PREFIX: &str = "gpv_";
 /// What a token permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scope {
+pub enum TokenScope {
     /// Publish messages.
     Publish,
     /// Receive and acknowledge messages, and read those that are held.
@@ -44,7 +44,7 @@ pub enum Scope {
     Admin,
 }
 
-impl Scope {
+impl TokenScope {
     /// Every scope.
     pub const ALL: [Self; 4] = [Self::Publish, Self::Subscribe, Self::Read, Self::Admin];
 
@@ -69,7 +69,7 @@ pub struct Token {
     /// Name of its owner.
     pub name: String,
     /// What it permits.
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<TokenScope>,
     /// When it was made, RFC 3339.
     pub created: String,
     #[serde(skip)]
@@ -125,7 +125,7 @@ pub(crate) enum Denied {
     #[error("the token is not known")]
     Unknown,
     #[error("the token lacks the scope {}", .0.as_str())]
-    Scope(Scope),
+    TokenScope(TokenScope),
 }
 
 /// The tokens of a file.
@@ -159,7 +159,7 @@ impl Tokens {
     ///
     /// # Errors
     /// When the name cannot be used, or the file cannot be read or written.
-    pub fn create(path: &Path, name: &str, scopes: &[Scope], now: String) -> Result<String, TokenError> {
+    pub fn create(path: &Path, name: &str, scopes: &[TokenScope], now: String) -> Result<String, TokenError> {
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         if name.is_empty() || name.len() > NAME_LEN_MAX || !name.bytes().all(is_plain) {
             return Err(TokenError::Name(name.to_owned()));
@@ -223,7 +223,7 @@ impl Tokens {
     }
 
     /// The name of the token that a request brings, if it permits this.
-    pub(crate) fn check(&self, headers: &HeaderMap, scope: Scope) -> Result<&str, Denied> {
+    pub(crate) fn check(&self, headers: &HeaderMap, scope: TokenScope) -> Result<&str, Denied> {
         let given = hash(&bearer(headers).ok_or(Denied::NoToken)?);
         // Every token is compared, so that the time it takes says nothing.
         let found =
@@ -234,15 +234,15 @@ impl Tokens {
                 },
             );
         let token = found.ok_or(Denied::Unknown)?;
-        let permits = token.scopes.iter().any(|of| *of == scope || *of == Scope::Admin);
-        if permits { Ok(&token.name) } else { Err(Denied::Scope(scope)) }
+        let permits = token.scopes.iter().any(|of| *of == scope || *of == TokenScope::Admin);
+        if permits { Ok(&token.name) } else { Err(Denied::TokenScope(scope)) }
     }
 }
 
 fn token(line: &str) -> Option<Token> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [name, scopes, hex, created] = *words.as_slice() else { return None };
-    let scopes = scopes.split(',').map(Scope::parse).collect::<Option<_>>()?;
+    let scopes = scopes.split(',').map(TokenScope::parse).collect::<Option<_>>()?;
     let mut hash = [0; SHA256_OUTPUT_LEN];
     if hex.len() != 2 * hash.len() {
         return None;
@@ -279,7 +279,7 @@ mod tests {
     fn a_request_brings_its_token_as_bearer_or_as_password() {
         let known = Token {
             name: "known".to_owned(),
-            scopes: vec![Scope::Read],
+            scopes: vec![TokenScope::Read],
             created: String::new(),
             hash: hash(b"gpv_known"),
         };
@@ -299,7 +299,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, header.parse().unwrap());
-            assert_eq!(tokens.check(&headers, Scope::Read), wanted, "{header}");
+            assert_eq!(tokens.check(&headers, TokenScope::Read), wanted, "{header}");
         }
     }
 
@@ -307,7 +307,7 @@ mod tests {
     fn a_file_has_a_token_on_each_line_comments_and_at_most_so_many() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
-        let create = |name: &str| Tokens::create(&path, name, &[Scope::Publish], "now".to_owned());
+        let create = |name: &str| Tokens::create(&path, name, &[TokenScope::Publish], "now".to_owned());
         create("first").unwrap();
         let line = std::fs::read_to_string(&path).unwrap();
         let fill = |count: usize| {

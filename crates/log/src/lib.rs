@@ -61,6 +61,6 @@ pub use config::{Durability, LogConfig};
 pub use disk::{Disk, DiskFile, FsDisk, Join, Step, read_full, write_all};
 pub use error::LogError;
 pub use format::RECORD_LEN_MAX;
-pub use log::{Log, Stats, Ticket};
+pub use log::{Log, LogStats, Ticket};
 pub use place::{Appended, Place, SegmentStats};
 pub use recovery::{Damage, Record, Recovery, TornTail};

@@ -207,9 +207,9 @@ impl Log {
     }
 
     /// Counts as of now.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> LogStats {
         let (segments, counts, load) = (self.board.segments(), self.board.counts(), self.shared.load());
-        Stats {
+        LogStats {
             segments: segments.len() as u64,
             bytes: segments.iter().map(|segment| segment.bytes).sum(),
             records: segments.iter().map(|segment| segment.records).sum(),
@@ -255,7 +255,7 @@ impl Drop for Log {
 
 /// Counts of a log, all since it was opened unless said otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct LogStats {
     /// Segments on the disk now.
     pub segments: u64,
     /// Bytes of these up to their last record (zero-filled space is not counted).

@@ -11,7 +11,8 @@
 use std::time::Instant;
 
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, ContentType, Frame, InProcessConsumer, Producer, Queue, QueueConfig,
+    Consumer, ConsumerOptions, ContentType, Frame, InProcessConsumer, Producer, Queue, QueueClock,
+    QueueConfig,
 };
 
 const TOPIC: &str = "throughput";
@@ -48,7 +49,7 @@ fn resident_bytes() -> u64 {
 /// Holds a million rows in frames of 100 with 26 bytes a row (what compressed rows were measured to take).
 #[expect(clippy::print_stdout, reason = "a measurement prints what it found")]
 async fn hold() {
-    let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+    let queue = Queue::in_process(QueueConfig::default(), QueueClock::system());
     let before = resident_bytes();
     for _ in 0..10_000 {
         if queue.publish(TOPIC, Frame::new(ContentType::Batch, 100, vec![0x5a; 2_600])).await.is_err() {
@@ -67,7 +68,7 @@ async fn main() {
     hold().await;
     println!("rows a frame  frames     seconds  rows/s       frames/s");
     for count in [1_u32, 100, 500] {
-        let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+        let queue = Queue::in_process(QueueConfig::default(), QueueClock::system());
         let options = ConsumerOptions {
             max_in_flight: std::num::NonZeroU32::MIN.saturating_add(20 * count - 1),
             ..ConsumerOptions::default()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::broker::Durability;
+use crate::broker::FrameDurability;
 
 /// Treatment of a publish when its topic has reached its bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -65,9 +65,9 @@ pub struct QueueConfig {
     pub drain_timeout: Duration,
     /// Seeds the jitter of the backoff.
     pub seed: u64,
-    /// Durability of a frame before its publish is answered and it is visible, if there is a log.
-    pub durability: Durability,
-    /// Longest time that written records wait for a sync: the loss at a power cut for [`Durability::Written`]
+    /// FrameDurability of a frame before its publish is answered and it is visible, if there is a log.
+    pub durability: FrameDurability,
+    /// Longest time that written records wait for a sync: the loss at a power cut for [`FrameDurability::Written`]
     /// frames and for acknowledgements.
     pub sync_every: Duration,
     /// Most bytes of memory for frames that are on disk too. The others are read back when they are
@@ -103,7 +103,7 @@ impl Default for QueueConfig {
             drain: Drain::Deliver,
             drain_timeout: Duration::from_secs(5),
             seed: 0x6770_7576,
-            durability: Durability::Synced,
+            durability: FrameDurability::Synced,
             sync_every: Duration::from_millis(100),
             memory_max: 64 << 20,
             segment_len: 16 << 20,

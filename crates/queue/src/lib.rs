@@ -21,11 +21,11 @@
 //! - *Bounded.* Every topic has a bound in messages and bytes, and what exceeds it is counted.
 //!
 //! ```
-//! use gpuvitals_queue::{Clock, Consumer, ConsumerOptions, ContentType, Frame, Queue, QueueConfig};
+//! use gpuvitals_queue::{QueueClock, Consumer, ConsumerOptions, ContentType, Frame, Queue, QueueConfig};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+//! let queue = Queue::in_process(QueueConfig::default(), QueueClock::system());
 //! let mut collector = queue.subscribe("gpu-telemetry", "collector", &ConsumerOptions::default()).await?;
 //! queue.publish("gpu-telemetry", Frame::new(ContentType::Json, 1, "{}")).await?;
 //! for delivery in collector.receive().await? {
@@ -55,15 +55,15 @@ mod trouble;
 
 pub use broker::{
     AdminError, Broker, ConsumerId, ConsumerOptions, DeadLetter, DeadSelection, Delivery, DeliveryId,
-    Durability, Failure, GroupId, Nack, NackKind, PublishError, Receipt, ReceiveError, Replayed, SettleError,
-    Start, SubscribeError, TopicId, Wake,
+    Failure, FrameDurability, GroupId, Nack, NackKind, PublishError, Receipt, ReceiveError, Replayed,
+    SettleError, Start, SubscribeError, TopicId, Wake,
 };
 pub use config::{Drain, QueueConfig, WhenFull};
 pub use frame::{ContentType, DeadFacts, Encoding, Frame, Millis, ProducerStamp};
 pub use journal::{OpenError, Opened};
 pub use name::{DEAD_SUFFIX, NAME_LEN_MAX, NameError, PRODUCER_LEN_MAX, dead_topic};
 pub use service::{
-    Clock, Consumer, DrainReport, InProcessConsumer, InProcessProducer, Producer, Publishing, Queue,
+    Consumer, DrainReport, InProcessConsumer, InProcessProducer, Producer, Publishing, Queue, QueueClock,
 };
 pub use settings::BrokerSettings;
 pub use stats::{GroupStats, QueueHealth, QueueStats, TopicStats};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gpuvitals_settings::{Bytes, Switch, settings, words};
 
-use crate::broker::Durability;
+use crate::broker::FrameDurability;
 use crate::config::{Drain, QueueConfig, WhenFull};
 
 /// Part of the grace that the queue may take to drain; the rest is that of the connections, or of the store behind it.
@@ -27,7 +27,7 @@ settings! {
         /// Where they are kept; empty, with persistence: /data/mq
         persistence_path: Option<PathBuf> = "", flag "--persistence-path DIR";
         /// When a publish is answered; written and synced need persistence. Empty: synced with it, memory without
-        durability: Option<Durability> = "", flag "--durability WHEN";
+        durability: Option<FrameDurability> = "", flag "--durability WHEN";
         /// Time to acknowledge before a message is delivered again; a consumer may ask for another
         ack_timeout: Duration = "5s", from "1ms", flag "--ack-timeout DURATION";
         /// Deliveries after the first; then a message is a dead letter
@@ -43,7 +43,7 @@ settings! {
     }
 }
 
-words!(WhenFull, Durability);
+words!(WhenFull, FrameDurability);
 
 impl BrokerSettings {
     /// The settings of the queue, which has to end within the grace.
@@ -72,14 +72,14 @@ impl BrokerSettings {
     }
 
     /// When a publish is answered.
-    pub fn durability(&self) -> Durability {
-        let best = if self.directory().is_some() { Durability::Synced } else { Durability::Memory };
+    pub fn durability(&self) -> FrameDurability {
+        let best = if self.directory().is_some() { FrameDurability::Synced } else { FrameDurability::Memory };
         self.durability.unwrap_or(best)
     }
 
     /// Whether messages outlive the process.
     pub fn keeps(&self) -> bool {
-        self.directory().is_some() && self.durability() != Durability::Memory
+        self.directory().is_some() && self.durability() != FrameDurability::Memory
     }
 
     /// Settings without effect, since nothing is kept.
@@ -90,7 +90,7 @@ impl BrokerSettings {
         let path = self.persistence_path.as_deref().map(|path| {
             format!("broker.persistence_path is {}, but broker.persistence is false", path.display())
         });
-        let is_asked = self.durability.is_some_and(|it| it != Durability::Memory);
+        let is_asked = self.durability.is_some_and(|it| it != FrameDurability::Memory);
         path.into_iter().chain(is_asked.then(|| "broker.durability is set".to_owned())).collect()
     }
 }

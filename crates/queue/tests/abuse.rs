@@ -10,14 +10,14 @@ use axum::http;
 use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt, stream};
-use gpuvitals_listener::{Limits, ServeError};
+use gpuvitals_listener::{AcceptError, ListenerLimits};
 use gpuvitals_queue::link::{Credentials, GrpcConsumer, GrpcProducer, QueueUrl};
 use gpuvitals_queue::protocol::v1::queue_client::QueueClient;
 use gpuvitals_queue::protocol::v1::subscribe_request::What as Ask;
 use gpuvitals_queue::protocol::v1::{self, PublishRequest};
 use gpuvitals_queue::server::{self, HttpLimits, ServerConfig};
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, Queue, QueueConfig,
+    Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, Queue, QueueClock, QueueConfig,
 };
 use http_body_util::{BodyExt, StreamBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -45,17 +45,17 @@ struct Rig {
     queue: Queue,
     grpc: SocketAddr,
     stop: CancellationToken,
-    served: JoinHandle<Result<(), ServeError>>,
+    served: JoinHandle<Result<(), AcceptError>>,
 }
 
 impl Rig {
     async fn new(queue: QueueConfig, config: ServerConfig) -> Self {
         let alone = ALONE.lock().await;
-        let queue = Queue::in_process(queue, Clock::system());
+        let queue = Queue::in_process(queue, QueueClock::system());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let grpc = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let limits = Limits { drain: Duration::from_millis(200), ..config.limits };
+        let limits = ListenerLimits { drain: Duration::from_millis(200), ..config.limits };
         let config = ServerConfig { limits, ..config };
         let served = tokio::spawn(server::serve(listener, queue.clone(), config, stop.clone()));
         Self { alone, queue, grpc, stop, served }
@@ -283,7 +283,7 @@ async fn a_thousand_silent_connections_cost_little_and_others_are_served() {
 
 #[tokio::test]
 async fn for_one_connection_too_many_the_longest_idle_one_is_closed() {
-    let limits = Limits { connections: 4, ..Limits::default() };
+    let limits = ListenerLimits { connections: 4, ..ListenerLimits::default() };
     let rig = Rig::new(QueueConfig::default(), ServerConfig { limits, ..ServerConfig::default() }).await;
     let mut idle = Vec::new();
     for _ in 0..8 {
@@ -297,7 +297,7 @@ async fn for_one_connection_too_many_the_longest_idle_one_is_closed() {
 
 #[tokio::test]
 async fn where_all_connections_are_in_use_a_new_one_is_closed_and_room_is_used_again() {
-    let limits = Limits { connections: 1, ..Limits::default() };
+    let limits = ListenerLimits { connections: 1, ..ListenerLimits::default() };
     let rig = Rig::new(QueueConfig::default(), ServerConfig { limits, ..ServerConfig::default() }).await;
     let mut client = rig.client().await;
     let end = CancellationToken::new();

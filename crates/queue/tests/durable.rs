@@ -14,9 +14,9 @@ use gpuvitals_core::Status;
 use gpuvitals_log::FsDisk;
 use gpuvitals_log::fault::{FaultDisk, Op};
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, ContentType, Delivery, Durability, Encoding, Frame, InProcessConsumer,
-    Nack, NackKind, OpenError, Opened, PublishError, Queue, QueueConfig, ReceiveError, SettleError, Start,
-    SubscribeError,
+    Consumer, ConsumerOptions, ContentType, Delivery, Encoding, Frame, FrameDurability, InProcessConsumer,
+    Nack, NackKind, OpenError, Opened, PublishError, Queue, QueueClock, QueueConfig, ReceiveError,
+    SettleError, Start, SubscribeError,
 };
 use tokio::time::{Instant, timeout};
 
@@ -37,7 +37,7 @@ fn config(change: impl FnOnce(&mut QueueConfig)) -> QueueConfig {
 }
 
 async fn open(disk: &FaultDisk, change: impl FnOnce(&mut QueueConfig)) -> (Queue, Opened) {
-    Queue::open_on(disk.clone(), config(change), Clock::system()).await.unwrap()
+    Queue::open_on(disk.clone(), config(change), QueueClock::system()).await.unwrap()
 }
 
 fn frame(number: u32) -> Frame {
@@ -89,7 +89,7 @@ fn segments(disk: &FaultDisk) -> Vec<String> {
 async fn what_was_published_and_settled_survives_a_restart_in_a_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mq");
-    let open = || Queue::open(path.clone(), config(|_| {}), Clock::system());
+    let open = || Queue::open(path.clone(), config(|_| {}), QueueClock::system());
     let (queue, opened) = open().await.unwrap();
     assert_eq!(opened, Opened::default());
     let refused = open().await.unwrap_err();
@@ -98,7 +98,7 @@ async fn what_was_published_and_settled_survives_a_restart_in_a_directory() {
     for number in 0..3 {
         let receipt = queue.publish(TOPIC, frame(number)).await.unwrap();
         let told = (receipt.durability, receipt.offset, receipt.duplicate);
-        assert_eq!(told, (Durability::Synced, Some(number.into()), false));
+        assert_eq!(told, (FrameDurability::Synced, Some(number.into()), false));
     }
     let deliveries = receive(&mut consumer).await;
     assert_eq!(deliveries.iter().map(number).collect::<Vec<_>>(), [0, 1, 2]);
@@ -203,7 +203,7 @@ async fn a_queue_that_was_dropped_has_all_that_was_answered() {
 
 #[tokio::test]
 async fn a_queue_is_as_durable_as_it_is_set() {
-    for (durability, frames) in [(Durability::Memory, 0), (Durability::Written, 1)] {
+    for (durability, frames) in [(FrameDurability::Memory, 0), (FrameDurability::Written, 1)] {
         let disk = FaultDisk::new();
         let set = |config: &mut QueueConfig| {
             (config.sync_every, config.durability) = (Duration::from_hours(1), durability);
@@ -223,7 +223,7 @@ async fn a_queue_is_as_durable_as_it_is_set() {
 #[tokio::test]
 async fn what_was_written_is_synced_soon_and_outlives_a_power_cut_then() {
     let disk = FaultDisk::new();
-    let set = |config: &mut QueueConfig| config.durability = Durability::Written;
+    let set = |config: &mut QueueConfig| config.durability = FrameDurability::Written;
     let (queue, _) = open(&disk, set).await;
     let mut consumer = join(&queue, "g").await;
     queue.publish(TOPIC, frame(0)).await.unwrap();
@@ -246,9 +246,9 @@ async fn a_topic_that_is_set_to_memory_keeps_what_it_had() {
     queue.publish(TOPIC, frame(0)).await.unwrap();
     queue.shutdown().await;
     for _ in 0..2 {
-        let (queue, opened) = open(&disk, |config| config.durability = Durability::Memory).await;
+        let (queue, opened) = open(&disk, |config| config.durability = FrameDurability::Memory).await;
         assert_eq!((opened.frames, opened.damage), (1, Vec::new()));
-        assert_eq!(queue.publish(TOPIC, frame(1)).await.unwrap().durability, Durability::Memory);
+        assert_eq!(queue.publish(TOPIC, frame(1)).await.unwrap().durability, FrameDurability::Memory);
         assert_eq!(queue.stats().topics[TOPIC].frames, 2);
         drop(join(&queue, "g").await);
         queue.shutdown().await;
@@ -543,7 +543,7 @@ async fn a_directory_that_cannot_be_used_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     std::fs::write(&path, "x").unwrap();
-    let refused = Queue::open(path.clone(), config(|_| {}), Clock::system()).await.unwrap_err();
+    let refused = Queue::open(path.clone(), config(|_| {}), QueueClock::system()).await.unwrap_err();
     assert!(refused.to_string().contains(path.to_str().unwrap()), "{refused}");
     assert!(FsDisk::open(&path).is_err());
 }

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Delivery, Frame, InProcessConsumer, Nack,
-    NackKind, Opened, Queue, QueueConfig,
+    Consumer, ConsumerOptions, ContentType, DeadSelection, Delivery, Frame, InProcessConsumer, Nack,
+    NackKind, Opened, Queue, QueueClock, QueueConfig,
 };
 use tokio::time::timeout;
 
@@ -36,7 +36,7 @@ async fn open(disk: &FaultDisk, segment_len: u32, unwritten_max: u32) -> (Queue,
         sync_every: Duration::from_millis(1),
         ..QueueConfig::default()
     };
-    Queue::open_on(disk.clone(), config, Clock::system()).await.unwrap()
+    Queue::open_on(disk.clone(), config, QueueClock::system()).await.unwrap()
 }
 
 fn frame(number: u32) -> Frame {

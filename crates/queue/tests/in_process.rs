@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use gpuvitals_core::Status;
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Drain, DrainReport, Durability, Frame,
-    InProcessConsumer, Millis, Nack, NackKind, Producer, PublishError, Queue, QueueConfig, ReceiveError,
+    Consumer, ConsumerOptions, ContentType, DeadSelection, Drain, DrainReport, Frame, FrameDurability,
+    InProcessConsumer, Millis, Nack, NackKind, Producer, PublishError, Queue, QueueClock, QueueConfig,
+    ReceiveError,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -19,7 +20,7 @@ const LONG: Duration = Duration::from_hours(1);
 fn queue(change: impl FnOnce(&mut QueueConfig)) -> Queue {
     let mut config = QueueConfig::default();
     change(&mut config);
-    Queue::in_process(config, Clock::starting_at(Millis(0)))
+    Queue::in_process(config, QueueClock::starting_at(Millis(0)))
 }
 
 fn frame(count: u32) -> Frame {
@@ -46,7 +47,7 @@ async fn a_receipt_says_how_safe_the_frame_is_and_whether_it_is_new() {
     let producer = queue.producer(TOPIC);
     let first = producer.publish(frame(2).stamped("p", 1)).await.unwrap();
     let repeat = producer.publish(frame(2).stamped("p", 1)).await.unwrap();
-    assert_eq!((first.durability, first.offset, first.duplicate), (Durability::Memory, Some(0), false));
+    assert_eq!((first.durability, first.offset, first.duplicate), (FrameDurability::Memory, Some(0), false));
     assert_eq!((repeat.offset, repeat.duplicate), (None, true));
 }
 

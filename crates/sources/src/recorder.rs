@@ -49,7 +49,7 @@ use crate::attribution::Owners;
 use crate::machine::Machine;
 use crate::probe::Driver;
 use crate::registry::{self, Discovery, Finding};
-use crate::sampler::{Condition, Sampler, SamplerConfig, TargetState, WorkerStats};
+use crate::sampler::{Liveness, Sampler, SamplerConfig, TargetState, WorkerStats};
 use directory::{About, Unfinished};
 use marks::Marks;
 use writer::{Rolling, Tally, Writer};
@@ -333,8 +333,7 @@ impl Recorder {
         let Progress { workers, targets, .. } = self.progress();
         let stuck = self.running.halt()?;
         let mut progress = Progress { workers, targets, ..self.progress() };
-        let has_failed =
-            |target: &TargetState| !matches!(target.condition, Condition::Starting | Condition::Up);
+        let has_failed = |target: &TargetState| !matches!(target.liveness, Liveness::Starting | Liveness::Up);
         let is_empty = progress.gpu_rows + progress.system_rows + progress.marks == 0;
         if is_empty && progress.targets.iter().all(has_failed) {
             self.unfinished.abandon()?;

@@ -2,7 +2,7 @@
 //!
 //! A worker ticks on the grid of its interval, lets its [`Probe`] read what is due, and fills a batch. Full
 //! or aged batches go to one bounded hand-off; if nobody takes them the oldest is dropped and counted. A
-//! worker that waits for a sick device holds up nobody: its targets have [`Condition::Stuck`] from the
+//! worker that waits for a sick device holds up nobody: its targets have [`Liveness::Stuck`] from the
 //! deadline of its probe on, and the same thread continues when the device answers. No second thread is ever
 //! started for it.
 
@@ -32,7 +32,7 @@ use handoff::{Handoff, Taken};
 use rows::RowList;
 use worker::{Terms, Worker};
 
-pub use state::{Condition, Lateness, TargetState, WorkerStats};
+pub use state::{Lateness, Liveness, TargetState, WorkerStats};
 
 /// Fastest possible rate.
 pub const RATE_MAX_HZ: f64 = 1_000.0;

@@ -10,7 +10,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, Batch, Identity, IdentityColumn, MetricId};
 use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
-use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, SamplerError};
+use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerConfig, SamplerError};
 
 const POWER: MetricId = MetricId::of("power_w");
 const CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
@@ -75,9 +75,9 @@ fn until(sampler: &Sampler, mut enough: impl FnMut(&Batch) -> bool) -> Vec<Batch
     }
 }
 
-fn condition(sampler: &Sampler, uuid: &str) -> Condition {
+fn liveness(sampler: &Sampler, uuid: &str) -> Liveness {
     let state = sampler.states().into_iter().find(|state| state.identity.uuid() == Some(uuid));
-    state.unwrap().condition
+    state.unwrap().liveness
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn a_device_that_hangs_holds_up_nobody_and_comes_back() {
         well_rows += batch.rows();
         well_rows >= 50
     });
-    assert!(matches!(condition(&sampler, "GPU-sick"), Condition::Stuck { for_ns } if for_ns > 20_000_000));
-    assert_eq!(condition(&sampler, "GPU-well"), Condition::Up);
+    assert!(matches!(liveness(&sampler, "GPU-sick"), Liveness::Stuck { for_ns } if for_ns > 20_000_000));
+    assert_eq!(liveness(&sampler, "GPU-well"), Liveness::Up);
     let since = |uuid: &str| {
         let state = sampler.states().into_iter().find(|state| state.identity.uuid() == Some(uuid));
         state.unwrap().since_ns
@@ -155,7 +155,7 @@ fn a_device_that_hangs_holds_up_nobody_and_comes_back() {
     assert!(since("GPU-sick") > hung_since, "it is well since it came back, not since it hung");
     assert!(missed("GPU-sick").1 > 10, "what was missed while it hung is counted, and not made up for");
     // The fourth reading is out again: the thread cannot be ended, only left, and is named.
-    until(&sampler, |_| matches!(condition(&sampler, "GPU-sick"), Condition::Stuck { .. }));
+    until(&sampler, |_| matches!(liveness(&sampler, "GPU-sick"), Liveness::Stuck { .. }));
     let out = sampler.stop(Duration::from_millis(100));
     assert_eq!(out.len(), 1);
     assert_eq!(out[0].identity.uuid(), Some("GPU-sick"));
@@ -186,10 +186,10 @@ fn a_device_that_is_gone_is_asked_ever_more_slowly_and_says_why() {
     });
     assert!(*asked.lock().unwrap() <= 2, "not at the sampling rate");
     let detail = "gone: fell off the bus".to_owned();
-    assert_eq!(condition(&sampler, "GPU-gone"), Condition::Down { reason: AbsenceReason::Gone, detail });
+    assert_eq!(liveness(&sampler, "GPU-gone"), Liveness::Down { reason: AbsenceReason::Gone, detail });
     assert!(matches!(
-        condition(&sampler, "GPU-asleep"),
-        Condition::Down { reason: AbsenceReason::Suspended, .. }
+        liveness(&sampler, "GPU-asleep"),
+        Liveness::Down { reason: AbsenceReason::Suspended, .. }
     ));
 }
 
@@ -278,8 +278,8 @@ fn a_snapshot_that_stands_still_is_repeated_and_then_stale_until_it_moves_again(
     assert!((2_000_000_000..3_000_000_000).contains(&for_ns), "{for_ns}");
     let absence = &batches.last().unwrap().absences()[0];
     assert_eq!((absence.metric, absence.reason), (POWER, AbsenceReason::Invalid));
-    match condition(&sampler, "GPU-1") {
-        Condition::Down { reason: AbsenceReason::Invalid, detail } => {
+    match liveness(&sampler, "GPU-1") {
+        Liveness::Down { reason: AbsenceReason::Invalid, detail } => {
             assert!(detail.contains("does not change"), "{detail}");
         }
         other => panic!("{other:?}"),
@@ -288,7 +288,7 @@ fn a_snapshot_that_stands_still_is_repeated_and_then_stale_until_it_moves_again(
     script.lock().unwrap().1 = true;
     let (known, blank) = told(&take(&sampler, 20));
     assert_eq!((known.len(), blank.len()), (20, 0));
-    assert_eq!(condition(&sampler, "GPU-1"), Condition::Up);
+    assert_eq!(liveness(&sampler, "GPU-1"), Liveness::Up);
 }
 
 #[test]
@@ -356,8 +356,7 @@ fn who_asks_gets_what_the_workers_have_not_handed_on_yet_without_waiting_for_a_d
         states.find(|state| state.identity.uuid() == Some(uuid)).unwrap().last_row_ns
     };
     // Its second reading is out and does not come back.
-    while last_row("GPU-sick").is_none()
-        || !matches!(condition(&sampler, "GPU-sick"), Condition::Stuck { .. })
+    while last_row("GPU-sick").is_none() || !matches!(liveness(&sampler, "GPU-sick"), Liveness::Stuck { .. })
     {
         let known = last_row("GPU-well");
         sampler.take_all(|batch| batches.push(batch));
@@ -507,7 +506,7 @@ fn a_probe_that_panics_takes_nobody_with_it() {
         Ok(())
     });
     let sampler = start(vec![broken, well], Duration::from_millis(2));
-    until(&sampler, |_| matches!(condition(&sampler, "GPU-broken"), Condition::Down { .. }));
+    until(&sampler, |_| matches!(liveness(&sampler, "GPU-broken"), Liveness::Down { .. }));
     assert!(sampler.next(PATIENCE).is_some());
     assert!(sampler.stop(PATIENCE).is_empty());
 }

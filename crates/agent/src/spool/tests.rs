@@ -23,7 +23,7 @@ struct Upstream {
 impl Upstream {
     fn new(refuse: Refuse) -> Self {
         let config = QueueConfig { max_bytes: 1 << 30, ..QueueConfig::default() };
-        let queue = Queue::in_process(config, Clock::system());
+        let queue = Queue::in_process(config, QueueClock::system());
         Self { queue, refuse: Arc::new(Mutex::new(refuse)), tries: Arc::default() }
     }
 
@@ -109,7 +109,7 @@ async fn open(upstream: &Upstream, directory: Option<&Path>) -> Spool {
 }
 
 async fn open_on(upstream: &Upstream, disk: &FaultDisk, start: Millis) -> Spool {
-    let clock = Clock::starting_at(start);
+    let clock = QueueClock::starting_at(start);
     let quick = QueueConfig { sync_every: Duration::from_millis(10), ..config(LIMIT_MIN) };
     let (queue, _) = Queue::open_on(disk.clone(), quick, clock).await.unwrap();
     Spool::around(upstream.clone(), queue, true, clock).await.unwrap()
@@ -197,7 +197,7 @@ async fn the_disk_holds_at_most_the_limit_with_dead_letters_and_the_oldest_rows_
     let upstream = Upstream::new(|number| {
         (number < 80).then(|| PublishError::Malformed { reason: "no frame".into() }).or_else(|| away(number))
     });
-    let clock = Clock::system();
+    let clock = QueueClock::system();
     // The log lets go of segments whenever it syncs: more often here, since far more is written than by a node.
     let quick = QueueConfig { sync_every: SYNC_PAUSE / 100, ..config(LIMIT_MIN) };
     let (queue, _) = Queue::open(folder.path(), quick, clock).await.unwrap();
@@ -258,7 +258,7 @@ async fn a_frame_that_the_queue_will_never_take_costs_only_itself() {
     assert_eq!(upstream.came().await, (expected, 0));
     drop(spool);
     // A broker that is given the directory has what was refused.
-    let (queue, _) = Queue::open(folder.path(), QueueConfig::default(), Clock::system()).await.unwrap();
+    let (queue, _) = Queue::open(folder.path(), QueueConfig::default(), QueueClock::system()).await.unwrap();
     let letters = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
     let mut refused: Vec<_> = letters.iter().map(|letter| number(&letter.frame)).collect();
     refused.sort_unstable();
@@ -410,7 +410,7 @@ async fn a_directory_is_used_by_one_process_at_a_time() {
 async fn a_full_spool_drains_over_the_network_before_new_rows() {
     let limit = if std::env::var_os("GPUVITALS_TEST_LONG").is_some() { 256 << 20 } else { LIMIT_MIN };
     let folder = tempfile::tempdir().unwrap();
-    let clock = Clock::system();
+    let clock = QueueClock::system();
     let (queue, _) = Queue::open(folder.path().join("spool"), config(limit), clock).await.unwrap();
     let stamps = Stamps::new();
     // 500 rows in 8.5 KB, as a batch has them.

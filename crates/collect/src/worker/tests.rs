@@ -2,14 +2,14 @@ use std::sync::atomic::AtomicU64;
 
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_queue::link::Client;
-use gpuvitals_queue::{Clock, ConsumerOptions, ContentType, Encoding, Frame, Queue, QueueConfig};
+use gpuvitals_queue::{ConsumerOptions, ContentType, Encoding, Frame, Queue, QueueClock, QueueConfig};
 use gpuvitals_store::{FileSteps, Store, StoreConfig};
 
 use super::*;
 
 /// A queue with these frames in it, before anybody takes from it.
 async fn queue_with(frames: Vec<Frame>) -> Queue {
-    let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+    let queue = Queue::in_process(QueueConfig::default(), QueueClock::system());
     for frame in frames {
         queue.publish("gpus", frame).await.unwrap();
     }
@@ -180,7 +180,7 @@ async fn a_frame_that_makes_decoding_panic_is_a_dead_letter_at_once_and_after_a_
     let folder = tempfile::tempdir().unwrap();
     let [mq, data] = ["mq", "data"].map(|name| folder.path().join(name));
     let open = async || {
-        let (queue, opened) = Queue::open(&mq, QueueConfig::default(), Clock::system()).await.unwrap();
+        let (queue, opened) = Queue::open(&mq, QueueConfig::default(), QueueClock::system()).await.unwrap();
         (queue, opened, Store::open(StoreConfig::new(&data)).unwrap().0)
     };
     let (queue, _, store) = open().await;
@@ -253,7 +253,8 @@ async fn a_worker_whose_store_failed_ends_and_the_next_one_has_its_frames() {
 async fn a_frame_with_bad_rows_waits_while_the_queue_takes_no_dead_letters() {
     let (folder, disk) = (tempfile::tempdir().unwrap(), FaultDisk::new());
     let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
-    let (queue, _) = Queue::open_on(disk.clone(), QueueConfig::default(), Clock::system()).await.unwrap();
+    let (queue, _) =
+        Queue::open_on(disk.clone(), QueueConfig::default(), QueueClock::system()).await.unwrap();
     let progress = Arc::new(CollectorProgress::new());
     let worker = at_work(&queue, &store, Arc::clone(&progress)).await;
     queue.publish("gpus", poison()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuvitals_queue::{BrokerSettings, Clock, OpenError, Queue};
+use gpuvitals_queue::{BrokerSettings, OpenError, Queue, QueueClock};
 
 use crate::failure::{Exit, Failure};
 
@@ -17,9 +17,9 @@ pub(crate) async fn open(settings: &BrokerSettings, grace: Duration) -> Result<Q
     }
     let Some(path) = settings.directory() else {
         tracing::info!("the queue is in memory and ends with this process");
-        return Ok(Queue::in_process(terms, Clock::system()));
+        return Ok(Queue::in_process(terms, QueueClock::system()));
     };
-    let (queue, opened) = Queue::open(path, terms, Clock::system()).await.map_err(|error| {
+    let (queue, opened) = Queue::open(path, terms, QueueClock::system()).await.map_err(|error| {
         let exit = match &error {
             OpenError::Locked { .. } => Exit::Unavailable,
             OpenError::Directory { source, .. } => Exit::of(source),

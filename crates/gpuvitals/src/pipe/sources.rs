@@ -8,7 +8,7 @@ use gpuvitals_analysis::outgoing::Outgoing;
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, clock};
 use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Replay, ReplayPace};
-use gpuvitals_sources::sampler::{Condition, Sampler, TargetState, WorkerStats};
+use gpuvitals_sources::sampler::{Liveness, Sampler, TargetState, WorkerStats};
 use gpuvitals_sources::simulated::Simulated;
 
 use super::Times;
@@ -128,10 +128,10 @@ impl Counted for Sampled {
 }
 
 fn down(state: TargetState) -> Option<Down> {
-    let reason = match state.condition {
-        Condition::Starting | Condition::Up => return None,
-        Condition::Down { detail, .. } => detail,
-        Condition::Stuck { for_ns } => format!("no answer for {} s", for_ns / 1_000_000_000),
+    let reason = match state.liveness {
+        Liveness::Starting | Liveness::Up => return None,
+        Liveness::Down { detail, .. } => detail,
+        Liveness::Stuck { for_ns } => format!("no answer for {} s", for_ns / 1_000_000_000),
     };
     let gpu = state.identity.key().map(|key| key.to_string());
     Some(Down { gpu, driver: state.driver.as_str(), reason })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gpuvitals_sources::recorder::{MARK_SOCKET_VARIABLE, Progress};
 use gpuvitals_sources::registry::{Finding, Verdict};
-use gpuvitals_sources::sampler::{Condition, WorkerStats};
+use gpuvitals_sources::sampler::{Liveness, WorkerStats};
 
 use super::report::{bytes, count};
 use super::tell;
@@ -92,7 +92,7 @@ fn line(progress: &Progress, rate_hz: f64) -> String {
     let (mut up, mut all) = (0, 0);
     for target in targets {
         all += 1;
-        up += u32::from(target.condition == Condition::Up);
+        up += u32::from(target.liveness == Liveness::Up);
     }
     let devices = match (up, all) {
         (_, 0) => "host".to_owned(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gpuvitals_analysis::integral::Blanks;
 use gpuvitals_core::{Batch, Identity, MetricId, Table};
 use gpuvitals_sources::processes::ProcessList;
-use gpuvitals_sources::sampler::{Condition, TargetState};
+use gpuvitals_sources::sampler::{Liveness, TargetState};
 
 use super::keys::Action;
 
@@ -72,7 +72,7 @@ impl Order {
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) identity: Arc<Identity>,
-    pub(super) condition: Condition,
+    pub(super) liveness: Liveness,
     values: HashMap<MetricId, f64>,
     pub(super) busy: VecDeque<f64>,
     pub(super) power: VecDeque<f64>,
@@ -154,7 +154,7 @@ impl Model {
                 }
                 _ => return,
             };
-            device.condition = Condition::Up;
+            device.liveness = Liveness::Up;
             for (metric, column) in batch.metrics() {
                 if let Some(value) = column.value(row) {
                     device.values.insert(metric, value.as_f64());
@@ -180,11 +180,11 @@ impl Model {
                 self.gpus.iter_mut().find(|gpu| gpu.identity.key() == key)
             };
             if let Some(device) = known {
-                device.condition = state.condition;
+                device.liveness = state.liveness;
                 device.identity = state.identity;
             } else if state.table == Table::GpuEvents {
                 let identity = Identity::clone(&state.identity);
-                self.gpus.push(Device { condition: state.condition, ..device(identity) });
+                self.gpus.push(Device { liveness: state.liveness, ..device(identity) });
             }
         }
     }
@@ -196,10 +196,10 @@ impl Model {
 
     /// Whether every device has answered.
     pub(super) fn is_complete(&self) -> bool {
-        let has_said = |gpu: &Device| match gpu.condition {
-            Condition::Starting => false,
-            Condition::Up => !gpu.values.is_empty(),
-            Condition::Down { .. } | Condition::Stuck { .. } => true,
+        let has_said = |gpu: &Device| match gpu.liveness {
+            Liveness::Starting => false,
+            Liveness::Up => !gpu.values.is_empty(),
+            Liveness::Down { .. } | Liveness::Stuck { .. } => true,
         };
         !self.gpus.is_empty() && self.gpus.iter().all(has_said)
     }
@@ -303,7 +303,7 @@ impl Model {
 fn device(identity: Identity) -> Device {
     Device {
         identity: Arc::new(identity),
-        condition: Condition::Starting,
+        liveness: Liveness::Starting,
         values: HashMap::new(),
         busy: VecDeque::new(),
         power: VecDeque::new(),

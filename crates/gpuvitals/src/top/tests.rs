@@ -9,7 +9,7 @@ use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, IdentityColum
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::probe::ProbeError;
 use gpuvitals_sources::processes::{GpuProcess, ProcessGap, ProcessKind, ProcessList};
-use gpuvitals_sources::sampler::{Condition, TargetState};
+use gpuvitals_sources::sampler::{Liveness, TargetState};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -38,12 +38,12 @@ fn row(table: Table, identity: &Identity, at_ns: i64, values: &[(&str, f64)]) ->
     builder.finish(Origin::default(), 1).unwrap()
 }
 
-fn state(identity: Identity, condition: Condition) -> TargetState {
+fn state(identity: Identity, liveness: Liveness) -> TargetState {
     TargetState {
         identity: Arc::new(identity),
         table: Table::GpuEvents,
         driver: Driver::Nvml,
-        condition,
+        liveness,
         since_ns: NOON_NS,
         last_row_ns: None,
         update_interval: None,
@@ -78,10 +78,10 @@ fn model(ascii: bool) -> Model {
     }
     let detail = "gone: GPU is lost".to_owned();
     model.states(vec![
-        state(gpu(0, "NVIDIA H100 80GB HBM3"), Condition::Up),
-        state(gpu(1, "NVIDIA H100 80GB HBM3"), Condition::Up),
-        state(gpu(2, "NVIDIA H100 80GB HBM3"), Condition::Down { reason: AbsenceReason::Gone, detail }),
-        state(gpu(3, "AMD Instinct MI300X OAM"), Condition::Stuck { for_ns: 12_000_000_000 }),
+        state(gpu(0, "NVIDIA H100 80GB HBM3"), Liveness::Up),
+        state(gpu(1, "NVIDIA H100 80GB HBM3"), Liveness::Up),
+        state(gpu(2, "NVIDIA H100 80GB HBM3"), Liveness::Down { reason: AbsenceReason::Gone, detail }),
+        state(gpu(3, "AMD Instinct MI300X OAM"), Liveness::Stuck { for_ns: 12_000_000_000 }),
     ]);
     let process = GpuProcess {
         gpu: std::sync::Arc::new(gpu(0, "NVIDIA H100 80GB HBM3")),
@@ -134,10 +134,10 @@ fn ascii_draws_without_blocks() {
 fn a_tool_that_stood_in_for_its_gpu_leaves_the_list() {
     let mut model = Model::new("node-a".to_owned(), Duration::from_secs(1), false);
     let tool = Identity::default().with(IdentityColumn::Uuid, "nvidia-smi").unwrap();
-    model.states(vec![state(tool, Condition::Starting)]);
+    model.states(vec![state(tool, Liveness::Starting)]);
     assert!(text(&model, 80, 24).contains("1 GPU "), "it is waited for");
     model.observe(&row(Table::GpuEvents, &gpu(0, "NVIDIA H200"), NOON_NS, &[("power_w", 77.0)]));
-    model.states(vec![state(gpu(0, "NVIDIA H200"), Condition::Up)]);
+    model.states(vec![state(gpu(0, "NVIDIA H200"), Liveness::Up)]);
     let drawn = text(&model, 80, 24);
     assert!(drawn.contains("1 GPU ") && !drawn.contains("nvidia-smi"), "{drawn}");
     let visible = model.visible();

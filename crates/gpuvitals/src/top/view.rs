@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{IdentityColumn, time};
 use gpuvitals_sources::processes::{GpuProcess, ProcessGap};
-use gpuvitals_sources::sampler::Condition;
+use gpuvitals_sources::sampler::Liveness;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -93,8 +93,8 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model, visible: &[&Devic
     let room = usize::from(area.height.saturating_sub(1));
     let from = selected.saturating_sub(room.saturating_sub(1));
     let rows = visible.iter().enumerate().skip(from).take(room).map(|(at, gpu)| {
-        let row = match &gpu.condition {
-            Condition::Up => values_row(gpu, model, bar_width),
+        let row = match &gpu.liveness {
+            Liveness::Up => values_row(gpu, model, bar_width),
             other => down_row(gpu, other),
         };
         if at == selected { row.style(Style::new().add_modifier(Modifier::REVERSED)) } else { row }
@@ -149,11 +149,11 @@ fn values_row<'a>(gpu: &Device, model: &Model, bar_width: u16) -> Row<'a> {
     Row::new(cells.map(Line::from))
 }
 
-fn down_row<'a>(gpu: &Device, condition: &Condition) -> Row<'a> {
-    let (word, style) = match condition {
-        Condition::Starting | Condition::Up => ("…".to_owned(), Style::new().add_modifier(Modifier::DIM)),
-        Condition::Down { reason, .. } => (reason.as_str().to_owned(), Style::new().fg(Color::Yellow)),
-        Condition::Stuck { for_ns } => {
+fn down_row<'a>(gpu: &Device, liveness: &Liveness) -> Row<'a> {
+    let (word, style) = match liveness {
+        Liveness::Starting | Liveness::Up => ("…".to_owned(), Style::new().add_modifier(Modifier::DIM)),
+        Liveness::Down { reason, .. } => (reason.as_str().to_owned(), Style::new().fg(Color::Yellow)),
+        Liveness::Stuck { for_ns } => {
             (format!("stuck {}s", for_ns / 1_000_000_000), Style::new().fg(Color::Red))
         }
     };

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use gpuvitals_listener::{Scope, Tokens};
+use gpuvitals_listener::{TokenScope, Tokens};
 
 use super::authority::Authority;
 use super::node::Node;
@@ -18,7 +18,7 @@ fn only_clients_with_certificate_and_token_read_the_metrics() {
     let client = ours.sign("prometheus", &node.path(""));
     let stranger = others.sign("stranger", &node.path(""));
     let tokens = node.path("tokens");
-    let token = Tokens::create(&tokens, "prometheus", &[Scope::Read], "now".to_owned()).unwrap();
+    let token = Tokens::create(&tokens, "prometheus", &[TokenScope::Read], "now".to_owned()).unwrap();
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let agent = node.agent(&[
         "--tls-cert",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use gpuvitals_listener::{Scope, Tokens};
+use gpuvitals_listener::{TokenScope, Tokens};
 
 use super::authority::Authority;
 use super::node::Node;
@@ -70,7 +70,7 @@ fn prometheus_scrapes_it_with_tls_and_token_and_promql_is_right() {
     let server = authority.sign("127.0.0.1", &node.path(""));
     let client = authority.sign("prometheus", &node.path(""));
     let tokens = node.path("tokens");
-    let token = Tokens::create(&tokens, "prometheus", &[Scope::Read], "now".to_owned()).unwrap();
+    let token = Tokens::create(&tokens, "prometheus", &[TokenScope::Read], "now".to_owned()).unwrap();
     let token = node.write("token", &token);
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let agent = node.agent(&[

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gpuvitals_core::{Table, wire};
-use gpuvitals_listener::Limits;
+use gpuvitals_listener::ListenerLimits;
 use gpuvitals_queue::server::{ServerConfig, serve};
-use gpuvitals_queue::{Clock, Consumer, ConsumerOptions, InProcessConsumer, Queue, QueueConfig};
+use gpuvitals_queue::{Consumer, ConsumerOptions, InProcessConsumer, Queue, QueueClock, QueueConfig};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -33,7 +33,7 @@ impl TestQueue {
     pub(crate) fn away() -> Self {
         let runtime = Runtime::new().unwrap();
         let (queue, consumer) = runtime.block_on(async {
-            let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+            let queue = Queue::in_process(QueueConfig::default(), QueueClock::system());
             let consumer = queue.subscribe(TOPIC, "test", &ConsumerOptions::default()).await.unwrap();
             (queue, consumer)
         });
@@ -54,7 +54,7 @@ impl TestQueue {
         let (stop, queue) = (CancellationToken::new(), self.queue.clone());
         let address = format!("127.0.0.1:{}", self.port);
         let listener = self.runtime.block_on(TcpListener::bind(address)).unwrap();
-        let limits = Limits { drain: Duration::from_millis(100), ..Limits::default() };
+        let limits = ListenerLimits { drain: Duration::from_millis(100), ..ListenerLimits::default() };
         let ended = serve(listener, queue, ServerConfig { limits, ..ServerConfig::default() }, stop.clone());
         let task = self.runtime.spawn(async move { ended.await.unwrap() });
         self.serving = Some((stop, task));

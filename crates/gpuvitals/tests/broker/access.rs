@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use gpuvitals_listener::{Scope, Tokens};
-use gpuvitals_queue::link::{Client, Credentials, Token};
+use gpuvitals_listener::{TokenScope, Tokens};
+use gpuvitals_queue::link::{BearerToken, Client, Credentials};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, ReceiveError};
 
 use crate::authority::{Authority, Pair};
@@ -14,7 +14,7 @@ const WRONG: &str = "gpv_a-token-that-does-not-open";
 const READABLE: &str = "everyone on this machine can read the private key";
 
 /// Adds a token to a file.
-fn token(file: &std::path::Path, name: &str, scopes: &[Scope]) -> String {
+fn token(file: &std::path::Path, name: &str, scopes: &[TokenScope]) -> String {
     Tokens::create(file, name, scopes, "2026-01-01T00:00:00Z".to_owned()).unwrap()
 }
 
@@ -22,8 +22,8 @@ fn token(file: &std::path::Path, name: &str, scopes: &[Scope]) -> String {
 async fn without_the_right_token_http_and_grpc_refuse() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tokens");
-    let right = &*token(&file, "all", &[Scope::Admin]);
-    let reader = &*token(&file, "reader", &[Scope::Subscribe]);
+    let right = &*token(&file, "all", &[TokenScope::Admin]);
+    let reader = &*token(&file, "reader", &[TokenScope::Subscribe]);
     let broker = Broker::start(&["--token-file", file.to_str().unwrap()]);
 
     let post = |token: Option<&str>| {
@@ -40,7 +40,7 @@ async fn without_the_right_token_http_and_grpc_refuse() {
         [401, 401, 200]
     );
 
-    let access = |token: &str| Credentials { token: Some(Token::new(token)), ..Credentials::default() };
+    let access = |token: &str| Credentials { token: Some(BearerToken::new(token)), ..Credentials::default() };
     for url in [&broker.grpc, &broker.http] {
         let client = |token: &str| Client::new(url.parse().unwrap(), access(token));
         let publish = async |token: &str| {
@@ -79,8 +79,8 @@ fn who_may_not_enter_is_told_which_setting_lets_them_in() {
         path.to_str().unwrap().to_owned()
     };
     let tokens = folder.path().join("tokens");
-    let right = token(&tokens, "all", &[Scope::Admin]);
-    let subscriber = token(&tokens, "reader", &[Scope::Subscribe]);
+    let right = token(&tokens, "all", &[TokenScope::Admin]);
+    let subscriber = token(&tokens, "reader", &[TokenScope::Subscribe]);
     let (wrong, reader) = (named("wrong", WRONG), named("reader", &subscriber));
     let broker = Broker::start(&["--token-file", tokens.to_str().unwrap()]);
     let csv = folder.path().join("rows.csv");
@@ -200,7 +200,7 @@ fn over_tls_the_commands_bring_authority_and_token() {
     let Pair { cert: own, key: own_key } = authority.sign("a-client", folder.path());
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     let tokens = folder.path().join("tokens");
-    let right = token(&tokens, "all", &[Scope::Admin]);
+    let right = token(&tokens, "all", &[TokenScope::Admin]);
     let token = folder.path().join("token");
     secret(&token, &right);
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
@@ -261,7 +261,7 @@ fn over_tls_the_commands_bring_authority_and_token() {
 fn files_of_secrets_are_for_their_owner_alone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tokens");
-    token(&file, "all", &[Scope::Admin]);
+    token(&file, "all", &[TokenScope::Admin]);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     let start = |file: &std::path::Path| {
         let output = gpuvitals().args(["broker", "--port", "0", "--token-file"]).arg(file).output().unwrap();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpuvitals_queue::link::{Backoff, Client, Credentials, Stamps, publish_until};
-use gpuvitals_queue::{Consumer, ContentType, Durability, Frame, Nack, NackKind};
+use gpuvitals_queue::{Consumer, ContentType, Frame, FrameDurability, Nack, NackKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::process::{Broker, consumer, message, outcome, receive};
@@ -25,7 +25,7 @@ async fn a_restart_keeps_what_was_not_acknowledged_and_what_groups_have_behind_t
     let broker = over(folder.path(), &[]);
     for n in 0..4 {
         let frame = Frame::new(ContentType::Json, 1, message(n, 100)).stamped("me", n.into());
-        assert_eq!(broker.publish("t", frame).await.durability, Durability::Synced);
+        assert_eq!(broker.publish("t", frame).await.durability, FrameDurability::Synced);
     }
     let mut reader = broker.consumer("t", "g");
     let mut delivered = Vec::new();
@@ -65,11 +65,11 @@ async fn a_directory_in_the_settings_file_is_enough() {
     };
     let broker = started(format!("broker:\n  persistence_path: {}\n", kept.display()));
     let frame = || Frame::new(ContentType::Json, 1, message(0, 1));
-    assert_eq!(broker.publish("t", frame()).await.durability, Durability::Synced);
+    assert_eq!(broker.publish("t", frame()).await.durability, FrameDurability::Synced);
     assert!(broker.log().contains("the queue is open"));
 
     let broker = started("broker:\n  durability: written\n".to_owned());
-    assert_eq!(broker.publish("t", frame()).await.durability, Durability::Memory);
+    assert_eq!(broker.publish("t", frame()).await.durability, FrameDurability::Memory);
     let log = broker.log();
     assert!(
         log.contains("the queue keeps nothing on disk") && log.contains("the queue is in memory"),
@@ -79,9 +79,11 @@ async fn a_directory_in_the_settings_file_is_enough() {
 
 #[tokio::test]
 async fn a_receipt_says_how_safe_the_frame_is() {
-    for (level, given) in
-        [("memory", Durability::Memory), ("written", Durability::Written), ("synced", Durability::Synced)]
-    {
+    for (level, given) in [
+        ("memory", FrameDurability::Memory),
+        ("written", FrameDurability::Written),
+        ("synced", FrameDurability::Synced),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let broker = over(folder.path(), &["--durability", level]);
         let frame = Frame::new(ContentType::Json, 1, message(0, 1));

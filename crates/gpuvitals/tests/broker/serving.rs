@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 
-use gpuvitals_queue::{Consumer, Durability, Nack, NackKind};
+use gpuvitals_queue::{Consumer, FrameDurability, Nack, NackKind};
 use serde_json::Value;
 
 use crate::process::{Broker, consumer, message, outcome, receive};
@@ -103,7 +103,7 @@ fn a_full_topic_refuses_or_lets_the_oldest_go_as_it_was_told() {
 async fn without_persistence_a_receipt_says_so() {
     let broker = Broker::start(&[]);
     let frame = gpuvitals_queue::Frame::new(gpuvitals_queue::ContentType::Json, 1, message(0, 1));
-    assert_eq!(broker.publish("t", frame).await.durability, Durability::Memory);
+    assert_eq!(broker.publish("t", frame).await.durability, FrameDurability::Memory);
 }
 
 /// Warnings in the log that contain these words.

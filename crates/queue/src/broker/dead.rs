@@ -14,7 +14,8 @@ use super::facts::What;
 use super::group::{Group, UnsettledState};
 use super::shelf::Shelf;
 use super::terms::{
-    AdminError, DeadLetter, DeadSelection, Durability, Failure, GroupId, Lent, PublishError, TopicId, Wake,
+    AdminError, DeadLetter, DeadSelection, Failure, FrameDurability, GroupId, Lent, PublishError, TopicId,
+    Wake,
 };
 use crate::frame::{DeadFacts, Frame, Millis, ProducerStamp};
 use crate::name;
@@ -141,7 +142,7 @@ impl Broker {
             return;
         }
         let (in_memory, kept): (Vec<_>, Vec<_>) = self.take_given_up().into_iter().partition(|given_up| {
-            given_up.body.place.is_none() && self.env.durability() == Durability::Memory
+            given_up.body.place.is_none() && self.env.durability() == FrameDurability::Memory
         });
         self.env.given_up = kept;
         let now = self.env.now;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::dead::GivenUp;
 use super::facts::Facts;
-use super::terms::{Durability, GroupId, Wake};
+use super::terms::{FrameDurability, GroupId, Wake};
 use crate::config::{QueueConfig, WhenFull};
 use crate::frame::Millis;
 
@@ -78,9 +78,9 @@ impl Env {
         }
     }
 
-    /// Durability of a frame before its publish is answered.
-    pub(super) fn durability(&self) -> Durability {
-        if self.keeps { self.config.durability } else { Durability::Memory }
+    /// FrameDurability of a frame before its publish is answered.
+    pub(super) fn durability(&self) -> FrameDurability {
+        if self.keeps { self.config.durability } else { FrameDurability::Memory }
     }
 
     /// What a topic may hold, of dead letters or of others.

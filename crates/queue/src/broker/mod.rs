@@ -52,10 +52,10 @@ pub use dead::GivenUp;
 pub use facts::{Fact, What};
 pub use producers::Seen;
 pub use ranges::Ranges;
-pub use replay::{Found, GroupState, Record, TopicState};
+pub use replay::{GroupState, JournalRecord, Restored, TopicState};
 pub use terms::{
-    AdminError, ConsumerId, ConsumerOptions, DeadLetter, DeadSelection, Delivery, DeliveryId, Durability,
-    Failure, GroupId, Lent, Nack, NackKind, PublishError, Receipt, ReceiveError, Replayed, Reserved,
+    AdminError, ConsumerId, ConsumerOptions, DeadLetter, DeadSelection, Delivery, DeliveryId, Failure,
+    FrameDurability, GroupId, Lent, Nack, NackKind, PublishError, Receipt, ReceiveError, Replayed, Reserved,
     SettleError, Start, SubscribeError, TopicId, Wake,
 };
 

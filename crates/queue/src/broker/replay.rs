@@ -38,7 +38,7 @@ fn token_base(first_offset: u64) -> u32 {
 
 /// What a log has kept.
 #[derive(Clone, Debug)]
-pub enum Record<'a> {
+pub enum JournalRecord<'a> {
     /// A frame as it was published, or moved to another place.
     Frame {
         /// Its topic.
@@ -107,7 +107,7 @@ pub struct GroupState {
 
 /// What was found in a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct Restored {
     /// Frames that are held again, without dead letters.
     pub frames: u64,
     /// Messages in them.
@@ -127,9 +127,9 @@ impl Broker {
     }
 
     /// Applies the next record of the log.
-    pub fn apply(&mut self, record: Record<'_>) {
+    pub fn apply(&mut self, record: JournalRecord<'_>) {
         match record {
-            Record::Frame { topic, offset, place, count, cost, at, stamp } => {
+            JournalRecord::Frame { topic, offset, place, count, cost, at, stamp } => {
                 let entry = Entry {
                     frame: None,
                     place: Some(place),
@@ -144,14 +144,14 @@ impl Broker {
                     topic.hold(env, offset, entry, stamp);
                 });
             }
-            Record::Fact(Fact { topic, what, .. }) => {
+            JournalRecord::Fact(Fact { topic, what, .. }) => {
                 self.with_topic(&topic, |env, topic| topic.apply(env, &what));
             }
-            Record::State(state) => {
+            JournalRecord::State(state) => {
                 let name = Arc::clone(&state.name);
                 self.with_topic(&name, |env, topic| topic.restore(env, state));
             }
-            Record::Producers { topic, seen } => {
+            JournalRecord::Producers { topic, seen } => {
                 self.with_topic(&topic, |_, topic| topic.producers.merge(seen));
             }
         }
@@ -167,8 +167,8 @@ impl Broker {
     }
 
     /// The log has been read: what was leased may be delivered at once, and the lease does not count.
-    pub fn begin(&mut self) -> Found {
-        let mut found = Found::default();
+    pub fn begin(&mut self) -> Restored {
+        let mut found = Restored::default();
         self.env.reads_log = false;
         for topic in &mut self.topics {
             found.missing += topic.begin(&mut self.env);

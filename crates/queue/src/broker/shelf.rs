@@ -9,7 +9,7 @@ use gpuvitals_log::Place;
 use super::env::Env;
 use super::ledger::Ledger;
 use super::ranges::Ranges;
-use super::terms::{Durability, Lent, TopicId, Wake};
+use super::terms::{FrameDurability, Lent, TopicId, Wake};
 use crate::frame::{ContentType, Frame, Millis, ProducerStamp};
 use crate::name;
 use crate::trouble::{Cause, Trouble};
@@ -109,7 +109,7 @@ pub(super) struct Shelf {
     pub(super) id: TopicId,
     pub(super) name: Arc<str>,
     /// What is promised of new frames.
-    pub(super) durability: Durability,
+    pub(super) durability: FrameDurability,
     /// Whether a log keeps what is held.
     pub(super) is_kept: bool,
     /// Whether it holds the dead letters of another topic.
@@ -136,7 +136,7 @@ impl Shelf {
             is_dead: name::origin_of(&name).is_some(),
             name,
             durability,
-            is_kept: durability != Durability::Memory,
+            is_kept: durability != FrameDurability::Memory,
             entries: BTreeMap::new(),
             held: Ranges::default(),
             pending: Pending::default(),
@@ -207,7 +207,7 @@ impl Shelf {
     /// The frames that a log has.
     pub(super) fn kept(&self) -> Ranges {
         let mut kept = self.held.clone();
-        if self.durability == Durability::Memory {
+        if self.durability == FrameDurability::Memory {
             // A topic that promised more in an earlier life.
             for (offset, _) in self.entries.iter().filter(|(_, entry)| entry.place.is_none()) {
                 kept.remove(&(*offset..offset + 1));

@@ -131,7 +131,7 @@ impl Default for ConsumerOptions {
 /// How safe a published frame is when its receipt is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Durability {
+pub enum FrameDurability {
     /// In memory: lost with the process.
     Memory,
     /// Written, not yet synced: lost with the machine's power.
@@ -146,7 +146,7 @@ pub struct Receipt {
     /// The frame's place in its topic; `None` for a duplicate.
     pub offset: Option<u64>,
     /// How safe the frame is now.
-    pub durability: Durability,
+    pub durability: FrameDurability,
     /// The frame had been taken before and was not stored again.
     pub duplicate: bool,
 }
@@ -163,7 +163,7 @@ pub enum Reserved {
         /// When it was published.
         at: Millis,
         /// How safe it must be before it lands.
-        durability: Durability,
+        durability: FrameDurability,
     },
     /// It is held in memory as its topic promises, or was taken before.
     Taken(Receipt),

@@ -11,7 +11,8 @@ use super::group::{Group, NeverDelivered, UnsettledState};
 use super::producers::{Known, Producers};
 use super::shelf::{Entry, Shelf, UnderWay};
 use super::terms::{
-    ConsumerOptions, DeliveryId, Durability, GroupId, PublishError, Receipt, Reserved, Start, TopicId, Wake,
+    ConsumerOptions, DeliveryId, FrameDurability, GroupId, PublishError, Receipt, Reserved, Start, TopicId,
+    Wake,
 };
 use crate::config::WhenFull;
 use crate::frame::{Frame, Millis};
@@ -43,7 +44,7 @@ impl Topic {
         let offset = self.shelf.take_offset();
         let (at, durability) = (env.now, self.shelf.durability);
         let taken = UnderWay { frame: Arc::clone(frame), at };
-        if durability == Durability::Memory {
+        if durability == FrameDurability::Memory {
             return Ok(Reserved::Taken(self.put(env, offset, taken, None)));
         }
         self.shelf.pending.insert(offset, taken);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::bytes::{Malformed, Reader, put_len, put_number, put_text, put_ttl};
-use crate::broker::{GroupState, Ranges, Record, Seen, TopicState};
+use crate::broker::{GroupState, JournalRecord, Ranges, Seen, TopicState};
 
 const VERSION: u8 = 3;
 const TOPIC: u8 = 1;
@@ -45,12 +45,12 @@ pub(super) fn encode_state(state: &[TopicState], len_max: usize) -> Vec<Vec<u8>>
 /// # Errors
 ///
 /// If it is not of this version, or not what this version writes.
-pub(super) fn decode_state(bytes: &[u8], frames_max: u64) -> Result<Record<'static>, Malformed> {
+pub(super) fn decode_state(bytes: &[u8], frames_max: u64) -> Result<JournalRecord<'static>, Malformed> {
     let mut reader = Reader::new(bytes);
     reader.version(VERSION)?;
     let record = match reader.byte()? {
-        TOPIC => Record::State(topic(&mut reader, frames_max)?),
-        PRODUCERS => Record::Producers { topic: reader.text()?, seen: producers(&mut reader)? },
+        TOPIC => JournalRecord::State(topic(&mut reader, frames_max)?),
+        PRODUCERS => JournalRecord::Producers { topic: reader.text()?, seen: producers(&mut reader)? },
         _ => return Err(Malformed::Content),
     };
     if reader.is_empty() { Ok(record) } else { Err(Malformed::Content) }

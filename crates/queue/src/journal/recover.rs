@@ -8,7 +8,7 @@ use super::fact_record::decode_facts;
 use super::frame_record::FrameRecord;
 use super::keeper::Keeper;
 use super::{CHECKPOINT, FACTS, FRAME, MOVED, OpenError, Opened};
-use crate::broker::{Broker, Record as Event};
+use crate::broker::{Broker, JournalRecord};
 use crate::config::QueueConfig;
 use crate::frame::Millis;
 
@@ -85,7 +85,7 @@ impl Replay {
         match record.kind {
             FRAME | MOVED => {
                 let frame = FrameRecord::decode(bytes)?;
-                self.broker.apply(Event::Frame {
+                self.broker.apply(JournalRecord::Frame {
                     topic: frame.topic,
                     offset: frame.offset,
                     place: record.place,
@@ -97,7 +97,7 @@ impl Replay {
             }
             FACTS => {
                 for fact in decode_facts(bytes)? {
-                    self.broker.apply(Event::Fact(fact));
+                    self.broker.apply(JournalRecord::Fact(fact));
                 }
             }
             CHECKPOINT => self.broker.apply(decode_state(bytes, self.sequences)?),

@@ -13,7 +13,7 @@ use super::checkpoint::{decode_state, encode_state};
 use super::fact_record::{decode_facts, encode_facts};
 use super::frame_record::{FrameRecord, encode_head};
 use super::{CHECKPOINT, FACTS, FRAME, MOVED, recover};
-use crate::broker::{Fact, GroupState, Ranges, Record, Seen, TopicState, What};
+use crate::broker::{Fact, GroupState, JournalRecord, Ranges, Seen, TopicState, What};
 use crate::config::QueueConfig;
 use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis};
 
@@ -128,8 +128,8 @@ fn a_checkpoint_is_read_as_it_was_written() {
         let mut read: Vec<TopicState> = Vec::new();
         for record in &records {
             match decode_state(record, 1_000).unwrap() {
-                Record::State(topic) => read.push(topic),
-                Record::Producers { topic, seen } => {
+                JournalRecord::State(topic) => read.push(topic),
+                JournalRecord::Producers { topic, seen } => {
                     assert!(record.len() <= len_max);
                     let last = read.last_mut().filter(|last| last.name == topic).unwrap();
                     last.producers.extend(seen);

@@ -14,16 +14,16 @@ pub struct Credentials {
     /// Certificate chain and private key (PEM) of the client, if the queue asks for one.
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Its token: sent as `authorization: Bearer …` (to NATS as its token).
-    pub token: Option<Token>,
+    pub token: Option<BearerToken>,
     /// Credentials for NATS with users by JWT and key: the file that `nsc` writes (`.creds`).
     pub credentials: Option<PathBuf>,
 }
 
 /// A secret that names its bearer. Never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token(Arc<str>);
+pub struct BearerToken(Arc<str>);
 
-impl Token {
+impl BearerToken {
     /// A token; white space around it (a file's last line break) is ignored.
     pub fn new(text: &str) -> Self {
         Self(text.trim().into())
@@ -48,9 +48,9 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("BearerToken(…)")
     }
 }
 

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use access::{CredentialError, Credentials, Token};
+pub use access::{BearerToken, CredentialError, Credentials};
 pub use forward::{Forwarded, forward};
 pub use grpc::{GrpcConsumer, GrpcProducer};
 pub use resend::{Backoff, Event, Patience, Sender, Stamps, publish_until};

@@ -310,7 +310,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::broker::Durability;
+    use crate::broker::FrameDurability;
     use crate::frame::ContentType;
 
     /// Fails with the listed errors, then takes.
@@ -320,7 +320,7 @@ mod tests {
         async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
             let mut state = self.0.lock().unwrap();
             state.1.push(frame);
-            let taken = Receipt { offset: Some(0), durability: Durability::Memory, duplicate: false };
+            let taken = Receipt { offset: Some(0), durability: FrameDurability::Memory, duplicate: false };
             state.0.pop().map_or(Ok(taken), Err)
         }
     }
@@ -370,7 +370,7 @@ mod tests {
                 self.taken.lock().unwrap().push(frame);
             }
             tokio::time::sleep(ROUND_TRIP).await;
-            let receipt = Receipt { offset: Some(0), durability: Durability::Memory, duplicate: false };
+            let receipt = Receipt { offset: Some(0), durability: FrameDurability::Memory, duplicate: false };
             refusal.map_or(Ok(receipt), Err)
         }
     }

@@ -7,7 +7,7 @@ use gpuvitals_listener::secret;
 use gpuvitals_settings::{Notation, Refusal, Typed, Value, settings, text};
 
 use super::access::CredentialError;
-use super::{Client, Credentials, QueueUrl, Scheme, Token, UrlError, check_topic};
+use super::{BearerToken, Client, Credentials, QueueUrl, Scheme, UrlError, check_topic};
 
 settings! {
     /// How the queue is reached
@@ -73,8 +73,8 @@ impl MessageQueue {
     ///
     /// # Errors
     /// If the file cannot be read, or others can read it.
-    pub fn token(&self) -> Result<Option<Token>, CredentialError> {
-        self.token_file.as_deref().map(|path| Token::read(path, "message_queue.token_file")).transpose()
+    pub fn token(&self) -> Result<Option<BearerToken>, CredentialError> {
+        self.token_file.as_deref().map(|path| BearerToken::read(path, "message_queue.token_file")).transpose()
     }
 
     /// The client of the queue.

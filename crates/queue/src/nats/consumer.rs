@@ -32,7 +32,7 @@ use crate::config::QueueConfig;
 use crate::frame::{ContentType, DeadFacts, Frame, Millis};
 use crate::link::{Away, Backoff, ConnectError, Credentials, QueueUrl};
 use crate::name::check_topic;
-use crate::service::{Clock, Consumer};
+use crate::service::{Consumer, QueueClock};
 
 /// Waits between attempts to join the group.
 const RETRY: Backoff = Backoff { base: Duration::from_millis(200), cap: Duration::from_secs(5) };
@@ -65,7 +65,7 @@ const SENDS_WITHIN: Duration = Duration::from_secs(2);
 /// A member of a group that is removed creates it anew.
 pub struct NatsConsumer {
     member: Arc<Member>,
-    clock: Clock,
+    clock: QueueClock,
     subscription: Option<Subscription>,
     /// The subscription to come, made in a task so that it goes on while nobody waits in `receive`.
     joining: JoinSet<Result<Subscription, NatsError>>,
@@ -136,7 +136,7 @@ impl NatsConsumer {
         };
         Ok(Self {
             member: Arc::new(member),
-            clock: Clock::system(),
+            clock: QueueClock::system(),
             subscription: None,
             joining: JoinSet::new(),
             leases: Mutex::default(),

@@ -10,7 +10,7 @@ use super::error::NatsError;
 use super::names::Topic;
 use super::session::Session;
 use super::settings::NatsSettings;
-use crate::broker::Durability;
+use crate::broker::FrameDurability;
 
 /// Bound of a topic of dead letters, which drops its oldest there.
 const DEAD_BYTES: i64 = 64 << 20;
@@ -23,7 +23,7 @@ const DUPLICATE_WINDOW: Duration = Duration::from_mins(2);
 pub(super) struct Stream {
     pub(super) name: String,
     /// How safe an acknowledged message is.
-    pub(super) durability: Durability,
+    pub(super) durability: FrameDurability,
 }
 
 /// Finds the stream of `topic`, or creates it.
@@ -44,7 +44,7 @@ pub(super) async fn ensure(
         },
         // Without the permission to look, a stream under its usual name must exist.
         Err(NatsError::Denied(_)) => {
-            Ok(Stream { name: topic.stream.clone(), durability: Durability::Written })
+            Ok(Stream { name: topic.stream.clone(), durability: FrameDurability::Written })
         }
         Err(error) => Err(error),
     }
@@ -69,8 +69,8 @@ pub(super) async fn find(session: &Session, topic: &Topic) -> Result<Option<Info
 
 fn described(info: &Info) -> Stream {
     let durability = match info.config.storage {
-        StorageType::File => Durability::Written,
-        StorageType::Memory => Durability::Memory,
+        StorageType::File => FrameDurability::Written,
+        StorageType::Memory => FrameDurability::Memory,
     };
     Stream { name: info.config.name.clone(), durability }
 }

@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use super::terms::{delivery_id, delivery_id_of, millis};
 use super::v1;
-use crate::broker::{Durability, PublishError, Receipt, SettleError, SubscribeError};
+use crate::broker::{FrameDurability, PublishError, Receipt, SettleError, SubscribeError};
 
 /// Metadata key of a failed unary call's retry delay: decimal milliseconds.
 pub(crate) const RETRY_AFTER_MS: &str = "retry-after-ms";
@@ -94,9 +94,9 @@ fn publish_error(topic: &Arc<str>, (messages, bytes): (u32, u64), refusal: v1::R
 
 fn receipt(receipt: &Receipt) -> v1::Receipt {
     let durability = match receipt.durability {
-        Durability::Memory => v1::Durability::Memory,
-        Durability::Written => v1::Durability::Written,
-        Durability::Synced => v1::Durability::Synced,
+        FrameDurability::Memory => v1::Durability::Memory,
+        FrameDurability::Written => v1::Durability::Written,
+        FrameDurability::Synced => v1::Durability::Synced,
     };
     v1::Receipt { offset: receipt.offset, durability: durability.into(), duplicate: receipt.duplicate }
 }
@@ -121,9 +121,9 @@ pub(crate) fn outcome_of(
     match reply.outcome {
         Some(v1::publish_reply::Outcome::Receipt(receipt)) => {
             let durability = match receipt.durability() {
-                v1::Durability::Memory => Durability::Memory,
-                v1::Durability::Written => Durability::Written,
-                v1::Durability::Synced => Durability::Synced,
+                v1::Durability::Memory => FrameDurability::Memory,
+                v1::Durability::Written => FrameDurability::Written,
+                v1::Durability::Synced => FrameDurability::Synced,
                 v1::Durability::Unspecified => return strange("a known durability"),
             };
             Ok(Receipt { offset: receipt.offset, durability, duplicate: receipt.duplicate })

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::http::Served;
-use super::metrics::{self, Meter};
+use super::metrics::{self, ServerMeter};
 use super::refusal::Refusal;
 use crate::frame::Millis;
 use crate::service::Queue;
@@ -37,7 +37,7 @@ pub(crate) struct Groups {
 #[derive(Debug)]
 pub(super) struct QueueVitals {
     pub(super) queue: Queue,
-    pub(super) meter: Arc<Meter>,
+    pub(super) meter: Arc<ServerMeter>,
 }
 
 impl Vitals for QueueVitals {

@@ -15,7 +15,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{Instrument, Span};
 
-use super::metrics::{Meter, Protocol};
+use super::metrics::{Protocol, ServerMeter};
 use super::publish::publish_span;
 use super::subscription;
 use crate::broker::{PublishError, Receipt};
@@ -41,7 +41,7 @@ pub(super) struct Limits {
 pub(super) struct Grpc {
     queue: Queue,
     limits: Limits,
-    meter: Arc<Meter>,
+    meter: Arc<ServerMeter>,
     /// The server ends.
     stop: CancellationToken,
     /// A lone frame may be stored on the thread that serves it.
@@ -52,7 +52,12 @@ impl Grpc {
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    pub(super) fn new(queue: Queue, limits: Limits, meter: Arc<Meter>, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        queue: Queue,
+        limits: Limits,
+        meter: Arc<ServerMeter>,
+        stop: CancellationToken,
+    ) -> Self {
         // One thread at a time is lent to the disk, which may take long: another one has to be there for all else.
         let stores_here = Handle::current().metrics().num_workers() > 1;
         Self { queue, limits, meter, stop, stores_here }
@@ -155,7 +160,7 @@ pub(super) struct Publishes {
     queue: Queue,
     stores_here: bool,
     limits: Limits,
-    meter: Arc<Meter>,
+    meter: Arc<ServerMeter>,
     requests: Streaming<v1::PublishRequest>,
     /// Topic of the request before.
     topic: String,

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use gpuvitals_listener::body::Budget;
-use gpuvitals_listener::{Partial, Scope, echo, vitals};
+use gpuvitals_listener::{Partial, TokenScope, echo, vitals};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ use tower::ServiceExt as _;
 
 use super::admin::QueueVitals;
 use super::grpc::{Grpc, Limits};
-use super::metrics::Meter;
+use super::metrics::ServerMeter;
 use super::refusal::Refusal;
 use super::{ServerConfig, admin, dead, publish};
 use crate::protocol::v1::queue_server::QueueServer;
@@ -60,16 +60,16 @@ impl Default for HttpLimits {
 }
 
 /// The scope that a request needs.
-pub fn scope(method: &Method, path: &str) -> Scope {
+pub fn scope(method: &Method, path: &str) -> TokenScope {
     let looks = matches!(*method, Method::GET | Method::HEAD);
     match path {
-        PUBLISH | PUBLISH_STREAM => Scope::Publish,
-        SUBSCRIBE => Scope::Subscribe,
-        _ if path.starts_with("/publish/") => Scope::Publish,
+        PUBLISH | PUBLISH_STREAM => TokenScope::Publish,
+        SUBSCRIBE => TokenScope::Subscribe,
+        _ if path.starts_with("/publish/") => TokenScope::Publish,
         // Deeper than the groups of a topic are its dead letters, which are messages of anyone.
-        _ if looks && path.starts_with("/topics/") && !path.ends_with("/groups") => Scope::Subscribe,
-        _ if looks => Scope::Read,
-        _ => Scope::Admin,
+        _ if looks && path.starts_with("/topics/") && !path.ends_with("/groups") => TokenScope::Subscribe,
+        _ if looks => TokenScope::Read,
+        _ => TokenScope::Admin,
     }
 }
 
@@ -83,7 +83,7 @@ struct Inner {
     limits: HttpLimits,
     bodies: Budget,
     readers: Arc<Semaphore>,
-    meter: Arc<Meter>,
+    meter: Arc<ServerMeter>,
 }
 
 impl Served {
@@ -99,7 +99,7 @@ impl Served {
         &self.0.bodies
     }
 
-    pub(crate) fn meter(&self) -> &Meter {
+    pub(crate) fn meter(&self) -> &ServerMeter {
         &self.0.meter
     }
 

@@ -32,7 +32,7 @@ impl Protocol {
 
 /// What the server counts about its clients.
 #[derive(Debug)]
-pub struct Meter {
+pub struct ServerMeter {
     http: Histogram,
     grpc: Histogram,
     listener: Arc<gpuvitals_listener::Meter>,
@@ -42,7 +42,7 @@ pub struct Meter {
     beside: Option<fn() -> Vec<Family>>,
 }
 
-impl Default for Meter {
+impl Default for ServerMeter {
     fn default() -> Self {
         Self {
             http: Histogram::default(),
@@ -54,7 +54,7 @@ impl Default for Meter {
     }
 }
 
-impl Meter {
+impl ServerMeter {
     /// Nothing yet, and families of the process that are shown as well.
     pub fn beside(families: fn() -> Vec<Family>) -> Self {
         Self { beside: Some(families), ..Self::default() }
@@ -159,7 +159,7 @@ const GROUP: &[Figure<GroupStats>] = &[
 ];
 
 /// Figures of a queue and of the servers that count in `meter`.
-pub fn families(queue: &Queue, meter: &Meter) -> Vec<Family> {
+pub fn families(queue: &Queue, meter: &ServerMeter) -> Vec<Family> {
     let stats = queue.stats();
     let mut families = of_queue(&stats, &queue.health(), meter);
     families.extend(of_topics(&stats));
@@ -170,7 +170,7 @@ pub fn families(queue: &Queue, meter: &Meter) -> Vec<Family> {
     families
 }
 
-fn of_queue(stats: &QueueStats, health: &QueueHealth, meter: &Meter) -> Vec<Family> {
+fn of_queue(stats: &QueueStats, health: &QueueHealth, meter: &ServerMeter) -> Vec<Family> {
     let status: u64 = match health.status {
         Status::Healthy => 0,
         Status::Degraded => 1,
@@ -221,7 +221,7 @@ fn of_groups(stats: &QueueStats) -> impl Iterator<Item = Family> {
     })
 }
 
-fn of_publishes(meter: &Meter) -> Family {
+fn of_publishes(meter: &ServerMeter) -> Family {
     let latency = Family::new(
         "gpuvitals_queue_publish_duration_seconds",
         Kind::Histogram,

@@ -1,10 +1,10 @@
 //! The queue on the network: HTTP and gRPC on one port.
 //!
 //! Frames and what is under way of a stream are bounded by [`ServerConfig`], connections and requests by its
-//! [`Limits`].
+//! [`ListenerLimits`].
 //!
 //! Once told to stop, the server makes no new connections, answers the frames that it has read, tells every stream
-//! `UNAVAILABLE`, and drops what is still open after [`Limits::drain`].
+//! `UNAVAILABLE`, and drops what is still open after [`ListenerLimits::drain`].
 
 mod admin;
 mod body;
@@ -20,12 +20,12 @@ mod subscription;
 
 use std::sync::Arc;
 
-use gpuvitals_listener::{Access, Limits, ServeError, Terms};
+use gpuvitals_listener::{AcceptError, Access, ListenerLimits, Terms};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use http::{HttpLimits, scope};
-pub use metrics::{Meter, Protocol, families};
+pub use metrics::{Protocol, ServerMeter, families};
 
 use crate::service::Queue;
 
@@ -33,7 +33,7 @@ use crate::service::Queue;
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Bounds of connections and requests.
-    pub limits: Limits,
+    pub limits: ListenerLimits,
     /// Bounds of bodies by HTTP.
     pub http: HttpLimits,
     /// Most bytes of a frame's payload.
@@ -41,13 +41,13 @@ pub struct ServerConfig {
     /// Who may use it.
     pub access: Access,
     /// What is counted about clients.
-    pub meter: Arc<Meter>,
+    pub meter: Arc<ServerMeter>,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
-            limits: Limits::default(),
+            limits: ListenerLimits::default(),
             http: HttpLimits::default(),
             max_frame_bytes: 4 << 20,
             access: Access::open(),
@@ -67,8 +67,8 @@ pub async fn serve(
     queue: Queue,
     config: ServerConfig,
     stop: CancellationToken,
-) -> Result<(), ServeError> {
-    let limits = Limits {
+) -> Result<(), AcceptError> {
+    let limits = ListenerLimits {
         // Handlers have their own bounds: the body, and then the queue's answer, may take this long each.
         request: 2 * config.http.request_time + config.limits.handshake,
         body_bytes: u64::MAX,

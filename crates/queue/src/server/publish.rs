@@ -25,7 +25,7 @@ use super::http::Served;
 use super::intake::{self, Complaints, DocumentError, Form, Intake, MessagePlace, Piece, Refused};
 use super::metrics::Protocol;
 use super::refusal::Refusal;
-use crate::broker::{Durability, PublishError, Receipt};
+use crate::broker::{FrameDurability, PublishError, Receipt};
 use crate::frame::ProducerStamp;
 use crate::name::{self, PRODUCER_LEN_MAX};
 
@@ -38,7 +38,7 @@ pub(crate) struct Published {
     #[serde(flatten)]
     progress: Progress,
     /// How safe the messages are now.
-    durability: Durability,
+    durability: FrameDurability,
     /// Places of the new frames in the topic; frames that had been taken before have none.
     offsets: Vec<u64>,
     /// All of it had been taken before, and nothing was stored again.
@@ -209,7 +209,8 @@ async fn hand_over(served: &Served, topic: &str, intake: Intake) -> Response {
     if let Err(refusal) = outcome {
         return refusal.with((progress.accepted > 0).then_some(progress));
     }
-    let durability = receipts.iter().map(|receipt| receipt.durability).min().unwrap_or(Durability::Memory);
+    let durability =
+        receipts.iter().map(|receipt| receipt.durability).min().unwrap_or(FrameDurability::Memory);
     let duplicate = receipts.iter().all(|receipt| receipt.duplicate);
     let offsets = receipts.iter().filter_map(|receipt| receipt.offset).collect();
     Json(Published { progress, durability, offsets, duplicate }).into_response()

@@ -10,12 +10,12 @@ use crate::frame::Millis;
 /// Starts at an instant and runs with tokio's time from there: it never goes back, and stands still where
 /// tokio's time is paused.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct QueueClock {
     start: Millis,
     origin: Instant,
 }
 
-impl Clock {
+impl QueueClock {
     /// A clock that shows the system's time now. Later steps of the system's time do not reach it.
     pub fn system() -> Self {
         let since_1970 = Duration::from_nanos(u64::try_from(clock::now_ns()).unwrap_or(0));

@@ -11,7 +11,7 @@ mod shared;
 use std::future::Future;
 use std::time::Duration;
 
-pub use clock::Clock;
+pub use clock::QueueClock;
 pub use in_process::{InProcessConsumer, InProcessProducer};
 pub use publishing::Publishing;
 pub use queue::{DrainReport, Queue};

@@ -9,7 +9,7 @@ use gpuvitals_log::{Disk, LogError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::clock::Clock;
+use super::clock::QueueClock;
 use super::in_process::{InProcessConsumer, InProcessProducer};
 use super::publishing::Publishing;
 use super::shared::{Joined, Shared, lock};
@@ -53,7 +53,7 @@ impl Queue {
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    pub fn in_process(config: QueueConfig, clock: Clock) -> Self {
+    pub fn in_process(config: QueueConfig, clock: QueueClock) -> Self {
         Self::around(Shared::in_memory(Broker::new(config, clock.now()), clock))
     }
 
@@ -75,7 +75,7 @@ impl Queue {
     pub async fn open(
         directory: impl Into<PathBuf>,
         config: QueueConfig,
-        clock: Clock,
+        clock: QueueClock,
     ) -> Result<(Self, Opened), OpenError> {
         let directory = directory.into();
         Self::open_with(config, clock, move |config, now| {
@@ -97,14 +97,14 @@ impl Queue {
     pub async fn open_on(
         disk: impl Disk,
         config: QueueConfig,
-        clock: Clock,
+        clock: QueueClock,
     ) -> Result<(Self, Opened), OpenError> {
         Self::open_with(config, clock, |config, now| Ok((recover(disk, config, now)?, None))).await
     }
 
     async fn open_with(
         config: QueueConfig,
-        clock: Clock,
+        clock: QueueClock,
         recover: impl FnOnce(&QueueConfig, Millis) -> Result<(Recovered, Option<File>), OpenError>
         + Send
         + 'static,

@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gpuvitals_log::{Appended, Durability as LogDurability, LogError, Place};
+use gpuvitals_log::{Appended, Durability, LogError, Place};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use super::clock::Clock;
+use super::clock::QueueClock;
 use super::publishing::Publishing;
 use crate::broker::{
-    Broker, ConsumerId, ConsumerOptions, Durability, GivenUp, GroupId, PublishError, Reserved,
+    Broker, ConsumerId, ConsumerOptions, FrameDurability, GivenUp, GroupId, PublishError, Reserved,
     SubscribeError, TopicId, Wake,
 };
 use crate::frame::{Frame, Millis};
@@ -34,7 +34,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Shared {
     state: Mutex<State>,
-    clock: Clock,
+    clock: QueueClock,
     /// The driver sleeps too long.
     rearm: Notify,
     journal: Option<Journal>,
@@ -85,15 +85,15 @@ impl State {
 }
 
 impl Shared {
-    pub(super) fn in_memory(broker: Broker, clock: Clock) -> Arc<Self> {
+    pub(super) fn in_memory(broker: Broker, clock: QueueClock) -> Arc<Self> {
         Arc::new(Self::new(broker, clock, None, None))
     }
 
-    pub(super) fn beside(journal: Journal, keeper: Keeper, broker: Broker, clock: Clock) -> Arc<Self> {
+    pub(super) fn beside(journal: Journal, keeper: Keeper, broker: Broker, clock: QueueClock) -> Arc<Self> {
         Arc::new(Self::new(broker, clock, Some(journal), Some(keeper)))
     }
 
-    fn new(broker: Broker, clock: Clock, journal: Option<Journal>, keeper: Option<Keeper>) -> Self {
+    fn new(broker: Broker, clock: QueueClock, journal: Option<Journal>, keeper: Option<Keeper>) -> Self {
         let state = State { broker, armed: None, signals: HashMap::default(), keeper };
         Self {
             state: Mutex::new(state),
@@ -172,7 +172,7 @@ impl Shared {
     }
 
     /// Hands a record to the log, full or not: these are few, and to refuse them helps nobody.
-    fn append(self: &Arc<Self>) -> impl Fn(u8, Bytes, LogDurability, Answer) {
+    fn append(self: &Arc<Self>) -> impl Fn(u8, Bytes, Durability, Answer) {
         move |kind, payload, durability, done| {
             let shared = Arc::clone(self);
             if let Some(journal) = &self.journal {
@@ -225,7 +225,7 @@ impl Shared {
         &self,
         state: &mut State,
         now: Millis,
-        durability: Durability,
+        durability: FrameDurability,
         head: Vec<u8>,
         frame: &Frame,
         answered: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
@@ -236,9 +236,9 @@ impl Shared {
         if len.saturating_add(growth) > max {
             return answered(Err(LogError::TooLarge { len, max }));
         }
-        let mut durable = LogDurability::Synced;
-        if durability == Durability::Written {
-            durable = LogDurability::Written;
+        let mut durable = Durability::Synced;
+        if durability == FrameDurability::Written {
+            durable = Durability::Written;
             keeper.written(now);
         }
         journal.log.enqueue_with(FRAME, [head.into(), frame.payload.clone()], durable, answered);

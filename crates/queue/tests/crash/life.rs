@@ -8,8 +8,8 @@ use std::time::Duration;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_log::{Disk, Log, LogConfig, TornTail};
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, DeadLetter, DeadSelection, Delivery, Durability, InProcessConsumer,
-    Nack, NackKind, PublishError, Publishing, Queue, QueueConfig, Receipt,
+    Consumer, ConsumerOptions, DeadLetter, DeadSelection, Delivery, FrameDurability, InProcessConsumer, Nack,
+    NackKind, PublishError, Publishing, Queue, QueueClock, QueueConfig, Receipt,
 };
 
 use crate::dice::Dice;
@@ -35,7 +35,7 @@ pub(crate) fn config(dice: &mut Dice) -> QueueConfig {
         max_retries: 2,
         // The consumers end with the queue.
         drain_timeout: Duration::ZERO,
-        durability: if dice.one_in(4) { Durability::Written } else { Durability::Synced },
+        durability: if dice.one_in(4) { FrameDurability::Written } else { FrameDurability::Synced },
         ..QueueConfig::default()
     }
 }
@@ -83,7 +83,7 @@ async fn join(queue: &Queue, topic: &str, group: &str, credits: u32) -> Option<I
 impl Life {
     /// The first life. `None` if the disk fails in it already.
     pub(crate) async fn begin(disk: FaultDisk, config: QueueConfig) -> Option<Self> {
-        let (queue, _) = Queue::open_on(disk.clone(), config.clone(), Clock::system()).await.ok()?;
+        let (queue, _) = Queue::open_on(disk.clone(), config.clone(), QueueClock::system()).await.ok()?;
         let mut life = Self {
             disk,
             config,
@@ -125,7 +125,7 @@ impl Life {
         let count = |kind| records.iter().filter(|record| record.kind == kind).count();
         self.checkpoints += count(CHECKPOINT);
         self.moved += count(MOVED);
-        let opened = Queue::open_on(disk.clone(), self.config.clone(), Clock::system()).await;
+        let opened = Queue::open_on(disk.clone(), self.config.clone(), QueueClock::system()).await;
         let (queue, opened) = opened.expect("a queue that opens after a crash");
         let is_damaged = harm == Harm::Anywhere;
         assert!(harm != Harm::None || opened.damage.is_empty(), "a crash is not damage: {:?}", opened.damage);
@@ -150,7 +150,7 @@ impl Life {
     /// What the idle group has before it for certain, if it is known to be there.
     fn idle_lag(&self) -> Option<u64> {
         let stats = self.queue.topic_stats(TOPICS[0]).ok()?;
-        let is_synced = self.config.durability == Durability::Synced;
+        let is_synced = self.config.durability == FrameDurability::Synced;
         let idle = stats.groups.get(IDLE).filter(|_| self.has_idle)?;
         Some(if is_synced { idle.lag } else { 0 })
     }
@@ -207,7 +207,7 @@ impl Life {
 
     fn answered(&mut self, number: u64, outcome: &Result<Receipt, PublishError>, settled: u64) {
         match outcome {
-            Ok(receipt) if receipt.durability == Durability::Synced => {
+            Ok(receipt) if receipt.durability == FrameDurability::Synced => {
                 self.known.taken(number);
                 // What was settled after it was handed over lies behind it in the log.
                 if !self.is_faulty && settled == self.settled {
@@ -307,7 +307,7 @@ impl Life {
         let is_under_way = self.under_way.iter().any(|(under_way, ..)| *under_way == number);
         let Some(sent) = self.known.sent.get(&number).filter(|_| !is_under_way).cloned() else { return };
         let state = *self.known.frame(number, 0);
-        if self.config.durability == Durability::Synced && state.is_certain() {
+        if self.config.durability == FrameDurability::Synced && state.is_certain() {
             let receipt = self.queue.publish(sent.topic, frame(number, sent.count)).await;
             match (state.now, receipt) {
                 (ABSENT, outcome) => {

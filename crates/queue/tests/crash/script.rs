@@ -1,7 +1,7 @@
 //! One script, cut off at every call to the disk.
 
 use gpuvitals_log::fault::{Fault, FaultDisk};
-use gpuvitals_queue::{Durability, QueueConfig};
+use gpuvitals_queue::{FrameDurability, QueueConfig};
 
 use crate::dice::Dice;
 use crate::life::{Harm, Life, config};
@@ -12,7 +12,7 @@ fn setting() -> QueueConfig {
         segment_len: 4 << 10,
         memory_max: 1 << 20,
         unwritten_max: 16 << 20,
-        durability: Durability::Synced,
+        durability: FrameDurability::Synced,
         ..config(&mut Dice(1))
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use gpuvitals_listener::{Listener, PortKind, Scope, Tokens};
-use gpuvitals_queue::link::{Credentials, GrpcConsumer, GrpcProducer, QueueUrl, Token};
+use gpuvitals_listener::{Listener, PortKind, TokenScope, Tokens};
+use gpuvitals_queue::link::{BearerToken, Credentials, GrpcConsumer, GrpcProducer, QueueUrl};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Producer, PublishError, ReceiveError};
 use gpuvitals_settings::{Section, Value};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
@@ -64,7 +64,7 @@ fn serve(settings: &[(&str, Value)]) -> Rig {
 }
 
 /// A server that asks for tokens, with their file and one token for each scope.
-fn with_tokens<const N: usize>(scopes: [Scope; N]) -> (Rig, TempDir, [String; N]) {
+fn with_tokens<const N: usize>(scopes: [TokenScope; N]) -> (Rig, TempDir, [String; N]) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tokens");
     let tokens =
@@ -111,8 +111,9 @@ async fn a_server_that_asks_for_clients_certificates_serves_no_others() {
 
 #[tokio::test]
 async fn a_token_permits_its_scopes_and_is_never_shown() {
-    let (rig, _dir, [publisher, subscriber]) = with_tokens([Scope::Publish, Scope::Subscribe]);
-    let access = |token: Option<&str>| Credentials { token: token.map(Token::new), ..Credentials::default() };
+    let (rig, _dir, [publisher, subscriber]) = with_tokens([TokenScope::Publish, TokenScope::Subscribe]);
+    let access =
+        |token: Option<&str>| Credentials { token: token.map(BearerToken::new), ..Credentials::default() };
     publish(&rig.url(), &access(Some(&publisher))).await.unwrap();
     for (token, reason) in [
         (None, "a token is needed: authorization: Bearer <token>"),
@@ -138,8 +139,8 @@ async fn a_token_permits_its_scopes_and_is_never_shown() {
 
 #[tokio::test]
 async fn the_port_answers_http_and_grpc_and_asks_both_for_tokens() {
-    let (rig, _dir, [publisher, reader]) = with_tokens([Scope::Publish, Scope::Read]);
-    let access = Credentials { token: Some(Token::new(&publisher)), ..Credentials::default() };
+    let (rig, _dir, [publisher, reader]) = with_tokens([TokenScope::Publish, TokenScope::Read]);
+    let access = Credentials { token: Some(BearerToken::new(&publisher)), ..Credentials::default() };
     publish(&rig.url(), &access).await.unwrap();
     for (path, header, status) in [
         ("/health", String::new(), "200 OK"),

@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use gpuvitals_queue::link::{Away, Backoff, Credentials, GrpcConsumer, GrpcProducer, Stamps, publish_until};
 use gpuvitals_queue::protocol::v1;
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, Durability, Nack, NackKind, Producer, PublishError, Queue, QueueConfig,
-    SettleError,
+    Consumer, ConsumerOptions, FrameDurability, Nack, NackKind, Producer, PublishError, Queue, QueueClock,
+    QueueConfig, SettleError,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
@@ -117,14 +117,14 @@ async fn a_queue_on_disk_that_restarts_knows_every_frame_that_it_answered() {
     let directory = tempfile::tempdir().unwrap();
     let open = async || {
         let config = QueueConfig { backoff_base: Duration::ZERO, ..QueueConfig::default() };
-        Queue::open(directory.path(), config, Clock::system()).await.unwrap().0
+        Queue::open(directory.path(), config, QueueClock::system()).await.unwrap().0
     };
     let rig = Rig::over(open().await, "127.0.0.1:0".parse().unwrap(), |_| {});
     let (producer, mut consumer) = (rig.producer(), rig.consumer("g"));
     let publish_all =
         || join_all((0..FRAMES).map(|sequence| producer.publish(frame(1).stamped("life", sequence))));
     for outcome in in_time(publish_all()).await {
-        assert_eq!(outcome.unwrap().durability, Durability::Synced);
+        assert_eq!(outcome.unwrap().durability, FrameDurability::Synced);
     }
     let first = receive(&mut consumer).await;
     let ids: Vec<_> = first.iter().map(|delivery| delivery.id).collect();
@@ -157,7 +157,7 @@ async fn a_name_of_a_lost_session_settles_nothing_of_a_new_one() {
     let old = receive(&mut consumer).await[0].id;
     let (_, address) = rig.stop().await;
     // A queue in memory comes back empty, and gives the same names to other frames.
-    let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+    let queue = Queue::in_process(QueueConfig::default(), QueueClock::system());
     let rig = Rig::over(queue, address, |_| {});
     in_time(rig.producer().publish(frame(1))).await.unwrap();
     assert_eq!(in_time(consumer.ack(&[old])).await, Err(SettleError::ConnectionLost));

@@ -2,7 +2,7 @@
 
 use gpuvitals_queue::link::{Backoff, Forwarded, forward, publish_until};
 use gpuvitals_queue::{
-    Clock, ConsumerOptions, ContentType, Frame, Producer, PublishError, Queue, QueueConfig,
+    ConsumerOptions, ContentType, Frame, Producer, PublishError, Queue, QueueClock, QueueConfig,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -10,7 +10,7 @@ use crate::rig::{Rig, frame, in_time};
 
 /// Forwards frames from a queue of this process to the server, until each is taken or refused: how many are.
 async fn forwarded(rig: &Rig, frames: Vec<Frame>) -> (usize, usize) {
-    let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+    let queue = Queue::in_process(QueueConfig::default(), QueueClock::system());
     let consumer = queue.subscribe("spool", "upstream", &ConsumerOptions::default()).await.unwrap();
     let all = frames.len();
     for frame in frames {

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use gpuvitals_listener::{Limits, ServeError};
+use gpuvitals_listener::{AcceptError, ListenerLimits};
 use gpuvitals_queue::link::{Credentials, GrpcConsumer, GrpcProducer, QueueUrl};
 use gpuvitals_queue::protocol::v1::queue_client::QueueClient;
 use gpuvitals_queue::server::{self, ServerConfig};
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, ContentType, Delivery, Frame, Queue, QueueConfig, TopicStats,
+    Consumer, ConsumerOptions, ContentType, Delivery, Frame, Queue, QueueClock, QueueConfig, TopicStats,
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ pub(crate) struct Rig {
     pub(crate) queue: Queue,
     pub(crate) address: SocketAddr,
     stop: CancellationToken,
-    served: JoinHandle<Result<(), ServeError>>,
+    served: JoinHandle<Result<(), AcceptError>>,
 }
 
 impl Rig {
@@ -37,14 +37,14 @@ impl Rig {
     pub(crate) fn with(queue: impl FnOnce(&mut QueueConfig), server: impl FnOnce(&mut ServerConfig)) -> Self {
         let mut config = QueueConfig { backoff_base: Duration::ZERO, ..QueueConfig::default() };
         queue(&mut config);
-        Self::over(Queue::in_process(config, Clock::system()), "127.0.0.1:0".parse().unwrap(), server)
+        Self::over(Queue::in_process(config, QueueClock::system()), "127.0.0.1:0".parse().unwrap(), server)
     }
 
     /// Serves a queue at an address; one that was just left is free again.
     pub(crate) fn over(queue: Queue, address: SocketAddr, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let listener = gpuvitals_listener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
-        let limits = Limits { drain: Duration::from_secs(1), ..Limits::default() };
+        let limits = ListenerLimits { drain: Duration::from_secs(1), ..ListenerLimits::default() };
         let mut config = ServerConfig { limits, ..ServerConfig::default() };
         change(&mut config);
         let stop = CancellationToken::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use gpuvitals_queue::link::{Client, Credentials, of_one_consumer};
 use gpuvitals_queue::{
-    Consumer, ConsumerOptions, ContentType, DeliveryId, Durability, Encoding, Frame, Nack, NackKind,
+    Consumer, ConsumerOptions, ContentType, DeliveryId, Encoding, Frame, FrameDurability, Nack, NackKind,
     Producer, PublishError, ReceiveError, SettleError, Start, TopicStats,
 };
 
@@ -21,7 +21,7 @@ async fn what_is_published_is_delivered_once_and_acknowledged() {
     let (producer, mut consumer) = (rig.producer(), rig.consumer("g"));
     let sent = frame(5).encoded(Encoding::Zstd).stamped("life", 3);
     let receipt = in_time(producer.publish(sent.clone())).await.unwrap();
-    assert_eq!((receipt.offset, receipt.durability), (Some(0), Durability::Memory));
+    assert_eq!((receipt.offset, receipt.durability), (Some(0), FrameDurability::Memory));
     let deliveries = receive(&mut consumer).await;
     let [delivery] = &deliveries[..] else { panic!("one delivery: {deliveries:?}") };
     assert_eq!((&*delivery.frame, &*delivery.topic, delivery.attempt), (&sent, TOPIC, 1));
@@ -86,7 +86,7 @@ async fn a_deadline_moves_when_it_is_extended_and_only_then() {
     let mut consumer = rig.consumer_with("g", &patient(300));
     in_time(rig.producer().publish(frame(1))).await.unwrap();
     let delivery = receive(&mut consumer).await.remove(0);
-    let now = gpuvitals_queue::Clock::system().now();
+    let now = gpuvitals_queue::QueueClock::system().now();
     let left = delivery.deadline.since(now);
     assert!(left <= Duration::from_millis(300) && !left.is_zero(), "{left:?}");
     in_time(consumer.extend(&[delivery.id], Duration::from_secs(1))).await.unwrap();

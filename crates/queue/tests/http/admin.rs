@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use axum::http::Method;
 use gpuvitals_core::time;
-use gpuvitals_listener::{Access, Listener, PortKind, Scope, Tokens};
+use gpuvitals_listener::{Access, Listener, PortKind, TokenScope, Tokens};
 use gpuvitals_queue::server::{HttpLimits, ServerConfig, scope};
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, QueueConfig};
 use gpuvitals_settings::Section;
@@ -84,23 +84,23 @@ async fn what_is_not_there_says_where_to_look() {
 #[test]
 fn every_path_needs_the_scope_that_fits_it() {
     for (method, path, needed) in [
-        (Method::DELETE, "/health", Scope::Admin),
-        (Method::GET, "/", Scope::Read),
-        (Method::GET, "/metrics", Scope::Read),
-        (Method::HEAD, "/stats/t", Scope::Read),
-        (Method::GET, "/topics/t/dead", Scope::Subscribe),
-        (Method::GET, "/topics/t/groups", Scope::Read),
-        (Method::GET, "/topics", Scope::Read),
-        (Method::POST, "/publish/t", Scope::Publish),
-        (Method::POST, "/gpuvitals.queue.v1.Queue/Publish", Scope::Publish),
-        (Method::POST, "/gpuvitals.queue.v1.Queue/PublishStream", Scope::Publish),
-        (Method::POST, "/gpuvitals.queue.v1.Queue/Subscribe", Scope::Subscribe),
-        (Method::POST, "/gpuvitals.queue.v1.Queue/Other", Scope::Admin),
-        (Method::GET, "/health/x", Scope::Read),
-        (Method::DELETE, "/topics/t/dead", Scope::Admin),
-        (Method::POST, "/topics/t/dead/replay", Scope::Admin),
-        (Method::DELETE, "/topics/t/groups/g", Scope::Admin),
-        (Method::OPTIONS, "/anything", Scope::Admin),
+        (Method::DELETE, "/health", TokenScope::Admin),
+        (Method::GET, "/", TokenScope::Read),
+        (Method::GET, "/metrics", TokenScope::Read),
+        (Method::HEAD, "/stats/t", TokenScope::Read),
+        (Method::GET, "/topics/t/dead", TokenScope::Subscribe),
+        (Method::GET, "/topics/t/groups", TokenScope::Read),
+        (Method::GET, "/topics", TokenScope::Read),
+        (Method::POST, "/publish/t", TokenScope::Publish),
+        (Method::POST, "/gpuvitals.queue.v1.Queue/Publish", TokenScope::Publish),
+        (Method::POST, "/gpuvitals.queue.v1.Queue/PublishStream", TokenScope::Publish),
+        (Method::POST, "/gpuvitals.queue.v1.Queue/Subscribe", TokenScope::Subscribe),
+        (Method::POST, "/gpuvitals.queue.v1.Queue/Other", TokenScope::Admin),
+        (Method::GET, "/health/x", TokenScope::Read),
+        (Method::DELETE, "/topics/t/dead", TokenScope::Admin),
+        (Method::POST, "/topics/t/dead/replay", TokenScope::Admin),
+        (Method::DELETE, "/topics/t/groups/g", TokenScope::Admin),
+        (Method::OPTIONS, "/anything", TokenScope::Admin),
     ] {
         assert_eq!(scope(&method, path), needed, "{method} {path}");
     }
@@ -110,11 +110,11 @@ fn every_path_needs_the_scope_that_fits_it() {
 async fn where_tokens_are_known_only_health_is_for_everybody() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tokens");
-    let token = |scope: Scope| {
+    let token = |scope: TokenScope| {
         let token = Tokens::create(&file, scope.as_str(), &[scope], "now".to_owned()).unwrap();
         format!("Bearer {token}")
     };
-    let (publisher, admin) = (token(Scope::Publish), token(Scope::Admin));
+    let (publisher, admin) = (token(TokenScope::Publish), token(TokenScope::Admin));
     let named = ("listener.token_file", file.display().to_string().into());
     let settings = Listener::of(&[named, ("listener.guard_metrics", true.into())]).unwrap();
     let access = Access::load(&settings, PortKind::Service).unwrap();

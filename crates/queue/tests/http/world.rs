@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use gpuvitals_queue::server::{HttpLimits, ServerConfig, serve};
-use gpuvitals_queue::{Clock, Consumer as _, ConsumerOptions, Delivery, Encoding, Queue, QueueConfig};
+use gpuvitals_queue::{Consumer as _, ConsumerOptions, Delivery, Encoding, Queue, QueueClock, QueueConfig};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,7 @@ impl World {
     }
 
     pub(crate) fn serving(config: QueueConfig, at: SocketAddr, server: ServerConfig) -> Self {
-        Self::over(Queue::in_process(config, Clock::system()), at, server)
+        Self::over(Queue::in_process(config, QueueClock::system()), at, server)
     }
 
     /// Serves a queue at an address; one that was just left is free again.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
 use gpuvitals_log::{Durability, Log, LogConfig, Place};
-use gpuvitals_queue::broker::{Fact, Found, Record, Seen, TopicState};
+use gpuvitals_queue::broker::{Fact, JournalRecord, Restored, Seen, TopicState};
 use gpuvitals_queue::{Broker, Frame, Millis, QueueConfig};
 
 /// A place in some log: nobody reads there.
@@ -29,9 +29,9 @@ enum Kept {
 }
 
 impl Kept {
-    fn record(&self) -> Record<'_> {
+    fn record(&self) -> JournalRecord<'_> {
         match self {
-            Self::Frame { topic, offset, frame, at } => Record::Frame {
+            Self::Frame { topic, offset, frame, at } => JournalRecord::Frame {
                 topic,
                 offset: *offset,
                 place: place(),
@@ -40,10 +40,10 @@ impl Kept {
                 at: *at,
                 stamp: frame.producer.as_ref().map(|stamp| (&*stamp.id, stamp.sequence)),
             },
-            Self::Fact(fact) => Record::Fact(fact.clone()),
-            Self::State(state) => Record::State(state.clone()),
+            Self::Fact(fact) => JournalRecord::Fact(fact.clone()),
+            Self::State(state) => JournalRecord::State(state.clone()),
             Self::Producers { topic, seen } => {
-                Record::Producers { topic: Arc::clone(topic), seen: seen.clone() }
+                JournalRecord::Producers { topic: Arc::clone(topic), seen: seen.clone() }
             }
         }
     }
@@ -84,7 +84,7 @@ impl Memory {
         config: &QueueConfig,
         now: Millis,
         state: Option<Vec<TopicState>>,
-    ) -> (Broker, Found) {
+    ) -> (Broker, Restored) {
         if let Some(state) = state {
             let lost = usize::try_from(now.0).unwrap() % (self.records.len() + 1);
             let mut behind = 0..;

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use gpuvitals_queue::link::{Credentials, Token};
+use gpuvitals_queue::link::{BearerToken, Credentials};
 use gpuvitals_queue::{
-    Consumer, ConsumerOptions, Durability, NackKind, Producer, PublishError, ReceiveError,
+    Consumer, ConsumerOptions, FrameDurability, NackKind, Producer, PublishError, ReceiveError,
 };
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
@@ -45,10 +45,10 @@ async fn a_token_opens_and_its_absence_is_told() {
             "{error}"
         );
     }
-    place.access.token = Some(Token::new("wr0ng"));
+    place.access.token = Some(BearerToken::new("wr0ng"));
     let (published, _) = refusals(&place).await;
     assert!(!published.contains("wr0ng"), "{published}");
-    place.access.token = Some(Token::new("s3cret\n"));
+    place.access.token = Some(BearerToken::new("s3cret\n"));
     place.producer("t").publish(frame(1)).await.unwrap();
     receive_one(&mut place.consumer("t", "g", &credits(1)).await).await;
 }
@@ -139,7 +139,7 @@ async fn streams_of_others_are_used_as_they_are_or_refused_with_a_reason() {
     others.create_stream(telemetry).await.unwrap();
     others.publish("other", "not ours".into()).await.unwrap().await.unwrap();
     let receipt = place.producer("t").publish(frame(2)).await.unwrap();
-    assert_eq!(receipt.durability, Durability::Memory);
+    assert_eq!(receipt.durability, FrameDurability::Memory);
     let delivery = receive_one(&mut place.consumer("t", "g", &credits(10)).await).await;
     assert_eq!(delivery.frame.count, 2, "what is on another subject is passed over");
     assert_eq!(place.admin().stats("t").await.unwrap().stream, "TELEMETRY");

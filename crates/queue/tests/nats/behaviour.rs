@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, ContentType, Delivery, DeliveryId, Encoding, Frame, Nack, NackKind,
-    Producer, Queue, QueueConfig, SettleError, Start,
+    Consumer, ConsumerOptions, ContentType, Delivery, DeliveryId, Encoding, Frame, Nack, NackKind, Producer,
+    Queue, QueueClock, QueueConfig, SettleError, Start,
 };
 use tokio::time::{Instant, timeout};
 
@@ -49,7 +49,7 @@ impl InProcess {
             backoff_base: Duration::from_millis(20),
             ..QueueConfig::default()
         };
-        Self(Queue::in_process(config, Clock::system()))
+        Self(Queue::in_process(config, QueueClock::system()))
     }
 }
 

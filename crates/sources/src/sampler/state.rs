@@ -14,9 +14,9 @@ use crate::attribution::Owners;
 use crate::probe::Driver;
 use crate::registry::{Finding, Verdict};
 
-/// The state of a GPU (or the host).
+/// Whether a GPU (or the host) answers its worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Condition {
+pub enum Liveness {
     /// No reading has ended yet.
     Starting,
     /// The last reading gave a row.
@@ -35,7 +35,7 @@ pub enum Condition {
     },
 }
 
-impl Condition {
+impl Liveness {
     /// Whether it equals the other apart from the driver's message.
     fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
@@ -54,9 +54,9 @@ pub struct TargetState {
     pub table: Table,
     /// The driver that reads it.
     pub driver: Driver,
-    /// Its condition.
-    pub condition: Condition,
-    /// When the condition last changed (UTC nanoseconds); for a stuck one, when its reading began.
+    /// Its liveness.
+    pub liveness: Liveness,
+    /// When the liveness last changed (UTC nanoseconds); for a stuck one, when its reading began.
     pub since_ns: i64,
     /// Time of its last row, nanoseconds UTC; none before the first.
     pub last_row_ns: Option<i64>,
@@ -187,7 +187,7 @@ struct Targets {
 pub(crate) struct Target {
     report: Mutex<Report>,
     is_up: AtomicBool,
-    /// When its condition was last reported, monotonic.
+    /// When its liveness was last reported, monotonic.
     reported_ns: AtomicI64,
     /// 0 before the first.
     last_row_ns: AtomicI64,
@@ -198,7 +198,7 @@ pub(crate) struct Target {
 #[derive(Debug)]
 struct Report {
     identity: Arc<Identity>,
-    condition: Condition,
+    liveness: Liveness,
     since_ns: i64,
 }
 
@@ -206,7 +206,7 @@ impl Target {
     fn new(identity: &Arc<Identity>, now: Moment) -> Self {
         let identity = Arc::clone(identity);
         Self {
-            report: Mutex::new(Report { identity, condition: Condition::Starting, since_ns: now.wall_ns }),
+            report: Mutex::new(Report { identity, liveness: Liveness::Starting, since_ns: now.wall_ns }),
             is_up: AtomicBool::new(false),
             reported_ns: AtomicI64::new(now.mono_ns),
             last_row_ns: AtomicI64::new(0),
@@ -227,7 +227,7 @@ impl Target {
             self.update_ns.store(update_ns, Ordering::Relaxed);
         }
         if !self.is_up() {
-            self.becomes(Condition::Up, now);
+            self.becomes(Liveness::Up, now);
         }
     }
 
@@ -236,20 +236,20 @@ impl Target {
         self.is_up.load(Ordering::Relaxed)
     }
 
-    /// Sets its condition.
-    pub(crate) fn becomes(&self, condition: Condition, now: Moment) {
+    /// Sets its liveness.
+    pub(crate) fn becomes(&self, liveness: Liveness, now: Moment) {
         let mut report = self.report();
-        if !report.condition.is_like(&condition) {
+        if !report.liveness.is_like(&liveness) {
             report.since_ns = now.wall_ns;
         }
-        self.is_up.store(condition == Condition::Up, Ordering::Relaxed);
+        self.is_up.store(liveness == Liveness::Up, Ordering::Relaxed);
         self.reported_ns.store(now.mono_ns, Ordering::Relaxed);
-        report.condition = condition;
+        report.liveness = liveness;
     }
 
     /// A probe that continues reports a removed partition as gone once and then no more.
-    fn is_forgotten(&self, condition: &Condition, now: Moment) -> bool {
-        matches!(condition, Condition::Down { reason: AbsenceReason::Gone, .. })
+    fn is_forgotten(&self, liveness: &Liveness, now: Moment) -> bool {
+        matches!(liveness, Liveness::Down { reason: AbsenceReason::Gone, .. })
             && now.mono_ns - self.reported_ns.load(Ordering::Relaxed) > FORGET_NS
     }
 }
@@ -295,7 +295,7 @@ impl WorkerState {
         self.ticks.fetch_add(1, Ordering::Relaxed);
         let was_stuck = took_ns > nanos(self.deadline);
         if was_stuck {
-            // Its present condition began only now.
+            // Its present liveness began only now.
             for target in self.targets().by_key.values() {
                 target.report().since_ns = now.wall_ns;
             }
@@ -380,10 +380,10 @@ impl WorkerState {
         target
     }
 
-    /// Sets the condition of all targets.
-    pub(crate) fn observe_all(&self, condition: &Condition, now: Moment) {
+    /// Sets the liveness of all targets.
+    pub(crate) fn observe_all(&self, liveness: &Liveness, now: Moment) {
         for target in self.targets().by_key.values() {
-            target.becomes(condition.clone(), now);
+            target.becomes(liveness.clone(), now);
         }
     }
 
@@ -398,17 +398,17 @@ impl WorkerState {
         let state = |key| {
             let target: &Arc<Target> = targets.by_key.get(key)?;
             let report = target.report();
-            let (condition, since_ns) = match stuck {
-                Some((for_ns, since_ns)) => (Condition::Stuck { for_ns }, since_ns),
-                None if target.is_forgotten(&report.condition, now) => return None,
-                None => (report.condition.clone(), report.since_ns),
+            let (liveness, since_ns) = match stuck {
+                Some((for_ns, since_ns)) => (Liveness::Stuck { for_ns }, since_ns),
+                None if target.is_forgotten(&report.liveness, now) => return None,
+                None => (report.liveness.clone(), report.since_ns),
             };
             let known = |ns: &AtomicI64| Some(ns.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
             Some(TargetState {
                 identity: owners.attribute(&report.identity),
                 table: self.table,
                 driver: self.driver,
-                condition,
+                liveness,
                 since_ns,
                 last_row_ns: known(&target.last_row_ns),
                 update_interval: known(&target.update_ns).map(|ns| Duration::from_nanos(ns.unsigned_abs())),

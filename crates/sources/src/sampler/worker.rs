@@ -13,7 +13,7 @@ use super::handoff::Handoff;
 use super::rows::RowList;
 use super::schedule::{Schedule, stamp};
 use super::sleep::{nanos, sleep_until};
-use super::state::{Condition, Target, WorkerState};
+use super::state::{Liveness, Target, WorkerState};
 use crate::attribution::Owners;
 use crate::probe::{Due, Probe, ProbeError, Reading, Row};
 
@@ -132,8 +132,8 @@ impl Worker {
             }
             if let Err(error) = result {
                 self.state.failed(error.reason());
-                let condition = Condition::Down { reason: error.reason(), detail: error.to_string() };
-                self.state.observe_all(&condition, begin);
+                let liveness = Liveness::Down { reason: error.reason(), detail: error.to_string() };
+                self.state.observe_all(&liveness, begin);
                 // Rows after a return are handed over at once.
                 (slow_ns, rare_ns) = (begin.mono_ns, begin.mono_ns);
                 // Nobody knows when there will be more.
@@ -201,7 +201,7 @@ impl Worker {
             if let Some((reason, detail)) = row.is_down().or(stale) {
                 self.state.failed(reason);
                 entry.lose(&mut rows, reason, timestamp_ns, now);
-                entry.target.becomes(Condition::Down { reason, detail: detail.to_owned() }, now);
+                entry.target.becomes(Liveness::Down { reason, detail: detail.to_owned() }, now);
                 continue;
             }
             let taken_ns = is_kept.then(|| row.taken_ns().unwrap_or(timestamp_ns));
@@ -255,8 +255,8 @@ impl Drop for Worker {
         self.state.ends();
         if std::thread::panicking() {
             let detail = "a bug: its worker panicked".to_owned();
-            let condition = Condition::Down { reason: AbsenceReason::Gone, detail };
-            self.state.observe_all(&condition, Moment::now());
+            let liveness = Liveness::Down { reason: AbsenceReason::Gone, detail };
+            self.state.observe_all(&liveness, Moment::now());
         }
         // Rows from before a panic; otherwise there are none.
         self.handoff.give(&mut self.rows.lock().unwrap_or_else(PoisonError::into_inner));

@@ -8,7 +8,7 @@ use gpuvitals_core::Origin;
 use gpuvitals_core::batch::Value;
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::probe::{Due, Reading};
-use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig};
+use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerConfig};
 
 use crate::machines::{CAPTURED, captured, id, only_probe};
 
@@ -81,7 +81,7 @@ fn the_sampler_turns_readings_into_rows() {
         powers[at] = batch.metric(id("power_w")).and_then(|column| column.value(0));
     }
     assert_eq!(powers, [Some(Value::Float32(36.0)), Some(Value::Float32(9.087))]);
-    assert!(sampler.states().iter().all(|state| state.condition == Condition::Up));
+    assert!(sampler.states().iter().all(|state| state.liveness == Liveness::Up));
     let invalid: u64 = sampler.stats().iter().map(|stats| stats.invalid).sum();
     assert_eq!(invalid, 0);
     assert!(sampler.stop(Duration::from_secs(30)).is_empty());

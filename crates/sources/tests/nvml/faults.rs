@@ -10,7 +10,7 @@ use gpuvitals_sources::dialect::nvml;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Due, Probe, ProbeError};
 use gpuvitals_sources::registry::{Discovery, Verdict};
-use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig};
+use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerConfig};
 
 use crate::stub::{Age, Stub, read};
 
@@ -139,7 +139,7 @@ fn a_gpu_is_shown_once_when_it_gets_its_name() {
     let sampler = Sampler::start(stub.find().probes, quick(), Owners::new()).unwrap();
     let keys = || -> Vec<String> {
         let states = sampler.states();
-        states.iter().map(|state| format!("{} {:?}", state.name(), state.condition)).collect()
+        states.iter().map(|state| format!("{} {:?}", state.name(), state.liveness)).collect()
     };
     wait_for(&sampler, "one of two up", |_| {
         let keys = keys();
@@ -414,21 +414,21 @@ fn a_gpu_that_hangs_is_stuck_alone_and_comes_back() {
     let stub = Stub::new(Age::New);
     let probes = stub.find().probes;
     let sampler = Sampler::start(probes, quick(), Owners::new()).unwrap();
-    let condition = |gpu: i32| {
+    let liveness = |gpu: i32| {
         let states = sampler.states();
-        states.into_iter().find(|state| state.identity.index == Some(gpu)).unwrap().condition
+        states.into_iter().find(|state| state.identity.index == Some(gpu)).unwrap().liveness
     };
-    wait_for(&sampler, "both GPUs up", |_| condition(0) == Condition::Up && condition(1) == Condition::Up);
+    wait_for(&sampler, "both GPUs up", |_| liveness(0) == Liveness::Up && liveness(1) == Liveness::Up);
     stub.set(&["0.hang 1"]);
-    wait_for(&sampler, "GPU 0 stuck", |_| matches!(condition(0), Condition::Stuck { .. }));
+    wait_for(&sampler, "GPU 0 stuck", |_| matches!(liveness(0), Liveness::Stuck { .. }));
     let mut rows = 0;
     wait_for(&sampler, "20 rows of GPU 1", |batch| {
-        assert!(matches!(condition(0), Condition::Stuck { .. }));
+        assert!(matches!(liveness(0), Liveness::Stuck { .. }));
         rows += batch.map_or(0, Batch::rows);
         rows >= 20
     });
-    assert_eq!(condition(1), Condition::Up);
+    assert_eq!(liveness(1), Liveness::Up);
     stub.set(&[]);
-    wait_for(&sampler, "GPU 0 back", |_| condition(0) == Condition::Up);
+    wait_for(&sampler, "GPU 0 back", |_| liveness(0) == Liveness::Up);
     assert!(sampler.stop(Duration::from_secs(10)).is_empty());
 }

@@ -11,7 +11,7 @@ use gpuvitals_sources::dialect::rocm_smi::{RocmSmi, find};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 use gpuvitals_sources::registry::Verdict;
-use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig};
+use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerConfig};
 
 use crate::{FakeTool, capture, read};
 
@@ -150,16 +150,16 @@ fn a_tool_without_cards_says_what_it_said() {
     assert_eq!(missing, ProbeError::Gone("/no/such/rocm-smi is not installed, or not on PATH".to_owned()));
 }
 
-/// The names and conditions of a sampler when none is starting any more.
-fn settled(tool: &FakeTool) -> Vec<(String, Condition)> {
+/// The names and liveness of a sampler when none is starting any more.
+fn settled(tool: &FakeTool) -> Vec<(String, Liveness)> {
     let config = SamplerConfig::default();
     let sampler = Sampler::start(vec![Box::new(tool.probe())], config, Owners::new()).unwrap();
     assert_eq!(sampler.states().len(), 1, "the tool stands for its GPUs");
     loop {
         let _rows = sampler.next(Duration::from_millis(20));
         let states = sampler.states();
-        if states.iter().all(|state| state.condition != Condition::Starting) {
-            return states.into_iter().map(|state| (state.name().to_string(), state.condition)).collect();
+        if states.iter().all(|state| state.liveness != Liveness::Starting) {
+            return states.into_iter().map(|state| (state.name().to_string(), state.liveness)).collect();
         }
     }
 }
@@ -168,7 +168,7 @@ fn settled(tool: &FakeTool) -> Vec<(String, Condition)> {
 fn a_sampler_waits_for_the_tool_and_then_knows_its_gpus_alone() {
     let tool = FakeTool::new();
     tool.says("answer.json", r#"{"card0": {"Fan RPM": "1"}, "card1": {"Fan RPM": "2"}}"#);
-    let expected = ["node1:gpu0", "node1:gpu1"].map(|name| (name.to_owned(), Condition::Up));
+    let expected = ["node1:gpu0", "node1:gpu1"].map(|name| (name.to_owned(), Liveness::Up));
     assert_eq!(settled(&tool), expected);
 }
 
@@ -177,7 +177,7 @@ fn a_sampler_says_why_the_tool_lists_no_gpu() {
     let tool = FakeTool::new();
     tool.says("answer.json", "").says("answer.txt", "Driver not initialized\n");
     let states = settled(&tool);
-    let [(name, Condition::Down { reason: AbsenceReason::Gone, detail })] = states.as_slice() else {
+    let [(name, Liveness::Down { reason: AbsenceReason::Gone, detail })] = states.as_slice() else {
         panic!("{states:?}")
     };
     assert!(name == "rocm-smi" && detail.contains("Driver not initialized"), "{name}: {detail}");

@@ -19,7 +19,7 @@ use crate::link::{Away, ConnectError, Credentials, QueueUrl};
 use crate::protocol::v1::subscribe_reply::What as Reply;
 use crate::protocol::v1::subscribe_request::What as Ask;
 use crate::protocol::{self, v1};
-use crate::service::{Clock, Consumer};
+use crate::service::{Consumer, QueueClock};
 
 /// Time limit of a new subscription.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ struct Subscribing {
     topic: Arc<str>,
     group: Arc<str>,
     options: ConsumerOptions,
-    clock: Clock,
+    clock: QueueClock,
 }
 
 /// One stream.
@@ -107,7 +107,7 @@ impl GrpcConsumer {
         let (topic, group) = (topic.into(), group.into());
         crate::name::check_topic(&topic).map_err(|source| ConnectError::Name { what: "topic", source })?;
         crate::name::check_group(&group).map_err(|source| ConnectError::Name { what: "group", source })?;
-        let ask = Arc::new(Subscribing { topic, group, options: *options, clock: Clock::system() });
+        let ask = Arc::new(Subscribing { topic, group, options: *options, clock: QueueClock::system() });
         let dial = Arc::new(Dial::new(url, access)?);
         Ok(Self {
             dial,

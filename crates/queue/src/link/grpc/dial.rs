@@ -9,7 +9,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status};
 
-use crate::link::{ConnectError, Credentials, QueueUrl, Token};
+use crate::link::{BearerToken, ConnectError, Credentials, QueueUrl};
 use crate::protocol::v1::queue_client::QueueClient;
 
 /// Time limit of a connection.
@@ -139,7 +139,7 @@ fn first_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static
     std::iter::successors(Some(error), |error| (*error).source()).last().unwrap_or(error)
 }
 
-fn bearer(token: &Token) -> Result<MetadataValue<Ascii>, ConnectError> {
+fn bearer(token: &BearerToken) -> Result<MetadataValue<Ascii>, ConnectError> {
     let text = format!("Bearer {}", token.expose());
     let mut value: MetadataValue<Ascii> = text.parse().map_err(|_| ConnectError::Token)?;
     value.set_sensitive(true);
