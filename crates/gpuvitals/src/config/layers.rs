@@ -101,7 +101,7 @@ impl Layers {
                 continue;
             }
             if is_service_link(&name, &value) {
-                service_links.push(name);
+                service_links.push(given);
             } else if let Some(setting) = settings().find(|setting| setting.variable() == name) {
                 values.0.insert(setting.path, (value.into(), Origin::Variable(given)));
             } else {
@@ -386,6 +386,9 @@ mod tests {
         let layers = Layers::load(None, [(name.clone(), link).into()].into_iter(), vec![]).unwrap();
         assert_eq!(layers.check().unwrap().agent.port, 9400);
         assert_eq!((layers.service_links, layers.strangers), (vec![name], vec![]));
+        let shared = [("EXPORTER_PORT".to_owned(), "tcp://10.0.0.1:80".to_owned()).into()];
+        let layers = Layers::load(None, with_shared(shared.into_iter()), vec![]).unwrap();
+        assert_eq!(layers.service_links, ["EXPORTER_PORT"], "the name that was read");
         assert!(load("", &[("GPUVITALS_AGENT_PORT", "tcp")], vec![]).unwrap_err().contains("port"));
     }
 
