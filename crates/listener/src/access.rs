@@ -127,24 +127,19 @@ impl Access {
         let terms = self.0.load();
         let (tls, tokens) = (terms.tls.is_some(), terms.tokens.is_some());
         let certificates = terms.settings.tls_client_ca.is_some();
-        tracing::info!(%address, tls, tokens, client_certificates = certificates, "listening");
-        if address.ip().is_loopback() {
-            return Ok(());
-        }
-        if tokens && !tls {
-            tracing::warn!(%address, "tokens and data go over the network in the clear; listener.tls_cert turns TLS on");
-        }
-        if tokens || certificates {
-            return Ok(());
-        }
-        if terms.kind == PortKind::Metrics {
-            tracing::warn!(%address, "everyone who reaches this address can read the metrics");
-            return Ok(());
-        }
-        if !terms.settings.insecure {
+        let is_open = !address.ip().is_loopback() && !tokens && !certificates;
+        let is_metrics = terms.kind == PortKind::Metrics;
+        if is_open && !is_metrics && !terms.settings.insecure {
             return Err(AccessError::Open(address));
         }
-        tracing::warn!(%address, "insecure: everyone who reaches this address can use it without a token");
+        tracing::info!(%address, tls, tokens, client_certificates = certificates, "listening");
+        if is_open && is_metrics {
+            tracing::warn!(%address, "everyone who reaches this address can read the metrics");
+        } else if is_open {
+            tracing::warn!(%address, "insecure: everyone who reaches this address can use it without a token");
+        } else if tokens && !tls && !address.ip().is_loopback() {
+            tracing::warn!(%address, "tokens and data go over the network in the clear; listener.tls_cert turns TLS on");
+        }
         Ok(())
     }
 

@@ -307,6 +307,7 @@ fn an_open_address_is_refused_unless_it_is_meant() {
             .unwrap();
         let (code, _, errors) = outcome(&output);
         assert!(code == Some(78) && errors.contains("--insecure"), "{command:?}: {errors}");
+        assert!(!errors.contains("listening"), "{command:?}: {errors}");
     }
     let broker = Broker::start(&["--listen", "0.0.0.0", "--insecure"]);
     let log = broker.log();
