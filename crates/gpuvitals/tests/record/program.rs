@@ -52,6 +52,10 @@ fn the_exit_code_of_the_command_is_passed_on_and_the_files_are_whole() {
     assert_eq!(output.status.code(), Some(127));
     assert!(said(&output).1.contains("no-such-command"));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "no recording of nothing");
+    let output =
+        record("rx7900xtx", &dir.path().join("runs/1")).args(["--", "no-such-command"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the directories it made are gone");
 }
 
 #[test]

@@ -64,6 +64,8 @@ fn fact(key: &str, value: String) -> KeyValue {
 #[derive(Debug)]
 pub(super) struct Unfinished {
     directory: PathBuf,
+    /// Directories that did not exist before, the innermost first.
+    created: Vec<PathBuf>,
     /// None if a power cut lost the file; the rows may still be there.
     about: Option<About>,
     _lock: File,
@@ -124,6 +126,8 @@ impl Unfinished {
             remove(&directory.join("replaced"))?;
             fs::rename(&path, directory.join("replaced")).map_err(RecordError::io("renaming", &path))?;
         }
+        let is_new = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let created: Vec<_> = directory.ancestors().take_while(is_new).map(Path::to_owned).collect();
         fs::create_dir_all(directory).map_err(RecordError::io("creating", directory))?;
         DirBuilder::new().create(&path).map_err(RecordError::io("creating", &path))?;
         let lock = lock(&path)?;
@@ -132,7 +136,7 @@ impl Unfinished {
         let marks = Journal::create(path.join("marks.rows"))?;
         sync(&path)?;
         sync(directory)?;
-        Ok((Self { directory: directory.to_owned(), about: Some(about), _lock: lock }, marks))
+        Ok((Self { directory: directory.to_owned(), created, about: Some(about), _lock: lock }, marks))
     }
 
     /// Takes over a recording whose process was killed; none if there is none.
@@ -158,7 +162,7 @@ impl Unfinished {
                 return Self::take_over(directory);
             }
         }
-        Ok(Some(Self { directory: directory.to_owned(), about, _lock: lock }))
+        Ok(Some(Self { directory: directory.to_owned(), created: Vec::new(), about, _lock: lock }))
     }
 
     /// Directory of the files.
@@ -171,10 +175,20 @@ impl Unfinished {
         self.directory.join("unfinished")
     }
 
-    /// Removes it: nothing was recorded. A recording that it was to replace stays unchanged.
+    /// Removes it, and the directories that it created: nothing was recorded. A recording that it was to replace stays
+    /// unchanged.
     pub(super) fn abandon(self) -> Result<(), RecordError> {
         discard(&self.directory)?;
-        bring_back(&self.directory)
+        bring_back(&self.directory)?;
+        for path in self.created {
+            match fs::remove_dir(&path) {
+                Ok(()) => {}
+                // Somebody else has put something there.
+                Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => break,
+                Err(source) => return Err(RecordError::Io { action: "removing", path, source }),
+            }
+        }
+        Ok(())
     }
 
     /// Makes it a whole recording. `ended` is `stopped` or `repaired`.
