@@ -142,7 +142,7 @@ impl NatsAdmin {
     ///
     /// # Errors
     ///
-    /// NATS is away, or refuses.
+    /// The topic is missing; NATS is away, or refuses.
     pub async fn dead_letters(
         &self,
         topic: &str,
@@ -158,7 +158,7 @@ impl NatsAdmin {
     ///
     /// # Errors
     ///
-    /// NATS is away, or refuses. Letters before the failure have been put back.
+    /// The topic is missing; NATS is away, or refuses. Letters before the failure have been put back.
     pub async fn redrive(&self, topic: &str, ids: &[u64]) -> Result<NatsRedriven, NatsError> {
         let (session, topic) = self.open(topic).await?;
         let mut redriven = NatsRedriven::default();
@@ -183,7 +183,7 @@ impl NatsAdmin {
     ///
     /// # Errors
     ///
-    /// NATS is away, or refuses. Letters before the failure have been deleted.
+    /// The topic is missing; NATS is away, or refuses. Letters before the failure have been deleted.
     pub async fn purge_dead(&self, topic: &str, ids: &[u64]) -> Result<u64, NatsError> {
         #[derive(Deserialize)]
         struct Purged {
@@ -225,15 +225,17 @@ struct Dead<'a> {
 
 impl<'a> Dead<'a> {
     /// `None`: the topic has never had any.
+    ///
+    /// # Errors
+    /// The topic is missing, and so are dead letters of it; NATS is away, or refuses.
     async fn find(session: &'a Session, of: &Topic) -> Result<Option<Self>, NatsError> {
         let topic = of.dead();
-        let found = stream::find(session, &topic).await?;
-        Ok(found.map(|info| Self {
-            session,
-            topic,
-            stream: info.config.name,
-            last: info.state.last_sequence,
-        }))
+        let Some(info) = stream::find(session, &topic).await? else {
+            existing(session, of).await?;
+            return Ok(None);
+        };
+        let (stream, last) = (info.config.name, info.state.last_sequence);
+        Ok(Some(Self { session, topic, stream, last }))
     }
 
     /// At most `limit`, with ids not below `from`.

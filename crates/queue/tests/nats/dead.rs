@@ -1,7 +1,7 @@
 //! Dead letters, and messages of other publishers.
 
 use futures_util::StreamExt;
-use gpuvitals_queue::nats::{NatsDeadLetter, NatsRedriven};
+use gpuvitals_queue::nats::{NatsDeadLetter, NatsError, NatsRedriven};
 use gpuvitals_queue::{Consumer, ContentType, DeadFacts, Frame, Millis, NackKind, Producer};
 
 use crate::Nats;
@@ -22,9 +22,15 @@ async fn dead_letters_are_kept_with_their_reason_put_back_and_purged() {
     let place = Nats::at(server.url());
     let (producer, admin) = (place.producer("t"), place.admin());
     let mut consumer = place.member("t", "g", &credits(100));
-    assert_eq!(admin.purge_dead("t", &[]).await, Ok(0), "there never was one");
+    let unknown = NatsError::UnknownTopic("none".into());
+    assert_eq!(admin.purge_dead("none", &[]).await, Err(unknown.clone()));
+    assert_eq!(admin.dead_letters("none", 0, 1).await, Err(unknown.clone()));
+    assert_eq!(admin.redrive("none", &[]).await, Err(unknown));
     for number in 0..4 {
         producer.publish(frame(10).stamped("p", number)).await.unwrap();
+        if number == 0 {
+            assert_eq!(admin.purge_dead("t", &[]).await, Ok(0), "there never was one");
+        }
         let delivery = receive_one(&mut consumer).await;
         assert_eq!(consumer.nack(&[nack(delivery.id, NackKind::Reject)]).await, Ok(10));
     }
