@@ -5,7 +5,6 @@
 //! It ends in order: workers receive nothing more, finish their frames and leave their group, the store
 //! flushes and closes, the API closes last. Frames not finished within the grace go back to the queue.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -88,7 +87,7 @@ async fn serve(
 
     let mut failure = tokio::select! {
         signal = signals.next() => { tracing::info!(signal, "stopping"); None }
-        ended = workers.ended() => Some(ended_early(ended, queue, &config.store.dir)),
+        ended = workers.ended() => Some(ended_early(ended, config, queue)),
         ended = &mut server => Some(match ended {
             Ok(ended) => Failure::new(Exit::Io, format!("the API ended before its time: {ended:?}")),
             Err(error) => Failure::caused(Exit::Bug, "the API ended by a panic", error),
@@ -118,9 +117,16 @@ pub(crate) async fn close(sink: &dyn Sink, deadline: Instant, failure: &mut Opti
 }
 
 /// The consequence of a worker's unexpected end.
-pub(crate) fn ended_early(ended: Ended, queue: &MessageQueue, store_dir: &Path) -> Failure {
+pub(crate) fn ended_early(ended: Ended, config: &Config, queue: &MessageQueue) -> Failure {
     match ended {
-        Ended::SinkFailed(error) => disk::failed("store", Some(store_dir), &causes(&error)),
+        Ended::SinkFailed(error) => disk::failed("store", Some(&config.store.dir), &causes(&error)),
+        Ended::Queue(ReceiveError::NotSubscribed) => {
+            let (group, topic) = (&config.collector.group, &queue.topic);
+            let why = format!(
+                "group {group} of topic {topic} was removed from the queue; the next start creates it anew"
+            );
+            Failure::new(Exit::Unavailable, why)
+        }
         Ended::Queue(error) => {
             let (exit, advice) = match error {
                 ReceiveError::Denied { .. } => (Exit::Permission, format!("; {}", queue.way_in())),

@@ -94,7 +94,7 @@ async fn serve(
             _ = looks.tick() => status.look(),
             ended = &mut server => break Some(server_ended(ended)),
             ended = collectors.ended() => {
-                break Some(collect::ended_early(ended, &config.message_queue, &config.store.dir));
+                break Some(collect::ended_early(ended, config, &config.message_queue));
             }
             failure = queue_failed(here.as_ref().map(|(queue, _)| queue), config) => break Some(failure),
         }

@@ -262,3 +262,21 @@ async fn a_group_that_nobody_reads_for_is_ended() {
     assert_eq!(told(&broker, &["remove-group", "t", "old", "--yes"]), "group old of t is gone\n");
     assert!(broker.get("/stats/t").1["groups"].as_object().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_collector_whose_group_is_removed_says_which_and_ends() {
+    let broker = Broker::start(&[]);
+    broker.publish("t", batch()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = gpuvitals();
+    command.current_dir(folder.path()).stderr(Stdio::piped());
+    let collect = ["collect", "--api-port", "0", "--data-dir", "data", "--topic", "t", "--group", "g"];
+    let collector = Process::start(command.args(collect).args(["--mq-url", &broker.http]));
+    let acked = || broker.get("/stats/t").1["groups"]["g"]["lag"].clone();
+    waiting::until("an empty group", acked, |lag| *lag == 0);
+    assert_eq!(told(&broker, &["remove-group", "t", "g", "--yes"]), "group g of t is gone\n");
+    let (code, log) = collector.ended();
+    assert_eq!(code, Some(69), "{log}");
+    let why = "group g of topic t was removed from the queue; the next start creates it anew";
+    assert!(log.contains(why), "{log}");
+}
