@@ -66,10 +66,6 @@ fn foreign_columns_are_kept_and_bounded() {
     let row = builder.row(10, id);
     builder.set_extra(row, "fan_noise_db", 31.5).unwrap();
     builder.set_extra_text(row, "rack", "r7").unwrap();
-    assert_eq!(
-        builder.set_extra_text(row, "fan_noise_db", "loud"),
-        Err(ValueError::Mixed("fan_noise_db".into()))
-    );
     assert!(matches!(builder.set_extra(row, "power_w", 1.0), Err(ValueError::ExtraName(_))));
     for n in 0..200 {
         let outcome = builder.set_extra(row, &format!("x{n}"), 1.0);
@@ -77,6 +73,20 @@ fn foreign_columns_are_kept_and_bounded() {
     }
     let batch = builder.finish(Origin::default(), 1).unwrap();
     assert_eq!(batch.extras().count(), 128);
+}
+
+#[test]
+fn a_foreign_column_of_numbers_becomes_text_with_the_first_text() {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu("GPU-1"));
+    let rows: Vec<_> = (0..4).map(|second| builder.row(second, id)).collect();
+    builder.set_extra(rows[0], "slot", 7.0).unwrap();
+    builder.set_extra_text(rows[2], "slot", "upper").unwrap();
+    builder.set_extra(rows[3], "slot", 1.5).unwrap();
+    let batch = builder.finish(Origin::default(), 1).unwrap();
+    let slot = |row| Some(message::render(&batch, row)?["fields"].get("slot")?.as_str()?.to_owned());
+    let texts: Vec<Option<String>> = (0..4).map(slot).collect();
+    assert_eq!(texts, [Some("7".to_owned()), None, Some("upper".to_owned()), Some("1.5".to_owned())]);
 }
 
 #[test]

@@ -319,7 +319,7 @@ impl Source for CsvSource {
                     _ => Ok(Poll::End),
                 };
             }
-            let full = self.rows.len() >= self.config.batch_rows || self.rows.is_full();
+            let full = self.rows.len() >= self.config.batch_rows;
             if full || self.batch_input_len >= BATCH_INPUT_LEN_MAX {
                 return Ok(self.hand_over().map_or(Poll::NotBefore(now_ns), Poll::Ready));
             }

@@ -113,8 +113,8 @@ pub enum ValueError {
         /// Its length in bytes.
         len: usize,
     },
-    /// Text for a foreign column that held numbers, or the reverse.
-    #[error("column {0:?} holds numbers and text in one batch")]
+    /// Text for a column of the table that holds numbers.
+    #[error("column {0:?} holds numbers, not text")]
     Mixed(String),
 }
 
@@ -155,6 +155,18 @@ impl Column {
     fn text() -> Self {
         let values = Values::Text { keys: Vec::new(), index: HashMap::default(), texts: Vec::new() };
         Self { values, valid: Vec::new() }
+    }
+
+    /// Makes it a column of text: numbers in their shortest decimal spelling.
+    fn become_text(&mut self) {
+        let Values::F64(numbers) = &self.values else { return };
+        let mut text = Self::text();
+        for (row, number) in numbers.iter().enumerate() {
+            if self.valid.get(row / 8).is_some_and(|bits| bits & (1 << (row % 8)) != 0) {
+                text.set_text(row, &number.to_string());
+            }
+        }
+        *self = text;
     }
 
     fn mark(&mut self, row: usize) {
@@ -380,17 +392,23 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Sets a text in one of the table's own columns, or in one that neither table nor catalogue knows.
+    /// Sets a text in one of the table's own columns, or in one that neither table nor catalogue knows: a column of these
+    /// that holds numbers becomes text.
     ///
     /// # Errors
-    /// When the name cannot be a column, there are too many, the column holds numbers, or the text is too long.
+    /// When the name cannot be a column, there are too many, it is the table's own and holds numbers, or the text is too
+    /// long.
     pub fn set_extra_text(&mut self, row: RowId, name: &str, text: &str) -> Result<(), ValueError> {
         if text.len() > TEXT_LEN_MAX {
             return Err(ValueError::TextTooLong { column: name.to_owned(), len: text.len() });
         }
+        let is_foreign = self.table.column(name).is_none();
         let column = self.extra(name, Column::text)?;
         if !matches!(column.values, Values::Text { .. }) {
-            return Err(ValueError::Mixed(name.to_owned()));
+            if !is_foreign {
+                return Err(ValueError::Mixed(name.to_owned()));
+            }
+            column.become_text();
         }
         column.set_text(row.0 as usize, text);
         Ok(())

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use gpuvitals_core::batch::{IdentityId, RowId, Value, ValueError};
+use gpuvitals_core::batch::{IdentityId, RowId, Value};
 use gpuvitals_core::catalogue::MetricId;
 use gpuvitals_core::foreign::{Meaning, absence, meaning};
 use gpuvitals_core::time::{self, FUTURE_MAX_NS};
-use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, Origin, Table};
+use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Origin, Table};
 
 use super::cell::{self, Missing, Scale};
 use super::header::{CsvForm, Plan, Role};
@@ -32,14 +32,6 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 enum Named {
     Metric(Scale),
     Extra(Arc<str>),
-}
-
-/// A text that came into a column of numbers: it opens the next batch, in which the column holds text.
-#[derive(Debug)]
-struct Carried {
-    timestamp_ns: i64,
-    identity: Arc<Identity>,
-    cell: ExtraCell,
 }
 
 /// The destination of a record's values. The first value opens the row: a record without any creates none.
@@ -76,7 +68,6 @@ pub(super) struct RowBuilder {
     /// Values of this batch that were set under the first meaning of a shared name, with the second.
     shared: Map<RowId, (MetricId, Value)>,
     text_columns: HashSet<Arc<str>, foldhash::fast::RandomState>,
-    carried: Vec<Carried>,
     /// The rows as messages, if wanted: of this batch, and of the last.
     messages: Option<Messages>,
     handed_over: Vec<serde_json::Value>,
@@ -111,7 +102,6 @@ impl RowBuilder {
             by_time: Map::default(),
             shared: Map::default(),
             text_columns: HashSet::default(),
-            carried: Vec::new(),
             messages: with_messages.then(Messages::default),
             handed_over: Vec::new(),
             rest: Rest::default(),
@@ -135,7 +125,7 @@ impl RowBuilder {
             |a: &Plan, b: &Plan| a.columns.iter().map(|c| &c.name).eq(b.columns.iter().map(|c| &c.name));
         if !like(&self.plan, &plan) {
             let before = std::mem::replace(self, Self::new(plan, false));
-            (self.builder, self.batch, self.carried) = (before.builder, before.batch, before.carried);
+            (self.builder, self.batch) = (before.builder, before.batch);
             self.messages = before.messages;
             self.text_columns = before.text_columns;
         }
@@ -144,11 +134,6 @@ impl RowBuilder {
     /// Rows of the batch under construction.
     pub(super) fn len(&self) -> usize {
         self.builder.rows()
-    }
-
-    /// Whether the batch must be handed over before its time.
-    pub(super) fn is_full(&self) -> bool {
-        !self.carried.is_empty()
     }
 
     /// Whether the current record is one that can be read, and its recorded time; without a column of times, now.
@@ -222,12 +207,6 @@ impl RowBuilder {
         self.batch += 1;
         self.by_time.clear();
         self.shared.clear();
-        for Carried { timestamp_ns, identity, cell } in std::mem::take(&mut self.carried) {
-            let id = self.builder.intern(&identity);
-            let row = self.builder.row(timestamp_ns, id);
-            // The column is new in this batch and its name was good in the last.
-            let _set = self.builder.set_extra_text(row, &cell.name, &cell.text);
-        }
         batch
     }
 
@@ -363,34 +342,27 @@ impl RowBuilder {
         line: u64,
         ledger: &mut Ledger,
     ) {
-        let Self { subjects, builder, text_columns, carried, messages, .. } = self;
+        let Self { subjects, builder, text_columns, messages, .. } = self;
         let Some(subject) = subjects.get_mut(place.index) else { return };
         for (metric, reason) in &rest.absent {
             builder.absent(row, *metric, *reason);
         }
         let of_subject = subject.extras.iter().filter(|_| !known);
         for cell in of_subject.chain(&rest.extras) {
+            let is_new_text = cell.number.is_none() && !text_columns.contains(&cell.name);
+            if is_new_text && text_columns.len() < TEXT_COLUMNS_MAX {
+                text_columns.insert(Arc::clone(&cell.name));
+            }
             let outcome = match cell.number {
                 Some(number) if !text_columns.contains(&cell.name) => {
                     builder.set_extra(row, &cell.name, number)
                 }
                 _ => builder.set_extra_text(row, &cell.name, &cell.text),
             };
-            if let Some(messages) = messages
-                && matches!(outcome, Ok(()) | Err(ValueError::Mixed(_)))
-            {
-                // A message has no columns that hold one type only.
+            if let Err(error) = outcome {
+                ledger.value(line, Some(&cell.name), error.to_string());
+            } else if let Some(messages) = messages {
                 messages.put_extra(row, cell);
-                continue;
-            }
-            match outcome {
-                Err(ValueError::Mixed(_)) if text_columns.len() < TEXT_COLUMNS_MAX => {
-                    text_columns.insert(Arc::clone(&cell.name));
-                    let identity = Arc::clone(&subject.identity);
-                    carried.push(Carried { timestamp_ns: place.time_ns, identity, cell: cell.clone() });
-                }
-                Err(error) => ledger.value(line, Some(&cell.name), error.to_string()),
-                Ok(()) => {}
             }
         }
     }

@@ -114,8 +114,6 @@ fn a_column_of_numbers_that_turns_to_text_keeps_both() {
         [
             "1970-01-01T00:00:01Z g source=csv slot=7",
             "1970-01-01T00:00:02Z g source=csv slot=7",
-            // The row as it went out with the numbers, and its text at the head of the next batch: they merge.
-            "1970-01-01T00:00:03Z g source=csv",
             "1970-01-01T00:00:03Z g source=csv slot=upper",
             "1970-01-01T00:00:04Z g source=csv slot=8",
         ]
