@@ -222,6 +222,28 @@ fn one_type_name_means_one_thing_in_all_crates() {
 }
 
 #[test]
+fn functions_that_the_architecture_names_stand_where_it_says() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut checked = 0;
+    // `function` (`path`)
+    for (before, after) in text.split("` (`").zip(text.split("` (`").skip(1)) {
+        let function = before.rsplit('`').next().unwrap();
+        let path = after.split('`').next().unwrap();
+        if !path.contains('.') || path.contains(' ') {
+            continue;
+        }
+        let source = std::fs::read_to_string(root().join(path)).unwrap_or_default();
+        let is_there = ["fn", "function"].iter().any(|word| {
+            ["(", "<"].iter().any(|open| source.contains(&format!("{word} {function}{open}")))
+        });
+        assert!(is_there, "{path} has no function {function}");
+        checked += 1;
+    }
+    assert!(checked >= 14, "only {checked} are found");
+}
+
+#[test]
 fn modules_do_not_import_each_other_in_a_circle() {
     for name in ["gpuvitals", "api"] {
         let folder = root().join("crates").join(name).join("src");
