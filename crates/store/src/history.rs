@@ -29,11 +29,13 @@ impl History for Store {
     fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            if let Some(shown) = inner.shared.shown() {
-                return Ok(Part::whole(shown));
+            let missing = inner.shared.fleet_missing.clone();
+            if let Some(answer) = inner.shared.shown() {
+                return Ok(Part { answer, missing });
             }
             let job = tokio::task::spawn_blocking(move || inner.shared.fleet());
-            job.await.map(Part::whole).map_err(QueryError::failed)
+            let answer = job.await.map_err(QueryError::failed)?;
+            Ok(Part { answer, missing })
         })
     }
 

@@ -186,10 +186,11 @@ impl Keeper {
         self.switch(next, Some(tail))
     }
 
-    /// Writes the latest values beside the manifest that will name them.
+    /// Writes the latest values beside the manifest that will name them. Those that lack something are read from the files
+    /// again at the next start: the file could not tell.
     fn write_fleet(&mut self, next: &mut Manifest) -> Result<(), StoreError> {
         next.replaced.extend(next.fleet.take().map(|fleet| fleet.name));
-        if !self.shared.config.checkpoint {
+        if !self.shared.config.checkpoint || !self.shared.fleet_missing.is_empty() {
             return Ok(());
         }
         let fleet = self.shared.fleet.lock().unwrap_or_else(PoisonError::into_inner).snapshot();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gpuvitals_core::batch::RowKeys;
-use gpuvitals_core::history::LiveFleet;
+use gpuvitals_core::history::{LiveFleet, Part};
 use gpuvitals_core::{Batch, Origin, Table, wire};
 use gpuvitals_log::{Record, Recovery};
 
@@ -176,8 +176,9 @@ fn sweep(
     Ok(())
 }
 
-/// Latest values as of the manifest; from all files if they have no file of their own, or it is damaged.
-pub(crate) fn fleet(directory: &Directory, manifest: &Manifest, found: &mut Recovered) -> LiveFleet {
+/// Latest values as of the manifest; from all files if they have no file of their own, or it is damaged. They lack those
+/// of the files that are lost or cannot be read.
+pub(crate) fn fleet(directory: &Directory, manifest: &Manifest, found: &mut Recovered) -> Part<LiveFleet> {
     let mut fleet = LiveFleet::default();
     let Some(record) = &manifest.fleet else { return fleet_of_files(manifest, found) };
     let path = directory.root().join(&record.name);
@@ -187,7 +188,7 @@ pub(crate) fn fleet(directory: &Directory, manifest: &Manifest, found: &mut Reco
         }
         checkpoint::read(&bytes, &mut fleet).map_err(|error| causes(&error))
     });
-    let Err(reason) = read else { return fleet };
+    let Err(reason) = read else { return Part::whole(fleet) };
     found.damage.push(format!(
         "{} is damaged ({reason}); latest values are taken from the files, the next flush writes it anew",
         record.name
@@ -195,17 +196,21 @@ pub(crate) fn fleet(directory: &Directory, manifest: &Manifest, found: &mut Reco
     fleet_of_files(manifest, found)
 }
 
-fn fleet_of_files(manifest: &Manifest, found: &mut Recovered) -> LiveFleet {
+fn fleet_of_files(manifest: &Manifest, found: &mut Recovered) -> Part<LiveFleet> {
     let mut fleet = LiveFleet::default();
+    let lost = manifest.lost.iter().filter(|lost| lost.file.table == Table::GpuEvents);
+    let mut missing: Vec<String> = lost.map(ToString::to_string).collect();
     for entry in manifest.files.iter().filter(|entry| entry.table == Table::GpuEvents) {
         if let Err(error) = apply_file(entry, &mut fleet) {
-            found.damage.push(format!("latest values in {} are not known: {}", entry.name, causes(&error)));
+            let words = format!("latest values in {} are not known: {}", entry.name, causes(&error));
+            missing.push(words.clone());
+            found.damage.push(words);
             if error.is_damage() {
                 entry.condemn(causes(&error));
             }
         }
     }
-    fleet
+    Part { answer: fleet, missing }
 }
 
 fn apply_file(entry: &FileEntry, fleet: &mut LiveFleet) -> Result<(), file::FileError> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use gpuvitals_core::Batch;
 use gpuvitals_core::batch::is_unknown;
-use gpuvitals_core::history::{Fleet, LiveFleet};
+use gpuvitals_core::history::{Fleet, LiveFleet, Part};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 
 use crate::board::Board;
@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) version: AtomicU64,
     pub(crate) fleet: Mutex<LiveFleet>,
     shown: ArcSwap<Fleet>,
+    /// What the fleet lacks, from one opening to the next.
+    pub(crate) fleet_missing: Vec<String>,
     pub(crate) subscribers: broadcast::Sender<Arc<[Batch]>>,
     /// Room in memory for rows that are not in files.
     pub(crate) room: Arc<Semaphore>,
@@ -76,14 +78,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: StoreConfig, fleet: LiveFleet) -> Self {
+    pub(crate) fn new(config: StoreConfig, fleet: Part<LiveFleet>) -> Self {
         let room_permits =
             (config.flush_bytes.saturating_mul(3) / PERMIT_BYTES).clamp(3, Semaphore::MAX_PERMITS);
         Self {
             snapshot: ArcSwap::default(),
             version: AtomicU64::new(0),
-            fleet: Mutex::new(fleet),
+            fleet: Mutex::new(fleet.answer),
             shown: ArcSwap::default(),
+            fleet_missing: fleet.missing,
             subscribers: broadcast::Sender::new(config.subscriber_lag.max(1)),
             room: Arc::new(Semaphore::new(room_permits)),
             room_permits,

@@ -64,12 +64,12 @@ impl Store {
         let directory = Arc::new(Directory::open(&config.dir)?);
         let mut found = Recovered::default();
         let (mut manifest, is_whole) = recover::files(&directory, &steps, &mut found)?;
-        let mut fleet = recover::fleet(&directory, &manifest, &mut found);
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
         let (log, recovery) = Log::open(disk, log_config)?;
         recover::align(&recovery, &directory, &steps, &mut manifest, is_whole, &mut found)?;
-        let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet, &mut found)?;
-        found.gpus = fleet.snapshot().gpus.len();
+        let mut fleet = recover::fleet(&directory, &manifest, &mut found);
+        let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet.answer, &mut found)?;
+        found.gpus = fleet.answer.gpus();
         let shared = Arc::new(Shared::new(config, fleet));
         for chunk in tail.chunks() {
             let fields = chunk.records.schema_ref().fields().iter();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::support::{
     HOUR, Model, SECOND, assert_is, batch, buckets_of, everything, grid, model_of, quiet, rows_of,
 };
-use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy, RowsQuery};
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy, History, RowsQuery};
 use gpuvitals_core::{MetricId, Status, Table};
 use gpuvitals_store::{Store, StoreError, repair};
 use tempfile::TempDir;
@@ -146,6 +146,33 @@ async fn answers_name_the_file_that_they_lack_until_a_repair() {
     repair(dir.path(), |_| ()).unwrap();
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
     assert_is(&store, &models[1]);
+}
+
+#[tokio::test]
+async fn a_fleet_read_from_files_names_those_that_could_not_be_read_until_a_repair() {
+    for with_checkpoint in [true, false] {
+        let (dir, files, _) = two_hours().await;
+        let name = files[0].file_name().unwrap().to_str().unwrap();
+        std::fs::OpenOptions::new().write(true).open(&files[0]).unwrap().set_len(100).unwrap();
+        for entry in std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()) {
+            if !with_checkpoint && entry.file_name().unwrap().to_str().unwrap().starts_with("fleet-") {
+                std::fs::write(&entry, "damaged").unwrap();
+            }
+        }
+        for start in 0..3 {
+            if start == 2 {
+                repair(dir.path(), |_| ()).unwrap();
+            }
+            let (store, _) = Store::open(quiet(dir.path())).unwrap();
+            let rows = grid(1, HOUR + 7_200 * SECOND, start..start + 1);
+            store.append(vec![batch(&rows)]).await.unwrap();
+            let missing = History::fleet(&store).await.unwrap().missing;
+            let lacks = !with_checkpoint && start < 2;
+            assert_eq!(missing.len(), usize::from(lacks), "{with_checkpoint} {start}: {missing:?}");
+            assert!(missing.iter().all(|words| words.contains(name)), "{missing:?}");
+            store.close().await.unwrap();
+        }
+    }
 }
 
 /// Mean power of all GPUs by the minute.
