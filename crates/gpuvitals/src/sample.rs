@@ -126,6 +126,9 @@ fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> i
     };
     loop {
         if let Some(batch) = sampler.next(PATIENCE) {
+            if batch.table() == Table::GpuDetails {
+                continue;
+            }
             let blanks = Blanks::of(&batch);
             // A row without values means that the device reports nothing; its state has the reason.
             let rows = (0..batch.rows()).filter(|&row| !blanks.has(row)).filter(|&row| {

@@ -12,11 +12,12 @@
 //!   values missing this time are reported each time;
 //! - a value is set in its column unit, once; a sentinel is an absence.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::{Scope, Tier};
+use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{AbsenceReason, Identity, MetricId, Table};
 
 pub use crate::registry::Driver;
@@ -84,8 +85,8 @@ pub trait Probe: Send {
     /// `vendor` and `source` set. May grow with the first reading (partitions, the GPUs of a tool).
     fn targets(&self) -> Vec<Arc<Identity>>;
 
-    /// From now on it also reads its instances, each into a row of its own ([`Reading::instance`]): the CPUs
-    /// of the host. A probe without instances ignores this.
+    /// From now on it also reads the CPUs of the host one by one ([`Row::detail`]). A probe of GPUs ignores this: it gives
+    /// its details at the rare tier.
     fn read_instances(&mut self) {}
 
     /// Sets its GPU's index among those of its vendor on the node, before it is read. A probe whose index
@@ -116,13 +117,33 @@ pub trait Probe: Send {
     }
 }
 
-/// A numbered part of a GPU or host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Instance {
-    /// The kind of part.
-    pub scope: Scope,
-    /// Its number there.
-    pub number: u32,
+/// A part of a GPU or host; its kind is the metric's scope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Instance {
+    /// A link, an HBM stack or a CPU.
+    Number(u32),
+    /// A memory or block.
+    Name(Arc<str>),
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Name(name) => name.fmt(f),
+        }
+    }
+}
+
+/// The value of a metric for one instance.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Detail {
+    /// The metric, of a scope that has instances.
+    pub metric: MetricId,
+    /// The instance.
+    pub instance: Instance,
+    /// The value, in the metric's column unit.
+    pub value: Value,
 }
 
 /// A value in one of the table's own columns.
@@ -156,8 +177,8 @@ pub struct Reading {
 #[derive(Debug)]
 pub struct Row {
     identity: Arc<Identity>,
-    instance: Option<Instance>,
     values: Vec<(MetricId, Value)>,
+    details: Vec<Detail>,
     own: Vec<(&'static str, OwnValue)>,
     absences: Vec<(MetricId, AbsenceReason)>,
     snapshot: Option<u64>,
@@ -169,28 +190,16 @@ pub struct Row {
 }
 
 impl Reading {
-    /// Begins a row of a GPU (or host). Two rows of one identity in one reading are a mistake, unless they
-    /// are of instances.
-    pub fn row(&mut self, identity: &Arc<Identity>) -> &mut Row {
-        self.next(identity, VALUES)
-    }
-
-    /// Begins a row about one instance of a GPU (or host), after the row about the whole.
-    pub fn instance(&mut self, identity: &Arc<Identity>, instance: Instance) -> &mut Row {
-        let row = self.next(identity, 1);
-        row.instance = Some(instance);
-        row
-    }
-
+    /// Begins a row of a GPU (or host). Two rows of one identity in one reading are a mistake.
     #[expect(clippy::expect_used, reason = "pushed just before where it was missing")]
-    fn next(&mut self, identity: &Arc<Identity>, values: usize) -> &mut Row {
+    pub fn row(&mut self, identity: &Arc<Identity>) -> &mut Row {
         if self.used == self.rows.len() {
             self.rows.push(Row {
                 identity: Arc::clone(identity),
-                instance: None,
-                values: Vec::with_capacity(values),
+                values: Vec::with_capacity(VALUES),
+                details: Vec::new(),
                 own: Vec::new(),
-                absences: Vec::with_capacity(values / 4),
+                absences: Vec::with_capacity(VALUES / 4),
                 snapshot: None,
                 down: None,
                 taken_ns: None,
@@ -221,8 +230,8 @@ impl Reading {
 
 impl Row {
     fn clear(&mut self) {
-        self.instance = None;
         self.values.clear();
+        self.details.clear();
         self.own.clear();
         self.absences.clear();
         self.snapshot = None;
@@ -234,11 +243,6 @@ impl Row {
     /// The identity of the row.
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
-    }
-
-    /// The instance it is about; none: the whole.
-    pub fn instance(&self) -> Option<Instance> {
-        self.instance
     }
 
     /// Sets an integer, in the column unit; [refused](Row::refuse) if impossible.
@@ -268,6 +272,16 @@ impl Row {
             self.power_max_w = number * POWER_EXCURSION;
         }
         self.values.push((metric, value));
+    }
+
+    /// Adds the value of one instance, in the column unit; an impossible one is left out and counted. Those of GPUs become rows of
+    /// `gpu_details`.
+    pub fn detail(&mut self, metric: MetricId, instance: Instance, value: Value) {
+        if metric.metric().admits(value.as_f64()) {
+            self.details.push(Detail { metric, instance, value });
+        } else {
+            self.refused += 1;
+        }
     }
 
     /// Sets a number in one of the table's own columns ([`Table::columns`]).
@@ -328,6 +342,11 @@ impl Row {
     /// Values in the order they were set; the last one of a metric counts.
     pub fn values(&self) -> &[(MetricId, Value)] {
         &self.values
+    }
+
+    /// Values of instances, in the order they were added.
+    pub fn details(&self) -> &[Detail] {
+        &self.details
     }
 
     /// Values of the table's own columns.

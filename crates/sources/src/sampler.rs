@@ -13,7 +13,7 @@ mod sleep;
 mod state;
 mod worker;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -107,6 +107,8 @@ pub struct Sampler {
     config: SamplerConfig,
     owners: Arc<Owners>,
     handoff: Arc<Handoff>,
+    /// Batches of rows that were taken together with an earlier batch.
+    ready: Mutex<VecDeque<Batch>>,
     stop: Arc<AtomicBool>,
     workers: Mutex<Vec<Member>>,
 }
@@ -145,6 +147,7 @@ impl Sampler {
             config,
             owners,
             handoff: Arc::new(Handoff::new(LISTS_MAX)),
+            ready: Mutex::default(),
             stop: Arc::default(),
             workers: Mutex::default(),
         };
@@ -213,7 +216,9 @@ impl Sampler {
 
     /// Waits until a batch can be taken, at most for `patience`.
     pub fn wait(&self, patience: Duration) {
-        self.handoff.wait(patience);
+        if self.ready().is_empty() {
+            self.handoff.wait(patience);
+        }
     }
 
     /// The next batch; none if nothing came within this time, or nothing will come any more
@@ -228,18 +233,26 @@ impl Sampler {
     /// The next batch, nothing yet, or the end.
     fn take(&self, patience: Duration) -> Poll {
         loop {
+            if let Some(batch) = self.ready().pop_front() {
+                return Poll::Ready(batch);
+            }
             match self.handoff.take(patience) {
                 Taken::Rows(sequence, rows) => {
-                    let batch = rows.to_batch(self.config.monotonic, self.config.origin.clone(), sequence);
+                    self.ready().extend(rows.to_batches(
+                        self.config.monotonic,
+                        &self.config.origin,
+                        sequence,
+                    ));
                     self.handoff.give_back(rows);
-                    if let Some(batch) = batch {
-                        return Poll::Ready(batch);
-                    }
                 }
                 Taken::Nothing => return Poll::NotBefore(0),
                 Taken::End => return Poll::End,
             }
         }
+    }
+
+    fn ready(&self) -> MutexGuard<'_, VecDeque<Batch>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether all workers have ended. Batches they handed over may still wait.

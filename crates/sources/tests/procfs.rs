@@ -11,7 +11,7 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::dialect::procfs;
 use gpuvitals_sources::machine::Machine;
-use gpuvitals_sources::probe::{Due, Instance, Probe, ProbeError, Reading, Row};
+use gpuvitals_sources::probe::{Detail, Due, Instance, Probe, ProbeError, Reading, Row};
 use gpuvitals_sources::registry::Verdict;
 use proptest::prelude::*;
 
@@ -143,20 +143,20 @@ fn shares_come_from_two_readings_and_wait_for_enough_ticks() {
     assert_eq!(share("21 0 1 1 0 0 0 0 0 0"), [Some(100.0), Some(100.0), Some(0.0), Some(0.0)]);
 }
 
-/// Number and share of each CPU that has a row; the first row is that of the host.
+/// Number and share of each CPU that the row of the host has.
 fn cores(reading: &Reading) -> Vec<(u32, f64)> {
-    let (host, cores) = reading.rows().split_first().unwrap();
-    assert_eq!((host.instance(), value(host, "cpu_core_pct")), (None, None));
-    let core = |row: &Row| {
-        let Instance { scope, number } = row.instance().unwrap();
-        assert_eq!((scope, row.values().len(), row.identity()), (Scope::CpuCore, 1, host.identity()));
-        (number, value(row, "cpu_core_pct").unwrap())
+    let [host] = reading.rows() else { panic!("{:?}", reading.rows()) };
+    assert_eq!(value(host, "cpu_core_pct"), None);
+    let core = |detail: &Detail| {
+        assert_eq!(detail.metric.metric().column, "cpu_core_pct");
+        let Instance::Number(number) = detail.instance else { panic!("{detail:?}") };
+        (number, detail.value.as_f64())
     };
-    cores.iter().map(core).collect()
+    host.details().iter().map(core).collect()
 }
 
 #[test]
-fn each_cpu_has_a_row_of_its_own_where_it_is_asked_for() {
+fn each_cpu_has_a_share_of_its_own_where_it_is_asked_for() {
     let dir = copy_of_fixture();
     let (mut whole, mut each) = (probe(dir.path()), probe(dir.path()));
     each.read_instances();
@@ -170,7 +170,7 @@ fn each_cpu_has_a_row_of_its_own_where_it_is_asked_for() {
     assert_ne!(stat, later);
     fs::write(dir.path().join("stat"), later).unwrap();
     assert_eq!(cores(&read(each.as_mut(), Due::default())), [(0, 0.0), (1, 40.0)]);
-    assert_eq!(read(whole.as_mut(), Due::default()).rows().len(), 1, "the host alone where nobody asked");
+    assert_eq!(cores(&read(whole.as_mut(), Due::default())), [], "the host alone where nobody asked");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn rows_of_every_gpu_reach_the_queue_within_seconds() {
 }
 
 #[test]
-fn an_event_in_the_health_of_a_gpu_reaches_the_queue_in_its_own_table() {
+fn details_and_events_in_the_health_of_a_gpu_reach_the_queue_in_their_own_tables() {
     let (node, mut queue) = (Node::new(), TestQueue::listening());
     let errors = |count: u32| {
         node.write("sys/class/drm/card0/device/ras/umc_err_count", &format!("ue: {count}\nce: 0\n"));
@@ -47,8 +47,12 @@ fn an_event_in_the_health_of_a_gpu_reaches_the_queue_in_its_own_table() {
     errors(2);
     let often = [&BRISK[..], &[("GPUVITALS_SAMPLING_RARE_INTERVAL", "200ms")]].concat();
     let agent = node.agent_in(&["--mq-url", &queue.url()], &often);
-    // What was there before the agent is no event.
-    let rows = queue.rows(|rows| of(rows, RX580).count() > 20);
+    // What was there before the agent is no event, but the details of the first reading leave at once.
+    let is_detail = |key: &str| key.starts_with("gpu_details");
+    let rows = queue.rows(|rows| of(rows, RX580).count() > 20 && rows.keys().any(|(key, _)| is_detail(key)));
+    let of_details = rows.iter().filter(|((key, _), _)| is_detail(key));
+    let of_details: Vec<_> = of_details.map(|((key, _), times)| (key.as_str(), *times)).collect();
+    assert_eq!(of_details, [(&*format!("gpu_details {RX580}"), 2)], "both counts of the one block, once");
     let is_event = |(key, _): &(String, i64)| key.starts_with("gpu_health_events");
     assert!(!rows.keys().any(is_event), "{rows:?}");
     errors(3);

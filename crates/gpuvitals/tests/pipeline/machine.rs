@@ -1,19 +1,36 @@
 //! `up` on a machine with GPUs: a captured one.
 
 use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
 
 use crate::server::Server;
 
-fn fixture(name: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs");
-    root.join(name).to_str().unwrap().to_owned()
+/// A captured GPU whose memory counts errors.
+fn machine(dir: &Path) -> String {
+    let captured = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs/vega56");
+    let sysfs = dir.join("sys");
+    assert!(Command::new("cp").arg("-r").args([&captured, &sysfs]).status().unwrap().success());
+    let ras = sysfs.join("class/drm/card0/device/ras");
+    std::fs::create_dir(&ras).unwrap();
+    std::fs::write(ras.join("umc_err_count"), "ue: 0\nce: 3\n").unwrap();
+    sysfs.to_str().unwrap().to_owned()
+}
+
+/// The details of the one GPU, without its name and the time.
+fn details(answer: &Value) -> Vec<Value> {
+    let mut details: Vec<Value> =
+        answer["data"].as_array().unwrap().iter().map(|row| row["metrics"].clone()).collect();
+    details.sort_by_key(Value::to_string);
+    details
 }
 
 #[test]
 fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let sysfs = fixture("vega56");
+    let sysfs = machine(dir.path());
     let server = Server::start(&data, &["--sysfs", &sysfs, "--node", "node-a"]);
     assert!(server.first_line.contains("sampling 1 GPU by amd-sysfs"), "{}", server.first_line);
     let gpus = server.until("/api/v1/gpus", "a row", |answer| answer["total"] == 1);
@@ -26,9 +43,15 @@ fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
     server.until(&format!("/api/v1/gpus/{id}/telemetry"), "a second row", |answer| {
         answer["total"].as_u64() >= Some(2)
     });
+    let path = format!("/api/v1/gpus/{id}/telemetry?table=gpu_details");
+    let errors = [("ras_corrected", 3.0), ("ras_uncorrected", 0.0)];
+    let errors = errors.map(|(metric, value)| json!({ "metric": metric, "instance": "umc", "value": value }));
+    let answer = server.until(&path, "the errors of its memory", |answer| answer["total"] != 0);
+    assert_eq!(details(&answer), errors);
     server.kill();
 
     let again = Server::start(&data, &["--source", "none"]);
     assert_eq!(again.get("/api/v1/gpus")["total"], 1, "what was sampled is kept");
+    assert_eq!(details(&again.get(&path)), errors);
     again.kill();
 }

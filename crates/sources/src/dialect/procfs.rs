@@ -175,7 +175,7 @@ impl Probe for HostProbe {
             }
         }
         if let Some(cores) = &self.cores {
-            cores.give(&self.identity, reading);
+            cores.give(face.row);
         }
         let files = [&self.stat, &self.meminfo, &self.vmstat];
         if let [Err(reason), Err(_), Err(_)] = files.map(|file| file.state.as_ref().map(|_| ())) {

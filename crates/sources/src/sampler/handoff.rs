@@ -164,7 +164,7 @@ mod tests {
         for expected in [2_i64, 3] {
             match handoff.take(Duration::ZERO) {
                 Taken::Rows(sequence, rows) => {
-                    let batch = rows.to_batch(false, Origin::default(), sequence).unwrap();
+                    let batch = rows.to_batches(false, &Origin::default(), sequence).next().unwrap();
                     assert_eq!(
                         (batch.timestamps()[0], batch.sequence()),
                         (expected, expected.unsigned_abs())

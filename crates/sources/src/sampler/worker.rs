@@ -208,7 +208,7 @@ impl Worker {
             entry.target.gave(taken_ns, entry.update_ns, now);
             if let Some(taken_ns) = taken_ns {
                 rows.add(&entry.attributed, row, taken_ns, now.mono_ns);
-                self.state.rows.fetch_add(1, Ordering::Relaxed);
+                self.state.rows.fetch_add(1 + row.details().len() as u64, Ordering::Relaxed);
                 self.state.invalid.fetch_add(row.refused(), Ordering::Relaxed);
             }
         }

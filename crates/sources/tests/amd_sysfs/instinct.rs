@@ -9,6 +9,7 @@ use gpuvitals_sources::dialect::amd_sysfs::{self, cards, read_topology};
 use gpuvitals_sources::probe::{Driver, Due, Reading, Row};
 use gpuvitals_sources::registry::discover;
 
+use crate::details::details;
 use crate::machines::{absence, copy, id, machine, only_probe, table, value, write};
 
 /// Buses of the eight packages of the capture.
@@ -232,6 +233,47 @@ fn a_whole_package_gives_one_row_with_everything() {
         assert_eq!(absence(row, column), Some(AbsenceReason::NotSupported), "{column}");
     }
     assert_eq!(row.identity().uuid(), Some("3f1c0d2e4b5a6905"));
+}
+
+#[test]
+fn each_link_and_each_block_of_a_package_is_a_row_of_the_details() {
+    let dir = node("CPX", &metrics(8, 0, 0));
+    let mut expected = Vec::new();
+    // The table has no values of the eighth link.
+    for link in 0..7 {
+        expected.extend([
+            ("interconnect_rx_bytes", link.to_string(), 1024.0 * 1024.0),
+            ("interconnect_tx_bytes", link.to_string(), 2048.0 * 1024.0),
+            ("interconnect_links_up", link.to_string(), 1.0),
+        ]);
+    }
+    // The block `gfx` does not count deferred errors.
+    let blocks = [
+        ("ras_corrected", "umc", 20.0),
+        ("ras_corrected", "gfx", 2.0),
+        ("ras_uncorrected", "umc", 1.0),
+        ("ras_uncorrected", "gfx", 0.0),
+        ("ras_deferred", "umc", 3.0),
+    ];
+    expected.extend(blocks.map(|(metric, block, value)| (metric, block.to_owned(), value)));
+    let gpu = "3f1c0d2e4b5a6905";
+    let expected =
+        expected.into_iter().map(|(metric, instance, value)| ([gpu.into(), metric.into(), instance], value));
+    let probe = amd_sysfs::find(&machine(dir.path())).probes.remove(0);
+    assert_eq!(details(probe), expected.collect());
+}
+
+#[test]
+fn each_hbm_stack_is_a_row_of_the_details() {
+    let stacks = [(22, 2, 300), (32, 8, 5_000_000), (88, 2, 61), (90, 2, 0), (92, 2, 63)];
+    let dir = node("SPX", &table(120, 1, 3, &stacks));
+    let probe = amd_sysfs::find(&machine(dir.path())).probes.remove(0);
+    let stacks: Vec<_> =
+        details(probe).into_iter().filter(|([_, metric, _], _)| metric == "temperature_hbm_c").collect();
+    let stack = |number: &str, degrees| {
+        (["3f1c0d2e4b5a6905", "temperature_hbm_c", number].map(str::to_owned), degrees)
+    };
+    assert_eq!(stacks, [stack("0", 61.0), stack("2", 63.0)], "a sensor that is not there reads 0");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod captures;
+#[path = "../rig/details.rs"]
+mod details;
 mod differences;
 mod instinct;
 mod machines;

@@ -3,14 +3,16 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::card::names;
 use super::parse::{parse_bad_pages, parse_err_count};
 use super::sensor::Missing;
 use crate::machine::PinnedFile;
-use crate::probe::Row;
+use crate::probe::{Instance, Row};
 
 const CORRECTED: MetricId = MetricId::of("ras_corrected");
 const UNCORRECTED: MetricId = MetricId::of("ras_uncorrected");
@@ -21,11 +23,14 @@ const UNRESERVABLE: MetricId = MetricId::of("bad_pages_unreservable");
 
 /// Blocks looked at; the largest part has some twenty.
 const BLOCKS_MAX: usize = 64;
+/// What a block's file is called after the block's name.
+const COUNTS: &str = "_err_count";
 
 /// The error counts of a GPU; none on parts without RAS.
 #[derive(Debug, Default)]
 pub(super) struct Ras {
-    blocks: Vec<PinnedFile>,
+    /// Names and files of the blocks.
+    blocks: Vec<(Arc<str>, PinnedFile)>,
     pages: Option<PinnedFile>,
     /// The right to some of them is missing.
     pub(super) denied: Vec<MetricId>,
@@ -37,9 +42,12 @@ impl Ras {
         let folder = device.join("ras");
         let mut ras = Self::default();
         let is_denied = |error: &io::Error| Missing::of(error).reason() == AbsenceReason::Denied;
-        for name in names(&folder).into_iter().filter(|name| name.ends_with("_err_count")).take(BLOCKS_MAX) {
-            match PinnedFile::open(&folder.join(name)) {
-                Ok(file) => ras.blocks.push(file),
+        for name in names(&folder) {
+            let Some(block) = name.strip_suffix(COUNTS).filter(|_| ras.blocks.len() < BLOCKS_MAX) else {
+                continue;
+            };
+            match PinnedFile::open(&folder.join(&name)) {
+                Ok(file) => ras.blocks.push((block.into(), file)),
                 Err(error) if is_denied(&error) => ras.denied.extend([CORRECTED, UNCORRECTED, DEFERRED]),
                 Err(_) => {}
             }
@@ -52,13 +60,13 @@ impl Ras {
         ras
     }
 
-    /// Reads all of it. A block without a count is left out of the sum; if it fails this time only, the sum
+    /// Reads all of it: the sums, and each block in detail. A block without a count is left out of the sum; if it fails this time only, the sum
     /// would be too small, and is absent.
     pub(super) fn read(&mut self, row: &mut Row) -> Result<(), Missing> {
         let mut sums = [(CORRECTED, None), (UNCORRECTED, None), (DEFERRED, None)];
         let mut failed = None;
-        for block in &mut self.blocks {
-            let count = match block.read_text().map_err(|error| Missing::of(&error)) {
+        for (block, file) in &mut self.blocks {
+            let count = match file.read_text().map_err(|error| Missing::of(&error)) {
                 Ok(text) => parse_err_count(text),
                 Err(Missing::Gone) => return Err(Missing::Gone),
                 Err(Missing::Always(_)) => continue,
@@ -68,8 +76,11 @@ impl Ras {
                 }
             };
             let counts = [count.corrected, count.uncorrected, count.deferred];
-            for ((_, sum), count) in sums.iter_mut().zip(counts) {
-                *sum = count.map_or(*sum, |count| Some(sum.unwrap_or(0_u64).saturating_add(count)));
+            for ((metric, sum), count) in sums.iter_mut().zip(counts) {
+                let Some(count) = count else { continue };
+                *sum = Some(sum.unwrap_or(0_u64).saturating_add(count));
+                let count = i64::try_from(count).unwrap_or(-1);
+                row.detail(*metric, Instance::Name(Arc::clone(block)), Value::Int(count));
             }
         }
         for (metric, sum) in sums {

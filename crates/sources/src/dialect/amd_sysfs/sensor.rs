@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{ColumnType, Tier};
 use gpuvitals_core::{AbsenceReason, MetricId};
 use rustix::io::Errno;
@@ -57,22 +58,26 @@ impl Scale {
     pub(super) const ONE: Self = Self(1, 1);
 }
 
-/// Sets a metric to a raw number, scaled, in the type of its column; whole numbers are rounded. One below the
-/// metric's minimum is refused before that: −1 byte is not 0 MiB.
-pub(super) fn put(row: &mut Row, metric: MetricId, raw: i64, Scale(times, by): Scale) {
-    let by = by.max(1);
-    let facts = metric.metric();
-    if raw < 0 && facts.range.0 >= 0.0 {
+/// Sets a metric to a raw number in its column unit; one below the metric's minimum is refused before it is scaled: −1 byte is
+/// not 0 MiB.
+pub(super) fn put(row: &mut Row, metric: MetricId, raw: i64, scale: Scale) {
+    if raw < 0 && metric.metric().range.0 >= 0.0 {
         return row.refuse(metric);
     }
-    match facts.column_type {
+    row.set(metric, in_column_unit(metric, raw, scale));
+}
+
+/// A raw number, scaled, in the type of the metric's column; whole numbers are rounded.
+pub(super) fn in_column_unit(metric: MetricId, raw: i64, Scale(times, by): Scale) -> Value {
+    let by = by.max(1);
+    match metric.metric().column_type {
         ColumnType::I32 | ColumnType::I64 => {
             let product = i128::from(raw) * i128::from(times);
             let rounded = (product + i128::from(by / 2)).div_euclid(i128::from(by));
-            row.int(metric, i64::try_from(rounded).unwrap_or(i64::MAX));
+            Value::Int(i64::try_from(rounded).unwrap_or(i64::MAX))
         }
-        ColumnType::F32 => row.float(metric, narrow(scaled(raw, times, by))),
-        ColumnType::F64 => row.double(metric, scaled(raw, times, by)),
+        ColumnType::F32 => Value::Float32(narrow(scaled(raw, times, by))),
+        ColumnType::F64 => Value::Float(scaled(raw, times, by)),
     }
 }
 

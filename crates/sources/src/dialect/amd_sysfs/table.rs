@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::catalogue::{Scope, Tier};
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::card::Card;
-use super::sensor::{GPU_CLOCK, Scale, is_dead_rail, put};
+use super::sensor::{GPU_CLOCK, Scale, in_column_unit, is_dead_rail, put};
 use crate::dialect::amd_gpu_metrics::{Field, GpuMetrics, Version, XCP_MAX};
-use crate::probe::{Due, Row};
+use crate::probe::{Due, Instance, Row};
 
 pub(super) const POWER: MetricId = MetricId::of("power_w");
 pub(super) const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
@@ -313,6 +313,9 @@ impl Reader {
             if let Some(picked) = picked.filter(|(raw, _)| !is_dead_rail(row, entry.metric, *raw)) {
                 put_picked(row, entry, picked);
             }
+            if due.rare {
+                fill_details(table, entry, row);
+            }
         }
         let energy = table.get(Field::EnergyAccumulator).filter(|&steps| steps > 0);
         if let Some(steps) = energy.filter(|_| self.counts_energy && due.slow) {
@@ -450,6 +453,18 @@ fn put_mean(row: &mut Row, metric: MetricId, elements: impl Iterator<Item = Opti
 fn put_picked(row: &mut Row, entry: &Entry, (raw, count): (i64, i64)) {
     let Scale(times, by) = entry.scale;
     put(row, entry.metric, raw, Scale(times, by.saturating_mul(count)));
+}
+
+/// Each link or HBM stack, if the field has one element for each.
+fn fill_details(table: &GpuMetrics<'_>, entry: &Entry, row: &mut Row) {
+    let elements = table.all(entry.field);
+    if !matches!(entry.metric.metric().scope, Scope::Link | Scope::HbmStack) || elements.len() < 2 {
+        return;
+    }
+    for (number, raw) in (0..).zip(elements) {
+        let Some((raw, _)) = pick(std::iter::once(raw), entry.pick) else { continue };
+        row.detail(entry.metric, Instance::Number(number), in_column_unit(entry.metric, raw, entry.scale));
+    }
 }
 
 /// The number for the elements, and its divisor.

@@ -1,12 +1,10 @@
 //! The CPUs one by one.
 
-use std::sync::Arc;
-
-use gpuvitals_core::catalogue::Scope;
-use gpuvitals_core::{Identity, MetricId};
+use gpuvitals_core::MetricId;
+use gpuvitals_core::batch::Value;
 
 use super::{CpuShares, busy_pct, parse_cores};
-use crate::probe::{Instance, Reading};
+use crate::probe::{Instance, Row};
 
 const CORE: MetricId = MetricId::of("cpu_core_pct");
 /// CPUs that are read at most; those with higher numbers are left out.
@@ -48,11 +46,11 @@ impl Cores {
         }
     }
 
-    /// A row for each that the last reading gave a share of.
-    pub(super) fn give(&self, host: &Arc<Identity>, reading: &mut Reading) {
+    /// The share of each that the last reading gave one of.
+    pub(super) fn give(&self, host: &mut Row) {
         for (number, core) in (0..).zip(&self.known).filter(|(_, core)| core.reading == self.readings) {
             if let Some(busy_pct) = core.busy_pct {
-                reading.instance(host, Instance { scope: Scope::CpuCore, number }).float(CORE, busy_pct);
+                host.detail(CORE, Instance::Number(number), Value::Float32(busy_pct));
             }
         }
     }
