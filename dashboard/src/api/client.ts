@@ -44,6 +44,8 @@ function describe(failure: Failure): string {
 /** Statuses with which a proxy says that nobody is behind it. */
 const NOBODY_BEHIND = new Set([502, 503, 504]);
 const ANSWER_WITHIN_MS = 15_000;
+/** Header that says what of an answer could not be read. */
+const PARTIAL = "x-partial";
 
 /** The one place that fetches. It tells errors apart and keeps the page's view of whether the API can be reached. */
 async function ask(request: Request): Promise<Response> {
@@ -67,7 +69,10 @@ async function ask(request: Request): Promise<Response> {
   answered();
   // An unhealthy gateway says so with 503 and a whole health report: that is an answer, not a refusal.
   if (!response.ok && !isHealthReport(body)) throw new ApiError(refusal(response.status, body));
-  return new Response(text, { status: 200, headers: { "content-type": "application/json" } });
+  const headers = new Headers({ "content-type": "application/json" });
+  const partial = response.headers.get(PARTIAL);
+  if (partial !== null) headers.set(PARTIAL, partial);
+  return new Response(text, { status: 200, headers });
 }
 
 function isHealthReport(body: unknown): boolean {
@@ -92,6 +97,11 @@ function refusal(status: number, body: unknown): Failure {
 const options = { fetch: ask, querySerializer: { array: { style: "form" as const, explode: false } } };
 export const api = createClient<paths>({ baseUrl: API_BASE_URL || window.location.origin, ...options });
 export const queueApi = createClient<paths>({ baseUrl: MQ_BASE_URL || window.location.origin, ...options });
+
+/** What of an answer could not be read, in the server's words; null if it is whole. */
+export function partialOf(answer: { response: Response }): string | null {
+  return answer.response.headers.get(PARTIAL);
+}
 
 /** The data of an answer. Failures were thrown by `ask`; an answer without data is a broken promise of the document. */
 export function dataOf<T>(answer: { data?: T; response: Response }): T {

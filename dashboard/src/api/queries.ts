@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
 import { MINUTE } from "../shared/time";
-import { api, dataOf, queueApi, type Gpu, type QueryAnswer } from "./client";
+import { api, dataOf, partialOf, queueApi, type Gpu, type QueryAnswer } from "./client";
 
 export const STATES = ["active", "idle", "stale", "unhealthy", "unknown"] as const;
 export type State = (typeof STATES)[number];
@@ -33,7 +33,10 @@ export function gpuListQuery(ask: GpuListAsk) {
   };
   return queryOptions({
     queryKey: ["gpus", ask],
-    queryFn: async ({ signal }) => dataOf(await api.GET("/api/v1/gpus", { params: { query: defined(query) }, signal })),
+    queryFn: async ({ signal }) => {
+      const answer = await api.GET("/api/v1/gpus", { params: { query: defined(query) }, signal });
+      return { ...dataOf(answer), partial: partialOf(answer) };
+    },
     refetchInterval: REFRESH_INTERVAL_MS,
     placeholderData: keepPreviousData,
   });

@@ -157,7 +157,8 @@ export interface paths {
          * New rows as they arrive.
          * @description Server-sent events. `samples`: the data is a JSON array of telemetry entries, at most 1,000. `lagged`: the client
          *     was too slow; the data is `{"missed": n}`, the number of batches of rows that it did not get and can ask for with
-         *     `/api/v1/telemetry`. A comment comes after 15 s of silence. The stream ends when the gateway stops; at most 256
+         *     `/api/v1/telemetry`. `partial`: comes first if part of the fleet could not be read; the data is a JSON array that says
+         *     what, in words. A comment comes after 15 s of silence. The stream ends when the gateway stops; at most 256
          *     streams (unless configured) are open at a time.
          */
         get: operations["stream"];
@@ -973,6 +974,8 @@ export interface operations {
             /** @description The GPUs that match. */
             200: {
                 headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1017,6 +1020,8 @@ export interface operations {
             /** @description The GPU. */
             200: {
                 headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1032,7 +1037,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Too busy; try again. */
+            /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -1088,6 +1093,8 @@ export interface operations {
             /** @description Its rows. */
             200: {
                 headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1112,7 +1119,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Too busy; try again. */
+            /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -1167,6 +1174,8 @@ export interface operations {
             /** @description Their rows, by time, then by GPU. */
             200: {
                 headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1191,7 +1200,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Too busy; try again. */
+            /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -1219,6 +1228,8 @@ export interface operations {
             /** @description The hosts. */
             200: {
                 headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1273,6 +1284,8 @@ export interface operations {
             /** @description Its GPUs, by index. */
             200: {
                 headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1297,7 +1310,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Too busy; try again. */
+            /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -1398,6 +1411,8 @@ export interface operations {
             /** @description The values. */
             200: {
                 headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1422,7 +1437,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Too busy; try again. */
+            /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -1461,6 +1476,8 @@ export interface operations {
             /** @description The events; the schema is that of the data of a `samples` event. */
             200: {
                 headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1476,7 +1493,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Too many streams are open. */
+            /** @description Too many streams are open, or a name may be in what could not be read (code `incomplete`). */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -15,8 +15,8 @@ export class FakeEventSource extends EventTarget {
     this.dispatchEvent(new Event("open"));
   }
 
-  send(rows: unknown): void {
-    this.dispatchEvent(new MessageEvent("samples", { data: JSON.stringify(rows) }));
+  send(data: unknown, event = "samples"): void {
+    this.dispatchEvent(new MessageEvent(event, { data: JSON.stringify(data) }));
   }
 
   fail(): void {

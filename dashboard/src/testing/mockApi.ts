@@ -2,7 +2,7 @@ import { vi } from "vitest";
 import type { Gpu } from "../api/client";
 
 /** An answer of the mock server; a function decides by the request's query. */
-export type Answer = { readonly status?: number; readonly body: unknown } | "unreachable" | "never";
+export type Answer = { readonly status?: number; readonly body: unknown; readonly headers?: Record<string, string> } | "unreachable" | "never";
 export type Handler = Answer | ((params: URLSearchParams) => Answer);
 
 export interface MockApi {
@@ -96,5 +96,5 @@ function respond(answer: Answer | undefined, path: string): Promise<Response> {
     return Promise.resolve(new Response(JSON.stringify(body), { status: 404 }));
   }
   const text = typeof answer.body === "string" ? answer.body : JSON.stringify(answer.body);
-  return Promise.resolve(new Response(text, { status: answer.status ?? 200 }));
+  return Promise.resolve(new Response(text, { status: answer.status ?? 200, headers: answer.headers ?? {} }));
 }

@@ -55,6 +55,9 @@ fn description() -> String {
          `pagination`.\n\n\
          **Errors** are `{{error, message, code}}` everywhere; `code` is one of the list `ErrorCode`, and `message` \
          names the parameter and what is allowed.\n\n\
+         **Partial answers**: what could not be read is named in the header `x-partial`, in `partial` of those answers \
+         that have it, and first on a live stream; the rest of the answer stands. A name that may be in it is refused \
+         with `incomplete`, not called unknown.\n\n\
          **Limits**: a query has at most {metrics_max} metrics, {steps_max} steps and {values_max} values (steps × \
          series); {streams} live streams may be open; a request may take {} s. What is refused says what to change.\n\n\
          **Freshness**: an answer is given again until what it shows changes, and for {} ms although newer rows have \

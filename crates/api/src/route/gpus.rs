@@ -131,7 +131,8 @@ enum Field {
 #[utoipa::path(
     get, path = "/api/v1/gpus", tag = "GPUs", operation_id = "list_gpus", params(GpusParams),
     responses(
-        (status = 200, description = "The GPUs that match.", body = GpuList<'static>),
+        (status = 200, description = "The GPUs that match.", body = GpuList<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
         (status = 503, description = "Too busy; try again.", body = ErrorBody),
     )
@@ -150,9 +151,10 @@ pub(crate) async fn list(
     get, path = "/api/v1/gpus/{id}", tag = "GPUs", operation_id = "get_gpu",
     params(("id" = String, Path, description = "The GPU's id; also its UUID, PCI address or `host:gpuN` where only one GPU has it.", example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")),
     responses(
-        (status = 200, description = "The GPU.", body = GpuDetail<'static>),
+        (status = 200, description = "The GPU.", body = GpuDetail<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 404, description = "No such GPU.", body = ErrorBody),
-        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+        (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]
 pub(crate) async fn one(
@@ -169,10 +171,11 @@ pub(crate) async fn one(
     get, path = "/api/v1/hosts/{hostname}/gpus", tag = "hosts", operation_id = "list_host_gpus",
     params(("hostname" = String, Path, description = "The host.", example = "sim-node-01"), HostGpusParams),
     responses(
-        (status = 200, description = "Its GPUs, by index.", body = GpuList<'static>),
+        (status = 200, description = "Its GPUs, by index.", body = GpuList<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
         (status = 404, description = "No such host.", body = ErrorBody),
-        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+        (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]
 pub(crate) async fn of_host(

@@ -41,7 +41,8 @@ pub(crate) struct HostsAsk {
 #[utoipa::path(
     get, path = "/api/v1/hosts", tag = "hosts", operation_id = "list_hosts", params(HostsParams),
     responses(
-        (status = 200, description = "The hosts.", body = HostList<'static>),
+        (status = 200, description = "The hosts.", body = HostList<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
         (status = 503, description = "Too busy; try again.", body = ErrorBody),
     )

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State as Shared;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::Stream;
 use gpuvitals_core::history::{Change, Changes, Fleet, NoGpu, Part};
 use gpuvitals_core::{Batch, Table};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use super::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
+use crate::ask;
 use crate::dto::TelemetryEntry;
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked};
@@ -49,35 +50,43 @@ pub(crate) struct StreamParams {
 ///
 /// Server-sent events. `samples`: the data is a JSON array of telemetry entries, at most 1,000. `lagged`: the client
 /// was too slow; the data is `{"missed": n}`, the number of batches of rows that it did not get and can ask for with
-/// `/api/v1/telemetry`. A comment comes after 15 s of silence. The stream ends when the gateway stops; at most 256
+/// `/api/v1/telemetry`. `partial`: comes first if part of the fleet could not be read; the data is a JSON array that says
+/// what, in words. A comment comes after 15 s of silence. The stream ends when the gateway stops; at most 256
 /// streams (unless configured) are open at a time.
 #[utoipa::path(
     get, path = "/api/v1/stream", tag = "telemetry", operation_id = "stream", params(StreamParams),
     responses(
         (status = 200, description = "The events; the schema is that of the data of a `samples` event.",
-         content_type = "text/event-stream", body = Vec<TelemetryEntry<'static>>),
+         content_type = "text/event-stream", body = Vec<TelemetryEntry<'static>>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
-        (status = 503, description = "Too many streams are open.", body = ErrorBody),
+        (status = 503, description = "Too many streams are open, or a name may be in what could not be read (code `incomplete`).", body = ErrorBody),
     )
 )]
 pub(crate) async fn stream(Shared(api): Shared<Api>, Asked(params): Asked<StreamParams>) -> Answered {
-    let filter = Filter::parse(&params, &api.history().fleet().await?)?;
+    let fleet = api.history().fleet().await?;
+    let filter = Filter::parse(&params, &fleet)?;
     let permit = api.stream_permit()?;
     let changes = api.history().changes();
-    let body = Body::from_stream(events(api, changes, filter, permit));
+    let partial = ask::partial(&fleet.missing);
+    let body = Body::from_stream(events(api, changes, filter, fleet.missing, permit));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-    Ok::<Response, _>((headers, body).into_response())
+    Ok(ask::with_partial((headers, body).into_response(), partial))
 }
 
 fn events(
     api: Api,
     mut changes: Box<dyn Changes>,
     mut filter: Filter,
+    missing: Vec<String>,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
     async_stream::stream! {
         let _permit = permit;
         yield Ok(Bytes::from_static(GREETING.as_bytes()));
+        if !missing.is_empty() && let Ok(event) = event("partial", &missing) {
+            yield Ok(event);
+        }
         loop {
             let received = tokio::select! {
                 () = api.stopping().cancelled() => break,
@@ -158,13 +167,14 @@ impl Filter {
             return Vec::new();
         };
         let wanted: Vec<TelemetryEntry<'_>> = rows.entries().filter(|entry| self.wants(entry)).collect();
-        wanted.chunks(EVENT_ROWS_MAX).filter_map(|rows| render_samples(rows).ok()).collect()
+        wanted.chunks(EVENT_ROWS_MAX).filter_map(|rows| event("samples", rows).ok()).collect()
     }
 }
 
-fn render_samples(rows: &[TelemetryEntry<'_>]) -> Result<Bytes, serde_json::Error> {
-    let mut event = b"event: samples\ndata: ".to_vec();
-    serde_json::to_writer(&mut event, rows)?;
+/// An event with a list as its data.
+fn event(name: &str, list: &[impl Serialize]) -> Result<Bytes, serde_json::Error> {
+    let mut event = format!("event: {name}\ndata: ").into_bytes();
+    serde_json::to_writer(&mut event, list)?;
     event.extend_from_slice(b"\n\n");
     Ok(Bytes::from(event))
 }

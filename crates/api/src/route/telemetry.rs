@@ -103,10 +103,11 @@ pub(crate) struct TelemetryAsk {
     get, path = "/api/v1/gpus/{id}/telemetry", tag = "telemetry", operation_id = "get_gpu_telemetry",
     params(("id" = String, Path, description = "The GPU's id, as for `/api/v1/gpus/{id}`.", example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"), GpuTelemetryParams),
     responses(
-        (status = 200, description = "Its rows.", body = TelemetryList<'static>),
+        (status = 200, description = "Its rows.", body = TelemetryList<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
         (status = 404, description = "No such GPU.", body = ErrorBody),
-        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+        (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]
 pub(crate) async fn of_one(
@@ -130,10 +131,11 @@ pub(crate) async fn of_one(
 #[utoipa::path(
     get, path = "/api/v1/telemetry", tag = "telemetry", operation_id = "list_telemetry", params(TelemetryParams),
     responses(
-        (status = 200, description = "Their rows, by time, then by GPU.", body = TelemetryList<'static>),
+        (status = 200, description = "Their rows, by time, then by GPU.", body = TelemetryList<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
         (status = 404, description = "One of the GPUs is unknown.", body = ErrorBody),
-        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+        (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]
 pub(crate) async fn of_several(

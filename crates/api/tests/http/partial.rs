@@ -14,9 +14,9 @@ use gpuvitals_store::Store;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::request;
+use crate::client::{Events, request};
 use crate::collector::Collector;
-use crate::world::World;
+use crate::world::{World, fleet};
 
 const REASON: &str = "host b does not answer";
 
@@ -90,6 +90,20 @@ async fn answers_from_a_part_of_the_fleet_say_so() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_stream_of_a_part_of_the_fleet_says_so_first() {
+    let (world, address) = started().await;
+    let mut events = Events::open(address, "/api/v1/stream?gpus=GPU-a").await;
+    assert!(events.head.contains(&format!("x-partial: {REASON}")), "{}", events.head);
+    world.append(fleet()).await;
+    assert_eq!(events.event().await.unwrap(), ("partial".to_owned(), serde_json::json!([REASON])));
+    assert_eq!(events.event().await.unwrap().0, "samples");
+    let mut whole = Events::open(world.address, "/api/v1/stream").await;
+    assert!(!whole.head.contains("x-partial"), "{}", whole.head);
+    world.append(fleet()).await;
+    assert_eq!(whole.event().await.unwrap().0, "samples");
 }
 
 #[tokio::test]

@@ -19,6 +19,18 @@ describe("the list of GPUs", () => {
     expect(await screen.findByText("No GPUs yet")).toBeTruthy();
   });
 
+  it.each([
+    ["GPUs", two, "First"],
+    ["no GPU", listOf([]), "No GPU could be read"],
+  ])("says what could not be read beside %s", async (_case, answer, text) => {
+    if (typeof answer === "string") throw new Error("an answer has a body");
+    mockApi({ "/api/v1/gpus": { ...answer, headers: { "x-partial": "host b does not answer" } } });
+    renderAt("/");
+    expect((await screen.findByRole("note", { name: "Incomplete" })).textContent).toContain("host b does not answer");
+    expect(screen.getByText(text)).toBeTruthy();
+    expect(screen.queryByText("No GPUs yet")).toBeNull();
+  });
+
   it("offers to take the filters away when none fits", async () => {
     mockApi();
     renderAt("/?search=h999&state=idle");

@@ -32,6 +32,7 @@ export function FleetPage() {
   const hosts = useQuery(hostsQuery());
   const allSimulated = hosts.data !== undefined && hosts.data.total > 0 && hosts.data.hosts.every((host) => host.simulated);
   const simulated = counts.simulated || hosts.data?.hosts.some((host) => host.simulated) === true || gpus.some((gpu) => gpu.simulated);
+  const partial = list.data?.partial ?? null;
   const late = list.isError && list.data !== undefined;
   useRowKeys(state, list.data?.pagination.has_next === true);
 
@@ -61,6 +62,11 @@ export function FleetPage() {
             : list.data !== undefined && `${list.data.total.toLocaleString("en")} ${list.data.total === 1 ? "GPU" : "GPUs"}`}
         </p>
       </div>
+      {partial !== null && (
+        <p role="note" aria-label="Incomplete" className="mb-2 text-[13px] text-warn">
+          Not all GPUs could be read: {partial}
+        </p>
+      )}
       {list.data === undefined ? (
         list.isError ? (
           <Failed what="The list of GPUs" error={list.error} retry={() => void list.refetch()} />
@@ -68,7 +74,7 @@ export function FleetPage() {
           <Waiting />
         )
       ) : gpus.length === 0 ? (
-        <NoGpus state={state} />
+        <NoGpus state={state} partial={partial !== null} />
       ) : (
         <>
           {narrow ? (
@@ -167,7 +173,7 @@ function HostSelect({ host, onChange }: { readonly host: string; readonly onChan
   );
 }
 
-function NoGpus({ state }: { readonly state: FleetState }) {
+function NoGpus({ state, partial }: { readonly state: FleetState; readonly partial: boolean }) {
   if (state.search !== "" || state.host !== "" || state.state !== "" || state.page > 1) {
     return (
       <Empty title="No GPU fits these filters">
@@ -177,6 +183,7 @@ function NoGpus({ state }: { readonly state: FleetState }) {
       </Empty>
     );
   }
+  if (partial) return <Empty title="No GPU could be read">What could not be read may hold some.</Empty>;
   return (
     <Empty title="No GPUs yet">
       The store is empty. GPUs appear here with their first sample: start gpuvitals with <code>--csv FILE</code> for a recording or{" "}

@@ -31,7 +31,7 @@ export function Charts({ rows, frame, span, now, loading, partial, onSelect }: C
     <>
       {partial.length > 0 && (
         <p role="note" aria-label="Incomplete" className="mb-3 text-[13px] text-warn">
-          Not all of this range could be read: {partial.join("; ")}
+          Not everything could be read: {partial.join("; ")}
         </p>
       )}
       <div className="grid gap-3 lg:grid-cols-2">

@@ -185,6 +185,19 @@ describe("live", () => {
     expect(screen.getByTestId("gpu").getAttribute("data-live")).toBe("live");
   });
 
+  it("says what the stream lacks, until a new connection lacks nothing", async () => {
+    mockApi({ [PATH]: detail(), "/api/v1/query": history });
+    renderAt(`/gpus/${ID}`);
+    await waitFor(() => expect(chart("power-W-0")?.getAttribute("data-points")).toBe("2"));
+    const source = FakeEventSource.made.at(-1);
+    act(() => source?.open());
+    act(() => source?.send(["host b does not answer"], "partial"));
+    act(() => source?.send(sample(333)));
+    expect(screen.getByRole("note", { name: "Incomplete" }).textContent).toContain("host b does not answer");
+    act(() => source?.open());
+    expect(screen.queryByRole("note", { name: "Incomplete" })).toBeNull();
+  });
+
   it("draws and streams a GPU by any of its names", async () => {
     const mock = mockApi({ "/api/v1/gpus/node-1%3Agpu0": detail(), "/api/v1/query": history });
     renderAt("/gpus/node-1:gpu0");

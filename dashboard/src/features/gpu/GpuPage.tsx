@@ -73,7 +73,7 @@ export function GpuPage({ id }: { readonly id: string }) {
               span={view.span}
               now={now}
               loading={history.data === undefined}
-              partial={history.data?.answer.partial ?? []}
+              partial={view.partial}
               onSelect={(start, end) => change({ range: { kind: "custom", start, end } })}
             />
           )}
@@ -126,6 +126,7 @@ function useGpuView(id: string, state: GpuState) {
     const base = history.data === undefined ? EMPTY : frameOf(history.data.answer, key);
     return live ? extend(base, stream.samples, start, state.aggregate) : base;
   }, [history.data, key, live, stream.samples, start, state.aggregate]);
+  const partial = [...new Set([...(history.data?.answer.partial ?? []), ...stream.partial])];
   const latest = useMemo(() => latestOf(detail.data, stream.samples), [detail.data, stream.samples]);
   return {
     now,
@@ -139,6 +140,7 @@ function useGpuView(id: string, state: GpuState) {
     rows,
     frame,
     span,
+    partial,
     latest,
     lastSeen: lastSeenOf(detail.data, stream.samples),
   };

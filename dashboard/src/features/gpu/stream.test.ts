@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { keep, parseSamples, SAMPLES_MAX } from "./stream";
+import { keep, parsePartial, parseSamples, SAMPLES_MAX } from "./stream";
 
 describe("parseSamples", () => {
   const row = (part: object) => JSON.stringify([{ gpu_id: "a", hostname: "n", metrics: { power_w: 1 }, timestamp: "2025-07-18T20:42:34Z", ...part }]);
@@ -14,6 +14,17 @@ describe("parseSamples", () => {
     ["no JSON", "[{", []],
   ])("%s", (_name, data, expected) => {
     expect(parseSamples(data, "a")).toEqual(expected);
+  });
+});
+
+describe("parsePartial", () => {
+  it.each([
+    ["words", '["a","b"]', ["a", "b"]],
+    ["something else among them", '["a",1,null]', ["a"]],
+    ["no list", "{}", []],
+    ["no JSON", "[", []],
+  ])("%s", (_name, data, expected) => {
+    expect(parsePartial(data)).toEqual(expected);
   });
 });
 

@@ -10,14 +10,16 @@ export type StreamStatus = "off" | "connecting" | "live" | "polling";
 export interface Stream {
   readonly status: StreamStatus;
   readonly samples: readonly Sample[];
+  /** What the server could not read of the fleet, in its words. */
+  readonly partial: readonly string[];
 }
 
 /** Samples kept beside the history; it is renewed each minute, so at 10 samples a second this is enough. */
 export const SAMPLES_MAX = 900;
 const KEEP_MS = 5 * MINUTE;
 const AGAIN_AFTER_MS = 15_000;
-const OFF: Stream = { status: "off", samples: [] };
-const CONNECTING: Stream = { status: "connecting", samples: [] };
+const OFF: Stream = { status: "off", samples: [], partial: [] };
+const CONNECTING: Stream = { status: "connecting", samples: [], partial: [] };
 
 /** The samples of one event. What is not a row of this GPU is left out; a broken event is no reason to lose the stream. */
 export function parseSamples(data: string, gpu: string): Sample[] {
@@ -33,6 +35,16 @@ export function parseSamples(data: string, gpu: string): Sample[] {
     if (row === null || timestamp === null || row.gpu_id !== gpu || typeof row.metrics !== "object") return [];
     return [{ timestamp, metrics: row.metrics }];
   });
+}
+
+/** What a stream says that it lacks; nothing if the event is broken. */
+export function parsePartial(data: string): string[] {
+  try {
+    const words: unknown = JSON.parse(data);
+    return Array.isArray(words) ? words.filter((word) => typeof word === "string") : [];
+  } catch {
+    return [];
+  }
 }
 
 /** Newest last, bounded in number and age. */
@@ -56,10 +68,14 @@ export function useStream(gpu: string, enabled: boolean): Stream {
     const connect = () => {
       const made = new EventSource(`${API_BASE_URL}/api/v1/stream?gpus=${encodeURIComponent(gpu)}`);
       source = made;
-      made.addEventListener("open", () => setStream((held) => ({ ...held, status: "live" })));
+      // Each connection says anew what it lacks.
+      made.addEventListener("open", () => setStream((held) => ({ ...held, status: "live", partial: [] })));
+      made.addEventListener("partial", (event: MessageEvent<string>) => {
+        setStream((held) => ({ ...held, partial: parsePartial(event.data) }));
+      });
       made.addEventListener("samples", (event: MessageEvent<string>) => {
         const fresh = parseSamples(event.data, gpu);
-        setStream((held) => ({ status: "live", samples: keep(held.samples, fresh) }));
+        setStream((held) => ({ ...held, status: "live", samples: keep(held.samples, fresh) }));
       });
       made.addEventListener("error", () => {
         setStream((held) => ({ ...held, status: "polling" }));
