@@ -9,8 +9,10 @@ use gpuvitals_core::{Batch, Table};
 
 use crate::events::HealthEvents;
 
-/// Shortest time between two details of one instance.
-const DETAIL_EVERY_NS: i64 = 30_000_000_000;
+/// Shortest time between two details of one instance: 30 s, less what a reading every 30 s may come early.
+const DETAIL_EVERY_NS: i64 = 29_000_000_000;
+/// A value that has not changed is published again after so long: who begins to store later has it then too.
+const DETAIL_AGAIN_NS: i64 = 600_000_000_000;
 
 /// Turns a sampler's rows into those to publish.
 #[derive(Debug, Default)]
@@ -47,7 +49,8 @@ struct Details {
 }
 
 impl Details {
-    /// The rows whose value is another one than that last published, unless that was just now.
+    /// The rows whose value is another one than that last published, unless that was just now, and those that have not been
+    /// published for long. Times before the last one are of a clock that was set back: it begins anew.
     fn news(&mut self, batch: &Batch) -> Option<Batch> {
         let keys = RowKeys::whole(batch.records(), batch.table()).ok()?;
         let values = batch.records().column_by_name("value").and_then(numbers)?;
@@ -58,7 +61,8 @@ impl Details {
                 let before = self.last.get(key);
                 #[expect(clippy::float_cmp, reason = "any other value is news")]
                 let is_news = before.is_none_or(|(last, at_ns)| {
-                    *last != value && time_ns.saturating_sub(*at_ns) >= DETAIL_EVERY_NS
+                    let quiet_ns = if *last == value { DETAIL_AGAIN_NS } else { DETAIL_EVERY_NS };
+                    !(0..quiet_ns).contains(&time_ns.saturating_sub(*at_ns))
                 });
                 if is_news {
                     self.last.insert(Arc::clone(key), (value, time_ns));

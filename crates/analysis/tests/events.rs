@@ -130,7 +130,7 @@ fn details(value: f64, at: i64) -> Batch {
 }
 
 #[test]
-fn details_leave_on_change_and_at_most_every_30_s() {
+fn details_leave_on_change_at_most_every_30_s_and_every_10_minutes() {
     let mut outgoing = Outgoing::default();
     let mut rows = |value, at| outgoing.take(details(value, at)).map(|batch| batch.rows()).sum::<usize>();
     assert_eq!(rows(1.0, 0), 2, "the first of each instance");
@@ -138,6 +138,11 @@ fn details_leave_on_change_and_at_most_every_30_s() {
     assert_eq!(rows(2.0, 30), 1, "the one that changed");
     assert_eq!(rows(2.0, 90), 0, "nothing changed");
     assert_eq!(rows(3.0, 91), 1);
+    assert_eq!(rows(4.0, 120), 1, "a reading that came a little early");
+    assert_eq!(rows(4.0, 600), 1, "who began to store since then has the other one too");
+    assert_eq!(rows(4.0, 720), 1);
+    assert_eq!(rows(5.0, 20), 2, "the clock was set back");
+    assert_eq!(rows(6.0, 50), 1);
 }
 
 #[test]
