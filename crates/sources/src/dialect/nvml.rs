@@ -2,12 +2,13 @@
 //!
 //! The library is initialised once and stays for the life of the process. Each GPU is a probe of its own with
 //! the MIG instances on it, so that a GPU whose calls hang affects no other; `board`, `fields`, `singles`,
-//! `several` and `gpm` have the calls of each tier. A call that a GPU does not support is not repeated until the GPU is
+//! `several`, `ecc` and `gpm` have the calls of each tier. A call that a GPU does not support is not repeated until the GPU is
 //! reopened or its MIG instances change.
 
 mod board;
 mod code;
 mod cost;
+mod ecc;
 mod events;
 mod fields;
 mod gpm;

@@ -1,8 +1,10 @@
 //! NVML through an imitation that is loaded as the real library is: every value crosses the foreign
 //! interface.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod clocks;
+#[path = "../rig/details.rs"]
+mod details;
 mod faults;
 mod processes;
 mod stub;

@@ -1,10 +1,13 @@
 //! Values of a healthy GPU, and those it does not support.
 
+use std::collections::BTreeMap;
+
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
 use gpuvitals_sources::probe::{Driver, Due};
 use gpuvitals_sources::registry::Verdict;
 
+use crate::details::details;
 use crate::stub::{Age, Said, Stub, read};
 
 const FAST: Due = Due { slow: false, rare: false };
@@ -186,6 +189,37 @@ fn values_stand_in_their_columns_and_units() {
         ]
     );
     assert!(row.absences.is_empty(), "{row:?}");
+}
+
+#[test]
+fn each_link_and_each_memory_is_a_row_of_the_details() {
+    let stub = Stub::new(Age::New);
+    // Replays of link 3; link 5 does not count what it sends.
+    stub.set(&["field.161.3 9", "field.138.5 -3"]);
+    let probe = stub.find().probes.remove(0);
+    let gpu = probe.targets()[0].uuid().unwrap().to_owned();
+    let mut expected = BTreeMap::new();
+    let mut expect = |metric: &str, instance: &str, value: f64| {
+        expected.insert([gpu.clone(), metric.to_owned(), instance.to_owned()], value);
+    };
+    for link in 0..18 {
+        let name = link.to_string();
+        if link != 5 {
+            expect("interconnect_tx_bytes", &name, 1024.0 * 1024.0);
+        }
+        expect("interconnect_rx_bytes", &name, 2048.0 * 1024.0);
+        expect("interconnect_replay_errors", &name, if link == 3 { 9.0 } else { 1.0 });
+        expect("interconnect_recovery_errors", &name, 2.0);
+        expect("interconnect_crc_errors", &name, 3.0);
+        expect("interconnect_links_up", &name, if link < 17 { 1.0 } else { 0.0 });
+    }
+    for (memory, number) in [("dram", 200.0), ("sram", 700.0)] {
+        expect("ecc_corrected_volatile", memory, number);
+        expect("ecc_uncorrected_volatile", memory, number + 1.0);
+        expect("ecc_corrected_aggregate", memory, number + 10.0);
+        expect("ecc_uncorrected_aggregate", memory, number + 11.0);
+    }
+    assert_eq!(details(probe), expected);
 }
 
 #[test]

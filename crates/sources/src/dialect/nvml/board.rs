@@ -4,6 +4,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
+use super::ecc::Blocks;
 use super::fields::{FieldGroup, Links};
 use super::gpm::Gpm;
 use super::ledger::{Gate, Ledger};
@@ -50,6 +51,7 @@ pub(super) struct Board {
     slow: FieldGroup,
     rare: FieldGroup,
     links: Links,
+    blocks: Blocks,
     singles: Singles,
     gpm: Gpm,
     parts: Parts,
@@ -72,6 +74,7 @@ impl Board {
             slow: FieldGroup::new(Tier::Slow, driver),
             rare: FieldGroup::new(Tier::Rare, driver),
             links: Links::default(),
+            blocks: Blocks::new(),
             singles: Singles::new(),
             gpm: Gpm::default(),
             parts: Parts::default(),
@@ -112,6 +115,7 @@ impl Board {
         self.singles.read(due, raw, gpu, &mut self.ledger, row)?;
         if due.rare {
             self.links.read(raw, gpu, [&self.slow, &self.rare], &mut self.ledger, row)?;
+            self.blocks.read(raw, gpu, &mut self.ledger, row)?;
             self.several.read(raw, gpu, &mut self.ledger, row)?;
         }
         if due.slow {

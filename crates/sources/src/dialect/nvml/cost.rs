@@ -8,6 +8,7 @@ use gpuvitals_core::clock::Moment;
 
 use super::Known;
 use super::code::Answer;
+use super::ecc::Blocks;
 use super::fields::FieldGroup;
 use super::raw::Contexts;
 use super::{several, singles};
@@ -43,6 +44,8 @@ pub(super) fn measure(known: &Known) -> Vec<Finding> {
     for (about, ask) in several::ALL {
         costs.push(cost(about.to_owned(), || ask(raw, gpu)));
     }
+    let blocks = Blocks::new();
+    costs.push(cost("ECC errors of all memories".to_owned(), || blocks.ask_all(raw, gpu)));
     costs.sort_by_key(|cost| std::cmp::Reverse(cost.median));
     let subject = format!("nvml {}", known.identity.uuid().unwrap_or_default());
     costs.iter().map(|cost| Finding::new(Verdict::Note, &subject, cost.text())).collect()

@@ -1,5 +1,6 @@
 //! Field values: many metrics in one call.
 
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{AbsenceReason, MetricId};
 use nvml_wrapper_sys::bindings::field_id as id;
@@ -7,7 +8,7 @@ use nvml_wrapper_sys::bindings::field_id as id;
 use super::code::{Answer, Code, Meaning};
 use super::ledger::{Gate, Ledger};
 use super::raw::{FieldValue, Gpu, Number, Raw, field_answer, field_value};
-use crate::probe::{ProbeError, Row};
+use crate::probe::{Instance, ProbeError, Row};
 
 /// A field and the column it fills.
 #[derive(Debug)]
@@ -30,6 +31,10 @@ enum Scale {
     /// Degrees; 0 means that there is no sensor.
     Celsius,
 }
+
+/// In KiB.
+const THROUGHPUT_TX: u32 = id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
+const THROUGHPUT_RX: u32 = id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX;
 
 /// The GPU alone, and the whole module of a GPU with a CPU.
 const GPU: u32 = 0;
@@ -72,8 +77,8 @@ const FIELDS: &[Field] = &[
     field(id::NVML_FI_DEV_PCIE_COUNT_NAKS_SENT, 0, "pcie_naks_sent", Scale::One),
     field(id::NVML_FI_DEV_PCIE_COUNT_NAKS_RECEIVED, 0, "pcie_naks_received", Scale::One),
     field(id::NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER, 0, "pcie_recoveries", Scale::One),
-    field(id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, LINKS, "interconnect_tx_bytes", Scale::Kibi),
-    field(id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, LINKS, "interconnect_rx_bytes", Scale::Kibi),
+    field(THROUGHPUT_TX, LINKS, "interconnect_tx_bytes", Scale::Kibi),
+    field(THROUGHPUT_RX, LINKS, "interconnect_rx_bytes", Scale::Kibi),
     field(id::NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, 0, "interconnect_crc_flit_errors", Scale::One),
     field(id::NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL, 0, "interconnect_crc_data_errors", Scale::One),
     field(id::NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 0, "interconnect_replay_errors", Scale::One),
@@ -104,9 +109,11 @@ const RENUMBERED: &[Field] = &[
 const RENUMBERED_BY: u32 = 18;
 const RENUMBERED_SINCE: (u32, u32) = (580, 82);
 
-/// NVLink counts per link only; the columns hold the sums. Fields of other generations answer that they are
-/// not supported.
+/// Counts of each NVLink; the columns hold the sums, unless a field gives the total. Fields of other generations answer that they
+/// are not supported; of two fields of one metric the first counts.
 const LINK_FIELDS: &[(u32, MetricId)] = &[
+    (THROUGHPUT_TX, MetricId::of("interconnect_tx_bytes")),
+    (THROUGHPUT_RX, MetricId::of("interconnect_rx_bytes")),
     (id::NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY, MetricId::of("interconnect_replay_errors")),
     (id::NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY, MetricId::of("interconnect_recovery_errors")),
     (id::NVML_FI_DEV_NVLINK_ERROR_DL_CRC, MetricId::of("interconnect_crc_errors")),
@@ -273,7 +280,7 @@ enum Sum {
 }
 
 impl Links {
-    /// Reads links that are up and the sums over all links into the row; not those that `totals` gives.
+    /// Reads each link in detail, and links that are up and the sums over all links, but for those that `totals` gives.
     pub(super) fn read(
         &mut self,
         raw: &Raw,
@@ -310,10 +317,16 @@ impl Links {
             return ledger.refused(&mut self.gate, &[], code);
         }
         for ((id, metric), answered) in LINK_FIELDS.iter().zip(&mut self.answered) {
+            let is_first = row.details().iter().all(|detail| detail.metric != *metric);
+            let sum = sum(&self.request, *id, answered, |link, count| {
+                if is_first {
+                    row.detail(*metric, Instance::Number(link), Value::Int(count));
+                }
+            })?;
             if !missing(row, *metric) {
                 continue;
             }
-            match sum(&self.request, *id, answered)? {
+            match sum {
                 Sum::Whole(sum) => {
                     ledger.has(*metric);
                     row.int(*metric, sum);
@@ -322,7 +335,8 @@ impl Links {
                     ledger.has(*metric);
                     ledger.not_now(&[*metric], AbsenceReason::Invalid);
                 }
-                Sum::None => ledger.never(&[*metric], AbsenceReason::NotSupported),
+                Sum::None if is_first => ledger.never(&[*metric], AbsenceReason::NotSupported),
+                Sum::None => {}
             }
         }
         Ok(())
@@ -356,7 +370,11 @@ fn count_up(raw: &Raw, gpu: Gpu, count: u32, ledger: &mut Ledger, row: &mut Row)
     let mut up = None;
     for link in 0..count {
         match raw.link_state(gpu, link) {
-            Ok(state) => *up.get_or_insert(0) += i64::from(state == 1),
+            Ok(state) => {
+                let is_up = i64::from(state == 1);
+                *up.get_or_insert(0) += is_up;
+                row.detail(LINKS_UP, Instance::Number(link), Value::Int(is_up));
+            }
             // A link that this board does not have is not up.
             Err(Code::NOT_SUPPORTED | Code::INVALID_ARGUMENT) => {}
             Err(code) => return ledger.refused(&mut Gate::Open, &[LINKS_UP], code),
@@ -369,13 +387,21 @@ fn count_up(raw: &Raw, gpu: Gpu, count: u32, ledger: &mut Ledger, row: &mut Row)
     Ok(())
 }
 
-/// Sum of a field over the links that have it: a link has it once it has `answered`.
-fn sum(values: &[FieldValue], id: u32, answered: &mut u64) -> Result<Sum, ProbeError> {
+/// Sum of a field over the links that have it: a link has it once it has `answered`. `each` gets the link and its count.
+fn sum(
+    values: &[FieldValue],
+    id: u32,
+    answered: &mut u64,
+    mut each: impl FnMut(u32, i64),
+) -> Result<Sum, ProbeError> {
+    let unit = if [THROUGHPUT_TX, THROUGHPUT_RX].contains(&id) { 1024 } else { 1 };
     let (mut sum, mut now, mut is_sure) = (0_i64, 0_u64, true);
     for value in values.iter().filter(|value| value.fieldId == id) {
         match field_answer(value) {
             Ok(Number::Int(count)) => {
-                sum = sum.saturating_add(count.max(0));
+                let count = count.max(0).saturating_mul(unit);
+                sum = sum.saturating_add(count);
+                each(value.scopeId, count);
                 now |= 1 << value.scopeId;
             }
             Ok(Number::Float(_)) | Err(Code::INVALID_ARGUMENT) => {}

@@ -27,13 +27,10 @@ const SM: u32 = 1;
 const MEMORY: u32 = 2;
 const VIDEO: u32 = 3;
 /// NVML's numbers of ECC errors.
-const CORRECTED: u32 = 0;
-const UNCORRECTED: u32 = 1;
-const VOLATILE: u32 = 0;
-const AGGREGATE: u32 = 1;
-/// NVML's numbers of memories (`nvmlMemoryLocation_t`).
-const DRAM: u32 = 2;
-const SRAM: u32 = 7;
+pub(super) const CORRECTED: u32 = 0;
+pub(super) const UNCORRECTED: u32 = 1;
+pub(super) const VOLATILE: u32 = 0;
+pub(super) const AGGREGATE: u32 = 1;
 /// NVML's numbers of temperature limits.
 const SHUTDOWN: u32 = 0;
 const SLOWDOWN: u32 = 1;
@@ -92,14 +89,6 @@ const SINGLES: &[Single] = &[
     single("ecc_uncorrected_aggregate", |raw, gpu| {
         raw.ecc_errors(gpu, UNCORRECTED, AGGREGATE).map(count_wide)
     }),
-    single("ecc_dram_corrected_volatile", |raw, gpu| block_errors(raw, gpu, CORRECTED, VOLATILE, DRAM)),
-    single("ecc_dram_uncorrected_volatile", |raw, gpu| block_errors(raw, gpu, UNCORRECTED, VOLATILE, DRAM)),
-    single("ecc_dram_corrected_aggregate", |raw, gpu| block_errors(raw, gpu, CORRECTED, AGGREGATE, DRAM)),
-    single("ecc_dram_uncorrected_aggregate", |raw, gpu| block_errors(raw, gpu, UNCORRECTED, AGGREGATE, DRAM)),
-    single("ecc_sram_corrected_volatile", |raw, gpu| block_errors(raw, gpu, CORRECTED, VOLATILE, SRAM)),
-    single("ecc_sram_uncorrected_volatile", |raw, gpu| block_errors(raw, gpu, UNCORRECTED, VOLATILE, SRAM)),
-    single("ecc_sram_corrected_aggregate", |raw, gpu| block_errors(raw, gpu, CORRECTED, AGGREGATE, SRAM)),
-    single("ecc_sram_uncorrected_aggregate", |raw, gpu| block_errors(raw, gpu, UNCORRECTED, AGGREGATE, SRAM)),
     single("c2c_mode", |raw, gpu| raw.c2c_mode(gpu).map(count)),
 ];
 
@@ -114,10 +103,6 @@ fn fan_pct(raw: &Raw, gpu: Gpu) -> Answer<u32> {
         Err(code) if code.asks_for_older_call() => raw.fan_pct_old(gpu),
         Err(code) => Err(code),
     }
-}
-
-fn block_errors(raw: &Raw, gpu: Gpu, kind: u32, lifetime: u32, block: u32) -> Answer<Value> {
-    raw.ecc_block_errors(gpu, kind, lifetime, block).map(count_wide)
 }
 
 fn count(value: u32) -> Value {
