@@ -18,6 +18,7 @@ const CANDIDATES_MAX: usize = 8;
 /// `too_large` (400): the answer would be larger than the limits; the message says what to change.
 /// `unauthorized` (401): the request needs a token, or its token is not known.
 /// `forbidden` (403): the token lacks the scope, or the client shows no certificate where one is needed.
+/// `not_kept` (404): the rows asked for are not kept; the message says why, and what to set.
 /// `unknown_gpu` (404): no GPU answers to this name.
 /// `ambiguous_gpu` (404): several GPUs answer to this name; the message lists their ids.
 /// `unknown_host` (404): no host has this name.
@@ -38,6 +39,7 @@ pub(crate) enum ErrorCode {
     Unauthorized,
     #[expect(dead_code, reason = "the listener answers so")]
     Forbidden,
+    NotKept,
     UnknownGpu,
     AmbiguousGpu,
     UnknownHost,
@@ -167,9 +169,8 @@ impl ApiError {
             Self::AmbiguousGpu { .. } => (StatusCode::NOT_FOUND, ErrorCode::AmbiguousGpu),
             Self::UnknownHost(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownHost),
             // A history need not keep everything that can be asked: that is no defect of it.
-            Self::NotFound(_) | Self::Query(QueryError::NotKept { .. }) => {
-                (StatusCode::NOT_FOUND, ErrorCode::NotFound)
-            }
+            Self::Query(QueryError::NotKept { .. }) => (StatusCode::NOT_FOUND, ErrorCode::NotKept),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),
             Self::Streams(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::TooManyStreams),
             Self::Incomplete { .. } => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Incomplete),

@@ -9,6 +9,7 @@
 
 mod bad;
 mod defect;
+mod memory;
 mod meter;
 mod opening;
 mod progress;
@@ -26,6 +27,7 @@ use tokio::task::JoinSet;
 use bad::BadRows;
 use worker::Terms;
 
+pub use memory::MemoryHistory;
 pub use meter::families;
 pub use opening::unpacked;
 pub use progress::CollectorProgress;

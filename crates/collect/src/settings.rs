@@ -14,7 +14,7 @@ use gpuvitals_settings::{Bytes, Refusal, settings, words};
 pub enum SinkKind {
     /// The embedded store
     Store,
-    /// JSON lines beside it, a file a GPU
+    /// JSON lines, a file a GPU
     Jsonl,
 }
 
@@ -34,14 +34,15 @@ settings! {
         /// Collectors of one group share the rows, every group gets all of them
         pub group: String = "store", flag "--group NAME";
         /// Newest rows of each GPU that `collect` keeps in memory when they are in files; if there is not room for all, GPUs
-        /// asked for longest ago leave first
+        /// asked for longest ago leave first. Without the store `up` keeps them too, nothing older can be queried, and GPUs
+        /// share the room equally
         pub max_entries: usize = 1000, from 1, flag "--max-entries ROWS";
         /// Room for these rows of all GPUs
         pub cache_bytes: Bytes = "64MiB";
         /// Write the latest values beside the files; with false a start reads all files for them. It continues where it was
         /// either way
         pub checkpoint: bool = true, flag "--checkpoint BOOL";
-        /// Where rows go, separated by commas: store alone, or store,jsonl for JSON lines beside it
+        /// Where rows go, separated by commas: store, jsonl, or both. Without store ranges of time cannot be queried
         pub sinks: Vec<SinkKind> = ["store"], flag "--sinks NAMES";
         /// Address of the API of `collect`. Loopback unless told; another one needs listener.token_file
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
@@ -53,9 +54,8 @@ settings! {
 impl CollectorSettings {
     /// Refuses impossible settings.
     fn check(&self) -> Result<(), Refusal> {
-        if !self.sinks.contains(&SinkKind::Store) {
-            let why = "it must name store: JSON lines are written beside it, and answer no questions";
-            return Err(Refusal::new("collector.sinks", why));
+        if self.sinks.is_empty() {
+            return Err(Refusal::new("collector.sinks", "it names no sink; allowed are store and jsonl"));
         }
         check_group(&self.group).map_err(|error| Refusal::new("collector.group", error.to_string()))
     }

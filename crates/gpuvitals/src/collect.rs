@@ -62,7 +62,7 @@ async fn serve(
         recent_bytes: config.collector.cache_bytes.as_usize(),
         ..sinks::store_config(&config.store, &config.collector)
     };
-    let (sink, store) = sinks::open(&config.collector.sinks, kept, &config.jsonl)?;
+    let (sink, store) = sinks::open(&config.collector, kept, &config.jsonl)?;
     let progress = Arc::new(CollectorProgress::new());
     announcer.tell(&format!(
         "collecting topic {} of {} as group {}, {} workers",
@@ -110,16 +110,16 @@ pub(crate) async fn close(sink: &dyn Sink, deadline: Instant, failure: &mut Opti
     match tokio::time::timeout_at(deadline, sink.close()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            failure.get_or_insert(Failure::caused(Exit::Io, "closing the store", error));
+            failure.get_or_insert(Failure::caused(Exit::Io, "closing the sinks", error));
         }
-        Err(_) => tracing::warn!("the store still writes; rows not yet in files are safe in its log"),
+        Err(_) => tracing::warn!("the sinks still write; rows not yet in files are safe in their logs"),
     }
 }
 
 /// The consequence of a worker's unexpected end.
 pub(crate) fn ended_early(ended: Ended, config: &Config, queue: &MessageQueue) -> Failure {
     match ended {
-        Ended::SinkFailed(error) => disk::failed("store", Some(&config.store.dir), &causes(&error)),
+        Ended::SinkFailed(error) => disk::failed("collector", Some(&config.store.dir), &causes(&error)),
         Ended::Queue(ReceiveError::NotSubscribed) => {
             let (group, topic) = (&config.collector.group, &queue.topic);
             let why = format!(

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use gpuvitals_collect::{CollectorSettings, SinkKind};
+use gpuvitals_collect::{CollectorSettings, MemoryHistory, SinkKind};
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::History;
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
@@ -40,18 +40,32 @@ pub(crate) fn store_config(settings: &store::Store, collector: &CollectorSetting
     }
 }
 
-/// Opens the sinks, each of which has accepted a row before it is acknowledged. The store answers for the rows.
+/// Opens the sinks, each of which has accepted a row before it is acknowledged. The store answers for the rows; without it
+/// memory does.
 ///
 /// # Errors
 /// When a directory is in use, or cannot be read or written.
-pub(crate) fn open(kinds: &[SinkKind], store: StoreConfig, lines: &JsonLines) -> Result<Ends, Failure> {
+pub(crate) fn open(
+    settings: &CollectorSettings,
+    store: StoreConfig,
+    lines: &JsonLines,
+) -> Result<Ends, Failure> {
     let dir = store.dir.clone();
-    let (store, history) = open_store(store)?;
-    let mut sinks = vec![store];
-    if kinds.contains(&SinkKind::Jsonl) {
+    let (mut sinks, mut history) = (Vec::new(), None);
+    if settings.sinks.contains(&SinkKind::Store) {
+        let (sink, kept) = open_store(store)?;
+        sinks.push(sink);
+        history = Some(kept);
+    }
+    if settings.sinks.contains(&SinkKind::Jsonl) {
         sinks.push(open_jsonl(&dir, lines)?);
     }
-    Ok((Arc::new(Sinks(sinks)), history))
+    let sink = Arc::new(Sinks(sinks));
+    if let Some(history) = history {
+        return Ok((sink, history));
+    }
+    let memory = Arc::new(MemoryHistory::new(sink, settings));
+    Ok((Arc::clone(&memory) as _, memory))
 }
 
 /// Several sinks as one.
@@ -161,6 +175,7 @@ fn open_store(config: StoreConfig) -> Result<Ends, Failure> {
 mod tests {
     use gpuvitals_core::ports::SinkError::{Busy, Closed, Failed, Refused};
     use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table};
+    use gpuvitals_settings::Section;
 
     use super::*;
 
@@ -168,8 +183,9 @@ mod tests {
     async fn rows_are_in_every_sink_before_they_are_accepted() {
         let dir = tempfile::tempdir().unwrap();
         let lines = JsonLines { file_bytes: Bytes(1 << 20) };
-        let store = || StoreConfig::new(dir.path());
-        let (sink, history) = open(&[SinkKind::Store, SinkKind::Jsonl], store(), &lines).unwrap();
+        let settings =
+            CollectorSettings::of(&[("collector.sinks", ["store", "jsonl"].as_slice().into())]).unwrap();
+        let (sink, history) = open(&settings, StoreConfig::new(dir.path()), &lines).unwrap();
         let mut builder = BatchBuilder::new(Table::GpuEvents);
         let gpu = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "gpu_0").unwrap());
         builder.row(1, gpu);

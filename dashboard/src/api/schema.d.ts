@@ -399,6 +399,7 @@ export interface components {
          *     `too_large` (400): the answer would be larger than the limits; the message says what to change.
          *     `unauthorized` (401): the request needs a token, or its token is not known.
          *     `forbidden` (403): the token lacks the scope, or the client shows no certificate where one is needed.
+         *     `not_kept` (404): the rows asked for are not kept; the message says why, and what to set.
          *     `unknown_gpu` (404): no GPU answers to this name.
          *     `ambiguous_gpu` (404): several GPUs answer to this name; the message lists their ids.
          *     `unknown_host` (404): no host has this name.
@@ -412,7 +413,7 @@ export interface components {
          *     `internal` (500): a defect of the gateway; its log says more.
          * @enum {string}
          */
-        ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "timeout" | "internal";
+        ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "timeout" | "internal";
         /**
          * @description The gateway's statistics.
          * @example {
@@ -1110,7 +1111,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description No such GPU. */
+            /** @description No such GPU, or such rows are not kept. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -1191,7 +1192,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description One of the GPUs is unknown. */
+            /** @description One of the GPUs is unknown, or such rows are not kept. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -1428,7 +1429,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description One of the GPUs is unknown. */
+            /** @description One of the GPUs is unknown, or no values are kept. */
             404: {
                 headers: {
                     [name: string]: unknown;

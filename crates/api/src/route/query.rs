@@ -103,7 +103,7 @@ pub(crate) struct QueryAsk {
         (status = 200, description = "The values.", body = QueryAnswer<'static>,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed, or the answer would be too large.", body = ErrorBody),
-        (status = 404, description = "One of the GPUs is unknown.", body = ErrorBody),
+        (status = 404, description = "One of the GPUs is unknown, or no values are kept.", body = ErrorBody),
         (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]

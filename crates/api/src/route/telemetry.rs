@@ -106,7 +106,7 @@ pub(crate) struct TelemetryAsk {
         (status = 200, description = "Its rows.", body = TelemetryList<'static>,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
-        (status = 404, description = "No such GPU.", body = ErrorBody),
+        (status = 404, description = "No such GPU, or such rows are not kept.", body = ErrorBody),
         (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]
@@ -134,7 +134,7 @@ pub(crate) async fn of_one(
         (status = 200, description = "Their rows, by time, then by GPU.", body = TelemetryList<'static>,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
-        (status = 404, description = "One of the GPUs is unknown.", body = ErrorBody),
+        (status = 404, description = "One of the GPUs is unknown, or such rows are not kept.", body = ErrorBody),
         (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]

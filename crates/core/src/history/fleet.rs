@@ -3,8 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_array::{Array, ArrayRef};
+
 use super::live;
-use crate::batch::Value;
+use crate::batch::{Value, text_at};
 use crate::{Identity, MetricId};
 
 /// The fleet at one version. Cheap to hold; later versions share unchanged parts.
@@ -53,6 +57,19 @@ pub enum ExtraValue {
     Number(f64),
     /// A text.
     Text(Arc<str>),
+}
+
+impl ExtraValue {
+    /// The value of a row of such a column, if it has one.
+    pub fn of(column: &ArrayRef, row: usize) -> Option<Self> {
+        if column.is_null(row) {
+            return None;
+        }
+        if let Some(numbers) = column.as_primitive_opt::<Float64Type>() {
+            return Some(Self::Number(numbers.value(row)));
+        }
+        text_at(column.as_dictionary_opt()?, row).map(|text| Self::Text(text.into()))
+    }
 }
 
 /// Why a name is not that of a GPU.

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int32Type};
+use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, DictionaryArray};
 use foldhash::fast::RandomState;
 
@@ -185,18 +185,7 @@ fn measure(gpu: &mut GpuState, metrics: &[(MetricId, MetricColumn<'_>)], row: us
 }
 
 fn note(gpu: &mut GpuState, name: &Arc<str>, column: &ArrayRef, row: usize, time: i64) {
-    if column.is_null(row) {
-        return;
-    }
-    let number =
-        || column.as_primitive_opt::<Float64Type>().map(|array| ExtraValue::Number(array.value(row)));
-    let text = || {
-        column
-            .as_dictionary_opt::<Int32Type>()
-            .and_then(|array| text_at(array, row))
-            .map(|t| ExtraValue::Text(t.into()))
-    };
-    let Some(value) = number().or_else(text) else { return };
+    let Some(value) = ExtraValue::of(column, row) else { return };
     if let Some((_, latest, at)) = gpu.extras.iter_mut().find(|(known, _, _)| known == name) {
         if time >= *at {
             (*latest, *at) = (value, time);

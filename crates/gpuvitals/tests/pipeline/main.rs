@@ -9,6 +9,7 @@
 mod bad_input;
 mod capture;
 mod disk;
+mod lines;
 mod live;
 mod machine;
 mod restore;

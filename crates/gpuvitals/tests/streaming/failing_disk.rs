@@ -46,7 +46,7 @@ fn assert_failed(process: Process, data: &Path) {
     assert_eq!(code, Some(74), "{said}");
     let last = said.lines().rfind(|line| !line.starts_with('{')).unwrap();
     for words in [
-        "gpuvitals: the store can store nothing more in ",
+        "gpuvitals: the collector can store nothing more in ",
         data.to_str().unwrap(),
         "Input/output error",
         "check the disk ",

@@ -8,6 +8,7 @@
 
 mod failing_disk;
 mod frozen;
+mod lines;
 mod listeners;
 mod losses;
 mod pipeline;

@@ -126,6 +126,16 @@ describe("the page of a GPU", () => {
     expect((await screen.findByRole("note", { name: "Incomplete" })).textContent).toContain("file 7 is damaged");
   });
 
+  it("draws what the stream brings where no history is kept, and says why there is nothing older", async () => {
+    const body = { error: "not found", message: "not kept: collector.sinks has no store", code: "not_kept" };
+    mockApi({ [PATH]: detail(), "/api/v1/query": { status: 404, body } });
+    renderAt(`/gpus/${ID}`);
+    expect((await screen.findByRole("note", { name: "Incomplete" })).textContent).toContain("collector.sinks has no store");
+    expect(chart("power-W-0")?.getAttribute("data-points")).toBe("0");
+    act(() => FakeEventSource.made.at(-1)?.send([{ gpu_id: ID, hostname: "node-1", metrics: { power_w: 9 }, timestamp: NOW() }]));
+    await waitFor(() => expect(chart("power-W-0")?.getAttribute("data-points")).toBe("1"));
+  });
+
   it("asks for many metrics in parts that the server takes", async () => {
     const many = Array.from({ length: 100 }, (_, n) => `m${n}`);
     const latest = Object.fromEntries(many.map((column) => [column, { value: 1, timestamp: NOW() }]));

@@ -1,4 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { ApiError, type QueryAnswer } from "../../api/client";
 import { fetchHistory, type Aggregate, type Span } from "../../api/queries";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { MINUTE, SECOND } from "../../shared/time";
@@ -26,7 +27,8 @@ export function historyQuery(view: HistoryView) {
     queryFn: async ({ signal }) => {
       const span = spanOf(range, anchor ?? Date.now(), all);
       const ask = { metrics: columns, gpus: [gpu], stepMs: stepOf(span), aggregate };
-      return { span, answer: await fetchHistory(ask, span, signal) };
+      const answer = await fetchHistory(ask, span, signal).catch((error: unknown) => unkept(error, ask.stepMs));
+      return { span, answer };
     },
     enabled: columns.length > 0 && (range.kind !== "all" || all !== null),
     refetchInterval: live ? (polling ? REFRESH_INTERVAL_MS : MINUTE) : false,
@@ -34,4 +36,10 @@ export function historyQuery(view: HistoryView) {
     // Ranges that move leave one answer after another behind.
     gcTime: 30 * SECOND,
   });
+}
+
+/** A server without a history: the charts draw what the stream brings, and say why there is nothing older. */
+function unkept(error: unknown, stepMs: number): QueryAnswer {
+  if (!(error instanceof ApiError) || error.failure.kind !== "server" || error.failure.code !== "not_kept") throw error;
+  return { times: [], series: [], step_ms: stepMs, partial: [error.message] };
 }
