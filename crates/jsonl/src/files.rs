@@ -113,12 +113,12 @@ impl Files {
             _ => self.find(gpu, rows.lines_len)?,
         };
         let (mut text, mut lines) = (Vec::new(), 0);
-        for (&timestamp_ns, cells) in &rows.rows {
-            let Some(new) = unseen(&seen, timestamp_ns, cells) else {
+        for (&timestamp_ns, row) in &rows.rows {
+            let Some(new) = unseen(&seen, timestamp_ns, &row.cells) else {
                 self.counts.repeats.fetch_add(1, Ordering::Relaxed);
                 continue;
             };
-            push_line(&mut text, gpu, timestamp_ns, &new);
+            push_line(&mut text, gpu, timestamp_ns, &new, row.is_simulated);
             lines += 1;
             known.latest_ns = known.latest_ns.max(timestamp_ns);
             if known.len + text.len() as u64 >= self.file_len_max {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `metrics` has the columns that have a value in the row, by name; identity other than `gpu_id`, which is the GPU's key
-//! (`uuid` or `uuid:partition`), is not written. In a file name `%` and two digits stand for each byte of the key that is not
+//! (`uuid` or `uuid:partition`), is not written. A line of a simulated row ends with `"simulated":true`. In a file name `%` and two digits stand for each byte of the key that is not
 //! a letter, a digit or one of `-_.@+`, so that two keys never share a file; `~` is in no key.
 //!
 //! # When a row is durable

@@ -9,6 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, Float64Array, Int32Array};
 use gpuvitals_core::batch::{MetricColumn, Value, text_at};
+use gpuvitals_core::identity::SIMULATED;
 use gpuvitals_core::{Batch, IdentityColumn, time};
 
 use crate::error::JsonlError;
@@ -17,11 +18,19 @@ use crate::name;
 /// The values of a row: column → JSON. Rows share the texts of a dictionary.
 pub(crate) type Cells = BTreeMap<Arc<str>, Arc<str>>;
 
+/// A row.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) cells: Cells,
+    /// Its values were made up by a simulation.
+    pub(crate) is_simulated: bool,
+}
+
 /// Rows of one GPU.
 #[derive(Debug, Default)]
 pub(crate) struct GpuRows {
     /// By time.
-    pub(crate) rows: BTreeMap<i64, Cells>,
+    pub(crate) rows: BTreeMap<i64, Row>,
     /// Bytes that these rows take as lines if none merges with another. More is never written of them.
     pub(crate) lines_len: usize,
     /// Room in memory that they hold.
@@ -45,11 +54,13 @@ impl Pending {
     /// Adds the rows of a batch; of two values of a row the later stays.
     fn add_batch(&mut self, batch: &Batch, permits: &mut usize, rows_left: &mut usize) {
         let columns = columns(batch);
+        let sources = batch.identity_column(IdentityColumn::Source);
         for (row, &timestamp_ns) in batch.timestamps().iter().enumerate() {
             let Some(key) = key(batch, row) else { continue };
             let mut len = LINE_LEN_MAX + ESCAPED_LEN_MAX * key.len();
             let gpu = self.of(&key);
-            let cells = gpu.rows.entry(timestamp_ns).or_default();
+            let Row { cells, is_simulated } = gpu.rows.entry(timestamp_ns).or_default();
+            *is_simulated |= sources.and_then(|sources| text_at(sources, row)) == Some(SIMULATED);
             for (name, name_len, column) in &columns {
                 if let Some(text) = column.json(row) {
                     len += name_len + ":,".len() + text.len();
@@ -121,7 +132,7 @@ const ESCAPED_LEN_MAX: usize = 6;
 const LINE_LEN_MAX: usize = 128;
 
 /// Appends the line of a row.
-pub(crate) fn push_line(text: &mut Vec<u8>, gpu: &str, timestamp_ns: i64, cells: &Cells) {
+pub(crate) fn push_line(text: &mut Vec<u8>, gpu: &str, timestamp_ns: i64, cells: &Cells, is_simulated: bool) {
     text.extend_from_slice(br#"{"gpu_id":"#);
     text.extend_from_slice(quoted(gpu).as_bytes());
     text.extend_from_slice(br#","metrics":{"#);
@@ -135,7 +146,8 @@ pub(crate) fn push_line(text: &mut Vec<u8>, gpu: &str, timestamp_ns: i64, cells:
     }
     text.extend_from_slice(br#"},"timestamp":""#);
     text.extend_from_slice(time::format(timestamp_ns).as_bytes());
-    text.extend_from_slice(b"\"}\n");
+    text.extend_from_slice(if is_simulated { br#"","simulated":true}"# } else { br#""}"# });
+    text.push(b'\n');
 }
 
 fn quoted(text: &str) -> String {

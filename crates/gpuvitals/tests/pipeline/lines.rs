@@ -39,5 +39,6 @@ fn json_lines_alone_show_the_fleet_and_its_newest_rows_and_refuse_ranges_with_th
     let written = lines(&data, gpu);
     let line = written.iter().find(|line| line["timestamp"] == newest["timestamp"]).unwrap();
     assert_eq!((&line["gpu_id"], &line["metrics"]), (&newest["gpu_id"], &newest["metrics"]));
+    assert!(written.iter().all(|line| line["simulated"] == true), "{line}");
     assert!(!data.join("wal").exists(), "there is no store");
 }

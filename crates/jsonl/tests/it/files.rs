@@ -55,6 +55,25 @@ async fn a_row_is_a_line_in_the_file_of_its_gpu() {
 }
 
 #[tokio::test]
+async fn a_line_of_a_simulated_gpu_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let jsonl = open(dir.path());
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for (gpu, source) in [("made-up", "simulated"), ("measured", "nvml")] {
+        let identity = Identity::default().with(IdentityColumn::Uuid, gpu);
+        let identity = identity.and_then(|identity| identity.with(IdentityColumn::Source, source)).unwrap();
+        let identity = builder.intern(&identity);
+        builder.row(START, identity);
+    }
+    jsonl.accept(vec![builder.finish(Origin::default(), 0).unwrap()]).await.unwrap();
+    jsonl.close().await.unwrap();
+    let line =
+        |gpu| format!("{{\"gpu_id\":\"{gpu}\",\"metrics\":{{}},\"timestamp\":\"2026-01-01T00:00:00Z\"");
+    assert_eq!(text(dir.path(), "made-up.jsonl"), line("made-up") + ",\"simulated\":true}\n");
+    assert_eq!(text(dir.path(), "measured.jsonl"), line("measured") + "}\n");
+}
+
+#[tokio::test]
 async fn partial_rows_that_come_together_are_one_line_and_repeats_are_none() {
     let dir = tempfile::tempdir().unwrap();
     let jsonl = open(dir.path());
