@@ -234,9 +234,9 @@ fn functions_that_the_architecture_names_stand_where_it_says() {
             continue;
         }
         let source = std::fs::read_to_string(root().join(path)).unwrap_or_default();
-        let is_there = ["fn", "function"].iter().any(|word| {
-            ["(", "<"].iter().any(|open| source.contains(&format!("{word} {function}{open}")))
-        });
+        let is_there = ["fn", "function"]
+            .iter()
+            .any(|word| ["(", "<"].iter().any(|open| source.contains(&format!("{word} {function}{open}"))));
         assert!(is_there, "{path} has no function {function}");
         checked += 1;
     }

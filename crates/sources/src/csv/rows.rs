@@ -349,10 +349,6 @@ impl RowBuilder {
         }
         let of_subject = subject.extras.iter().filter(|_| !known);
         for cell in of_subject.chain(&rest.extras) {
-            let is_new_text = cell.number.is_none() && !text_columns.contains(&cell.name);
-            if is_new_text && text_columns.len() < TEXT_COLUMNS_MAX {
-                text_columns.insert(Arc::clone(&cell.name));
-            }
             let outcome = match cell.number {
                 Some(number) if !text_columns.contains(&cell.name) => {
                     builder.set_extra(row, &cell.name, number)
@@ -361,7 +357,13 @@ impl RowBuilder {
             };
             if let Err(error) = outcome {
                 ledger.value(line, Some(&cell.name), error.to_string());
-            } else if let Some(messages) = messages {
+                continue;
+            }
+            let is_new_text = cell.number.is_none() && !text_columns.contains(&cell.name);
+            if is_new_text && text_columns.len() < TEXT_COLUMNS_MAX {
+                text_columns.insert(Arc::clone(&cell.name));
+            }
+            if let Some(messages) = messages {
                 messages.put_extra(row, cell);
             }
         }

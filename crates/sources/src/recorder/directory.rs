@@ -126,9 +126,7 @@ impl Unfinished {
             remove(&directory.join("replaced"))?;
             fs::rename(&path, directory.join("replaced")).map_err(RecordError::io("renaming", &path))?;
         }
-        let is_new = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-        let created: Vec<_> = directory.ancestors().take_while(is_new).map(Path::to_owned).collect();
-        fs::create_dir_all(directory).map_err(RecordError::io("creating", directory))?;
+        let created = create(directory)?;
         DirBuilder::new().create(&path).map_err(RecordError::io("creating", &path))?;
         let lock = lock(&path)?;
         let about_path = path.join("about.json");
@@ -175,19 +173,13 @@ impl Unfinished {
         self.directory.join("unfinished")
     }
 
-    /// Removes it, and the directories that it created: nothing was recorded. A recording that it was to replace stays
-    /// unchanged.
+    /// Removes it, and the directories that it created, as far as they are empty: nothing was recorded. A recording that
+    /// it was to replace stays unchanged.
     pub(super) fn abandon(self) -> Result<(), RecordError> {
         discard(&self.directory)?;
         bring_back(&self.directory)?;
-        for path in self.created {
-            match fs::remove_dir(&path) {
-                Ok(()) => {}
-                // Somebody else has put something there.
-                Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => break,
-                Err(source) => return Err(RecordError::Io { action: "removing", path, source }),
-            }
-        }
+        // Where somebody else has put something, it stays. Why nothing was recorded matters more than an empty directory.
+        self.created.iter().rev().map_while(|path| fs::remove_dir(path).ok()).for_each(drop);
         Ok(())
     }
 
@@ -245,6 +237,20 @@ fn is_empty(unfinished: &Path) -> Result<bool, RecordError> {
 }
 
 /// Removes `unfinished` in one step as far as others can see.
+/// Creates a directory and those above it. Answers those that were not there, the outermost first.
+fn create(directory: &Path) -> Result<Vec<PathBuf>, RecordError> {
+    let mut created = Vec::new();
+    let mut paths: Vec<_> = directory.ancestors().filter(|path| !path.as_os_str().is_empty()).collect();
+    while let Some(path) = paths.pop() {
+        match fs::create_dir(path) {
+            Ok(()) => created.push(path.to_owned()),
+            Err(_) if path.is_dir() => {}
+            Err(source) => return Err(RecordError::Io { action: "creating", path: path.to_owned(), source }),
+        }
+    }
+    Ok(created)
+}
+
 fn discard(directory: &Path) -> Result<(), RecordError> {
     sweep(directory)?;
     let (from, to) = (directory.join("unfinished"), directory.join("finished"));
