@@ -1,7 +1,7 @@
 //! Values by steps of time, in a form that can be put together.
 //!
 //! Of each metric, group and step there is a [`Cell`]; if a 99th percentile is asked for there is also a [`Sketch`].
-//! Answers of several histories, each of which has other rows, [merge](Buckets::merge) into the answer of all rows;
+//! Answers of several histories, none of which has a row of another, [merge](Buckets::merge) into the answer of all rows;
 //! [`Buckets::series`] turns it into the lines of a chart. Percentiles are exact below 100 values a step (the largest
 //! value) and within 1 % of the value beyond that.
 
@@ -220,7 +220,9 @@ impl Buckets {
         counts.sum()
     }
 
-    /// Adds the values of other rows: an answer to the same question, or to a part of its time.
+    /// Adds the values of other rows: an answer to the same question, or to a part of its time. A cell has no keys: a row
+    /// that both answers hold is counted twice. So answers may be put together only if no row is in both: the store merges
+    /// rows by key before it counts them, and several histories must each hold rows (or times) that the others do not.
     ///
     /// # Errors
     /// If it is none. Nothing was added then.
