@@ -19,7 +19,7 @@ use crate::error::ApiError;
 /// Shortest answer in bytes that is worth compressing.
 const GZIP_FROM: usize = 1_024;
 /// Header that says what of an answer could not be read.
-const PARTIAL: HeaderName = HeaderName::from_static("x-partial");
+pub(crate) const PARTIAL: HeaderName = HeaderName::from_static("x-partial");
 /// Longest text of it in characters.
 const PARTIAL_LEN_MAX: usize = 1_024;
 

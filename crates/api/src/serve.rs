@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tower_http::cors::CorsLayer;
 
 use crate::api::Api;
-use crate::route;
+use crate::{ask, route};
 
 /// Why the gateway does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -72,5 +72,5 @@ fn cors(origins: &[String]) -> Result<CorsLayer, ServeError> {
     Ok(CorsLayer::new()
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::HEAD])
-        .expose_headers([HeaderName::from_static("x-cache")]))
+        .expose_headers([HeaderName::from_static("x-cache"), ask::PARTIAL]))
 }
