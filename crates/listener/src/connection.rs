@@ -143,7 +143,7 @@ where
 pub(crate) struct Activity {
     /// Requests that are being answered.
     open: AtomicUsize,
-    /// When the last one ended, or the connection was made; milliseconds since the listener began.
+    /// When the last one ended, a part of an answer was taken, or the connection was made; milliseconds since the listener began.
     idle_since: AtomicU64,
     began: Instant,
     /// Cancelled when the connection has to end.
@@ -161,6 +161,11 @@ impl Activity {
         Open(Arc::clone(self))
     }
 
+    /// The peer took a part of an answer.
+    pub(crate) fn progress(&self) {
+        self.idle_since.store(self.now(), Ordering::Release);
+    }
+
     /// Since when nothing is asked.
     fn idle_since(&self) -> Option<u64> {
         (self.open.load(Ordering::Acquire) == 0).then(|| self.idle_since.load(Ordering::Acquire))
@@ -171,9 +176,16 @@ impl Activity {
 #[derive(Debug)]
 pub(crate) struct Open(Arc<Activity>);
 
+impl Open {
+    /// Ends the request.
+    pub(crate) fn activity(self) -> Arc<Activity> {
+        Arc::clone(&self.0)
+    }
+}
+
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.idle_since.store(self.0.now(), Ordering::Release);
+        self.0.progress();
         self.0.open.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -241,5 +253,57 @@ impl Table {
         for activity in self.open().values().filter(|activity| is_idle(activity)) {
             activity.end.cancel();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use bytes::Bytes;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::meter::Meter;
+    use crate::observe::{Door, observe};
+    use crate::serve::Terms;
+
+    const LEN: usize = 4 << 20;
+    const IDLE: Duration = Duration::from_secs(75);
+
+    /// Asks for a large answer. Reads a part of it so often, with so many pauses of most of the idle time after each, and
+    /// then the rest; how much came.
+    async fn download(parts: usize, pauses: usize) -> usize {
+        let terms = Terms::new(Arc::new(Meter::new("test")));
+        let app = Router::new()
+            .route("/large", get(|| async { Bytes::from(vec![b'x'; LEN]) }))
+            .layer(axum::middleware::from_fn_with_state(Arc::new(Door::new(terms.clone())), observe));
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let shared = Shared { app, access: terms.access, limits: terms.limits, tasks, stop: stop.clone() };
+        let table = Table::new(1, stop);
+        let (_, activity) = table.enter();
+        let (mut client, server) = tokio::io::duplex(64 << 10);
+        let serving = tokio::spawn(async move {
+            shared.talk(TokioIo::new(server), Peer { has_certificate: false, activity }).await;
+        });
+        client.write_all(b"GET /large HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+        let mut part = vec![0; LEN / 16];
+        for _ in 0..parts {
+            client.read_exact(&mut part).await.unwrap();
+            for _ in 0..pauses {
+                tokio::time::advance(IDLE.mul_f64(0.7)).await;
+                table.close_idle(IDLE);
+            }
+        }
+        let mut rest = Vec::new();
+        let read = tokio::time::timeout(IDLE, client.read_to_end(&mut rest)).await;
+        assert!(read.is_ok_and(|read| read.is_ok()) || rest.len() + parts * part.len() > LEN);
+        serving.abort();
+        parts * part.len() + rest.len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_download_lasts_as_long_as_its_client_reads() {
+        assert!(download(10, 1).await > LEN);
+        assert!(download(1, 3).await < LEN);
     }
 }

@@ -12,7 +12,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
@@ -24,7 +24,7 @@ use tonic::Status;
 use tracing::Instrument;
 
 use crate::answer::refuse;
-use crate::connection::{Open, Peer};
+use crate::connection::{Activity, Open, Peer};
 use crate::serve::Terms;
 use crate::tokens::Denied;
 use crate::trace;
@@ -35,6 +35,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_LEN_MAX: usize = 64;
 /// Paths that never need a token or a certificate.
 const PROBES: [&str; 3] = ["/health", "/healthz", "/readyz"];
+/// Bytes of an answer of known length that are handed over at a time.
+const PIECE_LEN: usize = 64 << 10;
 /// What an answer that is not a page may load: nothing.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 
@@ -135,11 +137,7 @@ pub(crate) async fn observe(
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let path = uri.path().to_owned();
     let log = Log { method, path, id, status, token, began, bytes: 0 };
-    response.map(|body| {
-        // An answer of known length is no reason to keep a connection whose peer does not read it; a stream is.
-        let open = open.filter(|_| body.size_hint().exact().is_none());
-        Body::new(Answer { body, log, _open: open })
-    })
+    response.map(|body| Body::new(Answer::new(body, log, open)))
 }
 
 /// Answers a request whose handler panicked.
@@ -199,12 +197,46 @@ fn milliseconds(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// An answer's body, whose bytes are counted.
+/// An answer's body, whose bytes are counted. A stream keeps its connection open as long as it lasts. An answer of known
+/// length is handed over in pieces, and each piece that the peer takes keeps the connection for the idle time.
 struct Answer {
     body: Body,
+    /// What of the last frame is not handed over yet.
+    rest: Bytes,
     log: Log,
-    /// A stream is a request as long as it lasts.
-    _open: Option<Open>,
+    hold: Hold,
+}
+
+/// How an answer keeps its connection.
+enum Hold {
+    Open { _until_it_ends: Option<Open> },
+    Progress(Option<Arc<Activity>>),
+}
+
+impl Answer {
+    fn new(body: Body, log: Log, open: Option<Open>) -> Self {
+        let hold = if body.size_hint().exact().is_none() {
+            Hold::Open { _until_it_ends: open }
+        } else {
+            Hold::Progress(open.map(Open::activity))
+        };
+        Self { body, rest: Bytes::new(), log, hold }
+    }
+
+    /// Hands over what is left of a frame, or its next piece.
+    fn piece(&mut self) -> Frame<Bytes> {
+        let len = match &self.hold {
+            Hold::Open { .. } => self.rest.len(),
+            Hold::Progress(activity) => {
+                if let Some(activity) = activity {
+                    activity.progress();
+                }
+                self.rest.len().min(PIECE_LEN)
+            }
+        };
+        self.log.bytes += u64::try_from(len).unwrap_or(u64::MAX);
+        Frame::data(self.rest.split_to(len))
+    }
 }
 
 impl hyper::body::Body for Answer {
@@ -215,18 +247,29 @@ impl hyper::body::Body for Answer {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-        let len = data.map_or(0, Bytes::remaining);
-        self.log.bytes += u64::try_from(len).unwrap_or(u64::MAX);
-        Poll::Ready(frame)
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        Poll::Ready(Some(Ok(self.piece())))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (hint, rest) = (self.body.size_hint(), u64::try_from(self.rest.len()).unwrap_or(u64::MAX));
+        let mut whole = SizeHint::new();
+        whole.set_lower(hint.lower().saturating_add(rest));
+        if let Some(upper) = hint.upper() {
+            whole.set_upper(upper.saturating_add(rest));
+        }
+        whole
     }
 }
