@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use gpuvitals_queue::ConsumerOptions;
 use gpuvitals_queue::link::check_group;
-use gpuvitals_settings::{Bytes, Refusal, settings, words};
+use gpuvitals_settings::{Bytes, Refusal, Typed as _, settings, words};
 
-/// Where rows can go. The binary opens them.
+/// Where rows can go. The binary opens them; a further one is a word here and a line there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SinkKind {
     /// The embedded store
@@ -42,7 +42,7 @@ settings! {
         /// Write the latest values beside the files; with false a start reads all files for them. It continues where it was
         /// either way
         pub checkpoint: bool = true, flag "--checkpoint BOOL";
-        /// Where rows go, separated by commas: store, jsonl, or both. Without store ranges of time cannot be queried
+        /// Where rows go: one name, or several with commas between them. Without store ranges of time cannot be queried
         pub sinks: Vec<SinkKind> = ["store"], flag "--sinks NAMES";
         /// Address of the API of `collect`. Loopback unless told; another one needs listener.token_file
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
@@ -55,7 +55,8 @@ impl CollectorSettings {
     /// Refuses impossible settings.
     fn check(&self) -> Result<(), Refusal> {
         if self.sinks.is_empty() {
-            return Err(Refusal::new("collector.sinks", "it names no sink; allowed are store and jsonl"));
+            let allowed = SinkKind::NOTATION.words().join(", ");
+            return Err(Refusal::new("collector.sinks", format!("it names no sink; there are {allowed}")));
         }
         check_group(&self.group).map_err(|error| Refusal::new("collector.group", error.to_string()))
     }

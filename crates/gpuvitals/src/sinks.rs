@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use futures_util::future::join_all;
 use gpuvitals_collect::{CollectorSettings, MemoryHistory, SinkKind};
 use gpuvitals_core::figures::Family;
@@ -47,18 +48,20 @@ pub(crate) fn store_config(settings: &store::Store, collector: &CollectorSetting
 /// When a directory is in use, or cannot be read or written.
 pub(crate) fn open(
     settings: &CollectorSettings,
-    store: StoreConfig,
+    store: &StoreConfig,
     lines: &JsonLines,
 ) -> Result<Ends, Failure> {
     let dir = store.dir.clone();
     let (mut sinks, mut history) = (Vec::new(), None);
-    if settings.sinks.contains(&SinkKind::Store) {
-        let (sink, kept) = open_store(store)?;
-        sinks.push(sink);
-        history = Some(kept);
-    }
-    if settings.sinks.contains(&SinkKind::Jsonl) {
-        sinks.push(open_jsonl(&dir, lines)?);
+    for kind in SinkKind::value_variants().iter().filter(|kind| settings.sinks.contains(kind)) {
+        sinks.push(match kind {
+            SinkKind::Store => {
+                let (sink, kept) = open_store(store.clone())?;
+                history = Some(kept);
+                sink
+            }
+            SinkKind::Jsonl => open_jsonl(&dir, lines)?,
+        });
     }
     let sink = Arc::new(Sinks(sinks));
     if let Some(history) = history {
@@ -185,7 +188,7 @@ mod tests {
         let lines = JsonLines { file_bytes: Bytes(1 << 20) };
         let settings =
             CollectorSettings::of(&[("collector.sinks", ["store", "jsonl"].as_slice().into())]).unwrap();
-        let (sink, history) = open(&settings, StoreConfig::new(dir.path()), &lines).unwrap();
+        let (sink, history) = open(&settings, &StoreConfig::new(dir.path()), &lines).unwrap();
         let mut builder = BatchBuilder::new(Table::GpuEvents);
         let gpu = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "gpu_0").unwrap());
         builder.row(1, gpu);
