@@ -165,11 +165,10 @@ impl Log {
         ticket.wait()
     }
 
-    /// [`Log::sync`] that never waits: called on a timer, it bounds how long a power cut may lose a record
-    /// that was only written. `done` is called as in [`Log::append_with`]; if the queue is full, with
-    /// [`LogError::Full`].
+    /// [`Log::sync`] that never waits, however full the queue is: called on a timer, it bounds how long a power cut may
+    /// lose a record that was only written. `done` is called as in [`Log::append_with`].
     pub fn sync_with(&self, done: Box<dyn FnOnce(Result<u64, LogError>) + Send>) {
-        self.shared.submit(Command::Sync(Completion::new(done)), WhenFull::Refuse);
+        self.shared.submit(Command::Sync(Completion::new(done)), WhenFull::Exceed);
     }
 
     /// Removes the segments all of whose records are below `sequence`, and returns how many. The last segment

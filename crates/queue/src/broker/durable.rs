@@ -97,7 +97,8 @@ impl Broker {
             let group = Arc::clone(&group.name);
             let seats = (topic.shelf.id, Arc::clone(&group));
             self.seats.retain(|_, seat| *seat != seats);
-            return topic.change(&mut self.env, What::GroupEnded { group });
+            // It has never been: what it wanted is there as it was before.
+            return topic.change(&mut self.env, What::GroupEnded { group, end: 0 });
         }
     }
 

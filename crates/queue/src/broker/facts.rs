@@ -38,6 +38,8 @@ pub enum What {
     GroupEnded {
         /// Its name.
         group: Arc<str>,
+        /// Frames from here on were under way: none of them goes.
+        end: u64,
     },
     /// A group settled these frames.
     Settled {

@@ -346,7 +346,7 @@ impl Broker {
         let (group, _) = topic.groups.get_key_value(group).ok_or(AdminError::UnknownGroup)?;
         let group = Arc::clone(group);
         self.seats.retain(|_, (topic, name)| (*topic, &*name) != (id, &group));
-        topic.change(&mut self.env, What::GroupEnded { group });
+        topic.end(&mut self.env, group);
         if self.env.phase != Phase::Open {
             self.env.wake(Wake::Drained);
         }

@@ -219,6 +219,8 @@ impl Topic {
         shelf.next_offset = shelf.next_offset.max(state.next_offset);
         shelf.groups_made = state.groups_made;
         shelf.held.remove(&(0..state.decided));
+        // They were under way: no group can have settled them.
+        shelf.hold_all_from(state.decided);
         for range in state.held.iter() {
             shelf.held.insert(range);
         }

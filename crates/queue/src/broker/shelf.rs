@@ -175,6 +175,13 @@ impl Shelf {
         if env.reads_log { None } else { self.remove(env, offset) }
     }
 
+    /// Holds all frames from `start` on that were found while a log is read.
+    pub(super) fn hold_all_from(&mut self, start: u64) {
+        for (offset, _) in self.entries.range(start..) {
+            self.held.insert(*offset..*offset + 1);
+        }
+    }
+
     /// Removes what there is of a frame beside that it is held.
     pub(super) fn remove(&mut self, env: &mut Env, offset: u64) -> Option<Entry> {
         let mut entry = self.entries.remove(&offset)?;

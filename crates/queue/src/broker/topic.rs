@@ -133,20 +133,22 @@ impl Topic {
     pub(super) fn apply(&mut self, env: &mut Env, what: &What) -> Option<GroupId> {
         match what {
             What::GroupMade { group, life, start, ttl } => {
-                self.end_group(env, group);
                 let id = env.take_group_id();
                 let mut made = Group::new(id, Arc::clone(group), *life, *start, *ttl);
                 made.lag = self.shelf.messages_from(*start);
+                // One of that name is there if the log has lost that it ended: nothing says what went then.
                 self.groups.insert(Arc::clone(group), made);
                 self.shelf.groups_made = self.shelf.groups_made.max(life.saturating_add(1));
                 return Some(id);
             }
-            What::GroupEnded { group } => self.end_group(env, group),
+            What::GroupEnded { group, end } => self.end_group(env, group, *end),
             What::Settled { group: name, frames } => {
                 if !self.groups.contains_key(name) {
-                    // A group whose making was lost with damage wants everything: what it had settled comes again.
+                    // A group whose making was lost with damage wants everything that was found: what it had settled, and
+                    // what others have, comes again.
                     let group = Group::new(env.take_group_id(), Arc::clone(name), 0, 0, None);
                     self.groups.insert(Arc::clone(name), group);
+                    self.shelf.hold_all_from(0);
                 }
                 let group = self.groups.get_mut(name)?;
                 group.pass(env, &self.shelf, frames.start, frames.end);
@@ -181,18 +183,18 @@ impl Topic {
         self.groups.values().any(|group| group.wants(offset))
     }
 
-    /// Ends a group. What only it waited for goes, unless it was the last: a topic without a group keeps
-    /// what it has.
-    fn end_group(&mut self, env: &mut Env, name: &str) {
+    /// Ends a group. What only it waited for before `end` goes, unless it was the last: a topic without a group keeps what
+    /// it has.
+    fn end_group(&mut self, env: &mut Env, name: &str, end: u64) {
         let Some(ended) = self.groups.remove(name) else { return };
         env.wake(Wake::Group(ended.id));
         if self.groups.is_empty() {
             return;
         }
-        for offset in ended.unsettled.keys() {
+        for (offset, _) in ended.unsettled.range(..end) {
             self.release(env, *offset);
         }
-        let mut rest = ended.cursor..u64::MAX;
+        let mut rest = ended.cursor..end;
         while let Some(offset) = self.shelf.held.first_in(&rest) {
             self.release(env, offset);
             rest.start = offset + 1;
@@ -250,7 +252,12 @@ impl Topic {
         self.shelf.has_room(env, messages, bytes) || self.gives_way(env).is_some()
     }
 
-    /// Makes a group, and ends one of that name.
+    /// Ends a group.
+    pub(super) fn end(&mut self, env: &mut Env, group: Arc<str>) {
+        self.change(env, What::GroupEnded { group, end: self.shelf.end() });
+    }
+
+    /// Makes a group.
     pub(super) fn make_group(&mut self, env: &mut Env, name: &str, options: &ConsumerOptions) {
         let start = match options.start {
             Start::Oldest => self.shelf.oldest(),
@@ -269,7 +276,7 @@ impl Topic {
             }
         }
         for group in ended {
-            self.change(env, What::GroupEnded { group });
+            self.end(env, group);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::bytes::{Malformed, Reader, put_number, put_text, put_ttl};
 use crate::broker::{Fact, What};
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 const GROUP_MADE: u8 = 1;
 const GROUP_ENDED: u8 = 2;
@@ -48,7 +48,10 @@ fn put_fact(out: &mut Vec<u8>, Fact { topic, what, .. }: &Fact) {
             put_number(out, *start);
             put_ttl(out, *ttl);
         }
-        What::GroupEnded { group } => begin(GROUP_ENDED, Some(group)),
+        What::GroupEnded { group, end } => {
+            begin(GROUP_ENDED, Some(group));
+            put_number(out, *end);
+        }
         What::Settled { group, frames } => {
             begin(SETTLED, Some(group));
             put_number(out, frames.start);
@@ -87,7 +90,7 @@ fn what(tag: u8, reader: &mut Reader<'_>) -> Result<What, Malformed> {
             let (group, life) = (reader.text()?, reader.number_u32()?);
             What::GroupMade { group, life, start: reader.number()?, ttl: reader.ttl()? }
         }
-        GROUP_ENDED => What::GroupEnded { group: reader.text()? },
+        GROUP_ENDED => What::GroupEnded { group: reader.text()?, end: reader.number()? },
         SETTLED => {
             let (group, start, len) = (reader.text()?, reader.number()?, reader.number()?);
             What::Settled { group, frames: start..start.checked_add(len).ok_or(Malformed::Content)? }

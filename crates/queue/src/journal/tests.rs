@@ -20,7 +20,7 @@ use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis};
 /// A frame as version 2 writes it: topic `t`, id `p`, dead of `u`, payload `xyz`.
 const FRAME_V2: &[u8] = b"\x02\x02\x01\x03\x05\0\0\0\x07\0\0\0\0\0\0\0\xe8\x03\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x01\x01tp\x01u\x01g\x80\x01\x04\x02no\x0axyz";
 /// Frames 3 and 4 settled by `g`, frame 128 dropped, as version 3 writes it.
-const FACTS_V3: &[u8] = b"\x03\x03\x01t\x01g\x03\x02\x05\x01t\x80\x01";
+const FACTS_V4: &[u8] = b"\x04\x03\x01t\x01g\x03\x02\x05\x01t\x80\x01";
 
 fn frame() -> Frame {
     let frame = Frame::new(ContentType::Json, 5, "xyz").encoded(Encoding::Zstd).stamped("p", 9);
@@ -62,10 +62,10 @@ fn records_are_written_and_read_as_documented() {
     let read = FrameRecord::decode(FRAME_V2).unwrap();
     assert_eq!((read.topic, read.offset, read.at, read.frame(&written)), ("t", 7, Millis(1_000), frame()));
     assert_eq!(read.cost_bytes(FRAME_V2.len()), frame().cost_bytes());
-    assert_eq!(fact_records(&facts(), 1_000), [FACTS_V3]);
-    assert_eq!(decode_facts(FACTS_V3), Ok(facts()));
-    for later in [decode_facts(&[4]).unwrap_err(), FrameRecord::decode(&[4]).unwrap_err()] {
-        assert_eq!(later, Malformed::Version(4));
+    assert_eq!(fact_records(&facts(), 1_000), [FACTS_V4]);
+    assert_eq!(decode_facts(FACTS_V4), Ok(facts()));
+    for later in [decode_facts(&[5]).unwrap_err(), FrameRecord::decode(&[5]).unwrap_err()] {
+        assert_eq!(later, Malformed::Version(5));
     }
 }
 
@@ -84,8 +84,8 @@ fn a_record_cut_anywhere_is_refused_or_says_less() {
     for len in 0..FRAME_V2.len() - 3 {
         assert!(FrameRecord::decode(&FRAME_V2[..len]).is_err(), "{len}");
     }
-    for len in 0..FACTS_V3.len() {
-        assert!(decode_facts(&FACTS_V3[..len]).map_or(true, |some| some.len() < 2), "{len}");
+    for len in 0..FACTS_V4.len() {
+        assert!(decode_facts(&FACTS_V4[..len]).map_or(true, |some| some.len() < 2), "{len}");
     }
 }
 
@@ -206,7 +206,7 @@ fn what() -> impl Strategy<Value = What> {
                 What::GroupMade { group, life, start, ttl: ttl.map(Duration::from_millis) }
             }
         ),
-        group.clone().prop_map(|group| What::GroupEnded { group }),
+        (group.clone(), number()).prop_map(|(group, end)| What::GroupEnded { group, end }),
         (group, number(), 0_u64..99)
             .prop_map(|(group, at, len)| What::Settled { group, frames: at..at.saturating_add(len) }),
         number().prop_map(|offset| What::Dropped { offset }),
