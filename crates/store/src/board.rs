@@ -16,11 +16,13 @@ pub(crate) enum Part {
     Flush,
     /// Merging files.
     Merge,
-    /// Data that was found damaged since the start.
+    /// Files that were found damaged since the start.
+    Files,
+    /// What was found damaged or missing at the start.
     Damage,
 }
 
-const PARTS: usize = 4;
+const PARTS: usize = 5;
 
 /// The first of several reasons, and the number of others.
 pub(crate) fn first_and_more(reasons: &[String]) -> Option<String> {

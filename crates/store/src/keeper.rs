@@ -53,6 +53,8 @@ pub(crate) struct Keeper {
     pub(crate) directory: Arc<Directory>,
     pub(crate) steps: FileSteps,
     pub(crate) manifest: Manifest,
+    /// Files that were lost before the start: what was found then has told of them.
+    lost_before: usize,
     pub(crate) log: Arc<Log>,
     pub(crate) events: SyncSender<Event>,
     /// The keeper's own queue, for merges to report to.
@@ -98,6 +100,7 @@ impl Keeper {
             shared,
             directory,
             steps,
+            lost_before: manifest.lost.len(),
             manifest,
             log,
             events,
@@ -284,8 +287,9 @@ impl Keeper {
                 tracing::warn!(name = file.name, %error, "a damaged file is not set aside");
             }
         }
-        let all = self.manifest.lost.iter().map(|file| file.describe(&self.directory));
-        self.shared.board.set(Part::Damage, first_and_more(&all.collect::<Vec<_>>()));
+        let since = self.manifest.lost.iter().skip(self.lost_before);
+        let since: Vec<_> = since.map(|file| file.describe(&self.directory)).collect();
+        self.shared.board.set(Part::Files, first_and_more(&since));
         count(&self.shared.counters.quarantined, lost.len() as u64);
     }
 

@@ -101,6 +101,24 @@ async fn a_changed_value_is_found_by_the_query_that_reads_it() {
 }
 
 #[tokio::test]
+async fn what_the_start_found_is_told_beside_what_is_found_later() {
+    let (dir, files, _) = two_hours().await;
+    std::fs::remove_file(&files[0]).unwrap();
+    let mut bytes = std::fs::read(&files[1]).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&files[1], bytes).unwrap();
+    let (store, found) = Store::open(quiet(dir.path())).unwrap();
+    assert_eq!((found.damage.len(), found.files), (1, 1), "{found:?}");
+    assert_eq!(rows_of(&store, everything()).missing.len(), 2);
+    while store.stats().quarantined == 0 || store.stats().flushed.files != 0 {
+        tokio::task::yield_now().await;
+    }
+    let reason = store.health().reason;
+    let told = ["is missing", "is damaged ("].map(|words| reason.contains(words));
+    assert_eq!(told, [true; 2], "{reason}");
+}
+
+#[tokio::test]
 async fn answers_name_the_file_that_they_lack_until_a_repair() {
     let (dir, files, models) = two_hours().await;
     let name = files[0].file_name().unwrap().to_str().unwrap();
