@@ -19,7 +19,7 @@ use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis};
 
 /// A frame as version 2 writes it: topic `t`, id `p`, dead of `u`, payload `xyz`.
 const FRAME_V2: &[u8] = b"\x02\x02\x01\x03\x05\0\0\0\x07\0\0\0\0\0\0\0\xe8\x03\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x01\x01tp\x01u\x01g\x80\x01\x04\x02no\x0axyz";
-/// Frames 3 and 4 settled by `g`, frame 128 dropped, as version 3 writes it.
+/// Frames 3 and 4 settled by `g`, frame 128 dropped, as version 4 writes it.
 const FACTS_V4: &[u8] = b"\x04\x03\x01t\x01g\x03\x02\x05\x01t\x80\x01";
 
 fn frame() -> Frame {

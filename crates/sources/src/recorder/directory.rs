@@ -236,7 +236,6 @@ fn is_empty(unfinished: &Path) -> Result<bool, RecordError> {
     Ok(true)
 }
 
-/// Removes `unfinished` in one step as far as others can see.
 /// Creates a directory and those above it. Answers those that were not there, the outermost first.
 fn create(directory: &Path) -> Result<Vec<PathBuf>, RecordError> {
     let mut created = Vec::new();
@@ -251,6 +250,7 @@ fn create(directory: &Path) -> Result<Vec<PathBuf>, RecordError> {
     Ok(created)
 }
 
+/// Removes `unfinished` in one step as far as others can see.
 fn discard(directory: &Path) -> Result<(), RecordError> {
     sweep(directory)?;
     let (from, to) = (directory.join("unfinished"), directory.join("finished"));

@@ -304,7 +304,8 @@ fn a_sum_over_links_has_every_link_that_ever_answered_or_none() {
     assert_eq!(replays(&mut probes[0]), (None, Some(AbsenceReason::Invalid)));
     stub.set(&[]);
     assert_eq!(replays(&mut probes[0]), (Some(18.0), None));
-    for failure in ["field.161.3 -999", "field.161.3 -1", "field.161.3 -10"] {
+    let all_bits = "field.161.3 9223372036854775807";
+    for failure in ["field.161.3 -999", "field.161.3 -1", "field.161.3 -10", all_bits] {
         stub.set(&[failure]);
         assert_eq!(replays(&mut probes[0]), (None, Some(AbsenceReason::Invalid)), "{failure}");
     }
@@ -316,6 +317,25 @@ fn a_sum_over_links_has_every_link_that_ever_answered_or_none() {
     assert_eq!(replays(&mut probes[0]), (Some(17.0), None));
     stub.set(&[]);
     assert_eq!(replays(&mut probes[0]), (Some(18.0), None));
+}
+
+#[test]
+fn one_counter_does_not_stand_in_for_another_that_failed_once() {
+    let stub = Stub::new(Age::New);
+    let sent = |probe: &mut _| read(probe, Due::ALL).unwrap()[0].value("interconnect_tx_bytes");
+    // Field 138 counts what is sent in KiB, field 202 in bytes, from another start.
+    let (other, no_total) = ("field.202 5", "field.138.4294967295 -3");
+    stub.set(&[other, "field.138 -3"]);
+    let mut probes = stub.find().probes;
+    assert_eq!(sent(&mut probes[0]), Some(90.0), "where the first is not known");
+    stub.set(&[other, no_total]);
+    let mut probes = stub.find().probes;
+    let kib = 18.0 * 1024.0 * 1024.0;
+    assert_eq!(sent(&mut probes[0]), Some(kib));
+    stub.set(&[other, no_total, "field.138 -999"]);
+    assert_eq!(sent(&mut probes[0]), None);
+    stub.set(&[other, no_total]);
+    assert_eq!(sent(&mut probes[0]), Some(kib));
 }
 
 #[test]

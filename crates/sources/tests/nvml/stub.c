@@ -292,7 +292,8 @@ int nvmlDeviceGetFieldValues(device d, int count, field *fields) {
         value = get(gpu_of(d), of_scope, get(gpu_of(d), key, value));
         if (value < 0) { fields[i].code = value == -1 ? NOT_SUPPORTED : -value; continue; }
         fields[i].type = 3;
-        fields[i].value = value;
+        /* The largest number that a line can have stands for all bits set. */
+        fields[i].value = value == 0x7fffffffffffffffLL ? ~0ull : (u64)value;
         fields[i].code = SUCCESS;
     }
     return SUCCESS;

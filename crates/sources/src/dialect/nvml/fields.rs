@@ -316,12 +316,16 @@ impl Links {
         if let Err(code) = raw.field_values(gpu, &mut self.request) {
             return ledger.refused(&mut self.gate, &[], code);
         }
-        for ((id, metric), answered) in LINK_FIELDS.iter().zip(&mut self.answered) {
-            let is_first = row.details().iter().all(|detail| detail.metric != *metric);
+        for (at, (id, metric)) in LINK_FIELDS.iter().enumerate() {
+            let (before, rest) = self.answered.split_at_mut(at);
+            // Of several fields that count the same, the first that has ever answered counts: they are other counters.
+            let mut earlier = LINK_FIELDS.iter().zip(before);
+            if earlier.any(|((_, other), answered)| other == metric && *answered != 0) {
+                continue;
+            }
+            let Some(answered) = rest.first_mut() else { break };
             let sum = sum(&self.request, *id, answered, |link, count| {
-                if is_first {
-                    row.detail(*metric, Instance::Number(link), Value::Int(count));
-                }
+                row.detail(*metric, Instance::Number(link), Value::Int(count));
             })?;
             if !missing(row, *metric) {
                 continue;
@@ -335,8 +339,7 @@ impl Links {
                     ledger.has(*metric);
                     ledger.not_now(&[*metric], AbsenceReason::Invalid);
                 }
-                Sum::None if is_first => ledger.never(&[*metric], AbsenceReason::NotSupported),
-                Sum::None => {}
+                Sum::None => ledger.never(&[*metric], AbsenceReason::NotSupported),
             }
         }
         Ok(())
@@ -398,8 +401,10 @@ fn sum(
     let (mut sum, mut now, mut is_sure) = (0_i64, 0_u64, true);
     for value in values.iter().filter(|value| value.fieldId == id) {
         match field_answer(value) {
+            // All bits set is how a driver says that it does not know.
+            Ok(Number::Int(..0)) => is_sure = false,
             Ok(Number::Int(count)) => {
-                let count = count.max(0).saturating_mul(unit);
+                let count = count.saturating_mul(unit);
                 sum = sum.saturating_add(count);
                 each(value.scopeId, count);
                 now |= 1 << value.scopeId;
