@@ -8,6 +8,7 @@ use clap::{
     Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
     ValueHint,
 };
+use gpuvitals_core::Table;
 use gpuvitals_settings::{Notation, Override, Setting};
 
 use crate::config;
@@ -279,6 +280,8 @@ pub(crate) enum CatalogueFormat {
   gpuvitals query gpus --sort=-power_w --limit 10
   gpuvitals query gpu host-7:gpu3
   gpuvitals query range power_w,utilization_pct --last 6h --step 5m --group-by node
+  gpuvitals query range cpu_pct --table system_events
+  gpuvitals query rows gpu_health_events --last 1d
   gpuvitals query health --url http://10.0.0.5:8081")]
 pub(crate) struct Query {
     /// Server to ask
@@ -334,6 +337,9 @@ pub(crate) enum QueryWhat {
         /// Metrics by column name, e.g. power_w,utilization_pct
         #[arg(required = true, value_delimiter = ',')]
         metrics: Vec<String>,
+        /// Table of the metrics; system_events has those of hosts
+        #[arg(long, value_name = "TABLE", default_value = "gpu_events", value_parser = ["gpu_events", "system_events"])]
+        table: String,
         /// This GPU only: UUID, PCI address, or host:gpuN; may be given several times [default: all]
         #[arg(long, value_name = "GPU", value_delimiter = ',')]
         gpu: Vec<String>,
@@ -349,11 +355,29 @@ pub(crate) enum QueryWhat {
         /// Aggregate of each step
         #[arg(long, value_name = "WHAT", default_value = "mean", value_parser = ["mean", "min", "max", "p99", "last", "count"])]
         aggregate: String,
-        /// A series for each of these
-        #[arg(long, value_name = "WHAT", default_value = "gpu", value_parser = ["gpu", "node", "model", "all"])]
-        group_by: String,
+        /// A series for each of these [default: gpu, of system_events node]
+        #[arg(long, value_name = "WHAT", value_parser = ["gpu", "node", "model", "all"])]
+        group_by: Option<String>,
         /// At most this many rows; --json has all
         #[arg(long, value_name = "N", default_value_t = 1000)]
+        limit: usize,
+    },
+    /// The newest rows of a table as they were stored: samples, events, processes, single links
+    Rows {
+        /// Table
+        #[arg(default_value = "gpu_events", value_parser = PossibleValuesParser::new(Table::ALL.map(Table::name)))]
+        table: String,
+        /// This GPU only (of system_events: this host); may be given several times [default: all]
+        #[arg(long, value_name = "GPU", value_delimiter = ',')]
+        gpu: Vec<String>,
+        /// These columns only [default: all]
+        #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+        metrics: Vec<String>,
+        /// Not older than this: 15m, 1h, 7d [default: any age]
+        #[arg(long, value_name = "DURATION")]
+        last: Option<String>,
+        /// At most this many
+        #[arg(long, value_name = "N", default_value_t = 20)]
         limit: usize,
     },
     /// Health of gateway, collector and queue; exits with 69 unless all are healthy

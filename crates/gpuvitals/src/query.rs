@@ -3,7 +3,7 @@
 
 mod print;
 
-use gpuvitals_core::clock;
+use gpuvitals_core::{clock, time};
 use gpuvitals_queue::link::{BearerToken, Credentials};
 use serde_json::Value;
 
@@ -38,6 +38,7 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
         QueryWhat::Hosts => "/api/v1/hosts?limit=10000".to_owned(),
         QueryWhat::Gpu { id } => format!("/api/v1/gpus/{}", escaped(id)),
         QueryWhat::Range { .. } => range_path(&query.what)?,
+        QueryWhat::Rows { .. } => rows_path(&query.what)?,
         QueryWhat::Health => "/health".to_owned(),
     };
     let answer = ask(query, &path)?;
@@ -54,28 +55,47 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
 }
 
 fn range_path(what: &QueryWhat) -> Result<String, Failure> {
-    let QueryWhat::Range { metrics, gpu, last, end, step, aggregate, group_by, .. } = what else {
+    let QueryWhat::Range { metrics, table, gpu, last, end, step, aggregate, .. } = what else {
         return Err(Failure::new(Exit::Bug, "not a range"));
     };
     let end_ns = match end {
-        Some(text) => {
-            gpuvitals_core::time::parse(text).map_err(|e| Failure::new(Exit::Usage, format!("--end: {e}")))?
-        }
+        Some(text) => time::parse(text).map_err(|e| Failure::new(Exit::Usage, format!("--end: {e}")))?,
         None => clock::now_ns(),
     };
-    let back_ns = i64::try_from(quantity::flag("--last", last)?.as_nanos()).unwrap_or(i64::MAX);
     quantity::flag("--step", step)?;
-    let time = |ns: i64| escaped(&gpuvitals_core::time::format(ns));
-    let gpus = if gpu.is_empty() { String::new() } else { format!("&gpus={}", escaped(&gpu.join(","))) };
     Ok(format!(
-        "/api/v1/query?metrics={}&start={}&end={}&step={}&aggregate={}&group_by={}{gpus}",
+        "/api/v1/query?table={table}&metrics={}&start={}&end={}&step={}&aggregate={}&group_by={}{}",
         escaped(&metrics.join(",")),
-        time(end_ns.saturating_sub(back_ns)),
-        time(end_ns),
+        before(end_ns, last)?,
+        escaped(&time::format(end_ns)),
         escaped(step),
         escaped(aggregate),
-        escaped(group_by),
+        escaped(print::group_by(what)),
+        some("gpus", gpu),
     ))
+}
+
+fn rows_path(what: &QueryWhat) -> Result<String, Failure> {
+    let QueryWhat::Rows { table, gpu, metrics, last, limit } = what else {
+        return Err(Failure::new(Exit::Bug, "no rows"));
+    };
+    let start = match last {
+        Some(last) => format!("&start_time={}", before(clock::now_ns(), last)?),
+        None => String::new(),
+    };
+    let (gpus, columns) = (some("gpus", gpu), some("metrics", metrics));
+    Ok(format!("/api/v1/telemetry?table={table}&limit={limit}{start}{gpus}{columns}"))
+}
+
+/// The time so long before another, for a URL.
+fn before(end_ns: i64, last: &str) -> Result<String, Failure> {
+    let back_ns = i64::try_from(quantity::flag("--last", last)?.as_nanos()).unwrap_or(i64::MAX);
+    Ok(escaped(&time::format(end_ns.saturating_sub(back_ns))))
+}
+
+/// A parameter with a list, if there is something in it.
+fn some(name: &str, list: &[String]) -> String {
+    if list.is_empty() { String::new() } else { format!("&{name}={}", escaped(&list.join(","))) }
 }
 
 /// `health` answers with 503 when it has something to say.

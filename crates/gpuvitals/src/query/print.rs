@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use gpuvitals_core::quantity::counted;
-use gpuvitals_core::{MetricId, catalogue};
+use gpuvitals_core::{MetricId, Table, catalogue};
 use serde_json::Value;
 
 use crate::cli::QueryWhat;
@@ -16,7 +16,8 @@ pub(crate) fn table(what: &QueryWhat, answer: &Value) -> String {
         QueryWhat::Gpus { .. } => gpus(answer),
         QueryWhat::Hosts => hosts(answer),
         QueryWhat::Gpu { .. } => gpu(answer),
-        QueryWhat::Range { group_by, limit, .. } => range(answer, group_by, *limit),
+        QueryWhat::Range { limit, .. } => range(answer, group_by(what), *limit),
+        QueryWhat::Rows { .. } => rows(answer),
         QueryWhat::Health => health(answer),
     }
 }
@@ -68,6 +69,49 @@ fn gpu(answer: &Value) -> String {
         rows.push(vec![name.clone(), value, unit, text(&latest["timestamp"])]);
     }
     aligned(&rows)
+}
+
+/// What a range has a series for each of.
+pub(crate) fn group_by(what: &QueryWhat) -> &str {
+    match what {
+        QueryWhat::Range { group_by: Some(group_by), .. } => group_by,
+        QueryWhat::Range { table, .. } if table == Table::SystemEvents.name() => "node",
+        _ => "gpu",
+    }
+}
+
+/// The rows, with a column for each that one of them has.
+fn rows(answer: &Value) -> String {
+    let mut columns: Vec<&String> = Vec::new();
+    for entry in list(answer, "data") {
+        for (name, value) in entry["metrics"].as_object().into_iter().flatten() {
+            if !value.is_null() && !columns.contains(&name) {
+                columns.push(name);
+            }
+        }
+    }
+    let mut table = vec![["TIME", "HOST", "GPU"].map(str::to_owned).to_vec()];
+    table[0].extend(columns.iter().map(|column| heading(column)));
+    for entry in list(answer, "data") {
+        let host = if entry["simulated"] == true { " (simulated)" } else { "" };
+        let host = text(&entry["hostname"]) + host;
+        // A row of a host names that instead of a GPU.
+        let gpu = if entry["gpu_id"] == entry["hostname"] { String::new() } else { text(&entry["gpu_id"]) };
+        let mut row = vec![text(&entry["timestamp"]), host, gpu];
+        row.extend(columns.iter().map(|column| text(&entry["metrics"][column.as_str()])));
+        table.push(row);
+    }
+    if table.len() == 1 {
+        return "no such rows\n".to_owned() + &lacks(answer);
+    }
+    aligned(&table) + &footer(answer, "row") + &lacks(answer)
+}
+
+/// What the server could not read, a line each.
+fn lacks(answer: &Value) -> String {
+    list(answer, "partial")
+        .flat_map(|reason| ["not whole: ".to_owned(), text(reason), "\n".to_owned()])
+        .collect()
 }
 
 /// A row for each group and step, with a column for each metric.
@@ -127,10 +171,7 @@ fn remarks(answer: &Value, count: usize, limit: usize) -> String {
     if list(answer, "series").any(|series| series["simulated"] == true) {
         lines.push_str("values of simulated GPUs are among them\n");
     }
-    for reason in list(answer, "partial") {
-        let _infallible = writeln!(lines, "not whole: {}", text(reason));
-    }
-    lines
+    lines + &lacks(answer)
 }
 
 fn push_new<'a>(values: &mut Vec<&'a Value>, value: &'a Value) {
@@ -252,6 +293,22 @@ mod tests {
         assert!(one.ends_with("\n1 GPU\n") && !one.contains("REASON"), "{one}");
         let two = list(vec![gpu("idle", Value::Null), gpu("unhealthy", "XID 79".into())]);
         assert!(two.ends_with("\n2 GPUs\n") && two.contains("REASON") && two.contains("XID 79"), "{two}");
+    }
+
+    #[test]
+    fn rows_have_a_column_for_each_value_that_one_of_them_has() {
+        let row = |gpu: &str, metrics: Value| json!({"timestamp": "2026-01-01T00:00:00Z", "hostname": "n", "gpu_id": gpu, "metrics": metrics});
+        let data = [
+            row("GPU-1", json!({"kind": "xid", "code": 79, "detail": null})),
+            row("n", json!({"power_w": 71.5, "kind": null})),
+        ];
+        let table = rows(&json!({"data": data, "total": 2, "partial": ["a file"]}));
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0][..3], ["TIME", "HOST", "GPU"]);
+        assert!(["KIND", "CODE", "POWER"].iter().all(|head| lines[0].contains(head)), "{table}");
+        assert!(!table.contains("DETAIL"), "{table}");
+        assert_eq!(lines[2][..2], ["2026-01-01T00:00:00Z", "n"]);
+        assert!(table.ends_with("2 rows\nnot whole: a file\n"), "{table}");
     }
 
     fn gpus_of(list: &[Value]) -> String {
