@@ -31,6 +31,8 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// Largest HTTP/2 frame.
 const PIECE_BYTES: u32 = 64 << 10;
+/// Bytes of one HTTP/2 answer above which hyper takes no more of it until the peer takes some. By default hyper takes 400 KB.
+const SEND_BYTES: usize = 64 << 10;
 /// How often a silent HTTP/2 peer is pinged, and how long it may take to answer.
 const PING: Duration = Duration::from_secs(20);
 /// hyper's least buffer.
@@ -117,6 +119,7 @@ impl Shared {
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_frame_size(PIECE_BYTES)
+            .max_send_buf_size(SEND_BYTES)
             .max_header_list_size(header_bytes)
             .max_concurrent_streams(streams)
             .keep_alive_interval(PING)
@@ -141,9 +144,10 @@ where
 /// The requests of a connection.
 #[derive(Debug)]
 pub(crate) struct Activity {
-    /// Requests that are being answered.
+    /// Requests that wait for the service, not for the peer.
     open: AtomicUsize,
-    /// When the last one ended, a part of an answer was taken, or the connection was made; milliseconds since the listener began.
+    /// When the last one ended, a part of an answer was taken, or the connection was made; milliseconds since the listener
+    /// began. Earlier if the answer is read too slowly.
     idle_since: AtomicU64,
     began: Instant,
     /// Cancelled when the connection has to end.
@@ -151,11 +155,15 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    fn millis(&self, at: Instant) -> u64 {
+        u64::try_from(at.duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Begins a request, which lasts until the returned guard is dropped.
+    fn now(&self) -> u64 {
+        self.millis(Instant::now())
+    }
+
+    /// A request waits for the service until the returned guard is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Open {
         self.open.fetch_add(1, Ordering::AcqRel);
         Open(Arc::clone(self))
@@ -163,22 +171,27 @@ impl Activity {
 
     /// The peer took a part of an answer.
     pub(crate) fn progress(&self) {
-        self.idle_since.store(self.now(), Ordering::Release);
+        self.idle_since.fetch_max(self.now(), Ordering::AcqRel);
     }
 
-    /// Since when nothing is asked.
+    /// The peer took a part of an answer that counts as progress until this time, at most until now.
+    pub(crate) fn progress_until(&self, at: Instant) {
+        self.idle_since.fetch_max(self.millis(at).min(self.now()), Ordering::AcqRel);
+    }
+
+    /// Since when no request waits for the service.
     fn idle_since(&self) -> Option<u64> {
         (self.open.load(Ordering::Acquire) == 0).then(|| self.idle_since.load(Ordering::Acquire))
     }
 }
 
-/// A request that is being answered.
+/// A request that waits for the service.
 #[derive(Debug)]
 pub(crate) struct Open(Arc<Activity>);
 
 impl Open {
-    /// Ends the request.
-    pub(crate) fn activity(self) -> Arc<Activity> {
+    /// The service has an answer.
+    pub(crate) fn end(self) -> Arc<Activity> {
         Arc::clone(&self.0)
     }
 }
@@ -258,9 +271,13 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use axum::routing::get;
     use bytes::Bytes;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use futures_util::{Stream, StreamExt as _, stream};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+    use tokio::task::JoinHandle;
 
     use super::*;
     use crate::meter::Meter;
@@ -268,42 +285,147 @@ mod tests {
     use crate::serve::Terms;
 
     const LEN: usize = 4 << 20;
+    const PIPE_LEN: usize = 64 << 10;
     const IDLE: Duration = Duration::from_secs(75);
+    const REQUEST: &[u8] = b"GET /it HTTP/1.1\r\nhost: test\r\n\r\n";
 
-    /// Asks for a large answer. Reads a part of it so often, with so many pauses of most of the idle time after each, and
-    /// then the rest; how much came.
-    async fn download(parts: usize, pauses: usize) -> usize {
-        let terms = Terms::new(Arc::new(Meter::new("test")));
-        let app = Router::new()
-            .route("/large", get(|| async { Bytes::from(vec![b'x'; LEN]) }))
-            .layer(axum::middleware::from_fn_with_state(Arc::new(Door::new(terms.clone())), observe));
-        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let shared = Shared { app, access: terms.access, limits: terms.limits, tasks, stop: stop.clone() };
-        let table = Table::new(1, stop);
-        let (_, activity) = table.enter();
-        let (mut client, server) = tokio::io::duplex(64 << 10);
-        let serving = tokio::spawn(async move {
-            shared.talk(TokioIo::new(server), Peer { has_certificate: false, activity }).await;
-        });
-        client.write_all(b"GET /large HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
-        let mut part = vec![0; LEN / 16];
+    /// A connection to a service that answers with what `body` returns.
+    struct Visit {
+        client: DuplexStream,
+        table: Table,
+        serving: JoinHandle<()>,
+    }
+
+    impl Visit {
+        async fn new(request: &[u8], body: impl Fn() -> Body + Clone + Send + Sync + 'static) -> Self {
+            let terms = Terms::new(Arc::new(Meter::new("test")));
+            let app = Router::new()
+                .route("/it", get(|| async move { body() }))
+                .layer(axum::middleware::from_fn_with_state(Arc::new(Door::new(terms.clone())), observe));
+            let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+            let shared =
+                Shared { app, access: terms.access, limits: terms.limits, tasks, stop: stop.clone() };
+            let table = Table::new(1, stop);
+            let (_, activity) = table.enter();
+            let (mut client, server) = tokio::io::duplex(PIPE_LEN);
+            let serving = tokio::spawn(async move {
+                shared.talk(TokioIo::new(server), Peer { has_certificate: false, activity }).await;
+            });
+            client.write_all(request).await.unwrap();
+            Self { client, table, serving }
+        }
+
+        /// Lets the service do all that it can now, and then so many idle times pass.
+        async fn pass(&self, times: f64) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::time::advance(IDLE.mul_f64(times)).await;
+            self.table.close_idle(IDLE);
+        }
+
+        /// Whether the connection is closed without any more time.
+        async fn is_closed(&mut self) -> bool {
+            tokio::time::timeout(Duration::from_millis(1), &mut self.serving).await.is_ok()
+        }
+    }
+
+    /// Reads so many parts of a large answer, with so long a pause after each, in idle times, and then the rest; whether
+    /// all of it came.
+    async fn download(parts: usize, part_len: usize, pause: f64) -> bool {
+        let mut visit = Visit::new(REQUEST, || Body::from(vec![b'x'; LEN])).await;
+        let mut part = vec![0; part_len];
         for _ in 0..parts {
-            client.read_exact(&mut part).await.unwrap();
-            for _ in 0..pauses {
-                tokio::time::advance(IDLE.mul_f64(0.7)).await;
-                table.close_idle(IDLE);
+            if visit.client.read_exact(&mut part).await.is_err() {
+                return false;
             }
+            visit.pass(pause).await;
         }
         let mut rest = Vec::new();
-        let read = tokio::time::timeout(IDLE, client.read_to_end(&mut rest)).await;
-        assert!(read.is_ok_and(|read| read.is_ok()) || rest.len() + parts * part.len() > LEN);
-        serving.abort();
-        parts * part.len() + rest.len()
+        let _until_idle = tokio::time::timeout(IDLE, visit.client.read_to_end(&mut rest)).await;
+        visit.serving.abort();
+        parts * part_len + rest.len() > LEN
+    }
+
+    /// A stream that is quiet for a moment and then always has more.
+    fn endless(handed: Arc<AtomicUsize>) -> impl Stream<Item = Result<Bytes, Infallible>> {
+        let quiet = stream::once(tokio::task::yield_now()).map(|()| Ok(Bytes::from_static(b"hello")));
+        quiet.chain(stream::repeat_with(move || {
+            handed.fetch_add(PIPE_LEN, Ordering::Relaxed);
+            Ok(Bytes::from(vec![b'x'; PIPE_LEN]))
+        }))
+    }
+
+    /// A stream of which one frame is far more than a connection takes at once.
+    fn large_frames() -> impl Stream<Item = Result<Bytes, Infallible>> {
+        stream::repeat_with(|| Ok(Bytes::from(vec![b'x'; LEN])))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_download_lasts_as_long_as_its_client_reads() {
-        assert!(download(10, 1).await > LEN);
-        assert!(download(1, 3).await < LEN);
+    async fn a_download_lasts_as_long_as_its_client_reads() {
+        // 11 KiB/s for 225 s.
+        assert!(download(10, LEN / 16, 0.3).await);
+        assert!(!download(1, LEN / 16, 1.0).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_download_read_too_slowly_is_cut() {
+        // 5 KiB/s and 948 B/s; never idle for long.
+        assert!(!download(15, LEN / 16, 0.7).await);
+        assert!(!download(20, PIPE_LEN, 0.9).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_ends_if_its_client_does_not_read() {
+        let mut visit = Visit::new(REQUEST, || Body::from_stream(endless(Arc::default()))).await;
+        assert!(!visit.is_closed().await);
+        for _ in 0..5 {
+            visit.client.read_exact(&mut vec![0; LEN / 16]).await.unwrap();
+            visit.pass(0.9).await;
+            assert!(!visit.is_closed().await);
+        }
+        visit.pass(0.2).await;
+        assert!(visit.is_closed().await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_frame_of_a_stream_may_be_read_slowly() {
+        let mut visit = Visit::new(REQUEST, || Body::from_stream(large_frames())).await;
+        for _ in 0..5 {
+            visit.client.read_exact(&mut vec![0; LEN / 16]).await.unwrap();
+            visit.pass(0.9).await;
+            assert!(!visit.is_closed().await);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_stream_stays() {
+        let hello = || stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"hello"))]);
+        let mut visit =
+            Visit::new(REQUEST, move || Body::from_stream(hello().chain(stream::pending()))).await;
+        visit.client.read_exact(&mut [0; 16]).await.unwrap();
+        for _ in 0..3 {
+            visit.pass(2.0).await;
+            assert!(!visit.is_closed().await);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn little_is_taken_of_an_answer_that_an_http2_peer_does_not_read() {
+        let window = (16_u32 << 20).to_be_bytes();
+        let mut request = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        // SETTINGS with an initial window of 16 MiB, WINDOW_UPDATE with as much, HEADERS of a GET that ends its stream.
+        request.extend_from_slice(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4]);
+        request.extend_from_slice(&window);
+        request.extend_from_slice(&[0, 0, 4, 8, 0, 0, 0, 0, 0]);
+        request.extend_from_slice(&window);
+        request.extend_from_slice(&[0, 0, 13, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x04, 3]);
+        request.extend_from_slice(b"/it\x01\x04test");
+        let handed = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&handed);
+        let mut visit = Visit::new(&request, move || Body::from_stream(endless(Arc::clone(&counted)))).await;
+        assert!(!visit.is_closed().await);
+        let handed = handed.load(Ordering::Relaxed);
+        assert!((PIPE_LEN..=5 * PIPE_LEN).contains(&handed), "{handed}");
+        visit.pass(1.1).await;
+        assert!(visit.is_closed().await);
     }
 }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
@@ -35,8 +35,11 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_LEN_MAX: usize = 64;
 /// Paths that never need a token or a certificate.
 const PROBES: [&str; 3] = ["/health", "/healthz", "/readyz"];
-/// Bytes of an answer of known length that are handed over at a time.
+/// Bytes of an answer that are handed over at a time.
 const PIECE_LEN: usize = 64 << 10;
+/// Bytes per second that a client has to read of an answer of known length, on average since it began. Such an answer
+/// is in memory until its last piece is handed over: at this rate, 16 MiB are for 34 minutes. Far below any usable line.
+const READ_RATE_MIN: u64 = 8 << 10;
 /// What an answer that is not a page may load: nothing.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 
@@ -197,45 +200,43 @@ fn milliseconds(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// An answer's body, whose bytes are counted. A stream keeps its connection open as long as it lasts. An answer of known
-/// length is handed over in pieces, and each piece that the peer takes keeps the connection for the idle time.
+/// An answer's body, whose bytes are counted and handed over in pieces. While it has nothing to send, it keeps its
+/// connection open, so a quiet stream lasts. Otherwise the connection counts as idle since the peer took the last piece.
 struct Answer {
     body: Body,
-    /// What of the last frame is not handed over yet.
+    /// The part of the last frame that is not handed over yet.
     rest: Bytes,
     log: Log,
-    hold: Hold,
-}
-
-/// How an answer keeps its connection.
-enum Hold {
-    Open { _until_it_ends: Option<Open> },
-    Progress(Option<Arc<Activity>>),
+    began: Instant,
+    /// Of known length, so it has to be read at [`READ_RATE_MIN`].
+    is_sized: bool,
+    activity: Option<Arc<Activity>>,
+    /// Held while the body has nothing to send.
+    quiet: Option<Open>,
 }
 
 impl Answer {
     fn new(body: Body, log: Log, open: Option<Open>) -> Self {
-        let hold = if body.size_hint().exact().is_none() {
-            Hold::Open { _until_it_ends: open }
-        } else {
-            Hold::Progress(open.map(Open::activity))
-        };
-        Self { body, rest: Bytes::new(), log, hold }
+        let (is_sized, activity) = (body.size_hint().exact().is_some(), open.map(Open::end));
+        Self { body, rest: Bytes::new(), log, began: Instant::now(), is_sized, activity, quiet: None }
     }
 
-    /// Hands over what is left of a frame, or its next piece.
+    /// Hands over the rest of a frame, or its next piece.
     fn piece(&mut self) -> Frame<Bytes> {
-        let len = match &self.hold {
-            Hold::Open { .. } => self.rest.len(),
-            Hold::Progress(activity) => {
-                if let Some(activity) = activity {
-                    activity.progress();
-                }
-                self.rest.len().min(PIECE_LEN)
-            }
-        };
+        let len = self.rest.len().min(PIECE_LEN);
         self.log.bytes += u64::try_from(len).unwrap_or(u64::MAX);
         Frame::data(self.rest.split_to(len))
+    }
+
+    /// The peer took all that was handed over, or nearly: hyper asks for more only then.
+    fn taken(&self) {
+        let Some(activity) = &self.activity else { return };
+        if self.is_sized {
+            let due = Duration::from_millis(self.log.bytes.saturating_mul(1_000) / READ_RATE_MIN);
+            activity.progress_until(self.began + due);
+        } else {
+            activity.progress();
+        }
     }
 }
 
@@ -247,8 +248,16 @@ impl hyper::body::Body for Answer {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.taken();
         if self.rest.is_empty() {
-            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            let Poll::Ready(next) = Pin::new(&mut self.body).poll_frame(context) else {
+                if self.quiet.is_none() {
+                    self.quiet = self.activity.as_ref().map(Activity::begin);
+                }
+                return Poll::Pending;
+            };
+            self.quiet = None;
+            match next {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.rest = data,
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),

@@ -36,8 +36,8 @@ const BACKLOG: u32 = 4_096;
 pub struct ListenerLimits {
     /// Most connections. For one more, the longest idle one is closed; while none is idle, new ones are.
     pub connections: usize,
-    /// Longest time of a connection without a request, and until the head of its next request is complete. Above the
-    /// usual minute between two scrapes.
+    /// Longest time of a connection without a request, until the head of its next request is complete, and until the peer
+    /// takes the next piece of an answer. Above the usual minute between two scrapes.
     pub idle: Duration,
     /// Longest time of a TLS handshake.
     pub handshake: Duration,
