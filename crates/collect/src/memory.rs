@@ -4,10 +4,12 @@
 //! newest rows of `gpu_events`. It starts empty. It answers for these, and refuses ranges of time and other tables.
 //!
 //! A GPU has at most [`CollectorSettings::max_entries`] rows, and no more bytes than its equal share of
-//! [`CollectorSettings::cache_bytes`], but always its newest row. A row takes 160 bytes and 24 for each value, for one of an
-//! unknown column 40 and the length of a text. The latest state is not bounded: every GPU has one, as in the store.
+//! [`CollectorSettings::cache_bytes`], but always its newest row. A row takes 160 bytes and 24 for each value. A value of an
+//! unknown column takes 64 and the length of the name, a text 24 and its length more. Rows of a GPU share equal identities:
+//! each takes 300 bytes, and for each of its texts 24 and the length. The latest state is not bounded: every GPU has one, as
+//! in the store.
 
-use std::collections::btree_map::Entry;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::future::ready;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,12 +32,16 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::CollectorSettings;
 
-/// Answers that are worked on at a time.
+/// Answers with rows that are worked on at a time.
 const READERS_MAX: usize = 2;
 /// Changes that a reader of [`History::changes`] may be behind; then it loses the oldest.
 const CHANGES_MAX: usize = 256;
-/// Bytes of a row beside its values, with its place in the map and the parts that rows share.
+/// Bytes of a row beside its values and its identity, with its place in the map.
 const ROW_BYTES: usize = 160;
+/// Bytes of an identity beside its texts, with its place in the map.
+const IDENTITY_BYTES: usize = 300;
+/// Bytes of a shared text beside its characters.
+const TEXT_BYTES: usize = 24;
 const NOT_KEPT: &str = "collector.sinks has no store, so memory has the latest values and the newest rows of each GPU since the \
                         start, and nothing else; for ranges of time and other tables add store (--sinks store,jsonl)";
 
@@ -64,9 +70,10 @@ struct Kept {
 struct GpuRows {
     /// By time.
     rows: BTreeMap<i64, Arc<Row>>,
+    /// Of the rows and the identities.
     bytes: usize,
-    /// The identity of the last row, which the next one most likely has as well.
-    identity: Arc<Identity>,
+    /// The identities of the rows, with the number of rows of each.
+    identities: HashMap<Arc<Identity>, usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -75,6 +82,9 @@ struct Row {
     values: Vec<(MetricId, Value)>,
     extras: Vec<(Arc<str>, ExtraValue)>,
 }
+
+/// A row with its time and the key of its GPU.
+type Found = (i64, Arc<str>, Arc<Row>);
 
 /// The columns of a batch, looked up once.
 struct Columns<'a> {
@@ -116,15 +126,20 @@ impl MemoryHistory {
         let _heard = self.subscribers.send(batches.into());
     }
 
-    /// Works on an answer on a thread for blocking work.
+    /// Works on an answer on a thread for blocking work. That work counts as one of [`READERS_MAX`] until it ends, also if the
+    /// answer is dropped before.
     fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Mutex<Kept>) -> Part<T> + Send + 'static,
     ) -> Answered<'_, T> {
         let kept = Arc::clone(&self.kept);
         Box::pin(async move {
-            let _permit = self.readers.acquire().await.map_err(QueryError::failed)?;
-            tokio::task::spawn_blocking(move || work(&kept)).await.map_err(QueryError::failed)
+            let permit = Arc::clone(&self.readers).acquire_owned().await.map_err(QueryError::failed)?;
+            let job = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                work(&kept)
+            });
+            job.await.map_err(QueryError::failed)
         })
     }
 }
@@ -156,8 +171,13 @@ impl History for MemoryHistory {
         self.version.load(Ordering::Acquire)
     }
 
+    /// Does not wait for those who ask for rows.
     fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
-        self.ask(|kept| Part::whole(lock(kept).fleet()))
+        let kept = Arc::clone(&self.kept);
+        Box::pin(async move {
+            let job = tokio::task::spawn_blocking(move || lock(&kept).fleet());
+            Ok(Part::whole(job.await.map_err(QueryError::failed)?))
+        })
     }
 
     fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
@@ -165,8 +185,8 @@ impl History for MemoryHistory {
             return Box::pin(ready(Err(QueryError::NotKept { reason: NOT_KEPT.into() })));
         }
         self.ask(move |kept| {
-            let (rows, total) = lock(kept).select(&query);
-            let Part { answer: batch, missing } = batch(&rows, query.metrics.as_deref());
+            let (found, total) = lock(kept).find(&query);
+            let Part { answer: batch, missing } = batch(&page(found, &query), query.metrics.as_deref());
             Part { answer: Rows { batch, total: query.with_total.then_some(total) }, missing }
         })
     }
@@ -249,50 +269,49 @@ impl Kept {
         Arc::clone(&self.shown)
     }
 
-    /// The rows of a page, in order, and how many there are in all.
-    fn select(&self, query: &RowsQuery) -> (Vec<(i64, Arc<Row>)>, usize) {
+    /// The rows among which the page is, and how many rows there are in all.
+    fn find(&self, query: &RowsQuery) -> (Vec<Found>, usize) {
         let all = query.gpus.is_empty().then_some(&self.gpus).into_iter().flatten();
         let named = query.gpus.iter().filter_map(|key| self.gpus.get_key_value(key));
         let (mut found, mut total) = (Vec::new(), 0);
         let most = query.offset.saturating_add(query.limit);
         for (key, gpu) in all.chain(named) {
             total += gpu.rows.len();
-            let rows = gpu.rows.iter().map(|(time_ns, row)| (*time_ns, key, row));
+            let rows = gpu.rows.iter().map(|(time_ns, row)| (*time_ns, Arc::clone(key), Arc::clone(row)));
             if query.newest_first {
                 found.extend(rows.rev().take(most));
             } else {
                 found.extend(rows.take(most));
             }
         }
-        found.sort_unstable_by(|(a_ns, a, _), (b_ns, b, _)| {
-            let by_time = a_ns.cmp(b_ns);
-            if query.newest_first { by_time.reverse() } else { by_time }.then_with(|| a.cmp(b))
-        });
-        let page = found.into_iter().skip(query.offset).take(query.limit);
-        (page.map(|(time_ns, _, row)| (time_ns, Arc::clone(row))).collect(), total)
+        (found, total)
     }
+}
+
+/// The rows of a page, in order.
+fn page(mut found: Vec<Found>, query: &RowsQuery) -> Vec<Found> {
+    found.sort_unstable_by(|(a_ns, a, _), (b_ns, b, _)| {
+        let by_time = a_ns.cmp(b_ns);
+        if query.newest_first { by_time.reverse() } else { by_time }.then_with(|| a.cmp(b))
+    });
+    found.into_iter().skip(query.offset).take(query.limit).collect()
 }
 
 impl GpuRows {
     /// Adds a row, or what it adds to the row of that time.
-    fn add(&mut self, time_ns: i64, mut row: Row) {
-        if row.identity == self.identity {
-            row.identity = Arc::clone(&self.identity);
-        } else {
-            self.identity = Arc::clone(&row.identity);
-        }
-        match self.rows.entry(time_ns) {
-            Entry::Vacant(free) => {
-                self.bytes += row.bytes();
-                free.insert(Arc::new(row));
-            }
-            Entry::Occupied(mut known) => {
-                let known = Arc::make_mut(known.get_mut());
-                self.bytes -= known.bytes();
+    fn add(&mut self, time_ns: i64, row: Row) {
+        let mut row = match self.rows.remove(&time_ns) {
+            None => row,
+            Some(known) => {
+                self.release(&known);
+                let mut known = Arc::unwrap_or_clone(known);
                 known.merge(row);
-                self.bytes += known.bytes();
+                known
             }
-        }
+        };
+        self.bytes += row.bytes();
+        row.identity = self.share(row.identity);
+        self.rows.insert(time_ns, Arc::new(row));
     }
 
     /// Drops the oldest rows beyond the bounds, but never the newest.
@@ -301,9 +320,39 @@ impl GpuRows {
             && (self.rows.len() > rows_max || self.bytes > bytes_max)
             && let Some((_, row)) = self.rows.pop_first()
         {
-            self.bytes -= row.bytes();
+            self.release(&row);
         }
     }
+
+    /// The identity for one more row.
+    fn share(&mut self, identity: Arc<Identity>) -> Arc<Identity> {
+        let mut rows = match self.identities.entry(identity) {
+            Entry::Occupied(rows) => rows,
+            Entry::Vacant(free) => {
+                self.bytes += identity_bytes(free.key());
+                free.insert_entry(0)
+            }
+        };
+        *rows.get_mut() += 1;
+        Arc::clone(rows.key())
+    }
+
+    /// Counts a row that was taken out, and its identity if it was the last row of it, no more.
+    fn release(&mut self, row: &Row) {
+        self.bytes -= row.bytes();
+        if let Entry::Occupied(mut rows) = self.identities.entry(Arc::clone(&row.identity)) {
+            *rows.get_mut() -= 1;
+            if *rows.get() == 0 {
+                rows.remove();
+                self.bytes -= identity_bytes(&row.identity);
+            }
+        }
+    }
+}
+
+fn identity_bytes(identity: &Identity) -> usize {
+    let texts = IdentityColumn::ALL.iter().filter_map(|column| identity.get(*column));
+    IDENTITY_BYTES + texts.map(|text| TEXT_BYTES + text.len()).sum::<usize>()
 }
 
 impl<'a> Columns<'a> {
@@ -342,10 +391,11 @@ impl Row {
         replace(&mut self.extras, later.extras);
     }
 
+    /// Without the identity, which rows share. Names are counted for each row: only rows of one batch share them.
     fn bytes(&self) -> usize {
-        let texts = self.extras.iter().map(|(_, value)| match value {
-            ExtraValue::Number(_) => 0,
-            ExtraValue::Text(text) => text.len(),
+        let texts = self.extras.iter().map(|(name, value)| match value {
+            ExtraValue::Number(_) => TEXT_BYTES + name.len(),
+            ExtraValue::Text(text) => TEXT_BYTES + name.len() + TEXT_BYTES + text.len(),
         });
         ROW_BYTES
             + size_of_val(self.values.as_slice())
@@ -361,15 +411,16 @@ fn replace<K: PartialEq, V>(values: &mut Vec<(K, V)>, later: Vec<(K, V)>) {
             None => values.push((name, value)),
         }
     }
+    values.shrink_to_fit();
 }
 
 /// Rows as a batch, with those columns or all.
-fn batch(rows: &[(i64, Arc<Row>)], wanted: Option<&[String]>) -> Part<Option<Batch>> {
+fn batch(rows: &[Found], wanted: Option<&[String]>) -> Part<Option<Batch>> {
     let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.iter().any(|column| column == name));
     let mut builder = BatchBuilder::new(Table::GpuEvents);
     let mut refused: Option<ValueError> = None;
     let mut note = |outcome: Result<(), ValueError>| refused = refused.take().or(outcome.err());
-    for (time_ns, row) in rows {
+    for (time_ns, _, row) in rows {
         let identity = builder.intern(&row.identity);
         let id = builder.row(*time_ns, identity);
         for (metric, value) in row.values.iter().filter(|(metric, _)| is_wanted(metric.metric().column)) {
@@ -382,6 +433,113 @@ fn batch(rows: &[(i64, Arc<Row>)], wanted: Option<&[String]>) -> Part<Option<Bat
             }
         }
     }
-    let missing = refused.map(|error| format!("not all unknown columns of these rows: {error}"));
+    let missing = refused.map(|error| format!("not all values of these rows: {error}"));
     Part { answer: builder.finish(Origin::default(), 0), missing: missing.into_iter().collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::task::{Context, Waker};
+
+    use gpuvitals_settings::Section;
+    use gpuvitals_store::{Store, StoreConfig};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn memory(dir: &tempfile::TempDir, cache_bytes: &str) -> MemoryHistory {
+        let settings = CollectorSettings::of(&[("collector.cache_bytes", cache_bytes.into())]).unwrap();
+        MemoryHistory::new(Arc::new(Store::open(StoreConfig::new(dir.path())).unwrap().0), &settings)
+    }
+
+    /// A row of one GPU, with that many values of unknown columns.
+    fn row(time_ns: i64, job: &str, unknown: usize) -> Batch {
+        let identity = Identity::default().with(IdentityColumn::Uuid, "GPU-0");
+        let identity = identity.and_then(|identity| identity.with(IdentityColumn::Job, job)).unwrap();
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let identity = builder.intern(&identity);
+        let row = builder.row(time_ns, identity);
+        builder.set(row, MetricId::of("power_w"), Value::Float(1.5)).unwrap();
+        for column in 0..unknown {
+            builder.set_extra_text(row, &format!("{}{column}", "name_".repeat(10)), "text").unwrap();
+        }
+        builder.finish(Origin::default(), 0).unwrap()
+    }
+
+    /// Bytes that the rows of a GPU hold: each piece once, however many rows share it.
+    fn held(gpu: &GpuRows) -> usize {
+        let mut pieces: HashMap<*const (), usize> = HashMap::new();
+        for row in gpu.rows.values() {
+            pieces.insert(Arc::as_ptr(row).cast(), size_of::<Row>());
+            pieces.insert(row.values.as_ptr().cast(), row.values.capacity() * size_of::<(MetricId, Value)>());
+            pieces.insert(
+                row.extras.as_ptr().cast(),
+                row.extras.capacity() * size_of::<(Arc<str>, ExtraValue)>(),
+            );
+            pieces.insert(Arc::as_ptr(&row.identity).cast(), size_of::<Identity>());
+            let texts = IdentityColumn::ALL.iter().filter_map(|column| row.identity.shared(*column));
+            let extras = row.extras.iter().flat_map(|(name, value)| match value {
+                ExtraValue::Number(_) => [Some(name), None],
+                ExtraValue::Text(text) => [Some(name), Some(text)],
+            });
+            for text in texts.chain(extras.flatten()) {
+                pieces.insert(Arc::as_ptr(text).cast(), text.len());
+            }
+        }
+        pieces.values().sum()
+    }
+
+    #[test]
+    fn rows_hold_no_more_than_their_room_whatever_their_identities_and_names_are() {
+        const ROOM: usize = 64 << 10;
+        let dir = tempfile::tempdir().unwrap();
+        let check = |case: &str, rows_min: usize, batch: &dyn Fn(i64) -> Batch| {
+            let memory = memory(&tempfile::tempdir_in(&dir).unwrap(), "64KiB");
+            for time_ns in 0..900 {
+                // Now and then a row of a time that is there.
+                memory.take(vec![batch(time_ns), batch(time_ns / 7 * 7)]);
+            }
+            let kept = lock(&memory.kept);
+            let gpu = kept.gpus.get("GPU-0").unwrap();
+            let (rows, bytes, held) = (gpu.rows.len(), gpu.bytes, held(gpu));
+            assert!(held <= bytes && bytes <= ROOM && rows >= rows_min, "{case}: {rows}, {bytes}, {held}");
+            assert!(gpu.identities.len() <= rows, "{case}: identities of rows that are gone");
+            assert_eq!(gpu.identities.values().sum::<usize>(), rows, "{case}");
+        };
+        check("the same", 340, &|time_ns| row(time_ns, "job", 0));
+        // Two sources of a GPU, say.
+        check("in turns", 340, &|time_ns| row(time_ns, ["job-a", "job-b"][usize::from(time_ns % 2 == 0)], 0));
+        check("always new", 80, &|time_ns| row(time_ns, &format!("{time_ns:0>250}"), 0));
+        check("unknown columns", 45, &|time_ns| row(time_ns, "job", 8));
+    }
+
+    #[tokio::test]
+    async fn work_on_an_answer_that_was_dropped_counts_until_it_ends_and_the_fleet_does_not_wait_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = memory(&dir, "64KiB");
+        let mut working = Vec::new();
+        for _ in 0..READERS_MAX {
+            let (begun, has_begun) = oneshot::channel();
+            let (go_on, may_go_on) = mpsc::sync_channel(1);
+            let mut answer = memory.ask::<()>(move |_| {
+                begun.send(()).unwrap();
+                may_go_on.recv().unwrap();
+                Part::whole(())
+            });
+            tokio::select! {
+                _ = &mut answer => panic!("it waits"),
+                begun = has_begun => begun.unwrap(),
+            }
+            working.push(go_on);
+        }
+        assert_eq!(memory.readers.available_permits(), 0);
+        assert!(memory.fleet().await.unwrap().answer.gpus.is_empty());
+        let mut rows = memory.rows(RowsQuery::of(Table::GpuEvents, 1));
+        assert!(rows.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        for go_on in working {
+            go_on.send(()).unwrap();
+        }
+        assert!(rows.await.unwrap().answer.batch.is_none());
+    }
 }

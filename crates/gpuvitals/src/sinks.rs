@@ -11,7 +11,7 @@ use gpuvitals_collect::{CollectorSettings, MemoryHistory, SinkKind};
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::History;
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
-use gpuvitals_core::{Batch, Health, causes};
+use gpuvitals_core::{Batch, Health, Table, causes};
 use gpuvitals_jsonl::{Jsonl, JsonlConfig, JsonlError};
 use gpuvitals_settings::{Bytes, settings};
 use gpuvitals_store::{Store, StoreConfig, StoreError};
@@ -67,6 +67,12 @@ pub(crate) fn open(
     if let Some(history) = history {
         return Ok((sink, history));
     }
+    let lost = Table::ALL.iter().filter(|table| **table != Table::GpuEvents).map(|table| table.name());
+    tracing::warn!(
+        tables = lost.collect::<Vec<_>>().join(" "),
+        "collector.sinks has no store: rows of these tables are acknowledged and kept nowhere; to keep them add store \
+         (--sinks store,jsonl)"
+    );
     let memory = Arc::new(MemoryHistory::new(sink, settings));
     Ok((Arc::clone(&memory) as _, memory))
 }
@@ -177,7 +183,7 @@ fn open_store(config: StoreConfig) -> Result<Ends, Failure> {
 #[cfg(test)]
 mod tests {
     use gpuvitals_core::ports::SinkError::{Busy, Closed, Failed, Refused};
-    use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table};
+    use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin};
     use gpuvitals_settings::Section;
 
     use super::*;

@@ -36,6 +36,8 @@ fn json_lines_alone_lose_and_double_nothing_although_the_collector_was_killed() 
     let collector = || {
         let to = ["--data-dir", data.to_str().unwrap(), "--sinks", "jsonl"];
         let process = start(&[&["collect", "--api-port", &api, "--broker-port", &port], &to[..]].concat());
+        let warning = process.says("kept nowhere");
+        assert!(warning.contains("system_events gpu_details gpu_processes gpu_health_events"), "{warning}");
         process.says("collector API");
         process
     };
