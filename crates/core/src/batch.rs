@@ -265,19 +265,20 @@ impl Batch {
     ///
     /// # Panics
     /// If `keep` does not have one value a row.
-    #[expect(
-        clippy::expect_used,
-        reason = "the mask has the batch's length; None must mean that no row was kept"
-    )]
+    #[expect(clippy::expect_used, reason = "the mask has the batch's length")]
     pub fn filter(&self, keep: &[bool]) -> Option<Self> {
         assert_eq!(keep.len(), self.rows(), "one decision a row");
+        // As a rule all are kept, or none: no column is copied for that.
+        if keep.iter().all(|keep| *keep) {
+            return Some(self.clone());
+        }
+        if !keep.contains(&true) {
+            return None;
+        }
         let mask = arrow_array::BooleanArray::from(keep.to_vec());
         let records =
             arrow_select::filter::filter_record_batch(&self.records, &mask).expect("one decision a row");
-        if records.num_rows() == self.rows() {
-            return Some(self.clone());
-        }
-        (records.num_rows() > 0).then(|| Self { records, wire: None, ..self.clone() })
+        Some(Self { records, wire: None, ..self.clone() })
     }
 
     /// Identity of a row.
