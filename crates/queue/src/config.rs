@@ -65,7 +65,7 @@ pub struct QueueConfig {
     pub drain_timeout: Duration,
     /// Seeds the jitter of the backoff.
     pub seed: u64,
-    /// FrameDurability of a frame before its publish is answered and it is visible, if there is a log.
+    /// Durability of a frame before its publish is answered and it is visible, if there is a log.
     pub durability: FrameDurability,
     /// Longest time that written records wait for a sync: the loss at a power cut for [`FrameDurability::Written`]
     /// frames and for acknowledgements.

@@ -103,11 +103,24 @@ impl Merge {
     /// # Errors
     /// If a part lacks time or GPU, a column's types are incompatible, or there are 2^32 rows or more.
     pub(crate) fn plan(table: Table, parts: &[RecordBatch], order: Order) -> Result<Self, MergeError> {
+        Self::plan_with(table, parts, &sort::subjects(table, parts)?, order)
+    }
+
+    /// As [`Merge::plan`], of parts whose GPUs or hosts are known.
+    ///
+    /// # Errors
+    /// As [`Merge::plan`].
+    pub(crate) fn plan_with(
+        table: Table,
+        parts: &[RecordBatch],
+        keys: &[RowKeys],
+        order: Order,
+    ) -> Result<Self, MergeError> {
         let rows: usize = parts.iter().map(RecordBatch::num_rows).sum();
         if u32::try_from(rows).is_err() || u32::try_from(parts.len()).is_err() {
             return Err(MergeError::TooManyRows(rows));
         }
-        let sorted = sort::sort(table, parts, order)?;
+        let sorted = sort::sort(table, parts, keys, order)?;
         let columns = Columns::unify(table, parts)?;
         Ok(Self { columns, sorted })
     }
@@ -120,6 +133,18 @@ impl Merge {
     /// Rows of the result.
     pub(crate) fn rows(&self) -> usize {
         self.sorted.picks.len()
+    }
+
+    /// The GPUs or hosts of the result by key, and the first row of each. Only of use in [`Order::GpuTime`].
+    pub(crate) fn gpus(&self) -> Vec<(Arc<str>, usize)> {
+        let mut gpus = Vec::new();
+        let mut start = 0;
+        for same in self.sorted.ranks.chunk_by(|a, b| a == b) {
+            let key = same.first().and_then(|rank| self.sorted.keys.get(*rank as usize));
+            gpus.extend(key.map(|key| (Arc::clone(key), start)));
+            start += same.len();
+        }
+        gpus
     }
 
     /// Ranges of result rows that have `gpus` whole GPUs each (the last one may have fewer). Only of use in

@@ -17,7 +17,7 @@ use gpuvitals_core::history::Rows;
 use gpuvitals_core::{Table, causes};
 
 use crate::manifest::FileEntry;
-use crate::merge::{MergeError, Order, RowKeys, merge, without_empty};
+use crate::merge::{MergeError, Order, merge, without_empty};
 use crate::tail::{Chunk, timestamps, weight};
 
 /// The newest rows in files of some GPUs.
@@ -64,10 +64,8 @@ impl Held {
         let first = above.max(times.len().saturating_sub(rows_max));
         let floor_ns = times.get(first).copied().filter(|_| first > above).unwrap_or(floor_ns);
         let rows = without_empty(&rows.slice(first, rows.num_rows() - first))?;
-        let chunk = (rows.num_rows() > 0).then(|| {
-            let keys = RowKeys::one(key, rows.num_rows());
-            Arc::new(Chunk::sorted(Table::GpuEvents, rows, &keys))
-        });
+        let chunk = (rows.num_rows() > 0)
+            .then(|| Arc::new(Chunk::sorted(Table::GpuEvents, rows, vec![(Arc::clone(key), 0)])));
         Ok(Self { chunk, floor_ns, ..none })
     }
 

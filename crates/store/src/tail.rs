@@ -39,33 +39,29 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Merges rows, oldest to newest.
+    /// Merges rows, oldest to newest, of which `keys` are the GPUs or hosts.
     ///
     /// # Errors
-    /// When a row names no GPU, or columns of the same name do not fit together.
-    pub(crate) fn merged(table: Table, parts: &[RecordBatch]) -> Result<Self, MergeError> {
-        let plan = Merge::plan(table, parts, Order::GpuTime)?;
-        let records = plan.batch(0..plan.rows())?;
-        let keys = RowKeys::of(&records, table).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
-        Ok(Self::sorted(table, records, &keys))
+    /// When columns of the same name do not fit together.
+    pub(crate) fn merged(table: Table, parts: &[RecordBatch], keys: &[RowKeys]) -> Result<Self, MergeError> {
+        let plan = Merge::plan_with(table, parts, keys, Order::GpuTime)?;
+        Ok(Self::sorted(table, plan.batch(0..plan.rows())?, plan.gpus()))
     }
 
-    /// A chunk of rows that are merged and sorted by GPU and time.
-    pub(crate) fn sorted(table: Table, records: RecordBatch, keys: &RowKeys) -> Self {
-        let mut gpus: Vec<(Arc<str>, usize)> = Vec::new();
-        let mut last = None;
-        for (row, &id) in keys.ids.iter().enumerate() {
-            if last != Some(id) {
-                last = Some(id);
-                if let Some(key) =
-                    keys.keys.get(id as usize).filter(|key| gpus.last().is_none_or(|(k, _)| k != *key))
-                {
-                    gpus.push((Arc::clone(key), row));
-                }
-            }
-        }
+    /// A chunk of rows that are merged and sorted by GPU and time; `gpus` has the first row of each.
+    pub(crate) fn sorted(table: Table, records: RecordBatch, gpus: Vec<(Arc<str>, usize)>) -> Self {
         let (min_timestamp_ns, max_timestamp_ns) = span(&records);
         Self { table, records, gpus, min_timestamp_ns, max_timestamp_ns }
+    }
+
+    /// The keys of its rows.
+    fn keys(&self) -> RowKeys {
+        let ends = self.gpus.iter().skip(1).map(|(_, start)| *start).chain([self.records.num_rows()]);
+        let mut ids = Vec::with_capacity(self.records.num_rows());
+        for (id, end) in (0_u32..).zip(ends) {
+            ids.resize(end, id);
+        }
+        RowKeys { ids, keys: self.gpus.iter().map(|(key, _)| Arc::clone(key)).collect() }
     }
 
     /// The rows of a GPU, if it has any.
@@ -170,9 +166,9 @@ impl Tail {
             let run = chunks.iter().rev().take_while(small).count();
             if run >= FOLD {
                 let first = chunks.len() - run;
-                let parts: Vec<RecordBatch> =
-                    chunks.iter().skip(first).map(|chunk| chunk.records.clone()).collect();
-                let merged = Chunk::merged(table, &parts)?;
+                let (parts, keys): (Vec<RecordBatch>, Vec<RowKeys>) =
+                    chunks.iter().skip(first).map(|chunk| (chunk.records.clone(), chunk.keys())).unzip();
+                let merged = Chunk::merged(table, &parts, &keys)?;
                 let before: usize = parts.iter().map(weight).sum();
                 self.bytes = self.bytes.saturating_sub(before).saturating_add(weight(&merged.records));
                 chunks.truncate(first);
@@ -200,7 +196,8 @@ mod tests {
             builder.set(row, power, Value::Float(100.0)).unwrap();
         }
         let batch = builder.finish(Origin::default(), 0).unwrap();
-        tail.push(Chunk::merged(Table::GpuEvents, &[batch.records().clone()]).unwrap(), 1).unwrap();
+        let keys = RowKeys::of(batch.records(), Table::GpuEvents).unwrap();
+        tail.push(Chunk::merged(Table::GpuEvents, &[batch.records().clone()], &[keys]).unwrap(), 1).unwrap();
     }
 
     fn times(tail: &Tail, key: &str) -> Vec<i64> {

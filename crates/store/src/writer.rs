@@ -48,7 +48,8 @@ impl Arrival {
     pub(crate) fn new(batch: Batch) -> Result<Self, MergeError> {
         let keys = RowKeys::of(batch.records(), batch.table())
             .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
-        let chunk = Chunk::merged(batch.table(), std::slice::from_ref(batch.records()))?;
+        let chunk =
+            Chunk::merged(batch.table(), std::slice::from_ref(batch.records()), std::slice::from_ref(&keys))?;
         Ok(Self { batch, keys, chunk })
     }
 }

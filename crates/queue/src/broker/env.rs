@@ -78,7 +78,7 @@ impl Env {
         }
     }
 
-    /// FrameDurability of a frame before its publish is answered.
+    /// Durability of a frame before its publish is answered.
     pub(super) fn durability(&self) -> FrameDurability {
         if self.keeps { self.config.durability } else { FrameDurability::Memory }
     }

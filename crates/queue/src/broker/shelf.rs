@@ -169,7 +169,8 @@ impl Shelf {
         self.entries.insert(offset, entry);
     }
 
-    /// Removes a frame, whoever waits for it. While a log is read the frame is only not held any more: it may be again.
+    /// Removes a frame, whoever waits for it. While a log is read the frame stays, held for nobody: a later record may
+    /// hold it again.
     pub(super) fn take(&mut self, env: &mut Env, offset: u64) -> Option<Entry> {
         self.held.remove(&(offset..offset + 1));
         if env.reads_log { None } else { self.remove(env, offset) }

@@ -151,6 +151,13 @@ fn unify_text(name: &str, arrays: &[Option<&ArrayRef>]) -> Result<Column, MergeE
             Some(array) => Some(as_text(array).ok_or_else(|| refuse(array))?),
         });
     }
+    // One part's texts stay as they are, unless most belong to no row.
+    if let [Some(only)] = dictionaries.as_slice()
+        && let Some(only) = only.as_dictionary_opt::<Int32Type>()
+        && only.values().len() <= only.len()
+    {
+        return Ok(Column::Text(vec![Some(only.keys().clone())], Arc::clone(only.values())));
+    }
     let mut texts: Vec<&str> = Vec::new();
     let mut index: HashMap<&str, i32, RandomState> = HashMap::default();
     let mut keys = Vec::with_capacity(arrays.len());

@@ -28,8 +28,10 @@ pub(crate) struct Join {
 pub(crate) struct Sorted {
     /// Per row of the result the last arrival among the rows that make it up.
     pub(crate) picks: Vec<Pick>,
-    /// Per row of the result its GPU: the place of its key among all keys.
+    /// Per row of the result its GPU: the place of its key in `keys`.
     pub(crate) ranks: Vec<u32>,
+    /// The keys of all GPUs of the parts, ascending.
+    pub(crate) keys: Vec<Arc<str>>,
     /// Rows that several rows make up, ascending.
     pub(crate) joins: Vec<Join>,
     /// The rows that make them up, in order of arrival.
@@ -45,13 +47,19 @@ struct Row {
     pick: Pick,
 }
 
-pub(crate) fn sort(table: Table, parts: &[RecordBatch], order: Order) -> Result<Sorted, MergeError> {
-    let (gpus, ranks) = ranked(subjects(table, parts)?);
+/// Sorts the rows of parts, of which `keys` are the GPUs or hosts.
+pub(crate) fn sort(
+    table: Table,
+    parts: &[RecordBatch],
+    keys: &[RowKeys],
+    order: Order,
+) -> Result<Sorted, MergeError> {
+    let (keys, ranks) = ranked(keys);
     let rests = parts
         .iter()
         .map(|part| RowKeys::rest(part, table))
         .collect::<Option<_>>()
-        .map(|rests| ranked(rests).1);
+        .map(|rests: Vec<_>| ranked(&rests).1);
     let mut rows = Vec::with_capacity(ranks.iter().map(Vec::len).sum());
     for (part, (batch, ranks)) in parts.iter().zip(&ranks).enumerate() {
         let times = batch
@@ -69,13 +77,13 @@ pub(crate) fn sort(table: Table, parts: &[RecordBatch], order: Order) -> Result<
         }));
     }
     match order {
-        Order::GpuTime => by_gpu(&mut rows, gpus),
+        Order::GpuTime => by_gpu(&mut rows, keys.len()),
         Order::TimeGpu if rows.is_sorted_by_key(|row| (row.time, row.rank, row.rest)) => {}
         Order::TimeGpu => rows.sort_by_key(|row| (row.time, row.rank, row.rest)),
         // `!` turns the order of integers round without overflow.
         Order::NewestGpu => rows.sort_by_key(|row| (!row.time, row.rank, row.rest)),
     }
-    Ok(join(&rows))
+    Ok(join(&rows, keys))
 }
 
 /// Sorts by GPU, time and the rest of the key; stable.
@@ -116,10 +124,11 @@ fn by_gpu(rows: &mut Vec<Row>, gpus: usize) {
 }
 
 /// Finds the rows that are one.
-fn join(rows: &[Row]) -> Sorted {
+fn join(rows: &[Row], keys: Vec<Arc<str>>) -> Sorted {
     let mut sorted = Sorted {
         picks: Vec::with_capacity(rows.len()),
         ranks: Vec::with_capacity(rows.len()),
+        keys,
         joins: Vec::new(),
         joined_rows: Vec::new(),
     };
@@ -143,7 +152,7 @@ fn small(count: usize) -> u32 {
 }
 
 /// The GPUs or hosts of each part's rows.
-fn subjects(table: Table, parts: &[RecordBatch]) -> Result<Vec<RowKeys>, MergeError> {
+pub(crate) fn subjects(table: Table, parts: &[RecordBatch]) -> Result<Vec<RowKeys>, MergeError> {
     let of = |(part, batch): (usize, &RecordBatch)| {
         RowKeys::of(batch, table).map_err(|row| {
             let column = table.subject().name();
@@ -157,37 +166,45 @@ fn subjects(table: Table, parts: &[RecordBatch]) -> Result<Vec<RowKeys>, MergeEr
     parts.iter().enumerate().map(of).collect()
 }
 
-/// Number of keys, and per part and row the rank of its key.
-fn ranked(parts: Vec<RowKeys>) -> (usize, Vec<Vec<u32>>) {
-    let mut numbers: HashMap<Arc<str>, u32, RandomState> = HashMap::default();
-    let mut ids = Vec::with_capacity(parts.len());
-    for RowKeys { ids: mut row_ids, keys } in parts {
-        let map: Vec<u32> = keys
-            .into_iter()
-            .map(|key| {
-                let next = small(numbers.len());
-                *numbers.entry(key).or_insert(next)
-            })
-            .collect();
-        remap(&mut row_ids, &map);
-        ids.push(row_ids);
-    }
-    let mut keys: Vec<(Arc<str>, u32)> = numbers.into_iter().collect();
+/// The keys, ascending, and per part and row the rank of its key.
+fn ranked(parts: &[RowKeys]) -> (Vec<Arc<str>>, Vec<Vec<u32>>) {
+    let (mut keys, maps) = numbered(parts);
     keys.sort_unstable();
+    let mut ranked: Vec<Arc<str>> = Vec::with_capacity(keys.len());
     let mut rank_of = vec![0_u32; keys.len()];
-    for (rank, (_, number)) in (0_u32..).zip(&keys) {
-        if let Some(slot) = rank_of.get_mut(*number as usize) {
-            *slot = rank;
+    for (key, number) in keys {
+        if ranked.last() != Some(key) {
+            ranked.push(Arc::clone(key));
+        }
+        if let Some(rank) = rank_of.get_mut(number as usize) {
+            *rank = small(ranked.len() - 1);
         }
     }
-    for row_ids in &mut ids {
-        remap(row_ids, &rank_of);
-    }
-    (keys.len(), ids)
+    let of = |map: &[u32], id: u32| map.get(id as usize).copied().unwrap_or(u32::MAX);
+    let ranks = parts.iter().zip(maps).map(|(part, map)| {
+        let map: Vec<u32> = map.into_iter().map(|number| of(&rank_of, number)).collect();
+        part.ids.iter().map(|&id| of(&map, id)).collect()
+    });
+    let ranks = ranks.collect();
+    (ranked, ranks)
 }
 
-fn remap(ids: &mut [u32], map: &[u32]) {
-    for id in ids {
-        *id = map.get(*id as usize).copied().unwrap_or(u32::MAX);
+/// A number for each key, and per part those of its keys. One part's keys keep their places, also where two are the
+/// same; the keys that parts share have one number.
+fn numbered(parts: &[RowKeys]) -> (Vec<(&Arc<str>, u32)>, Vec<Vec<u32>>) {
+    if let [part] = parts {
+        let keys: Vec<_> = part.keys.iter().zip(0_u32..).collect();
+        let map = keys.iter().map(|(_, number)| *number).collect();
+        return (keys, vec![map]);
     }
+    let mut numbers: HashMap<&Arc<str>, u32, RandomState> = HashMap::default();
+    let mut maps = Vec::with_capacity(parts.len());
+    for part in parts {
+        let number = |key| {
+            let next = small(numbers.len());
+            *numbers.entry(key).or_insert(next)
+        };
+        maps.push(part.keys.iter().map(number).collect());
+    }
+    (numbers.into_iter().collect(), maps)
 }
