@@ -1,14 +1,14 @@
-//! Merging the small files of one table and hour into one.
+//! Merging the small files of one table and hour, or day, into one.
 //!
-//! All files of the hour are read in parallel, row group by row group in the order of keys. Rows below the
-//! next unread key of every file are complete and are written. Memory is a row group per file and its merged
-//! rows.
+//! All files are read in parallel, some rows at a time, in the order of keys. Rows below the last key read of every file
+//! are complete and are written. Memory is [`ROWS_AT_ONCE`] rows or the longest GPU, and their merged rows.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -19,16 +19,20 @@ use gpuvitals_core::Table;
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::file::{self, FileError, Place, TableFile, TableWriter};
-use crate::flush::{pieces, row_groups};
-use crate::manifest::{FileEntry, FileRecord, HOUR_NS};
+use crate::manifest::{FileEntry, FileRecord, Span};
 use crate::merge::{Merge, MergeError, Order, RowKeys};
 use crate::shared::Shared;
 use crate::step::FileSteps;
 
-/// After this much newer data an hour is taken for complete.
-const GRACE_NS: i64 = HOUR_NS / 12;
-/// A complete hour is merged again when the new files have a quarter of the merged one's bytes.
+/// A complete hour or day is merged again when the new files have a quarter of the merged one's bytes.
 const WORTH: u64 = 4;
+/// A day is complete after this many times the rest of an hour.
+const DAY_REST: u32 = 12;
+/// Rows that are read from all files together before any is written.
+const ROWS_AT_ONCE: usize = 1 << 18;
+/// Fewest rows that are read from a file at once, unless pages are small, and most, in pages.
+const ROWS_MIN: usize = 1 << 10;
+const PAGES_MAX: usize = 4;
 
 /// The outcome of a merge.
 #[derive(Debug)]
@@ -43,38 +47,59 @@ pub(crate) enum Merged {
     Failed(StoreError),
 }
 
-/// The files to merge next, oldest arrival first, if any are due: all those of one table and hour. The hour that failed
-/// last comes after all others, so that it cannot hold them up.
+/// The files to merge next, oldest arrival first, if any are due: all those of one table and hour, or day. The time that
+/// failed last comes after all others, so that it cannot hold them up.
 pub(crate) fn due(
     files: &[Arc<FileEntry>],
     config: &StoreConfig,
-    failed: Option<(Table, i64)>,
+    failed: Option<(Table, Span)>,
+    now: Instant,
 ) -> Option<Vec<Arc<FileEntry>>> {
     let newest = files.iter().map(|file| file.max_timestamp_ns).max()?;
-    let mut hours: BTreeMap<(Table, i64), Vec<&Arc<FileEntry>>> = BTreeMap::new();
+    let mut spans: BTreeMap<(Table, Span), Vec<&Arc<FileEntry>>> = BTreeMap::new();
     for file in files {
-        hours.entry((file.table, file.hour())).or_default().push(file);
+        let span = file.span();
+        spans.entry((file.table, span)).or_default().push(file);
+        if span.day() != span {
+            spans.entry((file.table, span.day())).or_default().push(file);
+        }
     }
-    let is_due = |hour: i64, files: &[&Arc<FileEntry>]| {
-        let fresh = || files.iter().filter(|file| file.level == 0);
-        let end = hour.saturating_add(1).saturating_mul(HOUR_NS);
-        let complete = newest >= end.saturating_add(GRACE_NS);
-        let fresh_bytes: u64 = fresh().map(|file| file.bytes).sum();
-        let merged_bytes: u64 = files.iter().filter(|file| file.level > 0).map(|file| file.bytes).sum();
-        let many = fresh().count() >= config.merge_files.max(2);
-        let worth = complete && fresh_bytes > 0 && fresh_bytes.saturating_mul(WORTH) >= merged_bytes;
-        files.len() > 1 && (many || worth)
+    let is_due = |span: Span, files: &[&Arc<FileEntry>]| {
+        let is_day = span == span.day();
+        let rest = config.merge_after * if is_day { DAY_REST } else { 1 };
+        let rest_ns = i64::try_from(rest.as_nanos()).unwrap_or(i64::MAX);
+        let idle = || files.iter().all(|file| now.saturating_duration_since(file.since) >= rest);
+        let complete = newest >= span.end_ns().saturating_add(rest_ns) || idle();
+        let bytes = |merged: bool| {
+            let of = files.iter().filter(|file| (file.level >= span.level()) == merged);
+            of.map(|file| file.bytes).sum::<u64>()
+        };
+        let (fresh, merged) = (bytes(false), bytes(true));
+        let worth = complete && fresh > 0 && fresh.saturating_mul(WORTH) >= merged;
+        let flushed = files.iter().filter(|file| file.level == 0).count();
+        let many = !is_day && flushed >= config.merge_files.max(2);
+        let hours =
+            || files.iter().any(|file| files.first().is_some_and(|first| first.span() != file.span()));
+        let fits = !is_day || fresh.saturating_add(merged) <= config.day_bytes && hours();
+        files.len() > 1 && fits && (many || worth)
     };
-    let (_, found) = hours
+    let (_, found) = spans
         .into_iter()
-        .filter(|((_, hour), files)| is_due(*hour, files) && files.iter().all(|file| file.damage().is_none()))
-        .min_by_key(|((table, hour), _)| (Some((*table, *hour)) == failed, *hour, *table))?;
+        .filter(|((_, span), files)| is_due(*span, files) && files.iter().all(|file| file.damage().is_none()))
+        .min_by_key(|((table, span), _)| (Some((*table, *span)) == failed, span.start_ns(), *table, *span))?;
     let mut found: Vec<_> = found.into_iter().cloned().collect();
     found.sort_by_key(|file| file.order);
     Some(found)
 }
 
-/// Merges files of one table and hour, oldest arrival first, into one.
+/// The time that a merge of these files is of.
+pub(crate) fn span_of(inputs: &[Arc<FileEntry>]) -> Option<(Table, Span)> {
+    let first = inputs.first()?;
+    let is_hour = inputs.iter().all(|input| input.span() == first.span());
+    Some((first.table, if is_hour { first.span() } else { first.span().day() }))
+}
+
+/// Merges files of one table and hour or day, oldest arrival first, into one.
 pub(crate) fn merge(
     inputs: &[Arc<FileEntry>],
     root: &Path,
@@ -98,22 +123,22 @@ fn try_merge(
     steps: &FileSteps,
 ) -> Result<Option<FileRecord>, StoreError> {
     let config = &shared.config;
-    let mut cursors: Vec<Cursor> = inputs.iter().map(Cursor::open).collect::<Result<_, _>>()?;
+    let rows = (ROWS_AT_ONCE / inputs.len().max(1)).max(ROWS_MIN).min(config.page_rows * PAGES_MAX);
+    let open = |entry| Cursor::open(entry, rows);
+    let mut cursors: Vec<Cursor> = inputs.iter().map(open).collect::<Result<_, _>>()?;
     // Empty parts with every input's columns: so all row groups have the columns of the whole.
     let frames: Vec<RecordBatch> = cursors
         .iter()
         .map(|cursor| RecordBatch::new_empty(Arc::clone(cursor.table.metadata.schema())))
         .collect();
-    let (Some((table, hour)), Some(first_sequence)) = (
-        inputs.first().map(|input| (input.table, input.hour())),
-        inputs.iter().map(|input| input.first_sequence).min(),
-    ) else {
+    let (Some((table, span)), Some(first_sequence)) =
+        (span_of(inputs), inputs.iter().map(|input| input.first_sequence).min())
+    else {
         return Ok(None);
     };
     let schema = Arc::clone(Merge::plan(table, &frames, Order::GpuTime)?.schema());
-    let place = Place { root: root.to_owned(), table, level: 1, number, hour, first_sequence };
-    let properties = file::properties(table, &schema, place.level, config.page_rows);
-    let mut writer = TableWriter::create(place, schema, properties, steps)?;
+    let place = Place { root: root.to_owned(), table, level: span.level(), number, span, first_sequence };
+    let mut writer = TableWriter::create(place, schema, config, steps)?;
     while let Some(bound) = advance(&mut cursors)? {
         if shared.ending.load(Ordering::Relaxed) {
             return Ok(None);
@@ -122,10 +147,7 @@ fn try_merge(
         for cursor in &mut cursors {
             cursor.take_below(&bound, &mut parts)?;
         }
-        let plan = Merge::plan(table, &parts, Order::GpuTime)?;
-        for rows in row_groups(&plan, config) {
-            writer.row_group(pieces(&plan, rows))?;
-        }
+        writer.write(&Merge::plan(table, &parts, Order::GpuTime)?)?;
     }
     Ok(Some(writer.finish()?))
 }
@@ -134,7 +156,7 @@ fn try_merge(
 fn advance(cursors: &mut [Cursor]) -> Result<Option<Bound<Arc<str>>>, StoreError> {
     loop {
         for cursor in cursors.iter_mut().filter(|cursor| cursor.pending.is_empty()) {
-            cursor.read_group()?;
+            cursor.read()?;
         }
         let bound = cursors.iter().filter_map(Cursor::next_key).min();
         let whole = |cursor: &Cursor| match (&bound, cursor.first_key()) {
@@ -145,31 +167,42 @@ fn advance(cursors: &mut [Cursor]) -> Result<Option<Bound<Arc<str>>>, StoreError
         if cursors.iter().any(whole) {
             return Ok(Some(bound.map_or(Bound::Unbounded, Bound::Excluded)));
         }
-        // One GPU extends past the end of a row group, or everything is read.
+        // One GPU extends past the rows read, or everything is read.
         let Some(bound) = bound else { return Ok(None) };
         for cursor in cursors.iter_mut().filter(|cursor| cursor.next_key().as_ref() == Some(&bound)) {
-            cursor.read_group()?;
+            cursor.read()?;
         }
     }
 }
+
+/// Rows of a row group, as they are read.
+pub(crate) type GroupRows = Box<dyn Iterator<Item = Result<RecordBatch, FileError>>>;
 
 /// A file being read in the order of keys.
 struct Cursor {
     entry: Arc<FileEntry>,
     table: TableFile,
+    /// Rows that are read at once.
+    rows: usize,
+    /// The row group after those that are read or being read.
     next: usize,
+    /// The rest of the row group that is being read, and the last key that was read of it.
+    rest: Option<(GroupRows, Option<Arc<str>>)>,
     /// Rows read but not yet merged.
     pending: Vec<(RecordBatch, RowKeys)>,
 }
 
 impl Cursor {
-    fn open(entry: &Arc<FileEntry>) -> Result<Self, StoreError> {
+    fn open(entry: &Arc<FileEntry>, rows: usize) -> Result<Self, StoreError> {
         let table = file::open(entry).map_err(|error| condemn(entry, error))?;
-        Ok(Self { entry: Arc::clone(entry), table, next: 0, pending: Vec::new() })
+        Ok(Self { entry: Arc::clone(entry), table, rows, next: 0, rest: None, pending: Vec::new() })
     }
 
-    /// Smallest key of the unread rows.
+    /// A key that no unread row is below; none at the end.
     fn next_key(&self) -> Option<Arc<str>> {
+        if let Some((_, Some(last))) = &self.rest {
+            return Some(Arc::clone(last));
+        }
         self.table.row_groups.get(self.next).map(|group| Arc::from(group.min_key.as_str()))
     }
 
@@ -180,20 +213,29 @@ impl Cursor {
         keys.keys.get(id as usize).map(AsRef::as_ref)
     }
 
-    fn read_group(&mut self) -> Result<(), StoreError> {
-        let group = self.next;
-        if group >= self.table.row_groups.len() {
-            return Ok(());
+    /// Reads some rows, if there are more.
+    fn read(&mut self) -> Result<(), StoreError> {
+        let Self { entry, table, .. } = self;
+        loop {
+            if let Some((rest, last)) = &mut self.rest {
+                if let Some(rows) = rest.next() {
+                    let rows = rows.map_err(|error| condemn(entry, error))?;
+                    let keys = RowKeys::of(&rows, entry.table)
+                        .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+                    *last = keys.ids.last().and_then(|id| keys.keys.get(*id as usize).cloned());
+                    self.pending.push((rows, keys));
+                    return Ok(());
+                }
+                self.rest = None;
+            }
+            if self.next >= table.row_groups.len() {
+                return Ok(());
+            }
+            table.verify(self.next).map_err(|error| condemn(entry, error))?;
+            let rest = table.read_group(self.next, self.rows).map_err(|error| condemn(entry, error))?;
+            self.rest = Some((rest, None));
+            self.next += 1;
         }
-        self.next += 1;
-        let entry = &self.entry;
-        self.table.verify(group).map_err(|error| condemn(entry, error))?;
-        for rows in self.table.read_group(group).map_err(|error| condemn(entry, error))? {
-            let keys =
-                RowKeys::of(&rows, entry.table).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
-            self.pending.push((rows, keys));
-        }
-        Ok(())
     }
 
     /// Hands over the rows below a key.
@@ -231,12 +273,11 @@ fn condemn(entry: &FileEntry, error: FileError) -> StoreError {
 }
 
 impl TableFile {
-    /// All columns of a row group.
+    /// A row group, all columns, in batches of some rows. Only the pages that a batch needs are in memory.
     ///
     /// # Errors
     /// When it does not parse or cannot be read.
-    pub(crate) fn read_group(&self, group: usize) -> Result<Vec<RecordBatch>, FileError> {
-        let rows = self.row_groups.get(group).and_then(|facts| usize::try_from(facts.rows).ok()).unwrap_or(1);
+    pub(crate) fn read_group(&self, group: usize, rows: usize) -> Result<GroupRows, FileError> {
         let file = self.handle().and_then(|file| file.try_clone());
         let file = file.map_err(|source| self.io("opening", source))?;
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
@@ -244,14 +285,19 @@ impl TableFile {
             .with_batch_size(rows.max(1))
             .build()
             .map_err(|error| FileError::parquet("reading", &self.path, error))?;
-        reader.collect::<Result<_, _>>().map_err(|error| {
-            FileError::parquet("reading", &self.path, ParquetError::ArrowError(error.to_string()))
-        })
+        let path = self.path.clone();
+        Ok(Box::new(reader.map(move |rows| {
+            rows.map_err(|error| {
+                FileError::parquet("reading", &path, ParquetError::ArrowError(error.to_string()))
+            })
+        })))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::manifest::FileRecord;
 
@@ -264,8 +310,8 @@ mod tests {
             first_sequence: 0,
             rows: 1,
             bytes: 1000,
-            min_timestamp_ns: hour * HOUR_NS,
-            max_timestamp_ns: hour * HOUR_NS,
+            min_timestamp_ns: Span::Hour(hour).start_ns(),
+            max_timestamp_ns: Span::Hour(hour).start_ns(),
             min_key: "a".to_owned(),
             max_key: "a".to_owned(),
             footer_offset: 4,
@@ -274,17 +320,40 @@ mod tests {
         Arc::new(FileEntry::new(Path::new("store"), record))
     }
 
+    fn files(files: &[(i64, u64)]) -> Vec<Arc<FileEntry>> {
+        files.iter().map(|&(hour, order)| file(hour, order)).collect()
+    }
+
+    /// The time whose files are due.
+    fn due_at(files: &[Arc<FileEntry>], failed: Option<Span>, later: Duration) -> Option<Span> {
+        let failed = failed.map(|span| (Table::GpuEvents, span));
+        let now = gpuvitals_core::clock::instant() + later;
+        due(files, &StoreConfig::new("store"), failed, now).map(|found| span_of(&found).unwrap().1)
+    }
+
     #[test]
     fn an_hour_that_fails_does_not_hold_up_the_others() {
-        let files: Vec<_> =
-            [(1, 1), (1, 2), (5, 3), (5, 4), (90, 5)].into_iter().map(|(h, o)| file(h, o)).collect();
-        let hour = |failed: Option<i64>| {
-            let failed = failed.map(|hour| (Table::GpuEvents, hour));
-            due(&files, &StoreConfig::new("store"), failed).map(|found| found[0].hour())
-        };
-        assert_eq!(hour(None), Some(1));
-        assert_eq!(hour(Some(1)), Some(5));
-        assert_eq!(hour(Some(5)), Some(1));
-        assert_eq!(due(&files[..2], &StoreConfig::new("store"), None).map(|found| found.len()), None);
+        let files = files(&[(1, 1), (1, 2), (5, 3), (5, 4), (7, 5)]);
+        let due = |failed| due_at(&files, failed, Duration::ZERO);
+        assert_eq!(due(None), Some(Span::Hour(1)));
+        assert_eq!(due(Some(Span::Hour(1))), Some(Span::Hour(5)));
+        assert_eq!(due(Some(Span::Hour(5))), Some(Span::Hour(1)));
+    }
+
+    #[test]
+    fn an_hour_is_complete_when_its_rows_have_stopped_coming() {
+        let files = files(&[(1, 1), (1, 2)]);
+        assert_eq!(due_at(&files, None, Duration::from_mins(4)), None);
+        assert_eq!(due_at(&files, None, Duration::from_mins(6)), Some(Span::Hour(1)));
+    }
+
+    #[test]
+    fn a_day_is_merged_when_it_is_over_unless_it_is_large() {
+        let over = files(&[(1, 1), (2, 2), (26, 3)]);
+        assert_eq!(due_at(&over, None, Duration::ZERO), Some(Span::Day(0)));
+        assert_eq!(due_at(&over[..2], None, Duration::ZERO), None);
+        assert_eq!(due_at(&over[..2], None, Duration::from_mins(61)), Some(Span::Day(0)));
+        let config = StoreConfig { day_bytes: 1_999, ..StoreConfig::new("store") };
+        assert!(due(&over, &config, None, gpuvitals_core::clock::instant()).is_none());
     }
 }

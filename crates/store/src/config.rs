@@ -23,12 +23,21 @@ pub struct StoreConfig {
     pub page_rows: usize,
     /// Unmerged files of one hour that start a merge.
     pub merge_files: usize,
+    /// An hour is merged when the newest row of the store is this much past its end, or when no row of it has come for as
+    /// long; a day after twelve times as much.
+    pub merge_after: Duration,
+    /// Most bytes of files that are merged into one file of a day. Above it the files of its hours stay.
+    pub day_bytes: u64,
     /// Size of a log segment in bytes.
     pub segment_bytes: u32,
     /// Appends a subscriber may fall behind before it loses the oldest.
     pub subscriber_lag: usize,
     /// Whether small files are merged in the background.
     pub merge: bool,
+    /// Files all of whose rows are older than the newest row of the store by more than this are deleted; none: never.
+    pub keep: Option<Duration>,
+    /// Most bytes of files: the oldest beyond it are deleted. The newest stays; none: no bound.
+    pub max_bytes: Option<u64>,
     /// Newest rows of a GPU that stay in memory when they are in files, for questions about an end of its history; 0: none.
     pub recent_rows: usize,
     /// Bytes of columns of these rows, of all GPUs; the GPUs asked for longest ago leave first. While rows are flushed there
@@ -50,9 +59,13 @@ impl StoreConfig {
             row_group_rows: 1 << 20,
             page_rows: 3_600,
             merge_files: 16,
+            merge_after: Duration::from_mins(5),
+            day_bytes: 64 << 20,
             segment_bytes: 32 << 20,
             subscriber_lag: 256,
             merge: true,
+            keep: None,
+            max_bytes: None,
             recent_rows: 0,
             recent_bytes: 64 << 20,
             checkpoint: true,

@@ -17,7 +17,6 @@ use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::errors::ParquetError;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use columns::properties;
 pub(crate) use describe::describe;
 pub(crate) use writing::{Place, TableWriter, discard};
 

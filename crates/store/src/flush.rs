@@ -1,8 +1,8 @@
 //! From rows in memory to sorted files.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
@@ -12,13 +12,10 @@ use gpuvitals_core::Table;
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::file::{self, Place, TableWriter};
-use crate::manifest::{FileRecord, HOUR_NS};
+use crate::manifest::{FileRecord, Span};
 use crate::merge::{Merge, MergeError, Order};
 use crate::step::FileSteps;
 use crate::tail::{Tail, timestamps};
-
-/// Rows that are gathered before they are encoded: a megabyte or two.
-const PIECE_ROWS: usize = 1 << 14;
 
 /// Writes a tail as one file per table and hour. On an error none of them stays.
 ///
@@ -32,9 +29,9 @@ pub(crate) fn write(
     steps: &FileSteps,
 ) -> Result<Vec<FileRecord>, StoreError> {
     let mut written = Vec::new();
-    for ((table, hour), parts) in by_hour(tail).map_err(MergeError::from)? {
+    for ((table, span), parts) in by_hour(tail).map_err(MergeError::from)? {
         let first_sequence = tail.first_sequence;
-        let place = Place { root: root.to_owned(), table, level: 0, number: order, hour, first_sequence };
+        let place = Place { root: root.to_owned(), table, level: 0, number: order, span, first_sequence };
         match write_hour(&parts, place, config, steps) {
             Ok(record) => written.extend(record),
             Err(error) => {
@@ -49,17 +46,17 @@ pub(crate) fn write(
 }
 
 /// The rows of each table and hour, oldest arrival first.
-fn by_hour(tail: &Tail) -> Result<BTreeMap<(Table, i64), Vec<RecordBatch>>, arrow_schema::ArrowError> {
-    let mut hours: BTreeMap<(Table, i64), Vec<RecordBatch>> = BTreeMap::new();
+fn by_hour(tail: &Tail) -> Result<BTreeMap<(Table, Span), Vec<RecordBatch>>, arrow_schema::ArrowError> {
+    let mut hours: BTreeMap<(Table, Span), Vec<RecordBatch>> = BTreeMap::new();
     for chunk in tail.chunks() {
-        let first = chunk.min_timestamp_ns.div_euclid(HOUR_NS);
-        if chunk.max_timestamp_ns.div_euclid(HOUR_NS) == first {
+        let first = Span::hour_of(chunk.min_timestamp_ns);
+        if Span::hour_of(chunk.max_timestamp_ns) == first {
             hours.entry((chunk.table, first)).or_default().push(chunk.records.clone());
             continue;
         }
-        let mut rows: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+        let mut rows: BTreeMap<Span, Vec<u32>> = BTreeMap::new();
         for (row, time) in (0_u32..).zip(timestamps(&chunk.records)) {
-            rows.entry(time.div_euclid(HOUR_NS)).or_default().push(row);
+            rows.entry(Span::hour_of(*time)).or_default().push(row);
         }
         for (hour, rows) in rows {
             let part = take_record_batch(&chunk.records, &UInt32Array::from(rows))?;
@@ -79,31 +76,7 @@ fn write_hour(
     if plan.rows() == 0 {
         return Ok(None);
     }
-    let properties = file::properties(place.table, plan.schema(), place.level, config.page_rows);
-    let mut writer = TableWriter::create(place, plan.schema().clone(), properties, steps)?;
-    for rows in row_groups(&plan, config) {
-        writer.row_group(pieces(&plan, rows))?;
-    }
+    let mut writer = TableWriter::create(place, Arc::clone(plan.schema()), config, steps)?;
+    writer.write(&plan)?;
     Ok(Some(writer.finish()?))
-}
-
-/// Merged rows piece by piece: an encoded piece need not be held.
-pub(crate) fn pieces(
-    plan: &Merge,
-    rows: Range<usize>,
-) -> impl Iterator<Item = Result<RecordBatch, MergeError>> + '_ {
-    let end = rows.end;
-    rows.step_by(PIECE_ROWS).map(move |start| plan.batch(start..end.min(start + PIECE_ROWS)))
-}
-
-/// Ranges of merged rows that make row groups: whole GPUs, unless one GPU alone is too long.
-pub(crate) fn row_groups(plan: &Merge, config: &StoreConfig) -> Vec<Range<usize>> {
-    let step = config.row_group_rows.max(1);
-    plan.gpu_ranges(config.row_group_gpus)
-        .into_iter()
-        .flat_map(|range| {
-            let end = range.end;
-            range.step_by(step).map(move |start| start..end.min(start.saturating_add(step)))
-        })
-        .collect()
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gpuvitals_core::Table;
 
-use crate::directory::{self, Directory, QUARANTINE};
+use crate::directory::{self, QUARANTINE};
 use crate::error::StoreError;
 
 /// The kind of a file, by its name.
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Table {
         /// Table of its rows.
         table: Table,
-        /// 0: as flushed; 1: merged.
+        /// 0: as flushed; 1: merged, of an hour; 2: merged, of a day.
         level: u8,
         /// Number of the flush or merge.
         number: u64,
@@ -54,11 +54,13 @@ fn list(stem: &str) -> Option<Kind> {
     manifest.or_else(fleet).flatten()
 }
 
-/// `10h-L1-42`
+/// `10h-L1-42` or `day-L2-42`
 fn table(table: Table, stem: &str) -> Option<Kind> {
-    let (hour, rest) = stem.split_once("h-L")?;
+    let (span, rest) = stem.split_once("-L")?;
     let (level, number) = rest.split_once('-')?;
-    digits(hour)?;
+    if span != "day" {
+        digits(span.strip_suffix('h')?)?;
+    }
     Some(Kind::Table { table, level: u8::try_from(digits(level)?).ok()?, number: digits(number)? })
 }
 
@@ -84,15 +86,16 @@ impl Inventory {
     ///
     /// # Errors
     /// When a folder cannot be listed.
-    pub(crate) fn take(directory: &Directory) -> Result<Self, StoreError> {
-        let has_log = directory.wal().exists() && !entries(&directory.wal())?.is_empty();
+    pub(crate) fn take(root: &Path) -> Result<Self, StoreError> {
+        let wal = root.join("wal");
+        let has_log = wal.exists() && !entries(&wal)?.is_empty();
         let mut found = Self { has_log, ..Self::default() };
-        for Entry { path, name, is_dir } in entries(directory.root())? {
+        for Entry { path, name, is_dir } in entries(root)? {
             if !["LOCK", "wal", "raw", QUARANTINE].contains(&name.as_str()) {
                 found.add(path, name, is_dir);
             }
         }
-        for table in found.folders(&directory.root().join("raw"))? {
+        for table in found.folders(&root.join("raw"))? {
             for day in found.folders(&table.path)? {
                 for file in entries(&day.path)? {
                     let name = format!("raw/{}/{}/{}", table.name, day.name, file.name);
@@ -100,7 +103,7 @@ impl Inventory {
                 }
             }
         }
-        for Entry { name, .. } in entries(&directory.root().join(QUARANTINE))? {
+        for Entry { name, .. } in entries(&root.join(QUARANTINE))? {
             let name = directory::before_aside(&name);
             found.aside.extend(Kind::of(&name).map(|kind| (name, kind)));
         }
@@ -206,6 +209,11 @@ mod tests {
                 "raw/gpu_details/2026-11-20/10h-L1-42.parquet",
                 Some(Kind::Table { table: Table::GpuDetails, level: 1, number: 42 }),
             ),
+            (
+                "raw/gpu_events/2026-11-20/day-L2-43.parquet",
+                Some(Kind::Table { table: Table::GpuEvents, level: 2, number: 43 }),
+            ),
+            ("raw/gpu_events/2026-11-20/week-L2-43.parquet", None),
             ("raw/2026-11-20/10h-L1-42.parquet", None),
             ("raw/strange/2026-11-20/10h-L1-42.parquet", None),
             ("raw/gpu_events/2026-11-20/10h-L1-42.tmp", Some(Kind::Unfinished)),

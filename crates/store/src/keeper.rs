@@ -1,5 +1,5 @@
 //! The thread that keeps the files: it writes frozen tails, lists and unlists files, sets damaged ones aside and has
-//! small ones merged. It alone changes the manifest.
+//! small ones merged, and deletes old ones. It alone changes the manifest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,12 +21,13 @@ use crate::directory::{self, Directory};
 use crate::error::StoreError;
 use crate::file;
 use crate::flush;
-use crate::manifest::{FileEntry, FileRecord, FleetRecord, LostFile, Manifest};
+use crate::manifest::{FileEntry, FileRecord, FleetRecord, LostFile, Manifest, Span};
+use crate::retention::{Expired, expired};
 use crate::shared::{Shared, count};
 use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
 use crate::writer::Event;
-use gpuvitals_core::{Table, causes};
+use gpuvitals_core::{Table, causes, clock};
 
 /// Waiting jobs: one flush, one finished merge, one inspection, one close. So sending a job never waits: the
 /// keeper itself waits for the writer, and at the end for a merge.
@@ -65,8 +66,8 @@ pub(crate) struct Keeper {
     merging: Option<JoinHandle<()>>,
     /// A merge failed: none is begun before a flush has shown that the disk takes files again.
     merging_rests: bool,
-    /// Table and hour whose merge failed last.
-    failed: Option<(Table, i64)>,
+    /// Table and time whose merge failed last.
+    failed: Option<(Table, Span)>,
     /// Rows that are to be written to files.
     pending: Option<Arc<Tail>>,
 }
@@ -116,9 +117,11 @@ impl Keeper {
     /// Works until closed.
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
         let _exit = Exit(Arc::clone(&self.shared));
-        self.merge_if_due();
+        self.tidy();
         loop {
-            let patience = if self.pending.is_some() { RETRY } else { Duration::from_hours(1) };
+            // An hour whose rows have stopped coming is merged after a while, though nothing happens.
+            let rest = self.shared.config.merge_after.max(RETRY);
+            let patience = if self.pending.is_some() { RETRY } else { rest };
             match jobs.recv_timeout(patience) {
                 Ok(Job::Flush(tail)) => {
                     self.pending = Some(tail);
@@ -132,7 +135,7 @@ impl Keeper {
                 Err(RecvTimeoutError::Timeout) => self.flush(),
                 Ok(Job::Close) | Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.merge_if_due();
+            self.tidy();
         }
         if let Some(merging) = self.merging.take()
             && merging.join().is_err()
@@ -293,6 +296,42 @@ impl Keeper {
         count(&self.shared.counters.quarantined, lost.len() as u64);
     }
 
+    fn tidy(&mut self) {
+        self.delete_expired();
+        self.merge_if_due();
+    }
+
+    /// Deletes files that are too old, or too many. Queries that read them read on.
+    fn delete_expired(&mut self) {
+        let Expired { by_age, by_size } = expired(&self.manifest.files, &self.shared.config);
+        let goes = |file: &Arc<FileEntry>| by_age.iter().chain(&by_size).any(|gone| Arc::ptr_eq(gone, file));
+        if by_age.is_empty() && by_size.is_empty() {
+            return;
+        }
+        let mut next = self.manifest.successor(&self.directory);
+        next.files.retain(|file| !goes(file));
+        next.replaced.extend(by_age.iter().chain(&by_size).map(|file| file.name.clone()));
+        if let Err(error) = self.switch(next, None) {
+            tracing::warn!(error = causes(&error), "old files stay listed until the next try");
+            return;
+        }
+        let counters = &self.shared.counters;
+        let told = [
+            (by_age, &counters.rows_too_old, "older than store.keep"),
+            (by_size, &counters.rows_too_many, "beyond store.max_bytes"),
+        ];
+        for (gone, counter, reason) in told {
+            let rows = gone.iter().map(|file| file.rows).sum();
+            count(counter, rows);
+            if !gone.is_empty() {
+                tracing::info!(files = gone.len(), rows, reason, "old files are deleted");
+            }
+            for file in gone {
+                file.doom();
+            }
+        }
+    }
+
     fn merge_if_due(&mut self) {
         // Until its outcome has been handled, a merge is running: its inputs are still listed.
         if self.merging.is_some()
@@ -303,9 +342,8 @@ impl Keeper {
         {
             return;
         }
-        let Some(inputs) = compact::due(&self.manifest.files, &self.shared.config, self.failed) else {
-            return;
-        };
+        let (files, config) = (&self.manifest.files, &self.shared.config);
+        let Some(inputs) = compact::due(files, config, self.failed, clock::instant()) else { return };
         let number = self.manifest.next_order;
         self.manifest.next_order += 1;
         let (shared, steps, jobs) = (Arc::clone(&self.shared), self.steps.clone(), self.jobs.clone());
@@ -340,7 +378,7 @@ impl Keeper {
             Merged::Damaged => self.inspect(),
             Merged::Failed(error) => {
                 self.merging_rests = true;
-                self.failed = inputs.first().map(|input| (input.table, input.hour()));
+                self.failed = compact::span_of(inputs);
                 self.shared.board.set(Part::Merge, Some(format!("small files stay: {}", causes(&error))));
             }
         }

@@ -7,12 +7,13 @@
 //!   MANIFEST-0000000042           live files, and the last log record in them; the newest that verifies counts
 //!   fleet-0000000042              latest value of every column of every GPU at that moment
 //!   wal/                          the log: the acknowledgement point
-//!   raw/gpu_events/2026-11-20/10h-L1-42.parquet   rows of one table and UTC hour, sorted by key and time
+//!   raw/gpu_events/2026-11-20/10h-L1-42.parquet   rows of one table and UTC hour, sorted by key and time; a past day is one
+//!                                                 file, day-L2-43.parquet, if it is small
 //!   quarantine/                   files that failed a checksum, or that no manifest lists
 //! ```
 //!
 //! One thread (`writer`) changes the visible state; readers take an `Arc` of a `Snapshot` and never wait for
-//! a disk write. A second thread (`keeper`) writes and merges files.
+//! a disk write. A second thread (`keeper`) writes, merges and deletes files.
 
 mod board;
 mod checkpoint;
@@ -23,6 +24,7 @@ mod error;
 mod file;
 mod flush;
 mod history;
+mod inspect;
 mod inventory;
 mod keeper;
 mod manifest;
@@ -32,6 +34,7 @@ mod reader;
 mod recent;
 mod recover;
 mod repair;
+mod retention;
 mod shared;
 mod sink;
 mod snapshot;
@@ -44,10 +47,11 @@ mod writer;
 pub use config::StoreConfig;
 pub use error::{AppendError, StoreError};
 pub use file::FileError;
+pub use inspect::{StoreCheck, StoreContents, TableFiles, check, contents};
 pub use merge::MergeError;
 pub use query::ROWS_MAX;
 pub use recover::Recovered;
-pub use repair::{RepairProgress, RepairReport, SetAside, repair};
+pub use repair::{FileFault, RepairProgress, RepairReport, repair};
 pub use stats::{LevelStats, StoreStats};
 pub use step::{FileStep, FileSteps};
 pub use store::Store;

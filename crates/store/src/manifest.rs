@@ -12,8 +12,9 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
-use gpuvitals_core::Table;
+use gpuvitals_core::{Table, clock};
 use serde::{Deserialize, Serialize};
 
 use crate::directory::{self, Directory};
@@ -23,8 +24,54 @@ use crate::step::{FileStep, FileSteps};
 
 /// Version of the directory's layout.
 const FORMAT: u32 = 4;
-/// Nanoseconds of an hour: the longest span of one table file.
+/// Nanoseconds of an hour.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
+const DAY_NS: i64 = 24 * HOUR_NS;
+/// Level of files with the rows of a day.
+const DAY_LEVEL: u8 = 2;
+
+/// The UTC time that all rows of a file have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Span {
+    /// A day, as days since 1970.
+    Day(i64),
+    /// An hour, as hours since 1970.
+    Hour(i64),
+}
+
+impl Span {
+    /// The hour of a time, nanoseconds UTC since 1970.
+    pub(crate) fn hour_of(time_ns: i64) -> Self {
+        Self::Hour(time_ns.div_euclid(HOUR_NS))
+    }
+
+    /// Its day.
+    pub(crate) fn day(self) -> Self {
+        match self {
+            Self::Day(_) => self,
+            Self::Hour(hour) => Self::Day(hour.div_euclid(24)),
+        }
+    }
+
+    /// First time in it, nanoseconds UTC since 1970.
+    pub(crate) fn start_ns(self) -> i64 {
+        match self {
+            Self::Day(day) => day.saturating_mul(DAY_NS),
+            Self::Hour(hour) => hour.saturating_mul(HOUR_NS),
+        }
+    }
+
+    /// First time after it.
+    pub(crate) fn end_ns(self) -> i64 {
+        let len = if matches!(self, Self::Day(_)) { DAY_NS } else { HOUR_NS };
+        self.start_ns().saturating_add(len)
+    }
+
+    /// Level of a file that has been merged from all rows of it.
+    pub(crate) fn level(self) -> u8 {
+        if matches!(self, Self::Day(_)) { DAY_LEVEL } else { 1 }
+    }
+}
 
 /// A live table file: its record says whether a query must open it, [`crate::file::open`] opens it.
 #[derive(Debug)]
@@ -36,6 +83,8 @@ pub(crate) struct FileEntry {
     damage: OnceLock<Arc<str>>,
     /// Whether the file is removed with the last snapshot that names it.
     doomed: AtomicBool,
+    /// When this process learned of it.
+    pub(crate) since: Instant,
 }
 
 impl Deref for FileEntry {
@@ -49,7 +98,8 @@ impl Deref for FileEntry {
 impl FileEntry {
     pub(crate) fn new(root: &Path, record: FileRecord) -> Self {
         let path = root.join(&record.name);
-        Self { path, record, damage: OnceLock::new(), doomed: AtomicBool::new(false) }
+        let (damage, doomed, since) = (OnceLock::new(), AtomicBool::new(false), clock::instant());
+        Self { path, record, damage, doomed, since }
     }
 
     /// Marks the file as damaged: the store moves it to quarantine; until then every query leaves it out and
@@ -74,6 +124,8 @@ impl Drop for FileEntry {
         if self.doomed.load(Ordering::Acquire) {
             // A file that stays is named as replaced: the next start removes it.
             let _removed = fs::remove_file(&self.path);
+            // Only an empty folder goes.
+            let _removed = self.path.parent().map(fs::remove_dir);
         }
     }
 }
@@ -85,10 +137,10 @@ pub(crate) struct FileRecord {
     pub(crate) name: String,
     /// Table of its rows.
     pub(crate) table: Table,
-    /// 0: as flushed; 1: merged.
+    /// 0: as flushed; 1: merged, of an hour; 2: merged, of a day.
     pub(crate) level: u8,
     /// Number of the flush or merge: of two files with the same key, the one of the higher order wins. A merge takes
-    /// all files of an hour, so its number is above theirs and below those of all later flushes.
+    /// all files of an hour or day, so its number is above theirs and below those of all later flushes.
     pub(crate) order: u64,
     /// First log record that its rows may come from; 0: not known.
     pub(crate) first_sequence: u64,
@@ -110,9 +162,10 @@ pub(crate) struct FileRecord {
 }
 
 impl FileRecord {
-    /// Hours since 1970 of its rows.
-    pub(crate) fn hour(&self) -> i64 {
-        self.min_timestamp_ns.div_euclid(HOUR_NS)
+    /// The time that all of its rows have.
+    pub(crate) fn span(&self) -> Span {
+        let hour = Span::hour_of(self.min_timestamp_ns);
+        if self.level < DAY_LEVEL { hour } else { hour.day() }
     }
 }
 
@@ -210,20 +263,10 @@ impl Manifest {
         steps: &FileSteps,
         damaged: &mut Vec<String>,
     ) -> Result<Self, StoreError> {
-        for (number, name) in inventory.manifests() {
-            let path = directory.root().join(name);
-            let bytes = fs::read(&path).map_err(|e| StoreError::io("reading", &path, e))?;
-            match Self::parse(directory.root(), number, &bytes) {
-                Ok(manifest) => {
-                    let highest = inventory.highest();
-                    let next_order = manifest.next_order.max(inventory.highest_table() + 1);
-                    return Ok(Self { highest, next_order, ..manifest });
-                }
-                Err(Refused::Format(found)) => {
-                    return Err(StoreError::Format { path, found, known: FORMAT });
-                }
-                Err(Refused::Damaged(fault)) => damaged.push(format!("{name}: {fault}")),
-            }
+        if let Some(manifest) = Self::newest(directory.root(), inventory, damaged)? {
+            let highest = inventory.highest();
+            let next_order = manifest.next_order.max(inventory.highest_table() + 1);
+            return Ok(Self { highest, next_order, ..manifest });
         }
         if inventory.has_store() {
             let damaged = std::mem::take(damaged);
@@ -233,6 +276,27 @@ impl Manifest {
             Self { number: 1, highest: 1, next_order: 1, flushed_through: Some(0), ..Self::default() };
         first.store(directory, steps)?;
         Ok(first)
+    }
+
+    /// The newest manifest that verifies, if one does. `damaged` gets newer ones that do not.
+    ///
+    /// # Errors
+    /// If one has an unknown format, or the system refuses.
+    pub(crate) fn newest(
+        root: &Path,
+        inventory: &Inventory,
+        damaged: &mut Vec<String>,
+    ) -> Result<Option<Self>, StoreError> {
+        for (number, name) in inventory.manifests() {
+            let path = root.join(name);
+            let bytes = fs::read(&path).map_err(|e| StoreError::io("reading", &path, e))?;
+            match Self::parse(root, number, &bytes) {
+                Ok(manifest) => return Ok(Some(manifest)),
+                Err(Refused::Format(found)) => return Err(StoreError::Format { path, found, known: FORMAT }),
+                Err(Refused::Damaged(fault)) => damaged.push(format!("{name}: {fault}")),
+            }
+        }
+        Ok(None)
     }
 
     fn parse(root: &Path, number: u64, bytes: &[u8]) -> Result<Self, Refused> {

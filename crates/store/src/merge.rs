@@ -147,27 +147,6 @@ impl Merge {
         gpus
     }
 
-    /// Ranges of result rows that have `gpus` whole GPUs each (the last one may have fewer). Only of use in
-    /// [`Order::GpuTime`], in which a GPU's rows are adjacent.
-    pub(crate) fn gpu_ranges(&self, gpus: usize) -> Vec<Range<usize>> {
-        let mut ranges = Vec::new();
-        let (mut start, mut seen, mut last) = (0, 0, None);
-        for (row, rank) in self.sorted.ranks.iter().enumerate() {
-            if last != Some(rank) {
-                if seen == gpus.max(1) {
-                    ranges.push(start..row);
-                    (start, seen) = (row, 0);
-                }
-                seen += 1;
-                last = Some(rank);
-            }
-        }
-        if start < self.rows() {
-            ranges.push(start..self.rows());
-        }
-        ranges
-    }
-
     /// Gathers rows of the result, all columns. The range is cut to the existing rows.
     ///
     /// # Errors

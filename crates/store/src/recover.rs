@@ -68,7 +68,7 @@ pub(crate) fn files(
     steps: &FileSteps,
     found: &mut Recovered,
 ) -> Result<(Manifest, bool), StoreError> {
-    let inventory = Inventory::take(directory)?;
+    let inventory = Inventory::take(directory.root())?;
     let mut damaged = Vec::new();
     let mut manifest = Manifest::load(directory, &inventory, steps, &mut damaged)?;
     if !damaged.is_empty() {
@@ -213,11 +213,15 @@ fn fleet_of_files(manifest: &Manifest, found: &mut Recovered) -> Part<LiveFleet>
     Part { answer: fleet, missing }
 }
 
+/// Rows of a file that are in memory at once.
+const READ_ROWS: usize = 1 << 14;
+
 fn apply_file(entry: &FileEntry, fleet: &mut LiveFleet) -> Result<(), file::FileError> {
     let table = file::open(entry)?;
     for group in 0..table.row_groups.len() {
         table.verify(group)?;
-        for rows in table.read_group(group)? {
+        for rows in table.read_group(group, READ_ROWS)? {
+            let rows = rows?;
             if let (Ok(keys), Ok(batch)) = (
                 RowKeys::of(&rows, Table::GpuEvents),
                 Batch::new(Table::GpuEvents, rows.clone(), Origin::default(), 0),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gpuvitals_core::{Table, causes};
+use serde::Serialize;
 
 use crate::directory::Directory;
 use crate::error::StoreError;
@@ -13,7 +14,7 @@ use crate::inventory::{Inventory, Kind};
 use crate::manifest::{FileEntry, FileRecord, Manifest};
 use crate::step::FileSteps;
 
-/// How far a repair has come.
+/// How far a repair or a check has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepairProgress {
     /// Table files that were checked.
@@ -26,12 +27,12 @@ pub struct RepairProgress {
     pub bytes_total: u64,
 }
 
-/// A table file that is not listed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SetAside {
+/// A table file that is not whole, or cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileFault {
     /// Its present path.
     pub path: PathBuf,
-    /// Why it is not listed.
+    /// Its fault.
     pub reason: String,
 }
 
@@ -49,7 +50,7 @@ pub struct RepairReport {
     /// Those of them that were in `quarantine/`.
     pub brought_back: Vec<PathBuf>,
     /// Table files that are not listed.
-    pub set_aside: Vec<SetAside>,
+    pub set_aside: Vec<FileFault>,
 }
 
 /// Rebuilds the manifest of a closed store from the footers of its table files, after reading and checking
@@ -66,7 +67,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
         return Err(StoreError::NoStore(dir.to_owned()));
     }
     let directory = Directory::open(dir)?;
-    let inventory = Inventory::take(&directory)?;
+    let inventory = Inventory::take(dir)?;
     let tables = tables(&directory, &inventory)?;
     if !inventory.has_store() && tables.is_empty() {
         return Err(StoreError::NoStore(dir.to_owned()));
@@ -138,7 +139,7 @@ fn tables<'a>(directory: &Directory, inventory: &'a Inventory) -> Result<Vec<Can
 fn sort(
     directory: &Directory,
     checked: Vec<(Candidate<'_>, Result<FileRecord, FileError>)>,
-) -> (Vec<FileRecord>, Vec<PathBuf>, Vec<SetAside>) {
+) -> (Vec<FileRecord>, Vec<PathBuf>, Vec<FileFault>) {
     let (mut records, mut brought_back, mut set_aside) = (Vec::new(), Vec::new(), Vec::new());
     for (table, outcome) in checked {
         match (outcome, table.is_aside) {
@@ -148,7 +149,7 @@ fn sort(
                     brought_back.push(path);
                     records.push(record);
                 }
-                Err(error) => set_aside.push(SetAside { path: table.path, reason: error.to_string() }),
+                Err(error) => set_aside.push(FileFault { path: table.path, reason: error.to_string() }),
             },
             (Err(error), is_aside) => {
                 // One that cannot be read now may be whole: it stays for another repair.
@@ -158,7 +159,7 @@ fn sort(
                     FileError::Damaged { what, .. } => what.to_owned(),
                     error => causes(&error),
                 };
-                set_aside.push(SetAside { path: moved.unwrap_or(table.path), reason });
+                set_aside.push(FileFault { path: moved.unwrap_or(table.path), reason });
             }
         }
     }

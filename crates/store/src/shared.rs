@@ -34,6 +34,8 @@ pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) merges: AtomicU64,
     pub(crate) quarantined: AtomicU64,
+    pub(crate) rows_too_old: AtomicU64,
+    pub(crate) rows_too_many: AtomicU64,
     pub(crate) tail_rows: AtomicU64,
     pub(crate) tail_bytes: AtomicU64,
     pub(crate) asked: AtomicU64,

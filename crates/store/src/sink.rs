@@ -71,6 +71,13 @@ fn families(store: &StoreStats) -> Vec<Family> {
             "Bytes of files.",
             store.flushed.bytes + store.merged.bytes,
         ),
+        Family::new(
+            "gpuvitals_store_deleted_rows_total",
+            Kind::Counter,
+            "Rows of files that were deleted, by why: for their age (store.keep) or for the room that all files took \
+             (store.max_bytes).",
+        )
+        .by("reason", [("age", store.rows_too_old), ("room", store.rows_too_many)]),
     ]
 }
 
@@ -92,6 +99,7 @@ mod tests {
             recent_rows: 40,
             ends_asked: 10,
             ends_from_memory: 8,
+            rows_too_many: 7,
             ..StoreStats::default()
         };
         let text = String::from_utf8(render(&families(&stats))).unwrap();
@@ -103,6 +111,8 @@ mod tests {
             "gpuvitals_store_answers_total{from=\"files\"} 2",
             "gpuvitals_store_file_rows 40",
             "gpuvitals_store_file_bytes 600",
+            "gpuvitals_store_deleted_rows_total{reason=\"age\"} 0",
+            "gpuvitals_store_deleted_rows_total{reason=\"room\"} 7",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }

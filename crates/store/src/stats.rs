@@ -3,6 +3,7 @@
 use gpuvitals_log::Log;
 use serde::Serialize;
 
+use crate::manifest::FileRecord;
 use crate::recent::Recent;
 use crate::shared::Shared;
 use crate::store::read;
@@ -16,6 +17,14 @@ pub struct LevelStats {
     pub rows: u64,
     /// Size in bytes.
     pub bytes: u64,
+}
+
+impl LevelStats {
+    pub(crate) fn add(&mut self, file: &FileRecord) {
+        self.files += 1;
+        self.rows += file.rows;
+        self.bytes += file.bytes;
+    }
 }
 
 /// Counts and sizes. Counts are since the store was opened.
@@ -47,6 +56,10 @@ pub struct StoreStats {
     pub merges: u64,
     /// Files set aside: found damaged by a query, or not listed by the manifest at the start.
     pub quarantined: u64,
+    /// Rows of files that were deleted for their age.
+    pub rows_too_old: u64,
+    /// Rows of files that were deleted for the room that all took.
+    pub rows_too_many: u64,
 }
 
 impl StoreStats {
@@ -54,11 +67,9 @@ impl StoreStats {
         let snapshot = shared.snapshot.load();
         let level = |wanted: bool| {
             let files = snapshot.files.iter().filter(|file| (file.level > 0) == wanted);
-            files.fold(LevelStats::default(), |sum, file| LevelStats {
-                files: sum.files + 1,
-                rows: sum.rows + file.rows,
-                bytes: sum.bytes + file.bytes,
-            })
+            let mut size = LevelStats::default();
+            files.for_each(|file| size.add(file));
+            size
         };
         let counters = &shared.counters;
         let (recent_rows, recent_bytes) = shared.recent.as_ref().map_or((0, 0), Recent::size);
@@ -76,6 +87,8 @@ impl StoreStats {
             flushes: read(&counters.flushes),
             merges: read(&counters.merges),
             quarantined: read(&counters.quarantined),
+            rows_too_old: read(&counters.rows_too_old),
+            rows_too_many: read(&counters.rows_too_many),
         }
     }
 }

@@ -2,22 +2,24 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use gpuvitals_core::Table;
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
 
+use super::columns::properties;
 use super::describe::{Footer, NO_ROWS, record};
 use super::{FileError, ROW_GROUPS_KEY, RowGroupFacts};
+use crate::config::StoreConfig;
 use crate::directory::sync_dir;
 use crate::error::StoreError;
-use crate::manifest::{FileRecord, HOUR_NS};
-use crate::merge::{MergeError, RowKeys};
+use crate::manifest::{FileRecord, Span};
+use crate::merge::Merge;
 use crate::step::{FileStep, FileSteps};
 use crate::tail;
 
@@ -48,26 +50,31 @@ pub(crate) struct Place {
     pub(crate) root: PathBuf,
     /// Table of the rows.
     pub(crate) table: Table,
-    /// 0 or 1.
+    /// 0, or that of the span.
     pub(crate) level: u8,
     /// Number of the flush or merge; never given twice, so no file is ever written over.
     pub(crate) number: u64,
-    /// Hours since 1970.
-    pub(crate) hour: i64,
+    /// The time that all rows have.
+    pub(crate) span: Span,
     /// First log record that its rows may come from; 0: not known.
     pub(crate) first_sequence: u64,
 }
 
 impl Place {
-    /// `raw/gpu_events/2026-11-20/10h-L0-42.parquet`
+    /// `raw/gpu_events/2026-11-20/10h-L0-42.parquet` or `raw/gpu_events/2026-11-20/day-L2-43.parquet`
     pub(crate) fn name(&self) -> String {
-        let day = self.hour.div_euclid(24);
-        let time = gpuvitals_core::time::format(day.saturating_mul(24).saturating_mul(HOUR_NS));
+        let time = gpuvitals_core::time::format(self.span.day().start_ns());
         let date = time.split_once('T').map_or(time.as_str(), |(date, _)| date);
-        let (table, hour) = (self.table, self.hour.rem_euclid(24));
-        format!("raw/{table}/{date}/{hour:02}h-L{}-{}.parquet", self.level, self.number)
+        let span = match self.span {
+            Span::Day(_) => "day".to_owned(),
+            Span::Hour(hour) => format!("{:02}h", hour.rem_euclid(24)),
+        };
+        format!("raw/{}/{date}/{span}-L{}-{}.parquet", self.table, self.level, self.number)
     }
 }
+
+/// Rows that are gathered before they are encoded: a megabyte or two.
+const PIECE_ROWS: usize = 1 << 14;
 
 /// A table file being written. Dropped before [`TableWriter::finish`], it leaves nothing behind.
 pub(crate) struct TableWriter<'a> {
@@ -76,7 +83,12 @@ pub(crate) struct TableWriter<'a> {
     steps: &'a FileSteps,
     fresh: Fresh,
     writer: ArrowWriter<Summed>,
+    config: &'a StoreConfig,
+    /// Those that are whole.
     groups: Vec<RowGroupFacts>,
+    /// The one that is being written, if it has rows, and how many GPUs are in it.
+    open: Option<RowGroupFacts>,
+    gpus: usize,
 }
 
 /// The `.tmp` file; removed unless it was renamed.
@@ -102,9 +114,10 @@ impl<'a> TableWriter<'a> {
     pub(crate) fn create(
         place: Place,
         schema: SchemaRef,
-        properties: WriterProperties,
+        config: &'a StoreConfig,
         steps: &'a FileSteps,
     ) -> Result<Self, FileError> {
+        let properties = properties(place.table, &schema, place.level, config.page_rows);
         let name = place.name();
         let path = place.root.join(&name).with_extension("tmp");
         let io = |source| FileError::Io { action: "creating", path: path.clone(), source };
@@ -120,7 +133,7 @@ impl<'a> TableWriter<'a> {
         let fresh = Fresh { path: path.clone(), kept: false };
         let writer = ArrowWriter::try_new(Summed { file, offset: 0, crc32c: 0 }, schema, Some(properties))
             .map_err(|error| FileError::parquet("beginning", &path, error))?;
-        Ok(Self { place, name, steps, fresh, writer, groups: Vec::new() })
+        Ok(Self { place, name, steps, fresh, writer, config, groups: Vec::new(), open: None, gpus: 0 })
     }
 
     fn parquet(&self, action: &'static str) -> impl FnOnce(ParquetError) -> FileError + use<> {
@@ -133,56 +146,81 @@ impl<'a> TableWriter<'a> {
         move |source| FileError::Io { action, path, source }
     }
 
-    /// Adds a row group: pieces of rows by GPU and time, not before the earlier ones.
+    /// Adds merged rows of GPUs that come after all earlier ones. A row group has whole GPUs, unless one alone has too
+    /// many rows.
     ///
     /// # Errors
-    /// If the disk or Parquet refuses, or a piece fails.
-    pub(crate) fn row_group(
-        &mut self,
-        pieces: impl Iterator<Item = Result<RecordBatch, MergeError>>,
-    ) -> Result<(), StoreError> {
-        // The magic number at the front is part of the first row group's range.
-        let offset = self.groups.last().map_or(0, |last| last.offset + last.len);
-        let mut facts = RowGroupFacts {
-            offset,
-            len: 0,
-            crc32c: 0,
-            rows: 0,
-            min_key: String::new(),
-            max_key: String::new(),
-            min_timestamp_ns: i64::MAX,
-            max_timestamp_ns: i64::MIN,
-        };
-        for piece in pieces {
-            let piece = piece?;
-            self.describe(&piece, &mut facts)?;
-            self.writer.write(&piece).map_err(self.parquet("writing"))?;
+    /// If the disk or Parquet refuses, or columns do not fit together.
+    pub(crate) fn write(&mut self, plan: &Merge) -> Result<(), StoreError> {
+        let gpus = plan.gpus();
+        let mut from = 0;
+        for (_, start) in &gpus {
+            if self.gpus >= self.config.row_group_gpus.max(1) {
+                self.add(plan, from..*start, &gpus)?;
+                self.end_group()?;
+                from = *start;
+            }
+            self.gpus += 1;
         }
-        self.writer.flush().map_err(self.parquet("writing"))?;
-        self.writer.sync().map_err(self.io("writing"))?;
-        let summed = self.writer.inner_mut();
-        facts.crc32c = std::mem::take(&mut summed.crc32c);
-        facts.len = summed.offset - offset;
-        self.groups.push(facts);
+        self.add(plan, from..plan.rows(), &gpus)
+    }
+
+    fn add(
+        &mut self,
+        plan: &Merge,
+        rows: Range<usize>,
+        gpus: &[(Arc<str>, usize)],
+    ) -> Result<(), StoreError> {
+        let key = |row: usize| {
+            let gpu = gpus.partition_point(|(_, start)| *start <= row).saturating_sub(1);
+            gpus.get(gpu).map_or("", |(key, _)| key)
+        };
+        let group_rows = self.config.row_group_rows.max(1);
+        let mut start = rows.start;
+        while start < rows.end {
+            let offset = self.end_of_groups();
+            let open = self.open.get_or_insert_with(|| RowGroupFacts {
+                offset,
+                len: 0,
+                crc32c: 0,
+                rows: 0,
+                min_key: key(start).to_owned(),
+                max_key: String::new(),
+                min_timestamp_ns: i64::MAX,
+                max_timestamp_ns: i64::MIN,
+            });
+            let room = group_rows.saturating_sub(usize::try_from(open.rows).unwrap_or(usize::MAX)).max(1);
+            let end = rows.end.min(start.saturating_add(room.min(PIECE_ROWS)));
+            let piece = plan.batch(start..end)?;
+            let (min, max) = tail::span(&piece);
+            key(end - 1).clone_into(&mut open.max_key);
+            open.rows += piece.num_rows() as u64;
+            open.min_timestamp_ns = open.min_timestamp_ns.min(min);
+            open.max_timestamp_ns = open.max_timestamp_ns.max(max);
+            let is_full = open.rows >= group_rows as u64;
+            self.writer.write(&piece).map_err(self.parquet("writing"))?;
+            if is_full {
+                self.end_group()?;
+            }
+            start = end;
+        }
         Ok(())
     }
 
-    fn describe(&self, piece: &RecordBatch, facts: &mut RowGroupFacts) -> Result<(), FileError> {
-        let keys = RowKeys::of(piece, self.place.table)
-            .map_err(|_| FileError::Damaged { path: self.fresh.path.clone(), what: "a row names no GPU" })?;
-        let key = |id: Option<&u32>| {
-            id.and_then(|&id| keys.keys.get(id as usize))
-                .map(|key| key.as_ref().to_owned())
-                .unwrap_or_default()
-        };
-        if facts.rows == 0 {
-            facts.min_key = key(keys.ids.first());
-        }
-        facts.max_key = key(keys.ids.last());
-        facts.rows += piece.num_rows() as u64;
-        let (min, max) = tail::span(piece);
-        facts.min_timestamp_ns = facts.min_timestamp_ns.min(min);
-        facts.max_timestamp_ns = facts.max_timestamp_ns.max(max);
+    /// First byte after the row groups that are whole. The magic number at the front is part of the first one's range.
+    fn end_of_groups(&self) -> u64 {
+        self.groups.last().map_or(0, |last| last.offset + last.len)
+    }
+
+    fn end_group(&mut self) -> Result<(), FileError> {
+        self.gpus = 0;
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        self.writer.flush().map_err(self.parquet("writing"))?;
+        self.writer.sync().map_err(self.io("writing"))?;
+        let summed = self.writer.inner_mut();
+        open.crc32c = std::mem::take(&mut summed.crc32c);
+        open.len = summed.offset - open.offset;
+        self.groups.push(open);
         Ok(())
     }
 
@@ -191,7 +229,8 @@ impl<'a> TableWriter<'a> {
     /// # Errors
     /// If the disk or Parquet refuses; then the file does not exist.
     pub(crate) fn finish(mut self) -> Result<FileRecord, FileError> {
-        let footer_offset = self.groups.last().map_or(0, |last| last.offset + last.len);
+        self.end_group()?;
+        let footer_offset = self.end_of_groups();
         let json =
             serde_json::to_string(&self.groups).map_err(io::Error::other).map_err(self.io("describing"))?;
         self.writer.append_key_value_metadata(KeyValue::new(ROW_GROUPS_KEY.to_owned(), json));

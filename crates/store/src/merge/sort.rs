@@ -189,9 +189,12 @@ fn ranked(parts: &[RowKeys]) -> (Vec<Arc<str>>, Vec<Vec<u32>>) {
     (ranked, ranks)
 }
 
+/// A key and its number.
+type Numbered<'a> = (&'a Arc<str>, u32);
+
 /// A number for each key, and per part those of its keys. One part's keys keep their places, also where two are the
 /// same; the keys that parts share have one number.
-fn numbered(parts: &[RowKeys]) -> (Vec<(&Arc<str>, u32)>, Vec<Vec<u32>>) {
+fn numbered(parts: &[RowKeys]) -> (Vec<Numbered<'_>>, Vec<Vec<u32>>) {
     if let [part] = parts {
         let keys: Vec<_> = part.keys.iter().zip(0_u32..).collect();
         let map = keys.iter().map(|(_, number)| *number).collect();

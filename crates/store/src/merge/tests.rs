@@ -292,21 +292,15 @@ proptest! {
     }
 
     #[test]
-    fn ranges_of_gpus_hold_whole_gpus((table, parts) in parts(), gpus in 1..4_usize) {
+    fn a_plan_names_each_gpu_with_its_first_row((table, parts) in parts()) {
         let plan = Merge::plan(table, &parts, Order::GpuTime).unwrap();
-        let mut seen: Vec<String> = Vec::new();
-        let mut next = 0;
-        for range in plan.gpu_ranges(gpus) {
-            prop_assert_eq!(range.start, next);
-            next = range.end;
-            let mut keys: Vec<String> =
-                all_cells(&plan.batch(range).unwrap()).iter().map(|cells| key(table, cells).0).collect();
-            keys.dedup();
-            prop_assert!(keys.len() <= gpus);
-            prop_assert!(keys.iter().all(|key| !seen.contains(key)));
-            seen.extend(keys);
-        }
-        prop_assert_eq!(next, plan.rows());
+        let cells = all_cells(&plan.batch(0..plan.rows()).unwrap());
+        let mut expected: Vec<(String, usize)> =
+            cells.iter().enumerate().map(|(row, cells)| (key(table, cells).0, row)).collect();
+        expected.dedup_by(|next, first| next.0 == first.0);
+        let gpus: Vec<(String, usize)> =
+            plan.gpus().into_iter().map(|(key, start)| (key.as_ref().to_owned(), start)).collect();
+        prop_assert_eq!(gpus, expected);
     }
 }
 

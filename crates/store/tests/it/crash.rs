@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::support::{HOUR, Model, SECOND, assert_is, batch, copy, grid, open_asking, quiet, wait_for};
 use gpuvitals_core::ports::SinkError;
@@ -69,21 +70,20 @@ async fn between_any_two_steps_of_a_flush() {
     }
 }
 
-#[tokio::test]
-async fn between_any_two_steps_of_a_merge() {
+/// Opens the store as it was between any two steps of a merge of four files, from as many hours.
+async fn between_steps_of_a_merge(hours: i64, config: impl Fn(&Path) -> StoreConfig, name: &str) {
     let dir = tempfile::tempdir().unwrap();
     let mut model = Model::default();
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
     for flush in 0..4 {
-        let rows = grid(3, HOUR, flush * 5..flush * 5 + 10);
+        let rows = grid(3, HOUR + flush % hours * 3_600 * SECOND, flush * 5..flush * 5 + 10);
         store.append(vec![batch(&rows)]).await.unwrap();
         model.add(&rows);
         store.flush().await.unwrap();
     }
     store.close().await.unwrap();
     let moments = Moments::default();
-    let merging = StoreConfig { merge: true, merge_files: 2, ..quiet(dir.path()) };
-    let store = moments.watch(merging);
+    let store = moments.watch(StoreConfig { merge: true, ..config(dir.path()) });
     wait_for(&store, |store| store.stats().merges == 1).await;
     assert_is(&store, &model);
     store.close().await.unwrap();
@@ -91,8 +91,16 @@ async fn between_any_two_steps_of_a_merge() {
     drop(store);
     let steps = check(&moments, &model, quiet);
     assert!(steps.len() > 5, "{steps:?}");
-    let left: Vec<_> = std::fs::read_dir(dir.path().join("raw/gpu_events/2026-11-20")).unwrap().collect();
-    assert_eq!(left.len(), 1, "{left:?}");
+    let day = std::fs::read_dir(dir.path().join("raw/gpu_events/2026-11-20")).unwrap();
+    let left: Vec<_> = day.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(matches!(left.as_slice(), [only] if only.contains(name)), "{left:?}");
+}
+
+#[tokio::test]
+async fn between_any_two_steps_of_a_merge() {
+    between_steps_of_a_merge(1, |dir| StoreConfig { merge_files: 2, ..quiet(dir) }, "h-L1-").await;
+    between_steps_of_a_merge(2, |dir| StoreConfig { merge_after: Duration::ZERO, ..quiet(dir) }, "day-L2-")
+        .await;
 }
 
 #[tokio::test]

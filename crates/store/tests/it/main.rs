@@ -17,5 +17,6 @@ mod model;
 mod quarantine;
 mod recent;
 mod restart;
+mod retention;
 mod support;
 mod tables;

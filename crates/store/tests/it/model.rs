@@ -1,5 +1,7 @@
 //! Whatever comes in whatever order, flushed and merged or not: the store has what a map of joined rows has.
 
+use std::time::Duration;
+
 use crate::support::{HOUR, Model, Row, SECOND, assert_ends, assert_is, batch, grid, quiet, row};
 use gpuvitals_store::{Store, StoreConfig};
 use proptest::prelude::*;
@@ -85,6 +87,18 @@ proptest! {
             row_group_gpus: 2,
             row_group_rows: 3,
             page_rows: 2,
+            ..quiet(dir)
+        });
+    }
+
+    /// Hours and days are merged as soon as there are two files, each read in several pieces.
+    #[test]
+    fn merged_into_days(actions in prop::collection::vec(action(), 1..14)) {
+        run(&actions, |dir| StoreConfig {
+            merge: true,
+            merge_after: Duration::ZERO,
+            row_group_gpus: 3,
+            page_rows: 1,
             ..quiet(dir)
         });
     }

@@ -1,0 +1,101 @@
+//! Which files are too old to be kept, by age and by the room that they take.
+
+use std::sync::Arc;
+
+use crate::config::StoreConfig;
+use crate::manifest::FileEntry;
+
+/// Files that are to be deleted.
+#[derive(Debug, Default)]
+pub(crate) struct Expired {
+    /// Every row is older than the newest of the store by more than is kept.
+    pub(crate) by_age: Vec<Arc<FileEntry>>,
+    /// The oldest, of files that take more room than they may.
+    pub(crate) by_size: Vec<Arc<FileEntry>>,
+}
+
+/// The files that are too old. Age counts from the newest row: a recording of last year is kept whole until newer rows
+/// come. The newest file stays, however large.
+pub(crate) fn expired(files: &[Arc<FileEntry>], config: &StoreConfig) -> Expired {
+    let Some(newest) = files.iter().map(|file| file.max_timestamp_ns).max() else {
+        return Expired::default();
+    };
+    let oldest = config
+        .keep
+        .map_or(i64::MIN, |keep| newest.saturating_sub(i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX)));
+    let (by_age, mut kept): (Vec<_>, Vec<_>) =
+        files.iter().cloned().partition(|file| file.max_timestamp_ns < oldest);
+    kept.sort_by_key(|file| (file.max_timestamp_ns, file.order));
+    let mut bytes: u64 = kept.iter().map(|file| file.bytes).sum();
+    let max_bytes = config.max_bytes.unwrap_or(u64::MAX);
+    kept.pop();
+    let by_size = kept.into_iter().take_while(|file| {
+        let is_over = bytes > max_bytes;
+        bytes = bytes.saturating_sub(file.bytes);
+        is_over
+    });
+    Expired { by_age, by_size: by_size.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use gpuvitals_core::Table;
+
+    use super::*;
+    use crate::manifest::{FileRecord, Span};
+
+    /// Files of 1,000 bytes, each with one row at the start of its hour.
+    fn files(hours: &[i64]) -> Vec<Arc<FileEntry>> {
+        let file = |(order, &hour): (usize, &i64)| {
+            let record = FileRecord {
+                name: format!("raw/{hour}-{order}"),
+                table: Table::GpuEvents,
+                level: 0,
+                order: order as u64,
+                first_sequence: 0,
+                rows: 1,
+                bytes: 1_000,
+                min_timestamp_ns: Span::Hour(hour).start_ns(),
+                max_timestamp_ns: Span::Hour(hour).start_ns(),
+                min_key: "a".to_owned(),
+                max_key: "a".to_owned(),
+                footer_offset: 4,
+                footer_crc32c: 0,
+            };
+            Arc::new(FileEntry::new(Path::new("store"), record))
+        };
+        hours.iter().enumerate().map(file).collect()
+    }
+
+    /// The hours of the files that go, by age and by size.
+    fn gone(hours: &[i64], keep: Option<Duration>, max_bytes: Option<u64>) -> (Vec<Span>, Vec<Span>) {
+        let config = StoreConfig { keep, max_bytes, ..StoreConfig::new("store") };
+        let Expired { by_age, by_size } = expired(&files(hours), &config);
+        let spans = |files: Vec<Arc<FileEntry>>| files.iter().map(|file| file.span()).collect();
+        (spans(by_age), spans(by_size))
+    }
+
+    fn hours(hours: &[i64]) -> Vec<Span> {
+        hours.iter().map(|hour| Span::Hour(*hour)).collect()
+    }
+
+    #[test]
+    fn what_is_older_than_the_newest_row_by_more_than_is_kept_goes() {
+        let keep = Some(Duration::from_hours(2));
+        assert_eq!(gone(&[5, 1, 3, 4, 2], keep, None), (hours(&[1, 2]), vec![]));
+        assert_eq!(gone(&[5, 1], None, None), (vec![], vec![]));
+        assert_eq!(gone(&[], keep, Some(0)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn of_too_many_bytes_the_oldest_go_and_the_newest_file_stays() {
+        assert_eq!(gone(&[5, 1, 3, 4, 2], None, Some(3_000)), (vec![], hours(&[1, 2])));
+        assert_eq!(gone(&[5, 1, 3], None, Some(2_999)), (vec![], hours(&[1])));
+        assert_eq!(gone(&[5, 1, 3], None, Some(0)), (vec![], hours(&[1, 3])));
+        let keep = Some(Duration::from_hours(2));
+        assert_eq!(gone(&[5, 1, 3, 4, 2], keep, Some(2_000)), (hours(&[1, 2]), hours(&[3])));
+    }
+}
