@@ -36,6 +36,8 @@ pub(crate) fn store_config(settings: &store::Store, collector: &CollectorSetting
         flush_age: settings.flush_age,
         flush_rows: settings.flush_rows,
         flush_bytes: settings.flush_bytes.as_usize(),
+        keep: Some(settings.keep).filter(|keep| !keep.is_zero()),
+        max_bytes: Some(settings.max_bytes.0).filter(|max_bytes| *max_bytes > 0),
         checkpoint: collector.checkpoint,
         ..StoreConfig::new(&settings.dir)
     }

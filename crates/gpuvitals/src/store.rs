@@ -1,4 +1,4 @@
-//! `gpuvitals store`: work on a store that no process has open.
+//! `gpuvitals store`: what a store holds, whether its files are whole, and their repair.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use gpuvitals_core::time;
 use gpuvitals_settings::{Bytes, settings};
-use gpuvitals_store::{RepairProgress, RepairReport, StoreError, repair};
+use gpuvitals_store::{RepairProgress, RepairReport, StoreCheck, StoreContents, StoreError};
 use serde_json::json;
 
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
+use crate::table::with_numbers;
 use crate::terminal;
 
 settings! {
@@ -25,6 +27,10 @@ settings! {
         pub flush_rows: usize = 400_000, from 1;
         /// or this much memory, whichever is first
         pub flush_bytes: Bytes = "64MiB", from 1;
+        /// Files are deleted when the newest row of the store is this much newer than theirs; 0: never
+        pub keep: Duration = "400d";
+        /// The files take at most this much of the disk: beyond it the oldest are deleted; 0: no bound
+        pub max_bytes: Bytes = "0";
     }
 }
 
@@ -38,6 +44,22 @@ pub(crate) struct StoreCommand {
 /// Subcommands of `store`.
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Show what a store holds: files, rows, bytes and times of each table
+    ///
+    /// Reads the list of files, not the files: rows that are in no file yet are in the log. The store may be open.
+    #[command(after_help = "Examples:
+  gpuvitals store stats                     the store in store.dir of the configuration, or ./data
+  gpuvitals store stats --json | jq .tables")]
+    Stats(Output),
+
+    /// Read every file and compare it with its checksums
+    ///
+    /// Ends with code 65 if a file is missing, damaged or cannot be read, and changes nothing. The store may be open.
+    #[command(after_help = "Examples:
+  gpuvitals store check                     the store in store.dir of the configuration, or ./data
+  gpuvitals store check --data-dir backup   another one")]
+    Check(Output),
+
     /// Rebuild the manifest from the files themselves
     ///
     /// For a store that does not open because its manifest is missing or damaged, after a restore, and to
@@ -46,12 +68,12 @@ enum What {
     #[command(after_help = "Examples:
   gpuvitals store repair                    the store in store.dir of the configuration, or ./data
   gpuvitals store repair --data-dir copy    another one")]
-    Repair(Repair),
+    Repair(Output),
 }
 
-/// `gpuvitals store repair`
+/// Flags of each of them.
 #[derive(Debug, Args)]
-struct Repair {
+struct Output {
     /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
@@ -60,25 +82,91 @@ struct Repair {
 /// Executes the subcommand.
 ///
 /// # Errors
-/// If there is no store, another process has it open, or the disk refuses.
+/// If there is no store, a repair finds it open, a check finds a fault, or the disk refuses.
 pub(crate) fn run(command: &StoreCommand, settings: &Store) -> Result<(), Failure> {
-    let What::Repair(flags) = &command.what;
     let dir = &settings.dir;
     let shows = stderr().is_terminal();
-    let outcome = repair(dir, |progress| {
+    let draw = |progress| {
         if shows {
             terminal::draw(&line(progress));
         }
-    });
-    terminal::leave();
-    let repaired = outcome.map_err(|error| {
-        let exit = if matches!(error, StoreError::NoStore(_)) { Exit::Data } else { exit(&error) };
-        Failure::caused(exit, "cannot repair the store", error)
-    })?;
-    if flags.json {
-        return crate::print(&format!("{:#}\n", as_json(&repaired)));
+    };
+    let failed = |doing: &str| {
+        let doing = format!("cannot {doing} the store");
+        move |error| {
+            terminal::leave();
+            let exit = if matches!(error, StoreError::NoStore(_)) { Exit::Data } else { exit(&error) };
+            Failure::caused(exit, doing, error)
+        }
+    };
+    match &command.what {
+        What::Stats(output) => {
+            let found = gpuvitals_store::contents(dir).map_err(failed("read"))?;
+            output.print(&json!(found), || contents_text(&found))
+        }
+        What::Check(output) => {
+            let found = gpuvitals_store::check(dir, draw).map_err(failed("check"))?;
+            terminal::leave();
+            output.print(&json!(found), || check_text(&found))?;
+            if found.faults.is_empty() {
+                return Ok(());
+            }
+            let faults = files(found.faults.len());
+            Err(Failure::new(Exit::Data, format!("{faults} in {} not whole", dir.display())))
+        }
+        What::Repair(output) => {
+            let repaired = gpuvitals_store::repair(dir, draw).map_err(failed("repair"))?;
+            terminal::leave();
+            output.print(&as_json(&repaired), || text(&repaired))
+        }
     }
-    crate::print(&text(&repaired))
+}
+
+impl Output {
+    fn print(&self, json: &serde_json::Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        crate::print(&if self.json { format!("{json:#}\n") } else { text() })
+    }
+}
+
+fn contents_text(found: &StoreContents) -> String {
+    let mut text = format!("{}\n", found.manifest.display());
+    let heads = ["TABLE", "FILES OF", "FIRST", "LAST", "FILES", "ROWS", "SIZE"];
+    let mut lines = vec![heads.map(str::to_owned).to_vec()];
+    for of in &found.tables {
+        let level = ["a flush", "an hour", "a day"].get(usize::from(of.level)).copied().unwrap_or_default();
+        lines.push(vec![
+            of.table.to_string(),
+            level.to_owned(),
+            time::format(of.min_timestamp_ns),
+            time::format(of.max_timestamp_ns),
+            count(of.size.files),
+            count(of.size.rows),
+            bytes(of.size.bytes),
+        ]);
+    }
+    text.push_str(&with_numbers(&lines, 4));
+    let _written = writeln!(text, "log: {}", bytes(found.log_bytes));
+    if found.quarantined > 0 {
+        let _written = writeln!(text, "in quarantine: {}", files(found.quarantined));
+    }
+    for fault in &found.damaged_manifests {
+        let _written = writeln!(text, "not used: {fault}");
+    }
+    for lost in &found.lost {
+        let _written = writeln!(text, "lost: {lost}");
+    }
+    text
+}
+
+fn check_text(found: &StoreCheck) -> String {
+    let whole = &found.whole;
+    let size = bytes(whole.bytes);
+    let number = usize::try_from(whole.files).unwrap_or(usize::MAX);
+    let mut text = format!("whole: {} with {} rows ({size})\n", files(number), count(whole.rows));
+    for fault in &found.faults {
+        let _written = writeln!(text, "not whole: {}: {}", fault.path.display(), fault.reason);
+    }
+    text
 }
 
 /// The exit code of a store's error.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::server::{Server, gpuvitals};
 
 /// A captured GPU whose memory counts errors.
 fn machine(dir: &Path) -> String {
@@ -48,6 +48,12 @@ fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
     let errors = errors.map(|(metric, value)| json!({ "metric": metric, "instance": "umc", "value": value }));
     let answer = server.until(&path, "the errors of its memory", |answer| answer["total"] != 0);
     assert_eq!(details(&answer), errors);
+    let printed = gpuvitals().args(["query", "--url", &server.url, "rows", "gpu_details"]).output().unwrap();
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    for cells in [["umc", "ras_corrected", "3.0"], ["umc", "ras_uncorrected", "0.0"]] {
+        let has_all = |line: &str| cells.iter().all(|cell| line.split_whitespace().any(|word| word == *cell));
+        assert!(printed.lines().any(has_all), "{cells:?} is not in\n{printed}");
+    }
     server.kill();
 
     let again = Server::start(&data, &["--source", "none"]);

@@ -88,6 +88,40 @@ fn without_its_manifest_nothing_is_opened_until_a_repair_and_then_all_is_there()
     assert_eq!(server.terminate(), Some(0));
 }
 
+#[test]
+fn stats_and_check_look_at_a_store_that_is_open_and_find_a_damaged_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    assert_eq!(run(&["store", "stats"], folder.path()).status.code(), Some(65), "there is no store");
+    store(&data, &fleet(folder.path(), 60, "2026-01-01T00:00:00Z")).terminate();
+    let server = store(&data, &fleet(folder.path(), 30, "2026-01-01T00:01:00Z"));
+    let stats = run(&["store", "stats", "--json"], &data);
+    let stats: Value = serde_json::from_slice(&stats.stdout).unwrap();
+    let table = &stats["tables"][0];
+    assert_eq!((&table["table"], &table["level"]), (&Value::from("gpu_events"), &Value::from(0)), "{stats}");
+    assert_eq!((table["files"].as_u64(), table["rows"].as_u64()), (Some(1), Some(GPUS * 60)));
+    assert!(stats["log_bytes"].as_u64() > Some(0), "the rows of the second run: {stats}");
+    let text = String::from_utf8(run(&["store", "stats"], &data).stdout).unwrap();
+    assert!(text.contains("2026-01-01T00:00:59Z      1   480"), "{text}");
+
+    let whole = run(&["store", "check"], &data);
+    let text = String::from_utf8_lossy(&whole.stdout);
+    assert!(whole.status.success() && text.contains("whole: 1 file with 480 rows"), "{whole:?}");
+    assert_eq!(server.terminate(), Some(0));
+    let files = named(&data.join("raw/gpu_events/2026-01-01"), "");
+    let mut bytes = std::fs::read(&files[0]).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&files[0], bytes).unwrap();
+    let damaged = run(&["store", "check", "--json"], &data);
+    assert_eq!(damaged.status.code(), Some(65), "{damaged:?}");
+    let found: Value = serde_json::from_slice(&damaged.stdout).unwrap();
+    assert_eq!(
+        (&found["faults"][0]["reason"], &found["whole"]["files"]),
+        (&Value::from("checksum of a row group"), &Value::from(1))
+    );
+    assert_eq!(found["faults"][0]["path"].as_str(), files[0].to_str());
+}
+
 /// Copies as in `docs/store.md`.
 fn cp(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-a").arg(from).arg(to).output().unwrap();
