@@ -412,9 +412,14 @@ pub(crate) async fn damaged(seed: u64) -> Life {
     }
     let crashed = life.crash(dice.roll());
     if dice.one_in(2) {
-        let checkpoint = records(&crashed).into_iter().rev().find(|record| record.kind == CHECKPOINT);
+        let newest = records(&crashed).into_iter().rev().find(|record| record.kind == CHECKPOINT);
+        let Some(checkpoint) = newest else {
+            // An empty queue has nothing to say in one, and then no sync of its log succeeded.
+            life.begin_again(crashed, Harm::None).await;
+            return life;
+        };
         let torn_before = torn(&crashed);
-        turn_a_bit(&crashed, &checkpoint.expect("a checkpoint"), dice.roll());
+        turn_a_bit(&crashed, &checkpoint, dice.roll());
         // Where nothing behind it shows that it was synced, it looks like the torn end of the log.
         let is_seen = torn(&crashed) == torn_before;
         let harm = if is_seen { Harm::Checkpoint } else { Harm::Anywhere };
