@@ -21,19 +21,14 @@ impl Number {
     /// Appends the shortest spelling that reads back as the same number, without an exponent. Returns false, and appends
     /// nothing, if the number is not finite.
     pub fn write(self, out: &mut Vec<u8>) -> bool {
-        // Most values are whole, and whole numbers are quick to spell.
-        let of_float = match self {
-            Self::F32(v) => whole(v.into()),
-            Self::F64(v) => whole(v),
-            Self::Int(_) | Self::Nanoseconds(_) => None,
-        };
         // Writing to a vector cannot fail.
-        match (of_float, self) {
-            (Some(v), _) | (None, Self::Int(v)) => drop(write!(out, "{v}")),
-            (None, Self::Nanoseconds(v)) => write_nanoseconds(out, v),
-            (None, Self::F32(v)) if v.is_finite() => drop(write!(out, "{v}")),
-            (None, Self::F64(v)) if v.is_finite() => drop(write!(out, "{v}")),
-            (None, Self::F32(_) | Self::F64(_)) => return false,
+        match self {
+            Self::Int(v) => drop(write!(out, "{v}")),
+            Self::Nanoseconds(v) => write_nanoseconds(out, v),
+            // The sum with 0 has no sign where the number is 0.
+            Self::F32(v) if v.is_finite() => drop(write!(out, "{}", v + 0.0)),
+            Self::F64(v) if v.is_finite() => drop(write!(out, "{}", v + 0.0)),
+            Self::F32(_) | Self::F64(_) => return false,
         }
         true
     }
