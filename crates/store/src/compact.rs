@@ -299,29 +299,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::manifest::FileRecord;
-
-    fn file(hour: i64, order: u64) -> Arc<FileEntry> {
-        let record = FileRecord {
-            name: format!("raw/{hour}-{order}"),
-            table: Table::GpuEvents,
-            level: 0,
-            order,
-            first_sequence: 0,
-            rows: 1,
-            bytes: 1000,
-            min_timestamp_ns: Span::Hour(hour).start_ns(),
-            max_timestamp_ns: Span::Hour(hour).start_ns(),
-            min_key: "a".to_owned(),
-            max_key: "a".to_owned(),
-            footer_offset: 4,
-            footer_crc32c: 0,
-        };
-        Arc::new(FileEntry::new(Path::new("store"), record))
-    }
 
     fn files(files: &[(i64, u64)]) -> Vec<Arc<FileEntry>> {
-        files.iter().map(|&(hour, order)| file(hour, order)).collect()
+        files.iter().map(|&(hour, order)| Arc::new(FileEntry::with_one_row(hour, order))).collect()
     }
 
     /// The time whose files are due.

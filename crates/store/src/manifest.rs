@@ -102,6 +102,28 @@ impl FileEntry {
         Self { path, record, damage, doomed, since }
     }
 
+    /// For tests: a file of 1,000 bytes with one row at the start of an hour. It is not on the disk.
+    #[cfg(test)]
+    pub(crate) fn with_one_row(hour: i64, order: u64) -> Self {
+        let at = Span::Hour(hour).start_ns();
+        let record = FileRecord {
+            name: format!("raw/{hour}-{order}"),
+            table: Table::GpuEvents,
+            level: 0,
+            order,
+            first_sequence: 0,
+            rows: 1,
+            bytes: 1_000,
+            min_timestamp_ns: at,
+            max_timestamp_ns: at,
+            min_key: "a".to_owned(),
+            max_key: "a".to_owned(),
+            footer_offset: 4,
+            footer_crc32c: 0,
+        };
+        Self::new(Path::new("store"), record)
+    }
+
     /// Marks the file as damaged: the store moves it to quarantine; until then every query leaves it out and
     /// reports this.
     pub(crate) fn condemn(&self, reason: impl Into<Arc<str>>) {

@@ -39,34 +39,14 @@ pub(crate) fn expired(files: &[Arc<FileEntry>], config: &StoreConfig) -> Expired
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::time::Duration;
 
-    use gpuvitals_core::Table;
-
     use super::*;
-    use crate::manifest::{FileRecord, Span};
+    use crate::manifest::Span;
 
     /// Files of 1,000 bytes, each with one row at the start of its hour.
     fn files(hours: &[i64]) -> Vec<Arc<FileEntry>> {
-        let file = |(order, &hour): (usize, &i64)| {
-            let record = FileRecord {
-                name: format!("raw/{hour}-{order}"),
-                table: Table::GpuEvents,
-                level: 0,
-                order: order as u64,
-                first_sequence: 0,
-                rows: 1,
-                bytes: 1_000,
-                min_timestamp_ns: Span::Hour(hour).start_ns(),
-                max_timestamp_ns: Span::Hour(hour).start_ns(),
-                min_key: "a".to_owned(),
-                max_key: "a".to_owned(),
-                footer_offset: 4,
-                footer_crc32c: 0,
-            };
-            Arc::new(FileEntry::new(Path::new("store"), record))
-        };
+        let file = |(order, &hour): (usize, &i64)| Arc::new(FileEntry::with_one_row(hour, order as u64));
         hours.iter().enumerate().map(file).collect()
     }
 
