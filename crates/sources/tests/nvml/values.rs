@@ -12,13 +12,22 @@ use crate::stub::{Age, Said, Stub, read};
 
 const FAST: Due = Due { slow: false, rare: false };
 
-/// Readings until there is a row with a metric that needs two samples.
+/// Readings until every row has had a metric that needs two samples. Each has it in a reading of its own: the rows of the
+/// last reading, with what they had before.
 fn read_until(probe: &mut Box<dyn gpuvitals_sources::probe::Probe>, column: &str) -> Vec<Said> {
+    let mut before: Vec<Said> = Vec::new();
     for _ in 0..100_000 {
-        let rows = read(probe, Due::ALL).unwrap();
+        let mut rows = read(probe, Due::ALL).unwrap();
+        for row in &mut rows {
+            let known = before.iter().find(|known| known.identity.key() == row.identity.key());
+            for (column, value) in known.iter().flat_map(|known| &known.values) {
+                row.values.entry(column).or_insert(*value);
+            }
+        }
         if rows.iter().all(|row| row.value(column).is_some()) {
             return rows;
         }
+        before = rows;
     }
     panic!("no {column}")
 }
