@@ -70,6 +70,33 @@ impl Sketch {
         }
     }
 
+    /// Appends its bytes: for every bucket the distance from the one before and the count, as LEB128 numbers.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        let mut before = i32::from(i16::MIN);
+        for &(key, count) in &self.buckets {
+            number(bytes, i32::from(key).abs_diff(before));
+            number(bytes, count);
+            before = i32::from(key);
+        }
+    }
+
+    /// Adds the values of a sketch that was encoded. Returns whether the bytes are one; if not, some were added.
+    #[must_use]
+    pub fn merge_encoded(&mut self, mut bytes: &[u8]) -> bool {
+        let mut other = Self::default();
+        let mut key = i32::from(i16::MIN);
+        while !bytes.is_empty() {
+            let (Some(distance), Some(count)) = (taken(&mut bytes), taken(&mut bytes)) else { return false };
+            let next = i32::try_from(distance).ok().and_then(|distance| key.checked_add(distance));
+            let Some(bucket) = next.and_then(|next| i16::try_from(next).ok()) else { return false };
+            key = i32::from(bucket);
+            other.buckets.push((bucket, count));
+            other.count += u64::from(count);
+        }
+        self.merge(&other);
+        true
+    }
+
     /// Buckets that hold a value: the memory it takes.
     pub fn buckets(&self) -> usize {
         self.buckets.len()
@@ -107,6 +134,33 @@ impl Sketch {
     }
 }
 
+/// Appends a number in groups of seven bits, the lowest first.
+fn number(bytes: &mut Vec<u8>, mut number: u32) {
+    while number >= 0x80 {
+        bytes.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
+/// Takes such a number from the front.
+fn taken(bytes: &mut &[u8]) -> Option<u32> {
+    let mut number = 0_u32;
+    for shift in (0..u32::BITS).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let group = u32::from(byte & 0x7f);
+        if group.leading_zeros() < shift {
+            return None;
+        }
+        number |= group << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
 /// Rank of the quantile among the sorted values, counted from 1.
 #[expect(
     clippy::cast_precision_loss,
@@ -142,5 +196,28 @@ fn middle_of(key: i16) -> f64 {
 impl PartialEq for Sketch {
     fn eq(&self, other: &Self) -> bool {
         self.buckets == other.buckets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encoded_sketch_is_the_same_and_other_bytes_are_none() {
+        let mut sketch = Sketch::default();
+        for value in [0.0, -1e30, 1e30, f64::from(f32::MAX), 0.001, -3.5, 7.0, 7.0, 7.01] {
+            sketch.add(value);
+        }
+        (0..70_000).for_each(|_| sketch.add(300.0));
+        let mut bytes = Vec::new();
+        sketch.encode(&mut bytes);
+        let mut again = Sketch::default();
+        assert!(again.merge_encoded(&bytes));
+        assert_eq!((&again, again.count()), (&sketch, 70_009));
+        assert!(again.merge_encoded(&[]), "no values");
+        for wrong in [&bytes[..bytes.len() - 1], &[0xff; 6][..], &[0xff, 0xff, 0xff, 0xff, 0x0f, 1][..]] {
+            assert!(!Sketch::default().merge_encoded(wrong), "{wrong:?}");
+        }
     }
 }

@@ -36,11 +36,17 @@ pub(crate) fn store_config(settings: &store::Store, collector: &CollectorSetting
         flush_age: settings.flush_age,
         flush_rows: settings.flush_rows,
         flush_bytes: settings.flush_bytes.as_usize(),
-        keep: Some(settings.keep).filter(|keep| !keep.is_zero()),
+        keep: kept(settings.keep),
+        keep_rollups: [settings.keep_10s, settings.keep_1m, settings.keep_1h].map(kept),
         max_bytes: Some(settings.max_bytes.0).filter(|max_bytes| *max_bytes > 0),
         checkpoint: collector.checkpoint,
         ..StoreConfig::new(&settings.dir)
     }
+}
+
+/// How long rows are kept; 0: for ever.
+fn kept(keep: std::time::Duration) -> Option<std::time::Duration> {
+    Some(keep).filter(|keep| !keep.is_zero())
 }
 
 /// Opens the sinks, each of which has accepted a row before it is acknowledged. The store answers for the rows; without it

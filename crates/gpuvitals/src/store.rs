@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use gpuvitals_core::time;
 use gpuvitals_settings::{Bytes, settings};
-use gpuvitals_store::{RepairProgress, RepairReport, StoreCheck, StoreContents, StoreError};
+use gpuvitals_store::{Grain, RepairProgress, RepairReport, StoreCheck, StoreContents, StoreError};
 use serde_json::json;
 
 use crate::failure::{Exit, Failure};
@@ -29,7 +29,13 @@ settings! {
         pub flush_bytes: Bytes = "64MiB", from 1;
         /// Files are deleted when the newest row of the store is this much newer than theirs; 0: never
         pub keep: Duration = "400d";
-        /// The files take at most this much of the disk: beyond it the oldest are deleted; 0: no bound
+        /// The same of the rollups: rows put together by ten seconds,
+        pub keep_10s: Duration = "400d";
+        /// by the minute
+        pub keep_1m: Duration = "400d";
+        /// and by the hour
+        pub keep_1h: Duration = "0";
+        /// The files take at most this much of the disk, a rollup a tenth of it: beyond it the oldest are deleted; 0: no bound
         pub max_bytes: Bytes = "0";
     }
 }
@@ -130,12 +136,13 @@ impl Output {
 
 fn contents_text(found: &StoreContents) -> String {
     let mut text = format!("{}\n", found.manifest.display());
-    let heads = ["TABLE", "FILES OF", "FIRST", "LAST", "FILES", "ROWS", "SIZE"];
+    let heads = ["TABLE", "ROWS BY", "FILES OF", "FIRST", "LAST", "FILES", "ROWS", "SIZE"];
     let mut lines = vec![heads.map(str::to_owned).to_vec()];
     for of in &found.tables {
         let level = ["a flush", "an hour", "a day"].get(usize::from(of.level)).copied().unwrap_or_default();
         lines.push(vec![
             of.table.to_string(),
+            if of.grain == Grain::Raw { "themselves" } else { of.grain.name() }.to_owned(),
             level.to_owned(),
             time::format(of.min_timestamp_ns),
             time::format(of.max_timestamp_ns),
@@ -144,7 +151,7 @@ fn contents_text(found: &StoreContents) -> String {
             bytes(of.size.bytes),
         ]);
     }
-    text.push_str(&with_numbers(&lines, 4));
+    text.push_str(&with_numbers(&lines, 5));
     let _written = writeln!(text, "log: {}", bytes(found.log_bytes));
     if found.quarantined > 0 {
         let _written = writeln!(text, "in quarantine: {}", files(found.quarantined));

@@ -22,7 +22,7 @@ use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy, History, RowsQuer
 use gpuvitals_core::{
     Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue, wire,
 };
-use gpuvitals_store::{Store, StoreConfig};
+use gpuvitals_store::{LevelStats, Store, StoreConfig};
 
 const GPUS: usize = 1_000;
 /// Rows made at a time: about 3 MB.
@@ -134,7 +134,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = PathBuf::from(args.next().ok_or("DIR is missing")?);
     let mut number = |default: usize| args.next().and_then(|n| n.parse().ok()).unwrap_or(default);
     let (rows, batch_rows, writers) = (number(3_600_000), number(500), number(4));
-    let config = StoreConfig { flush_rows: number(400_000), ..StoreConfig::new(dir) };
+    // Within the six seconds of calm that are waited for below.
+    let merge_after = Duration::from_secs(2);
+    let config = StoreConfig { flush_rows: number(400_000), merge_after, ..StoreConfig::new(dir) };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
     runtime.block_on(run(config, rows, batch_rows, writers))
 }
@@ -205,28 +207,26 @@ async fn run(
     let mut news = tokio::time::interval(Duration::from_millis(50));
     let mut merges = u64::MAX;
     let mut calm = 0;
-    while calm < 60 {
+    while calm < 120 {
         news.tick().await;
         let now = store.stats().merges;
         calm = if now == merges { calm + 1 } else { 0 };
         merges = now;
     }
-    let stats = store.stats();
-    println!("merging:      CPU {:.2} s, {} merges", cpu().saturating_sub(begun).as_secs_f64(), stats.merges);
-    for (name, level) in [("as flushed", stats.flushed), ("merged", stats.merged)] {
-        if level.rows > 0 {
-            println!(
-                "{name}: {} files, {:.2} bytes a row = {:.3} a sample",
-                level.files,
-                level.bytes as f64 / level.rows as f64,
-                level.bytes as f64 / level.rows as f64 / 10.0
-            );
-        }
-    }
+    let (stats, used) = (store.stats(), cpu().saturating_sub(begun));
+    println!("merging:      CPU {:.2} s, {} merges", used.as_secs_f64(), stats.merges);
+    show("as flushed", stats.flushed);
+    show("merged", stats.merged);
+    show("rollups", stats.rollups);
     println!("memory: peak {:.0} MiB, now {:.0} MiB", memory_mib("VmHWM:"), memory_mib("VmRSS:"));
     ask(&store).await?;
     store.close().await?;
     Ok(())
+}
+
+fn show(name: &str, files: LevelStats) {
+    let a_row = files.bytes as f64 / files.rows as f64;
+    println!("{name}: {} files, {a_row:.2} bytes a row = {:.3} a sample", files.files, a_row / 10.0);
 }
 
 async fn ask(store: &Store) -> Result<(), Box<dyn std::error::Error>> {

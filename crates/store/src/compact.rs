@@ -18,9 +18,11 @@ use gpuvitals_core::Table;
 
 use crate::config::StoreConfig;
 use crate::error::StoreError;
-use crate::file::{self, FileError, Place, TableFile, TableWriter};
+use crate::file::{self, FileError, Place, Sorted, TableFile, TableWriter, discard_all};
+use crate::grain::Grain;
 use crate::manifest::{FileEntry, FileRecord, Span};
 use crate::merge::{Merge, MergeError, Order, RowKeys};
+use crate::rollup::{self, Rollups};
 use crate::shared::Shared;
 use crate::step::FileSteps;
 
@@ -37,8 +39,8 @@ const PAGES_MAX: usize = 4;
 /// The outcome of a merge.
 #[derive(Debug)]
 pub(crate) enum Merged {
-    /// One file instead of the inputs.
-    Done(FileRecord),
+    /// One file instead of the inputs, and its rollups.
+    Done(FileRecord, Vec<FileRecord>),
     /// The store is closing.
     Stopped,
     /// An input is damaged and has been condemned.
@@ -81,7 +83,8 @@ pub(crate) fn due(
         let hours =
             || files.iter().any(|file| files.first().is_some_and(|first| first.span() != file.span()));
         let fits = !is_day || fresh.saturating_add(merged) <= config.day_bytes && hours();
-        files.len() > 1 && fits && (many || worth)
+        let alone = !is_day && flushed > 0 && files.iter().all(|file| rollup::of_table(file.table));
+        (files.len() > 1 || alone) && fits && (many || worth)
     };
     let (_, found) = spans
         .into_iter()
@@ -108,7 +111,7 @@ pub(crate) fn merge(
     steps: &FileSteps,
 ) -> Merged {
     match try_merge(inputs, root, number, shared, steps) {
-        Ok(Some(record)) => Merged::Done(record),
+        Ok(Some((record, rollups))) => Merged::Done(record, rollups),
         Ok(None) => Merged::Stopped,
         Err(StoreError::File(_)) if inputs.iter().any(|input| input.damage().is_some()) => Merged::Damaged,
         Err(error) => Merged::Failed(error),
@@ -121,7 +124,7 @@ fn try_merge(
     number: u64,
     shared: &Shared,
     steps: &FileSteps,
-) -> Result<Option<FileRecord>, StoreError> {
+) -> Result<Option<(FileRecord, Vec<FileRecord>)>, StoreError> {
     let config = &shared.config;
     let rows = (ROWS_AT_ONCE / inputs.len().max(1)).max(ROWS_MIN).min(config.page_rows * PAGES_MAX);
     let open = |entry| Cursor::open(entry, rows);
@@ -137,8 +140,10 @@ fn try_merge(
         return Ok(None);
     };
     let schema = Arc::clone(Merge::plan(table, &frames, Order::GpuTime)?.schema());
-    let place = Place { root: root.to_owned(), table, level: span.level(), number, span, first_sequence };
-    let mut writer = TableWriter::create(place, schema, config, steps)?;
+    let (root, grain) = (root.to_owned(), Grain::Raw);
+    let place = Place { root, table, grain, level: span.level(), number, span, first_sequence };
+    let mut rollups = Rollups::create(&place, &schema, config, steps)?;
+    let mut writer = TableWriter::create(place.clone(), schema, config, steps)?;
     while let Some(bound) = advance(&mut cursors)? {
         if shared.ending.load(Ordering::Relaxed) {
             return Ok(None);
@@ -147,9 +152,12 @@ fn try_merge(
         for cursor in &mut cursors {
             cursor.take_below(&bound, &mut parts)?;
         }
-        writer.write(&Merge::plan(table, &parts, Order::GpuTime)?)?;
+        let plan = Merge::plan(table, &parts, Order::GpuTime)?;
+        Sorted::merged(&plan, |rows| writer.write(rows).and_then(|()| rollups.write(rows)))?;
     }
-    Ok(Some(writer.finish()?))
+    let rollups = rollups.finish(&place)?;
+    let record = writer.finish().inspect_err(|_| discard_all(&place.root, &rollups))?;
+    Ok(Some((record, rollups)))
 }
 
 /// Reads on until some rows are whole; up to which key they are, or none at the end.
@@ -334,6 +342,7 @@ mod tests {
         assert_eq!(due_at(&over[..2], None, Duration::ZERO), None);
         assert_eq!(due_at(&over[..2], None, Duration::from_mins(61)), Some(Span::Day(0)));
         let config = StoreConfig { day_bytes: 1_999, ..StoreConfig::new("store") };
-        assert!(due(&over, &config, None, gpuvitals_core::clock::instant()).is_none());
+        let hour = due(&over, &config, None, gpuvitals_core::clock::instant()).unwrap();
+        assert_eq!(span_of(&hour).unwrap().1, Span::Hour(1));
     }
 }

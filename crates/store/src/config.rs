@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::grain::Grain;
+
 /// Settings of the store, with all of its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
@@ -28,6 +30,8 @@ pub struct StoreConfig {
     pub merge_after: Duration,
     /// Most bytes of files that are merged into one file of a day. Above it the files of its hours stay.
     pub day_bytes: u64,
+    /// Fewest rows for each row of a rollup. A rollup that would have more rows is not made: it would take as much room.
+    pub rollup_rows: usize,
     /// Size of a log segment in bytes.
     pub segment_bytes: u32,
     /// Appends a subscriber may fall behind before it loses the oldest.
@@ -36,7 +40,10 @@ pub struct StoreConfig {
     pub merge: bool,
     /// Files all of whose rows are older than the newest row of the store by more than this are deleted; none: never.
     pub keep: Option<Duration>,
-    /// Most bytes of files: the oldest beyond it are deleted. The newest stays; none: no bound.
+    /// The same of rollups by ten seconds, by the minute and by the hour.
+    pub keep_rollups: [Option<Duration>; 3],
+    /// Most bytes of files: the oldest beyond it are deleted. Each of the three rollups may take a tenth of it,
+    /// rows as they came the rest. The newest file of each stays; none: no bound.
     pub max_bytes: Option<u64>,
     /// Newest rows of a GPU that stay in memory when they are in files, for questions about an end of its history; 0: none.
     pub recent_rows: usize,
@@ -61,14 +68,27 @@ impl StoreConfig {
             merge_files: 16,
             merge_after: Duration::from_mins(5),
             day_bytes: 64 << 20,
+            rollup_rows: 32,
             segment_bytes: 32 << 20,
             subscriber_lag: 256,
             merge: true,
             keep: None,
+            keep_rollups: [None; 3],
             max_bytes: None,
             recent_rows: 0,
             recent_bytes: 64 << 20,
             checkpoint: true,
+        }
+    }
+
+    /// How long rows of a grain are kept.
+    pub(crate) fn keep_of(&self, grain: Grain) -> Option<Duration> {
+        let [ten_seconds, minute, hour] = self.keep_rollups;
+        match grain {
+            Grain::Raw => self.keep,
+            Grain::TenSeconds => ten_seconds,
+            Grain::Minute => minute,
+            Grain::Hour => hour,
         }
     }
 }

@@ -8,6 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
+use crate::grain::Grain;
 use crate::step::{FileStep, FileSteps};
 
 /// Folder of files that were set aside.
@@ -39,7 +40,7 @@ impl Directory {
             Err(Errno::WOULDBLOCK) => return Err(StoreError::Locked(root.to_owned())),
             Err(errno) => return Err(StoreError::io("locking", &path, errno.into())),
         }
-        for name in ["raw", QUARANTINE] {
+        for name in Grain::ALL.map(Grain::name).into_iter().chain([QUARANTINE]) {
             let path = root.join(name);
             fs::create_dir_all(&path).map_err(|e| StoreError::io("creating", &path, e))?;
         }

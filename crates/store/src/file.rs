@@ -18,7 +18,7 @@ use parquet::errors::ParquetError;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use describe::describe;
-pub(crate) use writing::{Place, TableWriter, discard};
+pub(crate) use writing::{Place, Sorted, TableWriter, discard_all};
 
 use crate::manifest::FileEntry;
 

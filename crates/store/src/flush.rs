@@ -11,7 +11,8 @@ use gpuvitals_core::Table;
 
 use crate::config::StoreConfig;
 use crate::error::StoreError;
-use crate::file::{self, Place, TableWriter};
+use crate::file::{self, Place, Sorted, TableWriter};
+use crate::grain::Grain;
 use crate::manifest::{FileRecord, Span};
 use crate::merge::{Merge, MergeError, Order};
 use crate::step::FileSteps;
@@ -31,13 +32,19 @@ pub(crate) fn write(
     let mut written = Vec::new();
     for ((table, span), parts) in by_hour(tail).map_err(MergeError::from)? {
         let first_sequence = tail.first_sequence;
-        let place = Place { root: root.to_owned(), table, level: 0, number: order, span, first_sequence };
+        let place = Place {
+            root: root.to_owned(),
+            table,
+            grain: Grain::Raw,
+            level: 0,
+            number: order,
+            span,
+            first_sequence,
+        };
         match write_hour(&parts, place, config, steps) {
             Ok(record) => written.extend(record),
             Err(error) => {
-                for record in &written {
-                    file::discard(root, record);
-                }
+                file::discard_all(root, &written);
                 return Err(error);
             }
         }
@@ -77,6 +84,6 @@ fn write_hour(
         return Ok(None);
     }
     let mut writer = TableWriter::create(place, Arc::clone(plan.schema()), config, steps)?;
-    writer.write(&plan)?;
+    Sorted::merged(&plan, |rows| writer.write(rows))?;
     Ok(Some(writer.finish()?))
 }

@@ -170,7 +170,7 @@ impl Inner {
     fn inspect(&self, missing: &[String], snapshot: &Snapshot) {
         // One at a time: the keeper's queue has room for everything else.
         if !missing.is_empty()
-            && snapshot.files.iter().any(|file| file.damage().is_some())
+            && snapshot.files.iter().chain(snapshot.rollups.iter()).any(|file| file.damage().is_some())
             && !self.shared.inspecting.swap(true, Ordering::AcqRel)
             && self.jobs.try_send(Job::Inspect).is_err()
         {

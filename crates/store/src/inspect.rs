@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::error::StoreError;
 use crate::file::{self, FileError};
+use crate::grain::Grain;
 use crate::inventory::Inventory;
 use crate::manifest::{FileEntry, Manifest};
 use crate::repair::{FileFault, RepairProgress};
@@ -20,11 +21,13 @@ use crate::stats::LevelStats;
 /// How often a list is looked for again that the writer has replaced meanwhile.
 const TRIES: usize = 8;
 
-/// Files of one table and level.
+/// Files of one table, grain and level.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TableFiles {
     /// Table of their rows.
     pub table: Table,
+    /// How fine the rows are.
+    pub grain: Grain,
     /// 0: as flushed; 1: merged, of an hour; 2: merged, of a day.
     pub level: u8,
     /// Their counts and size.
@@ -41,7 +44,7 @@ pub struct TableFiles {
 pub struct StoreContents {
     /// The list of files in force.
     pub manifest: PathBuf,
-    /// Its files by table and level.
+    /// Its files by table, grain and level.
     pub tables: Vec<TableFiles>,
     /// Bytes of the log, which has the rows that are in no file yet.
     pub log_bytes: u64,
@@ -68,10 +71,11 @@ pub struct StoreCheck {
 /// If there is no store, no list of it verifies, or the disk refuses.
 pub fn contents(dir: &Path) -> Result<StoreContents, StoreError> {
     let (manifest, inventory, damaged_manifests) = newest(dir)?;
-    let mut tables: BTreeMap<(Table, u8), TableFiles> = BTreeMap::new();
-    for file in &manifest.files {
-        let of = tables.entry((file.table, file.level)).or_insert_with(|| TableFiles {
+    let mut tables: BTreeMap<(Table, Grain, u8), TableFiles> = BTreeMap::new();
+    for file in manifest.all_files() {
+        let of = tables.entry((file.table, file.grain, file.level)).or_insert_with(|| TableFiles {
             table: file.table,
+            grain: file.grain,
             level: file.level,
             size: LevelStats::default(),
             min_timestamp_ns: file.min_timestamp_ns,
@@ -97,7 +101,7 @@ pub fn contents(dir: &Path) -> Result<StoreContents, StoreError> {
 /// As [`contents`].
 pub fn check(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<StoreCheck, StoreError> {
     let (mut manifest, _, _) = newest(dir)?;
-    let mut files = manifest.files.clone();
+    let mut files: Vec<_> = manifest.all_files().cloned().collect();
     let bytes_total = files.iter().map(|file| file.bytes).sum();
     let mut done = RepairProgress { files: 0, files_total: files.len(), bytes: 0, bytes_total };
     let mut outcome = StoreCheck::default();
@@ -113,7 +117,7 @@ pub fn check(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Sto
             let (later, ..) = newest(dir)?;
             if !later.names().contains(&file.name) {
                 let before = manifest.names();
-                files.extend(later.files.iter().filter(|file| !before.contains(&file.name)).cloned());
+                files.extend(later.all_files().filter(|file| !before.contains(&file.name)).cloned());
                 manifest = later;
                 continue;
             }

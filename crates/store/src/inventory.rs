@@ -7,6 +7,7 @@ use gpuvitals_core::Table;
 
 use crate::directory::{self, QUARANTINE};
 use crate::error::StoreError;
+use crate::grain::Grain;
 
 /// The kind of a file, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,10 +16,12 @@ pub(crate) enum Kind {
     Manifest(u64),
     /// `fleet-0000000042`
     Fleet(u64),
-    /// `raw/gpu_events/2026-11-20/10h-L1-42.parquet`
+    /// `raw/gpu_events/2026-11-20/10h-L1-42.parquet`, or `1m/gpu_events/…`
     Table {
         /// Table of its rows.
         table: Table,
+        /// How fine they are.
+        grain: Grain,
         /// 0: as flushed; 1: merged, of an hour; 2: merged, of a day.
         level: u8,
         /// Number of the flush or merge.
@@ -34,14 +37,14 @@ impl Kind {
         let finished = name.strip_suffix(".tmp");
         let kind = match name.split_once('/') {
             None => list(finished.unwrap_or(name)),
-            Some(("raw", rest)) => {
+            Some((grain, rest)) => {
+                let grain = Grain::by_name(grain)?;
                 let (folder, rest) = rest.split_once('/')?;
                 let (day, file) = rest.split_once('/')?;
                 let is_day = !day.is_empty() && day.bytes().all(|b| b.is_ascii_digit() || b == b'-');
                 let stem = file.strip_suffix(".parquet").or(file.strip_suffix(".tmp"))?;
-                table(Table::by_name(folder)?, stem).filter(|_| is_day)
+                table(Table::by_name(folder)?, grain, stem).filter(|_| is_day)
             }
-            Some(_) => None,
         }?;
         Some(if finished.is_some() { Self::Unfinished } else { kind })
     }
@@ -55,13 +58,13 @@ fn list(stem: &str) -> Option<Kind> {
 }
 
 /// `10h-L1-42` or `day-L2-42`
-fn table(table: Table, stem: &str) -> Option<Kind> {
+fn table(table: Table, grain: Grain, stem: &str) -> Option<Kind> {
     let (span, rest) = stem.split_once("-L")?;
     let (level, number) = rest.split_once('-')?;
     if span != "day" {
         digits(span.strip_suffix('h')?)?;
     }
-    Some(Kind::Table { table, level: u8::try_from(digits(level)?).ok()?, number: digits(number)? })
+    Some(Kind::Table { table, grain, level: u8::try_from(digits(level)?).ok()?, number: digits(number)? })
 }
 
 fn digits(text: &str) -> Option<u64> {
@@ -91,15 +94,20 @@ impl Inventory {
         let has_log = wal.exists() && !entries(&wal)?.is_empty();
         let mut found = Self { has_log, ..Self::default() };
         for Entry { path, name, is_dir } in entries(root)? {
-            if !["LOCK", "wal", "raw", QUARANTINE].contains(&name.as_str()) {
+            let is_known = ["LOCK", "wal", QUARANTINE].contains(&name.as_str());
+            if !is_known && Grain::by_name(&name).is_none() {
                 found.add(path, name, is_dir);
             }
         }
-        for table in found.folders(&root.join("raw"))? {
-            for day in found.folders(&table.path)? {
-                for file in entries(&day.path)? {
-                    let name = format!("raw/{}/{}/{}", table.name, day.name, file.name);
-                    found.add(file.path, name, file.is_dir);
+        for grain in Grain::ALL.map(Grain::name) {
+            let folder = root.join(grain);
+            let tables = if folder.exists() { found.folders(&folder)? } else { Vec::new() };
+            for table in tables {
+                for day in found.folders(&table.path)? {
+                    for file in entries(&day.path)? {
+                        let name = format!("{grain}/{}/{}/{}", table.name, day.name, file.name);
+                        found.add(file.path, name, file.is_dir);
+                    }
                 }
             }
         }
@@ -207,12 +215,17 @@ mod tests {
             ("MANIFEST-0000000042.tmp", Some(Kind::Unfinished)),
             (
                 "raw/gpu_details/2026-11-20/10h-L1-42.parquet",
-                Some(Kind::Table { table: Table::GpuDetails, level: 1, number: 42 }),
+                Some(Kind::Table { table: Table::GpuDetails, grain: Grain::Raw, level: 1, number: 42 }),
             ),
             (
                 "raw/gpu_events/2026-11-20/day-L2-43.parquet",
-                Some(Kind::Table { table: Table::GpuEvents, level: 2, number: 43 }),
+                Some(Kind::Table { table: Table::GpuEvents, grain: Grain::Raw, level: 2, number: 43 }),
             ),
+            (
+                "1m/gpu_events/2026-11-20/day-L2-43.parquet",
+                Some(Kind::Table { table: Table::GpuEvents, grain: Grain::Minute, level: 2, number: 43 }),
+            ),
+            ("2m/gpu_events/2026-11-20/day-L2-43.parquet", None),
             ("raw/gpu_events/2026-11-20/week-L2-43.parquet", None),
             ("raw/2026-11-20/10h-L1-42.parquet", None),
             ("raw/strange/2026-11-20/10h-L1-42.parquet", None),

@@ -21,7 +21,8 @@ use crate::directory::{self, Directory};
 use crate::error::StoreError;
 use crate::file;
 use crate::flush;
-use crate::manifest::{FileEntry, FileRecord, FleetRecord, LostFile, Manifest, Span};
+use crate::grain::Grain;
+use crate::manifest::{FileEntry, FileRecord, FleetRecord, Manifest, Span};
 use crate::retention::{Expired, expired};
 use crate::shared::{Shared, count};
 use crate::step::{FileStep, FileSteps};
@@ -180,13 +181,11 @@ impl Keeper {
         let records = flush::write(tail, &root, order, &self.shared.config, &self.steps)?;
         let mut next = self.manifest.successor(&self.directory);
         next.flushed_through = next.flushed_through.max(Some(tail.last_sequence));
-        next.files.extend(records.iter().map(|record| Arc::new(FileEntry::new(&root, record.clone()))));
+        next.add(&root, records.iter().cloned());
         if let Err(error) = self.write_fleet(&mut next) {
             // No manifest lists them yet. On a full disk they would take the remaining room, attempt by
             // attempt.
-            for record in &records {
-                file::discard(&root, record);
-            }
+            file::discard_all(&root, &records);
             return Err(error);
         }
         self.switch(next, Some(tail))
@@ -236,9 +235,10 @@ impl Keeper {
         let orphans = std::mem::take(&mut self.orphans);
         self.orphans = orphans.into_iter().filter(|name| !self.remove(name)).collect();
         // Last: who waits for a flush finds everything done.
-        let Manifest { files, lost, .. } = &self.manifest;
-        let (files, lost) = (Arc::from(files.as_slice()), Arc::from(lost.as_slice()));
-        let _told = self.events.send(Event::Files { files, lost, flushed: flushed.is_some() });
+        let Manifest { files, rollups, lost, .. } = &self.manifest;
+        let (files, rollups, lost) =
+            (Arc::from(files.as_slice()), Arc::from(rollups.as_slice()), Arc::from(lost.as_slice()));
+        let _told = self.events.send(Event::Files { files, rollups, lost, flushed: flushed.is_some() });
         Ok(())
     }
 
@@ -268,24 +268,21 @@ impl Keeper {
 
     /// Sets condemned files aside.
     fn inspect(&mut self) {
-        let (bad, good): (Vec<_>, Vec<_>) =
-            self.manifest.files.iter().cloned().partition(|file| file.damage().is_some());
+        let bad: Vec<_> = self.manifest.all_files().filter(|file| file.damage().is_some()).cloned().collect();
         if bad.is_empty() {
             return;
         }
-        let lost = bad.iter().map(|file| {
-            let fault = format!("is damaged ({})", file.damage().map_or("", AsRef::as_ref));
-            LostFile { file: FileRecord::clone(file), fault }
-        });
-        let lost: Vec<LostFile> = lost.collect();
         let mut next = self.manifest.successor(&self.directory);
-        next.files = good;
-        next.lost.extend(lost.iter().cloned());
+        next.files.retain(|file| file.damage().is_none());
+        next.rollups.retain(|file| file.damage().is_none());
+        for file in &bad {
+            next.lose(file, format!("is damaged ({})", file.damage().map_or("", AsRef::as_ref)));
+        }
         if let Err(error) = self.switch(next, None) {
             tracing::warn!(error = causes(&error), "a damaged file stays listed until the next try");
             return;
         }
-        for LostFile { file, .. } in &lost {
+        for file in &bad {
             if let Err(error) = self.directory.quarantine(&file.name) {
                 tracing::warn!(name = file.name, %error, "a damaged file is not set aside");
             }
@@ -293,7 +290,7 @@ impl Keeper {
         let since = self.manifest.lost.iter().skip(self.lost_before);
         let since: Vec<_> = since.map(|file| file.describe(&self.directory)).collect();
         self.shared.board.set(Part::Files, first_and_more(&since));
-        count(&self.shared.counters.quarantined, lost.len() as u64);
+        count(&self.shared.counters.quarantined, bad.len() as u64);
     }
 
     fn tidy(&mut self) {
@@ -303,13 +300,14 @@ impl Keeper {
 
     /// Deletes files that are too old, or too many. Queries that read them read on.
     fn delete_expired(&mut self) {
-        let Expired { by_age, by_size } = expired(&self.manifest.files, &self.shared.config);
+        let Expired { by_age, by_size } = expired(&self.manifest, &self.shared.config);
         let goes = |file: &Arc<FileEntry>| by_age.iter().chain(&by_size).any(|gone| Arc::ptr_eq(gone, file));
         if by_age.is_empty() && by_size.is_empty() {
             return;
         }
         let mut next = self.manifest.successor(&self.directory);
         next.files.retain(|file| !goes(file));
+        next.rollups.retain(|file| !goes(file));
         next.replaced.extend(by_age.iter().chain(&by_size).map(|file| file.name.clone()));
         if let Err(error) = self.switch(next, None) {
             tracing::warn!(error = causes(&error), "old files stay listed until the next try");
@@ -321,7 +319,9 @@ impl Keeper {
             (by_size, &counters.rows_too_many, "beyond store.max_bytes"),
         ];
         for (gone, counter, reason) in told {
-            let rows = gone.iter().map(|file| file.rows).sum();
+            // A rollup's are not rows that came.
+            let raw = gone.iter().filter(|file| file.grain == Grain::Raw);
+            let rows = raw.map(|file| file.rows).sum();
             count(counter, rows);
             if !gone.is_empty() {
                 tracing::info!(files = gone.len(), rows, reason, "old files are deleted");
@@ -373,7 +373,7 @@ impl Keeper {
             tracing::error!("merging files ended with a panic");
         }
         match outcome {
-            Merged::Done(record) => self.replace_merged(inputs, record),
+            Merged::Done(record, rollups) => self.replace_merged(inputs, record, rollups),
             Merged::Stopped => {}
             Merged::Damaged => self.inspect(),
             Merged::Failed(error) => {
@@ -384,22 +384,27 @@ impl Keeper {
         }
     }
 
-    fn replace_merged(&mut self, inputs: &[Arc<FileEntry>], record: FileRecord) {
+    fn replace_merged(&mut self, inputs: &[Arc<FileEntry>], record: FileRecord, rollups: Vec<FileRecord>) {
         let root = self.directory.root();
         let is_input = |file: &Arc<FileEntry>| inputs.iter().any(|input| Arc::ptr_eq(input, file));
         let listed = self.manifest.files.iter().filter(|file| is_input(file)).count();
         if listed != inputs.len() {
             // One of them was set aside meanwhile.
-            file::discard(root, &record);
+            file::discard_all(root, rollups.iter().chain([&record]));
             return;
         }
         let mut next = self.manifest.successor(&self.directory);
         next.files.retain(|file| !is_input(file));
-        next.replaced.extend(inputs.iter().map(|input| input.name.clone()));
-        next.files.push(Arc::new(FileEntry::new(root, record)));
+        // Those of the inputs, which the new ones stand for.
+        let is_of_input = |rollup: &Arc<FileEntry>| {
+            inputs.iter().any(|input| (input.table, input.order) == (rollup.table, rollup.order))
+        };
+        let outdated: Vec<_> = next.rollups.extract_if(.., |rollup| is_of_input(rollup)).collect();
+        next.replaced.extend(inputs.iter().chain(&outdated).map(|input| input.name.clone()));
+        next.add(root, rollups.into_iter().chain([record]));
         match self.switch(next, None) {
             Ok(()) => {
-                for input in inputs {
+                for input in inputs.iter().chain(&outdated) {
                     input.doom();
                 }
                 count(&self.shared.counters.merges, 1);

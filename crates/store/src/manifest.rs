@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
+use crate::grain::Grain;
 use crate::inventory::{Inventory, Kind};
 use crate::step::{FileStep, FileSteps};
 
@@ -109,6 +110,7 @@ impl FileEntry {
         let record = FileRecord {
             name: format!("raw/{hour}-{order}"),
             table: Table::GpuEvents,
+            grain: Grain::Raw,
             level: 0,
             order,
             first_sequence: 0,
@@ -159,6 +161,9 @@ pub(crate) struct FileRecord {
     pub(crate) name: String,
     /// Table of its rows.
     pub(crate) table: Table,
+    /// How fine they are. Those of a rollup were made of the rows of the file with the same order.
+    #[serde(default)]
+    pub(crate) grain: Grain,
     /// 0: as flushed; 1: merged, of an hour; 2: merged, of a day.
     pub(crate) level: u8,
     /// Number of the flush or merge: of two files with the same key, the one of the higher order wins. A merge takes
@@ -239,8 +244,10 @@ pub(crate) struct Manifest {
     pub(crate) flushed_through: Option<u64>,
     /// Latest values as of that record or later.
     pub(crate) fleet: Option<FleetRecord>,
-    /// Live files by order.
+    /// Live files with rows as they came, by order.
     pub(crate) files: Vec<Arc<FileEntry>>,
+    /// Live files with rows that are put together. They hold nothing that the files do not, until these are deleted.
+    pub(crate) rollups: Vec<Arc<FileEntry>>,
     /// Files that were live and are missing or damaged, until they are there again or [`crate::repair`] makes a new list.
     /// Answers that lack their rows name them.
     pub(crate) lost: Vec<LostFile>,
@@ -333,7 +340,7 @@ impl Manifest {
             return Err(Refused::Format(format));
         }
         let spelled: Spelled = serde_json::from_str(json).map_err(damaged("it is not a list of files"))?;
-        let is_table = |record: &FileRecord| matches!(Kind::of(&record.name), Some(Kind::Table { table, .. }) if table == record.table);
+        let is_table = |record: &FileRecord| matches!(Kind::of(&record.name), Some(Kind::Table { table, grain, .. }) if (table, grain) == (record.table, record.grain));
         let is_fleet = |fleet: &FleetRecord| matches!(Kind::of(&fleet.name), Some(Kind::Fleet(_)));
         if !spelled.files.iter().all(is_table)
             || !spelled.lost.iter().map(|lost| &lost.file).all(is_table)
@@ -345,17 +352,47 @@ impl Manifest {
         if spelled.number != number {
             return Err(Refused::Damaged("it is another manifest under this name"));
         }
-        let files = spelled.files.into_iter().map(|record| Arc::new(FileEntry::new(root, record))).collect();
-        Ok(Self {
+        let mut manifest = Self {
             number,
             highest: number,
             next_order: spelled.next_order,
             flushed_through: spelled.flushed_through,
             fleet: spelled.fleet,
-            files,
             lost: spelled.lost,
             replaced: spelled.replaced,
-        })
+            ..Self::default()
+        };
+        manifest.add(root, spelled.files);
+        Ok(manifest)
+    }
+
+    /// Lists files.
+    pub(crate) fn add(&mut self, root: &Path, records: impl IntoIterator<Item = FileRecord>) {
+        for record in records {
+            let list = if record.grain == Grain::Raw { &mut self.files } else { &mut self.rollups };
+            list.push(Arc::new(FileEntry::new(root, record)));
+        }
+        self.files.sort_by_key(|file| file.order);
+    }
+
+    /// Whether the rows that a rollup was made of are there.
+    fn has_source(&self, rollup: &FileRecord) -> bool {
+        self.files.iter().any(|file| (file.table, file.order) == (rollup.table, rollup.order))
+    }
+
+    /// Notes that a file, which is listed no more, is missing or damaged. With a rollup nothing is lost, unless the rows
+    /// that it was made of are gone.
+    pub(crate) fn lose(&mut self, file: &FileRecord, fault: String) {
+        if file.grain != Grain::Raw && self.has_source(file) {
+            tracing::warn!(name = file.name, fault, "a rollup is read no more; its rows are");
+        } else {
+            self.lost.push(LostFile { file: file.clone(), fault });
+        }
+    }
+
+    /// All live files.
+    pub(crate) fn all_files(&self) -> impl Iterator<Item = &Arc<FileEntry>> {
+        self.files.iter().chain(&self.rollups)
     }
 
     /// Name of the file of this list.
@@ -365,7 +402,7 @@ impl Manifest {
 
     /// Names of the files that this manifest keeps: its own, that of the latest values, the tables.
     pub(crate) fn names(&self) -> BTreeSet<String> {
-        let tables = self.files.iter().map(|file| file.name.clone());
+        let tables = self.all_files().map(|file| file.name.clone());
         let fleet = self.fleet.iter().map(|fleet| fleet.name.clone());
         tables.chain(fleet).chain([self.name()]).collect()
     }
@@ -393,7 +430,7 @@ impl Manifest {
             next_order: self.next_order,
             flushed_through: self.flushed_through,
             fleet: self.fleet.clone(),
-            files: self.files.iter().map(|file| file.record.clone()).collect(),
+            files: self.all_files().map(|file| file.record.clone()).collect(),
             lost: self.lost.clone(),
             replaced: self.replaced.clone(),
         };

@@ -21,13 +21,14 @@ use gpuvitals_core::causes;
 use gpuvitals_core::history::QueryError;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use contest::contested;
+pub(crate) use contest::{contested, joined};
 use files::{Files, OPEN_FILES_MAX};
 pub(crate) use parallel::parallel;
 pub(crate) use part::{Columns, Part};
 pub(crate) use scope::{Scope, in_time};
 
 use crate::file::FileError;
+use crate::grain::Grain;
 use crate::manifest::FileEntry;
 use crate::snapshot::Snapshot;
 
@@ -68,7 +69,7 @@ impl Reading<'_> {
         reader.files.release();
         let mut parts = Vec::new();
         let met: Vec<&Arc<FileEntry>> =
-            snapshot.files.iter().filter(|entry| scope.meets_file(entry)).collect();
+            snapshot.files_of(scope.grain).filter(|entry| scope.meets_file(entry)).collect();
         for entry in &met {
             self.go_on()?;
             if let Some(reason) = entry.damage() {
@@ -80,14 +81,15 @@ impl Reading<'_> {
                 Err(error) => partial.push(unreadable(entry, &error)),
             }
         }
-        let chunks = snapshot.tail.iter().filter(|chunk| chunk.table == scope.table);
+        let chunks =
+            snapshot.tail.iter().filter(|chunk| chunk.table == scope.table && scope.grain == Grain::Raw);
         parts.extend(chunks.filter_map(|chunk| Part::of_chunk(chunk, scope)));
         Ok(parts)
     }
 
     /// The lost files that had rows in scope, in words.
     pub(crate) fn lost(&self, scope: &Scope) -> impl Iterator<Item = String> {
-        let lost = self.snapshot.lost.iter().filter(|lost| scope.meets_file(&lost.file));
+        let lost = self.snapshot.lost.iter().filter(|lost| scope.meets_rows(&lost.file));
         lost.map(ToString::to_string)
     }
 }

@@ -15,8 +15,9 @@ use crate::checkpoint;
 use crate::directory::{self, Directory, QUARANTINE};
 use crate::error::StoreError;
 use crate::file;
+use crate::grain::Grain;
 use crate::inventory::{Inventory, Kind};
-use crate::manifest::{FileEntry, FileRecord, LostFile, Manifest};
+use crate::manifest::{FileEntry, FileRecord, Manifest};
 use crate::shared::PERMIT_BYTES;
 use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
@@ -78,32 +79,31 @@ pub(crate) fn files(
     }
     let listed = std::mem::take(&mut manifest.files);
     let skip_footers = listed.len().saturating_sub(FOOTERS);
+    let rollups = std::mem::take(&mut manifest.rollups);
     for lost in std::mem::take(&mut manifest.lost) {
         let entry = Arc::new(FileEntry::new(directory.root(), lost.file.clone()));
         if is_back(&entry) {
             tracing::info!(name = entry.name, "a file that was lost is there again");
-            manifest.files.push(entry);
+            manifest.add(directory.root(), [lost.file]);
         } else {
             manifest.lost.push(lost);
         }
     }
     let known = manifest.lost.len();
     for (position, entry) in listed.iter().enumerate() {
-        let fault = match check(entry, position >= skip_footers)? {
-            None => {
-                manifest.files.push(Arc::clone(entry));
-                continue;
-            }
-            Some(Fault::Missing) => "is missing".to_owned(),
-            Some(Fault::Damaged(reason)) => match directory.quarantine(&entry.name) {
-                Ok(_) => format!("is damaged ({reason})"),
-                Err(error) => format!("is damaged ({reason}), not set aside: {error}"),
-            },
-        };
-        manifest.lost.push(LostFile { file: FileRecord::clone(entry), fault });
+        match fault(directory, entry, position >= skip_footers)? {
+            None => manifest.files.push(Arc::clone(entry)),
+            Some(fault) => manifest.lose(entry, fault),
+        }
     }
     manifest.files.sort_by_key(|file| file.order);
     let is_whole = damaged.is_empty() && manifest.lost.len() == known;
+    for entry in rollups {
+        match fault(directory, &entry, false)? {
+            None => manifest.rollups.push(entry),
+            Some(fault) => manifest.lose(&entry, fault),
+        }
+    }
     found.files = manifest.files.len();
     found.file_rows = manifest.files.iter().map(|file| file.rows).sum();
     sweep(directory, &inventory, &manifest, is_whole, found)?;
@@ -117,7 +117,19 @@ fn is_back(entry: &FileEntry) -> bool {
             .is_ok_and(|table| (0..table.row_groups.len()).all(|group| table.verify(group).is_ok()))
 }
 
-/// The fault of a listed file.
+/// The fault of a listed file in words, if it has one. A damaged file is set aside.
+fn fault(directory: &Directory, entry: &FileEntry, footer: bool) -> Result<Option<String>, StoreError> {
+    Ok(match check(entry, footer)? {
+        None => None,
+        Some(Fault::Missing) => Some("is missing".to_owned()),
+        Some(Fault::Damaged(reason)) => Some(match directory.quarantine(&entry.name) {
+            Ok(_) => format!("is damaged ({reason})"),
+            Err(error) => format!("is damaged ({reason}), not set aside: {error}"),
+        }),
+    })
+}
+
+/// The kinds of faults.
 enum Fault {
     Missing,
     Damaged(String),
@@ -198,7 +210,8 @@ pub(crate) fn fleet(directory: &Directory, manifest: &Manifest, found: &mut Reco
 
 fn fleet_of_files(manifest: &Manifest, found: &mut Recovered) -> Part<LiveFleet> {
     let mut fleet = LiveFleet::default();
-    let lost = manifest.lost.iter().filter(|lost| lost.file.table == Table::GpuEvents);
+    let lost = manifest.lost.iter();
+    let lost = lost.filter(|lost| (lost.file.table, lost.file.grain) == (Table::GpuEvents, Grain::Raw));
     let mut missing: Vec<String> = lost.map(ToString::to_string).collect();
     for entry in manifest.files.iter().filter(|entry| entry.table == Table::GpuEvents) {
         if let Err(error) = apply_file(entry, &mut fleet) {

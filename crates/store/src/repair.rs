@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use gpuvitals_core::{Table, causes};
 use serde::Serialize;
@@ -10,8 +9,9 @@ use serde::Serialize;
 use crate::directory::Directory;
 use crate::error::StoreError;
 use crate::file::{self, FileError};
+use crate::grain::Grain;
 use crate::inventory::{Inventory, Kind};
-use crate::manifest::{FileEntry, FileRecord, Manifest};
+use crate::manifest::{FileRecord, Manifest};
 use crate::step::FileSteps;
 
 /// How far a repair or a check has come.
@@ -43,7 +43,7 @@ pub struct RepairReport {
     pub manifest: PathBuf,
     /// Table files that it lists.
     pub files: usize,
-    /// Rows in them. A row may be in several files; queries show it once.
+    /// Rows in them, but for those of rollups. A row may be in several files; queries show it once.
     pub rows: u64,
     /// Bytes of them.
     pub bytes: u64,
@@ -78,19 +78,20 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
     for table in tables {
         progress(done);
         done = RepairProgress { files: done.files + 1, bytes: done.bytes + table.bytes, ..done };
-        let outcome = file::describe(&table.path, (table.table, table.name), table.level, table.number);
+        let (rows_of, place) = ((table.table, table.grain), (table.level, table.number));
+        let outcome = file::describe(&table.path, rows_of, table.name, place);
         checked.push((table, outcome));
     }
     progress(done);
     let (records, brought_back, set_aside) = sort(&directory, checked);
     let number = inventory.highest() + 1;
-    let manifest = Manifest {
+    let mut manifest = Manifest {
         number,
         highest: number,
         next_order: inventory.highest_table() + 1,
-        files: records.into_iter().map(|record| Arc::new(FileEntry::new(dir, record))).collect(),
         ..Manifest::default()
     };
+    manifest.add(dir, records);
     manifest.store(&directory, &FileSteps::default())?;
     for (name, kind) in &inventory.files {
         if matches!(kind, Kind::Manifest(_) | Kind::Fleet(_))
@@ -101,9 +102,9 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
     }
     Ok(RepairReport {
         manifest: dir.join(manifest.name()),
-        files: manifest.files.len(),
+        files: manifest.all_files().count(),
         rows: manifest.files.iter().map(|file| file.rows).sum(),
-        bytes: manifest.files.iter().map(|file| file.bytes).sum(),
+        bytes: manifest.all_files().map(|file| file.bytes).sum(),
         brought_back,
         set_aside,
     })
@@ -113,6 +114,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
 struct Candidate<'a> {
     name: &'a str,
     table: Table,
+    grain: Grain,
     path: PathBuf,
     level: u8,
     number: u64,
@@ -125,10 +127,10 @@ fn tables<'a>(directory: &Directory, inventory: &'a Inventory) -> Result<Vec<Can
     let mut tables = Vec::new();
     for (files, is_aside) in [(&inventory.files, false), (&inventory.aside, true)] {
         for (name, kind) in files {
-            let Kind::Table { table, level, number } = *kind else { continue };
+            let Kind::Table { table, grain, level, number } = *kind else { continue };
             let path = if is_aside { directory.aside(name) } else { directory.root().join(name) };
             let bytes = fs::metadata(&path).map_err(|e| StoreError::io("inspecting", &path, e))?.len();
-            tables.push(Candidate { name, table, path, level, number, bytes, is_aside });
+            tables.push(Candidate { name, table, grain, path, level, number, bytes, is_aside });
         }
     }
     tables.sort_by(|one, other| (one.number, one.name).cmp(&(other.number, other.name)));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::config::StoreConfig;
-use crate::manifest::FileEntry;
+use crate::grain::Grain;
+use crate::manifest::{FileEntry, Manifest};
 
 /// Files that are to be deleted.
 #[derive(Debug, Default)]
@@ -14,27 +15,36 @@ pub(crate) struct Expired {
     pub(crate) by_size: Vec<Arc<FileEntry>>,
 }
 
+/// The part of the room of all files that each rollup may take. Rows as they came may take what the rollups leave.
+const ROLLUP_PART: u64 = 10;
+
 /// The files that are too old. Age counts from the newest row: a recording of last year is kept whole until newer rows
-/// come. The newest file stays, however large.
-pub(crate) fn expired(files: &[Arc<FileEntry>], config: &StoreConfig) -> Expired {
-    let Some(newest) = files.iter().map(|file| file.max_timestamp_ns).max() else {
-        return Expired::default();
-    };
-    let oldest = config
-        .keep
-        .map_or(i64::MIN, |keep| newest.saturating_sub(i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX)));
-    let (by_age, mut kept): (Vec<_>, Vec<_>) =
-        files.iter().cloned().partition(|file| file.max_timestamp_ns < oldest);
-    kept.sort_by_key(|file| (file.max_timestamp_ns, file.order));
-    let mut bytes: u64 = kept.iter().map(|file| file.bytes).sum();
-    let max_bytes = config.max_bytes.unwrap_or(u64::MAX);
-    kept.pop();
-    let by_size = kept.into_iter().take_while(|file| {
-        let is_over = bytes > max_bytes;
-        bytes = bytes.saturating_sub(file.bytes);
-        is_over
-    });
-    Expired { by_age, by_size: by_size.collect() }
+/// come. The newest file of each grain stays, however large.
+pub(crate) fn expired(manifest: &Manifest, config: &StoreConfig) -> Expired {
+    let mut found = Expired::default();
+    let Some(newest) = manifest.all_files().map(|file| file.max_timestamp_ns).max() else { return found };
+    let mut room = config.max_bytes.unwrap_or(u64::MAX);
+    for grain in Grain::ROLLUPS.into_iter().chain([Grain::Raw]) {
+        let keep = config.keep_of(grain).and_then(|keep| i64::try_from(keep.as_nanos()).ok());
+        let oldest = keep.map_or(i64::MIN, |keep| newest.saturating_sub(keep));
+        let files = manifest.all_files().filter(|file| file.grain == grain).cloned();
+        let (by_age, mut kept): (Vec<_>, Vec<_>) = files.partition(|file| file.max_timestamp_ns < oldest);
+        found.by_age.extend(by_age);
+        kept.sort_by_key(|file| (file.max_timestamp_ns, file.order));
+        let mut bytes: u64 = kept.iter().map(|file| file.bytes).sum();
+        let part = config.max_bytes.map_or(u64::MAX, |bytes| bytes / ROLLUP_PART);
+        let most = if grain == Grain::Raw { room } else { part };
+        kept.pop();
+        for file in kept {
+            if bytes <= most {
+                break;
+            }
+            bytes -= file.bytes;
+            found.by_size.push(file);
+        }
+        room = room.saturating_sub(bytes);
+    }
+    found
 }
 
 #[cfg(test)]
@@ -53,7 +63,8 @@ mod tests {
     /// The hours of the files that go, by age and by size.
     fn gone(hours: &[i64], keep: Option<Duration>, max_bytes: Option<u64>) -> (Vec<Span>, Vec<Span>) {
         let config = StoreConfig { keep, max_bytes, ..StoreConfig::new("store") };
-        let Expired { by_age, by_size } = expired(&files(hours), &config);
+        let manifest = Manifest { files: files(hours), ..Manifest::default() };
+        let Expired { by_age, by_size } = expired(&manifest, &config);
         let spans = |files: Vec<Arc<FileEntry>>| files.iter().map(|file| file.span()).collect();
         (spans(by_age), spans(by_size))
     }

@@ -71,6 +71,7 @@ fn families(store: &StoreStats) -> Vec<Family> {
             "Bytes of files.",
             store.flushed.bytes + store.merged.bytes,
         ),
+        Family::gauge("gpuvitals_store_rollup_bytes", "Bytes of rollups.", store.rollups.bytes),
         Family::new(
             "gpuvitals_store_deleted_rows_total",
             Kind::Counter,

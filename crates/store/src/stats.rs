@@ -36,6 +36,8 @@ pub struct StoreStats {
     pub flushed: LevelStats,
     /// Merged files.
     pub merged: LevelStats,
+    /// Files of rollups.
+    pub rollups: LevelStats,
     /// Rows that came and are not in files yet.
     pub tail_rows: u64,
     /// Bytes of columns of these.
@@ -71,12 +73,15 @@ impl StoreStats {
             files.for_each(|file| size.add(file));
             size
         };
+        let mut rollups = LevelStats::default();
+        snapshot.rollups.iter().for_each(|file| rollups.add(file));
         let counters = &shared.counters;
         let (recent_rows, recent_bytes) = shared.recent.as_ref().map_or((0, 0), Recent::size);
         Self {
             gpus: read(&counters.gpus),
             flushed: level(false),
             merged: level(true),
+            rollups,
             tail_rows: read(&counters.tail_rows),
             tail_bytes: read(&counters.tail_bytes),
             recent_rows: recent_rows as u64,

@@ -66,7 +66,12 @@ pub(crate) enum Event {
     /// The log has made these durable.
     Durable { sequence: u64, arrivals: Vec<Arrival>, room: OwnedSemaphorePermit, answer: Answer },
     /// The lists of files are now these; the frozen tail is in one if it was flushed.
-    Files { files: Arc<[Arc<FileEntry>]>, lost: Arc<[LostFile]>, flushed: bool },
+    Files {
+        files: Arc<[Arc<FileEntry>]>,
+        rollups: Arc<[Arc<FileEntry>]>,
+        lost: Arc<[LostFile]>,
+        flushed: bool,
+    },
     /// The frozen tail could not be written; the keeper tries again.
     Stuck(Arc<StoreError>),
     /// Write everything to files.
@@ -80,6 +85,7 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     keeper: SyncSender<Job>,
     files: Arc<[Arc<FileEntry>]>,
+    rollups: Arc<[Arc<FileEntry>]>,
     lost: Arc<[LostFile]>,
     flushes: u64,
     frozen: Option<Arc<Tail>>,
@@ -103,6 +109,7 @@ impl Writer {
             shared,
             keeper,
             files: Arc::from(manifest.files.as_slice()),
+            rollups: Arc::from(manifest.rollups.as_slice()),
             lost: Arc::from(manifest.lost.as_slice()),
             flushes: 0,
             frozen: None,
@@ -157,8 +164,8 @@ impl Writer {
                 self.arrive(sequence, arrivals, room);
                 self.answers.push(answer);
             }
-            Event::Files { files, lost, flushed } => {
-                (self.files, self.lost) = (files, lost);
+            Event::Files { files, rollups, lost, flushed } => {
+                (self.files, self.rollups, self.lost) = (files, rollups, lost);
                 if let Some(frozen) = self.frozen.take_if(|_| flushed) {
                     self.shared.room.add_permits(frozen.permits);
                     self.flushes += 1;
@@ -209,6 +216,7 @@ impl Writer {
         let tail = frozen.chain(self.tail.chunks()).cloned().collect();
         self.shared.snapshot.store(Arc::new(Snapshot {
             files: Arc::clone(&self.files),
+            rollups: Arc::clone(&self.rollups),
             lost: Arc::clone(&self.lost),
             flushes: self.flushes,
             tail,

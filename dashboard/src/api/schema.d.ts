@@ -784,6 +784,12 @@ export interface components {
              * @description Width of a step in milliseconds.
              */
             step_ms: number;
+            /**
+             * Format: int64
+             * @description Width in milliseconds of the steps of the coarsest rollup that was read; missing if only rows were read. Where it is
+             *     wider than `step_ms`, rows have been deleted: a value stands at the start of its rollup's step.
+             */
+            rollup_ms?: number | null;
             /** @description One for each metric, aggregate and group that has a value. */
             series: components["schemas"]["Series"][];
             /** @description What could not be read, in words; missing if the answer is whole. */

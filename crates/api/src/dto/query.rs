@@ -17,6 +17,11 @@ pub(crate) struct QueryAnswer<'a> {
     pub(crate) times: Vec<i64>,
     /// Width of a step in milliseconds.
     pub(crate) step_ms: i64,
+    /// Width in milliseconds of the steps of the coarsest rollup that was read; missing if only rows were read. Where it is
+    /// wider than `step_ms`, rows have been deleted: a value stands at the start of its rollup's step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(crate) rollup_ms: Option<i64>,
     /// One for each metric, aggregate and group that has a value.
     pub(crate) series: Vec<Series<'a>>,
     /// What could not be read, in words; missing if the answer is whole.

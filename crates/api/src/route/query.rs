@@ -151,6 +151,7 @@ impl Ask for QueryAsk {
             let answer = QueryAnswer {
                 times: buckets.steps().times().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),
                 step_ms: step_ns / MILLISECOND_NS,
+                rollup_ms: Some(buckets.rollup_ns() / MILLISECOND_NS).filter(|width| *width > 0),
                 series: series.iter().map(|series| self.show(series, &fleet, &simulated)).collect(),
                 partial,
             };

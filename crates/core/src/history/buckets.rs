@@ -137,6 +137,7 @@ pub struct Buckets {
     index: HashMap<Arc<str>, usize, RandomState>,
     metrics: Vec<Measured>,
     with_sketches: bool,
+    rollup_ns: i64,
 }
 
 impl Buckets {
@@ -144,12 +145,22 @@ impl Buckets {
     pub fn new(steps: TimeSteps, metrics: &[MetricId], with_sketches: bool) -> Self {
         let measured = |&metric| Measured { metric, cells: Vec::new(), sketches: Vec::new() };
         let metrics = metrics.iter().map(measured).collect();
-        Self { steps, groups: Vec::new(), index: HashMap::default(), metrics, with_sketches }
+        Self { steps, groups: Vec::new(), index: HashMap::default(), metrics, with_sketches, rollup_ns: 0 }
     }
 
     /// The steps.
     pub fn steps(&self) -> TimeSteps {
         self.steps
+    }
+
+    /// Notes that a rollup with steps of this width in nanoseconds was read; 0: rows.
+    pub fn read(&mut self, rollup_ns: i64) {
+        self.rollup_ns = self.rollup_ns.max(rollup_ns);
+    }
+
+    /// Width of the steps of the coarsest rollup that this was made of, nanoseconds; 0: of rows alone.
+    pub fn rollup_ns(&self) -> i64 {
+        self.rollup_ns
     }
 
     /// Names of the groups: keys of GPUs, names of nodes or models, or `all`.
@@ -238,6 +249,7 @@ impl Buckets {
         {
             return Err(UnlikeBuckets);
         }
+        self.read(other.rollup_ns);
         let groups: Vec<usize> = other.groups.iter().map(|name| self.group(name)).collect();
         let places: Vec<usize> = groups.into_iter().map(|group| self.place(group, shift)).collect();
         let steps = other.steps.count.max(1);

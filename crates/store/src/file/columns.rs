@@ -4,15 +4,19 @@
 use arrow_schema::{DataType, Schema};
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use gpuvitals_core::catalogue::{self, Group, Instrument, Unit};
-use gpuvitals_core::{Metric, Table};
+use gpuvitals_core::{Metric, MetricId};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
+use super::Place;
+use crate::grain::Grain;
+use crate::rollup::Figure;
+
 /// Footer key of the table's version.
 const SCHEMA_KEY: &str = "gpuvitals.schema";
-/// Version of every table.
+/// Version of every table; a rollup's has its step after it.
 const SCHEMA_VERSION: u32 = 1;
 
 enum Coding {
@@ -21,14 +25,16 @@ enum Coding {
 }
 
 /// Properties of a file with these columns.
-pub(crate) fn properties(table: Table, schema: &Schema, level: u8, page_rows: usize) -> WriterProperties {
+pub(crate) fn properties(place: &Place, schema: &Schema, page_rows: usize) -> WriterProperties {
+    let Place { table, grain, level, .. } = *place;
+    let step = if grain == Grain::Raw { String::new() } else { format!(" {}", grain.name()) };
     let zstd = ZstdLevel::try_new(if level == 0 { 1 } else { 3 }).unwrap_or_default();
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(zstd))
         .set_created_by(concat!("gpuvitals ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(vec![KeyValue::new(
             SCHEMA_KEY.to_owned(),
-            format!("{table} {SCHEMA_VERSION}"),
+            format!("{table} {SCHEMA_VERSION}{step}"),
         )]))
         .set_max_row_group_row_count(None)
         .set_data_page_row_count_limit(page_rows.max(1))
@@ -36,7 +42,11 @@ pub(crate) fn properties(table: Table, schema: &Schema, level: u8, page_rows: us
         .set_statistics_enabled(EnabledStatistics::Chunk);
     for field in schema.fields() {
         let path = || ColumnPath::new(vec![field.name().clone()]);
-        builder = match coding(field.name(), field.data_type()) {
+        let coding = match Figure::of(field.name()).filter(|_| grain != Grain::Raw) {
+            Some((metric, figure)) => coding_of(metric, figure, field.data_type()),
+            None => coding(field.name(), field.data_type()),
+        };
+        builder = match coding {
             Coding::Plain(encoding) => {
                 builder.set_column_dictionary_enabled(path(), false).set_column_encoding(path(), encoding)
             }
@@ -64,6 +74,15 @@ fn coding(name: &str, data_type: &DataType) -> Coding {
         (Some(id), DataType::Int32 | DataType::Int64) => integer(id.metric()),
         (_, DataType::Int32 | DataType::Int64) => Coding::Dictionary(Some(Encoding::DELTA_BINARY_PACKED)),
         (_, DataType::Float32 | DataType::Float64) => Coding::Dictionary(Some(Encoding::BYTE_STREAM_SPLIT)),
+        _ => Coding::Dictionary(None),
+    }
+}
+
+/// Encoding of a rollup's column.
+fn coding_of(metric: MetricId, figure: Figure, data_type: &DataType) -> Coding {
+    match figure {
+        Figure::Min | Figure::Max | Figure::Last => coding(metric.metric().column, data_type),
+        Figure::Sum if !is_steady(metric.metric()) => Coding::Plain(Encoding::BYTE_STREAM_SPLIT),
         _ => Coding::Dictionary(None),
     }
 }

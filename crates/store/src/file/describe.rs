@@ -7,6 +7,7 @@ use std::path::Path;
 use gpuvitals_core::Table;
 
 use super::{FileError, RowGroupFacts, parse};
+use crate::grain::Grain;
 use crate::manifest::FileRecord;
 
 /// The fault of a file without row groups.
@@ -25,9 +26,9 @@ pub(crate) struct Footer {
 
 /// The manifest's entry for a file with these row groups; none without any, for it would cover no time.
 pub(crate) fn record(
-    (table, name): (Table, String),
-    level: u8,
-    order: u64,
+    (table, grain): (Table, Grain),
+    name: String,
+    (level, order): (u8, u64),
     groups: &[RowGroupFacts],
     footer: Footer,
 ) -> Option<FileRecord> {
@@ -35,6 +36,7 @@ pub(crate) fn record(
     Some(FileRecord {
         name,
         table,
+        grain,
         level,
         order,
         first_sequence: 0,
@@ -55,9 +57,9 @@ pub(crate) fn record(
 /// [`FileError::is_damage`] when the file is not whole; otherwise it could not be read now.
 pub(crate) fn describe(
     path: &Path,
-    (rows_of, name): (Table, &str),
-    level: u8,
-    order: u64,
+    rows_of: (Table, Grain),
+    name: &str,
+    place: (u8, u64),
 ) -> Result<FileRecord, FileError> {
     let io = |action, source| FileError::Io { action, path: path.to_owned(), source };
     let damaged = |what| FileError::Damaged { path: path.to_owned(), what };
@@ -81,6 +83,5 @@ pub(crate) fn describe(
     let handle = table.handle().map_err(|e| io("opening", e))?;
     handle.read_exact_at(&mut footer, offset).map_err(|e| io("reading", e))?;
     let footer = Footer { offset, bytes, crc32c: crc32c::crc32c(&footer) };
-    record((rows_of, name.to_owned()), level, order, &table.row_groups, footer)
-        .ok_or_else(|| damaged(NO_ROWS))
+    record(rows_of, name.to_owned(), place, &table.row_groups, footer).ok_or_else(|| damaged(NO_ROWS))
 }

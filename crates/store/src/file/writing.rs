@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use gpuvitals_core::Table;
 use parquet::arrow::ArrowWriter;
@@ -18,8 +19,9 @@ use super::{FileError, ROW_GROUPS_KEY, RowGroupFacts};
 use crate::config::StoreConfig;
 use crate::directory::sync_dir;
 use crate::error::StoreError;
+use crate::grain::Grain;
 use crate::manifest::{FileRecord, Span};
-use crate::merge::Merge;
+use crate::merge::{Merge, MergeError};
 use crate::step::{FileStep, FileSteps};
 use crate::tail;
 
@@ -50,6 +52,8 @@ pub(crate) struct Place {
     pub(crate) root: PathBuf,
     /// Table of the rows.
     pub(crate) table: Table,
+    /// How fine they are.
+    pub(crate) grain: Grain,
     /// 0, or that of the span.
     pub(crate) level: u8,
     /// Number of the flush or merge; never given twice, so no file is ever written over.
@@ -61,7 +65,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// `raw/gpu_events/2026-11-20/10h-L0-42.parquet` or `raw/gpu_events/2026-11-20/day-L2-43.parquet`
+    /// `raw/gpu_events/2026-11-20/10h-L0-42.parquet` or `1m/gpu_events/2026-11-20/day-L2-43.parquet`
     pub(crate) fn name(&self) -> String {
         let time = gpuvitals_core::time::format(self.span.day().start_ns());
         let date = time.split_once('T').map_or(time.as_str(), |(date, _)| date);
@@ -69,12 +73,33 @@ impl Place {
             Span::Day(_) => "day".to_owned(),
             Span::Hour(hour) => format!("{:02}h", hour.rem_euclid(24)),
         };
-        format!("raw/{}/{date}/{span}-L{}-{}.parquet", self.table, self.level, self.number)
+        let Self { table, grain, level, number, .. } = self;
+        format!("{}/{table}/{date}/{span}-L{level}-{number}.parquet", grain.name())
     }
 }
 
 /// Rows that are gathered before they are encoded: a megabyte or two.
 const PIECE_ROWS: usize = 1 << 14;
+
+/// Rows of a row group of a rollup.
+const ROLLUP_GROUP_ROWS: usize = 1 << 16;
+
+/// Rows in the order of files: by GPU, then time.
+pub(crate) struct Sorted<'a> {
+    /// How many.
+    pub(crate) len: usize,
+    /// The GPUs or hosts by key, and the first row of each.
+    pub(crate) gpus: &'a [(Arc<str>, usize)],
+    /// All columns of some of them.
+    pub(crate) batch: &'a dyn Fn(Range<usize>) -> Result<RecordBatch, MergeError>,
+}
+
+impl Sorted<'_> {
+    /// The result of a merge, to be used.
+    pub(crate) fn merged<T>(plan: &Merge, used: impl FnOnce(&Sorted<'_>) -> T) -> T {
+        used(&Sorted { len: plan.rows(), gpus: &plan.gpus(), batch: &|rows| plan.batch(rows) })
+    }
+}
 
 /// A table file being written. Dropped before [`TableWriter::finish`], it leaves nothing behind.
 pub(crate) struct TableWriter<'a> {
@@ -117,14 +142,14 @@ impl<'a> TableWriter<'a> {
         config: &'a StoreConfig,
         steps: &'a FileSteps,
     ) -> Result<Self, FileError> {
-        let properties = properties(place.table, &schema, place.level, config.page_rows);
+        let properties = properties(&place, &schema, config.page_rows);
         let name = place.name();
         let path = place.root.join(&name).with_extension("tmp");
         let io = |source| FileError::Io { action: "creating", path: path.clone(), source };
         if let Some(day) = path.parent().filter(|day| !day.exists()) {
             fs::create_dir_all(day).map_err(io)?;
-            // The day's folder, and its table's, may be new.
-            for parent in day.ancestors().skip(1).take(2) {
+            // The day's folder, its table's and that one's may be new.
+            for parent in day.ancestors().skip(1).take(3) {
                 sync_dir(parent).map_err(io)?;
             }
         }
@@ -151,31 +176,31 @@ impl<'a> TableWriter<'a> {
     ///
     /// # Errors
     /// If the disk or Parquet refuses, or columns do not fit together.
-    pub(crate) fn write(&mut self, plan: &Merge) -> Result<(), StoreError> {
-        let gpus = plan.gpus();
+    pub(crate) fn write(&mut self, rows: &Sorted<'_>) -> Result<(), StoreError> {
+        let most =
+            if self.place.grain == Grain::Raw { self.config.row_group_gpus.max(1) } else { usize::MAX };
         let mut from = 0;
-        for (_, start) in &gpus {
-            if self.gpus >= self.config.row_group_gpus.max(1) {
-                self.add(plan, from..*start, &gpus)?;
+        for (_, start) in rows.gpus {
+            if self.gpus >= most {
+                self.add(rows, from..*start)?;
                 self.end_group()?;
                 from = *start;
             }
             self.gpus += 1;
         }
-        self.add(plan, from..plan.rows(), &gpus)
+        self.add(rows, from..rows.len)
     }
 
-    fn add(
-        &mut self,
-        plan: &Merge,
-        rows: Range<usize>,
-        gpus: &[(Arc<str>, usize)],
-    ) -> Result<(), StoreError> {
+    fn add(&mut self, sorted: &Sorted<'_>, rows: Range<usize>) -> Result<(), StoreError> {
+        let gpus = sorted.gpus;
         let key = |row: usize| {
             let gpu = gpus.partition_point(|(_, start)| *start <= row).saturating_sub(1);
             gpus.get(gpu).map_or("", |(key, _)| key)
         };
-        let group_rows = self.config.row_group_rows.max(1);
+        let group_rows = match self.place.grain {
+            Grain::Raw => self.config.row_group_rows.max(1),
+            _ => ROLLUP_GROUP_ROWS,
+        };
         let mut start = rows.start;
         while start < rows.end {
             let offset = self.end_of_groups();
@@ -191,7 +216,7 @@ impl<'a> TableWriter<'a> {
             });
             let room = group_rows.saturating_sub(usize::try_from(open.rows).unwrap_or(usize::MAX)).max(1);
             let end = rows.end.min(start.saturating_add(room.min(PIECE_ROWS)));
-            let piece = plan.batch(start..end)?;
+            let piece = (sorted.batch)(start..end)?;
             let (min, max) = tail::span(&piece);
             key(end - 1).clone_into(&mut open.max_key);
             open.rows += piece.num_rows() as u64;
@@ -239,8 +264,8 @@ impl<'a> TableWriter<'a> {
         self.writer.sync().map_err(self.io("writing"))?;
         let summed = self.writer.inner();
         let footer = Footer { offset: footer_offset, bytes: summed.offset, crc32c: summed.crc32c };
-        let Place { table, level, number: order, first_sequence, .. } = self.place;
-        let record = record((table, self.name.clone()), level, order, &self.groups, footer)
+        let Place { table, grain, level, number: order, first_sequence, .. } = self.place;
+        let record = record((table, grain), self.name.clone(), (level, order), &self.groups, footer)
             .map(|record| FileRecord { first_sequence, ..record })
             .ok_or_else(|| FileError::Damaged { path: self.fresh.path.clone(), what: NO_ROWS })?;
         self.steps.take(FileStep::Sync, &self.fresh.path).map_err(self.io("syncing"))?;
@@ -258,8 +283,10 @@ impl<'a> TableWriter<'a> {
     }
 }
 
-/// Removes a file that was finished but will not be listed after all.
-pub(crate) fn discard(root: &Path, record: &FileRecord) {
-    // The next start moves a file that stays to quarantine, since no manifest names it.
-    let _removed = fs::remove_file(root.join(&record.name));
+/// Removes files that were finished but will not be listed after all.
+pub(crate) fn discard_all<'a>(root: &Path, records: impl IntoIterator<Item = &'a FileRecord>) {
+    for record in records {
+        // The next start moves a file that stays to quarantine, since no manifest names it.
+        let _removed = fs::remove_file(root.join(&record.name));
+    }
 }

@@ -13,14 +13,18 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
-use gpuvitals_core::IdentityColumn;
-use gpuvitals_core::history::{self, BucketQuery, Buckets, COUNTS_MAX, GroupBy, QueryError};
+use gpuvitals_core::history::{self, Aggregate, BucketQuery, Buckets, COUNTS_MAX, GroupBy, QueryError};
+use gpuvitals_core::{IdentityColumn, MetricId};
 
 use super::ROWS_MAX;
 use super::grid::Grid;
+use super::rolled;
+use super::stretches::{Source, sources};
 use super::tally::{Labels, Tally};
+use crate::grain::Grain;
 use crate::merge::{MergeError, Order, RowKeys, as_text, merge};
 use crate::reader::{Columns, Part, Reading, Scope, contested, parallel};
+use crate::rollup::LAST_NS;
 
 /// Parts with fewer rows in all are read by one thread.
 const WIDE_ROWS: usize = 100_000;
@@ -55,13 +59,15 @@ pub(crate) fn buckets(
     let mut answer = Tally::new(&grid, (0, grid.steps.count - 1), query).buckets;
     let mut missing: BTreeSet<String> =
         reading.lost(&Scope::new(query.table, &query.gpus, query.start_ns, query.end_ns)).collect();
-    let mut pieces = vec![grid];
-    while let Some(piece) = pieces.pop() {
-        match (Piece { query, grid: &piece, reading }).add_to(&mut answer, &mut missing) {
+    let sources = sources(reading.snapshot, query).into_iter().rev();
+    let piece = |Source { grain, start_ns, end_ns }| (grain, Grid { start_ns, end_ns, ..grid });
+    let mut pieces: Vec<(Grain, Grid)> = sources.map(piece).collect();
+    while let Some((grain, piece)) = pieces.pop() {
+        match (Piece { query, grain, grid: &piece, reading }).add_to(&mut answer, &mut missing) {
             Ok(()) => {}
             Err(Stop::Error(error)) => return Err(error),
             Err(Stop::TooMuch) => match piece.halves() {
-                Some((before, rest)) => pieces.extend([rest, before]),
+                Some((before, rest)) => pieces.extend([(grain, rest), (grain, before)]),
                 None => return Err(QueryError::TooManyValues { max: COUNTS_MAX.min(ROWS_MAX) }),
             },
         }
@@ -72,6 +78,7 @@ pub(crate) fn buckets(
 /// A range of buckets answered at once.
 struct Piece<'a> {
     query: &'a BucketQuery,
+    grain: Grain,
     grid: &'a Grid,
     reading: Reading<'a>,
 }
@@ -85,10 +92,13 @@ struct Yield {
 impl Piece<'_> {
     /// Adds the values of the range to the answer.
     fn add_to(&self, answer: &mut Buckets, missing: &mut BTreeSet<String>) -> Result<(), Stop> {
-        let scope = Scope::new(self.query.table, &self.query.gpus, self.grid.start_ns, self.grid.end_ns);
+        let scope = Scope::new(self.query.table, &self.query.gpus, self.grid.start_ns, self.grid.end_ns)
+            .by(self.grain);
         let mut unread = Vec::new();
         let parts = self.reading.parts(&scope, &mut unread).map_err(Stop::Error)?;
-        let contests = contested(&parts);
+        // Rollups of different rows are added up.
+        let is_raw = self.grain == Grain::Raw;
+        let contests = if is_raw { contested(&parts) } else { Vec::new() };
         let candidates: Vec<_> = parts.iter().map(|part| part.candidates(&scope)).collect();
         let rows: usize = candidates.iter().flatten().flatten().map(Range::len).sum();
         let (counts, set_apart) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -119,6 +129,7 @@ impl Piece<'_> {
             match found {
                 Ok(None) => return Err(Stop::TooMuch),
                 Ok(Some(found)) => {
+                    answer.read(self.grain.step_ns());
                     self.merge(answer, found.tally.buckets)?;
                     apart.extend(found.apart);
                 }
@@ -150,6 +161,15 @@ impl Piece<'_> {
         Tally::new(self.grid, self.grid.between(min_ns, max_ns), self.query)
     }
 
+    /// Names of the columns that a metric needs.
+    fn columns(&self, metric: MetricId) -> Vec<String> {
+        if self.grain == Grain::Raw {
+            return vec![metric.metric().column.to_owned()];
+        }
+        let last = self.query.aggregates.contains(&Aggregate::Last).then(|| LAST_NS.to_owned());
+        rolled::columns(metric, &self.query.aggregates).chain(last).collect()
+    }
+
     fn part(
         &self,
         part: &Part,
@@ -160,15 +180,19 @@ impl Piece<'_> {
         let by_gpu = self.query.group_by == GroupBy::Gpu;
         // Rows that may have twins are merged with them by key; otherwise the key of one GPU is known.
         let with_keys = !contest.is_empty() || (by_gpu && scope.only_key().is_none());
-        let names = self.query.metrics.iter().map(|metric| metric.metric().column);
+        let names: Vec<String> = self.query.metrics.iter().flat_map(|metric| self.columns(*metric)).collect();
         let key_columns = [self.query.table.subject().name(), IdentityColumn::Partition.name()];
         let group_column = match self.query.group_by {
             GroupBy::Node => Some(IdentityColumn::Node.name()),
             GroupBy::Model => Some(IdentityColumn::Model.name()),
             GroupBy::Gpu | GroupBy::All => None,
         };
-        let columns =
-            Columns::time_and(names.chain(group_column).chain(key_columns.into_iter().filter(|_| with_keys)));
+        let columns = names
+            .iter()
+            .map(String::as_str)
+            .chain(group_column)
+            .chain(key_columns.into_iter().filter(|_| with_keys));
+        let columns = Columns::time_and(columns);
         let records = part.read(&columns, rows).map_err(Unread::Part)?;
         let keys = match scope.only_key() {
             Some(key) => Ok(RowKeys::one(key, records.num_rows())),
@@ -179,6 +203,10 @@ impl Piece<'_> {
         let (min_ns, max_ns) = part.times();
         let mut tally = self.tally(min_ns, max_ns);
         let labels = labels(&records, self.query.group_by, keys);
+        if self.grain != Grain::Raw {
+            tally.add_rolled(&records, &labels, self.grid).map_err(Unread::Merge)?;
+            return Ok(Yield { tally, apart: None });
+        }
         let apart = tally.add(&records, &labels, self.grid, contest).map_err(Unread::Merge)?;
         let apart = (!apart.is_empty()).then(|| {
             let rows = apart.into_iter().flatten().filter_map(|row| u32::try_from(row).ok());

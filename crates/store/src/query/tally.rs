@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use gpuvitals_core::batch::data_type;
@@ -13,6 +13,7 @@ use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, Cell, Measured};
 
 use super::fold::{Number, fold};
 use super::grid::{Grid, Stretch};
+use super::rolled;
 use crate::merge::{MergeError, widen};
 use crate::tail;
 
@@ -27,11 +28,11 @@ pub(crate) struct Labels {
 
 /// Rows of one group in one step, side by side and by time.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+pub(crate) struct Run {
     /// Of the cell.
-    place: usize,
-    start: usize,
-    end: usize,
+    pub(crate) place: usize,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
 }
 
 /// Counts values of rows.
@@ -66,20 +67,28 @@ impl Tally {
         let times = tail::timestamps(records);
         let runs = self.runs(times, labels, (grid, contested), &mut apart);
         for measured in self.buckets.metrics_mut() {
-            let facts = measured.metric.metric();
-            let Some(array) = records.column_by_name(facts.column) else { continue };
-            let array = widen(facts.column, array, &data_type(facts.column_type))?;
-            let mut sink = Sink { measured, times };
-            let nulls = array.nulls();
-            match array.data_type() {
-                DataType::Int32 => sink.column(array.as_primitive::<Int32Type>().values(), nulls, &runs),
-                DataType::Int64 => sink.column(array.as_primitive::<Int64Type>().values(), nulls, &runs),
-                DataType::Float32 => sink.column(array.as_primitive::<Float32Type>().values(), nulls, &runs),
-                DataType::Float64 => sink.column(array.as_primitive::<Float64Type>().values(), nulls, &runs),
-                _ => {}
+            if let Some(array) = records.column_by_name(measured.metric.metric().column) {
+                count_column(measured, times, array, &runs)?;
             }
         }
         Ok(apart)
+    }
+
+    /// Counts rows of a rollup.
+    ///
+    /// # Errors
+    /// If a column has a type that cannot become the catalogue's.
+    pub(crate) fn add_rolled(
+        &mut self,
+        records: &RecordBatch,
+        labels: &Labels,
+        grid: &Grid,
+    ) -> Result<(), MergeError> {
+        let runs = self.runs(tail::timestamps(records), labels, (grid, &[]), &mut Vec::new());
+        for measured in self.buckets.metrics_mut() {
+            rolled::count(measured, records, &runs)?;
+        }
+        Ok(())
     }
 
     fn runs(
@@ -116,6 +125,30 @@ impl Tally {
         }
         runs
     }
+}
+
+/// Counts the values of a metric's column, run by run, into the cells of their places.
+///
+/// # Errors
+/// If the column has a type that cannot become the catalogue's.
+pub(crate) fn count_column(
+    measured: &mut Measured,
+    times: &[i64],
+    array: &ArrayRef,
+    runs: &[Run],
+) -> Result<(), MergeError> {
+    let facts = measured.metric.metric();
+    let array = widen(facts.column, array, &data_type(facts.column_type))?;
+    let mut sink = Sink { measured, times };
+    let nulls = array.nulls();
+    match array.data_type() {
+        DataType::Int32 => sink.column(array.as_primitive::<Int32Type>().values(), nulls, runs),
+        DataType::Int64 => sink.column(array.as_primitive::<Int64Type>().values(), nulls, runs),
+        DataType::Float32 => sink.column(array.as_primitive::<Float32Type>().values(), nulls, runs),
+        DataType::Float64 => sink.column(array.as_primitive::<Float64Type>().values(), nulls, runs),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// End of the rows of one group whose times ascend and are in the stretch; at least one row on.

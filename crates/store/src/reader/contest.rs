@@ -27,7 +27,8 @@ pub(crate) fn contested(parts: &[Part]) -> Vec<Vec<(i64, i64)>> {
     found.into_iter().map(joined).collect()
 }
 
-fn joined(mut times: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+/// Times, ascending and apart.
+pub(crate) fn joined(mut times: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     times.sort_unstable();
     let mut joined: Vec<(i64, i64)> = Vec::with_capacity(times.len());
     for (from, to) in times {

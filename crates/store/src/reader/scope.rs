@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use gpuvitals_core::Table;
 
+use crate::grain::Grain;
 use crate::manifest::FileRecord;
 
 /// A table's GPUs (or hosts) and time, both ends inclusive.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     pub(crate) table: Table,
+    pub(crate) grain: Grain,
     pub(crate) start_ns: i64,
     pub(crate) end_ns: i64,
     /// Keys, ascending; none: all.
@@ -28,7 +30,12 @@ impl Scope {
     pub(crate) fn new(table: Table, gpus: &[Arc<str>], start_ns: i64, end_ns: i64) -> Self {
         let keys: BTreeSet<Arc<str>> = gpus.iter().cloned().collect();
         let wanted = (!keys.is_empty()).then(|| keys.into_iter().collect());
-        Self { table, start_ns, end_ns, wanted }
+        Self { table, grain: Grain::Raw, start_ns, end_ns, wanted }
+    }
+
+    /// The same in another grain.
+    pub(crate) fn by(self, grain: Grain) -> Self {
+        Self { grain, ..self }
     }
 
     /// The same GPUs in another time.
@@ -48,6 +55,11 @@ impl Scope {
 
     /// Whether there can be a wanted row in a file.
     pub(crate) fn meets_file(&self, file: &FileRecord) -> bool {
+        file.grain == self.grain && self.meets_rows(file)
+    }
+
+    /// The same, whatever the grain of the file.
+    pub(crate) fn meets_rows(&self, file: &FileRecord) -> bool {
         let FileRecord { min_key, max_key, min_timestamp_ns, max_timestamp_ns, .. } = file;
         file.table == self.table && self.meets(min_key, max_key, *min_timestamp_ns, *max_timestamp_ns)
     }

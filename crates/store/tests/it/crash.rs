@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{HOUR, Model, SECOND, assert_is, batch, copy, grid, open_asking, quiet, wait_for};
+use crate::support::{
+    HOUR, Model, SECOND, assert_is, assert_steps, batch, copy, grid, open_asking, quiet, wait_for,
+};
 use gpuvitals_core::ports::SinkError;
 use gpuvitals_store::{FileStep, Store, StoreConfig};
 use tempfile::TempDir;
@@ -43,6 +45,7 @@ fn check(moments: &Moments, model: &Model, config: impl Fn(&Path) -> StoreConfig
             let (store, found) = Store::open(config(dir.path())).unwrap();
             assert_eq!(found.damage, Vec::<String>::new());
             assert_is(&store, model);
+            assert_steps(&store, model);
         }
         steps.push(step);
     }
@@ -186,10 +189,11 @@ async fn a_merge_that_ends_while_the_store_closes_leaves_no_unlisted_table() {
     let dir = tempfile::tempdir().unwrap();
     let (reached, merging) = std::sync::mpsc::sync_channel(1);
     let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
-    let released = Mutex::new(released);
+    let (released, raw) = (Mutex::new(released), dir.path().join("raw"));
     let config = StoreConfig { merge: true, merge_files: 2, ..quiet(dir.path()) };
     let (store, _) = open_asking(config, move |step, path| {
-        if step == FileStep::Rename && path.to_string_lossy().contains("-L1-") {
+        let is_merged = |path: &Path| path.to_string_lossy().contains("-L1-");
+        if step == FileStep::Rename && path.starts_with(&raw) && is_merged(path) {
             reached.send(()).unwrap();
             released.lock().unwrap().recv().unwrap();
         }

@@ -18,5 +18,6 @@ mod quarantine;
 mod recent;
 mod restart;
 mod retention;
+mod rollups;
 mod support;
 mod tables;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::support::{HOUR, Model, Row, SECOND, assert_ends, assert_is, batch, grid, quiet, row};
+use crate::support::{
+    HOUR, Model, Row, SECOND, assert_ends, assert_is, assert_steps, batch, grid, quiet, row,
+};
 use gpuvitals_store::{Store, StoreConfig};
 use proptest::prelude::*;
 
@@ -62,12 +64,16 @@ fn run(actions: &[Action], config: impl Fn(&std::path::Path) -> StoreConfig) {
                 }
             }
             assert_is(&store, &model);
+            if matches!(action, Action::Flush) {
+                assert_steps(&store, &model);
+            }
             if config(dir.path()).recent_rows > 0 {
                 assert_ends(&store);
             }
         }
         store.close().await.unwrap();
         assert_is(&store, &model);
+        assert_steps(&store, &model);
     });
 }
 

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::history::{BucketQuery, Buckets, ExtraValue, History, Part, QueryError, Rows, RowsQuery};
-use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
+use gpuvitals_core::history::{
+    Aggregate, BucketQuery, Buckets, ExtraValue, GroupBy, History, Part, QueryError, Rows, RowsQuery,
+};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue};
 use gpuvitals_log::FsDisk;
 use gpuvitals_store::{FileStep, FileSteps, Recovered, Store, StoreConfig};
 
@@ -160,6 +162,94 @@ pub(crate) fn assert_is(store: &Store, model: &Model) {
     assert_eq!(fleet(store), latest(model), "latest values");
 }
 
+const AGGREGATES: [Aggregate; 6] =
+    [Aggregate::Min, Aggregate::Max, Aggregate::Mean, Aggregate::P99, Aggregate::Last, Aggregate::Count];
+
+/// Asserts that values by steps are those of the model.
+#[track_caller]
+pub(crate) fn assert_steps(store: &Store, model: &Model) {
+    let about = |start: i64, end: i64, step: i64| (HOUR + start * SECOND, HOUR + end * SECOND, step * SECOND);
+    for (start_ns, end_ns, step_ns) in [
+        about(-86_400 * 366, 86_400, 86_400),
+        about(-3_600, 7_199, 3_600),
+        about(-5, 3_601, 60),
+        about(-6, 3_609, 10),
+        about(-3, 3_603, 7),
+    ] {
+        for (aggregates, group_by) in [
+            (&AGGREGATES[..], GroupBy::Gpu),
+            (&AGGREGATES[..3], GroupBy::All),
+            (&AGGREGATES[4..5], GroupBy::Node),
+        ] {
+            let metrics = ["power_w", "temperature_c", "memory_used_mb"].map(MetricId::of).to_vec();
+            let aggregates = aggregates.to_vec();
+            let (table, gpus) = (Table::GpuEvents, Vec::new());
+            let query = BucketQuery { table, gpus, metrics, start_ns, end_ns, step_ns, aggregates, group_by };
+            let found = buckets_of(store, query.clone());
+            assert_eq!(found.missing, Vec::<String>::new());
+            let rollup_ns = found.answer.rollup_ns();
+            assert!(rollup_ns == 0 || step_ns % rollup_ns == 0, "{rollup_ns} for {step_ns}");
+            let mut wanted = by_steps(model, &query);
+            for line in found.answer.series(&query.aggregates) {
+                for (at, value) in line.values.iter().enumerate() {
+                    let time = found.answer.steps().time(at);
+                    let key = (line.metric.metric().column, line.group.to_string(), line.aggregate, time);
+                    match (value, wanted.remove(&key)) {
+                        (None, None) => {}
+                        (Some(found), Some(wanted)) => {
+                            assert!(
+                                (found - wanted).abs() <= wanted.abs() * 1e-9,
+                                "{key:?}: {found}, not {wanted}"
+                            );
+                        }
+                        different => panic!("{key:?}: {different:?}"),
+                    }
+                }
+            }
+            assert!(wanted.is_empty(), "no {:?} by {step_ns}", wanted.first_key_value());
+        }
+    }
+}
+
+/// What a query of a model answers, by metric, group, aggregate and start of the step. No step has 100 values.
+fn by_steps(model: &Model, query: &BucketQuery) -> BTreeMap<(&'static str, String, Aggregate, i64), f64> {
+    type Values = Vec<(i64, f64)>;
+    let mut values: BTreeMap<(&'static str, String, i64), Values> = BTreeMap::new();
+    for ((time, gpu), row) in model.0.range((query.start_ns, String::new())..=(query.end_ns, "~".to_owned()))
+    {
+        let group = match query.group_by {
+            GroupBy::Gpu => gpu.clone(),
+            GroupBy::Node => "node-1".to_owned(),
+            _ => "all".to_owned(),
+        };
+        let step = time.div_euclid(query.step_ns) * query.step_ns;
+        for metric in &query.metrics {
+            let column = metric.metric().column;
+            if let Some(value) = row.get(column) {
+                values.entry((column, group.clone(), step)).or_default().push((*time, *value));
+            }
+        }
+    }
+    let mut answer = BTreeMap::new();
+    for ((column, group, step), values) in values {
+        let figures = values.iter().map(|(_, value)| *value);
+        let count = values.len() as f64;
+        let max = figures.clone().fold(f64::NEG_INFINITY, f64::max);
+        let newest = values.iter().max_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap()).unwrap();
+        for &aggregate in &query.aggregates {
+            let value = match aggregate {
+                Aggregate::Min => figures.clone().fold(f64::INFINITY, f64::min),
+                Aggregate::Max | Aggregate::P99 => max,
+                Aggregate::Mean => figures.clone().sum::<f64>() / count,
+                Aggregate::Last => newest.1,
+                Aggregate::Count => count,
+            };
+            answer.insert((column, group.clone(), aggregate, step), value);
+        }
+    }
+    answer
+}
+
 /// Asserts that the rows at either end of each GPU's history are the same wherever they come from.
 #[track_caller]
 pub(crate) fn assert_ends(store: &Store) {
@@ -176,9 +266,9 @@ pub(crate) fn assert_ends(store: &Store) {
     }
 }
 
-/// No flush by itself, no merge.
+/// No flush by itself, no merge; every merge has rollups.
 pub(crate) fn quiet(dir: &Path) -> StoreConfig {
-    StoreConfig { merge: false, flush_age: Duration::from_hours(24), ..StoreConfig::new(dir) }
+    StoreConfig { merge: false, rollup_rows: 1, flush_age: Duration::from_hours(24), ..StoreConfig::new(dir) }
 }
 
 /// Opens a store; the hook is asked before each step on a file.

@@ -1,0 +1,61 @@
+//! How fine the rows of a file are.
+
+use serde::{Deserialize, Serialize};
+
+/// How fine rows are: as they came, or put together by steps of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub enum Grain {
+    /// As they came.
+    #[default]
+    #[serde(rename = "raw")]
+    Raw,
+    /// By ten seconds.
+    #[serde(rename = "10s")]
+    TenSeconds,
+    /// By the minute.
+    #[serde(rename = "1m")]
+    Minute,
+    /// By the hour.
+    #[serde(rename = "1h")]
+    Hour,
+}
+
+impl Grain {
+    /// All of them, the finest first.
+    pub const ALL: [Self; 4] = [Self::Raw, Self::TenSeconds, Self::Minute, Self::Hour];
+
+    /// Those whose rows are put together, the finest first.
+    pub(crate) const ROLLUPS: [Self; 3] = [Self::TenSeconds, Self::Minute, Self::Hour];
+
+    /// Its name, and that of its folder: `raw`, `10s`, `1m` or `1h`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::TenSeconds => "10s",
+            Self::Minute => "1m",
+            Self::Hour => "1h",
+        }
+    }
+
+    /// The one of that name.
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|grain| grain.name() == name)
+    }
+
+    /// Width of a step in nanoseconds; 0: every row stands for itself.
+    pub fn step_ns(self) -> i64 {
+        let seconds = match self {
+            Self::Raw => 0,
+            Self::TenSeconds => 10,
+            Self::Minute => 60,
+            Self::Hour => 3_600,
+        };
+        seconds * 1_000_000_000
+    }
+
+    /// Whether rows hold the frequencies of values, from which percentiles follow. Of few values a step these would take
+    /// more room than the values.
+    pub(crate) fn has_sketches(self) -> bool {
+        matches!(self, Self::Minute | Self::Hour)
+    }
+}

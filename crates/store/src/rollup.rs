@@ -1,0 +1,330 @@
+//! Rollups: rows of a GPU or host put together by steps of time, so that a question about a year reads some values a day.
+//!
+//! Of every metric there are the smallest, largest and newest value, the sum, how many values there were, and in some
+//! grains the frequencies of values ([`Sketch`]). These are what an answer by steps is made of ([`Cell`]): it is the same
+//! whether it is made of rows or of a rollup whose steps divide its own. A merge of files writes the rollups of its result.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::builder::BinaryBuilder;
+use arrow_array::{
+    Array, ArrayRef, Float32Array, Float64Array, Int32Array, Int64Array, RecordBatch, UInt32Array,
+};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_select::take::take;
+use gpuvitals_core::batch::{TIMESTAMP_COLUMN, data_type};
+use gpuvitals_core::catalogue::{self, Instrument};
+use gpuvitals_core::history::{Cell, Measured};
+use gpuvitals_core::identity::INDEX_COLUMN;
+use gpuvitals_core::sketch::Sketch;
+use gpuvitals_core::{IdentityColumn, MetricId, Table};
+
+use crate::config::StoreConfig;
+use crate::error::StoreError;
+use crate::file::{Place, Sorted, TableWriter, discard_all};
+use crate::grain::Grain;
+use crate::manifest::FileRecord;
+use crate::merge::MergeError;
+use crate::query::{Run, count_column};
+use crate::step::FileSteps;
+use crate::tail;
+
+/// Time of the newest row of a step.
+pub(crate) const LAST_NS: &str = "last_ns";
+/// Rows that are put together at once, if no GPU has more.
+const PIECE_ROWS: usize = 1 << 15;
+/// Rows after which a rollup that is not worth its room is given up before its end.
+const TRIAL_ROWS: usize = 1 << 18;
+
+/// A figure of the values of a metric in a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Figure {
+    Min,
+    Max,
+    /// The newest.
+    Last,
+    Sum,
+    Count,
+    /// When the newest was taken, unless that is the time of the newest row.
+    LastNs,
+    /// Frequencies of the values.
+    Sketch,
+}
+
+impl Figure {
+    const ALL: [Self; 7] =
+        [Self::Min, Self::Max, Self::Last, Self::Sum, Self::Count, Self::LastNs, Self::Sketch];
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Min => "_min",
+            Self::Max => "_max",
+            Self::Last => "_last",
+            Self::Sum => "_sum",
+            Self::Count => "_count",
+            Self::LastNs => "_last_ns",
+            Self::Sketch => "_sketch",
+        }
+    }
+
+    /// Name of the column of a metric's figure, such as `power_w_max`.
+    pub(crate) fn column(self, metric: MetricId) -> String {
+        format!("{}{}", metric.metric().column, self.suffix())
+    }
+
+    /// The metric and figure of a column of a rollup.
+    pub(crate) fn of(column: &str) -> Option<(MetricId, Self)> {
+        let metric = |figure: Self| catalogue::by_column(column.strip_suffix(figure.suffix())?);
+        Self::ALL.into_iter().find_map(|figure| Some((metric(figure)?, figure)))
+    }
+
+    fn data_type(self, metric: MetricId) -> DataType {
+        match self {
+            Self::Min | Self::Max | Self::Last => data_type(metric.metric().column_type),
+            Self::Sum => DataType::Float64,
+            Self::Count => DataType::Int32,
+            Self::LastNs => DataType::Int64,
+            Self::Sketch => DataType::Binary,
+        }
+    }
+}
+
+/// Whether rollups of a grain have the frequencies of a metric's values. Nobody asks for a percentile of a sum that only
+/// grows.
+pub(crate) fn has_sketch(metric: MetricId, grain: Grain) -> bool {
+    grain.has_sketches() && metric.metric().instrument == Instrument::Gauge
+}
+
+/// Whether a table has rollups: one whose rows are a GPU's or host's values at a time.
+pub(crate) fn of_table(table: Table) -> bool {
+    matches!(table, Table::GpuEvents | Table::SystemEvents)
+}
+
+/// What a column of rows becomes.
+fn fields_of(field: &Field, table: Table, grain: Grain) -> Vec<Field> {
+    let name = field.name();
+    if name == INDEX_COLUMN || IdentityColumn::by_name(name).is_some() {
+        return vec![field.clone()];
+    }
+    let Some(metric) = metric_of(name, table) else { return Vec::new() };
+    let figures = Figure::ALL.into_iter();
+    let figures = figures.filter(|figure| *figure != Figure::Sketch || has_sketch(metric, grain));
+    figures.map(|figure| Field::new(figure.column(metric), figure.data_type(metric), true)).collect()
+}
+
+fn metric_of(name: &str, table: Table) -> Option<MetricId> {
+    catalogue::by_column(name).filter(|id| id.metric().table == table)
+}
+
+/// Columns of the rollup of rows with these columns.
+fn schema(rows: &Schema, table: Table, grain: Grain) -> SchemaRef {
+    let time = [TIMESTAMP_COLUMN, LAST_NS].map(|name| Field::new(name, DataType::Int64, false));
+    let rest = rows.fields().iter().flat_map(|field| fields_of(field, table, grain));
+    Arc::new(Schema::new(time.into_iter().chain(rest).collect::<Vec<_>>()))
+}
+
+/// Rows of a rollup, and the first of each GPU or host.
+struct Rolled {
+    records: RecordBatch,
+    gpus: Vec<(Arc<str>, usize)>,
+}
+
+/// Puts merged rows together. `gpus` has the first row of each GPU or host.
+fn roll(
+    records: &RecordBatch,
+    gpus: &[(Arc<str>, usize)],
+    schema: &SchemaRef,
+    (table, grain): (Table, Grain),
+) -> Result<Rolled, MergeError> {
+    let times = tail::timestamps(records);
+    let step_ns = grain.step_ns().max(1);
+    let mut runs: Vec<Run> = Vec::new();
+    let mut firsts = Vec::with_capacity(gpus.len());
+    let ends = gpus.iter().skip(1).map(|(_, start)| *start).chain([times.len()]);
+    for ((key, start), end) in gpus.iter().zip(ends) {
+        firsts.push((Arc::clone(key), runs.len()));
+        let mut start = *start;
+        for step in times
+            .get(start..end)
+            .unwrap_or_default()
+            .chunk_by(|a, b| a.div_euclid(step_ns) == b.div_euclid(step_ns))
+        {
+            runs.push(Run { place: runs.len(), start, end: start + step.len() });
+            start += step.len();
+        }
+    }
+    let time = |row: usize| times.get(row).copied().unwrap_or_default();
+    let starts = runs.iter().map(|run| time(run.start).div_euclid(step_ns).saturating_mul(step_ns));
+    let lasts: Vec<i64> = runs.iter().map(|run| time(run.end - 1)).collect();
+    let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(starts))];
+    columns.push(Arc::new(Int64Array::from(lasts.clone())));
+    for (field, array) in records.schema_ref().fields().iter().zip(records.columns()) {
+        let figures = fields_of(field, table, grain);
+        match metric_of(field.name(), table) {
+            None if figures.is_empty() => {}
+            None => columns.push(newest(array, &runs)?),
+            Some(metric) => {
+                let sketches = if has_sketch(metric, grain) { runs.len() } else { 0 };
+                let mut measured = Measured {
+                    metric,
+                    cells: vec![Cell::EMPTY; runs.len()],
+                    sketches: vec![Sketch::default(); sketches],
+                };
+                count_column(&mut measured, times, array, &runs)?;
+                let kinds = Figure::ALL.into_iter().zip(1..=figures.len());
+                columns.extend(kinds.map(|(figure, _)| column(figure, &measured, &lasts)));
+            }
+        }
+    }
+    Ok(Rolled { records: RecordBatch::try_new(Arc::clone(schema), columns)?, gpus: firsts })
+}
+
+/// The newest value of each run that has one.
+fn newest(array: &ArrayRef, runs: &[Run]) -> Result<ArrayRef, MergeError> {
+    let newest = |run: &Run| (run.start..run.end).rev().find(|row| array.is_valid(*row));
+    let rows: UInt32Array =
+        runs.iter().map(|run| newest(run).and_then(|row| u32::try_from(row).ok())).collect();
+    Ok(take(array, &rows, None)?)
+}
+
+/// A column of figures.
+#[expect(clippy::cast_possible_truncation, reason = "the values are the column's own, as 64-bit floats")]
+fn column(figure: Figure, measured: &Measured, lasts: &[i64]) -> ArrayRef {
+    let cells = || measured.cells.iter().map(|cell| (cell.count > 0).then_some(cell));
+    let value = |cell: &Cell| match figure {
+        Figure::Min => cell.min,
+        Figure::Max => cell.max,
+        Figure::Last => cell.last,
+        _ => cell.sum,
+    };
+    let values = || cells().map(|cell| cell.map(value));
+    match (figure, figure.data_type(measured.metric)) {
+        (Figure::Sketch, _) => {
+            let mut builder = BinaryBuilder::new();
+            let mut bytes = Vec::new();
+            for (cell, sketch) in cells().zip(&measured.sketches) {
+                bytes.clear();
+                sketch.encode(&mut bytes);
+                builder.append_option(cell.map(|_| bytes.as_slice()));
+            }
+            Arc::new(builder.finish())
+        }
+        (Figure::Count, _) => {
+            let count = |cell: &Cell| i32::try_from(cell.count).unwrap_or(i32::MAX);
+            Arc::new(cells().map(|cell| cell.map(count)).collect::<Int32Array>())
+        }
+        (Figure::LastNs, _) => {
+            let other =
+                |(cell, last): (Option<&Cell>, &i64)| cell.map(|cell| cell.last_ns).filter(|at| at != last);
+            Arc::new(cells().zip(lasts).map(other).collect::<Int64Array>())
+        }
+        (_, DataType::Int32) => Arc::new(values().map(|v| v.map(|v| v as i32)).collect::<Int32Array>()),
+        (_, DataType::Int64) => Arc::new(values().map(|v| v.map(|v| v as i64)).collect::<Int64Array>()),
+        (_, DataType::Float32) => Arc::new(values().map(|v| v.map(|v| v as f32)).collect::<Float32Array>()),
+        _ => Arc::new(values().collect::<Float64Array>()),
+    }
+}
+
+/// One rollup being written.
+struct Rolling<'a> {
+    grain: Grain,
+    schema: SchemaRef,
+    writer: TableWriter<'a>,
+    rows: usize,
+}
+
+/// The rollups of a file that is being written.
+pub(crate) struct Rollups<'a> {
+    table: Table,
+    config: &'a StoreConfig,
+    rolling: Vec<Rolling<'a>>,
+    rows: usize,
+}
+
+impl<'a> Rollups<'a> {
+    /// Begins the rollups of a file.
+    ///
+    /// # Errors
+    /// When a file cannot be made.
+    pub(crate) fn create(
+        of: &Place,
+        rows: &Schema,
+        config: &'a StoreConfig,
+        steps: &'a FileSteps,
+    ) -> Result<Self, StoreError> {
+        let mut rolling = Vec::new();
+        for grain in Grain::ROLLUPS.into_iter().filter(|_| of_table(of.table)) {
+            let schema = schema(rows, of.table, grain);
+            let place = Place { grain, first_sequence: 0, ..of.clone() };
+            let writer = TableWriter::create(place, Arc::clone(&schema), config, steps)?;
+            rolling.push(Rolling { grain, schema, writer, rows: 0 });
+        }
+        Ok(Self { table: of.table, config, rolling, rows: 0 })
+    }
+
+    /// Adds rows of GPUs that come after all earlier ones.
+    ///
+    /// # Errors
+    /// As [`TableWriter::write`].
+    pub(crate) fn write(&mut self, rows: &Sorted<'_>) -> Result<(), StoreError> {
+        let mut from = 0;
+        while from < rows.gpus.len() && !self.rolling.is_empty() {
+            let start = |gpu: usize| rows.gpus.get(gpu).map_or(rows.len, |(_, start)| *start);
+            let full = (from + 1..rows.gpus.len()).find(|gpu| start(*gpu) - start(from) >= PIECE_ROWS);
+            let to = full.unwrap_or(rows.gpus.len());
+            self.add(&(rows.batch)(start(from)..start(to))?, rows.gpus, from..to)?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// Adds some GPUs' rows.
+    fn add(
+        &mut self,
+        records: &RecordBatch,
+        gpus: &[(Arc<str>, usize)],
+        of: Range<usize>,
+    ) -> Result<(), StoreError> {
+        let first = gpus.get(of.start).map_or(0, |(_, start)| *start);
+        let of = gpus.get(of).unwrap_or_default().iter();
+        let gpus: Vec<_> = of.map(|(key, start)| (Arc::clone(key), start - first)).collect();
+        self.rows += records.num_rows();
+        for rolling in &mut self.rolling {
+            let Rolled { records, gpus } =
+                roll(records, &gpus, &rolling.schema, (self.table, rolling.grain))?;
+            rolling.rows += records.num_rows();
+            let batch = |rows: Range<usize>| Ok(records.slice(rows.start, rows.len()));
+            rolling.writer.write(&Sorted { len: records.num_rows(), gpus: &gpus, batch: &batch })?;
+        }
+        if self.rows >= TRIAL_ROWS {
+            self.give_up();
+        }
+        Ok(())
+    }
+
+    /// Drops those that are not worth their room.
+    fn give_up(&mut self) {
+        let (rows, least) = (self.rows, self.config.rollup_rows);
+        self.rolling.retain(|rolling| rolling.rows.saturating_mul(least) <= rows);
+    }
+
+    /// Ends the files and gives them their names.
+    ///
+    /// # Errors
+    /// As [`TableWriter::finish`]; then none of them exists.
+    pub(crate) fn finish(mut self, of: &Place) -> Result<Vec<FileRecord>, StoreError> {
+        self.give_up();
+        let mut records = Vec::new();
+        for rolling in self.rolling {
+            match rolling.writer.finish() {
+                Ok(record) => records.push(record),
+                Err(error) => {
+                    discard_all(&of.root, &records);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(records)
+    }
+}

@@ -1,0 +1,184 @@
+//! Rollups: the same answers from fewer rows, also when the rows are gone.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy};
+use gpuvitals_core::{MetricId, Table};
+use gpuvitals_store::{Store, StoreConfig};
+
+use crate::support::{HOUR, Row, SECOND, batch, buckets_of, grid, quiet, row, wait_for};
+
+const MINUTE: i64 = 60 * SECOND;
+const ALL: [Aggregate; 6] =
+    [Aggregate::Min, Aggregate::Max, Aggregate::Mean, Aggregate::P99, Aggregate::Last, Aggregate::Count];
+
+/// Two GPUs, every second of two hours, in 2 to 4 files an hour.
+fn rows() -> Vec<Vec<Row>> {
+    (0..6).map(|part| grid(2, HOUR, part * 1_200..(part + 1) * 1_200)).collect()
+}
+
+/// Merges by the hour at once, and no days.
+fn merging(dir: &Path) -> StoreConfig {
+    StoreConfig { merge: true, merge_after: Duration::ZERO, day_bytes: 0, rollup_rows: 32, ..quiet(dir) }
+}
+
+async fn filled(config: StoreConfig, rows: &[Vec<Row>]) -> Store {
+    let (store, _) = Store::open(config).unwrap();
+    for rows in rows {
+        store.append(vec![batch(rows)]).await.unwrap();
+        store.flush().await.unwrap();
+    }
+    store
+}
+
+/// Two GPUs' rows of two hours, merged.
+async fn rolled(dir: &Path) -> Store {
+    let store = filled(merging(dir), &rows()).await;
+    wait_for(&store, |store| (store.stats().flushed.files, store.stats().merged.files) == (0, 2)).await;
+    store
+}
+
+fn ask(start: i64, end: i64, step_ns: i64, aggregates: &[Aggregate]) -> BucketQuery {
+    BucketQuery {
+        table: Table::GpuEvents,
+        gpus: Vec::new(),
+        metrics: ["power_w", "temperature_c"].map(MetricId::of).to_vec(),
+        start_ns: HOUR + start * SECOND,
+        end_ns: HOUR + end * SECOND,
+        step_ns,
+        aggregates: aggregates.to_vec(),
+        group_by: GroupBy::Gpu,
+    }
+}
+
+/// A name and values.
+type Line = (String, Vec<Option<f64>>);
+
+/// The lines of an answer, and the width of the steps that it was made of in seconds.
+fn lines(store: &Store, query: &BucketQuery) -> (Vec<Line>, i64) {
+    let found = buckets_of(store, query.clone());
+    assert_eq!(found.missing, Vec::<String>::new());
+    let series = found.answer.series(&query.aggregates);
+    let named = series.into_iter().map(|line| {
+        (format!("{} {:?} {}", line.metric.metric().column, line.aggregate, line.group), line.values)
+    });
+    (named.collect(), found.answer.rollup_ns() / SECOND)
+}
+
+#[tokio::test]
+async fn answers_of_rollups_are_those_of_rows() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = rolled(one.path()).await;
+    let plain = filled(quiet(other.path()), &rows()).await;
+    for (step, grain) in
+        [(MINUTE, 60), (5 * MINUTE, 60), (60 * MINUTE, 3_600), (30 * SECOND, 0), (7 * SECOND, 0)]
+    {
+        for (start, end) in [(0, 7_199), (-90, 7_300), (3, 7_195)] {
+            let query = ask(start, end, step, &ALL);
+            let (found, of) = lines(&store, &query);
+            let (wanted, of_rows) = lines(&plain, &query);
+            assert_eq!(of_rows, 0);
+            // Within an hour that is cut, minutes are read.
+            let is_cut = step == 60 * MINUTE && start == 3;
+            assert_eq!(of, if is_cut { 60 } else { grain }, "{start} {step}");
+            assert_eq!(found.len(), wanted.len());
+            for ((name, found), (_, wanted)) in found.iter().zip(&wanted) {
+                let close = |(found, wanted): (&Option<f64>, &Option<f64>)| match (found, wanted) {
+                    (Some(found), Some(wanted)) => (found - wanted).abs() <= wanted.abs() * 1e-9,
+                    (found, wanted) => found == wanted,
+                };
+                assert!(found.iter().zip(wanted).all(close), "{name} by {step}: {found:?}, not {wanted:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn rows_that_come_late_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = rolled(dir.path()).await;
+    let query = ask(0, 7_199, MINUTE, &[Aggregate::Max, Aggregate::Count]);
+    let (before, _) = lines(&store, &query);
+    let late = row("GPU-0000", HOUR + 90 * SECOND + 1, &[("power_w", 900.0)]);
+    store.append(vec![batch(&[late])]).await.unwrap();
+    let changed = |found: &[Line]| {
+        let name = "power_w Max GPU-0000";
+        let line = |lines: &[Line]| {
+            lines.iter().find(|(own, _)| own == name).map(|(_, values)| values.clone()).unwrap()
+        };
+        let different = line(&before).into_iter().zip(line(found)).enumerate().filter(|(_, (a, b))| a != b);
+        different.map(|(minute, (_, value))| (minute, value)).collect::<Vec<_>>()
+    };
+    let (found, grain) = lines(&store, &query);
+    assert_eq!((changed(&found), grain), (vec![(1, Some(900.0))], 60), "in memory");
+    store.flush().await.unwrap();
+    assert_eq!(changed(&lines(&store, &query).0), [(1, Some(900.0))], "in a file");
+    store.close().await.unwrap();
+    drop(store);
+    let (store, found) = Store::open(merging(dir.path())).unwrap();
+    assert_eq!(found.damage, Vec::<String>::new());
+    assert_eq!(changed(&lines(&store, &query).0), [(1, Some(900.0))], "opened again");
+}
+
+#[tokio::test]
+async fn when_the_rows_are_gone_what_is_put_together_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = rolled(dir.path()).await;
+    let by_minute = ask(0, 7_199, MINUTE, &ALL);
+    let (before, _) = lines(&store, &by_minute);
+    store.close().await.unwrap();
+    drop(store);
+    let keep = Some(Duration::from_mins(30));
+    let (store, _) = Store::open(StoreConfig { keep, ..merging(dir.path()) }).unwrap();
+    // A newer row makes the two hours old.
+    store.append(vec![batch(&[row("GPU-0000", HOUR + 9_000 * SECOND, &[("power_w", 1.0)])])]).await.unwrap();
+    store.flush().await.unwrap();
+    wait_for(&store, |store| store.stats().rows_too_old == 14_400).await;
+    assert_eq!(lines(&store, &by_minute), (before.clone(), 60));
+    // Finer than what is left: values stand at the beginning of their minutes.
+    let (found, grain) = lines(&store, &ask(0, 7_199, 10 * SECOND, &[Aggregate::Max]));
+    let values: Vec<f64> = found[0].1.iter().copied().flatten().collect();
+    let maxima = before.iter().find(|(name, _)| *name == found[0].0).unwrap();
+    assert_eq!((values, grain), (maxima.1.iter().copied().flatten().collect(), 60));
+}
+
+#[tokio::test]
+async fn a_damaged_rollup_is_set_aside_and_rows_are_read_instead() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = rolled(dir.path()).await;
+    let query = ask(0, 7_199, MINUTE, &ALL);
+    let (whole, _) = lines(&store, &query);
+    store.close().await.unwrap();
+    drop(store);
+    let day = dir.path().join("1m/gpu_events/2026-11-20");
+    let file = std::fs::read_dir(&day).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 0x40;
+    std::fs::write(&file, bytes).unwrap();
+    let (store, found) = Store::open(merging(dir.path())).unwrap();
+    assert_eq!(found.damage, Vec::<String>::new());
+    let first = buckets_of(&store, query.clone());
+    assert!(first.missing.iter().all(|words| words.contains("checksum")), "{:?}", first.missing);
+    wait_for(&store, |store| store.stats().quarantined == 1).await;
+    assert_eq!(lines(&store, &query).0.len(), whole.len());
+    let close = |a: &Option<f64>, b: &Option<f64>| (a.unwrap() - b.unwrap()).abs() < 1e-6;
+    for ((name, found), (_, wanted)) in lines(&store, &query).0.iter().zip(&whole) {
+        assert!(found.iter().zip(wanted).all(|(a, b)| close(a, b)), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_rollup_that_would_be_as_large_as_its_rows_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let sparse: Vec<Row> =
+        (0..60).map(|minute| row("GPU-0", HOUR + minute * MINUTE, &[("power_w", 1.0)])).collect();
+    let store = filled(merging(dir.path()), &[sparse]).await;
+    wait_for(&store, |store| store.stats().merged.files == 1).await;
+    let folders = ["10s", "1m", "1h"].map(|grain| {
+        std::fs::read_dir(dir.path().join(grain).join("gpu_events"))
+            .map_or(0, |days| days.map(|day| std::fs::read_dir(day.unwrap().path()).unwrap().count()).sum())
+    });
+    assert_eq!(folders, [0, 0, 1]);
+}
