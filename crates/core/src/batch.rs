@@ -341,3 +341,27 @@ pub fn numbers(column: &ArrayRef) -> Option<MetricColumn<'_>> {
         _ => return None,
     })
 }
+
+/// Numbers in a type that holds each of them; none if the type does not.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "integers beyond 2^53 lose their last digits as 64-bit floats"
+)]
+pub fn widened(array: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
+    Some(match (array.data_type(), wanted) {
+        (found, wanted) if found == wanted => Arc::clone(array),
+        (DataType::Int32, DataType::Int64) => {
+            Arc::new(array.as_primitive::<Int32Type>().unary::<_, Int64Type>(i64::from))
+        }
+        (DataType::Int32, DataType::Float64) => {
+            Arc::new(array.as_primitive::<Int32Type>().unary::<_, Float64Type>(f64::from))
+        }
+        (DataType::Float32, DataType::Float64) => {
+            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float64Type>(f64::from))
+        }
+        (DataType::Int64, DataType::Float64) => {
+            Arc::new(array.as_primitive::<Int64Type>().unary::<_, Float64Type>(|value| value as f64))
+        }
+        _ => return None,
+    })
+}

@@ -10,11 +10,12 @@ use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Table, causes};
 use gpuvitals_queue::link::AnyProducer;
 use gpuvitals_sources::attribution::{Asking, Ownership};
-use gpuvitals_sources::csv::{CsvConfig, CsvSource, ReplayPace};
+use gpuvitals_sources::csv::CsvSource;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Verdict;
+use gpuvitals_sources::replay::{ReplayConfig, ReplayPace};
 use gpuvitals_sources::sampler::Sampler;
 use gpuvitals_sources::settings::{Attribution, Sampling};
 use gpuvitals_sources::simulated::{SimConfig, Simulated};
@@ -147,12 +148,12 @@ fn open_machine(
 }
 
 fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
-    let config = CsvConfig {
+    let config = ReplayConfig {
         speed: settings.speed,
         pace: if settings.rate > 0.0 { ReplayPace::Rate(settings.rate) } else { ReplayPace::Unthrottled },
         loop_file: settings.looped,
         node: Arc::from("csv"),
-        ..CsvConfig::default()
+        ..ReplayConfig::default()
     };
     pipe::open_csv(&settings.csv, settings.times, config)
 }

@@ -14,7 +14,8 @@ use gpuvitals_core::{Health, causes, clock};
 use gpuvitals_listener::{Figures, Listener, Meter, PortKind, Vitals, vitals};
 use gpuvitals_queue::PublishError;
 use gpuvitals_queue::link::{AnyProducer, MessageQueue};
-use gpuvitals_sources::csv::{CsvConfig, CsvSource};
+use gpuvitals_sources::csv::CsvSource;
+use gpuvitals_sources::replay::ReplayConfig;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -91,7 +92,7 @@ pub(crate) fn run(parts: Parts<'_>, mut service: Service) -> Result<(), Failure>
 }
 
 fn open(settings: &Stream) -> Result<CsvSource, Failure> {
-    let config = CsvConfig {
+    let config = ReplayConfig {
         speed: settings.speed,
         // Standard input can be read only once, so this is implied.
         loop_file: !settings.once && settings.csv != "-",
@@ -99,7 +100,7 @@ fn open(settings: &Stream) -> Result<CsvSource, Failure> {
         batch_age_ns: i64::try_from(LINGER.as_nanos()).unwrap_or(i64::MAX),
         messages: settings.format == Format::Json,
         node: Arc::from("stream"),
-        ..CsvConfig::default()
+        ..ReplayConfig::default()
     };
     pipe::open_csv(&settings.csv, settings.times, config)
 }

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use gpuvitals_core::ports::{Poll, Source as _};
-use gpuvitals_sources::csv::{CsvConfig, CsvSource};
+use gpuvitals_sources::csv::CsvSource;
+use gpuvitals_sources::replay::ReplayConfig;
 
 /// After every time in the files.
 const NOW_NS: i64 = 1_795_176_000_000_000_000;
@@ -104,7 +105,7 @@ fn split_only(file: &Path) -> Result<u32, Box<dyn Error>> {
 }
 
 fn read(file: &Path, batch_rows: usize) -> Result<(u64, usize), Box<dyn Error>> {
-    let config = CsvConfig { batch_rows, ..CsvConfig::default() };
+    let config = ReplayConfig { batch_rows, ..ReplayConfig::default() };
     let mut source = CsvSource::open(file.to_owned(), config, NOW_NS)?;
     let mut rows = 0;
     loop {

@@ -18,11 +18,9 @@ mod header;
 mod input;
 mod labels;
 mod messages;
-mod report;
 mod rows;
 mod split;
 mod subject;
-mod timeline;
 pub mod write;
 
 use std::path::PathBuf;
@@ -32,63 +30,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, Origin};
 
+use crate::replay::ReplayConfig;
+use crate::replay::report::{Cause, Counts, Ledger, Report};
+use crate::replay::timeline::Timeline;
+
 pub use error::CsvError;
 pub use header::CsvForm;
 pub use input::CsvInput;
-pub use report::{Cause, Counts, REPORTS_MAX, Report};
-pub use timeline::{Replay, ReplayPace};
 
 use header::{Plan, Unfit};
-use report::Ledger;
 use rows::RowBuilder;
 use split::{FIELD_LEN_MAX, FIELDS_MAX, RECORD_LEN_MAX, SplitStep, Splitter};
-use timeline::Timeline;
 
 /// Most bytes of input in one batch, and most that one call of `poll` processes.
 const BATCH_INPUT_LEN_MAX: usize = 4 << 20;
-
-/// Settings of a replay.
-#[derive(Debug, Clone)]
-pub struct CsvConfig {
-    /// Treatment of the recorded times.
-    pub replay: Replay,
-    /// Speed relative to the recording: 2 halves the time between rows.
-    pub speed: f64,
-    /// The pace at which rows are handed over.
-    pub pace: ReplayPace,
-    /// Whether the file restarts at its end.
-    pub loop_file: bool,
-    /// Most rows of a batch.
-    pub batch_rows: usize,
-    /// How long a paced batch waits for more rows, nanoseconds.
-    pub batch_age_ns: i64,
-    /// Whether every batch comes as messages under the file's own names too ([`CsvSource::messages`]).
-    pub messages: bool,
-    /// Host name of this process, for the batches' origin.
-    pub node: Arc<str>,
-}
-
-impl Default for CsvConfig {
-    /// The file once, as fast as it is polled, with its own times.
-    fn default() -> Self {
-        Self {
-            replay: Replay::Recorded,
-            speed: 1.0,
-            pace: ReplayPace::Unthrottled,
-            loop_file: false,
-            batch_rows: 500,
-            batch_age_ns: 100_000_000,
-            messages: false,
-            node: Arc::from(""),
-        }
-    }
-}
 
 /// A CSV file as a source of batches.
 #[derive(Debug)]
 pub struct CsvSource {
     file: Arc<str>,
-    config: CsvConfig,
+    config: ReplayConfig,
     origin: Origin,
     records: Splitter,
     rows: RowBuilder,
@@ -124,15 +85,15 @@ impl CsvSource {
     /// # Errors
     /// If it cannot be opened, is empty, is not text, has no header, names no GPU or no metric, should loop
     /// although it can be read only once, or a setting makes no sense.
-    pub fn open(input: impl Into<CsvInput>, config: CsvConfig, now_ns: i64) -> Result<Self, CsvError> {
+    pub fn open(input: impl Into<CsvInput>, config: ReplayConfig, now_ns: i64) -> Result<Self, CsvError> {
         let input = input.into();
         let file: Arc<str> = input.name().into();
-        check(&config)?;
+        config.check()?;
         let (records, plan, opened) = open(input, &file)?;
         if config.loop_file && opened.again.is_none() {
             return Err(CsvError::NoLoop { file });
         }
-        let mut ledger = Ledger::new(Arc::clone(&file));
+        let mut ledger = Ledger::new(Arc::clone(&file), "line");
         ledger.counts.bytes_total = opened.total;
         Ok(Self {
             origin: Origin { node: Arc::clone(&config.node), started_ns: now_ns },
@@ -174,7 +135,7 @@ impl CsvSource {
         counts
     }
 
-    /// The reports since the last call: the first [`REPORTS_MAX`] of each cause, in order. The rest is only
+    /// The reports since the last call: the first [`REPORTS_MAX`](crate::replay::REPORTS_MAX) of each cause, in order. The rest is only
     /// counted.
     pub fn drain_reports(&mut self) -> Vec<Report> {
         self.ledger.drain()
@@ -332,17 +293,6 @@ impl Source for CsvSource {
             }
         }
     }
-}
-
-fn check(config: &CsvConfig) -> Result<(), CsvError> {
-    let positive = |name, value: f64| {
-        if value.is_finite() && value > 0.0 { Ok(()) } else { Err(CsvError::Setting { name, value }) }
-    };
-    positive("speed", config.speed)?;
-    if let ReplayPace::Rate(rate) = config.pace {
-        positive("rate", rate)?;
-    }
-    if config.batch_rows == 0 { Err(CsvError::Setting { name: "batch rows", value: 0.0 }) } else { Ok(()) }
 }
 
 /// Opens an input and reads its header.

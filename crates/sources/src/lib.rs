@@ -1,4 +1,4 @@
-//! Sources of rows: the GPUs and the host of this machine, recorded files, the simulated fleet.
+//! Sources of rows: the GPUs and the host of this machine, recorded files (CSV and Parquet), the simulated fleet.
 //!
 //! [`registry::discover`] finds a [`machine::Machine`]'s devices as [`probe::Probe`]s; [`sampler::Sampler`]
 //! reads them, each on its own thread, into batches.
@@ -12,6 +12,7 @@ pub mod probe;
 pub mod processes;
 pub mod recorder;
 pub mod registry;
+pub mod replay;
 pub mod sampler;
 pub mod settings;
 pub mod simulated;

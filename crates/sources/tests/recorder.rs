@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use arrow_schema::DataType;
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 use gpuvitals_sources::recorder::{Data, RecordError, Recorder, RecorderConfig, repair, send_mark};
 use gpuvitals_sources::registry::Discovery;
+use gpuvitals_sources::replay::{ReplayConfig, ReplaySource};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 const POWER: MetricId = MetricId::of("power_w");
@@ -266,6 +268,24 @@ fn a_recording_of_many_parts_is_one_file_with_the_promised_columns() {
     }
     assert_eq!(types("marks.parquet").0.fields().len(), 3);
     assert_eq!(recorded.marks, 1);
+}
+
+#[test]
+fn a_recording_is_replayed_in_the_order_of_time() {
+    let dir = tempfile::tempdir().unwrap();
+    started(Counting::found(3), config(dir.path()), 100).stop().unwrap();
+    let recorded = rows(Data::open(dir.path()).unwrap()).len();
+    let mut source =
+        ReplaySource::open(dir.path(), ReplayConfig::default(), gpuvitals_core::clock::now_ns()).unwrap();
+    let (mut replayed, mut last_ns) = (0, 0);
+    while let Poll::Ready(batch) = source.poll(gpuvitals_core::clock::now_ns()).unwrap() {
+        if batch.table() == Table::GpuEvents {
+            replayed += batch.rows();
+            assert!(batch.timestamps().is_sorted() && batch.timestamps()[0] >= last_ns);
+            last_ns = batch.timestamps()[batch.rows() - 1];
+        }
+    }
+    assert_eq!((replayed, source.counts().rows_skipped()), (recorded, 0));
 }
 
 #[test]

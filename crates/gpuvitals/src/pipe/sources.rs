@@ -7,7 +7,8 @@ use std::time::Duration;
 use gpuvitals_analysis::outgoing::Outgoing;
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, clock};
-use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Replay, ReplayPace};
+use gpuvitals_sources::csv::{CsvError, CsvInput, CsvSource};
+use gpuvitals_sources::replay::{Replay, ReplayConfig, ReplayPace};
 use gpuvitals_sources::sampler::{Liveness, Sampler, TargetState, WorkerStats};
 use gpuvitals_sources::simulated::Simulated;
 
@@ -24,13 +25,13 @@ const STOP_PATIENCE: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// If the file cannot be read or is not a CSV file of GPUs.
-pub(crate) fn open_csv(path: &str, times: Times, config: CsvConfig) -> Result<CsvSource, Failure> {
+pub(crate) fn open_csv(path: &str, times: Times, config: ReplayConfig) -> Result<CsvSource, Failure> {
     let replay = if times == Times::Now { Replay::Shifted } else { Replay::Recorded };
     let pace = match config.pace {
         ReplayPace::Unthrottled if times == Times::Now => ReplayPace::Recorded,
         pace => pace,
     };
-    let config = CsvConfig { replay, pace, ..config };
+    let config = ReplayConfig { replay, pace, ..config };
     CsvSource::open(CsvInput::from(Path::new(path)), config, clock::now_ns()).map_err(|error| {
         let exit = match &error {
             CsvError::Open { source, .. } | CsvError::Read { source, .. } => Exit::of(source),

@@ -12,9 +12,9 @@ use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Origin, Table};
 use super::cell::{self, Missing, Scale};
 use super::header::{CsvForm, Plan, Role};
 use super::messages::Messages;
-use super::report::{Cause, Ledger, Refusal};
 use super::split::Splitter;
 use super::subject::{ExtraCell, Subject, Subjects};
+use crate::replay::report::{Cause, Ledger, Refusal};
 
 /// Most names of metrics remembered; further ones are looked up again.
 const NAMES_MAX: usize = 4096;

@@ -12,8 +12,8 @@ use super::cell::plain_number;
 use super::header::{CsvForm, Plan, Role};
 use super::labels;
 use super::messages::{self, Field};
-use super::report::{Cause, Refusal};
 use super::split::Splitter;
+use crate::replay::report::{Cause, Refusal};
 
 /// Bytes of identity fields that are remembered; a file with more GPUs than that (about 20,000) resolves them
 /// repeatedly.

@@ -187,9 +187,9 @@ impl Unfinished {
     pub(super) fn end(self, ended: &str, more: &[KeyValue]) -> Result<Ended, RecordError> {
         let unfinished = self.path();
         let about = self.about.iter().flat_map(About::facts);
-        let ends = [fact("schema", "recording 1".to_owned()), fact("ended", ended.to_owned())];
-        let known: Vec<_> = ends.into_iter().chain(about).chain(more.iter().cloned()).collect();
-        let facts = || known.clone();
+        let ends = std::iter::once(fact("ended", ended.to_owned()));
+        let known: Vec<_> = ends.chain(about).chain(more.iter().cloned()).collect();
+        let facts = |rows_of: &str| [vec![fact("schema", format!("{rows_of} 1"))], known.clone()].concat();
         let mut result = Ended::default();
         for table in TABLES {
             let mut parts = part::list(&unfinished, table)?;
@@ -197,7 +197,7 @@ impl Unfinished {
                 result.torn_bytes += part::seal(table, &part.path)?;
                 part.path.set_extension("parquet");
             }
-            let rows = part::join(table, &parts, &table_file(&self.directory, table), facts())?;
+            let rows = part::join(table, &parts, &table_file(&self.directory, table), facts(table.name()))?;
             match table {
                 Table::GpuEvents => result.gpu_rows = rows,
                 _ => result.system_rows = rows,
@@ -205,7 +205,7 @@ impl Unfinished {
         }
         let marks = unfinished.join("marks.rows");
         if marks.exists() {
-            let (count, torn) = marks::finish(&marks, &self.directory.join(MARKS), facts())?;
+            let (count, torn) = marks::finish(&marks, &self.directory.join(MARKS), facts("marks"))?;
             result.marks = count;
             result.torn_bytes += torn;
         }

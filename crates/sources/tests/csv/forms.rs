@@ -6,7 +6,8 @@ use std::io::Write as _;
 use crate::reading::{NOW, SECOND_NS, config, drain, open, reports, rows};
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::time;
-use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvForm, CsvInput, CsvSource, Replay, ReplayPace};
+use gpuvitals_sources::csv::{CsvError, CsvForm, CsvInput, CsvSource};
+use gpuvitals_sources::replay::{Replay, ReplayConfig, ReplayPace};
 
 const WIDE: &str = "gpu_id,temperature,utilization,memory_used,power_draw\n\
                     gpu_0,61,97.5,1024,300.25\n\
@@ -252,7 +253,7 @@ fn file(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
 #[test]
 fn shifted_times_go_on_over_the_passes_of_a_loop() {
     let (_dir, path) = file(&timed(&[10, 12, 14]));
-    let config = CsvConfig { replay: Replay::Shifted, loop_file: true, batch_rows: 7, ..config() };
+    let config = ReplayConfig { replay: Replay::Shifted, loop_file: true, batch_rows: 7, ..config() };
     let mut source = CsvSource::open(path, config, NOW).unwrap();
     let Ok(Poll::Ready(batch)) = source.poll(NOW) else { panic!("no batch") };
     let seconds: Vec<i64> = batch.timestamps().iter().map(|t| (t - NOW) / SECOND_NS).collect();
@@ -263,7 +264,7 @@ fn shifted_times_go_on_over_the_passes_of_a_loop() {
 #[test]
 fn recorded_pace_waits_for_each_row_and_hands_over_by_age() {
     let (_dir, path) = file(&timed(&[0, 1, 5]));
-    let config = CsvConfig { pace: ReplayPace::Recorded, speed: 2.0, batch_age_ns: SECOND_NS, ..config() };
+    let config = ReplayConfig { pace: ReplayPace::Recorded, speed: 2.0, batch_age_ns: SECOND_NS, ..config() };
     let mut source = CsvSource::open(path, config, NOW).unwrap();
     let half = SECOND_NS / 2;
     assert!(matches!(source.poll(NOW), Ok(Poll::NotBefore(t)) if t == NOW + half));
@@ -282,7 +283,7 @@ fn recorded_pace_waits_for_each_row_and_hands_over_by_age() {
 #[test]
 fn a_rate_is_kept() {
     let (_dir, path) = file(&timed(&[0, 1, 2, 3, 4]));
-    let config = CsvConfig { pace: ReplayPace::Rate(10.0), batch_age_ns: 0, ..config() };
+    let config = ReplayConfig { pace: ReplayPace::Rate(10.0), batch_age_ns: 0, ..config() };
     let mut source = CsvSource::open(path, config, NOW).unwrap();
     assert!(matches!(source.poll(NOW), Ok(Poll::Ready(batch)) if batch.rows() == 1));
     assert!(matches!(source.poll(NOW), Ok(Poll::NotBefore(t)) if t == NOW + SECOND_NS / 10));
@@ -298,16 +299,19 @@ fn rows_without_a_time_of_one_gpu_stay_apart() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    let check = |config: CsvConfig, expected: &str| {
+    let check = |config: ReplayConfig, expected: &str| {
         let error =
             CsvSource::open(crate::reading::reader(WIDE.as_bytes().to_vec()), config, NOW).unwrap_err();
         assert_eq!(error.to_string(), expected);
     };
-    check(CsvConfig { speed: 0.0, ..config() }, "speed is 0; it must be a number above 0");
-    check(CsvConfig { pace: ReplayPace::Rate(-1.0), ..config() }, "rate is -1; it must be a number above 0");
-    check(CsvConfig { batch_rows: 0, ..config() }, "batch rows is 0; it must be a number above 0");
+    check(ReplayConfig { speed: 0.0, ..config() }, "speed is 0; it must be a number above 0");
     check(
-        CsvConfig { loop_file: true, ..config() },
+        ReplayConfig { pace: ReplayPace::Rate(-1.0), ..config() },
+        "rate is -1; it must be a number above 0",
+    );
+    check(ReplayConfig { batch_rows: 0, ..config() }, "batch rows is 0; it must be a number above 0");
+    check(
+        ReplayConfig { loop_file: true, ..config() },
         "rows.csv: cannot be read more than once; give a file, or do not ask for a loop",
     );
     assert_eq!(CsvInput::from(std::path::Path::new("-")).name(), "standard input");

@@ -4,13 +4,14 @@ use std::path::Path;
 
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::{Batch, Origin, message};
-use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource};
+use gpuvitals_sources::csv::{CsvInput, CsvSource};
+use gpuvitals_sources::replay::ReplayConfig;
 use serde_json::{Value as Json, json};
 
 use crate::reading::{NOW, config, reader, reports, rows};
 
 fn open(input: CsvInput) -> CsvSource {
-    CsvSource::open(input, CsvConfig { messages: true, batch_rows: 7, ..config() }, NOW).unwrap()
+    CsvSource::open(input, ReplayConfig { messages: true, batch_rows: 7, ..config() }, NOW).unwrap()
 }
 
 /// Every batch up to the end, and its messages.

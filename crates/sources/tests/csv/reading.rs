@@ -5,15 +5,16 @@ use std::io::Cursor;
 use gpuvitals_core::batch::text_at;
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::{Batch, IdentityColumn, time};
-use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource};
+use gpuvitals_sources::csv::{CsvInput, CsvSource};
+use gpuvitals_sources::replay::ReplayConfig;
 
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
 
 /// 2026-11-20T12:00:00Z.
 pub(crate) const NOW: i64 = 1_795_176_000 * SECOND_NS;
 
-pub(crate) fn config() -> CsvConfig {
-    CsvConfig { node: "here".into(), ..CsvConfig::default() }
+pub(crate) fn config() -> ReplayConfig {
+    ReplayConfig { node: "here".into(), ..ReplayConfig::default() }
 }
 
 pub(crate) fn reader(bytes: Vec<u8>) -> CsvInput {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use foldhash::fast::RandomState;
-use gpuvitals_core::batch::{TIMESTAMP_COLUMN, as_dictionary, text_type, type_of};
+use gpuvitals_core::batch::{TIMESTAMP_COLUMN, as_dictionary, text_type, type_of, widened};
 use gpuvitals_core::catalogue;
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{IdentityColumn, Table};
@@ -96,32 +96,11 @@ impl Columns {
 
 /// Numbers in a wider type. A column that the catalogue has narrowed is refused: a stored value is never
 /// truncated.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "integers beyond 2^53 lose their last digits as 64-bit floats"
-)]
 pub(crate) fn widen(name: &str, array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, MergeError> {
-    Ok(match (array.data_type(), wanted) {
-        (found, wanted) if found == wanted => Arc::clone(array),
-        (DataType::Int32, DataType::Int64) => {
-            Arc::new(array.as_primitive::<Int32Type>().unary::<_, Int64Type>(i64::from))
-        }
-        (DataType::Int32, DataType::Float64) => {
-            Arc::new(array.as_primitive::<Int32Type>().unary::<_, Float64Type>(f64::from))
-        }
-        (DataType::Float32, DataType::Float64) => {
-            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float64Type>(f64::from))
-        }
-        (DataType::Int64, DataType::Float64) => {
-            Arc::new(array.as_primitive::<Int64Type>().unary::<_, Float64Type>(|value| value as f64))
-        }
-        (found, wanted) => {
-            return Err(MergeError::Type {
-                column: name.to_owned(),
-                found: found.clone(),
-                wanted: wanted.clone(),
-            });
-        }
+    widened(array, wanted).ok_or_else(|| MergeError::Type {
+        column: name.to_owned(),
+        found: array.data_type().clone(),
+        wanted: wanted.clone(),
     })
 }
 

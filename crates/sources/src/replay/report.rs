@@ -63,7 +63,9 @@ impl Cause {
 pub struct Report {
     /// The file.
     pub file: Arc<str>,
-    /// Line on which the row begins, from 1.
+    /// The unit of `line`: `line`, or `row` in a table file.
+    pub unit: &'static str,
+    /// Line on which the row begins, or its number in a table file; from 1.
     pub line: u64,
     /// Name of the column, if one is to blame.
     pub column: Option<String>,
@@ -75,7 +77,7 @@ pub struct Report {
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: line {}: ", self.file, self.line)?;
+        write!(f, "{}: {} {}: ", self.file, self.unit, self.line)?;
         if let Some(column) = &self.column {
             write!(f, "column {column}: ")?;
         }
@@ -117,29 +119,31 @@ impl Counts {
 
 /// A skipped row's cause.
 #[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) cause: Cause,
+pub(crate) struct Refusal {
+    pub(crate) cause: Cause,
     /// Number of the column to blame.
-    pub(super) column: Option<usize>,
-    pub(super) reason: String,
+    pub(crate) column: Option<usize>,
+    pub(crate) reason: String,
 }
 
 /// Counts, and keeps reports until they are drained.
 #[derive(Debug)]
-pub(super) struct Ledger {
-    file: Arc<str>,
+pub(crate) struct Ledger {
+    /// The file that is read now.
+    pub(crate) file: Arc<str>,
+    unit: &'static str,
     reports: Vec<Report>,
     kept: [u32; Cause::ALL.len()],
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
 }
 
 impl Ledger {
-    pub(super) fn new(file: Arc<str>) -> Self {
-        Self { file, reports: Vec::new(), kept: [0; Cause::ALL.len()], counts: Counts::default() }
+    pub(crate) fn new(file: Arc<str>, unit: &'static str) -> Self {
+        Self { file, unit, reports: Vec::new(), kept: [0; Cause::ALL.len()], counts: Counts::default() }
     }
 
     /// A row is skipped.
-    pub(super) fn skip(&mut self, cause: Cause, line: u64, column: Option<&str>, reason: String) {
+    pub(crate) fn skip(&mut self, cause: Cause, line: u64, column: Option<&str>, reason: String) {
         if let Some(count) = self.counts.skipped.get_mut(cause as usize) {
             *count += 1;
         }
@@ -147,20 +151,20 @@ impl Ledger {
     }
 
     /// A value is left out.
-    pub(super) fn value(&mut self, line: u64, column: Option<&str>, reason: String) {
+    pub(crate) fn value(&mut self, line: u64, column: Option<&str>, reason: String) {
         self.counts.values_invalid += 1;
         self.report(Cause::Value, line, column, reason);
     }
 
     /// A row without remaining values; its values have their own reports.
-    pub(super) fn emptied(&mut self) {
+    pub(crate) fn emptied(&mut self) {
         if let Some(count) = self.counts.skipped.get_mut(Cause::NoValue as usize) {
             *count += 1;
         }
     }
 
     /// The reports since the last call.
-    pub(super) fn drain(&mut self) -> Vec<Report> {
+    pub(crate) fn drain(&mut self) -> Vec<Report> {
         std::mem::take(&mut self.reports)
     }
 
@@ -170,6 +174,7 @@ impl Ledger {
         };
         *kept += 1;
         let column = column.map(|name| name.chars().take(128).collect());
-        self.reports.push(Report { file: Arc::clone(&self.file), line, column, reason, cause });
+        let file = Arc::clone(&self.file);
+        self.reports.push(Report { file, unit: self.unit, line, column, reason, cause });
     }
 }

@@ -27,7 +27,7 @@ pub enum ReplayPace {
 const BURST_NS: i64 = SECOND_NS;
 
 #[derive(Debug)]
-pub(super) struct Timeline {
+pub(crate) struct Timeline {
     replay: Replay,
     speed: f64,
     pace: ReplayPace,
@@ -46,7 +46,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    pub(super) fn new(replay: Replay, speed: f64, pace: ReplayPace, now_ns: i64) -> Self {
+    pub(crate) fn new(replay: Replay, speed: f64, pace: ReplayPace, now_ns: i64) -> Self {
         Self {
             replay,
             speed,
@@ -63,7 +63,7 @@ impl Timeline {
     }
 
     /// When the next row is due, whatever its own time is.
-    pub(super) fn next_due(&self) -> i64 {
+    pub(crate) fn next_due(&self) -> i64 {
         match self.pace {
             ReplayPace::Rate(rate) => self.rate_anchor.saturating_add(rows_ns(self.rows, rate)),
             _ => i64::MIN,
@@ -71,13 +71,13 @@ impl Timeline {
     }
 
     /// When a row with that recorded time is due.
-    pub(super) fn due(&mut self, recorded_ns: i64) -> i64 {
+    pub(crate) fn due(&mut self, recorded_ns: i64) -> i64 {
         let on_axis = self.on_axis(recorded_ns);
         if self.pace == ReplayPace::Recorded { on_axis } else { i64::MIN }
     }
 
     /// The published time of a row.
-    pub(super) fn publish(&mut self, recorded_ns: i64) -> i64 {
+    pub(crate) fn publish(&mut self, recorded_ns: i64) -> i64 {
         let on_axis = self.on_axis(recorded_ns);
         self.last = self.last.max(on_axis);
         if recorded_ns > self.before && self.before > 0 {
@@ -91,7 +91,7 @@ impl Timeline {
     }
 
     /// A row was taken.
-    pub(super) fn taken(&mut self, now_ns: i64) {
+    pub(crate) fn taken(&mut self, now_ns: i64) {
         self.rows += 1;
         if let ReplayPace::Rate(rate) = self.pace {
             let behind = now_ns.saturating_sub(self.next_due());
@@ -107,7 +107,7 @@ impl Timeline {
     }
 
     /// The file restarts.
-    pub(super) fn next_pass(&mut self, now_ns: i64) {
+    pub(crate) fn next_pass(&mut self, now_ns: i64) {
         self.first = None;
         self.before = 0;
         self.anchor = self.last.saturating_add(self.scaled(self.step).max(1)).max(now_ns);

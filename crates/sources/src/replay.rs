@@ -1,0 +1,175 @@
+//! Replay of recorded rows: CSV files ([`crate::csv`]), and table files in Parquet such as recordings and the files of a
+//! store.
+//!
+//! The content decides which of them a file is: Parquet begins with `PAR1`, a directory holds table files under the names of
+//! their tables, everything else is CSV. Both kinds have the same settings and the same counts.
+//!
+//! A table file has rows of one table with our columns: `timestamp_ns`, the identity, metrics by column name. The first
+//! word of `gpuvitals.schema` in its footer names the table, else the name of the file does, else it is `gpu_events`. Columns
+//! that neither table nor catalogue knows are kept as numbers or text; `monotonic_ns` is left out, since it means nothing
+//! on another host. Narrower numbers are widened; a file with a column of another type is refused.
+//!
+//! Rows come out in the order of time, whatever order the file has. A first pass over the times alone divides them into
+//! windows of at most [`WINDOW_ROWS`] rows; then the row groups and pages that meet a window are read, and its rows
+//! sorted. So memory is one window, and a file in the order of time is read once.
+
+mod columns;
+mod error;
+mod file;
+pub(crate) mod report;
+mod tables;
+pub(crate) mod timeline;
+mod windows;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpuvitals_core::Table;
+use gpuvitals_core::ports::{Poll, Source};
+
+use crate::csv::{CsvError, CsvInput, CsvSource};
+pub use error::ReplayError;
+pub use report::{Cause, Counts, REPORTS_MAX, Report};
+pub use tables::TableSource;
+pub use timeline::{Replay, ReplayPace};
+pub use windows::WINDOW_ROWS;
+
+/// First bytes of a Parquet file.
+const MAGIC: [u8; 4] = *b"PAR1";
+
+/// Settings of a replay.
+#[derive(Debug, Clone)]
+pub struct ReplayConfig {
+    /// Treatment of the recorded times.
+    pub replay: Replay,
+    /// Speed relative to the recording: 2 halves the time between rows.
+    pub speed: f64,
+    /// The pace at which rows are handed over.
+    pub pace: ReplayPace,
+    /// Whether the file restarts at its end.
+    pub loop_file: bool,
+    /// Most rows of a batch.
+    pub batch_rows: usize,
+    /// How long a paced batch waits for more rows, nanoseconds.
+    pub batch_age_ns: i64,
+    /// Whether every batch comes as messages under the file's own names too ([`CsvSource::messages`]).
+    pub messages: bool,
+    /// Host name of this process, for the batches' origin.
+    pub node: Arc<str>,
+}
+
+impl Default for ReplayConfig {
+    /// The file once, as fast as it is polled, with its own times.
+    fn default() -> Self {
+        Self {
+            replay: Replay::Recorded,
+            speed: 1.0,
+            pace: ReplayPace::Unthrottled,
+            loop_file: false,
+            batch_rows: 500,
+            batch_age_ns: 100_000_000,
+            messages: false,
+            node: Arc::from(""),
+        }
+    }
+}
+
+impl ReplayConfig {
+    /// Refuses settings that make no sense.
+    pub(crate) fn check(&self) -> Result<(), CsvError> {
+        let positive = |name, value: f64| {
+            if value.is_finite() && value > 0.0 { Ok(()) } else { Err(CsvError::Setting { name, value }) }
+        };
+        positive("speed", self.speed)?;
+        if let ReplayPace::Rate(rate) = self.pace {
+            positive("rate", rate)?;
+        }
+        if self.batch_rows == 0 { Err(CsvError::Setting { name: "batch rows", value: 0.0 }) } else { Ok(()) }
+    }
+}
+
+/// Recorded rows as a source of batches.
+#[derive(Debug)]
+pub enum ReplaySource {
+    /// A CSV file.
+    Csv(Box<CsvSource>),
+    /// Table files.
+    Tables(Box<TableSource>),
+}
+
+impl ReplaySource {
+    /// Opens a CSV file (`-` is standard input), a table file, or a directory of table files such as a recording. `now_ns`
+    /// (nanoseconds UTC since 1970) is when the replay starts.
+    ///
+    /// # Errors
+    /// If it cannot be opened or read, its columns do not fit, it has no rows of GPUs, or a setting makes no sense.
+    pub fn open(path: &Path, config: ReplayConfig, now_ns: i64) -> Result<Self, ReplayError> {
+        let paths = if path.is_dir() {
+            tables_in(path)?
+        } else if path.as_os_str() != "-" && is_parquet(path) {
+            vec![path.to_owned()]
+        } else {
+            return Ok(Self::Csv(Box::new(CsvSource::open(CsvInput::from(path), config, now_ns)?)));
+        };
+        Ok(Self::Tables(Box::new(TableSource::open(paths, config, now_ns)?)))
+    }
+
+    /// Counts of the rows so far.
+    pub fn counts(&self) -> Counts {
+        match self {
+            Self::Csv(csv) => csv.counts(),
+            Self::Tables(tables) => tables.counts(),
+        }
+    }
+
+    /// The reports since the last call: the first [`REPORTS_MAX`] of each cause, in order. The rest is only
+    /// counted.
+    pub fn drain_reports(&mut self) -> Vec<Report> {
+        match self {
+            Self::Csv(csv) => csv.drain_reports(),
+            Self::Tables(tables) => tables.drain_reports(),
+        }
+    }
+
+    /// The rows of the batch that was handed over last as messages with the file's own names, if it has any
+    /// ([`CsvSource::messages`]).
+    pub fn messages(&mut self) -> Option<Vec<serde_json::Value>> {
+        match self {
+            Self::Csv(csv) => csv.messages(),
+            Self::Tables(_) => None,
+        }
+    }
+}
+
+impl Source for ReplaySource {
+    type Error = ReplayError;
+
+    fn poll(&mut self, now_ns: i64) -> Result<Poll, ReplayError> {
+        match self {
+            Self::Csv(csv) => Ok(csv.poll(now_ns)?),
+            Self::Tables(tables) => tables.poll(now_ns),
+        }
+    }
+}
+
+/// Whether a file begins as Parquet does. One that cannot be read is none; opening it says why.
+fn is_parquet(path: &Path) -> bool {
+    let mut head = [0; MAGIC.len()];
+    // Only a regular file: what is read from a pipe is gone.
+    path.is_file()
+        && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
+        && head == MAGIC
+}
+
+/// The table files of a directory, under the names of their tables.
+fn tables_in(directory: &Path) -> Result<Vec<PathBuf>, ReplayError> {
+    let file = || Arc::from(directory.display().to_string());
+    if directory.join("unfinished").exists() {
+        return Err(ReplayError::Unfinished { file: file() });
+    }
+    let named = Table::ALL.into_iter().map(|table| directory.join(format!("{table}.parquet")));
+    let paths: Vec<PathBuf> = named.filter(|path| path.exists()).collect();
+    if paths.is_empty() { Err(ReplayError::NoTables { file: file() }) } else { Ok(paths) }
+}
