@@ -96,8 +96,8 @@ pub(crate) fn parse() -> Result<(Cli, Vec<Override>), clap::Error> {
         given.extend(config::settings().filter_map(|setting| given_in(matches, setting)));
         level = matches.subcommand().map(|(_, below)| below);
     }
-    if given.iter().any(|it| it.setting == "source.csv") {
-        given.push(Override { setting: "source.kind", value: "csv".into(), flag: "--csv" });
+    if given.iter().any(|it| it.setting == "source.replay") {
+        given.push(Override { setting: "source.kind", value: "replay".into(), flag: "--replay" });
     }
     Ok((Cli::from_arg_matches(&matches)?, given))
 }
@@ -132,7 +132,7 @@ fn command() -> clap::Command {
         let flags = config::settings().filter(|setting| MACHINE.contains(&setting.path)).filter_map(flag_of);
         command = command.mut_subcommand(name, |it| it.args(flags.map(|arg| arg.help_heading("Machine"))));
     }
-    command.mut_subcommand("up", |up| up.mut_arg("source.csv", |csv| csv.conflicts_with("source.kind")))
+    command.mut_subcommand("up", |up| up.mut_arg("source.replay", |it| it.conflicts_with("source.kind")))
 }
 
 /// The flag of a setting.
@@ -144,6 +144,8 @@ fn flag_of(setting: &'static Setting) -> Option<Arg> {
         .value_name(value)
         .help(setting.flag_help())
         .global(true);
+    // Files of rows were CSV at first, and mostly are.
+    let arg = if name == "--replay" { arg.visible_alias("csv") } else { arg };
     Some(match setting.notation {
         Notation::Plain | Notation::Duration | Notation::Secret => arg.value_parser(read),
         Notation::Url => arg,
@@ -194,7 +196,7 @@ pub(crate) enum Command {
     /// Run everything in one process: source, queue, store, API and dashboard
     #[command(after_help = crate::up::EXAMPLES)]
     Up,
-    /// Replay a CSV file into a queue
+    /// Replay recorded rows (CSV or Parquet) into a queue
     #[command(after_help = crate::stream::EXAMPLES)]
     Stream,
     /// Store what a queue delivers; several of them share the work

@@ -10,12 +10,11 @@ use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Table, causes};
 use gpuvitals_queue::link::AnyProducer;
 use gpuvitals_sources::attribution::{Asking, Ownership};
-use gpuvitals_sources::csv::CsvSource;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Verdict;
-use gpuvitals_sources::replay::{ReplayConfig, ReplayPace};
+use gpuvitals_sources::replay::{ReplayConfig, ReplayPace, ReplaySource};
 use gpuvitals_sources::sampler::Sampler;
 use gpuvitals_sources::settings::{Attribution, Sampling};
 use gpuvitals_sources::simulated::{SimConfig, Simulated};
@@ -41,7 +40,7 @@ pub(crate) struct Opened {
 enum Kind {
     None,
     Machine(Box<Hardware>),
-    Csv(Box<CsvSource>),
+    Replay(Box<ReplaySource>),
     Simulated(Box<Simulated>),
 }
 
@@ -65,7 +64,7 @@ pub(crate) struct Running {
 /// Opens the source of the settings.
 ///
 /// # Errors
-/// If the file cannot be read or is not a CSV file of GPUs, the simulated fleet is impossible, or GPUs are
+/// If the file cannot be read or has no rows of ours, the simulated fleet is impossible, or GPUs are
 /// required and there are none.
 pub(crate) fn open(
     settings: &Source,
@@ -75,15 +74,15 @@ pub(crate) fn open(
     let (source, announcement) = match settings.kind {
         SourceKind::Auto | SourceKind::Machine => open_machine(settings.kind, sampling, attribution)?,
         SourceKind::None => (Kind::None, "showing stored rows; no source is configured".to_owned()),
-        SourceKind::Csv => {
-            let csv = open_csv(settings)?;
+        SourceKind::Replay => {
+            let replay = open_replay(settings)?;
             let how = match (settings.times, settings.looped) {
                 (Times::Recorded, false) => "once, with its recorded times",
                 (Times::Recorded, true) => "again and again, with its recorded times",
                 (Times::Now, false) => "once, as if it began now",
                 (Times::Now, true) => "again and again, as if it began now",
             };
-            (Kind::Csv(Box::new(csv)), format!("replaying {} {how}", settings.csv))
+            (Kind::Replay(Box::new(replay)), format!("replaying {} {how}", settings.replay))
         }
         SourceKind::Simulated => {
             let config = SimConfig {
@@ -147,15 +146,15 @@ fn open_machine(
     Ok((Kind::Machine(Box::new(hardware)), text))
 }
 
-fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
+fn open_replay(settings: &Source) -> Result<ReplaySource, Failure> {
     let config = ReplayConfig {
         speed: settings.speed,
         pace: if settings.rate > 0.0 { ReplayPace::Rate(settings.rate) } else { ReplayPace::Unthrottled },
         loop_file: settings.looped,
-        node: Arc::from("csv"),
+        node: Arc::from("replay"),
         ..ReplayConfig::default()
     };
-    pipe::open_csv(&settings.csv, settings.times, config)
+    pipe::open_replay(&settings.replay, settings.times, config)
 }
 
 impl Opened {
@@ -169,7 +168,7 @@ impl Opened {
         match self.source {
             Kind::None => "none",
             Kind::Machine(_) => "machine",
-            Kind::Csv(_) => "csv",
+            Kind::Replay(_) => "replay",
             Kind::Simulated(_) => "simulated",
         }
     }
@@ -195,7 +194,7 @@ impl Opened {
                 }
                 pipe::start(pipe::Sampled::new(sampler), producers, progress, terms)
             }
-            Kind::Csv(csv) => pipe::start(*csv, producers, progress, terms),
+            Kind::Replay(replay) => pipe::start(*replay, producers, progress, terms),
             Kind::Simulated(simulated) => pipe::start(*simulated, producers, progress, terms),
         };
         Running { pipe: Some(pipe), _asking: asking }

@@ -1,4 +1,4 @@
-//! `gpuvitals stream`: replays a CSV file into a queue elsewhere.
+//! `gpuvitals stream`: replays recorded rows into a queue elsewhere.
 //!
 //! Each worker has its own connection and rate. At the end rows already read are sent, within the grace; a
 //! second signal ends it at once.
@@ -14,8 +14,7 @@ use gpuvitals_core::{Health, causes, clock};
 use gpuvitals_listener::{Figures, Listener, Meter, PortKind, Vitals, vitals};
 use gpuvitals_queue::PublishError;
 use gpuvitals_queue::link::{AnyProducer, MessageQueue};
-use gpuvitals_sources::csv::CsvSource;
-use gpuvitals_sources::replay::ReplayConfig;
+use gpuvitals_sources::replay::{ReplayConfig, ReplaySource};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -61,7 +60,7 @@ pub(crate) fn run(parts: Parts<'_>, mut service: Service) -> Result<(), Failure>
     let announcer = service.announcer;
     announcer.tell(&format!(
         "streaming {} to {url}, topic {}{}",
-        parts.settings.csv,
+        parts.settings.replay,
         queue.topic,
         if parts.settings.once { "" } else { ", again and again" }
     ));
@@ -91,24 +90,24 @@ pub(crate) fn run(parts: Parts<'_>, mut service: Service) -> Result<(), Failure>
     }
 }
 
-fn open(settings: &Stream) -> Result<CsvSource, Failure> {
+fn open(settings: &Stream) -> Result<ReplaySource, Failure> {
     let config = ReplayConfig {
         speed: settings.speed,
         // Standard input can be read only once, so this is implied.
-        loop_file: !settings.once && settings.csv != "-",
+        loop_file: !settings.once && settings.replay != "-",
         batch_rows: usize::try_from(settings.frame_rows()).unwrap_or(usize::MAX),
         batch_age_ns: i64::try_from(LINGER.as_nanos()).unwrap_or(i64::MAX),
         messages: settings.format == Format::Json,
         node: Arc::from("stream"),
         ..ReplayConfig::default()
     };
-    pipe::open_csv(&settings.csv, settings.times, config)
+    pipe::open_replay(&settings.replay, settings.times, config)
 }
 
 /// Reads and sends until all ends. Why it failed, if it did.
 async fn serve(
     parts: Parts<'_>,
-    source: CsvSource,
+    source: ReplaySource,
     producers: Vec<AnyProducer>,
     Service { announcer, mut signals, .. }: Service,
     progress: &Arc<Progress>,

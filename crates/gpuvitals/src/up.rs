@@ -31,7 +31,8 @@ use status::Status;
 pub(crate) const EXAMPLES: &str = "Examples:
   gpuvitals up                                      the GPUs of this machine
   gpuvitals up --source simulated                   a fleet that needs no GPU
-  gpuvitals up --csv rows.csv --times now --loop    a recording, as if live
+  gpuvitals up --csv rows.csv --times now --loop    recorded rows, as if live
+  gpuvitals up --replay telemetry                   the recording in a directory
 
 Dashboard and API are then at http://127.0.0.1:8081, the queue at http://127.0.0.1:9090.";
 

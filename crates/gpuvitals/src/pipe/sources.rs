@@ -7,8 +7,7 @@ use std::time::Duration;
 use gpuvitals_analysis::outgoing::Outgoing;
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, clock};
-use gpuvitals_sources::csv::{CsvError, CsvInput, CsvSource};
-use gpuvitals_sources::replay::{Replay, ReplayConfig, ReplayPace};
+use gpuvitals_sources::replay::{Replay, ReplayConfig, ReplayPace, ReplaySource};
 use gpuvitals_sources::sampler::{Liveness, Sampler, TargetState, WorkerStats};
 use gpuvitals_sources::simulated::Simulated;
 
@@ -20,28 +19,25 @@ use crate::failure::{Exit, Failure};
 /// How long the workers of a sampler may take to end; one that waits for a sick device is left.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Opens a CSV file whose rows carry `times`. Unless the configuration sets a rate, rows with times of now come at the
+/// Opens recorded rows that carry `times`. Unless the configuration sets a rate, rows with times of now come at the
 /// recording's own pace.
 ///
 /// # Errors
-/// If the file cannot be read or is not a CSV file of GPUs.
-pub(crate) fn open_csv(path: &str, times: Times, config: ReplayConfig) -> Result<CsvSource, Failure> {
+/// If the file cannot be read or has no rows of ours.
+pub(crate) fn open_replay(path: &str, times: Times, config: ReplayConfig) -> Result<ReplaySource, Failure> {
     let replay = if times == Times::Now { Replay::Shifted } else { Replay::Recorded };
     let pace = match config.pace {
         ReplayPace::Unthrottled if times == Times::Now => ReplayPace::Recorded,
         pace => pace,
     };
     let config = ReplayConfig { replay, pace, ..config };
-    CsvSource::open(CsvInput::from(Path::new(path)), config, clock::now_ns()).map_err(|error| {
-        let exit = match &error {
-            CsvError::Open { source, .. } | CsvError::Read { source, .. } => Exit::of(source),
-            _ => Exit::Data,
-        };
+    ReplaySource::open(Path::new(path), config, clock::now_ns()).map_err(|error| {
+        let exit = error.io().map_or(Exit::Data, Exit::of);
         Failure::new(exit, format!("cannot replay {}", causes(&error)))
     })
 }
 
-impl Counted for CsvSource {
+impl Counted for ReplaySource {
     fn counts(&mut self) -> SourceCounts {
         for report in self.drain_reports() {
             tracing::warn!(

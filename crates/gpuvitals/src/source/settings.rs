@@ -12,8 +12,9 @@ settings! {
     pub(crate) struct Source = "source", check Self::check {
         /// Where rows come from; simulated rows are labelled so
         pub kind: SourceKind = "auto", flag "--source KIND";
-        /// Replay this CSV file (long DCGM form or wide; .gz is understood, - is standard input)
-        pub csv: String = "", flag "--csv FILE";
+        /// Replay this file: CSV (long DCGM form or wide; .gz is understood, - is standard input), Parquet with our columns
+        /// (a recording, a file of the store), or the directory of a recording
+        pub replay: String = "", flag "--replay FILE";
         /// Times of replayed rows: as recorded, or shifted so that the first is now
         pub times: Times = "recorded", flag "--times TIMES";
         /// With times now: how many times faster than recorded
@@ -42,8 +43,8 @@ pub(crate) enum SourceKind {
     Machine,
     /// No source: only stored rows are served
     None,
-    /// Replay of a CSV file
-    Csv,
+    /// Replay of recorded rows
+    Replay,
     /// A simulated fleet; every row says so
     Simulated,
 }
@@ -54,19 +55,19 @@ impl Source {
     /// Refuses settings that contradict each other.
     fn check(&self) -> Result<(), Refusal> {
         let refuse = |setting, why: &str| Err(Refusal::new(setting, why));
-        let is_csv = self.kind == SourceKind::Csv;
+        let is_replay = self.kind == SourceKind::Replay;
         match self.times {
-            _ if is_csv && self.csv.is_empty() => {
-                refuse("source.kind", "it is csv, but source.csv names no file")
+            _ if is_replay && self.replay.is_empty() => {
+                refuse("source.kind", "it is replay, but source.replay names no file")
             }
-            Times::Now if is_csv && self.rate > 0.0 => {
+            Times::Now if is_replay && self.rate > 0.0 => {
                 refuse("source.rate", "it goes with recorded times; with times: now there is source.speed")
             }
             Times::Recorded if is_other_speed(self.speed) => refuse(
                 "source.speed",
                 "it goes with times: now (--times now); recorded times have source.rate",
             ),
-            Times::Recorded if is_csv && self.looped && self.rate == 0.0 => refuse(
+            Times::Recorded if is_replay && self.looped && self.rate == 0.0 => refuse(
                 "source.loop",
                 "with recorded times and no rate it would send the same rows without pause; \
                  add --times now to replay as if live, or --rate",

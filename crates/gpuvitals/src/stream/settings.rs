@@ -16,13 +16,15 @@ pub(crate) const EXAMPLES: &str = "Examples:
   gpuvitals stream --csv data.csv                           again and again, 4 rows a second
   gpuvitals stream --csv data.csv --once --rate 0           once, as fast as the queue takes it
   gpuvitals stream --csv data.csv --times now --speed 10    as if it happened now, ten times faster
+  gpuvitals stream --replay telemetry --once                the recording in a directory
   gpuvitals simulate | gpuvitals stream --csv - --once --rate 100";
 
 settings! {
-    /// From a CSV file to the queue: `gpuvitals stream`
+    /// From recorded rows to the queue: `gpuvitals stream`
     pub(crate) struct Stream = "stream", check Self::check {
-        /// Replay this CSV file (long DCGM form or wide; .gz is understood, - is standard input), for ever unless told otherwise
-        pub csv: String = "data.csv", flag "--csv FILE";
+        /// Replay this file, for ever unless told otherwise: CSV (long DCGM form or wide; .gz is understood, - is standard
+        /// input), Parquet with our columns (a recording, a file of the store), or the directory of a recording
+        pub replay: String = "data.csv", flag "--replay FILE";
         /// Workers, each with a connection of its own; frames go to them in turn
         pub workers: usize = 4, from 1 to 256, flag "--workers N";
         /// Messages (rows) a second of each worker; 0: as fast as the queue takes them

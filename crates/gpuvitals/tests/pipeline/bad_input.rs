@@ -99,7 +99,7 @@ fn wrong_command_lines_and_settings_end_with_their_codes() {
     assert_eq!(code(&["frobnicate"]), Some(64));
     assert_eq!(code(&["up", "--port", "seven"]), Some(64));
     assert_eq!(code(&["--config", "/no/such.yaml", "config", "check"]), Some(78));
-    assert_eq!(code(&["up", "--source", "csv"]), Some(64));
+    assert_eq!(code(&["up", "--source", "replay"]), Some(64));
     assert_eq!(code(&["query", "--url", "http://127.0.0.1:1", "gpus"]), Some(69));
     assert_eq!(code(&["config", "check"]), Some(0));
 }

@@ -12,6 +12,7 @@ mod disk;
 mod lines;
 mod live;
 mod machine;
+mod replay;
 mod restore;
 mod server;
 #[path = "../rig/small_disk.rs"]

@@ -10,7 +10,7 @@ use crate::server::{Server, gpuvitals};
 const GPUS: u64 = 8;
 
 /// Rows, all of which are stored.
-fn fleet(folder: &Path, seconds: u64, start: &str) -> PathBuf {
+pub(crate) fn fleet(folder: &Path, seconds: u64, start: &str) -> PathBuf {
     let path = folder.join("fleet.csv");
     let status = gpuvitals()
         .args(["simulate", "--gpus", "8", "--hosts", "2", "--start", start])
@@ -23,7 +23,7 @@ fn fleet(folder: &Path, seconds: u64, start: &str) -> PathBuf {
 }
 
 /// Has `up` store rows of a file, and waits until they are acknowledged.
-fn store(data: &Path, csv: &Path) -> Server {
+pub(crate) fn store(data: &Path, csv: &Path) -> Server {
     let server = Server::start(data, &["--csv", csv.to_str().unwrap()]);
     server.until("/stats", "the end of the file", |stats| {
         let source = &stats["source"];
@@ -40,7 +40,7 @@ fn run(arguments: &[&str], data: &Path) -> Output {
     gpuvitals().args(arguments).arg("--data-dir").arg(data).output().unwrap()
 }
 
-fn named(folder: &Path, start: &str) -> Vec<PathBuf> {
+pub(crate) fn named(folder: &Path, start: &str) -> Vec<PathBuf> {
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with(start));
     files
