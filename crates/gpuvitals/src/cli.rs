@@ -222,7 +222,7 @@ pub(crate) enum Command {
     Broker,
     /// Look into a queue: statistics, topics, messages as they come, dead letters
     Queue(crate::queue::QueueCommand),
-    /// Repair the history that `up` and `collect` keep
+    /// Show, check and repair the history that `up` and `collect` keep
     Store(crate::store::StoreCommand),
     /// Make, list and revoke the tokens that services ask for
     Token(crate::token::TokenCommand),
@@ -382,7 +382,7 @@ pub(crate) enum QueryWhat {
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: usize,
     },
-    /// Health of gateway, collector and queue; exits with 69 unless all are healthy
+    /// Health of gateway, collector, queue and store; exits with 69 unless all are healthy
     Health,
 }
 

@@ -214,7 +214,7 @@ impl Setting {
         }
         let default = match (self.default)() {
             Value::String(text) => text,
-            Value::Array(_) => String::new(),
+            Value::Array(names) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
             other => other.to_string().trim_end_matches(".0").to_owned(),
         };
         if default.is_empty() { help } else { format!("{help} [default: {default}]") }

@@ -165,6 +165,7 @@ pub struct Simulated {
     cursor: usize,
     due: Tier,
     sequence: u64,
+    rows: u64,
     skipped: u64,
 }
 
@@ -199,6 +200,7 @@ impl Simulated {
             timestamp_ns: start_ns,
             due: Tier::Fast,
             sequence: 0,
+            rows: 0,
             skipped: 0,
         })
     }
@@ -211,6 +213,11 @@ impl Simulated {
     /// GPUs of the fleet, those that vanished included.
     pub fn gpus(&self) -> usize {
         self.gpus.len()
+    }
+
+    /// Rows handed over so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
     }
 
     /// Ticks that were not handed over because they were not polled in time.
@@ -294,6 +301,7 @@ impl Simulated {
     fn finish(&mut self) -> Option<Batch> {
         let batch = self.builder.finish(self.origin.clone(), self.sequence + 1)?;
         self.sequence += 1;
+        self.rows += batch.rows() as u64;
         Some(batch)
     }
 

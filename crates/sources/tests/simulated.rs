@@ -223,6 +223,7 @@ fn a_long_sleep_is_slept_through_by_the_fleet() {
     let year = 365 * 86_400 * SECOND + 7;
     assert_eq!(poll_all(&mut source, year, &mut out), year - 7 + SECOND);
     assert_eq!(out.len(), 16);
+    assert_eq!(source.rows(), 16);
     assert_eq!(source.skipped_ticks(), 365 * 86_400 - 1);
     // And a clock that goes back waits for its time.
     assert_eq!(poll_all(&mut source, 0, &mut out), year - 7 + SECOND);

@@ -63,7 +63,12 @@ impl Counted for ReplaySource {
 
 impl Counted for Simulated {
     fn counts(&mut self) -> SourceCounts {
-        SourceCounts { ticks_missed: self.skipped_ticks(), simulated: true, ..SourceCounts::default() }
+        SourceCounts {
+            rows: self.rows(),
+            ticks_missed: self.skipped_ticks(),
+            simulated: true,
+            ..SourceCounts::default()
+        }
     }
 }
 

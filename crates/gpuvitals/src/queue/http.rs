@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gpuvitals_core::causes;
 use gpuvitals_queue::link::{Credentials, QueueUrl, Scheme};
+use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
@@ -232,19 +233,22 @@ pub(crate) fn tls(access: &Credentials) -> Result<TlsConfig, Failure> {
             "this system has no list of authorities; --ca names the one that signed the server's certificate";
         return Err(Failure::new(Exit::Config, text));
     }
-    let identity = access.identity.as_ref().map(|(chain, key)| {
-        let chain: Vec<_> =
-            certificates(chain)?.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
-        let pem = std::fs::read(key).map_err(|e| unusable(key, e))?;
-        PrivateKeyDer::from_pem_slice(&pem).map_err(|e| unusable(key, e))?;
-        let key = PrivateKey::from_pem(&pem).map_err(|e| unusable(key, e))?;
+    let provider = rustls::crypto::ring::default_provider();
+    let identity = access.identity.as_ref().map(|(chain_path, key_path)| {
+        let chain = certificates(chain_path)?;
+        let pem = std::fs::read(key_path).map_err(|e| unusable(key_path, e))?;
+        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|e| unusable(key_path, e))?;
+        // ureq panics at a pair that rustls refuses.
+        CertifiedKey::from_der(chain.clone(), key, &provider).map_err(|e| unusable(chain_path, e))?;
+        let chain: Vec<_> = chain.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
+        let key = PrivateKey::from_pem(&pem).map_err(|e| unusable(key_path, e))?;
         Ok::<_, Failure>(ClientCert::new_with_certs(&chain, key))
     });
     let roots: Vec<_> = roots.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
     Ok(TlsConfig::builder()
         .root_certs(RootCerts::new_with_certs(&roots))
         .client_cert(identity.transpose()?)
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .unversioned_rustls_crypto_provider(Arc::new(provider))
         .build())
 }
 

@@ -235,6 +235,8 @@ fn over_tls_the_commands_bring_authority_and_token() {
         assert!(!errors.contains(&right), "{errors}");
     };
     check(&whole, Some(0), "no topic yet");
+    let mixed = ["--ca", &text(&ca), "--client-cert", &text(&own), "--client-key", &text(&key)];
+    check(&mixed, Some(78), "cannot use");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let open = Broker::start(&["--tls-cert", &text(&cert), "--tls-key", &text(&key)]);
     assert!(open.log().contains(READABLE));

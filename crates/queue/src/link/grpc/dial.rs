@@ -103,7 +103,7 @@ impl Dial {
         let cause = first_cause(error).to_string();
         // The TLS library's types are not visible here.
         let hint = if cause.contains("UnknownIssuer") {
-            "; message_queue.ca (--ca) names the file of the authority that signed its certificate"
+            "; message_queue.ca names the file of the authority that signed its certificate"
         } else {
             ""
         };
