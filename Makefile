@@ -12,7 +12,9 @@ help: ## Show this list
 build: dashboard ## Build the release binary with the dashboard in it
 	cargo build --release --locked -p gpuvitals
 
-dashboard: ## Build the web page
+dashboard: dashboard/dist/index.html ## Build the web page
+
+dashboard/dist/index.html: $(shell find dashboard -type f -not -path 'dashboard/node_modules/*' -not -path 'dashboard/dist/*')
 	@scripts/need node
 	cd dashboard && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm ci --no-audit --no-fund --loglevel=error; } && npm run --silent build
 

@@ -95,14 +95,7 @@ impl CollectorProgress {
     pub fn health(&self) -> Health {
         let storing = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let dead_letters = self.dead_letters.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let reach = self.reach();
-        match self.source_broken.get() {
-            _ if storing.status != Status::Healthy => storing,
-            _ if dead_letters.status != Status::Healthy => dead_letters,
-            _ if reach.status != Status::Healthy => reach,
-            Some(broken) => broken.clone(),
-            None => storing,
-        }
+        Health::of_all([storing, dead_letters, self.reach()].into_iter().chain(self.source_broken.get().cloned()))
     }
 
     /// Rows are durable, after this time.

@@ -31,6 +31,18 @@ impl Health {
         Self { status: Status::Healthy, reason: String::new(), since_ns }
     }
 
+    /// Several parts as one: the worst status, and the reasons of all that are not healthy.
+    pub fn of_all(parts: impl IntoIterator<Item = Self>) -> Self {
+        let parts: Vec<Self> = parts.into_iter().collect();
+        let status = parts.iter().map(|part| part.status).max().unwrap_or(Status::Healthy);
+        let since = parts.iter().filter(|part| part.status == status).map(|part| part.since_ns);
+        // All are healthy since the last of them is.
+        let since_ns = if status == Status::Healthy { since.max() } else { since.min() };
+        let ill = parts.iter().filter(|part| part.status != Status::Healthy);
+        let reasons: Vec<&str> = ill.map(|part| part.reason.as_str()).collect();
+        Self { status, reason: reasons.join("; "), since_ns: since_ns.unwrap_or(0) }
+    }
+
     /// The state after an observation at `now_ns`: `since` moves only when the status does.
     pub fn observe(&mut self, status: Status, reason: impl Into<String>, now_ns: i64) {
         if self.status != status {
@@ -38,5 +50,26 @@ impl Health {
         }
         self.status = status;
         self.reason = reason.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_is_as_ill_as_its_worst_part_and_names_every_reason() {
+        let part = |status, reason: &str, since_ns| Health { status, reason: reason.to_owned(), since_ns };
+        let healthy = |since_ns| part(Status::Healthy, "", since_ns);
+        assert_eq!(Health::of_all([]), healthy(0));
+        assert_eq!(Health::of_all([healthy(3), healthy(5)]), healthy(5));
+        let parts = [
+            part(Status::Degraded, "the queue is away", 7),
+            healthy(1),
+            part(Status::Unhealthy, "the disk failed", 9),
+            part(Status::Unhealthy, "the log is gone", 8),
+        ];
+        let reasons = "the queue is away; the disk failed; the log is gone";
+        assert_eq!(Health::of_all(parts), part(Status::Unhealthy, reasons, 8));
     }
 }

@@ -156,10 +156,8 @@ impl CollectorView for View {
 }
 
 impl Vitals for View {
-    /// That of the collector or its sink, whichever is worse.
     fn health(&self) -> Health {
-        let (collector, sink) = (self.progress.health(), self.sink.health());
-        if sink.status > collector.status { sink } else { collector }
+        Health::of_all([self.progress.health(), self.sink.health()])
     }
 
     fn families(&self) -> Vec<Family> {

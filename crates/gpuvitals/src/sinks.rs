@@ -99,8 +99,7 @@ impl Sink for Sinks {
     }
 
     fn health(&self) -> Health {
-        let worst = self.0.iter().map(|sink| sink.health()).max_by_key(|health| health.status);
-        worst.unwrap_or_else(|| Health::healthy(0))
+        Health::of_all(self.0.iter().map(|sink| sink.health()))
     }
 
     fn families(&self) -> Vec<Family> {

@@ -51,7 +51,7 @@ enum What {
 enum ScopeName {
     /// Publish messages
     Publish,
-    /// Receive and acknowledge messages, and read those that are held
+    /// Receive and acknowledge messages, and read dead letters
     Subscribe,
     /// Read telemetry, statistics and metrics
     Read,

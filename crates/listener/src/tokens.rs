@@ -36,7 +36,7 @@ const PREFIX: &str = "gpv_";
 pub enum TokenScope {
     /// Publish messages.
     Publish,
-    /// Receive and acknowledge messages, and read those that are held.
+    /// Receive and acknowledge messages, and read dead letters.
     Subscribe,
     /// Read telemetry, statistics and metrics.
     Read,

@@ -139,7 +139,8 @@ pub(super) const ROWS: &[Metric] = &[
         "NVIDIA performance state, 0 (P0, fastest) to 15.",
     )
     .standard()
-    .dcgm(&[old("DCGM_FI_DEV_PSTATE", 1.0), new("DCGM_FI_DEV_GPU_PSTATE", 1.0)]),
+    .dcgm(&[old("DCGM_FI_DEV_PSTATE", 1.0), new("DCGM_FI_DEV_GPU_PSTATE", 1.0)])
+    .aliases(&["pstate"]),
     state(
         "performance_level",
         8.0,
