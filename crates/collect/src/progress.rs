@@ -95,7 +95,9 @@ impl CollectorProgress {
     pub fn health(&self) -> Health {
         let storing = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let dead_letters = self.dead_letters.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Health::of_all([storing, dead_letters, self.reach()].into_iter().chain(self.source_broken.get().cloned()))
+        Health::of_all(
+            [storing, dead_letters, self.reach()].into_iter().chain(self.source_broken.get().cloned()),
+        )
     }
 
     /// Rows are durable, after this time.

@@ -91,7 +91,8 @@ fn a_foreign_column_of_numbers_becomes_text_with_the_first_text() {
 
 #[test]
 fn json_messages_may_have_units_words_and_several_names_of_one_meaning() {
-    let document = br#"{"timestamp": 1, "fields": {"gpu_id": 0, "power.draw [mW]": 300123, "fan.speed [%]": "38 %",
+    let document =
+        br#"{"timestamp": 1, "fields": {"gpu_id": 0, "power.draw [mW]": 300123, "fan.speed [%]": "38 %",
       "pstate": "P8", "power_limit": "250 W", "sm_clock": "1.98 GHz", "encoder_utilization": "5 MiB",
       "temperature": 61, "temperature_gpu": 62, "utilization": 5, "utilization_pct": 6}}"#;
     let parsed = message::parse(document, Origin::default(), 1).unwrap();
