@@ -143,7 +143,7 @@ fn open_jsonl(dir: &Path, settings: &JsonLines) -> Result<Arc<dyn Sink>, Failure
 ///
 /// # Errors
 /// When the directory is in use, or cannot be read or written.
-fn open_store(config: StoreConfig) -> Result<Ends, Failure> {
+pub(crate) fn open_store(config: StoreConfig) -> Result<Ends, Failure> {
     let dir = config.dir.clone();
     let (store, recovered) = Store::open(config).map_err(|error| {
         let dir = dir.display();

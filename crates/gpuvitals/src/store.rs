@@ -1,4 +1,6 @@
-//! `gpuvitals store`: what a store holds, whether its files are whole, and their repair.
+//! `gpuvitals store`: what a store holds, whether its files are whole, their repair, and rows from and to files.
+
+mod import;
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
@@ -11,10 +13,11 @@ use gpuvitals_settings::{Bytes, settings};
 use gpuvitals_store::{Grain, RepairProgress, RepairReport, StoreCheck, StoreContents, StoreError};
 use serde_json::json;
 
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
 use crate::table::with_numbers;
-use crate::terminal;
+use crate::{sinks, terminal};
 
 settings! {
     /// History: tables in files
@@ -75,6 +78,16 @@ enum What {
   gpuvitals store repair                    the store in store.dir of the configuration, or ./data
   gpuvitals store repair --data-dir copy    another one")]
     Repair(Output),
+
+    /// Put rows of files, recordings and other stores into the store
+    ///
+    /// Rows are synced as they come, and merge by key: rows that the store has change nothing, and an import that was cut
+    /// short is begun again. A path that cannot be read does not stop the others; the exit code is 65 then. The store must
+    /// be stopped.
+    #[command(after_help = "Examples:
+  gpuvitals store import capture.csv        into the store in store.dir of the configuration, or ./data
+  gpuvitals store import telemetry/ old/data --data-dir data      a recording and another store")]
+    Import(import::Import),
 }
 
 /// Flags of each of them.
@@ -89,8 +102,8 @@ struct Output {
 ///
 /// # Errors
 /// If there is no store, a repair finds it open, a check finds a fault, or the disk refuses.
-pub(crate) fn run(command: &StoreCommand, settings: &Store) -> Result<(), Failure> {
-    let dir = &settings.dir;
+pub(crate) fn run(command: &StoreCommand, config: &Config) -> Result<(), Failure> {
+    let dir = &config.store.dir;
     let shows = stderr().is_terminal();
     let draw = |progress| {
         if shows {
@@ -125,6 +138,7 @@ pub(crate) fn run(command: &StoreCommand, settings: &Store) -> Result<(), Failur
             terminal::leave();
             output.print(&as_json(&repaired), || text(&repaired))
         }
+        What::Import(flags) => import::run(flags, sinks::store_config(&config.store, &config.collector)),
     }
 }
 

@@ -42,6 +42,7 @@
 //! segments. [`Log::read`] and [`Recovery`] read on their callers' threads. Close a poisoned log before the
 //! directory is opened anew.
 
+mod beside;
 mod board;
 mod config;
 mod disk;
@@ -57,6 +58,7 @@ mod spare;
 mod submit;
 mod writer;
 
+pub use beside::read_beside;
 pub use config::{Durability, LogConfig};
 pub use disk::{Disk, DiskFile, FsDisk, Join, Step, read_full, write_all};
 pub use error::LogError;

@@ -19,7 +19,7 @@ use crate::repair::{FileFault, RepairProgress};
 use crate::stats::LevelStats;
 
 /// How often a list is looked for again that the writer has replaced meanwhile.
-const TRIES: usize = 8;
+pub(crate) const TRIES: usize = 8;
 
 /// Files of one table, grain and level.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -138,7 +138,7 @@ fn verify(entry: &Arc<FileEntry>) -> Result<(), FileError> {
 }
 
 /// The list in force, the files beside it, and newer lists that do not verify. A writer may replace the list meanwhile.
-fn newest(dir: &Path) -> Result<(Manifest, Inventory, Vec<String>), StoreError> {
+pub(crate) fn newest(dir: &Path) -> Result<(Manifest, Inventory, Vec<String>), StoreError> {
     fs::metadata(dir).map_err(|e| StoreError::io("opening", dir, e))?;
     if !dir.join("raw").exists() {
         return Err(StoreError::NoStore(dir.to_owned()));

@@ -44,6 +44,7 @@ mod stats;
 mod step;
 mod store;
 mod tail;
+mod view;
 mod writer;
 
 pub use config::StoreConfig;
@@ -58,3 +59,4 @@ pub use repair::{FileFault, RepairProgress, RepairReport, repair};
 pub use stats::{LevelStats, StoreStats};
 pub use step::{FileStep, FileSteps};
 pub use store::Store;
+pub use view::{StoreView, ViewRows};

@@ -38,6 +38,16 @@ pub(crate) struct Reader {
     files: Files,
 }
 
+impl Reader {
+    /// Opens files of a snapshot, as many as may be open: they can be read even if the writer removes them meanwhile.
+    pub(crate) fn keep_open(&self, snapshot: &Snapshot) {
+        for entry in snapshot.files.iter().take(OPEN_FILES_MAX) {
+            // One that does not open is named by whoever reads it.
+            let _opened = self.files.open(entry, false);
+        }
+    }
+}
+
 /// What one query reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading<'a> {

@@ -361,7 +361,7 @@ pub(crate) fn log(
 ///
 /// # Errors
 /// Why it holds no rows, in words.
-fn rows(record: &Record) -> Result<Vec<Arrival>, String> {
+pub(crate) fn rows(record: &Record) -> Result<Vec<Arrival>, String> {
     if record.kind != KIND_ROWS {
         return Err(format!("kind {} is not known", record.kind));
     }

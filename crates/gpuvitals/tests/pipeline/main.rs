@@ -9,6 +9,7 @@
 mod bad_input;
 mod capture;
 mod disk;
+mod import;
 mod lines;
 mod live;
 mod machine;

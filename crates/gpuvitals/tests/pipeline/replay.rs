@@ -12,7 +12,7 @@ fn files(data: &Path, hour: &str) -> Vec<PathBuf> {
     named(&data.join("raw/gpu_events/2026-01-01"), hour)
 }
 
-fn all_rows(server: &Server) -> Value {
+pub(crate) fn all_rows(server: &Server) -> Value {
     let answer = server.get("/api/v1/telemetry?limit=1000");
     assert_eq!(answer["total"].as_u64(), Some(answer["data"].as_array().unwrap().len() as u64));
     answer

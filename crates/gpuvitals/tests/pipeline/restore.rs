@@ -36,7 +36,7 @@ fn rows(server: &Server) -> u64 {
     server.get("/api/v1/telemetry?limit=1")["total"].as_u64().unwrap()
 }
 
-fn run(arguments: &[&str], data: &Path) -> Output {
+pub(crate) fn run(arguments: &[&str], data: &Path) -> Output {
     gpuvitals().args(arguments).arg("--data-dir").arg(data).output().unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, UInt32Array};
-use arrow_schema::{ArrowError, Schema};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
 use arrow_select::take::take_record_batch;
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use gpuvitals_core::identity::INDEX_COLUMN;
@@ -118,6 +118,14 @@ impl Part {
             min_ns,
             max_ns,
         })
+    }
+
+    /// The columns that it may have.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        match &self.kind {
+            Kind::RowGroup { file, .. } => Arc::clone(file.table.metadata.schema()),
+            Kind::Chunk(chunk) => chunk.records.schema(),
+        }
     }
 
     /// Earliest and latest time.

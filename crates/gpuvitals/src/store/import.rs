@@ -1,0 +1,265 @@
+//! `gpuvitals store import`: rows of files and of other stores go into the store.
+//!
+//! Rows are acknowledged as those of a queue are: synced before the next ones are read. Rows merge by key, so an import
+//! that was cut short is begun again, and a second one changes nothing.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{IsTerminal, Write as _, stderr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use gpuvitals_core::ports::{Poll, Sink, SinkError, Source as _};
+use gpuvitals_core::quantity::counted;
+use gpuvitals_core::{Batch, causes, clock};
+use gpuvitals_sources::replay::{Cause, ReplayConfig, ReplaySource};
+use gpuvitals_store::{StoreConfig, StoreView};
+use serde::Serialize;
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use super::Output;
+use crate::failure::{Exit, Failure};
+use crate::record::{bytes, count};
+use crate::{sinks, terminal};
+
+/// Rows that are acknowledged together.
+const BATCH_ROWS: usize = 8_192;
+/// Between two drawings of the progress.
+const DRAW_PAUSE: Duration = Duration::from_millis(100);
+
+/// Flags of `store import`.
+#[derive(Debug, Args)]
+pub(super) struct Import {
+    /// CSV files, Parquet files with our columns, recordings, other stores; - is CSV on standard input
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The outcome of one path.
+#[derive(Debug, Serialize)]
+struct Imported {
+    path: String,
+    /// Rows that the store has acknowledged.
+    rows: u64,
+    /// Rows that were skipped, by reason.
+    rows_skipped: BTreeMap<&'static str, u64>,
+    values_invalid: u64,
+    /// Why it was not imported whole.
+    error: Option<String>,
+}
+
+/// Why no more rows are taken.
+enum Stop {
+    /// This path is at fault, for this reason.
+    Path(String),
+    /// The store is.
+    Store(Failure),
+}
+
+/// Imports.
+///
+/// # Errors
+/// If the store is open elsewhere or fails, or a path was not imported whole: then the others were.
+pub(super) fn run(import: &Import, config: StoreConfig) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| Failure::io("cannot start the runtime", e))?;
+    let dir = config.dir.clone();
+    let (sink, _) = sinks::open_store(config)?;
+    let progress = Progress {
+        paths: import.paths.len(),
+        paths_done: 0,
+        bytes_done: 0,
+        bytes_total: import.paths.iter().map(|path| bytes_of(path)).sum(),
+        rows: 0,
+        shows: stderr().is_terminal(),
+        drawn: clock::instant(),
+    };
+    let mut importer = Importer { runtime, sink, dir: dir.clone(), progress };
+    let outcome = importer.all(&import.paths);
+    let closed = importer.runtime.block_on(importer.sink.close());
+    terminal::leave();
+    let imported = outcome?;
+    closed.map_err(|error| {
+        Failure::caused(Exit::Io, "cannot close the store; what was imported is in its log", error)
+    })?;
+    import.output.print(&as_json(&imported), || text(&imported, &dir))?;
+    let bad: Vec<&str> = imported.iter().filter(|it| it.error.is_some()).map(|it| it.path.as_str()).collect();
+    if bad.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Data, format!("not imported, or not whole: {}", bad.join(", "))))
+}
+
+struct Importer {
+    runtime: Runtime,
+    sink: Arc<dyn Sink>,
+    dir: PathBuf,
+    progress: Progress,
+}
+
+impl Importer {
+    fn all(&mut self, paths: &[PathBuf]) -> Result<Vec<Imported>, Failure> {
+        let mut all = Vec::with_capacity(paths.len());
+        for path in paths {
+            let mut outcome = Imported {
+                path: path.display().to_string(),
+                rows: 0,
+                rows_skipped: BTreeMap::new(),
+                values_invalid: 0,
+                error: None,
+            };
+            let is_store = path.join("raw").is_dir();
+            let ended = if is_store { self.store(path, &mut outcome) } else { self.file(path, &mut outcome) };
+            match ended {
+                Ok(()) => {}
+                Err(Stop::Path(reason)) => outcome.error = Some(reason),
+                Err(Stop::Store(failure)) => return Err(failure),
+            }
+            self.progress.next(bytes_of(path));
+            all.push(outcome);
+        }
+        Ok(all)
+    }
+
+    /// A CSV file, a table file or a directory of them.
+    fn file(&mut self, path: &Path, outcome: &mut Imported) -> Result<(), Stop> {
+        let config =
+            ReplayConfig { batch_rows: BATCH_ROWS, node: Arc::from("import"), ..ReplayConfig::default() };
+        let mut source =
+            ReplaySource::open(path, config, clock::now_ns()).map_err(|e| Stop::Path(causes(&e)))?;
+        let ended = loop {
+            for report in source.drain_reports() {
+                // If this cannot be written, the counts still say it.
+                let _unwritten = writeln!(terminal::Lines, "{report}");
+            }
+            match source.poll(clock::now_ns()) {
+                Ok(Poll::Ready(batch)) => {
+                    if let Err(stop) = self.take(batch, source.counts().bytes_read, outcome) {
+                        break Err(stop);
+                    }
+                }
+                // It never waits.
+                Ok(Poll::NotBefore(_)) => {}
+                Ok(Poll::End) => break Ok(()),
+                Err(error) => break Err(Stop::Path(causes(&error))),
+            }
+        };
+        let counts = source.counts();
+        let skipped = Cause::ALL.map(|cause| (cause.as_str(), counts.skipped(cause)));
+        outcome.rows_skipped.extend(skipped.into_iter().filter(|(_, rows)| *rows > 0));
+        outcome.values_invalid = counts.values_invalid;
+        ended
+    }
+
+    /// Another store: all rows of its files and of its log.
+    fn store(&mut self, path: &Path, outcome: &mut Imported) -> Result<(), Stop> {
+        let is_same = fs::canonicalize(path).ok() == fs::canonicalize(&self.dir).ok();
+        if is_same {
+            return Err(Stop::Path("it is the store itself".to_owned()));
+        }
+        let view = StoreView::open(path).map_err(|error| Stop::Path(causes(&error)))?;
+        let mut missing = Vec::new();
+        for table in view.tables() {
+            let broken = |error| Stop::Path(causes(&error));
+            let mut rows = view.rows(table, &[], (i64::MIN, i64::MAX)).map_err(broken)?;
+            while let Some(batch) = rows.next_batch().map_err(broken)? {
+                self.take(batch, 0, outcome)?;
+            }
+            missing.extend(rows.missing().map(str::to_owned));
+        }
+        missing.sort();
+        missing.dedup();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(Stop::Path(format!("rows are missing: {}", missing.join("; "))))
+        }
+    }
+
+    /// Has the store take rows; they are synced when this returns.
+    fn take(&mut self, batch: Batch, read: u64, outcome: &mut Imported) -> Result<(), Stop> {
+        let rows = batch.rows() as u64;
+        self.runtime.block_on(self.sink.accept(vec![batch])).map_err(|error| match error {
+            SinkError::Refused(_) => Stop::Path(causes(&error)),
+            error => Stop::Store(Failure::caused(Exit::Io, "the store takes no rows", error)),
+        })?;
+        outcome.rows += rows;
+        self.progress.draw(rows, read);
+        Ok(())
+    }
+}
+
+/// How far the import is, on a terminal.
+struct Progress {
+    paths: usize,
+    paths_done: usize,
+    bytes_done: u64,
+    bytes_total: u64,
+    rows: u64,
+    shows: bool,
+    drawn: Instant,
+}
+
+impl Progress {
+    fn next(&mut self, bytes: u64) {
+        self.paths_done += 1;
+        self.bytes_done += bytes;
+    }
+
+    /// More rows are in, and as many bytes of the path were read.
+    fn draw(&mut self, rows: u64, read: u64) {
+        self.rows += rows;
+        let now = clock::instant();
+        if !self.shows || now.duration_since(self.drawn) < DRAW_PAUSE {
+            return;
+        }
+        self.drawn = now;
+        let (done, total) = (bytes(self.bytes_done + read), bytes(self.bytes_total));
+        let Self { paths, paths_done, rows, .. } = self;
+        terminal::draw(&format!("{paths_done} of {paths} done, {done} of {total}, {} rows", count(*rows)));
+    }
+}
+
+/// Bytes of a file, or of the table files below a directory.
+fn bytes_of(path: &Path) -> u64 {
+    if path.is_dir() {
+        let entries =
+            fs::read_dir(path).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+        let is_table = |path: &PathBuf| path.is_dir() || path.extension().is_some_and(|it| it == "parquet");
+        return entries.filter(is_table).map(|path| bytes_of(&path)).sum();
+    }
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+fn text(imported: &[Imported], dir: &Path) -> String {
+    let mut text = String::new();
+    for Imported { path, rows, rows_skipped, values_invalid, error } in imported {
+        let _written = write!(text, "{path}: {}", counted(*rows, "row"));
+        for (cause, rows) in rows_skipped {
+            let _written = write!(text, ", {} skipped for {cause}", count(*rows));
+        }
+        if *values_invalid > 0 {
+            let _written = write!(text, ", {} left out", counted(*values_invalid, "value"));
+        }
+        let reason = error.as_ref().map(|error| format!("; not whole: {error}"));
+        let _written = writeln!(text, "{}", reason.unwrap_or_default());
+    }
+    let rows: u64 = imported.iter().map(|it| it.rows).sum();
+    let _written = writeln!(text, "{} in {}", counted(rows, "row"), dir.display());
+    text
+}
+
+fn as_json(imported: &[Imported]) -> serde_json::Value {
+    let skipped = |it: &Imported| it.rows_skipped.values().sum::<u64>();
+    json!({
+        "files": imported,
+        "rows": imported.iter().map(|it| it.rows).sum::<u64>(),
+        "rows_skipped": imported.iter().map(skipped).sum::<u64>(),
+    })
+}

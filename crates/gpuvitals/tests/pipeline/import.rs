@@ -1,0 +1,94 @@
+//! `gpuvitals store import`: rows of files and of other stores.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::replay::all_rows;
+use crate::restore::{fleet, run, store};
+use crate::server::Server;
+
+/// Imports; gives the exit code, what was said, and the report.
+fn import(paths: &[&Path], data: &Path) -> (Option<i32>, String, Value) {
+    let mut arguments = vec!["store", "import", "--json"];
+    arguments.extend(paths.iter().map(|path| path.to_str().unwrap()));
+    let output = run(&arguments, data);
+    let said = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), said, serde_json::from_slice(&output.stdout).unwrap_or_default())
+}
+
+/// The rows of a store that is stopped.
+fn rows_of(data: &Path) -> Value {
+    let server = Server::start(data, &["--source", "none"]);
+    let rows = all_rows(&server);
+    assert_eq!(server.terminate(), Some(0));
+    rows
+}
+
+#[test]
+fn an_import_gives_the_rows_of_a_replay_and_a_second_one_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, imported) = (folder.path().join("data"), folder.path().join("imported"));
+    let csv = fleet(folder.path(), 90, "2026-01-01T00:59:30Z");
+    let server = store(&data, &csv);
+    let before = all_rows(&server);
+    let (code, said, _) = import(&[&csv], &data);
+    assert_eq!(code, Some(69), "{said}");
+    assert!(said.contains("in use by another process"), "{said}");
+    assert_eq!(server.terminate(), Some(0));
+
+    for _ in 0..2 {
+        let (code, said, report) = import(&[&csv], &imported);
+        assert_eq!((code, &report["rows"]), (Some(0), &json!(720)), "{said}");
+        assert_eq!(rows_of(&imported), before);
+    }
+}
+
+#[test]
+fn a_bad_path_does_not_stop_the_others_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let rows =
+        "timestamp,uuid,power_w\n2026-01-01T00:00:00Z,a,100\nyesterday,a,101\n2026-01-01T00:00:02Z,a,1e9\n";
+    std::fs::write(at("rows.csv"), rows).unwrap();
+    std::fs::write(at("empty.csv"), "").unwrap();
+    std::fs::write(at("last.csv"), "timestamp,uuid,power_w\n2026-01-01T00:00:03Z,a,103\n").unwrap();
+    let paths = ["rows.csv", "empty.csv", "nowhere", "last.csv", "data"].map(at);
+    let (code, said, report) = import(&paths.each_ref().map(AsRef::as_ref), &at("data"));
+    assert_eq!(code, Some(65), "{said}");
+    let names = [&paths[1], &paths[2], &paths[4]].map(|path| path.display().to_string()).join(", ");
+    assert!(said.contains(&format!("gpuvitals: not imported, or not whole: {names}")), "{said}");
+    assert!(said.contains("rows.csv: line 3: column timestamp"), "{said}");
+    let files = report["files"].as_array().unwrap();
+    let counts = json!({ "no_value": 1, "time": 1 });
+    assert_eq!(
+        (&files[0]["rows"], &files[0]["rows_skipped"], &files[0]["values_invalid"]),
+        (&json!(1), &counts, &json!(1))
+    );
+    let errors: Vec<_> = files.iter().map(|file| file["error"].is_string()).collect();
+    assert_eq!(errors, [false, true, true, false, true], "{report}");
+    assert_eq!((&report["rows"], &report["rows_skipped"]), (&json!(2), &json!(2)));
+    assert_eq!(rows_of(&at("data"))["total"], 2);
+}
+
+#[test]
+fn a_store_is_imported_with_what_only_its_log_has_whether_it_runs_or_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let data = at("data");
+    store(&data, &fleet(folder.path(), 60, "2026-01-01T00:00:00Z")).terminate();
+    let server = store(&data, &fleet(folder.path(), 30, "2026-01-01T00:01:00Z"));
+    let before = all_rows(&server);
+    assert_eq!(before["total"], 720);
+    let whole = (Some(0), &json!(720));
+    let (code, said, report) = import(&[&data], &at("beside"));
+    assert_eq!((code, &report["rows"]), whole, "{said}");
+    server.kill();
+    let (code, said, report) = import(&[&data], &at("killed"));
+    assert_eq!((code, &report["rows"]), whole, "{said}");
+    for copy in ["beside", "killed"] {
+        assert_eq!(rows_of(&at(copy)), before, "{copy}");
+    }
+    // Nothing was done to it.
+    assert_eq!(rows_of(&data), before);
+}
