@@ -106,7 +106,11 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         }
         Command::Broker => serve("broker", None, Hangup::Reloads, || service_layers(vec![]), broker::run),
         Command::Queue(command) => queue::run(&command, tool(vec![])?.queue_elsewhere()),
-        Command::Store(command) => store::run(&command, &tool(vec![])?),
+        Command::Store(command) => {
+            let config = tool(vec![])?;
+            let opened = || sinks::open_store(sinks::store_config(&config.store, &config.collector));
+            store::run(&command, &config.store, || opened().map(|(sink, _)| sink))
+        }
         Command::Token(command) => token::run(&command, &tool(vec![])?.listener),
         Command::Clocks(flags) => return clocks::run(&flags, &tool(vec![])?.sampling),
         Command::Query(query) => query::run(&query),

@@ -1,23 +1,24 @@
-//! `gpuvitals store`: what a store holds, whether its files are whole, their repair, and rows from and to files.
+//! `gpuvitals store`: what a store holds, whether its files are whole, their repair, and rows from files and other stores.
 
 mod import;
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use gpuvitals_core::ports::Sink;
 use gpuvitals_core::time;
 use gpuvitals_settings::{Bytes, settings};
 use gpuvitals_store::{Grain, RepairProgress, RepairReport, StoreCheck, StoreContents, StoreError};
 use serde_json::json;
 
-use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
 use crate::table::with_numbers;
-use crate::{sinks, terminal};
+use crate::terminal;
 
 settings! {
     /// History: tables in files
@@ -101,9 +102,13 @@ struct Output {
 /// Executes the subcommand.
 ///
 /// # Errors
-/// If there is no store, a repair finds it open, a check finds a fault, or the disk refuses.
-pub(crate) fn run(command: &StoreCommand, config: &Config) -> Result<(), Failure> {
-    let dir = &config.store.dir;
+/// If there is no store, a repair or an import finds it open, a check finds a fault, or the disk refuses.
+pub(crate) fn run(
+    command: &StoreCommand,
+    settings: &Store,
+    open: impl FnOnce() -> Result<Arc<dyn Sink>, Failure>,
+) -> Result<(), Failure> {
+    let dir = &settings.dir;
     let shows = stderr().is_terminal();
     let draw = |progress| {
         if shows {
@@ -138,7 +143,7 @@ pub(crate) fn run(command: &StoreCommand, config: &Config) -> Result<(), Failure
             terminal::leave();
             output.print(&as_json(&repaired), || text(&repaired))
         }
-        What::Import(flags) => import::run(flags, sinks::store_config(&config.store, &config.collector)),
+        What::Import(flags) => import::run(flags, dir, open),
     }
 }
 

@@ -50,6 +50,7 @@ impl StoreView {
                 Ok((tail, faults, _)) => {
                     let snapshot = Snapshot {
                         files: manifest.files.into(),
+                        rollups: manifest.rollups.into(),
                         lost: manifest.lost.into(),
                         flushes: 0,
                         tail: tail.chunks().cloned().collect(),
@@ -201,9 +202,11 @@ fn tail(wal: &Path, manifest: &Manifest) -> Result<(Tail, Vec<String>, bool), St
         }
         match recover::rows(&record) {
             Err(reason) => faults.push(format!("log record {} holds no rows ({reason})", record.sequence)),
-            // Rows that do not fold stay apart.
             Ok(arrivals) => {
-                arrivals.into_iter().for_each(|arrival| drop(tail.push(arrival.chunk, record.sequence)))
+                for arrival in arrivals {
+                    // Rows that do not fold stay apart.
+                    let _folded = tail.push(arrival.chunk, record.sequence);
+                }
             }
         }
     }

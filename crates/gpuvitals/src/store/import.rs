@@ -16,7 +16,7 @@ use gpuvitals_core::ports::{Poll, Sink, SinkError, Source as _};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Batch, causes, clock};
 use gpuvitals_sources::replay::{Cause, ReplayConfig, ReplaySource};
-use gpuvitals_store::{StoreConfig, StoreView};
+use gpuvitals_store::StoreView;
 use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 use super::Output;
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
-use crate::{sinks, terminal};
+use crate::terminal;
 
 /// Rows that are acknowledged together.
 const BATCH_ROWS: usize = 8_192;
@@ -66,11 +66,14 @@ enum Stop {
 ///
 /// # Errors
 /// If the store is open elsewhere or fails, or a path was not imported whole: then the others were.
-pub(super) fn run(import: &Import, config: StoreConfig) -> Result<(), Failure> {
+pub(super) fn run(
+    import: &Import,
+    dir: &Path,
+    open: impl FnOnce() -> Result<Arc<dyn Sink>, Failure>,
+) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::io("cannot start the runtime", e))?;
-    let dir = config.dir.clone();
-    let (sink, _) = sinks::open_store(config)?;
+    let sink = open()?;
     let progress = Progress {
         paths: import.paths.len(),
         paths_done: 0,
@@ -80,7 +83,7 @@ pub(super) fn run(import: &Import, config: StoreConfig) -> Result<(), Failure> {
         shows: stderr().is_terminal(),
         drawn: clock::instant(),
     };
-    let mut importer = Importer { runtime, sink, dir: dir.clone(), progress };
+    let mut importer = Importer { runtime, sink, dir: dir.to_owned(), progress };
     let outcome = importer.all(&import.paths);
     let closed = importer.runtime.block_on(importer.sink.close());
     terminal::leave();
@@ -88,7 +91,7 @@ pub(super) fn run(import: &Import, config: StoreConfig) -> Result<(), Failure> {
     closed.map_err(|error| {
         Failure::caused(Exit::Io, "cannot close the store; what was imported is in its log", error)
     })?;
-    import.output.print(&as_json(&imported), || text(&imported, &dir))?;
+    import.output.print(&as_json(&imported), || text(&imported, dir))?;
     let bad: Vec<&str> = imported.iter().filter(|it| it.error.is_some()).map(|it| it.path.as_str()).collect();
     if bad.is_empty() {
         return Ok(());
