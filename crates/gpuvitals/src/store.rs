@@ -155,13 +155,13 @@ impl Output {
 
 fn contents_text(found: &StoreContents) -> String {
     let mut text = format!("{}\n", found.manifest.display());
-    let heads = ["TABLE", "ROWS BY", "FILES OF", "FIRST", "LAST", "FILES", "ROWS", "SIZE"];
+    let heads = ["TABLE", "ROLLUP", "FILES OF", "FIRST", "LAST", "FILES", "ROWS", "SIZE"];
     let mut lines = vec![heads.map(str::to_owned).to_vec()];
     for of in &found.tables {
         let level = ["a flush", "an hour", "a day"].get(usize::from(of.level)).copied().unwrap_or_default();
         lines.push(vec![
             of.table.to_string(),
-            if of.grain == Grain::Raw { "themselves" } else { of.grain.name() }.to_owned(),
+            if of.grain == Grain::Raw { "-" } else { of.grain.name() }.to_owned(),
             level.to_owned(),
             time::format(of.min_timestamp_ns),
             time::format(of.max_timestamp_ns),
