@@ -39,7 +39,11 @@ pub(crate) fn properties(place: &Place, schema: &Schema, page_rows: usize) -> Wr
         .set_max_row_group_row_count(None)
         .set_data_page_row_count_limit(page_rows.max(1))
         .set_write_batch_size((page_rows / 4).max(1))
-        .set_statistics_enabled(EnabledStatistics::Chunk);
+        .set_statistics_enabled(if grain == Grain::Raw {
+            EnabledStatistics::Chunk
+        } else {
+            EnabledStatistics::None
+        });
     for field in schema.fields() {
         let path = || ColumnPath::new(vec![field.name().clone()]);
         let coding = match Figure::of(field.name()).filter(|_| grain != Grain::Raw) {

@@ -10,6 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use gpuvitals_core::Table;
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 
@@ -156,7 +157,12 @@ impl<'a> TableWriter<'a> {
         steps.take(FileStep::Create, &path).map_err(io)?;
         let file = File::create(&path).map_err(io)?;
         let fresh = Fresh { path: path.clone(), kept: false };
-        let writer = ArrowWriter::try_new(Summed { file, offset: 0, crc32c: 0 }, schema, Some(properties))
+        // Of the hundreds of columns of a rollup the types of Parquet say enough, and take less room.
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties)
+            .with_skip_arrow_metadata(place.grain != Grain::Raw);
+        let summed = Summed { file, offset: 0, crc32c: 0 };
+        let writer = ArrowWriter::try_new_with_options(summed, schema, options)
             .map_err(|error| FileError::parquet("beginning", &path, error))?;
         Ok(Self { place, name, steps, fresh, writer, config, groups: Vec::new(), open: None, gpus: 0 })
     }
