@@ -356,11 +356,11 @@ mod tests {
 
     #[test]
     fn replays_that_would_flood_or_invent_the_future_are_refused() {
-        let csv = "source:\n  kind: csv\n  csv: x.csv\n";
-        let refused = |text: &str| load(&format!("{csv}{text}"), &[], vec![]).unwrap_err();
+        let file = "source:\n  kind: replay\n  replay: x.csv\n";
+        let refused = |text: &str| load(&format!("{file}{text}"), &[], vec![]).unwrap_err();
         assert!(refused("  loop: true\n").contains("--times now"));
         assert!(refused("  times: now\n  rate: 5\n").contains("source.speed"));
-        assert!(load(&format!("{csv}  times: now\n  loop: true\n"), &[], vec![]).is_ok());
+        assert!(load(&format!("{file}  times: now\n  loop: true\n"), &[], vec![]).is_ok());
     }
 
     #[test]
