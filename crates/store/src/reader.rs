@@ -42,7 +42,7 @@ impl Reader {
     /// Opens files of a snapshot, as many as may be open: they can be read even if the writer removes them meanwhile.
     pub(crate) fn keep_open(&self, snapshot: &Snapshot) {
         for entry in snapshot.files.iter().take(OPEN_FILES_MAX) {
-            // One that does not open is named by whoever reads it.
+            // The query that reads a file names it if it does not open.
             let _opened = self.files.open(entry, false);
         }
     }

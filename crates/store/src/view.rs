@@ -90,14 +90,12 @@ impl StoreView {
         let files = self.snapshot.files.iter().filter(|file| scope.meets_file(file));
         let chunks = || self.snapshot.tail.iter().filter(|chunk| chunk.table == table);
         let hour = |time_ns: i64| time_ns.div_euclid(HOUR_NS);
-        let of_files = files.clone().flat_map(|file| {
+        let of_files = files.flat_map(|file| {
             hour(file.min_timestamp_ns.max(start_ns))..=hour(file.max_timestamp_ns.min(end_ns))
         });
         let of_chunks = chunks().flat_map(|chunk| timestamps(&chunk.records)).copied();
         let of_chunks = of_chunks.filter(|time_ns| (start_ns..=end_ns).contains(time_ns)).map(hour);
         let hours: BTreeSet<i64> = of_files.chain(of_chunks).collect();
-        let rows_max = files.map(|file| file.rows).sum::<u64>()
-            + chunks().map(|chunk| chunk.records.num_rows() as u64).sum::<u64>();
         Ok(ViewRows {
             view: self,
             schema: Arc::clone(Merge::plan(table, &schemas, Order::TimeGpu)?.schema()),
@@ -105,7 +103,6 @@ impl StoreView {
             span: (start_ns, end_ns),
             query: RowsQuery { gpus: gpus.to_vec(), ..RowsQuery::of(table, PAGE_ROWS) },
             is_open: false,
-            rows_max,
             missing: missing.into_iter().collect(),
         })
     }
@@ -122,7 +119,6 @@ pub struct ViewRows<'a> {
     /// What is left of the hour that was begun.
     query: RowsQuery,
     is_open: bool,
-    rows_max: u64,
     missing: BTreeSet<String>,
 }
 
@@ -130,12 +126,6 @@ impl ViewRows<'_> {
     /// The columns of every batch.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
-    }
-
-    /// Rows of the files and the log that were asked for at most: those that merge, and those at other times of the same
-    /// files, are counted.
-    pub fn rows_max(&self) -> u64 {
-        self.rows_max
     }
 
     /// The files and parts of the log whose rows are missing so far, in words.
@@ -183,8 +173,8 @@ impl ViewRows<'_> {
     }
 }
 
-/// The records of the log that are not in the listed files, what of it cannot be read, and whether records between are
-/// gone.
+/// The records of the log that are in no listed file. Also: its faults, and whether the writer has removed some of these
+/// records.
 fn tail(wal: &Path, manifest: &Manifest) -> Result<(Tail, Vec<String>, bool), StoreError> {
     let (mut tail, mut faults) = (Tail::default(), Vec::new());
     if !wal.exists() {

@@ -8,7 +8,7 @@ use crate::replay::all_rows;
 use crate::restore::{fleet, run, store};
 use crate::server::Server;
 
-/// Imports; gives the exit code, what was said, and the report.
+/// Runs an import. Returns the exit code, standard error and the report.
 fn import(paths: &[&Path], data: &Path) -> (Option<i32>, String, Value) {
     let mut arguments = vec!["store", "import", "--json"];
     arguments.extend(paths.iter().map(|path| path.to_str().unwrap()));
