@@ -275,17 +275,29 @@ impl Kept {
         let named = query.gpus.iter().filter_map(|key| self.gpus.get_key_value(key));
         let (mut found, mut total) = (Vec::new(), 0);
         let most = query.offset.saturating_add(query.limit);
+        let is_selected = |row: &Row| query.selector.selects(|column| row.identity.get(column));
         for (key, gpu) in all.chain(named) {
-            total += gpu.rows.len();
-            let rows = gpu.rows.iter().map(|(time_ns, row)| (*time_ns, Arc::clone(key), Arc::clone(row)));
+            let rows = || gpu.rows.iter().filter(|(_, row)| is_selected(row));
+            total += if query.selector.is_empty() { gpu.rows.len() } else { rows().count() };
+            let behind = rows().filter(|(time_ns, _)| is_behind(**time_ns, key, query));
+            let behind = behind.map(|(time_ns, row)| (*time_ns, Arc::clone(key), Arc::clone(row)));
             if query.newest_first {
-                found.extend(rows.rev().take(most));
+                found.extend(behind.rev().take(most));
             } else {
-                found.extend(rows.take(most));
+                found.extend(behind.take(most));
             }
         }
         (found, total)
     }
+}
+
+/// Whether a row is behind the place after which the page begins.
+fn is_behind(time_ns: i64, key: &Arc<str>, query: &RowsQuery) -> bool {
+    query.after.as_ref().is_none_or(|after| {
+        let by_time = time_ns.cmp(&after.timestamp_ns);
+        let by_time = if query.newest_first { by_time.reverse() } else { by_time };
+        by_time.then_with(|| key.cmp(&after.key)).is_gt()
+    })
 }
 
 /// The rows of a page, in order.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gpuvitals_collect::{CollectorSettings, MemoryHistory};
 use gpuvitals_core::batch;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, Change, ExtraValue, GroupBy, History, QueryError, RowsQuery,
+    Aggregate, BucketQuery, Change, ExtraValue, History, QueryError, RowsQuery, Selector,
 };
 use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue};
@@ -180,12 +180,13 @@ async fn ranges_and_other_tables_are_refused_with_the_remedy() {
     let buckets = BucketQuery {
         table: Table::GpuEvents,
         gpus: Vec::new(),
+        selector: Selector::default(),
         metrics: vec![MetricId::of("power_w")],
         start_ns: 0,
         end_ns: 10,
         step_ns: 1,
         aggregates: vec![Aggregate::Mean],
-        group_by: GroupBy::All,
+        group_by: Vec::new(),
     };
     let refused = [
         world.memory.rows(RowsQuery { start_ns: Some(0), ..newest("GPU-0") }).await.map(drop),

@@ -7,6 +7,8 @@ mod buckets;
 mod fleet;
 mod live;
 mod query;
+mod selector;
+mod track;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,9 +17,13 @@ pub use buckets::{Buckets, Cell, Measured, TimeSteps, UnlikeBuckets};
 pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue, NoGpu};
 pub use live::LiveFleet;
 pub use query::{
-    Aggregate, BUCKETS_MAX, BucketQuery, BucketSeries, COUNTS_MAX, GroupBy, POINTS_MAX, QueryError, Rows,
-    RowsQuery,
+    Aggregate, BUCKETS_MAX, BucketQuery, BucketSeries, COUNTS_MAX, GroupColumn, GroupName, POINTS_MAX,
+    QueryError, RowPlace, Rows, RowsQuery,
 };
+pub use selector::{
+    MATCHERS_MAX, Matcher, PATTERN_LEN_MAX, Pattern, PatternError, Selector, TextTest, TooManyMatchers,
+};
+pub use track::Track;
 
 use crate::ports::Answer;
 use crate::{Batch, Health};

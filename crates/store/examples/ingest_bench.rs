@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy, History, RowsQuery};
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, History, RowsQuery, Selector};
 use gpuvitals_core::{
     Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue, wire,
 };
@@ -240,12 +240,13 @@ async fn ask(store: &Store) -> Result<(), Box<dyn std::error::Error>> {
     let buckets = BucketQuery {
         table: Table::GpuEvents,
         gpus: Vec::new(),
+        selector: Selector::default(),
         metrics: catalogue::by_column("power_w").into_iter().collect(),
         start_ns: START,
         end_ns: START + 3_599_999_999_999,
         step_ns: 60_000_000_000,
         aggregates: vec![Aggregate::Mean, Aggregate::Max],
-        group_by: GroupBy::Gpu,
+        group_by: vec![GroupColumn::Gpu],
     };
     let one = BucketQuery { gpus: vec![key], ..buckets.clone() };
     time("fleet", async || Ok(Some(store.fleet().gpus.len()))).await?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use gpuvitals_core::batch::{IdentityId, Value};
 use gpuvitals_core::catalogue::ColumnType;
-use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy, History, RowsQuery};
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, History, RowsQuery, Selector};
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue};
 use gpuvitals_store::{Store, StoreConfig};
 
@@ -169,16 +169,18 @@ fn ask(runtime: &tokio::runtime::Runtime, store: &Store, gpus: u32, seconds: i64
     };
     let last_ns = BASE_NS + (seconds - 1) * SECOND_NS;
     let power = catalogue::by_column("power_w").ok_or("no power")?;
-    let buckets = |gpus: &[Arc<str>], start_ns, aggregates: &[Aggregate], group_by| BucketQuery {
-        table: Table::GpuEvents,
-        gpus: gpus.to_vec(),
-        metrics: vec![power],
-        start_ns,
-        end_ns: last_ns,
-        step_ns: 60 * SECOND_NS,
-        aggregates: aggregates.to_vec(),
-        group_by,
-    };
+    let buckets =
+        |gpus: &[Arc<str>], start_ns, aggregates: &[Aggregate], group_by: &[GroupColumn]| BucketQuery {
+            table: Table::GpuEvents,
+            gpus: gpus.to_vec(),
+            selector: Selector::default(),
+            metrics: vec![power],
+            start_ns,
+            end_ns: last_ns,
+            step_ns: 60 * SECOND_NS,
+            aggregates: aggregates.to_vec(),
+            group_by: group_by.to_vec(),
+        };
     let rows = |query: &RowsQuery| Ok(runtime.block_on(store.rows(query.clone()))?);
     let values = |query: &BucketQuery| Ok(runtime.block_on(store.buckets(query.clone()))?);
     let with_p99 = [Aggregate::Mean, Aggregate::Max, Aggregate::P99];
@@ -187,14 +189,14 @@ fn ask(runtime: &tokio::runtime::Runtime, store: &Store, gpus: u32, seconds: i64
     let slim = RowsQuery { metrics: Some(vec!["power_w".to_owned()]), ..page(&one) };
     time("one GPU raw, newest 500, power only", 100, || rows(&slim))?;
     time("fleet raw, newest 500", 20, || rows(&page(&all)))?;
-    let one_hour = buckets(&one, BASE_NS, &with_p99, GroupBy::Gpu);
+    let one_hour = buckets(&one, BASE_NS, &with_p99, &[GroupColumn::Gpu]);
     time("one GPU, 1 h, avg/max/p99 per minute", 100, || values(&one_hour))?;
-    let fleet = buckets(&all, BASE_NS, &with_p99, GroupBy::All);
+    let fleet = buckets(&all, BASE_NS, &with_p99, &[]);
     time("fleet, 1 h, avg/max/p99 per minute", 20, || values(&fleet))?;
-    let fleet = buckets(&all, BASE_NS, &with_p99[..2], GroupBy::All);
+    let fleet = buckets(&all, BASE_NS, &with_p99[..2], &[]);
     time("fleet, 1 h, avg/max per minute", 20, || values(&fleet))?;
-    let each = buckets(&all, BASE_NS, &with_p99, GroupBy::Gpu);
+    let each = buckets(&all, BASE_NS, &with_p99, &[GroupColumn::Gpu]);
     time("each GPU, 1 h, avg/max/p99 per minute", 20, || values(&each))?;
-    let each = buckets(&all, ten_minutes, &with_p99[..1], GroupBy::Gpu);
+    let each = buckets(&all, ten_minutes, &with_p99[..1], &[GroupColumn::Gpu]);
     time("each GPU, 10 min, avg (for a top 10)", 20, || values(&each))
 }

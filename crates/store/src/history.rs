@@ -194,7 +194,7 @@ mod tests {
     use std::sync::mpsc;
     use std::task::{Context, Poll, Waker};
 
-    use gpuvitals_core::history::{Aggregate, GroupBy};
+    use gpuvitals_core::history::{Aggregate, Selector};
     use gpuvitals_core::{MetricId, causes};
     use tokio::sync::oneshot;
 
@@ -254,12 +254,13 @@ mod tests {
         BucketQuery {
             table: Table::GpuEvents,
             gpus: Vec::new(),
+            selector: Selector::default(),
             metrics: vec![MetricId::of("power_w")],
             start_ns: 0,
             end_ns: 86_400_000_000_000,
             step_ns: 60_000_000_000,
             aggregates: vec![Aggregate::Mean],
-            group_by: GroupBy::All,
+            group_by: Vec::new(),
         }
     }
 }

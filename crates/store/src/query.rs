@@ -3,6 +3,7 @@
 mod buckets;
 mod fold;
 mod grid;
+mod labels;
 mod range;
 mod rolled;
 mod stretches;

@@ -150,7 +150,7 @@ fn roll(
             .unwrap_or_default()
             .chunk_by(|a, b| a.div_euclid(step_ns) == b.div_euclid(step_ns))
         {
-            runs.push(Run { place: runs.len(), start, end: start + step.len() });
+            runs.push(Run { place: runs.len(), track: 0, start, end: start + step.len() });
             start += step.len();
         }
     }
@@ -170,6 +170,7 @@ fn roll(
                     metric,
                     cells: vec![Cell::EMPTY; runs.len()],
                     sketches: vec![Sketch::default(); sketches],
+                    tracks: Vec::new(),
                 };
                 count_column(&mut measured, times, array, &runs)?;
                 let kinds = Figure::ALL.into_iter().zip(1..=figures.len());

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float32Array, RecordBatch};
 use gpuvitals_core::history::{
-    Aggregate, BUCKETS_MAX, BucketQuery, Buckets, GroupBy, History, Part, QueryError, Rows, RowsQuery,
+    Aggregate, BUCKETS_MAX, BucketQuery, Buckets, GroupColumn, History, Part, QueryError, Rows, RowsQuery,
+    Selector,
 };
-use gpuvitals_core::{Batch, MetricId, Origin, Table, catalogue};
+use gpuvitals_core::{Batch, IdentityColumn, MetricId, Origin, Table, catalogue};
 use gpuvitals_store::{ROWS_MAX, Store, StoreConfig};
-use naive::{Lines, Model, Row, answer, batch};
+use naive::{Lines, Model, Row, answer, batch, group_text};
 use proptest::prelude::*;
 
 /// 2026-11-20 09:59:40: rows fall on both sides of an hour.
@@ -21,6 +22,10 @@ const BASE_NS: i64 = 1_795_168_780_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
 const ALL_AGGREGATES: [Aggregate; 6] =
     [Aggregate::Min, Aggregate::Max, Aggregate::Mean, Aggregate::P99, Aggregate::Last, Aggregate::Count];
+
+const GPU: GroupColumn = GroupColumn::Gpu;
+const NODE: GroupColumn = GroupColumn::Identity(IdentityColumn::Node);
+const MODEL: GroupColumn = GroupColumn::Identity(IdentityColumn::Model);
 
 fn metric(column: &str) -> MetricId {
     catalogue::by_column(column).unwrap()
@@ -92,7 +97,7 @@ fn check_series(query: &BucketQuery, found: &Buckets, expected: &Lines) {
     let series: Lines = found
         .series(&query.aggregates)
         .into_iter()
-        .map(|series| ((place(series.metric), series.aggregate, series.group.to_string()), series.values))
+        .map(|series| ((place(series.metric), series.aggregate, group_text(&series.group)), series.values))
         .collect();
     let is_close = |(a, b): (&Option<f64>, &Option<f64>)| match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() <= b.abs() * 0.01,
@@ -178,10 +183,12 @@ fn range_queries() -> impl Strategy<Value = RowsQuery> {
             RowsQuery {
                 table: Table::GpuEvents,
                 gpus,
+                selector: Selector::default(),
                 start_ns,
                 end_ns: length.map(|length| start_ns.unwrap_or(BASE_NS) + length * SECOND_NS),
                 metrics: metrics.map(|names| names.into_iter().map(str::to_owned).collect()),
                 limit,
+                after: None,
                 offset,
                 newest_first,
                 with_total,
@@ -190,13 +197,14 @@ fn range_queries() -> impl Strategy<Value = RowsQuery> {
 }
 
 fn bucket_queries() -> impl Strategy<Value = BucketQuery> {
-    let groups = prop::sample::select(vec![GroupBy::Gpu, GroupBy::Node, GroupBy::Model, GroupBy::All]);
+    let groups = prop::sample::select(vec![vec![GPU], vec![NODE], vec![MODEL], vec![]]);
     let aggregates = prop::sample::subsequence(ALL_AGGREGATES.to_vec(), 1..=6);
     let metrics = prop::sample::subsequence(vec!["power_w", "memory_used_mb", "gpu_clock_mhz"], 1..=3);
     (gpus(), seconds(), 0..45_i64, 1..50_i64, groups, aggregates, metrics).prop_map(
         |(gpus, start_ns, length, step, group_by, aggregates, metrics)| BucketQuery {
             table: Table::GpuEvents,
             gpus,
+            selector: Selector::default(),
             metrics: metrics.into_iter().map(metric).collect(),
             start_ns,
             end_ns: start_ns + length * SECOND_NS,
@@ -286,16 +294,17 @@ fn everything() -> RowsQuery {
     RowsQuery { with_total: true, ..RowsQuery::of(Table::GpuEvents, 1000) }
 }
 
-fn power_buckets(start_ns: i64, end_ns: i64, step_ns: i64, group_by: GroupBy) -> BucketQuery {
+fn power_buckets(start_ns: i64, end_ns: i64, step_ns: i64, group_by: &[GroupColumn]) -> BucketQuery {
     BucketQuery {
         table: Table::GpuEvents,
         gpus: Vec::new(),
+        selector: Selector::default(),
         metrics: vec![metric("power_w")],
         start_ns,
         end_ns,
         step_ns,
         aggregates: ALL_AGGREGATES.to_vec(),
-        group_by,
+        group_by: group_by.to_vec(),
     }
 }
 
@@ -304,7 +313,7 @@ fn an_empty_store_has_empty_answers() {
     let bench = Bench::new(false);
     let rows = bench.rows(&everything()).unwrap();
     assert!(rows.answer.batch.is_none() && rows.answer.total == Some(0) && rows.missing.is_empty());
-    let buckets = bench.buckets(&power_buckets(0, 99, 10, GroupBy::All)).unwrap().answer;
+    let buckets = bench.buckets(&power_buckets(0, 99, 10, &[])).unwrap().answer;
     assert_eq!((buckets.steps().count, buckets.groups().len()), (10, 0));
 }
 
@@ -325,7 +334,7 @@ fn percentiles_of_many_values_are_close_across_files_and_memory() {
         }
     }
     for step in [7, 60, 500] {
-        for group_by in [GroupBy::Gpu, GroupBy::Node, GroupBy::Model, GroupBy::All] {
+        for group_by in [&[GPU][..], &[NODE], &[MODEL], &[]] {
             bench.check_buckets(&power_buckets(
                 BASE_NS,
                 BASE_NS + 200 * SECOND_NS,
@@ -375,7 +384,7 @@ fn a_value_that_is_no_number_is_none() {
     let records = RecordBatch::try_new(good.schema(), columns).unwrap();
     let odd = Batch::new(Table::GpuEvents, records, Origin::default(), 0).unwrap();
     bench.runtime.block_on(bench.store.append(vec![odd])).unwrap();
-    let query = power_buckets(BASE_NS, BASE_NS + 9 * SECOND_NS, SECOND_NS, GroupBy::Gpu);
+    let query = power_buckets(BASE_NS, BASE_NS + 9 * SECOND_NS, SECOND_NS, &[GPU]);
     for series in bench.buckets(&query).unwrap().answer.series(&ALL_AGGREGATES) {
         let expected = if series.aggregate == Aggregate::Count { 1.0 } else { 2.0 };
         let values: Vec<f64> = series.values.into_iter().flatten().collect();
@@ -393,12 +402,12 @@ fn what_makes_no_sense_is_refused_with_what_to_change() {
     assert!(range(far).to_string().contains("take a smaller limit"));
 
     let buckets = |query: BucketQuery| bench.buckets(&query).unwrap_err();
-    assert!(matches!(buckets(power_buckets(1, 0, 1, GroupBy::All)), QueryError::Range { .. }));
-    assert!(matches!(buckets(power_buckets(0, 1, 0, GroupBy::All)), QueryError::Range { .. }));
-    let fine = power_buckets(0, i64::try_from(BUCKETS_MAX).unwrap(), 1, GroupBy::All);
+    assert!(matches!(buckets(power_buckets(1, 0, 1, &[])), QueryError::Range { .. }));
+    assert!(matches!(buckets(power_buckets(0, 1, 0, &[])), QueryError::Range { .. }));
+    let fine = power_buckets(0, i64::try_from(BUCKETS_MAX).unwrap(), 1, &[]);
     assert!(buckets(fine).to_string().contains("take a larger step"));
     let (host, _) = catalogue::host_metrics().next().unwrap();
-    let foreign = BucketQuery { metrics: vec![host], ..power_buckets(0, 1, 1, GroupBy::All) };
+    let foreign = BucketQuery { metrics: vec![host], ..power_buckets(0, 1, 1, &[]) };
     assert!(matches!(buckets(foreign), QueryError::UnknownMetric { .. }));
 }
 
@@ -408,8 +417,8 @@ fn too_many_points_are_refused() {
     bench.append(&(0..5).map(|gpu| row(gpu, 0, 8)).collect::<Vec<_>>());
     // 90,000 buckets of six aggregates are few for one series each and too many for five GPUs.
     let query = |group_by| power_buckets(BASE_NS, BASE_NS + 89_999 * SECOND_NS, SECOND_NS, group_by);
-    assert!(bench.buckets(&query(GroupBy::All)).is_ok());
-    let error = bench.buckets(&query(GroupBy::Gpu)).unwrap_err();
+    assert!(bench.buckets(&query(&[])).is_ok());
+    let error = bench.buckets(&query(&[GPU])).unwrap_err();
     assert!(matches!(error, QueryError::TooManyPoints { .. }), "{error}");
 }
 
@@ -444,6 +453,6 @@ fn a_damaged_file_is_left_out_and_named() {
     assert!(missing[0].contains("checksum"), "{missing:?}");
     assert_eq!(rows.total, Some(1));
     assert_eq!(answer(&rows)[0]["power_w"], "2");
-    let buckets = bench.buckets(&power_buckets(BASE_NS, BASE_NS + 60 * SECOND_NS, SECOND_NS, GroupBy::Gpu));
+    let buckets = bench.buckets(&power_buckets(BASE_NS, BASE_NS + 60 * SECOND_NS, SECOND_NS, &[GPU]));
     assert_eq!(buckets.unwrap().answer.series(&ALL_AGGREGATES).len(), 6);
 }

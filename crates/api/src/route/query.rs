@@ -7,7 +7,7 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupBy, Part, TimeSteps,
+    Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupColumn, Part, Selector, TimeSteps,
 };
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use serde::Deserialize;
@@ -29,8 +29,12 @@ const AGGREGATES: [(&str, Aggregate); 6] = [
     ("last", Aggregate::Last),
     ("count", Aggregate::Count),
 ];
-const GROUPS: [(&str, GroupBy); 4] =
-    [("gpu", GroupBy::Gpu), ("node", GroupBy::Node), ("model", GroupBy::Model), ("all", GroupBy::All)];
+const NODE: GroupColumn = GroupColumn::Identity(IdentityColumn::Node);
+const MODEL: GroupColumn = GroupColumn::Identity(IdentityColumn::Model);
+const GROUPS: [(&str, Option<GroupColumn>); 4] =
+    [("gpu", Some(GroupColumn::Gpu)), ("node", Some(NODE)), ("model", Some(MODEL)), ("all", None)];
+/// Name of the group of all.
+const ALL: &str = "all";
 const HOUR_NS: i64 = 3_600_000_000_000;
 const MILLISECOND_NS: i64 = 1_000_000;
 /// How long an answer serves that reaches up to now.
@@ -88,7 +92,7 @@ pub(crate) struct QueryAsk {
     end_ns: Option<i64>,
     step_ns: Option<i64>,
     aggregates: Vec<Aggregate>,
-    group_by: GroupBy,
+    group_by: Option<GroupColumn>,
 }
 
 /// Values by step of time, in columns.
@@ -132,15 +136,16 @@ impl Ask for QueryAsk {
         let query = BucketQuery {
             table: self.table,
             gpus: gpus.unwrap_or_default(),
+            selector: Selector::default(),
             metrics: self.metrics.clone(),
             start_ns,
             end_ns,
             step_ns,
             aggregates: self.aggregates.clone(),
-            group_by: self.group_by,
+            group_by: self.group_by.into_iter().collect(),
         };
         let Part { answer: buckets, missing } = if none_wanted {
-            Part::whole(Buckets::new(TimeSteps::new(start_ns, end_ns, step_ns)?, &self.metrics, false))
+            Part::whole(Buckets::new(TimeSteps::new(start_ns, end_ns, step_ns)?, &self.metrics, &[]))
         } else {
             view.history.buckets(query).await?
         };
@@ -232,10 +237,9 @@ impl QueryAsk {
         let Limits { steps_max, values_max, .. } = *limits;
         let count = gpus.map_or(fleet.gpus.len(), <[_]>::len);
         let groups = match self.group_by {
-            GroupBy::Gpu => count,
-            GroupBy::Node => distinct(fleet, IdentityColumn::Node).min(count),
-            GroupBy::Model => distinct(fleet, IdentityColumn::Model).min(count),
-            GroupBy::All => 1,
+            Some(GroupColumn::Gpu) => count,
+            Some(GroupColumn::Identity(column)) => distinct(fleet, column).min(count),
+            None => 1,
         };
         let series = groups.saturating_mul(self.metrics.len()).saturating_mul(self.aggregates.len());
         let steps = usize::try_from(buckets).unwrap_or(usize::MAX);
@@ -254,21 +258,20 @@ impl QueryAsk {
     fn simulated<'a>(&self, fleet: &'a Fleet) -> HashSet<&'a str> {
         let simulated = fleet.gpus.iter().filter(|gpu| gpu.identity.is_simulated());
         let group = |gpu: &'a GpuState| match self.group_by {
-            GroupBy::Gpu => Some(gpu.key.as_ref()),
-            GroupBy::Node => gpu.identity.node(),
-            GroupBy::Model => gpu.identity.get(IdentityColumn::Model),
-            GroupBy::All => Some("all"),
+            Some(GroupColumn::Gpu) => Some(gpu.key.as_ref()),
+            Some(GroupColumn::Identity(column)) => gpu.identity.get(column),
+            None => Some(ALL),
         };
         simulated.filter_map(|gpu| group(gpu)).collect()
     }
 
     fn show<'a>(&self, series: &'a BucketSeries, fleet: &'a Fleet, simulated: &HashSet<&str>) -> Series<'a> {
         let metric = series.metric.metric();
-        let group = series.group.as_ref();
+        let group = series.group.first().map_or(ALL, |text| text.as_deref().unwrap_or_default());
         let (gpu, hostname) = match self.group_by {
-            GroupBy::Gpu => (Some(group), fleet.get(group).and_then(|gpu| gpu.identity.node())),
-            GroupBy::Node => (None, Some(group)),
-            GroupBy::Model | GroupBy::All => (None, None),
+            Some(GroupColumn::Gpu) => (Some(group), fleet.get(group).and_then(|gpu| gpu.identity.node())),
+            Some(NODE) => (None, Some(group).filter(|node| !node.is_empty())),
+            _ => (None, None),
         };
         let counts = series.aggregate == Aggregate::Count;
         let name = AGGREGATES.iter().find(|(_, aggregate)| *aggregate == series.aggregate);
@@ -307,9 +310,9 @@ fn aggregates(text: Option<&String>) -> Result<Vec<Aggregate>, ApiError> {
     names.iter().map(known).collect()
 }
 
-fn group_by(table: Table, text: Option<&String>) -> Result<GroupBy, ApiError> {
+fn group_by(table: Table, text: Option<&String>) -> Result<Option<GroupColumn>, ApiError> {
     let of_hosts = table == Table::SystemEvents;
-    let usual = if of_hosts { GroupBy::Node } else { GroupBy::Gpu };
+    let usual = Some(if of_hosts { NODE } else { GroupColumn::Gpu });
     let Some(name) = given(text) else { return Ok(usual) };
     if of_hosts && !["node", "all"].contains(&name) {
         return Err(ApiError::parameter("group_by", name, "node or all, for the metrics of hosts"));

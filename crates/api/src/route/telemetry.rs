@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::Table;
-use gpuvitals_core::history::{Fleet, Part, RowsQuery};
+use gpuvitals_core::history::{Fleet, Part, RowsQuery, Selector};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -157,9 +157,11 @@ impl Ask for TelemetryAsk {
                 Table::SystemEvents => self.gpus.clone(),
                 _ => keys(&fleet, &self.gpus)?,
             },
+            selector: Selector::default(),
             start_ns: self.start_ns,
             end_ns: self.end_ns,
             limit: self.limit,
+            after: None,
             offset: self.offset,
             metrics: self.metrics.clone(),
             newest_first: !self.oldest_first,

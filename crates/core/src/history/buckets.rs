@@ -1,9 +1,9 @@
 //! Values by steps of time, in a form that can be put together.
 //!
-//! Of each metric, group and step there is a [`Cell`]; if a 99th percentile is asked for there is also a [`Sketch`].
+//! Of each metric, group and step there is a [`Cell`]; if a percentile is asked for there is also a [`Sketch`], and if a
+//! rate, increase or delta is, a [`Track`] of each GPU.
 //! Answers of several histories, none of which has a row of another, [merge](Buckets::merge) into the answer of all rows;
-//! [`Buckets::series`] turns it into the lines of a chart. Percentiles are exact below 100 values a step (the largest
-//! value) and within 1 % of the value beyond that.
+//! [`Buckets::series`] turns it into the lines of a chart.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,10 +11,17 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::query::{Aggregate, BUCKETS_MAX, BucketSeries, COUNTS_MAX, POINTS_MAX, QueryError};
+use super::query::{Aggregate, BUCKETS_MAX, BucketSeries, COUNTS_MAX, GroupName, POINTS_MAX, QueryError};
+use super::track::Track;
 use crate::MetricId;
 use crate::catalogue::ColumnType;
 use crate::sketch::Sketch;
+use crate::time::SECOND_NS;
+
+/// Counts that a cell or an empty sketch counts for, by the memory it takes.
+const CELL_COUNTS: usize = 3;
+/// Counts that a track counts for.
+const TRACK_COUNTS: usize = 5;
 
 /// Aligned steps of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +129,8 @@ pub struct Measured {
     pub cells: Vec<Cell>,
     /// Frequencies of the values, beside the cells; empty unless a percentile is asked for.
     pub sketches: Vec<Sketch>,
+    /// How the values of each GPU and group moved, by lane, then by step; empty unless asked for.
+    pub tracks: Vec<Track>,
 }
 
 /// Two answers that are not to the same question.
@@ -133,19 +142,38 @@ pub struct UnlikeBuckets;
 #[derive(Debug, Clone)]
 pub struct Buckets {
     steps: TimeSteps,
-    groups: Vec<Arc<str>>,
-    index: HashMap<Arc<str>, usize, RandomState>,
+    groups: Vec<GroupName>,
+    index: HashMap<GroupName, usize, RandomState>,
+    /// Groups and keys of GPUs.
+    lanes: Vec<(usize, Arc<str>)>,
+    lane_index: HashMap<(usize, Arc<str>), usize, RandomState>,
     metrics: Vec<Measured>,
     with_sketches: bool,
+    with_tracks: bool,
     rollup_ns: i64,
 }
 
 impl Buckets {
-    /// No values yet. A 99th percentile needs sketches.
-    pub fn new(steps: TimeSteps, metrics: &[MetricId], with_sketches: bool) -> Self {
-        let measured = |&metric| Measured { metric, cells: Vec::new(), sketches: Vec::new() };
-        let metrics = metrics.iter().map(measured).collect();
-        Self { steps, groups: Vec::new(), index: HashMap::default(), metrics, with_sketches, rollup_ns: 0 }
+    /// No values yet, with what the aggregates need.
+    pub fn new(steps: TimeSteps, metrics: &[MetricId], aggregates: &[Aggregate]) -> Self {
+        let measured =
+            |&metric| Measured { metric, cells: Vec::new(), sketches: Vec::new(), tracks: Vec::new() };
+        Self {
+            steps,
+            groups: Vec::new(),
+            index: HashMap::default(),
+            lanes: Vec::new(),
+            lane_index: HashMap::default(),
+            metrics: metrics.iter().map(measured).collect(),
+            with_sketches: aggregates.iter().any(|aggregate| aggregate.needs_sketch()),
+            with_tracks: aggregates.iter().any(|aggregate| aggregate.needs_tracks()),
+            rollup_ns: 0,
+        }
+    }
+
+    /// Whether it has a track of each GPU in each group.
+    pub fn has_tracks(&self) -> bool {
+        self.with_tracks
     }
 
     /// The steps.
@@ -163,13 +191,13 @@ impl Buckets {
         self.rollup_ns
     }
 
-    /// Names of the groups: keys of GPUs, names of nodes or models, or `all`.
-    pub fn groups(&self) -> &[Arc<str>] {
+    /// The groups.
+    pub fn groups(&self) -> &[GroupName] {
         &self.groups
     }
 
     /// Number of a group, which is there from now on.
-    pub fn group(&mut self, name: &Arc<str>) -> usize {
+    pub fn group(&mut self, name: &GroupName) -> usize {
         if let Some(&group) = self.index.get(name) {
             return group;
         }
@@ -189,12 +217,45 @@ impl Buckets {
         group
     }
 
+    /// Groups and keys of GPUs of the lanes, in order.
+    pub fn lanes(&self) -> &[(usize, Arc<str>)] {
+        &self.lanes
+    }
+
+    /// Number of the lane of a GPU in a group, which is there from now on.
+    pub fn lane(&mut self, group: usize, gpu: &Arc<str>) -> usize {
+        let name = (group, Arc::clone(gpu));
+        if let Some(&lane) = self.lane_index.get(&name) {
+            return lane;
+        }
+        let lane = self.lanes.len();
+        self.lanes.push(name.clone());
+        self.lane_index.insert(name, lane);
+        // An answer over the bound is refused by `check`; its tracks are not created.
+        if self.track_counts() as u64 <= COUNTS_MAX {
+            let tracks = self.lanes.len() * self.steps.count;
+            for measured in &mut self.metrics {
+                measured.tracks.resize(tracks, Track::EMPTY);
+            }
+        }
+        lane
+    }
+
+    fn track_counts(&self) -> usize {
+        TRACK_COUNTS * self.lanes.len() * self.steps.count * self.metrics.len()
+    }
+
+    /// The metrics in the order asked.
+    pub fn metrics(&self) -> &[Measured] {
+        &self.metrics
+    }
+
     /// The metrics in the order asked, to add values to. The place of a group's step is [`Buckets::place`].
     pub fn metrics_mut(&mut self) -> &mut [Measured] {
         &mut self.metrics
     }
 
-    /// Place of a group's step in [`Measured::cells`] and [`Measured::sketches`].
+    /// Place of a group's step in [`Measured::cells`] and [`Measured::sketches`], or of a lane's in [`Measured::tracks`].
     pub fn place(&self, group: usize, step: usize) -> usize {
         group * self.steps.count + step
     }
@@ -202,9 +263,9 @@ impl Buckets {
     /// Checks the size against the bounds of an answer.
     ///
     /// # Errors
-    /// If there are too many points, or the sketches have too many counts.
+    /// If there are too many points, or the sketches and tracks have too many counts.
     pub fn check(&self, aggregates: usize) -> Result<(), QueryError> {
-        if self.with_sketches && self.counts() as u64 > COUNTS_MAX {
+        if (self.with_sketches || self.with_tracks) && self.counts() as u64 > COUNTS_MAX {
             return Err(QueryError::TooManyValues { max: COUNTS_MAX });
         }
         self.check_points(aggregates)
@@ -222,13 +283,13 @@ impl Buckets {
         Ok(())
     }
 
-    /// Counts held; a cell and a sketch count for three each, by the memory they take.
+    /// Counts held; a cell and a sketch count for three each and a track for five, by the memory they take.
     pub fn counts(&self) -> usize {
         let counts = self.metrics.iter().map(|measured| {
-            let counts: usize = measured.sketches.iter().map(|sketch| 3 + sketch.buckets()).sum();
-            3 * measured.cells.len() + counts
+            let counts: usize = measured.sketches.iter().map(|sketch| CELL_COUNTS + sketch.buckets()).sum();
+            CELL_COUNTS * measured.cells.len() + counts
         });
-        counts.sum()
+        counts.sum::<usize>() + self.track_counts()
     }
 
     /// Adds the values of other rows: an answer to the same question, or to a part of its time. A cell has no keys: a row
@@ -244,14 +305,17 @@ impl Buckets {
         if other.steps.step_ns != self.steps.step_ns
             || shift_ns % self.steps.step_ns != 0
             || shift + other.steps.count > self.steps.count
-            || other.with_sketches != self.with_sketches
+            || (other.with_sketches, other.with_tracks) != (self.with_sketches, self.with_tracks)
             || !mine.map(|measured| measured.metric).eq(theirs.map(|measured| measured.metric))
         {
             return Err(UnlikeBuckets);
         }
         self.read(other.rollup_ns);
         let groups: Vec<usize> = other.groups.iter().map(|name| self.group(name)).collect();
-        let places: Vec<usize> = groups.into_iter().map(|group| self.place(group, shift)).collect();
+        let places: Vec<usize> = groups.iter().map(|&group| self.place(group, shift)).collect();
+        let lanes = other.lanes.iter().filter_map(|(group, gpu)| Some((*groups.get(*group)?, gpu)));
+        let lanes: Vec<usize> = lanes.map(|(group, gpu)| self.lane(group, gpu)).collect();
+        let lanes: Vec<usize> = lanes.into_iter().map(|lane| self.place(lane, shift)).collect();
         let steps = other.steps.count.max(1);
         for (mine, theirs) in self.metrics.iter_mut().zip(other.metrics) {
             for (&place, cells) in places.iter().zip(theirs.cells.chunks(steps)) {
@@ -262,14 +326,22 @@ impl Buckets {
                 let own = mine.sketches.get_mut(place..place + sketches.len()).unwrap_or_default();
                 own.iter_mut().zip(sketches).for_each(|(own, sketch)| own.merge(sketch));
             }
+            for (&place, tracks) in lanes.iter().zip(theirs.tracks.chunks(steps)) {
+                let own = mine.tracks.get_mut(place..place + tracks.len()).unwrap_or_default();
+                own.iter_mut().zip(tracks).for_each(|(own, track)| own.merge(track));
+            }
         }
         Ok(())
     }
 
     /// The lines of a chart: one for each metric, aggregate and group (by name) that has a value.
     pub fn series(&self, aggregates: &[Aggregate]) -> Vec<BucketSeries> {
-        let mut groups: Vec<(usize, &Arc<str>)> = self.groups.iter().enumerate().collect();
+        let mut groups: Vec<(usize, &GroupName)> = self.groups.iter().enumerate().collect();
         groups.sort_unstable_by_key(|(_, name)| *name);
+        let mut lanes: Vec<Vec<usize>> = vec![Vec::new(); self.groups.len()];
+        for (lane, (group, _)) in self.lanes.iter().enumerate() {
+            lanes.get_mut(*group).into_iter().for_each(|lanes| lanes.push(lane));
+        }
         let mut series = Vec::new();
         for measured in &self.metrics {
             for &aggregate in aggregates {
@@ -279,14 +351,36 @@ impl Buckets {
                     if cells.iter().all(|cell| cell.count == 0) {
                         continue;
                     }
-                    let value = |(place, cell)| measured.value(aggregate, cell, place);
-                    let values = places.zip(cells).map(value).collect();
+                    let values = if aggregate.needs_tracks() {
+                        self.moved(measured, aggregate, lanes.get(group).map_or(&[], Vec::as_slice))
+                    } else {
+                        let value = |(place, cell)| measured.value(aggregate, cell, place);
+                        places.zip(cells).map(value).collect()
+                    };
                     let (metric, group) = (measured.metric, Arc::clone(name));
                     series.push(BucketSeries { metric, aggregate, group, values });
                 }
             }
         }
         series
+    }
+
+    /// By how much the values of some lanes moved in each step, in all.
+    fn moved(&self, measured: &Measured, aggregate: Aggregate, lanes: &[usize]) -> Vec<Option<f64>> {
+        let mut sums: Vec<Option<f64>> = vec![None; self.steps.count];
+        let seconds = if aggregate == Aggregate::Rate { seconds(self.steps.step_ns) } else { 1.0 };
+        for &lane in lanes {
+            let places = self.place(lane, 0)..self.place(lane + 1, 0);
+            let tracks = measured.tracks.get(places).unwrap_or_default();
+            let mut before = None;
+            for (sum, track) in sums.iter_mut().zip(tracks).filter(|(_, track)| !track.is_empty()) {
+                let moved =
+                    if aggregate == Aggregate::Delta { track.delta(before) } else { track.increase(before) };
+                *sum = Some(sum.unwrap_or(0.0) + moved / seconds);
+                before = Some(track.last);
+            }
+        }
+        sums.into_iter().map(|sum| sum.filter(|sum| sum.is_finite())).collect()
     }
 }
 
@@ -298,21 +392,33 @@ impl Measured {
             Aggregate::Mean => cell.sum / count(cell.count),
             Aggregate::Last => cell.last,
             Aggregate::Count => count(cell.count),
-            Aggregate::P99 => self.percentile(cell, place)?,
+            Aggregate::Quantile(percent) => self.quantile(percent, cell, place)?,
+            Aggregate::Rate | Aggregate::Increase | Aggregate::Delta => return None,
         };
         (cell.count > 0 && value.is_finite()).then_some(value)
     }
 
-    /// The 99th percentile by nearest rank: the smallest value that at least 99 % of the values do not exceed.
-    fn percentile(&self, cell: &Cell, place: usize) -> Option<f64> {
-        let rank = cell.count.saturating_mul(99).div_ceil(100);
+    /// By nearest rank: the smallest value that at least so many per cent of the values do not exceed.
+    fn quantile(&self, percent: u8, cell: &Cell, place: usize) -> Option<f64> {
+        let rank = cell.count.saturating_mul(percent.min(100).into()).div_ceil(100);
         if rank == cell.count {
             return Some(cell.max);
+        }
+        if rank <= 1 {
+            return Some(cell.min);
         }
         let value = self.sketches.get(place)?.at_rank(rank)?.clamp(cell.min, cell.max);
         let is_whole = matches!(self.metric.metric().column_type, ColumnType::I32 | ColumnType::I64);
         Some(if is_whole { value.trunc() } else { value })
     }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a step is shorter than 2^53 ns or its last digits do not count"
+)]
+fn seconds(span_ns: i64) -> f64 {
+    span_ns as f64 / SECOND_NS as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no step has 2^53 values")]
@@ -350,9 +456,9 @@ mod tests {
     #[test]
     fn cells_are_not_made_beyond_what_an_answer_may_have() {
         let power = MetricId::of("power_w");
-        let mut buckets = Buckets::new(TimeSteps::new(0, 9_999, 1).unwrap(), &[power, power], false);
+        let mut buckets = Buckets::new(TimeSteps::new(0, 9_999, 1).unwrap(), &[power, power], &[]);
         for gpu in 0..1_000 {
-            buckets.group(&Arc::from(format!("GPU-{gpu}")));
+            buckets.group(&Arc::from([Some(Arc::from(format!("GPU-{gpu}")))]));
         }
         let cells: usize = buckets.metrics.iter().map(|measured| measured.cells.len()).sum();
         assert_eq!((buckets.groups.len(), cells as u64), (1_000, POINTS_MAX));
@@ -363,14 +469,15 @@ mod tests {
     fn answers_to_other_questions_do_not_merge() {
         let (power, load) = (MetricId::of("power_w"), MetricId::of("utilization_pct"));
         let steps = |start, end, step| TimeSteps::new(start, end, step).unwrap();
-        let mut whole = Buckets::new(steps(0, 99, 10), &[power], false);
-        assert_eq!(whole.merge(Buckets::new(steps(20, 59, 10), &[power], false)), Ok(()));
+        let mut whole = Buckets::new(steps(0, 99, 10), &[power], &[]);
+        assert_eq!(whole.merge(Buckets::new(steps(20, 59, 10), &[power], &[])), Ok(()));
         for other in [
-            Buckets::new(steps(0, 99, 10), &[load], false),
-            Buckets::new(steps(0, 99, 10), &[power], true),
-            Buckets::new(steps(0, 99, 20), &[power], false),
-            Buckets::new(steps(0, 109, 10), &[power], false),
-            Buckets::new(steps(-10, 9, 10), &[power], false),
+            Buckets::new(steps(0, 99, 10), &[load], &[]),
+            Buckets::new(steps(0, 99, 10), &[power], &[Aggregate::P90]),
+            Buckets::new(steps(0, 99, 10), &[power], &[Aggregate::Rate]),
+            Buckets::new(steps(0, 99, 20), &[power], &[]),
+            Buckets::new(steps(0, 109, 10), &[power], &[]),
+            Buckets::new(steps(-10, 9, 10), &[power], &[]),
         ] {
             assert_eq!(whole.merge(other), Err(UnlikeBuckets));
         }

@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::sync::Arc;
 
-use crate::{Batch, MetricId, Table};
+use super::Selector;
+use crate::batch::RowKeys;
+use crate::{Batch, IdentityColumn, MetricId, Table};
 
 /// Most buckets a series may have: a day of seconds and some more.
 pub const BUCKETS_MAX: u64 = 100_000;
 /// Most buckets × series of an answer: 10,000 GPUs with three aggregates of one metric over an hour by the minute.
 pub const POINTS_MAX: u64 = 2_000_000;
-/// Most counts (8 bytes each) that the sketches of an answer hold.
+/// Most counts (8 bytes each) that the sketches and tracks of an answer hold.
 pub const COUNTS_MAX: u64 = 32_000_000;
 
 /// Rows of a table in a range of time.
@@ -20,6 +22,8 @@ pub struct RowsQuery {
     pub table: Table,
     /// Keys of the GPUs (in a table without GPUs: names of the nodes); empty: all.
     pub gpus: Vec<Arc<str>>,
+    /// Which of their rows.
+    pub selector: Selector,
     /// First instant, inclusive, nanoseconds UTC since 1970; none: from the beginning.
     pub start_ns: Option<i64>,
     /// Last instant, inclusive; none: to the end.
@@ -28,6 +32,8 @@ pub struct RowsQuery {
     pub metrics: Option<Vec<String>>,
     /// Most rows to return.
     pub limit: usize,
+    /// Only rows behind this place in the order asked: that of the last row of the page before.
+    pub after: Option<RowPlace>,
     /// Rows to pass over first, in the order asked.
     pub offset: usize,
     /// Newest rows first instead of oldest first.
@@ -42,10 +48,12 @@ impl RowsQuery {
         Self {
             table,
             gpus: Vec::new(),
+            selector: Selector::default(),
             start_ns: None,
             end_ns: None,
             metrics: None,
             limit,
+            after: None,
             offset: 0,
             newest_first: false,
             with_total: false,
@@ -53,13 +61,34 @@ impl RowsQuery {
     }
 }
 
+/// Place of a row among all rows of its table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowPlace {
+    /// Its time, nanoseconds UTC since 1970.
+    pub timestamp_ns: i64,
+    /// The rest of its key, as [`RowKeys::whole`] writes it.
+    pub key: Arc<str>,
+}
+
 /// Answer to a [`RowsQuery`].
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
     /// Rows merged by key, by timestamp in the requested order, then by key; none if no row matches.
     pub batch: Option<Batch>,
-    /// How many rows match in all, before limit and offset; none unless asked for.
+    /// How many rows match in all, wherever the page begins and ends; none unless asked for.
     pub total: Option<usize>,
+}
+
+impl Rows {
+    /// Place of the last row, behind which the next page begins; none without rows.
+    pub fn end(&self) -> Option<RowPlace> {
+        let batch = self.batch.as_ref()?;
+        let last = batch.rows().checked_sub(1)?;
+        let row = batch.records().slice(last, 1);
+        let keys = RowKeys::whole(&row, batch.table()).ok()?;
+        let key = keys.keys.get(*keys.ids.first()? as usize)?;
+        Some(RowPlace { timestamp_ns: *batch.timestamps().get(last)?, key: Arc::clone(key) })
+    }
 }
 
 /// Values by aligned steps of time.
@@ -69,6 +98,8 @@ pub struct BucketQuery {
     pub table: Table,
     /// Keys of the GPUs (in a table without GPUs: names of the nodes); empty: all.
     pub gpus: Vec<Arc<str>>,
+    /// Which of their rows.
+    pub selector: Selector,
     /// Metrics wanted.
     pub metrics: Vec<MetricId>,
     /// First instant, inclusive, nanoseconds UTC since 1970.
@@ -79,8 +110,8 @@ pub struct BucketQuery {
     pub step_ns: i64,
     /// Aggregates of each bucket.
     pub aggregates: Vec<Aggregate>,
-    /// The values that form one series.
-    pub group_by: GroupBy,
+    /// Rows whose texts in these columns are equal form one series; without a column all rows do.
+    pub group_by: Vec<GroupColumn>,
 }
 
 /// An aggregate of the values of a bucket.
@@ -92,26 +123,53 @@ pub enum Aggregate {
     Max,
     /// Mean of the values.
     Mean,
-    /// 99th percentile by nearest rank: exact below 100 values, within 1 % of the value beyond.
-    P99,
+    /// The value that at least so many per cent of the values do not exceed, by nearest rank: exact where it is the smallest
+    /// or the largest value, within 1 % of the value elsewhere.
+    Quantile(u8),
     /// The newest.
     Last,
     /// How many.
     Count,
+    /// [`Aggregate::Increase`] divided by the seconds of the step.
+    Rate,
+    /// By how much a counter grew: of each GPU the last value less the last value of its previous step with a value (in the
+    /// first such step: less the first value), and the value before each fall, because a counter that falls has begun
+    /// anew at 0. Of several GPUs the sum.
+    Increase,
+    /// As [`Aggregate::Increase`], of a gauge: a fall is a fall.
+    Delta,
 }
 
-/// The values that form one series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum GroupBy {
-    /// One series per GPU; the group is its key.
-    Gpu,
-    /// One per node.
-    Node,
-    /// One per model.
-    Model,
-    /// One for all.
-    All,
+impl Aggregate {
+    /// The median.
+    pub const P50: Self = Self::Quantile(50);
+    /// The 90th percentile.
+    pub const P90: Self = Self::Quantile(90);
+    /// The 99th percentile.
+    pub const P99: Self = Self::Quantile(99);
+
+    /// Whether it is made of a sketch.
+    pub fn needs_sketch(self) -> bool {
+        matches!(self, Self::Quantile(_))
+    }
+
+    /// Whether it is made of tracks, one a GPU.
+    pub fn needs_tracks(self) -> bool {
+        matches!(self, Self::Rate | Self::Increase | Self::Delta)
+    }
 }
+
+/// A column by which rows form series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum GroupColumn {
+    /// The key of the GPU (in a table without GPUs: the name of the node).
+    Gpu,
+    /// An identity column.
+    Identity(IdentityColumn),
+}
+
+/// The texts of a group in the columns asked for; none: its rows have no text there.
+pub type GroupName = Arc<[Option<Arc<str>>]>;
 
 /// One line of a chart.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,8 +178,8 @@ pub struct BucketSeries {
     pub metric: MetricId,
     /// The aggregate.
     pub aggregate: Aggregate,
-    /// Key of the GPU, name of the node or model, or `all`.
-    pub group: Arc<str>,
+    /// The group.
+    pub group: GroupName,
     /// One per bucket, in the column unit; none if no value was read.
     pub values: Vec<Option<f64>>,
 }
@@ -155,9 +213,9 @@ pub enum QueryError {
         /// Bound on buckets × series.
         max: u64,
     },
-    /// More values than are held at a time: in sketches, or to be compared.
+    /// More values than are held at a time: in sketches and tracks, or to be compared.
     #[error(
-        "more than {max} values would be in memory; take fewer GPUs or metrics, a shorter range, or no 99th percentile"
+        "more than {max} values would be in memory; take fewer GPUs or metrics, a shorter range, or no percentile, rate, increase or delta"
     )]
     TooManyValues {
         /// Bound on values held at a time.

@@ -3,33 +3,33 @@
 //! Rows whose key occurs once are counted where they are read, part by part and by all cores. Rows in
 //! contested times (see [`crate::reader`]) are set apart, merged, and then counted. If there is too much of either at
 //! once, the range is halved and answered piece by piece.
+//!
+//! Tracks ([`gpuvitals_core::history::Track`]) are only exact if those of a GPU are added in the order of their times. So
+//! with tracks every step with a contested time is contested as a whole, for all parts; in the other steps a GPU's parts
+//! are apart in time, and are added in their order.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int32Type;
-use arrow_array::{Array, RecordBatch, UInt32Array};
+use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
-use gpuvitals_core::history::{self, Aggregate, BucketQuery, Buckets, COUNTS_MAX, GroupBy, QueryError};
+use gpuvitals_core::history::{self, Aggregate, BucketQuery, Buckets, COUNTS_MAX, GroupColumn, QueryError};
 use gpuvitals_core::{IdentityColumn, MetricId};
 
 use super::ROWS_MAX;
 use super::grid::Grid;
+use super::labels::{self, labels};
 use super::rolled;
 use super::stretches::{Source, sources};
-use super::tally::{Labels, Tally};
+use super::tally::Tally;
 use crate::grain::Grain;
-use crate::merge::{MergeError, Order, RowKeys, as_text, merge};
-use crate::reader::{Columns, Part, Reading, Scope, contested, parallel};
+use crate::merge::{MergeError, Order, RowKeys, merge};
+use crate::reader::{Columns, Part, Reading, Scope, contested, joined, parallel};
 use crate::rollup::LAST_NS;
 
 /// Parts with fewer rows in all are read by one thread.
 const WIDE_ROWS: usize = 100_000;
-/// Name of the group of rows that have no node or model.
-const UNKNOWN: &str = "unknown";
 
 /// Why a piece of the range has no answer.
 enum Stop {
@@ -98,7 +98,7 @@ impl Piece<'_> {
         let parts = self.reading.parts(&scope, &mut unread).map_err(Stop::Error)?;
         // Rollups of different rows are added up.
         let is_raw = self.grain == Grain::Raw;
-        let contests = if is_raw { contested(&parts) } else { Vec::new() };
+        let contests = if is_raw { self.contests(&parts) } else { Vec::new() };
         let candidates: Vec<_> = parts.iter().map(|part| part.candidates(&scope)).collect();
         let rows: usize = candidates.iter().flatten().flatten().map(Range::len).sum();
         let (counts, set_apart) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -124,13 +124,13 @@ impl Piece<'_> {
         if is_full() {
             return Err(Stop::TooMuch);
         }
-        let mut apart = Vec::new();
-        for found in yields {
+        let (mut counted, mut apart) = (Vec::new(), Vec::new());
+        for (part, found) in parts.iter().zip(yields) {
             match found {
                 Ok(None) => return Err(Stop::TooMuch),
                 Ok(Some(found)) => {
-                    answer.read(self.grain.step_ns());
-                    self.merge(answer, found.tally.buckets)?;
+                    counted.push((part.times(), found.tally.buckets));
+                    // In the order of arrival: of two values the later one wins.
                     apart.extend(found.apart);
                 }
                 Err(Unread::Part(words)) => unread.push(words),
@@ -138,16 +138,42 @@ impl Piece<'_> {
                 Err(Unread::Question(error)) => return Err(Stop::Error(error)),
             }
         }
+        if answer.has_tracks() {
+            counted.sort_by_key(|(times, _)| *times);
+        }
+        for (_, buckets) in counted {
+            answer.read(self.grain.step_ns());
+            self.merge(answer, buckets)?;
+        }
         if let Some(merged) = merge(self.query.table, &apart, Order::GpuTime)? {
             let keys = RowKeys::of(&merged, self.query.table)
                 .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
-            let labels = labels(&merged, self.query.group_by, keys);
+            let labels = labels(&merged, self.query, keys);
             let mut tally = self.tally(i64::MIN, i64::MAX);
             tally.add(&merged, &labels, self.grid, &[])?;
             self.merge(answer, tally.buckets)?;
         }
         missing.extend(unread);
         answer.check(self.query.aggregates.len()).map_err(Stop::Error)
+    }
+
+    /// The contested times of each part.
+    fn contests(&self, parts: &[Part]) -> Vec<Vec<(i64, i64)>> {
+        let contests = contested(parts);
+        if !self.is_tracked() {
+            return contests;
+        }
+        let steps = &self.grid.steps;
+        let whole_steps = |&(from, to): &(i64, i64)| {
+            let (from, to) = self.grid.between(from, to);
+            (steps.time(from), steps.time(to + 1).saturating_sub(1))
+        };
+        let joint = joined(contests.iter().flatten().map(whole_steps).collect());
+        vec![joint; parts.len()]
+    }
+
+    fn is_tracked(&self) -> bool {
+        self.query.aggregates.iter().any(|aggregate| aggregate.needs_tracks())
     }
 
     /// Adds to the answer while it is within the bound of points.
@@ -177,22 +203,20 @@ impl Piece<'_> {
         scope: &Scope,
         contest: &[(i64, i64)],
     ) -> Result<Yield, Unread> {
-        let by_gpu = self.query.group_by == GroupBy::Gpu;
+        let by_gpu = self.query.group_by.contains(&GroupColumn::Gpu) || self.is_tracked();
         // Rows that may have twins are merged with them by key; otherwise the key of one GPU is known.
         let with_keys = !contest.is_empty() || (by_gpu && scope.only_key().is_none());
-        let names: Vec<String> = self.query.metrics.iter().flat_map(|metric| self.columns(*metric)).collect();
+        let names = self.query.metrics.iter().flat_map(|metric| self.columns(*metric));
         let key_columns = [self.query.table.subject().name(), IdentityColumn::Partition.name()];
-        let group_column = match self.query.group_by {
-            GroupBy::Node => Some(IdentityColumn::Node.name()),
-            GroupBy::Model => Some(IdentityColumn::Model.name()),
-            GroupBy::Gpu | GroupBy::All => None,
-        };
-        let columns = names
-            .iter()
-            .map(String::as_str)
-            .chain(group_column)
+        let group_columns = self.query.group_by.iter().filter_map(|column| match column {
+            GroupColumn::Gpu => None,
+            GroupColumn::Identity(column) => Some(column.name()),
+        });
+        let columns = group_columns
+            .chain(labels::columns(&self.query.selector))
             .chain(key_columns.into_iter().filter(|_| with_keys));
-        let columns = Columns::time_and(columns);
+        let names: Vec<String> = names.chain(columns.map(str::to_owned)).collect();
+        let columns = Columns::time_and(names.iter().map(String::as_str));
         let records = part.read(&columns, rows).map_err(Unread::Part)?;
         let keys = match scope.only_key() {
             Some(key) => Ok(RowKeys::one(key, records.num_rows())),
@@ -202,7 +226,7 @@ impl Piece<'_> {
         let keys = keys.map_err(|row| Unread::Merge(MergeError::Nobody { part: 0, row: row.0 }))?;
         let (min_ns, max_ns) = part.times();
         let mut tally = self.tally(min_ns, max_ns);
-        let labels = labels(&records, self.query.group_by, keys);
+        let labels = labels(&records, self.query, keys);
         if self.grain != Grain::Raw {
             tally.add_rolled(&records, &labels, self.grid).map_err(Unread::Merge)?;
             return Ok(Yield { tally, apart: None });
@@ -221,29 +245,4 @@ enum Unread {
     Part(String),
     Merge(MergeError),
     Question(QueryError),
-}
-
-fn labels(records: &RecordBatch, group_by: GroupBy, keys: RowKeys) -> Labels {
-    let column = match group_by {
-        GroupBy::Gpu => return Labels { ids: Some(keys.ids), names: keys.keys },
-        GroupBy::All => return Labels { ids: None, names: vec![Arc::from("all")] },
-        GroupBy::Node => IdentityColumn::Node,
-        GroupBy::Model => IdentityColumn::Model,
-    };
-    let text = records.column_by_name(column.name()).and_then(as_text);
-    let dictionary = text.as_ref().and_then(|array| array.as_dictionary_opt::<Int32Type>());
-    let Some((keys, texts)) = dictionary.and_then(|d| Some((d.keys(), d.values().as_string_opt::<i32>()?)))
-    else {
-        return Labels { ids: None, names: vec![Arc::from(UNKNOWN)] };
-    };
-    let mut names: Vec<Arc<str>> = texts.iter().map(|text| Arc::from(text.unwrap_or(UNKNOWN))).collect();
-    let unknown = u32::try_from(names.len()).unwrap_or(u32::MAX);
-    names.push(Arc::from(UNKNOWN));
-    let id = |key: Option<i32>| key.and_then(|key| u32::try_from(key).ok()).unwrap_or(unknown);
-    let ids = if keys.null_count() == 0 {
-        keys.values().iter().map(|&key| id(Some(key))).collect()
-    } else {
-        keys.iter().map(id).collect()
-    };
-    Labels { ids: Some(ids), names }
 }

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use foldhash::fast::RandomState;
-use gpuvitals_core::history::{self, QueryError, Rows, RowsQuery};
+use gpuvitals_core::history::{self, QueryError, RowPlace, Rows, RowsQuery};
 use gpuvitals_core::{Batch, Origin};
 
 use super::ROWS_MAX;
+use super::labels::{self, Verdict};
 use crate::merge::{MergeError, Order, RowKeys, merge, without_empty};
 use crate::reader::{Columns, Part, Reading, Scope, contested, in_time, parallel};
 use crate::tail;
@@ -29,6 +30,17 @@ struct Candidate {
     key: u32,
     part: u32,
     row: u32,
+    /// Whether it may have twins.
+    is_twin: bool,
+}
+
+/// A row that may have twins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Twin {
+    time_ns: i64,
+    key: u32,
+    part: u32,
+    verdict: Verdict,
 }
 
 /// Answers the question.
@@ -45,6 +57,10 @@ pub(crate) fn range(reading: Reading<'_>, query: &RowsQuery) -> Result<history::
         return Err(QueryError::TooManyRows { rows: page_end as u64, max: ROWS_MAX });
     }
     let scope = Scope::new(query.table, &query.gpus, start_ns, end_ns);
+    let scope = match query.after.as_ref().filter(|_| !query.with_total) {
+        Some(after) => behind(after, query.newest_first, &scope),
+        None => scope,
+    };
     let mut partial = Vec::new();
     let parts = reading.parts(&scope, &mut partial)?;
     let contests = contested(&parts);
@@ -52,7 +68,7 @@ pub(crate) fn range(reading: Reading<'_>, query: &RowsQuery) -> Result<history::
     // Twins make the page shorter than its candidates; if it gets too short the search restarts with more.
     let mut held = if twins { page_end.saturating_mul(2) } else { page_end };
     let (chosen, total, last) = loop {
-        let mut search = Search::new(query.newest_first, held, &scope, &parts);
+        let mut search = Search::new(query, held, &scope, &parts);
         search.run(reading, &contests)?;
         let (dropped, total) = (search.worst.is_some(), search.total());
         let Found { rows, last, whole, unread } = search.page(query.offset, query.limit);
@@ -74,6 +90,7 @@ pub(crate) fn range(reading: Reading<'_>, query: &RowsQuery) -> Result<history::
 
 /// The search for the rows of a page.
 struct Search<'a> {
+    query: &'a RowsQuery,
     newest_first: bool,
     /// Candidates that are surely held.
     held: usize,
@@ -85,8 +102,7 @@ struct Search<'a> {
     keys: HashMap<Arc<str>, u32, RandomState>,
     /// Rows without twins.
     single: usize,
-    /// Times and keys of rows that may have twins.
-    contested: Vec<(i64, u32)>,
+    contested: Vec<Twin>,
     unread: Vec<String>,
 }
 
@@ -102,9 +118,10 @@ struct Found {
 }
 
 impl<'a> Search<'a> {
-    fn new(newest_first: bool, held: usize, scope: &'a Scope, parts: &'a [Part]) -> Self {
+    fn new(query: &'a RowsQuery, held: usize, scope: &'a Scope, parts: &'a [Part]) -> Self {
         Self {
-            newest_first,
+            query,
+            newest_first: query.newest_first,
             held,
             scope,
             parts,
@@ -146,11 +163,13 @@ impl<'a> Search<'a> {
                     continue;
                 }
             };
-            let counted = contest.is_empty() && self.scope.covers(min_ns, max_ns);
+            let counted =
+                contest.is_empty() && self.query.selector.is_empty() && self.scope.covers(min_ns, max_ns);
             let count = if counted { rows.iter().map(Range::len).sum() } else { 0 };
             let needed = self.held > 0 && self.worst.is_none_or(|worst| self.best(part) <= worst);
-            if needed || !counted {
-                let scope = match self.worst.filter(|_| counted) {
+            let only_page = counted || !self.query.with_total;
+            if needed || !only_page {
+                let scope = match self.worst.filter(|_| only_page) {
                     Some(worst) => up_to(worst, self.newest_first, self.scope),
                     None => self.scope.clone(),
                 };
@@ -177,7 +196,9 @@ impl<'a> Search<'a> {
         let candidates = part.candidates(scope)?;
         // In a table whose key is subject and time, one subject is one key.
         let only = scope.only_key().filter(|_| scope.table.key().next().is_none());
+        let selector = &self.query.selector;
         let columns = if only.is_some() { Columns::time_and([]) } else { Columns::keys(scope.table) };
+        let columns = columns.and(labels::columns(selector));
         let records = part.read(&columns, &candidates)?;
         let keys = match only {
             Some(key) => RowKeys::one(key, records.num_rows()),
@@ -186,6 +207,8 @@ impl<'a> Search<'a> {
         };
         let times = tail::timestamps(&records);
         let numbers: Vec<usize> = candidates.into_iter().flatten().collect();
+        let verdicts = Verdict::of_rows(&records, selector);
+        let of_null = Verdict::of_null(selector);
         let mut ids: Vec<Option<u32>> = vec![None; keys.keys.len()];
         for row in in_time(times, scope).into_iter().flatten() {
             let (Some(&time_ns), Some(&id), Some(&number)) =
@@ -197,22 +220,38 @@ impl<'a> Search<'a> {
                 let next = contest.partition_point(|&(_, to)| to < time_ns);
                 contest.get(next).is_some_and(|&(from, _)| from <= time_ns)
             };
+            let verdict =
+                verdicts.as_ref().and_then(|verdicts| verdicts.get(row)).copied().unwrap_or_default();
+            if !twin && !of_null.then(verdict).selects(selector) {
+                continue;
+            }
             let place = self.place(time_ns);
-            let keep = self.held > 0 && self.worst.is_none_or(|worst| place <= worst);
+            let keep = self.held > 0
+                && self.worst.is_none_or(|worst| place <= worst)
+                && self.is_behind(place, keys.keys.get(id as usize));
             if keep || twin {
                 let key = self.key(&keys, &mut ids, id);
+                let small = |number| u32::try_from(number).unwrap_or(u32::MAX);
+                let (part, row) = (small(at), small(number));
                 if twin {
-                    self.contested.push((time_ns, key));
+                    self.contested.push(Twin { time_ns, key, part, verdict });
                 }
                 if keep {
-                    let small = |number| u32::try_from(number).unwrap_or(u32::MAX);
-                    self.candidates.push(Candidate { place, key, part: small(at), row: small(number) });
+                    self.candidates.push(Candidate { place, key, part, row, is_twin: twin });
                 }
             }
             self.single += usize::from(!twin && !counted);
         }
         self.drop_worst();
         Ok(())
+    }
+
+    /// Whether a row is behind the place after which the page begins.
+    fn is_behind(&self, place: i64, key: Option<&Arc<str>>) -> bool {
+        self.query.after.as_ref().is_none_or(|after| {
+            let begin = self.place(after.timestamp_ns);
+            place > begin || (place == begin && key.is_some_and(|key| *key > after.key))
+        })
     }
 
     fn key(&mut self, keys: &RowKeys, ids: &mut [Option<u32>], id: u32) -> u32 {
@@ -240,11 +279,26 @@ impl<'a> Search<'a> {
         self.candidates.retain(|candidate| candidate.place <= worst);
     }
 
-    /// Rows in all, twins counted once.
+    /// Rows in all, twins counted once. Leaves one of the twins of each row that is selected.
     fn total(&mut self) -> usize {
         self.contested.sort_unstable();
-        self.contested.dedup();
+        let selector = &self.query.selector;
+        let of_null = Verdict::of_null(selector);
+        let is_same = |a: &Twin, b: &Twin| (a.time_ns, a.key) == (b.time_ns, b.key);
+        let rows = self.contested.chunk_by(is_same);
+        let rows = rows.filter(|twins| {
+            twins.iter().fold(of_null, |before, twin| before.then(twin.verdict)).selects(selector)
+        });
+        self.contested = rows.filter_map(|twins| twins.first().copied()).collect();
         self.single + self.contested.len()
+    }
+
+    fn is_selected(&self, candidate: &Candidate) -> bool {
+        // Rows without twins were selected when they were read.
+        let wanted = (self.place(candidate.place), candidate.key);
+        self.query.selector.is_empty()
+            || !candidate.is_twin
+            || self.contested.binary_search_by_key(&wanted, |twin| (twin.time_ns, twin.key)).is_ok()
     }
 
     fn page(mut self, offset: usize, limit: usize) -> Found {
@@ -259,7 +313,9 @@ impl<'a> Search<'a> {
         let same = |a: &Candidate, b: &Candidate| a.place == b.place && a.key == b.key;
         let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.parts.len()];
         let (mut found, mut last) = (0, None);
-        for twins in self.candidates.chunk_by(same).skip(offset).take(limit) {
+        let rows_found = self.candidates.chunk_by(same);
+        let rows_found = rows_found.filter(|twins| twins.first().is_some_and(|twin| self.is_selected(twin)));
+        for twins in rows_found.skip(offset).take(limit) {
             found += 1;
             last = twins.first().map(|twin| twin.place);
             for twin in twins {
@@ -280,6 +336,16 @@ fn up_to(place: i64, newest_first: bool, scope: &Scope) -> Scope {
         scope.during(start_ns.max(!place), end_ns)
     } else {
         scope.during(start_ns, end_ns.min(place))
+    }
+}
+
+/// The scope without the times before a place in the order asked.
+fn behind(after: &RowPlace, newest_first: bool, scope: &Scope) -> Scope {
+    let (start_ns, end_ns) = (scope.start_ns, scope.end_ns);
+    if newest_first {
+        scope.during(start_ns, end_ns.min(after.timestamp_ns))
+    } else {
+        scope.during(start_ns.max(after.timestamp_ns), end_ns)
     }
 }
 

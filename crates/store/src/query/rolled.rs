@@ -16,7 +16,7 @@ use crate::tail;
 pub(crate) fn columns(metric: MetricId, aggregates: &[Aggregate]) -> impl Iterator<Item = String> {
     let asked = |aggregate: Aggregate| aggregates.contains(&aggregate);
     // A percentile is never beyond the smallest and the largest value.
-    let limits = asked(Aggregate::P99);
+    let limits = aggregates.iter().any(|aggregate| aggregate.needs_sketch());
     let needed = [
         (Figure::Count, true),
         (Figure::Sum, asked(Aggregate::Mean)),

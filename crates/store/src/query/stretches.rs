@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use gpuvitals_core::history::{Aggregate, BucketQuery};
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::history::{BucketQuery, GroupColumn};
 
 use crate::grain::Grain;
 use crate::manifest::FileEntry;
@@ -55,8 +56,17 @@ pub(crate) fn sources(snapshot: &Snapshot, query: &BucketQuery) -> Vec<Source> {
 
 /// Whether steps of a rollup give the same answer as rows.
 fn answers(grain: Grain, query: &BucketQuery) -> bool {
-    let percentile = query.aggregates.contains(&Aggregate::P99);
+    let percentile = query.aggregates.iter().any(|aggregate| aggregate.needs_sketch());
+    // A row of a rollup has the identity that the GPU had last.
+    let is_steady = |column: IdentityColumn| column <= IdentityColumn::Partition;
+    let mut columns = query.group_by.iter().filter_map(|column| match column {
+        GroupColumn::Gpu => None,
+        GroupColumn::Identity(column) => Some(*column),
+    });
     query.step_ns % grain.step_ns().max(1) == 0
+        && columns.all(is_steady)
+        && query.selector.matchers().iter().all(|matcher| is_steady(matcher.column))
+        && !query.aggregates.iter().any(|aggregate| aggregate.needs_tracks())
         && (!percentile || query.metrics.iter().all(|metric| has_sketch(*metric, grain)))
 }
 

@@ -1,7 +1,6 @@
 //! Values counted into cells: one per metric, group and step.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
@@ -9,28 +8,22 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use gpuvitals_core::batch::data_type;
-use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, Cell, Measured};
+use gpuvitals_core::history::{BucketQuery, Buckets, Cell, Measured, Track};
 
 use super::fold::{Number, fold};
 use super::grid::{Grid, Stretch};
+use super::labels::{Label, Labels};
 use super::rolled;
 use crate::merge::{MergeError, widen};
 use crate::tail;
-
-/// Which series a row belongs to.
-#[derive(Debug)]
-pub(crate) struct Labels {
-    /// Per row an index into `names`; none: all rows belong to the first.
-    pub(crate) ids: Option<Vec<u32>>,
-    /// Names of groups; two may be the same.
-    pub(crate) names: Vec<Arc<str>>,
-}
 
 /// Rows of one group in one step, side by side and by time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run {
     /// Of the cell.
     pub(crate) place: usize,
+    /// Of the track, if there are tracks.
+    pub(crate) track: usize,
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
@@ -46,8 +39,7 @@ pub(crate) struct Tally {
 impl Tally {
     /// No values yet. Values outside these steps of the grid are not counted.
     pub(crate) fn new(grid: &Grid, (first, last): (usize, usize), query: &BucketQuery) -> Self {
-        let with_sketches = query.aggregates.contains(&Aggregate::P99);
-        let buckets = Buckets::new(grid.steps.part(first..last + 1), &query.metrics, with_sketches);
+        let buckets = Buckets::new(grid.steps.part(first..last + 1), &query.metrics, &query.aggregates);
         Self { first, buckets }
     }
 
@@ -99,7 +91,8 @@ impl Tally {
         apart: &mut Vec<Range<usize>>,
     ) -> Vec<Run> {
         let mut runs = Vec::new();
-        let mut groups: Vec<Option<usize>> = vec![None; labels.names.len()];
+        // Group and lane of each label that was met.
+        let mut known: Vec<Option<(usize, usize)>> = vec![None; labels.names.len()];
         let mut start = 0;
         while let Some(&time_ns) = times.get(start) {
             let (stretch, from, to) = grid.stretch(time_ns, contested);
@@ -111,12 +104,17 @@ impl Tally {
                 },
                 Stretch::Step(step) => {
                     let id = labels.ids.as_ref().map_or(0, |ids| ids.get(start).map_or(0, |&id| id as usize));
-                    let known = groups.get(id).copied().flatten();
-                    let group = known.or_else(|| labels.names.get(id).map(|name| self.buckets.group(name)));
+                    let series = known
+                        .get(id)
+                        .copied()
+                        .flatten()
+                        .or_else(|| labels.names.get(id).map(|label| self.series(label)));
                     let step = step.checked_sub(self.first).filter(|&step| step < self.buckets.steps().count);
-                    if let (Some(group), Some(step)) = (group, step) {
-                        groups.get_mut(id).into_iter().for_each(|slot| *slot = Some(group));
-                        runs.push(Run { place: self.buckets.place(group, step), start, end });
+                    if let (Some((group, lane)), Some(step)) = (series, step) {
+                        known.get_mut(id).into_iter().for_each(|slot| *slot = series);
+                        let (place, track) =
+                            (self.buckets.place(group, step), self.buckets.place(lane, step));
+                        runs.push(Run { place, track, start, end });
                     }
                 }
                 Stretch::Outside => {}
@@ -124,6 +122,12 @@ impl Tally {
             start = end;
         }
         runs
+    }
+
+    /// Group and lane of a label.
+    fn series(&mut self, label: &Label) -> (usize, usize) {
+        let group = self.buckets.group(&label.group);
+        (group, label.gpu.as_ref().map_or(0, |gpu| self.buckets.lane(group, gpu)))
     }
 }
 
@@ -199,6 +203,9 @@ impl Sink<'_> {
                 slice = &compact;
                 folded = fold(slice);
             }
+            if !self.measured.tracks.is_empty() {
+                self.follow(run, values, nulls);
+            }
             self.keep(
                 run,
                 slice,
@@ -211,6 +218,19 @@ impl Sink<'_> {
                     last: slice.last().map_or(f64::NAN, |last| last.float()),
                 },
             );
+        }
+    }
+
+    /// Adds the run's values to its track.
+    fn follow<T: Number>(&mut self, run: &Run, values: &[T], nulls: Option<&NullBuffer>) {
+        let Some(track) = self.measured.tracks.get_mut(run.track) else { return };
+        for row in run.start..run.end {
+            if let (Some(value), Some(&time_ns)) = (values.get(row), self.times.get(row))
+                && nulls.is_none_or(|nulls| nulls.is_valid(row))
+                && value.float().is_finite()
+            {
+                track.merge(&Track::of(time_ns, value.float()));
+            }
         }
     }
 

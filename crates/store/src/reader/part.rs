@@ -57,6 +57,17 @@ impl Columns {
         Self::time_and(names.into_iter().chain(identity).chain(key).chain([INDEX_COLUMN]))
     }
 
+    /// And these.
+    pub(crate) fn and<'a>(self, more: impl IntoIterator<Item = &'a str>) -> Self {
+        match self {
+            Self::All => Self::All,
+            Self::Named(mut names) => {
+                names.extend(more.into_iter().map(str::to_owned));
+                Self::Named(names)
+            }
+        }
+    }
+
     fn has(&self, name: &str) -> bool {
         match self {
             Self::All => true,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::support::{
     HOUR, Model, SECOND, assert_is, batch, buckets_of, everything, grid, model_of, quiet, rows_of,
 };
-use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy, History, RowsQuery};
+use gpuvitals_core::history::{Aggregate, BucketQuery, History, RowsQuery, Selector};
 use gpuvitals_core::{MetricId, Status, Table};
 use gpuvitals_store::{Store, StoreError, repair};
 use tempfile::TempDir;
@@ -198,12 +198,13 @@ fn power(start_ns: i64, end_ns: i64) -> BucketQuery {
     BucketQuery {
         table: Table::GpuEvents,
         gpus: Vec::new(),
+        selector: Selector::default(),
         metrics: vec![MetricId::of("power_w")],
         start_ns,
         end_ns,
         step_ns: 60 * SECOND,
         aggregates: vec![Aggregate::Mean],
-        group_by: GroupBy::All,
+        group_by: Vec::new(),
     }
 }
 

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy};
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, Selector};
 use gpuvitals_core::{MetricId, Table};
 use gpuvitals_store::{Store, StoreConfig};
 
-use crate::support::{HOUR, Row, SECOND, batch, buckets_of, grid, quiet, row, wait_for};
+use crate::support::{HOUR, Row, SECOND, batch, buckets_of, grid, quiet, row, text, wait_for};
 
 const MINUTE: i64 = 60 * SECOND;
 const ALL: [Aggregate; 6] =
@@ -43,12 +43,13 @@ fn ask(start: i64, end: i64, step_ns: i64, aggregates: &[Aggregate]) -> BucketQu
     BucketQuery {
         table: Table::GpuEvents,
         gpus: Vec::new(),
+        selector: Selector::default(),
         metrics: ["power_w", "temperature_c"].map(MetricId::of).to_vec(),
         start_ns: HOUR + start * SECOND,
         end_ns: HOUR + end * SECOND,
         step_ns,
         aggregates: aggregates.to_vec(),
-        group_by: GroupBy::Gpu,
+        group_by: vec![GroupColumn::Gpu],
     }
 }
 
@@ -61,7 +62,7 @@ fn lines(store: &Store, query: &BucketQuery) -> (Vec<Line>, i64) {
     assert_eq!(found.missing, Vec::<String>::new());
     let series = found.answer.series(&query.aggregates);
     let named = series.into_iter().map(|line| {
-        (format!("{} {:?} {}", line.metric.metric().column, line.aggregate, line.group), line.values)
+        (format!("{} {:?} {}", line.metric.metric().column, line.aggregate, text(&line.group)), line.values)
     });
     (named.collect(), found.answer.rollup_ns() / SECOND)
 }

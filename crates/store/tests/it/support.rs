@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, Buckets, ExtraValue, GroupBy, History, Part, QueryError, Rows, RowsQuery,
+    Aggregate, BucketQuery, Buckets, ExtraValue, GroupColumn, History, Part, QueryError, Rows, RowsQuery,
+    Selector,
 };
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue};
 use gpuvitals_log::FsDisk;
@@ -165,6 +166,11 @@ pub(crate) fn assert_is(store: &Store, model: &Model) {
 const AGGREGATES: [Aggregate; 6] =
     [Aggregate::Min, Aggregate::Max, Aggregate::Mean, Aggregate::P99, Aggregate::Last, Aggregate::Count];
 
+/// The text of a group by at most one column.
+pub(crate) fn text(group: &[Option<Arc<str>>]) -> String {
+    group.iter().flatten().map(ToString::to_string).collect()
+}
+
 /// Asserts that values by steps are those of the model.
 #[track_caller]
 pub(crate) fn assert_steps(store: &Store, model: &Model) {
@@ -177,14 +183,25 @@ pub(crate) fn assert_steps(store: &Store, model: &Model) {
         about(-3, 3_603, 7),
     ] {
         for (aggregates, group_by) in [
-            (&AGGREGATES[..], GroupBy::Gpu),
-            (&AGGREGATES[..3], GroupBy::All),
-            (&AGGREGATES[4..5], GroupBy::Node),
+            (&AGGREGATES[..], vec![GroupColumn::Gpu]),
+            (&AGGREGATES[..3], vec![]),
+            (&AGGREGATES[4..5], vec![GroupColumn::Identity(IdentityColumn::Node)]),
         ] {
             let metrics = ["power_w", "temperature_c", "memory_used_mb"].map(MetricId::of).to_vec();
             let aggregates = aggregates.to_vec();
             let (table, gpus) = (Table::GpuEvents, Vec::new());
-            let query = BucketQuery { table, gpus, metrics, start_ns, end_ns, step_ns, aggregates, group_by };
+            let selector = Selector::default();
+            let query = BucketQuery {
+                table,
+                gpus,
+                selector,
+                metrics,
+                start_ns,
+                end_ns,
+                step_ns,
+                aggregates,
+                group_by,
+            };
             let found = buckets_of(store, query.clone());
             assert_eq!(found.missing, Vec::<String>::new());
             let rollup_ns = found.answer.rollup_ns();
@@ -193,7 +210,7 @@ pub(crate) fn assert_steps(store: &Store, model: &Model) {
             for line in found.answer.series(&query.aggregates) {
                 for (at, value) in line.values.iter().enumerate() {
                     let time = found.answer.steps().time(at);
-                    let key = (line.metric.metric().column, line.group.to_string(), line.aggregate, time);
+                    let key = (line.metric.metric().column, text(&line.group), line.aggregate, time);
                     match (value, wanted.remove(&key)) {
                         (None, None) => {}
                         (Some(found), Some(wanted)) => {
@@ -217,10 +234,10 @@ fn by_steps(model: &Model, query: &BucketQuery) -> BTreeMap<(&'static str, Strin
     let mut values: BTreeMap<(&'static str, String, i64), Values> = BTreeMap::new();
     for ((time, gpu), row) in model.0.range((query.start_ns, String::new())..=(query.end_ns, "~".to_owned()))
     {
-        let group = match query.group_by {
-            GroupBy::Gpu => gpu.clone(),
-            GroupBy::Node => "node-1".to_owned(),
-            _ => "all".to_owned(),
+        let group = match query.group_by.as_slice() {
+            [GroupColumn::Gpu] => gpu.clone(),
+            [GroupColumn::Identity(IdentityColumn::Node)] => "node-1".to_owned(),
+            _ => String::new(),
         };
         let step = time.div_euclid(query.step_ns) * query.step_ns;
         for metric in &query.metrics {
@@ -239,10 +256,11 @@ fn by_steps(model: &Model, query: &BucketQuery) -> BTreeMap<(&'static str, Strin
         for &aggregate in &query.aggregates {
             let value = match aggregate {
                 Aggregate::Min => figures.clone().fold(f64::INFINITY, f64::min),
-                Aggregate::Max | Aggregate::P99 => max,
+                Aggregate::Max | Aggregate::Quantile(_) => max,
                 Aggregate::Mean => figures.clone().sum::<f64>() / count,
                 Aggregate::Last => newest.1,
                 Aggregate::Count => count,
+                Aggregate::Rate | Aggregate::Increase | Aggregate::Delta => panic!("{aggregate:?}"),
             };
             answer.insert((column, group.clone(), aggregate, step), value);
         }

@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gpuvitals_core::batch::{Value, text_at};
-use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy, Rows, RowsQuery};
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, Rows, RowsQuery};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
 
 /// Columns of a row, spelt.
@@ -12,6 +13,11 @@ pub(crate) type Cells = BTreeMap<String, String>;
 
 /// Values by metric (as asked), aggregate and group.
 pub(crate) type Lines = BTreeMap<(usize, Aggregate, String), Vec<Option<f64>>>;
+
+/// The texts of a group as one.
+pub(crate) fn group_text(texts: &[Option<Arc<str>>]) -> String {
+    texts.iter().map(|text| text.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(",")
+}
 
 /// A row to append.
 #[derive(Debug, Clone)]
@@ -158,13 +164,13 @@ impl Model {
             if !wanted || !(query.start_ns..=query.end_ns).contains(time) {
                 continue;
             }
-            let text = |column: &str| cells.get(column).cloned().unwrap_or_else(|| "unknown".to_owned());
-            let group = match query.group_by {
-                GroupBy::Gpu => key.clone(),
-                GroupBy::Node => text("node"),
-                GroupBy::Model => text("model"),
-                GroupBy::All => "all".to_owned(),
+            let text = |column: &GroupColumn| match column {
+                GroupColumn::Gpu => Some(Arc::from(key.as_str())),
+                GroupColumn::Identity(column) => {
+                    cells.get(column.name()).map(|text| Arc::from(text.as_str()))
+                }
             };
+            let group = group_text(&query.group_by.iter().map(text).collect::<Vec<_>>());
             let bucket = usize::try_from((time - origin) / query.step_ns).unwrap();
             for (at, metric) in query.metrics.iter().enumerate() {
                 if let Some(value) = cells.get(metric.metric().column) {
@@ -195,7 +201,7 @@ fn aggregated(aggregate: Aggregate, values: &[(i64, f64)]) -> f64 {
         Aggregate::Max => sorted[sorted.len() - 1],
         Aggregate::Mean => sorted.iter().sum::<f64>() / f64::from(count),
         // The smallest value that at least 99 % of the values do not exceed.
-        Aggregate::P99 => {
+        Aggregate::Quantile(_) => {
             let enough = |value: f64| {
                 sorted.iter().filter(|&&other| other <= value).count() * 100 >= sorted.len() * 99
             };
@@ -211,5 +217,6 @@ fn aggregated(aggregate: Aggregate, values: &[(i64, f64)]) -> f64 {
                 .fold(f64::MIN, f64::max)
         }
         Aggregate::Count => f64::from(count),
+        Aggregate::Rate | Aggregate::Increase | Aggregate::Delta => panic!("nobody asks for {aggregate:?}"),
     }
 }
