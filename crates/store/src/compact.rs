@@ -139,7 +139,7 @@ fn try_merge(
     else {
         return Ok(None);
     };
-    let schema = Arc::clone(Merge::plan(table, &frames, Order::GpuTime)?.schema());
+    let schema = file::compacted(Merge::plan(table, &frames, Order::GpuTime)?.schema(), &frames);
     let (root, grain) = (root.to_owned(), Grain::Raw);
     let place = Place { root, table, grain, level: span.level(), number, span, first_sequence };
     let mut rollups = Rollups::create(&place, &schema, config, steps)?;
@@ -295,7 +295,7 @@ impl TableFile {
             .map_err(|error| FileError::parquet("reading", &self.path, error))?;
         let path = self.path.clone();
         Ok(Box::new(reader.map(move |rows| {
-            rows.map_err(|error| {
+            rows.and_then(file::with_floats).map_err(|error| {
                 FileError::parquet("reading", &path, ParquetError::ArrowError(error.to_string()))
             })
         })))

@@ -13,10 +13,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, Field, Schema};
+use gpuvitals_core::batch::{decimal, widened};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::errors::ParquetError;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use columns::compacted;
 pub(crate) use describe::describe;
 pub(crate) use writing::{Place, Sorted, TableWriter, discard_all};
 
@@ -118,6 +122,27 @@ impl FileError {
             }
         }
     }
+}
+
+/// Rows of a file with decimals as the floats that they hold.
+///
+/// # Errors
+/// If Arrow refuses, which is a defect.
+pub(crate) fn with_floats(records: RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let is_decimal = |field: &Arc<Field>| decimal::float_of(field.data_type()).is_some();
+    if !records.schema_ref().fields().iter().any(is_decimal) {
+        return Ok(records);
+    }
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for (field, column) in records.schema_ref().fields().iter().zip(records.columns()) {
+        let floats = decimal::float_of(field.data_type())
+            .and_then(|(float, _)| Some((widened(column, &float)?, Field::new(field.name(), float, true))));
+        let (column, field) =
+            floats.map_or_else(|| (Arc::clone(column), Arc::clone(field)), |(c, f)| (c, Arc::new(f)));
+        columns.push(column);
+        fields.push(field);
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
 }
 
 /// Opens a live file, checks its footer against the manifest and parses it.

@@ -19,7 +19,7 @@ use super::files::{GpuIndex, OpenFile};
 use super::scope::Scope;
 use super::section::Section;
 use super::{pages, unreadable};
-use crate::file::FileError;
+use crate::file::{self, FileError};
 use crate::manifest::FileEntry;
 use crate::merge::RowKeys;
 use crate::tail::Chunk;
@@ -273,14 +273,15 @@ impl Part {
         let schema = arrow_array::RecordBatchReader::schema(&reader);
         let batches: Result<Vec<RecordBatch>, ArrowError> = reader.collect();
         let mut batches = batches?;
-        Ok(match (batches.pop(), batches.is_empty()) {
+        let records = match (batches.pop(), batches.is_empty()) {
             (None, _) => RecordBatch::new_empty(schema),
             (Some(only), true) => only,
             (Some(last), false) => {
                 batches.push(last);
                 arrow_select::concat::concat_batches(&schema, &batches)?
             }
-        })
+        };
+        Ok(file::with_floats(records)?)
     }
 }
 

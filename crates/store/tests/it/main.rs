@@ -9,6 +9,7 @@
 
 mod backup;
 mod crash;
+mod decimals;
 mod disk;
 mod faults;
 mod fleet;
