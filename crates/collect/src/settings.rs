@@ -14,6 +14,8 @@ use gpuvitals_settings::{Bytes, Refusal, Typed as _, settings, words};
 pub enum SinkKind {
     /// The embedded store
     Store,
+    /// PostgreSQL, which section database names
+    Postgres,
     /// JSON lines, a file a GPU
     Jsonl,
 }
@@ -42,7 +44,8 @@ settings! {
         /// Write the latest values beside the files; with false a start reads all files for them. It continues where it was
         /// either way
         pub checkpoint: bool = true, flag "--checkpoint BOOL";
-        /// Where rows go: one name, or several with commas between them. Without store ranges of time cannot be queried
+        /// Where rows go: one name, or several with commas between them. Without store or postgres ranges of time
+        /// cannot be queried. With database.host store means postgres, unless both are named
         pub sinks: Vec<SinkKind> = ["store"], flag "--sinks NAMES";
         /// Address of the API of `collect`. Loopback unless told; another one needs listener.token_file
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";

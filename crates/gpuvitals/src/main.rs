@@ -181,11 +181,6 @@ fn settled(layers: &Layers, service: &'static str) -> Result<(Config, Announcer)
     let config = layers.check()?;
     let tracer = telemetry::start(&config.otlp, service, &config.sampling.node())?;
     let announcer = logging::start(&config.log, service, tracer)?;
-    if !config.database.host.is_empty() && ["up", "collect"].contains(&service) {
-        tracing::warn!(
-            "database.host is set, but PostgreSQL is not supported yet: rows go to the embedded store"
-        );
-    }
     for (name, near) in &layers.strangers {
         tracing::warn!(
             name,

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use futures_util::future::join_all;
@@ -13,6 +14,7 @@ use gpuvitals_core::history::History;
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, Table, causes};
 use gpuvitals_jsonl::{Jsonl, JsonlConfig, JsonlError};
+use gpuvitals_postgres::{Database, Postgres};
 use gpuvitals_settings::{Bytes, settings};
 use gpuvitals_store::{Store, StoreConfig, StoreError};
 
@@ -45,27 +47,33 @@ pub(crate) fn store_config(settings: &store::Store, collector: &CollectorSetting
 }
 
 /// How long rows are kept; 0: for ever.
-fn kept(keep: std::time::Duration) -> Option<std::time::Duration> {
+fn kept(keep: Duration) -> Option<Duration> {
     Some(keep).filter(|keep| !keep.is_zero())
 }
 
 /// Opens the sinks, each of which has accepted a row before it is acknowledged. The store answers for the rows; without it
-/// memory does.
+/// PostgreSQL, or else memory.
 ///
 /// # Errors
-/// When a directory is in use, or cannot be read or written.
-pub(crate) fn open(
+/// When a directory is in use, or cannot be read or written, or the database cannot be used.
+pub(crate) async fn open(
     settings: &CollectorSettings,
     store: &StoreConfig,
     lines: &JsonLines,
+    database: &Database,
 ) -> Result<Ends, Failure> {
     let dir = store.dir.clone();
     let (mut sinks, mut history) = (Vec::new(), None);
-    for kind in SinkKind::value_variants().iter().filter(|kind| settings.sinks.contains(kind)) {
+    for kind in kinds(&settings.sinks, database)? {
         sinks.push(match kind {
             SinkKind::Store => {
                 let (sink, kept) = open_store(store.clone())?;
                 history = Some(kept);
+                sink
+            }
+            SinkKind::Postgres => {
+                let (sink, kept) = open_postgres(database, store.keep).await?;
+                history.get_or_insert(kept);
                 sink
             }
             SinkKind::Jsonl => open_jsonl(&dir, lines)?,
@@ -83,6 +91,21 @@ pub(crate) fn open(
     );
     let memory = Arc::new(MemoryHistory::new(sink, settings));
     Ok((Arc::clone(&memory) as _, memory))
+}
+
+/// The sinks to open. A database takes the store's place, unless both are named.
+fn kinds(named: &[SinkKind], database: &Database) -> Result<Vec<SinkKind>, Failure> {
+    let (with_postgres, has_database) = (named.contains(&SinkKind::Postgres), !database.host.is_empty());
+    if with_postgres && !has_database {
+        let reason = "collector.sinks names postgres, and database.host is empty";
+        return Err(Failure::new(Exit::Config, reason.to_owned()));
+    }
+    let is_wanted = |kind: &SinkKind| match kind {
+        SinkKind::Store => named.contains(kind) && (with_postgres || !has_database),
+        SinkKind::Postgres => with_postgres || has_database && named.contains(&SinkKind::Store),
+        SinkKind::Jsonl => named.contains(kind),
+    };
+    Ok(SinkKind::value_variants().iter().copied().filter(is_wanted).collect())
 }
 
 /// Several sinks as one.
@@ -137,6 +160,21 @@ fn open_jsonl(dir: &Path, settings: &JsonLines) -> Result<Arc<dyn Sink>, Failure
         tracing::error!(damage, "rows in the log of the JSON lines are damaged; the rest is written");
     }
     Ok(Arc::new(jsonl))
+}
+
+/// Opens the database: as a sink of the rows, and as a history. One that is away is no error: it is tried again.
+async fn open_postgres(database: &Database, keep: Option<Duration>) -> Result<Ends, Failure> {
+    let settings = database.clone().or_password(&std::env::var("PGPASSWORD").unwrap_or_default());
+    let postgres = Postgres::open(settings, keep).await.map_err(|error| {
+        Failure::caused(
+            Exit::Config,
+            format!("cannot use database {} of {}", database.dbname, database.host),
+            error,
+        )
+    })?;
+    tracing::info!(host = database.host, dbname = database.dbname, "rows go to PostgreSQL");
+    let postgres = Arc::new(postgres);
+    Ok((Arc::clone(&postgres) as _, postgres))
 }
 
 /// Opens the store: as the sink of the rows, and as their history.
@@ -201,7 +239,9 @@ mod tests {
         let lines = JsonLines { file_bytes: Bytes(1 << 20) };
         let settings =
             CollectorSettings::of(&[("collector.sinks", ["store", "jsonl"].as_slice().into())]).unwrap();
-        let (sink, history) = open(&settings, &StoreConfig::new(dir.path()), &lines).unwrap();
+        let database = Database::of(&[]).unwrap();
+        let (sink, history) =
+            open(&settings, &StoreConfig::new(dir.path()), &lines, &database).await.unwrap();
         let mut builder = BatchBuilder::new(Table::GpuEvents);
         let gpu = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "gpu_0").unwrap());
         builder.row(1, gpu);
@@ -215,6 +255,22 @@ mod tests {
             "{\"gpu_id\":\"gpu_0\",\"metrics\":{},\"timestamp\":\"1970-01-01T00:00:00.000000001Z\"}\n"
         );
         assert!(matches!(sink.accept(vec![batch]).await, Err(Closed)));
+    }
+
+    #[test]
+    fn a_database_takes_the_place_of_the_store_unless_both_are_named() {
+        use SinkKind::{Jsonl, Postgres, Store};
+        let settings =
+            [("database.host", "db".into()), ("database.user", "u".into()), ("database.dbname", "d".into())];
+        let (none, some) = (Database::of(&[]).unwrap(), Database::of(&settings).unwrap());
+        let check = |named: &[SinkKind], database: &Database, expected: Option<&[SinkKind]>| {
+            assert_eq!(kinds(named, database).ok().as_deref(), expected, "{named:?}");
+        };
+        check(&[Store], &none, Some(&[Store]));
+        check(&[Store], &some, Some(&[Postgres]));
+        check(&[Postgres, Store], &some, Some(&[Store, Postgres]));
+        check(&[Jsonl], &some, Some(&[Jsonl]));
+        check(&[Postgres], &none, None);
     }
 
     #[tokio::test]

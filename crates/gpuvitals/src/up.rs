@@ -64,7 +64,7 @@ async fn serve(
     let (socket, address) = listening::listen(config.api.listen, config.api.port, "--port")?;
     let access = listening::access(&config.listener, address, PortKind::Service)?;
     let kept = sinks::store_config(&config.store, &config.collector);
-    let (sink, store) = sinks::open(&config.collector, &kept, &config.jsonl)?;
+    let (sink, store) = sinks::open(&config.collector, &kept, &config.jsonl, &config.database).await?;
     let Queueing { here, producer, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
     let progress = Arc::clone(&opened.progress);

@@ -170,8 +170,21 @@ impl Typed for Bytes {
 }
 
 /// A text that is not shown.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl Secret {
+    /// The text, for the peer that asks for it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -13,7 +13,7 @@ use gpuvitals_collect::CollectorSettings;
 use gpuvitals_listener::Listener;
 use gpuvitals_queue::BrokerSettings;
 use gpuvitals_queue::link::MessageQueue;
-use gpuvitals_settings::{Refusal, Secret, Section, SectionTable, Setting, settings};
+use gpuvitals_settings::{Refusal, Section, SectionTable, Setting};
 use gpuvitals_sources::settings::{Attribution, Sampling};
 use serde_json::Value;
 
@@ -55,28 +55,10 @@ sections! {
     stream: crate::stream::Stream,
     store: crate::store::Store,
     jsonl: crate::sinks::JsonLines,
-    database: Database,
+    database: gpuvitals_postgres::Database,
     api: ApiSettings,
     otlp: crate::telemetry::Otlp,
     shutdown: crate::service::Shutdown,
-}
-
-settings! {
-    /// PostgreSQL. Not supported yet: the section is read, and rows go to the embedded store
-    pub(crate) struct Database = "database" {
-        /// Host; empty: none
-        pub host: String = "";
-        /// Port
-        pub port: u16 = 5432;
-        /// User
-        pub user: String = "";
-        /// Password
-        pub password: Secret = "";
-        /// Database
-        pub dbname: String = "";
-        /// Whether TLS is used: disable, prefer, require, verify-ca, verify-full
-        pub sslmode: String = "prefer";
-    }
 }
 
 /// The table of all settings.

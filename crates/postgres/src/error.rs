@@ -1,0 +1,134 @@
+//! Errors.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gpuvitals_core::batch::KeylessRow;
+use gpuvitals_core::history::QueryError;
+use gpuvitals_core::ports::SinkError;
+use tokio_postgres::error::SqlState;
+
+/// Why rows are not taken, or a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum PostgresError {
+    /// No connection.
+    #[error("connecting to {server}")]
+    Connect {
+        /// The server, database and user.
+        server: String,
+        /// Cause.
+        #[source]
+        source: tokio_postgres::Error,
+    },
+    /// A statement failed, or the connection was lost.
+    #[error("{doing}")]
+    Statement {
+        /// Its purpose.
+        doing: &'static str,
+        /// Cause.
+        #[source]
+        source: tokio_postgres::Error,
+    },
+    /// The server did not answer.
+    #[error("{doing}: no answer within {} s", within.as_secs())]
+    TimedOut {
+        /// The purpose.
+        doing: &'static str,
+        /// The bound.
+        within: Duration,
+    },
+    /// A file of the settings cannot be read.
+    #[error("reading {setting} {}", path.display())]
+    File {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The authorities cannot be used.
+    #[error("the authorities that are trusted (database.sslrootcert)")]
+    Authorities(#[source] rustls::Error),
+    /// The layout was made by another version.
+    #[error(
+        "the tables have layout {found} and this version knows layout {ours}; use the gpuvitals that made them, or another \
+         database"
+    )]
+    Layout {
+        /// What the database has.
+        found: i32,
+        /// What this version writes.
+        ours: i32,
+    },
+    /// A column has a type that does not hold the catalogue's.
+    #[error(
+        "column {column} of {table} has type {found}, which does not become {wanted}: a newer gpuvitals made it"
+    )]
+    Column {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+        /// Its type.
+        found: String,
+        /// The catalogue's type.
+        wanted: &'static str,
+    },
+    /// A row without a GPU or host.
+    #[error("rows of {0} that name nobody")]
+    Nobody(gpuvitals_core::Table, #[source] KeylessRow),
+    /// Somebody deleted a number that was just made.
+    #[error("the number of a GPU, host or identity is missing in the database")]
+    Unnumbered,
+    /// It has been closed.
+    #[error("the database is closed")]
+    Closed,
+}
+
+impl PostgresError {
+    pub(crate) fn statement(doing: &'static str) -> impl Fn(tokio_postgres::Error) -> Self {
+        move |source| Self::Statement { doing, source }
+    }
+
+    /// The server's code, if it refused a statement.
+    pub(crate) fn code(&self) -> Option<&SqlState> {
+        match self {
+            Self::Statement { source, .. } | Self::Connect { source, .. } => source.code(),
+            _ => None,
+        }
+    }
+
+    /// Whether tables, columns or partitions are not there that were there before.
+    pub(crate) fn lacks_tables(&self) -> bool {
+        let lost = [
+            SqlState::CHECK_VIOLATION,
+            SqlState::UNDEFINED_TABLE,
+            SqlState::UNDEFINED_COLUMN,
+            SqlState::UNDEFINED_FUNCTION,
+        ];
+        self.code().is_some_and(|code| lost.contains(code))
+    }
+}
+
+impl From<PostgresError> for SinkError {
+    fn from(error: PostgresError) -> Self {
+        match &error {
+            PostgresError::Closed => Self::Closed,
+            PostgresError::Layout { .. } | PostgresError::Column { .. } => Self::Failed(error.into()),
+            PostgresError::Nobody(..) => Self::Refused(error.into()),
+            // Class 22: data that no column takes, such as a text with a zero byte.
+            _ if error.code().is_some_and(|code| code.code().starts_with("22")) => {
+                Self::Refused(error.into())
+            }
+            _ => Self::Busy(error.into()),
+        }
+    }
+}
+
+impl From<PostgresError> for QueryError {
+    fn from(error: PostgresError) -> Self {
+        Self::failed(error)
+    }
+}

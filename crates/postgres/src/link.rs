@@ -1,0 +1,178 @@
+//! Connections, a few of which are kept open.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use gpuvitals_core::Table;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Config};
+
+use crate::error::PostgresError;
+use crate::settings::{Database, SslMode};
+use crate::tls::Tls;
+
+/// Longest wait for a connection.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// A peer that acknowledges nothing for so long is gone.
+const PEER_SILENT: Duration = Duration::from_secs(15);
+/// Statements end after `statement_timeout`. The server looks every 50 ms whether the one who asked is still there (from version
+/// 14 on). Acknowledged rows are synced, whatever the server's default.
+const SESSION: &str = "\
+    SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET client_min_messages = warning;
+    SELECT set_config(name, '50', false) FROM pg_settings WHERE name = 'client_connection_check_interval';
+    SELECT set_config(name, 'on', false) FROM pg_settings WHERE name = 'synchronous_commit' AND setting = 'off'";
+
+/// Connections to one database.
+pub(crate) struct Links {
+    settings: Database,
+    tls: Tls,
+    idle: Mutex<Vec<Link>>,
+    permits: Semaphore,
+}
+
+/// A connection; it is closed when it is dropped.
+pub(crate) struct Link {
+    client: Client,
+    driver: JoinHandle<()>,
+    /// Tables that have their temporary twin in this session.
+    pub(crate) staged: Vec<Table>,
+}
+
+/// A connection in use. Unless it is given back, it is closed: then nobody knows in which state it is.
+pub(crate) struct Lease<'a> {
+    link: Link,
+    links: &'a Links,
+    permit: SemaphorePermit<'a>,
+}
+
+impl Links {
+    /// # Errors
+    /// If the authorities of the settings cannot be read or used.
+    pub(crate) fn new(settings: Database) -> Result<Self, PostgresError> {
+        let (tls, permits) = (Tls::new(&settings)?, Semaphore::new(settings.connections));
+        Ok(Self { settings, tls, idle: Mutex::default(), permits })
+    }
+
+    /// A connection: an idle one, or a new one.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) async fn lease(&self) -> Result<Lease<'_>, PostgresError> {
+        let permit = self.permits.acquire().await.map_err(|_| PostgresError::Closed)?;
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let link = match idle.filter(|link| !link.client.is_closed()) {
+            Some(link) => link,
+            None => self.connect().await?,
+        };
+        Ok(Lease { link, links: self, permit })
+    }
+
+    async fn connect(&self) -> Result<Link, PostgresError> {
+        let settings = &self.settings;
+        let password = match &settings.password_file {
+            None => settings.password.reveal().to_owned(),
+            Some(path) => {
+                let read = std::fs::read_to_string(path).map_err(|source| PostgresError::File {
+                    setting: "database.password_file",
+                    path: path.clone(),
+                    source,
+                })?;
+                read.trim_end_matches(['\r', '\n']).to_owned()
+            }
+        };
+        let is_local = settings.host.starts_with('/');
+        let mut config = Config::new();
+        config
+            .host(&settings.host)
+            .port(settings.port)
+            .user(&settings.user)
+            .dbname(&settings.dbname)
+            .application_name("gpuvitals")
+            .connect_timeout(CONNECT_WITHIN)
+            .tcp_user_timeout(PEER_SILENT)
+            .keepalives_idle(PEER_SILENT)
+            .ssl_mode(match settings.sslmode {
+                SslMode::Disable => tokio_postgres::config::SslMode::Disable,
+                _ if is_local => tokio_postgres::config::SslMode::Disable,
+                SslMode::Prefer => tokio_postgres::config::SslMode::Prefer,
+                SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => {
+                    tokio_postgres::config::SslMode::Require
+                }
+            });
+        if !password.is_empty() {
+            config.password(password);
+        }
+        let connecting = async {
+            let (client, connection) = config.connect(self.tls.clone()).await?;
+            let driver = tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(
+                        error = gpuvitals_core::causes(&error),
+                        "a connection to PostgreSQL ended"
+                    );
+                }
+            });
+            let link = Link { client, driver, staged: Vec::new() };
+            link.client.batch_execute(SESSION).await?;
+            Ok(link)
+        };
+        let doing = "connecting to PostgreSQL";
+        match tokio::time::timeout(2 * CONNECT_WITHIN, connecting).await {
+            Ok(connected) => {
+                connected.map_err(|source| PostgresError::Connect { server: settings.server(), source })
+            }
+            Err(_) => Err(PostgresError::TimedOut { doing, within: 2 * CONNECT_WITHIN }),
+        }
+    }
+
+    /// Closes idle connections; those in use close when they are given back, and there is no other.
+    pub(crate) fn close(&self) {
+        self.permits.close();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Lease<'_> {
+    /// Keeps the connection open for the next one.
+    pub(crate) fn give_back(self) {
+        let Self { link, links, permit } = self;
+        if !links.permits.is_closed() {
+            links.idle.lock().unwrap_or_else(PoisonError::into_inner).push(link);
+        }
+        drop(permit);
+    }
+
+    /// Tables that have their temporary twin in this session.
+    pub(crate) fn staged(&mut self) -> &mut Vec<Table> {
+        &mut self.link.staged
+    }
+}
+
+impl Deref for Lease<'_> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.link.client
+    }
+}
+
+impl DerefMut for Lease<'_> {
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.link.client
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl fmt::Debug for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Links").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

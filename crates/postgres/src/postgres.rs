@@ -1,0 +1,273 @@
+//! The handle that callers hold: a [`Sink`] and a [`History`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::figures::Family;
+use gpuvitals_core::history::{
+    Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, LiveFleet, Part,
+    QueryError, Rows, RowsQuery,
+};
+use gpuvitals_core::ports::{Answer, Sink, SinkError};
+use gpuvitals_core::{Batch, Health, Status, Table, causes, clock};
+use serde_json::json;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use crate::error::PostgresError;
+use crate::link::{Lease, Links};
+use crate::names::Names;
+use crate::partition::Partitions;
+use crate::settings::Database;
+use crate::{read, schema, write};
+
+/// Changes that a reader of [`History::changes`] may be behind; then it loses the oldest.
+const CHANGES_MAX: usize = 256;
+/// Longest time for one transaction.
+const WRITE_WITHIN: Duration = Duration::from_mins(1);
+
+/// An open database. Clones are handles of the same one.
+#[derive(Debug, Clone)]
+pub struct Postgres(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    links: Links,
+    names: Names,
+    partitions: Partitions,
+    /// Whether the tables are there and the latest values have been read.
+    is_ready: tokio::sync::Mutex<bool>,
+    live: Mutex<Live>,
+    version: AtomicU64,
+    subscribers: broadcast::Sender<Arc<[Batch]>>,
+    health: Mutex<Health>,
+    rows: AtomicU64,
+    transactions: AtomicU64,
+    failures: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Live {
+    fleet: LiveFleet,
+    shown: Arc<Fleet>,
+}
+
+impl Postgres {
+    /// Connects, makes what is missing, and reads the latest state of each GPU. A server that is away is tried again whenever
+    /// it is needed, and [`Sink::health`] says so. Rows older than `keep` are dropped by the day.
+    ///
+    /// # Errors
+    /// If the settings are wrong, or the tables are those of another version.
+    pub async fn open(settings: Database, keep: Option<Duration>) -> Result<Self, PostgresError> {
+        let inner = Inner {
+            links: Links::new(settings)?,
+            names: Names::default(),
+            partitions: Partitions::new(keep),
+            is_ready: tokio::sync::Mutex::default(),
+            live: Mutex::default(),
+            version: AtomicU64::new(1),
+            subscribers: broadcast::Sender::new(CHANGES_MAX),
+            health: Mutex::new(Health::healthy(clock::now_ns())),
+            rows: AtomicU64::new(0),
+            transactions: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+        };
+        match inner.lease().await {
+            Ok(lease) => lease.give_back(),
+            Err(error @ (PostgresError::Layout { .. } | PostgresError::Column { .. })) => return Err(error),
+            Err(error) => inner.note(Err(&error)),
+        }
+        Ok(Self(Arc::new(inner)))
+    }
+}
+
+impl Inner {
+    /// A connection to a database that has the tables.
+    async fn lease(&self) -> Result<Lease<'_>, PostgresError> {
+        let mut lease = self.links.lease().await?;
+        let mut is_ready = self.is_ready.lock().await;
+        if !*is_ready {
+            self.names.forget();
+            self.partitions.forget();
+            lease.staged().clear();
+            schema::migrate(&mut lease).await?;
+            if let Some(batch) = read::latest(&lease, &self.names).await? {
+                self.show(std::slice::from_ref(&batch));
+            }
+            *is_ready = true;
+        }
+        Ok(lease)
+    }
+
+    async fn accept(&self, batches: Vec<Batch>) -> Result<(), PostgresError> {
+        let writing = async {
+            let mut lease = self.lease().await?;
+            let rows = write::write(&mut lease, &self.names, &self.partitions, &batches).await?;
+            lease.give_back();
+            Ok(rows)
+        };
+        let doing = "writing rows";
+        let late = PostgresError::TimedOut { doing, within: WRITE_WITHIN };
+        let written = tokio::time::timeout(WRITE_WITHIN, writing).await.unwrap_or(Err(late));
+        self.note(written.as_ref().map(|_| ()));
+        if written.as_ref().is_err_and(PostgresError::lacks_tables) {
+            *self.is_ready.lock().await = false;
+        }
+        self.rows.fetch_add(written? as u64, Ordering::Relaxed);
+        self.transactions.fetch_add(1, Ordering::Relaxed);
+        self.show(&batches);
+        // Without a reader nobody hears it.
+        let _heard = self.subscribers.send(batches.into());
+        Ok(())
+    }
+
+    /// Shows rows that are durable.
+    fn show(&self, batches: &[Batch]) {
+        let mut live = lock(&self.live);
+        for batch in batches.iter().filter(|batch| batch.table() == Table::GpuEvents) {
+            // Rows without a key were refused.
+            if let Ok(keys) = RowKeys::of(batch.records(), Table::GpuEvents) {
+                live.fleet.apply(batch, &keys);
+            }
+        }
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes how it went.
+    fn note(&self, outcome: Result<(), &PostgresError>) {
+        let (status, reason) = match outcome {
+            Ok(()) => (Status::Healthy, String::new()),
+            Err(error) => (Status::Degraded, format!("PostgreSQL: {}", causes(error))),
+        };
+        if outcome.is_err() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut health = lock(&self.health);
+        if health.status != status {
+            if status == Status::Healthy {
+                tracing::info!("PostgreSQL takes rows again");
+            } else {
+                tracing::warn!(reason, "PostgreSQL takes no rows");
+            }
+        }
+        health.observe(status, reason, clock::now_ns());
+    }
+
+    fn fleet(&self) -> Arc<Fleet> {
+        let mut live = lock(&self.live);
+        let version = self.version.load(Ordering::Acquire);
+        if live.shown.version != version {
+            live.fleet.set_version(version);
+            live.shown = Arc::new(live.fleet.snapshot());
+        }
+        Arc::clone(&live.shown)
+    }
+}
+
+impl Sink for Postgres {
+    fn accept(&self, batches: Vec<Batch>) -> Answer<'_, Result<(), SinkError>> {
+        Box::pin(async move { Ok(self.0.accept(batches).await?) })
+    }
+
+    fn close(&self) -> Answer<'_, Result<(), SinkError>> {
+        Box::pin(async move {
+            self.0.links.close();
+            Ok(())
+        })
+    }
+
+    fn health(&self) -> Health {
+        lock(&self.0.health).clone()
+    }
+
+    fn families(&self) -> Vec<Family> {
+        let inner = &*self.0;
+        vec![
+            Family::counter("gpuvitals_postgres_rows_total", "Rows written.", &inner.rows),
+            Family::counter(
+                "gpuvitals_postgres_transactions_total",
+                "Transactions that wrote them.",
+                &inner.transactions,
+            ),
+            Family::counter(
+                "gpuvitals_postgres_failures_total",
+                "Transactions that failed or could not begin; their rows come again.",
+                &inner.failures,
+            ),
+        ]
+    }
+}
+
+impl History for Postgres {
+    fn version(&self) -> u64 {
+        self.0.version.load(Ordering::Acquire)
+    }
+
+    fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
+        Box::pin(async move {
+            if !*self.0.is_ready.lock().await {
+                self.0.lease().await?.give_back();
+            }
+            let inner = Arc::clone(&self.0);
+            let job = tokio::task::spawn_blocking(move || inner.fleet());
+            Ok(Part::whole(job.await.map_err(QueryError::failed)?))
+        })
+    }
+
+    fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
+        Box::pin(async move {
+            let lease = self.0.lease().await?;
+            let rows = read::rows(&lease, &self.0.names, &query).await?;
+            lease.give_back();
+            Ok(Part::whole(rows))
+        })
+    }
+
+    fn buckets(&self, _query: BucketQuery) -> Answered<'_, Buckets> {
+        Box::pin(std::future::ready(Err(QueryError::NotKept { reason: "buckets of PostgreSQL".into() })))
+    }
+
+    fn changes(&self) -> Box<dyn Changes> {
+        Box::new(Subscription(self.0.subscribers.subscribe()))
+    }
+
+    fn health(&self) -> Health {
+        Sink::health(self)
+    }
+
+    fn stats(&self) -> HistoryStats {
+        let inner = &*self.0;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        HistoryStats {
+            rows_on_disk: None,
+            rows_in_memory: None,
+            own: json!({
+                "gpus": lock(&inner.live).fleet.gpus(),
+                "rows_written": count(&inner.rows),
+                "transactions": count(&inner.transactions),
+                "failures": count(&inner.failures),
+            }),
+        }
+    }
+}
+
+/// A receiver that falls behind loses the oldest.
+#[derive(Debug)]
+struct Subscription(broadcast::Receiver<Arc<[Batch]>>);
+
+impl Changes for Subscription {
+    fn next(&mut self) -> Answer<'_, Option<Change>> {
+        Box::pin(async {
+            match self.0.recv().await {
+                Ok(rows) => Some(Change::Rows(rows)),
+                Err(RecvError::Lagged(missed)) => Some(Change::Missed(missed)),
+                Err(RecvError::Closed) => None,
+            }
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
