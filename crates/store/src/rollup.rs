@@ -1,13 +1,20 @@
 //! Rollups: rows of a GPU or host put together by steps of time, so that a question about a year reads some values a day.
 //!
-//! Of every metric there are the smallest, largest and newest value, the sum, how many values there were, and in some
-//! grains the frequencies of values ([`Sketch`]). These are what an answer by steps is made of ([`Cell`]): it is the same
-//! whether it is made of rows or of a rollup whose steps divide its own. A merge of files writes the rollups of its result.
+//! Of every metric there are the smallest, largest and newest value, the sum, how many values there were, in some grains
+//! the frequencies of values ([`Sketch`]), and of a counter the first value and what it lost by falls ([`Track`]). These are
+//! what an answer by steps is made of ([`Cell`]): it is the same whether it is made of rows or of a rollup whose steps
+//! divide its own. A merge of files writes the rollups of its result.
+//!
+//! Only rows side by side with the same identity are put together: where a pod or job changes, a step has another row. So
+//! every selector and group has its values, and the rows of a GPU are apart in time.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::builder::BinaryBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
 use arrow_array::{
     Array, ArrayRef, Float32Array, Float64Array, Int32Array, Int64Array, RecordBatch, UInt32Array,
 };
@@ -15,7 +22,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::take::take;
 use gpuvitals_core::batch::{TIMESTAMP_COLUMN, data_type, decimal};
 use gpuvitals_core::catalogue::{self, Instrument};
-use gpuvitals_core::history::{Cell, Measured};
+use gpuvitals_core::history::{Cell, Measured, Track};
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::sketch::Sketch;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
@@ -25,12 +32,14 @@ use crate::error::StoreError;
 use crate::file::{Place, Sorted, TableWriter, discard_all};
 use crate::grain::Grain;
 use crate::manifest::FileRecord;
-use crate::merge::MergeError;
+use crate::merge::{MergeError, as_text};
 use crate::query::{Run, count_column};
 use crate::step::FileSteps;
 use crate::tail;
 
-/// Time of the newest row of a step.
+/// Time of the first row that was put together.
+pub(crate) const FIRST_NS: &str = "first_ns";
+/// Time of the newest one.
 pub(crate) const LAST_NS: &str = "last_ns";
 /// Rows that are put together at once, if no GPU has more.
 const PIECE_ROWS: usize = 1 << 15;
@@ -50,11 +59,36 @@ pub(crate) enum Figure {
     LastNs,
     /// Frequencies of the values.
     Sketch,
+    /// The first value.
+    First,
+    /// When it was taken, unless that is the time of the first row.
+    FirstNs,
+    /// The sum of the values before a fall, unless it is 0.
+    Falls,
 }
 
 impl Figure {
-    const ALL: [Self; 7] =
-        [Self::Min, Self::Max, Self::Last, Self::Sum, Self::Count, Self::LastNs, Self::Sketch];
+    const ALL: [Self; 10] = [
+        Self::Min,
+        Self::Max,
+        Self::Last,
+        Self::Sum,
+        Self::Count,
+        Self::LastNs,
+        Self::Sketch,
+        Self::First,
+        Self::FirstNs,
+        Self::Falls,
+    ];
+
+    /// Those that the rollups of a grain have of a metric.
+    fn all(metric: MetricId, grain: Grain) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |figure| match figure {
+            Self::Sketch => has_sketch(metric, grain),
+            Self::First | Self::FirstNs | Self::Falls => has_track(metric),
+            _ => true,
+        })
+    }
 
     fn suffix(self) -> &'static str {
         match self {
@@ -65,6 +99,9 @@ impl Figure {
             Self::Count => "_count",
             Self::LastNs => "_last_ns",
             Self::Sketch => "_sketch",
+            Self::First => "_first",
+            Self::FirstNs => "_first_ns",
+            Self::Falls => "_falls",
         }
     }
 
@@ -81,10 +118,10 @@ impl Figure {
 
     fn data_type(self, metric: MetricId) -> DataType {
         match self {
-            Self::Min | Self::Max | Self::Last => data_type(metric.metric().column_type),
-            Self::Sum => DataType::Float64,
+            Self::Min | Self::Max | Self::Last | Self::First => data_type(metric.metric().column_type),
+            Self::Sum | Self::Falls => DataType::Float64,
             Self::Count => DataType::Int32,
-            Self::LastNs => DataType::Int64,
+            Self::LastNs | Self::FirstNs => DataType::Int64,
             Self::Sketch => DataType::Binary,
         }
     }
@@ -94,6 +131,11 @@ impl Figure {
 /// grows.
 pub(crate) fn has_sketch(metric: MetricId, grain: Grain) -> bool {
     grain.has_sketches() && metric.metric().instrument == Instrument::Gauge
+}
+
+/// Whether rollups have the tracks of a metric's values, from which rates follow.
+pub(crate) fn has_track(metric: MetricId) -> bool {
+    metric.metric().instrument == Instrument::Counter
 }
 
 /// Whether a table has rollups: one whose rows are a GPU's or host's values at a time.
@@ -108,9 +150,9 @@ fn fields_of(field: &Field, table: Table, grain: Grain) -> Vec<Field> {
         return vec![field.clone()];
     }
     let Some(metric) = metric_of(name, table) else { return Vec::new() };
-    let figures = Figure::ALL.into_iter();
-    let figures = figures.filter(|figure| *figure != Figure::Sketch || has_sketch(metric, grain));
-    figures.map(|figure| Field::new(figure.column(metric), figure.data_type(metric), true)).collect()
+    Figure::all(metric, grain)
+        .map(|figure| Field::new(figure.column(metric), figure.data_type(metric), true))
+        .collect()
 }
 
 fn metric_of(name: &str, table: Table) -> Option<MetricId> {
@@ -119,7 +161,7 @@ fn metric_of(name: &str, table: Table) -> Option<MetricId> {
 
 /// Columns of the rollup of rows with these columns.
 fn schema(rows: &Schema, table: Table, grain: Grain) -> SchemaRef {
-    let time = [TIMESTAMP_COLUMN, LAST_NS].map(|name| Field::new(name, DataType::Int64, false));
+    let time = [TIMESTAMP_COLUMN, FIRST_NS, LAST_NS].map(|name| Field::new(name, DataType::Int64, false));
     let rest = rows.fields().iter().flat_map(|field| fields_of(field, table, grain));
     Arc::new(Schema::new(time.into_iter().chain(rest).collect::<Vec<_>>()))
 }
@@ -156,47 +198,87 @@ fn roll(
     (table, grain): (Table, Grain),
 ) -> Result<Rolled, MergeError> {
     let times = tail::timestamps(records);
+    let changes = changes(records);
     let step_ns = grain.step_ns().max(1);
+    let step = |row: usize| time_at(times, row).div_euclid(step_ns);
     let mut runs: Vec<Run> = Vec::new();
     let mut firsts = Vec::with_capacity(gpus.len());
     let ends = gpus.iter().skip(1).map(|(_, start)| *start).chain([times.len()]);
     for ((key, start), end) in gpus.iter().zip(ends) {
         firsts.push((Arc::clone(key), runs.len()));
         let mut start = *start;
-        for step in times
-            .get(start..end)
-            .unwrap_or_default()
-            .chunk_by(|a, b| a.div_euclid(step_ns) == b.div_euclid(step_ns))
-        {
-            runs.push(Run { place: runs.len(), track: 0, start, end: start + step.len() });
-            start += step.len();
+        while start < end {
+            let until_ns = step(start).saturating_add(1).saturating_mul(step_ns);
+            let of_step = times.get(start..end).unwrap_or_default();
+            let next = start + of_step.partition_point(|time_ns| *time_ns < until_ns).max(1);
+            let change = changes.get(changes.partition_point(|row| *row <= start)).copied();
+            let run = Run {
+                place: runs.len(),
+                track: runs.len(),
+                start,
+                end: change.map_or(next, |change| change.min(next)),
+            };
+            start = run.end;
+            runs.push(run);
         }
     }
-    let time = |row: usize| times.get(row).copied().unwrap_or_default();
-    let starts = runs.iter().map(|run| time(run.start).div_euclid(step_ns).saturating_mul(step_ns));
-    let lasts: Vec<i64> = runs.iter().map(|run| time(run.end - 1)).collect();
+    let starts = runs.iter().map(|run| step(run.start).saturating_mul(step_ns));
     let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(starts))];
-    columns.push(Arc::new(Int64Array::from(lasts.clone())));
+    let ends = Ends {
+        first_ns: runs.iter().map(|run| time_at(times, run.start)).collect(),
+        last_ns: runs.iter().map(|run| time_at(times, run.end - 1)).collect(),
+    };
+    columns.push(Arc::new(Int64Array::from(ends.first_ns.clone())));
+    columns.push(Arc::new(Int64Array::from(ends.last_ns.clone())));
     for (field, array) in records.schema_ref().fields().iter().zip(records.columns()) {
-        let figures = fields_of(field, table, grain);
         match metric_of(field.name(), table) {
-            None if figures.is_empty() => {}
+            None if fields_of(field, table, grain).is_empty() => {}
             None => columns.push(newest(array, &runs)?),
             Some(metric) => {
                 let sketches = if has_sketch(metric, grain) { runs.len() } else { 0 };
+                let tracks = if has_track(metric) { runs.len() } else { 0 };
                 let mut measured = Measured {
                     metric,
                     cells: vec![Cell::EMPTY; runs.len()],
                     sketches: vec![Sketch::default(); sketches],
-                    tracks: Vec::new(),
+                    tracks: vec![Track::EMPTY; tracks],
                 };
                 count_column(&mut measured, times, array, &runs)?;
-                let kinds = Figure::ALL.into_iter().zip(1..=figures.len());
-                columns.extend(kinds.map(|(figure, _)| column(figure, &measured, &lasts)));
+                columns.extend(Figure::all(metric, grain).map(|figure| column(figure, &measured, &ends)));
             }
         }
     }
     Ok(Rolled { records: RecordBatch::try_new(Arc::clone(schema), columns)?, gpus: firsts })
+}
+
+fn time_at(times: &[i64], row: usize) -> i64 {
+    times.get(row).copied().unwrap_or_default()
+}
+
+/// Rows whose identity is not that of the row before, ascending.
+fn changes(records: &RecordBatch) -> Vec<usize> {
+    let mut changes = BTreeSet::new();
+    for column in IdentityColumn::ALL {
+        let text = records.column_by_name(column.name()).and_then(as_text);
+        let Some(codes) = text.as_ref().and_then(|text| text.as_dictionary_opt::<Int32Type>()) else {
+            continue;
+        };
+        let keys = codes.keys();
+        let differs = |row: &usize| keys.is_null(*row) != keys.is_null(row - 1) || keys.is_valid(*row);
+        let pairs = keys.values().windows(2).enumerate();
+        let moved = pairs.filter(|(_, pair)| matches!(pair, [a, b] if a != b)).map(|(row, _)| row + 1);
+        changes.extend(moved.filter(differs));
+        if let Some(nulls) = keys.nulls().filter(|nulls| nulls.null_count() > 0) {
+            changes.extend((1..nulls.len()).filter(|row| nulls.is_valid(*row) != nulls.is_valid(row - 1)));
+        }
+    }
+    changes.into_iter().collect()
+}
+
+/// Times of the first and of the newest row of each run.
+struct Ends {
+    first_ns: Vec<i64>,
+    last_ns: Vec<i64>,
 }
 
 /// The newest value of each run that has one.
@@ -209,15 +291,24 @@ fn newest(array: &ArrayRef, runs: &[Run]) -> Result<ArrayRef, MergeError> {
 
 /// A column of figures.
 #[expect(clippy::cast_possible_truncation, reason = "the values are the column's own, as 64-bit floats")]
-fn column(figure: Figure, measured: &Measured, lasts: &[i64]) -> ArrayRef {
+fn column(figure: Figure, measured: &Measured, ends: &Ends) -> ArrayRef {
     let cells = || measured.cells.iter().map(|cell| (cell.count > 0).then_some(cell));
-    let value = |cell: &Cell| match figure {
-        Figure::Min => cell.min,
-        Figure::Max => cell.max,
-        Figure::Last => cell.last,
-        _ => cell.sum,
+    let tracks = || measured.tracks.iter().map(|track| Some(track).filter(|track| !track.is_empty()));
+    let of_cells = |value: fn(&Cell) -> f64| cells().map(|cell| cell.map(value)).collect();
+    let of_tracks = |value: fn(&Track) -> f64| tracks().map(|track| track.map(value)).collect();
+    let values: Vec<Option<f64>> = match figure {
+        Figure::Min => of_cells(|cell| cell.min),
+        Figure::Max => of_cells(|cell| cell.max),
+        Figure::Last => of_cells(|cell| cell.last),
+        Figure::Sum => of_cells(|cell| cell.sum),
+        Figure::First => of_tracks(|track| track.first),
+        Figure::Falls => {
+            tracks().map(|track| track.map(|track| track.falls).filter(|falls| *falls > 0.0)).collect()
+        }
+        Figure::Count | Figure::LastNs | Figure::FirstNs | Figure::Sketch => Vec::new(),
     };
-    let values = || cells().map(|cell| cell.map(value));
+    let values = || values.iter().copied();
+    let unless = |taken: Option<i64>, of_row: &i64| taken.filter(|taken| taken != of_row);
     match (figure, figure.data_type(measured.metric)) {
         (Figure::Sketch, _) => {
             let mut builder = BinaryBuilder::new();
@@ -234,9 +325,12 @@ fn column(figure: Figure, measured: &Measured, lasts: &[i64]) -> ArrayRef {
             Arc::new(cells().map(|cell| cell.map(count)).collect::<Int32Array>())
         }
         (Figure::LastNs, _) => {
-            let other =
-                |(cell, last): (Option<&Cell>, &i64)| cell.map(|cell| cell.last_ns).filter(|at| at != last);
-            Arc::new(cells().zip(lasts).map(other).collect::<Int64Array>())
+            let taken = cells().map(|cell| cell.map(|cell| cell.last_ns)).zip(&ends.last_ns);
+            Arc::new(taken.map(|(taken, of_row)| unless(taken, of_row)).collect::<Int64Array>())
+        }
+        (Figure::FirstNs, _) => {
+            let taken = tracks().map(|track| track.map(|track| track.first_ns)).zip(&ends.first_ns);
+            Arc::new(taken.map(|(taken, of_row)| unless(taken, of_row)).collect::<Int64Array>())
         }
         (_, DataType::Int32) => Arc::new(values().map(|v| v.map(|v| v as i32)).collect::<Int32Array>()),
         (_, DataType::Int64) => Arc::new(values().map(|v| v.map(|v| v as i64)).collect::<Int64Array>()),

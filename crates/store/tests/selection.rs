@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::{
@@ -79,7 +80,8 @@ fn questions() -> impl Strategy<Value = BucketQuery> {
     let columns = COLUMNS.into_iter().map(GroupColumn::Identity).chain([GroupColumn::Gpu]);
     let group_by = prop::sample::subsequence(columns.collect::<Vec<_>>(), 0..=3);
     let aggregates = prop::sample::subsequence(AGGREGATES.to_vec(), 1..=6);
-    (matchers(), group_by, aggregates, -3..63_i64, 0..63_i64, 1..130_i64).prop_map(
+    let step = prop_oneof![1..130_i64, prop::sample::select(vec![20_i64, 40, 60, 120])];
+    (matchers(), group_by, aggregates, -3..63_i64, 0..63_i64, step).prop_map(
         |(matchers, group_by, aggregates, start, length, step)| BucketQuery {
             table: Table::GpuEvents,
             gpus: Vec::new(),
@@ -178,7 +180,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(appends: &[(Vec<Sample>, bool)], merge: bool) -> Self {
+    fn new(appends: &[(Vec<Sample>, bool)], rolled: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = StoreConfig {
             row_group_gpus: 2,
@@ -186,18 +188,38 @@ impl Bench {
             page_rows: 4,
             merge_files: 2,
             rollup_rows: 1,
-            merge,
+            merge: rolled,
+            merge_after: Duration::ZERO,
+            day_bytes: 0,
             ..StoreConfig::new(dir.path())
         };
         let (store, _) = Store::open(config).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        for (samples, flush) in appends {
-            runtime.block_on(store.append(vec![batch(samples)])).unwrap();
-            if *flush {
-                runtime.block_on(store.flush()).unwrap();
+        let bench = Self { runtime, store, _dir: dir };
+        if rolled {
+            // Both hours have a merged file with rollups, before the rest comes.
+            for second in [0, 1] {
+                bench
+                    .append(&[(5, second, None, None, Some(1)), (5, 30 + second, None, None, Some(2))], true);
+            }
+            for (samples, _) in appends {
+                bench.append(samples, true);
+            }
+            while bench.store.stats().flushed.files > 0 {
+                bench.runtime.block_on(tokio::task::yield_now());
             }
         }
-        Self { runtime, store, _dir: dir }
+        for (samples, flush) in appends.iter().filter(|_| !rolled) {
+            bench.append(samples, *flush);
+        }
+        bench
+    }
+
+    fn append(&self, samples: &[Sample], flush: bool) {
+        self.runtime.block_on(self.store.append(vec![batch(samples)])).unwrap();
+        if flush {
+            self.runtime.block_on(self.store.flush()).unwrap();
+        }
     }
 
     fn rows(&self, query: &RowsQuery) -> Rows {
@@ -261,16 +283,50 @@ proptest! {
     #[test]
     fn answers_are_those_of_the_rows_one_by_one(
         appends in prop::collection::vec((samples(), any::<bool>()), 1..6),
-        merge in any::<bool>(),
+        rolled in any::<bool>(),
         questions in prop::collection::vec(questions(), 8),
         pages in prop::collection::vec((matchers(), 1..30_usize, any::<bool>()), 3),
     ) {
-        let bench = Bench::new(&appends, merge);
+        let bench = Bench::new(&appends, rolled);
         for question in &questions {
             bench.check(question);
         }
         for (matchers, limit, newest_first) in &pages {
             bench.check_pages(matchers, *limit, *newest_first);
         }
+    }
+}
+
+#[test]
+fn a_step_of_a_rollup_is_split_where_the_pod_changes() {
+    let samples: Vec<Sample> = (20..60)
+        .map(|second| {
+            // A job of three pods in turns, and a counter that falls in the middle of one.
+            let energy = u16::try_from(if second < 43 { second * 4 } else { (second - 43) * 8 }).unwrap();
+            (0, second, Some(u8::try_from(second / 7 % 3).unwrap()), None, Some(energy))
+        })
+        .collect();
+    let bench = Bench::new(&[(samples, true)], true);
+    let pod = GroupColumn::Identity(IdentityColumn::Pod);
+    for (group_by, test) in [
+        (vec![], TextTest::IsNot(Vec::new())),
+        (vec![pod], TextTest::IsNot(Vec::new())),
+        (vec![], TextTest::Is(vec![Arc::from("pod-1")])),
+        (vec![GroupColumn::Gpu, pod], TextTest::Matches(Pattern::new("pod-[02]").unwrap())),
+    ] {
+        let query = BucketQuery {
+            table: Table::GpuEvents,
+            gpus: Vec::new(),
+            selector: Selector::new(vec![Matcher { column: IdentityColumn::Pod, test }]).unwrap(),
+            metrics: vec![MetricId::of("energy_j")],
+            start_ns: BASE_NS + 20 * SECOND_NS,
+            end_ns: BASE_NS + 59 * SECOND_NS + 999_999_999,
+            step_ns: 20 * SECOND_NS,
+            aggregates: vec![Aggregate::Rate, Aggregate::Increase, Aggregate::Delta, Aggregate::Count],
+            group_by,
+        };
+        bench.check(&query);
+        let found = bench.runtime.block_on(bench.store.buckets(query)).unwrap().answer;
+        assert_eq!(found.rollup_ns(), 10 * SECOND_NS);
     }
 }

@@ -92,7 +92,7 @@ fn coding(name: &str, data_type: &DataType) -> Coding {
 /// Encoding of a rollup's column.
 fn coding_of(metric: MetricId, figure: Figure, data_type: &DataType) -> Coding {
     match figure {
-        Figure::Min | Figure::Max | Figure::Last => coding(metric.metric().column, data_type),
+        Figure::Min | Figure::Max | Figure::Last | Figure::First => coding(metric.metric().column, data_type),
         Figure::Sum if !is_steady(metric.metric()) => Coding::Plain(Encoding::BYTE_STREAM_SPLIT),
         _ => Coding::Dictionary(None),
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
-use gpuvitals_core::history::{self, Aggregate, BucketQuery, Buckets, COUNTS_MAX, GroupColumn, QueryError};
+use gpuvitals_core::history::{self, BucketQuery, Buckets, COUNTS_MAX, GroupColumn, QueryError};
 use gpuvitals_core::{IdentityColumn, MetricId};
 
 use super::ROWS_MAX;
@@ -26,7 +26,6 @@ use super::tally::Tally;
 use crate::grain::Grain;
 use crate::merge::{MergeError, Order, RowKeys, merge};
 use crate::reader::{Columns, Part, Reading, Scope, contested, joined, parallel};
-use crate::rollup::LAST_NS;
 
 /// Parts with fewer rows in all are read by one thread.
 const WIDE_ROWS: usize = 100_000;
@@ -192,8 +191,8 @@ impl Piece<'_> {
         if self.grain == Grain::Raw {
             return vec![metric.metric().column.to_owned()];
         }
-        let last = self.query.aggregates.contains(&Aggregate::Last).then(|| LAST_NS.to_owned());
-        rolled::columns(metric, &self.query.aggregates).chain(last).collect()
+        let aggregates = &self.query.aggregates;
+        rolled::columns(metric, aggregates).chain(rolled::times(aggregates)).collect()
     }
 
     fn part(

@@ -6,13 +6,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use gpuvitals_core::IdentityColumn;
-use gpuvitals_core::history::{BucketQuery, GroupColumn};
+use gpuvitals_core::history::BucketQuery;
 
 use crate::grain::Grain;
 use crate::manifest::FileEntry;
 use crate::reader::joined;
-use crate::rollup::has_sketch;
+use crate::rollup::{has_sketch, has_track};
 use crate::snapshot::Snapshot;
 
 /// Times, ascending and apart, both ends inclusive.
@@ -57,16 +56,9 @@ pub(crate) fn sources(snapshot: &Snapshot, query: &BucketQuery) -> Vec<Source> {
 /// Whether steps of a rollup give the same answer as rows.
 fn answers(grain: Grain, query: &BucketQuery) -> bool {
     let percentile = query.aggregates.iter().any(|aggregate| aggregate.needs_sketch());
-    // A row of a rollup has the identity that the GPU had last.
-    let is_steady = |column: IdentityColumn| column <= IdentityColumn::Partition;
-    let mut columns = query.group_by.iter().filter_map(|column| match column {
-        GroupColumn::Gpu => None,
-        GroupColumn::Identity(column) => Some(*column),
-    });
+    let tracks = query.aggregates.iter().any(|aggregate| aggregate.needs_tracks());
     query.step_ns % grain.step_ns().max(1) == 0
-        && columns.all(is_steady)
-        && query.selector.matchers().iter().all(|matcher| is_steady(matcher.column))
-        && !query.aggregates.iter().any(|aggregate| aggregate.needs_tracks())
+        && (!tracks || query.metrics.iter().all(|metric| has_track(*metric)))
         && (!percentile || query.metrics.iter().all(|metric| has_sketch(*metric, grain)))
 }
 
