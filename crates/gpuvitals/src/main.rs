@@ -109,7 +109,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Command::Store(command) => {
             let config = tool(vec![])?;
             let opened = || sinks::open_store(sinks::store_config(&config.store, &config.collector));
-            store::run(&command, &config.store, || opened().map(|(sink, _)| sink))
+            store::run(&command, &config.store, opened)
         }
         Command::Token(command) => token::run(&command, &tool(vec![])?.listener),
         Command::Clocks(flags) => return clocks::run(&flags, &tool(vec![])?.sampling),

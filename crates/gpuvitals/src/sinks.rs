@@ -67,9 +67,9 @@ pub(crate) async fn open(
     for kind in kinds(&settings.sinks, database)? {
         sinks.push(match kind {
             SinkKind::Store => {
-                let (sink, kept) = open_store(store.clone())?;
-                history = Some(kept);
-                sink
+                let store = open_store(store.clone())?;
+                history = Some(Arc::clone(&store) as _);
+                store
             }
             SinkKind::Postgres => {
                 let (sink, kept) = open_postgres(database, store.keep).await?;
@@ -177,11 +177,11 @@ async fn open_postgres(database: &Database, keep: Option<Duration>) -> Result<En
     Ok((Arc::clone(&postgres) as _, postgres))
 }
 
-/// Opens the store: as the sink of the rows, and as their history.
+/// Opens the store.
 ///
 /// # Errors
 /// When the directory is in use, or cannot be read or written.
-pub(crate) fn open_store(config: StoreConfig) -> Result<Ends, Failure> {
+pub(crate) fn open_store(config: StoreConfig) -> Result<Arc<Store>, Failure> {
     let dir = config.dir.clone();
     let (store, recovered) = Store::open(config).map_err(|error| {
         let dir = dir.display();
@@ -221,8 +221,7 @@ pub(crate) fn open_store(config: StoreConfig) -> Result<Ends, Failure> {
              restored from a backup, stop it and run `gpuvitals store repair`"
         );
     }
-    let store = Arc::new(store);
-    Ok((Arc::clone(&store) as _, store))
+    Ok(Arc::new(store))
 }
 
 #[cfg(test)]

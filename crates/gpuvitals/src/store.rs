@@ -1,5 +1,8 @@
-//! `gpuvitals store`: what a store holds, whether its files are whole, their repair, and rows from files and other stores.
+//! `gpuvitals store`: what a store holds, whether its files are whole, their repair and their merges, rows from files and other
+//! stores, and rows into files.
 
+mod compact;
+mod export;
 mod import;
 
 use std::fmt::Write as _;
@@ -9,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use gpuvitals_core::ports::Sink;
 use gpuvitals_core::time;
 use gpuvitals_settings::{Bytes, settings};
 use gpuvitals_store::{Grain, RepairProgress, RepairReport, StoreCheck, StoreContents, StoreError};
@@ -89,6 +91,25 @@ enum What {
   gpuvitals store import capture.csv        into the store in store.dir of the configuration, or ./data
   gpuvitals store import telemetry/ old/data --data-dir data      a recording and another store")]
     Import(import::Import),
+
+    /// Write rows of the store into a Parquet or CSV file
+    ///
+    /// All rows that are acknowledged when it begins, by time. The store may be open. `store import`, `stream --replay` and
+    /// `up --replay` take the file. If a file of the store is damaged, the file has the rest, and the exit code is 65.
+    #[command(after_help = "Examples:
+  gpuvitals store export -o rows.parquet    all GPUs of the store in store.dir of the configuration, or ./data
+  gpuvitals store export -o night.csv --start 2026-11-20T22:00:00Z --end 2026-11-21T06:00:00Z --metrics power_w
+  gpuvitals store export -o hosts.parquet --table system_events --data-dir data")]
+    Export(export::Export),
+
+    /// Merge all files that can be merged, now
+    ///
+    /// A running writer does this by itself when an hour or a day is over. Hours become one file each, days of up to 64 MiB
+    /// one file, and their rollups are written. The store must be stopped.
+    #[command(after_help = "Examples:
+  gpuvitals store compact                   the store in store.dir of the configuration, or ./data
+  gpuvitals store compact --data-dir old    another one")]
+    Compact(Output),
 }
 
 /// Flags of each of them.
@@ -102,25 +123,17 @@ struct Output {
 /// Executes the subcommand.
 ///
 /// # Errors
-/// If there is no store, a repair or an import finds it open, a check finds a fault, or the disk refuses.
+/// If there is no store, a command that changes it finds it open, one that reads it finds a fault, or the disk refuses.
 pub(crate) fn run(
     command: &StoreCommand,
     settings: &Store,
-    open: impl FnOnce() -> Result<Arc<dyn Sink>, Failure>,
+    open: impl FnOnce() -> Result<Arc<gpuvitals_store::Store>, Failure>,
 ) -> Result<(), Failure> {
     let dir = &settings.dir;
     let shows = stderr().is_terminal();
     let draw = |progress| {
         if shows {
             terminal::draw(&line(progress));
-        }
-    };
-    let failed = |doing: &str| {
-        let doing = format!("cannot {doing} the store");
-        move |error| {
-            terminal::leave();
-            let exit = if matches!(error, StoreError::NoStore(_)) { Exit::Data } else { exit(&error) };
-            Failure::caused(exit, doing, error)
         }
     };
     match &command.what {
@@ -144,6 +157,18 @@ pub(crate) fn run(
             output.print(&as_json(&repaired), || text(&repaired))
         }
         What::Import(flags) => import::run(flags, dir, open),
+        What::Export(flags) => export::run(flags, dir),
+        What::Compact(output) => compact::run(output, dir, open),
+    }
+}
+
+/// The failure of one of them.
+fn failed(doing: &str) -> impl FnOnce(StoreError) -> Failure + use<> {
+    let doing = format!("cannot {doing} the store");
+    move |error| {
+        terminal::leave();
+        let exit = if matches!(error, StoreError::NoStore(_)) { Exit::Data } else { exit(&error) };
+        Failure::caused(exit, doing, error)
     }
 }
 

@@ -50,12 +50,12 @@ pub(crate) enum Merged {
 }
 
 /// The files to merge next, oldest arrival first, if any are due: all those of one table and hour, or day. The time that
-/// failed last comes after all others, so that it cannot hold them up.
+/// failed last comes after all others, so that it cannot hold them up. Without `now` all that can be merged are due.
 pub(crate) fn due(
     files: &[Arc<FileEntry>],
     config: &StoreConfig,
     failed: Option<(Table, Span)>,
-    now: Instant,
+    now: Option<Instant>,
 ) -> Option<Vec<Arc<FileEntry>>> {
     let newest = files.iter().map(|file| file.max_timestamp_ns).max()?;
     let mut spans: BTreeMap<(Table, Span), Vec<&Arc<FileEntry>>> = BTreeMap::new();
@@ -70,14 +70,15 @@ pub(crate) fn due(
         let is_day = span == span.day();
         let rest = config.merge_after * if is_day { DAY_REST } else { 1 };
         let rest_ns = i64::try_from(rest.as_nanos()).unwrap_or(i64::MAX);
-        let idle = || files.iter().all(|file| now.saturating_duration_since(file.since) >= rest);
+        let is_old = |file: &FileEntry| now.is_none_or(|it| it.saturating_duration_since(file.since) >= rest);
+        let idle = || files.iter().all(|file| is_old(file));
         let complete = newest >= span.end_ns().saturating_add(rest_ns) || idle();
         let bytes = |merged: bool| {
             let of = files.iter().filter(|file| (file.level >= span.level()) == merged);
             of.map(|file| file.bytes).sum::<u64>()
         };
         let (fresh, merged) = (bytes(false), bytes(true));
-        let worth = complete && fresh > 0 && fresh.saturating_mul(WORTH) >= merged;
+        let worth = complete && fresh > 0 && (now.is_none() || fresh.saturating_mul(WORTH) >= merged);
         let flushed = files.iter().filter(|file| file.level == 0).count();
         let many = !is_day && flushed >= config.merge_files.max(2);
         let hours =
@@ -295,7 +296,7 @@ impl TableFile {
             .map_err(|error| FileError::parquet("reading", &self.path, error))?;
         let path = self.path.clone();
         Ok(Box::new(reader.map(move |rows| {
-            rows.and_then(file::with_floats).map_err(|error| {
+            rows.and_then(file::with_types_of_today).map_err(|error| {
                 FileError::parquet("reading", &path, ParquetError::ArrowError(error.to_string()))
             })
         })))
@@ -316,7 +317,7 @@ mod tests {
     fn due_at(files: &[Arc<FileEntry>], failed: Option<Span>, later: Duration) -> Option<Span> {
         let failed = failed.map(|span| (Table::GpuEvents, span));
         let now = gpuvitals_core::clock::instant() + later;
-        due(files, &StoreConfig::new("store"), failed, now).map(|found| span_of(&found).unwrap().1)
+        due(files, &StoreConfig::new("store"), failed, Some(now)).map(|found| span_of(&found).unwrap().1)
     }
 
     #[test]
@@ -342,7 +343,7 @@ mod tests {
         assert_eq!(due_at(&over[..2], None, Duration::ZERO), None);
         assert_eq!(due_at(&over[..2], None, Duration::from_mins(61)), Some(Span::Day(0)));
         let config = StoreConfig { day_bytes: 1_999, ..StoreConfig::new("store") };
-        let hour = due(&over, &config, None, gpuvitals_core::clock::instant()).unwrap();
+        let hour = due(&over, &config, None, Some(gpuvitals_core::clock::instant())).unwrap();
         assert_eq!(span_of(&hour).unwrap().1, Span::Hour(1));
     }
 }

@@ -15,12 +15,13 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Field, Schema};
-use gpuvitals_core::batch::{decimal, widened};
+use gpuvitals_core::batch::{data_type, decimal, widened};
+use gpuvitals_core::catalogue;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::errors::ParquetError;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use columns::compacted;
+pub(crate) use columns::{compacted, properties};
 pub(crate) use describe::describe;
 pub(crate) use writing::{Place, Sorted, TableWriter, discard_all};
 
@@ -124,21 +125,26 @@ impl FileError {
     }
 }
 
-/// Rows of a file with decimals as the floats that they hold.
+/// Rows of a file with numbers in the types of today: a decimal is the float that it holds, and a metric that another
+/// release had narrower is widened. A column that does not fit stays as it is, and who reads it names it.
 ///
 /// # Errors
 /// If Arrow refuses, which is a defect.
-pub(crate) fn with_floats(records: RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let is_decimal = |field: &Arc<Field>| decimal::float_of(field.data_type()).is_some();
-    if !records.schema_ref().fields().iter().any(is_decimal) {
+pub(crate) fn with_types_of_today(records: RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let of_today = |field: &Field| {
+        let metric = catalogue::by_column(field.name()).map(|id| data_type(id.metric().column_type));
+        let wanted = metric.or_else(|| decimal::float_of(field.data_type()).map(|(float, _)| float))?;
+        (wanted != *field.data_type()).then_some(wanted)
+    };
+    if !records.schema_ref().fields().iter().any(|field| of_today(field).is_some()) {
         return Ok(records);
     }
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
     for (field, column) in records.schema_ref().fields().iter().zip(records.columns()) {
-        let floats = decimal::float_of(field.data_type())
-            .and_then(|(float, _)| Some((widened(column, &float)?, Field::new(field.name(), float, true))));
+        let widened =
+            of_today(field).and_then(|it| Some((widened(column, &it)?, Field::new(field.name(), it, true))));
         let (column, field) =
-            floats.map_or_else(|| (Arc::clone(column), Arc::clone(field)), |(c, f)| (c, Arc::new(f)));
+            widened.map_or_else(|| (Arc::clone(column), Arc::clone(field)), |(c, f)| (c, Arc::new(f)));
         columns.push(column);
         fields.push(field);
     }

@@ -1,5 +1,5 @@
-//! The store as a [`History`]. Files are read on threads for blocking work, and no further once nobody waits for the
-//! answer.
+//! The store as a [`History`], by its writer and by a view beside it. Files are read on threads for blocking work, and no
+//! further once nobody waits for the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,6 +10,8 @@ use gpuvitals_core::history::{
 };
 use gpuvitals_core::ports::Answer;
 use gpuvitals_core::{Batch, Health, Table};
+use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +22,7 @@ use crate::recent::{Held, Recent};
 use crate::shared::count;
 use crate::snapshot::Snapshot;
 use crate::store::{Inner, Store};
+use crate::view::StoreView;
 
 impl History for Store {
     fn version(&self) -> u64 {
@@ -82,24 +85,79 @@ impl Changes for Subscription {
     }
 }
 
+impl History for StoreView {
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
+        Box::pin(std::future::ready(Ok(self.0.fleet.clone())))
+    }
+
+    fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
+        let seen = Arc::clone(&self.0);
+        work(&self.0.readers, move |abandoned| seen.reading(abandoned, |it| query::range(it, &query)))
+    }
+
+    fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
+        let seen = Arc::clone(&self.0);
+        work(&self.0.readers, move |abandoned| seen.reading(abandoned, |it| query::buckets(it, &query)))
+    }
+
+    fn changes(&self) -> Box<dyn Changes> {
+        Box::new(Unchanged)
+    }
+
+    fn health(&self) -> Health {
+        self.0.health.clone()
+    }
+
+    fn stats(&self) -> HistoryStats {
+        let Snapshot { files, tail, .. } = &self.0.snapshot;
+        HistoryStats {
+            rows_on_disk: Some(files.iter().map(|file| file.rows).sum()),
+            rows_in_memory: Some(tail.iter().map(|chunk| chunk.records.num_rows() as u64).sum()),
+            own: json!({ "files": files.len(), "gpus": self.0.fleet.answer.gpus.len() }),
+        }
+    }
+}
+
+/// The changes of a view: none.
+#[derive(Debug)]
+struct Unchanged;
+
+impl Changes for Unchanged {
+    fn next(&mut self) -> Answer<'_, Option<Change>> {
+        Box::pin(std::future::ready(None))
+    }
+}
+
+/// Works on an answer on a thread for blocking work, as many at a time as there are permits. If the answer is dropped first,
+/// the token is cancelled.
+fn work<'a, T: Send + 'static>(
+    readers: &Arc<Semaphore>,
+    work: impl FnOnce(&CancellationToken) -> Result<Part<T>, QueryError> + Send + 'static,
+) -> Answered<'a, T> {
+    let readers = Arc::clone(readers);
+    Box::pin(async move {
+        let permit = readers.acquire_owned().await.map_err(QueryError::failed)?;
+        let abandoned = CancellationToken::new();
+        let _guard = abandoned.clone().drop_guard();
+        let job = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            work(&abandoned)
+        });
+        job.await.unwrap_or_else(|error| Err(QueryError::failed(error)))
+    })
+}
+
 impl Store {
-    /// Works on an answer on a thread for blocking work. If the answer is dropped first, the token is cancelled.
     fn work<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Inner, &CancellationToken) -> Result<Part<T>, QueryError> + Send + 'static,
+        ask: impl FnOnce(&Inner, &CancellationToken) -> Result<Part<T>, QueryError> + Send + 'static,
     ) -> Answered<'_, T> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let permit =
-                Arc::clone(&inner.shared.readers).acquire_owned().await.map_err(QueryError::failed)?;
-            let abandoned = CancellationToken::new();
-            let _guard = abandoned.clone().drop_guard();
-            let job = tokio::task::spawn_blocking(move || {
-                let _permit = permit;
-                work(&inner, &abandoned)
-            });
-            job.await.unwrap_or_else(|error| Err(QueryError::failed(error)))
-        })
+        work(&self.0.shared.readers, move |abandoned| ask(&inner, abandoned))
     }
 }
 
@@ -111,7 +169,9 @@ impl Inner {
             Some(rows) => rows,
             None => query::range(reading, query)?,
         };
-        self.inspect(&rows.missing, &snapshot);
+        if !rows.missing.is_empty() {
+            self.inspect(&snapshot);
+        }
         Ok(rows)
     }
 
@@ -162,15 +222,14 @@ impl Inner {
         let snapshot = self.shared.snapshot.load_full();
         let reading = Reading { reader: &self.shared.reader, snapshot: &snapshot, abandoned };
         let buckets = query::buckets(reading, query)?;
-        self.inspect(&buckets.missing, &snapshot);
+        self.inspect(&snapshot);
         Ok(buckets)
     }
 
     /// Has condemned files set aside.
-    fn inspect(&self, missing: &[String], snapshot: &Snapshot) {
+    fn inspect(&self, snapshot: &Snapshot) {
         // One at a time: the keeper's queue has room for everything else.
-        if !missing.is_empty()
-            && snapshot.files.iter().chain(snapshot.rollups.iter()).any(|file| file.damage().is_some())
+        if snapshot.files.iter().chain(snapshot.rollups.iter()).any(|file| file.damage().is_some())
             && !self.shared.inspecting.swap(true, Ordering::AcqRel)
             && self.jobs.try_send(Job::Inspect).is_err()
         {

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -12,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gpuvitals_log::Log;
+use tokio::sync::oneshot;
 use tracing::field::Empty;
 
 use crate::board::{Part, first_and_more};
@@ -30,7 +32,7 @@ use crate::tail::Tail;
 use crate::writer::Event;
 use gpuvitals_core::{Table, causes, clock};
 
-/// Waiting jobs: one flush, one finished merge, one inspection, one close. So sending a job never waits: the
+/// Waiting jobs: one flush, one finished merge, one inspection, one compaction, one close. So sending a job never waits: the
 /// keeper itself waits for the writer, and at the end for a merge.
 pub(crate) const JOBS: usize = 8;
 /// Pause before a failed flush is tried again.
@@ -45,9 +47,14 @@ pub(crate) enum Job {
     Merged { inputs: Vec<Arc<FileEntry>>, outcome: Merged },
     /// Some query has condemned a file.
     Inspect,
+    /// Merge all that can be merged, then answer.
+    Compact(Compacted),
     /// End.
     Close,
 }
+
+/// Who waits until all is merged.
+pub(crate) type Compacted = oneshot::Sender<Result<(), StoreError>>;
 
 /// The keeper's own state.
 pub(crate) struct Keeper {
@@ -69,6 +76,8 @@ pub(crate) struct Keeper {
     merging_rests: bool,
     /// Table and time whose merge failed last.
     failed: Option<(Table, Span)>,
+    /// All that can be merged is due.
+    compacting: Option<Compacted>,
     /// Rows that are to be written to files.
     pending: Option<Arc<Tail>>,
 }
@@ -111,6 +120,7 @@ impl Keeper {
             merging,
             merging_rests,
             failed: None,
+            compacting: None,
             pending,
         }
     }
@@ -132,6 +142,10 @@ impl Keeper {
                 Ok(Job::Inspect) => {
                     self.shared.inspecting.store(false, Ordering::Release);
                     self.inspect();
+                }
+                Ok(Job::Compact(answer)) => {
+                    self.merging_rests = false;
+                    self.compacting = Some(answer);
                 }
                 Err(RecvTimeoutError::Timeout) => self.flush(),
                 Ok(Job::Close) | Err(RecvTimeoutError::Disconnected) => break,
@@ -336,14 +350,18 @@ impl Keeper {
         // Until its outcome has been handled, a merge is running: its inputs are still listed.
         if self.merging.is_some()
             || self.merging_rests
-            || !self.shared.config.merge
+            || !self.shared.config.merge && self.compacting.is_none()
             || self.pending.is_some()
             || self.shared.ending.load(Ordering::Relaxed)
         {
             return;
         }
         let (files, config) = (&self.manifest.files, &self.shared.config);
-        let Some(inputs) = compact::due(files, config, self.failed, clock::instant()) else { return };
+        let now = self.compacting.is_none().then(clock::instant);
+        let Some(inputs) = compact::due(files, config, self.failed, now) else {
+            self.compacted(Ok(()));
+            return;
+        };
         let number = self.manifest.next_order;
         self.manifest.next_order += 1;
         let (shared, steps, jobs) = (Arc::clone(&self.shared), self.steps.clone(), self.jobs.clone());
@@ -362,6 +380,7 @@ impl Keeper {
             Err(error) => {
                 self.merging_rests = true;
                 self.shared.board.set(Part::Merge, Some(format!("starting a merge: {error}")));
+                self.compacted(Err(StoreError::io("starting a thread for", Path::new("store-merge"), error)));
             }
         }
     }
@@ -377,11 +396,21 @@ impl Keeper {
             Merged::Stopped => {}
             Merged::Damaged => self.inspect(),
             Merged::Failed(error) => {
-                self.merging_rests = true;
                 self.failed = compact::span_of(inputs);
-                self.shared.board.set(Part::Merge, Some(format!("small files stay: {}", causes(&error))));
+                self.small_files_stay(error);
             }
         }
+    }
+
+    fn small_files_stay(&mut self, error: StoreError) {
+        self.merging_rests = true;
+        self.shared.board.set(Part::Merge, Some(format!("small files stay: {}", causes(&error))));
+        self.compacted(Err(error));
+    }
+
+    /// Tells who waits for it, if anybody does.
+    fn compacted(&mut self, outcome: Result<(), StoreError>) {
+        let _told = self.compacting.take().map(|answer| answer.send(outcome));
     }
 
     fn replace_merged(&mut self, inputs: &[Arc<FileEntry>], record: FileRecord, rollups: Vec<FileRecord>) {
@@ -410,10 +439,7 @@ impl Keeper {
                 count(&self.shared.counters.merges, 1);
                 self.shared.board.set(Part::Merge, None);
             }
-            Err(error) => {
-                self.merging_rests = true;
-                self.shared.board.set(Part::Merge, Some(format!("small files stay: {}", causes(&error))));
-            }
+            Err(error) => self.small_files_stay(error),
         }
     }
 }

@@ -21,6 +21,7 @@ mod compact;
 mod config;
 mod directory;
 mod error;
+mod export;
 mod file;
 mod flush;
 mod grain;
@@ -49,6 +50,7 @@ mod writer;
 
 pub use config::StoreConfig;
 pub use error::{AppendError, StoreError};
+pub use export::RowsFile;
 pub use file::FileError;
 pub use grain::Grain;
 pub use inspect::{StoreCheck, StoreContents, TableFiles, check, contents};

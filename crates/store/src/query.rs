@@ -9,9 +9,33 @@ mod rolled;
 mod stretches;
 mod tally;
 
-pub(crate) use buckets::buckets;
+use gpuvitals_core::history::{BucketQuery, Buckets, Part, QueryError};
+
+use crate::reader::{Reading, Scope};
+
 pub(crate) use range::range;
 pub(crate) use tally::{Run, count_column};
 
 /// Most rows held for comparison, and most rows up to the end of a page of rows.
 pub const ROWS_MAX: u64 = 16_000_000;
+
+/// Answers by steps. If a rollup is found damaged meanwhile, the rows that it was made of are read instead; it is missing only
+/// where they are gone.
+///
+/// # Errors
+/// As [`buckets::buckets`].
+pub(crate) fn buckets(reading: Reading<'_>, query: &BucketQuery) -> Result<Part<Buckets>, QueryError> {
+    let snapshot = reading.snapshot;
+    let damaged = || snapshot.rollups.iter().filter_map(|rollup| Some((rollup, rollup.damage()?)));
+    loop {
+        let before = damaged().count();
+        let mut part = buckets::buckets(reading, query)?;
+        if damaged().count() > before {
+            continue;
+        }
+        let scope = Scope::new(query.table, &query.gpus, query.start_ns, query.end_ns);
+        let gone = damaged().filter(|(rollup, _)| scope.meets_rows(rollup) && !snapshot.has_rows_of(rollup));
+        part.missing.extend(gone.map(|(rollup, reason)| format!("{}: {reason}", rollup.path.display())));
+        return Ok(part);
+    }
+}

@@ -41,7 +41,7 @@ pub(crate) struct Reader {
 impl Reader {
     /// Opens files of a snapshot, as many as may be open: they can be read even if the writer removes them meanwhile.
     pub(crate) fn keep_open(&self, snapshot: &Snapshot) {
-        for entry in snapshot.files.iter().take(OPEN_FILES_MAX) {
+        for entry in snapshot.files.iter().chain(snapshot.rollups.iter()).take(OPEN_FILES_MAX) {
             // The query that reads a file names it if it does not open.
             let _opened = self.files.open(entry, false);
         }

@@ -1,15 +1,18 @@
 //! Opening a store: what its directory holds.
 
 use std::collections::HashSet;
+use std::error::Error;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::{LiveFleet, Part};
 use gpuvitals_core::{Batch, Origin, Table, wire};
 use gpuvitals_log::{Record, Recovery};
+use parquet::errors::ParquetError;
 
 use crate::checkpoint;
 use crate::directory::{self, Directory, QUARANTINE};
@@ -190,10 +193,10 @@ fn sweep(
 
 /// Latest values as of the manifest; from all files if they have no file of their own, or it is damaged. They lack those
 /// of the files that are lost or cannot be read.
-pub(crate) fn fleet(directory: &Directory, manifest: &Manifest, found: &mut Recovered) -> Part<LiveFleet> {
+pub(crate) fn fleet(root: &Path, manifest: &Manifest, found: &mut Recovered) -> Part<LiveFleet> {
     let mut fleet = LiveFleet::default();
     let Some(record) = &manifest.fleet else { return fleet_of_files(manifest, found) };
-    let path = directory.root().join(&record.name);
+    let path = root.join(&record.name);
     let read = fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
         if crc32c::crc32c(&bytes) != record.crc32c {
             return Err("checksum".to_owned());
@@ -234,15 +237,26 @@ fn apply_file(entry: &FileEntry, fleet: &mut LiveFleet) -> Result<(), file::File
     for group in 0..table.row_groups.len() {
         table.verify(group)?;
         for rows in table.read_group(group, READ_ROWS)? {
-            let rows = rows?;
-            if let (Ok(keys), Ok(batch)) = (
-                RowKeys::of(&rows, Table::GpuEvents),
-                Batch::new(Table::GpuEvents, rows.clone(), Origin::default(), 0),
-            ) {
-                fleet.apply(&batch, &keys);
-            }
+            apply(&rows?, fleet).map_err(|error| {
+                file::FileError::parquet(
+                    "taking the latest values of",
+                    &entry.path,
+                    ParquetError::External(error),
+                )
+            })?;
         }
     }
+    Ok(())
+}
+
+/// Takes in the latest values of rows of `gpu_events`.
+///
+/// # Errors
+/// If a row is of no GPU, or a column has another type than today.
+pub(crate) fn apply(rows: &RecordBatch, fleet: &mut LiveFleet) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let keys = RowKeys::of(rows, Table::GpuEvents)?;
+    let batch = Batch::new(Table::GpuEvents, rows.clone(), Origin::default(), 0)?;
+    fleet.apply(&batch, &keys);
     Ok(())
 }
 

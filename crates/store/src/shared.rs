@@ -21,7 +21,7 @@ use crate::snapshot::Snapshot;
 pub(crate) const PERMIT_BYTES: usize = 1024;
 
 /// Queries that are worked on at a time, each on a thread and its wide steps on several; more wait.
-const READERS_MAX: usize = 8;
+pub(crate) const READERS_MAX: usize = 8;
 
 /// Names of unknown columns taken from one opening to the next. Rows in memory and in files of one hour are joined,
 /// and every joined row has room for all of them.

@@ -23,6 +23,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// Whether a rollup's rows are there: those that it was made of.
+    pub(crate) fn has_rows_of(&self, rollup: &FileEntry) -> bool {
+        self.files.iter().any(|file| (file.table, file.order) == (rollup.table, rollup.order))
+    }
+
     /// The live files of a grain.
     pub(crate) fn files_of(&self, grain: Grain) -> impl Iterator<Item = &Arc<FileEntry>> {
         let files = if grain == Grain::Raw { &self.files } else { &self.rollups };

@@ -67,7 +67,7 @@ impl Store {
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
         let (log, recovery) = Log::open(disk, log_config)?;
         recover::align(&recovery, &directory, &steps, &mut manifest, is_whole, &mut found)?;
-        let mut fleet = recover::fleet(&directory, &manifest, &mut found);
+        let mut fleet = recover::fleet(directory.root(), &manifest, &mut found);
         let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet.answer, &mut found)?;
         found.gpus = fleet.answer.gpus();
         let shared = Arc::new(Shared::new(config, fleet));
@@ -175,6 +175,22 @@ impl Store {
         // The writer's queue may be full for a moment.
         let sent = tokio::task::spawn_blocking(move || inner.events.send(Event::Flush(reply))).await;
         if !matches!(sent, Ok(Ok(()))) {
+            return Err(StoreError::Closed);
+        }
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Merges all files that can be merged, whether they are due or not.
+    ///
+    /// # Errors
+    /// When the disk refuses; all rows are safe.
+    pub async fn compact(&self) -> Result<(), StoreError> {
+        self.flush().await?;
+        let (reply, outcome) = oneshot::channel();
+        let inner = Arc::clone(&self.0);
+        // The keeper's queue may be full for a moment.
+        let sent = tokio::task::spawn_blocking(move || inner.jobs.send(Job::Compact(reply)).is_ok()).await;
+        if !matches!(sent, Ok(true)) {
             return Err(StoreError::Closed);
         }
         outcome.await.unwrap_or(Err(StoreError::Closed))

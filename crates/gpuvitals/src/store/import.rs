@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use gpuvitals_core::history::RowsQuery;
 use gpuvitals_core::ports::{Poll, Sink, SinkError, Source as _};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Batch, causes, clock};
 use gpuvitals_sources::replay::{Cause, ReplayConfig, ReplaySource};
-use gpuvitals_store::StoreView;
+use gpuvitals_store::{Store, StoreView};
 use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -62,18 +63,17 @@ enum Stop {
     Store(Failure),
 }
 
-/// Imports.
+/// Imports. The store is opened, or made, when the first rows come.
 ///
 /// # Errors
 /// If the store is open elsewhere or fails, or a path was not imported whole: then the others were.
 pub(super) fn run(
     import: &Import,
     dir: &Path,
-    open: impl FnOnce() -> Result<Arc<dyn Sink>, Failure>,
+    open: impl FnOnce() -> Result<Arc<Store>, Failure>,
 ) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::io("cannot start the runtime", e))?;
-    let sink = open()?;
     let progress = Progress {
         paths: import.paths.len(),
         paths_done: 0,
@@ -83,9 +83,9 @@ pub(super) fn run(
         shows: stderr().is_terminal(),
         drawn: clock::instant(),
     };
-    let mut importer = Importer { runtime, sink, dir: dir.to_owned(), progress };
+    let mut importer = Importer { runtime, open: Some(open), store: None, dir: dir.to_owned(), progress };
     let outcome = importer.all(&import.paths);
-    let closed = importer.runtime.block_on(importer.sink.close());
+    let closed = importer.store.map_or(Ok(()), |store| importer.runtime.block_on(store.close()));
     terminal::leave();
     let imported = outcome?;
     closed.map_err(|error| {
@@ -99,14 +99,16 @@ pub(super) fn run(
     Err(Failure::new(Exit::Data, format!("not imported, or not whole: {}", bad.join(", "))))
 }
 
-struct Importer {
+struct Importer<O> {
     runtime: Runtime,
-    sink: Arc<dyn Sink>,
+    /// Until the first rows come.
+    open: Option<O>,
+    store: Option<Arc<Store>>,
     dir: PathBuf,
     progress: Progress,
 }
 
-impl Importer {
+impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
     fn all(&mut self, paths: &[PathBuf]) -> Result<Vec<Imported>, Failure> {
         let mut all = Vec::with_capacity(paths.len());
         for path in paths {
@@ -170,7 +172,7 @@ impl Importer {
         let mut missing = Vec::new();
         for table in view.tables() {
             let broken = |error| Stop::Path(causes(&error));
-            let mut rows = view.rows(table, &[], (i64::MIN, i64::MAX)).map_err(broken)?;
+            let mut rows = view.all(RowsQuery::of(table, 0)).map_err(broken)?;
             while let Some(batch) = rows.next_batch().map_err(broken)? {
                 self.take(batch, 0, outcome)?;
             }
@@ -188,7 +190,11 @@ impl Importer {
     /// Has the store take rows; they are synced when this returns.
     fn take(&mut self, batch: Batch, read: u64, outcome: &mut Imported) -> Result<(), Stop> {
         let rows = batch.rows() as u64;
-        self.runtime.block_on(self.sink.accept(vec![batch])).map_err(|error| match error {
+        if let Some(open) = self.open.take() {
+            self.store = Some(open().map_err(Stop::Store)?);
+        }
+        let Some(store) = &self.store else { return Ok(()) };
+        self.runtime.block_on(store.accept(vec![batch])).map_err(|error| match error {
             SinkError::Refused(_) => Stop::Path(causes(&error)),
             error => Stop::Store(Failure::caused(Exit::Io, "the store takes no rows", error)),
         })?;

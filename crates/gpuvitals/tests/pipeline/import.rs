@@ -9,7 +9,7 @@ use crate::restore::{fleet, run, store};
 use crate::server::Server;
 
 /// Runs an import. Returns the exit code, standard error and the report.
-fn import(paths: &[&Path], data: &Path) -> (Option<i32>, String, Value) {
+pub(crate) fn import(paths: &[&Path], data: &Path) -> (Option<i32>, String, Value) {
     let mut arguments = vec!["store", "import", "--json"];
     arguments.extend(paths.iter().map(|path| path.to_str().unwrap()));
     let output = run(&arguments, data);
@@ -18,7 +18,7 @@ fn import(paths: &[&Path], data: &Path) -> (Option<i32>, String, Value) {
 }
 
 /// The rows of a store that is stopped.
-fn rows_of(data: &Path) -> Value {
+pub(crate) fn rows_of(data: &Path) -> Value {
     let server = Server::start(data, &["--source", "none"]);
     let rows = all_rows(&server);
     assert_eq!(server.terminate(), Some(0));
@@ -69,6 +69,10 @@ fn a_bad_path_does_not_stop_the_others_and_is_named() {
     assert_eq!(errors, [false, true, true, false, true], "{report}");
     assert_eq!((&report["rows"], &report["rows_skipped"]), (&json!(2), &json!(2)));
     assert_eq!(rows_of(&at("data"))["total"], 2);
+    // Without any row no store is made.
+    let (code, said, report) = import(&[&at("empty.csv"), &at("nowhere")], &at("none"));
+    assert_eq!((code, &report["rows"]), (Some(65), &json!(0)), "{said}");
+    assert!(!at("none").exists());
 }
 
 #[test]

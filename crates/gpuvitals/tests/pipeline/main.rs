@@ -9,6 +9,7 @@
 mod bad_input;
 mod capture;
 mod disk;
+mod export;
 mod import;
 mod lines;
 mod live;

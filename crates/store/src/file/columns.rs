@@ -7,13 +7,12 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use gpuvitals_core::batch::{TIMESTAMP_COLUMN, decimal};
 use gpuvitals_core::catalogue::{self, Group, Instrument, Unit};
-use gpuvitals_core::{Metric, MetricId};
+use gpuvitals_core::{Metric, MetricId, Table};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
-use super::Place;
 use crate::grain::Grain;
 use crate::rollup::Figure;
 
@@ -28,8 +27,11 @@ enum Coding {
 }
 
 /// Properties of a file with these columns.
-pub(crate) fn properties(place: &Place, schema: &Schema, page_rows: usize) -> WriterProperties {
-    let Place { table, grain, level, .. } = *place;
+pub(crate) fn properties(
+    (table, grain, level): (Table, Grain, u8),
+    schema: &Schema,
+    page_rows: usize,
+) -> WriterProperties {
     let step = if grain == Grain::Raw { String::new() } else { format!(" {}", grain.name()) };
     let zstd = ZstdLevel::try_new(if level == 0 { 1 } else { 3 }).unwrap_or_default();
     let mut builder = WriterProperties::builder()

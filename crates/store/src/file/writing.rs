@@ -145,7 +145,7 @@ impl<'a> TableWriter<'a> {
         config: &'a StoreConfig,
         steps: &'a FileSteps,
     ) -> Result<Self, FileError> {
-        let properties = properties(&place, &schema, config.page_rows);
+        let properties = properties((place.table, place.grain, place.level), &schema, config.page_rows);
         let name = place.name();
         let path = place.root.join(&name).with_extension("tmp");
         let io = |source| FileError::Io { action: "creating", path: path.clone(), source };

@@ -357,10 +357,7 @@ fn fetch(
     query: &RowsQuery,
     partial: &mut Vec<String>,
 ) -> Result<Option<Batch>, QueryError> {
-    let columns = match &query.metrics {
-        None => Columns::All,
-        Some(names) => Columns::identity_and(query.table, names.iter().map(String::as_str)),
-    };
+    let columns = Columns::of(query);
     let wanted: Vec<(&Part, &Vec<u32>)> =
         parts.iter().zip(chosen).filter(|(_, rows)| !rows.is_empty()).collect();
     let wide = wanted.iter().map(|(_, rows)| rows.len()).sum::<usize>() >= WIDE_ROWS;

@@ -8,6 +8,7 @@ use arrow_array::{RecordBatch, UInt32Array};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use arrow_select::take::take_record_batch;
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use gpuvitals_core::history::RowsQuery;
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{IdentityColumn, Table};
 use parquet::arrow::ProjectionMask;
@@ -66,6 +67,20 @@ impl Columns {
                 Self::Named(names)
             }
         }
+    }
+
+    /// Those that a question for rows wants.
+    pub(crate) fn of(query: &RowsQuery) -> Self {
+        match &query.metrics {
+            None => Self::All,
+            Some(names) => Self::identity_and(query.table, names.iter().map(String::as_str)),
+        }
+    }
+
+    /// No rows of these columns.
+    pub(crate) fn frame(&self, schema: &Schema) -> RecordBatch {
+        let fields = schema.fields().iter().filter(|field| self.has(field.name()));
+        RecordBatch::new_empty(Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>())))
     }
 
     fn has(&self, name: &str) -> bool {
@@ -281,7 +296,7 @@ impl Part {
                 arrow_select::concat::concat_batches(&schema, &batches)?
             }
         };
-        Ok(file::with_floats(records)?)
+        Ok(file::with_types_of_today(records)?)
     }
 }
 

@@ -1,0 +1,242 @@
+//! `gpuvitals store export`: rows of the store go into one file.
+//!
+//! The store is read beside its writer, as it is when this begins. The file appears whole or not at all.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, Write, stderr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use gpuvitals_core::history::{Fleet, NoGpu, RowsQuery};
+use gpuvitals_core::quantity::counted;
+use gpuvitals_core::{Batch, IdentityColumn, Table, time};
+use gpuvitals_sources::csv::write::WideWriter;
+use gpuvitals_store::{RowsFile, StoreView, ViewRows};
+use serde_json::json;
+
+use super::Output;
+use crate::failure::{Exit, Failure};
+use crate::record::{bytes, count};
+use crate::terminal;
+
+/// Flags of `store export`.
+#[derive(Debug, Args)]
+pub(super) struct Export {
+    /// The file: Parquet if its name ends in .parquet, CSV if it ends in .csv
+    #[arg(long, short = 'o', value_name = "FILE")]
+    output: PathBuf,
+    /// Replace a file that is there already
+    #[arg(long)]
+    force: bool,
+    /// The table
+    #[arg(long, value_name = "TABLE", default_value = "gpu_events", value_parser = PossibleValuesParser::new(Table::ALL.map(Table::name)))]
+    table: String,
+    /// First instant (RFC 3339) [default: all]
+    #[arg(long, value_name = "TIME")]
+    start: Option<String>,
+    /// Last instant (RFC 3339) [default: all]
+    #[arg(long, value_name = "TIME")]
+    end: Option<String>,
+    /// These GPUs only: UUID, PCI address, or host:gpuN; of system_events hosts [default: all]
+    #[arg(long, value_name = "GPU", value_delimiter = ',')]
+    gpus: Vec<String>,
+    /// These metrics only, by column name, beside time and identity [default: all]
+    #[arg(long, value_name = "METRIC", value_delimiter = ',')]
+    metrics: Vec<String>,
+    #[command(flatten)]
+    report: Output,
+}
+
+/// Exports.
+///
+/// # Errors
+/// If there is no store, a flag names nothing that it has, the file exists or cannot be written, or rows are missing:
+/// then the others are in the file.
+pub(super) fn run(flags: &Export, dir: &Path) -> Result<(), Failure> {
+    let kind = Kind::of(&flags.output)?;
+    if !flags.force && flags.output.exists() {
+        let text = format!("{} exists; --force replaces it", flags.output.display());
+        return Err(Failure::new(Exit::Data, text));
+    }
+    let query = flags.query()?;
+    let view = StoreView::open(dir).map_err(super::failed("read"))?;
+    let query = RowsQuery { gpus: keys(&flags.gpus, query.table, view.fleet())?, ..query };
+    let broken = |error| Failure::caused(Exit::Data, "cannot read the rows", error);
+    let mut rows = view.all(query).map_err(broken)?;
+    let unknown = flags.metrics.iter().find(|name| rows.schema().column_with_name(name).is_none());
+    if let Some(name) = unknown {
+        let text = format!("no row of {} in that time has a column {name:?}", flags.table);
+        return Err(Failure::new(Exit::Data, text));
+    }
+    let (written, size) = flags.write(kind, &mut rows)?;
+    let missing: Vec<&str> = rows.missing().collect();
+    let json = json!({ "file": flags.output.display().to_string(), "rows": written, "bytes": size, "missing": missing });
+    let text = format!("{}: {} ({})\n", flags.output.display(), counted(written, "row"), bytes(size));
+    flags.report.print(&json, || text)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Data, format!("rows are missing: {}", missing.join("; "))))
+}
+
+impl Export {
+    /// The question, of all GPUs.
+    fn query(&self) -> Result<RowsQuery, Failure> {
+        let usage = |text: String| Failure::new(Exit::Usage, text);
+        let instant = |flag: &str, text: &Option<String>| {
+            let parsed = text.as_deref().map(time::parse).transpose();
+            parsed.map_err(|error| usage(format!("--{flag}: {error}")))
+        };
+        let (start_ns, end_ns) = (instant("start", &self.start)?, instant("end", &self.end)?);
+        if start_ns.zip(end_ns).is_some_and(|(start, end)| end < start) {
+            return Err(usage("--end is before --start".to_owned()));
+        }
+        let table = Table::by_name(&self.table);
+        let table = table.ok_or_else(|| usage(format!("--table: {:?} is no table", self.table)))?;
+        let metrics = (!self.metrics.is_empty()).then(|| self.metrics.clone());
+        Ok(RowsQuery { start_ns, end_ns, metrics, ..RowsQuery::of(table, 0) })
+    }
+
+    /// Writes the file. Gives rows and bytes.
+    fn write(&self, kind: Kind, rows: &mut ViewRows<'_>) -> Result<(u64, u64), Failure> {
+        let path = &self.output;
+        let failed = |doing: &str| {
+            let doing = format!("{doing} {}", path.display());
+            move |error: io::Error| Failure::io(doing, error)
+        };
+        let fresh = Fresh::create(path).map_err(failed("cannot create"))?;
+        let file = fresh.file.try_clone().map_err(failed("cannot create"))?;
+        let mut out = Out::begin(kind, file, path, rows)?;
+        let (mut written, shows) = (0, stderr().is_terminal());
+        loop {
+            let batch = rows.next_batch();
+            let batch = batch.map_err(|error| Failure::caused(Exit::Data, "cannot read the rows", error))?;
+            let Some(batch) = batch else { break };
+            out.write(&batch, path)?;
+            written += batch.rows() as u64;
+            if shows && let Some(last) = batch.timestamps().last() {
+                terminal::draw(&format!("{} rows, to {}", count(written), time::format(*last)));
+            }
+        }
+        terminal::leave();
+        out.finish(path)?;
+        if written == 0 {
+            return Err(Failure::new(Exit::Data, format!("no row of {} in that time", self.table)));
+        }
+        let size = fresh.keep().map_err(failed("cannot write"))?;
+        Ok((written, size))
+    }
+}
+
+/// The keys of GPUs or hosts.
+fn keys(names: &[String], table: Table, fleet: &Fleet) -> Result<Vec<Arc<str>>, Failure> {
+    let key = |name: &String| {
+        if table.subject() != IdentityColumn::Uuid {
+            return Ok(Arc::from(name.as_str()));
+        }
+        fleet.find(name).map(|gpu| Arc::clone(&gpu.key)).map_err(|why| {
+            let text = match why {
+                NoGpu::Unknown => format!("--gpus: the store has no GPU {name:?}"),
+                NoGpu::Ambiguous(keys) => {
+                    format!("--gpus: {name:?} is the name of several GPUs: {}", keys.join(", "))
+                }
+            };
+            Failure::new(Exit::Data, text)
+        })
+    };
+    names.iter().map(key).collect()
+}
+
+/// What the file is.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Parquet,
+    Csv,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Result<Self, Failure> {
+        match path.extension().and_then(|it| it.to_str()) {
+            Some("parquet") => Ok(Self::Parquet),
+            Some("csv") => Ok(Self::Csv),
+            _ => {
+                let text = format!("--output: {} ends neither in .parquet nor in .csv", path.display());
+                Err(Failure::new(Exit::Usage, text))
+            }
+        }
+    }
+}
+
+/// The file being written.
+enum Out {
+    Parquet(Box<RowsFile>),
+    Csv(WideWriter<BufWriter<File>>),
+}
+
+impl Out {
+    fn begin(kind: Kind, file: File, path: &Path, rows: &ViewRows<'_>) -> Result<Self, Failure> {
+        Ok(match kind {
+            Kind::Csv => Self::Csv(WideWriter::new(BufWriter::new(file))),
+            Kind::Parquet => {
+                let begun = RowsFile::begin(file, path.to_owned(), rows.table(), rows.schema());
+                Self::Parquet(Box::new(begun.map_err(|error| cannot_write(path, error))?))
+            }
+        })
+    }
+
+    fn write(&mut self, batch: &Batch, path: &Path) -> Result<(), Failure> {
+        match self {
+            Self::Parquet(file) => file.write(batch).map_err(|error| cannot_write(path, error)),
+            Self::Csv(file) => file.write(batch).map_err(|error| cannot_write(path, error)),
+        }
+    }
+
+    fn finish(self, path: &Path) -> Result<(), Failure> {
+        match self {
+            Self::Parquet(file) => file.finish().map(drop).map_err(|error| cannot_write(path, error)),
+            Self::Csv(file) => file.into_inner().flush().map_err(|error| cannot_write(path, error)),
+        }
+    }
+}
+
+fn cannot_write(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> Failure {
+    Failure::caused(Exit::Io, format!("cannot write {}", path.display()), error)
+}
+
+/// A file under another name until it is whole. Dropped before, it is removed.
+struct Fresh {
+    file: File,
+    beside: PathBuf,
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Fresh {
+    fn create(path: &Path) -> io::Result<Self> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".tmp");
+        let beside = PathBuf::from(beside);
+        Ok(Self { file: File::create(&beside)?, beside, path: path.to_owned(), kept: false })
+    }
+
+    /// Gives it its name, durably. Gives its bytes.
+    fn keep(mut self) -> io::Result<u64> {
+        self.file.sync_all()?;
+        let size = self.file.metadata()?.len();
+        fs::rename(&self.beside, &self.path)?;
+        self.kept = true;
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(size)
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _removed = fs::remove_file(&self.beside);
+        }
+    }
+}
