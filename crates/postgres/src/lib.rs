@@ -12,14 +12,17 @@
 //! `extras` is a JSON object with the columns that the catalogue does not know.
 //!
 //! # Writing
-//! What is accepted together is one transaction. Of each table its rows are put together by key, copied (binary) into a
-//! temporary table, and merged from there: null never overwrites, the later arrival wins. They are acknowledged after the commit.
+//! What is accepted together is one transaction. Of each table its rows are put together by key and copied (binary) into it. If a
+//! row is there already they are copied into a temporary table instead, and merged from there: null never overwrites, the later
+//! arrival wins. They are acknowledged after the commit.
 //! Partitions are made a day ahead; rows of other days make theirs.
 //!
 //! # Reading
 //! The latest state of each GPU is in memory: read once, then kept up to date by what this process writes. Everything else is
 //! asked from the server, in one statement that ends on the server soon after the answer is dropped.
 
+mod buckets;
+mod condition;
 mod encode;
 mod error;
 mod link;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gpuvitals_core::Table;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::{Client, Config, IsolationLevel, Transaction};
 
 use crate::error::PostgresError;
 use crate::settings::{Database, SslMode};
@@ -18,6 +18,8 @@ use crate::tls::Tls;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// A peer that acknowledges nothing for so long is gone.
 const PEER_SILENT: Duration = Duration::from_secs(15);
+/// Transactions that merge after a row came that was there already.
+const MERGES_AFTER_REPEAT: u32 = 16;
 /// Statements end after `statement_timeout`. The server looks every 50 ms whether the one who asked is still there (from version
 /// 14 on). Acknowledged rows are synced, whatever the server's default.
 const SESSION: &str = "\
@@ -38,7 +40,9 @@ pub(crate) struct Link {
     client: Client,
     driver: JoinHandle<()>,
     /// Tables that have their temporary twin in this session.
-    pub(crate) staged: Vec<Table>,
+    staged: Vec<Table>,
+    /// Transactions that merge before the next one that copies directly.
+    merges_left: u32,
 }
 
 /// A connection in use. Unless it is given back, it is closed: then nobody knows in which state it is.
@@ -115,7 +119,7 @@ impl Links {
                     );
                 }
             });
-            let link = Link { client, driver, staged: Vec::new() };
+            let link = Link { client, driver, staged: Vec::new(), merges_left: 0 };
             link.client.batch_execute(SESSION).await?;
             Ok(link)
         };
@@ -143,6 +147,24 @@ impl Lease<'_> {
             links.idle.lock().unwrap_or_else(PoisonError::into_inner).push(link);
         }
         drop(permit);
+    }
+
+    /// Whether the next rows are copied straight into their tables: no row that is there already came lately.
+    pub(crate) fn copies_directly(&mut self) -> bool {
+        let left = self.link.merges_left;
+        self.link.merges_left = left.saturating_sub(1);
+        left == 0
+    }
+
+    /// Notes that a row came that is there already.
+    pub(crate) fn note_repeat(&mut self) {
+        self.link.merges_left = MERGES_AFTER_REPEAT;
+    }
+
+    /// A transaction that sees one moment of the database and changes nothing.
+    pub(crate) async fn moment(&mut self) -> Result<Transaction<'_>, PostgresError> {
+        let begun = self.link.client.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
+        begun.read_only(true).start().await.map_err(PostgresError::statement("beginning to read"))
     }
 
     /// Tables that have their temporary twin in this session.

@@ -5,10 +5,11 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
+use gpuvitals_core::history::Selector;
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{Identity, IdentityColumn};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{Client, GenericClient, Row};
 
 use crate::error::PostgresError;
 use crate::schema;
@@ -62,7 +63,7 @@ impl Names {
     /// If the server refuses.
     pub(crate) async fn known_subjects(
         &self,
-        client: &Client,
+        client: &impl GenericClient,
         keys: &[Arc<str>],
     ) -> Result<Vec<i32>, PostgresError> {
         let (mut found, new) = known(&self.subjects, keys);
@@ -75,7 +76,7 @@ impl Names {
 
     async fn find_subjects(
         &self,
-        client: &Client,
+        client: &impl GenericClient,
         names: &[&str],
     ) -> Result<Vec<(Arc<str>, i32)>, PostgresError> {
         let select = "SELECT id, name FROM gpuvitals_subjects WHERE name = ANY($1)";
@@ -133,7 +134,7 @@ impl Names {
     /// If the server refuses.
     pub(crate) async fn by_number(
         &self,
-        client: &Client,
+        client: &impl GenericClient,
         wanted: &[i32],
     ) -> Result<Map<i32, Arc<Identity>>, PostgresError> {
         let (mut found, new) = known(&self.by_number, wanted);
@@ -147,6 +148,35 @@ impl Names {
         }
         Ok(found)
     }
+
+    /// Numbers of the identities that pass all tests.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub(crate) async fn selected(
+        &self,
+        client: &impl GenericClient,
+        selector: &Selector,
+    ) -> Result<Vec<i32>, PostgresError> {
+        let failed = PostgresError::statement("reading identities");
+        let rows = client.query("SELECT id FROM gpuvitals_identities", &[]).await.map_err(failed)?;
+        let numbers: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+        let identities = self.by_number(client, &numbers).await?;
+        let is_selected = |identity: &Identity| selector.selects(|column| identity.get(column));
+        Ok(identities.iter().filter(|(_, identity)| is_selected(identity)).map(|(id, _)| *id).collect())
+    }
+}
+
+/// Names of all subjects, by their numbers.
+///
+/// # Errors
+/// If the server refuses.
+pub(crate) async fn all_subjects(
+    client: &impl GenericClient,
+) -> Result<HashMap<i32, Arc<str>, RandomState>, PostgresError> {
+    let failed = PostgresError::statement("reading the names of GPUs and hosts");
+    let rows = client.query("SELECT id, name FROM gpuvitals_subjects", &[]).await.map_err(failed)?;
+    Ok(rows.iter().map(|row| (row.get(0), Arc::from(row.get::<_, &str>(1)))).collect())
 }
 
 /// The identity of a row of `gpuvitals_identities`.

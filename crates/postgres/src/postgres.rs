@@ -20,7 +20,7 @@ use crate::link::{Lease, Links};
 use crate::names::Names;
 use crate::partition::Partitions;
 use crate::settings::Database;
-use crate::{read, schema, write};
+use crate::{buckets, read, schema, write};
 
 /// Changes that a reader of [`History::changes`] may be behind; then it loses the oldest.
 const CHANGES_MAX: usize = 256;
@@ -92,9 +92,11 @@ impl Inner {
             self.partitions.forget();
             lease.staged().clear();
             schema::migrate(&mut lease).await?;
-            if let Some(batch) = read::latest(&lease, &self.names).await? {
+            let moment = lease.moment().await?;
+            if let Some(batch) = read::latest(&moment, &self.names).await? {
                 self.show(std::slice::from_ref(&batch));
             }
+            drop(moment);
             *is_ready = true;
         }
         Ok(lease)
@@ -217,15 +219,24 @@ impl History for Postgres {
 
     fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
         Box::pin(async move {
-            let lease = self.0.lease().await?;
-            let rows = read::rows(&lease, &self.0.names, &query).await?;
+            let mut lease = self.0.lease().await?;
+            let moment = lease.moment().await?;
+            let rows = read::rows(&moment, &self.0.names, &query).await?;
+            drop(moment);
             lease.give_back();
             Ok(Part::whole(rows))
         })
     }
 
-    fn buckets(&self, _query: BucketQuery) -> Answered<'_, Buckets> {
-        Box::pin(std::future::ready(Err(QueryError::NotKept { reason: "buckets of PostgreSQL".into() })))
+    fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
+        Box::pin(async move {
+            let mut lease = self.0.lease().await?;
+            let moment = lease.moment().await?;
+            let buckets = buckets::buckets(&moment, &self.0.names, &query).await?;
+            drop(moment);
+            lease.give_back();
+            Ok(Part::whole(buckets))
+        })
     }
 
     fn changes(&self) -> Box<dyn Changes> {

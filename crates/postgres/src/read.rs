@@ -1,17 +1,16 @@
 //! Questions, asked in SQL and answered by the server's rows, one after another.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
-use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 use gpuvitals_core::batch::{BatchBuilder, RowId, TIMESTAMP_COLUMN, Value};
 use gpuvitals_core::catalogue::{ColumnType, by_column};
-use gpuvitals_core::history::{Rows, RowsQuery};
+use gpuvitals_core::history::{QueryError, Rows, RowsQuery};
 use gpuvitals_core::{Batch, Origin, Table, ValueError};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{GenericClient, Row};
 
+use crate::condition::{self, Condition, Scope};
 use crate::error::PostgresError;
 use crate::names::Names;
 use crate::schema::{self, EXTRAS, Kind};
@@ -19,50 +18,30 @@ use crate::schema::{self, EXTRAS, Kind};
 /// Newest rows of a GPU that are read for its latest values.
 const LATEST_ROWS: usize = 256;
 
-/// Where the rows of a question are: the condition of its statements. None if there can be no row.
-pub(crate) async fn condition(
-    client: &Client,
-    names: &Names,
-    gpus: &[Arc<str>],
-    (start_ns, end_ns): (Option<i64>, Option<i64>),
-) -> Result<Option<String>, PostgresError> {
-    let mut condition = "WHERE true".to_owned();
-    // Writing to a string does not fail.
-    if let Some(start_ns) = start_ns {
-        let _written = write!(condition, " AND e.timestamp_ns >= {start_ns}");
-    }
-    if let Some(end_ns) = end_ns {
-        let _written = write!(condition, " AND e.timestamp_ns <= {end_ns}");
-    }
-    if !gpus.is_empty() {
-        let numbers = names.known_subjects(client, gpus).await?;
-        if numbers.is_empty() {
-            return Ok(None);
-        }
-        let _written = write!(condition, " AND e.subject_id IN ({})", list(&numbers));
-    }
-    Ok(Some(condition))
-}
-
-fn list(numbers: &[i32]) -> String {
-    numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
-}
-
 /// Rows of a range of time.
 ///
 /// # Errors
-/// If the server refuses.
-pub(crate) async fn rows(client: &Client, names: &Names, query: &RowsQuery) -> Result<Rows, PostgresError> {
-    let failed = PostgresError::statement("reading rows");
-    let table = query.table;
-    let range = (query.start_ns, query.end_ns);
-    let Some(condition) = condition(client, names, &query.gpus, range).await? else {
+/// If the range ends before it starts, or the server refuses.
+pub(crate) async fn rows(
+    client: &impl GenericClient,
+    names: &Names,
+    query: &RowsQuery,
+) -> Result<Rows, QueryError> {
+    let (start_ns, end_ns) = (query.start_ns.unwrap_or(i64::MIN), query.end_ns.unwrap_or(i64::MAX));
+    if end_ns < start_ns {
+        return Err(QueryError::Range { start_ns, end_ns, step_ns: 1 });
+    }
+    let scope = Scope { gpus: &query.gpus, selector: &query.selector, start_ns, end_ns };
+    let Some(Condition { sql: condition, numbers }) = Condition::of(client, names, scope).await? else {
         return Ok(Rows { batch: None, total: query.with_total.then_some(0) });
     };
+    let failed = PostgresError::statement("reading rows");
+    let table = query.table;
     let mut total = None;
     if query.with_total {
         let count = format!("SELECT count(*) FROM {table} e {condition}");
-        let count: i64 = client.query_one(&count, &[]).await.map_err(&failed)?.get(0);
+        let parameters = numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync)).collect::<Vec<_>>();
+        let count: i64 = client.query_one(&count, &parameters).await.map_err(&failed)?.get(0);
         total = usize::try_from(count).ok();
     }
     let is_wanted = |name: &str| {
@@ -72,21 +51,20 @@ pub(crate) async fn rows(client: &Client, names: &Names, query: &RowsQuery) -> R
     };
     let columns: Vec<(&str, Kind)> = schema::columns(table).filter(|(name, _)| is_wanted(name)).collect();
     let order = if query.newest_first { "DESC" } else { "ASC" };
-    let key: String = table
-        .key()
-        .map(|column| match column.column_type {
-            None => format!(", e.{} COLLATE \"C\"", column.name),
-            Some(_) => format!(", e.{}", column.name),
-        })
-        .collect();
+    let key = condition::key(table);
+    let behind = query.after.as_ref().map(|after| condition::behind(query, after, numbers.len()));
+    let (behind, texts) = behind.unwrap_or_default();
     let select = format!(
-        "{} FROM {table} e JOIN gpuvitals_subjects s ON s.id = e.subject_id {condition} \
-         ORDER BY e.timestamp_ns {order}, s.name COLLATE \"C\"{key} LIMIT {} OFFSET {}",
+        "{} FROM {table} e JOIN gpuvitals_subjects s ON s.id = e.subject_id {condition}{behind} \
+         ORDER BY e.timestamp_ns {order}, {} LIMIT {} OFFSET {}",
         selected(&columns),
+        key.join(", "),
         query.limit,
         query.offset
     );
-    let found = client.query(&select, &[]).await.map_err(&failed)?;
+    let parameters = numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync));
+    let parameters: Vec<_> = parameters.chain(texts.iter().map(|text| text as _)).collect();
+    let found = client.query(&select, &parameters).await.map_err(&failed)?;
     let batch = batch(client, names, table, &columns, &found, is_wanted).await?;
     Ok(Rows { batch, total })
 }
@@ -99,7 +77,7 @@ fn selected(columns: &[(&str, Kind)]) -> String {
 
 /// Found rows as a batch.
 async fn batch(
-    client: &Client,
+    client: &impl GenericClient,
     names: &Names,
     table: Table,
     columns: &[(&'static str, Kind)],
@@ -182,7 +160,10 @@ fn note(name: &str, set: Result<(), ValueError>) {
 ///
 /// # Errors
 /// If the server refuses.
-pub(crate) async fn latest(client: &Client, names: &Names) -> Result<Option<Batch>, PostgresError> {
+pub(crate) async fn latest(
+    client: &impl GenericClient,
+    names: &Names,
+) -> Result<Option<Batch>, PostgresError> {
     let failed = PostgresError::statement("reading the latest values");
     let table = Table::GpuEvents;
     let columns: Vec<(&str, Kind)> = schema::columns(table).collect();

@@ -1,8 +1,13 @@
 //! Rows that are accepted together, as one transaction.
+//!
+//! Most rows are new. So they are copied straight into their table; if one of them is there already, all are merged instead, and
+//! so are those of the next transactions: repeats come together.
 
+use bytes::Bytes;
 use futures_util::{SinkExt, TryFutureExt};
 use gpuvitals_core::{Batch, Table};
 use tokio_postgres::Transaction;
+use tokio_postgres::error::SqlState;
 
 use crate::encode::{Gathered, Keyed};
 use crate::error::PostgresError;
@@ -34,19 +39,57 @@ pub(crate) async fn write(
         partitions.make(lease, table, gathered.times()).await?;
         tables.push((gathered, identities));
     }
-    let mut staged = lease.staged().clone();
-    let transaction =
-        lease.transaction().await.map_err(PostgresError::statement("beginning a transaction"))?;
-    for (gathered, identities) in &tables {
-        if !staged.contains(&gathered.table()) {
-            stage(&transaction, gathered.table()).await?;
-            staged.push(gathered.table());
+    if lease.copies_directly() {
+        match copy(lease, &tables).await {
+            Ok(()) => return Ok(rows(&tables)),
+            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => lease.note_repeat(),
+            Err(error) => return Err(error),
         }
-        merge(&transaction, gathered, identities).await?;
+    }
+    merge(lease, &tables).await?;
+    Ok(rows(&tables))
+}
+
+/// The rows of a table, and the numbers of their identities.
+type Prepared<'a> = (Gathered<'a>, Vec<i32>);
+
+fn rows(tables: &[Prepared<'_>]) -> usize {
+    tables.iter().map(|(gathered, _)| gathered.rows()).sum()
+}
+
+/// Copies rows to where they stay.
+///
+/// # Errors
+/// [`SqlState::UNIQUE_VIOLATION`] if one of them is there already; then none was copied.
+async fn copy(lease: &mut Lease<'_>, tables: &[Prepared<'_>]) -> Result<(), PostgresError> {
+    let transaction = begin(lease).await?;
+    for (gathered, identities) in tables {
+        copy_into(&transaction, gathered.table().name(), &gathered.copy(identities)).await?;
+    }
+    transaction.commit().await.map_err(PostgresError::statement("committing rows"))
+}
+
+/// Copies rows into temporary tables, and merges them with those that are there.
+async fn merge(lease: &mut Lease<'_>, tables: &[Prepared<'_>]) -> Result<(), PostgresError> {
+    let mut staged = lease.staged().clone();
+    let transaction = begin(lease).await?;
+    for (gathered, identities) in tables {
+        let table = gathered.table();
+        if !staged.contains(&table) {
+            stage(&transaction, table).await?;
+            staged.push(table);
+        }
+        let copied = gathered.copy(identities);
+        copy_into(&transaction, &format!("stage_{table}"), &copied).await?;
+        take_over(&transaction, table, &copied.0).await?;
     }
     transaction.commit().await.map_err(PostgresError::statement("committing rows"))?;
     *lease.staged() = staged;
-    Ok(tables.iter().map(|(gathered, _)| gathered.rows()).sum())
+    Ok(())
+}
+
+async fn begin<'a>(lease: &'a mut Lease<'_>) -> Result<Transaction<'a>, PostgresError> {
+    lease.transaction().await.map_err(PostgresError::statement("beginning a transaction"))
 }
 
 /// Makes a table's temporary twin, which is emptied with each transaction.
@@ -55,22 +98,29 @@ async fn stage(transaction: &Transaction<'_>, table: Table) -> Result<(), Postgr
     transaction.batch_execute(&sql).await.map_err(PostgresError::statement("making a temporary table"))
 }
 
-async fn merge(
+async fn copy_into(
     transaction: &Transaction<'_>,
-    gathered: &Gathered<'_>,
-    identities: &[i32],
+    to: &str,
+    (columns, pieces): &(Vec<&'static str>, Vec<Bytes>),
 ) -> Result<(), PostgresError> {
-    let table = gathered.table();
-    let (columns, pieces) = gathered.copy(identities);
-    let names = columns.join(", ");
     let copying = PostgresError::statement("copying rows");
-    let copy = format!("COPY stage_{table} ({names}) FROM STDIN BINARY");
-    let stream = transaction.copy_in::<_, bytes::Bytes>(&copy).map_err(&copying).await?;
+    let copy = format!("COPY {to} ({}) FROM STDIN BINARY", columns.join(", "));
+    let stream = transaction.copy_in::<_, Bytes>(&copy).map_err(&copying).await?;
     let mut stream = std::pin::pin!(stream);
     for piece in pieces {
-        stream.feed(piece).await.map_err(&copying)?;
+        stream.feed(piece.clone()).await.map_err(&copying)?;
     }
     stream.finish().await.map_err(&copying)?;
+    Ok(())
+}
+
+/// Merges the rows of the temporary twin.
+async fn take_over(
+    transaction: &Transaction<'_>,
+    table: Table,
+    columns: &[&'static str],
+) -> Result<(), PostgresError> {
+    let names = columns.join(", ");
     let key = ["subject_id", "timestamp_ns"].into_iter().chain(table.key().map(|column| column.name));
     let key: Vec<&str> = key.collect();
     let changes: Vec<String> =

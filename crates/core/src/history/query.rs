@@ -114,6 +114,21 @@ pub struct BucketQuery {
     pub group_by: Vec<GroupColumn>,
 }
 
+impl BucketQuery {
+    /// Checks that the metrics are the table's.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check_metrics(&self) -> Result<(), QueryError> {
+        match self.metrics.iter().find(|metric| metric.metric().table != self.table) {
+            None => Ok(()),
+            Some(metric) => {
+                Err(QueryError::UnknownMetric { column: metric.metric().column, table: self.table })
+            }
+        }
+    }
+}
+
 /// An aggregate of the values of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Aggregate {

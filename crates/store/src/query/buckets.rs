@@ -52,9 +52,7 @@ pub(crate) fn buckets(
     query: &BucketQuery,
 ) -> Result<history::Part<Buckets>, QueryError> {
     let grid = Grid::new(query.start_ns, query.end_ns, query.step_ns)?;
-    if let Some(metric) = query.metrics.iter().find(|metric| metric.metric().table != query.table) {
-        return Err(QueryError::UnknownMetric { column: metric.metric().column, table: query.table });
-    }
+    query.check_metrics()?;
     let mut answer = Tally::new(&grid, (0, grid.steps.count - 1), query).buckets;
     let mut missing: BTreeSet<String> =
         reading.lost(&Scope::new(query.table, &query.gpus, query.start_ns, query.end_ns)).collect();

@@ -1,0 +1,227 @@
+//! Values by steps of time.
+//!
+//! Smallest, largest, mean and count are put together by the server: one row of its answer is the cells of a step, a GPU and an
+//! identity, as far as the question tells them apart. For quantiles, newest values and rates its rows come here one by one,
+//! narrow ones, and are counted as they come.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::pin::pin;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use futures_util::TryStreamExt;
+use gpuvitals_core::Identity;
+use gpuvitals_core::history::{
+    Aggregate, BucketQuery, Buckets, Cell, GroupColumn, GroupName, QueryError, TimeSteps, Track,
+};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{GenericClient, Row};
+
+use crate::condition::{Condition, Scope};
+use crate::error::PostgresError;
+use crate::names::{Names, all_subjects};
+
+/// Rows that are counted between two looks at the size of the answer.
+const ROWS_BETWEEN_CHECKS: usize = 10_000;
+
+/// Answers the question.
+///
+/// # Errors
+/// When the question makes no sense or its answer is too large (see [`QueryError`]), or the server refuses.
+pub(crate) async fn buckets(
+    client: &impl GenericClient,
+    names: &Names,
+    query: &BucketQuery,
+) -> Result<Buckets, QueryError> {
+    let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns)?;
+    query.check_metrics()?;
+    let buckets = Buckets::new(steps, &query.metrics, &query.aggregates);
+    let BucketQuery { gpus, selector, start_ns, end_ns, .. } = query;
+    let scope = Scope { gpus, selector, start_ns: *start_ns, end_ns: *end_ns };
+    let Some(condition) = Condition::of(client, names, scope).await? else { return Ok(buckets) };
+    let form = Form::of(query);
+    let subjects = if form.by_subject { all_subjects(client).await? } else { HashMap::default() };
+    let failed = PostgresError::statement("reading values");
+    let statement = form.statement(query, steps, &condition.sql);
+    let parameters = condition.numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync));
+    let found = client.query_raw(&statement, parameters).await.map_err(&failed)?;
+    let mut found = pin!(found.try_chunks(ROWS_BETWEEN_CHECKS));
+    let mut series = Series { query, subjects, known: HashMap::default() };
+    let mut buckets = buckets;
+    while let Some(rows) = found.try_next().await.map_err(|error| failed(error.1))? {
+        series.identify(client, names, &rows, &form, &mut buckets).await?;
+        for row in &rows {
+            form.count(row, &series, &mut buckets).map_err(&failed)?;
+        }
+        buckets.check(query.aggregates.len())?;
+    }
+    buckets.check(query.aggregates.len())?;
+    Ok(buckets)
+}
+
+/// What a row of the server's answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The cells of a step.
+    Cells,
+    /// A row of the table.
+    Row,
+    /// A row of the table, behind the earlier ones of its GPU.
+    Track,
+}
+
+/// What the rows of the server's answer are, and what tells them apart.
+struct Form {
+    kind: Kind,
+    by_subject: bool,
+    by_identity: bool,
+}
+
+impl Form {
+    fn of(query: &BucketQuery) -> Self {
+        let plain = [Aggregate::Min, Aggregate::Max, Aggregate::Mean, Aggregate::Count];
+        let kind = if query.aggregates.iter().copied().any(Aggregate::needs_tracks) {
+            Kind::Track
+        } else if query.aggregates.iter().all(|aggregate| plain.contains(aggregate)) {
+            Kind::Cells
+        } else {
+            Kind::Row
+        };
+        Self {
+            kind,
+            by_subject: kind == Kind::Track || query.group_by.contains(&GroupColumn::Gpu),
+            by_identity: query.group_by.iter().any(|column| matches!(column, GroupColumn::Identity(_))),
+        }
+    }
+
+    /// Columns: time of the row or number of the step; subject and identity, 0 where they make no difference; then of each metric
+    /// its value, or count, sum, smallest and largest.
+    fn statement(&self, query: &BucketQuery, steps: TimeSteps, condition: &str) -> String {
+        let subject = if self.by_subject { "e.subject_id" } else { "0" };
+        let identity = if self.by_identity { "e.identity_id" } else { "0" };
+        let of_metric = |column: &str| {
+            if self.kind == Kind::Cells {
+                format!(
+                    ", count({column}), sum({column}::float8), min({column})::float8, max({column})::float8"
+                )
+            } else {
+                format!(", {column}::float8")
+            }
+        };
+        let metrics = query.metrics.iter().map(|metric| of_metric(&format!("e.{}", metric.metric().column)));
+        let metrics: String = metrics.collect();
+        let from = format!("FROM {} e {condition}", query.table);
+        if self.kind == Kind::Cells {
+            let TimeSteps { origin_ns, step_ns, .. } = steps;
+            // No step begins before the origin, and none of the differences overflows: see `TimeSteps::new`.
+            let step = format!("(e.timestamp_ns - ({origin_ns})) / {step_ns}");
+            return format!("SELECT {step}, {subject}, {identity}{metrics} {from} GROUP BY 1, 2, 3");
+        }
+        // A track takes the values of a GPU in the order of their times.
+        let order = if self.kind == Kind::Track { " ORDER BY e.subject_id, e.timestamp_ns" } else { "" };
+        format!("SELECT e.timestamp_ns, {subject}, {identity}{metrics} {from}{order}")
+    }
+
+    fn count(
+        &self,
+        row: &Row,
+        series: &Series<'_>,
+        buckets: &mut Buckets,
+    ) -> Result<(), tokio_postgres::Error> {
+        let Some(&(group, lane)) = series.known.get(&whose(row)?) else { return Ok(()) };
+        let steps = buckets.steps();
+        let time: i64 = row.try_get(0)?;
+        let step = if self.kind == Kind::Cells {
+            usize::try_from(time).unwrap_or(usize::MAX)
+        } else {
+            steps.at(time)
+        };
+        if step >= steps.count {
+            return Ok(());
+        }
+        let (place, track) = (buckets.place(group, step), buckets.place(lane, step));
+        for (metric, measured) in buckets.metrics_mut().iter_mut().enumerate() {
+            let Some(cell) = (if self.kind == Kind::Cells {
+                cell(row, 3 + 4 * metric)?
+            } else {
+                one(row, 3 + metric, time)?
+            }) else {
+                continue;
+            };
+            measured.cells.get_mut(place).into_iter().for_each(|own| own.merge(&cell));
+            measured.sketches.get_mut(place).into_iter().for_each(|sketch| sketch.add(cell.last));
+            measured.tracks.get_mut(track).into_iter().for_each(|own| own.merge(&Track::of(time, cell.last)));
+        }
+        Ok(())
+    }
+}
+
+/// Numbers of subject and identity of a row of the answer.
+fn whose(row: &Row) -> Result<(i32, i32), tokio_postgres::Error> {
+    Ok((row.try_get(1)?, row.try_get(2)?))
+}
+
+/// The cell whose figures begin at this column. Nobody asked for the newest value.
+fn cell(row: &Row, column: usize) -> Result<Option<Cell>, tokio_postgres::Error> {
+    let count: i64 = row.try_get(column)?;
+    let Some(sum) = row.try_get::<_, Option<f64>>(column + 1)? else { return Ok(None) };
+    let (min, max) = (row.try_get(column + 2)?, row.try_get(column + 3)?);
+    Ok(Some(Cell { count: count.unsigned_abs(), sum, min, max, ..Cell::EMPTY }))
+}
+
+/// The cell of one value.
+fn one(row: &Row, column: usize, time_ns: i64) -> Result<Option<Cell>, tokio_postgres::Error> {
+    let value: Option<f64> = row.try_get(column)?;
+    let of = |value| Cell { count: 1, sum: value, min: value, max: value, last_ns: time_ns, last: value };
+    Ok(value.map(of))
+}
+
+/// The series of the answer.
+struct Series<'a> {
+    query: &'a BucketQuery,
+    subjects: HashMap<i32, Arc<str>, RandomState>,
+    /// Group and lane, by the numbers of subject and identity.
+    known: HashMap<(i32, i32), (usize, usize), RandomState>,
+}
+
+impl Series<'_> {
+    /// Finds the groups of rows, and makes those that are new.
+    async fn identify(
+        &mut self,
+        client: &impl GenericClient,
+        names: &Names,
+        rows: &[Row],
+        form: &Form,
+        buckets: &mut Buckets,
+    ) -> Result<(), QueryError> {
+        let failed = PostgresError::statement("reading values");
+        let mut new = Vec::new();
+        for row in rows {
+            let whose = whose(row).map_err(&failed)?;
+            if let Entry::Vacant(place) = self.known.entry(whose) {
+                place.insert((0, 0));
+                new.push(whose);
+            }
+        }
+        let numbers: Vec<i32> = new.iter().map(|(_, identity)| *identity).collect();
+        let identities =
+            if form.by_identity { names.by_number(client, &numbers).await? } else { HashMap::default() };
+        for (subject, identity) in new {
+            let gpu = self.subjects.get(&subject);
+            let group = buckets.group(&self.group(gpu, identities.get(&identity).map(AsRef::as_ref)));
+            buckets.check_points(self.query.aggregates.len())?;
+            let lane = gpu.filter(|_| form.kind == Kind::Track).map_or(0, |gpu| buckets.lane(group, gpu));
+            self.known.insert((subject, identity), (group, lane));
+        }
+        Ok(())
+    }
+
+    fn group(&self, gpu: Option<&Arc<str>>, identity: Option<&Identity>) -> GroupName {
+        let text = |column: &GroupColumn| match column {
+            GroupColumn::Gpu => gpu.cloned(),
+            GroupColumn::Identity(column) => identity?.get(*column).map(Arc::from),
+        };
+        self.query.group_by.iter().map(text).collect()
+    }
+}
