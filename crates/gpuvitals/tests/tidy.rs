@@ -20,6 +20,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("store", &["core", "log"]),
     ("jsonl", &["core", "log"]),
     ("postgres", &["core", "settings"]),
+    ("suite", &["core"]),
     ("api", &["core", "analysis", "listener", "settings"]),
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),

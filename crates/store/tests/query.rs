@@ -1,8 +1,6 @@
-//! Questions to a store against the plainest model there is.
+//! Questions to a store: what the suite of all histories leaves open.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "what fails here fails its test")]
-
-mod naive;
+#![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,11 +12,9 @@ use gpuvitals_core::history::{
 };
 use gpuvitals_core::{Batch, IdentityColumn, MetricId, Origin, Table, catalogue};
 use gpuvitals_store::{ROWS_MAX, Store, StoreConfig};
-use naive::{Lines, Model, Row, answer, batch, group_text};
+use gpuvitals_suite::{BASE_NS, Model, Row, Write, answer, batch, cases, check_buckets, check_values};
 use proptest::prelude::*;
 
-/// 2026-11-20 09:59:40: rows fall on both sides of an hour.
-const BASE_NS: i64 = 1_795_168_780_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
 const ALL_AGGREGATES: [Aggregate; 6] =
     [Aggregate::Min, Aggregate::Max, Aggregate::Mean, Aggregate::P99, Aggregate::Last, Aggregate::Count];
@@ -56,9 +52,14 @@ impl Bench {
     }
 
     fn append(&mut self, rows: &[Row]) {
+        self.store_rows(rows);
+        self.model.add(rows);
+    }
+
+    fn store_rows<'a>(&self, rows: impl IntoIterator<Item = &'a Row>) {
+        let rows: Vec<Row> = rows.into_iter().cloned().collect();
         if !rows.is_empty() {
-            self.runtime.block_on(self.store.append(vec![batch(rows)])).unwrap();
-            self.model.append(rows);
+            self.runtime.block_on(self.store.append(vec![batch(&rows)])).unwrap();
         }
     }
 
@@ -74,220 +75,37 @@ impl Bench {
         self.runtime.block_on(self.store.buckets(query.clone()))
     }
 
-    fn check_range(&self, query: &RowsQuery) {
-        let found = self.rows(query).unwrap();
-        let (expected, total) = self.model.range(query);
-        assert_eq!(found.missing, Vec::<String>::new());
-        assert_eq!(found.answer.total, query.with_total.then_some(total), "{query:?}");
-        assert_eq!(answer(&found.answer), expected, "{query:?}");
-    }
-
     fn check_buckets(&self, query: &BucketQuery) {
-        let Part { answer: found, missing } = self.buckets(query).unwrap();
-        let (times, expected) = self.model.buckets(query);
-        assert_eq!(missing, Vec::<String>::new());
-        assert_eq!(found.steps().times().collect::<Vec<_>>(), times, "{query:?}");
-        check_series(query, &found, &expected);
-    }
-}
-
-/// Percentiles of many values are within 1 %; everything else is exact.
-fn check_series(query: &BucketQuery, found: &Buckets, expected: &Lines) {
-    let place = |id: MetricId| query.metrics.iter().position(|&metric| metric == id).unwrap();
-    let series: Lines = found
-        .series(&query.aggregates)
-        .into_iter()
-        .map(|series| ((place(series.metric), series.aggregate, group_text(&series.group)), series.values))
-        .collect();
-    let is_close = |(a, b): (&Option<f64>, &Option<f64>)| match (a, b) {
-        (Some(a), Some(b)) => (a - b).abs() <= b.abs() * 0.01,
-        (a, b) => a == b,
-    };
-    for (line, values) in expected {
-        let found = series.get(line).unwrap_or_else(|| panic!("{line:?} of {query:?}"));
-        if line.1 == Aggregate::P99 {
-            assert!(
-                found.len() == values.len() && found.iter().zip(values).all(is_close),
-                "{line:?} {query:?}"
-            );
-        } else {
-            assert_eq!(found, values, "{line:?} {query:?}");
-        }
-    }
-    assert_eq!(series.len(), expected.len(), "{query:?}");
-}
-
-fn rows() -> impl Strategy<Value = Vec<Row>> {
-    let identity = (0..5_u8, prop::option::weighted(0.2, 0..2_u8), prop::bool::weighted(0.9), 0..40_i64);
-    let values = (
-        prop::option::of(0..4000_i16),
-        prop::option::of(0..90_000_i32),
-        prop::option::of(0..2500_i16),
-        prop::option::weighted(0.2, any::<i8>()),
-        prop::option::weighted(0.2, 0..3_u8),
-    );
-    let row = (identity, values).prop_map(
-        |((gpu, partition, has_node, second), (power, memory, clock, extra, note))| Row {
-            gpu,
-            partition,
-            has_node,
-            time_ns: BASE_NS + second * SECOND_NS,
-            power,
-            memory,
-            clock,
-            extra,
-            note,
-        },
-    );
-    prop::collection::vec(row, 0..120)
-}
-
-#[derive(Debug, Clone)]
-enum Act {
-    Append(Vec<Row>),
-    /// The same rows once more.
-    Repeat,
-    Flush,
-}
-
-fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let act = prop_oneof![5 => rows().prop_map(Act::Append), 1 => Just(Act::Repeat), 3 => Just(Act::Flush)];
-    prop::collection::vec(act, 1..8)
-}
-
-fn gpus() -> impl Strategy<Value = Vec<Arc<str>>> {
-    let some = ["GPU-0", "GPU-1", "GPU-1:p0", "GPU-3:p1", "GPU-4", "GPU-9", "GPU"];
-    prop_oneof![
-        Just(Vec::new()),
-        prop::collection::vec(prop::sample::select(some.to_vec()).prop_map(Arc::from), 1..4)
-    ]
-}
-
-fn seconds() -> impl Strategy<Value = i64> {
-    (-3..43_i64).prop_map(|second| BASE_NS + second * SECOND_NS)
-}
-
-fn range_queries() -> impl Strategy<Value = RowsQuery> {
-    let columns = ["power_w", "memory_used_mb", "strange", "note", "nobody_has_this"];
-    let metrics = prop::option::of(prop::sample::subsequence(columns.to_vec(), 0..=columns.len()));
-    (
-        gpus(),
-        prop::option::of(seconds()),
-        prop::option::of(0..45_i64),
-        metrics,
-        0..70_usize,
-        0..40_usize,
-        any::<[bool; 2]>(),
-    )
-        .prop_map(|(gpus, start_ns, length, metrics, limit, offset, [newest_first, with_total])| {
-            RowsQuery {
-                table: Table::GpuEvents,
-                gpus,
-                selector: Selector::default(),
-                start_ns,
-                end_ns: length.map(|length| start_ns.unwrap_or(BASE_NS) + length * SECOND_NS),
-                metrics: metrics.map(|names| names.into_iter().map(str::to_owned).collect()),
-                limit,
-                after: None,
-                offset,
-                newest_first,
-                with_total,
-            }
-        })
-}
-
-fn bucket_queries() -> impl Strategy<Value = BucketQuery> {
-    let groups = prop::sample::select(vec![vec![GPU], vec![NODE], vec![MODEL], vec![]]);
-    let aggregates = prop::sample::subsequence(ALL_AGGREGATES.to_vec(), 1..=6);
-    let metrics = prop::sample::subsequence(vec!["power_w", "memory_used_mb", "gpu_clock_mhz"], 1..=3);
-    (gpus(), seconds(), 0..45_i64, 1..50_i64, groups, aggregates, metrics).prop_map(
-        |(gpus, start_ns, length, step, group_by, aggregates, metrics)| BucketQuery {
-            table: Table::GpuEvents,
-            gpus,
-            selector: Selector::default(),
-            metrics: metrics.into_iter().map(metric).collect(),
-            start_ns,
-            end_ns: start_ns + length * SECOND_NS,
-            step_ns: step * SECOND_NS / 2,
-            aggregates,
-            group_by,
-        },
-    )
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
-    #[test]
-    fn answers_equal_the_model(
-        acts in acts(),
-        merge in any::<bool>(),
-        ranges in prop::collection::vec(range_queries(), 6),
-        buckets in prop::collection::vec(bucket_queries(), 6),
-    ) {
-        let mut bench = Bench::new(merge);
-        let mut last = Vec::new();
-        for act in acts {
-            match act {
-                Act::Append(rows) => {
-                    bench.append(&rows);
-                    last = rows;
-                }
-                Act::Repeat => bench.append(&last),
-                Act::Flush => bench.flush(),
-            }
-        }
-        for query in &ranges {
-            bench.check_range(query);
-        }
-        for query in &buckets {
-            bench.check_buckets(query);
-        }
+        self.runtime.block_on(check_buckets(&self.store, &self.model, query));
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
-    fn answers_of_several_stores_merge_into_the_answer_of_all_rows(
-        rows in rows(),
-        stores in 2..4_u8,
-        queries in prop::collection::vec(bucket_queries(), 6),
-    ) {
+    fn answers_of_several_stores_merge_into_the_answer_of_all_rows(case in cases(), stores in 2..4_u8) {
         let mut model = Model::default();
-        if !rows.is_empty() {
-            model.append(&rows);
+        let benches: Vec<Bench> = (0..stores).map(|_| Bench::new(false)).collect();
+        for write in &case.writes {
+            let Write::Rows(rows) = write else { continue };
+            model.add(rows);
+            for (bench, store) in benches.iter().zip(0..) {
+                bench.store_rows(rows.iter().filter(|row| row.gpu % stores == store));
+            }
         }
-        let benches: Vec<Bench> = (0..stores)
-            .map(|store| {
-                let own: Vec<Row> = rows.iter().filter(|row| row.gpu % stores == store).cloned().collect();
-                let mut bench = Bench::new(false);
-                bench.append(&own);
-                bench
-            })
-            .collect();
-        for query in &queries {
+        for query in &case.buckets {
             let mut parts = benches.iter().map(|bench| bench.buckets(query).unwrap().answer);
             let mut whole = parts.next().unwrap();
             for part in parts {
                 whole.merge(part).unwrap();
             }
-            check_series(query, &whole, &model.buckets(query).1);
+            check_values(&whole, &model, query);
         }
     }
 }
 
 fn row(gpu: u8, second: i64, power: i16) -> Row {
-    Row {
-        gpu,
-        partition: None,
-        has_node: true,
-        time_ns: BASE_NS + second * SECOND_NS,
-        power: Some(power),
-        memory: None,
-        clock: None,
-        extra: None,
-        note: None,
-    }
+    Row { power: Some(power), ..Row::of(gpu, second) }
 }
 
 fn everything() -> RowsQuery {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod server;
+mod suite;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,125 @@
+//! The store does what every sink and history does, whatever it has flushed, merged and rolled up; and so does a view beside it.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::history::{
+    Aggregate, BucketQuery, GroupColumn, History, Matcher, Pattern, Selector, TextTest,
+};
+use gpuvitals_core::{IdentityColumn, MetricId, Table};
+use gpuvitals_store::{Store, StoreConfig, StoreView};
+use gpuvitals_suite::{BASE_NS, Case, Model, Row, Write, cases, check_buckets};
+use proptest::prelude::*;
+use tokio::runtime::{Builder, Runtime};
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// Row groups and pages so small that a handful of rows makes use of them.
+fn config(dir: &std::path::Path) -> StoreConfig {
+    StoreConfig {
+        row_group_gpus: 2,
+        row_group_rows: 32,
+        page_rows: 4,
+        merge_files: 2,
+        ..StoreConfig::new(dir)
+    }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().build().unwrap()
+}
+
+/// Opens a store that merges at once and makes rollups of few rows. Both hours have a merged file before other rows come.
+async fn rolling(dir: &std::path::Path, case: &Case) -> (Store, Model) {
+    let rolling = StoreConfig { rollup_rows: 1, merge_after: Duration::ZERO, day_bytes: 0, ..config(dir) };
+    let (store, _) = Store::open(rolling).unwrap();
+    let earlier = |second| Write::Rows([0_i64, 30].map(|hour| Row::of(5, hour + second)).to_vec());
+    let mut case = case.clone();
+    case.writes.splice(0..0, [earlier(0), Write::Settle, earlier(1), Write::Settle]);
+    let settled = Cell::new(0);
+    let settle = async || {
+        store.flush().await.unwrap();
+        settled.set(settled.get() + 1);
+        // A file alone is not merged.
+        while settled.get() > 1 && store.stats().flushed.files > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let model = case.write(&store, settle).await;
+    (store, model)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #[test]
+    fn the_store_answers_as_all_histories_do(case in cases(), merges in any::<bool>()) {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(StoreConfig { merge: merges, ..config(dir.path()) }).unwrap();
+        runtime().block_on(async {
+            let model = case.write(&store, async || store.flush().await.unwrap()).await;
+            case.ask(&store, &model).await;
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #[test]
+    fn rollups_have_the_answers_of_their_rows(case in cases()) {
+        let dir = tempfile::tempdir().unwrap();
+        runtime().block_on(async {
+            let (store, model) = rolling(dir.path(), &case).await;
+            case.ask(&store, &model).await;
+        });
+    }
+
+    #[test]
+    fn a_view_answers_as_its_store_did(case in cases()) {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(config(dir.path())).unwrap();
+        runtime().block_on(async {
+            let model = case.write(&store, async || store.flush().await.unwrap()).await;
+            case.ask(&StoreView::open(dir.path()).unwrap(), &model).await;
+        });
+    }
+}
+
+#[test]
+fn a_step_of_a_rollup_is_split_where_the_pod_changes() {
+    let rows = (20..60).map(|second| {
+        // A job of three pods in turns, and a counter that falls in the middle of one.
+        let energy = u64::try_from(if second < 43 { second * 4 } else { (second - 43) * 8 }).unwrap();
+        Row { pod: Some(u8::try_from(second / 7 % 3).unwrap()), energy: Some(energy), ..Row::of(0, second) }
+    });
+    let writes = vec![Write::Rows(rows.collect()), Write::Settle];
+    let case = Case { writes, rows: Vec::new(), pages: Vec::new(), buckets: Vec::new() };
+    let dir = tempfile::tempdir().unwrap();
+    let pod = GroupColumn::Identity(IdentityColumn::Pod);
+    let questions = [
+        (vec![], TextTest::IsNot(Vec::new())),
+        (vec![pod], TextTest::IsNot(Vec::new())),
+        (vec![], TextTest::Is(vec![Arc::from("pod-1")])),
+        (vec![GroupColumn::Gpu, pod], TextTest::Matches(Pattern::new("pod-[02]").unwrap())),
+    ];
+    runtime().block_on(async {
+        let (store, model) = rolling(dir.path(), &case).await;
+        for (group_by, test) in questions {
+            let query = BucketQuery {
+                table: Table::GpuEvents,
+                gpus: Vec::new(),
+                selector: Selector::new(vec![Matcher { column: IdentityColumn::Pod, test }]).unwrap(),
+                metrics: vec![MetricId::of("energy_j")],
+                start_ns: BASE_NS + 20 * SECOND_NS,
+                end_ns: BASE_NS + 59 * SECOND_NS + 999_999_999,
+                step_ns: 20 * SECOND_NS,
+                aggregates: vec![Aggregate::Rate, Aggregate::Increase, Aggregate::Delta, Aggregate::Count],
+                group_by,
+            };
+            check_buckets(&store, &model, &query).await;
+            assert_eq!(store.buckets(query).await.unwrap().answer.rollup_ns(), 10 * SECOND_NS);
+        }
+    });
+}

@@ -1,0 +1,94 @@
+//! Questions, and whether the answers are the model's.
+
+use std::collections::BTreeMap;
+
+use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, History, Part, RowsQuery};
+
+use crate::model::{Group, Model};
+use crate::rows::answer;
+
+/// Asks for a page of rows: all of it, and the total, must be the model's.
+pub async fn check_rows(history: &dyn History, model: &Model, query: &RowsQuery) {
+    let found = history.rows(query.clone()).await.unwrap();
+    let (expected, total) = model.rows(query);
+    assert_eq!(found.missing, Vec::<String>::new());
+    assert_eq!(found.answer.total, query.with_total.then_some(total), "{query:?}");
+    assert_eq!(answer(&found.answer), expected, "{query:?}");
+}
+
+/// Goes from page to page by the place of the last row: together they are all rows, each once.
+pub async fn check_pages(history: &dyn History, model: &Model, query: &RowsQuery) {
+    let (expected, _) = model.rows(&RowsQuery { limit: usize::MAX, offset: 0, ..query.clone() });
+    let mut page = RowsQuery { offset: 0, ..query.clone() };
+    let mut found = Vec::new();
+    while found.len() <= expected.len() {
+        let rows = history.rows(page.clone()).await.unwrap().answer;
+        found.extend(answer(&rows));
+        let count = rows.batch.as_ref().map_or(0, gpuvitals_core::Batch::rows);
+        if count < page.limit || page.limit == 0 {
+            break;
+        }
+        page.after = rows.end();
+    }
+    let expected = if query.limit == 0 { Vec::new() } else { expected };
+    assert_eq!(found, expected, "{query:?}");
+}
+
+/// Asks for values by steps: quantiles must be within 1 % of the model's, sums within 1e-9, all else equal.
+pub async fn check_buckets(history: &dyn History, model: &Model, query: &BucketQuery) {
+    let Part { answer: found, missing } = history.buckets(query.clone()).await.unwrap();
+    assert_eq!(missing, Vec::<String>::new());
+    let (first, last) = (query.start_ns.div_euclid(query.step_ns), query.end_ns.div_euclid(query.step_ns));
+    let times: Vec<i64> = (first..=last).map(|step| step * query.step_ns).collect();
+    assert_eq!(found.steps().times().collect::<Vec<_>>(), times, "{query:?}");
+    check_values(&found, model, query);
+}
+
+/// Compares values by steps with the model's, as [`check_buckets`] does.
+pub fn check_values(found: &Buckets, model: &Model, query: &BucketQuery) {
+    let mut expected = model.buckets(query);
+    for line in found.series(&query.aggregates) {
+        let metric = query.metrics.iter().position(|metric| *metric == line.metric).unwrap();
+        let group: Group = line.group.iter().map(|text| text.as_deref().map(str::to_owned)).collect();
+        for (step, value) in line.values.iter().enumerate() {
+            let place = (metric, line.aggregate, group.clone(), found.steps().time(step));
+            match (value, expected.remove(&place)) {
+                (None, None) => {}
+                (Some(found), Some(expected)) => {
+                    let allowed = match line.aggregate {
+                        Aggregate::Quantile(_) => expected.abs() * 0.01,
+                        Aggregate::Mean | Aggregate::Rate | Aggregate::Increase | Aggregate::Delta => {
+                            expected.abs() * 1e-9 + 1e-9
+                        }
+                        Aggregate::Min | Aggregate::Max | Aggregate::Last | Aggregate::Count => 0.0,
+                    };
+                    let is_close = (found - expected).abs() <= allowed;
+                    assert!(is_close, "{place:?}: {found}, not {expected}: {query:?}");
+                }
+                different => panic!("{place:?}: {different:?} of {query:?}"),
+            }
+        }
+    }
+    assert!(expected.is_empty(), "no {expected:?} of {query:?}");
+}
+
+/// Asks for the latest state: each GPU's first and last time, and the latest value of each metric with its time.
+pub async fn check_fleet(history: &dyn History, model: &Model) {
+    let fleet = history.fleet().await.unwrap();
+    assert_eq!(fleet.missing, Vec::<String>::new());
+    let mut expected = model.latest();
+    for gpu in &fleet.answer.gpus {
+        let key = gpu.key.as_ref();
+        let latest = expected.remove(key).unwrap_or_else(|| panic!("nobody wrote {key}"));
+        assert_eq!((gpu.first_seen_ns, gpu.last_seen_ns), (latest.first_ns, latest.last_ns), "{key}");
+        let values = gpu.latest.iter().map(|(metric, latest)| {
+            (metric.metric().column, (latest.timestamp_ns, latest.value.as_f64().to_string()))
+        });
+        let found: BTreeMap<&str, (i64, String)> = values.collect();
+        let columns = ["power_w", "memory_used_mb", "gpu_clock_mhz", "energy_j"];
+        let metrics = columns.iter().filter_map(|column| Some((*column, *latest.values.get(column)?)));
+        let expected = metrics.map(|(column, (time, text))| (column, (time, text.to_owned()))).collect();
+        assert_eq!(found, expected, "{key}");
+    }
+    assert!(expected.is_empty(), "{:?} is missing", expected.keys());
+}

@@ -1,0 +1,22 @@
+//! One suite for every [`Sink`](gpuvitals_core::ports::Sink) and [`History`](gpuvitals_core::history::History): the same rows in any order, with repeats, and the same questions must have
+//! the answers of the plainest model there is: a map of joined rows, looked at one by one.
+//!
+//! Only tests use this crate. A back end takes [`cases`] in a property test and has each [write](Case::write) and
+//! [ask](Case::ask); what differs panics, and the property test makes the case small.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "what fails here fails a test"
+)]
+
+mod ask;
+mod cases;
+mod model;
+mod rows;
+
+pub use ask::{check_buckets, check_fleet, check_pages, check_rows, check_values};
+pub use cases::{Case, Write, cases};
+pub use model::Model;
+pub use rows::{BASE_NS, Cells, Row, answer, batch};

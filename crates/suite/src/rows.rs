@@ -1,0 +1,137 @@
+//! Rows to write, and rows of answers with their columns spelt.
+
+use std::collections::BTreeMap;
+
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use gpuvitals_core::batch::{Value, text_at};
+use gpuvitals_core::history::Rows;
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
+
+/// 2026-11-20 09:59:40: rows of the first minute fall on both sides of an hour.
+pub const BASE_NS: i64 = 1_795_168_780_000_000_000;
+
+/// Columns of a row that have a value, spelt.
+pub type Cells = BTreeMap<String, String>;
+
+/// A row of `gpu_events`.
+#[derive(Debug, Clone, Default)]
+pub struct Row {
+    /// Number of its GPU, whose key is `GPU-0`, or `GPU-0:p1` with a partition.
+    pub gpu: u8,
+    /// Number of its partition.
+    pub partition: Option<u8>,
+    /// Whether it names its node: one of two.
+    pub has_node: bool,
+    /// Number of its pod.
+    pub pod: Option<u8>,
+    /// Number of its job.
+    pub job: Option<u8>,
+    /// Time, nanoseconds UTC since 1970.
+    pub time_ns: i64,
+    /// `power_w` in eighths: FLOAT.
+    pub power: Option<i16>,
+    /// `memory_used_mb`: 64-bit integer.
+    pub memory: Option<i32>,
+    /// `gpu_clock_mhz`: 32-bit integer.
+    pub clock: Option<i16>,
+    /// `energy_j` in eighths: DOUBLE, a counter that may fall.
+    pub energy: Option<u64>,
+    /// `strange`, a number that the catalogue does not know.
+    pub extra: Option<i8>,
+    /// `note`, a text that the catalogue does not know.
+    pub note: Option<u8>,
+}
+
+impl Row {
+    /// A row without values, so many seconds after [`BASE_NS`].
+    pub fn of(gpu: u8, second: i64) -> Self {
+        Self { gpu, has_node: true, time_ns: BASE_NS + second * 1_000_000_000, ..Self::default() }
+    }
+
+    /// Key of its GPU.
+    pub fn key(&self) -> String {
+        let gpu = self.gpu;
+        self.partition.map_or_else(|| format!("GPU-{gpu}"), |partition| format!("GPU-{gpu}:p{partition}"))
+    }
+
+    fn identity(&self) -> Identity {
+        let mut identity = Identity::default();
+        identity.index = Some(self.gpu.into());
+        let numbered = |name: &str, number: Option<u8>| number.map(|number| format!("{name}-{number}"));
+        for (column, text) in [
+            (IdentityColumn::Uuid, Some(format!("GPU-{}", self.gpu))),
+            (IdentityColumn::Model, Some(format!("model {}", self.gpu % 3))),
+            (IdentityColumn::Node, self.has_node.then(|| format!("node-{}", self.gpu % 2))),
+            (IdentityColumn::Partition, self.partition.map(|partition| format!("p{partition}"))),
+            (IdentityColumn::Pod, numbered("pod", self.pod)),
+            (IdentityColumn::Job, numbered("job", self.job)),
+        ] {
+            if let Some(text) = text {
+                identity.set(column, &text).unwrap();
+            }
+        }
+        identity
+    }
+}
+
+/// Rows as a batch, in order. There must be one.
+pub fn batch(rows: &[Row]) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for row in rows {
+        let identity = builder.intern(&row.identity());
+        let to = builder.row(row.time_ns, identity);
+        for (column, value) in [
+            ("power_w", row.power.map(|power| Value::Float(f64::from(power) / 8.0))),
+            ("memory_used_mb", row.memory.map(|memory| Value::Int(memory.into()))),
+            ("gpu_clock_mhz", row.clock.map(|clock| Value::Int(clock.into()))),
+            ("energy_j", row.energy.map(|energy| Value::Float(eighths(energy)))),
+        ] {
+            if let Some(value) = value {
+                builder.set(to, MetricId::of(column), value).unwrap();
+            }
+        }
+        if let Some(extra) = row.extra {
+            builder.set_extra(to, "strange", f64::from(extra)).unwrap();
+        }
+        if let Some(note) = row.note {
+            builder.set_extra_text(to, "note", &format!("note {note}")).unwrap();
+        }
+    }
+    builder.finish(Origin::default(), 0).unwrap()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no test has counted 2^53")]
+fn eighths(count: u64) -> f64 {
+    count as f64 / 8.0
+}
+
+/// Rows of an answer.
+pub fn answer(rows: &Rows) -> Vec<Cells> {
+    rows.batch.iter().flat_map(|batch| (0..batch.rows()).map(|row| cells(batch, row))).collect()
+}
+
+/// Columns of a batch's row that have a value.
+pub(crate) fn cells(batch: &Batch, row: usize) -> Cells {
+    let mut cells = Cells::from([("timestamp_ns".to_owned(), batch.timestamps()[row].to_string())]);
+    let identity = batch.identity(row);
+    cells.extend(identity.index.map(|index| ("gpu".to_owned(), index.to_string())));
+    for column in IdentityColumn::ALL {
+        cells.extend(identity.get(column).map(|text| (column.name().to_owned(), text.to_owned())));
+    }
+    for (metric, column) in batch.metrics() {
+        let text = column.value(row).map(|value| value.as_f64().to_string());
+        cells.extend(text.map(|text| (metric.metric().column.to_owned(), text)));
+    }
+    for (name, array) in batch.extras() {
+        let text = if let Some(texts) = array.as_dictionary_opt() {
+            text_at(texts, row).map(str::to_owned)
+        } else {
+            let numbers = array.as_primitive::<Float64Type>();
+            numbers.is_valid(row).then(|| numbers.value(row).to_string())
+        };
+        cells.extend(text.map(|text| (name.to_owned(), text)));
+    }
+    cells
+}
