@@ -12,7 +12,7 @@ use gpuvitals_core::history::{
 };
 use gpuvitals_core::{Batch, IdentityColumn, MetricId, Origin, Table, catalogue};
 use gpuvitals_store::{ROWS_MAX, Store, StoreConfig};
-use gpuvitals_suite::{BASE_NS, Model, Row, Write, answer, batch, cases, check_buckets, check_values};
+use gpuvitals_suite::{BASE_NS, Model, TestRow, Write, answer, batch, cases, check_buckets, check_values};
 use proptest::prelude::*;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -35,7 +35,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Row groups and pages so small that a handful of rows makes use of them.
+    /// TestRow groups and pages so small that a handful of rows makes use of them.
     fn new(merge: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = StoreConfig {
@@ -51,13 +51,13 @@ impl Bench {
         Self { runtime, store, dir, model: Model::default() }
     }
 
-    fn append(&mut self, rows: &[Row]) {
+    fn append(&mut self, rows: &[TestRow]) {
         self.store_rows(rows);
         self.model.add(rows);
     }
 
-    fn store_rows<'a>(&self, rows: impl IntoIterator<Item = &'a Row>) {
-        let rows: Vec<Row> = rows.into_iter().cloned().collect();
+    fn store_rows<'a>(&self, rows: impl IntoIterator<Item = &'a TestRow>) {
+        let rows: Vec<TestRow> = rows.into_iter().cloned().collect();
         if !rows.is_empty() {
             self.runtime.block_on(self.store.append(vec![batch(&rows)])).unwrap();
         }
@@ -104,8 +104,8 @@ proptest! {
     }
 }
 
-fn row(gpu: u8, second: i64, power: i16) -> Row {
-    Row { power: Some(power), ..Row::of(gpu, second) }
+fn row(gpu: u8, second: i64, power: i16) -> TestRow {
+    TestRow { power: Some(power), ..TestRow::of(gpu, second) }
 }
 
 fn everything() -> RowsQuery {
@@ -143,7 +143,7 @@ fn percentiles_of_many_values_are_close_across_files_and_memory() {
     for round in 0..3_i64 {
         for gpu in 0..5 {
             // Every round writes some of the seconds of the round before once more.
-            let rows: Vec<Row> =
+            let rows: Vec<TestRow> =
                 (round * 50..round * 50 + 70).map(|s| row(gpu, s, noise(gpu, s + round))).collect();
             bench.append(&rows);
         }

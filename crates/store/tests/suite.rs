@@ -11,13 +11,13 @@ use gpuvitals_core::history::{
 };
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use gpuvitals_store::{Store, StoreConfig, StoreView};
-use gpuvitals_suite::{BASE_NS, Case, Model, Row, Write, cases, check_buckets};
+use gpuvitals_suite::{BASE_NS, Case, Model, TestRow, Write, cases, check_buckets};
 use proptest::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Row groups and pages so small that a handful of rows makes use of them.
+/// TestRow groups and pages so small that a handful of rows makes use of them.
 fn config(dir: &std::path::Path) -> StoreConfig {
     StoreConfig {
         row_group_gpus: 2,
@@ -36,7 +36,7 @@ fn runtime() -> Runtime {
 async fn rolling(dir: &std::path::Path, case: &Case) -> (Store, Model) {
     let rolling = StoreConfig { rollup_rows: 1, merge_after: Duration::ZERO, day_bytes: 0, ..config(dir) };
     let (store, _) = Store::open(rolling).unwrap();
-    let earlier = |second| Write::Rows([0_i64, 30].map(|hour| Row::of(5, hour + second)).to_vec());
+    let earlier = |second| Write::Rows([0_i64, 30].map(|hour| TestRow::of(5, hour + second)).to_vec());
     let mut case = case.clone();
     case.writes.splice(0..0, [earlier(0), Write::Settle, earlier(1), Write::Settle]);
     let settled = Cell::new(0);
@@ -92,7 +92,11 @@ fn a_step_of_a_rollup_is_split_where_the_pod_changes() {
     let rows = (20..60).map(|second| {
         // A job of three pods in turns, and a counter that falls in the middle of one.
         let energy = u64::try_from(if second < 43 { second * 4 } else { (second - 43) * 8 }).unwrap();
-        Row { pod: Some(u8::try_from(second / 7 % 3).unwrap()), energy: Some(energy), ..Row::of(0, second) }
+        TestRow {
+            pod: Some(u8::try_from(second / 7 % 3).unwrap()),
+            energy: Some(energy),
+            ..TestRow::of(0, second)
+        }
     });
     let writes = vec![Write::Rows(rows.collect()), Write::Settle];
     let case = Case { writes, rows: Vec::new(), pages: Vec::new(), buckets: Vec::new() };

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::ask::{check_buckets, check_fleet, check_pages, check_rows};
 use crate::model::Model;
-use crate::rows::{BASE_NS, Row, batch};
+use crate::rows::{BASE_NS, TestRow, batch};
 
 const SECOND_NS: i64 = 1_000_000_000;
 const AGGREGATES: [Aggregate; 11] = [
@@ -39,7 +39,7 @@ const COLUMNS: [IdentityColumn; 5] = [
 #[derive(Debug, Clone)]
 pub enum Write {
     /// Rows come, as one batch.
-    Rows(Vec<Row>),
+    Rows(Vec<TestRow>),
     /// The rows of the last time come once more.
     Again,
     /// What the back end does on its own now and then: flushing, merging.
@@ -84,7 +84,7 @@ impl Case {
     /// Writes everything. `settle` does what the back end does on its own.
     pub async fn write(&self, sink: &dyn Sink, settle: impl AsyncFn()) -> Model {
         let mut model = Model::default();
-        let mut last: &[Row] = &[];
+        let mut last: &[TestRow] = &[];
         for write in &self.writes {
             match write {
                 Write::Settle => settle().await,
@@ -114,7 +114,7 @@ impl Case {
     }
 }
 
-fn row() -> impl Strategy<Value = Row> {
+fn row() -> impl Strategy<Value = TestRow> {
     let few = || prop::option::of(0..2_u8);
     let whose = (0..5_u8, prop::option::weighted(0.2, 0..2_u8), prop::bool::weighted(0.9), few(), few());
     let values = (
@@ -127,8 +127,8 @@ fn row() -> impl Strategy<Value = Row> {
     );
     (whose, 0..60_i64, values).prop_map(
         |((gpu, partition, has_node, pod, job), second, (power, memory, clock, energy, extra, note))| {
-            let own = Row::of(gpu, second);
-            Row { partition, has_node, pod, job, power, memory, clock, energy, extra, note, ..own }
+            let own = TestRow::of(gpu, second);
+            TestRow { partition, has_node, pod, job, power, memory, clock, energy, extra, note, ..own }
         },
     )
 }

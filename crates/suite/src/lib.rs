@@ -19,4 +19,4 @@ mod rows;
 pub use ask::{check_buckets, check_fleet, check_pages, check_rows, check_values};
 pub use cases::{Case, Write, cases};
 pub use model::Model;
-pub use rows::{BASE_NS, Cells, Row, answer, batch};
+pub use rows::{BASE_NS, Cells, TestRow, answer, batch};

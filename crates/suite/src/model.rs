@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, RowsQuery, Selector};
 
-use crate::rows::{Cells, Row, batch, cells};
+use crate::rows::{Cells, TestRow, batch, cells};
 
 /// The texts of a group.
 pub(crate) type Group = Vec<Option<String>>;
@@ -26,7 +26,7 @@ pub struct Model {
 
 impl Model {
     /// Adds rows, in the order of their arrival.
-    pub fn add(&mut self, rows: &[Row]) {
+    pub fn add(&mut self, rows: &[TestRow]) {
         if rows.is_empty() {
             return;
         }

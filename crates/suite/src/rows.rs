@@ -17,7 +17,7 @@ pub type Cells = BTreeMap<String, String>;
 
 /// A row of `gpu_events`.
 #[derive(Debug, Clone, Default)]
-pub struct Row {
+pub struct TestRow {
     /// Number of its GPU, whose key is `GPU-0`, or `GPU-0:p1` with a partition.
     pub gpu: u8,
     /// Number of its partition.
@@ -44,7 +44,7 @@ pub struct Row {
     pub note: Option<u8>,
 }
 
-impl Row {
+impl TestRow {
     /// A row without values, so many seconds after [`BASE_NS`].
     pub fn of(gpu: u8, second: i64) -> Self {
         Self { gpu, has_node: true, time_ns: BASE_NS + second * 1_000_000_000, ..Self::default() }
@@ -77,7 +77,7 @@ impl Row {
 }
 
 /// Rows as a batch, in order. There must be one.
-pub fn batch(rows: &[Row]) -> Batch {
+pub fn batch(rows: &[TestRow]) -> Batch {
     let mut builder = BatchBuilder::new(Table::GpuEvents);
     for row in rows {
         let identity = builder.intern(&row.identity());
