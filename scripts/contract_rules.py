@@ -12,19 +12,27 @@ RULES = (
     "node or all",  # hosts have no GPU and no model
     "or a metric's column",  # the same for an order
     "names of columns of values",  # a column that says whose a row is
+    "tests between semicolons",  # a test of no identity column
+    "a regular expression of the crate",
+    "at most 32 tests",
+    "top or bottom, not both",
     "at least 1ms",  # a step of nothing, or of more than 31 years
 )
 
 
+TESTS = ("vendor=nvidia", "pod!=a,b", "node=~sim-.*", "job!~[0-9]+", "model=", "uuid=~(", "rack=7")
 METRICS = ("power_w", "utilization_pct", "temperature_c", "memory_used_mb", "throttle_reasons", "xid_last")
 
 
 @schemathesis.hook
 def before_call(context, case, **kwargs):
-    """Asks for metrics that there are: of random names nearly none is one, and values would never be looked at."""
-    metrics = (case.query or {}).get("metrics")
-    if case.meta and case.meta.generation.mode.is_positive and isinstance(metrics, str) and len(metrics) % 4:
-        case.query["metrics"] = ",".join(METRICS[ord(letter) % len(METRICS)] for letter in metrics[:3])
+    """Asks for metrics that there are, and rows by tests: of random texts nearly none is one, and values would never be looked at."""
+    if not case.meta or not case.meta.generation.mode.is_positive:
+        return
+    for name, known, joint in (("metrics", METRICS, ","), ("where", TESTS, ";")):
+        text = (case.query or {}).get(name)
+        if isinstance(text, str) and len(text) % 4:
+            case.query[name] = joint.join(known[ord(letter) % len(known)] for letter in text[:3])
 
 
 @schemathesis.check

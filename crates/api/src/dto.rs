@@ -13,7 +13,7 @@ mod telemetry;
 pub(crate) use catalogue::MetricList;
 pub(crate) use gpu::{Gpu, GpuDetail, GpuList, Host, HostList, Labels, LatestColumns, State, StateCounts};
 pub(crate) use health::{Component, HealthReport};
-pub(crate) use query::{QueryAnswer, Series, Values};
+pub(crate) use query::{GroupLabels, QueryAnswer, Series, Values};
 pub(crate) use scalar::{Columns, Instant, LatestMetrics, Moment, RowMetrics, Scalar};
 pub(crate) use stats::{GatewayStats, QueueStats, Stats};
 pub(crate) use telemetry::{TelemetryEntry, TelemetryList};

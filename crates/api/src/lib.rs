@@ -29,11 +29,13 @@ pub mod collector;
 mod compress;
 mod condition;
 mod config;
+mod cursor;
 mod dto;
 mod error;
 mod meter;
 mod parameter;
 mod route;
+mod selector;
 mod serve;
 mod settings;
 

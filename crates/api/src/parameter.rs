@@ -69,7 +69,10 @@ pub(crate) fn offset(text: Option<&String>) -> Result<usize, ApiError> {
 }
 
 /// A whole number; digits alone.
-fn whole(
+///
+/// # Errors
+/// When it is none, or out of the range.
+pub(crate) fn whole(
     name: &'static str,
     text: Option<&String>,
     min: usize,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpuvitals_settings::settings;
 
-use crate::config::ApiConfig;
+use crate::config::{ApiConfig, Limits};
 
 settings! {
     /// REST and dashboard of `gpuvitals up`
@@ -20,6 +20,8 @@ settings! {
         cache_entries: usize = 1024;
         /// A GPU without a sample for this long is shown as stale
         stale_after: Duration = "90s";
+        /// Longest time for an answer; then it is an error, and the work on it ends
+        request_timeout: Duration = "30s", from "100ms" to "1h";
     }
 }
 
@@ -30,6 +32,7 @@ impl ApiSettings {
             stale_after: self.stale_after,
             cors: self.cors.clone(),
             cache_entries: self.cache_entries,
+            limits: Limits { request_timeout: self.request_timeout, ..Limits::default() },
             ..ApiConfig::default()
         }
     }

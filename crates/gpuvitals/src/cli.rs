@@ -282,6 +282,7 @@ pub(crate) enum CatalogueFormat {
   gpuvitals query gpus --sort=-power_w --limit 10
   gpuvitals query gpu host-7:gpu3
   gpuvitals query range power_w,utilization_pct --last 6h --step 5m --group-by node
+  gpuvitals query range energy_j --aggregate rate --group-by namespace,job --where 'job!=' --top 10
   gpuvitals query range cpu_pct --table system_events
   gpuvitals query rows gpu_health_events --last 1d
   gpuvitals query health --url http://10.0.0.5:8081")]
@@ -354,12 +355,23 @@ pub(crate) enum QueryWhat {
         /// Length of a step: 10s, 1m
         #[arg(long, value_name = "DURATION", default_value = "1m")]
         step: String,
-        /// Aggregate of each step
-        #[arg(long, value_name = "WHAT", default_value = "mean", value_parser = ["mean", "min", "max", "p99", "last", "count"])]
-        aggregate: String,
-        /// A series for each of these [default: gpu, of system_events node]
-        #[arg(long, value_name = "WHAT", value_parser = ["gpu", "node", "model", "all"])]
-        group_by: Option<String>,
+        /// Aggregates of each step: mean, min, max, p50, p90, p99, last, count, rate, increase, delta
+        #[arg(long, value_name = "WHAT", default_value = "mean", value_delimiter = ',')]
+        aggregate: Vec<String>,
+        /// A series for each value of these columns: gpu, node, model, pod, job …; or all for one [default: gpu, of
+        /// system_events node]
+        #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+        group_by: Vec<String>,
+        /// Only rows whose identity passes this test: job=7, node!=a,b, pod=~train-.*, model!~.*MI300X; may be given several
+        /// times
+        #[arg(long = "where", value_name = "TEST")]
+        tests: Vec<String>,
+        /// Only so many series, those with the largest mean
+        #[arg(long, value_name = "N", conflicts_with = "bottom")]
+        top: Option<usize>,
+        /// Only so many series, those with the smallest mean
+        #[arg(long, value_name = "N")]
+        bottom: Option<usize>,
         /// At most this many rows; --json has all
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: usize,
@@ -375,9 +387,15 @@ pub(crate) enum QueryWhat {
         /// These columns only [default: all]
         #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
         metrics: Vec<String>,
+        /// Only rows whose identity passes this test: job=7, node!=a,b, pod=~train-.*; may be given several times
+        #[arg(long = "where", value_name = "TEST")]
+        tests: Vec<String>,
         /// Not older than this: 15m, 1h, 7d [default: any age]
         #[arg(long, value_name = "DURATION")]
         last: Option<String>,
+        /// Only what comes behind this place: `next` of the answer before (see --json)
+        #[arg(long, value_name = "CURSOR")]
+        after: Option<String>,
         /// At most this many
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: usize,

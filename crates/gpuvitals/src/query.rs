@@ -55,7 +55,8 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
 }
 
 fn range_path(what: &QueryWhat) -> Result<String, Failure> {
-    let QueryWhat::Range { metrics, table, gpu, last, end, step, aggregate, .. } = what else {
+    let QueryWhat::Range { metrics, table, gpu, last, end, step, aggregate, tests, top, bottom, .. } = what
+    else {
         return Err(Failure::new(Exit::Bug, "not a range"));
     };
     let end_ns = match end {
@@ -64,27 +65,41 @@ fn range_path(what: &QueryWhat) -> Result<String, Failure> {
     };
     quantity::flag("--step", step)?;
     Ok(format!(
-        "/api/v1/query?table={table}&metrics={}&start={}&end={}&step={}&aggregate={}&group_by={}{}",
+        "/api/v1/query?table={table}&metrics={}&start={}&end={}&step={}&aggregate={}&group_by={}{}{}{}{}",
         escaped(&metrics.join(",")),
         before(end_ns, last)?,
         escaped(&time::format(end_ns)),
         escaped(step),
-        escaped(aggregate),
-        escaped(print::group_by(what)),
+        escaped(&aggregate.join(",")),
+        escaped(&print::group_by(what).join(",")),
         some("gpus", gpu),
+        selected(tests),
+        count("top", *top),
+        count("bottom", *bottom),
     ))
 }
 
 fn rows_path(what: &QueryWhat) -> Result<String, Failure> {
-    let QueryWhat::Rows { table, gpu, metrics, last, limit } = what else {
+    let QueryWhat::Rows { table, gpu, metrics, tests, last, after, limit } = what else {
         return Err(Failure::new(Exit::Bug, "no rows"));
     };
     let start = match last {
         Some(last) => format!("&start_time={}", before(clock::now_ns(), last)?),
         None => String::new(),
     };
-    let (gpus, columns) = (some("gpus", gpu), some("metrics", metrics));
-    Ok(format!("/api/v1/telemetry?table={table}&limit={limit}{start}{gpus}{columns}"))
+    let (gpus, columns, tests) = (some("gpus", gpu), some("metrics", metrics), selected(tests));
+    let after = after.as_ref().map_or(String::new(), |after| format!("&after={}", escaped(after)));
+    Ok(format!("/api/v1/telemetry?table={table}&limit={limit}{start}{gpus}{columns}{tests}{after}"))
+}
+
+/// Tests of identity columns, if there are some.
+fn selected(tests: &[String]) -> String {
+    if tests.is_empty() { String::new() } else { format!("&where={}", escaped(&tests.join(";"))) }
+}
+
+/// A parameter with a number, if it is given.
+fn count(name: &str, count: Option<usize>) -> String {
+    count.map_or(String::new(), |count| format!("&{name}={count}"))
 }
 
 /// The time so long before another, for a URL.

@@ -80,7 +80,6 @@ fn what_is_wrong_with_the_command_line_is_an_error_of_usage() {
         (&["query", "gpus", "--url", "nowhere"], "nowhere"),
         (&["query", "gpus", "--state", "odd"], "unhealthy"),
         (&["query", "range", "power_w", "--last", "long"], "--last"),
-        (&["query", "range", "power_w", "--aggregate", "sum"], "p99"),
         (&["sample", "--interval", "0"], "--interval"),
         (&["top", "--interval", "0.5ms"], "--interval"),
         (&["simulate", "--duration", "long"], "--duration"),

@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
 
-use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gpuvitals_core::history::{
     Aggregate, BucketQuery, GroupColumn, History, Matcher, Pattern, Selector, TextTest,
@@ -32,21 +30,12 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().build().unwrap()
 }
 
-/// Opens a store that merges at once and makes rollups of few rows. Both hours have a merged file before other rows come.
+/// Opens a store with rollups of few rows. Whatever settles is merged.
 async fn rolling(dir: &std::path::Path, case: &Case) -> (Store, Model) {
-    let rolling = StoreConfig { rollup_rows: 1, merge_after: Duration::ZERO, day_bytes: 0, ..config(dir) };
-    let (store, _) = Store::open(rolling).unwrap();
-    let earlier = |second| Write::Rows([0_i64, 30].map(|hour| TestRow::of(5, hour + second)).to_vec());
-    let mut case = case.clone();
-    case.writes.splice(0..0, [earlier(0), Write::Settle, earlier(1), Write::Settle]);
-    let settled = Cell::new(0);
+    let (store, _) = Store::open(StoreConfig { rollup_rows: 1, day_bytes: 0, ..config(dir) }).unwrap();
     let settle = async || {
         store.flush().await.unwrap();
-        settled.set(settled.get() + 1);
-        // A file alone is not merged.
-        while settled.get() > 1 && store.stats().flushed.files > 0 {
-            tokio::task::yield_now().await;
-        }
+        store.compact().await.unwrap();
     };
     let model = case.write(&store, settle).await;
     (store, model)

@@ -759,6 +759,9 @@ export interface components {
          *           "gpu": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
          *           "group": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
          *           "hostname": "sim-node-01",
+         *           "labels": {
+         *             "gpu": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"
+         *           },
          *           "metric": "power_w",
          *           "unit": "W",
          *           "values": [
@@ -790,7 +793,7 @@ export interface components {
              *     wider than `step_ms`, rows have been deleted: a value stands at the start of its rollup's step.
              */
             rollup_ms?: number | null;
-            /** @description One for each metric, aggregate and group that has a value. */
+            /** @description One for each metric, aggregate and group that has a value, by group; with `top` or `bottom` by rank. */
             series: components["schemas"]["Series"][];
             /** @description What could not be read, in words; missing if the answer is whole. */
             partial?: string[];
@@ -841,8 +844,12 @@ export interface components {
              * @example mean
              */
             aggregate: string;
-            /** @description Name of the group: a GPU's id, a hostname, a model, or `all`. */
+            /** @description Name of the group: the texts of its columns with commas between them, such as a GPU's id or a model, or `all`. */
             group: string;
+            /** @description The text of the group in each column of `group_by`; `null` where its rows have none. */
+            labels: {
+                [key: string]: string | null;
+            };
             /** @description The GPU, if each GPU has its own series. */
             gpu: string | null;
             /** @description The host, if the series is of one host or GPU. */
@@ -918,12 +925,17 @@ export interface components {
             /** @description The rows, by time in the order asked, then by GPU. */
             data: components["schemas"]["TelemetryEntry"][];
             /**
-             * @description How many match in all.
+             * @description How many match in all; missing where `after` was given.
              * @example 3600
              */
-            total: number;
+            total?: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /**
+             * @description What to give as `after` for the rows that follow; missing if there are none.
+             * @example 1795190390000000000_4750552d61
+             */
+            next?: string;
             /** @description What could not be read, in words; missing if the answer is whole. */
             partial?: string[];
         };
@@ -1078,6 +1090,17 @@ export interface operations {
                 /** @description Rows to pass over, in the order asked. */
                 offset?: number;
                 /**
+                 * @description Only rows behind this place: `next` of the answer before. It is the way through many rows.
+                 * @example 1795190390000000000_4750552d61
+                 */
+                after?: string;
+                /**
+                 * @description Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
+                 *     `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
+                 * @example namespace=research;pod=~train-.*
+                 */
+                where?: string;
+                /**
                  * @description Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
                  * @example power_w,utilization_pct
                  */
@@ -1164,6 +1187,17 @@ export interface operations {
                 limit?: number;
                 /** @description Rows to pass over, in the order asked. */
                 offset?: number;
+                /**
+                 * @description Only rows behind this place: `next` of the answer before. It is the way through many rows.
+                 * @example 1795190390000000000_4750552d61
+                 */
+                after?: string;
+                /**
+                 * @description Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
+                 *     `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
+                 * @example namespace=research;pod=~train-.*
+                 */
+                where?: string;
                 /**
                  * @description Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
                  * @example power_w,utilization_pct
@@ -1398,16 +1432,35 @@ export interface operations {
                  */
                 step?: string;
                 /**
-                 * @description Aggregates of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several separated by commas. `p99` is exact
-                 *     below 100 values a step and within 1 % of the value beyond.
+                 * @description Aggregates of each step, between commas: `mean`, `min`, `max`, `p50`, `p90`, `p99`, `last`, `count`, and by how much
+                 *     the values moved since the step before: `delta`, `increase` (of a counter: after a fall it began anew at 0), `rate`
+                 *     (the same a second). A percentile is the smallest or largest value exactly, and within 1 % otherwise.
                  * @example mean
                  */
                 aggregate?: string;
                 /**
-                 * @description The values that form one series: by `gpu`, `node`, `model` or `all`; of `system_events` by `node` or `all`.
+                 * @description Values with the same texts in these columns form one series: `gpu` and the identity columns, between commas, or `all` for
+                 *     one series. `gpu` without it; of `system_events` `node`.
                  * @example gpu
                  */
                 group_by?: string;
+                /**
+                 * @description Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
+                 *     `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
+                 * @example model=~NVIDIA.*;pod!=
+                 */
+                where?: string;
+                /**
+                 * @description Of each metric and aggregate only so many series, those with the largest mean over the range, in that order.
+                 * @example 10
+                 */
+                top?: number;
+                /**
+                 * @description Of each metric and aggregate only so many series, those with the smallest mean over the range, in that order. `top` and
+                 *     `bottom` exclude each other.
+                 * @example 10
+                 */
+                bottom?: number;
             };
             header?: never;
             path?: never;

@@ -1,5 +1,7 @@
 //! Columnar answers for charts.
 
+use std::borrow::Cow;
+
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -9,7 +11,8 @@ use utoipa::ToSchema;
     "times": [1_795_190_400_000_i64, 1_795_190_410_000_i64, 1_795_190_420_000_i64], "step_ms": 10_000,
     "series": [{
         "metric": "power_w", "unit": "W", "aggregate": "mean", "group": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
-        "gpu": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "hostname": "sim-node-01", "values": [612.4, null, 598.1]
+        "gpu": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "hostname": "sim-node-01",
+        "labels": {"gpu": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"}, "values": [612.4, null, 598.1]
     }]
 }))]
 pub(crate) struct QueryAnswer<'a> {
@@ -22,7 +25,7 @@ pub(crate) struct QueryAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub(crate) rollup_ms: Option<i64>,
-    /// One for each metric, aggregate and group that has a value.
+    /// One for each metric, aggregate and group that has a value, by group; with `top` or `bottom` by rank.
     pub(crate) series: Vec<Series<'a>>,
     /// What could not be read, in words; missing if the answer is whole.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -36,12 +39,17 @@ pub(crate) struct Series<'a> {
     /// Column name.
     pub(crate) metric: &'static str,
     /// Unit of the values; empty for plain numbers and counts.
-    pub(crate) unit: &'static str,
+    #[schema(value_type = String)]
+    pub(crate) unit: Cow<'static, str>,
     /// The aggregate of each step.
     #[schema(example = "mean")]
     pub(crate) aggregate: &'static str,
-    /// Name of the group: a GPU's id, a hostname, a model, or `all`.
-    pub(crate) group: &'a str,
+    /// Name of the group: the texts of its columns with commas between them, such as a GPU's id or a model, or `all`.
+    #[schema(value_type = String)]
+    pub(crate) group: Cow<'a, str>,
+    /// The text of the group in each column of `group_by`; `null` where its rows have none.
+    #[schema(value_type = std::collections::BTreeMap<String, Option<String>>)]
+    pub(crate) labels: GroupLabels<'a>,
     /// The GPU, if each GPU has its own series.
     #[schema(required)]
     pub(crate) gpu: Option<&'a str>,
@@ -55,6 +63,16 @@ pub(crate) struct Series<'a> {
     /// One value a step; `null` if nothing was read.
     #[schema(value_type = Vec<Option<f64>>)]
     pub(crate) values: Values<'a>,
+}
+
+/// Columns and texts of a group.
+#[derive(Debug)]
+pub(crate) struct GroupLabels<'a>(pub(crate) Vec<(&'static str, Option<&'a str>)>);
+
+impl Serialize for GroupLabels<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
 }
 
 /// Values in the precision their column has, so that 85.3 does not become 85.30000305175781.

@@ -37,11 +37,16 @@ pub(crate) struct TelemetryEntry<'a> {
 pub(crate) struct TelemetryList<'a> {
     /// The rows, by time in the order asked, then by GPU.
     pub(crate) data: Vec<TelemetryEntry<'a>>,
-    /// How many match in all.
-    #[schema(example = 3600)]
-    pub(crate) total: usize,
+    /// How many match in all; missing where `after` was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, value_type = usize, example = 3600)]
+    pub(crate) total: Option<usize>,
     /// Which part this is.
     pub(crate) pagination: Pagination,
+    /// What to give as `after` for the rows that follow; missing if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, value_type = String, example = "1795190390000000000_4750552d61")]
+    pub(crate) next: Option<String>,
     /// What could not be read, in words; missing if the answer is whole.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     #[schema(required = false)]

@@ -1,5 +1,6 @@
 //! `/api/v1/query`: data for charts.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -17,22 +18,27 @@ use super::{Answered, telemetry};
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::config::Limits;
-use crate::dto::{Instant, QueryAnswer, Series, Values};
+use crate::dto::{GroupLabels, Instant, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, given};
+use crate::selector::selector;
 
-const AGGREGATES: [(&str, Aggregate); 6] = [
+const AGGREGATES: [(&str, Aggregate); 11] = [
     ("mean", Aggregate::Mean),
     ("min", Aggregate::Min),
     ("max", Aggregate::Max),
+    ("p50", Aggregate::P50),
+    ("p90", Aggregate::P90),
     ("p99", Aggregate::P99),
     ("last", Aggregate::Last),
     ("count", Aggregate::Count),
+    ("rate", Aggregate::Rate),
+    ("increase", Aggregate::Increase),
+    ("delta", Aggregate::Delta),
 ];
 const NODE: GroupColumn = GroupColumn::Identity(IdentityColumn::Node);
-const MODEL: GroupColumn = GroupColumn::Identity(IdentityColumn::Model);
-const GROUPS: [(&str, Option<GroupColumn>); 4] =
-    [("gpu", Some(GroupColumn::Gpu)), ("node", Some(NODE)), ("model", Some(MODEL)), ("all", None)];
+/// Column of the key of a GPU.
+const GPU: &str = "gpu";
 /// Name of the group of all.
 const ALL: &str = "all";
 const HOUR_NS: i64 = 3_600_000_000_000;
@@ -68,17 +74,34 @@ pub(crate) struct QueryParams {
     /// without it.
     #[param(pattern = "^ *(?:[0-9]+(?:\\.[0-9]+)? *(?:ms|s|m|min|h|d)?)? *$", example = "10s")]
     step: Option<String>,
-    /// Aggregates of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several separated by commas. `p99` is exact
-    /// below 100 values a step and within 1 % of the value beyond.
+    /// Aggregates of each step, between commas: `mean`, `min`, `max`, `p50`, `p90`, `p99`, `last`, `count`, and by how much
+    /// the values moved since the step before: `delta`, `increase` (of a counter: after a fall it began anew at 0), `rate`
+    /// (the same a second). A percentile is the smallest or largest value exactly, and within 1 % otherwise.
     #[param(
-        pattern = "^ *(?:(?:mean|min|max|p99|last|count)? *, *)*(?:mean|min|max|p99|last|count)? *$",
+        pattern = "^ *(?:(?:mean|min|max|p50|p90|p99|last|count|rate|increase|delta)? *, *)*(?:mean|min|max|p50|p90|p99|last|count|rate|increase|delta)? *$",
         default = "mean",
         example = "mean"
     )]
     aggregate: Option<String>,
-    /// The values that form one series: by `gpu`, `node`, `model` or `all`; of `system_events` by `node` or `all`.
-    #[param(pattern = "^ *(?:gpu|node|model|all)? *$", example = "gpu")]
+    /// Values with the same texts in these columns form one series: `gpu` and the identity columns, between commas, or `all` for
+    /// one series. `gpu` without it; of `system_events` `node`.
+    #[param(
+        pattern = "^ *(?:all|(?:(?:gpu|cluster|node|uuid|vendor|model|pci|partition|driver|vbios|pod|namespace|container|job|source)? *, *)*(?:gpu|cluster|node|uuid|vendor|model|pci|partition|driver|vbios|pod|namespace|container|job|source)?)? *$",
+        example = "gpu"
+    )]
     group_by: Option<String>,
+    /// Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
+    /// `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
+    #[serde(rename = "where")]
+    #[param(rename = "where", example = "model=~NVIDIA.*;pod!=")]
+    selector: Option<String>,
+    /// Of each metric and aggregate only so many series, those with the largest mean over the range, in that order.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, example = 10)]
+    top: Option<String>,
+    /// Of each metric and aggregate only so many series, those with the smallest mean over the range, in that order. `top` and
+    /// `bottom` exclude each other.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, example = 10)]
+    bottom: Option<String>,
 }
 
 /// A question for values by step.
@@ -92,7 +115,16 @@ pub(crate) struct QueryAsk {
     end_ns: Option<i64>,
     step_ns: Option<i64>,
     aggregates: Vec<Aggregate>,
-    group_by: Option<GroupColumn>,
+    group_by: Vec<GroupColumn>,
+    selector: Selector,
+    best: Option<Best>,
+}
+
+/// Which series of a metric and aggregate are wanted: so many, by their means.
+#[derive(Debug, Clone, Copy)]
+enum Best {
+    Top(usize),
+    Bottom(usize),
 }
 
 /// Values by step of time, in columns.
@@ -136,13 +168,13 @@ impl Ask for QueryAsk {
         let query = BucketQuery {
             table: self.table,
             gpus: gpus.unwrap_or_default(),
-            selector: Selector::default(),
+            selector: self.selector.clone(),
             metrics: self.metrics.clone(),
             start_ns,
             end_ns,
             step_ns,
             aggregates: self.aggregates.clone(),
-            group_by: self.group_by.into_iter().collect(),
+            group_by: self.group_by.clone(),
         };
         let Part { answer: buckets, missing } = if none_wanted {
             Part::whole(Buckets::new(TimeSteps::new(start_ns, end_ns, step_ns)?, &self.metrics, &[]))
@@ -152,7 +184,7 @@ impl Ask for QueryAsk {
         let Part { answer: fleet, missing: of_fleet } = fleet;
         view.render(ask::joined(of_fleet, missing), move |view, partial| {
             let simulated = self.simulated(&fleet);
-            let series = buckets.series(&self.aggregates);
+            let series = self.best(buckets.series(&self.aggregates));
             let answer = QueryAnswer {
                 times: buckets.steps().times().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),
                 step_ms: step_ns / MILLISECOND_NS,
@@ -202,6 +234,8 @@ impl QueryAsk {
             step_ns: given(params.step.as_ref()).map(parameter::step).transpose()?,
             aggregates: aggregates(params.aggregate.as_ref())?,
             group_by: group_by(table, params.group_by.as_ref())?,
+            selector: selector(params.selector.as_ref())?,
+            best: best(params, limits)?,
         })
     }
 
@@ -236,10 +270,12 @@ impl QueryAsk {
     ) -> Result<(), ApiError> {
         let Limits { steps_max, values_max, .. } = *limits;
         let count = gpus.map_or(fleet.gpus.len(), <[_]>::len);
-        let groups = match self.group_by {
-            Some(GroupColumn::Gpu) => count,
-            Some(GroupColumn::Identity(column)) => distinct(fleet, column).min(count),
-            None => 1,
+        // How many a selector leaves, the history finds out.
+        let groups = match self.group_by.as_slice() {
+            [] => 1,
+            _ if !self.selector.is_empty() => 1,
+            columns if columns.contains(&GroupColumn::Gpu) => count,
+            columns => distinct(fleet, columns).min(count),
         };
         let series = groups.saturating_mul(self.metrics.len()).saturating_mul(self.aggregates.len());
         let steps = usize::try_from(buckets).unwrap_or(usize::MAX);
@@ -255,44 +291,115 @@ impl QueryAsk {
     }
 
     /// Groups that have a simulated GPU.
-    fn simulated<'a>(&self, fleet: &'a Fleet) -> HashSet<&'a str> {
+    fn simulated<'a>(&self, fleet: &'a Fleet) -> HashSet<Vec<Option<&'a str>>> {
         let simulated = fleet.gpus.iter().filter(|gpu| gpu.identity.is_simulated());
-        let group = |gpu: &'a GpuState| match self.group_by {
-            Some(GroupColumn::Gpu) => Some(gpu.key.as_ref()),
-            Some(GroupColumn::Identity(column)) => gpu.identity.get(column),
-            None => Some(ALL),
-        };
-        simulated.filter_map(|gpu| group(gpu)).collect()
+        simulated.map(|gpu| texts(gpu, &self.group_by)).collect()
     }
 
-    fn show<'a>(&self, series: &'a BucketSeries, fleet: &'a Fleet, simulated: &HashSet<&str>) -> Series<'a> {
+    /// The series that are wanted, by metric and aggregate.
+    fn best(&self, mut series: Vec<BucketSeries>) -> Vec<BucketSeries> {
+        let Some(best) = self.best else { return series };
+        let mut ranked = Vec::new();
+        while let Some(first) = series.first() {
+            let of_first = (first.metric, first.aggregate);
+            let same = series.iter().take_while(|one| (one.metric, one.aggregate) == of_first).count();
+            let mut same: Vec<(f64, BucketSeries)> =
+                series.drain(..same).map(|series| (mean(&series.values), series)).collect();
+            let count = match best {
+                Best::Top(count) => {
+                    same.sort_by(|a, b| b.0.total_cmp(&a.0));
+                    count
+                }
+                Best::Bottom(count) => {
+                    same.sort_by(|a, b| a.0.total_cmp(&b.0));
+                    count
+                }
+            };
+            ranked.extend(same.into_iter().take(count).map(|(_, series)| series));
+        }
+        ranked
+    }
+
+    fn show<'a>(
+        &self,
+        series: &'a BucketSeries,
+        fleet: &'a Fleet,
+        simulated: &HashSet<Vec<Option<&str>>>,
+    ) -> Series<'a> {
         let metric = series.metric.metric();
-        let group = series.group.first().map_or(ALL, |text| text.as_deref().unwrap_or_default());
-        let (gpu, hostname) = match self.group_by {
-            Some(GroupColumn::Gpu) => (Some(group), fleet.get(group).and_then(|gpu| gpu.identity.node())),
-            Some(NODE) => (None, Some(group).filter(|node| !node.is_empty())),
-            _ => (None, None),
+        let texts: Vec<Option<&str>> = series.group.iter().map(Option::as_deref).collect();
+        let labels: Vec<(&str, Option<&str>)> =
+            self.group_by.iter().copied().map(name_of).zip(texts.iter().copied()).collect();
+        let label =
+            |name: &str| labels.iter().find(|(column, _)| *column == name).and_then(|(_, text)| *text);
+        let gpu = label(GPU);
+        let hostname = gpu.and_then(|gpu| fleet.get(gpu)).and_then(|gpu| gpu.identity.node());
+        let group = match texts.as_slice() {
+            [] => Cow::Borrowed(ALL),
+            [only] => Cow::Borrowed(only.unwrap_or_default()),
+            several => {
+                Cow::Owned(several.iter().map(|text| text.unwrap_or_default()).collect::<Vec<_>>().join(", "))
+            }
         };
-        let counts = series.aggregate == Aggregate::Count;
+        let unit = metric.unit.as_str();
         let name = AGGREGATES.iter().find(|(_, aggregate)| *aggregate == series.aggregate);
+        let is_value = series.aggregate != Aggregate::Count && !series.aggregate.needs_tracks();
         Series {
             metric: metric.column,
-            unit: if counts { "" } else { metric.unit.as_str() },
+            unit: match series.aggregate {
+                Aggregate::Count => Cow::Borrowed(""),
+                Aggregate::Rate => Cow::Owned(format!("{unit}/s")),
+                _ => Cow::Borrowed(unit),
+            },
             aggregate: name.map_or("", |(name, _)| name),
             group,
             gpu,
-            hostname,
-            simulated: simulated.contains(group),
+            hostname: hostname.or(label(IdentityColumn::Node.name())),
+            simulated: simulated.contains(&texts),
             values: Values {
                 values: &series.values,
-                single: !counts && metric.column_type == ColumnType::F32,
+                single: is_value && metric.column_type == ColumnType::F32,
             },
+            labels: GroupLabels(labels),
         }
     }
 }
 
-fn distinct(fleet: &Fleet, column: IdentityColumn) -> usize {
-    fleet.gpus.iter().map(|gpu| gpu.identity.get(column)).collect::<HashSet<_>>().len()
+/// Mean of the values that there are.
+fn mean(values: &[Option<f64>]) -> f64 {
+    let (sum, count) =
+        values.iter().flatten().fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / count
+}
+
+/// The texts of a GPU in some columns.
+fn texts<'a>(gpu: &'a GpuState, columns: &[GroupColumn]) -> Vec<Option<&'a str>> {
+    let text = |column: &GroupColumn| match column {
+        GroupColumn::Gpu => Some(gpu.key.as_ref()),
+        GroupColumn::Identity(column) => gpu.identity.get(*column),
+    };
+    columns.iter().map(text).collect()
+}
+
+fn distinct(fleet: &Fleet, columns: &[GroupColumn]) -> usize {
+    fleet.gpus.iter().map(|gpu| texts(gpu, columns)).collect::<HashSet<_>>().len()
+}
+
+fn name_of(column: GroupColumn) -> &'static str {
+    match column {
+        GroupColumn::Gpu => GPU,
+        GroupColumn::Identity(column) => column.name(),
+    }
+}
+
+fn best(params: &QueryParams, limits: &Limits) -> Result<Option<Best>, ApiError> {
+    let count = |name, text: Option<&String>| parameter::whole(name, text, 1, limits.page_max);
+    match (count("top", params.top.as_ref())?, count("bottom", params.bottom.as_ref())?) {
+        (Some(_), Some(bottom)) => {
+            Err(ApiError::parameter("bottom", &bottom.to_string(), "top or bottom, not both"))
+        }
+        (top, bottom) => Ok(top.map(Best::Top).or(bottom.map(Best::Bottom))),
+    }
 }
 
 fn aggregates(text: Option<&String>) -> Result<Vec<Aggregate>, ApiError> {
@@ -310,13 +417,28 @@ fn aggregates(text: Option<&String>) -> Result<Vec<Aggregate>, ApiError> {
     names.iter().map(known).collect()
 }
 
-fn group_by(table: Table, text: Option<&String>) -> Result<Option<GroupColumn>, ApiError> {
+fn group_by(table: Table, text: Option<&String>) -> Result<Vec<GroupColumn>, ApiError> {
     let of_hosts = table == Table::SystemEvents;
-    let usual = Some(if of_hosts { NODE } else { GroupColumn::Gpu });
-    let Some(name) = given(text) else { return Ok(usual) };
-    if of_hosts && !["node", "all"].contains(&name) {
-        return Err(ApiError::parameter("group_by", name, "node or all, for the metrics of hosts"));
+    let names = parameter::list("group_by", text)?;
+    if names.iter().any(|name| name.as_ref() == ALL) {
+        let alone = names.len() == 1;
+        return if alone { Ok(Vec::new()) } else { Err(ApiError::parameter("group_by", ALL, "all alone")) };
     }
-    let found = GROUPS.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
-    found.ok_or_else(|| ApiError::parameter("group_by", name, GROUPS.map(|(name, _)| name).join(", ")))
+    if names.is_empty() {
+        return Ok(vec![if of_hosts { NODE } else { GroupColumn::Gpu }]);
+    }
+    let column = |name: &Arc<str>| match IdentityColumn::by_name(name) {
+        Some(column) => Ok(GroupColumn::Identity(column)),
+        None if name.as_ref() == GPU && !of_hosts => Ok(GroupColumn::Gpu),
+        None if of_hosts => Err(ApiError::parameter(
+            "group_by",
+            name,
+            "node or all, or another column that says where a host is",
+        )),
+        None => {
+            let columns = IdentityColumn::ALL.map(IdentityColumn::name).join(", ");
+            Err(ApiError::parameter("group_by", name, format!("gpu, {columns} between commas, or all")))
+        }
+    };
+    names.iter().map(column).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::Table;
-use gpuvitals_core::history::{Fleet, Part, RowsQuery, Selector};
+use gpuvitals_core::history::{Fleet, Part, RowPlace, RowsQuery, Selector};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -14,9 +14,11 @@ use super::rows::GpuRows;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::config::Limits;
+use crate::cursor;
 use crate::dto::{Instant, Pagination, TelemetryList};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named};
+use crate::selector::selector;
 
 /// Which rows of a GPU.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -42,6 +44,17 @@ pub(crate) struct GpuTelemetryParams {
     /// Rows to pass over, in the order asked.
     #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
     offset: Option<String>,
+    /// Only rows behind this place: `next` of the answer before. It is the way through many rows.
+    #[param(
+        pattern = "^ *(?:-?[0-9]{1,18}_(?:[0-7][0-9a-f])*)? *$",
+        example = "1795190390000000000_4750552d61"
+    )]
+    after: Option<String>,
+    /// Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
+    /// `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
+    #[serde(rename = "where")]
+    #[param(rename = "where", example = "namespace=research;pod=~train-.*")]
+    selector: Option<String>,
     /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
     #[param(example = "power_w,utilization_pct")]
     metrics: Option<String>,
@@ -77,6 +90,17 @@ pub(crate) struct TelemetryParams {
     /// Rows to pass over, in the order asked.
     #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
     offset: Option<String>,
+    /// Only rows behind this place: `next` of the answer before. It is the way through many rows.
+    #[param(
+        pattern = "^ *(?:-?[0-9]{1,18}_(?:[0-7][0-9a-f])*)? *$",
+        example = "1795190390000000000_4750552d61"
+    )]
+    after: Option<String>,
+    /// Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
+    /// `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
+    #[serde(rename = "where")]
+    #[param(rename = "where", example = "namespace=research;pod=~train-.*")]
+    selector: Option<String>,
     /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
     #[param(example = "power_w,utilization_pct")]
     metrics: Option<String>,
@@ -92,8 +116,10 @@ pub(crate) struct TelemetryAsk {
     gpus: Vec<Arc<str>>,
     start_ns: Option<i64>,
     end_ns: Option<i64>,
+    selector: Selector,
     limit: usize,
     offset: usize,
+    after: Option<RowPlace>,
     metrics: Option<Vec<String>>,
     oldest_first: bool,
 }
@@ -116,8 +142,20 @@ pub(crate) async fn of_one(
     headers: HeaderMap,
     Asked(params): Asked<GpuTelemetryParams>,
 ) -> Answered {
-    let GpuTelemetryParams { table, start_time, end_time, limit, offset, metrics, reverse } = params;
-    let params = TelemetryParams { table, gpus: None, start_time, end_time, limit, offset, metrics, reverse };
+    let GpuTelemetryParams { table, start_time, end_time, limit, offset, after, selector, metrics, reverse } =
+        params;
+    let params = TelemetryParams {
+        table,
+        gpus: None,
+        start_time,
+        end_time,
+        limit,
+        offset,
+        after,
+        selector,
+        metrics,
+        reverse,
+    };
     let mut ask = TelemetryAsk::parse(&params, &api.config().limits)?;
     if ask.table == Table::SystemEvents {
         let tables = Table::ALL.into_iter().filter(|table| *table != Table::SystemEvents);
@@ -157,25 +195,28 @@ impl Ask for TelemetryAsk {
                 Table::SystemEvents => self.gpus.clone(),
                 _ => keys(&fleet, &self.gpus)?,
             },
-            selector: Selector::default(),
+            selector: self.selector.clone(),
             start_ns: self.start_ns,
             end_ns: self.end_ns,
-            limit: self.limit,
-            after: None,
+            // One more than shown: whether there is a next page.
+            limit: self.limit.saturating_add(1),
+            after: self.after.clone(),
             offset: self.offset,
             metrics: self.metrics.clone(),
             newest_first: !self.oldest_first,
-            with_total: true,
+            with_total: self.after.is_none(),
         };
         let Part { answer: rows, missing } = view.history.rows(query).await?;
         let missing = ask::joined(fleet.missing, missing);
         view.render(missing, move |_, partial| {
-            let total = rows.total.unwrap_or_default();
             let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, self.metrics.as_deref()));
+            let has_next = rows.batch.as_ref().is_some_and(|batch| batch.rows() > self.limit);
+            let last = self.limit.checked_sub(1).filter(|_| has_next);
             let list = TelemetryList {
-                data: found.iter().flat_map(GpuRows::entries).collect(),
-                total,
-                pagination: Pagination::of(self.limit, self.offset, total),
+                data: found.iter().flat_map(GpuRows::entries).take(self.limit).collect(),
+                total: rows.total,
+                pagination: Pagination { limit: self.limit, offset: self.offset, has_next },
+                next: last.and_then(|last| rows.place(last)).map(|place| cursor::write(&place)),
                 partial,
             };
             Body::until(i64::MAX, &list)
@@ -199,6 +240,8 @@ impl TelemetryAsk {
             end_ns,
             limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
             offset: parameter::offset(params.offset.as_ref())?,
+            after: cursor::read(params.after.as_ref())?,
+            selector: selector(params.selector.as_ref())?,
             metrics: parameter::columns(table, params.metrics.as_ref())?,
             oldest_first: parameter::flag("reverse", params.reverse.as_ref())?,
         })

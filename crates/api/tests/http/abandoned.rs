@@ -1,6 +1,8 @@
-//! A client that goes away before its answer is there.
+//! A client that goes away before its answer is there, and an answer that never is.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gpuvitals_api::{Api, ApiConfig, serve};
 use gpuvitals_core::Health;
@@ -11,9 +13,10 @@ use gpuvitals_listener::Access;
 use gpuvitals_store::Store;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::sync::CancellationToken;
 
+use crate::client::request;
 use crate::world::World;
 
 /// A history whose buckets never come; it tells when they are asked for and when the question is dropped.
@@ -66,19 +69,35 @@ impl History for Endless {
     }
 }
 
-#[tokio::test]
-async fn a_question_whose_client_has_gone_is_dropped() {
-    let world = World::new().await;
-    let (told, mut news) = channel(2);
+/// A gateway whose answers take so long at most, before a history that never has one.
+async fn endless(world: &World, request_timeout: Duration) -> (SocketAddr, Receiver<&'static str>) {
+    let (told, news) = channel(2);
     let history = Arc::new(Endless { store: world.store.clone(), told });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let api = Api::new(ApiConfig::default(), history, world.parts.clone());
+    let mut config = ApiConfig::default();
+    config.limits.request_timeout = request_timeout;
+    let api = Api::new(config, history, world.parts.clone());
     tokio::spawn(serve(listener, api, Access::open(), CancellationToken::new()));
+    (address, news)
+}
 
+#[tokio::test]
+async fn a_question_whose_client_has_gone_is_dropped() {
+    let world = World::new().await;
+    let (address, mut news) = endless(&world, Duration::from_mins(1)).await;
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(b"GET /api/v1/query?metrics=power_w HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
     assert_eq!(news.recv().await, Some("asked"));
     drop(client);
     assert_eq!(news.recv().await, Some("dropped"));
+}
+
+#[tokio::test]
+async fn a_question_that_takes_too_long_is_an_error_and_dropped() {
+    let world = World::new().await;
+    let (address, mut news) = endless(&world, Duration::from_millis(100)).await;
+    let answer = request(address, "GET", "/api/v1/query?metrics=power_w", "").await;
+    assert_eq!((answer.status, &answer.json()["code"]), (503, &"timeout".into()), "{}", answer.text());
+    assert_eq!((news.recv().await, news.recv().await), (Some("asked"), Some("dropped")));
 }

@@ -23,7 +23,7 @@ async fn a_series_has_everything_a_chart_needs() {
         found,
         [json!({
             "metric": "utilization_pct", "unit": "%", "aggregate": "mean", "group": "GPU-a", "gpu": "GPU-a",
-            "hostname": "sim-node-01", "simulated": true, "values": [90.5, 97.0, null]
+            "hostname": "sim-node-01", "labels": {"gpu": "GPU-a"}, "simulated": true, "values": [90.5, 97.0, null]
         })]
     );
 }
@@ -57,6 +57,81 @@ async fn aggregates_and_groups() {
     assert_eq!((&node[0]["group"], &node[0]["hostname"]), (&json!("sim-node-01"), &json!("sim-node-01")));
     let both = series(&world, "metrics=power_w,utilization_pct&gpus=GPU-a,GPU-b&aggregate=min,max").await;
     assert_eq!(both.len(), 8);
+}
+
+/// Groups of the series, in order.
+fn groups(series: &[Value]) -> Vec<&str> {
+    series.iter().map(|series| series["group"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn rows_are_selected_by_their_identity() {
+    let world = World::new().await;
+    for (tests, expected) in [
+        ("pod=train-7", &["GPU-a"][..]),
+        ("pod=", &["GPU-b", "GPU-c"]),
+        ("pod!=,other", &["GPU-a"]),
+        ("vendor=nvidia;pod!=train-7", &["GPU-b", "GPU-c"]),
+        ("uuid=~GPU-[ab]; node=sim-node-01,sim-node-02 ;", &["GPU-a", "GPU-b"]),
+        ("uuid!~.*[ab]", &["GPU-c"]),
+        ("cluster=nowhere", &[]),
+    ] {
+        let found = series(&world, &format!("metrics=power_w&where={}", escaped(tests))).await;
+        assert_eq!(groups(&found), expected, "{tests}");
+    }
+}
+
+/// As browsers write it.
+fn escaped(text: &str) -> String {
+    text.replace(' ', "%20").replace('[', "%5B").replace(']', "%5D")
+}
+
+#[tokio::test]
+async fn series_of_several_columns_and_the_best_of_them() {
+    let world = World::new().await;
+    let found = series(&world, "metrics=power_w&group_by=namespace,node,pod&aggregate=max").await;
+    let labels: Vec<&Value> = found.iter().map(|series| &series["labels"]).collect();
+    assert_eq!(
+        labels,
+        [
+            &json!({"namespace": null, "node": "sim-node-01", "pod": null}),
+            &json!({"namespace": "research", "node": "sim-node-01", "pod": "train-7"}),
+        ]
+    );
+    assert_eq!(groups(&found), [", sim-node-01, ", "research, sim-node-01, train-7"]);
+    assert_eq!((&found[1]["hostname"], &found[1]["simulated"]), (&json!("sim-node-01"), &json!(true)));
+    // Means of GPU-a, b and c: 603.5, 70 and 300.
+    for (best, expected) in [
+        ("top=2", &["GPU-a", "GPU-c"][..]),
+        ("bottom=2", &["GPU-b", "GPU-c"]),
+        ("top=9", &["GPU-a", "GPU-c", "GPU-b"]),
+    ] {
+        assert_eq!(groups(&series(&world, &format!("metrics=power_w&{best}")).await), expected, "{best}");
+    }
+    let two = series(&world, "metrics=power_w&aggregate=min,max&top=1").await;
+    let found: Vec<(&Value, &Value)> = two.iter().map(|one| (&one["aggregate"], &one["group"])).collect();
+    assert_eq!(found, [(&json!("min"), &json!("GPU-a")), (&json!("max"), &json!("GPU-a"))]);
+}
+
+#[tokio::test]
+async fn counters_are_asked_for_by_their_growth() {
+    let world = World::new().await;
+    let gpu = crate::world::gpu("GPU-e", "sim-node-03", 0, "AMD Instinct MI300X");
+    let energy = [(20, 100.0), (15, 160.0), (10, 250.0), (5, 30.0), (0, 50.0)];
+    for (seconds_ago, joules) in energy {
+        let row: crate::world::Row<'_> = (gpu.clone(), seconds_ago, &[("energy_j", joules)]);
+        world.append(crate::world::rows(&[row])).await;
+    }
+    // From 100 to 160; to 250, and after the counter began anew to 30; to 50.
+    for (aggregate, unit, expected) in [
+        ("increase", "J", json!([60.0, 120.0, 20.0])),
+        ("rate", "J/s", json!([6.0, 12.0, 2.0])),
+        ("delta", "J", json!([60.0, -130.0, 20.0])),
+        ("p50", "J", json!([100.0, 30.0, 50.0])),
+    ] {
+        let found = series(&world, &format!("metrics=energy_j&aggregate={aggregate}")).await;
+        assert_eq!((&found[0]["unit"], &found[0]["values"]), (&json!(unit), &expected), "{aggregate}");
+    }
 }
 
 #[tokio::test]

@@ -58,6 +58,40 @@ async fn ranges_pages_and_orders() {
 }
 
 #[tokio::test]
+async fn from_page_to_page_by_the_place_of_the_last_row() {
+    let world = World::new().await;
+    for (path, order) in [("telemetry", ""), ("telemetry", "&reverse=true"), ("gpus/GPU-a/telemetry", "")] {
+        let whole = world.ok(&format!("/api/v1/{path}?limit=100{order}")).await;
+        assert_eq!(whole.get("next"), None);
+        for limit in [1, 2, 3, 7] {
+            let (mut after, mut found) = (String::new(), Vec::new());
+            loop {
+                let page = world.ok(&format!("/api/v1/{path}?limit={limit}{order}{after}")).await;
+                assert_eq!(page.get("total").is_some(), after.is_empty(), "{page}");
+                found.extend(page["data"].as_array().unwrap().iter().cloned());
+                let Some(next) = page["next"].as_str() else {
+                    assert_eq!(page["pagination"]["has_next"], json!(false));
+                    break;
+                };
+                assert_eq!(page["data"].as_array().map(Vec::len), Some(limit));
+                after = format!("&after={next}");
+            }
+            assert_eq!(json!(found), whole["data"], "{path} {limit}{order}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn rows_are_selected_by_their_identity() {
+    let world = World::new().await;
+    let total = async |path: &str| world.ok(&format!("/api/v1/{path}")).await["total"].clone();
+    assert_eq!(total("telemetry?where=pod=train-7").await, 3);
+    assert_eq!(total("telemetry?where=model!~.*H100.*;vendor=amd").await, 1);
+    assert_eq!(total("gpus/GPU-a/telemetry?where=namespace=research").await, 3);
+    assert_eq!(total("gpus/GPU-a/telemetry?where=namespace=other").await, 0);
+}
+
+#[tokio::test]
 async fn only_the_columns_that_are_asked_for() {
     let world = World::new().await;
     let list = world.ok("/api/v1/gpus/GPU-a/telemetry?metrics=utilization_pct,room_c").await;
@@ -187,7 +221,7 @@ async fn rows_of_every_table_are_asked_for_by_its_name() {
         ("telemetry?table=gpu_details&metrics=power_w", "a column of gpu_details"),
         ("query?metrics=power_w&table=gpu_details", "these have metrics"),
         ("query?metrics=power_w&table=system_events", "a metric of hosts"),
-        ("query?metrics=cpu_pct&table=system_events&group_by=model", "node or all"),
+        ("query?metrics=cpu_pct&table=system_events&group_by=gpu", "node or all"),
         ("query?metrics=cpu_pct&table=system_events&gpus=GPU-a", "asked for with hosts"),
     ] {
         let refused = world.get(&format!("/api/v1/{path}")).await;

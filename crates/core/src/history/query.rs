@@ -82,12 +82,16 @@ pub struct Rows {
 impl Rows {
     /// Place of the last row, behind which the next page begins; none without rows.
     pub fn end(&self) -> Option<RowPlace> {
+        self.place(self.batch.as_ref()?.rows().checked_sub(1)?)
+    }
+
+    /// Place of a row of the page; none if it has fewer rows.
+    pub fn place(&self, row: usize) -> Option<RowPlace> {
         let batch = self.batch.as_ref()?;
-        let last = batch.rows().checked_sub(1)?;
-        let row = batch.records().slice(last, 1);
-        let keys = RowKeys::whole(&row, batch.table()).ok()?;
+        let timestamp_ns = *batch.timestamps().get(row)?;
+        let keys = RowKeys::whole(&batch.records().slice(row, 1), batch.table()).ok()?;
         let key = keys.keys.get(*keys.ids.first()? as usize)?;
-        Some(RowPlace { timestamp_ns: *batch.timestamps().get(last)?, key: Arc::clone(key) })
+        Some(RowPlace { timestamp_ns, key: Arc::clone(key) })
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn table(what: &QueryWhat, answer: &Value) -> String {
         QueryWhat::Gpus { .. } => gpus(answer),
         QueryWhat::Hosts => hosts(answer),
         QueryWhat::Gpu { .. } => gpu(answer),
-        QueryWhat::Range { limit, .. } => range(answer, group_by(what), *limit),
+        QueryWhat::Range { limit, .. } => range(answer, &group_by(what), *limit),
         QueryWhat::Rows { .. } => rows(answer),
         QueryWhat::Health => health(answer),
     }
@@ -71,12 +71,14 @@ fn gpu(answer: &Value) -> String {
     aligned(&rows)
 }
 
-/// What a range has a series for each of.
-pub(crate) fn group_by(what: &QueryWhat) -> &str {
+/// The columns that tell the series of a range apart.
+pub(crate) fn group_by(what: &QueryWhat) -> Vec<&str> {
     match what {
-        QueryWhat::Range { group_by: Some(group_by), .. } => group_by,
-        QueryWhat::Range { table, .. } if table == Table::SystemEvents.name() => "node",
-        _ => "gpu",
+        QueryWhat::Range { group_by, .. } if !group_by.is_empty() => {
+            group_by.iter().map(String::as_str).collect()
+        }
+        QueryWhat::Range { table, .. } if table == Table::SystemEvents.name() => vec!["node"],
+        _ => vec!["gpu"],
     }
 }
 
@@ -114,39 +116,44 @@ fn lacks(answer: &Value) -> String {
         .collect()
 }
 
-/// A row for each group and step, with a column for each metric.
-fn range(answer: &Value, group_by: &str, limit: usize) -> String {
-    let (mut metrics, mut groups) = (Vec::new(), Vec::new());
+/// A row for each group and step, with a column for each metric and aggregate.
+fn range(answer: &Value, group_by: &[&str], limit: usize) -> String {
+    let (mut measured, mut groups) = (Vec::new(), Vec::new());
+    let what = |series: &Value| (series["metric"].clone(), series["aggregate"].clone());
     for series in list(answer, "series") {
-        push_new(&mut metrics, &series["metric"]);
-        push_new(&mut groups, &series["group"]);
+        push_new(&mut measured, what(series));
+        push_new(&mut groups, &series["labels"]);
     }
+    let is_plain =
+        measured.iter().all(|(_, aggregate)| Some(aggregate) == measured.first().map(|first| &first.1));
     let mut head = vec!["TIME".to_owned()];
-    head.extend(metrics.iter().filter_map(|metric| metric.as_str()).map(heading));
-    let of_group: &[&str] = match group_by {
-        "gpu" => &["hostname", "gpu"],
-        "all" => &[],
-        _ => &["group"],
-    };
-    head.extend(of_group.iter().map(|key| match *key {
-        "hostname" => "HOST".to_owned(),
-        "group" => group_by.to_uppercase(),
-        key => key.to_uppercase(),
+    head.extend(measured.iter().map(|(metric, aggregate)| {
+        let name = heading(metric.as_str().unwrap_or_default());
+        if is_plain { name } else { format!("{name} {}", text(aggregate)) }
+    }));
+    let columns: Vec<&str> = group_by.iter().copied().filter(|column| *column != "all").collect();
+    // A GPU is shown with its host.
+    head.extend(columns.iter().flat_map(|column| match *column {
+        "gpu" => vec!["HOST".to_owned(), "GPU".to_owned()],
+        column => vec![column.to_uppercase()],
     }));
     let mut rows = vec![head];
     for group in groups {
-        let all: Vec<&Value> = list(answer, "series").filter(|series| series["group"] == *group).collect();
+        let all: Vec<&Value> = list(answer, "series").filter(|series| series["labels"] == *group).collect();
         let Some(first) = all.first() else { continue };
         for (step, time) in list(answer, "times").enumerate() {
-            let of = |metric: &&Value| all.iter().find(|series| series["metric"] == **metric);
-            let values: Vec<_> = metrics
+            let of = |wanted: &(Value, Value)| all.iter().find(|series| what(series) == *wanted);
+            let values: Vec<_> = measured
                 .iter()
-                .map(|metric| of(metric).map_or(&Value::Null, |it| &it["values"][step]))
+                .map(|wanted| of(wanted).map_or(&Value::Null, |it| &it["values"][step]))
                 .collect();
             if values.iter().any(|value| !value.is_null()) {
                 let mut row = vec![moment(time)];
                 row.extend(values.into_iter().map(rounded));
-                row.extend(of_group.iter().map(|key| text(&first[*key])));
+                row.extend(columns.iter().flat_map(|column| match *column {
+                    "gpu" => vec![text(&first["hostname"]), text(&first["gpu"])],
+                    column => vec![text(&first["labels"][column])],
+                }));
                 rows.push(row);
             }
         }
@@ -174,7 +181,7 @@ fn remarks(answer: &Value, count: usize, limit: usize) -> String {
     lines + &lacks(answer)
 }
 
-fn push_new<'a>(values: &mut Vec<&'a Value>, value: &'a Value) {
+fn push_new<T: PartialEq>(values: &mut Vec<T>, value: T) {
     if !values.contains(&value) {
         values.push(value);
     }
@@ -238,8 +245,8 @@ mod tests {
             .flat_map(|gpu| {
                 ["power_w", "utilization_pct"].map(|metric| {
                     json!({
-                        "metric": metric, "group": format!("GPU-{gpu:02}"), "gpu": format!("GPU-{gpu:02}"),
-                        "hostname": "node-1", "values": [300.125, null, gpu],
+                        "metric": metric, "aggregate": "mean", "labels": {"gpu": format!("GPU-{gpu:02}")},
+                        "gpu": format!("GPU-{gpu:02}"), "hostname": "node-1", "values": [300.125, null, gpu],
                     })
                 })
             })
@@ -249,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_range_of_many_gpus_has_a_row_for_each_step_and_not_a_column_for_each_gpu() {
-        let table = range(&fleet(64), "gpu", 1_000);
+        let table = range(&fleet(64), &["gpu"], 1_000);
         assert_eq!(table.lines().count(), 1 + 64 * 2);
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let mut lines = table.lines();
@@ -261,11 +268,24 @@ mod tests {
     }
 
     #[test]
+    fn several_aggregates_have_a_column_each_and_groups_one_for_each_of_their_columns() {
+        let series = |aggregate: &str, pod: Value, value: f64| json!({"metric": "power_w", "aggregate": aggregate, "labels": {"pod": pod, "job": "7"}, "values": [value]});
+        let series =
+            [series("min", json!("a"), 1.0), series("max", json!("a"), 2.0), series("max", Value::Null, 3.0)];
+        let table = range(&json!({"times": [0], "series": series}), &["pod", "job"], 10);
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["TIME", "POWER", "W", "min", "POWER", "W", "max", "POD", "JOB"]);
+        assert_eq!(lines[1][1..], ["1.00", "2.00", "a", "7"]);
+        assert_eq!(lines[2].last(), Some(&"7"));
+        assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
     fn a_time_that_cannot_be_read_is_not_shown_as_1970() {
         for time in [json!(null), json!("soon"), json!(1.5), json!(i64::MAX)] {
             let mut answer = fleet(1);
             answer["times"][2] = time.clone();
-            let table = range(&answer, "gpu", 1_000);
+            let table = range(&answer, &["gpu"], 1_000);
             assert!(table.contains(&format!("unreadable time {time}")), "{table}");
             assert_eq!(table.matches("1970").count(), 1, "the first step alone: {table}");
         }
@@ -280,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_long_range_is_cut_and_says_how_to_see_all() {
-        let table = range(&fleet(64), "gpu", 10);
+        let table = range(&fleet(64), &["gpu"], 10);
         assert_eq!(table.lines().count(), 1 + 10 + 1);
         assert!(table.contains("10 of 128 rows; --limit 128 shows all"), "{table}");
     }
@@ -324,7 +344,7 @@ mod tests {
 
     #[test]
     fn lines_are_cut_to_the_terminal_with_a_hint() {
-        let table = range(&fleet(1), "gpu", 10);
+        let table = range(&fleet(1), &["gpu"], 10);
         let cut = crate::table::fitted(table.clone(), Some(30));
         let (hint, lines) =
             cut.lines().collect::<Vec<_>>().split_last().map(|(a, b)| (a.to_string(), b.to_vec())).unwrap();

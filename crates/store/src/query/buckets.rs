@@ -139,6 +139,7 @@ impl Piece<'_> {
             counted.sort_by_key(|(times, _)| *times);
         }
         for (_, buckets) in counted {
+            self.reading.go_on().map_err(Stop::Error)?;
             answer.read(self.grain.step_ns());
             self.merge(answer, buckets)?;
         }
@@ -215,6 +216,7 @@ impl Piece<'_> {
         let names: Vec<String> = names.chain(columns.map(str::to_owned)).collect();
         let columns = Columns::time_and(names.iter().map(String::as_str));
         let records = part.read(&columns, rows).map_err(Unread::Part)?;
+        self.reading.go_on().map_err(Unread::Question)?;
         let keys = match scope.only_key() {
             Some(key) => Ok(RowKeys::one(key, records.num_rows())),
             None if by_gpu => RowKeys::of(&records, self.query.table),

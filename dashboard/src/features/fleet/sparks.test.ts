@@ -11,7 +11,7 @@ it("ends sparklines now, or at the newest sample of a recording", () => {
 });
 
 it("finds the series of a GPU and metric", () => {
-  const answer = { times: [0], step_ms: 15_000, series: [{ metric: "power_w", aggregate: "mean", group: "a", gpu: "a", hostname: "n", unit: "W", values: [1] }] };
+  const answer = { times: [0], step_ms: 15_000, series: [{ metric: "power_w", aggregate: "mean", group: "a", gpu: "a", labels: { gpu: "a" }, hostname: "n", unit: "W", values: [1] }] };
   expect(sparksOf(answer).get(sparkKey("a", "power_w"))).toEqual({ times: [0], stepMs: 15_000, values: [1] });
   expect(sparksOf(undefined).size).toBe(0);
 });

@@ -1,0 +1,72 @@
+//! A question that is dropped stops burning the processor. It is alone in its process, whose time is measured.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
+
+use std::time::Duration;
+
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, History, Selector};
+use gpuvitals_core::{MetricId, Table};
+use gpuvitals_store::{Store, StoreConfig};
+use gpuvitals_suite::{BASE_NS, TestRow, batch};
+use rustix::time::{ClockId, clock_gettime};
+
+const SECONDS: i64 = 1_000;
+
+/// Processor time of the process.
+fn burnt() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
+}
+
+#[expect(clippy::disallowed_methods, reason = "what burns in the meantime is what is measured")]
+fn wait(time: Duration) {
+    std::thread::sleep(time);
+}
+
+#[test]
+fn a_question_that_is_dropped_burns_nothing_50_ms_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    // Without optimisation a row takes so much longer that a part must have fewer of them to take as long.
+    let config = StoreConfig { merge: false, row_group_rows: 8_192, ..StoreConfig::new(dir.path()) };
+    let (store, _) = Store::open(config).unwrap();
+    for first in (0..SECONDS).step_by(50) {
+        let seconds = first..first + 50;
+        let row = |second, gpu| TestRow { power: Some(7), energy: Some(9), ..TestRow::of(gpu, second) };
+        let rows: Vec<TestRow> =
+            seconds.flat_map(|second| (0..250).map(move |gpu| row(second, gpu))).collect();
+        runtime.block_on(store.append(vec![batch(&rows)])).unwrap();
+    }
+    runtime.block_on(store.flush()).unwrap();
+    let query = BucketQuery {
+        table: Table::GpuEvents,
+        gpus: Vec::new(),
+        selector: Selector::default(),
+        metrics: vec![MetricId::of("power_w"), MetricId::of("energy_j")],
+        start_ns: BASE_NS,
+        end_ns: BASE_NS + SECONDS * 1_000_000_000,
+        step_ns: 1_000_000_000,
+        aggregates: vec![Aggregate::P90, Aggregate::Rate],
+        group_by: vec![GroupColumn::Gpu],
+    };
+    let start = burnt();
+    runtime.block_on(store.buckets(query.clone())).unwrap();
+    let whole = burnt().saturating_sub(start);
+    assert!(
+        whole > Duration::from_millis(300),
+        "the question is too short to be dropped in its middle: {whole:?}"
+    );
+
+    let asked = store.clone();
+    let start = burnt();
+    let question = runtime.spawn(async move { asked.buckets(query).await.map(drop) });
+    while burnt().saturating_sub(start) < whole / 5 {
+        wait(Duration::from_millis(1));
+    }
+    question.abort();
+    wait(Duration::from_millis(50));
+    let left = burnt();
+    wait(Duration::from_millis(200));
+    let after = burnt().saturating_sub(left);
+    assert!(after < Duration::from_millis(10), "{after:?} of {whole:?} were burnt later than 50 ms");
+}
