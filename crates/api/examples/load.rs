@@ -87,7 +87,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:8181").await?;
     println!("http://{}", listener.local_addr()?);
     let api = Api::new(ApiConfig::default(), Arc::new(store.clone()), Arc::new(Alone));
-    let served = tokio::spawn(serve(listener, api, Access::open(), CancellationToken::new()));
+    let served =
+        tokio::spawn(serve(listener, api, axum::Router::new(), Access::open(), CancellationToken::new()));
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     for sequence in 1_000.. {
         seconds.tick().await;

@@ -16,7 +16,7 @@
 //! let socket = gpuvitals_listener::bind("127.0.0.1:8081".parse()?)?;
 //! let shutdown = tokio_util::sync::CancellationToken::new();
 //! let api = Api::new(ApiConfig::default(), history, status);
-//! serve(socket, api, gpuvitals_listener::Access::open(), shutdown).await?;
+//! serve(socket, api, axum::Router::new(), gpuvitals_listener::Access::open(), shutdown).await?;
 //! # Ok(())
 //! # }
 //! ```

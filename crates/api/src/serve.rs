@@ -1,5 +1,6 @@
 //! The gateway on its listener.
 
+use axum::Router;
 use axum::http::Method;
 use axum::http::header::{HeaderName, HeaderValue, InvalidHeaderValue};
 use gpuvitals_listener::{Access, ListenerLimits, Terms, TokenScope};
@@ -27,7 +28,7 @@ pub enum ServeError {
     Listener(#[from] gpuvitals_listener::AcceptError),
 }
 
-/// Serves the API and the web page on a socket until the shutdown, and then until open requests have ended or
+/// Serves the API, the web page and what is `beside` them on a socket until the shutdown, and then until open requests have ended or
 /// [`crate::Limits::drain`] has passed. Live streams end at once.
 ///
 /// # Errors
@@ -35,10 +36,11 @@ pub enum ServeError {
 pub async fn serve(
     socket: TcpListener,
     api: Api,
+    beside: Router,
     access: Access,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let app = route::router().layer(cors(&api.config().cors)?).with_state(api.clone());
+    let app = route::router().layer(cors(&api.config().cors)?).with_state(api.clone()).merge(beside);
     let own = &api.config().limits;
     let limits =
         ListenerLimits { request: own.request_timeout, drain: own.drain, ..ListenerLimits::default() };

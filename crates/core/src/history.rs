@@ -8,6 +8,7 @@ mod fleet;
 mod live;
 mod query;
 mod selector;
+pub mod spelling;
 mod track;
 
 use std::fmt;

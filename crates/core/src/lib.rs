@@ -14,6 +14,7 @@ pub mod foreign;
 pub mod health;
 pub mod history;
 pub mod identity;
+pub mod merge;
 pub mod message;
 pub mod ports;
 pub mod quantity;

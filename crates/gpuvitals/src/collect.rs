@@ -80,7 +80,8 @@ async fn serve(
     let shown = Arc::clone(&view);
     crate::telemetry::show(Figures::new(move || shown.families()));
     let stop_api = CancellationToken::new();
-    let app = collector::router(store, view);
+    let calls = gpuvitals_remote::serve(Arc::clone(&store), &stop_api).await;
+    let app = collector::router(store, view).merge(calls);
     let api_terms = gpuvitals_listener::Terms { access, ..gpuvitals_listener::Terms::new(meter) };
     let mut server = tokio::spawn(gpuvitals_listener::serve(socket, app, api_terms, stop_api.clone()));
     let mut workers = Workers::start(&config.collector, &member, Arc::clone(&sink), progress).await?;

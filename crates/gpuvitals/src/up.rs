@@ -74,10 +74,11 @@ async fn serve(
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
 
     let [stop_source, give_up, stop_api] = [(); 3].map(|()| CancellationToken::new());
+    let calls = gpuvitals_remote::serve(Arc::clone(&store), &stop_api).await;
     let api = Api::new(config.api.config(), store, Arc::clone(&status) as _);
     let queue = here.as_ref().map(|(_, serving)| serving.figures());
     crate::telemetry::show(figures(api.clone(), queue));
-    let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, access, stop_api.clone()));
+    let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, calls, access, stop_api.clone()));
     let collector = Arc::clone(status.collector());
     let mut collectors = Workers::start(&config.collector, &member, Arc::clone(&sink), collector).await?;
     let mut looks = tokio::time::interval(LOOK_PAUSE);

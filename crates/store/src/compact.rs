@@ -21,10 +21,11 @@ use crate::error::StoreError;
 use crate::file::{self, FileError, Place, Sorted, TableFile, TableWriter, discard_all};
 use crate::grain::Grain;
 use crate::manifest::{FileEntry, FileRecord, Span};
-use crate::merge::{Merge, MergeError, Order, RowKeys};
 use crate::rollup::{self, Rollups};
 use crate::shared::Shared;
 use crate::step::FileSteps;
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::merge::{Merge, MergeError, Order};
 
 /// A complete hour or day is merged again when the new files have a quarter of the merged one's bytes.
 const WORTH: u64 = 4;

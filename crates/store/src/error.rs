@@ -7,7 +7,7 @@ use gpuvitals_core::wire;
 use gpuvitals_log::LogError;
 
 use crate::file::FileError;
-use crate::merge::MergeError;
+use gpuvitals_core::merge::MergeError;
 
 /// Why the store cannot be opened, flushed or closed.
 #[derive(Debug, thiserror::Error)]

@@ -13,9 +13,9 @@ use crate::error::StoreError;
 use crate::file::{self, Place, Sorted, TableWriter};
 use crate::grain::Grain;
 use crate::manifest::{FileRecord, Span};
-use crate::merge::{Merge, MergeError, Order};
 use crate::step::FileSteps;
 use crate::tail::{Tail, timestamps};
+use gpuvitals_core::merge::{Merge, MergeError, Order};
 
 /// Writes a tail as one file per table and hour. On an error none of them stays.
 ///

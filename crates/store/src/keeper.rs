@@ -17,7 +17,6 @@ use tokio::sync::oneshot;
 use tracing::field::Empty;
 
 use crate::board::{Part, first_and_more};
-use crate::checkpoint;
 use crate::compact::{self, Merged};
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
@@ -30,6 +29,7 @@ use crate::shared::{Shared, count};
 use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
 use crate::writer::Event;
+use gpuvitals_core::history::spelling;
 use gpuvitals_core::{Table, causes, clock};
 
 /// Waiting jobs: one flush, one finished merge, one inspection, one compaction, one close. So sending a job never waits: the
@@ -215,7 +215,7 @@ impl Keeper {
         let fleet = self.shared.fleet.lock().unwrap_or_else(PoisonError::into_inner).snapshot();
         let name = format!("fleet-{:010}", next.number);
         let path = self.directory.root().join(&name);
-        let bytes = match checkpoint::write(&fleet) {
+        let bytes = match spelling::write(&fleet.gpus) {
             Ok(bytes) => bytes,
             Err(source) => return Err(StoreError::Fleet { path, source }),
         };

@@ -16,7 +16,6 @@
 //! a disk write. A second thread (`keeper`) writes, merges and deletes files.
 
 mod board;
-mod checkpoint;
 mod compact;
 mod config;
 mod directory;
@@ -30,7 +29,6 @@ mod inspect;
 mod inventory;
 mod keeper;
 mod manifest;
-mod merge;
 mod query;
 mod reader;
 mod recent;
@@ -54,7 +52,6 @@ pub use export::RowsFile;
 pub use file::FileError;
 pub use grain::Grain;
 pub use inspect::{StoreCheck, StoreContents, TableFiles, check, contents};
-pub use merge::MergeError;
 pub use query::ROWS_MAX;
 pub use recover::Recovered;
 pub use repair::{FileFault, RepairProgress, RepairReport, repair};

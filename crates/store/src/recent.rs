@@ -17,8 +17,8 @@ use gpuvitals_core::history::Rows;
 use gpuvitals_core::{Table, causes};
 
 use crate::manifest::FileEntry;
-use crate::merge::{MergeError, Order, merge, without_empty};
 use crate::tail::{Chunk, timestamps, weight};
+use gpuvitals_core::merge::{MergeError, Order, merge, without_empty};
 
 /// The newest rows in files of some GPUs.
 #[derive(Debug)]

@@ -14,7 +14,6 @@ use gpuvitals_core::{Batch, Origin, Table, wire};
 use gpuvitals_log::{Record, Recovery};
 use parquet::errors::ParquetError;
 
-use crate::checkpoint;
 use crate::directory::{self, Directory, QUARANTINE};
 use crate::error::StoreError;
 use crate::file;
@@ -26,6 +25,7 @@ use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
 use crate::writer::Arrival;
 use gpuvitals_core::causes;
+use gpuvitals_core::history::spelling;
 
 /// Kind of a log record that holds rows, as [`wire::push_frame`] puts them.
 pub(crate) const KIND_ROWS: u8 = 2;
@@ -201,7 +201,7 @@ pub(crate) fn fleet(root: &Path, manifest: &Manifest, found: &mut Recovered) -> 
         if crc32c::crc32c(&bytes) != record.crc32c {
             return Err("checksum".to_owned());
         }
-        checkpoint::read(&bytes, &mut fleet).map_err(|error| causes(&error))
+        spelling::read(&bytes, &mut fleet).map_err(|error| causes(&error))
     });
     let Err(reason) = read else { return Part::whole(fleet) };
     found.damage.push(format!(

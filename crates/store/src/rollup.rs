@@ -32,10 +32,10 @@ use crate::error::StoreError;
 use crate::file::{Place, Sorted, TableWriter, discard_all};
 use crate::grain::Grain;
 use crate::manifest::FileRecord;
-use crate::merge::{MergeError, as_text};
 use crate::query::{Run, count_column};
 use crate::step::FileSteps;
 use crate::tail;
+use gpuvitals_core::merge::{MergeError, as_text};
 
 /// Time of the first row that was put together.
 pub(crate) const FIRST_NS: &str = "first_ns";

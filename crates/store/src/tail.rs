@@ -15,7 +15,8 @@ use arrow_schema::DataType;
 use gpuvitals_core::Table;
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 
-use crate::merge::{Merge, MergeError, Order, RowKeys};
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::merge::{Merge, MergeError, Order};
 
 /// How many chunks of about one size are folded into one.
 const FOLD: usize = 16;

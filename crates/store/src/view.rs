@@ -16,13 +16,13 @@ use crate::board::first_and_more;
 use crate::error::StoreError;
 use crate::inspect::{TRIES, newest};
 use crate::manifest::{HOUR_NS, Manifest};
-use crate::merge::{Merge, Order};
 use crate::query;
 use crate::reader::{Columns, Reader, Reading, Scope};
 use crate::recover::{self, Recovered};
 use crate::shared::READERS_MAX;
 use crate::snapshot::Snapshot;
 use crate::tail::{Tail, timestamps};
+use gpuvitals_core::merge::{Merge, Order};
 
 /// Most rows of a batch: those of one wire frame.
 const BATCH_ROWS: usize = 1 << 16;

@@ -22,10 +22,11 @@ use crate::board::Part;
 use crate::error::StoreError;
 use crate::keeper::Job;
 use crate::manifest::{FileEntry, LostFile, Manifest};
-use crate::merge::{MergeError, RowKeys};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::tail::{Chunk, Tail};
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::merge::MergeError;
 
 /// Events that wait for the writer at most; then the log's thread waits.
 pub(crate) const EVENTS: usize = 1024;

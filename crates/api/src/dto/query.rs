@@ -42,8 +42,8 @@ pub(crate) struct Series<'a> {
     #[schema(value_type = String)]
     pub(crate) unit: Cow<'static, str>,
     /// The aggregate of each step.
-    #[schema(example = "mean")]
-    pub(crate) aggregate: &'static str,
+    #[schema(value_type = String, example = "mean")]
+    pub(crate) aggregate: Cow<'static, str>,
     /// Name of the group: the texts of its columns with commas between them, such as a GPU's id or a model, or `all`.
     #[schema(value_type = String)]
     pub(crate) group: Cow<'a, str>,

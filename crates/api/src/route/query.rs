@@ -23,22 +23,9 @@ use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, given};
 use crate::selector::selector;
 
-const AGGREGATES: [(&str, Aggregate); 11] = [
-    ("mean", Aggregate::Mean),
-    ("min", Aggregate::Min),
-    ("max", Aggregate::Max),
-    ("p50", Aggregate::P50),
-    ("p90", Aggregate::P90),
-    ("p99", Aggregate::P99),
-    ("last", Aggregate::Last),
-    ("count", Aggregate::Count),
-    ("rate", Aggregate::Rate),
-    ("increase", Aggregate::Increase),
-    ("delta", Aggregate::Delta),
-];
+const AGGREGATES: [&str; 11] =
+    ["mean", "min", "max", "p50", "p90", "p99", "last", "count", "rate", "increase", "delta"];
 const NODE: GroupColumn = GroupColumn::Identity(IdentityColumn::Node);
-/// Column of the key of a GPU.
-const GPU: &str = "gpu";
 /// Name of the group of all.
 const ALL: &str = "all";
 const HOUR_NS: i64 = 3_600_000_000_000;
@@ -329,10 +316,10 @@ impl QueryAsk {
         let metric = series.metric.metric();
         let texts: Vec<Option<&str>> = series.group.iter().map(Option::as_deref).collect();
         let labels: Vec<(&str, Option<&str>)> =
-            self.group_by.iter().copied().map(name_of).zip(texts.iter().copied()).collect();
+            self.group_by.iter().map(|column| column.name()).zip(texts.iter().copied()).collect();
         let label =
             |name: &str| labels.iter().find(|(column, _)| *column == name).and_then(|(_, text)| *text);
-        let gpu = label(GPU);
+        let gpu = label(GroupColumn::Gpu.name());
         let hostname = gpu.and_then(|gpu| fleet.get(gpu)).and_then(|gpu| gpu.identity.node());
         let group = match texts.as_slice() {
             [] => Cow::Borrowed(ALL),
@@ -342,7 +329,6 @@ impl QueryAsk {
             }
         };
         let unit = metric.unit.as_str();
-        let name = AGGREGATES.iter().find(|(_, aggregate)| *aggregate == series.aggregate);
         let is_value = series.aggregate != Aggregate::Count && !series.aggregate.needs_tracks();
         Series {
             metric: metric.column,
@@ -351,7 +337,7 @@ impl QueryAsk {
                 Aggregate::Rate => Cow::Owned(format!("{unit}/s")),
                 _ => Cow::Borrowed(unit),
             },
-            aggregate: name.map_or("", |(name, _)| name),
+            aggregate: series.aggregate.name(),
             group,
             gpu,
             hostname: hostname.or(label(IdentityColumn::Node.name())),
@@ -385,13 +371,6 @@ fn distinct(fleet: &Fleet, columns: &[GroupColumn]) -> usize {
     fleet.gpus.iter().map(|gpu| texts(gpu, columns)).collect::<HashSet<_>>().len()
 }
 
-fn name_of(column: GroupColumn) -> &'static str {
-    match column {
-        GroupColumn::Gpu => GPU,
-        GroupColumn::Identity(column) => column.name(),
-    }
-}
-
 fn best(params: &QueryParams, limits: &Limits) -> Result<Option<Best>, ApiError> {
     let count = |name, text: Option<&String>| parameter::whole(name, text, 1, limits.page_max);
     match (count("top", params.top.as_ref())?, count("bottom", params.bottom.as_ref())?) {
@@ -408,11 +387,8 @@ fn aggregates(text: Option<&String>) -> Result<Vec<Aggregate>, ApiError> {
         return Ok(vec![Aggregate::Mean]);
     }
     let known = |name: &Arc<str>| {
-        let found =
-            AGGREGATES.iter().find(|(known, _)| *known == name.as_ref()).map(|(_, aggregate)| *aggregate);
-        found.ok_or_else(|| {
-            ApiError::parameter("aggregate", name, AGGREGATES.map(|(name, _)| name).join(", "))
-        })
+        let found = Aggregate::by_name(name).filter(|_| AGGREGATES.contains(&name.as_ref()));
+        found.ok_or_else(|| ApiError::parameter("aggregate", name, AGGREGATES.join(", ")))
     };
     names.iter().map(known).collect()
 }
@@ -427,15 +403,14 @@ fn group_by(table: Table, text: Option<&String>) -> Result<Vec<GroupColumn>, Api
     if names.is_empty() {
         return Ok(vec![if of_hosts { NODE } else { GroupColumn::Gpu }]);
     }
-    let column = |name: &Arc<str>| match IdentityColumn::by_name(name) {
-        Some(column) => Ok(GroupColumn::Identity(column)),
-        None if name.as_ref() == GPU && !of_hosts => Ok(GroupColumn::Gpu),
-        None if of_hosts => Err(ApiError::parameter(
+    let column = |name: &Arc<str>| match GroupColumn::by_name(name) {
+        Some(column) if column != GroupColumn::Gpu || !of_hosts => Ok(column),
+        _ if of_hosts => Err(ApiError::parameter(
             "group_by",
             name,
             "node or all, or another column that says where a host is",
         )),
-        None => {
+        _ => {
             let columns = IdentityColumn::ALL.map(IdentityColumn::name).join(", ");
             Err(ApiError::parameter("group_by", name, format!("gpu, {columns} between commas, or all")))
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use std::time::Duration;
 
+use axum::Router;
 use gpuvitals_api::{Api, ApiConfig, serve};
 use gpuvitals_core::Status;
 use gpuvitals_listener::Access;
@@ -228,7 +229,8 @@ async fn an_origin_that_is_none_is_refused_at_the_start() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let config = ApiConfig { cors: vec![origin.to_owned()], ..ApiConfig::default() };
         let api = Api::new(config, Arc::new(world.store.clone()), world.parts.clone());
-        let refused = serve(listener, api, Access::open(), CancellationToken::new()).await.unwrap_err();
+        let refused =
+            serve(listener, api, Router::new(), Access::open(), CancellationToken::new()).await.unwrap_err();
         assert!(refused.to_string().contains("https://host:port"), "{origin}: {refused}");
     }
 }

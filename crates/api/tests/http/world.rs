@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::Router;
 use gpuvitals_api::{Api, ApiConfig, Page, ServeError, StatusView, serve};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock::Clock;
@@ -92,7 +93,7 @@ impl World {
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
         let api = Api::new(config, Arc::new(store.clone()), Arc::clone(&parts) as Arc<dyn StatusView>);
-        let served = tokio::spawn(serve(listener, api, Access::open(), shutdown.clone()));
+        let served = tokio::spawn(serve(listener, api, Router::new(), Access::open(), shutdown.clone()));
         Self { address, store, parts, shutdown, served, now, _dir: dir }
     }
 

@@ -109,6 +109,20 @@ impl LiveFleet {
         }
     }
 
+    /// Takes in the state of a GPU that another history has: of each column the newer value, and the identity of the newer row with
+    /// what it lacks from the older one.
+    pub fn add(&mut self, state: &Arc<GpuState>) {
+        let is_known = self.ordinals.contains_key(&state.key);
+        let ordinal = self.ordinal(&state.key);
+        let Some(own) = self.gpus.get_mut(ordinal) else { return };
+        if is_known {
+            Arc::make_mut(own).take(state);
+            self.index = None;
+        } else {
+            *own = Arc::clone(state);
+        }
+    }
+
     fn ordinal(&mut self, key: &Arc<str>) -> usize {
         match self.ordinals.entry(Arc::clone(key)) {
             Entry::Occupied(entry) => *entry.get(),
@@ -133,6 +147,43 @@ impl LiveFleet {
         let (order, names) = self.index.get_or_insert_with(|| index(gpus));
         let gpus = order.iter().filter_map(|&ordinal| gpus.get(ordinal).cloned()).collect();
         Fleet::new(self.version, gpus, Arc::clone(names))
+    }
+}
+
+impl GpuState {
+    fn take(&mut self, other: &Self) {
+        let is_newer = other.last_seen_ns > self.last_seen_ns;
+        let (newer, older) = if is_newer { (other, &*self) } else { (&*self, other) };
+        let mut identity = newer.identity.clone();
+        identity.index = identity.index.or(older.identity.index);
+        for column in IdentityColumn::ALL.into_iter().filter(|column| !PASSING.contains(column)) {
+            if let (None, Some(text)) = (identity.get(column), older.identity.get(column)) {
+                // It comes from an identity.
+                let _taken = identity.set(column, text);
+            }
+        }
+        self.identity = identity;
+        self.first_seen_ns = self.first_seen_ns.min(other.first_seen_ns);
+        self.last_seen_ns = self.last_seen_ns.max(other.last_seen_ns);
+        for (metric, latest) in &other.latest {
+            match self.latest.binary_search_by_key(metric, |(known, _)| *known) {
+                Err(place) => self.latest.insert(place, (*metric, *latest)),
+                Ok(place) => {
+                    let own = self.latest.get_mut(place).map(|(_, own)| own);
+                    own.filter(|own| own.timestamp_ns < latest.timestamp_ns)
+                        .into_iter()
+                        .for_each(|own| *own = *latest);
+                }
+            }
+        }
+        let has_room = self.extras.len() < EXTRA_COLUMNS_MAX;
+        for (name, value, time) in &other.extras {
+            match self.extras.iter_mut().find(|(known, ..)| known == name) {
+                Some((_, own, at)) if *at < *time => (*own, *at) = (value.clone(), *time),
+                None if has_room => self.extras.push((Arc::clone(name), value.clone(), *time)),
+                _ => {}
+            }
+        }
     }
 }
 

@@ -167,6 +167,37 @@ impl Aggregate {
     /// The 99th percentile.
     pub const P99: Self = Self::Quantile(99);
 
+    /// Its name: `min`, `max`, `mean`, `last`, `count`, `rate`, `increase`, `delta`, and `p0` to `p100`.
+    pub fn name(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Mean => "mean",
+            Self::Quantile(percent) => return Cow::Owned(format!("p{percent}")),
+            Self::Last => "last",
+            Self::Count => "count",
+            Self::Rate => "rate",
+            Self::Increase => "increase",
+            Self::Delta => "delta",
+        })
+    }
+
+    /// The aggregate of that name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let all = [
+            Self::Min,
+            Self::Max,
+            Self::Mean,
+            Self::Last,
+            Self::Count,
+            Self::Rate,
+            Self::Increase,
+            Self::Delta,
+        ];
+        let percent = || name.strip_prefix('p')?.parse().ok().filter(|percent| *percent <= 100);
+        all.into_iter().find(|one| one.name() == name).or_else(|| percent().map(Self::Quantile))
+    }
+
     /// Whether it is made of a sketch.
     pub fn needs_sketch(self) -> bool {
         matches!(self, Self::Quantile(_))
@@ -185,6 +216,22 @@ pub enum GroupColumn {
     Gpu,
     /// An identity column.
     Identity(IdentityColumn),
+}
+
+impl GroupColumn {
+    /// Its name: `gpu`, or that of the identity column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gpu => "gpu",
+            Self::Identity(column) => column.name(),
+        }
+    }
+
+    /// The column of that name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let identity = || IdentityColumn::by_name(name).map(Self::Identity);
+        if name == Self::Gpu.name() { Some(Self::Gpu) } else { identity() }
+    }
 }
 
 /// The texts of a group in the columns asked for; none: its rows have no text there.

@@ -23,9 +23,9 @@ use crate::directory::sync_dir;
 use crate::error::StoreError;
 use crate::grain::Grain;
 use crate::manifest::{FileRecord, Span};
-use crate::merge::{Merge, MergeError};
 use crate::step::{FileStep, FileSteps};
 use crate::tail;
+use gpuvitals_core::merge::{Merge, MergeError};
 
 /// Counts and checksums the bytes written to a file.
 struct Summed {

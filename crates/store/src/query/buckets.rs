@@ -24,8 +24,9 @@ use super::rolled;
 use super::stretches::{Source, sources};
 use super::tally::Tally;
 use crate::grain::Grain;
-use crate::merge::{MergeError, Order, RowKeys, merge};
 use crate::reader::{Columns, Part, Reading, Scope, contested, joined, parallel};
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::merge::{MergeError, Order, merge};
 
 /// Parts with fewer rows in all are read by one thread.
 const WIDE_ROWS: usize = 100_000;

@@ -12,7 +12,8 @@ use foldhash::fast::RandomState;
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, GroupName, Selector};
 
-use crate::merge::{RowKeys, as_text};
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::merge::as_text;
 
 /// Label of rows that no series has.
 const NOBODY: u32 = u32::MAX;

@@ -15,9 +15,10 @@ use gpuvitals_core::{Batch, Origin};
 
 use super::ROWS_MAX;
 use super::labels::{self, Verdict};
-use crate::merge::{MergeError, Order, RowKeys, merge, without_empty};
 use crate::reader::{Columns, Part, Reading, Scope, contested, in_time, parallel};
 use crate::tail;
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::merge::{MergeError, Order, merge, without_empty};
 
 /// Rows of a page below which one thread reads them.
 const WIDE_ROWS: usize = 20_000;

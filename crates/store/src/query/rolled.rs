@@ -8,9 +8,9 @@ use gpuvitals_core::MetricId;
 use gpuvitals_core::history::{Aggregate, Cell, Measured, Track};
 
 use super::tally::Run;
-use crate::merge::{MergeError, widen};
 use crate::rollup::{FIRST_NS, Figure, LAST_NS};
 use crate::tail;
+use gpuvitals_core::merge::{MergeError, widen};
 
 /// Names of the columns of times that some aggregates need.
 pub(crate) fn times(aggregates: &[Aggregate]) -> impl Iterator<Item = String> {

@@ -14,8 +14,8 @@ use super::fold::{Number, fold};
 use super::grid::{Grid, Stretch};
 use super::labels::{Label, Labels};
 use super::rolled;
-use crate::merge::{MergeError, widen};
 use crate::tail;
+use gpuvitals_core::merge::{MergeError, widen};
 
 /// Rows of one group in one step, side by side and by time.
 #[derive(Debug, Clone, Copy)]

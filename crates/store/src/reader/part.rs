@@ -22,8 +22,8 @@ use super::section::Section;
 use super::{pages, unreadable};
 use crate::file::{self, FileError};
 use crate::manifest::FileEntry;
-use crate::merge::RowKeys;
 use crate::tail::Chunk;
+use gpuvitals_core::batch::RowKeys;
 
 /// Which columns to read.
 #[derive(Debug, Clone)]

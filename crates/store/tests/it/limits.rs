@@ -7,9 +7,10 @@ use std::sync::Arc;
 use crate::support::{HOUR, Model, SECOND, assert_is, batch, grid, open_asking, quiet, row};
 use arrow_array::{DictionaryArray, Int64Array, RecordBatch, types::Int32Type};
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use gpuvitals_core::merge::MergeError;
 use gpuvitals_core::ports::SinkError;
 use gpuvitals_core::{Batch, IdentityColumn, Origin, Table};
-use gpuvitals_store::{AppendError, FileStep, MergeError, Store, StoreConfig};
+use gpuvitals_store::{AppendError, FileStep, Store, StoreConfig};
 
 /// A store on a disk that is full for some steps.
 fn open_failing(

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::batch::{TIMESTAMP_COLUMN, as_dictionary, text_type, type_of, widened};
+use crate::catalogue;
+use crate::identity::INDEX_COLUMN;
+use crate::{IdentityColumn, Table};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use foldhash::fast::RandomState;
-use gpuvitals_core::batch::{TIMESTAMP_COLUMN, as_dictionary, text_type, type_of, widened};
-use gpuvitals_core::catalogue;
-use gpuvitals_core::identity::INDEX_COLUMN;
-use gpuvitals_core::{IdentityColumn, Table};
 
 use super::MergeError;
 
@@ -96,7 +96,10 @@ impl Columns {
 
 /// Numbers in a wider type. A column that the catalogue has narrowed is refused: a stored value is never
 /// truncated.
-pub(crate) fn widen(name: &str, array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, MergeError> {
+///
+/// # Errors
+/// If it does not fit.
+pub fn widen(name: &str, array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, MergeError> {
     widened(array, wanted).ok_or_else(|| MergeError::Type {
         column: name.to_owned(),
         found: array.data_type().clone(),
@@ -105,7 +108,7 @@ pub(crate) fn widen(name: &str, array: &ArrayRef, wanted: &DataType) -> Result<A
 }
 
 /// A text column as dictionary; `None` if it is no text. Numbers become their shortest decimal spelling.
-pub(crate) fn as_text(array: &ArrayRef) -> Option<ArrayRef> {
+pub fn as_text(array: &ArrayRef) -> Option<ArrayRef> {
     if let Some(text) = as_dictionary(array) {
         return Some(text);
     }

@@ -1,27 +1,26 @@
-//! The fleet on disk: the part that the log no longer has.
+//! The latest state of GPUs as batches, for a file or the network.
 //!
-//! A file of batches ([`wire::push_frame`]). They are ordinary rows, for each GPU one per
-//! time of any of its latest values, so that replaying them gives the same fleet. The manifest has the CRC32C of the
-//! file.
+//! They are ordinary rows in pieces ([`wire::push_frame`]), for each GPU one per time of any of its latest values, so that replaying
+//! them gives the same fleet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpuvitals_core::batch::{RowKeys, ValueError};
-use gpuvitals_core::history::{ExtraValue, Fleet, GpuState, LiveFleet};
-use gpuvitals_core::wire::FramesError;
-use gpuvitals_core::{Batch, BatchBuilder, Origin, RowId, Table, wire};
+use super::{ExtraValue, GpuState, LiveFleet};
+use crate::batch::{RowKeys, ValueError};
+use crate::wire::FramesError;
+use crate::{Batch, BatchBuilder, Origin, RowId, Table, wire};
 
 /// GPUs per frame: with every column at a time of its own a frame stays within `wire::ROWS_MAX`.
 const FRAME_GPUS: usize = 200;
 
-/// Encodes a fleet.
+/// Spells GPUs.
 ///
 /// # Errors
 /// If a batch of it exceeds the limits of the wire form.
-pub(crate) fn write(fleet: &Fleet) -> Result<Vec<u8>, wire::WireError> {
+pub fn write(gpus: &[Arc<GpuState>]) -> Result<Vec<u8>, wire::WireError> {
     let mut bytes = Vec::new();
-    for gpus in fleet.gpus.chunks(FRAME_GPUS) {
+    for gpus in gpus.chunks(FRAME_GPUS) {
         spell(gpus, &mut bytes)?;
     }
     Ok(bytes)
@@ -54,11 +53,11 @@ fn spell(gpus: &[Arc<GpuState>], bytes: &mut Vec<u8>) -> Result<(), wire::WireEr
     Ok(())
 }
 
-/// Replays an encoded fleet.
+/// Replays what was spelled.
 ///
 /// # Errors
 /// If it has changed since it was written; everything before the fault has been replayed.
-pub(crate) fn read(bytes: &[u8], fleet: &mut LiveFleet) -> Result<(), FramesError> {
+pub fn read(bytes: &[u8], fleet: &mut LiveFleet) -> Result<(), FramesError> {
     for batch in wire::decode_frames(bytes) {
         let batch = batch?;
         if let Ok(keys) = RowKeys::of(batch.records(), batch.table()) {
@@ -124,7 +123,7 @@ fn row(builder: &mut BatchBuilder, gpu: &GpuState, time: i64, rows: &mut BTreeMa
 
 #[cfg(test)]
 mod tests {
-    use gpuvitals_core::{Identity, IdentityColumn};
+    use crate::{Identity, IdentityColumn};
 
     use super::*;
 
@@ -146,9 +145,7 @@ mod tests {
                 })
             })
             .collect();
-        let mut fleet = Fleet::default();
-        fleet.gpus.clone_from(&gpus);
-        let bytes = write(&fleet).unwrap();
+        let bytes = write(&gpus).unwrap();
         let mut read_back = LiveFleet::default();
         read(&bytes, &mut read_back).unwrap();
         let found = read_back.snapshot();

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::Table;
+use crate::batch::{RowKeys, TIMESTAMP_COLUMN};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
 use foldhash::fast::RandomState;
-use gpuvitals_core::Table;
-use gpuvitals_core::batch::{RowKeys, TIMESTAMP_COLUMN};
 
 use super::{MergeError, Order, Pick};
 

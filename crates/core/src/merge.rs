@@ -19,19 +19,19 @@ mod tests;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::Table;
+use crate::history::QueryError;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
-use gpuvitals_core::Table;
-use gpuvitals_core::history::QueryError;
 
-pub(crate) use gpuvitals_core::batch::RowKeys;
+use crate::batch::RowKeys;
 use schema::Columns;
-pub(crate) use schema::{as_text, widen};
+pub use schema::{as_text, widen};
 use sort::Sorted;
 
 /// Order of merged rows. GPUs are ordered by key, as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Order {
+pub enum Order {
     /// By GPU, then time: how files are sorted.
     GpuTime,
     /// By time, then GPU.
@@ -92,7 +92,7 @@ pub(crate) struct Pick {
 
 /// The plan of a merge: the part and row of each result row. [`Merge::batch`] gathers the columns.
 #[derive(Debug)]
-pub(crate) struct Merge {
+pub struct Merge {
     columns: Columns,
     sorted: Sorted,
 }
@@ -102,7 +102,7 @@ impl Merge {
     ///
     /// # Errors
     /// If a part lacks time or GPU, a column's types are incompatible, or there are 2^32 rows or more.
-    pub(crate) fn plan(table: Table, parts: &[RecordBatch], order: Order) -> Result<Self, MergeError> {
+    pub fn plan(table: Table, parts: &[RecordBatch], order: Order) -> Result<Self, MergeError> {
         Self::plan_with(table, parts, &sort::subjects(table, parts)?, order)
     }
 
@@ -110,7 +110,7 @@ impl Merge {
     ///
     /// # Errors
     /// As [`Merge::plan`].
-    pub(crate) fn plan_with(
+    pub fn plan_with(
         table: Table,
         parts: &[RecordBatch],
         keys: &[RowKeys],
@@ -126,17 +126,17 @@ impl Merge {
     }
 
     /// Columns of the result: time, identity, metrics in catalogue order, the rest by name.
-    pub(crate) fn schema(&self) -> &SchemaRef {
+    pub fn schema(&self) -> &SchemaRef {
         &self.columns.schema
     }
 
     /// Rows of the result.
-    pub(crate) fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.sorted.picks.len()
     }
 
     /// The GPUs or hosts of the result by key, and the first row of each. Only of use in [`Order::GpuTime`].
-    pub(crate) fn gpus(&self) -> Vec<(Arc<str>, usize)> {
+    pub fn gpus(&self) -> Vec<(Arc<str>, usize)> {
         let mut gpus = Vec::new();
         let mut start = 0;
         for same in self.sorted.ranks.chunk_by(|a, b| a == b) {
@@ -151,7 +151,7 @@ impl Merge {
     ///
     /// # Errors
     /// If Arrow refuses the columns; planned parts are never refused.
-    pub(crate) fn batch(&self, rows: Range<usize>) -> Result<RecordBatch, MergeError> {
+    pub fn batch(&self, rows: Range<usize>) -> Result<RecordBatch, MergeError> {
         let end = rows.end.min(self.rows());
         let rows = rows.start.min(end)..end;
         let chunk = gather::Chunk::new(&self.sorted, rows.clone());
@@ -166,11 +166,7 @@ impl Merge {
 ///
 /// # Errors
 /// As [`Merge::plan`].
-pub(crate) fn merge(
-    table: Table,
-    parts: &[RecordBatch],
-    order: Order,
-) -> Result<Option<RecordBatch>, MergeError> {
+pub fn merge(table: Table, parts: &[RecordBatch], order: Order) -> Result<Option<RecordBatch>, MergeError> {
     let plan = Merge::plan(table, parts, order)?;
     if plan.rows() == 0 {
         return Ok(None);
@@ -182,7 +178,7 @@ pub(crate) fn merge(
 ///
 /// # Errors
 /// When Arrow refuses the projection, which it does not.
-pub(crate) fn without_empty(batch: &RecordBatch) -> Result<RecordBatch, MergeError> {
+pub fn without_empty(batch: &RecordBatch) -> Result<RecordBatch, MergeError> {
     use arrow_array::Array as _;
     let full: Vec<usize> = batch
         .columns()

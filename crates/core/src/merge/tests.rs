@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Merge, MergeError, Order, without_empty};
+use crate::batch::text_type;
+use crate::catalogue::ColumnType;
+use crate::{Batch, Origin, Table};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{
@@ -11,9 +14,6 @@ use arrow_array::{
     StringArray,
 };
 use arrow_schema::{DataType, Field, Schema};
-use gpuvitals_core::batch::text_type;
-use gpuvitals_core::catalogue::ColumnType;
-use gpuvitals_core::{Batch, Origin, Table};
 use proptest::prelude::*;
 
 /// A row as the model sees it: column name to spelt value.

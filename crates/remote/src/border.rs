@@ -1,0 +1,148 @@
+//! Questions as messages and back. What a message says is checked here: whoever sent it hears which field is wrong.
+
+use std::sync::Arc;
+
+use gpuvitals_core::catalogue::by_column;
+use gpuvitals_core::history::{
+    Aggregate, BucketQuery, GroupColumn, Matcher, Pattern, RowPlace, RowsQuery, Selector, TextTest,
+};
+use gpuvitals_core::{IdentityColumn, MetricId, Table, causes};
+use tonic::Status;
+
+use crate::v1;
+use crate::v1::matcher::Test;
+
+/// Most entries of one list of a question.
+const LIST_LEN_MAX: usize = 100_000;
+
+fn wrong(field: &str, what: &str) -> Status {
+    Status::invalid_argument(format!("{field}: {what}"))
+}
+
+pub(crate) fn table(name: &str) -> Result<Table, Status> {
+    Table::by_name(name).ok_or_else(|| wrong("table", &format!("no table is called {name:?}")))
+}
+
+pub(crate) fn names(field: &str, names: Vec<String>) -> Result<Vec<Arc<str>>, Status> {
+    if names.len() > LIST_LEN_MAX {
+        return Err(wrong(field, &format!("{} entries are more than {LIST_LEN_MAX}", names.len())));
+    }
+    Ok(names.into_iter().map(Arc::from).collect())
+}
+
+fn whole(field: &str, number: u64) -> Result<usize, Status> {
+    usize::try_from(number).map_err(|_| wrong(field, "too large"))
+}
+
+pub(crate) fn selector(matchers: Vec<v1::Matcher>) -> Result<Selector, Status> {
+    let matcher = |matcher: v1::Matcher| {
+        let column = IdentityColumn::by_name(&matcher.column);
+        let column = column.ok_or_else(|| {
+            wrong("selector.column", &format!("{:?} is no identity column", matcher.column))
+        })?;
+        let test = matcher.test();
+        let pattern = || match matcher.texts.as_slice() {
+            [pattern] => Pattern::new(pattern).map_err(|error| wrong("selector.texts", &causes(&error))),
+            _ => Err(wrong("selector.texts", "one pattern is expected")),
+        };
+        let test = match test {
+            Test::Unspecified => return Err(wrong("selector.test", "missing")),
+            Test::Is => TextTest::Is(names("selector.texts", matcher.texts)?),
+            Test::IsNot => TextTest::IsNot(names("selector.texts", matcher.texts)?),
+            Test::Matches => TextTest::Matches(pattern()?),
+            Test::MatchesNot => TextTest::MatchesNot(pattern()?),
+        };
+        Ok(Matcher { column, test })
+    };
+    let matchers = matchers.into_iter().map(matcher).collect::<Result<_, _>>()?;
+    Selector::new(matchers).map_err(|error| wrong("selector", &error.to_string()))
+}
+
+pub(crate) fn matchers(selector: &Selector) -> Vec<v1::Matcher> {
+    let texts = |texts: &[Arc<str>]| texts.iter().map(ToString::to_string).collect();
+    let matcher = |matcher: &Matcher| {
+        let (test, texts) = match &matcher.test {
+            TextTest::Is(all) => (Test::Is, texts(all)),
+            TextTest::IsNot(all) => (Test::IsNot, texts(all)),
+            TextTest::Matches(pattern) => (Test::Matches, vec![pattern.text().to_owned()]),
+            TextTest::MatchesNot(pattern) => (Test::MatchesNot, vec![pattern.text().to_owned()]),
+        };
+        v1::Matcher { column: matcher.column.name().to_owned(), test: test.into(), texts }
+    };
+    selector.matchers().iter().map(matcher).collect()
+}
+
+pub(crate) fn rows_query(request: v1::RowsRequest) -> Result<RowsQuery, Status> {
+    let after =
+        request.after.map(|v1::RowPlace { timestamp_ns, key }| RowPlace { timestamp_ns, key: key.into() });
+    Ok(RowsQuery {
+        table: table(&request.table)?,
+        gpus: names("gpus", request.gpus)?,
+        selector: selector(request.selector)?,
+        start_ns: request.start_ns,
+        end_ns: request.end_ns,
+        metrics: request.metrics.map(|columns| columns.names),
+        limit: whole("limit", request.limit)?,
+        after,
+        offset: whole("offset", request.offset)?,
+        newest_first: request.newest_first,
+        with_total: request.with_total,
+    })
+}
+
+pub(crate) fn rows_request(query: RowsQuery) -> v1::RowsRequest {
+    let after =
+        query.after.map(|RowPlace { timestamp_ns, key }| v1::RowPlace { timestamp_ns, key: key.to_string() });
+    v1::RowsRequest {
+        table: query.table.name().to_owned(),
+        gpus: query.gpus.iter().map(ToString::to_string).collect(),
+        selector: matchers(&query.selector),
+        start_ns: query.start_ns,
+        end_ns: query.end_ns,
+        metrics: query.metrics.map(|names| v1::Columns { names }),
+        limit: query.limit as u64,
+        after,
+        offset: query.offset as u64,
+        newest_first: query.newest_first,
+        with_total: query.with_total,
+    }
+}
+
+pub(crate) fn bucket_query(request: v1::BucketsRequest) -> Result<BucketQuery, Status> {
+    let metric = |name: String| -> Result<MetricId, Status> {
+        by_column(&name).ok_or_else(|| wrong("metrics", &format!("no metric is called {name:?}")))
+    };
+    let aggregate = |name: String| {
+        Aggregate::by_name(&name)
+            .ok_or_else(|| wrong("aggregates", &format!("no aggregate is called {name:?}")))
+    };
+    let column = |name: String| {
+        GroupColumn::by_name(&name)
+            .ok_or_else(|| wrong("group_by", &format!("{name:?} is no column of groups")))
+    };
+    Ok(BucketQuery {
+        table: table(&request.table)?,
+        gpus: names("gpus", request.gpus)?,
+        selector: selector(request.selector)?,
+        metrics: request.metrics.into_iter().map(metric).collect::<Result<_, _>>()?,
+        start_ns: request.start_ns,
+        end_ns: request.end_ns,
+        step_ns: request.step_ns,
+        aggregates: request.aggregates.into_iter().map(aggregate).collect::<Result<_, _>>()?,
+        group_by: request.group_by.into_iter().map(column).collect::<Result<_, _>>()?,
+    })
+}
+
+pub(crate) fn buckets_request(query: &BucketQuery) -> v1::BucketsRequest {
+    v1::BucketsRequest {
+        table: query.table.name().to_owned(),
+        gpus: query.gpus.iter().map(ToString::to_string).collect(),
+        selector: matchers(&query.selector),
+        metrics: query.metrics.iter().map(|metric| metric.metric().column.to_owned()).collect(),
+        start_ns: query.start_ns,
+        end_ns: query.end_ns,
+        step_ns: query.step_ns,
+        aggregates: query.aggregates.iter().map(|aggregate| aggregate.name().into_owned()).collect(),
+        group_by: query.group_by.iter().map(|column| column.name().to_owned()).collect(),
+    }
+}

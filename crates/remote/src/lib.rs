@@ -1,0 +1,35 @@
+//! Histories elsewhere.
+//!
+//! [`serve()`] puts any [`History`](gpuvitals_core::history::History) on the network, as the gRPC service
+//! `gpuvitals.history.v1.History` (`api/proto`) with the services of reflection and health beside it. [`Remote`] is the history at
+//! the other end. [`Merged`] is a history of several: every question goes to all of them, their answers are put together by key, and
+//! what one could not give is named in the answer.
+
+mod border;
+mod buckets;
+mod changes;
+mod merged;
+mod refusal;
+mod remote;
+mod service;
+
+pub use merged::{Merged, NamedHistory};
+pub use remote::Remote;
+pub use service::serve;
+
+/// Code generated from the definition of the protocol.
+pub mod v1 {
+    #![expect(
+        clippy::all,
+        clippy::pedantic,
+        clippy::allow_attributes,
+        clippy::allow_attributes_without_reason,
+        reason = "generated"
+    )]
+    tonic::include_proto!("gpuvitals.history.v1");
+}
+
+/// The definition of the protocol, for those who ask the service what it is.
+const DEFINITION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/history.binpb"));
+/// Largest message, in bytes.
+const MESSAGE_BYTES: usize = 64 << 20;

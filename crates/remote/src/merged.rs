@@ -1,0 +1,203 @@
+//! Several histories as one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_all};
+use gpuvitals_core::history::{
+    Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, LiveFleet, Part,
+    QueryError, Rows, RowsQuery, TimeSteps,
+};
+use gpuvitals_core::merge::{Order, merge, without_empty};
+use gpuvitals_core::ports::Answer;
+use gpuvitals_core::{Batch, Health, Origin, Status, causes};
+
+/// A history among several.
+#[derive(Debug)]
+pub struct NamedHistory {
+    /// Its name, for people: `collector b:8080`.
+    pub name: Arc<str>,
+    /// The history.
+    pub history: Arc<dyn History>,
+}
+
+/// A history of several, each of which holds some rows, or some columns of a row.
+///
+/// Every question goes to all of them at once. One that has not answered within the deadline, or fails, is named in the answer;
+/// only if all fail there is none. Rows are put together by key: null never overwrites, and of two values that of the later member
+/// in the list stays. A total counts each row once if every member gave all of its rows; else it is the sum of theirs without
+/// those that were seen twice. Values by steps are added up: a row that two members hold counts twice in the count, mean and
+/// percentiles of its step, and only there. Two collectors of one queue hold the same row only if one of them stored it and ended
+/// before it acknowledged.
+#[derive(Debug)]
+pub struct Merged {
+    members: Vec<NamedHistory>,
+    deadline: Duration,
+    fleet: Mutex<Option<WholeFleet>>,
+}
+
+/// The fleets of the members, and the one that was made of them.
+type WholeFleet = (Vec<Arc<Fleet>>, Arc<Fleet>);
+
+impl Merged {
+    /// Of these members, each of which has so long for an answer.
+    pub fn new(members: Vec<NamedHistory>, deadline: Duration) -> Self {
+        Self { members, deadline, fleet: Mutex::default() }
+    }
+
+    /// Asks all members at once. What could not be had is named.
+    async fn ask<'a, T>(
+        &'a self,
+        ask: impl Fn(&'a dyn History) -> Answered<'a, T>,
+    ) -> Result<Part<Vec<T>>, QueryError> {
+        let asked = self.members.iter().map(|member| {
+            let asked = tokio::time::timeout(self.deadline, ask(member.history.as_ref()));
+            async { (member.name.as_ref(), asked.await) }
+        });
+        let (mut found, mut error) = (Part::whole(Vec::new()), None);
+        for (name, answer) in join_all(asked).await {
+            match answer {
+                Ok(Ok(Part { answer, missing })) => {
+                    found.answer.push(answer);
+                    found.missing.extend(missing.iter().map(|words| format!("{name}: {words}")));
+                }
+                Ok(Err(why @ (QueryError::Failed(_) | QueryError::NotKept { .. }))) => {
+                    found.missing.push(format!("{name}: {}", causes(&why)));
+                    error.get_or_insert(why);
+                }
+                // The question is at fault: all would say so.
+                Ok(Err(refused)) => return Err(refused),
+                Err(_) => {
+                    found.missing.push(format!("{name}: no answer within {} s", self.deadline.as_secs_f32()));
+                }
+            }
+        }
+        match error {
+            _ if !found.answer.is_empty() || self.members.is_empty() => Ok(found),
+            Some(error) => Err(error),
+            None => Err(QueryError::failed(found.missing.join("; "))),
+        }
+    }
+
+    async fn whole_fleet(&self) -> Result<Part<Arc<Fleet>>, QueryError> {
+        let version = self.version();
+        let Part { answer: fleets, missing } = self.ask(|history| history.fleet()).await?;
+        let held = self.fleet.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_same = |of: &[Arc<Fleet>]| {
+            of.len() == fleets.len() && of.iter().zip(&fleets).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        if let Some((_, fleet)) = held.filter(|(of, _)| is_same(of)) {
+            return Ok(Part { answer: fleet, missing });
+        }
+        let parts = fleets.clone();
+        let merging = tokio::task::spawn_blocking(move || {
+            let mut whole = LiveFleet::default();
+            parts.iter().flat_map(|fleet| &fleet.gpus).for_each(|gpu| whole.add(gpu));
+            whole.set_version(version);
+            Arc::new(whole.snapshot())
+        });
+        let fleet = merging.await.map_err(QueryError::failed)?;
+        *self.fleet.lock().unwrap_or_else(PoisonError::into_inner) = Some((fleets, Arc::clone(&fleet)));
+        Ok(Part { answer: fleet, missing })
+    }
+
+    async fn merged_rows(&self, query: RowsQuery) -> Result<Part<Rows>, QueryError> {
+        let limit = query.offset.saturating_add(query.limit);
+        let of_each = RowsQuery { offset: 0, limit, ..query.clone() };
+        let Part { answer: found, missing } = self.ask(|history| history.rows(of_each.clone())).await?;
+        let merging = tokio::task::spawn_blocking(move || page(&found, &query));
+        let answer = merging.await.unwrap_or_else(|error| Err(QueryError::failed(error)))?;
+        Ok(Part { answer, missing })
+    }
+
+    async fn merged_buckets(&self, query: BucketQuery) -> Result<Part<Buckets>, QueryError> {
+        let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns)?;
+        query.check_metrics()?;
+        let Part { answer: found, missing } = self.ask(|history| history.buckets(query.clone())).await?;
+        let mut answer = Buckets::new(steps, &query.metrics, &query.aggregates);
+        for buckets in found {
+            answer.merge(buckets).map_err(QueryError::failed)?;
+            answer.check_points(query.aggregates.len())?;
+        }
+        answer.check(query.aggregates.len())?;
+        Ok(Part { answer, missing })
+    }
+}
+
+/// The page of the rows of all members.
+fn page(found: &[Rows], query: &RowsQuery) -> Result<Rows, QueryError> {
+    let order = if query.newest_first { Order::NewestGpu } else { Order::TimeGpu };
+    let totals: usize = found.iter().filter_map(|rows| rows.total).sum();
+    let held = |rows: &Rows| rows.batch.as_ref().map_or(0, Batch::rows);
+    let have_all = query.after.is_none() && found.iter().all(|rows| rows.total == Some(held(rows)));
+    let given: usize = found.iter().map(held).sum();
+    let parts: Vec<_> =
+        found.iter().filter_map(|rows| Some(rows.batch.as_ref()?.records().clone())).collect();
+    let merged = merge(query.table, &parts, order)?;
+    let rows = merged.as_ref().map_or(0, arrow_array::RecordBatch::num_rows);
+    let total = if have_all { rows } else { totals.saturating_sub(given - rows) };
+    let (start, end) = (query.offset.min(rows), query.offset.saturating_add(query.limit).min(rows));
+    let page = merged.filter(|_| start < end).map(|merged| without_empty(&merged.slice(start, end - start)));
+    let batch = page.transpose()?.map(|page| Batch::new(query.table, page, Origin::default(), 0)).transpose();
+    Ok(Rows { batch: batch.map_err(QueryError::failed)?, total: query.with_total.then_some(total) })
+}
+
+impl History for Merged {
+    fn version(&self) -> u64 {
+        self.members.iter().fold(0, |sum, member| sum.wrapping_add(member.history.version()))
+    }
+
+    fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
+        Box::pin(self.whole_fleet())
+    }
+
+    fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
+        Box::pin(self.merged_rows(query))
+    }
+
+    fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
+        Box::pin(self.merged_buckets(query))
+    }
+
+    fn changes(&self) -> Box<dyn Changes> {
+        Box::new(AllChanges(self.members.iter().map(|member| member.history.changes()).collect()))
+    }
+
+    fn health(&self) -> Health {
+        Health::of_all(self.members.iter().map(|member| {
+            let health = member.history.health();
+            let is_well = health.status == Status::Healthy;
+            let reason = if is_well { String::new() } else { format!("{}: {}", member.name, health.reason) };
+            Health { reason, ..health }
+        }))
+    }
+
+    fn stats(&self) -> HistoryStats {
+        let all: Vec<(&Arc<str>, HistoryStats)> =
+            self.members.iter().map(|member| (&member.name, member.history.stats())).collect();
+        let sum = |rows: fn(&HistoryStats) -> Option<u64>| all.iter().map(|(_, stats)| rows(stats)).sum();
+        HistoryStats {
+            rows_on_disk: sum(|stats| stats.rows_on_disk),
+            rows_in_memory: sum(|stats| stats.rows_in_memory),
+            own: all.iter().map(|(name, stats)| (name.to_string(), stats.own.clone())).collect(),
+        }
+    }
+}
+
+/// The changes of all members.
+struct AllChanges(Vec<Box<dyn Changes>>);
+
+impl Changes for AllChanges {
+    fn next(&mut self) -> Answer<'_, Option<Change>> {
+        Box::pin(async {
+            while !self.0.is_empty() {
+                let (change, ended, _) = select_all(self.0.iter_mut().map(|changes| changes.next())).await;
+                match change {
+                    Some(change) => return Some(change),
+                    None => drop(self.0.swap_remove(ended)),
+                }
+            }
+            None
+        })
+    }
+}

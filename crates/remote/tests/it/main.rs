@@ -1,0 +1,7 @@
+//! Histories elsewhere, over real sockets.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
+
+mod merged;
+mod remote;
+mod world;

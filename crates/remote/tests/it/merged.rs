@@ -1,0 +1,181 @@
+//! Several histories as one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::history::{
+    Aggregate, BucketQuery, Change, GroupColumn, History, QueryError, RowsQuery, Selector,
+};
+use gpuvitals_core::ports::{Answer, Sink, SinkError};
+use gpuvitals_core::{Batch, Health, MetricId, Status, Table, figures::Family};
+use gpuvitals_remote::{Merged, NamedHistory};
+use gpuvitals_suite::{BASE_NS, Case, TestRow, Write, answer, batch, cases};
+use proptest::prelude::*;
+use tokio::sync::mpsc::channel;
+
+use crate::remote::Endless;
+use crate::world::Kept;
+
+fn merged(members: Vec<(&str, Arc<dyn History>)>) -> Merged {
+    let members = members.into_iter().map(|(name, history)| NamedHistory { name: name.into(), history });
+    Merged::new(members.collect(), Duration::from_secs(30))
+}
+
+fn two() -> (Kept, Kept, Merged) {
+    let (a, b) = (Kept::new(), Kept::new());
+    let both = merged(vec![("a", Arc::new(a.store.clone())), ("b", Arc::new(b.store.clone()))]);
+    (a, b, both)
+}
+
+/// Two stores, each of which gets some of the rows.
+#[derive(Debug)]
+struct Shared(gpuvitals_store::Store, gpuvitals_store::Store, fn(usize, &Batch) -> bool);
+
+impl Sink for Shared {
+    fn accept(&self, batches: Vec<Batch>) -> Answer<'_, Result<(), SinkError>> {
+        Box::pin(async move {
+            for batch in batches {
+                let is_first: Vec<bool> = (0..batch.rows()).map(|row| (self.2)(row, &batch)).collect();
+                let is_second: Vec<bool> = is_first.iter().map(|is_first| !is_first).collect();
+                for (store, keep) in [(&self.0, is_first), (&self.1, is_second)] {
+                    if let Some(batch) = batch.filter(&keep) {
+                        Sink::accept(store, vec![batch]).await?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn close(&self) -> Answer<'_, Result<(), SinkError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn health(&self) -> Health {
+        Health::healthy(0)
+    }
+
+    fn families(&self) -> Vec<Family> {
+        Vec::new()
+    }
+}
+
+/// Whether a row's GPU is the first store's.
+fn by_gpu(row: usize, batch: &Batch) -> bool {
+    batch.identity(row).index.is_some_and(|index| index % 2 == 0)
+}
+
+/// Whether a row's time is the first store's.
+fn by_time(row: usize, batch: &Batch) -> bool {
+    batch.timestamps().get(row).is_some_and(|time| time / 1_000_000_000 % 2 == 0)
+}
+
+async fn check(case: &Case, split: fn(usize, &Batch) -> bool) {
+    let (a, b, both) = two();
+    let shared = Shared(a.store.clone(), b.store.clone(), split);
+    let settle = async || {
+        a.store.flush().await.unwrap();
+        b.store.flush().await.unwrap();
+    };
+    let model = case.write(&shared, settle).await;
+    case.ask(&both, &model).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn two_halves_of_a_fleet_answer_as_all_histories_do(case in cases()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(check(&case, by_gpu));
+    }
+
+    #[test]
+    fn two_halves_of_each_gpus_rows_answer_as_all_histories_do(mut case in cases()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        // Where a counter began anew, two halves of its values do not tell.
+        for query in &mut case.buckets {
+            query.aggregates.retain(|aggregate| !aggregate.needs_tracks());
+        }
+        runtime.block_on(check(&case, by_time));
+    }
+}
+
+#[tokio::test]
+async fn rows_that_two_hold_and_rows_in_halves_are_one() {
+    let (a, b, both) = two();
+    let half = |second| TestRow { power: Some(8), ..TestRow::of(0, second) };
+    let other = |second| TestRow { clock: Some(1_500), memory: Some(7), ..TestRow::of(0, second) };
+    let repeat = |second| TestRow { power: Some(16), ..TestRow::of(1, second) };
+    let seconds = 0..10;
+    let of_a: Vec<TestRow> = seconds.clone().flat_map(|second| [half(second), repeat(second)]).collect();
+    let of_b: Vec<TestRow> = seconds.clone().flat_map(|second| [other(second), repeat(second)]).collect();
+    Sink::accept(&a.store, vec![batch(&of_a)]).await.unwrap();
+    Sink::accept(&b.store, vec![batch(&of_b)]).await.unwrap();
+    let whole = seconds.flat_map(|second| [TestRow { power: Some(8), ..other(second) }, repeat(second)]);
+    let case = Case {
+        writes: vec![Write::Rows(whole.collect())],
+        rows: vec![
+            RowsQuery { with_total: true, ..RowsQuery::of(Table::GpuEvents, 100) },
+            RowsQuery { newest_first: true, offset: 3, ..RowsQuery::of(Table::GpuEvents, 5) },
+        ],
+        pages: vec![RowsQuery::of(Table::GpuEvents, 3)],
+        buckets: vec![BucketQuery {
+            table: Table::GpuEvents,
+            gpus: Vec::new(),
+            selector: Selector::default(),
+            metrics: vec![MetricId::of("power_w"), MetricId::of("gpu_clock_mhz")],
+            start_ns: BASE_NS,
+            end_ns: BASE_NS + 60_000_000_000,
+            step_ns: 5_000_000_000,
+            aggregates: vec![Aggregate::Min, Aggregate::Max, Aggregate::Last],
+            group_by: vec![GroupColumn::Gpu],
+        }],
+    };
+    let one = Kept::new();
+    let model = case.write(&one.store, async || {}).await;
+    case.ask(&both, &model).await;
+    // Of a page that is not all, the repeats that were seen do not count.
+    let page = RowsQuery { with_total: true, ..RowsQuery::of(Table::GpuEvents, 4) };
+    assert_eq!(both.rows(page).await.unwrap().answer.total, Some(36));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_does_not_say_in_time_is_named_and_the_rest_stands() {
+    let (told, _news) = channel(100);
+    let kept = Kept::new();
+    let both = merged(vec![("a", Arc::new(kept.store.clone())), ("b", Arc::new(Endless(told.clone())))]);
+    let silent = merged(vec![("b", Arc::new(Endless(told)))]);
+    let missing = vec!["b: no answer within 30 s".to_owned()];
+    assert_eq!(both.fleet().await.unwrap().missing, missing);
+    let rows = both.rows(RowsQuery { with_total: true, ..RowsQuery::of(Table::GpuEvents, 1) }).await.unwrap();
+    assert_eq!((rows.answer.total, rows.missing), (Some(0), missing));
+    let error = silent.fleet().await.unwrap_err();
+    assert!(
+        matches!(&error, QueryError::Failed(why) if why.to_string().contains("b: no answer")),
+        "{error:?}"
+    );
+    let backward = RowsQuery { start_ns: Some(2), end_ns: Some(1), ..RowsQuery::of(Table::GpuEvents, 1) };
+    assert!(matches!(both.rows(backward).await.unwrap_err(), QueryError::Range { .. }));
+}
+
+#[tokio::test]
+async fn changes_and_states_of_all_are_those_of_the_whole() {
+    let (a, b, both) = two();
+    let (version, mut changes) = (both.version(), both.changes());
+    let mut seen = Vec::new();
+    for (kept, gpu) in [(&a, 0), (&b, 1), (&a, 2)] {
+        Sink::accept(&kept.store, vec![batch(&[TestRow::of(gpu, 0)])]).await.unwrap();
+        let Some(Change::Rows(rows)) = changes.next().await else { panic!("no rows") };
+        seen.extend(rows.iter().map(|rows| rows.identity(0).index));
+    }
+    assert_eq!(seen, [Some(0), Some(1), Some(2)]);
+    assert_ne!(both.version(), version);
+    assert_eq!(both.health().status, Status::Healthy);
+    let stats = both.stats();
+    assert_eq!(stats.rows_in_memory, Some(3));
+    assert_eq!(stats.own.as_object().unwrap().keys().collect::<Vec<_>>(), ["a", "b"]);
+    let fleet = both.fleet().await.unwrap().answer;
+    assert!(Arc::ptr_eq(&fleet, &both.fleet().await.unwrap().answer), "nothing has changed");
+    let rows = both.rows(RowsQuery::of(Table::GpuEvents, 10)).await.unwrap().answer;
+    assert_eq!(answer(&rows).len(), 3);
+}
