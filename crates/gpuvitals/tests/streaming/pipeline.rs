@@ -1,6 +1,13 @@
 //! Streamer, queue, collectors and their stores.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::Table;
+use gpuvitals_core::history::{History, RowsQuery};
+use gpuvitals_remote::{Merged, NamedHistory, Remote};
+use tonic::transport::Endpoint;
 
 use crate::port::Port;
 use crate::process::{Keys, Nats, get, recording, start, start_with, stored, until};
@@ -76,8 +83,25 @@ fn two_collectors_together_have_every_row_although_each_part_was_killed() {
     streamer.kill();
     until(&port, &group, "the end", |stats| stats["groups"]["store"]["lag"] == 0 && stats["messages"] == 0);
     assert_eq!(get(&port, &group)["dead_letters"], 0);
+    assert_eq!(asked(&[&one, &other]), Some(keys.len()), "whoever asks both has every row once");
     [a, b, broker].into_iter().for_each(ends_well);
     together(folder.path(), &keys);
+}
+
+/// How many rows the collectors at these ports have together, each counted once.
+fn asked(ports: &[&str]) -> Option<usize> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let collector = |port: &&str| {
+            let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap();
+            NamedHistory { name: Arc::from(*port), history: Arc::new(Remote::new(port, &endpoint, None)) }
+        };
+        let both = Merged::new(ports.iter().map(collector).collect(), Duration::from_secs(30));
+        let all = RowsQuery { with_total: true, ..RowsQuery::of(Table::GpuEvents, 100_000) };
+        let found = both.rows(all).await.unwrap();
+        assert_eq!(found.missing, Vec::<String>::new());
+        found.answer.total
+    })
 }
 
 /// Two stores have every key between them, and no other.
