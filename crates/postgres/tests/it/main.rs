@@ -266,6 +266,31 @@ async fn a_server_that_crashes_and_comes_back_loses_and_doubles_nothing() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_slow_acknowledges_when_it_has_committed() {
+    let server = Server::shared();
+    let settings = server.database().await;
+    let postgres = open(&settings).await;
+    postgres.accept(vec![power(1, 1.0)]).await.unwrap();
+    // Somebody holds the table, as long maintenance does.
+    let mut config = tokio_postgres::Config::new();
+    config.host(&settings.host).user(&settings.user).dbname(&settings.dbname);
+    let (holder, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
+    let driver = tokio::spawn(connection);
+    holder.batch_execute("BEGIN; LOCK TABLE gpu_events IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let sink = postgres.clone();
+    let writing = tokio::spawn(async move { sink.accept(vec![power(2, 2.0)]).await });
+    let waiting = "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND \
+                   wait_event_type = 'Lock' AND application_name = 'gpuvitals'";
+    while server.sql(&settings.dbname, waiting).await.concat() != [Some("1".to_owned())] {}
+    assert!(!writing.is_finished());
+    holder.batch_execute("COMMIT").await.unwrap();
+    writing.await.unwrap().unwrap();
+    drop(holder);
+    driver.await.unwrap().unwrap();
+    assert_eq!(powers(&postgres).await, [(1, Some(1.0)), (2, Some(2.0))]);
+}
+
+#[tokio::test]
 async fn a_server_that_is_away_or_refuses_the_password_is_named_and_the_password_is_not() {
     let server = Server::start("listen_addresses = ''\npassword_encryption = 'scram-sha-256'");
     server.sql("postgres", "ALTER USER gpu PASSWORD 's3cret'").await;
