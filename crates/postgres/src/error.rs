@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gpuvitals_core::batch::KeylessRow;
+use gpuvitals_core::Table;
+use gpuvitals_core::batch::BatchError;
 use gpuvitals_core::history::QueryError;
+use gpuvitals_core::merge::MergeError;
 use gpuvitals_core::ports::SinkError;
 use tokio_postgres::error::SqlState;
 
@@ -76,9 +78,12 @@ pub enum PostgresError {
         /// The catalogue's type.
         wanted: &'static str,
     },
-    /// A row without a GPU or host.
-    #[error("rows of {0} that name nobody")]
-    Nobody(gpuvitals_core::Table, #[source] KeylessRow),
+    /// Rows that cannot be put together: one names nobody, or their columns do not fit.
+    #[error("rows of {0}")]
+    Rows(Table, #[source] MergeError),
+    /// Columns that are none of the table.
+    #[error("columns of {0}")]
+    Columns(Table, #[source] BatchError),
     /// Somebody deleted a number that was just made.
     #[error("the number of a GPU, host or identity is missing in the database")]
     Unnumbered,
@@ -117,7 +122,7 @@ impl From<PostgresError> for SinkError {
         match &error {
             PostgresError::Closed => Self::Closed,
             PostgresError::Layout { .. } | PostgresError::Column { .. } => Self::Failed(error.into()),
-            PostgresError::Nobody(..) => Self::Refused(error.into()),
+            PostgresError::Rows(..) | PostgresError::Columns(..) => Self::Refused(error.into()),
             // Class 22: data that no column takes, such as a text with a zero byte.
             _ if error.code().is_some_and(|code| code.code().starts_with("22")) => {
                 Self::Refused(error.into())

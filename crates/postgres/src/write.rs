@@ -9,7 +9,7 @@ use gpuvitals_core::{Batch, Table};
 use tokio_postgres::Transaction;
 use tokio_postgres::error::SqlState;
 
-use crate::encode::{Gathered, Keyed};
+use crate::encode::Gathered;
 use crate::error::PostgresError;
 use crate::link::Lease;
 use crate::names::Names;
@@ -29,15 +29,11 @@ pub(crate) async fn write(
     let mut tables = Vec::new();
     for table in Table::ALL {
         let own: Vec<&Batch> = batches.iter().filter(|batch| batch.table() == table).collect();
-        if own.is_empty() {
-            continue;
-        }
-        let keyed = Keyed::new(table, &own)?;
-        let subjects = names.subjects(lease, &keyed.subjects).await?;
-        let gathered = keyed.gather(&subjects);
+        let Some(gathered) = Gathered::new(table, &own)? else { continue };
+        let subjects = names.subjects(lease, &gathered.subjects).await?;
         let identities = names.identities(lease, &gathered.identities).await?;
         partitions.make(lease, table, gathered.times()).await?;
-        tables.push((gathered, identities));
+        tables.push((gathered, subjects, identities));
     }
     if lease.copies_directly() {
         match copy(lease, &tables).await {
@@ -50,36 +46,36 @@ pub(crate) async fn write(
     Ok(rows(&tables))
 }
 
-/// The rows of a table, and the numbers of their identities.
-type Prepared<'a> = (Gathered<'a>, Vec<i32>);
+/// The rows of a table, and the numbers of their subjects and identities.
+type Prepared = (Gathered, Vec<i32>, Vec<i32>);
 
-fn rows(tables: &[Prepared<'_>]) -> usize {
-    tables.iter().map(|(gathered, _)| gathered.rows()).sum()
+fn rows(tables: &[Prepared]) -> usize {
+    tables.iter().map(|(gathered, ..)| gathered.rows()).sum()
 }
 
 /// Copies rows to where they stay.
 ///
 /// # Errors
 /// [`SqlState::UNIQUE_VIOLATION`] if one of them is there already; then none was copied.
-async fn copy(lease: &mut Lease<'_>, tables: &[Prepared<'_>]) -> Result<(), PostgresError> {
+async fn copy(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<(), PostgresError> {
     let transaction = begin(lease).await?;
-    for (gathered, identities) in tables {
-        copy_into(&transaction, gathered.table().name(), &gathered.copy(identities)).await?;
+    for (gathered, subjects, identities) in tables {
+        copy_into(&transaction, gathered.table().name(), &gathered.copy(subjects, identities)).await?;
     }
     transaction.commit().await.map_err(PostgresError::statement("committing rows"))
 }
 
 /// Copies rows into temporary tables, and merges them with those that are there.
-async fn merge(lease: &mut Lease<'_>, tables: &[Prepared<'_>]) -> Result<(), PostgresError> {
+async fn merge(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<(), PostgresError> {
     let mut staged = lease.staged().clone();
     let transaction = begin(lease).await?;
-    for (gathered, identities) in tables {
+    for (gathered, subjects, identities) in tables {
         let table = gathered.table();
         if !staged.contains(&table) {
             stage(&transaction, table).await?;
             staged.push(table);
         }
-        let copied = gathered.copy(identities);
+        let copied = gathered.copy(subjects, identities);
         copy_into(&transaction, &format!("stage_{table}"), &copied).await?;
         take_over(&transaction, table, &copied.0).await?;
     }
