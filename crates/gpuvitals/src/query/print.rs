@@ -120,6 +120,10 @@ fn lacks(answer: &Value) -> String {
 fn range(answer: &Value, group_by: &[&str], limit: usize) -> String {
     let (mut measured, mut groups) = (Vec::new(), Vec::new());
     let what = |series: &Value| (series["metric"].clone(), series["aggregate"].clone());
+    let unit = |wanted: &(Value, Value)| {
+        let series = list(answer, "series").find(|series| what(series) == *wanted);
+        series.and_then(|series| series["unit"].as_str()).unwrap_or_default()
+    };
     for series in list(answer, "series") {
         push_new(&mut measured, what(series));
         push_new(&mut groups, &series["labels"]);
@@ -127,9 +131,9 @@ fn range(answer: &Value, group_by: &[&str], limit: usize) -> String {
     let is_plain =
         measured.iter().all(|(_, aggregate)| Some(aggregate) == measured.first().map(|first| &first.1));
     let mut head = vec!["TIME".to_owned()];
-    head.extend(measured.iter().map(|(metric, aggregate)| {
-        let name = heading(metric.as_str().unwrap_or_default());
-        if is_plain { name } else { format!("{name} {}", text(aggregate)) }
+    head.extend(measured.iter().map(|wanted| {
+        let name = heading_in(wanted.0.as_str().unwrap_or_default(), unit(wanted));
+        if is_plain { name } else { format!("{name} {}", text(&wanted.1)) }
     }));
     let columns: Vec<&str> = group_by.iter().copied().filter(|column| *column != "all").collect();
     // A GPU is shown with its host.
@@ -201,14 +205,14 @@ fn health(answer: &Value) -> String {
 }
 
 fn heading(column: &str) -> String {
-    catalogue::by_column(column).map_or_else(
-        || column.to_uppercase(),
-        |id| {
-            let unit = id.metric().unit.to_string();
-            let name = column.rsplit_once('_').map_or(column, |(name, _)| name);
-            format!("{} {unit}", name.to_uppercase().replace('_', " "))
-        },
-    )
+    let unit = catalogue::by_column(column).map(|id| id.metric().unit.to_string());
+    unit.map_or_else(|| column.to_uppercase(), |unit| heading_in(column, &unit))
+}
+
+/// The heading of a metric whose values have this unit.
+fn heading_in(column: &str, unit: &str) -> String {
+    let name = column.rsplit_once('_').map_or(column, |(name, _)| name);
+    format!("{} {unit}", name.to_uppercase().replace('_', " ")).trim_end().to_owned()
 }
 
 fn list<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
@@ -245,7 +249,7 @@ mod tests {
             .flat_map(|gpu| {
                 ["power_w", "utilization_pct"].map(|metric| {
                     json!({
-                        "metric": metric, "aggregate": "mean", "labels": {"gpu": format!("GPU-{gpu:02}")},
+                        "metric": metric, "aggregate": "mean", "unit": if metric == "power_w" { "W" } else { "%" }, "labels": {"gpu": format!("GPU-{gpu:02}")},
                         "gpu": format!("GPU-{gpu:02}"), "hostname": "node-1", "values": [300.125, null, gpu],
                     })
                 })
@@ -269,12 +273,12 @@ mod tests {
 
     #[test]
     fn several_aggregates_have_a_column_each_and_groups_one_for_each_of_their_columns() {
-        let series = |aggregate: &str, pod: Value, value: f64| json!({"metric": "power_w", "aggregate": aggregate, "labels": {"pod": pod, "job": "7"}, "values": [value]});
+        let series = |aggregate: &str, pod: Value, value: f64| json!({"metric": "energy_j", "unit": "J/s", "aggregate": aggregate, "labels": {"pod": pod, "job": "7"}, "values": [value]});
         let series =
             [series("min", json!("a"), 1.0), series("max", json!("a"), 2.0), series("max", Value::Null, 3.0)];
         let table = range(&json!({"times": [0], "series": series}), &["pod", "job"], 10);
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0], ["TIME", "POWER", "W", "min", "POWER", "W", "max", "POD", "JOB"]);
+        assert_eq!(lines[0], ["TIME", "ENERGY", "J/s", "min", "ENERGY", "J/s", "max", "POD", "JOB"]);
         assert_eq!(lines[1][1..], ["1.00", "2.00", "a", "7"]);
         assert_eq!(lines[2].last(), Some(&"7"));
         assert_eq!(lines.len(), 3);
