@@ -40,11 +40,11 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Opens files of a snapshot, as many as may be open: they can be read even if the writer removes them meanwhile.
-    pub(crate) fn keep_open(&self, snapshot: &Snapshot) {
-        for entry in snapshot.files.iter().chain(snapshot.rollups.iter()).take(OPEN_FILES_MAX) {
-            // The query that reads a file names it if it does not open.
-            let _opened = self.files.open(entry, false);
-        }
+    /// Whether none of them was gone already. The query that reads a file names it if it does not open.
+    pub(crate) fn keep_open(&self, snapshot: &Snapshot) -> bool {
+        let files = snapshot.files.iter().chain(snapshot.rollups.iter()).take(OPEN_FILES_MAX);
+        let gone = files.filter(|entry| self.files.open(entry, false).is_err() && !entry.path.exists());
+        gone.count() == 0
     }
 }
 

@@ -57,20 +57,23 @@ impl StoreView {
         let mut tries = 0;
         loop {
             tries += 1;
-            let (manifest, _, _) = newest(dir)?;
-            match Log::read(&dir.join("wal"), &manifest) {
+            let (manifest, ..) = newest(dir)?;
+            let log = match Log::read(&dir.join("wal"), &manifest) {
                 // The writer may have flushed records and removed them since the list was read.
-                Ok(Log { has_gap: true, .. }) | Err(StoreError::Log(LogError::Read { .. }))
-                    if tries < TRIES => {}
-                Err(error) => return Err(error),
-                Ok(log) => {
-                    let fleet = manifest.fleet.as_ref().map(|fleet| dir.join(&fleet.name));
-                    let seen = Seen::of(dir, manifest, log);
-                    // Without the latest values, which the writer may have written anew, the files were read.
-                    if tries >= TRIES || fleet.is_none_or(|fleet| fleet.exists()) {
-                        return Ok(Self(Arc::new(seen)));
-                    }
+                Ok(Log { has_gap: true, .. })
+                | Err(StoreError::Log(LogError::Read { .. } | LogError::Changed { .. }))
+                    if tries < TRIES =>
+                {
+                    continue;
                 }
+                log => log?,
+            };
+            let (list, fleet) = (manifest.name(), manifest.fleet.as_ref().map(|it| dir.join(&it.name)));
+            let seen = Seen::of(dir, manifest, log);
+            // It may also have written a new list, and removed the files that only the old one names.
+            let is_whole = seen.reader.keep_open(&seen.snapshot) && fleet.is_none_or(|it| it.exists());
+            if is_whole || tries >= TRIES || newest(dir)?.0.name() == list {
+                return Ok(Self(Arc::new(seen)));
             }
         }
     }
@@ -144,9 +147,14 @@ impl Seen {
             flushes: 0,
             tail: tail.chunks().cloned().collect(),
         };
-        let reader = Reader::default();
-        reader.keep_open(&snapshot);
-        Self { reader, snapshot, faults, fleet, health, readers: Arc::new(Semaphore::new(READERS_MAX)) }
+        Self {
+            reader: Reader::default(),
+            snapshot,
+            faults,
+            fleet,
+            health,
+            readers: Arc::new(Semaphore::new(READERS_MAX)),
+        }
     }
 
     /// Asks the snapshot. The answer also lacks what cannot be read of the log: nothing says which times that has.

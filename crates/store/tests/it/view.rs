@@ -71,6 +71,36 @@ async fn any_number_of_views_answer_as_the_writer_does_and_stay_as_they_were() {
 }
 
 #[tokio::test]
+async fn a_view_lacks_nothing_that_its_writer_merges_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(StoreConfig { merge_files: 2, ..merging(dir.path()) }).unwrap();
+    let path = dir.path().to_owned();
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let opener = std::thread::spawn(move || {
+        let mut rows = Vec::new();
+        while is_done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            let view = StoreView::open(&path).unwrap();
+            let mut all = view.all(RowsQuery::of(Table::GpuEvents, 0)).unwrap();
+            rows.push(0);
+            while let Some(batch) = all.next_batch().unwrap() {
+                *rows.last_mut().unwrap() += batch.rows();
+            }
+            assert_eq!(all.missing().collect::<Vec<_>>(), [""; 0]);
+        }
+        rows
+    });
+    for second in 0..60 {
+        store
+            .append(vec![batch(&[row("GPU-0000", HOUR + second * SECOND, &[("power_w", 1.0)])])])
+            .await
+            .unwrap();
+        store.flush().await.unwrap();
+    }
+    drop(done);
+    assert!(opener.join().unwrap().is_sorted());
+}
+
+#[tokio::test]
 async fn a_view_names_what_it_lacks_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut model = Model::default();
