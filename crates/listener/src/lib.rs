@@ -11,11 +11,12 @@
 //! - **Health, readiness and figures** have the same paths everywhere ([`vitals`]).
 //! - **Bodies** are received within a budget that all share ([`body`], [`Partial`]).
 //!
-//! [`trace`] is how a trace crosses the network.
+//! [`client`] is the other end: how a service is reached. [`trace`] is how a trace crosses the network.
 
 mod access;
 mod answer;
 pub mod body;
+pub mod client;
 mod connection;
 mod meter;
 mod observe;

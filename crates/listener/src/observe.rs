@@ -35,6 +35,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_LEN_MAX: usize = 64;
 /// Paths that never need a token or a certificate.
 const PROBES: [&str; 3] = ["/health", "/healthz", "/readyz"];
+/// Paths that machines ask every few seconds; answers that are as usual are no news.
+const ROUTINE: [&str; 5] = ["/health", "/healthz", "/readyz", "/stats", "/metrics"];
 /// Bytes of an answer that are handed over at a time.
 const PIECE_LEN: usize = 64 << 10;
 /// Bytes per second that a client has to read of an answer of known length, on average since it began. Such an answer
@@ -189,6 +191,8 @@ impl Drop for Log {
         let token = token.as_deref();
         if status >= 500 {
             tracing::warn!(%method, path, status, ms, bytes, id, token, "request");
+        } else if status < 400 && ROUTINE.contains(&path.as_str()) {
+            tracing::debug!(%method, path, status, ms, bytes, id, token, "request");
         } else {
             tracing::info!(%method, path, status, ms, bytes, id, token, "request");
         }

@@ -10,7 +10,6 @@
 //! publish then fails with [`PublishError::Unavailable`], and a receive keeps trying. A [`Sender`] sends
 //! refused frames again; [`forward`] does so with the frames of another queue.
 
-mod access;
 mod forward;
 mod grpc;
 mod resend;
@@ -18,17 +17,18 @@ mod settings;
 mod url;
 
 use std::num::NonZeroU64;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use access::{BearerToken, CredentialError, Credentials};
+pub use gpuvitals_listener::client::{BearerToken, CredentialError, Credentials};
+
 pub use forward::{Forwarded, forward};
 pub use grpc::{GrpcConsumer, GrpcProducer};
 pub use resend::{Backoff, Event, Patience, Sender, Stamps, publish_until};
 pub use settings::MessageQueue;
 pub use url::{QueueUrl, Scheme, UrlError};
 
+use gpuvitals_listener::client::DialError;
 use tokio::sync::watch;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
@@ -66,27 +66,9 @@ pub enum ConnectError {
         #[source]
         source: NameError,
     },
-    /// A certificate or key that cannot be read.
-    #[error("reading {}", path.display())]
-    Credential {
-        /// The file.
-        path: PathBuf,
-        /// Cause.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Certificates or a key that cannot be used.
-    #[error("TLS for {host}")]
-    Tls {
-        /// The queue's host.
-        host: String,
-        /// Cause.
-        #[source]
-        source: tonic::transport::Error,
-    },
-    /// A token that cannot be sent in a header.
-    #[error("the token has characters that no header can carry")]
-    Token,
+    /// The queue cannot be dialled.
+    #[error(transparent)]
+    Dial(#[from] DialError),
 }
 
 /// The client of one queue: its URL, and its credentials.

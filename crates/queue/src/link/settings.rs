@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use gpuvitals_listener::secret;
 use gpuvitals_settings::{Notation, Refusal, Typed, Value, settings, text};
 
-use super::access::CredentialError;
-use super::{BearerToken, Client, Credentials, QueueUrl, Scheme, UrlError, check_topic};
+use super::{BearerToken, Client, CredentialError, Credentials, QueueUrl, Scheme, UrlError, check_topic};
 
 settings! {
     /// How the queue is reached

@@ -79,6 +79,20 @@ impl NatsAdmin {
         Self { endpoint: Endpoint::new(url, access) }
     }
 
+    /// Statistics of all topics, by name.
+    ///
+    /// # Errors
+    ///
+    /// NATS is away, or refuses.
+    pub async fn all_stats(&self) -> Result<BTreeMap<String, NatsStats>, NatsError> {
+        let mut all = BTreeMap::new();
+        for name in self.topics().await? {
+            let stats = self.stats(&name).await?;
+            all.insert(name, stats);
+        }
+        Ok(all)
+    }
+
     /// Names of all topics with a stream of ours, sorted, without those of dead letters.
     ///
     /// # Errors

@@ -1,0 +1,261 @@
+//! The other end of a port: how a client connects to a service, by gRPC and by plain `GET`, and its credentials.
+
+use std::error::Error;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, Uri};
+use http_body_util::{BodyExt, Limited};
+use tonic::Request;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tower::{Service as _, ServiceExt as _};
+
+use crate::secret::{self, SecretError};
+
+/// Time limit of a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// A silent service is pinged after this time, and must answer within [`PING_LIMIT`]: a hanging one is noticed
+/// within five seconds.
+const PING_AFTER: Duration = Duration::from_millis(1_500);
+const PING_LIMIT: Duration = Duration::from_secs(2);
+/// Bytes that one stream may receive before they are read: some large frames.
+const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+/// Largest answer to a `GET`, in bytes.
+const ANSWER_BYTES: usize = 16 << 20;
+
+/// Trusted authorities and identity of a client. A URL contains none of it.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    /// Authorities (PEM) that sign the service's certificate; none: the system's.
+    pub ca: Option<PathBuf>,
+    /// Certificate chain and private key (PEM) of the client, if the service asks for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Its token: sent as `authorization: Bearer …` (to NATS as its token).
+    pub token: Option<BearerToken>,
+    /// Credentials for NATS with users by JWT and key: the file that `nsc` writes (`.creds`).
+    pub credentials: Option<PathBuf>,
+}
+
+/// A secret that names its bearer. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BearerToken(Arc<str>);
+
+impl BearerToken {
+    /// A token; white space around it (a file's last line break) is ignored.
+    pub fn new(text: &str) -> Self {
+        Self(text.trim().into())
+    }
+
+    /// The token that a file holds; `setting` names the file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, others can read it, or it holds no token.
+    pub fn read(path: &Path, setting: &'static str) -> Result<Self, CredentialError> {
+        let token = Self::new(&secret::read(path).map_err(CredentialError::of(setting, path))?);
+        let is_plain = |b: u8| b.is_ascii_graphic();
+        if token.0.is_empty() || !token.0.bytes().all(is_plain) {
+            return Err(CredentialError::Token { setting, path: path.to_owned() });
+        }
+        Ok(token)
+    }
+
+    /// The secret itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for BearerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BearerToken(…)")
+    }
+}
+
+/// A file with a secret that is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CredentialError {
+    /// It cannot be read, or others can read it.
+    #[error("{setting}: {}", path.display())]
+    File {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: SecretError,
+    },
+    /// It holds no token.
+    #[error("{setting}: {}: a token is one word of ASCII characters", path.display())]
+    Token {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl CredentialError {
+    /// The error of a file that a setting names.
+    pub fn of(setting: &'static str, path: &Path) -> impl FnOnce(SecretError) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { setting, path, source }
+    }
+}
+
+/// A service that cannot be dialled as it was named. Whether it can be reached is not checked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DialError {
+    /// A certificate or key that cannot be read.
+    #[error("reading {}", path.display())]
+    Credential {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// An address, certificates or a key that cannot be used.
+    #[error("connecting to {authority}")]
+    Endpoint {
+        /// The service's `host:port`.
+        authority: String,
+        /// Cause.
+        #[source]
+        source: tonic::transport::Error,
+    },
+    /// A token that cannot be sent in a header.
+    #[error("the token has characters that no header can carry")]
+    Token,
+}
+
+/// No answer to a `GET`.
+#[derive(Debug, thiserror::Error)]
+pub enum GetError {
+    /// The service cannot be reached, or broke off.
+    #[error("no answer: {0}")]
+    Unreachable(String),
+    /// The path is none.
+    #[error("no request")]
+    Request(#[from] http::Error),
+}
+
+/// Address of a service, and the client's credentials.
+#[derive(Clone, Debug)]
+pub struct Dial {
+    endpoint: Endpoint,
+    bearer: Option<MetadataValue<Ascii>>,
+    authority: Arc<str>,
+}
+
+impl Dial {
+    /// The service at `host:port`, an IPv6 address in brackets. The connection is noticed to be dead within 3.5 s.
+    ///
+    /// # Errors
+    /// If a credential cannot be read or used, or the authority is none.
+    pub fn new(authority: &str, tls: bool, access: &Credentials) -> Result<Self, DialError> {
+        Self::at(authority, authority, tls, access)
+    }
+
+    /// The service at `authority` by one of its addresses, `ip:port`: its certificate is for the name in the authority.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn at(address: &str, authority: &str, tls: bool, access: &Credentials) -> Result<Self, DialError> {
+        let unusable = |source| DialError::Endpoint { authority: authority.to_owned(), source };
+        let scheme = if tls { "https" } else { "http" };
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(unusable)?;
+        if tls {
+            let mut config = match &access.ca {
+                Some(path) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(path)?)),
+                None => ClientTlsConfig::new().with_native_roots(),
+            };
+            if let Some((chain, key)) = &access.identity {
+                config = config.identity(Identity::from_pem(read(chain)?, read(key)?));
+            }
+            if let Some((host, _)) = authority.rsplit_once(':').filter(|_| address != authority) {
+                config = config.domain_name(host.trim_matches(['[', ']']));
+            }
+            endpoint = endpoint.tls_config(config).map_err(unusable)?;
+        }
+        if let Ok(origin) = format!("{scheme}://{authority}").parse::<Uri>()
+            && address != authority
+        {
+            endpoint = endpoint.origin(origin);
+        }
+        let endpoint = endpoint
+            .connect_timeout(CONNECT_LIMIT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(PING_AFTER)
+            .keep_alive_timeout(PING_LIMIT)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(STREAM_WINDOW_BYTES)
+            .max_frame_size(64 << 10);
+        let bearer = access.token.as_ref().map(bearer).transpose()?;
+        Ok(Self { endpoint, bearer, authority: address.into() })
+    }
+
+    /// Where it connects to, `host:port`.
+    pub fn authority(&self) -> &Arc<str> {
+        &self.authority
+    }
+
+    /// How it connects.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// A request with the client's token.
+    pub fn request<T>(&self, body: T) -> Request<T> {
+        let mut request = Request::new(body);
+        if let Some(bearer) = &self.bearer {
+            request.metadata_mut().insert("authorization", bearer.clone());
+        }
+        request
+    }
+
+    /// A plain request over a connection of this service.
+    ///
+    /// # Errors
+    /// When no whole answer comes.
+    pub async fn get(&self, mut channel: Channel, path: &str) -> Result<(StatusCode, Bytes), GetError> {
+        let mut request = http::Request::get(path);
+        if let Some(bearer) = self.bearer.as_ref().and_then(|it| HeaderValue::from_bytes(it.as_bytes()).ok())
+        {
+            request = request.header(http::header::AUTHORIZATION, bearer);
+        }
+        let request = request.body(tonic::body::Body::empty())?;
+        let unreachable =
+            |error: &(dyn Error + 'static)| GetError::Unreachable(first_cause(error).to_string());
+        let answer = match channel.ready().await {
+            Ok(ready) => ready.call(request).await,
+            Err(error) => Err(error),
+        };
+        let (head, body) = answer.map_err(|error| unreachable(&error))?.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES).collect().await.map_err(|error| unreachable(&*error))?;
+        Ok((head.status, body.to_bytes()))
+    }
+}
+
+/// The innermost cause of a connection's error: the layers above add nothing.
+pub fn first_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    std::iter::successors(Some(error), |error| (*error).source()).last().unwrap_or(error)
+}
+
+fn bearer(token: &BearerToken) -> Result<MetadataValue<Ascii>, DialError> {
+    let text = format!("Bearer {}", token.expose());
+    let mut value: MetadataValue<Ascii> = text.parse().map_err(|_| DialError::Token)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, DialError> {
+    std::fs::read(path).map_err(|source| DialError::Credential { path: path.to_owned(), source })
+}
