@@ -10,11 +10,11 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_api::{Api, ApiConfig, StatusView, serve};
+use gpuvitals_api::{Api, ApiConfig, Peer, StatusView, serve};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock;
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
 use gpuvitals_listener::Access;
 use gpuvitals_store::{Store, StoreConfig};
 use tokio_util::sync::CancellationToken;
@@ -35,14 +35,11 @@ const COLUMNS: [(&str, f64); 8] = [
 struct Alone;
 
 impl StatusView for Alone {
-    fn queue_stats(&self) -> serde_json::Value {
-        serde_json::json!({"topics": {}, "total_processed": 0, "uptime_seconds": 0.0})
+    fn queues(&self) -> Vec<Peer> {
+        Vec::new()
     }
-    fn queue_health(&self) -> Health {
-        Health::healthy(0)
-    }
-    fn collector_health(&self) -> Health {
-        Health::healthy(0)
+    fn collectors(&self) -> Vec<Peer> {
+        Vec::new()
     }
     fn source(&self) -> serde_json::Value {
         serde_json::json!({"kind": "simulated"})

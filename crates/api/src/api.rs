@@ -8,7 +8,6 @@ use axum::body::Body;
 use axum::http::header::{AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, VARY};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use gpuvitals_core::Health;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::History;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -24,17 +23,15 @@ use crate::config::ApiConfig;
 use crate::dto::GatewayStats;
 use crate::error::ApiError;
 use crate::meter::Meter;
+use crate::peer::Peer;
 
 /// The gateway's view of the rest of the program: the parts it shows but does not own.
 pub trait StatusView: Send + Sync {
-    /// The queue's `GET /stats`: `topics`, `total_processed`, `uptime_seconds` and its other fields. An empty object if the
-    /// queue runs elsewhere.
-    fn queue_stats(&self) -> serde_json::Value;
-    /// Health of the queue.
-    fn queue_health(&self) -> Health;
-    /// Health of the collector.
-    fn collector_health(&self) -> Health;
-    /// The source of the rows and its progress: a JSON object.
+    /// The queues; their statistics are `topics`, `total_processed`, `uptime_seconds` and their other fields.
+    fn queues(&self) -> Vec<Peer>;
+    /// The collectors.
+    fn collectors(&self) -> Vec<Peer>;
+    /// The source of the rows and its progress: a JSON object, empty if there is none in this process.
     fn source(&self) -> serde_json::Value;
     /// Figures of the parts beside the gateway that have no port of their own.
     fn families(&self) -> Vec<Family> {

@@ -28,6 +28,7 @@ const CANDIDATES_MAX: usize = 8;
 /// `too_many_streams` (503): the limit of open live streams is reached.
 /// `overloaded` (503): more queries wait than can be answered in time.
 /// `incomplete` (503): what was asked for is not in the part of the data that could be read; the message says what was not.
+/// `unavailable` (503): what keeps the data cannot be reached; the message names it.
 /// `timeout` (503): the answer took too long.
 /// `internal` (500): a defect of the gateway; its log says more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -50,6 +51,7 @@ pub(crate) enum ErrorCode {
     TooManyStreams,
     Overloaded,
     Incomplete,
+    Unavailable,
     #[expect(dead_code, reason = "the listener answers so")]
     Timeout,
     Internal,
@@ -174,6 +176,7 @@ impl ApiError {
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),
             Self::Streams(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::TooManyStreams),
             Self::Incomplete { .. } => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Incomplete),
+            Self::Query(QueryError::Away { .. }) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable),
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Overloaded),
             Self::Query(_) | Self::Render(_) | Self::Compress(_) | Self::Crashed => {
                 (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal)

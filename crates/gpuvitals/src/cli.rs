@@ -46,7 +46,7 @@ const MACHINE: &[&str] =
     &["sampling.drivers", "sampling.sysfs", "sampling.procfs", "sampling.dev", "sampling.node"];
 
 /// The settings that a command has flags for: one, or all of a section that have a flag.
-const FLAGS: [(&str, &[&str]); 9] = [
+const FLAGS: [(&str, &[&str]); 10] = [
     ("up", &["source", "sampling.cluster", "store.dir", "collector.sinks", "api", "listener", "otlp"]),
     ("record", &["sampling.cluster"]),
     (
@@ -67,6 +67,7 @@ const FLAGS: [(&str, &[&str]); 9] = [
         "collect",
         &["collector", "store.dir", "listener", "message_queue.address", "message_queue.topic", "otlp"],
     ),
+    ("serve", &["api", "gateway", "listener", "message_queue.address", "otlp"]),
     ("stream", &["stream", "listener", "message_queue.address", "message_queue.topic", "otlp"]),
     (
         "queue",
@@ -151,10 +152,15 @@ fn flag_of(setting: &'static Setting) -> Option<Arg> {
         Notation::Url => arg,
         Notation::Switch => arg.value_parser(read).num_args(0..=1).default_missing_value("true"),
         Notation::Words(words) => arg.value_parser(PossibleValuesParser::new(words())),
-        Notation::List(words) => arg
-            .value_parser(PossibleValuesParser::new(words()))
-            .value_delimiter(',')
-            .action(ArgAction::Append),
+        Notation::List(words) => {
+            let arg = arg.value_delimiter(',').action(ArgAction::Append);
+            let words = words();
+            if words.is_empty() {
+                arg.value_parser(read)
+            } else {
+                arg.value_parser(PossibleValuesParser::new(words))
+            }
+        }
     })
 }
 
@@ -202,6 +208,9 @@ pub(crate) enum Command {
     /// Store what a queue delivers; several of them share the work
     #[command(after_help = crate::collect::EXAMPLES)]
     Collect(crate::collect::CollectFlags),
+    /// Serve API, gRPC and dashboard over collectors elsewhere, as one history
+    #[command(after_help = crate::serve::EXAMPLES)]
+    Serve,
     /// Print rows of the GPUs (and host) of this machine as they are sampled
     Sample(crate::sample::Sample),
     /// Show the GPUs of this machine live: bars, histories, processes

@@ -10,6 +10,7 @@ mod config;
 mod disk;
 mod doctor;
 mod failure;
+mod gateway;
 mod limits;
 mod listening;
 mod logging;
@@ -21,6 +22,7 @@ mod queue;
 mod record;
 mod sample;
 mod sampling;
+mod serve;
 mod service;
 mod simulate;
 mod sinks;
@@ -88,6 +90,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Command::Collect(flags) => {
             serve("collect", None, Hangup::Ends, || service_layers(flags.overrides()), collect::run)
         }
+        Command::Serve => serve("serve", None, Hangup::Ends, || service_layers(vec![]), serve::run),
         Command::Sample(flags) => sample::run(&flags, &tool(flags.overrides()?)?.sampling),
         Command::Top(flags) => top::run(&flags, &tool(flags.overrides()?)?.sampling),
         Command::Record(flags) => {

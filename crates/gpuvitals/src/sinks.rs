@@ -63,21 +63,23 @@ pub(crate) async fn open(
     database: &Database,
 ) -> Result<Ends, Failure> {
     let dir = store.dir.clone();
-    let (mut sinks, mut history) = (Vec::new(), None);
+    let mut sinks = Vec::new();
+    let mut history: Option<Arc<dyn History>> = None;
     for kind in kinds(&settings.sinks, database)? {
-        sinks.push(match kind {
+        let sink: Arc<dyn Sink> = match kind {
             SinkKind::Store => {
                 let store = open_store(store.clone())?;
                 history = Some(Arc::clone(&store) as _);
                 store
             }
             SinkKind::Postgres => {
-                let (sink, kept) = open_postgres(database, store.keep).await?;
-                history.get_or_insert(kept);
-                sink
+                let postgres = open_postgres(database, store.keep).await?;
+                history.get_or_insert(Arc::clone(&postgres) as _);
+                postgres
             }
             SinkKind::Jsonl => open_jsonl(&dir, lines)?,
-        });
+        };
+        sinks.push(sink);
     }
     let sink = Arc::new(Sinks(sinks));
     if let Some(history) = history {
@@ -163,7 +165,13 @@ fn open_jsonl(dir: &Path, settings: &JsonLines) -> Result<Arc<dyn Sink>, Failure
 }
 
 /// Opens the database: as a sink of the rows, and as a history. One that is away is no error: it is tried again.
-async fn open_postgres(database: &Database, keep: Option<Duration>) -> Result<Ends, Failure> {
+///
+/// # Errors
+/// When the settings are wrong, or its tables are those of another version.
+pub(crate) async fn open_postgres(
+    database: &Database,
+    keep: Option<Duration>,
+) -> Result<Arc<Postgres>, Failure> {
     let settings = database.clone().or_password(&std::env::var("PGPASSWORD").unwrap_or_default());
     let postgres = Postgres::open(settings, keep).await.map_err(|error| {
         Failure::caused(
@@ -172,9 +180,8 @@ async fn open_postgres(database: &Database, keep: Option<Duration>) -> Result<En
             error,
         )
     })?;
-    tracing::info!(host = database.host, dbname = database.dbname, "rows go to PostgreSQL");
-    let postgres = Arc::new(postgres);
-    Ok((Arc::clone(&postgres) as _, postgres))
+    tracing::info!(host = database.host, dbname = database.dbname, "rows are in PostgreSQL");
+    Ok(Arc::new(postgres))
 }
 
 /// Opens the store.

@@ -69,6 +69,7 @@ async fn serve(
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
     let progress = Arc::clone(&opened.progress);
     let source = (opened.kind(), Arc::clone(&progress));
+    let queue = (queue, config.message_queue.address.to_string());
     let status = Arc::new(Status::new(queue, source, (Arc::clone(&sink), config.collector.worker_count)));
 
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
@@ -157,7 +158,8 @@ fn figures(gateway: Api, queue: Option<Figures>) -> Figures {
     Figures::new(move || gateway.families().into_iter().chain(queue.iter().flat_map(Figures::read)).collect())
 }
 
-fn server_ended(ended: Result<Result<(), ServeError>, tokio::task::JoinError>) -> Failure {
+/// The failure of a gateway that ended by itself.
+pub(crate) fn server_ended(ended: Result<Result<(), ServeError>, tokio::task::JoinError>) -> Failure {
     match ended {
         Ok(Ok(())) => Failure::new(Exit::Bug, "the API ended before its time"),
         Ok(Err(error @ ServeError::Origin { .. })) => {

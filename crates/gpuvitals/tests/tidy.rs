@@ -20,7 +20,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("store", &["core", "log"]),
     ("jsonl", &["core", "log"]),
     ("postgres", &["core", "settings"]),
-    ("remote", &["core"]),
+    ("remote", &["core", "listener"]),
     ("suite", &["core"]),
     ("api", &["core", "analysis", "listener", "settings"]),
     ("analysis", &["core"]),

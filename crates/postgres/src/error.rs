@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gpuvitals_core::Table;
 use gpuvitals_core::batch::BatchError;
+use gpuvitals_core::causes;
 use gpuvitals_core::history::QueryError;
 use gpuvitals_core::merge::MergeError;
 use gpuvitals_core::ports::SinkError;
@@ -134,6 +135,13 @@ impl From<PostgresError> for SinkError {
 
 impl From<PostgresError> for QueryError {
     fn from(error: PostgresError) -> Self {
-        Self::failed(error)
+        match error {
+            PostgresError::Connect { .. } | PostgresError::TimedOut { .. } => Self::away(causes(&error)),
+            // The connection was lost: the server has refused nothing.
+            PostgresError::Statement { ref source, .. } if source.code().is_none() => {
+                Self::away(causes(&error))
+            }
+            _ => Self::failed(error),
+        }
     }
 }

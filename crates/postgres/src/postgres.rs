@@ -26,6 +26,8 @@ use crate::{buckets, read, schema, write};
 const CHANGES_MAX: usize = 256;
 /// Longest time for one transaction.
 const WRITE_WITHIN: Duration = Duration::from_mins(1);
+/// Longest wait for the answer to a ping.
+const PING_WITHIN: Duration = Duration::from_secs(2);
 
 /// An open database. Clones are handles of the same one.
 #[derive(Debug, Clone)]
@@ -41,7 +43,10 @@ struct Inner {
     live: Mutex<Live>,
     version: AtomicU64,
     subscribers: broadcast::Sender<Arc<[Batch]>>,
+    /// Of writing.
     health: Mutex<Health>,
+    /// Of reading.
+    reading: Mutex<Health>,
     rows: AtomicU64,
     transactions: AtomicU64,
     failures: AtomicU64,
@@ -69,6 +74,7 @@ impl Postgres {
             version: AtomicU64::new(1),
             subscribers: broadcast::Sender::new(CHANGES_MAX),
             health: Mutex::new(Health::healthy(clock::now_ns())),
+            reading: Mutex::new(Health::healthy(clock::now_ns())),
             rows: AtomicU64::new(0),
             transactions: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -79,6 +85,20 @@ impl Postgres {
             Err(error) => inner.note(Err(&error)),
         }
         Ok(Self(Arc::new(inner)))
+    }
+
+    /// Asks the server whether it is there, for [`History::health`] of a process that neither writes nor is asked.
+    pub async fn ping(&self) {
+        let asked = async {
+            let mut lease = self.0.lease().await?;
+            drop(lease.moment().await?);
+            lease.give_back();
+            Ok::<_, PostgresError>(())
+        };
+        let asked = tokio::time::timeout(PING_WITHIN, asked);
+        let late = PostgresError::TimedOut { doing: "asking whether it is there", within: PING_WITHIN };
+        // The answer is in the health.
+        let _noted = Box::pin(self.0.read(async { Ok(asked.await.unwrap_or(Err(late))?) })).await;
     }
 }
 
@@ -134,6 +154,17 @@ impl Inner {
             }
         }
         self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Reads, and notes how it went.
+    async fn read<T>(&self, reading: impl Future<Output = Result<T, QueryError>>) -> Result<T, QueryError> {
+        let read = reading.await;
+        let (status, reason) = match &read {
+            Err(QueryError::Away { reason }) => (Status::Degraded, format!("PostgreSQL: {reason}")),
+            _ => (Status::Healthy, String::new()),
+        };
+        lock(&self.reading).observe(status, reason, clock::now_ns());
+        read
     }
 
     /// Notes how it went.
@@ -218,25 +249,25 @@ impl History for Postgres {
     }
 
     fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
-        Box::pin(async move {
+        Box::pin(self.0.read(async move {
             let mut lease = self.0.lease().await?;
             let moment = lease.moment().await?;
             let rows = read::rows(&moment, &self.0.names, &query).await?;
             drop(moment);
             lease.give_back();
             Ok(Part::whole(rows))
-        })
+        }))
     }
 
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
-        Box::pin(async move {
+        Box::pin(self.0.read(async move {
             let mut lease = self.0.lease().await?;
             let moment = lease.moment().await?;
             let buckets = buckets::buckets(&moment, &self.0.names, &query).await?;
             drop(moment);
             lease.give_back();
             Ok(Part::whole(buckets))
-        })
+        }))
     }
 
     fn changes(&self) -> Box<dyn Changes> {
@@ -244,7 +275,7 @@ impl History for Postgres {
     }
 
     fn health(&self) -> Health {
-        Sink::health(self)
+        Health::of_all([Sink::health(self), lock(&self.0.reading).clone()])
     }
 
     fn stats(&self) -> HistoryStats {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::{join_all, select_all};
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, LiveFleet, Part,
@@ -11,9 +12,13 @@ use gpuvitals_core::history::{
 use gpuvitals_core::merge::{Order, merge, without_empty};
 use gpuvitals_core::ports::Answer;
 use gpuvitals_core::{Batch, Health, Origin, Status, causes};
+use tokio::sync::watch;
+
+/// Versions of each list of members: more than the members count in their lives.
+const VERSIONS_OF_A_LIST: u64 = 1 << 40;
 
 /// A history among several.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct NamedHistory {
     /// Its name, for people: `collector b:8080`.
     pub name: Arc<str>,
@@ -29,11 +34,21 @@ pub struct NamedHistory {
 /// those that were seen twice. Values by steps are added up: a row that two members hold counts twice in the count, mean and
 /// percentiles of its step, and only there. Two collectors of one queue hold the same row only if one of them stored it and ended
 /// before it acknowledged.
+///
+/// Members may come and go: answers that are under way are those of the members they began with, and changes are followed of all
+/// that are there.
 #[derive(Debug)]
 pub struct Merged {
-    members: Vec<NamedHistory>,
+    members: watch::Sender<Members>,
     deadline: Duration,
     fleet: Mutex<Option<WholeFleet>>,
+}
+
+/// The members, and how many lists came before this one.
+#[derive(Debug, Clone)]
+struct Members {
+    list: Arc<[NamedHistory]>,
+    number: u64,
 }
 
 /// The fleets of the members, and the one that was made of them.
@@ -42,15 +57,28 @@ type WholeFleet = (Vec<Arc<Fleet>>, Arc<Fleet>);
 impl Merged {
     /// Of these members, each of which has so long for an answer.
     pub fn new(members: Vec<NamedHistory>, deadline: Duration) -> Self {
-        Self { members, deadline, fleet: Mutex::default() }
+        let members = Members { list: members.into(), number: 0 };
+        Self { members: watch::Sender::new(members), deadline, fleet: Mutex::default() }
+    }
+
+    /// From now on these are the members.
+    pub fn set_members(&self, members: Vec<NamedHistory>) {
+        self.members.send_modify(|held| {
+            *held = Members { list: members.into(), number: held.number.wrapping_add(1) };
+        });
+    }
+
+    fn members(&self) -> Arc<[NamedHistory]> {
+        Arc::clone(&self.members.borrow().list)
     }
 
     /// Asks all members at once. What could not be had is named.
-    async fn ask<'a, T>(
-        &'a self,
-        ask: impl Fn(&'a dyn History) -> Answered<'a, T>,
+    async fn ask<T>(
+        &self,
+        ask: impl for<'a> Fn(&'a dyn History) -> Answered<'a, T>,
     ) -> Result<Part<Vec<T>>, QueryError> {
-        let asked = self.members.iter().map(|member| {
+        let members = self.members();
+        let asked = members.iter().map(|member| {
             let asked = tokio::time::timeout(self.deadline, ask(member.history.as_ref()));
             async { (member.name.as_ref(), asked.await) }
         });
@@ -61,7 +89,9 @@ impl Merged {
                     found.answer.push(answer);
                     found.missing.extend(missing.iter().map(|words| format!("{name}: {words}")));
                 }
-                Ok(Err(why @ (QueryError::Failed(_) | QueryError::NotKept { .. }))) => {
+                Ok(Err(
+                    why @ (QueryError::Failed(_) | QueryError::Away { .. } | QueryError::NotKept { .. }),
+                )) => {
                     found.missing.push(format!("{name}: {}", causes(&why)));
                     error.get_or_insert(why);
                 }
@@ -73,9 +103,9 @@ impl Merged {
             }
         }
         match error {
-            _ if !found.answer.is_empty() || self.members.is_empty() => Ok(found),
+            _ if !found.answer.is_empty() || members.is_empty() => Ok(found),
+            Some(QueryError::Away { .. }) | None => Err(QueryError::away(found.missing.join("; "))),
             Some(error) => Err(error),
-            None => Err(QueryError::failed(found.missing.join("; "))),
         }
     }
 
@@ -144,7 +174,9 @@ fn page(found: &[Rows], query: &RowsQuery) -> Result<Rows, QueryError> {
 
 impl History for Merged {
     fn version(&self) -> u64 {
-        self.members.iter().fold(0, |sum, member| sum.wrapping_add(member.history.version()))
+        let Members { list, number } = self.members.borrow().clone();
+        let first = number.wrapping_mul(VERSIONS_OF_A_LIST);
+        list.iter().fold(first, |sum, member| sum.wrapping_add(member.history.version()))
     }
 
     fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
@@ -160,11 +192,14 @@ impl History for Merged {
     }
 
     fn changes(&self) -> Box<dyn Changes> {
-        Box::new(AllChanges(self.members.iter().map(|member| member.history.changes()).collect()))
+        let mut members = self.members.subscribe();
+        let list = Arc::clone(&members.borrow_and_update().list);
+        let all = list.iter().map(|member| (member.clone(), member.history.changes())).collect();
+        Box::new(AllChanges { members, all })
     }
 
     fn health(&self) -> Health {
-        Health::of_all(self.members.iter().map(|member| {
+        Health::of_all(self.members().iter().map(|member| {
             let health = member.history.health();
             let is_well = health.status == Status::Healthy;
             let reason = if is_well { String::new() } else { format!("{}: {}", member.name, health.reason) };
@@ -173,8 +208,9 @@ impl History for Merged {
     }
 
     fn stats(&self) -> HistoryStats {
+        let members = self.members();
         let all: Vec<(&Arc<str>, HistoryStats)> =
-            self.members.iter().map(|member| (&member.name, member.history.stats())).collect();
+            members.iter().map(|member| (&member.name, member.history.stats())).collect();
         let sum = |rows: fn(&HistoryStats) -> Option<u64>| all.iter().map(|(_, stats)| rows(stats)).sum();
         HistoryStats {
             rows_on_disk: sum(|stats| stats.rows_on_disk),
@@ -185,19 +221,47 @@ impl History for Merged {
 }
 
 /// The changes of all members.
-struct AllChanges(Vec<Box<dyn Changes>>);
+struct AllChanges {
+    members: watch::Receiver<Members>,
+    all: Vec<(NamedHistory, Box<dyn Changes>)>,
+}
+
+impl AllChanges {
+    /// Follows the members of today: those that stay go on, and lose nothing.
+    fn follow(&mut self) {
+        let list = Arc::clone(&self.members.borrow_and_update().list);
+        let is_same = |a: &NamedHistory, b: &NamedHistory| Arc::ptr_eq(&a.history, &b.history);
+        self.all.retain(|(held, _)| list.iter().any(|member| is_same(held, member)));
+        for member in list.iter() {
+            if !self.all.iter().any(|(held, _)| is_same(held, member)) {
+                self.all.push((member.clone(), member.history.changes()));
+            }
+        }
+    }
+}
 
 impl Changes for AllChanges {
     fn next(&mut self) -> Answer<'_, Option<Change>> {
         Box::pin(async {
-            while !self.0.is_empty() {
-                let (change, ended, _) = select_all(self.0.iter_mut().map(|changes| changes.next())).await;
-                match change {
-                    Some(change) => return Some(change),
-                    None => drop(self.0.swap_remove(ended)),
+            loop {
+                let nexts = self.all.iter_mut().map(|(_, changes)| changes.next());
+                // Without a member it waits for one.
+                let never = std::iter::once(std::future::pending().boxed());
+                let next = tokio::select! {
+                    (change, of, _) = select_all(nexts.chain(never)) => Some((change, of)),
+                    changed = self.members.changed() => {
+                        if changed.is_err() {
+                            return None;
+                        }
+                        None
+                    }
+                };
+                match next {
+                    Some((Some(change), _)) => return Some(change),
+                    Some((None, ended)) => drop(self.all.swap_remove(ended)),
+                    None => self.follow(),
                 }
             }
-            None
         })
     }
 }

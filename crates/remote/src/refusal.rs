@@ -5,6 +5,7 @@ use gpuvitals_core::Table;
 use gpuvitals_core::catalogue::by_column;
 use gpuvitals_core::causes;
 use gpuvitals_core::history::QueryError;
+use gpuvitals_listener::client::first_cause;
 use prost::Message as _;
 use tonic::{Code, Status};
 
@@ -37,6 +38,7 @@ pub(crate) fn status(error: &QueryError) -> Status {
             (Code::InvalidArgument, Why::UnknownMetric(unknown))
         }
         QueryError::NotKept { ref reason } => (Code::NotFound, Why::NotKept(reason.to_string())),
+        QueryError::Away { ref reason } => return Status::unavailable(reason.to_string()),
         QueryError::Failed(_) => {
             let words = causes(error);
             tracing::error!(error = words, "a question of another gpuvitals failed");
@@ -50,12 +52,24 @@ pub(crate) fn status(error: &QueryError) -> Status {
 /// The error of a call that ended with a status.
 pub(crate) fn error(status: &Status) -> QueryError {
     let why = v1::Refusal::decode(status.details()).ok().and_then(|refusal| refusal.why);
-    known(why).unwrap_or_else(|| {
-        // The connection's own errors say more at their end.
-        let cause = std::error::Error::source(status).map(|cause| format!(" ({})", causes(cause)));
-        let message = format!("{}{}", status.message(), cause.unwrap_or_default());
-        QueryError::failed(CallError { code: status.code(), message })
+    known(why).unwrap_or_else(|| match status.code() {
+        Code::Internal | Code::InvalidArgument | Code::DataLoss
+            if std::error::Error::source(status).is_none() =>
+        {
+            QueryError::failed(CallError { code: status.code(), message: status.message().to_owned() })
+        }
+        _ => QueryError::away(words(status)),
     })
+}
+
+/// Why a service is not reached, or gives no answer.
+fn words(status: &Status) -> String {
+    match (std::error::Error::source(status), status.message()) {
+        // The service did not send this: the connection ended.
+        (Some(error), _) => format!("no connection: {}", first_cause(error)),
+        (None, "") => status.code().to_string(),
+        (None, message) => message.to_owned(),
+    }
 }
 
 fn known(why: Option<Why>) -> Option<QueryError> {

@@ -9,9 +9,9 @@ use gpuvitals_core::history::{
     RowsQuery, spelling,
 };
 use gpuvitals_core::{Batch, Health, Status as HealthStatus, clock, wire};
+use gpuvitals_listener::client::Dial;
 use tokio::task::JoinHandle;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 
 use crate::buckets::Gathering;
@@ -20,7 +20,9 @@ use crate::v1::history_client::HistoryClient;
 use crate::{MESSAGE_BYTES, border, refusal, v1};
 
 /// Shortest and longest pause between two tries to watch.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Longest wait for the first word of a watch: a service that hangs takes connections all the same.
+const FIRST_WORD_WITHIN: Duration = Duration::from_secs(3);
 
 /// A history that another gpuvitals serves. Clones are handles of the same one; it watches the other end until the last is
 /// dropped.
@@ -36,9 +38,11 @@ struct Inner {
     watch: JoinHandle<()>,
 }
 
-/// What the other end said last about itself.
+/// The other end's last word about itself.
 #[derive(Debug)]
 struct Heard {
+    /// Why it is not reached; none while it is, and before the first try. Questions then fail at once.
+    lost: Option<Arc<str>>,
     /// Changes with what the other end says, and with its lives.
     version: u64,
     theirs: Option<(u64, u64)>,
@@ -50,7 +54,7 @@ struct Heard {
 pub(crate) struct Connection {
     name: Arc<str>,
     channel: Channel,
-    bearer: Option<MetadataValue<Ascii>>,
+    dial: Dial,
 }
 
 impl Connection {
@@ -60,11 +64,7 @@ impl Connection {
 
     /// A request with the token.
     pub(crate) fn request<T>(&self, body: T) -> Request<T> {
-        let mut request = Request::new(body);
-        if let Some(bearer) = &self.bearer {
-            request.metadata_mut().insert("authorization", bearer.clone());
-        }
-        request
+        self.dial.request(body)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -79,19 +79,19 @@ impl fmt::Debug for Connection {
 }
 
 impl Remote {
-    /// The history at an endpoint, which is connected to when it is needed. `name` is its address, for people; `bearer` is sent as
-    /// `authorization`.
+    /// The history of a service, which is connected to when it is needed. `name` is for people.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn new(name: &str, endpoint: &Endpoint, bearer: Option<MetadataValue<Ascii>>) -> Self {
-        let connection = Arc::new(Connection { name: name.into(), channel: endpoint.connect_lazy(), bearer });
+    pub fn new(name: &str, dial: Dial) -> Self {
+        let channel = dial.endpoint().connect_lazy();
+        let connection = Arc::new(Connection { name: name.into(), channel, dial });
         let health = Health {
             status: HealthStatus::Degraded,
-            reason: "nothing was heard of it yet".to_owned(),
+            reason: "no answer yet".to_owned(),
             since_ns: clock::now_ns(),
         };
-        let heard = Heard { version: 1, theirs: None, health, stats: HistoryStats::default() };
+        let heard = Heard { lost: None, version: 1, theirs: None, health, stats: HistoryStats::default() };
         let heard = Arc::new(Mutex::new(heard));
         let watch = tokio::spawn(watch(Arc::clone(&connection), Arc::clone(&heard)));
         Self(Arc::new(Inner { connection, heard, fleet: Mutex::default(), watch }))
@@ -104,36 +104,63 @@ impl Drop for Inner {
     }
 }
 
-/// Notes what the other end says about itself, for ever.
+/// Notes the other end's words about itself, for ever.
 async fn watch(connection: Arc<Connection>, heard: Arc<Mutex<Heard>>) {
     let mut pause = PAUSES.0;
     loop {
-        let request = connection.request(v1::WatchRequest {});
-        let ended = match connection.client().watch(request).await {
-            Err(status) => status,
-            Ok(states) => {
-                pause = PAUSES.0;
-                let mut states = states.into_inner();
-                loop {
-                    match states.message().await {
-                        Ok(Some(state)) => lock(&heard).note(state),
-                        Ok(None) => break Status::unavailable("the stream ended"),
-                        Err(status) => break status,
-                    }
-                }
-            }
-        };
-        let reason = gpuvitals_core::causes(&refusal::error(&ended));
-        lock(&heard).health.observe(HealthStatus::Degraded, reason, clock::now_ns());
+        let mut has_spoken = false;
+        let ended = follow(&connection, &heard, &mut has_spoken).await;
+        if has_spoken {
+            pause = PAUSES.0;
+        }
+        lock(&heard).lose(&ended);
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }
 
+/// Notes its words until it says nothing more.
+async fn follow(connection: &Connection, heard: &Mutex<Heard>, has_spoken: &mut bool) -> Status {
+    let mut client = connection.client();
+    let begin = async {
+        let mut states = client.watch(connection.request(v1::WatchRequest {})).await?.into_inner();
+        let first = states.message().await?;
+        Ok::<_, Status>((first, states))
+    };
+    let begun = tokio::time::timeout(FIRST_WORD_WITHIN, begin).await;
+    let late = || Err(Status::unavailable(format!("no answer within {} s", FIRST_WORD_WITHIN.as_secs())));
+    let (mut state, mut states) = match begun.unwrap_or_else(|_| late()) {
+        Ok(begun) => begun,
+        Err(status) => return status,
+    };
+    *has_spoken = true;
+    loop {
+        match state {
+            Some(state) => lock(heard).note(state),
+            None => return Status::unavailable("the stream ended"),
+        }
+        state = match states.message().await {
+            Ok(state) => state,
+            Err(status) => return status,
+        };
+    }
+}
+
 impl Heard {
+    /// It is not reached.
+    fn lose(&mut self, ended: &Status) {
+        let reason = refusal::error(ended).to_string();
+        if self.lost.is_none() {
+            // Answers lack its rows from now on.
+            self.version += 1;
+        }
+        self.lost = Some(reason.as_str().into());
+        self.health.observe(HealthStatus::Degraded, reason, clock::now_ns());
+    }
+
     fn note(&mut self, state: v1::State) {
         let theirs = Some((state.version, state.life));
-        if self.theirs != theirs {
+        if self.lost.take().is_some() || self.theirs != theirs {
             self.theirs = theirs;
             self.version += 1;
         }
@@ -168,12 +195,20 @@ async fn work<T: Send + 'static>(
 }
 
 impl Inner {
+    /// The client of a service that is reached, as far as is known.
+    fn client(&self) -> Result<HistoryClient<Channel>, QueryError> {
+        match &lock(&self.heard).lost {
+            Some(reason) => Err(QueryError::away(reason.to_string())),
+            None => Ok(self.connection.client()),
+        }
+    }
+
     async fn fleet(&self) -> Result<Part<Arc<Fleet>>, QueryError> {
         let known = lock(&self.fleet).clone();
         let (known_version, known_life) =
             known.as_ref().map_or((0, 0), |(version, life, _)| (*version, *life));
         let request = self.connection.request(v1::FleetRequest { known_version, known_life });
-        let answer = self.connection.client().fleet(request).await;
+        let answer = self.client()?.fleet(request).await;
         let mut parts = all(answer.map_err(|status| refusal::error(&status))?.into_inner()).await?;
         let head = parts.first_mut().map(std::mem::take).unwrap_or_default();
         let version = lock(&self.heard).version;
@@ -197,7 +232,7 @@ impl Inner {
 
     async fn rows(&self, query: RowsQuery) -> Result<Part<Rows>, QueryError> {
         let request = self.connection.request(border::rows_request(query));
-        let answer = self.connection.client().rows(request).await;
+        let answer = self.client()?.rows(request).await;
         let mut parts = all(answer.map_err(|status| refusal::error(&status))?.into_inner()).await?;
         let head = parts.first_mut().map(std::mem::take).unwrap_or_default();
         let total = head.total.map(|total| usize::try_from(total).unwrap_or(usize::MAX));
@@ -214,7 +249,7 @@ impl Inner {
     async fn buckets(&self, query: BucketQuery) -> Result<Part<Buckets>, QueryError> {
         let mut gathering = Gathering::new(&query)?;
         let request = self.connection.request(border::buckets_request(&query));
-        let answer = self.connection.client().buckets(request).await;
+        let answer = self.client()?.buckets(request).await;
         let mut parts = answer.map_err(|status| refusal::error(&status))?.into_inner();
         while let Some(part) = parts.message().await.map_err(|status| refusal::error(&status))? {
             gathering.add(part)?;

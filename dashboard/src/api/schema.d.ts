@@ -232,8 +232,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Counts of queue, gateway, store and source since they started.
-         * @description The queue's own `GET /stats`, with `gateway`, `store` and `source` beside it.
+         * Counts of queue, gateway, collectors, store and source since they started.
+         * @description The queue's own `GET /stats`, with `gateway`, `collectors`, `store` and `source` beside it.
          */
         get: operations["stats"];
         put?: never;
@@ -409,11 +409,12 @@ export interface components {
          *     `too_many_streams` (503): the limit of open live streams is reached.
          *     `overloaded` (503): more queries wait than can be answered in time.
          *     `incomplete` (503): what was asked for is not in the part of the data that could be read; the message says what was not.
+         *     `unavailable` (503): what keeps the data cannot be reached; the message names it.
          *     `timeout` (503): the answer took too long.
          *     `internal` (500): a defect of the gateway; its log says more.
          * @enum {string}
          */
-        ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "timeout" | "internal";
+        ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
         /**
          * @description The gateway's statistics.
          * @example {
@@ -562,10 +563,14 @@ export interface components {
              * @example 0.1.0
              */
             version: string;
-            /** @description The collector, which moves rows from the queue to the store. */
+            /** @description The collectors together, which move rows from the queue to the store. */
             collector: components["schemas"]["Component"];
-            /** @description The message queue. */
+            /** @description Each collector. */
+            collectors: components["schemas"]["NamedComponent"][];
+            /** @description The message queues together. */
             queue: components["schemas"]["Component"];
+            /** @description Each queue. */
+            queues: components["schemas"]["NamedComponent"][];
             /** @description The store. */
             store: components["schemas"]["Component"];
         };
@@ -708,6 +713,19 @@ export interface components {
             /** @description Its meaning when it is set. */
             name: string;
         };
+        /**
+         * @description Health of one of several.
+         * @example {
+         *       "name": "10.0.0.7:8080",
+         *       "reason": "",
+         *       "since": "2026-11-20T15:58:12Z",
+         *       "status": "healthy"
+         *     }
+         */
+        NamedComponent: components["schemas"]["Component"] & {
+            /** @description Its name. */
+            name: string;
+        };
         /** @description Which part of a list this is. */
         Pagination: {
             /**
@@ -798,7 +816,7 @@ export interface components {
             /** @description What could not be read, in words; missing if the answer is whole. */
             partial?: string[];
         };
-        /** @description The queue's statistics as the queue gives them; `null` where it is elsewhere and tells them itself. */
+        /** @description The queue's statistics as the queue gives them; `null` if it is not reached. */
         QueueStats: {
             /**
              * @description By topic: `messages` held, `subscribers`, `throughput_msg_per_sec` and more.
@@ -879,10 +897,16 @@ export interface components {
             unhealthy: number;
             unknown: number;
         };
-        /** @description Counts of queue, gateway, store and source since they started. */
+        /** @description Counts of queue, gateway, collectors, store and source since they started. */
         Stats: components["schemas"]["QueueStats"] & {
             /** @description The gateway's. */
             gateway: components["schemas"]["GatewayStats"];
+            /** @description Each collector's own statistics by its name; `null` for one that is not reached. */
+            collectors: {
+                [key: string]: {
+                    [key: string]: unknown;
+                } | null;
+            };
             /** @description The store's. */
             store: {
                 [key: string]: unknown;

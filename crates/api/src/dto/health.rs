@@ -5,6 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Moment;
+use crate::peer::Peer;
 
 /// How well something does: `healthy`, `degraded` (works in part, recovers by itself, nothing acknowledged is lost) or
 /// `unhealthy` (does not work; a person is needed).
@@ -36,6 +37,34 @@ impl From<Health> for Component {
     }
 }
 
+/// Health of one of several.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"name": "10.0.0.7:8080", "status": "healthy", "reason": "", "since": "2026-11-20T15:58:12Z"}))]
+pub(crate) struct NamedComponent {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its health.
+    #[serde(flatten)]
+    pub(crate) health: Component,
+}
+
+impl From<Peer> for NamedComponent {
+    fn from(peer: Peer) -> Self {
+        Self { name: peer.name, health: Component::from(peer.health) }
+    }
+}
+
+impl Component {
+    /// Several as one: the worst status, and the reasons of all that are not healthy.
+    pub(crate) fn of_all(peers: &[Peer]) -> Self {
+        let named = |peer: &Peer| match peers {
+            [_] => peer.health.clone(),
+            _ => Health { reason: format!("{}: {}", peer.name, peer.health.reason), ..peer.health.clone() },
+        };
+        Self::from(Health::of_all(peers.iter().map(named)))
+    }
+}
+
 /// Health of the gateway and of the parts behind it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HealthReport {
@@ -50,10 +79,14 @@ pub(crate) struct HealthReport {
     /// Version of the program.
     #[schema(example = "0.1.0")]
     pub(crate) version: &'static str,
-    /// The collector, which moves rows from the queue to the store.
+    /// The collectors together, which move rows from the queue to the store.
     pub(crate) collector: Component,
-    /// The message queue.
+    /// Each collector.
+    pub(crate) collectors: Vec<NamedComponent>,
+    /// The message queues together.
     pub(crate) queue: Component,
+    /// Each queue.
+    pub(crate) queues: Vec<NamedComponent>,
     /// The store.
     pub(crate) store: Component,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// Counts of queue, gateway, store and source since they started.
+/// Counts of queue, gateway, collectors, store and source since they started.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Stats {
     /// The queue's own statistics.
@@ -14,6 +14,9 @@ pub(crate) struct Stats {
     pub(crate) queue: QueueStats,
     /// The gateway's.
     pub(crate) gateway: GatewayStats,
+    /// Each collector's own statistics by its name; `null` for one that is not reached.
+    #[schema(value_type = BTreeMap<String, Option<BTreeMap<String, Value>>>)]
+    pub(crate) collectors: BTreeMap<String, Value>,
     /// The store's.
     #[schema(value_type = BTreeMap<String, Value>)]
     pub(crate) store: Value,
@@ -22,7 +25,7 @@ pub(crate) struct Stats {
     pub(crate) source: Value,
 }
 
-/// The queue's statistics as the queue gives them; `null` where it is elsewhere and tells them itself.
+/// The queue's statistics as the queue gives them; `null` if it is not reached.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub(crate) struct QueueStats {

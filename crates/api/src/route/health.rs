@@ -56,8 +56,8 @@ pub(crate) async fn ready(Shared(api): Shared<Api>) -> Response {
 }
 
 fn report(api: &Api) -> HealthReport {
-    let collector = Component::from(api.status().collector_health());
-    let queue = Component::from(api.status().queue_health());
+    let (collectors, queues) = (api.status().collectors(), api.status().queues());
+    let (collector, queue) = (Component::of_all(&collectors), Component::of_all(&queues));
     let store = Component::from(api.history().health());
     HealthReport {
         status: collector.status.max(queue.status).max(store.status),
@@ -65,7 +65,9 @@ fn report(api: &Api) -> HealthReport {
         timestamp: Moment(api.config().clock.now_ns()),
         version: env!("CARGO_PKG_VERSION"),
         collector,
+        collectors: collectors.into_iter().map(Into::into).collect(),
         queue,
+        queues: queues.into_iter().map(Into::into).collect(),
         store,
     }
 }

@@ -5,15 +5,16 @@ use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Answered;
 use crate::api::Api;
 use crate::dto::{QueueStats, Stats};
 use crate::error::{ApiError, ErrorBody};
 
-/// Counts of queue, gateway, store and source since they started.
+/// Counts of queue, gateway, collectors, store and source since they started.
 ///
-/// The queue's own `GET /stats`, with `gateway`, `store` and `source` beside it.
+/// The queue's own `GET /stats`, with `gateway`, `collectors`, `store` and `source` beside it.
 #[utoipa::path(
     get, path = "/stats", tag = "operation", operation_id = "stats",
     responses(
@@ -22,9 +23,12 @@ use crate::error::{ApiError, ErrorBody};
     )
 )]
 pub(crate) async fn stats(Shared(api): Shared<Api>) -> Answered {
+    let queue = api.status().queues().into_iter().map(|queue| queue.stats).find(Value::is_object);
+    let collectors = api.status().collectors().into_iter();
     let stats = Stats {
-        queue: QueueStats::deserialize(api.status().queue_stats())?,
+        queue: queue.map(QueueStats::deserialize).transpose()?.unwrap_or_default(),
         gateway: api.gateway_stats(),
+        collectors: collectors.map(|collector| (collector.name, collector.stats)).collect(),
         store: api.history().stats().own,
         source: api.status().source(),
     };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use gpuvitals_api::{Api, ApiConfig, serve};
-use gpuvitals_core::Status;
+use gpuvitals_api::{Api, ApiConfig, Peer, serve};
+use gpuvitals_core::{Health, Status};
 use gpuvitals_listener::Access;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -48,6 +48,30 @@ async fn health_is_the_worst_of_the_parts() {
     assert_eq!((ready.status, ready.text()), (503, "no disk\n"));
     assert_eq!(world.get("/healthz").await.text(), "ok\n");
     assert_eq!(answer.json()["queue"]["status"], "degraded");
+}
+
+#[tokio::test]
+async fn of_several_collectors_the_worst_is_shown_and_each_is_listed() {
+    let world = World::new().await;
+    let report = world.ok("/health").await;
+    let well = json!({"name": "c:8080", "status": "healthy", "reason": "", "since": "2026-11-20T16:00:00Z"});
+    assert_eq!(report["collectors"], json!([well]));
+    assert_eq!(report["queues"][0]["name"], "q:9090");
+    let health = Health {
+        status: Status::Degraded,
+        reason: "no answer".to_owned(),
+        since_ns: now_ns() + 1_000_000_000,
+    };
+    world.parts.add_collector(Peer { name: "d:8080".to_owned(), health, stats: Value::Null });
+    let report = world.ok("/health").await;
+    assert_eq!(
+        report["collector"],
+        json!({"status": "degraded", "reason": "d:8080: no answer", "since": "2026-11-20T16:00:01Z"})
+    );
+    assert_eq!((report["status"].as_str(), &report["collectors"][0]), (Some("degraded"), &well));
+    assert_eq!(report["collectors"][1]["reason"], "no answer");
+    let stats = world.ok("/stats").await;
+    assert_eq!(stats["collectors"], json!({"c:8080": {"total_processed": 7}, "d:8080": null}));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use gpuvitals_api::{Api, ApiConfig, Page, ServeError, StatusView, serve};
+use gpuvitals_api::{Api, ApiConfig, Page, Peer, ServeError, StatusView, serve};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock::Clock;
 use gpuvitals_core::time::{self, SECOND_NS};
@@ -33,26 +33,33 @@ pub(crate) struct Parts {
     pub(crate) queue: Mutex<Health>,
     pub(crate) collector: Mutex<Health>,
     pub(crate) breaks: Mutex<bool>,
+    more_collectors: Mutex<Vec<Peer>>,
+}
+
+impl Parts {
+    /// More collectors, beside the one that the tests change.
+    pub(crate) fn add_collector(&self, peer: Peer) {
+        self.more_collectors.lock().unwrap().push(peer);
+    }
 }
 
 impl StatusView for Parts {
-    fn queue_stats(&self) -> serde_json::Value {
-        assert!(!*self.breaks.lock().unwrap(), "the queue is broken");
-        json!({
+    fn queues(&self) -> Vec<Peer> {
+        let stats = json!({
             "topics": {"gpu-telemetry": {"messages": 3, "subscribers": 1, "throughput_msg_per_sec": 12.5}},
             "total_processed": 4711, "uptime_seconds": 60.5, "dead_letters": 2
-        })
+        });
+        vec![Peer { name: "q:9090".to_owned(), health: self.queue.lock().unwrap().clone(), stats }]
     }
 
-    fn queue_health(&self) -> Health {
-        self.queue.lock().unwrap().clone()
-    }
-
-    fn collector_health(&self) -> Health {
-        self.collector.lock().unwrap().clone()
+    fn collectors(&self) -> Vec<Peer> {
+        let health = self.collector.lock().unwrap().clone();
+        let one = Peer { name: "c:8080".to_owned(), health, stats: json!({"total_processed": 7}) };
+        std::iter::once(one).chain(self.more_collectors.lock().unwrap().clone()).collect()
     }
 
     fn source(&self) -> serde_json::Value {
+        assert!(!*self.breaks.lock().unwrap(), "the source is broken");
         json!({"kind": "simulated", "rows": 9})
     }
 }
@@ -88,6 +95,7 @@ impl World {
             queue: Mutex::new(Health::healthy(now_ns())),
             collector: Mutex::new(Health::healthy(now_ns())),
             breaks: Mutex::new(false),
+            more_collectors: Mutex::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

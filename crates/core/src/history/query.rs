@@ -311,12 +311,23 @@ pub enum QueryError {
         /// Why not, or what is.
         reason: Cow<'static, str>,
     },
-    /// The history failed: a defect, or it cannot be reached.
+    /// The history is elsewhere, and cannot be reached.
+    #[error("{reason}")]
+    Away {
+        /// Which one, and why not.
+        reason: Cow<'static, str>,
+    },
+    /// The history failed: a defect, or a disk.
     #[error("the history failed")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl QueryError {
+    /// A history that cannot be reached.
+    pub fn away(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Away { reason: reason.into() }
+    }
+
     /// A defect of the back end.
     pub fn failed(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Failed(source.into())

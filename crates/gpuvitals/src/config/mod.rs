@@ -57,6 +57,7 @@ sections! {
     jsonl: crate::sinks::JsonLines,
     database: gpuvitals_postgres::Database,
     api: ApiSettings,
+    gateway: crate::gateway::Gateway,
     otlp: crate::telemetry::Otlp,
     shutdown: crate::service::Shutdown,
 }

@@ -63,12 +63,7 @@ impl Admin {
     pub(super) fn stats(&self) -> Result<Value, Failure> {
         match self {
             Self::Broker(http) => http.stats(),
-            Self::Nats(nats) => {
-                let names = nats.ask(nats.admin.topics())?.into_iter();
-                let topics: Result<serde_json::Map<_, _>, Failure> =
-                    names.map(|name| Ok((name.clone(), nats.topic(&name)?))).collect();
-                Ok(json!({ "topics": topics? }))
-            }
+            Self::Nats(nats) => Ok(json!({ "topics": nats.ask(nats.admin.all_stats())? })),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use gpuvitals_api::StatusView;
+use gpuvitals_api::{Peer, StatusView};
 use gpuvitals_core::Health;
 use gpuvitals_core::clock;
 use gpuvitals_core::figures::Family;
@@ -15,11 +15,16 @@ use serde_json::json;
 
 use crate::pipe;
 
+/// Name of a part of this process among others.
+const HERE: &str = "this process";
+
 /// Queue, collector and source as the gateway sees them.
 #[derive(Debug)]
 pub(crate) struct Status {
     /// None: it is elsewhere, and reports its own statistics.
     queue: Option<Queue>,
+    /// Address of the queue.
+    address: String,
     queue_health: Mutex<Health>,
     collector: Arc<gpuvitals_collect::CollectorProgress>,
     /// Kind of the source, and its progress; unused without a source.
@@ -32,12 +37,13 @@ pub(crate) struct Status {
 impl Status {
     /// The view over these parts.
     pub(crate) fn new(
-        queue: Option<Queue>,
+        (queue, address): (Option<Queue>, String),
         source: (&'static str, Arc<pipe::Progress>),
         (sink, workers): (Arc<dyn Sink>, usize),
     ) -> Self {
         Self {
             queue,
+            address,
             queue_health: Mutex::new(Health::healthy(clock::now_ns())),
             collector: Arc::new(gpuvitals_collect::CollectorProgress::new()),
             source,
@@ -50,7 +56,19 @@ impl Status {
     /// finds it.
     pub(crate) fn look(&self) {
         self.queue_health();
-        self.collector_health();
+        self.collector.health();
+    }
+
+    fn queue_health(&self) -> Health {
+        let Some(queue) = &self.queue else {
+            // Whether it takes rows, and whether it can be reached to give them.
+            let (takes, gives) = (self.source.1.queue(), self.collector.reach());
+            return if takes.status < gives.status { gives } else { takes };
+        };
+        let seen = queue.health();
+        let mut health = self.queue_health.lock().unwrap_or_else(PoisonError::into_inner);
+        health.observe(seen.status, seen.reasons.join("; "), clock::now_ns());
+        health.clone()
     }
 
     /// The collector's progress, for its workers to write.
@@ -75,27 +93,16 @@ struct Shown {
 }
 
 impl StatusView for Status {
-    fn queue_stats(&self) -> serde_json::Value {
-        match &self.queue {
-            Some(queue) => serde_json::to_value(queue.stats()).unwrap_or_default(),
-            None => json!({}),
-        }
+    fn queues(&self) -> Vec<Peer> {
+        let stats = self.queue.as_ref().and_then(|queue| serde_json::to_value(queue.stats()).ok());
+        let (name, health) = (self.address.clone(), self.queue_health());
+        vec![Peer { name, health, stats: stats.unwrap_or_default() }]
     }
 
-    fn queue_health(&self) -> Health {
-        let Some(queue) = &self.queue else {
-            // Whether it takes rows, and whether it can be reached to give them.
-            let (takes, gives) = (self.source.1.queue(), self.collector.reach());
-            return if takes.status < gives.status { gives } else { takes };
-        };
-        let seen = queue.health();
-        let mut health = self.queue_health.lock().unwrap_or_else(PoisonError::into_inner);
-        health.observe(seen.status, seen.reasons.join("; "), clock::now_ns());
-        health.clone()
-    }
-
-    fn collector_health(&self) -> Health {
-        self.collector.health()
+    fn collectors(&self) -> Vec<Peer> {
+        let rows = self.collector.rows_stored.load(Ordering::Relaxed);
+        let stats = json!({ "total_processed": rows });
+        vec![Peer { name: HERE.to_owned(), health: self.collector.health(), stats }]
     }
 
     fn source(&self) -> serde_json::Value {

@@ -43,6 +43,7 @@ fn roles(folder: &std::path::Path) -> Vec<(&'static str, Command)> {
             "dashboard and API: http",
             &["up", "--source", "none", "--port", "0", "--data-dir", &text(&folder.join("up"))],
         ),
+        role("dashboard and API: http", &["serve", "--port", "0", "--collectors", "http://127.0.0.1:1"]),
     ]
 }
 

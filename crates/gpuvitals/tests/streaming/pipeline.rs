@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use gpuvitals_core::Table;
 use gpuvitals_core::history::{History, RowsQuery};
+use gpuvitals_listener::client::{Credentials, Dial};
 use gpuvitals_remote::{Merged, NamedHistory, Remote};
-use tonic::transport::Endpoint;
 
 use crate::port::Port;
 use crate::process::{Keys, Nats, get, recording, start, start_with, stored, until};
@@ -93,8 +93,8 @@ fn asked(ports: &[&str]) -> Option<usize> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let collector = |port: &&str| {
-            let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap();
-            NamedHistory { name: Arc::from(*port), history: Arc::new(Remote::new(port, &endpoint, None)) }
+            let dial = Dial::new(&format!("127.0.0.1:{port}"), false, &Credentials::default()).unwrap();
+            NamedHistory { name: Arc::from(*port), history: Arc::new(Remote::new(port, dial)) }
         };
         let both = Merged::new(ports.iter().map(collector).collect(), Duration::from_secs(30));
         let all = RowsQuery { with_total: true, ..RowsQuery::of(Table::GpuEvents, 100_000) };

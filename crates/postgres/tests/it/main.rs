@@ -14,8 +14,8 @@ use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::{
     Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Status, Table, causes,
 };
-use gpuvitals_postgres::{Postgres, PostgresError};
-use server::{Server, open, open_keeping};
+use gpuvitals_postgres::{Database, Postgres, PostgresError};
+use server::Server;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 const POWER: MetricId = MetricId::of("power_w");
@@ -44,6 +44,16 @@ fn batch(rows: &[TableRow<'_>]) -> Batch {
 /// A row of GPU-0 with this power.
 fn power(time_ns: i64, watts: f64) -> Batch {
     batch(&[(&gpu("GPU-0", ""), time_ns, &[(POWER, watts)])])
+}
+
+/// Opens it without a bound on age.
+pub(crate) async fn open(settings: &Database) -> Postgres {
+    Postgres::open(settings.clone(), None).await.unwrap()
+}
+
+/// Opens it with a bound on age.
+async fn open_keeping(settings: &Database, keep: Duration) -> Postgres {
+    Postgres::open(settings.clone(), Some(keep)).await.unwrap()
 }
 
 /// Times and powers of the rows that there are.

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
-use gpuvitals_postgres::{Database, Postgres};
+use gpuvitals_postgres::Database;
 use gpuvitals_settings::{Section, Value};
 use tempfile::TempDir;
 
@@ -128,16 +127,6 @@ impl Drop for Server {
             self.kill();
         }
     }
-}
-
-/// Opens it without a bound on age.
-pub(crate) async fn open(settings: &Database) -> Postgres {
-    Postgres::open(settings.clone(), None).await.unwrap()
-}
-
-/// Opens it with a bound on age.
-pub(crate) async fn open_keeping(settings: &Database, keep: Duration) -> Postgres {
-    Postgres::open(settings.clone(), Some(keep)).await.unwrap()
 }
 
 /// The folder of the server's programs: Debian does not have them in the path.

@@ -4,7 +4,8 @@ use gpuvitals_suite::{Case, cases};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::server::{Server, open};
+use crate::open;
+use crate::server::Server;
 
 /// Also after a restart of the collector, which reads the latest values anew.
 async fn check(server: &Server, case: &Case) {

@@ -11,6 +11,7 @@ use gpuvitals_core::history::{
 use gpuvitals_core::ports::{Answer, Sink};
 use gpuvitals_core::{Health, MetricId, Table};
 use gpuvitals_listener::Access;
+use gpuvitals_listener::client::{BearerToken, Credentials};
 use gpuvitals_remote::{Remote, serve, v1};
 use gpuvitals_suite::{BASE_NS, TestRow, answer, batch, cases};
 use proptest::prelude::*;
@@ -25,7 +26,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use crate::world::{Kept, Service, endpoint, guarded, remote};
+use crate::world::{Kept, Service, dial, endpoint, guarded, remote};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -161,8 +162,8 @@ async fn those_without_the_token_hear_nothing() {
     let error = History::fleet(&refused).await.unwrap_err();
     assert!(gpuvitals_core::causes(&error).contains("token"), "{error:?}");
     until(&refused, |history| history.health().reason.contains("token")).await;
-    let bearer = format!("Bearer {token}").parse().unwrap();
-    let known = Remote::new("guarded", &endpoint(service.address), Some(bearer));
+    let access = Credentials { token: Some(BearerToken::new(&token)), ..Credentials::default() };
+    let known = Remote::new("guarded", dial(service.address, &access));
     assert_eq!(History::fleet(&known).await.unwrap().answer.gpus.len(), 1);
 }
 
@@ -189,7 +190,7 @@ async fn a_service_that_ends_and_comes_back_is_heard_again() {
 
     service.end().await;
     let error = remote.rows(RowsQuery::of(Table::GpuEvents, 1)).await.unwrap_err();
-    assert!(matches!(error, QueryError::Failed(_)));
+    assert!(matches!(error, QueryError::Away { .. }));
     until(&remote, |history| history.health().status == Status::Degraded).await;
     let (since, version) = (remote.health().since_ns, remote.version());
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gpuvitals_core::history::History;
+use gpuvitals_listener::client::{Credentials, Dial};
 use gpuvitals_listener::{Access, Listener, Meter, PortKind, Terms, TokenScope, Tokens};
 use gpuvitals_remote::{Remote, serve};
 use gpuvitals_settings::Section;
@@ -63,11 +64,15 @@ impl Service {
 
 /// The endpoint of a service.
 pub(crate) fn endpoint(address: SocketAddr) -> Endpoint {
-    Endpoint::from_shared(format!("http://{address}")).unwrap()
+    dial(address, &Credentials::default()).endpoint().clone()
+}
+
+pub(crate) fn dial(address: SocketAddr, access: &Credentials) -> Dial {
+    Dial::new(&address.to_string(), false, access).unwrap()
 }
 
 pub(crate) fn remote(service: &Service) -> Remote {
-    Remote::new(&service.address.to_string(), &endpoint(service.address), None)
+    Remote::new(&service.address.to_string(), dial(service.address, &Credentials::default()))
 }
 
 /// Access for those who have the token, which is returned.

@@ -75,7 +75,7 @@ async fn a_view_lacks_nothing_that_its_writer_merges_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(StoreConfig { merge_files: 2, ..merging(dir.path()) }).unwrap();
     let path = dir.path().to_owned();
-    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let (done, is_done) = std::sync::mpsc::sync_channel::<()>(0);
     let opener = std::thread::spawn(move || {
         let mut rows = Vec::new();
         while is_done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {

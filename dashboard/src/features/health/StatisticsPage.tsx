@@ -37,7 +37,7 @@ export function StatisticsPage() {
 }
 
 function Topics({ topics }: { readonly topics: Stats["topics"] }) {
-  if (topics === null) return <p className="p-4 text-muted">The queue runs elsewhere and shows its own statistics.</p>;
+  if (topics === null) return <p className="p-4 text-muted">The queue is elsewhere, and its statistics are not known here.</p>;
   const names = Object.keys(topics).sort();
   if (names.length === 0) return <p className="p-4 text-muted">The queue has no topics yet.</p>;
   return <TopicTable names={names} topics={topics} />;

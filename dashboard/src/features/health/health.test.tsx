@@ -52,7 +52,7 @@ describe("statistics", () => {
     const elsewhere = { topics: null, total_processed: null, uptime_seconds: null };
     mockApi({ "/stats": ok({ ...elsewhere, gateway: { cache_hit_rate: 0.875, requests: 64, uptime_seconds: 3700 } }) });
     renderAt("/statistics");
-    expect(await screen.findByText("The queue runs elsewhere and shows its own statistics.")).toBeTruthy();
+    expect(await screen.findByText("The queue is elsewhere, and its statistics are not known here.")).toBeTruthy();
     expect(screen.getByText("Messages processed").parentElement?.textContent).toContain("–");
     expect(screen.getByText("Queue uptime").parentElement?.textContent).toContain("–");
   });

@@ -1,0 +1,168 @@
+//! A queue or collector behind the gateway, asked every second for its health and statistics.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gpuvitals_api::Peer;
+use gpuvitals_core::{Health, Status, causes, clock};
+use gpuvitals_listener::client::{Dial, GetError};
+use gpuvitals_queue::link::{MessageQueue, Scheme};
+use gpuvitals_queue::nats::{NatsAdmin, NatsError};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+use tonic::transport::Channel;
+use ureq::http::StatusCode;
+
+use crate::failure::{Exit, Failure};
+
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Longest wait for an answer: with [`LOOK_EVERY`] a service that hangs is noticed within 3 s.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// How a service is asked.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// By `GET /health` and `GET /stats`.
+    Service(Box<Dial>, Channel),
+    /// NATS JetStream.
+    Nats(Box<NatsAdmin>),
+}
+
+/// Why a look has found nothing.
+#[derive(Debug, thiserror::Error)]
+enum LookError {
+    #[error(transparent)]
+    Get(#[from] GetError),
+    #[error(transparent)]
+    Nats(#[from] NatsError),
+    #[error("it answers {status}: {message}")]
+    Refused { status: StatusCode, message: String },
+    #[error("{path} is not answered in JSON; is it a gpuvitals?")]
+    Stranger { path: &'static str },
+}
+
+impl Asked {
+    /// A service by its port.
+    pub(super) fn service(dial: Dial) -> Self {
+        let channel = dial.endpoint().connect_lazy();
+        Self::Service(Box::new(dial), channel)
+    }
+
+    /// A queue as its settings say.
+    ///
+    /// # Errors
+    /// When a credential cannot be read or used.
+    pub(super) fn queue(settings: &MessageQueue) -> Result<Self, Failure> {
+        let (url, access) = (&settings.address, settings.access()?);
+        if url.scheme == Scheme::Nats {
+            return Ok(Self::Nats(Box::new(NatsAdmin::new(url, &access))));
+        }
+        let dial = Dial::new(&url.authority(), url.tls, &access);
+        Ok(Self::service(dial.map_err(|e| Failure::caused(Exit::Config, "configuration: message_queue", e))?))
+    }
+
+    /// Its status with the reason, and its statistics.
+    async fn look(&self) -> Result<(Status, String, Value), LookError> {
+        match self {
+            Self::Service(dial, channel) => {
+                let (health, stats) = futures_util::try_join!(
+                    json_at(dial, channel, "/health"),
+                    json_at(dial, channel, "/stats")
+                )?;
+                let status = match health.get("status").and_then(Value::as_str) {
+                    Some("healthy") => Status::Healthy,
+                    Some("degraded") => Status::Degraded,
+                    Some("unhealthy") => Status::Unhealthy,
+                    _ => return Err(LookError::Stranger { path: "/health" }),
+                };
+                Ok((status, reason(&health), stats))
+            }
+            Self::Nats(nats) => {
+                Ok((Status::Healthy, String::new(), json!({ "topics": nats.all_stats().await? })))
+            }
+        }
+    }
+}
+
+/// A collector has one reason, a queue a list.
+fn reason(health: &Value) -> String {
+    let one = health.get("reason").into_iter();
+    let list = health.get("reasons").and_then(Value::as_array).into_iter().flatten();
+    one.chain(list).filter_map(Value::as_str).collect::<Vec<_>>().join("; ")
+}
+
+async fn json_at(dial: &Dial, channel: &Channel, path: &'static str) -> Result<Value, LookError> {
+    let (status, body) = dial.get(channel.clone(), path).await?;
+    let answer: Value = serde_json::from_slice(&body).map_err(|_| LookError::Stranger { path })?;
+    // An unhealthy service answers 503, with its health.
+    if status.is_success() || path == "/health" && status == StatusCode::SERVICE_UNAVAILABLE {
+        return Ok(answer);
+    }
+    let message = answer.get("message").and_then(Value::as_str).unwrap_or("no reason given").to_owned();
+    Err(LookError::Refused { status, message })
+}
+
+/// A service that is looked at until this is dropped.
+#[derive(Debug)]
+pub(super) struct Watched {
+    seen: Arc<Mutex<Peer>>,
+    task: JoinHandle<()>,
+}
+
+impl Watched {
+    /// Begins to look.
+    pub(super) fn new(name: String, asked: Asked) -> Self {
+        let health = Health {
+            status: Status::Degraded,
+            reason: "no answer yet".to_owned(),
+            since_ns: clock::now_ns(),
+        };
+        let seen = Arc::new(Mutex::new(Peer { name, health, stats: Value::Null }));
+        let task = tokio::spawn(watch(asked, Arc::clone(&seen)));
+        Self { seen, task }
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.peer().name
+    }
+
+    /// As it was seen last.
+    pub(super) fn peer(&self) -> Peer {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn watch(asked: Asked, seen: Arc<Mutex<Peer>>) {
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        let look = tokio::time::timeout(ANSWER_WITHIN, asked.look()).await;
+        let (status, reason, stats) = match look {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => (Status::Degraded, causes(&error), Value::Null),
+            Err(_) => {
+                (Status::Degraded, format!("no answer within {} s", ANSWER_WITHIN.as_secs()), Value::Null)
+            }
+        };
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.health.status != status {
+            let peer = &seen.name;
+            if status == Status::Healthy {
+                tracing::info!(peer, "a service behind the gateway is well");
+            } else {
+                tracing::warn!(peer, reason, "a service behind the gateway is not well, or not reached");
+            }
+        }
+        seen.health.observe(status, reason, clock::now_ns());
+        seen.stats = stats;
+    }
+}

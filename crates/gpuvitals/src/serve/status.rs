@@ -1,0 +1,53 @@
+//! The gateway's view of the services behind it.
+
+use std::sync::Arc;
+
+use gpuvitals_api::{Peer, StatusView};
+use gpuvitals_core::Status as HealthStatus;
+use gpuvitals_core::figures::{Family, Kind, Number};
+use serde_json::{Value, json};
+
+use super::collectors::Collectors;
+use super::peer::Watched;
+
+/// Queue and collectors elsewhere.
+#[derive(Debug)]
+pub(super) struct Status {
+    pub(super) queue: Watched,
+    pub(super) collectors: Arc<Collectors>,
+}
+
+impl StatusView for Status {
+    fn queues(&self) -> Vec<Peer> {
+        vec![self.queue.peer()]
+    }
+
+    fn collectors(&self) -> Vec<Peer> {
+        self.collectors.peers()
+    }
+
+    fn source(&self) -> Value {
+        json!({})
+    }
+
+    fn families(&self) -> Vec<Family> {
+        let mut health = Family::new(
+            "gpuvitals_gateway_peer_status",
+            Kind::Gauge,
+            "Health of a queue or collector behind the gateway. 0: healthy, 1: degraded or not reached, 2: unhealthy.",
+        );
+        for (kind, peers) in [("queue", self.queues()), ("collector", self.collectors())] {
+            for Peer { name, health: found, .. } in peers {
+                let status = match found.status {
+                    HealthStatus::Healthy => 0_u64,
+                    HealthStatus::Degraded => 1,
+                    HealthStatus::Unhealthy => 2,
+                };
+                health = health.with(vec![("kind", kind.to_owned()), ("peer", name)], Number::from(status));
+            }
+        }
+        let mut families = crate::telemetry::families();
+        families.push(health);
+        families
+    }
+}

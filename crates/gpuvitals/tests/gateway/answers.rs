@@ -1,0 +1,164 @@
+//! Requirement C4.1, of a gateway in one process and of one over pieces.
+
+use serde_json::{Value, json};
+
+use crate::port::Port;
+use crate::site::{Gateway, SECONDS, Said, recording, start};
+
+/// Fields of a GPU in a list.
+const GPU: [&str; 10] = [
+    "id",
+    "name",
+    "model",
+    "vendor",
+    "hostname",
+    "index",
+    "memory_mb",
+    "driver_version",
+    "state",
+    "last_seen",
+];
+
+fn has(object: &Value, fields: &[&str]) {
+    for field in fields {
+        assert!(object.get(field).is_some(), "{field} is missing: {object}");
+    }
+}
+
+/// What the requirement says of every answer.
+pub(crate) fn check(gateway: &Gateway) {
+    let health = gateway.get("/health");
+    assert_eq!(health["service"], "telemetry-api-gateway");
+    has(&health, &["status", "timestamp", "version"]);
+    for part in ["collector", "queue"] {
+        has(&health[part], &["status", "reason", "since"]);
+        has(&health[format!("{part}s")][0], &["name", "status", "reason", "since"]);
+    }
+
+    let gpus = gateway.get("/api/v1/gpus?limit=3&offset=0");
+    assert_eq!((&gpus["total"], gpus["gpus"].as_array().unwrap().len()), (&json!(4), 3));
+    assert_eq!(gpus["pagination"], json!({"limit": 3, "offset": 0, "has_next": true}));
+    has(&gpus["gpus"][0], &GPU);
+    let id = gpus["gpus"][0]["id"].as_str().unwrap();
+
+    let telemetry = format!("/api/v1/gpus/{id}/telemetry");
+    let all = gateway.get(&format!("{telemetry}?limit=1000"));
+    assert_eq!(all["total"], SECONDS, "every row of the GPU, and each once");
+    let entry = &all["data"][0];
+    has(entry, &["gpu_id", "hostname", "metrics", "timestamp"]);
+    assert!(entry["metrics"].as_object().unwrap().len() > 40, "rows are whole: {entry}");
+    let (start, end) = ("2026-01-01T00:00:10Z", "2026-01-01T00:00:19Z");
+    let page = gateway.get(&format!("{telemetry}?start_time={start}&end_time={end}&limit=4&offset=2"));
+    assert_eq!(page["total"], 10, "both ends belong to the range");
+    assert_eq!(page["pagination"], json!({"limit": 4, "offset": 2, "has_next": true}));
+    let several = gateway.get("/api/v1/telemetry?limit=1000");
+    assert_eq!(several["total"], 4 * SECONDS);
+
+    let hosts = gateway.get("/api/v1/hosts");
+    assert_eq!(hosts["total"], 2);
+    let host = hosts["hosts"][0]["hostname"].as_str().unwrap();
+    assert_eq!(gateway.get(&format!("/api/v1/hosts/{host}/gpus"))["total"], 2);
+
+    let stats = gateway.get("/stats");
+    has(&stats["topics"]["gpu-telemetry"], &["messages", "subscribers", "throughput_msg_per_sec"]);
+    has(&stats, &["total_processed", "uptime_seconds", "collectors"]);
+    has(&stats["gateway"], &["cache_hit_rate", "requests", "uptime_seconds"]);
+    assert_eq!(gateway.ask("/docs").status, 200);
+    assert!(gateway.get("/openapi.json")["paths"].as_object().unwrap().len() > 12);
+
+    for (path, status, code) in [
+        ("/api/v1/gpus?limit=x", 400, "bad_parameter"),
+        ("/api/v1/gpus?limits=1", 400, "bad_parameter"),
+        ("/api/v1/gpus/GPU-none", 404, "unknown_gpu"),
+        ("/api/v1/hosts/nowhere/gpus", 404, "unknown_host"),
+        ("/api/v1/nothing", 404, "not_found"),
+    ] {
+        let said = gateway.ask(path);
+        has(&said.json, &["error", "message", "code"]);
+        assert_eq!((said.status, &said.json["code"]), (status, &json!(code)), "{path}: {}", said.json);
+    }
+}
+
+/// Questions whose answers are the same wherever the rows are.
+fn questions() -> Vec<String> {
+    let range = "start=2026-01-01T00:00:00Z&end=2026-01-01T00:00:59Z";
+    let query = |rest: &str| format!("/api/v1/query?{range}&{rest}");
+    vec![
+        "/api/v1/gpus?include=metrics".to_owned(),
+        "/api/v1/telemetry?limit=37&offset=100".to_owned(),
+        "/api/v1/telemetry?limit=1000&metrics=power_w,energy_j".to_owned(),
+        "/api/v1/hosts".to_owned(),
+        query("metrics=power_w,temperature_c&step=10s&aggregate=min,max,last,count"),
+        query("metrics=gpu_clock_mhz&step=60s&aggregate=max&group_by=node"),
+        query("metrics=gpu_clock_mhz&step=60s&aggregate=p50,p99,mean&group_by=all"),
+        query("metrics=utilization_pct&step=20s&aggregate=max&where=node=~.*0001"),
+    ]
+}
+
+#[test]
+fn pieces_and_one_process_give_the_same_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let file = recording(folder.path());
+    let up = Gateway::of(start(&["up", "--port", "0", "--replay", &file, "--data-dir", &at("up")]));
+
+    let (queue, one, other) = (Port::new(), Port::new(), Port::new());
+    let broker = start(&["broker", "--port", &queue, "--persistence-path", &at("mq")]);
+    broker.says("queue: http");
+    let collect = |api: &str, data: &str| {
+        start(&["collect", "--api-port", api, "--broker-port", &queue, "--data-dir", &at(data)])
+    };
+    let collectors = [collect(&one, "a"), collect(&other, "b")];
+    for collector in &collectors {
+        collector.says("collector API");
+    }
+    let url = format!("http://127.0.0.1:{queue}");
+    let names = format!("http://127.0.0.1:{one},http://127.0.0.1:{other}");
+    let serve = Gateway::of(start(&["serve", "--port", "0", "--collectors", &names, "--mq-url", &url]));
+    let streamer =
+        ["stream", "--csv", &file, "--once", "--rate", "2000", "--batch-size", "8", "--mq-url", &url];
+    assert_eq!(start(&streamer).ended().0, Some(0));
+
+    for gateway in [&up, &serve] {
+        gateway.until("/api/v1/telemetry?limit=1", "all rows", |said| said.json["total"] == 4 * SECONDS);
+        gateway.until("/health", "health", |said| said.json["status"] == "healthy");
+        check(gateway);
+    }
+    let stored = |said: &Said, port: &str| {
+        said.json["collectors"][format!("127.0.0.1:{port}")]["total_processed"].as_u64().unwrap_or(0)
+    };
+    serve.until("/stats", "the share of each", |said| {
+        stored(said, &one) > 0
+            && stored(said, &other) > 0
+            && said.json["topics"]["gpu-telemetry"]["published"] == 240
+    });
+    for question in questions() {
+        assert_eq!(comparable(up.get(&question)), comparable(serve.get(&question)), "{question}");
+    }
+    let metrics = serve.ask("/metrics");
+    assert_eq!(metrics.status, 200);
+    for process in [up.process, serve.process, broker].into_iter().chain(collectors) {
+        let (code, said) = process.terminated();
+        assert_eq!(code, Some(0), "{said}");
+    }
+}
+
+/// An answer without what depends on the moment it was given, and means in the digits that a sum has in any order.
+fn comparable(mut answer: Value) -> Value {
+    fn rounded(value: &mut Value) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(rounded),
+            Value::Object(fields) => {
+                // Which rollup was read depends on what is merged yet.
+                fields.remove("rollup_ms");
+                fields.values_mut().for_each(rounded);
+            }
+            Value::Number(number) if number.is_f64() => {
+                *value = format!("{:.9e}", number.as_f64().unwrap()).into();
+            }
+            _ => {}
+        }
+    }
+    rounded(&mut answer);
+    answer
+}

@@ -1,0 +1,66 @@
+//! Two collectors that write into one PostgreSQL, and a gateway that asks it.
+
+use std::sync::Arc;
+
+use crate::answers::check;
+use crate::port::Port;
+use crate::postgres::Server;
+use crate::site::{Gateway, SECONDS, recording, start_with};
+
+#[test]
+fn ranges_come_from_the_database_and_the_newest_rows_from_the_collectors() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let file = recording(folder.path());
+    let server = Server::shared();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let database = runtime.block_on(server.database());
+    let settings = [
+        ("GPUVITALS_DATABASE_HOST", database.host.as_str()),
+        ("GPUVITALS_DATABASE_USER", "gpu"),
+        ("GPUVITALS_DATABASE_DBNAME", database.dbname.as_str()),
+    ];
+    let (queue, one, other) = (Port::new(), Port::new(), Port::new());
+    let broker = start_with(&["broker", "--port", &queue, "--persistence-path", &at("mq")], &[]);
+    broker.says("queue: http");
+    let collect = |api: &str| {
+        let collector = start_with(&["collect", "--api-port", api, "--broker-port", &queue], &settings);
+        collector.says("collector API");
+        collector
+    };
+    let (a, b) = (collect(&one), collect(&other));
+    let names = format!("http://127.0.0.1:{one},http://127.0.0.1:{other}");
+    let url = format!("http://127.0.0.1:{queue}");
+    let serve = ["serve", "--port", "0", "--collectors", &names, "--mq-url", &url];
+    let gateway = Gateway::of(start_with(&serve, &settings));
+    let streamer =
+        ["stream", "--csv", &file, "--once", "--rate", "2000", "--batch-size", "8", "--mq-url", &url];
+    assert_eq!(start_with(&streamer, &[]).ended().0, Some(0));
+    gateway.until("/api/v1/telemetry?limit=1", "all rows", |said| said.json["total"] == 4 * SECONDS);
+    gateway.until("/health", "health", |said| said.json["status"] == "healthy");
+    check(&gateway);
+
+    // A collector that is away takes no rows of the past with it.
+    a.kill();
+    gateway.until("/health", "a killed collector", |said| said.json["collector"]["status"] == "degraded");
+    assert_eq!(gateway.ask("/api/v1/telemetry?limit=1").json["total"], 4 * SECONDS);
+    let gpus = gateway.until("/api/v1/gpus", "the newest rows", |said| said.partial.is_some());
+    assert_eq!(gpus.json["total"], 4);
+    // Neither do all of them: the latest state is the one that the database had at the start.
+    b.kill();
+    gateway.until("/api/v1/gpus", "no newest rows", |said| {
+        said.partial.as_ref().is_some_and(|words| words.contains("the newest rows"))
+    });
+    // And without the database there are no ranges.
+    server.kill();
+    let said = gateway.until("/api/v1/telemetry?limit=2", "no database", |said| said.status != 200);
+    assert_eq!((said.status, said.json["code"].as_str()), (503, Some("unavailable")), "{}", said.json);
+    gateway.until("/health", "no database", |said| {
+        said.json["store"]["reason"].as_str().unwrap().contains("PostgreSQL")
+    });
+    for process in [gateway.process, broker] {
+        let (code, said) = process.terminated();
+        assert_eq!(code, Some(0), "{said}");
+    }
+    assert_eq!(Arc::strong_count(&server), 1);
+}

@@ -1,0 +1,25 @@
+//! The gateway over its parts: the same answers from one process and from pieces, and what is said of a piece that is away.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod access;
+mod answers;
+#[path = "../rig/authority.rs"]
+mod authority;
+mod database;
+mod names;
+mod pieces;
+#[path = "../rig/port.rs"]
+mod port;
+#[path = "../../../postgres/tests/it/server.rs"]
+mod postgres;
+#[path = "../rig/program.rs"]
+mod program;
+mod site;
+#[path = "../rig/waiting.rs"]
+mod waiting;
+mod wire;
