@@ -103,11 +103,6 @@ impl Gathered {
         (names, pieces)
     }
 
-    /// Times of the rows.
-    pub(crate) fn times(&self) -> impl Iterator<Item = i64> {
-        self.batch.timestamps().iter().copied()
-    }
-
     /// How many rows there are.
     pub(crate) fn rows(&self) -> usize {
         self.batch.rows()

@@ -15,7 +15,8 @@
 //! What is accepted together is one transaction. Of each table its rows are put together by key and copied (binary) into it. If a
 //! row is there already they are copied into a temporary table instead, and merged from there: null never overwrites, the later
 //! arrival wins. They are acknowledged after the commit.
-//! Partitions are made a day ahead; rows of other days make theirs.
+//! Partitions are made a day ahead; rows of other days make theirs, unless they are too old to be kept: these are acknowledged,
+//! counted and left out.
 //!
 //! # Reading
 //! The latest state of each GPU is in memory: read once, then kept up to date by what this process writes. Everything else is

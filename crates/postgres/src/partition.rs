@@ -1,10 +1,10 @@
 //! A partition a day: made ahead, and dropped when it is too old.
 
-use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::{Table, causes, time};
+use gpuvitals_core::{Batch, Table, causes, time};
 use tokio_postgres::Client;
 
 use crate::error::PostgresError;
@@ -15,9 +15,18 @@ const DAY_NS: i64 = 86_400_000_000_000;
 /// The partitions that are known to be there.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
-    known: Mutex<HashSet<(Table, i64)>>,
+    known: Mutex<HashMap<Table, Days>>,
     /// Age at which a partition is dropped; none: never.
     keep: Option<Duration>,
+}
+
+/// Days since 1970 of a table.
+#[derive(Debug)]
+struct Days {
+    /// Those that have a partition.
+    made: HashSet<i64>,
+    /// The first day that is kept.
+    first: i64,
 }
 
 impl Partitions {
@@ -27,80 +36,115 @@ impl Partitions {
 
     /// Looks for all of them anew when they are needed.
     pub(crate) fn forget(&self) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.lock().clear();
     }
 
-    /// Makes the partitions of these instants and of the days after them, if they are missing.
+    /// Makes the partitions of rows. Returns the rows without those that are too old to be kept.
     ///
     /// # Errors
     /// If the server refuses.
-    pub(crate) async fn make(
+    pub(crate) async fn make_for(
+        &self,
+        client: &mut Client,
+        mut batches: Vec<Batch>,
+    ) -> Result<Vec<Batch>, PostgresError> {
+        for table in Table::ALL {
+            let own = batches.iter().filter(|batch| batch.table() == table);
+            let wanted: HashSet<i64> =
+                own.flat_map(Batch::timestamps).map(|time_ns| day_of(*time_ns)).collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            let first = self.make(client, table, &wanted).await?;
+            if wanted.iter().any(|day| *day < first) {
+                let young = |batch: Batch| {
+                    let keep = batch.timestamps().iter().map(|time_ns| day_of(*time_ns) >= first);
+                    if batch.table() == table { batch.filter(&keep.collect::<Vec<_>>()) } else { Some(batch) }
+                };
+                batches = batches.into_iter().filter_map(young).collect();
+            }
+        }
+        Ok(batches)
+    }
+
+    /// Makes the partitions of these days that are kept, and of the days after them, if they are missing, and drops those
+    /// that are not kept. Returns the first day that is kept.
+    async fn make(
         &self,
         client: &mut Client,
         table: Table,
-        times: impl Iterator<Item = i64>,
-    ) -> Result<(), PostgresError> {
-        let wanted: HashSet<i64> = times.map(|time_ns| time_ns.div_euclid(DAY_NS)).collect();
-        let missing: Vec<i64> = {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            wanted.into_iter().filter(|day| !known.contains(&(table, *day))).collect()
-        };
-        if missing.is_empty() {
-            return Ok(());
+        wanted: &HashSet<i64>,
+    ) -> Result<i64, PostgresError> {
+        if let Some(days) = self.lock().get(&table)
+            && wanted.iter().all(|day| *day < days.first || days.made.contains(day))
+        {
+            return Ok(days.first);
         }
-        for day in &missing {
+        let mut first = i64::MIN;
+        let mut old = Vec::new();
+        if let Some(keep) = self.keep.and_then(|keep| i64::try_from(keep.as_nanos()).ok()) {
+            let there = partitions(client, table).await?;
+            let newest = wanted.iter().copied().max().max(newest_filled(client, &there).await?);
+            let newest_ns = newest.unwrap_or_default().saturating_mul(DAY_NS);
+            first = day_of(newest_ns.saturating_sub(keep));
+            old.extend(there.into_iter().filter(|(day, _)| *day < first));
+        }
+        for day in wanted.iter().filter(|day| **day >= first) {
             create(client, table, *day).await?;
             // It is needed tomorrow: a failure is that day's.
             if let Err(error) = create(client, table, day.saturating_add(1)).await {
                 tracing::warn!(%table, error = causes(&error), "cannot make the next day's partition");
             }
         }
-        let newest_ns = missing.iter().max().map_or(i64::MIN, |day| day.saturating_mul(DAY_NS));
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(missing.into_iter().map(|day| (table, day)));
-        // Rows of a new day: others may be too old now. The next day tries again.
-        if let Err(error) = self.drop_old(client, table, newest_ns).await {
-            tracing::warn!(%table, error = causes(&error), "cannot drop old partitions");
+        {
+            let mut known = self.lock();
+            let days = known.entry(table).or_insert_with(|| Days { made: HashSet::new(), first });
+            days.first = first;
+            days.made.extend(wanted);
+            days.made.retain(|day| *day >= first);
         }
-        Ok(())
+        for (_, name) in old {
+            // The next new day tries again.
+            match client.batch_execute(&format!("DROP TABLE IF EXISTS {name}")).await {
+                Ok(()) => tracing::info!(partition = name, "rows older than store.keep are deleted"),
+                Err(error) => {
+                    tracing::warn!(partition = name, error = causes(&error), "cannot drop an old partition");
+                }
+            }
+        }
+        Ok(first)
     }
 
-    /// Drops partitions all of whose rows are older than the newest day that has rows, or is about to, by more than is kept.
-    async fn drop_old(&self, client: &mut Client, table: Table, coming_ns: i64) -> Result<(), PostgresError> {
-        let Some(keep) = self.keep.and_then(|keep| i64::try_from(keep.as_nanos()).ok()) else {
-            return Ok(());
-        };
-        let failed = PostgresError::statement("dropping old partitions");
-        let names = client
-            .query(
-                "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
-                 WHERE i.inhparent = $1::text::regclass",
-                &[&table.name()],
-            )
-            .await
-            .map_err(&failed)?;
-        let mut days: Vec<(i64, String)> =
-            names.iter().filter_map(|row| Some((start_of(table, row.get(0))?, row.get(0)))).collect();
-        days.sort_unstable_by(|a, b| b.cmp(a));
-        let mut newest_ns = coming_ns;
-        for (start_ns, name) in &days {
-            let filled = client.query_one(&format!("SELECT EXISTS (SELECT FROM {name})"), &[]).await;
-            if filled.map_err(&failed)?.get::<_, bool>(0) {
-                newest_ns = newest_ns.max(*start_ns);
-                break;
-            }
-        }
-        for (start_ns, name) in days {
-            if start_ns.saturating_add(DAY_NS) <= newest_ns.saturating_sub(keep) {
-                let dropped = client.batch_execute(&format!("DROP TABLE {name}")).await;
-                dropped.map_err(&failed)?;
-                tracing::info!(partition = name, "rows older than store.keep are deleted");
-            }
-        }
-        Ok(())
+    fn lock(&self) -> MutexGuard<'_, HashMap<Table, Days>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn day_of(time_ns: i64) -> i64 {
+    time_ns.div_euclid(DAY_NS)
+}
+
+/// Days that have a partition, and its name, the newest first.
+async fn partitions(client: &Client, table: Table) -> Result<Vec<(i64, String)>, PostgresError> {
+    let select = "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
+                  WHERE i.inhparent = $1::text::regclass";
+    let names = client.query(select, &[&table.name()]).await;
+    let names = names.map_err(PostgresError::statement("looking for partitions"))?;
+    let mut days: Vec<(i64, String)> =
+        names.iter().filter_map(|row| Some((day_named(table, row.get(0))?, row.get(0)))).collect();
+    days.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(days)
+}
+
+/// The newest of these days that has rows.
+async fn newest_filled(client: &Client, days: &[(i64, String)]) -> Result<Option<i64>, PostgresError> {
+    for (day, name) in days {
+        let filled = client.query_one(&format!("SELECT EXISTS (SELECT FROM {name})"), &[]).await;
+        if filled.map_err(PostgresError::statement("looking for the newest day"))?.get(0) {
+            return Ok(Some(*day));
+        }
+    }
+    Ok(None)
 }
 
 async fn create(client: &mut Client, table: Table, day: i64) -> Result<(), PostgresError> {
@@ -120,10 +164,10 @@ async fn create(client: &mut Client, table: Table, day: i64) -> Result<(), Postg
     transaction.commit().await.map_err(&failed)
 }
 
-/// Start of the day of a partition, by its name.
-fn start_of(table: Table, name: &str) -> Option<i64> {
+/// The day of a partition, by its name.
+fn day_named(table: Table, name: &str) -> Option<i64> {
     let date = name.strip_prefix(table.name())?.strip_prefix('_')?;
     let (year, rest) = date.split_at_checked(4)?;
     let (month, day) = rest.split_at_checked(2)?;
-    time::parse(&format!("{year}-{month}-{day}T00:00:00Z")).ok()
+    time::parse(&format!("{year}-{month}-{day}T00:00:00Z")).ok().map(day_of)
 }

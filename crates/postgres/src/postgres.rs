@@ -48,6 +48,7 @@ struct Inner {
     /// Of reading.
     reading: Mutex<Health>,
     rows: AtomicU64,
+    rows_too_old: AtomicU64,
     transactions: AtomicU64,
     failures: AtomicU64,
 }
@@ -76,6 +77,7 @@ impl Postgres {
             health: Mutex::new(Health::healthy(clock::now_ns())),
             reading: Mutex::new(Health::healthy(clock::now_ns())),
             rows: AtomicU64::new(0),
+            rows_too_old: AtomicU64::new(0),
             transactions: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         };
@@ -123,11 +125,13 @@ impl Inner {
     }
 
     async fn accept(&self, batches: Vec<Batch>) -> Result<(), PostgresError> {
+        let came: usize = batches.iter().map(Batch::rows).sum();
         let writing = async {
             let mut lease = self.lease().await?;
-            let rows = write::write(&mut lease, &self.names, &self.partitions, &batches).await?;
+            let batches = self.partitions.make_for(&mut lease, batches).await?;
+            let rows = write::write(&mut lease, &self.names, &batches).await?;
             lease.give_back();
-            Ok(rows)
+            Ok((rows, batches))
         };
         let doing = "writing rows";
         let late = PostgresError::TimedOut { doing, within: WRITE_WITHIN };
@@ -136,7 +140,10 @@ impl Inner {
         if written.as_ref().is_err_and(PostgresError::lacks_tables) {
             *self.is_ready.lock().await = false;
         }
-        self.rows.fetch_add(written? as u64, Ordering::Relaxed);
+        let (rows, batches) = written?;
+        let kept: usize = batches.iter().map(Batch::rows).sum();
+        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+        self.rows_too_old.fetch_add((came - kept) as u64, Ordering::Relaxed);
         self.transactions.fetch_add(1, Ordering::Relaxed);
         self.show(&batches);
         // Without a reader nobody hears it.
@@ -218,6 +225,11 @@ impl Sink for Postgres {
         let inner = &*self.0;
         vec![
             Family::counter("gpuvitals_postgres_rows_total", "Rows written.", &inner.rows),
+            Family::counter(
+                "gpuvitals_postgres_rows_too_old_total",
+                "Rows that were older than store.keep when they came: acknowledged, not written.",
+                &inner.rows_too_old,
+            ),
             Family::counter(
                 "gpuvitals_postgres_transactions_total",
                 "Transactions that wrote them.",

@@ -13,17 +13,15 @@ use crate::encode::Gathered;
 use crate::error::PostgresError;
 use crate::link::Lease;
 use crate::names::Names;
-use crate::partition::Partitions;
 use crate::schema::EXTRAS;
 
-/// Writes batches; they are durable when it returns. Returns the number of distinct rows.
+/// Writes batches, whose partitions are there; they are durable when it returns. Returns the number of distinct rows.
 ///
 /// # Errors
 /// If the server refuses, or is lost: then some or all of the rows may have become durable.
 pub(crate) async fn write(
     lease: &mut Lease<'_>,
     names: &Names,
-    partitions: &Partitions,
     batches: &[Batch],
 ) -> Result<usize, PostgresError> {
     let mut tables = Vec::new();
@@ -32,7 +30,6 @@ pub(crate) async fn write(
         let Some(gathered) = Gathered::new(table, &own)? else { continue };
         let subjects = names.subjects(lease, &gathered.subjects).await?;
         let identities = names.identities(lease, &gathered.identities).await?;
-        partitions.make(lease, table, gathered.times()).await?;
         tables.push((gathered, subjects, identities));
     }
     if lease.copies_directly() {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::figures::render;
 use gpuvitals_core::history::{History, RowsQuery};
 use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::{
@@ -233,6 +234,51 @@ async fn days_have_partitions_that_are_made_ahead_made_again_and_dropped_by_age(
     assert!(matches!(refusal(&postgres, power(4 * DAY_NS + 6, 2.0)).await, SinkError::Busy(_)));
     postgres.accept(vec![power(4 * DAY_NS + 6, 2.0)]).await.unwrap();
     assert_eq!(powers(&postgres).await, [(4 * DAY_NS + 6, Some(2.0))]);
+}
+
+#[tokio::test]
+async fn rows_older_than_what_is_kept_are_taken_and_left_out_and_newer_rows_with_them_are_written() {
+    let server = Server::shared();
+    let settings = server.database().await;
+    let postgres = open_keeping(&settings, Duration::from_hours(48)).await;
+    postgres.accept(vec![power(4 * DAY_NS, 1.0)]).await.unwrap();
+    postgres.accept(vec![power(5, 2.0)]).await.unwrap();
+    postgres.accept(vec![power(6, 2.0), power(4 * DAY_NS + 1, 3.0), power(2 * DAY_NS, 4.0)]).await.unwrap();
+    let kept = [(2 * DAY_NS, Some(4.0)), (4 * DAY_NS, Some(1.0)), (4 * DAY_NS + 1, Some(3.0))];
+    assert_eq!(powers(&postgres).await, kept);
+    let figures = String::from_utf8(render(&postgres.families())).unwrap();
+    assert!(figures.contains("gpuvitals_postgres_rows_too_old_total 2"), "{figures}");
+    // Another process knows a day that this one drops.
+    let other = open_keeping(&settings, Duration::from_hours(48)).await;
+    other.accept(vec![power(2 * DAY_NS + 1, 5.0)]).await.unwrap();
+    postgres.accept(vec![power(6 * DAY_NS, 6.0)]).await.unwrap();
+    let mut tries = 0;
+    while let Err(error) = other.accept(vec![power(2 * DAY_NS + 2, 7.0)]).await {
+        assert!(matches!(error, SinkError::Busy(_)) && tries == 0, "{error}");
+        tries += 1;
+    }
+    let fleet = other.fleet().await.unwrap().answer;
+    assert_eq!(fleet.get("GPU-0").unwrap().last_seen_ns, 6 * DAY_NS);
+    let kept = [(4 * DAY_NS, Some(1.0)), (4 * DAY_NS + 1, Some(3.0)), (6 * DAY_NS, Some(6.0))];
+    assert_eq!(powers(&other).await, kept);
+}
+
+#[tokio::test]
+async fn a_recording_that_is_replayed_into_a_live_database_stops_nothing() {
+    let server = Server::shared();
+    let settings = server.database().await;
+    let postgres = open_keeping(&settings, Duration::from_hours(72)).await;
+    let live = 20_000 * DAY_NS;
+    for second in 0..20 {
+        // A day of the recording a second: the last ones are young enough.
+        let replayed = live + (second - 18) * DAY_NS;
+        let batches = [power(replayed, 1.0), power(live + second, 2.0)];
+        postgres.accept(batches.to_vec()).await.unwrap();
+    }
+    let times: Vec<i64> = powers(&postgres).await.into_iter().map(|(time_ns, _)| time_ns).collect();
+    let young =
+        [-2, -1].map(|day| live + day * DAY_NS).into_iter().chain((0..20).map(|second| live + second));
+    assert_eq!(times, young.chain([live + DAY_NS]).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
