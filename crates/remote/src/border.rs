@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use gpuvitals_core::catalogue::by_column;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, GroupColumn, Matcher, Pattern, RowPlace, RowsQuery, Selector, TextTest,
+    Aggregate, BucketQuery, GroupColumn, Matcher, Pattern, QueryError, RowPlace, RowsQuery, Selector,
+    TextTest,
 };
 use gpuvitals_core::{IdentityColumn, MetricId, Table, causes};
 use tonic::Status;
 
-use crate::v1;
 use crate::v1::matcher::Test;
+use crate::{PAGE_END_MAX, refusal, v1};
 
 /// Most entries of one list of a question.
 const LIST_LEN_MAX: usize = 100_000;
@@ -72,9 +73,20 @@ pub(crate) fn matchers(selector: &Selector) -> Vec<v1::Matcher> {
     selector.matchers().iter().map(matcher).collect()
 }
 
+/// # Errors
+/// If there are too many rows up to the end of a page.
+pub(crate) fn check_page_end(rows: usize) -> Result<(), QueryError> {
+    if rows > PAGE_END_MAX {
+        return Err(QueryError::TooManyRows { rows: rows as u64, max: PAGE_END_MAX as u64 });
+    }
+    Ok(())
+}
+
 pub(crate) fn rows_query(request: v1::RowsRequest) -> Result<RowsQuery, Status> {
     let after =
         request.after.map(|v1::RowPlace { timestamp_ns, key }| RowPlace { timestamp_ns, key: key.into() });
+    let limit = whole("limit", request.limit)?;
+    check_page_end(limit).map_err(|error| refusal::status(&error))?;
     Ok(RowsQuery {
         table: table(&request.table)?,
         gpus: names("gpus", request.gpus)?,
@@ -82,7 +94,7 @@ pub(crate) fn rows_query(request: v1::RowsRequest) -> Result<RowsQuery, Status> 
         start_ns: request.start_ns,
         end_ns: request.end_ns,
         metrics: request.metrics.map(|columns| columns.names),
-        limit: whole("limit", request.limit)?,
+        limit,
         after,
         offset: whole("offset", request.offset)?,
         newest_first: request.newest_first,

@@ -14,6 +14,8 @@ use gpuvitals_core::ports::Answer;
 use gpuvitals_core::{Batch, Health, Origin, Status, causes};
 use tokio::sync::watch;
 
+use crate::border::check_page_end;
+
 /// Versions of each list of members: more than the members count in their lives.
 const VERSIONS_OF_A_LIST: u64 = 1 << 40;
 
@@ -31,7 +33,8 @@ pub struct NamedHistory {
 /// Every question goes to all of them at once. One that has not answered within the deadline, or fails, is named in the answer;
 /// only if all fail there is none. Rows are put together by key: null never overwrites, and of two values that of the later member
 /// in the list stays. A total counts each row once if every member gave all of its rows; else it is the sum of theirs without
-/// those that were seen twice. Values by steps are added up: a row that two members hold counts twice in the count, mean and
+/// those that were seen twice. Each member sends all rows up to the end of a page, so a page far on is refused, unless it is asked for
+/// by `after`. Values by steps are added up: a row that two members hold counts twice in the count, mean and
 /// percentiles of its step, and only there. Two collectors of one queue hold the same row only if one of them stored it and ended
 /// before it acknowledged.
 ///
@@ -132,7 +135,8 @@ impl Merged {
     }
 
     async fn merged_rows(&self, query: RowsQuery) -> Result<Part<Rows>, QueryError> {
-        let limit = query.offset.saturating_add(query.limit);
+        let limit = if query.limit == 0 { 0 } else { query.offset.saturating_add(query.limit) };
+        check_page_end(limit)?;
         let of_each = RowsQuery { offset: 0, limit, ..query.clone() };
         let Part { answer: found, missing } = self.ask(|history| history.rows(of_each.clone())).await?;
         let merging = tokio::task::spawn_blocking(move || page(&found, &query));

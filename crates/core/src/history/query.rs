@@ -289,7 +289,7 @@ pub enum QueryError {
     },
     /// More rows than are held at a time.
     #[error(
-        "{rows} rows are more than {max}; take a smaller limit and offset, fewer GPUs or a shorter range"
+        "{rows} rows are more than {max}; take a smaller limit, after instead of an offset, fewer GPUs or a shorter range"
     )]
     TooManyRows {
         /// Asked for, or to be compared.

@@ -156,6 +156,19 @@ async fn what_one_does_not_say_in_time_is_named_and_the_rest_stands() {
 }
 
 #[tokio::test]
+async fn a_page_far_on_is_refused_before_any_member_is_asked() {
+    let (told, mut news) = channel(1);
+    let merged = merged(vec![("a", Arc::new(Endless(told)))]);
+    for (offset, limit) in [(15_000_000, 10), (199_999, 2), (usize::MAX, usize::MAX)] {
+        let far = RowsQuery { offset, ..RowsQuery::of(Table::GpuEvents, limit) };
+        let error = merged.rows(far).await.unwrap_err();
+        assert!(matches!(error, QueryError::TooManyRows { max: 200_000, .. }), "{error:?}");
+        assert!(error.to_string().contains("after instead of an offset"), "{error}");
+    }
+    assert!(news.try_recv().is_err());
+}
+
+#[tokio::test]
 async fn changes_and_states_of_all_are_those_of_the_whole() {
     let (a, b, both) = two();
     let (version, mut changes) = (both.version(), both.changes());

@@ -134,6 +134,10 @@ async fn what_a_message_says_is_checked_and_its_field_named() {
     }
     let status = client.rows(v1::RowsRequest::default()).await.unwrap_err();
     assert!(status.message().starts_with("table:"), "{}", status.message());
+    let many = v1::RowsRequest { table: table(), limit: 200_001, ..Default::default() };
+    let status = client.rows(many).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("more than 200000"), "{}", status.message());
     for (metrics, aggregates, group_by, words) in [
         ("powr_w", "mean", "gpu", "metrics: no metric is called \"powr_w\""),
         ("power_w", "sum", "gpu", "aggregates:"),
