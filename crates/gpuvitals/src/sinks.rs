@@ -39,7 +39,7 @@ pub(crate) fn store_config(settings: &store::Store, collector: &CollectorSetting
         flush_rows: settings.flush_rows,
         flush_bytes: settings.flush_bytes.as_usize(),
         keep: kept(settings.keep),
-        keep_rollups: [settings.keep_10s, settings.keep_1m, settings.keep_1h].map(kept),
+        keep_rollups: [settings.keep_10s, settings.keep_1m, settings.keep_1h, settings.keep_1d].map(kept),
         max_bytes: Some(settings.max_bytes.0).filter(|max_bytes| *max_bytes > 0),
         checkpoint: collector.checkpoint,
         ..StoreConfig::new(&settings.dir)

@@ -39,8 +39,10 @@ settings! {
         pub keep_10s: Duration = "400d";
         /// by the minute
         pub keep_1m: Duration = "400d";
-        /// and by the hour
+        /// by the hour
         pub keep_1h: Duration = "0";
+        /// and by the day
+        pub keep_1d: Duration = "0";
         /// The files take at most this much of the disk, a rollup a tenth of it: beyond it the oldest are deleted; 0: no bound
         pub max_bytes: Bytes = "0";
     }

@@ -40,9 +40,9 @@ pub struct StoreConfig {
     pub merge: bool,
     /// Files all of whose rows are older than the newest row of the store by more than this are deleted; none: never.
     pub keep: Option<Duration>,
-    /// The same of rollups by ten seconds, by the minute and by the hour.
-    pub keep_rollups: [Option<Duration>; 3],
-    /// Most bytes of files: the oldest beyond it are deleted. Each of the three rollups may take a tenth of it,
+    /// The same of rollups by ten seconds, by the minute, by the hour and by the day.
+    pub keep_rollups: [Option<Duration>; 4],
+    /// Most bytes of files: the oldest beyond it are deleted. Each of the rollups may take a tenth of it,
     /// rows as they came the rest. The newest file of each stays; none: no bound.
     pub max_bytes: Option<u64>,
     /// Newest rows of a GPU that stay in memory when they are in files, for questions about an end of its history; 0: none.
@@ -67,13 +67,13 @@ impl StoreConfig {
             page_rows: 3_600,
             merge_files: 16,
             merge_after: Duration::from_mins(5),
-            day_bytes: 64 << 20,
+            day_bytes: 4 << 30,
             rollup_rows: 32,
             segment_bytes: 32 << 20,
             subscriber_lag: 256,
             merge: true,
             keep: None,
-            keep_rollups: [None; 3],
+            keep_rollups: [None; 4],
             max_bytes: None,
             recent_rows: 0,
             recent_bytes: 64 << 20,
@@ -83,12 +83,13 @@ impl StoreConfig {
 
     /// How long rows of a grain are kept.
     pub(crate) fn keep_of(&self, grain: Grain) -> Option<Duration> {
-        let [ten_seconds, minute, hour] = self.keep_rollups;
+        let [ten_seconds, minute, hour, day] = self.keep_rollups;
         match grain {
             Grain::Raw => self.keep,
             Grain::TenSeconds => ten_seconds,
             Grain::Minute => minute,
             Grain::Hour => hour,
+            Grain::Day => day,
         }
     }
 }

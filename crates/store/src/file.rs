@@ -1,17 +1,19 @@
 //! Table files: sorted Parquet with checksums.
 //!
-//! The footer's key-value metadata has `gpuvitals.schema` (version of the table) and `gpuvitals.row_groups`, a JSON
-//! list with the byte range, CRC32C, smallest and largest key and time of each row group; the manifest has the
-//! CRC32C of the footer. So every byte of a file is under a checksum, and a query checks what it reads, once.
+//! The footer's key-value metadata has `gpuvitals.schema` (version of the table), `gpuvitals.row_groups`, a JSON list with the
+//! byte range, smallest and largest key and time of each row group, and `gpuvitals.blocks`, a JSON list with the CRC32C of
+//! every [`BLOCK_BYTES`] before the footer; the manifest has the CRC32C of the footer. So every byte of a file is under a
+//! checksum, and a query checks what it reads, once.
 
 mod columns;
 mod describe;
 mod writing;
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Field, Schema};
@@ -30,6 +32,12 @@ use crate::manifest::FileEntry;
 /// Footer key of the row groups' facts.
 pub(crate) const ROW_GROUPS_KEY: &str = "gpuvitals.row_groups";
 
+/// Footer key of the checksums.
+pub(crate) const BLOCKS_KEY: &str = "gpuvitals.blocks";
+/// Bytes under one checksum; the last ones before the footer may be fewer. A query of one column of a few GPUs reads that much
+/// at least, the first time.
+pub(crate) const BLOCK_BYTES: u64 = 128 << 10;
+
 /// Facts about a row group beyond Parquet's statistics.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RowGroupFacts {
@@ -37,8 +45,6 @@ pub(crate) struct RowGroupFacts {
     pub(crate) offset: u64,
     /// Bytes.
     pub(crate) len: u64,
-    /// CRC32C of those bytes.
-    pub(crate) crc32c: u32,
     /// Rows.
     pub(crate) rows: u64,
     /// Smallest GPU key. Row groups are in the order of keys; only neighbours can share one.
@@ -55,11 +61,13 @@ pub(crate) struct RowGroupFacts {
 #[derive(Debug)]
 pub(crate) struct TableFile {
     /// None: it is opened when it is read.
-    file: Option<Arc<File>>,
+    file: Mutex<Option<Arc<File>>>,
     /// Footer with page index.
     pub(crate) metadata: ArrowReaderMetadata,
     /// One per row group.
     pub(crate) row_groups: Vec<RowGroupFacts>,
+    /// Checksums of the bytes before the footer.
+    blocks: Vec<u32>,
     pub(crate) path: PathBuf,
 }
 
@@ -177,19 +185,26 @@ fn parse(file: File, path: &Path) -> Result<TableFile, FileError> {
         .with_page_index_policy(parquet::file::metadata::PageIndexPolicy::Optional);
     let metadata = ArrowReaderMetadata::load(&file, options)
         .map_err(|error| FileError::parquet("parsing the footer of", path, error))?;
-    let row_groups = metadata
-        .metadata()
-        .file_metadata()
-        .key_value_metadata()
-        .and_then(|pairs| pairs.iter().find(|pair| pair.key == ROW_GROUPS_KEY))
-        .and_then(|pair| pair.value.as_deref())
+    let pairs = metadata.metadata().file_metadata().key_value_metadata();
+    let value = |key: &str| pairs?.iter().find(|pair| pair.key == key)?.value.as_deref();
+    let row_groups = value(ROW_GROUPS_KEY)
         .and_then(|json| serde_json::from_str::<Vec<RowGroupFacts>>(json).ok())
-        .filter(|groups| groups.len() == metadata.metadata().num_row_groups())
-        .ok_or_else(|| FileError::Damaged {
-            path: path.to_owned(),
-            what: "its row groups are not described",
-        })?;
-    Ok(TableFile { file: Some(Arc::new(file)), metadata, row_groups, path: path.to_owned() })
+        .filter(|groups| groups.len() == metadata.metadata().num_row_groups());
+    let bytes = |groups: &Vec<RowGroupFacts>| groups.last().map_or(0, |last| last.offset + last.len);
+    let blocks =
+        value(BLOCKS_KEY).and_then(|json| serde_json::from_str::<Vec<u32>>(json).ok()).filter(|blocks| {
+            row_groups.as_ref().map(bytes).map(|it| it.div_ceil(BLOCK_BYTES)) == Some(blocks.len() as u64)
+        });
+    let (Some(row_groups), Some(blocks)) = (row_groups, blocks) else {
+        return Err(FileError::Damaged { path: path.to_owned(), what: "its row groups are not described" });
+    };
+    Ok(TableFile {
+        file: Mutex::new(Some(Arc::new(file))),
+        metadata,
+        row_groups,
+        blocks,
+        path: path.to_owned(),
+    })
 }
 
 impl TableFile {
@@ -198,36 +213,76 @@ impl TableFile {
     /// # Errors
     /// If it was closed and does not open again.
     pub(crate) fn handle(&self) -> std::io::Result<Arc<File>> {
-        self.file.as_ref().map_or_else(|| File::open(&self.path).map(Arc::new), |file| Ok(Arc::clone(file)))
+        let held = self.held().clone();
+        held.map_or_else(|| File::open(&self.path).map(Arc::new), Ok)
     }
 
     /// Keeps no handle of the file from now on.
-    pub(crate) fn let_go(&mut self) {
-        self.file = None;
+    pub(crate) fn let_go(&self) {
+        *self.held() = None;
+    }
+
+    /// Whether it keeps a handle.
+    pub(crate) fn has_handle(&self) -> bool {
+        self.held().is_some()
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Arc<File>>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn io(&self, action: &'static str, source: std::io::Error) -> FileError {
         FileError::Io { action, path: self.path.clone(), source }
     }
 
-    /// Checks the bytes of a row group. Once per open file and row group is enough; the caller remembers.
+    fn damaged(&self, what: &'static str) -> FileError {
+        FileError::Damaged { path: self.path.clone(), what }
+    }
+
+    /// Bytes before the footer.
+    pub(crate) fn data_len(&self) -> u64 {
+        self.row_groups.last().map_or(0, |last| last.offset + last.len)
+    }
+
+    /// How many blocks have checksums.
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The whole blocks that hold some bytes: their first one, and their contents, checked.
     ///
     /// # Errors
     /// If they cannot be read or have changed since they were written.
-    pub(crate) fn verify(&self, row_group: usize) -> Result<(), FileError> {
-        let damaged = |what| FileError::Damaged { path: self.path.clone(), what };
-        let facts = self.row_groups.get(row_group).ok_or_else(|| damaged("it has fewer row groups"))?;
+    pub(crate) fn checked(&self, bytes: Range<u64>) -> Result<(usize, Vec<u8>), FileError> {
+        let start = bytes.start / BLOCK_BYTES * BLOCK_BYTES;
+        let end = bytes.end.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES).min(self.data_len());
+        let outside = || self.damaged("it has fewer bytes than it names");
+        let len = end.checked_sub(start).filter(|_| bytes.end <= end).ok_or_else(outside)?;
+        let first = usize::try_from(start / BLOCK_BYTES).map_err(|_| outside())?;
+        let mut buffer = vec![0; usize::try_from(len).map_err(|_| outside())?];
         let file = self.handle().map_err(|source| self.io("opening", source))?;
-        let mut buffer = vec![0; 1 << 18];
-        let (mut offset, end, mut crc) = (facts.offset, facts.offset.saturating_add(facts.len), 0);
-        while offset < end {
-            let want = usize::try_from(end - offset).unwrap_or(usize::MAX).min(buffer.len());
-            let piece = buffer.get_mut(..want).unwrap_or_default();
-            file.read_exact_at(piece, offset).map_err(|source| self.io("reading", source))?;
-            crc = crc32c::crc32c_append(crc, piece);
-            offset += want as u64;
+        file.read_exact_at(&mut buffer, start).map_err(|source| self.io("reading", source))?;
+        let block_len = usize::try_from(BLOCK_BYTES).unwrap_or(usize::MAX);
+        let wanted = self.blocks.get(first..).unwrap_or_default();
+        if buffer.chunks(block_len).zip(wanted).any(|(block, wanted)| crc32c::crc32c(block) != *wanted) {
+            return Err(self.damaged("checksum of a block"));
         }
-        if crc == facts.crc32c { Ok(()) } else { Err(damaged("checksum of a row group")) }
+        Ok((first, buffer))
+    }
+
+    /// Checks the bytes of a row group.
+    ///
+    /// # Errors
+    /// As [`Self::checked`].
+    pub(crate) fn verify(&self, row_group: usize) -> Result<(), FileError> {
+        let facts = self.row_groups.get(row_group).ok_or_else(|| self.damaged("it has fewer row groups"))?;
+        let (mut offset, end) = (facts.offset, facts.offset.saturating_add(facts.len));
+        while offset < end {
+            let next = (offset / BLOCK_BYTES + 1).saturating_mul(BLOCK_BYTES).min(end);
+            self.checked(offset..next)?;
+            offset = next;
+        }
+        Ok(())
     }
 }
 
@@ -242,6 +297,6 @@ mod tests {
         let inside = FileError::parquet("reading", &path, ParquetError::from(no_handles()));
         let outside = FileError::Io { action: "opening", path: path.clone(), source: no_handles() };
         assert!(!inside.is_damage() && !outside.is_damage());
-        assert!(FileError::Damaged { path, what: "checksum of a row group" }.is_damage());
+        assert!(FileError::Damaged { path, what: "checksum of a block" }.is_damage());
     }
 }

@@ -18,22 +18,26 @@ pub enum Grain {
     /// By the hour.
     #[serde(rename = "1h")]
     Hour,
+    /// By the day.
+    #[serde(rename = "1d")]
+    Day,
 }
 
 impl Grain {
     /// All of them, the finest first.
-    pub const ALL: [Self; 4] = [Self::Raw, Self::TenSeconds, Self::Minute, Self::Hour];
+    pub const ALL: [Self; 5] = [Self::Raw, Self::TenSeconds, Self::Minute, Self::Hour, Self::Day];
 
     /// Those whose rows are put together, the finest first.
-    pub(crate) const ROLLUPS: [Self; 3] = [Self::TenSeconds, Self::Minute, Self::Hour];
+    pub(crate) const ROLLUPS: [Self; 4] = [Self::TenSeconds, Self::Minute, Self::Hour, Self::Day];
 
-    /// Its name, and that of its folder: `raw`, `10s`, `1m` or `1h`.
+    /// Its name, and that of its folder: `raw`, `10s`, `1m`, `1h` or `1d`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
             Self::TenSeconds => "10s",
             Self::Minute => "1m",
             Self::Hour => "1h",
+            Self::Day => "1d",
         }
     }
 
@@ -49,6 +53,7 @@ impl Grain {
             Self::TenSeconds => 10,
             Self::Minute => 60,
             Self::Hour => 3_600,
+            Self::Day => 86_400,
         };
         seconds * 1_000_000_000
     }
@@ -56,6 +61,6 @@ impl Grain {
     /// Whether rows hold the frequencies of values, from which percentiles follow. Of few values a step these would take
     /// more room than the values.
     pub(crate) fn has_sketches(self) -> bool {
-        matches!(self, Self::Minute | Self::Hour)
+        matches!(self, Self::Minute | Self::Hour | Self::Day)
     }
 }

@@ -22,7 +22,7 @@ use gpuvitals_core::history::QueryError;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use contest::{contested, joined};
-use files::{Files, OPEN_FILES_MAX};
+use files::Files;
 pub(crate) use parallel::parallel;
 pub(crate) use part::{Columns, Part};
 pub(crate) use scope::{Scope, in_time};
@@ -39,11 +39,16 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Opens files of a snapshot, as many as may be open: they can be read even if the writer removes them meanwhile.
+    /// A reader for a view, which holds on to the files of its snapshot.
+    pub(crate) fn of_view() -> Self {
+        Self { files: Files::of_view() }
+    }
+
+    /// Opens the files of a snapshot: they can be read even if the writer removes them meanwhile.
     /// Whether none of them was gone already. The query that reads a file names it if it does not open.
     pub(crate) fn keep_open(&self, snapshot: &Snapshot) -> bool {
-        let files = snapshot.files.iter().chain(snapshot.rollups.iter()).take(OPEN_FILES_MAX);
-        let gone = files.filter(|entry| self.files.open(entry, false).is_err() && !entry.path.exists());
+        let files = snapshot.files.iter().chain(snapshot.rollups.iter());
+        let gone = files.filter(|entry| self.files.open(entry).is_err() && !entry.path.exists());
         gone.count() == 0
     }
 }
@@ -86,7 +91,7 @@ impl Reading<'_> {
                 partial.push(format!("{}: {reason}", entry.path.display()));
                 continue;
             }
-            match reader.files.open(entry, met.len() > OPEN_FILES_MAX) {
+            match reader.files.open(entry) {
                 Ok(file) => parts.extend(Part::of_file(entry, &file, scope)),
                 Err(error) => partial.push(unreadable(entry, &error)),
             }

@@ -43,8 +43,10 @@ pub(crate) const FIRST_NS: &str = "first_ns";
 pub(crate) const LAST_NS: &str = "last_ns";
 /// Rows that are put together at once, if no GPU has more.
 const PIECE_ROWS: usize = 1 << 15;
-/// Rows after which a rollup that is not worth its room is given up before its end.
+/// Rows after which a rollup that is not worth its room is given up before its end, and how many times too large one is
+/// that is given up at once.
 const TRIAL_ROWS: usize = 1 << 18;
+const HOPELESS: usize = 4;
 
 /// A figure of the values of a metric in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,44 +186,51 @@ fn compacted(rollup: &Schema, rows: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// Rows of a rollup, and the first of each GPU or host.
-struct Rolled {
-    records: RecordBatch,
+/// Rows that are put together, each run into one, and the first run of each GPU.
+struct Runs {
+    runs: Vec<Run>,
     gpus: Vec<(Arc<str>, usize)>,
 }
 
-/// Puts merged rows together. `gpus` has the first row of each GPU or host.
+impl Runs {
+    /// Of merged rows. `gpus` has the first row of each GPU or host, `changes` those whose identity is another.
+    fn of(times: &[i64], gpus: &[(Arc<str>, usize)], changes: &[usize], step_ns: i64) -> Self {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut firsts = Vec::with_capacity(gpus.len());
+        let ends = gpus.iter().skip(1).map(|(_, start)| *start).chain([times.len()]);
+        for ((key, start), end) in gpus.iter().zip(ends) {
+            firsts.push((Arc::clone(key), runs.len()));
+            let mut start = *start;
+            while start < end {
+                let until_ns =
+                    time_at(times, start).div_euclid(step_ns).saturating_add(1).saturating_mul(step_ns);
+                let of_step = times.get(start..end).unwrap_or_default();
+                let next = start + of_step.partition_point(|time_ns| *time_ns < until_ns).max(1);
+                let change = changes.get(changes.partition_point(|row| *row <= start)).copied();
+                let run = Run {
+                    place: runs.len(),
+                    track: runs.len(),
+                    start,
+                    end: change.map_or(next, |change| change.min(next)),
+                };
+                start = run.end;
+                runs.push(run);
+            }
+        }
+        Self { runs, gpus: firsts }
+    }
+}
+
+/// Puts merged rows together.
 fn roll(
     records: &RecordBatch,
-    gpus: &[(Arc<str>, usize)],
+    runs: &[Run],
     schema: &SchemaRef,
     (table, grain): (Table, Grain),
-) -> Result<Rolled, MergeError> {
+) -> Result<RecordBatch, MergeError> {
     let times = tail::timestamps(records);
-    let changes = changes(records);
     let step_ns = grain.step_ns().max(1);
     let step = |row: usize| time_at(times, row).div_euclid(step_ns);
-    let mut runs: Vec<Run> = Vec::new();
-    let mut firsts = Vec::with_capacity(gpus.len());
-    let ends = gpus.iter().skip(1).map(|(_, start)| *start).chain([times.len()]);
-    for ((key, start), end) in gpus.iter().zip(ends) {
-        firsts.push((Arc::clone(key), runs.len()));
-        let mut start = *start;
-        while start < end {
-            let until_ns = step(start).saturating_add(1).saturating_mul(step_ns);
-            let of_step = times.get(start..end).unwrap_or_default();
-            let next = start + of_step.partition_point(|time_ns| *time_ns < until_ns).max(1);
-            let change = changes.get(changes.partition_point(|row| *row <= start)).copied();
-            let run = Run {
-                place: runs.len(),
-                track: runs.len(),
-                start,
-                end: change.map_or(next, |change| change.min(next)),
-            };
-            start = run.end;
-            runs.push(run);
-        }
-    }
     let starts = runs.iter().map(|run| step(run.start).saturating_mul(step_ns));
     let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(starts))];
     let ends = Ends {
@@ -233,7 +242,7 @@ fn roll(
     for (field, array) in records.schema_ref().fields().iter().zip(records.columns()) {
         match metric_of(field.name(), table) {
             None if fields_of(field, table, grain).is_empty() => {}
-            None => columns.push(newest(array, &runs)?),
+            None => columns.push(newest(array, runs)?),
             Some(metric) => {
                 let sketches = if has_sketch(metric, grain) { runs.len() } else { 0 };
                 let tracks = if has_track(metric) { runs.len() } else { 0 };
@@ -243,12 +252,12 @@ fn roll(
                     sketches: vec![Sketch::default(); sketches],
                     tracks: vec![Track::EMPTY; tracks],
                 };
-                count_column(&mut measured, times, array, &runs)?;
+                count_column(&mut measured, times, array, runs)?;
                 columns.extend(Figure::all(metric, grain).map(|figure| column(figure, &measured, &ends)));
             }
         }
     }
-    Ok(Rolled { records: RecordBatch::try_new(Arc::clone(schema), columns)?, gpus: firsts })
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }
 
 fn time_at(times: &[i64], row: usize) -> i64 {
@@ -367,7 +376,10 @@ impl<'a> Rollups<'a> {
         steps: &'a FileSteps,
     ) -> Result<Self, StoreError> {
         let mut rolling = Vec::new();
-        for grain in Grain::ROLLUPS.into_iter().filter(|_| of_table(of.table)) {
+        // A step that is longer than the file is never whole in it.
+        let is_within = |grain: &Grain| grain.step_ns() <= of.span.end_ns() - of.span.start_ns();
+        let is_wanted = |grain: &Grain| of_table(of.table) && is_within(grain);
+        for grain in Grain::ROLLUPS.into_iter().filter(is_wanted) {
             let schema = schema(rows, of.table, grain);
             let place = Place { grain, first_sequence: 0, ..of.clone() };
             let writer = TableWriter::create(place, compacted(&schema, rows), config, steps)?;
@@ -403,23 +415,35 @@ impl<'a> Rollups<'a> {
         let of = gpus.get(of).unwrap_or_default().iter();
         let gpus: Vec<_> = of.map(|(key, start)| (Arc::clone(key), start - first)).collect();
         self.rows += records.num_rows();
+        let (times, changes) = (tail::timestamps(records), changes(records));
+        let mut runs = Vec::new();
         for rolling in &mut self.rolling {
-            let Rolled { records, gpus } =
-                roll(records, &gpus, &rolling.schema, (self.table, rolling.grain))?;
-            rolling.rows += records.num_rows();
-            let batch = |rows: Range<usize>| Ok(records.slice(rows.start, rows.len()));
-            rolling.writer.write(&Sorted { len: records.num_rows(), gpus: &gpus, batch: &batch })?;
+            let found = Runs::of(times, &gpus, &changes, rolling.grain.step_ns().max(1));
+            rolling.rows += found.runs.len();
+            runs.push((rolling.grain, found));
         }
         if self.rows >= TRIAL_ROWS {
-            self.give_up();
+            self.give_up(1);
+        } else if self.rows >= PIECE_ROWS {
+            self.give_up(HOPELESS);
+        }
+        for rolling in &mut self.rolling {
+            let Some((_, Runs { runs, gpus })) = runs.iter().find(|(grain, _)| *grain == rolling.grain)
+            else {
+                continue;
+            };
+            let records = roll(records, runs, &rolling.schema, (self.table, rolling.grain))?;
+            let batch = |rows: Range<usize>| Ok(records.slice(rows.start, rows.len()));
+            rolling.writer.write(&Sorted { len: records.num_rows(), gpus, batch: &batch })?;
         }
         Ok(())
     }
 
-    /// Drops those that are not worth their room.
-    fn give_up(&mut self) {
-        let (rows, least) = (self.rows, self.config.rollup_rows);
-        self.rolling.retain(|rolling| rolling.rows.saturating_mul(least) <= rows);
+    /// Drops those that have so many times the rows that are worth their room.
+    fn give_up(&mut self, times: usize) {
+        let most = self.rows.saturating_mul(times);
+        let least = self.config.rollup_rows;
+        self.rolling.retain(|rolling| rolling.rows.saturating_mul(least) <= most);
     }
 
     /// Ends the files and gives them their names.
@@ -427,7 +451,7 @@ impl<'a> Rollups<'a> {
     /// # Errors
     /// As [`TableWriter::finish`]; then none of them exists.
     pub(crate) fn finish(mut self, of: &Place) -> Result<Vec<FileRecord>, StoreError> {
-        self.give_up();
+        self.give_up(1);
         let mut records = Vec::new();
         for rolling in self.rolling {
             match rolling.writer.finish() {

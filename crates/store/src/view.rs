@@ -148,7 +148,7 @@ impl Seen {
             tail: tail.chunks().cloned().collect(),
         };
         Self {
-            reader: Reader::default(),
+            reader: Reader::of_view(),
             snapshot,
             faults,
             fleet,

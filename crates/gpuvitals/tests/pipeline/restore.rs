@@ -117,7 +117,7 @@ fn stats_and_check_look_at_a_store_that_is_open_and_find_a_damaged_file() {
     let found: Value = serde_json::from_slice(&damaged.stdout).unwrap();
     assert_eq!(
         (&found["faults"][0]["reason"], &found["whole"]["files"]),
-        (&Value::from("checksum of a row group"), &Value::from(1))
+        (&Value::from("checksum of a block"), &Value::from(1))
     );
     assert_eq!(found["faults"][0]["path"].as_str(), files[0].to_str());
 }

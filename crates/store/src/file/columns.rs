@@ -95,6 +95,8 @@ fn coding(name: &str, data_type: &DataType) -> Coding {
 fn coding_of(metric: MetricId, figure: Figure, data_type: &DataType) -> Coding {
     match figure {
         Figure::Min | Figure::Max | Figure::Last | Figure::First => coding(metric.metric().column, data_type),
+        // Hardly two are the same; a dictionary would have to be read whole for one of them.
+        Figure::Sketch => Coding::Plain(Encoding::DELTA_LENGTH_BYTE_ARRAY),
         Figure::Sum if !is_steady(metric.metric()) => Coding::Plain(Encoding::BYTE_STREAM_SPLIT),
         _ => Coding::Dictionary(None),
     }

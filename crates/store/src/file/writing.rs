@@ -17,7 +17,7 @@ use parquet::file::metadata::KeyValue;
 
 use super::columns::properties;
 use super::describe::{Footer, NO_ROWS, record};
-use super::{FileError, ROW_GROUPS_KEY, RowGroupFacts};
+use super::{BLOCK_BYTES, BLOCKS_KEY, FileError, ROW_GROUPS_KEY, RowGroupFacts};
 use crate::config::StoreConfig;
 use crate::directory::sync_dir;
 use crate::error::StoreError;
@@ -31,14 +31,34 @@ use gpuvitals_core::merge::{Merge, MergeError};
 struct Summed {
     file: File,
     offset: u64,
+    /// Of the bytes since the last block that is whole.
     crc32c: u32,
+    /// Of each block.
+    blocks: Vec<u32>,
+    /// What follows is the footer, which is under one checksum.
+    in_footer: bool,
+}
+
+impl Summed {
+    /// Ends the last block, however long, and begins the footer.
+    fn begin_footer(&mut self) {
+        if !self.offset.is_multiple_of(BLOCK_BYTES) {
+            self.blocks.push(std::mem::take(&mut self.crc32c));
+        }
+        self.in_footer = true;
+    }
 }
 
 impl Write for Summed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
+        // No further than to the end of a block; the caller writes the rest next.
+        let room = usize::try_from(BLOCK_BYTES - self.offset % BLOCK_BYTES).unwrap_or(usize::MAX);
+        let written = self.file.write(bytes.get(..room).unwrap_or(bytes))?;
         self.crc32c = crc32c::crc32c_append(self.crc32c, bytes.get(..written).unwrap_or_default());
         self.offset += written as u64;
+        if self.offset.is_multiple_of(BLOCK_BYTES) && written > 0 && !self.in_footer {
+            self.blocks.push(std::mem::take(&mut self.crc32c));
+        }
         Ok(written)
     }
 
@@ -84,7 +104,7 @@ impl Place {
 const PIECE_ROWS: usize = 1 << 14;
 
 /// Rows of a row group of a rollup.
-const ROLLUP_GROUP_ROWS: usize = 1 << 16;
+const ROLLUP_GROUP_ROWS: usize = 1 << 15;
 
 /// Rows in the order of files: by GPU, then time.
 pub(crate) struct Sorted<'a> {
@@ -163,7 +183,7 @@ impl<'a> TableWriter<'a> {
         let options = ArrowWriterOptions::new()
             .with_properties(properties)
             .with_skip_arrow_metadata(place.grain != Grain::Raw);
-        let summed = Summed { file, offset: 0, crc32c: 0 };
+        let summed = Summed { file, offset: 0, crc32c: 0, blocks: Vec::new(), in_footer: false };
         let writer = ArrowWriter::try_new_with_options(summed, Arc::clone(&schema), options)
             .map_err(|error| FileError::parquet("beginning", &path, error))?;
         Ok(Self {
@@ -226,7 +246,6 @@ impl<'a> TableWriter<'a> {
             let open = self.open.get_or_insert_with(|| RowGroupFacts {
                 offset,
                 len: 0,
-                crc32c: 0,
                 rows: 0,
                 min_key: key(start).to_owned(),
                 max_key: String::new(),
@@ -277,9 +296,7 @@ impl<'a> TableWriter<'a> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         self.writer.flush().map_err(self.parquet("writing"))?;
         self.writer.sync().map_err(self.io("writing"))?;
-        let summed = self.writer.inner_mut();
-        open.crc32c = std::mem::take(&mut summed.crc32c);
-        open.len = summed.offset - open.offset;
+        open.len = self.writer.inner().offset - open.offset;
         self.groups.push(open);
         Ok(())
     }
@@ -291,9 +308,14 @@ impl<'a> TableWriter<'a> {
     pub(crate) fn finish(mut self) -> Result<FileRecord, FileError> {
         self.end_group()?;
         let footer_offset = self.end_of_groups();
-        let json =
-            serde_json::to_string(&self.groups).map_err(io::Error::other).map_err(self.io("describing"))?;
-        self.writer.append_key_value_metadata(KeyValue::new(ROW_GROUPS_KEY.to_owned(), json));
+        self.writer.inner_mut().begin_footer();
+        let blocks = &self.writer.inner().blocks;
+        let facts = serde_json::to_string(&self.groups)
+            .and_then(|groups| Ok((groups, serde_json::to_string(blocks)?)));
+        let (groups, blocks) = facts.map_err(io::Error::other).map_err(self.io("describing"))?;
+        for (key, value) in [(ROW_GROUPS_KEY, groups), (BLOCKS_KEY, blocks)] {
+            self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+        }
         let finished = self.writer.finish();
         finished.map_err(self.parquet("ending"))?;
         self.writer.sync().map_err(self.io("writing"))?;

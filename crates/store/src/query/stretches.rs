@@ -64,7 +64,7 @@ fn answers(grain: Grain, query: &BucketQuery) -> bool {
 
 /// The live files of the query's table and time.
 fn of_table<'a>(files: &'a [Arc<FileEntry>], query: &BucketQuery, grain: Grain) -> Vec<&'a FileEntry> {
-    let (start_ns, end_ns) = steps_around((query.start_ns, query.end_ns), Grain::Hour.step_ns());
+    let (start_ns, end_ns) = steps_around((query.start_ns, query.end_ns), Grain::Day.step_ns());
     let meets = |file: &&FileEntry| {
         (file.table, file.grain) == (query.table, grain)
             && file.damage().is_none()

@@ -6,56 +6,83 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use bytes::Bytes;
 use foldhash::fast::RandomState;
 
-use crate::file::{self, FileError, TableFile};
+use crate::file::{self, BLOCK_BYTES, FileError, TableFile};
 use crate::manifest::FileEntry;
 
-/// Most files kept open: a quarter of the usual limit on file handles. Beyond it the least recently used is
-/// closed.
-pub(crate) const OPEN_FILES_MAX: usize = 256;
+/// Most handles of files that a store keeps: a quarter of the usual limit. Beyond it the least recently used is closed, and opened
+/// again for each reading.
+const HANDLES_MAX: usize = 256;
+/// The same of a view, whose files the writer may remove.
+const HANDLES_OF_A_VIEW: usize = 1 << 14;
+/// Bytes of footers that are kept parsed, as they are in the files; parsed they take some times as much.
+const FOOTER_BYTES_MAX: u64 = 16 << 20;
 
-/// An open file, its verified row groups, and the places of GPUs in row groups that were queried for some.
+/// An open file, its verified blocks, and the places of GPUs in row groups that were queried for some.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) table: TableFile,
-    groups: Vec<Group>,
-}
-
-#[derive(Debug, Default)]
-struct Group {
-    verified: AtomicBool,
-    index: OnceLock<GpuIndex>,
+    verified: Vec<AtomicBool>,
+    indices: Vec<OnceLock<GpuIndex>>,
+    /// The damage that a reading has found: errors of Parquet are only words.
+    damage: OnceLock<FileError>,
 }
 
 /// Rows of each GPU in a row group, by key.
 pub(crate) type GpuIndex = Vec<(Arc<str>, Range<usize>)>;
 
 impl OpenFile {
-    /// Checks a row group's bytes unless that has been done.
+    fn new(table: TableFile) -> Self {
+        let verified = (0..table.blocks()).map(|_| AtomicBool::new(false)).collect();
+        let indices = table.row_groups.iter().map(|_| OnceLock::new()).collect();
+        Self { table, verified, indices, damage: OnceLock::new() }
+    }
+
+    /// Bytes before the footer. Blocks that were not read before are checked.
     ///
     /// # Errors
-    /// As [`TableFile::verify`].
-    pub(crate) fn verify(&self, row_group: usize) -> Result<(), FileError> {
-        let group = self.groups.get(row_group);
-        if group.is_some_and(|group| group.verified.load(Ordering::Acquire)) {
-            return Ok(());
+    /// As [`TableFile::checked`].
+    pub(crate) fn read(&self, bytes: Range<u64>) -> Result<Bytes, FileError> {
+        let block = |offset: u64| usize::try_from(offset / BLOCK_BYTES).unwrap_or(usize::MAX);
+        let blocks = self.verified.get(block(bytes.start)..=block(bytes.end.saturating_sub(1)));
+        let len = usize::try_from(bytes.end.saturating_sub(bytes.start)).unwrap_or(usize::MAX);
+        if blocks.is_some_and(|blocks| blocks.iter().all(|block| block.load(Ordering::Acquire))) {
+            let mut buffer = vec![0; len];
+            let file = self.table.handle().map_err(|source| self.table.io("opening", source))?;
+            let read = std::os::unix::fs::FileExt::read_exact_at(&*file, &mut buffer, bytes.start);
+            read.map_err(|source| self.table.io("reading", source))?;
+            return Ok(buffer.into());
         }
-        self.table.verify(row_group)?;
-        if let Some(group) = group {
-            group.verified.store(true, Ordering::Release);
+        let (first, buffer) = self.table.checked(bytes.clone())?;
+        blocks.unwrap_or_default().iter().for_each(|block| block.store(true, Ordering::Release));
+        let from = usize::try_from(bytes.start).unwrap_or(usize::MAX)
+            - first * usize::try_from(BLOCK_BYTES).unwrap_or(1);
+        Ok(Bytes::from(buffer).slice(from..from + len))
+    }
+
+    /// Remembers damage.
+    pub(crate) fn note(&self, error: FileError) {
+        if error.is_damage() {
+            // The first one is told.
+            let _is_first = self.damage.set(error);
         }
-        Ok(())
+    }
+
+    /// The damage that a reading has found.
+    pub(crate) fn damage(&self) -> Option<&FileError> {
+        self.damage.get()
     }
 
     /// Places of GPUs in a row group, if known.
     pub(crate) fn index(&self, row_group: usize) -> Option<&GpuIndex> {
-        self.groups.get(row_group)?.index.get()
+        self.indices.get(row_group)?.get()
     }
 
     /// Remembers the places of GPUs in a row group.
     pub(crate) fn set_index(&self, row_group: usize, index: GpuIndex) -> Option<&GpuIndex> {
-        self.groups.get(row_group).map(|group| group.index.get_or_init(|| index))
+        self.indices.get(row_group).map(|place| place.get_or_init(|| index))
     }
 }
 
@@ -63,6 +90,7 @@ impl OpenFile {
 struct Kept {
     entry: Weak<FileEntry>,
     file: Arc<OpenFile>,
+    footer_bytes: u64,
     used: u64,
 }
 
@@ -72,37 +100,63 @@ struct Inner {
     clock: u64,
 }
 
+impl Inner {
+    /// Lets go of the least recently used files and handles until there are no more than may be.
+    fn keep_within(&mut self, handles_max: usize) {
+        let mut footers: u64 = self.files.values().map(|kept| kept.footer_bytes).sum();
+        while footers > FOOTER_BYTES_MAX && self.files.len() > 1 {
+            let oldest = self.files.iter().min_by_key(|(_, kept)| kept.used).map(|(path, _)| path.clone());
+            let gone = oldest.and_then(|path| self.files.remove(&path));
+            footers -= gone.map_or(footers, |kept| kept.footer_bytes);
+        }
+        let held = || self.files.values().filter(|kept| kept.file.table.has_handle());
+        let too_many = held().count().saturating_sub(handles_max);
+        for _ in 0..too_many {
+            if let Some(oldest) = held().min_by_key(|kept| kept.used) {
+                oldest.file.table.let_go();
+            }
+        }
+    }
+}
+
 /// The files kept open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Files {
     inner: Mutex<Inner>,
+    handles_max: usize,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self { inner: Mutex::default(), handles_max: HANDLES_MAX }
+    }
 }
 
 impl Files {
-    /// The open file of an entry. Files are opened outside the lock: two queries may open one at the same time. With
-    /// `brief` it takes no file handle between reads and is not kept: for a query of more files than may be open.
+    /// Those of a view, which has to hold on to files that its writer may remove.
+    pub(crate) fn of_view() -> Self {
+        Self { inner: Mutex::default(), handles_max: HANDLES_OF_A_VIEW }
+    }
+
+    /// The open file of an entry. Files are opened outside the lock: two queries may open one at the same time.
     ///
     /// # Errors
     /// As [`file::open`].
-    pub(crate) fn open(&self, entry: &Arc<FileEntry>, brief: bool) -> Result<Arc<OpenFile>, FileError> {
+    pub(crate) fn open(&self, entry: &Arc<FileEntry>) -> Result<Arc<OpenFile>, FileError> {
         if let Some(file) = self.kept(entry) {
             return Ok(file);
         }
-        let mut table = file::open(entry)?;
-        let groups = table.row_groups.iter().map(|_| Group::default()).collect();
-        if brief {
-            table.let_go();
-            return Ok(Arc::new(OpenFile { table, groups }));
-        }
-        let file = Arc::new(OpenFile { table, groups });
+        let file = Arc::new(OpenFile::new(file::open(entry)?));
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.files.len() >= OPEN_FILES_MAX {
-            let oldest = inner.files.iter().min_by_key(|(_, kept)| kept.used).map(|(path, _)| path.clone());
-            oldest.and_then(|path| inner.files.remove(&path));
-        }
         inner.clock += 1;
-        let kept = Kept { entry: Arc::downgrade(entry), file: Arc::clone(&file), used: inner.clock };
+        let kept = Kept {
+            entry: Arc::downgrade(entry),
+            file: Arc::clone(&file),
+            footer_bytes: entry.bytes.saturating_sub(entry.footer_offset),
+            used: inner.clock,
+        };
         inner.files.insert(entry.path.clone(), kept);
+        inner.keep_within(self.handles_max);
         Ok(file)
     }
 

@@ -13,7 +13,6 @@ use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{IdentityColumn, Table};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
-use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::files::{GpuIndex, OpenFile};
@@ -240,22 +239,19 @@ impl Part {
                 if let Some(reason) = entry.damage() {
                     return Err(format!("{}: {reason}", entry.path.display()));
                 }
-                let read = file.verify(*row_group).and_then(|()| {
-                    self.read_group(file, *row_group, columns, rows)
-                        .map_err(|error| FileError::parquet("reading", &entry.path, error))
-                });
-                read.map_err(|error| unreadable(entry, &error))
+                let read = self.read_group(file, *row_group, columns, rows);
+                read.map_err(|error| unreadable(entry, file.damage().unwrap_or(&error)))
             }
         }
     }
 
     fn read_group(
         &self,
-        file: &OpenFile,
+        file: &Arc<OpenFile>,
         row_group: usize,
         columns: &Columns,
         rows: &[Range<usize>],
-    ) -> Result<RecordBatch, ParquetError> {
+    ) -> Result<RecordBatch, FileError> {
         let metadata = &file.table.metadata;
         let group = metadata.metadata().row_group(row_group);
         let is_null = |leaf: usize| {
@@ -275,7 +271,9 @@ impl Part {
         } else {
             Vec::new()
         };
-        let section = Section::new(file, ahead).map_err(|e| ParquetError::External(Box::new(e)))?;
+        let section = Section::new(file, ahead)?;
+        let parquet = |error| FileError::parquet("reading", &file.table.path, error);
+        let arrow = |error: ArrowError| parquet(error.into());
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(section, metadata.clone())
             .with_row_groups(vec![row_group])
             .with_projection(ProjectionMask::leaves(metadata.parquet_schema(), leaves))
@@ -284,19 +282,19 @@ impl Part {
             builder = builder
                 .with_row_selection(RowSelection::from_consecutive_ranges(rows.iter().cloned(), self.rows));
         }
-        let reader = builder.build()?;
+        let reader = builder.build().map_err(parquet)?;
         let schema = arrow_array::RecordBatchReader::schema(&reader);
         let batches: Result<Vec<RecordBatch>, ArrowError> = reader.collect();
-        let mut batches = batches?;
+        let mut batches = batches.map_err(arrow)?;
         let records = match (batches.pop(), batches.is_empty()) {
             (None, _) => RecordBatch::new_empty(schema),
             (Some(only), true) => only,
             (Some(last), false) => {
                 batches.push(last);
-                arrow_select::concat::concat_batches(&schema, &batches)?
+                arrow_select::concat::concat_batches(&schema, &batches).map_err(arrow)?
             }
         };
-        Ok(file::with_types_of_today(records)?)
+        file::with_types_of_today(records).map_err(arrow)
     }
 }
 

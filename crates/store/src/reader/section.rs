@@ -1,9 +1,7 @@
-//! Bytes of a file for Parquet.
+//! Bytes of a file for Parquet, checked.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,13 +9,13 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::files::OpenFile;
+use crate::file::FileError;
 
 /// Reads at offsets. (Parquet's own reader of files moves a position that all handles of a file share, and so
 /// must not be used by two threads.) Known ranges are read ahead in large pieces.
 #[derive(Debug)]
 pub(crate) struct Section {
-    file: Arc<File>,
-    len: u64,
+    file: Arc<OpenFile>,
     ahead: Vec<(u64, Bytes)>,
 }
 
@@ -25,10 +23,11 @@ impl Section {
     /// Reads the ranges ahead, joined where they touch.
     ///
     /// # Errors
-    /// If the file cannot be read there.
-    pub(crate) fn new(file: &OpenFile, mut ahead: Vec<Range<u64>>) -> io::Result<Self> {
-        let file = file.table.handle()?;
-        let len = file.metadata()?.len();
+    /// If the file cannot be read there, or is damaged there.
+    pub(crate) fn new(
+        file: &Arc<OpenFile>,
+        mut ahead: Vec<Range<u64>>,
+    ) -> std::result::Result<Self, FileError> {
         ahead.sort_unstable_by_key(|range| range.start);
         let mut joined: Vec<Range<u64>> = Vec::new();
         for range in ahead {
@@ -39,37 +38,46 @@ impl Section {
         }
         let mut pieces = Vec::with_capacity(joined.len());
         for range in joined {
-            pieces.push((range.start, read_at(&file, range.start, range.end - range.start)?));
+            pieces.push((range.start, file.read(range)?));
         }
-        Ok(Self { file, len, ahead: pieces })
+        Ok(Self { file: Arc::clone(file), ahead: pieces })
     }
 }
 
-fn read_at(file: &File, start: u64, len: u64) -> io::Result<Bytes> {
-    let len = usize::try_from(len).map_err(io::Error::other)?;
-    let mut buffer = vec![0; len];
-    file.read_exact_at(&mut buffer, start)?;
-    Ok(buffer.into())
+/// Bytes for Parquet, whose errors are only words: damage is noted beside them.
+fn read(file: &OpenFile, bytes: Range<u64>) -> io::Result<Bytes> {
+    file.read(bytes).map_err(|error| match error {
+        FileError::Io { source, .. } if source.kind() != io::ErrorKind::UnexpectedEof => source,
+        error => {
+            let words = io::Error::other(error.to_string());
+            file.note(error);
+            words
+        }
+    })
 }
 
 impl Length for Section {
     fn len(&self) -> u64 {
-        self.len
+        self.file.table.data_len()
     }
 }
 
 /// Reads on from an offset.
 #[derive(Debug)]
 pub(crate) struct From {
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     offset: u64,
 }
 
 impl io::Read for From {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(buffer, self.offset)?;
-        self.offset += read as u64;
-        Ok(read)
+        let end = self.file.table.data_len().min(self.offset.saturating_add(buffer.len() as u64));
+        let bytes = if self.offset < end { read(&self.file, self.offset..end)? } else { Bytes::new() };
+        if let Some(place) = buffer.get_mut(..bytes.len()) {
+            place.copy_from_slice(&bytes);
+        }
+        self.offset += bytes.len() as u64;
+        Ok(bytes.len())
     }
 }
 
@@ -89,6 +97,7 @@ impl ChunkReader for Section {
                 return Ok(bytes.slice(from..from + length));
             }
         }
-        read_at(&self.file, start, length as u64).map_err(|e| ParquetError::External(Box::new(e)))
+        let bytes = start..start.saturating_add(length as u64);
+        read(&self.file, bytes).map_err(|e| ParquetError::External(Box::new(e)))
     }
 }

@@ -124,7 +124,7 @@ async fn a_repair_lists_whole_files_wherever_they_are_and_sets_damaged_ones_asid
     assert_eq!(repaired.brought_back, [tables[1].clone()]);
     assert_eq!(repaired.set_aside.len(), 1);
     assert_eq!(repaired.set_aside[0].path, aside(0));
-    assert!(repaired.set_aside[0].reason.contains("checksum of a row group"), "{repaired:?}");
+    assert!(repaired.set_aside[0].reason.contains("checksum of a block"), "{repaired:?}");
     let last = steps.last().unwrap();
     assert_eq!((last.files, last.bytes), (last.files_total, last.bytes_total));
     assert_eq!((steps[0].files, steps[0].bytes, last.files_total), (0, 0, whole.files));
@@ -137,8 +137,10 @@ async fn a_repair_lists_no_table_without_rows() {
     let schema = Arc::new(arrow_schema::Schema::empty());
     let file = std::fs::File::create(&table).unwrap();
     let mut writer = parquet::arrow::ArrowWriter::try_new(file, schema, None).unwrap();
-    let none = ("gpuvitals.row_groups".to_owned(), "[]".to_owned());
-    writer.append_key_value_metadata(parquet::file::metadata::KeyValue::new(none.0, none.1));
+    for key in ["gpuvitals.row_groups", "gpuvitals.blocks"] {
+        let none = parquet::file::metadata::KeyValue::new(key.to_owned(), "[]".to_owned());
+        writer.append_key_value_metadata(none);
+    }
     writer.close().unwrap();
     let repaired = repair(dir.path(), |_| ()).unwrap();
     let [aside] = repaired.set_aside.as_slice() else { panic!("{repaired:?}") };

@@ -96,6 +96,25 @@ async fn answers_of_rollups_are_those_of_rows() {
 }
 
 #[tokio::test]
+async fn days_are_read_as_days_and_those_that_are_cut_by_the_row() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // Three days from 10 o'clock on, a row in ten minutes: too few for rollups by the hour.
+    let rows: Vec<Row> =
+        (0..3 * 144).map(|at| row("GPU-0000", HOUR + at * 10 * MINUTE, &[("power_w", at as f64)])).collect();
+    let parts: Vec<Vec<Row>> = rows.chunks(200).map(<[Row]>::to_vec).collect();
+    let config = StoreConfig { day_bytes: 1 << 20, ..merging(one.path()) };
+    let store = filled(config, &parts).await;
+    wait_for(&store, |store| (store.stats().flushed.files, store.stats().merged.files) == (0, 4)).await;
+    let plain = filled(quiet(other.path()), &parts).await;
+    let day = 24 * 60 * MINUTE;
+    for (start, end, grain) in [(-10, 61, 86_400), (0, 61, 86_400), (-10, 20, 86_400), (15, 30, 0)] {
+        let query = ask(start * 3_600, end * 3_600 + 3_599, day, &ALL);
+        let ((found, of), (wanted, _)) = (lines(&store, &query), lines(&plain, &query));
+        assert_eq!((found, of), (wanted, grain), "{start} to {end}");
+    }
+}
+
+#[tokio::test]
 async fn rows_that_come_late_count() {
     let dir = tempfile::tempdir().unwrap();
     let store = rolled(dir.path()).await;
