@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use futures_util::TryStreamExt;
-use gpuvitals_core::Identity;
+use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::{
     Aggregate, BucketQuery, Buckets, Cell, GroupColumn, GroupName, QueryError, TimeSteps, Track,
 };
@@ -23,7 +23,7 @@ use crate::error::PostgresError;
 use crate::names::{Names, all_subjects};
 
 /// Rows that are counted between two looks at the size of the answer.
-const ROWS_BETWEEN_CHECKS: usize = 10_000;
+const ROWS_BETWEEN_CHECKS: usize = 2_000;
 
 /// Answers the question.
 ///
@@ -50,11 +50,13 @@ pub(crate) async fn buckets(
     let mut series = Series { query, subjects, known: HashMap::default() };
     let mut buckets = buckets;
     while let Some(rows) = found.try_next().await.map_err(|error| failed(error.1))? {
-        series.identify(client, names, &rows, &form, &mut buckets).await?;
+        series.identify(&rows, &form, &mut buckets)?;
         for row in &rows {
             form.count(row, &series, &mut buckets).map_err(&failed)?;
         }
         buckets.check(query.aggregates.len())?;
+        // Others use this thread too.
+        tokio::task::yield_now().await;
     }
     buckets.check(query.aggregates.len())?;
     Ok(buckets)
@@ -75,7 +77,8 @@ enum Kind {
 struct Form {
     kind: Kind,
     by_subject: bool,
-    by_identity: bool,
+    /// The columns of the identity that tell groups apart.
+    texts: Vec<IdentityColumn>,
 }
 
 impl Form {
@@ -88,18 +91,27 @@ impl Form {
         } else {
             Kind::Row
         };
+        let text = |column: &GroupColumn| match column {
+            GroupColumn::Identity(column) => Some(*column),
+            GroupColumn::Gpu => None,
+        };
         Self {
             kind,
             by_subject: kind == Kind::Track || query.group_by.contains(&GroupColumn::Gpu),
-            by_identity: query.group_by.iter().any(|column| matches!(column, GroupColumn::Identity(_))),
+            texts: query.group_by.iter().filter_map(text).collect(),
         }
     }
 
+    /// Columns of the answer for each metric.
+    fn width(&self) -> usize {
+        if self.kind == Kind::Cells { 4 } else { 1 }
+    }
+
     /// Columns: time of the row or number of the step; subject and identity, 0 where they make no difference; then of each metric
-    /// its value, or count, sum, smallest and largest.
+    /// its value, or count, sum, smallest and largest; then the texts of the identity.
     fn statement(&self, query: &BucketQuery, steps: TimeSteps, condition: &str) -> String {
         let subject = if self.by_subject { "e.subject_id" } else { "0" };
-        let identity = if self.by_identity { "e.identity_id" } else { "0" };
+        let identity = if self.texts.is_empty() { "0" } else { "e.identity_id" };
         let of_metric = |column: &str| {
             if self.kind == Kind::Cells {
                 format!(
@@ -111,16 +123,25 @@ impl Form {
         };
         let metrics = query.metrics.iter().map(|metric| of_metric(&format!("e.{}", metric.metric().column)));
         let metrics: String = metrics.collect();
-        let from = format!("FROM {} e {condition}", query.table);
-        if self.kind == Kind::Cells {
+        let (step, grouped) = if self.kind == Kind::Cells {
             let TimeSteps { origin_ns, step_ns, .. } = steps;
             // No step begins before the origin, and none of the differences overflows: see `TimeSteps::new`.
-            let step = format!("(e.timestamp_ns - ({origin_ns})) / {step_ns}");
-            return format!("SELECT {step}, {subject}, {identity}{metrics} {from} GROUP BY 1, 2, 3");
-        }
+            (format!("(e.timestamp_ns - ({origin_ns})) / {step_ns}"), " GROUP BY 1, 2, 3")
+        } else {
+            ("e.timestamp_ns".to_owned(), "")
+        };
+        let own = format!(
+            "SELECT {step} AS time, {subject} AS subject, {identity} AS identity{metrics} FROM {} e {condition}{grouped}",
+            query.table
+        );
         // A track takes the values of a GPU in the order of their times.
-        let order = if self.kind == Kind::Track { " ORDER BY e.subject_id, e.timestamp_ns" } else { "" };
-        format!("SELECT e.timestamp_ns, {subject}, {identity}{metrics} {from}{order}")
+        let order = if self.kind == Kind::Track { " ORDER BY subject, time" } else { "" };
+        if self.texts.is_empty() {
+            return own + order;
+        }
+        let texts: Vec<String> = self.texts.iter().map(|column| format!(", i.{}", column.name())).collect();
+        let texts = texts.concat();
+        format!("SELECT c.*{texts} FROM ({own}) c JOIN gpuvitals_identities i ON i.id = c.identity{order}")
     }
 
     fn count(
@@ -142,13 +163,9 @@ impl Form {
         }
         let (place, track) = (buckets.place(group, step), buckets.place(lane, step));
         for (metric, measured) in buckets.metrics_mut().iter_mut().enumerate() {
-            let Some(cell) = (if self.kind == Kind::Cells {
-                cell(row, 3 + 4 * metric)?
-            } else {
-                one(row, 3 + metric, time)?
-            }) else {
-                continue;
-            };
+            let column = 3 + self.width() * metric;
+            let cell = if self.kind == Kind::Cells { cell(row, column)? } else { one(row, column, time)? };
+            let Some(cell) = cell else { continue };
             measured.cells.get_mut(place).into_iter().for_each(|own| own.merge(&cell));
             measured.sketches.get_mut(place).into_iter().for_each(|sketch| sketch.add(cell.last));
             measured.tracks.get_mut(track).into_iter().for_each(|own| own.merge(&Track::of(time, cell.last)));
@@ -187,41 +204,27 @@ struct Series<'a> {
 
 impl Series<'_> {
     /// Finds the groups of rows, and makes those that are new.
-    async fn identify(
-        &mut self,
-        client: &impl GenericClient,
-        names: &Names,
-        rows: &[Row],
-        form: &Form,
-        buckets: &mut Buckets,
-    ) -> Result<(), QueryError> {
+    fn identify(&mut self, rows: &[Row], form: &Form, buckets: &mut Buckets) -> Result<(), QueryError> {
         let failed = PostgresError::statement("reading values");
-        let mut new = Vec::new();
         for row in rows {
             let whose = whose(row).map_err(&failed)?;
-            if let Entry::Vacant(place) = self.known.entry(whose) {
-                place.insert((0, 0));
-                new.push(whose);
-            }
-        }
-        let numbers: Vec<i32> = new.iter().map(|(_, identity)| *identity).collect();
-        let identities =
-            if form.by_identity { names.by_number(client, &numbers).await? } else { HashMap::default() };
-        for (subject, identity) in new {
-            let gpu = self.subjects.get(&subject);
-            let group = buckets.group(&self.group(gpu, identities.get(&identity).map(AsRef::as_ref)));
-            buckets.check_points(self.query.aggregates.len())?;
+            let Entry::Vacant(place) = self.known.entry(whose) else { continue };
+            let gpu = self.subjects.get(&whose.0);
+            let mut texts = 3 + form.width() * self.query.metrics.len()..;
+            let text = |column: &GroupColumn| match column {
+                GroupColumn::Gpu => Ok(gpu.cloned()),
+                GroupColumn::Identity(_) => {
+                    let text: Option<&str> = row.try_get(texts.next().unwrap_or_default())?;
+                    Ok(text.map(Arc::from))
+                }
+            };
+            let group: Result<GroupName, tokio_postgres::Error> =
+                self.query.group_by.iter().map(text).collect();
+            let group = buckets.group(&group.map_err(&failed)?);
             let lane = gpu.filter(|_| form.kind == Kind::Track).map_or(0, |gpu| buckets.lane(group, gpu));
-            self.known.insert((subject, identity), (group, lane));
+            place.insert((group, lane));
+            buckets.check_points(self.query.aggregates.len())?;
         }
         Ok(())
-    }
-
-    fn group(&self, gpu: Option<&Arc<str>>, identity: Option<&Identity>) -> GroupName {
-        let text = |column: &GroupColumn| match column {
-            GroupColumn::Gpu => gpu.cloned(),
-            GroupColumn::Identity(column) => identity?.get(*column).map(Arc::from),
-        };
-        self.query.group_by.iter().map(text).collect()
     }
 }

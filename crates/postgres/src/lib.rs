@@ -19,8 +19,9 @@
 //! counted and left out.
 //!
 //! # Reading
-//! The latest state of each GPU is in memory: read once, then kept up to date by what this process writes. Everything else is
-//! asked from the server, in one statement that ends on the server soon after the answer is dropped.
+//! The latest state of each GPU is in memory: read some GPUs at a time when it is asked for first, then kept up to date by what this
+//! process writes. Everything else is asked from the server. Its rows come in pieces; if the answer is dropped, its statement is
+//! cancelled. Questions leave some of the connections to writing.
 
 mod buckets;
 mod condition;

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::Table;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use gpuvitals_core::{Table, causes};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, IsolationLevel, Transaction};
 
@@ -16,12 +17,18 @@ use crate::tls::Tls;
 
 /// Longest wait for a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// Longest time in which a question waits for others to give a connection back.
+const QUESTION_WAITS: Duration = Duration::from_secs(5);
+/// Longest time for ending a statement whose answer nobody waits for.
+const CANCEL_WITHIN: Duration = Duration::from_secs(5);
+/// Of so many connections one is not for questions.
+const CONNECTIONS_PER_WRITER: usize = 4;
 /// A peer that acknowledges nothing for so long is gone.
 const PEER_SILENT: Duration = Duration::from_secs(15);
 /// Transactions that merge after a row came that was there already.
 const MERGES_AFTER_REPEAT: u32 = 16;
-/// Statements end after `statement_timeout`. The server looks every 50 ms whether the one who asked is still there (from version
-/// 14 on). Acknowledged rows are synced, whatever the server's default.
+/// Statements end after `statement_timeout`. If this process dies the server notices within 50 ms (from version 14 on).
+/// Acknowledged rows are synced, whatever the server's default.
 const SESSION: &str = "\
     SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET client_min_messages = warning;
     SELECT set_config(name, '50', false) FROM pg_settings WHERE name = 'client_connection_check_interval';
@@ -32,7 +39,17 @@ pub(crate) struct Links {
     settings: Database,
     tls: Tls,
     idle: Mutex<Vec<Link>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
+    /// Fewer than `permits`: questions leave connections to those who write.
+    questions: Arc<Semaphore>,
+}
+
+/// The purpose of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Question,
+    /// Writing, and everything else that no question keeps waiting.
+    Other,
 }
 
 /// A connection; it is closed when it is dropped.
@@ -43,35 +60,61 @@ pub(crate) struct Link {
     staged: Vec<Table>,
     /// Transactions that merge before the next one that copies directly.
     merges_left: u32,
+    use_of_it: Option<Use>,
 }
 
-/// A connection in use. Unless it is given back, it is closed: then nobody knows in which state it is.
+/// The use of a connection, which may have a statement under way.
+struct Use {
+    tls: Tls,
+    _permits: [Option<OwnedSemaphorePermit>; 2],
+}
+
+/// A connection in use. Unless it is given back, its statement is ended and it is closed: then nobody knows in which state it is.
 pub(crate) struct Lease<'a> {
     link: Link,
     links: &'a Links,
-    permit: SemaphorePermit<'a>,
 }
 
 impl Links {
     /// # Errors
     /// If the authorities of the settings cannot be read or used.
     pub(crate) fn new(settings: Database) -> Result<Self, PostgresError> {
-        let (tls, permits) = (Tls::new(&settings)?, Semaphore::new(settings.connections));
-        Ok(Self { settings, tls, idle: Mutex::default(), permits })
+        let most = settings.connections;
+        let for_questions = most - (most / CONNECTIONS_PER_WRITER).max(1);
+        Ok(Self {
+            tls: Tls::new(&settings)?,
+            settings,
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(most)),
+            questions: Arc::new(Semaphore::new(for_questions)),
+        })
     }
 
     /// A connection: an idle one, or a new one.
     ///
     /// # Errors
     /// If there is none.
-    pub(crate) async fn lease(&self) -> Result<Lease<'_>, PostgresError> {
-        let permit = self.permits.acquire().await.map_err(|_| PostgresError::Closed)?;
+    pub(crate) async fn lease(&self, purpose: Purpose) -> Result<Lease<'_>, PostgresError> {
+        let permit = async |semaphore: &Arc<Semaphore>| {
+            let permit = Arc::clone(semaphore).acquire_owned().await;
+            permit.map(Some).map_err(|_| PostgresError::Closed)
+        };
+        let permits = match purpose {
+            Purpose::Other => [permit(&self.permits).await?, None],
+            Purpose::Question => {
+                let both = async { Ok([permit(&self.questions).await?, permit(&self.permits).await?]) };
+                let doing = "waiting for a free connection (database.connections)";
+                let late = PostgresError::TimedOut { doing, within: QUESTION_WAITS };
+                tokio::time::timeout(QUESTION_WAITS, both).await.unwrap_or(Err(late))?
+            }
+        };
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let link = match idle.filter(|link| !link.client.is_closed()) {
+        let mut link = match idle.filter(|link| !link.client.is_closed()) {
             Some(link) => link,
             None => self.connect().await?,
         };
-        Ok(Lease { link, links: self, permit })
+        link.use_of_it = Some(Use { tls: self.tls.clone(), _permits: permits });
+        Ok(Lease { link, links: self })
     }
 
     async fn connect(&self) -> Result<Link, PostgresError> {
@@ -113,13 +156,10 @@ impl Links {
             let (client, connection) = config.connect(self.tls.clone()).await?;
             let driver = tokio::spawn(async move {
                 if let Err(error) = connection.await {
-                    tracing::debug!(
-                        error = gpuvitals_core::causes(&error),
-                        "a connection to PostgreSQL ended"
-                    );
+                    tracing::debug!(error = causes(&error), "a connection to PostgreSQL ended");
                 }
             });
-            let link = Link { client, driver, staged: Vec::new(), merges_left: 0 };
+            let link = Link { client, driver, staged: Vec::new(), merges_left: 0, use_of_it: None };
             link.client.batch_execute(SESSION).await?;
             Ok(link)
         };
@@ -135,6 +175,7 @@ impl Links {
     /// Closes idle connections; those in use close when they are given back, and there is no other.
     pub(crate) fn close(&self) {
         self.permits.close();
+        self.questions.close();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
@@ -142,11 +183,12 @@ impl Links {
 impl Lease<'_> {
     /// Keeps the connection open for the next one.
     pub(crate) fn give_back(self) {
-        let Self { link, links, permit } = self;
+        let Self { mut link, links } = self;
+        let ended = link.use_of_it.take();
         if !links.permits.is_closed() {
             links.idle.lock().unwrap_or_else(PoisonError::into_inner).push(link);
         }
-        drop(permit);
+        drop(ended);
     }
 
     /// Whether the next rows are copied straight into their tables: no row that is there already came lately.
@@ -189,7 +231,25 @@ impl DerefMut for Lease<'_> {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.driver.abort();
+        let driver = self.driver.abort_handle();
+        let (Some(in_use), Ok(runtime), false) =
+            (self.use_of_it.take(), Handle::try_current(), self.client.is_closed())
+        else {
+            return driver.abort();
+        };
+        let token = self.client.cancel_token();
+        // There are no more of these tasks than connections: each keeps the permit of its own until it ends.
+        runtime.spawn(async move {
+            match tokio::time::timeout(CANCEL_WITHIN, token.cancel_query(in_use.tls.clone())).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(error = causes(&error), "a statement in PostgreSQL runs on");
+                }
+                Err(_) => tracing::debug!("PostgreSQL does not say whether it ends a statement"),
+            }
+            driver.abort();
+            drop(in_use);
+        });
     }
 }
 

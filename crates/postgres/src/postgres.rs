@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::error::PostgresError;
-use crate::link::{Lease, Links};
+use crate::link::{Lease, Links, Purpose};
 use crate::names::Names;
 use crate::partition::Partitions;
 use crate::settings::Database;
@@ -38,8 +38,10 @@ struct Inner {
     links: Links,
     names: Names,
     partitions: Partitions,
-    /// Whether the tables are there and the latest values have been read.
+    /// Whether the tables are there.
     is_ready: tokio::sync::Mutex<bool>,
+    /// The subject up to which the latest values have been read; none: all have.
+    read_to: tokio::sync::Mutex<Option<i32>>,
     live: Mutex<Live>,
     version: AtomicU64,
     subscribers: broadcast::Sender<Arc<[Batch]>>,
@@ -60,8 +62,8 @@ struct Live {
 }
 
 impl Postgres {
-    /// Connects, makes what is missing, and reads the latest state of each GPU. A server that is away is tried again whenever
-    /// it is needed, and [`Sink::health`] says so. Rows older than `keep` are dropped by the day.
+    /// Connects and makes what is missing. A server that is away is tried again whenever it is needed, and [`Sink::health`] says
+    /// so. Rows older than `keep` are dropped by the day. The latest state of each GPU is read when it is asked for first.
     ///
     /// # Errors
     /// If the settings are wrong, or the tables are those of another version.
@@ -71,6 +73,7 @@ impl Postgres {
             names: Names::default(),
             partitions: Partitions::new(keep),
             is_ready: tokio::sync::Mutex::default(),
+            read_to: tokio::sync::Mutex::new(Some(i32::MIN)),
             live: Mutex::default(),
             version: AtomicU64::new(1),
             subscribers: broadcast::Sender::new(CHANGES_MAX),
@@ -81,7 +84,7 @@ impl Postgres {
             transactions: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         };
-        match inner.lease().await {
+        match inner.lease(Purpose::Other).await {
             Ok(lease) => lease.give_back(),
             Err(error @ (PostgresError::Layout { .. } | PostgresError::Column { .. })) => return Err(error),
             Err(error) => inner.note(Err(&error)),
@@ -92,7 +95,7 @@ impl Postgres {
     /// Asks the server whether it is there, for [`History::health`] of a process that neither writes nor is asked.
     pub async fn ping(&self) {
         let asked = async {
-            let mut lease = self.0.lease().await?;
+            let mut lease = self.0.lease(Purpose::Other).await?;
             drop(lease.moment().await?);
             lease.give_back();
             Ok::<_, PostgresError>(())
@@ -106,28 +109,44 @@ impl Postgres {
 
 impl Inner {
     /// A connection to a database that has the tables.
-    async fn lease(&self) -> Result<Lease<'_>, PostgresError> {
-        let mut lease = self.links.lease().await?;
+    async fn lease(&self, purpose: Purpose) -> Result<Lease<'_>, PostgresError> {
+        let mut lease = self.links.lease(purpose).await?;
         let mut is_ready = self.is_ready.lock().await;
         if !*is_ready {
             self.names.forget();
             self.partitions.forget();
             lease.staged().clear();
             schema::migrate(&mut lease).await?;
-            let moment = lease.moment().await?;
-            if let Some(batch) = read::latest(&moment, &self.names).await? {
-                self.show(std::slice::from_ref(&batch));
-            }
-            drop(moment);
             *is_ready = true;
         }
         Ok(lease)
     }
 
+    /// Reads the latest values that the database had before this process wrote, some GPUs at a time. If this is dropped, the
+    /// next one continues.
+    async fn load(&self) -> Result<(), QueryError> {
+        let mut read_to = self.read_to.lock().await;
+        if read_to.is_none() {
+            return Ok(());
+        }
+        let mut lease = self.lease(Purpose::Question).await?;
+        while let Some(after) = *read_to {
+            let moment = lease.moment().await?;
+            let found = read::latest(&moment, &self.names, after).await?;
+            drop(moment);
+            if let Some(batch) = found.as_ref().and_then(|(_, batch)| batch.as_ref()) {
+                self.show_older(batch);
+            }
+            *read_to = found.map(|(last, _)| last);
+        }
+        lease.give_back();
+        Ok(())
+    }
+
     async fn accept(&self, batches: Vec<Batch>) -> Result<(), PostgresError> {
         let came: usize = batches.iter().map(Batch::rows).sum();
         let writing = async {
-            let mut lease = self.lease().await?;
+            let mut lease = self.lease(Purpose::Other).await?;
             let batches = self.partitions.make_for(&mut lease, batches).await?;
             let rows = write::write(&mut lease, &self.names, &batches).await?;
             lease.give_back();
@@ -154,11 +173,19 @@ impl Inner {
     /// Shows rows that are durable.
     fn show(&self, batches: &[Batch]) {
         let mut live = lock(&self.live);
-        for batch in batches.iter().filter(|batch| batch.table() == Table::GpuEvents) {
-            // Rows without a key were refused.
-            if let Ok(keys) = RowKeys::of(batch.records(), Table::GpuEvents) {
-                live.fleet.apply(batch, &keys);
-            }
+        for batch in batches {
+            apply(&mut live.fleet, batch);
+        }
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Shows rows that were there before: newer ones of their GPUs may be shown already.
+    fn show_older(&self, batch: &Batch) {
+        let mut older = LiveFleet::default();
+        apply(&mut older, batch);
+        let mut live = lock(&self.live);
+        for gpu in &older.snapshot().gpus {
+            live.fleet.add(gpu);
         }
         self.version.fetch_add(1, Ordering::AcqRel);
     }
@@ -251,9 +278,7 @@ impl History for Postgres {
 
     fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
         Box::pin(async move {
-            if !*self.0.is_ready.lock().await {
-                self.0.lease().await?.give_back();
-            }
+            self.0.load().await?;
             let inner = Arc::clone(&self.0);
             let job = tokio::task::spawn_blocking(move || inner.fleet());
             Ok(Part::whole(job.await.map_err(QueryError::failed)?))
@@ -262,7 +287,7 @@ impl History for Postgres {
 
     fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
         Box::pin(self.0.read(async move {
-            let mut lease = self.0.lease().await?;
+            let mut lease = self.0.lease(Purpose::Question).await?;
             let moment = lease.moment().await?;
             let rows = read::rows(&moment, &self.0.names, &query).await?;
             drop(moment);
@@ -273,7 +298,7 @@ impl History for Postgres {
 
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
         Box::pin(self.0.read(async move {
-            let mut lease = self.0.lease().await?;
+            let mut lease = self.0.lease(Purpose::Question).await?;
             let moment = lease.moment().await?;
             let buckets = buckets::buckets(&moment, &self.0.names, &query).await?;
             drop(moment);
@@ -319,6 +344,17 @@ impl Changes for Subscription {
                 Err(RecvError::Closed) => None,
             }
         })
+    }
+}
+
+/// Takes rows of `gpu_events` in.
+fn apply(fleet: &mut LiveFleet, batch: &Batch) {
+    // Rows without a key were refused.
+    let keys = RowKeys::of(batch.records(), Table::GpuEvents);
+    if let Ok(keys) = keys
+        && batch.table() == Table::GpuEvents
+    {
+        fleet.apply(batch, &keys);
     }
 }
 

@@ -2,34 +2,45 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::TryStreamExt;
 use gpuvitals_core::batch::{BatchBuilder, RowId, TIMESTAMP_COLUMN, Value};
 use gpuvitals_core::catalogue::{ColumnType, by_column};
 use gpuvitals_core::history::{QueryError, Rows, RowsQuery};
-use gpuvitals_core::{Batch, Origin, Table, ValueError};
+use gpuvitals_core::{Batch, Identity, Origin, Table, ValueError};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{GenericClient, Row};
+use tokio_postgres::{Row, Transaction};
 
 use crate::condition::{self, Condition, Scope};
 use crate::error::PostgresError;
 use crate::names::Names;
 use crate::schema::{self, EXTRAS, Kind};
 
-/// Newest rows of a GPU that are read for its latest values.
+/// Most rows of a page, with those that it passes over.
+const ROWS_MAX: u64 = 16_000_000;
+/// Rows up to which a total is counted; beyond there is none.
+const COUNTED_MAX: i64 = 1_000_000;
+/// Rows that are held as the server sent them.
+const ROWS_AT_ONCE: i32 = 500;
+/// Newest rows of a GPU in which its latest values are looked for.
 const LATEST_ROWS: usize = 256;
+/// GPUs whose latest values are read at once.
+const GPUS_AT_ONCE: i64 = 64;
 
 /// Rows of a range of time.
 ///
 /// # Errors
 /// If the range ends before it starts, or the server refuses.
 pub(crate) async fn rows(
-    client: &impl GenericClient,
+    client: &Transaction<'_>,
     names: &Names,
     query: &RowsQuery,
 ) -> Result<Rows, QueryError> {
     let (start_ns, end_ns) = (query.start_ns.unwrap_or(i64::MIN), query.end_ns.unwrap_or(i64::MAX));
     if end_ns < start_ns {
         return Err(QueryError::Range { start_ns, end_ns, step_ns: 1 });
+    }
+    let rows = query.offset.saturating_add(query.limit) as u64;
+    if rows > ROWS_MAX {
+        return Err(QueryError::TooManyRows { rows, max: ROWS_MAX });
     }
     let scope = Scope { gpus: &query.gpus, selector: &query.selector, start_ns, end_ns };
     let Some(Condition { sql: condition, numbers }) = Condition::of(client, names, scope).await? else {
@@ -39,10 +50,11 @@ pub(crate) async fn rows(
     let table = query.table;
     let mut total = None;
     if query.with_total {
-        let count = format!("SELECT count(*) FROM {table} e {condition}");
+        let count =
+            format!("SELECT count(*) FROM (SELECT FROM {table} e {condition} LIMIT {COUNTED_MAX} + 1) c");
         let parameters = numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync)).collect::<Vec<_>>();
         let count: i64 = client.query_one(&count, &parameters).await.map_err(&failed)?.get(0);
-        total = usize::try_from(count).ok();
+        total = usize::try_from(count).ok().filter(|_| count <= COUNTED_MAX);
     }
     let is_wanted = |name: &str| {
         let wanted = query.metrics.as_ref();
@@ -64,8 +76,7 @@ pub(crate) async fn rows(
     );
     let parameters = numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync));
     let parameters: Vec<_> = parameters.chain(texts.iter().map(|text| text as _)).collect();
-    let found = client.query(&select, &parameters).await.map_err(&failed)?;
-    let batch = batch(client, names, table, &columns, &found, is_wanted).await?;
+    let batch = batch(client, names, table, &columns, &select, &parameters, is_wanted).await?;
     Ok(Rows { batch, total })
 }
 
@@ -75,37 +86,55 @@ fn selected(columns: &[(&str, Kind)]) -> String {
     format!("SELECT e.{TIMESTAMP_COLUMN}, e.identity_id, {}e.{EXTRAS}::text", names.concat())
 }
 
-/// Found rows as a batch.
+/// Rows of a statement as a batch. They come in pieces, so that the identities of each can be asked for in between, and other
+/// tasks use the thread.
 async fn batch(
-    client: &impl GenericClient,
+    client: &Transaction<'_>,
     names: &Names,
     table: Table,
     columns: &[(&'static str, Kind)],
-    found: &[Row],
+    select: &str,
+    parameters: &[&(dyn ToSql + Sync)],
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<Option<Batch>, PostgresError> {
     let failed = PostgresError::statement("reading rows");
-    let numbers: BTreeSet<i32> = found.iter().map(|row| row.get(1)).collect();
-    let identities = names.by_number(client, &numbers.into_iter().collect::<Vec<_>>()).await?;
+    let portal = client.bind(select, parameters).await.map_err(&failed)?;
     let mut builder = BatchBuilder::new(table);
-    for row in found {
-        let identity = identities.get(&row.get::<_, i32>(1)).ok_or(PostgresError::Unnumbered)?;
-        let identity = builder.intern(identity);
-        let id = builder.row(row.get(0), identity);
-        for (place, (name, kind)) in columns.iter().enumerate() {
-            let set = set(&mut builder, id, name, *kind, row, place + 2).map_err(&failed)?;
-            note(name, set);
+    loop {
+        let found = client.query_portal(&portal, ROWS_AT_ONCE).await.map_err(&failed)?;
+        let numbers: BTreeSet<i32> = found.iter().map(|row| row.get(1)).collect();
+        let identities = names.by_number(client, &numbers.into_iter().collect::<Vec<_>>()).await?;
+        for row in &found {
+            let identity = identities.get(&row.get::<_, i32>(1)).ok_or(PostgresError::Unnumbered)?;
+            add(&mut builder, columns, row, identity, &is_wanted).map_err(&failed)?;
         }
-        let Some(extras) = row.try_get::<_, Option<&str>>(columns.len() + 2).map_err(&failed)? else {
-            continue;
-        };
-        let extras: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_str(extras).unwrap_or_default();
-        for (name, value) in extras.iter().filter(|(name, _)| is_wanted(name)) {
-            note(name, set_extra(&mut builder, id, name, value));
+        if found.len() < ROWS_AT_ONCE.unsigned_abs() as usize {
+            break;
         }
+        tokio::task::yield_now().await;
     }
     Ok(builder.finish(Origin::default(), 0))
+}
+
+/// Adds a row of a statement.
+fn add(
+    builder: &mut BatchBuilder,
+    columns: &[(&'static str, Kind)],
+    row: &Row,
+    identity: &Identity,
+    is_wanted: &impl Fn(&str) -> bool,
+) -> Result<(), tokio_postgres::Error> {
+    let identity = builder.intern(identity);
+    let id = builder.row(row.get(0), identity);
+    for (place, (name, kind)) in columns.iter().enumerate() {
+        note(name, set(builder, id, name, *kind, row, place + 2)?);
+    }
+    let Some(extras) = row.try_get::<_, Option<&str>>(columns.len() + 2)? else { return Ok(()) };
+    let extras: serde_json::Map<String, serde_json::Value> = serde_json::from_str(extras).unwrap_or_default();
+    for (name, value) in extras.iter().filter(|(name, _)| is_wanted(name)) {
+        note(name, set_extra(builder, id, name, value));
+    }
+    Ok(())
 }
 
 fn set(
@@ -156,27 +185,38 @@ fn note(name: &str, set: Result<(), ValueError>) {
     }
 }
 
-/// The newest rows and the oldest row of every GPU, by time.
+/// Rows of the next GPUs behind a subject: those of its newest rows that hold the latest value of a column, and its oldest row,
+/// by time. With them comes the last of these subjects; none: there are no more.
 ///
 /// # Errors
 /// If the server refuses.
 pub(crate) async fn latest(
-    client: &impl GenericClient,
+    client: &Transaction<'_>,
     names: &Names,
-) -> Result<Option<Batch>, PostgresError> {
+    after: i32,
+) -> Result<Option<(i32, Option<Batch>)>, PostgresError> {
     let failed = PostgresError::statement("reading the latest values");
+    let next = format!("SELECT id FROM gpuvitals_subjects WHERE id > $1 ORDER BY id LIMIT {GPUS_AT_ONCE}");
+    let subjects = client.query(&next, &[&after]).await.map_err(&failed)?;
+    let subjects: Vec<i32> = subjects.iter().map(|row| row.get(0)).collect();
+    let Some(last) = subjects.last().copied() else { return Ok(None) };
     let table = Table::GpuEvents;
     let columns: Vec<(&str, Kind)> = schema::columns(table).collect();
+    let newest =
+        columns.iter().map(|(name, _)| format!(", max(timestamp_ns) FILTER (WHERE {name} IS NOT NULL)"));
+    let newest: String = newest.collect();
     let select = format!(
-        "{} FROM gpuvitals_subjects s CROSS JOIN LATERAL (
-             (SELECT * FROM {table} e WHERE e.subject_id = s.id ORDER BY e.timestamp_ns DESC LIMIT {LATEST_ROWS})
-             UNION ALL
-             (SELECT * FROM {table} e WHERE e.subject_id = s.id ORDER BY e.timestamp_ns LIMIT 1)) e
+        "{} FROM unnest($1::int4[]) s(id) CROSS JOIN LATERAL (
+             WITH newest AS MATERIALIZED (
+                 SELECT * FROM {table} WHERE subject_id = s.id ORDER BY timestamp_ns DESC LIMIT {LATEST_ROWS}),
+             times AS (
+                 SELECT unnest(ARRAY[max(timestamp_ns){newest}]) FROM newest
+                 UNION SELECT max(timestamp_ns) FROM newest, jsonb_object_keys({EXTRAS}) k(name) GROUP BY k.name)
+             SELECT * FROM newest WHERE timestamp_ns IN (SELECT * FROM times)
+             UNION ALL (SELECT * FROM {table} WHERE subject_id = s.id ORDER BY timestamp_ns LIMIT 1)) e
          ORDER BY e.timestamp_ns",
         selected(&columns)
     );
-    let none: [&(dyn ToSql + Sync); 0] = [];
-    let found = client.query_raw(&select, none).await.map_err(&failed)?;
-    let found: Vec<Row> = found.try_collect().await.map_err(&failed)?;
-    batch(client, names, table, &columns, &found, |_| true).await
+    let batch = batch(client, names, table, &columns, &select, &[&subjects], |_| true).await?;
+    Ok(Some((last, batch)))
 }

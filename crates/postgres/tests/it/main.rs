@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::figures::render;
-use gpuvitals_core::history::{History, RowsQuery};
+use gpuvitals_core::history::{
+    Aggregate, BucketQuery, GroupColumn, History, QueryError, RowsQuery, Selector,
+};
 use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::{
     Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Status, Table, causes,
@@ -281,6 +283,101 @@ async fn a_recording_that_is_replayed_into_a_live_database_stops_nothing() {
     assert_eq!(times, young.chain([live + DAY_NS]).collect::<Vec<_>>());
 }
 
+/// Makes rows of this many GPUs in the database, at the times 0 to `rows`. The last row alone has a power, and the one in the
+/// middle a temperature.
+async fn make_rows(server: &Server, settings: &Database, gpus: i32, rows: i32) {
+    // The tables and the partition.
+    open(settings).await.accept(vec![batch(&[(&gpu("GPU-other", ""), 0, &[])])]).await.unwrap();
+    let middle = rows / 2;
+    let sql = format!(
+        "INSERT INTO gpuvitals_identities (uuid, job) SELECT 'GPU-' || gpu, 'job-' || gpu % 7 FROM generate_series(1, {gpus}) gpu;
+         INSERT INTO gpuvitals_subjects (name) SELECT 'GPU-' || gpu FROM generate_series(1, {gpus}) gpu;
+         INSERT INTO gpu_events (subject_id, timestamp_ns, identity_id, gpu_clock_mhz, temperature_c, power_w, extras)
+         SELECT s.id, time, i.id, time, CASE time WHEN {middle} THEN 50 END, CASE time WHEN {rows} THEN s.id END,
+             CASE time WHEN 1 THEN jsonb_build_object('old', s.id) WHEN 2 THEN '{{\"new\": 0.5}}' END
+         FROM gpuvitals_subjects s JOIN gpuvitals_identities i ON i.uuid = s.name, generate_series(0, {rows}) time
+         WHERE i.job IS NOT NULL ORDER BY s.id"
+    );
+    server.sql(&settings.dbname, &sql).await;
+}
+
+#[tokio::test]
+async fn the_latest_values_of_many_gpus_are_read_beside_the_writing() {
+    let server = Server::shared();
+    let settings = server.database().await;
+    make_rows(&server, &settings, 1_500, 40).await;
+    let postgres = open(&settings).await;
+    // This row is in memory before the older ones of its GPU are.
+    let newer = gpu("GPU-700", "job-x");
+    postgres.accept(vec![batch(&[(&newer, 41, &[(CLOCK, 7.0)])])]).await.unwrap();
+    let fleet = postgres.fleet().await.unwrap().answer;
+    assert_eq!(fleet.gpus.len(), 1_501);
+    for number in 1..=1_500 {
+        let gpu = fleet.get(&format!("GPU-{number}")).unwrap();
+        let has_newer = number == 700;
+        let (last, clock) = if has_newer { (41, 7) } else { (40, 40) };
+        let latest = |column: &str| {
+            let found = gpu.latest.iter().find(|(metric, _)| *metric == MetricId::of(column)).unwrap();
+            (found.1.value.as_f64(), found.1.timestamp_ns)
+        };
+        assert_eq!((gpu.first_seen_ns, gpu.last_seen_ns), (0, last));
+        assert_eq!(latest("gpu_clock_mhz"), (f64::from(clock), last));
+        assert_eq!(latest("temperature_c"), (50.0, 20));
+        assert_eq!(latest("power_w").1, 40);
+        assert_eq!(gpu.latest.len(), 3);
+        let mut extras: Vec<_> = gpu.extras.iter().map(|(name, _, time_ns)| (&**name, *time_ns)).collect();
+        extras.sort_unstable();
+        assert_eq!(extras, [("new", 2), ("old", 1)]);
+        let job = if has_newer { "job-x".to_owned() } else { format!("job-{}", number % 7) };
+        assert_eq!(gpu.identity.get(IdentityColumn::Job), Some(job.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn values_by_a_column_of_the_identity_are_read_by_pieces() {
+    let server = Server::shared();
+    let settings = server.database().await;
+    // It remembers none of the identities that another process makes.
+    let postgres = open(&settings).await;
+    make_rows(&server, &settings, 2_000, 100).await;
+    for aggregates in [vec![Aggregate::P99], vec![Aggregate::Count], vec![Aggregate::Increase]] {
+        let query = BucketQuery {
+            table: Table::GpuEvents,
+            gpus: Vec::new(),
+            selector: Selector::default(),
+            metrics: vec![CLOCK],
+            start_ns: 0,
+            end_ns: 1_000,
+            step_ns: 1_001,
+            aggregates,
+            group_by: vec![GroupColumn::Identity(IdentityColumn::Job)],
+        };
+        let answered = tokio::time::timeout(Duration::from_secs(20), postgres.buckets(query.clone())).await;
+        let series = answered.expect("an answer").unwrap().answer.series(&query.aggregates);
+        assert_eq!(series.len(), 7, "{:?}", query.aggregates);
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_too_large_is_refused_and_a_total_that_is_too_large_is_not_counted() {
+    let server = Server::shared();
+    let settings = server.database().await;
+    let postgres = open(&settings).await;
+    postgres.accept(vec![power(1, 1.0)]).await.unwrap();
+    let last = RowsQuery { limit: 1, offset: 15_999_999, ..RowsQuery::of(Table::GpuEvents, 1) };
+    assert!(postgres.rows(last.clone()).await.unwrap().answer.batch.is_none());
+    for beyond in [RowsQuery { limit: 2, ..last.clone() }, RowsQuery { limit: usize::MAX, ..last }] {
+        let refused = postgres.rows(beyond).await.unwrap_err();
+        assert!(matches!(refused, QueryError::TooManyRows { max: 16_000_000, .. }), "{refused}");
+    }
+    make_rows(&server, &settings, 1_000, 999).await;
+    let ask = async |end_ns| {
+        let query = RowsQuery { with_total: true, end_ns, ..RowsQuery::of(Table::GpuEvents, 1) };
+        postgres.rows(query).await.unwrap().answer.total
+    };
+    assert_eq!((ask(Some(998)).await, ask(None).await), (Some(999_002), None));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_crashes_and_comes_back_loses_and_doubles_nothing() {
     let server = Server::start("listen_addresses = ''");
@@ -327,23 +424,84 @@ async fn a_server_that_is_slow_acknowledges_when_it_has_committed() {
     let settings = server.database().await;
     let postgres = open(&settings).await;
     postgres.accept(vec![power(1, 1.0)]).await.unwrap();
-    // Somebody holds the table, as long maintenance does.
-    let mut config = tokio_postgres::Config::new();
-    config.host(&settings.host).user(&settings.user).dbname(&settings.dbname);
-    let (holder, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
-    let driver = tokio::spawn(connection);
-    holder.batch_execute("BEGIN; LOCK TABLE gpu_events IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let holder = held(&settings).await;
     let sink = postgres.clone();
     let writing = tokio::spawn(async move { sink.accept(vec![power(2, 2.0)]).await });
-    let waiting = "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND \
-                   wait_event_type = 'Lock' AND application_name = 'gpuvitals'";
-    while server.sql(&settings.dbname, waiting).await.concat() != [Some("1".to_owned())] {}
+    until_waiting(&server, &settings, 1).await;
     assert!(!writing.is_finished());
     holder.batch_execute("COMMIT").await.unwrap();
     writing.await.unwrap().unwrap();
-    drop(holder);
-    driver.await.unwrap().unwrap();
     assert_eq!(powers(&postgres).await, [(1, Some(1.0)), (2, Some(2.0))]);
+}
+
+/// A connection of somebody else who holds `gpu_events`, as long maintenance does, until it is dropped.
+async fn held(settings: &Database) -> tokio_postgres::Client {
+    let mut config = tokio_postgres::Config::new();
+    config.host(&settings.host).user(&settings.user).dbname(&settings.dbname);
+    let (holder, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    holder.batch_execute("BEGIN; LOCK TABLE gpu_events IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    holder
+}
+
+/// Waits until this many statements of ours wait for a lock.
+async fn until_waiting(server: &Server, settings: &Database, statements: usize) {
+    let waiting = "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND \
+                   wait_event_type = 'Lock' AND application_name = 'gpuvitals'";
+    while server.sql(&settings.dbname, waiting).await.concat() != [Some(statements.to_string())] {}
+}
+
+#[tokio::test]
+async fn questions_leave_a_connection_to_the_writer_and_do_not_wait_for_ever() {
+    let server = Server::shared();
+    let settings = server.database().await;
+    let settings = server.settings(&settings.dbname, &[("database.connections", "3")]);
+    let postgres = open(&settings).await;
+    postgres.accept(vec![power(1, 1.0)]).await.unwrap();
+    let holder = held(&settings).await;
+    let asking = [(); 2].map(|()| {
+        let postgres = postgres.clone();
+        tokio::spawn(async move { powers(&postgres).await })
+    });
+    until_waiting(&server, &settings, 2).await;
+    let refused = postgres.rows(RowsQuery::of(Table::GpuEvents, 1));
+    let mut host = BatchBuilder::new(Table::SystemEvents);
+    let node = host.intern(&Identity::default().with(IdentityColumn::Node, "n").unwrap());
+    host.row(1, node);
+    let written = postgres.accept(vec![host.finish(Origin::default(), 0).unwrap()]);
+    let (refused, written) = tokio::join!(refused, written);
+    written.unwrap();
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(&refused, QueryError::Away { reason } if reason.contains("database.connections")),
+        "{refused}"
+    );
+    assert_eq!(History::health(&postgres).status, Status::Degraded);
+    holder.batch_execute("COMMIT").await.unwrap();
+    for asked in asking {
+        assert_eq!(asked.await.unwrap(), [(1, Some(1.0))]);
+    }
+    assert_eq!(History::health(&postgres).status, Status::Healthy);
+}
+
+#[tokio::test]
+async fn the_statement_of_a_question_that_is_dropped_is_cancelled() {
+    let server = Server::start("listen_addresses = ''\nfsync = off");
+    let settings = server.settings("postgres", &[("database.connections", "2")]);
+    let postgres = open(&settings).await;
+    postgres.accept(vec![power(1, 1.0)]).await.unwrap();
+    let holder = held(&settings).await;
+    let asked = postgres.clone();
+    let asking = tokio::spawn(async move { asked.rows(RowsQuery::of(Table::GpuEvents, 1)).await });
+    until_waiting(&server, &settings, 1).await;
+    asking.abort();
+    let gone = tokio::time::timeout(Duration::from_secs(5), until_waiting(&server, &settings, 0)).await;
+    gone.expect("a statement that ends");
+    // Not because the server found out that the connection is closed, which version 13 does not.
+    let log = std::fs::read_to_string(server.path("log")).unwrap();
+    assert!(log.contains("canceling statement due to user request"), "{log}");
+    holder.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(powers(&postgres).await, [(1, Some(1.0))]);
 }
 
 #[tokio::test]
