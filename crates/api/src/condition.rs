@@ -88,7 +88,7 @@ impl StateRules {
     }
 
     /// A GPU as the API shows it.
-    pub(crate) fn show(self, gpu: &GpuState, with_metrics: bool) -> Gpu<'_> {
+    pub(crate) fn show<'a>(self, gpu: &'a GpuState, metrics: Option<LatestMetrics<'a>>) -> Gpu<'a> {
         let text = |column| gpu.identity.get(column);
         let state = self.state(gpu);
         Gpu {
@@ -104,7 +104,7 @@ impl StateRules {
             state_reason: self.reason(gpu, state),
             last_seen: Some(Moment(gpu.last_seen_ns)),
             simulated: gpu.identity.is_simulated(),
-            metrics: with_metrics.then_some(LatestMetrics(gpu)),
+            metrics,
         }
     }
 }

@@ -517,7 +517,7 @@ export interface components {
             last_seen: components["schemas"]["Moment"] | null;
             /** @description Whether it is made up by the simulation. */
             simulated: boolean;
-            /** @description Its latest values by column; only with `include=metrics`. */
+            /** @description Its latest values by column; only with `include=metrics` or `metrics`. */
             metrics?: {
                 [key: string]: components["schemas"]["Scalar"];
             };
@@ -1007,6 +1007,11 @@ export interface operations {
                  * @example metrics
                  */
                 include?: string;
+                /**
+                 * @description With the latest values of these columns alone, between commas.
+                 * @example power_w,utilization_pct
+                 */
+                metrics?: string;
             };
             header?: never;
             path?: never;
@@ -1333,6 +1338,11 @@ export interface operations {
                  * @example metrics
                  */
                 include?: string;
+                /**
+                 * @description With the latest values of these columns alone, between commas.
+                 * @example power_w,utilization_pct
+                 */
+                metrics?: string;
             };
             header?: never;
             path: {

@@ -85,7 +85,7 @@ pub(crate) struct Gpu<'a> {
     pub(crate) last_seen: Option<Moment>,
     /// Whether it is made up by the simulation.
     pub(crate) simulated: bool,
-    /// Its latest values by column; only with `include=metrics`.
+    /// Its latest values by column; only with `include=metrics` or `metrics`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, Scalar<'static>>>, nullable = false)]
     pub(crate) metrics: Option<LatestMetrics<'a>>,

@@ -100,15 +100,21 @@ impl ToSchema for Instant {}
 
 /// The newest value of each column of a GPU, by column.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LatestMetrics<'a>(pub(crate) &'a GpuState);
+pub(crate) struct LatestMetrics<'a> {
+    pub(crate) gpu: &'a GpuState,
+    /// The columns; none: all.
+    pub(crate) wanted: Option<&'a [String]>,
+}
 
 impl Serialize for LatestMetrics<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (id, latest) in &self.0.latest {
+        let is_wanted =
+            |name: &str| self.wanted.is_none_or(|wanted| wanted.iter().any(|column| column == name));
+        for (id, latest) in self.gpu.latest.iter().filter(|(id, _)| is_wanted(id.metric().column)) {
             map.serialize_entry(id.metric().column, &Scalar::Number(latest.value))?;
         }
-        for (name, value, _) in &self.0.extras {
+        for (name, value, _) in self.gpu.extras.iter().filter(|(name, ..)| is_wanted(name)) {
             map.serialize_entry(name.as_ref(), &Scalar::from(value))?;
         }
         map.end()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::history::{Fleet, GpuState, Part};
-use gpuvitals_core::{IdentityColumn, MetricId};
+use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -15,7 +15,7 @@ use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::condition::{self, StateRules};
 use crate::config::Limits;
-use crate::dto::{GpuDetail, GpuList, Labels, LatestColumns, Moment, Pagination, State};
+use crate::dto::{GpuDetail, GpuList, Labels, LatestColumns, LatestMetrics, Moment, Pagination, State};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named, given};
 
@@ -64,6 +64,9 @@ pub(crate) struct GpusParams {
     /// `metrics`: with the latest values.
     #[param(pattern = "^ *(?:(?:metrics)? *, *)*(?:metrics)? *$", example = "metrics")]
     include: Option<String>,
+    /// With the latest values of these columns alone, between commas.
+    #[param(example = "power_w,utilization_pct")]
+    metrics: Option<String>,
 }
 
 /// Which GPUs of a host.
@@ -80,6 +83,9 @@ pub(crate) struct HostGpusParams {
     /// `metrics`: with the latest values.
     #[param(pattern = "^ *(?:(?:metrics)? *, *)*(?:metrics)? *$", example = "metrics")]
     include: Option<String>,
+    /// With the latest values of these columns alone, between commas.
+    #[param(example = "power_w,utilization_pct")]
+    metrics: Option<String>,
 }
 
 /// No parameters.
@@ -99,7 +105,41 @@ pub(crate) struct GpusAsk {
     /// The host of the path, which must exist.
     of_host: Option<String>,
     sort: Option<Sort>,
-    metrics: bool,
+    latest: Latest,
+}
+
+/// The latest values that are shown.
+#[derive(Debug)]
+enum Latest {
+    None,
+    All,
+    Of(Vec<String>),
+}
+
+impl Latest {
+    fn parse(include: Option<&String>, metrics: Option<&String>) -> Result<Self, ApiError> {
+        let names = parameter::list("include", include)?;
+        if let Some(other) = names.iter().find(|name| name.as_ref() != "metrics") {
+            return Err(ApiError::parameter("include", other, "metrics"));
+        }
+        Ok(match parameter::columns(Table::GpuEvents, metrics)? {
+            Some(columns) => Self::Of(columns),
+            None if names.is_empty() => Self::None,
+            None => Self::All,
+        })
+    }
+
+    fn columns(&self) -> Option<&[String]> {
+        match self {
+            Self::Of(columns) => Some(columns),
+            Self::None | Self::All => None,
+        }
+    }
+
+    fn of<'a>(&'a self, gpu: &'a GpuState) -> Option<LatestMetrics<'a>> {
+        let is_shown = !matches!(self, Self::None);
+        is_shown.then(|| LatestMetrics { gpu, wanted: self.columns() })
+    }
 }
 
 /// A question for one GPU.
@@ -193,14 +233,16 @@ pub(crate) async fn of_host(
         hosts: Vec::new(),
         of_host: Some(hostname),
         sort: None,
-        metrics: include(params.include.as_ref())?,
+        latest: Latest::parse(params.include.as_ref(), params.metrics.as_ref())?,
     };
     api.answer(ask, &headers).await
 }
 
 impl Ask for GpusAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let Part { answer: fleet, missing } = view.history.fleet().await?;
+        let fleet = view.history.fleet().await?;
+        parameter::known_columns(Table::GpuEvents, self.latest.columns(), &fleet)?;
+        let Part { answer: fleet, missing } = fleet;
         view.render(missing, move |view, missing| self.list(&fleet, missing, view.rules)).await
     }
 }
@@ -226,7 +268,7 @@ impl GpusAsk {
         }
         let page = gpus.iter().skip(self.offset).take(self.limit);
         let list = GpuList {
-            gpus: page.map(|gpu| rules.show(gpu, self.metrics)).collect(),
+            gpus: page.map(|gpu| rules.show(gpu, self.latest.of(gpu))).collect(),
             total: gpus.len(),
             pagination: Pagination::of(self.limit, self.offset, gpus.len()),
         };
@@ -243,7 +285,7 @@ impl GpusAsk {
             hosts: parameter::list("host", params.host.as_ref())?,
             of_host: None,
             sort: given(params.sort.as_ref()).map(sort).transpose()?,
-            metrics: include(params.include.as_ref())?,
+            latest: Latest::parse(params.include.as_ref(), params.metrics.as_ref())?,
         })
     }
 
@@ -339,7 +381,7 @@ impl Ask for GpuAsk {
         view.render(missing, move |view, missing| {
             let gpu = fleet.find(&self.0).map_err(|why| ApiError::no_gpu(&self.0, why, missing))?;
             let detail = GpuDetail {
-                gpu: view.rules.show(gpu, false),
+                gpu: view.rules.show(gpu, None),
                 latest: LatestColumns(gpu),
                 labels: Labels::of(gpu),
                 first_seen: Moment(gpu.first_seen_ns),
@@ -376,12 +418,4 @@ fn sort(text: &str) -> Result<Sort, ApiError> {
         )
     });
     Ok(Sort { by: Field::Metric(metric?), descending })
-}
-
-fn include(text: Option<&String>) -> Result<bool, ApiError> {
-    let names = parameter::list("include", text)?;
-    match names.iter().find(|name| name.as_ref() != "metrics") {
-        Some(other) => Err(ApiError::parameter("include", other, "metrics")),
-        None => Ok(!names.is_empty()),
-    }
 }

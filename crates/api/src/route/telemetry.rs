@@ -46,7 +46,7 @@ pub(crate) struct GpuTelemetryParams {
     offset: Option<String>,
     /// Only rows behind this place: `next` of the answer before. It is the way through many rows.
     #[param(
-        pattern = "^ *(?:-?[0-9]{1,18}_(?:[0-7][0-9a-f])*)? *$",
+        pattern = "^ *(?:-?[0-9]{1,19}_(?:[0-9a-f]{2})*)? *$",
         example = "1795190390000000000_4750552d61"
     )]
     after: Option<String>,
@@ -92,7 +92,7 @@ pub(crate) struct TelemetryParams {
     offset: Option<String>,
     /// Only rows behind this place: `next` of the answer before. It is the way through many rows.
     #[param(
-        pattern = "^ *(?:-?[0-9]{1,18}_(?:[0-7][0-9a-f])*)? *$",
+        pattern = "^ *(?:-?[0-9]{1,19}_(?:[0-9a-f]{2})*)? *$",
         example = "1795190390000000000_4750552d61"
     )]
     after: Option<String>,

@@ -26,6 +26,10 @@ async fn a_gpu_in_the_list_has_every_field() {
     );
     let plain = world.ok("/api/v1/gpus?limit=1&sort=id").await;
     assert_eq!(plain["gpus"][0].get("metrics"), None);
+    let some = world.ok("/api/v1/gpus?limit=1&sort=id&metrics=power_w,room_c,fan_speed_pct").await;
+    assert_eq!(some["gpus"][0]["metrics"], json!({"power_w": 598.1, "room_c": 21.5}));
+    let unknown = world.get("/api/v1/gpus?metrics=powr_w").await;
+    assert_eq!((unknown.status, &unknown.json()["code"]), (400, &json!("bad_parameter")));
 }
 
 #[tokio::test]
