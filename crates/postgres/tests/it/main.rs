@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
+mod disk;
 mod server;
+#[path = "../../../gpuvitals/tests/rig/small_disk.rs"]
+mod small_disk;
 mod suite;
 
 use std::sync::Arc;

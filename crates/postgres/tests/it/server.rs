@@ -11,7 +11,8 @@ use gpuvitals_postgres::Database;
 use gpuvitals_settings::{Section, Value};
 use tempfile::TempDir;
 
-const NOBODY: u32 = 65_534;
+/// The user whom the server runs as, if the tests run as root.
+pub(crate) const NOBODY: u32 = 65_534;
 
 /// A running server, which ends when this is dropped.
 pub(crate) struct Server {
