@@ -34,14 +34,17 @@ pub(crate) fn sources(snapshot: &Snapshot, query: &BucketQuery) -> Vec<Source> {
         *rest = without(rest, &times);
         sources.extend(times.into_iter().map(|(start_ns, end_ns)| Source { grain, start_ns, end_ns }));
     };
-    for grain in Grain::ROLLUPS.into_iter().rev().filter(|grain| answers(*grain, query)) {
+    let divides = |grain: &Grain| query.step_ns % grain.step_ns().max(1) == 0;
+    for grain in Grain::ROLLUPS.into_iter().rev().filter(|grain| divides(grain) && answers(*grain, query)) {
         let (has, unrolled) = (rolled(snapshot, query, grain), unrolled(snapshot, &raw, query, grain));
         let whole = common(&without(&has, &unrolled), &rest);
         let whole = whole.into_iter().filter_map(|times| whole_steps(times, grain.step_ns()));
         take(&mut rest, whole.collect(), grain);
     }
-    // Where there are no rows: a step that begins in the range counts, also if it ends beyond it.
-    for grain in Grain::ROLLUPS {
+    // Where there are no rows: a step that begins in the range counts, also if it ends beyond it. The finest that has what is
+    // asked; without one, a percentile or a rate of that time is unknown.
+    let able = Grain::ROLLUPS.into_iter().filter(|grain| answers(*grain, query));
+    for grain in able.chain(Grain::ROLLUPS) {
         let rows = raw.iter().map(|file| (file.min_timestamp_ns, file.max_timestamp_ns));
         let rows = rows.chain(tail(snapshot, query)).map(|times| steps_around(times, grain.step_ns()));
         let only = without(&rolled(snapshot, query, grain), &joined(rows.collect()));
@@ -53,12 +56,11 @@ pub(crate) fn sources(snapshot: &Snapshot, query: &BucketQuery) -> Vec<Source> {
     sources
 }
 
-/// Whether steps of a rollup give the same answer as rows.
+/// Whether a rollup has what is asked of each step.
 fn answers(grain: Grain, query: &BucketQuery) -> bool {
     let percentile = query.aggregates.iter().any(|aggregate| aggregate.needs_sketch());
     let tracks = query.aggregates.iter().any(|aggregate| aggregate.needs_tracks());
-    query.step_ns % grain.step_ns().max(1) == 0
-        && (!tracks || query.metrics.iter().all(|metric| has_track(*metric)))
+    (!tracks || query.metrics.iter().all(|metric| has_track(*metric)))
         && (!percentile || query.metrics.iter().all(|metric| has_sketch(*metric, grain)))
 }
 

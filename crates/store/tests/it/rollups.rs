@@ -142,6 +142,26 @@ async fn rows_that_come_late_count() {
 }
 
 #[tokio::test]
+async fn when_the_rows_are_gone_percentiles_come_from_a_rollup_that_has_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = StoreConfig { rollup_rows: 5, ..merging(dir.path()) };
+    let store = filled(config.clone(), &rows()).await;
+    wait_for(&store, |store| (store.stats().flushed.files, store.stats().merged.files) == (0, 2)).await;
+    let (before, _) = lines(&store, &ask(0, 7_199, MINUTE, &[Aggregate::P99]));
+    store.close().await.unwrap();
+    drop(store);
+    let keep = Some(Duration::from_mins(30));
+    let (store, _) = Store::open(StoreConfig { keep, ..config }).unwrap();
+    store.append(vec![batch(&[row("GPU-0000", HOUR + 9_000 * SECOND, &[("power_w", 1.0)])])]).await.unwrap();
+    store.flush().await.unwrap();
+    wait_for(&store, |store| store.stats().merged.files == 0).await;
+    // Ten seconds are finer, and have no frequencies.
+    let (found, grain) = lines(&store, &ask(0, 7_199, 10 * SECOND, &[Aggregate::P99]));
+    let known = |lines: &[Line]| -> Vec<f64> { lines[0].1.iter().copied().flatten().collect() };
+    assert_eq!((known(&found), grain), (known(&before), 60));
+}
+
+#[tokio::test]
 async fn when_the_rows_are_gone_what_is_put_together_stays() {
     let dir = tempfile::tempdir().unwrap();
     let store = rolled(dir.path()).await;
