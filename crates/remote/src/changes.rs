@@ -8,6 +8,8 @@ use gpuvitals_core::batch::{RowKeys, text_at};
 use gpuvitals_core::history::{Change, Changes, Selector};
 use gpuvitals_core::ports::Answer;
 use gpuvitals_core::{Batch, Table, wire};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::task::JoinHandle;
 use tonic::{Status, Streaming};
 
 use crate::remote::Connection;
@@ -15,6 +17,9 @@ use crate::{border, v1};
 
 /// Shortest and longest pause between two tries to follow.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Changes that a follower here may fall behind before it loses the oldest.
+const CHANGES_MAX: usize = 256;
 
 /// Which rows a follower wants.
 #[derive(Debug)]
@@ -85,55 +90,94 @@ impl Following {
     }
 }
 
-/// The changes of a history elsewhere. A connection that is lost is made anew, and what came in the meantime is missed.
-pub(crate) struct RemoteChanges {
-    connection: Arc<Connection>,
-    open: Option<Streaming<v1::ChangesPart>>,
-    was_open: bool,
-    pause: Duration,
+/// The changes of a history elsewhere, received once for everybody who follows them here. A stream that is lost is opened again,
+/// and what came in the meantime is missed.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    changes: broadcast::Sender<Change>,
+    task: JoinHandle<()>,
 }
 
-impl RemoteChanges {
+impl Feed {
+    /// Opens the stream, which ends when this is dropped.
     pub(crate) fn new(connection: Arc<Connection>) -> Self {
-        Self { connection, open: None, was_open: false, pause: PAUSES.0 }
+        let changes = broadcast::Sender::new(CHANGES_MAX);
+        let task = tokio::spawn(receive(connection, changes.clone()));
+        Self { changes, task }
     }
 
-    async fn message(&mut self) -> Result<v1::ChangesPart, Status> {
-        let Some(open) = &mut self.open else {
-            let request = self.connection.request(v1::ChangesRequest::default());
-            self.open = Some(self.connection.client().changes(request).await?.into_inner());
-            // How many were lost, nobody knows.
-            let missed = u64::from(self.was_open);
-            self.was_open = true;
-            return Ok(v1::ChangesPart { missed, ..Default::default() });
-        };
-        open.message().await?.ok_or_else(|| Status::unavailable("the stream ended"))
+    /// The changes from now on. They keep the feed.
+    pub(crate) fn changes(self: Arc<Self>) -> RemoteChanges {
+        RemoteChanges { changes: self.changes.subscribe(), _feed: self }
     }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Passes changes on, for ever.
+async fn receive(connection: Arc<Connection>, changes: broadcast::Sender<Change>) {
+    let (mut pause, mut was_open) = (PAUSES.0, false);
+    loop {
+        let request = connection.request(v1::ChangesRequest::default());
+        let ended = match connection.client().changes(request).await {
+            Ok(open) => {
+                if was_open {
+                    // How many were lost, nobody knows.
+                    pass(&changes, Change::Missed(1));
+                }
+                (pause, was_open) = (PAUSES.0, true);
+                pass_all(open.into_inner(), &changes).await
+            }
+            Err(status) => status,
+        };
+        tracing::debug!(from = %connection.name(), status = %ended, "changes cannot be followed");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// Passes changes on until the stream ends.
+async fn pass_all(mut open: Streaming<v1::ChangesPart>, changes: &broadcast::Sender<Change>) -> Status {
+    loop {
+        let part = match open.message().await {
+            Ok(Some(part)) => part,
+            Ok(None) => return Status::unavailable("the stream ended"),
+            Err(status) => return status,
+        };
+        let batches: Vec<Batch> = part.batches.iter().filter_map(|bytes| wire::decode(bytes).ok()).collect();
+        let is_damaged = batches.len() < part.batches.len();
+        let missed = part.missed.saturating_add(is_damaged.into());
+        if missed > 0 {
+            pass(changes, Change::Missed(missed));
+        }
+        if !batches.is_empty() {
+            pass(changes, Change::Rows(batches.into()));
+        }
+    }
+}
+
+fn pass(changes: &broadcast::Sender<Change>, change: Change) {
+    // Without a follower the feed is about to be dropped.
+    let _followers = changes.send(change);
+}
+
+/// A follower of a feed.
+pub(crate) struct RemoteChanges {
+    changes: broadcast::Receiver<Change>,
+    _feed: Arc<Feed>,
 }
 
 impl Changes for RemoteChanges {
     fn next(&mut self) -> Answer<'_, Option<Change>> {
         Box::pin(async {
-            loop {
-                match self.message().await {
-                    Ok(part) => {
-                        self.pause = PAUSES.0;
-                        let batches: Vec<Batch> =
-                            part.batches.into_iter().filter_map(|bytes| wire::decode(&bytes).ok()).collect();
-                        if part.missed > 0 {
-                            return Some(Change::Missed(part.missed));
-                        }
-                        if !batches.is_empty() {
-                            return Some(Change::Rows(batches.into()));
-                        }
-                    }
-                    Err(status) => {
-                        self.open = None;
-                        tracing::debug!(from = %self.connection.name(), %status, "changes cannot be followed");
-                        tokio::time::sleep(self.pause).await;
-                        self.pause = (self.pause * 2).min(PAUSES.1);
-                    }
-                }
+            match self.changes.recv().await {
+                Ok(change) => Some(change),
+                Err(RecvError::Lagged(missed)) => Some(Change::Missed(missed)),
+                Err(RecvError::Closed) => None,
             }
         })
     }

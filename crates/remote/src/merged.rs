@@ -261,7 +261,11 @@ impl Changes for AllChanges {
                     }
                 };
                 match next {
-                    Some((Some(change), _)) => return Some(change),
+                    Some((Some(change), of)) => {
+                        // The first that is ready is taken, so each member has its turn to be the first.
+                        self.all.rotate_left(of + 1);
+                        return Some(change);
+                    }
                     Some((None, ended)) => drop(self.all.swap_remove(ended)),
                     None => self.follow(),
                 }

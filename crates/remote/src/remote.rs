@@ -1,7 +1,7 @@
 //! A history at the other end of a connection.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use gpuvitals_core::history::{
@@ -15,7 +15,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 
 use crate::buckets::Gathering;
-use crate::changes::RemoteChanges;
+use crate::changes::Feed;
 use crate::v1::history_client::HistoryClient;
 use crate::{MESSAGE_BYTES, border, refusal, v1};
 
@@ -35,6 +35,8 @@ struct Inner {
     heard: Arc<Mutex<Heard>>,
     /// The last fleet that was asked for, with its version and life at the other end.
     fleet: Mutex<Option<(u64, u64, Arc<Fleet>)>>,
+    /// The changes, while somebody follows them.
+    feed: Mutex<Weak<Feed>>,
     watch: JoinHandle<()>,
 }
 
@@ -94,7 +96,7 @@ impl Remote {
         let heard = Heard { lost: None, version: 1, theirs: None, health, stats: HistoryStats::default() };
         let heard = Arc::new(Mutex::new(heard));
         let watch = tokio::spawn(watch(Arc::clone(&connection), Arc::clone(&heard)));
-        Self(Arc::new(Inner { connection, heard, fleet: Mutex::default(), watch }))
+        Self(Arc::new(Inner { connection, heard, fleet: Mutex::default(), feed: Mutex::default(), watch }))
     }
 }
 
@@ -276,7 +278,10 @@ impl History for Remote {
     }
 
     fn changes(&self) -> Box<dyn Changes> {
-        Box::new(RemoteChanges::new(Arc::clone(&self.0.connection)))
+        let mut held = lock(&self.0.feed);
+        let feed = held.upgrade().unwrap_or_else(|| Arc::new(Feed::new(Arc::clone(&self.0.connection))));
+        *held = Arc::downgrade(&feed);
+        Box::new(feed.changes())
     }
 
     fn health(&self) -> Health {

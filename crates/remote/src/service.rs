@@ -20,7 +20,7 @@ use crate::changes::{Filter, Following};
 use crate::v1::history_server::{History as Calls, HistoryServer};
 use crate::{DEFINITION, MESSAGE_BYTES, border, buckets, refusal, v1};
 
-/// Calls that follow the history at a time; each holds a stream open.
+/// Calls that follow rows at a time, and calls that watch; each holds a stream open.
 const FOLLOWERS_MAX: usize = 256;
 /// GPUs of one message.
 const PART_GPUS: usize = 200;
@@ -52,6 +52,7 @@ pub async fn serve(history: Arc<dyn History>, stop: &CancellationToken) -> Route
         history,
         life: u64::try_from(clock::now_ns()).unwrap_or(1),
         followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
+        watchers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
         stop: stop.clone(),
     };
     let reflection = tonic_reflection::server::Builder::configure()
@@ -93,6 +94,7 @@ struct Answers {
     /// Versions of another life say nothing.
     life: u64,
     followers: Arc<Semaphore>,
+    watchers: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -110,14 +112,13 @@ async fn work<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Status::internal("the answer broke off")))
 }
 
-impl Answers {
-    fn follower(&self) -> Result<OwnedSemaphorePermit, Status> {
-        let permit = Arc::clone(&self.followers).try_acquire_owned();
-        permit.map_err(|_| {
-            Status::resource_exhausted(format!("{FOLLOWERS_MAX} calls follow this history already"))
-        })
-    }
+fn permit(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Status> {
+    Arc::clone(of)
+        .try_acquire_owned()
+        .map_err(|_| Status::resource_exhausted(format!("{FOLLOWERS_MAX} calls follow this history already")))
+}
 
+impl Answers {
     /// A stream that ends with the service.
     fn until_the_end<T: Send + 'static>(
         &self,
@@ -173,7 +174,7 @@ impl Calls for Answers {
         request: Request<v1::ChangesRequest>,
     ) -> Result<Response<Self::ChangesStream>, Status> {
         let filter = Filter::of(request.into_inner())?;
-        let permit = self.follower()?;
+        let permit = permit(&self.followers)?;
         let following = Following::new(self.history.changes(), filter);
         let changes = stream::unfold(following, |mut following| async {
             let part = following.next().await?;
@@ -186,7 +187,7 @@ impl Calls for Answers {
         &self,
         _request: Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let permit = self.follower()?;
+        let permit = permit(&self.watchers)?;
         let (history, life) = (Arc::clone(&self.history), self.life);
         let told: Option<(u64, Instant)> = None;
         let states = stream::unfold((looks(), told), move |(mut looks, told)| {

@@ -1,6 +1,7 @@
 //! Several histories as one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gpuvitals_core::history::{
@@ -8,13 +9,14 @@ use gpuvitals_core::history::{
 };
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, MetricId, Status, Table, figures::Family};
-use gpuvitals_remote::{Merged, NamedHistory};
+use gpuvitals_listener::client::Credentials;
+use gpuvitals_remote::{Merged, NamedHistory, Remote};
 use gpuvitals_suite::{BASE_NS, Case, TestRow, Write, answer, batch, cases};
 use proptest::prelude::*;
 use tokio::sync::mpsc::channel;
 
 use crate::remote::Endless;
-use crate::world::Kept;
+use crate::world::{Kept, dial};
 
 fn merged(members: Vec<(&str, Arc<dyn History>)>) -> Merged {
     let members = members.into_iter().map(|(name, history)| NamedHistory { name: name.into(), history });
@@ -166,6 +168,47 @@ async fn a_page_far_on_is_refused_before_any_member_is_asked() {
         assert!(error.to_string().contains("after instead of an offset"), "{error}");
     }
     assert!(news.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_busy_member_holds_up_no_other_and_hurries_none_that_is_away() {
+    let away = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dial = dial(away.local_addr().unwrap(), &Credentials::default());
+    let tried = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tried);
+    tokio::spawn(async move {
+        while away.accept().await.is_ok() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let (a, b) = (Kept::new(), Kept::new());
+    let all = merged(vec![
+        ("a", Arc::new(a.store.clone())),
+        ("away", Arc::new(Remote::new("away", dial))),
+        ("b", Arc::new(b.store.clone())),
+    ]);
+    let mut changes = all.changes();
+    for second in 0..100 {
+        Sink::accept(&a.store, vec![batch(&[TestRow::of(0, second)])]).await.unwrap();
+    }
+    Sink::accept(&b.store, vec![batch(&[TestRow::of(1, 0)])]).await.unwrap();
+    let mut of_b = None;
+    for at in 0..101 {
+        let Some(Change::Rows(rows)) = changes.next().await else { panic!("no rows") };
+        if rows.iter().any(|rows| rows.identity(0).index == Some(1)) {
+            of_b = Some(at);
+        }
+    }
+    assert!(of_b.is_some_and(|at| at <= 2), "{of_b:?}");
+    let until = tokio::time::Instant::now() + Duration::from_millis(500);
+    let mut second = 100;
+    while tokio::time::Instant::now() < until {
+        Sink::accept(&a.store, vec![batch(&[TestRow::of(0, second)])]).await.unwrap();
+        assert!(matches!(changes.next().await, Some(Change::Rows(_))));
+        second += 1;
+    }
+    let tried = tried.load(Ordering::Relaxed);
+    assert!((1..20).contains(&tried), "{tried} connections in half a second, {second} changes");
 }
 
 #[tokio::test]

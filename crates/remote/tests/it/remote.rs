@@ -269,7 +269,61 @@ async fn the_service_says_what_it_is_and_that_it_serves() {
     assert!(matches!(file, Some(MessageResponse::FileDescriptorResponse(_))), "{file:?}");
 }
 
-/// A history whose buckets never come; it tells when they are asked for and when the question is dropped.
+#[tokio::test]
+async fn those_who_follow_here_share_one_stream_that_ends_with_the_last() {
+    let kept = Kept::new();
+    let service = Service::new(Arc::new(kept.store.clone())).await;
+    let remote = remote(&service);
+    let (mut one, mut other) = (remote.changes(), remote.changes());
+    let first = tokio::spawn(async move { one.next().await });
+    let mut second = 0;
+    while !first.is_finished() {
+        kept.store.accept(vec![batch(&[row(0, second)])]).await.unwrap();
+        second += 1;
+        tokio::task::yield_now().await;
+    }
+    let (first, same) = (first.await.unwrap(), soon(other.next()).await);
+    let (Some(Change::Rows(first)), Some(Change::Rows(same))) = (first, same) else { panic!("no rows") };
+    assert!(Arc::ptr_eq(&first, &same), "they were decoded once");
+
+    let (told, mut news) = channel(8);
+    let service = Service::new(Arc::new(Endless(told))).await;
+    let remote = crate::world::remote(&service);
+    let (one, other) = (remote.changes(), remote.changes());
+    assert_eq!(soon(news.recv()).await, Some("followed"));
+    drop(one);
+    let third = remote.changes();
+    drop(other);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(news.try_recv().is_err(), "there is one stream, and it goes on");
+    drop(third);
+    assert_eq!(soon(news.recv()).await, Some("dropped"));
+    let _again = remote.changes();
+    assert_eq!(soon(news.recv()).await, Some("followed"));
+}
+
+#[tokio::test]
+async fn those_who_follow_rows_keep_nobody_from_watching() {
+    let service = Service::new(Arc::new(Kept::new().store)).await;
+    let (mut followers, mut refused) = (Vec::new(), 0);
+    for _ in 0..5 {
+        let channel = endpoint(service.address).connect().await.unwrap();
+        let mut client = v1::history_client::HistoryClient::new(channel);
+        for _ in 0..60 {
+            match client.changes(v1::ChangesRequest::default()).await {
+                Ok(changes) => followers.push(changes),
+                Err(status) => {
+                    assert_eq!(status.code(), Code::ResourceExhausted);
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert_eq!((followers.len(), refused), (256, 44));
+    until(&remote(&service), |history| history.health().status == Status::Healthy).await;
+}
+
+/// A history whose answers never come; it tells when it is asked or followed, and when the question or the follower is dropped.
 #[derive(Debug)]
 pub(crate) struct Endless(pub(crate) Sender<&'static str>);
 
@@ -282,7 +336,7 @@ impl Drop for Question {
     }
 }
 
-struct Never;
+struct Never(#[expect(dead_code, reason = "it tells when it is dropped")] Question);
 
 impl Changes for Never {
     fn next(&mut self) -> Answer<'_, Option<Change>> {
@@ -319,7 +373,8 @@ impl History for Endless {
     }
 
     fn changes(&self) -> Box<dyn Changes> {
-        Box::new(Never)
+        let _told = self.0.try_send("followed");
+        Box::new(Never(Question(self.0.clone())))
     }
 
     fn health(&self) -> Health {
