@@ -148,16 +148,19 @@ async fn pass_all(mut open: Streaming<v1::ChangesPart>, changes: &broadcast::Sen
             Ok(None) => return Status::unavailable("the stream ended"),
             Err(status) => return status,
         };
-        let batches: Vec<Batch> = part.batches.iter().filter_map(|bytes| wire::decode(bytes).ok()).collect();
-        let is_damaged = batches.len() < part.batches.len();
-        let missed = part.missed.saturating_add(is_damaged.into());
-        if missed > 0 {
-            pass(changes, Change::Missed(missed));
-        }
-        if !batches.is_empty() {
-            pass(changes, Change::Rows(batches.into()));
+        for change in changes_of(&part) {
+            pass(changes, change);
         }
     }
+}
+
+/// A batch that does not decode is missed.
+fn changes_of(part: &v1::ChangesPart) -> impl Iterator<Item = Change> + use<> {
+    let batches: Vec<Batch> = part.batches.iter().filter_map(|bytes| wire::decode(bytes).ok()).collect();
+    let is_damaged = batches.len() < part.batches.len();
+    let missed = part.missed.saturating_add(is_damaged.into());
+    let rows = (!batches.is_empty()).then(|| Change::Rows(batches.into()));
+    (missed > 0).then_some(Change::Missed(missed)).into_iter().chain(rows)
 }
 
 fn pass(changes: &broadcast::Sender<Change>, change: Change) {
@@ -180,5 +183,28 @@ impl Changes for RemoteChanges {
                 Err(RecvError::Closed) => None,
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_that_does_not_decode_is_missed_and_the_others_are_not() {
+        let batch = gpuvitals_suite::batch(&[gpuvitals_suite::TestRow::of(0, 0)]);
+        let bytes = wire::encode(&batch).unwrap();
+        let damaged = bytes.slice(..bytes.len() / 2);
+        let part = |batches, missed| v1::ChangesPart { batches, missed };
+        let counts = |part| -> Vec<(u64, usize)> {
+            let count = |change| match change {
+                Change::Missed(missed) => (missed, 0),
+                Change::Rows(batches) => (0, batches.iter().map(Batch::rows).sum()),
+            };
+            changes_of(&part).map(count).collect()
+        };
+        assert_eq!(counts(part(vec![damaged.clone()], 0)), [(1, 0)]);
+        assert_eq!(counts(part(vec![bytes.clone(), damaged, bytes], 2)), [(3, 0), (0, 2)]);
+        assert_eq!(counts(part(Vec::new(), 0)), []);
     }
 }

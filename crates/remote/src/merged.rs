@@ -19,6 +19,9 @@ use crate::border::check_page_end;
 /// Versions of each list of members: more than the members count in their lives.
 const VERSIONS_OF_A_LIST: u64 = 1 << 40;
 
+/// Why there is no answer without members.
+const NOBODY: &str = "no collector is known";
+
 /// A history among several.
 #[derive(Debug, Clone)]
 pub struct NamedHistory {
@@ -31,7 +34,7 @@ pub struct NamedHistory {
 /// A history of several, each of which holds some rows, or some columns of a row.
 ///
 /// Every question goes to all of them at once. One that has not answered within the deadline, or fails, is named in the answer;
-/// only if all fail there is none. Rows are put together by key: null never overwrites, and of two values that of the later member
+/// only if all fail, or there is no member, there is none. Rows are put together by key: null never overwrites, and of two values that of the later member
 /// in the list stays. A total counts each row once if every member gave all of its rows; else it is the sum of theirs without
 /// those that were seen twice. Each member sends all rows up to the end of a page, so a page far on is refused, unless it is asked for
 /// by `after`. Values by steps are added up: a row that two members hold counts twice in the count, mean and
@@ -81,6 +84,9 @@ impl Merged {
         ask: impl for<'a> Fn(&'a dyn History) -> Answered<'a, T>,
     ) -> Result<Part<Vec<T>>, QueryError> {
         let members = self.members();
+        if members.is_empty() {
+            return Err(QueryError::away(NOBODY));
+        }
         let asked = members.iter().map(|member| {
             let asked = tokio::time::timeout(self.deadline, ask(member.history.as_ref()));
             async { (member.name.as_ref(), asked.await) }
@@ -106,7 +112,7 @@ impl Merged {
             }
         }
         match error {
-            _ if !found.answer.is_empty() || members.is_empty() => Ok(found),
+            _ if !found.answer.is_empty() => Ok(found),
             Some(QueryError::Away { .. }) | None => Err(QueryError::away(found.missing.join("; "))),
             Some(error) => Err(error),
         }
@@ -203,7 +209,11 @@ impl History for Merged {
     }
 
     fn health(&self) -> Health {
-        Health::of_all(self.members().iter().map(|member| {
+        let members = self.members();
+        if members.is_empty() {
+            return Health { status: Status::Degraded, reason: NOBODY.to_owned(), since_ns: 0 };
+        }
+        Health::of_all(members.iter().map(|member| {
             let health = member.history.health();
             let is_well = health.status == Status::Healthy;
             let reason = if is_well { String::new() } else { format!("{}: {}", member.name, health.reason) };

@@ -158,6 +158,19 @@ async fn what_one_does_not_say_in_time_is_named_and_the_rest_stands() {
 }
 
 #[tokio::test]
+async fn without_a_member_there_is_no_answer_but_a_reason() {
+    let nobody = merged(Vec::new());
+    let rows = nobody.rows(RowsQuery::of(Table::GpuEvents, 1)).await.map(drop);
+    for error in [nobody.fleet().await.map(drop).unwrap_err(), rows.unwrap_err()] {
+        assert!(
+            matches!(&error, QueryError::Away { reason } if reason == "no collector is known"),
+            "{error:?}"
+        );
+    }
+    assert_eq!(nobody.health().status, Status::Degraded);
+}
+
+#[tokio::test]
 async fn a_page_far_on_is_refused_before_any_member_is_asked() {
     let (told, mut news) = channel(1);
     let merged = merged(vec![("a", Arc::new(Endless(told)))]);
