@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpuvitals_core::history::{
-    BucketQuery, Buckets, Cell, GroupName, Measured, Part, QueryError, TimeSteps, Track,
+    BucketQuery, Buckets, COUNTS_MAX, Cell, GroupName, Measured, Part, QueryError, TimeSteps, Track,
 };
 use gpuvitals_core::sketch::Sketch;
 
@@ -98,8 +98,10 @@ fn tracks(metric: u32, measured: &Measured, places: &[usize]) -> v1::Tracks {
 
 /// An answer, put together from its messages.
 pub(crate) struct Gathering {
-    pub(crate) answer: Part<Buckets>,
+    answer: Part<Buckets>,
     aggregates: usize,
+    /// Counts that the sketches hold.
+    counts: usize,
 }
 
 impl Gathering {
@@ -109,7 +111,7 @@ impl Gathering {
         let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns)?;
         query.check_metrics()?;
         let answer = Part::whole(Buckets::new(steps, &query.metrics, &query.aggregates));
-        Ok(Self { answer, aggregates: query.aggregates.len() })
+        Ok(Self { answer, aggregates: query.aggregates.len(), counts: 0 })
     }
 
     /// # Errors
@@ -130,21 +132,34 @@ impl Gathering {
         buckets.check_points(self.aggregates)?;
         for cells in part.cells {
             let measured = buckets.metrics_mut().get_mut(cells.metric as usize);
-            add_cells(measured.ok_or(Misfit("an unknown metric"))?, &cells)?;
+            self.counts += add_cells(measured.ok_or(Misfit("an unknown metric"))?, &cells)?;
         }
         for tracks in part.tracks {
             let measured = buckets.metrics_mut().get_mut(tracks.metric as usize);
             add_tracks(measured.ok_or(Misfit("an unknown metric"))?, &tracks)?;
         }
-        buckets.check(self.aggregates)?;
+        if self.counts as u64 > COUNTS_MAX {
+            return Err(QueryError::TooManyValues { max: COUNTS_MAX });
+        }
         buckets.read(part.rollup_ns);
         missing.extend(part.missing);
         Ok(())
     }
+
+    /// The whole answer.
+    ///
+    /// # Errors
+    /// If it is larger than one may be.
+    pub(crate) fn finish(self) -> Result<Part<Buckets>, QueryError> {
+        self.answer.answer.check(self.aggregates)?;
+        Ok(self.answer)
+    }
 }
 
-fn add_cells(measured: &mut Measured, cells: &v1::Cells) -> Result<(), Misfit> {
+/// Adds figures; returns how many counts their sketches have added.
+fn add_cells(measured: &mut Measured, cells: &v1::Cells) -> Result<usize, Misfit> {
     let has_sketches = !measured.sketches.is_empty();
+    let mut counts = 0;
     for (at, place) in cells.places.iter().enumerate() {
         let cell = || {
             Some(Cell {
@@ -164,12 +179,14 @@ fn add_cells(measured: &mut Measured, cells: &v1::Cells) -> Result<(), Misfit> {
             let bytes = cells.sketches.get(at).ok_or(Misfit("lists of unequal length"))?;
             let sketch: &mut Sketch =
                 measured.sketches.get_mut(place).ok_or(Misfit("a place that no group has"))?;
+            let before = sketch.buckets();
             if !sketch.merge_encoded(bytes) {
                 return Err(Misfit("a sketch that is none"));
             }
+            counts += sketch.buckets() - before;
         }
     }
-    Ok(())
+    Ok(counts)
 }
 
 fn add_tracks(measured: &mut Measured, tracks: &v1::Tracks) -> Result<(), Misfit> {

@@ -254,9 +254,9 @@ impl Inner {
         let answer = self.client()?.buckets(request).await;
         let mut parts = answer.map_err(|status| refusal::error(&status))?.into_inner();
         while let Some(part) = parts.message().await.map_err(|status| refusal::error(&status))? {
-            gathering.add(part)?;
+            gathering = work(move || gathering.add(part).map(|()| gathering)).await?;
         }
-        Ok(gathering.answer)
+        work(move || gathering.finish()).await
     }
 }
 

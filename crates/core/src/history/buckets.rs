@@ -271,7 +271,7 @@ impl Buckets {
         self.check_points(aggregates)
     }
 
-    /// Checks the number of points alone, in no time.
+    /// Checks the numbers of points and tracks alone, in O(1).
     ///
     /// # Errors
     /// If there are too many.
@@ -279,6 +279,9 @@ impl Buckets {
         let series = self.groups.len() * self.metrics.len() * aggregates.max(1);
         if (series as u64).saturating_mul(self.steps.count as u64) > POINTS_MAX {
             return Err(QueryError::TooManyPoints { max: POINTS_MAX });
+        }
+        if self.with_tracks && self.track_counts() as u64 > COUNTS_MAX {
+            return Err(QueryError::TooManyValues { max: COUNTS_MAX });
         }
         Ok(())
     }
