@@ -118,12 +118,13 @@ impl Names {
                  WHERE NOT EXISTS (SELECT FROM gpuvitals_identities i WHERE {same}) ORDER BY place ON CONFLICT DO NOTHING"
             );
             client.execute(&insert, &values).await.map_err(&failed)?;
-            let select = format!(
-                "SELECT i.id, w.place FROM {wanted} JOIN gpuvitals_identities i ON {same} ORDER BY w.place"
-            );
+            let select = format!("SELECT i.id, w.place FROM {wanted} JOIN gpuvitals_identities i ON {same}");
             let rows = client.query(&select, &values).await.map_err(&failed)?;
-            let numbers = rows.iter().map(|row| row.get(0));
-            found.extend(remember(&self.identities, new.into_iter().zip(numbers).collect()));
+            let numbered = rows.iter().filter_map(|row| {
+                let place = usize::try_from(row.get::<_, i64>(1)).ok()?.checked_sub(1)?;
+                Some((Arc::clone(new.get(place)?), row.get(0)))
+            });
+            found.extend(remember(&self.identities, numbered.collect()));
         }
         all(&found, identities)
     }

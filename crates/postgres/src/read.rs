@@ -200,6 +200,8 @@ pub(crate) async fn latest(
     let subjects = client.query(&next, &[&after]).await.map_err(&failed)?;
     let subjects: Vec<i32> = subjects.iter().map(|row| row.get(0)).collect();
     let Some(last) = subjects.last().copied() else { return Ok(None) };
+    // To compile a statement of so many columns takes longer than to run it.
+    client.batch_execute("SET LOCAL jit = off").await.map_err(&failed)?;
     let table = Table::GpuEvents;
     let columns: Vec<(&str, Kind)> = schema::columns(table).collect();
     let newest =

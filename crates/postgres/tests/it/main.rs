@@ -2,11 +2,16 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
+#[path = "../../../gpuvitals/tests/rig/authority.rs"]
+mod authority;
 mod disk;
+#[path = "../../../gpuvitals/tests/rig/port.rs"]
+mod port;
 mod server;
 #[path = "../../../gpuvitals/tests/rig/small_disk.rs"]
 mod small_disk;
 mod suite;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,6 +107,24 @@ async fn rows_of_one_key_become_one_in_one_batch_and_over_several() {
     let merged = gpu("GPU-0", "c").with(IdentityColumn::Pod, "p").unwrap();
     assert_eq!((batch.identity(0), batch.identity(1)), (merged, gpu("GPU-1", "")));
     assert_eq!(batch.metric(POWER).unwrap().value(1), None);
+}
+
+#[tokio::test]
+async fn an_identity_that_gets_no_number_takes_none_of_another() {
+    let server = Server::shared();
+    let settings = server.database().await;
+    let postgres = open(&settings).await;
+    let gpus = ["GPU-0", "GPU-1", "GPU-2"].map(|name| gpu(name, ""));
+    let rows: Vec<TableRow<'_>> = gpus.iter().map(|gpu| (gpu, 1, &[][..])).collect();
+    let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+                  CREATE TRIGGER refuse BEFORE INSERT ON gpuvitals_identities FOR EACH ROW
+                  WHEN (NEW.uuid = 'GPU-1') EXECUTE FUNCTION refuse()";
+    server.sql(&settings.dbname, refuse).await;
+    assert!(matches!(refusal(&postgres, batch(&rows)).await, SinkError::Busy(_)));
+    server.sql(&settings.dbname, "DROP TRIGGER refuse ON gpuvitals_identities").await;
+    postgres.accept(vec![batch(&rows)]).await.unwrap();
+    let found = postgres.rows(RowsQuery::of(Table::GpuEvents, 10)).await.unwrap().answer.batch.unwrap();
+    assert_eq!([0, 1, 2].map(|row| found.identity(row)), gpus);
 }
 
 #[tokio::test]
@@ -440,7 +463,7 @@ async fn a_server_that_is_slow_acknowledges_when_it_has_committed() {
 /// A connection of somebody else who holds `gpu_events`, as long maintenance does, until it is dropped.
 async fn held(settings: &Database) -> tokio_postgres::Client {
     let mut config = tokio_postgres::Config::new();
-    config.host(&settings.host).user(&settings.user).dbname(&settings.dbname);
+    config.host(&settings.host).port(settings.port).user(&settings.user).dbname(&settings.dbname);
     let (holder, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     holder.batch_execute("BEGIN; LOCK TABLE gpu_events IN ACCESS EXCLUSIVE MODE").await.unwrap();
@@ -487,24 +510,28 @@ async fn questions_leave_a_connection_to_the_writer_and_do_not_wait_for_ever() {
     assert_eq!(History::health(&postgres).status, Status::Healthy);
 }
 
-#[tokio::test]
-async fn the_statement_of_a_question_that_is_dropped_is_cancelled() {
-    let server = Server::start("listen_addresses = ''\nfsync = off");
-    let settings = server.settings("postgres", &[("database.connections", "2")]);
-    let postgres = open(&settings).await;
+/// Drops a question whose statement waits.
+async fn cancels_what_is_dropped(server: &Server, settings: &Database) {
+    let postgres = open(settings).await;
     postgres.accept(vec![power(1, 1.0)]).await.unwrap();
-    let holder = held(&settings).await;
+    let holder = held(&server.settings(&settings.dbname, &[])).await;
     let asked = postgres.clone();
     let asking = tokio::spawn(async move { asked.rows(RowsQuery::of(Table::GpuEvents, 1)).await });
-    until_waiting(&server, &settings, 1).await;
+    until_waiting(server, settings, 1).await;
     asking.abort();
-    let gone = tokio::time::timeout(Duration::from_secs(5), until_waiting(&server, &settings, 0)).await;
+    let gone = tokio::time::timeout(Duration::from_secs(5), until_waiting(server, settings, 0)).await;
     gone.expect("a statement that ends");
     // Not because the server found out that the connection is closed, which version 13 does not.
     let log = std::fs::read_to_string(server.path("log")).unwrap();
     assert!(log.contains("canceling statement due to user request"), "{log}");
     holder.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(powers(&postgres).await, [(1, Some(1.0))]);
+    assert!(powers(&postgres).await.contains(&(1, Some(1.0))));
+}
+
+#[tokio::test]
+async fn the_statement_of_a_question_that_is_dropped_is_cancelled() {
+    let server = Server::start("listen_addresses = ''\nfsync = off");
+    cancels_what_is_dropped(&server, &server.settings("postgres", &[("database.connections", "2")])).await;
 }
 
 #[tokio::test]

@@ -83,12 +83,19 @@ impl Server {
         assert!(command.status().unwrap().success(), "{program} {arguments:?}");
     }
 
+    /// Its port, if it runs, which is in the name of its socket too.
+    fn port(&self) -> u16 {
+        let pid = std::fs::read_to_string(self.path("data/postmaster.pid")).unwrap_or_default();
+        pid.lines().nth(3).and_then(|port| port.parse().ok()).unwrap_or(5432)
+    }
+
     /// The settings of a database in it, with these in place of some.
     pub(crate) fn settings(&self, dbname: &str, other: &[(&str, &str)]) -> Database {
         let host = self.dir.path().display().to_string();
         let mut given: Vec<(&str, Value)> = vec![
             ("database.host", host.into()),
             ("database.user", "gpu".into()),
+            ("database.port", self.port().to_string().as_str().into()),
             ("database.dbname", dbname.into()),
             ("database.sslmode", "disable".into()),
         ];
@@ -106,7 +113,7 @@ impl Server {
     /// Runs statements; returns the columns of each row as text.
     pub(crate) async fn sql(&self, dbname: &str, sql: &str) -> Vec<Vec<Option<String>>> {
         let mut config = tokio_postgres::Config::new();
-        config.host(self.dir.path().to_str().unwrap()).user("gpu").dbname(dbname);
+        config.host(self.dir.path().to_str().unwrap()).port(self.port()).user("gpu").dbname(dbname);
         let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
         let driver = tokio::spawn(connection);
         let messages = client.simple_query(sql).await.unwrap();
