@@ -7,7 +7,7 @@ use gpuvitals_core::history::{RowPlace, RowsQuery, Selector};
 use tokio_postgres::GenericClient;
 
 use crate::error::PostgresError;
-use crate::names::Names;
+use crate::names::{Names, selected};
 
 /// Rows of some GPUs, or all, in a range of time with both ends.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ impl Condition {
             sql += " AND e.subject_id = ANY($1)";
         }
         if !selector.is_empty() {
-            numbers.push(names.selected(client, selector).await?);
+            numbers.push(selected(client, selector).await?);
             // A join: with many identities it is faster than a list, which version 13 compares one by one.
             sql = format!("{sql} AND e.identity_id IN (SELECT unnest(${}::int4[]))", numbers.len());
         }

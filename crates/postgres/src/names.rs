@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
-use gpuvitals_core::history::Selector;
+use futures_util::TryStreamExt;
+use gpuvitals_core::history::{Matcher, Selector, TextTest};
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{Identity, IdentityColumn};
 use tokio_postgres::types::ToSql;
@@ -149,23 +151,46 @@ impl Names {
         }
         Ok(found)
     }
+}
 
-    /// Numbers of the identities that pass all tests.
-    ///
-    /// # Errors
-    /// If the server refuses.
-    pub(crate) async fn selected(
-        &self,
-        client: &impl GenericClient,
-        selector: &Selector,
-    ) -> Result<Vec<i32>, PostgresError> {
-        let failed = PostgresError::statement("reading identities");
-        let rows = client.query("SELECT id FROM gpuvitals_identities", &[]).await.map_err(failed)?;
-        let numbers: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
-        let identities = self.by_number(client, &numbers).await?;
-        let is_selected = |identity: &Identity| selector.selects(|column| identity.get(column));
-        Ok(identities.iter().filter(|(_, identity)| is_selected(identity)).map(|(id, _)| *id).collect())
+/// Numbers of the identities that pass all tests. The server compares texts, patterns are matched here.
+///
+/// # Errors
+/// If the server refuses.
+pub(crate) async fn selected(
+    client: &impl GenericClient,
+    selector: &Selector,
+) -> Result<Vec<i32>, PostgresError> {
+    let failed = PostgresError::statement("reading identities");
+    let (mut columns, mut conditions) = (vec!["id".to_owned()], vec!["true".to_owned()]);
+    let (mut patterns, mut lists) = (Vec::new(), Vec::new());
+    for Matcher { column, test } in selector.matchers() {
+        let column = format!("coalesce({}, '')", column.name());
+        let (texts, comparison) = match test {
+            TextTest::Is(texts) => (texts, "= ANY"),
+            TextTest::IsNot(texts) => (texts, "<> ALL"),
+            TextTest::Matches(_) | TextTest::MatchesNot(_) => {
+                columns.push(column);
+                patterns.push(test);
+                continue;
+            }
+        };
+        // PostgreSQL has no text with a zero byte, and takes none.
+        let texts = texts.iter().map(AsRef::as_ref).filter(|text: &&str| !text.contains('\0'));
+        lists.push(texts.collect::<Vec<&str>>());
+        conditions.push(format!("{column} {comparison} (${}::text[])", lists.len()));
     }
+    let (columns, conditions) = (columns.join(", "), conditions.join(" AND "));
+    let select = format!("SELECT {columns} FROM gpuvitals_identities WHERE {conditions}");
+    let lists = lists.iter().map(|texts| texts as &(dyn ToSql + Sync));
+    let mut found = pin!(client.query_raw(&select, lists).await.map_err(&failed)?);
+    let mut numbers = Vec::new();
+    while let Some(row) = found.try_next().await.map_err(&failed)? {
+        if patterns.iter().zip(1..).all(|(pattern, place): (_, usize)| pattern.holds(row.get(place))) {
+            numbers.push(row.get(0));
+        }
+    }
+    Ok(numbers)
 }
 
 /// Names of all subjects, by their numbers.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::figures::render;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, GroupColumn, History, QueryError, RowsQuery, Selector,
+    Aggregate, BucketQuery, GroupColumn, History, Matcher, QueryError, RowsQuery, Selector, TextTest,
 };
 use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::{
@@ -202,6 +202,11 @@ async fn rows_are_asked_for_by_gpu_time_column_and_page() {
     let of_one = RowsQuery { gpus: vec![Arc::from("GPU-a"), Arc::from("GPU-z")], offset: 1, ..all.clone() };
     check(RowsQuery { start_ns: Some(2), end_ns: Some(4), ..of_one }, &[(3, "GPU-a"), (4, "GPU-a")], 3).await;
     check(RowsQuery { gpus: vec![Arc::from("GPU-z")], ..all.clone() }, &[], 0).await;
+    // A text that the server does not take is no row's.
+    let texts = vec![Arc::from("\0"), Arc::from("GPU-a")];
+    let uuid = Matcher { column: IdentityColumn::Uuid, test: TextTest::IsNot(texts) };
+    let selector = Selector::new(vec![uuid]).unwrap();
+    check(RowsQuery { selector, start_ns: Some(5), ..all.clone() }, &[(5, "GPU-B")], 1).await;
     let clock = RowsQuery { metrics: Some(vec!["gpu_clock_mhz".to_owned()]), ..all };
     let batch = postgres.rows(clock).await.unwrap().answer.batch.unwrap();
     assert!(batch.metric(CLOCK).is_some() && batch.metric(POWER).is_none());
