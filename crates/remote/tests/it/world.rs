@@ -21,15 +21,14 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// With small files and parts of them.
     pub(crate) fn new() -> Self {
+        Self::of(|config| StoreConfig { row_group_gpus: 2, row_group_rows: 32, page_rows: 4, ..config })
+    }
+
+    pub(crate) fn of(config: impl FnOnce(StoreConfig) -> StoreConfig) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = StoreConfig {
-            row_group_gpus: 2,
-            row_group_rows: 32,
-            page_rows: 4,
-            ..StoreConfig::new(dir.path())
-        };
-        let (store, _) = Store::open(config).unwrap();
+        let (store, _) = Store::open(config(StoreConfig::new(dir.path()))).unwrap();
         Self { store, _dir: dir }
     }
 }
