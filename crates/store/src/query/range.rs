@@ -15,11 +15,16 @@ use gpuvitals_core::{Batch, Origin};
 
 use super::ROWS_MAX;
 use super::labels::{self, Verdict};
+use crate::grain::Grain;
+use crate::manifest::FileEntry;
 use crate::reader::{Columns, Part, Reading, Scope, contested, in_time, parallel};
+use crate::snapshot::Snapshot;
 use crate::tail;
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::merge::{MergeError, Order, merge, without_empty};
 
+/// Files that are looked at first for a page, and how many times as many are next.
+const FILES_AT_FIRST: usize = 4;
 /// Rows of a page below which one thread reads them.
 const WIDE_ROWS: usize = 20_000;
 
@@ -49,6 +54,47 @@ struct Twin {
 /// # Errors
 /// If the range ends before it starts or the page is too far on; see [`QueryError`].
 pub(crate) fn range(reading: Reading<'_>, query: &RowsQuery) -> Result<history::Part<Rows>, QueryError> {
+    let mut files = FILES_AT_FIRST;
+    while let Some(nearer) = nearer(reading.snapshot, query, files) {
+        files *= FILES_AT_FIRST;
+        // All of these files may have rows up to the end of the range.
+        if nearer.start_ns.zip(nearer.end_ns).is_some_and(|(start_ns, end_ns)| start_ns > end_ns) {
+            continue;
+        }
+        let found = search(reading, &nearer)?;
+        if found.answer.batch.as_ref().map_or(0, Batch::rows) >= query.limit {
+            return Ok(found);
+        }
+    }
+    search(reading, query)
+}
+
+/// The question about the times of so many files that the order begins with. None if there are no more, or all rows are counted.
+fn nearer(snapshot: &Snapshot, query: &RowsQuery, files: usize) -> Option<RowsQuery> {
+    if query.with_total || query.limit == 0 {
+        return None;
+    }
+    let whole = (query.start_ns.unwrap_or(i64::MIN), query.end_ns.unwrap_or(i64::MAX));
+    let scope = Scope::new(query.table, &query.gpus, whole.0, whole.1);
+    let scope =
+        query.after.as_ref().map_or_else(|| scope.clone(), |after| behind(after, query.newest_first, &scope));
+    let meeting = snapshot.files_of(Grain::Raw).filter(|file| scope.meets_file(file));
+    // Where they begin, in the order asked.
+    let place = |file: &&Arc<FileEntry>| {
+        if query.newest_first { !file.max_timestamp_ns } else { file.min_timestamp_ns }
+    };
+    let mut begins: Vec<i64> = meeting.map(|file| place(&file)).collect();
+    begins.sort_unstable();
+    let next = *begins.get(files)?;
+    Some(if query.newest_first {
+        RowsQuery { start_ns: Some((!next).saturating_add(1).max(whole.0)), ..query.clone() }
+    } else {
+        RowsQuery { end_ns: Some(next.saturating_sub(1).min(whole.1)), ..query.clone() }
+    })
+}
+
+/// Searches all files of the times asked for.
+fn search(reading: Reading<'_>, query: &RowsQuery) -> Result<history::Part<Rows>, QueryError> {
     let (start_ns, end_ns) = (query.start_ns.unwrap_or(i64::MIN), query.end_ns.unwrap_or(i64::MAX));
     if end_ns < start_ns {
         return Err(QueryError::Range { start_ns, end_ns, step_ns: 1 });
