@@ -1,5 +1,6 @@
 //! Figures by steps as messages and back. Only places with a value are sent.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use gpuvitals_core::history::{
@@ -23,49 +24,53 @@ impl From<Misfit> for QueryError {
     }
 }
 
-/// The messages of an answer; at least one.
-pub(crate) fn parts(answer: Part<Buckets>) -> Vec<v1::BucketsPart> {
+/// The messages of an answer; at least one. Each is made when it is taken.
+pub(crate) fn parts(answer: Part<Buckets>) -> impl Iterator<Item = v1::BucketsPart> + Send + 'static {
     let Part { answer: buckets, missing } = answer;
-    let texts = |name: &GroupName| {
-        let text = |text: &Option<Arc<str>>| v1::group::Text { text: text.as_deref().map(str::to_owned) };
-        v1::Group { texts: name.iter().map(text).collect() }
-    };
-    let number = |group: usize| u32::try_from(group).unwrap_or(u32::MAX);
+    let end = v1::BucketsPart { rollup_ns: buckets.rollup_ns(), missing, ..Default::default() };
+    let buckets = Arc::new(buckets);
+    let (of_groups, of_lanes) = (Arc::clone(&buckets), Arc::clone(&buckets));
+    let groups = chunks(buckets.groups().len()).map(move |places| groups(&of_groups, places));
+    let lanes = chunks(buckets.lanes().len()).map(move |places| lanes(&of_lanes, places));
+    let figures = (0..buckets.metrics().len()).flat_map(move |metric| {
+        let (of_cells, of_tracks) = (Arc::clone(&buckets), Arc::clone(&buckets));
+        let count = |of: fn(&Measured) -> usize| buckets.metrics().get(metric).map_or(0, of);
+        let cells = chunks(count(|measured| measured.cells.len()))
+            .filter_map(move |places| cells(of_cells.metrics().get(metric)?, metric, places));
+        let tracks = chunks(count(|measured| measured.tracks.len()))
+            .filter_map(move |places| tracks(of_tracks.metrics().get(metric)?, metric, places));
+        cells.chain(tracks)
+    });
+    groups.chain(lanes).chain(figures).chain([end])
+}
+
+/// Places by the message.
+fn chunks(count: usize) -> impl Iterator<Item = Range<usize>> + Send + 'static {
+    (0..count).step_by(PLACES).map(move |start| start..count.min(start + PLACES))
+}
+
+fn number(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}
+
+fn groups(buckets: &Buckets, places: Range<usize>) -> v1::BucketsPart {
+    let text = |text: &Option<Arc<str>>| v1::group::Text { text: text.as_deref().map(str::to_owned) };
+    let group = |name: &GroupName| v1::Group { texts: name.iter().map(text).collect() };
+    let names = buckets.groups().get(places).unwrap_or_default();
+    v1::BucketsPart { groups: names.iter().map(group).collect(), ..Default::default() }
+}
+
+fn lanes(buckets: &Buckets, places: Range<usize>) -> v1::BucketsPart {
     let lane = |(group, gpu): &(usize, Arc<str>)| v1::Lane { group: number(*group), gpu: gpu.to_string() };
-    let of_groups = buckets.groups().chunks(PLACES);
-    let mut parts: Vec<v1::BucketsPart> = of_groups
-        .map(|groups| v1::BucketsPart { groups: groups.iter().map(texts).collect(), ..Default::default() })
-        .collect();
-    let of_lanes = buckets.lanes().chunks(PLACES);
-    parts.extend(
-        of_lanes
-            .map(|lanes| v1::BucketsPart { lanes: lanes.iter().map(lane).collect(), ..Default::default() }),
-    );
-    for (metric, measured) in (0..).zip(buckets.metrics()) {
-        let places: Vec<usize> = filled(&measured.cells, |cell| cell.count > 0);
-        parts.extend(places.chunks(PLACES).map(|places| v1::BucketsPart {
-            cells: vec![cells(metric, measured, places)],
-            ..Default::default()
-        }));
-        let places: Vec<usize> = filled(&measured.tracks, |track| !track.is_empty());
-        parts.extend(places.chunks(PLACES).map(|places| v1::BucketsPart {
-            tracks: vec![tracks(metric, measured, places)],
-            ..Default::default()
-        }));
-    }
-    parts.push(v1::BucketsPart { rollup_ns: buckets.rollup_ns(), missing, ..Default::default() });
-    parts
+    let names = buckets.lanes().get(places).unwrap_or_default();
+    v1::BucketsPart { lanes: names.iter().map(lane).collect(), ..Default::default() }
 }
 
-/// Places of those that are not empty.
-fn filled<T>(all: &[T], is_filled: impl Fn(&T) -> bool) -> Vec<usize> {
-    all.iter().enumerate().filter(|(_, one)| is_filled(one)).map(|(place, _)| place).collect()
-}
-
-fn cells(metric: u32, measured: &Measured, places: &[usize]) -> v1::Cells {
-    let mut cells = v1::Cells { metric, ..Default::default() };
-    for &place in places {
-        let Some(cell) = measured.cells.get(place) else { continue };
+/// The figures of these places, if there are some.
+fn cells(measured: &Measured, metric: usize, places: Range<usize>) -> Option<v1::BucketsPart> {
+    let mut cells = v1::Cells { metric: number(metric), ..Default::default() };
+    for place in places {
+        let Some(cell) = measured.cells.get(place).filter(|cell| cell.count > 0) else { continue };
         cells.places.push(place as u64);
         cells.counts.push(cell.count);
         cells.sums.push(cell.sum);
@@ -79,13 +84,15 @@ fn cells(metric: u32, measured: &Measured, places: &[usize]) -> v1::Cells {
             cells.sketches.push(bytes.into());
         }
     }
-    cells
+    let is_empty = cells.places.is_empty();
+    (!is_empty).then(|| v1::BucketsPart { cells: vec![cells], ..Default::default() })
 }
 
-fn tracks(metric: u32, measured: &Measured, places: &[usize]) -> v1::Tracks {
-    let mut tracks = v1::Tracks { metric, ..Default::default() };
-    for &place in places {
-        let Some(track) = measured.tracks.get(place) else { continue };
+/// The tracks of these places, if there are some.
+fn tracks(measured: &Measured, metric: usize, places: Range<usize>) -> Option<v1::BucketsPart> {
+    let mut tracks = v1::Tracks { metric: number(metric), ..Default::default() };
+    for place in places {
+        let Some(track) = measured.tracks.get(place).filter(|track| !track.is_empty()) else { continue };
         tracks.places.push(place as u64);
         tracks.first_ns.push(track.first_ns);
         tracks.firsts.push(track.first);
@@ -93,7 +100,8 @@ fn tracks(metric: u32, measured: &Measured, places: &[usize]) -> v1::Tracks {
         tracks.lasts.push(track.last);
         tracks.falls.push(track.falls);
     }
-    tracks
+    let is_empty = tracks.places.is_empty();
+    (!is_empty).then(|| v1::BucketsPart { tracks: vec![tracks], ..Default::default() })
 }
 
 /// An answer, put together from its messages.

@@ -15,6 +15,7 @@ use gpuvitals_core::{Batch, Health, Origin, Status, causes};
 use tokio::sync::watch;
 
 use crate::border::check_page_end;
+use crate::remote::work;
 
 /// Versions of each list of members: more than the members count in their lives.
 const VERSIONS_OF_A_LIST: u64 = 1 << 40;
@@ -129,13 +130,13 @@ impl Merged {
             return Ok(Part { answer: fleet, missing });
         }
         let parts = fleets.clone();
-        let merging = tokio::task::spawn_blocking(move || {
+        let merging = work(move || {
             let mut whole = LiveFleet::default();
             parts.iter().flat_map(|fleet| &fleet.gpus).for_each(|gpu| whole.add(gpu));
             whole.set_version(version);
-            Arc::new(whole.snapshot())
+            Ok(Arc::new(whole.snapshot()))
         });
-        let fleet = merging.await.map_err(QueryError::failed)?;
+        let fleet = merging.await?;
         *self.fleet.lock().unwrap_or_else(PoisonError::into_inner) = Some((fleets, Arc::clone(&fleet)));
         Ok(Part { answer: fleet, missing })
     }
@@ -145,22 +146,38 @@ impl Merged {
         check_page_end(limit)?;
         let of_each = RowsQuery { offset: 0, limit, ..query.clone() };
         let Part { answer: found, missing } = self.ask(|history| history.rows(of_each.clone())).await?;
-        let merging = tokio::task::spawn_blocking(move || page(&found, &query));
-        let answer = merging.await.unwrap_or_else(|error| Err(QueryError::failed(error)))?;
+        let answer = work(move || page(&found, &query)).await?;
         Ok(Part { answer, missing })
     }
 
     async fn merged_buckets(&self, query: BucketQuery) -> Result<Part<Buckets>, QueryError> {
         let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns)?;
         query.check_metrics()?;
-        let Part { answer: found, missing } = self.ask(|history| history.buckets(query.clone())).await?;
-        let mut answer = Buckets::new(steps, &query.metrics, &query.aggregates);
-        for buckets in found {
-            answer.merge(buckets).map_err(QueryError::failed)?;
-            answer.check_points(query.aggregates.len())?;
-        }
-        answer.check(query.aggregates.len())?;
-        Ok(Part { answer, missing })
+        let aggregates = query.aggregates.len();
+        let whole = Arc::new(Mutex::new(Buckets::new(steps, &query.metrics, &query.aggregates)));
+        let asked = self.ask(|history| {
+            let (asked, whole) = (history.buckets(query.clone()), Arc::clone(&whole));
+            Box::pin(async move {
+                let Part { answer, missing } = asked.await?;
+                let adding = work(move || {
+                    let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+                    whole.merge(answer).map_err(QueryError::failed)?;
+                    whole.check_points(aggregates)
+                });
+                adding.await?;
+                Ok(Part { answer: (), missing })
+            })
+        });
+        let Part { missing, .. } = asked.await?;
+        work(move || {
+            // A member that is named as late may still add to what is left behind.
+            let nothing = Buckets::new(steps, &[], &[]);
+            let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+            let answer = std::mem::replace(&mut *whole, nothing);
+            answer.check(aggregates)?;
+            Ok(Part { answer, missing })
+        })
+        .await
     }
 }
 

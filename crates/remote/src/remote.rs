@@ -190,7 +190,7 @@ async fn all<T>(mut stream: Streaming<T>) -> Result<Vec<T>, QueryError> {
 }
 
 /// Works on a thread for blocking work.
-async fn work<T: Send + 'static>(
+pub(crate) async fn work<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, QueryError> + Send + 'static,
 ) -> Result<T, QueryError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(QueryError::failed(error)))

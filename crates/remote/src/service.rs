@@ -100,16 +100,15 @@ struct Answers {
 
 type Parts<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// An answer that is there, in parts.
-fn parts<T: Send + 'static>(parts: Vec<T>) -> Response<Parts<T>> {
-    Response::new(Box::pin(stream::iter(parts.into_iter().map(Ok))))
-}
-
-/// Works on a thread for blocking work.
-async fn work<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
-) -> Result<T, Status> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Status::internal("the answer broke off")))
+/// An answer in parts. Each is made when it is wanted, on a thread for blocking work: nothing is made for a client that has gone.
+fn parts<T: Send + 'static>(
+    parts: impl Iterator<Item = Result<T, Status>> + Send + 'static,
+) -> Response<Parts<T>> {
+    Response::new(Box::pin(stream::try_unfold(parts, async |mut parts| {
+        let next = tokio::task::spawn_blocking(move || (parts.next(), parts));
+        let (part, parts) = next.await.map_err(|_| Status::internal("the answer broke off"))?;
+        Ok(part.transpose()?.map(|part| (part, parts)))
+    })))
 }
 
 fn permit(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Status> {
@@ -149,15 +148,16 @@ impl Calls for Answers {
             self.history.fleet().await.map_err(|error| refusal::status(&error))?;
         let version = fleet.version;
         if (asked.known_version, asked.known_life) == (version, life) && missing.is_empty() {
-            return Ok(parts(vec![v1::FleetPart { version, life, unchanged: true, ..Default::default() }]));
+            let unchanged = v1::FleetPart { version, life, unchanged: true, ..Default::default() };
+            return Ok(Response::new(Box::pin(stream::iter([Ok(unchanged)]))));
         }
-        Ok(parts(work(move || fleet_parts(&fleet, life, missing)).await?))
+        Ok(parts(fleet_parts(fleet, life, missing)))
     }
 
     async fn rows(&self, request: Request<v1::RowsRequest>) -> Result<Response<Self::RowsStream>, Status> {
         let query = border::rows_query(request.into_inner())?;
         let answer = self.history.rows(query).await.map_err(|error| refusal::status(&error))?;
-        Ok(parts(work(move || rows_parts(answer)).await?))
+        Ok(parts(rows_parts(answer)))
     }
 
     async fn buckets(
@@ -166,7 +166,7 @@ impl Calls for Answers {
     ) -> Result<Response<Self::BucketsStream>, Status> {
         let query = border::bucket_query(request.into_inner())?;
         let answer = self.history.buckets(query).await.map_err(|error| refusal::status(&error))?;
-        Ok(parts(work(move || Ok(buckets::parts(answer))).await?))
+        Ok(parts(buckets::parts(answer).map(Ok)))
     }
 
     async fn changes(
@@ -226,29 +226,54 @@ fn state(history: &dyn History, version: u64, life: u64) -> v1::State {
     }
 }
 
-fn fleet_parts(fleet: &Fleet, life: u64, missing: Vec<String>) -> Result<Vec<v1::FleetPart>, Status> {
+fn fleet_parts(
+    fleet: Arc<Fleet>,
+    life: u64,
+    missing: Vec<String>,
+) -> impl Iterator<Item = Result<v1::FleetPart, Status>> {
     let head = v1::FleetPart { version: fleet.version, life, missing, ..Default::default() };
-    let of_gpus = fleet.gpus.chunks(PART_GPUS).map(|gpus| {
-        let gpus = spelling::write(gpus).map_err(|error| Status::internal(error.to_string()))?;
+    let of_gpus = (0..fleet.gpus.len()).step_by(PART_GPUS).map(move |start| {
+        let end = fleet.gpus.len().min(start + PART_GPUS);
+        let gpus = spelling::write(fleet.gpus.get(start..end).unwrap_or_default());
+        let gpus = gpus.map_err(|error| Status::internal(error.to_string()))?;
         Ok(v1::FleetPart { gpus: gpus.into(), ..Default::default() })
     });
-    std::iter::once(Ok(head)).chain(of_gpus).collect()
+    std::iter::once(Ok(head)).chain(of_gpus)
 }
 
-fn rows_parts(answer: Part<Rows>) -> Result<Vec<v1::RowsPart>, Status> {
+fn rows_parts(answer: Part<Rows>) -> impl Iterator<Item = Result<v1::RowsPart, Status>> {
     let Part { answer: Rows { batch, total }, missing } = answer;
     let total = total.map(|total| total as u64);
     let head = v1::RowsPart { total, missing, ..Default::default() };
-    let mut parts = vec![head];
-    if let Some(batch) = batch {
-        let broken = |error: &dyn std::error::Error| Status::internal(error.to_string());
-        for start in (0..batch.rows()).step_by(PART_ROWS) {
+    let of_rows = batch.into_iter().flat_map(|batch| {
+        (0..batch.rows()).step_by(PART_ROWS).map(move |start| {
+            let broken = |error: &dyn std::error::Error| Status::internal(error.to_string());
             let rows = batch.records().slice(start, PART_ROWS.min(batch.rows() - start));
             let rows = Batch::new(batch.table(), rows, batch.origin().clone(), batch.sequence());
             let bytes = wire::encode(&rows.map_err(|error| broken(&error))?);
-            let batch = bytes.map_err(|error| broken(&error))?;
-            parts.push(v1::RowsPart { batch, ..Default::default() });
-        }
+            Ok(v1::RowsPart { batch: bytes.map_err(|error| broken(&error))?, ..Default::default() })
+        })
+    });
+    std::iter::once(Ok(head)).chain(of_rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_made_of_an_answer_that_nobody_takes_any_more() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let mut answer = parts((0..10).map(move |part| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(part)
+        }))
+        .into_inner();
+        assert!(matches!((answer.next().await, answer.next().await), (Some(Ok(0)), Some(Ok(1)))));
+        drop(answer);
+        assert_eq!(made.load(Ordering::Relaxed), 2);
     }
-    Ok(parts)
 }

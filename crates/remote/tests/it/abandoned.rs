@@ -1,13 +1,14 @@
 //! A question that nobody waits for any more costs the collectors no more time.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, History, Selector};
 use gpuvitals_core::ports::Sink;
 use gpuvitals_core::{MetricId, Table};
 use gpuvitals_remote::{Merged, NamedHistory};
 use gpuvitals_suite::{BASE_NS, TestRow, batch};
+use tokio::time::Instant;
 
 use crate::world::{Kept, Service, remote};
 
@@ -56,7 +57,7 @@ fn a_question_to_several_that_is_dropped_costs_the_collectors_no_more_time() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (whole, took) = runtime.block_on(async {
         let member = |service| NamedHistory { name: "".into(), history: Arc::new(remote(service)) };
-        let both = Merged::new(vec![member(&a.1), member(&b.1)], Duration::from_secs(60));
+        let both = Merged::new(vec![member(&a.1), member(&b.1)], Duration::from_mins(1));
         let query = BucketQuery {
             table: Table::GpuEvents,
             gpus: Vec::new(),
