@@ -141,6 +141,45 @@ async fn rows_that_two_hold_and_rows_in_halves_are_one() {
     assert_eq!(both.rows(page).await.unwrap().answer.total, Some(36));
 }
 
+#[tokio::test]
+async fn a_row_that_two_hold_counts_twice_in_count_and_mean_alone() {
+    let (a, b, both) = two();
+    let rows = |seconds: std::ops::Range<i64>| {
+        let row = |second| TestRow { power: i16::try_from(8 * second).ok(), ..TestRow::of(0, second) };
+        batch(&seconds.map(row).collect::<Vec<_>>())
+    };
+    Sink::accept(&a.store, vec![rows(0..6)]).await.unwrap();
+    Sink::accept(&b.store, vec![rows(4..10)]).await.unwrap();
+    let aggregates = [
+        (Aggregate::Count, 12.0),
+        (Aggregate::Mean, f64::from((0..10).sum::<i32>() + 4 + 5) / 12.0),
+        (Aggregate::Min, 0.0),
+        (Aggregate::Max, 9.0),
+        (Aggregate::Last, 9.0),
+        (Aggregate::Increase, 9.0),
+        (Aggregate::Delta, 9.0),
+    ];
+    let query = BucketQuery {
+        table: Table::GpuEvents,
+        gpus: Vec::new(),
+        selector: Selector::default(),
+        metrics: vec![MetricId::of("power_w")],
+        start_ns: BASE_NS,
+        end_ns: BASE_NS + 9_000_000_000,
+        step_ns: 10_000_000_000,
+        aggregates: aggregates.iter().map(|(aggregate, _)| *aggregate).collect(),
+        group_by: Vec::new(),
+    };
+    let found = both.buckets(query.clone()).await.unwrap().answer;
+    for (aggregate, expected) in aggregates {
+        let [line] = &*found.series(&[aggregate]) else { panic!("not one line") };
+        let [Some(value)] = *line.values else { panic!("{line:?}") };
+        assert!((value - expected).abs() < 1e-9, "{aggregate:?}: {value}, not {expected}");
+    }
+    let all = RowsQuery { with_total: true, ..RowsQuery::of(Table::GpuEvents, 100) };
+    assert_eq!(both.rows(all).await.unwrap().answer.total, Some(10));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_one_does_not_say_in_time_is_named_and_the_rest_stands() {
     let (told, _news) = channel(100);
