@@ -62,45 +62,36 @@ impl Gathered {
         Ok(Some(Self { batch, owners, subjects, whose, identities }))
     }
 
-    /// The stream in pieces, with the names of its columns. The numbers are those of the subjects and identities.
-    pub(crate) fn copy(&self, subjects: &[i32], identities: &[i32]) -> (Vec<&'static str>, Vec<Bytes>) {
+    /// The stream. The numbers are those of the subjects and identities.
+    pub(crate) fn copy<'a>(&'a self, subjects: &'a [i32], identities: &'a [i32]) -> CopyStream<'a> {
         let records = self.batch.records();
         let all = records.schema_ref().fields().iter().zip(records.columns());
         let named = all.filter_map(|(field, array)| Some((field.name().as_str(), Values::of(array)?)));
+        let mut names = vec!["subject_id", TIMESTAMP_COLUMN, "identity_id"];
         let (mut columns, mut extras) = (Vec::new(), Vec::new());
         for (name, values) in named {
             match schema::column(self.table(), name) {
-                Some((name, kind)) => columns.push((name, kind, values)),
+                Some((name, kind)) => {
+                    names.push(name);
+                    columns.push((kind, values));
+                }
                 None if is_foreign(name) => extras.push((name, values)),
                 None => {}
             }
         }
-        let mut names = vec!["subject_id", TIMESTAMP_COLUMN, "identity_id"];
-        names.extend(columns.iter().map(|(name, ..)| *name));
         names.extend((!extras.is_empty()).then_some(EXTRAS));
-        let width = i16::try_from(names.len()).unwrap_or(i16::MAX);
-        let (mut pieces, mut out) = (Vec::new(), BytesMut::with_capacity(PIECE_BYTES + 4096));
-        out.put_slice(HEADER);
-        let number = |numbers: &[i32], place: u32| numbers.get(place as usize).copied().unwrap_or_default();
-        let rows = self.batch.timestamps().iter().zip(&self.owners).zip(&self.whose).enumerate();
-        for (row, ((time_ns, owner), identity)) in rows {
-            out.put_i16(width);
-            put(&mut out, &number(subjects, *owner).to_be_bytes());
-            put(&mut out, &time_ns.to_be_bytes());
-            put(&mut out, &number(identities, *identity).to_be_bytes());
-            for (_, kind, values) in &columns {
-                put_value(&mut out, *kind, values, row);
-            }
-            if !extras.is_empty() {
-                put_extras(&mut out, &extras, row);
-            }
-            if out.len() >= PIECE_BYTES {
-                pieces.push(out.split().freeze());
-            }
+        let out = BytesMut::from(HEADER);
+        CopyStream {
+            gathered: self,
+            subjects,
+            identities,
+            names,
+            columns,
+            extras,
+            row: 0,
+            out,
+            has_ended: false,
         }
-        out.put_i16(-1);
-        pieces.push(out.freeze());
-        (names, pieces)
     }
 
     /// How many rows there are.
@@ -111,6 +102,66 @@ impl Gathered {
     /// The table.
     pub(crate) fn table(&self) -> Table {
         self.batch.table()
+    }
+}
+
+/// The stream of some rows, in pieces.
+pub(crate) struct CopyStream<'a> {
+    gathered: &'a Gathered,
+    subjects: &'a [i32],
+    identities: &'a [i32],
+    /// Names of its columns.
+    pub(crate) names: Vec<&'static str>,
+    columns: Vec<(Kind, Values<'a>)>,
+    extras: Vec<(&'a str, Values<'a>)>,
+    /// The next row.
+    row: usize,
+    out: BytesMut,
+    has_ended: bool,
+}
+
+impl CopyStream<'_> {
+    /// Adds the next row.
+    fn add(&mut self, time_ns: i64, width: i16) {
+        let (row, out) = (self.row, &mut self.out);
+        let number = |numbers: &[i32], places: &[u32]| {
+            let place = places.get(row).and_then(|place| numbers.get(*place as usize));
+            place.copied().unwrap_or_default()
+        };
+        let subject = number(self.subjects, &self.gathered.owners);
+        let identity = number(self.identities, &self.gathered.whose);
+        out.put_i16(width);
+        put(out, &subject.to_be_bytes());
+        put(out, &time_ns.to_be_bytes());
+        put(out, &identity.to_be_bytes());
+        for (kind, values) in &self.columns {
+            put_value(out, *kind, values, row);
+        }
+        if !self.extras.is_empty() {
+            put_extras(out, &self.extras, row);
+        }
+        self.row += 1;
+    }
+}
+
+impl Iterator for CopyStream<'_> {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.has_ended {
+            return None;
+        }
+        let width = i16::try_from(self.names.len()).unwrap_or(i16::MAX);
+        self.out.reserve(PIECE_BYTES + 4096);
+        while self.out.len() < PIECE_BYTES && !self.has_ended {
+            if let Some(time_ns) = self.gathered.batch.timestamps().get(self.row) {
+                self.add(*time_ns, width);
+            } else {
+                self.out.put_i16(-1);
+                self.has_ended = true;
+            }
+        }
+        Some(self.out.split().freeze())
     }
 }
 

@@ -9,7 +9,7 @@ use gpuvitals_core::{Batch, Table};
 use tokio_postgres::Transaction;
 use tokio_postgres::error::SqlState;
 
-use crate::encode::Gathered;
+use crate::encode::{CopyStream, Gathered};
 use crate::error::PostgresError;
 use crate::link::Lease;
 use crate::names::Names;
@@ -57,7 +57,7 @@ fn rows(tables: &[Prepared]) -> usize {
 async fn copy(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<(), PostgresError> {
     let transaction = begin(lease).await?;
     for (gathered, subjects, identities) in tables {
-        copy_into(&transaction, gathered.table().name(), &gathered.copy(subjects, identities)).await?;
+        copy_into(&transaction, gathered.table().name(), gathered.copy(subjects, identities)).await?;
     }
     transaction.commit().await.map_err(PostgresError::statement("committing rows"))
 }
@@ -73,8 +73,9 @@ async fn merge(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<(), Postgre
             staged.push(table);
         }
         let copied = gathered.copy(subjects, identities);
-        copy_into(&transaction, &format!("stage_{table}"), &copied).await?;
-        take_over(&transaction, table, &copied.0).await?;
+        let names = copied.names.clone();
+        copy_into(&transaction, &format!("stage_{table}"), copied).await?;
+        take_over(&transaction, table, &names).await?;
     }
     transaction.commit().await.map_err(PostgresError::statement("committing rows"))?;
     *lease.staged() = staged;
@@ -94,14 +95,14 @@ async fn stage(transaction: &Transaction<'_>, table: Table) -> Result<(), Postgr
 async fn copy_into(
     transaction: &Transaction<'_>,
     to: &str,
-    (columns, pieces): &(Vec<&'static str>, Vec<Bytes>),
+    rows: CopyStream<'_>,
 ) -> Result<(), PostgresError> {
     let copying = PostgresError::statement("copying rows");
-    let copy = format!("COPY {to} ({}) FROM STDIN BINARY", columns.join(", "));
+    let copy = format!("COPY {to} ({}) FROM STDIN BINARY", rows.names.join(", "));
     let stream = transaction.copy_in::<_, Bytes>(&copy).map_err(&copying).await?;
     let mut stream = std::pin::pin!(stream);
-    for piece in pieces {
-        stream.feed(piece.clone()).await.map_err(&copying)?;
+    for piece in rows {
+        stream.feed(piece).await.map_err(&copying)?;
     }
     stream.finish().await.map_err(&copying)?;
     Ok(())

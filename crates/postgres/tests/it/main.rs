@@ -108,6 +108,22 @@ async fn rows_of_one_key_become_one_in_one_batch_and_over_several() {
 }
 
 #[tokio::test]
+async fn many_rows_are_written_in_pieces() {
+    let server = Server::shared();
+    let postgres = open(&server.database().await).await;
+    let gpu = gpu("GPU-0", "");
+    let rows: Vec<TableRow<'_>> = (0..9_000).map(|time_ns| (&gpu, time_ns, &[(POWER, 1.0)][..])).collect();
+    // Copied, then merged.
+    for _ in 0..2 {
+        postgres.accept(vec![batch(&rows)]).await.unwrap();
+        assert_eq!(
+            powers(&postgres).await,
+            (0..9_000).map(|time_ns| (time_ns, Some(1.0))).collect::<Vec<_>>()
+        );
+    }
+}
+
+#[tokio::test]
 async fn an_identity_that_gets_no_number_takes_none_of_another() {
     let server = Server::shared();
     let settings = server.database().await;
