@@ -1,11 +1,13 @@
 //! Questions, asked in SQL and answered by the server's rows, one after another.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use gpuvitals_core::batch::{BatchBuilder, RowId, TIMESTAMP_COLUMN, Value};
 use gpuvitals_core::catalogue::{ColumnType, by_column};
 use gpuvitals_core::history::{QueryError, Rows, RowsQuery};
 use gpuvitals_core::{Batch, Identity, Origin, Table, ValueError};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Transaction};
 
@@ -18,6 +20,8 @@ use crate::schema::{self, EXTRAS, Kind};
 const ROWS_MAX: u64 = 16_000_000;
 /// Rows up to which a total is counted; beyond there is none.
 const COUNTED_MAX: i64 = 1_000_000;
+/// Longest time for counting them.
+const COUNTED_WITHIN: Duration = Duration::from_secs(2);
 /// Rows that are held as the server sent them.
 const ROWS_AT_ONCE: i32 = 500;
 /// Newest rows of a GPU in which its latest values are looked for.
@@ -46,16 +50,7 @@ pub(crate) async fn rows(
     let Some(Condition { sql: condition, numbers }) = Condition::of(client, names, scope).await? else {
         return Ok(Rows { batch: None, total: query.with_total.then_some(0) });
     };
-    let failed = PostgresError::statement("reading rows");
     let table = query.table;
-    let mut total = None;
-    if query.with_total {
-        let count =
-            format!("SELECT count(*) FROM (SELECT FROM {table} e {condition} LIMIT {COUNTED_MAX} + 1) c");
-        let parameters = numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync)).collect::<Vec<_>>();
-        let count: i64 = client.query_one(&count, &parameters).await.map_err(&failed)?.get(0);
-        total = usize::try_from(count).ok().filter(|_| count <= COUNTED_MAX);
-    }
     let is_wanted = |name: &str| {
         let wanted = query.metrics.as_ref();
         wanted.is_none_or(|wanted| wanted.iter().any(|column| column == name))
@@ -77,7 +72,30 @@ pub(crate) async fn rows(
     let parameters = numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync));
     let parameters: Vec<_> = parameters.chain(texts.iter().map(|text| text as _)).collect();
     let batch = batch(client, names, table, &columns, &select, &parameters, is_wanted).await?;
+    let total = if query.with_total { total(client, table, &condition, &numbers).await? } else { None };
     Ok(Rows { batch, total })
+}
+
+/// How many rows there are; none if they are more than are counted, or it takes too long. After that the transaction is of no use.
+async fn total(
+    client: &Transaction<'_>,
+    table: Table,
+    condition: &str,
+    numbers: &[Vec<i32>],
+) -> Result<Option<usize>, PostgresError> {
+    let failed = PostgresError::statement("counting rows");
+    let bound = format!("SET LOCAL statement_timeout = {}", COUNTED_WITHIN.as_millis());
+    client.batch_execute(&bound).await.map_err(&failed)?;
+    let count = format!("SELECT count(*) FROM (SELECT FROM {table} e {condition} LIMIT {COUNTED_MAX} + 1) c");
+    let parameters: Vec<_> = numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync)).collect();
+    match client.query_one(&count, &parameters).await {
+        Ok(row) => {
+            let count: i64 = row.get(0);
+            Ok(usize::try_from(count).ok().filter(|_| count <= COUNTED_MAX))
+        }
+        Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
 }
 
 /// The columns that [`batch`] expects, and where they come from.
