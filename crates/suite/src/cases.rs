@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::ask::{check_buckets, check_fleet, check_pages, check_rows};
 use crate::model::Model;
-use crate::rows::{BASE_NS, TestRow, batch};
+use crate::rows::{BASE_NS, TestRow, batches};
 
 const SECOND_NS: i64 = 1_000_000_000;
 const AGGREGATES: [Aggregate; 11] = [
@@ -38,7 +38,7 @@ const COLUMNS: [IdentityColumn; 5] = [
 /// Something that is done to a sink.
 #[derive(Debug, Clone)]
 pub enum Write {
-    /// Rows come, as one batch.
+    /// Rows come, as one batch of each table.
     Rows(Vec<TestRow>),
     /// The rows of the last time come once more.
     Again,
@@ -92,7 +92,7 @@ impl Case {
                 Write::Again => {}
             }
             if !matches!(write, Write::Settle) && !last.is_empty() {
-                sink.accept(vec![batch(last)]).await.unwrap();
+                sink.accept(batches(last)).await.unwrap();
                 model.add(last);
             }
         }
@@ -134,7 +134,7 @@ fn row() -> impl Strategy<Value = TestRow> {
 }
 
 fn gpus() -> impl Strategy<Value = Vec<Arc<str>>> {
-    let some = ["GPU-0", "GPU-1", "GPU-1:p0", "GPU-3:p1", "GPU-4", "GPU-9", "GPU"];
+    let some = ["GPU-0", "GPU-1", "GPU-1:p0", "GPU-3:p1", "GPU-4", "GPU-9", "GPU", "node-0"];
     let one = prop::sample::select(some.to_vec()).prop_map(Arc::from);
     prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(one, 1..4)]
 }
@@ -160,12 +160,20 @@ fn seconds() -> impl Strategy<Value = i64> {
 }
 
 fn row_questions() -> impl Strategy<Value = RowsQuery> {
-    let columns = ["power_w", "memory_used_mb", "strange", "note", "nobody_has_this"];
+    let tables = vec![Table::GpuEvents, Table::GpuEvents, Table::GpuDetails, Table::SystemEvents];
+    let columns = ["power_w", "memory_used_mb", "strange", "note", "value", "memory_mb", "nobody_has_this"];
     let metrics = prop::option::of(prop::sample::subsequence(columns.to_vec(), 0..=columns.len()));
     let range = (prop::option::of(seconds()), prop::option::of(0..65_i64));
     let page = (0..70_usize, 0..40_usize, any::<[bool; 2]>());
-    (gpus(), selectors(), range, metrics, page).prop_map(
-        |(gpus, selector, (start_ns, length), metrics, (limit, offset, [newest_first, with_total]))| {
+    (prop::sample::select(tables), gpus(), selectors(), range, metrics, page).prop_map(
+        |(
+            table,
+            gpus,
+            selector,
+            (start_ns, length),
+            metrics,
+            (limit, offset, [newest_first, with_total]),
+        )| {
             RowsQuery {
                 gpus,
                 selector,
@@ -175,7 +183,7 @@ fn row_questions() -> impl Strategy<Value = RowsQuery> {
                 offset,
                 newest_first,
                 with_total,
-                ..RowsQuery::of(Table::GpuEvents, limit)
+                ..RowsQuery::of(table, limit)
             }
         },
     )

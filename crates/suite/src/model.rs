@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, RowsQuery, Selector};
+use gpuvitals_core::{IdentityColumn, Table};
 
-use crate::rows::{Cells, TestRow, batch, cells};
+use crate::rows::{Cells, TestRow, batches, cells};
 
 /// The texts of a group.
 pub(crate) type Group = Vec<Option<String>>;
@@ -18,10 +18,10 @@ pub(crate) type Values = BTreeMap<(usize, Aggregate, Group, i64), f64>;
 /// Times and values of a GPU in a step, in the order of time.
 type Step = Vec<(i64, f64)>;
 
-/// All rows, those of one key joined.
+/// All rows by table, those of one key joined.
 #[derive(Debug, Default)]
 pub struct Model {
-    rows: BTreeMap<(String, i64), Cells>,
+    tables: BTreeMap<Table, BTreeMap<(String, i64), Cells>>,
 }
 
 impl Model {
@@ -30,10 +30,18 @@ impl Model {
         if rows.is_empty() {
             return;
         }
-        let batch = batch(rows);
-        for (at, row) in rows.iter().enumerate() {
-            self.rows.entry((row.key(), row.time_ns)).or_default().extend(cells(&batch, at));
+        for batch in batches(rows) {
+            let table = batch.table();
+            let of_table = self.tables.entry(table).or_default();
+            let keys = rows.iter().flat_map(|row| row.keys().map(|(of, key)| (of, (key, row.time_ns))));
+            for (at, (_, key)) in keys.filter(|(of, _)| *of == table).enumerate() {
+                of_table.entry(key).or_default().extend(cells(&batch, at));
+            }
         }
+    }
+
+    fn table(&self, table: Table) -> impl Iterator<Item = (&(String, i64), &Cells)> {
+        self.tables.get(&table).into_iter().flatten()
     }
 
     /// Rows of the page, and how many there are in all.
@@ -45,8 +53,7 @@ impl Model {
                 && selects(&query.selector, cells)
         };
         let mut found: Vec<(i64, &str, &Cells)> = self
-            .rows
-            .iter()
+            .table(query.table)
             .filter(|((key, time), cells)| is_wanted(key, *time, cells))
             .map(|((key, time), cells)| (*time, key.as_str(), cells))
             .collect();
@@ -65,6 +72,7 @@ impl Model {
             name == "timestamp_ns"
                 || name == "gpu"
                 || IdentityColumn::by_name(name).is_some()
+                || query.table.key().any(|column| column.name == name)
                 || query.metrics.as_ref().is_none_or(|names| names.iter().any(|one| one == name))
         };
         let slim = |cells: &Cells| {
@@ -89,7 +97,7 @@ impl Model {
     /// Values of one column.
     fn measured(&self, query: &BucketQuery, column: &str) -> BTreeMap<(Aggregate, Group, i64), f64> {
         let mut steps: BTreeMap<(Group, &str, i64), Step> = BTreeMap::new();
-        for ((key, time), cells) in &self.rows {
+        for ((key, time), cells) in self.table(query.table) {
             let text = |column: &GroupColumn| match column {
                 GroupColumn::Gpu => Some(key.clone()),
                 GroupColumn::Identity(column) => cells.get(column.name()).cloned(),
@@ -126,7 +134,7 @@ impl Model {
     /// By GPU.
     pub(crate) fn latest(&self) -> BTreeMap<&str, Latest<'_>> {
         let mut gpus: BTreeMap<&str, Latest<'_>> = BTreeMap::new();
-        for ((key, time), cells) in &self.rows {
+        for ((key, time), cells) in self.table(Table::GpuEvents) {
             let first_ns = *time;
             let gpu =
                 gpus.entry(key).or_insert(Latest { first_ns, last_ns: first_ns, values: BTreeMap::new() });
@@ -148,7 +156,8 @@ pub(crate) struct Latest<'a> {
 }
 
 fn is_one_of(gpus: &[Arc<str>], key: &str) -> bool {
-    gpus.is_empty() || gpus.iter().any(|gpu| gpu.as_ref() == key)
+    let subject = key.split('\0').next();
+    gpus.is_empty() || gpus.iter().any(|gpu| Some(gpu.as_ref()) == subject)
 }
 
 fn selects(selector: &Selector, cells: &Cells) -> bool {

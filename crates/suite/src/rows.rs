@@ -15,7 +15,7 @@ pub const BASE_NS: i64 = 1_795_168_780_000_000_000;
 /// Columns of a row that have a value, spelt.
 pub type Cells = BTreeMap<String, String>;
 
-/// A row of `gpu_events`.
+/// A row of `gpu_events`. With a clock there is a row of `gpu_details` too, and with a node and memory one of `system_events`.
 #[derive(Debug, Clone, Default)]
 pub struct TestRow {
     /// Number of its GPU, whose key is `GPU-0`, or `GPU-0:p1` with a partition.
@@ -56,6 +56,20 @@ impl TestRow {
         self.partition.map_or_else(|| format!("GPU-{gpu}"), |partition| format!("GPU-{gpu}:p{partition}"))
     }
 
+    /// Name of its node, if it names it.
+    fn node(&self) -> Option<String> {
+        self.has_node.then(|| format!("node-{}", self.gpu % 2))
+    }
+
+    /// Keys of its rows beside the time, by table.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (Table, String)> {
+        let instance = |clock: i16| format!("{}\0gpu_clock_mhz\0{}", self.key(), clock % 3);
+        let details = self.clock.map(|clock| (Table::GpuDetails, instance(clock)));
+        let system = self.node().filter(|_| self.memory.is_some());
+        let system = system.map(|node| (Table::SystemEvents, node));
+        [(Table::GpuEvents, self.key())].into_iter().chain(details).chain(system)
+    }
+
     fn identity(&self) -> Identity {
         let mut identity = Identity::default();
         identity.index = Some(self.gpu.into());
@@ -63,7 +77,7 @@ impl TestRow {
         for (column, text) in [
             (IdentityColumn::Uuid, Some(format!("GPU-{}", self.gpu))),
             (IdentityColumn::Model, Some(format!("model {}", self.gpu % 3))),
-            (IdentityColumn::Node, self.has_node.then(|| format!("node-{}", self.gpu % 2))),
+            (IdentityColumn::Node, self.node()),
             (IdentityColumn::Partition, self.partition.map(|partition| format!("p{partition}"))),
             (IdentityColumn::Pod, numbered("pod", self.pod)),
             (IdentityColumn::Job, numbered("job", self.job)),
@@ -100,6 +114,30 @@ pub fn batch(rows: &[TestRow]) -> Batch {
         }
     }
     builder.finish(Origin::default(), 0).unwrap()
+}
+
+/// The rows of all tables, a batch for each that has some.
+pub(crate) fn batches(rows: &[TestRow]) -> Vec<Batch> {
+    let mut details = BatchBuilder::new(Table::GpuDetails);
+    let mut system = BatchBuilder::new(Table::SystemEvents);
+    for row in rows {
+        if let Some(clock) = row.clock {
+            let identity = details.intern(&row.identity());
+            let to = details.row(row.time_ns, identity);
+            details.set_extra_text(to, "metric", "gpu_clock_mhz").unwrap();
+            details.set_extra_text(to, "instance", &(clock % 3).to_string()).unwrap();
+            details.set_extra(to, "value", f64::from(clock)).unwrap();
+        }
+        if let (Some(node), Some(memory)) = (row.node(), row.memory) {
+            let mut identity = Identity::default();
+            identity.set(IdentityColumn::Node, &node).unwrap();
+            let identity = system.intern(&identity);
+            let to = system.row(row.time_ns, identity);
+            system.set(to, MetricId::of("memory_mb"), Value::Int(memory.into())).unwrap();
+        }
+    }
+    let others = [details, system].into_iter().filter_map(|mut other| other.finish(Origin::default(), 0));
+    std::iter::once(batch(rows)).chain(others).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no test has counted 2^53")]
