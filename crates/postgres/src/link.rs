@@ -60,11 +60,11 @@ pub(crate) struct Link {
     staged: Vec<Table>,
     /// Transactions that merge before the next one that copies directly.
     merges_left: u32,
-    use_of_it: Option<Use>,
+    in_use: Option<InUse>,
 }
 
 /// The use of a connection, which may have a statement under way.
-struct Use {
+struct InUse {
     tls: Tls,
     _permits: [Option<OwnedSemaphorePermit>; 2],
 }
@@ -113,7 +113,7 @@ impl Links {
             Some(link) => link,
             None => self.connect().await?,
         };
-        link.use_of_it = Some(Use { tls: self.tls.clone(), _permits: permits });
+        link.in_use = Some(InUse { tls: self.tls.clone(), _permits: permits });
         Ok(Lease { link, links: self })
     }
 
@@ -159,7 +159,7 @@ impl Links {
                     tracing::debug!(error = causes(&error), "a connection to PostgreSQL ended");
                 }
             });
-            let link = Link { client, driver, staged: Vec::new(), merges_left: 0, use_of_it: None };
+            let link = Link { client, driver, staged: Vec::new(), merges_left: 0, in_use: None };
             link.client.batch_execute(SESSION).await?;
             Ok(link)
         };
@@ -184,7 +184,7 @@ impl Lease<'_> {
     /// Keeps the connection open for the next one.
     pub(crate) fn give_back(self) {
         let Self { mut link, links } = self;
-        let ended = link.use_of_it.take();
+        let ended = link.in_use.take();
         if !links.permits.is_closed() {
             links.idle.lock().unwrap_or_else(PoisonError::into_inner).push(link);
         }
@@ -233,7 +233,7 @@ impl Drop for Link {
     fn drop(&mut self) {
         let driver = self.driver.abort_handle();
         let (Some(in_use), Ok(runtime), false) =
-            (self.use_of_it.take(), Handle::try_current(), self.client.is_closed())
+            (self.in_use.take(), Handle::try_current(), self.client.is_closed())
         else {
             return driver.abort();
         };

@@ -104,13 +104,12 @@ impl Partitions {
             days.made.retain(|day| *day >= first);
         }
         for (_, name) in old {
-            // The next new day tries again.
-            match client.batch_execute(&format!("DROP TABLE IF EXISTS {name}")).await {
-                Ok(()) => tracing::info!(partition = name, "rows older than store.keep are deleted"),
-                Err(error) => {
-                    tracing::warn!(partition = name, error = causes(&error), "cannot drop an old partition");
-                }
+            if let Err(error) = client.batch_execute(&format!("DROP TABLE IF EXISTS {name}")).await {
+                // The next new day tries again.
+                tracing::warn!(partition = name, error = causes(&error), "cannot drop an old partition");
+                break;
             }
+            tracing::info!(partition = name, "rows older than store.keep are deleted");
         }
         Ok(first)
     }
