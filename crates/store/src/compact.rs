@@ -32,7 +32,7 @@ const WORTH: u64 = 4;
 /// A day is complete after this many times the rest of an hour.
 const DAY_REST: u32 = 12;
 /// Rows that are read from all files together before any is written.
-const ROWS_AT_ONCE: usize = 1 << 18;
+const ROWS_AT_ONCE: usize = 1 << 16;
 /// Fewest rows that are read from a file at once, unless pages are small, and most, in pages.
 const ROWS_MIN: usize = 1 << 10;
 const PAGES_MAX: usize = 4;

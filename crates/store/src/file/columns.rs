@@ -33,7 +33,9 @@ pub(crate) fn properties(
     page_rows: usize,
 ) -> WriterProperties {
     let step = if grain == Grain::Raw { String::new() } else { format!(" {}", grain.name()) };
-    let zstd = ZstdLevel::try_new(if level == 0 { 1 } else { 3 }).unwrap_or_default();
+    // Each column has a compressor of its own, which level 3 gives three times the memory: too much for hundreds of columns.
+    let is_fast = level == 0 || grain != Grain::Raw;
+    let zstd = ZstdLevel::try_new(if is_fast { 1 } else { 3 }).unwrap_or_default();
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(zstd))
         .set_created_by(concat!("gpuvitals ", env!("CARGO_PKG_VERSION")).to_owned())

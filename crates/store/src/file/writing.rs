@@ -104,7 +104,7 @@ impl Place {
 const PIECE_ROWS: usize = 1 << 14;
 
 /// Rows of a row group of a rollup.
-const ROLLUP_GROUP_ROWS: usize = 1 << 15;
+const ROLLUP_GROUP_ROWS: usize = 1 << 14;
 
 /// Rows in the order of files: by GPU, then time.
 pub(crate) struct Sorted<'a> {
