@@ -41,7 +41,7 @@ settings! {
         pub sslmode: SslMode = "prefer";
         /// PEM file of the authorities that are trusted; empty: those of the system
         pub(crate) sslrootcert: Option<PathBuf> = "";
-        /// Connections at most, writers and questions together
+        /// Connections at most; questions leave a quarter of them to writers
         pub(crate) connections: usize = 8, from 2 to 256;
     }
 }

@@ -184,7 +184,8 @@ impl Merged {
 /// The page of the rows of all members.
 fn page(found: &[Rows], query: &RowsQuery) -> Result<Rows, QueryError> {
     let order = if query.newest_first { Order::NewestGpu } else { Order::TimeGpu };
-    let totals: usize = found.iter().filter_map(|rows| rows.total).sum();
+    // A member that has not counted leaves the total unknown.
+    let totals: Option<usize> = found.iter().map(|rows| rows.total).sum();
     let held = |rows: &Rows| rows.batch.as_ref().map_or(0, Batch::rows);
     let have_all = query.after.is_none() && found.iter().all(|rows| rows.total == Some(held(rows)));
     let given: usize = found.iter().map(held).sum();
@@ -192,11 +193,11 @@ fn page(found: &[Rows], query: &RowsQuery) -> Result<Rows, QueryError> {
         found.iter().filter_map(|rows| Some(rows.batch.as_ref()?.records().clone())).collect();
     let merged = merge(query.table, &parts, order)?;
     let rows = merged.as_ref().map_or(0, arrow_array::RecordBatch::num_rows);
-    let total = if have_all { rows } else { totals.saturating_sub(given - rows) };
+    let total = if have_all { Some(rows) } else { totals.map(|totals| totals.saturating_sub(given - rows)) };
     let (start, end) = (query.offset.min(rows), query.offset.saturating_add(query.limit).min(rows));
     let page = merged.filter(|_| start < end).map(|merged| without_empty(&merged.slice(start, end - start)));
     let batch = page.transpose()?.map(|page| Batch::new(query.table, page, Origin::default(), 0)).transpose();
-    Ok(Rows { batch: batch.map_err(QueryError::failed)?, total: query.with_total.then_some(total) })
+    Ok(Rows { batch: batch.map_err(QueryError::failed)?, total: total.filter(|_| query.with_total) })
 }
 
 impl History for Merged {
