@@ -1119,7 +1119,8 @@ export interface operations {
                 /** @description Rows to pass over, in the order asked. */
                 offset?: number;
                 /**
-                 * @description Only rows behind this place: `next` of the answer before. It is the way through many rows.
+                 * @description Only rows behind this place: `next` of the answer before. It is the way through many rows: a time in nanoseconds, `_`, and
+                 *     a text in UTF-8 as hexadecimal bytes.
                  * @example 1795190390000000000_4750552d61
                  */
                 after?: string;
@@ -1217,7 +1218,8 @@ export interface operations {
                 /** @description Rows to pass over, in the order asked. */
                 offset?: number;
                 /**
-                 * @description Only rows behind this place: `next` of the answer before. It is the way through many rows.
+                 * @description Only rows behind this place: `next` of the answer before. It is the way through many rows: a time in nanoseconds, `_`, and
+                 *     a text in UTF-8 as hexadecimal bytes.
                  * @example 1795190390000000000_4750552d61
                  */
                 after?: string;

@@ -44,9 +44,10 @@ pub(crate) struct GpuTelemetryParams {
     /// Rows to pass over, in the order asked.
     #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
     offset: Option<String>,
-    /// Only rows behind this place: `next` of the answer before. It is the way through many rows.
+    /// Only rows behind this place: `next` of the answer before. It is the way through many rows: a time in nanoseconds, `_`, and
+    /// a text in UTF-8 as hexadecimal bytes.
     #[param(
-        pattern = "^ *(?:-?[0-9]{1,19}_(?:[0-9a-f]{2})*)? *$",
+        pattern = "^ *(?:-?(?:[0-9]{1,18}|[0-8][0-9]{18})_(?:[0-7][0-9a-f]|(?:c[2-9a-f]|d[0-9a-f])[89ab][0-9a-f]|e0[ab][0-9a-f][89ab][0-9a-f]|e[1-9a-cef](?:[89ab][0-9a-f]){2}|ed[89][0-9a-f][89ab][0-9a-f]|f0[9ab][0-9a-f](?:[89ab][0-9a-f]){2}|f[1-3](?:[89ab][0-9a-f]){3}|f48[0-9a-f](?:[89ab][0-9a-f]){2})*)? *$",
         example = "1795190390000000000_4750552d61"
     )]
     after: Option<String>,
@@ -90,9 +91,10 @@ pub(crate) struct TelemetryParams {
     /// Rows to pass over, in the order asked.
     #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
     offset: Option<String>,
-    /// Only rows behind this place: `next` of the answer before. It is the way through many rows.
+    /// Only rows behind this place: `next` of the answer before. It is the way through many rows: a time in nanoseconds, `_`, and
+    /// a text in UTF-8 as hexadecimal bytes.
     #[param(
-        pattern = "^ *(?:-?[0-9]{1,19}_(?:[0-9a-f]{2})*)? *$",
+        pattern = "^ *(?:-?(?:[0-9]{1,18}|[0-8][0-9]{18})_(?:[0-7][0-9a-f]|(?:c[2-9a-f]|d[0-9a-f])[89ab][0-9a-f]|e0[ab][0-9a-f][89ab][0-9a-f]|e[1-9a-cef](?:[89ab][0-9a-f]){2}|ed[89][0-9a-f][89ab][0-9a-f]|f0[9ab][0-9a-f](?:[89ab][0-9a-f]){2}|f[1-3](?:[89ab][0-9a-f]){3}|f48[0-9a-f](?:[89ab][0-9a-f]){2})*)? *$",
         example = "1795190390000000000_4750552d61"
     )]
     after: Option<String>,
