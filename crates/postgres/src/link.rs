@@ -27,11 +27,12 @@ const CONNECTIONS_PER_WRITER: usize = 4;
 const PEER_SILENT: Duration = Duration::from_secs(15);
 /// Transactions that merge after a row came that was there already.
 const MERGES_AFTER_REPEAT: u32 = 16;
-/// Statements end after `statement_timeout`. If this process dies the server notices within 50 ms (from version 14 on).
+/// Statements end after `statement_timeout`. If this process dies the server notices within a second (from version 14 on); a
+/// question that is dropped is cancelled long before that.
 /// Acknowledged rows are synced, whatever the server's default.
 const SESSION: &str = "\
     SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET client_min_messages = warning;
-    SELECT set_config(name, '50', false) FROM pg_settings WHERE name = 'client_connection_check_interval';
+    SELECT set_config(name, '1000', false) FROM pg_settings WHERE name = 'client_connection_check_interval';
     SELECT set_config(name, 'on', false) FROM pg_settings WHERE name = 'synchronous_commit' AND setting = 'off'";
 
 /// Connections to one database.
