@@ -57,7 +57,7 @@ impl Collectors {
         Ok(Self { access, merged, names: tokio::sync::Mutex::new(names), held: Mutex::default() })
     }
 
-    /// Looks the names up, and asks from now on whoever is there.
+    /// Looks up the addresses of all names. The collectors found are the members of the history from now on.
     pub(super) async fn look_up(&self) {
         let mut names = self.names.lock().await;
         let mut wanted: Vec<(String, ServiceUrl)> = Vec::new();
@@ -202,7 +202,7 @@ mod tests {
         look(15, &["c"], &["a", "c"]);
         look(20, &[], &["a", "c"]);
         look(300, &["c"], &["a", "c"]);
-        // Whoever takes collectors away for good is not reminded for ever.
+        // A collector that is removed for good is missed for ten minutes.
         look(700, &["c"], &["c"]);
         look(705, &["c", "d", "e"], &["c", "d", "e"]);
     }

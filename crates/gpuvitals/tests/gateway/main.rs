@@ -1,4 +1,4 @@
-//! The gateway over its parts: the same answers from one process and from pieces, and what is said of a piece that is away.
+//! The gateway: it gives the same answers in one process and over several, and names the services that are away.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -38,7 +38,7 @@ fn check_away(gateway: &Gateway, port: &str, how: &str, make: impl FnOnce()) {
     assert!(of(&told).contains(&(name.clone(), "degraded".to_owned())), "{told:?}");
     assert!(of(&told).iter().any(|(_, status)| status == "healthy"), "the other is well: {told:?}");
     assert_eq!((list.status, rows.status), (200, 200));
-    // An answer is not held up by one of whom it is known that it is away.
+    // A collector that is known to be away delays no answer.
     let began = Instant::now();
     assert!(is_named(&gateway.ask("/api/v1/telemetry?limit=2")));
     assert!(began.elapsed() < Duration::from_secs(2), "{how}: {:?}", began.elapsed());

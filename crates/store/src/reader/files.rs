@@ -65,7 +65,7 @@ impl OpenFile {
     /// Remembers damage.
     pub(crate) fn note(&self, error: FileError) {
         if error.is_damage() {
-            // The first one is told.
+            // The first damage stays.
             let _is_first = self.damage.set(error);
         }
     }
@@ -102,9 +102,9 @@ struct Inner {
 
 impl Inner {
     /// Lets go of the least recently used files and handles until there are no more than may be.
-    fn keep_within(&mut self, handles_max: usize) {
+    fn keep_within(&mut self, handles_max: usize, footer_bytes_max: u64) {
         let mut footers: u64 = self.files.values().map(|kept| kept.footer_bytes).sum();
-        while footers > FOOTER_BYTES_MAX && self.files.len() > 1 {
+        while footers > footer_bytes_max && self.files.len() > 1 {
             let oldest = self.files.iter().min_by_key(|(_, kept)| kept.used).map(|(path, _)| path.clone());
             let gone = oldest.and_then(|path| self.files.remove(&path));
             footers -= gone.map_or(footers, |kept| kept.footer_bytes);
@@ -124,18 +124,19 @@ impl Inner {
 pub(crate) struct Files {
     inner: Mutex<Inner>,
     handles_max: usize,
+    footer_bytes_max: u64,
 }
 
 impl Default for Files {
     fn default() -> Self {
-        Self { inner: Mutex::default(), handles_max: HANDLES_MAX }
+        Self { inner: Mutex::default(), handles_max: HANDLES_MAX, footer_bytes_max: FOOTER_BYTES_MAX }
     }
 }
 
 impl Files {
-    /// Those of a view, which has to hold on to files that its writer may remove.
+    /// Those of a view, which keeps every file: its writer may remove them.
     pub(crate) fn of_view() -> Self {
-        Self { inner: Mutex::default(), handles_max: HANDLES_OF_A_VIEW }
+        Self { inner: Mutex::default(), handles_max: HANDLES_OF_A_VIEW, footer_bytes_max: u64::MAX }
     }
 
     /// The open file of an entry. Files are opened outside the lock: two queries may open one at the same time.
@@ -156,7 +157,7 @@ impl Files {
             used: inner.clock,
         };
         inner.files.insert(entry.path.clone(), kept);
-        inner.keep_within(self.handles_max);
+        inner.keep_within(self.handles_max, self.footer_bytes_max);
         Ok(file)
     }
 
