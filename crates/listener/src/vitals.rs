@@ -15,7 +15,7 @@ use gpuvitals_core::time;
 use gpuvitals_core::{Health, Status};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// What a service says about itself.
 pub trait Vitals: Send + Sync + 'static {
@@ -30,15 +30,6 @@ pub trait Vitals: Send + Sync + 'static {
     /// Whether it may be asked, for `/readyz`.
     fn ready(&self) -> Health {
         self.health()
-    }
-
-    /// The body of `/health`: `status`, `timestamp`, and `reason` if it is not healthy.
-    fn report(&self, health: &Health) -> Value {
-        let mut report = json!({ "status": health.status, "timestamp": time::format(clock::now_ns()) });
-        if let Some(report) = report.as_object_mut().filter(|_| !health.reason.is_empty()) {
-            report.insert("reason".to_owned(), health.reason.clone().into());
-        }
-        report
     }
 
     /// Its figures, for `/metrics`.
@@ -59,9 +50,14 @@ pub fn probes<S: Clone + Send + Sync + 'static>(vitals: Arc<dyn Vitals>) -> Rout
         .with_state(vitals)
 }
 
+/// `status`, `timestamp`, and `reason` if it is not healthy.
 async fn health(State(vitals): State<Arc<dyn Vitals>>) -> Response {
-    let health = vitals.health();
-    (code(health.status), axum::Json(vitals.report(&health))).into_response()
+    let Health { status, reason, .. } = vitals.health();
+    let mut report = json!({ "status": status, "timestamp": time::format(clock::now_ns()) });
+    if let Some(report) = report.as_object_mut().filter(|_| !reason.is_empty()) {
+        report.insert("reason".to_owned(), reason.into());
+    }
+    (code(status), axum::Json(report)).into_response()
 }
 
 async fn alive(State(vitals): State<Arc<dyn Vitals>>) -> Response {

@@ -77,20 +77,14 @@ impl Asked {
                     Some("unhealthy") => Status::Unhealthy,
                     _ => return Err(LookError::Stranger { path: "/health" }),
                 };
-                Ok((status, reason(&health), stats))
+                let reason = health.get("reason").and_then(Value::as_str).unwrap_or_default();
+                Ok((status, reason.to_owned(), stats))
             }
             Self::Nats(nats) => {
                 Ok((Status::Healthy, String::new(), json!({ "topics": nats.all_stats().await? })))
             }
         }
     }
-}
-
-/// A collector has one reason, a queue a list.
-fn reason(health: &Value) -> String {
-    let one = health.get("reason").into_iter();
-    let list = health.get("reasons").and_then(Value::as_array).into_iter().flatten();
-    one.chain(list).filter_map(Value::as_str).collect::<Vec<_>>().join("; ")
 }
 
 async fn json_at(dial: &Dial, channel: &Channel, path: &'static str) -> Result<Value, LookError> {

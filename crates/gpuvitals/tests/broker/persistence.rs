@@ -49,10 +49,7 @@ async fn a_restart_keeps_what_was_not_acknowledged_and_what_groups_have_behind_t
     assert_eq!(dead["dead"][0]["reason"], "rejected by consumer: unreadable");
     let health = broker.get("/health").1;
     assert_eq!(health["status"], "degraded");
-    assert!(
-        health["reasons"][0].as_str().unwrap().contains("topic t has dead letters: 1 message;"),
-        "{health}"
-    );
+    assert!(health["reason"].as_str().unwrap().contains("topic t has dead letters: 1 message;"), "{health}");
 }
 
 #[tokio::test]
@@ -249,6 +246,6 @@ async fn of_an_empty_file_nobody_says_how_much_it_held() {
     std::fs::write(&path, []).unwrap();
     let broker = over(folder.path(), &[]);
     let (_, health) = broker.get("/health");
-    let reason = health["reasons"][0].as_str().unwrap();
+    let reason = health["reason"].as_str().unwrap();
     assert!(reason.ends_with("records are gone, and nothing tells how many"), "{health}");
 }

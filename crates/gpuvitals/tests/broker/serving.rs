@@ -157,7 +157,7 @@ fn a_full_disk_is_logged_and_shows_in_the_health() {
     while broker.post("t", &body).0 < 300 {}
     let (_, health) = broker.get("/health");
     assert_eq!(health["status"], "degraded", "{health}");
-    let reason = health["reasons"][0].as_str().unwrap();
+    let reason = health["reason"].as_str().unwrap();
     assert!(reason.contains("queue cannot store") && reason.contains("No space left"), "{health}");
     assert!(reason.contains(" time"), "{health}");
     assert_eq!(warnings(&broker, "queue cannot store"), 1);

@@ -8,10 +8,9 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use gpuvitals_core::figures::Family;
-use gpuvitals_core::{Health, clock, time};
+use gpuvitals_core::{Health, time};
 use gpuvitals_listener::Vitals;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::http::Served;
 use super::metrics::{self, ServerMeter};
@@ -44,11 +43,6 @@ impl Vitals for QueueVitals {
     fn health(&self) -> Health {
         let health = self.queue.health();
         Health { status: health.status, reason: health.reasons.join("; "), since_ns: 0 }
-    }
-
-    fn report(&self, health: &Health) -> Value {
-        let reasons = self.queue.health().reasons;
-        json!({ "status": health.status, "reasons": reasons, "timestamp": time::format(clock::now_ns()) })
     }
 
     fn families(&self) -> Vec<Family> {

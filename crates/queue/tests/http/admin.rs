@@ -32,7 +32,7 @@ async fn health_stats_and_topics_have_the_shape_that_others_rely_on() {
     assert_eq!((health.status, &health.json()["status"]), (200, &json!("healthy")));
     let timestamp = health.json()["timestamp"].as_str().unwrap().to_owned();
     assert!(timestamp.ends_with('Z') && time::parse(&timestamp).unwrap() > 1_700_000_000_000_000_000);
-    assert_eq!(health.json()["reasons"], json!([]));
+    assert_eq!(keys(&health.json()), ["status", "timestamp"]);
 
     let stats = get(world.at, "/stats").await.json();
     assert_eq!(keys(&stats), ["topics", "total_processed", "uptime_seconds"]);
@@ -56,7 +56,7 @@ async fn a_queue_that_takes_nothing_is_not_healthy() {
     world.queue.shutdown().await;
     let answer = get(world.at, "/health").await;
     assert_eq!((answer.status, &answer.json()["status"]), (503, &json!("unhealthy")));
-    assert!(!answer.json()["reasons"].as_array().unwrap().is_empty());
+    assert!(!answer.json()["reason"].as_str().unwrap().is_empty());
 }
 
 #[tokio::test]
