@@ -1,4 +1,4 @@
-//! Merging the small files of one table and hour, or day, into one.
+//! Merging the small files of one table and hour, or day, into one, or into a few large ones that are apart by GPU.
 //!
 //! All files are read in parallel, some rows at a time, in the order of keys. Rows below the last key read of every file
 //! are complete and are written. Memory is [`ROWS_AT_ONCE`] rows or the longest GPU, and their merged rows.
@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
 
@@ -31,6 +32,11 @@ use gpuvitals_core::merge::{Merge, MergeError, Order};
 const WORTH: u64 = 4;
 /// A day is complete after this many times the rest of an hour.
 const DAY_REST: u32 = 12;
+/// After this many times its rest an hour or day is merged again however few the new rows are: a question of it would read
+/// all of its rows for them.
+const LATE_RESTS: u32 = 24;
+/// Numbers of a merge: one for each file of rows that it may write.
+pub(crate) const NUMBERS: u64 = 1 << 10;
 /// Rows that are read from all files together before any is written.
 const ROWS_AT_ONCE: usize = 1 << 16;
 /// Fewest rows that are read from a file at once, unless pages are small, and most, in pages.
@@ -40,8 +46,8 @@ const PAGES_MAX: usize = 4;
 /// The outcome of a merge.
 #[derive(Debug)]
 pub(crate) enum Merged {
-    /// One file instead of the inputs, and its rollups.
-    Done(FileRecord, Vec<FileRecord>),
+    /// These files instead of the inputs: merged rows and rollups.
+    Done(Vec<FileRecord>),
     /// The store is closing.
     Stopped,
     /// An input is damaged and has been condemned.
@@ -51,10 +57,12 @@ pub(crate) enum Merged {
 }
 
 /// The files to merge next, oldest arrival first, if any are due: all those of one table and hour, or day. The time that
-/// failed last comes after all others, so that it cannot hold them up. Without `now` all that can be merged are due.
+/// failed last comes after all others, so that it cannot hold them up. Days of more than `day_bytes` are not. Without `now` all
+/// that can be merged are due.
 pub(crate) fn due(
     files: &[Arc<FileEntry>],
     config: &StoreConfig,
+    day_bytes: u64,
     failed: Option<(Table, Span)>,
     now: Option<Instant>,
 ) -> Option<Vec<Arc<FileEntry>>> {
@@ -71,20 +79,24 @@ pub(crate) fn due(
         let is_day = span == span.day();
         let rest = config.merge_after * if is_day { DAY_REST } else { 1 };
         let rest_ns = i64::try_from(rest.as_nanos()).unwrap_or(i64::MAX);
-        let is_old = |file: &FileEntry| now.is_none_or(|it| it.saturating_duration_since(file.since) >= rest);
-        let idle = || files.iter().all(|file| is_old(file));
-        let complete = newest >= span.end_ns().saturating_add(rest_ns) || idle();
+        let idle = |rest| {
+            let is_old =
+                |file: &FileEntry| now.is_none_or(|it| it.saturating_duration_since(file.since) >= rest);
+            files.iter().all(|file| is_old(file))
+        };
+        let complete = newest >= span.end_ns().saturating_add(rest_ns) || idle(rest);
         let bytes = |merged: bool| {
             let of = files.iter().filter(|file| (file.level >= span.level()) == merged);
             of.map(|file| file.bytes).sum::<u64>()
         };
         let (fresh, merged) = (bytes(false), bytes(true));
-        let worth = complete && fresh > 0 && (now.is_none() || fresh.saturating_mul(WORTH) >= merged);
+        let worth =
+            complete && fresh > 0 && (fresh.saturating_mul(WORTH) >= merged || idle(rest * LATE_RESTS));
         let flushed = files.iter().filter(|file| file.level == 0).count();
         let many = !is_day && flushed >= config.merge_files.max(2);
         let hours =
             || files.iter().any(|file| files.first().is_some_and(|first| first.span() != file.span()));
-        let fits = !is_day || fresh.saturating_add(merged) <= config.day_bytes && hours();
+        let fits = !is_day || fresh.saturating_add(merged) <= day_bytes && hours();
         let alone = !is_day && flushed > 0 && files.iter().all(|file| rollup::of_table(file.table));
         (files.len() > 1 || alone) && fits && (many || worth)
     };
@@ -104,7 +116,7 @@ pub(crate) fn span_of(inputs: &[Arc<FileEntry>]) -> Option<(Table, Span)> {
     Some((first.table, if is_hour { first.span() } else { first.span().day() }))
 }
 
-/// Merges files of one table and hour or day, oldest arrival first, into one.
+/// Merges files of one table and hour or day, oldest arrival first. `number` is the first of [`NUMBERS`].
 pub(crate) fn merge(
     inputs: &[Arc<FileEntry>],
     root: &Path,
@@ -112,21 +124,53 @@ pub(crate) fn merge(
     shared: &Shared,
     steps: &FileSteps,
 ) -> Merged {
-    match try_merge(inputs, root, number, shared, steps) {
-        Ok(Some((record, rollups))) => Merged::Done(record, rollups),
-        Ok(None) => Merged::Stopped,
+    let mut done = Vec::new();
+    let outcome = match try_merge(inputs, root, number, shared, steps, &mut done) {
+        Ok(true) => return Merged::Done(done),
+        Ok(false) => Merged::Stopped,
         Err(StoreError::File(_)) if inputs.iter().any(|input| input.damage().is_some()) => Merged::Damaged,
         Err(error) => Merged::Failed(error),
+    };
+    discard_all(root, &done);
+    outcome
+}
+
+/// A file of merged rows being written, and its rollups.
+struct Output<'a> {
+    place: Place,
+    writer: TableWriter<'a>,
+    rollups: Rollups<'a>,
+}
+
+impl<'a> Output<'a> {
+    fn create(
+        place: Place,
+        schema: &SchemaRef,
+        config: &'a StoreConfig,
+        steps: &'a FileSteps,
+    ) -> Result<Self, StoreError> {
+        let rollups = Rollups::create(&place, schema, config, steps)?;
+        let writer = TableWriter::create(place.clone(), Arc::clone(schema), config, steps)?;
+        Ok(Self { place, writer, rollups })
+    }
+
+    /// Ends the files: that of the rows comes last.
+    fn finish(self, done: &mut Vec<FileRecord>) -> Result<(), StoreError> {
+        done.extend(self.rollups.finish(&self.place)?);
+        done.push(self.writer.finish()?);
+        Ok(())
     }
 }
 
+/// Whether all is merged; not if the store is closing. `done` gets the files that are finished.
 fn try_merge(
     inputs: &[Arc<FileEntry>],
     root: &Path,
     number: u64,
     shared: &Shared,
     steps: &FileSteps,
-) -> Result<Option<(FileRecord, Vec<FileRecord>)>, StoreError> {
+    done: &mut Vec<FileRecord>,
+) -> Result<bool, StoreError> {
     let config = &shared.config;
     let rows = (ROWS_AT_ONCE / inputs.len().max(1)).max(ROWS_MIN).min(config.page_rows * PAGES_MAX);
     let open = |entry| Cursor::open(entry, rows);
@@ -139,27 +183,32 @@ fn try_merge(
     let (Some((table, span)), Some(first_sequence)) =
         (span_of(inputs), inputs.iter().map(|input| input.first_sequence).min())
     else {
-        return Ok(None);
+        return Ok(false);
     };
     let schema = file::compacted(Merge::plan(table, &frames, Order::GpuTime)?.schema(), &frames);
     let (root, grain) = (root.to_owned(), Grain::Raw);
-    let place = Place { root, table, grain, level: span.level(), number, span, first_sequence };
-    let mut rollups = Rollups::create(&place, &schema, config, steps)?;
-    let mut writer = TableWriter::create(place.clone(), schema, config, steps)?;
+    let mut place = Place { root, table, grain, level: span.level(), number, span, first_sequence };
+    let mut output = Output::create(place.clone(), &schema, config, steps)?;
     while let Some(bound) = advance(&mut cursors)? {
         if shared.ending.load(Ordering::Relaxed) {
-            return Ok(None);
+            return Ok(false);
+        }
+        // What was written are whole GPUs.
+        if output.writer.bytes() >= config.file_bytes && place.number + 1 < number + NUMBERS {
+            output.finish(done)?;
+            place.number += 1;
+            output = Output::create(place.clone(), &schema, config, steps)?;
         }
         let mut parts = frames.clone();
         for cursor in &mut cursors {
             cursor.take_below(&bound, &mut parts)?;
         }
         let plan = Merge::plan(table, &parts, Order::GpuTime)?;
+        let Output { writer, rollups, .. } = &mut output;
         Sorted::merged(&plan, |rows| writer.write(rows).and_then(|()| rollups.write(rows)))?;
     }
-    let rollups = rollups.finish(&place)?;
-    let record = writer.finish().inspect_err(|_| discard_all(&place.root, &rollups))?;
-    Ok(Some((record, rollups)))
+    output.finish(done)?;
+    Ok(true)
 }
 
 /// Reads on until some rows are whole; up to which key they are, or none at the end.
@@ -318,7 +367,8 @@ mod tests {
     fn due_at(files: &[Arc<FileEntry>], failed: Option<Span>, later: Duration) -> Option<Span> {
         let failed = failed.map(|span| (Table::GpuEvents, span));
         let now = gpuvitals_core::clock::instant() + later;
-        due(files, &StoreConfig::new("store"), failed, Some(now)).map(|found| span_of(&found).unwrap().1)
+        due(files, &StoreConfig::new("store"), 2_000_000, failed, Some(now))
+            .map(|found| span_of(&found).unwrap().1)
     }
 
     #[test]
@@ -338,13 +388,22 @@ mod tests {
     }
 
     #[test]
+    fn few_late_rows_are_merged_after_a_while() {
+        let merged =
+            FileRecord { level: 1, bytes: 10_000, ..FileRecord::clone(&FileEntry::with_one_row(1, 1)) };
+        let late = [FileEntry::new(Path::new("store"), merged), FileEntry::with_one_row(1, 2)].map(Arc::new);
+        assert_eq!(due_at(&late, None, Duration::from_mins(110)), None);
+        assert_eq!(due_at(&late, None, Duration::from_mins(121)), Some(Span::Hour(1)));
+    }
+
+    #[test]
     fn a_day_is_merged_when_it_is_over_unless_it_is_large() {
         let over = files(&[(1, 1), (2, 2), (26, 3)]);
         assert_eq!(due_at(&over, None, Duration::ZERO), Some(Span::Day(0)));
         assert_eq!(due_at(&over[..2], None, Duration::ZERO), None);
         assert_eq!(due_at(&over[..2], None, Duration::from_mins(61)), Some(Span::Day(0)));
-        let config = StoreConfig { day_bytes: 1_999, ..StoreConfig::new("store") };
-        let hour = due(&over, &config, None, Some(gpuvitals_core::clock::instant())).unwrap();
+        let now = Some(gpuvitals_core::clock::instant());
+        let hour = due(&over, &StoreConfig::new("store"), 1_999, None, now).unwrap();
         assert_eq!(span_of(&hour).unwrap().1, Span::Hour(1));
     }
 }

@@ -28,8 +28,11 @@ pub struct StoreConfig {
     /// An hour is merged when the newest row of the store is this much past its end, or when no row of it has come for as
     /// long; a day after twelve times as much.
     pub merge_after: Duration,
-    /// Most bytes of files that are merged into one file of a day. Above it the files of its hours stay.
+    /// Most bytes of files that are merged into those of a day, and no more than an eighth of `max_bytes` or half of what is
+    /// free on the disk. Above it the files of its hours stay.
     pub day_bytes: u64,
+    /// Bytes after which a merge goes on in another file, with the next GPU.
+    pub file_bytes: u64,
     /// Fewest rows for each row of a rollup. A rollup that would have more rows is not made: it would take as much room.
     pub rollup_rows: usize,
     /// Size of a log segment in bytes.
@@ -67,7 +70,8 @@ impl StoreConfig {
             page_rows: 3_600,
             merge_files: 16,
             merge_after: Duration::from_mins(5),
-            day_bytes: 256 << 20,
+            day_bytes: u64::MAX,
+            file_bytes: 256 << 20,
             rollup_rows: 32,
             segment_bytes: 32 << 20,
             subscriber_lag: 256,

@@ -35,6 +35,8 @@ use gpuvitals_core::{Table, causes, clock};
 /// Waiting jobs: one flush, one finished merge, one inspection, one compaction, one close. So sending a job never waits: the
 /// keeper itself waits for the writer, and at the end for a merge.
 pub(crate) const JOBS: usize = 8;
+/// Fewest days that fit into the room of a store whose days are merged.
+const DAYS_MIN: u64 = 8;
 /// Pause before a failed flush is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -358,12 +360,12 @@ impl Keeper {
         }
         let (files, config) = (&self.manifest.files, &self.shared.config);
         let now = self.compacting.is_none().then(clock::instant);
-        let Some(inputs) = compact::due(files, config, self.failed, now) else {
+        let Some(inputs) = compact::due(files, config, self.day_bytes(), self.failed, now) else {
             self.compacted(Ok(()));
             return;
         };
         let number = self.manifest.next_order;
-        self.manifest.next_order += 1;
+        self.manifest.next_order += compact::NUMBERS;
         let (shared, steps, jobs) = (Arc::clone(&self.shared), self.steps.clone(), self.jobs.clone());
         let root = self.directory.root().to_owned();
         let spawned = std::thread::Builder::new().name("store-merge".to_owned()).spawn(move || {
@@ -385,6 +387,15 @@ impl Keeper {
         }
     }
 
+    /// Most bytes of a day that is merged: until the merge is done they are on the disk twice, and later they are deleted at
+    /// once.
+    fn day_bytes(&self) -> u64 {
+        let config = &self.shared.config;
+        let space = rustix::fs::statvfs(self.directory.root());
+        let free = space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize));
+        config.day_bytes.min(free / 2).min(config.max_bytes.map_or(u64::MAX, |most| most / DAYS_MIN))
+    }
+
     fn merged(&mut self, inputs: &[Arc<FileEntry>], outcome: Merged) {
         if let Some(merging) = self.merging.take()
             && merging.join().is_err()
@@ -392,7 +403,7 @@ impl Keeper {
             tracing::error!("merging files ended with a panic");
         }
         match outcome {
-            Merged::Done(record, rollups) => self.replace_merged(inputs, record, rollups),
+            Merged::Done(records) => self.replace_merged(inputs, records),
             Merged::Stopped => {}
             Merged::Damaged => self.inspect(),
             Merged::Failed(error) => {
@@ -413,13 +424,13 @@ impl Keeper {
         let _told = self.compacting.take().map(|answer| answer.send(outcome));
     }
 
-    fn replace_merged(&mut self, inputs: &[Arc<FileEntry>], record: FileRecord, rollups: Vec<FileRecord>) {
+    fn replace_merged(&mut self, inputs: &[Arc<FileEntry>], records: Vec<FileRecord>) {
         let root = self.directory.root();
         let is_input = |file: &Arc<FileEntry>| inputs.iter().any(|input| Arc::ptr_eq(input, file));
         let listed = self.manifest.files.iter().filter(|file| is_input(file)).count();
         if listed != inputs.len() {
             // One of them was set aside meanwhile.
-            file::discard_all(root, rollups.iter().chain([&record]));
+            file::discard_all(root, &records);
             return;
         }
         let mut next = self.manifest.successor(&self.directory);
@@ -430,7 +441,7 @@ impl Keeper {
         };
         let outdated: Vec<_> = next.rollups.extract_if(.., |rollup| is_of_input(rollup)).collect();
         next.replaced.extend(inputs.iter().chain(&outdated).map(|input| input.name.clone()));
-        next.add(root, rollups.into_iter().chain([record]));
+        next.add(root, records);
         match self.switch(next, None) {
             Ok(()) => {
                 for input in inputs.iter().chain(&outdated) {

@@ -7,8 +7,8 @@
 //!   MANIFEST-0000000042           live files, and the last log record in them; the newest that verifies counts
 //!   fleet-0000000042              latest value of every column of every GPU at that moment
 //!   wal/                          the log: the acknowledgement point
-//!   raw/gpu_events/2026-11-20/10h-L1-42.parquet   rows of one table and UTC hour, sorted by key and time; a past day is one
-//!                                                 file, day-L2-43.parquet, if it is small
+//!   raw/gpu_events/2026-11-20/10h-L1-42.parquet   rows of one table and UTC hour, sorted by key and time; those of a past
+//!                                                 day are in day-L2-43.parquet
 //!   quarantine/                   files that failed a checksum, or that no manifest lists
 //! ```
 //!

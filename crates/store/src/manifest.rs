@@ -32,7 +32,7 @@ const DAY_NS: i64 = 24 * HOUR_NS;
 const DAY_LEVEL: u8 = 2;
 
 /// The UTC time that all rows of a file have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Span {
     /// A day, as days since 1970.
     Day(i64),
@@ -166,8 +166,8 @@ pub(crate) struct FileRecord {
     pub(crate) grain: Grain,
     /// 0: as flushed; 1: merged, of an hour; 2: merged, of a day.
     pub(crate) level: u8,
-    /// Number of the flush or merge: of two files with the same key, the one of the higher order wins. A merge takes
-    /// all files of an hour or day, so its number is above theirs and below those of all later flushes.
+    /// Number of the flush, or one of those of a merge: of two files with the same key, the one of the higher order wins. A
+    /// merge takes all files of an hour or day, so its numbers are above theirs and below those of all later flushes.
     pub(crate) order: u64,
     /// First log record that its rows may come from; 0: not known.
     pub(crate) first_sequence: u64,
@@ -237,7 +237,7 @@ pub(crate) struct Manifest {
     pub(crate) number: u64,
     /// Highest number that a manifest or a file of latest values ever had; the next one has the next.
     pub(crate) highest: u64,
-    /// Number of the next flush or merge.
+    /// First number of the next flush or merge.
     pub(crate) next_order: u64,
     /// Log records up to and with this one are in the files. None: not known, since [`crate::repair`] made the list or
     /// a table is lost; then all records of the log are taken in again, which changes nothing for rows in files.

@@ -19,7 +19,7 @@ pub(crate) struct Expired {
 const ROLLUP_PART: u64 = 10;
 
 /// The files that are too old. Age counts from the newest row: a recording of last year is kept whole until newer rows
-/// come. The newest file of each grain stays, however large.
+/// come. The newest hour or day of each grain stays, however large.
 pub(crate) fn expired(manifest: &Manifest, config: &StoreConfig) -> Expired {
     let mut found = Expired::default();
     let Some(newest) = manifest.all_files().map(|file| file.max_timestamp_ns).max() else { return found };
@@ -30,17 +30,20 @@ pub(crate) fn expired(manifest: &Manifest, config: &StoreConfig) -> Expired {
         let files = manifest.all_files().filter(|file| file.grain == grain).cloned();
         let (by_age, mut kept): (Vec<_>, Vec<_>) = files.partition(|file| file.max_timestamp_ns < oldest);
         found.by_age.extend(by_age);
-        kept.sort_by_key(|file| (file.max_timestamp_ns, file.order));
         let mut bytes: u64 = kept.iter().map(|file| file.bytes).sum();
         let part = config.max_bytes.map_or(u64::MAX, |bytes| bytes / ROLLUP_PART);
         let most = if grain == Grain::Raw { room } else { part };
-        kept.pop();
-        for file in kept {
+        // By hour and day: the files of a merge are apart by GPU, and half of the GPUs is no answer.
+        let end = |file: &Arc<FileEntry>| file.span().end_ns();
+        kept.sort_by_key(end);
+        let mut spans = kept.chunk_by(|one, other| end(one) == end(other));
+        spans.next_back();
+        for files in spans {
             if bytes <= most {
                 break;
             }
-            bytes -= file.bytes;
-            found.by_size.push(file);
+            bytes -= files.iter().map(|file| file.bytes).sum::<u64>();
+            found.by_size.extend_from_slice(files);
         }
         room = room.saturating_sub(bytes);
     }
@@ -82,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_bytes_the_oldest_go_and_the_newest_file_stays() {
+    fn of_too_many_bytes_the_oldest_go_and_the_newest_hour_stays() {
         assert_eq!(gone(&[5, 1, 3, 4, 2], None, Some(3_000)), (vec![], hours(&[1, 2])));
         assert_eq!(gone(&[5, 1, 3], None, Some(2_999)), (vec![], hours(&[1])));
         assert_eq!(gone(&[5, 1, 3], None, Some(0)), (vec![], hours(&[1, 3])));

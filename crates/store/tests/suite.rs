@@ -15,13 +15,14 @@ use tokio::runtime::{Builder, Runtime};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// TestRow groups and pages so small that a handful of rows makes use of them.
+/// Row groups, pages and merged files so small that a handful of rows makes use of them.
 fn config(dir: &std::path::Path) -> StoreConfig {
     StoreConfig {
         row_group_gpus: 2,
         row_group_rows: 32,
         page_rows: 4,
         merge_files: 2,
+        file_bytes: 1,
         ..StoreConfig::new(dir)
     }
 }
@@ -30,9 +31,10 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().build().unwrap()
 }
 
-/// Opens a store with rollups of few rows. Whatever settles is merged.
-async fn rolling(dir: &std::path::Path, case: &Case) -> (Store, Model) {
-    let (store, _) = Store::open(StoreConfig { rollup_rows: 1, day_bytes: 0, ..config(dir) }).unwrap();
+/// Opens a store with rollups of few rows. Whatever settles is merged, by the day only if so said.
+async fn rolling(dir: &std::path::Path, case: &Case, days: bool) -> (Store, Model) {
+    let day_bytes = if days { u64::MAX } else { 0 };
+    let (store, _) = Store::open(StoreConfig { rollup_rows: 1, day_bytes, ..config(dir) }).unwrap();
     let settle = async || {
         store.flush().await.unwrap();
         store.compact().await.unwrap();
@@ -57,10 +59,10 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
     #[test]
-    fn rollups_have_the_answers_of_their_rows(case in cases()) {
+    fn rollups_have_the_answers_of_their_rows(case in cases(), days in any::<bool>()) {
         let dir = tempfile::tempdir().unwrap();
         runtime().block_on(async {
-            let (store, model) = rolling(dir.path(), &case).await;
+            let (store, model) = rolling(dir.path(), &case, days).await;
             case.ask(&store, &model).await;
         });
     }
@@ -98,7 +100,7 @@ fn a_step_of_a_rollup_is_split_where_the_pod_changes() {
         (vec![GroupColumn::Gpu, pod], TextTest::Matches(Pattern::new("pod-[02]").unwrap())),
     ];
     runtime().block_on(async {
-        let (store, model) = rolling(dir.path(), &case).await;
+        let (store, model) = rolling(dir.path(), &case, false).await;
         for (group_by, test) in questions {
             let query = BucketQuery {
                 table: Table::GpuEvents,

@@ -78,7 +78,7 @@ pub(crate) struct Place {
     pub(crate) grain: Grain,
     /// 0, or that of the span.
     pub(crate) level: u8,
-    /// Number of the flush or merge; never given twice, so no file is ever written over.
+    /// Its number, never given twice: so no file is ever written over.
     pub(crate) number: u64,
     /// The time that all rows have.
     pub(crate) span: Span,
@@ -289,6 +289,11 @@ impl<'a> TableWriter<'a> {
     /// First byte after the row groups that are whole. The magic number at the front is part of the first one's range.
     fn end_of_groups(&self) -> u64 {
         self.groups.last().map_or(0, |last| last.offset + last.len)
+    }
+
+    /// Bytes of the row groups that are whole.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.end_of_groups()
     }
 
     fn end_group(&mut self) -> Result<(), FileError> {

@@ -1,7 +1,7 @@
 //! Which times of an answer come from which files: from the coarsest rollup that gives the same answer, or from rows.
 //!
-//! A step of a rollup counts where all rows of that time are in one file, and the rollup was made of it. Elsewhere the
-//! rows are read. Where rows have been deleted, whatever rollup is left is read.
+//! A step of a rollup counts where all rows of a GPU and that time are in one file, and the rollup was made of it. Elsewhere
+//! the rows are read. Where rows have been deleted, whatever rollup is left is read.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use gpuvitals_core::history::BucketQuery;
 
 use crate::grain::Grain;
-use crate::manifest::FileEntry;
+use crate::manifest::{FileEntry, Span};
 use crate::reader::joined;
 use crate::rollup::{has_sketch, has_track};
 use crate::snapshot::Snapshot;
@@ -82,29 +82,28 @@ fn rolled(snapshot: &Snapshot, query: &BucketQuery, grain: Grain) -> Times {
     joined(files.map(|file| (file.span().start_ns(), file.span().end_ns() - 1)).collect())
 }
 
-/// Times whose rows are not all in one file that a rollup was made of.
+/// Times with a GPU whose rows are not all in one file that a rollup was made of.
 fn unrolled(snapshot: &Snapshot, raw: &[&FileEntry], query: &BucketQuery, grain: Grain) -> Times {
     let rollups = of_table(&snapshot.rollups, query, grain);
-    let rolled: HashSet<u64> = rollups.iter().map(|rollup| rollup.order).collect();
-    let around = |times| steps_around(times, grain.step_ns());
-    let mut files: Vec<(i64, i64, u64)> = Vec::with_capacity(raw.len());
-    files.extend(raw.iter().map(|file| {
-        let (min_ns, max_ns) = around((file.min_timestamp_ns, file.max_timestamp_ns));
-        (min_ns, max_ns, file.order)
-    }));
-    files.sort_unstable();
-    let mut times: Times = tail(snapshot, query).map(around).collect();
-    let mut reached = i64::MIN;
-    for (min_ns, max_ns, order) in files {
-        if !rolled.contains(&order) {
-            times.push((min_ns, max_ns));
+    let orders: HashSet<u64> = rollups.iter().map(|rollup| rollup.order).collect();
+    let (mut rolled, mut others): (Vec<_>, Vec<_>) =
+        raw.iter().copied().partition(|file| orders.contains(&file.order));
+    let days: HashSet<Span> = rolled.iter().map(|file| file.span()).filter(|it| *it == it.day()).collect();
+    rolled.sort_unstable_by(|one, other| (one.span(), &one.min_key).cmp(&(other.span(), &other.min_key)));
+    let mut furthest: Option<&FileEntry> = None;
+    for file in rolled {
+        let span = file.span();
+        // The files of a merge are apart by GPU.
+        let shared = furthest.filter(|it| it.span() == span && it.max_key >= file.min_key);
+        let came_late = span != span.day() && days.contains(&span.day());
+        if shared.is_some() || came_late {
+            others.push(file);
         }
-        if reached >= min_ns {
-            times.push((min_ns, max_ns.min(reached)));
-        }
-        reached = reached.max(max_ns);
+        furthest = shared.filter(|it| it.max_key >= file.max_key).or(Some(file));
     }
-    joined(times)
+    let times = others.into_iter().map(|file| (file.min_timestamp_ns, file.max_timestamp_ns));
+    let times = times.chain(tail(snapshot, query));
+    joined(times.map(|times| steps_around(times, grain.step_ns())).collect())
 }
 
 /// Times of the rows in memory.

@@ -114,6 +114,76 @@ async fn days_are_read_as_days_and_those_that_are_cut_by_the_row() {
     }
 }
 
+/// Ten GPUs, a row a minute of two days, some GPUs a file.
+async fn by_gpu(dir: &Path) -> (StoreConfig, Store, Vec<Vec<Row>>) {
+    let gpu = |at: i64| format!("GPU-{at:04}");
+    let of_hour = |hour: i64| -> Vec<Row> {
+        let at = (0..10).flat_map(|of| (0..60).map(move |minute| (of, hour * 60 + minute)));
+        at.map(|(of, minute)| row(gpu(of), HOUR + minute * MINUTE, &[("power_w", (of + minute) as f64)]))
+            .collect()
+    };
+    // Of the first day the last two hours.
+    let rows: Vec<Vec<Row>> = (12..38).map(of_hour).collect();
+    let config =
+        StoreConfig { day_bytes: u64::MAX, file_bytes: 1, page_rows: 16, row_group_gpus: 1, ..merging(dir) };
+    let store = filled(config.clone(), &rows).await;
+    store.compact().await.unwrap();
+    wait_for(&store, |store| store.stats().flushed.files == 0 && store.stats().merged.files < 24).await;
+    (config, store, rows)
+}
+
+#[tokio::test]
+async fn a_day_is_in_files_that_are_apart_by_gpu() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (config, store, mut rows) = by_gpu(one.path()).await;
+    assert!(store.stats().merged.files > 4, "{:?}", store.stats());
+    let by_hour = ask(12 * 3_600, 38 * 3_600 - 1, 60 * MINUTE, &ALL);
+    let plain = filled(quiet(other.path()), &rows).await;
+    assert_eq!(lines(&store, &by_hour), (lines(&plain, &by_hour).0, 3_600));
+
+    let late = vec![row("GPU-0003", HOUR + 20 * 60 * MINUTE + 1, &[("power_w", 3_900.0)])];
+    for store in [&store, &plain] {
+        store.append(vec![batch(&late)]).await.unwrap();
+        store.flush().await.unwrap();
+    }
+    rows.push(late);
+    // The hour with the late row is read by the row, or is a rollup of its own beside that of the day.
+    let wanted = (lines(&plain, &by_hour).0, 3_600);
+    assert_eq!(lines(&store, &by_hour), wanted);
+    store.compact().await.unwrap();
+    assert_eq!(lines(&store, &by_hour), wanted);
+    store.close().await.unwrap();
+    drop(store);
+
+    let day = one.path().join("1h/gpu_events/2026-11-21");
+    let files: Vec<_> = std::fs::read_dir(&day).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(files.len() > 2, "{files:?}");
+    std::fs::write(&files[1], b"damaged").unwrap();
+    let (store, found) = Store::open(StoreConfig { merge: false, ..config }).unwrap();
+    assert_eq!(found.damage, Vec::<String>::new());
+    assert_eq!(lines(&store, &by_hour).0, wanted.0, "with the rows of the GPUs of a damaged file");
+}
+
+#[tokio::test]
+async fn of_too_many_bytes_a_day_goes_with_all_of_its_gpus() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, store, _) = by_gpu(dir.path()).await;
+    let raw = store.stats().merged.bytes;
+    store.close().await.unwrap();
+    drop(store);
+    let config = StoreConfig { max_bytes: Some(raw - 1), keep_rollups: [Some(Duration::ZERO); 4], ..config };
+    let (store, _) = Store::open(config).unwrap();
+    wait_for(&store, |store| store.stats().rows_too_many > 0 && store.stats().rollups.rows == 0).await;
+    assert_eq!(store.stats().rows_too_many, 10 * 60 * 2);
+    let query = BucketQuery {
+        metrics: vec![MetricId::of("power_w")],
+        ..ask(0, 38 * 3_600, 60 * MINUTE, &[Aggregate::Count])
+    };
+    let (found, _) = lines(&store, &query);
+    let rows: Vec<f64> = found.iter().map(|(_, counts)| counts.iter().copied().flatten().sum()).collect();
+    assert_eq!(rows, [24.0 * 60.0; 10]);
+}
+
 #[tokio::test]
 async fn rows_that_come_late_count() {
     let dir = tempfile::tempdir().unwrap();
