@@ -35,6 +35,7 @@ mod terminal;
 mod token;
 mod top;
 mod up;
+mod watched;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -4,7 +4,6 @@
 //! there, and the collectors have the newest rows.
 
 mod collectors;
-mod peer;
 mod status;
 
 use std::sync::Arc;
@@ -19,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::service::Service;
+use crate::watched::Watched;
 use crate::{listening, sinks, up};
 use collectors::Collectors;
-use peer::{Asked, Watched};
 use status::Status;
 
 /// Examples for the help.
@@ -47,8 +46,7 @@ pub(crate) fn run(config: &Config, service: Service) -> Result<(), Failure> {
 async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service) -> Result<(), Failure> {
     let (socket, address) = listening::listen(config.api.listen, config.api.port, "--port")?;
     let access = listening::access(&config.listener, address, PortKind::Service)?;
-    let queue = config.queue_elsewhere();
-    let queue = Watched::new(queue.address.to_string(), Asked::queue(&queue)?);
+    let queue = Watched::queue(&config.queue_elsewhere())?;
     let merged = Arc::new(Merged::new(Vec::new(), config.gateway.timeout));
     let collectors = Arc::new(Collectors::new(&config.gateway, Arc::clone(&merged))?);
     let database = if config.database.host.is_empty() {

@@ -16,7 +16,7 @@ use gpuvitals_core::causes;
 use gpuvitals_listener::Figures;
 use gpuvitals_listener::PortKind;
 use gpuvitals_queue::Queue;
-use gpuvitals_queue::link::{AnyProducer, Client, Scheme};
+use gpuvitals_queue::link::{AnyProducer, Client, MessageQueue, Scheme};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -24,8 +24,9 @@ use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::pipe::{Counts, PipeError, Progress};
 use crate::service::Service;
+use crate::watched::Watched;
 use crate::{broker, collect, disk, sinks, source};
-use status::Status;
+use status::{Status, StatusQueue};
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -65,11 +66,11 @@ async fn serve(
     let access = listening::access(&config.listener, address, PortKind::Service)?;
     let kept = sinks::store_config(&config.store, &config.collector);
     let (sink, store) = sinks::open(&config.collector, &kept, &config.jsonl, &config.database).await?;
-    let Queueing { here, producer, member } = Queueing::of(config).await?;
-    let queue = here.as_ref().map(|(queue, _)| queue.clone());
+    let queueing = Queueing::of(config).await?;
+    let queue = queueing.shown(&config.message_queue)?;
+    let Queueing { here, producer, member } = queueing;
     let progress = Arc::clone(&opened.progress);
     let source = (opened.kind(), Arc::clone(&progress));
-    let queue = (queue, config.message_queue.address.to_string());
     let status = Arc::new(Status::new(queue, source, (Arc::clone(&sink), config.collector.worker_count)));
 
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
@@ -191,5 +192,13 @@ impl Queueing {
         };
         let producer = client.producer(settings.topic.as_str())?;
         Ok(Self { here, producer, member: Member::new(&config.collector, &settings.topic, client) })
+    }
+
+    /// The queue as the gateway sees it.
+    fn shown(&self, settings: &MessageQueue) -> Result<StatusQueue, Failure> {
+        Ok(match &self.here {
+            Some((queue, _)) => StatusQueue::Here(queue.clone(), settings.address.to_string()),
+            None => StatusQueue::Elsewhere(Watched::queue(settings)?),
+        })
     }
 }

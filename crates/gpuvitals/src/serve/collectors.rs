@@ -10,9 +10,9 @@ use gpuvitals_listener::client::{Credentials, Dial};
 use gpuvitals_remote::{Merged, NamedHistory, Remote};
 use tokio::time::Instant;
 
-use super::peer::{Asked, Watched};
 use crate::failure::{Exit, Failure};
 use crate::gateway::{Gateway, ServiceUrl};
+use crate::watched::{Asked, Watched};
 
 /// A collector whose address is gone from a name is missed for this time, unless another address takes its place.
 const MISSED_FOR: Duration = Duration::from_mins(10);

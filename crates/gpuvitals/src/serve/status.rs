@@ -8,7 +8,7 @@ use gpuvitals_core::figures::{Family, Kind, Number};
 use serde_json::{Value, json};
 
 use super::collectors::Collectors;
-use super::peer::Watched;
+use crate::watched::Watched;
 
 /// Queue and collectors elsewhere.
 #[derive(Debug)]

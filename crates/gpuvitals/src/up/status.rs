@@ -14,17 +14,24 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::pipe;
+use crate::watched::Watched;
 
 /// Name of a part of this process among others.
 const HERE: &str = "this process";
 
+/// The queue, wherever it is.
+#[derive(Debug)]
+pub(crate) enum StatusQueue {
+    /// In this process, with its address.
+    Here(Queue, String),
+    /// Its health is that of the ways to it.
+    Elsewhere(Watched),
+}
+
 /// Queue, collector and source as the gateway sees them.
 #[derive(Debug)]
 pub(crate) struct Status {
-    /// None: it is elsewhere, and reports its own statistics.
-    queue: Option<Queue>,
-    /// Address of the queue.
-    address: String,
+    queue: StatusQueue,
     queue_health: Mutex<Health>,
     collector: Arc<gpuvitals_collect::CollectorProgress>,
     /// Kind of the source, and its progress; unused without a source.
@@ -37,13 +44,12 @@ pub(crate) struct Status {
 impl Status {
     /// The view over these parts.
     pub(crate) fn new(
-        (queue, address): (Option<Queue>, String),
+        queue: StatusQueue,
         source: (&'static str, Arc<pipe::Progress>),
         (sink, workers): (Arc<dyn Sink>, usize),
     ) -> Self {
         Self {
             queue,
-            address,
             queue_health: Mutex::new(Health::healthy(clock::now_ns())),
             collector: Arc::new(gpuvitals_collect::CollectorProgress::new()),
             source,
@@ -60,7 +66,7 @@ impl Status {
     }
 
     fn queue_health(&self) -> Health {
-        let Some(queue) = &self.queue else {
+        let StatusQueue::Here(queue, _) = &self.queue else {
             // Whether it takes rows, and whether it can be reached to give them.
             let (takes, gives) = (self.source.1.queue(), self.collector.reach());
             return if takes.status < gives.status { gives } else { takes };
@@ -94,9 +100,16 @@ struct Shown {
 
 impl StatusView for Status {
     fn queues(&self) -> Vec<Peer> {
-        let stats = self.queue.as_ref().and_then(|queue| serde_json::to_value(queue.stats()).ok());
-        let (name, health) = (self.address.clone(), self.queue_health());
-        vec![Peer { name, health, stats: stats.unwrap_or_default() }]
+        let (name, stats) = match &self.queue {
+            StatusQueue::Here(queue, address) => {
+                (address.clone(), serde_json::to_value(queue.stats()).unwrap_or_default())
+            }
+            StatusQueue::Elsewhere(watched) => {
+                let Peer { name, stats, .. } = watched.peer();
+                (name, stats)
+            }
+        };
+        vec![Peer { name, health: self.queue_health(), stats }]
     }
 
     fn collectors(&self) -> Vec<Peer> {

@@ -1,4 +1,4 @@
-//! A queue or collector behind the gateway, asked every second for its health and statistics.
+//! A queue or collector elsewhere, asked every second for its health and statistics.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,7 +23,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// How a service is asked.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// By `GET /health` and `GET /stats`.
     Service(Box<Dial>, Channel),
     /// NATS JetStream.
@@ -45,7 +45,7 @@ enum LookError {
 
 impl Asked {
     /// A service by its port.
-    pub(super) fn service(dial: Dial) -> Self {
+    pub(crate) fn service(dial: Dial) -> Self {
         let channel = dial.endpoint().connect_lazy();
         Self::Service(Box::new(dial), channel)
     }
@@ -54,7 +54,7 @@ impl Asked {
     ///
     /// # Errors
     /// When a credential cannot be read or used.
-    pub(super) fn queue(settings: &MessageQueue) -> Result<Self, Failure> {
+    fn queue(settings: &MessageQueue) -> Result<Self, Failure> {
         let (url, access) = (&settings.address, settings.access()?);
         if url.scheme == Scheme::Nats {
             return Ok(Self::Nats(Box::new(NatsAdmin::new(url, &access))));
@@ -100,14 +100,14 @@ async fn json_at(dial: &Dial, channel: &Channel, path: &'static str) -> Result<V
 
 /// A service that is looked at until this is dropped.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(crate) struct Watched {
     seen: Arc<Mutex<Peer>>,
     task: JoinHandle<()>,
 }
 
 impl Watched {
     /// Begins to look.
-    pub(super) fn new(name: String, asked: Asked) -> Self {
+    pub(crate) fn new(name: String, asked: Asked) -> Self {
         let health = Health {
             status: Status::Degraded,
             reason: "no answer yet".to_owned(),
@@ -118,12 +118,20 @@ impl Watched {
         Self { seen, task }
     }
 
-    pub(super) fn name(&self) -> String {
+    /// Begins to look at a queue.
+    ///
+    /// # Errors
+    /// When a credential cannot be read or used.
+    pub(crate) fn queue(settings: &MessageQueue) -> Result<Self, Failure> {
+        Ok(Self::new(settings.address.to_string(), Asked::queue(settings)?))
+    }
+
+    pub(crate) fn name(&self) -> String {
         self.peer().name
     }
 
     /// As it was seen last.
-    pub(super) fn peer(&self) -> Peer {
+    pub(crate) fn peer(&self) -> Peer {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -151,9 +159,9 @@ async fn watch(asked: Asked, seen: Arc<Mutex<Peer>>) {
         if seen.health.status != status {
             let peer = &seen.name;
             if status == Status::Healthy {
-                tracing::info!(peer, "a service behind the gateway is well");
+                tracing::info!(peer, "a service elsewhere is well");
             } else {
-                tracing::warn!(peer, reason, "a service behind the gateway is not well, or not reached");
+                tracing::warn!(peer, reason, "a service elsewhere is not well, or not reached");
             }
         }
         seen.health.observe(status, reason, clock::now_ns());
