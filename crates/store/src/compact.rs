@@ -173,7 +173,7 @@ fn try_merge(
 ) -> Result<bool, StoreError> {
     let config = &shared.config;
     let rows = (ROWS_AT_ONCE / inputs.len().max(1)).max(ROWS_MIN).min(config.page_rows * PAGES_MAX);
-    let open = |entry| Cursor::open(entry, rows);
+    let open = |entry| Cursor::open(entry, rows, steps);
     let mut cursors: Vec<Cursor> = inputs.iter().map(open).collect::<Result<_, _>>()?;
     // Empty parts with every input's columns: so all row groups have the columns of the whole.
     let frames: Vec<RecordBatch> = cursors
@@ -252,8 +252,8 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn open(entry: &Arc<FileEntry>, rows: usize) -> Result<Self, StoreError> {
-        let table = file::open(entry).map_err(|error| condemn(entry, error))?;
+    fn open(entry: &Arc<FileEntry>, rows: usize, steps: &FileSteps) -> Result<Self, StoreError> {
+        let table = file::open(entry, steps).map_err(|error| condemn(entry, error))?;
         Ok(Self { entry: Arc::clone(entry), table, rows, next: 0, rest: None, pending: Vec::new() })
     }
 

@@ -28,6 +28,7 @@ pub(crate) use describe::describe;
 pub(crate) use writing::{Place, Sorted, TableWriter, discard_all};
 
 use crate::manifest::FileEntry;
+use crate::step::{FileStep, FileSteps};
 
 /// Footer key of the row groups' facts.
 pub(crate) const ROW_GROUPS_KEY: &str = "gpuvitals.row_groups";
@@ -69,6 +70,7 @@ pub(crate) struct TableFile {
     /// Checksums of the bytes before the footer.
     blocks: Vec<u32>,
     pub(crate) path: PathBuf,
+    steps: FileSteps,
 }
 
 /// An error of a table file.
@@ -163,10 +165,11 @@ pub(crate) fn with_types_of_today(records: RecordBatch) -> Result<RecordBatch, A
 ///
 /// # Errors
 /// If the file cannot be read or its bytes have changed. If [`FileError::is_damage`], the caller condemns it.
-pub(crate) fn open(entry: &FileEntry) -> Result<TableFile, FileError> {
+pub(crate) fn open(entry: &FileEntry, steps: &FileSteps) -> Result<TableFile, FileError> {
     let io = |action, source| FileError::Io { action, path: entry.path.clone(), source };
     let damaged = |what| FileError::Damaged { path: entry.path.clone(), what };
-    let file = File::open(&entry.path).map_err(|e| io("opening", e))?;
+    let file = steps.take(FileStep::Read, &entry.path).and_then(|()| File::open(&entry.path));
+    let file = file.map_err(|e| io("opening", e))?;
     if file.metadata().map_err(|e| io("inspecting", e))?.len() != entry.bytes {
         return Err(damaged("its length is not that of the manifest"));
     }
@@ -176,7 +179,7 @@ pub(crate) fn open(entry: &FileEntry) -> Result<TableFile, FileError> {
     if crc32c::crc32c(&footer) != entry.footer_crc32c {
         return Err(damaged("checksum of the footer"));
     }
-    parse(file, &entry.path)
+    Ok(TableFile { steps: steps.clone(), ..parse(file, &entry.path)? })
 }
 
 /// Parses the footer of a file, which nothing has proven yet or the caller has checked.
@@ -204,6 +207,7 @@ fn parse(file: File, path: &Path) -> Result<TableFile, FileError> {
         row_groups,
         blocks,
         path: path.to_owned(),
+        steps: FileSteps::default(),
     })
 }
 
@@ -213,6 +217,7 @@ impl TableFile {
     /// # Errors
     /// If it was closed and does not open again.
     pub(crate) fn handle(&self) -> std::io::Result<Arc<File>> {
+        self.steps.take(FileStep::Read, &self.path)?;
         let held = self.held().clone();
         held.map_or_else(|| File::open(&self.path).map(Arc::new), Ok)
     }

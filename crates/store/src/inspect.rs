@@ -17,6 +17,7 @@ use crate::inventory::Inventory;
 use crate::manifest::{FileEntry, Manifest};
 use crate::repair::{FileFault, RepairProgress};
 use crate::stats::LevelStats;
+use crate::step::FileSteps;
 
 /// How often a list is looked for again that the writer has replaced meanwhile.
 pub(crate) const TRIES: usize = 8;
@@ -133,7 +134,7 @@ pub fn check(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Sto
 }
 
 fn verify(entry: &Arc<FileEntry>) -> Result<(), FileError> {
-    let file = file::open(entry)?;
+    let file = file::open(entry, &FileSteps::default())?;
     (0..file.row_groups.len()).try_for_each(|group| file.verify(group))
 }
 

@@ -31,14 +31,20 @@ use crate::file::FileError;
 use crate::grain::Grain;
 use crate::manifest::FileEntry;
 use crate::snapshot::Snapshot;
+use crate::step::FileSteps;
 
 /// Reads snapshots. Keeps footers of files parsed and files open, within a bound.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Reader {
     files: Files,
 }
 
 impl Reader {
+    /// A reader for a store.
+    pub(crate) fn of_store(steps: FileSteps) -> Self {
+        Self { files: Files::of_store(steps) }
+    }
+
     /// A reader for a view, which holds on to the files of its snapshot.
     pub(crate) fn of_view() -> Self {
         Self { files: Files::of_view() }

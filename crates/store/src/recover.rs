@@ -116,7 +116,7 @@ pub(crate) fn files(
 /// Whether a file that was lost is there again, and whole.
 fn is_back(entry: &FileEntry) -> bool {
     entry.path.exists()
-        && file::open(entry)
+        && file::open(entry, &FileSteps::default())
             .is_ok_and(|table| (0..table.row_groups.len()).all(|group| table.verify(group).is_ok()))
 }
 
@@ -152,7 +152,7 @@ fn check(entry: &FileEntry, footer: bool) -> Result<Option<Fault>, StoreError> {
         // It may be whole: a store without it would have less than what was acknowledged.
         Err(error) => return Err(StoreError::io("inspecting", &entry.path, error)),
     }
-    match footer.then(|| file::open(entry)) {
+    match footer.then(|| file::open(entry, &FileSteps::default())) {
         Some(Err(error)) if error.is_damage() => Ok(Some(Fault::Damaged(causes(&error)))),
         _ => Ok(None),
     }
@@ -233,7 +233,7 @@ fn fleet_of_files(manifest: &Manifest, found: &mut Recovered) -> Part<LiveFleet>
 const READ_ROWS: usize = 1 << 14;
 
 fn apply_file(entry: &FileEntry, fleet: &mut LiveFleet) -> Result<(), file::FileError> {
-    let table = file::open(entry)?;
+    let table = file::open(entry, &FileSteps::default())?;
     for group in 0..table.row_groups.len() {
         table.verify(group)?;
         for rows in table.read_group(group, READ_ROWS)? {

@@ -16,6 +16,7 @@ use crate::error::AppendError;
 use crate::reader::Reader;
 use crate::recent::Recent;
 use crate::snapshot::Snapshot;
+use crate::step::FileSteps;
 
 /// Bytes of one permit of [`Shared::room`].
 pub(crate) const PERMIT_BYTES: usize = 1024;
@@ -80,7 +81,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: StoreConfig, fleet: Part<LiveFleet>) -> Self {
+    pub(crate) fn new(config: StoreConfig, fleet: Part<LiveFleet>, steps: FileSteps) -> Self {
         let room_permits =
             (config.flush_bytes.saturating_mul(3) / PERMIT_BYTES).clamp(3, Semaphore::MAX_PERMITS);
         Self {
@@ -96,7 +97,7 @@ impl Shared {
             board: Board::new(),
             counters: Counters::default(),
             recent: (config.recent_rows > 0).then(|| Recent::new(config.recent_rows, config.recent_bytes)),
-            reader: Reader::default(),
+            reader: Reader::of_store(steps),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             unknown: Mutex::default(),
             inspecting: AtomicBool::new(false),

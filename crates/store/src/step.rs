@@ -8,8 +8,10 @@ use std::sync::Arc;
 /// The next operation on a file of the store (the log has its own seam, `gpuvitals_log::Disk`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileStep {
-    /// Made and written, under a name that is not its final one or that nothing names yet.
+    /// Made, under a name that is not its final one.
     Create,
+    /// Some bytes are written into it.
+    Write,
     /// Synced.
     Sync,
     /// Given its final name.
@@ -20,6 +22,8 @@ pub enum FileStep {
     Truncate,
     /// A file that is no longer listed is about to be removed.
     Remove,
+    /// A table file is about to be opened or read.
+    Read,
 }
 
 type Hook = dyn Fn(FileStep, &Path) -> io::Result<()> + Send + Sync;

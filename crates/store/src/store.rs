@@ -70,7 +70,7 @@ impl Store {
         let mut fleet = recover::fleet(directory.root(), &manifest, &mut found);
         let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet.answer, &mut found)?;
         found.gpus = fleet.answer.gpus();
-        let shared = Arc::new(Shared::new(config, fleet));
+        let shared = Arc::new(Shared::new(config, fleet, steps.clone()));
         for chunk in tail.chunks() {
             let fields = chunk.records.schema_ref().fields().iter();
             for field in fields.filter(|field| is_unknown(chunk.table, field.name())) {

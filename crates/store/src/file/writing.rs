@@ -28,8 +28,10 @@ use crate::tail;
 use gpuvitals_core::merge::{Merge, MergeError};
 
 /// Counts and checksums the bytes written to a file.
-struct Summed {
+struct Summed<'a> {
     file: File,
+    path: PathBuf,
+    steps: &'a FileSteps,
     offset: u64,
     /// Of the bytes since the last block that is whole.
     crc32c: u32,
@@ -39,7 +41,7 @@ struct Summed {
     in_footer: bool,
 }
 
-impl Summed {
+impl Summed<'_> {
     /// Ends the last block, however long, and begins the footer.
     fn begin_footer(&mut self) {
         if !self.offset.is_multiple_of(BLOCK_BYTES) {
@@ -49,10 +51,11 @@ impl Summed {
     }
 }
 
-impl Write for Summed {
+impl Write for Summed<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // No further than to the end of a block; the caller writes the rest next.
         let room = usize::try_from(BLOCK_BYTES - self.offset % BLOCK_BYTES).unwrap_or(usize::MAX);
+        self.steps.take(FileStep::Write, &self.path)?;
         let written = self.file.write(bytes.get(..room).unwrap_or(bytes))?;
         self.crc32c = crc32c::crc32c_append(self.crc32c, bytes.get(..written).unwrap_or_default());
         self.offset += written as u64;
@@ -130,7 +133,7 @@ pub(crate) struct TableWriter<'a> {
     steps: &'a FileSteps,
     fresh: Fresh,
     schema: SchemaRef,
-    writer: ArrowWriter<Summed>,
+    writer: ArrowWriter<Summed<'a>>,
     config: &'a StoreConfig,
     /// Those that are whole.
     groups: Vec<RowGroupFacts>,
@@ -183,7 +186,15 @@ impl<'a> TableWriter<'a> {
         let options = ArrowWriterOptions::new()
             .with_properties(properties)
             .with_skip_arrow_metadata(place.grain != Grain::Raw);
-        let summed = Summed { file, offset: 0, crc32c: 0, blocks: Vec::new(), in_footer: false };
+        let summed = Summed {
+            file,
+            path: path.clone(),
+            steps,
+            offset: 0,
+            crc32c: 0,
+            blocks: Vec::new(),
+            in_footer: false,
+        };
         let writer = ArrowWriter::try_new_with_options(summed, Arc::clone(&schema), options)
             .map_err(|error| FileError::parquet("beginning", &path, error))?;
         Ok(Self {

@@ -11,6 +11,7 @@ use foldhash::fast::RandomState;
 
 use crate::file::{self, BLOCK_BYTES, FileError, TableFile};
 use crate::manifest::FileEntry;
+use crate::step::FileSteps;
 
 /// Most handles of files that a store keeps: a quarter of the usual limit. Beyond it the least recently used is closed, and opened
 /// again for each reading.
@@ -125,18 +126,20 @@ pub(crate) struct Files {
     inner: Mutex<Inner>,
     handles_max: usize,
     footer_bytes_max: u64,
-}
-
-impl Default for Files {
-    fn default() -> Self {
-        Self { inner: Mutex::default(), handles_max: HANDLES_MAX, footer_bytes_max: FOOTER_BYTES_MAX }
-    }
+    steps: FileSteps,
 }
 
 impl Files {
+    /// Those of a store.
+    pub(crate) fn of_store(steps: FileSteps) -> Self {
+        let (handles_max, footer_bytes_max) = (HANDLES_MAX, FOOTER_BYTES_MAX);
+        Self { inner: Mutex::default(), handles_max, footer_bytes_max, steps }
+    }
+
     /// Those of a view, which keeps every file: its writer may remove them.
     pub(crate) fn of_view() -> Self {
-        Self { inner: Mutex::default(), handles_max: HANDLES_OF_A_VIEW, footer_bytes_max: u64::MAX }
+        let (handles_max, footer_bytes_max) = (HANDLES_OF_A_VIEW, u64::MAX);
+        Self { inner: Mutex::default(), handles_max, footer_bytes_max, steps: FileSteps::default() }
     }
 
     /// The open file of an entry. Files are opened outside the lock: two queries may open one at the same time.
@@ -147,7 +150,7 @@ impl Files {
         if let Some(file) = self.kept(entry) {
             return Ok(file);
         }
-        let file = Arc::new(OpenFile::new(file::open(entry)?));
+        let file = Arc::new(OpenFile::new(file::open(entry, &self.steps)?));
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.clock += 1;
         let kept = Kept {

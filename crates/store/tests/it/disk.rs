@@ -1,12 +1,16 @@
-//! The disk under the log is full, or fails.
+//! The disk is full, or fails.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{HOUR, Model, assert_is, batch, contents, grid, quiet};
+use crate::support::{
+    HOUR, Model, assert_is, batch, contents, everything, grid, open_asking, quiet, rows_of,
+};
 use gpuvitals_core::Status;
 use gpuvitals_core::ports::SinkError;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
-use gpuvitals_store::{AppendError, FileSteps, Store, StoreConfig, StoreError};
+use gpuvitals_store::{AppendError, FileStep, FileSteps, Store, StoreConfig, StoreError};
 
 #[tokio::test]
 async fn a_full_disk_acknowledges_nothing_and_recovers_when_space_returns() {
@@ -91,4 +95,40 @@ async fn a_log_whose_sync_failed_takes_nothing_more_until_the_next_start() {
             assert_eq!(store.health().status, Status::Healthy);
         }
     }
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_read_for_a_while_are_named_and_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let failing = Arc::new(AtomicBool::new(false));
+    let (fails, config) = (Arc::clone(&failing), StoreConfig { merge_files: 2, ..quiet(dir.path()) });
+    let (store, _) = open_asking(config, move |step, _| {
+        let is_due = step == FileStep::Read && fails.load(Ordering::Relaxed);
+        if is_due { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+    });
+    let mut model = Model::default();
+    for part in 0..3 {
+        let rows = grid(4, HOUR, part * 10..part * 10 + 10);
+        store.append(vec![batch(&rows)]).await.unwrap();
+        model.add(&rows);
+        if part < 2 {
+            store.flush().await.unwrap();
+        }
+    }
+    // The footers are known: the rows cannot be read.
+    assert_is(&store, &model);
+    failing.store(true, Ordering::Relaxed);
+    let found = rows_of(&store, everything());
+    assert_eq!(found.missing.len(), 2, "{:?}", found.missing);
+    assert!(found.missing.iter().all(|words| words.contains("Input/output error")), "{:?}", found.missing);
+    let error = store.compact().await.unwrap_err();
+    assert!(matches!(error, StoreError::File(_)), "{error}");
+    assert_eq!(store.health().status, Status::Degraded);
+    assert!(store.health().reason.contains("small files stay"), "{}", store.health().reason);
+    failing.store(false, Ordering::Relaxed);
+    assert_eq!(store.stats().quarantined, 0);
+    assert_is(&store, &model);
+    store.compact().await.unwrap();
+    assert_is(&store, &model);
+    assert_eq!(store.health().status, Status::Healthy);
 }
