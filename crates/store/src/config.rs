@@ -50,8 +50,8 @@ pub struct StoreConfig {
     pub max_bytes: Option<u64>,
     /// Newest rows of a GPU that stay in memory when they are in files, for questions about an end of its history; 0: none.
     pub recent_rows: usize,
-    /// Bytes of columns of these rows, of all GPUs; the GPUs asked for longest ago leave first. While rows are flushed there
-    /// may be twice as much.
+    /// Bytes that these rows take, of all GPUs; the GPUs asked for longest ago leave first. A flush adds its rows before they
+    /// leave.
     pub recent_bytes: usize,
     /// Whether the latest values are written with every flush. If not, opening reads them from all files.
     pub checkpoint: bool,

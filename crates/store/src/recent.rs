@@ -18,7 +18,11 @@ use gpuvitals_core::{Table, causes};
 
 use crate::manifest::FileEntry;
 use crate::tail::{Chunk, timestamps, weight};
-use gpuvitals_core::merge::{MergeError, Order, merge, without_empty};
+use gpuvitals_core::merge::{Merge, MergeError, Order, merge, without_empty};
+
+/// Bytes that a column of one GPU takes beside its values: the array, its buffers and what the allocator adds. Of a few rows
+/// it is many times the values.
+const COLUMN_BYTES: usize = 256;
 
 /// The newest rows in files of some GPUs.
 #[derive(Debug)]
@@ -29,9 +33,11 @@ pub(crate) struct Recent {
     state: Mutex<State>,
 }
 
+type Gpus = HashMap<Arc<str>, Held, RandomState>;
+
 #[derive(Debug, Default)]
 struct State {
-    gpus: HashMap<Arc<str>, Held, RandomState>,
+    gpus: Gpus,
     /// Flushes whose rows are taken in.
     flushes: u64,
     /// Queries so far.
@@ -69,23 +75,20 @@ impl Held {
         Ok(Self { chunk, floor_ns, ..none })
     }
 
-    /// Adds its rows of a tail that is now in files.
-    fn take_in(&mut self, key: &Arc<str>, tail: &[Arc<Chunk>], rows_max: usize) {
-        let rows_in =
-            |chunk: &Arc<Chunk>| chunk.rows_of(key).map(|rows| chunk.records.slice(rows.start, rows.len()));
-        let parts: Vec<RecordBatch> = self.chunk.iter().chain(tail).filter_map(rows_in).collect();
-        match Self::newest(key, &parts, self.floor_ns, rows_max) {
-            Ok(next) => *self = Self { asked: self.asked, ..next },
-            Err(error) => {
-                // Nothing is held; the files have the rows.
-                tracing::warn!(gpu = &**key, error = causes(&error), "rows of a GPU do not stay in memory");
-                (self.chunk, self.floor_ns) = (None, i64::MAX);
-            }
-        }
+    /// Adds its rows that are now in files.
+    ///
+    /// # Errors
+    /// When columns do not fit together.
+    fn take_in(self, key: &Arc<str>, fresh: RecordBatch, rows_max: usize) -> Result<Self, MergeError> {
+        let held = self.chunk.iter().map(|chunk| chunk.records.clone());
+        let parts: Vec<RecordBatch> = held.chain([fresh]).collect();
+        Ok(Self { asked: self.asked, ..Self::newest(key, &parts, self.floor_ns, rows_max)? })
     }
 
     fn bytes(&self) -> usize {
-        self.chunk.as_ref().map_or(0, |chunk| weight(&chunk.records))
+        self.chunk
+            .as_ref()
+            .map_or(0, |chunk| weight(&chunk.records) + COLUMN_BYTES * chunk.records.num_columns())
     }
 }
 
@@ -130,33 +133,53 @@ impl Recent {
 
     /// Takes in the rows of a flush. `before` are the files before it.
     pub(crate) fn flushed(&self, tail: &[Arc<Chunk>], before: &[Arc<FileEntry>]) {
-        let mut gpus = self.lock().gpus.clone();
-        for (key, held) in &mut gpus {
-            held.take_in(key, tail, self.rows_max);
-        }
-        // GPUs that were never queried, as long as there is room.
-        let mut bytes: usize = gpus.values().map(Held::bytes).sum();
-        for key in tail.iter().flat_map(|chunk| &chunk.gpus).map(|(key, _)| key) {
-            if bytes > self.bytes_max {
-                break;
-            }
-            if !gpus.contains_key(key) {
-                let has_key = |file: &&Arc<FileEntry>| {
-                    file.table == Table::GpuEvents && *file.min_key <= **key && **key <= *file.max_key
-                };
-                let older = before.iter().filter(has_key);
-                let newest_ns = older.map(|file| file.max_timestamp_ns).max();
-                let floor_ns = newest_ns.map_or(i64::MIN, |newest_ns| newest_ns.saturating_add(1));
-                let mut held = Held { chunk: None, floor_ns, asked: 0 };
-                held.take_in(key, tail, self.rows_max);
-                bytes += held.bytes();
-                gpus.insert(Arc::clone(key), held);
-            }
+        // Until this is done questions go to the files: a copy would double the memory with every flush.
+        let mut gpus = std::mem::take(&mut self.lock().gpus);
+        if let Err(error) = self.take_in(&mut gpus, tail, before) {
+            // The files have the rows.
+            tracing::warn!(error = causes(&error), "rows of a flush do not stay in memory");
+            gpus.clear();
         }
         let mut state = self.lock();
         state.gpus = gpus;
         state.flushes += 1;
         self.make_room(&mut state);
+    }
+
+    fn take_in(
+        &self,
+        gpus: &mut Gpus,
+        tail: &[Arc<Chunk>],
+        before: &[Arc<FileEntry>],
+    ) -> Result<(), MergeError> {
+        let parts: Vec<RecordBatch> = tail.iter().map(|chunk| chunk.records.clone()).collect();
+        let plan = Merge::plan(Table::GpuEvents, &parts, Order::GpuTime)?;
+        let starts = plan.gpus();
+        let ends = starts.iter().skip(1).map(|(_, start)| *start).chain([plan.rows()]);
+        let rows = starts.iter().zip(ends).map(|((key, start), end)| (key, *start..end));
+        let (known, new): (Vec<_>, Vec<_>) = rows.partition(|(key, _)| gpus.contains_key(*key));
+        for (key, rows) in known {
+            if let Some(held) = gpus.remove(key) {
+                gpus.insert(Arc::clone(key), held.take_in(key, plan.batch(rows)?, self.rows_max)?);
+            }
+        }
+        // GPUs that were never queried, as long as there is room.
+        let mut bytes: usize = gpus.values().map(Held::bytes).sum();
+        for (key, rows) in new {
+            if bytes > self.bytes_max {
+                break;
+            }
+            let has_key = |file: &&Arc<FileEntry>| {
+                file.table == Table::GpuEvents && *file.min_key <= **key && **key <= *file.max_key
+            };
+            let newest_ns = before.iter().filter(has_key).map(|file| file.max_timestamp_ns).max();
+            let floor_ns = newest_ns.map_or(i64::MIN, |newest_ns| newest_ns.saturating_add(1));
+            let held = Held { chunk: None, floor_ns, asked: 0 };
+            let held = held.take_in(key, plan.batch(rows)?, self.rows_max)?;
+            bytes += held.bytes();
+            gpus.insert(Arc::clone(key), held);
+        }
+        Ok(())
     }
 
     fn make_room(&self, state: &mut State) {

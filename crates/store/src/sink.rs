@@ -58,7 +58,7 @@ fn families(store: &StoreStats) -> Vec<Family> {
             "Rows in files that are in memory as well.",
             store.recent_rows,
         ),
-        Family::gauge("gpuvitals_store_cache_bytes", "Bytes of columns of these.", store.recent_bytes),
+        Family::gauge("gpuvitals_store_cache_bytes", "Bytes that these take.", store.recent_bytes),
         Family::new(
             "gpuvitals_store_answers_total",
             Kind::Counter,

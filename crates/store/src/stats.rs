@@ -44,7 +44,7 @@ pub struct StoreStats {
     pub tail_bytes: u64,
     /// Rows in files that are in memory as well.
     pub recent_rows: u64,
-    /// Bytes of columns of these.
+    /// Bytes that these take.
     pub recent_bytes: u64,
     /// Questions for the rows at an end of a GPU's history.
     pub ends_asked: u64,

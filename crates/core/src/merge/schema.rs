@@ -10,7 +10,7 @@ use crate::{IdentityColumn, Table};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use foldhash::fast::RandomState;
 
 use super::MergeError;
@@ -60,15 +60,15 @@ fn is_text(data_type: &DataType) -> bool {
 
 impl Columns {
     pub(crate) fn unify(table: Table, parts: &[RecordBatch]) -> Result<Self, MergeError> {
-        type Found<'a> = (bool, Vec<Option<&'a ArrayRef>>);
+        type Found<'a> = (&'a FieldRef, bool, Vec<Option<&'a ArrayRef>>);
         let mut found: BTreeMap<((u8, usize), &str), Found<'_>> = BTreeMap::new();
         let mut places: HashMap<&str, (u8, usize), RandomState> = HashMap::default();
         for (part, batch) in parts.iter().enumerate() {
             for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
                 let name = field.name().as_str();
                 let place = *places.entry(name).or_insert_with(|| place(table, name));
-                let (text, arrays) =
-                    found.entry((place, name)).or_insert_with(|| (false, vec![None; parts.len()]));
+                let (_, text, arrays) =
+                    found.entry((place, name)).or_insert_with(|| (field, false, vec![None; parts.len()]));
                 *text |= is_text(field.data_type());
                 if let Some(slot) = arrays.get_mut(part) {
                     *slot = Some(array);
@@ -77,7 +77,7 @@ impl Columns {
         }
         let mut fields = Vec::with_capacity(found.len());
         let mut columns = Vec::with_capacity(found.len());
-        for ((_, name), (text, arrays)) in found {
+        for ((_, name), (first, text, arrays)) in found {
             let wanted = wanted(table, name, text);
             columns.push(if wanted == text_type() {
                 unify_text(name, &arrays)?
@@ -88,7 +88,9 @@ impl Columns {
                     .collect();
                 Column::Numbers(same?, wanted.clone())
             });
-            fields.push(Field::new(name, wanted, name != TIMESTAMP_COLUMN));
+            // A store keeps the rows of thousands of GPUs: they share the description of a column, 150 bytes.
+            let field = Field::new(name, wanted, name != TIMESTAMP_COLUMN);
+            fields.push(if **first == field { Arc::clone(first) } else { Arc::new(field) });
         }
         Ok(Self { schema: Arc::new(Schema::new(fields)), columns })
     }

@@ -105,23 +105,42 @@ async fn after_a_restart_rows_that_come_stay_and_a_gpu_asked_for_is_read_back() 
 
 #[tokio::test]
 async fn gpus_asked_for_longest_ago_leave_first() {
+    // So many rows that what a column takes beside its values hardly counts.
+    const MANY: i64 = 5_000;
+    async fn add(store: &Store, seconds: std::ops::Range<i64>) {
+        store.append(vec![batch(&grid(4, HOUR, seconds))]).await.unwrap();
+        store.flush().await.unwrap();
+    }
     let dir = tempfile::tempdir().unwrap();
+    let config = |name| StoreConfig { recent_rows: MANY as usize, ..quiet(&dir.path().join(name)) };
     let all = {
-        let (store, _) = Store::open(recalling(&dir.path().join("all"))).unwrap();
-        add(&store, 4, 0..ROWS as i64).await;
+        let (store, _) = Store::open(config("all")).unwrap();
+        add(&store, 0..MANY).await;
         usize::try_from(store.stats().recent_bytes).unwrap()
     };
     // Room for two of four, and for some rows of a third.
-    let config = StoreConfig { recent_bytes: all * 5 / 8, ..recalling(&dir.path().join("some")) };
-    let (store, _) = Store::open(config).unwrap();
-    add(&store, 4, 0..2).await;
+    let (store, _) = Store::open(StoreConfig { recent_bytes: all * 5 / 8, ..config("some") }).unwrap();
+    add(&store, 0..2).await;
     assert!((0..4).all(|gpu| newest(&store, gpu, 1).from_memory), "there is room for all so far");
     for gpu in [0, 2, 3, 1] {
         newest(&store, gpu, 1);
     }
-    add(&store, 4, 2..40).await;
-    assert_eq!([1, 3, 0, 2].map(|gpu| newest(&store, gpu, ROWS).from_memory), [true, true, false, false]);
+    add(&store, 2..MANY).await;
+    let from_memory = [1, 3, 0, 2].map(|gpu| newest(&store, gpu, MANY as usize).from_memory);
+    assert_eq!(from_memory, [true, true, false, false]);
     assert!(store.stats().recent_bytes as usize <= all * 5 / 8);
+    assert_ends(&store);
+}
+
+#[tokio::test]
+async fn the_room_of_few_rows_counts_what_their_columns_take() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = StoreConfig { recent_bytes: 20_000, ..recalling(dir.path()) };
+    let (store, _) = Store::open(config).unwrap();
+    add(&store, 100, 0..1).await;
+    let (rows, bytes) = (store.stats().recent_rows, store.stats().recent_bytes);
+    assert!(rows < 20 && bytes <= 20_000, "{rows} rows, {bytes} bytes");
+    assert!(newest(&store, 99, 1).rows == 1 && newest(&store, 99, 1).from_memory);
     assert_ends(&store);
 }
 
