@@ -112,10 +112,12 @@ impl StoreView {
         let of_chunks = chunks.flat_map(|chunk| timestamps(&chunk.records)).copied();
         let of_chunks = of_chunks.filter(|time_ns| (start_ns..=end_ns).contains(time_ns)).map(hour);
         let hours: BTreeSet<i64> = of_files.chain(of_chunks).collect();
+        let hours_total = hours.len();
         Ok(ViewRows {
             view: self,
             schema: Arc::clone(Merge::plan(query.table, &frames, Order::TimeGpu)?.schema()),
             hours: hours.into_iter().collect::<Vec<_>>().into_iter(),
+            hours_total,
             span: (start_ns, end_ns),
             query: RowsQuery { limit: PAGE_ROWS, newest_first: false, with_total: false, ..query },
             is_open: false,
@@ -176,6 +178,7 @@ pub struct ViewRows<'a> {
     schema: SchemaRef,
     /// The hours that may have rows and were not begun, since 1970.
     hours: std::vec::IntoIter<i64>,
+    hours_total: usize,
     span: (i64, i64),
     /// What is left of the hour that was begun.
     query: RowsQuery,
@@ -194,6 +197,12 @@ impl ViewRows<'_> {
     /// The columns of every batch.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// How many hours of those that may have rows are done, and how many there are.
+    pub fn hours(&self) -> (usize, usize) {
+        let done = self.hours_total - self.hours.len() - usize::from(self.is_open);
+        (done, self.hours_total)
     }
 
     /// The files and parts of the log whose rows are missing so far, in words.

@@ -117,7 +117,12 @@ impl Export {
             out.write(&batch, path)?;
             written += batch.rows() as u64;
             if shows && let Some(last) = batch.timestamps().last() {
-                terminal::draw(&format!("{} rows, to {}", count(written), time::format(*last)));
+                let (hours, all) = rows.hours();
+                let (rows, last) = (count(written), time::format(*last));
+                terminal::draw(&format!(
+                    "{hours} of {} done, {rows} rows, to {last}",
+                    counted(all as u64, "hour")
+                ));
             }
         }
         terminal::leave();
