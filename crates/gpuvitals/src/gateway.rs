@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use gpuvitals_listener::client::{BearerToken, Credentials};
-use gpuvitals_listener::secret;
+use gpuvitals_listener::{Authority, secret};
 use gpuvitals_settings::{Refusal, Typed, Value, settings, text};
 
 use crate::failure::{Exit, Failure};
@@ -65,22 +65,13 @@ impl Gateway {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServiceUrl {
     pub(crate) tls: bool,
-    /// Name or address, an IPv6 address in brackets.
-    pub(crate) host: String,
-    pub(crate) port: u16,
-}
-
-impl ServiceUrl {
-    /// `host:port`
-    pub(crate) fn authority(&self) -> String {
-        format!("{}:{}", self.host, self.port)
-    }
+    pub(crate) authority: Authority,
 }
 
 impl fmt::Display for ServiceUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
-        write!(f, "{scheme}://{}:{}", self.host, self.port)
+        write!(f, "{scheme}://{}", self.authority)
     }
 }
 
@@ -98,18 +89,8 @@ impl FromStr for ServiceUrl {
             return Err("the URL has a user in it; gateway.token_file names the file of a token".to_owned());
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let bad = || format!("{rest:?} is no HOST:PORT of a collector");
-        let split = rest.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
-        let (host, port) = match split {
-            Some((host, port)) => (host, port.parse().ok().filter(|port| *port > 0).ok_or_else(bad)?),
-            None => (rest, COLLECTOR_PORT),
-        };
-        let within = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let is_host = match within {
-            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-            None => host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')),
-        };
-        if host.is_empty() || !is_host { Err(bad()) } else { Ok(Self { tls, host: host.to_owned(), port }) }
+        let authority = Authority::parse(rest, COLLECTOR_PORT).map_err(|error| error.to_string())?;
+        Ok(Self { tls, authority })
     }
 }
 

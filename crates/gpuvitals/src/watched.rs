@@ -59,7 +59,7 @@ impl Asked {
         if url.scheme == Scheme::Nats {
             return Ok(Self::Nats(Box::new(NatsAdmin::new(url, &access))));
         }
-        let dial = Dial::new(&url.authority(), url.tls, &access);
+        let dial = Dial::new(&url.authority.to_string(), url.tls, &access);
         Ok(Self::service(dial.map_err(|e| Failure::caused(Exit::Config, "configuration: message_queue", e))?))
     }
 

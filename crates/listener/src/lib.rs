@@ -15,6 +15,7 @@
 
 mod access;
 mod answer;
+mod authority;
 pub mod body;
 pub mod client;
 mod connection;
@@ -31,6 +32,7 @@ pub mod vitals;
 
 pub use access::{Access, AccessError};
 pub use answer::{echo, refuse, refuse_with};
+pub use authority::{Authority, AuthorityError};
 pub use meter::Meter;
 pub use partial::Partial;
 pub use serve::{AcceptError, ListenerLimits, Terms, bind, serve};

@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn the_queue_is_named_by_a_url_without_secrets() {
         let address = |url: &str| load(&format!("message_queue:\n  address: \"{url}\"\n"), &[], vec![]);
-        assert_eq!(address("nats://n").unwrap().message_queue.address.port, 4222);
+        assert_eq!(address("nats://n").unwrap().message_queue.address.authority.port, 4222);
         let error = address("http://user:secret@host").unwrap_err();
         assert!(error.contains("message_queue.address: ") && !error.contains("secret@"), "{error}");
     }

@@ -84,7 +84,7 @@ fn queue(url: &QueueUrl) -> Finding {
     let subject = format!("queue {url}");
     let connect = || -> io::Result<()> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in (url.host.as_str(), url.port).to_socket_addrs()? {
+        for address in (url.authority.host.as_str(), url.authority.port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, QUEUE_PATIENCE) {
                 Ok(_) => return Ok(()),
                 Err(error) => last = error,

@@ -78,7 +78,7 @@ impl Http {
         let text = format!(
             "another service than a queue answers at {url}; the queue's port is --port of gpuvitals broker, or \
              broker.port, 9090 by default: --mq-url {scheme}://{}:9090",
-            url.host
+            url.authority.host
         );
         Failure::new(Exit::Usage, text)
     }

@@ -50,7 +50,7 @@ impl Collectors {
         let access = settings.access()?;
         for url in &settings.collectors {
             // Credentials are files: what is wrong with them is known before the first address is.
-            dial(&url.authority(), url, &access)?;
+            dial(&url.authority.to_string(), url, &access)?;
         }
         let names = settings.collectors.iter();
         let names = names.map(|url| Name { url: url.clone(), addresses: Addresses::default() }).collect();
@@ -71,7 +71,8 @@ impl Collectors {
                 }
             };
             // A name that cannot be looked up is a collector that is missing.
-            let addresses = if addresses.is_empty() { vec![name.url.authority()] } else { addresses };
+            let addresses =
+                if addresses.is_empty() { vec![name.url.authority.to_string()] } else { addresses };
             for address in addresses {
                 if !wanted.iter().any(|(it, _)| *it == address) {
                     wanted.push((address, name.url.clone()));
@@ -132,7 +133,7 @@ impl Collector {
 }
 
 fn dial(address: &str, url: &ServiceUrl, access: &Credentials) -> Result<Dial, Failure> {
-    Dial::at(address, &url.authority(), url.tls, access)
+    Dial::at(address, &url.authority.to_string(), url.tls, access)
         .map_err(|e| Failure::caused(Exit::Config, "configuration: gateway", e))
 }
 
@@ -141,7 +142,7 @@ fn dial(address: &str, url: &ServiceUrl, access: &Credentials) -> Result<Dial, F
 /// # Errors
 /// When the name cannot be looked up.
 async fn addresses_of(url: &ServiceUrl) -> std::io::Result<Vec<String>> {
-    let name = url.authority();
+    let name = url.authority.to_string();
     let found: Vec<_> = tokio::net::lookup_host(&name).await?.collect();
     // The two families of addresses lead to the same machines.
     let has_ipv4 = found.iter().any(SocketAddr::is_ipv4);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use gpuvitals_listener::secret;
+use gpuvitals_listener::{Authority, secret};
 use gpuvitals_settings::{Notation, Refusal, Typed, Value, settings, text};
 
 use super::{BearerToken, Client, CredentialError, Credentials, QueueUrl, Scheme, UrlError, check_topic};
@@ -44,8 +44,8 @@ impl MessageQueue {
     pub fn elsewhere(&self, tls: bool, port: u16) -> Self {
         let mut queue = self.clone();
         if queue.address.scheme == Scheme::InProcess {
-            let (scheme, host) = (Scheme::Http, "127.0.0.1".to_owned());
-            queue.address = QueueUrl { scheme, tls, host, port, ..queue.address };
+            let authority = Authority { host: "127.0.0.1".to_owned(), port };
+            queue.address = QueueUrl { scheme: Scheme::Http, tls, authority, ..queue.address };
         }
         queue
     }
@@ -91,7 +91,8 @@ impl MessageQueue {
     pub fn access(&self) -> Result<Credentials, CredentialError> {
         let token = self.token()?;
         let url = &self.address;
-        if token.is_some() && !url.tls && url.scheme != Scheme::InProcess && !is_loopback(&url.host) {
+        if token.is_some() && !url.tls && url.scheme != Scheme::InProcess && !is_loopback(&url.authority.host)
+        {
             tracing::warn!(queue = %url, "the token goes over the network in the clear; https, grpcs and tls do not show it");
         }
         if let Some(path) = &self.credentials_file {

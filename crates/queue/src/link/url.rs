@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use gpuvitals_listener::{Authority, AuthorityError};
+
 use crate::nats::{NatsSettings, SettingError};
 
 /// The kind of queue, and its protocol.
@@ -29,10 +31,8 @@ pub struct QueueUrl {
     pub scheme: Scheme,
     /// Whether the connection is encrypted.
     pub tls: bool,
-    /// Name or address, without brackets; empty in this process.
-    pub host: String,
-    /// Port; 0 in this process.
-    pub port: u16,
+    /// Host and port; in this process without a name, and 0.
+    pub authority: Authority,
     /// NATS: settings of created streams and consumers.
     pub nats: Arc<NatsSettings>,
 }
@@ -50,12 +50,9 @@ pub enum UrlError {
     /// A user or password in it; the text is not repeated.
     #[error("the URL has a user in it; credentials belong in a file of mode 0600, not in a URL")]
     Credentials,
-    /// No host, or an invalid one.
-    #[error("{0:?} names no host")]
-    Host(String),
-    /// An invalid port.
-    #[error("{0:?} is no port, 1 to 65535 are")]
-    Port(String),
+    /// Another text than a host and perhaps a port.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
     /// A path, query or fragment; the error does not repeat the latter two.
     #[error("{0:?} follows host and port; a queue's URL ends there")]
     Rest(String),
@@ -67,16 +64,8 @@ pub enum UrlError {
 impl QueueUrl {
     /// `inproc:`.
     pub fn in_process() -> Self {
-        Self { scheme: Scheme::InProcess, tls: false, host: String::new(), port: 0, nats: Arc::default() }
-    }
-
-    /// `host:port`, as used to connect.
-    pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        let authority = Authority { host: String::new(), port: 0 };
+        Self { scheme: Scheme::InProcess, tls: false, authority, nats: Arc::default() }
     }
 }
 
@@ -117,15 +106,8 @@ impl FromStr for QueueUrl {
         if !matches!(path, "" | "/") {
             return Err(UrlError::Rest(without_query(path)));
         }
-        let (host, port) = split(authority)?;
-        let port = match port {
-            None => default_port,
-            Some(port) => match port.parse() {
-                Ok(number @ 1..) => number,
-                _ => return Err(UrlError::Port(port.to_owned())),
-            },
-        };
-        Ok(Self { scheme, tls, host: host.to_owned(), port, nats: Arc::new(nats) })
+        let authority = Authority::parse(authority, default_port)?;
+        Ok(Self { scheme, tls, authority, nats: Arc::new(nats) })
     }
 }
 
@@ -133,23 +115,6 @@ impl FromStr for QueueUrl {
 fn without_query(text: &str) -> String {
     let end = text.find(['?', '#']).map_or(text.len(), |at| at + 1);
     text.get(..end).unwrap_or(text).to_owned()
-}
-
-/// Host and port; an IPv6 address is in brackets.
-fn split(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
-    let bad = || UrlError::Host(authority.to_owned());
-    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
-        let (host, after) = rest.split_once(']').ok_or_else(bad)?;
-        host.parse::<std::net::Ipv6Addr>().map_err(|_| bad())?;
-        (host, if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or_else(bad)?) })
-    } else {
-        match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        }
-    };
-    let can_be = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
-    if host.is_empty() || !host.chars().all(can_be) { Err(bad()) } else { Ok((host, port)) }
 }
 
 impl fmt::Display for QueueUrl {
@@ -163,13 +128,13 @@ impl fmt::Display for QueueUrl {
             (Scheme::Nats, false) => "nats",
             (Scheme::Nats, true) => "tls",
         };
-        write!(f, "{scheme}://{}", self.authority())
+        write!(f, "{scheme}://{}", self.authority)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{QueueUrl, UrlError};
+    use super::{AuthorityError, QueueUrl, UrlError};
 
     #[test]
     fn urls_are_read_and_written() {
@@ -195,7 +160,10 @@ mod tests {
     fn that_of_nats_says_what_streams_are_made_with() {
         for text in ["nats://nats?replicas=3&max_retries=7", "tls://nats:1/?replicas=3&max_retries=7"] {
             let url: QueueUrl = text.parse().unwrap();
-            assert_eq!((url.host.as_str(), url.nats.replicas, url.nats.max_retries), ("nats", Some(3), 7));
+            assert_eq!(
+                (url.authority.host.as_str(), url.nats.replicas, url.nats.max_retries),
+                ("nats", Some(3), 7)
+            );
         }
         let wrong = "nats://nats?replicas=4".parse::<QueueUrl>().unwrap_err();
         assert_eq!(wrong.to_string(), "replicas takes 1, 3 or 5");
@@ -209,11 +177,10 @@ mod tests {
         }
         assert_eq!(refused("kafka://x"), UrlError::Scheme("kafka://x".into()));
         assert_eq!(refused("localhost"), UrlError::Scheme("localhost".into()));
-        assert_eq!(refused("localhost:queue"), UrlError::Port("queue".into()));
-        assert_eq!(refused("http://:1"), UrlError::Host(":1".into()));
-        assert_eq!(refused("http://[x]:1"), UrlError::Host("[x]:1".into()));
-        assert_eq!(refused("http://h:0"), UrlError::Port("0".into()));
-        assert_eq!(refused("http://h:99999"), UrlError::Port("99999".into()));
+        for text in ["localhost:queue", ":1", "[x]:1", "[::1]1", "h:0", "h:99999"] {
+            let refused = refused(&format!("http://{text}"));
+            assert_eq!(refused, UrlError::Authority(AuthorityError(text.to_owned())));
+        }
         assert_eq!(refused("http://h:1/publish"), UrlError::Rest("/publish".into()));
         assert_eq!(refused("http://h:1/publish?token=s3cret"), UrlError::Rest("/publish?".into()));
         assert_eq!(refused("nats://h#s3cret"), UrlError::Rest("#".into()));

@@ -41,7 +41,7 @@ pub(super) enum Outlook {
 
 impl Dial {
     pub(super) fn new(url: &QueueUrl, access: &Credentials) -> Result<Self, ConnectError> {
-        Ok(Self(client::Dial::new(&url.authority(), url.tls, access)?))
+        Ok(Self(client::Dial::new(&url.authority.to_string(), url.tls, access)?))
     }
 
     /// A new connection.
