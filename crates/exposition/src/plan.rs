@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use gpuvitals_analysis::condition;
 use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_core::catalogue::{self, Group, Instrument, Metric, Series, Tier};
 use gpuvitals_core::figures::{Family, Format, Kind, write_all, write_label};
@@ -195,7 +196,18 @@ fn conditions() -> Vec<FamilyPlan> {
         down = down.line(&fixed, Own, Reading::DownFor(Some(reason)));
         absent = absent.line(&fixed, Own, Reading::Absences(reason));
     }
+    let mut holding = FamilyPlan::new(
+        "gpu_condition",
+        Kind::Gauge,
+        "",
+        "1 for each condition that holds, of those that make a GPU unhealthy; no series while none does (see docs/alerts.md).",
+    );
+    for condition in condition::kinds() {
+        let fixed = [("condition", condition.id), ("severity", condition.severity.name())];
+        holding = holding.line(&fixed, Own, Reading::Condition(condition.id));
+    }
     vec![
+        holding,
         one("gpu_up", Kind::Gauge, "", Reading::Up, "1 if the last reading of the GPU gave a sample."),
         down,
         one(

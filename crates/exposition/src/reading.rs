@@ -1,5 +1,6 @@
 //! The value of a series.
 
+use gpuvitals_analysis::condition;
 use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_analysis::window::Summary;
 use gpuvitals_core::batch::Value;
@@ -50,6 +51,8 @@ pub(crate) enum Reading {
     Window(usize, Stat, Scale, ColumnType),
     WindowEnd,
     Total(Total),
+    /// 1 while the condition of this id holds.
+    Condition(&'static str),
 }
 
 /// How much later than its end a window may still be the last complete one: two windows, and some seconds for
@@ -95,6 +98,7 @@ impl Reading {
             }
             Self::WindowEnd => window_end(gpu, window_ns, now_ns).map(Number::Nanoseconds),
             Self::Total(total) => gpu.meters.total(total).map(Number::F64),
+            Self::Condition(id) => one_if(condition::holds(id, |metric| gpu.values.fresh(metric, now_ns))),
         }
     }
 }

@@ -28,7 +28,8 @@ the `Accept` header asks.
   `partition` if the GPU has partitions.
 - The rest of a GPU's identity is in `gpu_info`, its holder in `gpu_attribution_info`. Join them by uuid:
   `gpu_power_watts * on(uuid) group_left(pod, namespace) gpu_attribution_info`, with partitions by `on(uuid, partition)`.
-- Sets: `basic`, `standard` (the default, at most 100 series a GPU with everything a GPU can have), `all`.
+- Sets: `basic`, `standard` (the default, at most 100 series a GPU with everything a GPU can have, beside the conditions that
+  hold), `all`.
 
 ## Missing values
 
