@@ -11,7 +11,7 @@ use crate::cli::{Query, QueryWhat};
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::quantity;
-use crate::queue::tls;
+use crate::queue;
 use crate::table::{fitted, width};
 
 /// Largest answer that is read.
@@ -125,14 +125,8 @@ fn ask(query: &Query, path: &str) -> Result<Value, Failure> {
             error,
         )
     };
-    let mut config = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .timeout_global(Some(std::time::Duration::from_mins(1)));
-    if url.starts_with("https://") {
-        config = config.tls_config(tls(&Credentials { ca: query.ca.clone(), ..Credentials::default() })?);
-    }
-    let agent: ureq::Agent = config.build().into();
+    let access = Credentials { ca: query.ca.clone(), ..Credentials::default() };
+    let agent = queue::agent(url.starts_with("https://"), &access)?;
     let mut request = agent.get(format!("{}{path}", url.trim_end_matches('/')));
     if let Some(path) = &query.token_file {
         request = request
@@ -146,13 +140,7 @@ fn ask(query: &Query, path: &str) -> Result<Value, Failure> {
     })?;
     if !status.is_success() && !is_health {
         let message = answer["message"].as_str().unwrap_or("no reason given");
-        let exit = match status.as_u16() {
-            401 | 403 => Exit::Permission,
-            404 => Exit::Data,
-            500.. => Exit::Unavailable,
-            _ => Exit::Usage,
-        };
-        return Err(Failure::new(exit, message));
+        return Err(Failure::new(queue::exit(status), message));
     }
     Ok(answer)
 }

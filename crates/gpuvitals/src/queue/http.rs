@@ -13,6 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use ureq::http::StatusCode;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::Place;
@@ -41,16 +42,8 @@ impl Http {
         // One port speaks HTTP and gRPC.
         let url = QueueUrl { scheme: Scheme::Http, ..place.url.clone() };
         let place = Place { url: url.clone(), ..place.clone() };
-        let access = &place.access;
-        let mut config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_global(Some(PATIENCE));
-        if url.tls {
-            config = config.tls_config(tls(access)?);
-        }
-        let authorization = access.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
-        Ok(Self { agent: config.build().into(), place, authorization })
+        let authorization = place.access.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+        Ok(Self { agent: agent(url.tls, &place.access)?, place, authorization })
     }
 
     /// The answer at a path.
@@ -191,13 +184,10 @@ impl Http {
                 message => message.unwrap_or("no reason given"),
             };
             let text = format!("{url} answers {status}: {message}");
-            let exit = match status.as_u16() {
-                401 | 403 => return Err(self.place.denied(&text)),
-                404 => Exit::Data,
-                500.. => Exit::Unavailable,
-                _ => Exit::Usage,
-            };
-            return Err(Failure::new(exit, text));
+            return Err(match exit(status) {
+                Exit::Permission => self.place.denied(&text),
+                exit => Failure::new(exit, text),
+            });
         }
         if body.is_empty() {
             return Ok(Value::Null);
@@ -219,11 +209,31 @@ fn other_speech(error: &ureq::Error) -> Option<&'static str> {
     }
 }
 
-/// How a client checks a server's certificate, and shows its own.
+/// The exit code of a command that was refused.
+pub(crate) fn exit(status: StatusCode) -> Exit {
+    match status.as_u16() {
+        401 | 403 => Exit::Permission,
+        404 => Exit::Data,
+        500.. => Exit::Unavailable,
+        _ => Exit::Usage,
+    }
+}
+
+/// How a command asks.
 ///
 /// # Errors
-/// When a file cannot be used.
-pub(crate) fn tls(access: &Credentials) -> Result<TlsConfig, Failure> {
+/// When a file of the access cannot be used.
+pub(crate) fn agent(is_encrypted: bool, access: &Credentials) -> Result<ureq::Agent, Failure> {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0);
+    let mut config = config.timeout_global(Some(PATIENCE));
+    if is_encrypted {
+        config = config.tls_config(tls(access)?);
+    }
+    Ok(config.build().into())
+}
+
+/// How a client checks a server's certificate, and shows its own.
+fn tls(access: &Credentials) -> Result<TlsConfig, Failure> {
     let roots: Vec<CertificateDer<'static>> = match &access.ca {
         Some(path) => certificates(path)?,
         None => rustls_native_certs::load_native_certs().certs,
