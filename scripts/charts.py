@@ -1,0 +1,476 @@
+"""Renders the Helm chart for every value set in its ci/ and checks the objects, offline."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import helm_python
+import jsonschema
+import kubernetes_validate
+import yaml
+
+CHART = Path("deploy/helm/gpuvitals")
+PLAIN = Path("deploy/kubernetes")
+NAMESPACE = "gpu-telemetry"
+BINARY = os.environ["GPUVITALS_BIN"]
+# The oldest and the newest API that the chart is checked against, and one between.
+VERSIONS = ["1.30", "1.34", "1.37"]
+TOKENS = {"tokens", "agent", "collector", "gateway", "reader", "admin"}
+# Secrets that the value sets say exist already, with their keys.
+SECRETS = {
+    "gpuvitals-tokens": TOKENS,
+    "our-tokens": TOKENS,
+    "our-certificate": {"tls.crt", "tls.key", "ca.crt"},
+    "nats": {"user.creds", "ca.pem"},
+    "postgres": {"password", "root.pem"},
+}
+DIGEST = "sha256:" + "0" * 64
+passed, failed = 0, 0
+
+
+def check(what, holds, why=""):
+    """Counts a check."""
+    global passed, failed
+    passed, failed = passed + bool(holds), failed + (not holds)
+    if not holds:
+        print(f"{what}: {why}" if why != "" else what)
+
+
+def equal(what, found, wanted):
+    check(what, found == wanted, f"{found!r}, not {wanted!r}")
+
+
+def render(values, chart=CHART, release="gpuvitals"):
+    """The objects, each with the file it is from, without the notes."""
+    files = helm_python.Chart.load(str(chart)).render(values, name=release, namespace=NAMESPACE)
+    return {Path(path).stem: text for path, text in files.items() if path.endswith(".yaml")}
+
+
+def objects(files):
+    return [part for text in files.values() for part in yaml.safe_load_all(text) if part]
+
+
+def named(parts, kind):
+    return {part["metadata"]["name"]: part for part in parts if part["kind"] == kind}
+
+
+def pods(parts):
+    """Every pod specification, with its labels, by the name of its object."""
+    found = {}
+    for part in parts:
+        if part["kind"] == "Pod":
+            found[part["metadata"]["name"]] = (part["metadata"]["labels"], part["spec"])
+        elif part["kind"] in ("DaemonSet", "StatefulSet", "Deployment"):
+            template = part["spec"]["template"]
+            found[part["metadata"]["name"]] = (template["metadata"]["labels"], template["spec"])
+    return found
+
+
+def selects(selector, labels):
+    """Whether a label selector takes a pod."""
+    exact = all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
+    return exact and all(
+        labels.get(rule["key"]) in rule["values"] for rule in selector.get("matchExpressions", [])
+    )
+
+
+# ---- what every object must be
+
+ENDPOINT = {
+    "type": "object",
+    "required": ["port", "path"],
+    "additionalProperties": False,
+    "properties": {
+        "port": {"type": "string"},
+        "path": {"type": "string"},
+        "interval": {"type": "string"},
+        "scheme": {"enum": ["http", "https"]},
+        "honorLabels": {"type": "boolean"},
+        "authorization": {"type": "object"},
+        "tlsConfig": {"type": "object"},
+        "relabelings": {"type": "array"},
+    },
+}
+SELECTOR = {"type": "object", "additionalProperties": False, "properties": {"matchLabels": {}, "matchExpressions": {}}}
+# The operator's kinds as far as the chart uses them.
+OPERATOR = {
+    "PodMonitor": {"selector": SELECTOR, "podMetricsEndpoints": {"type": "array", "items": ENDPOINT}},
+    "ServiceMonitor": {"selector": SELECTOR, "endpoints": {"type": "array", "items": ENDPOINT}},
+    "PrometheusRule": {"groups": {"type": "array", "minItems": 1}},
+}
+
+
+def valid(name, part):
+    where = f"{name}: {part['kind']} {part['metadata']['name']}"
+    if part["kind"] in OPERATOR:
+        fields = OPERATOR[part["kind"]]
+        schema = {"type": "object", "required": list(fields), "additionalProperties": False, "properties": fields}
+        try:
+            jsonschema.validate(part["spec"], schema)
+            check(where, True)
+        except jsonschema.ValidationError as error:
+            check(where, False, error.message)
+        return
+    for version in VERSIONS:
+        try:
+            kubernetes_validate.validate(part, version, strict=True)
+            check(where, True)
+        except kubernetes_validate.ValidationError as error:
+            check(f"{where}, Kubernetes {version}", False, error.message)
+
+
+def safe(name, values, parts):
+    """Rights of the containers, and what no pod may have."""
+    for pod, (labels, spec) in pods(parts).items():
+        where = f"{name}: pod {pod}"
+        component = labels["app.kubernetes.io/component"]
+        vendor = component.removeprefix("agent-") if component.startswith("agent-") else None
+        own = values.get("agent", {}).get(vendor, {}) if vendor else {}
+        is_privileged = own.get("privileged", False)
+        pod_resources = own.get("podResources", vendor == "nvidia")
+        has_token = component == "gateway" and values.get("fleet", {}).get("enabled", False)
+        equal(f"{where}: token of the account", spec["automountServiceAccountToken"], has_token)
+        equal(f"{where}: links of services", spec["enableServiceLinks"], False)
+        check(f"{where}: network of the host", "hostNetwork" not in spec and "hostIPC" not in spec)
+        equal(f"{where}: pids of the host", spec.get("hostPID", False), bool(vendor) and values.get("agent", {}).get("hostPID", False))
+        equal(f"{where}: seccomp", spec["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+        is_root = bool(vendor) and (is_privileged or pod_resources)
+        equal(f"{where}: user", spec["securityContext"]["runAsUser"], 0 if is_root else 65532)
+        equal(f"{where}: not root", spec["securityContext"].get("runAsNonRoot", False), not is_root)
+        host_paths = {volume["hostPath"]["path"] for volume in spec.get("volumes", []) if "hostPath" in volume}
+        wanted = {"/var/lib/kubelet/pod-resources"} if vendor and pod_resources else set()
+        spool = values.get("agent", {}).get("spool", {}).get("hostPath")
+        equal(f"{where}: directories of the host", host_paths, wanted | ({spool} if vendor and spool else set()))
+        for container in spec["containers"]:
+            rights = container["securityContext"]
+            equal(f"{where}: privileged", rights.get("privileged", False), is_privileged)
+            equal(f"{where}: root file system", rights["readOnlyRootFilesystem"], True)
+            if not is_privileged:
+                equal(f"{where}: capabilities", rights["capabilities"], {"drop": ["ALL"]})
+                equal(f"{where}: escalation", rights["allowPrivilegeEscalation"], False)
+            if spec.get("restartPolicy") == "Never":
+                continue
+            requests, limits = container["resources"]["requests"], container["resources"]["limits"]
+            equal(f"{where}: requests", set(requests), {"cpu", "memory"})
+            equal(f"{where}: limits", set(limits), {"memory"})
+            probes = {probe: container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+            equal(f"{where}: probes", probes, {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"})
+        if vendor == "nvidia":
+            variables = {it["name"]: it.get("value") for it in spec["containers"][0]["env"]}
+            equal(f"{where}: devices", variables.get("NVIDIA_VISIBLE_DEVICES"), "all")
+            equal(f"{where}: capabilities of the driver", variables.get("NVIDIA_DRIVER_CAPABILITIES"), "utility")
+            equal(f"{where}: runtime", spec.get("runtimeClassName", ""), own.get("runtimeClassName", "nvidia"))
+        if vendor:
+            terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+            check(f"{where}: nodes by one label of several", len(terms) > 1)
+
+
+def fits(name, values, parts):
+    """Names that objects use exist."""
+    all_pods = pods(parts)
+    accounts = set(named(parts, "ServiceAccount"))
+    maps = {it: set(part["data"]) for it, part in named(parts, "ConfigMap").items()}
+    secrets = SECRETS | {it: set(part["stringData"]) for it, part in named(parts, "Secret").items()}
+    for part in parts:
+        kind, where, spec = part["kind"], f"{name}: {part['kind']} {part['metadata']['name']}", part.get("spec", {})
+        if kind in ("DaemonSet", "StatefulSet", "Deployment"):
+            labels, pod = all_pods[part["metadata"]["name"]]
+            check(f"{where}: selector", selects(spec["selector"], labels))
+            check(f"{where}: no version in the selector", "app.kubernetes.io/version" not in spec["selector"]["matchLabels"])
+            others = [it for it, (theirs, _) in all_pods.items() if it != part["metadata"]["name"] and selects(spec["selector"], theirs)]
+            equal(f"{where}: others that it selects", others, [])
+            if values.get("serviceAccounts", {}).get("create", True):
+                check(f"{where}: account", pod["serviceAccountName"] in accounts, pod["serviceAccountName"])
+        if kind == "StatefulSet":
+            check(f"{where}: service", spec["serviceName"] in named(parts, "Service"))
+        selected = spec.get("selector", spec.get("podSelector"))
+        if kind == "Service":
+            selected = {"matchLabels": selected}
+        if kind in ("Service", "PodDisruptionBudget", "NetworkPolicy"):
+            taken = [it for it, (labels, _) in all_pods.items() if selects(selected, labels)]
+            check(f"{where}: selects pods", taken)
+        if kind == "Service":
+            ports = {port["name"] for it in taken for container in all_pods[it][1]["containers"] for port in container["ports"]}
+            check(f"{where}: ports", {port["targetPort"] for port in spec["ports"]} <= ports)
+        if kind == "NetworkPolicy":
+            for rule in spec.get("ingress", []):
+                for it in taken:
+                    ports = {port["name"] for container in all_pods[it][1]["containers"] for port in container.get("ports", [])}
+                    check(f"{where}: ports", {port["port"] for port in rule["ports"]} <= ports)
+        if kind == "PodMonitor":
+            taken = [it for it, (labels, _) in all_pods.items() if selects(selected, labels)]
+            equal(f"{where}: pods", taken, [it for it in all_pods if "agent" in it])
+        if kind == "ServiceMonitor":
+            services = [it for it, service in named(parts, "Service").items() if selects(selected, service["metadata"]["labels"])]
+            equal(f"{where}: services", len(services), 3)
+        if kind == "HorizontalPodAutoscaler":
+            target = named(parts, "Deployment")[spec["scaleTargetRef"]["name"]]
+            check(f"{where}: replicas are its own", "replicas" not in target["spec"])
+    for pod, (_, spec) in all_pods.items():
+        where = f"{name}: pod {pod}"
+        volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
+        claims = named(parts, "StatefulSet").get(pod, {"spec": {}})["spec"].get("volumeClaimTemplates", [])
+        mounted = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0].get("volumeMounts", [])}
+        equal(f"{where}: mounts", sorted(mounted), sorted(list(volumes) + [claim["metadata"]["name"] for claim in claims]))
+        files = {}
+        for volume in volumes.values():
+            if "configMap" in volume:
+                found = maps.get(volume["configMap"]["name"], set())
+                check(f"{where}: {volume['configMap']['name']}", found)
+                files |= {f"{mounted[volume['name']]}/{key}": None for key in found}
+            elif "secret" in volume:
+                secret = volume["secret"]
+                keys = secrets.get(secret["secretName"], set())
+                items = secret.get("items", [{"key": key, "path": key} for key in keys])
+                check(f"{where}: keys of {secret['secretName']}", {it["key"] for it in items} <= keys, items)
+                equal(f"{where}: mode of {secret['secretName']}", secret["defaultMode"], 0o440)
+                files |= {f"{mounted[volume['name']]}/{it['path']}": None for it in items}
+        settled(where, spec, mounted, files, maps)
+
+
+def settled(where, spec, mounted, files, maps):
+    """The settings of a pod: accepted by the binary, and of files that are mounted and directories that can be written."""
+    container = spec["containers"][0]
+    for argument in container["args"]:
+        path = argument.split("=")[-1]
+        if path.startswith("/"):
+            check(f"{where}: {argument}", path in files)
+    if "--config" not in container["args"]:
+        return
+    text = settings_of(spec, maps_of.get(where.split(":")[0], {}))
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        environment = {"PATH": os.environ["PATH"], "NODE_NAME": "n1", "POD_NAME": "p", "POD_NAMESPACE": "n"}
+        told = subprocess.run([BINARY, "config", "check", "--config", file.name], capture_output=True, text=True, env=environment)
+        check(f"{where}: settings", told.returncode == 0, told.stderr or told.stdout)
+    settings = yaml.safe_load(text)
+    for section, keys in settings.items():
+        for key, value in keys.items():
+            if isinstance(value, str) and value.startswith("/"):
+                is_file = value.startswith("/etc/gpuvitals/")
+                is_there = value in files if is_file else any(value.startswith(path + "/") for path in mounted.values())
+                check(f"{where}: {section}.{key}", is_there, f"{value} is not mounted")
+    ports = {section: keys[key] for section, key in SECTION_PORTS if (keys := settings.get(section)) and key in keys}
+    equal(f"{where}: port", list(ports.values()), [container["ports"][0]["containerPort"]])
+
+
+SECTION_PORTS = [("agent", "port"), ("broker", "port"), ("collector", "api_port"), ("api", "port")]
+maps_of = {}
+
+
+def settings_of(spec, maps):
+    config = next(volume for volume in spec["volumes"] if volume["name"] == "config")
+    return maps[config["configMap"]["name"]]["data"]["gpuvitals.yaml"]
+
+
+# ---- who reaches whom
+
+def reaches(parts, source, target, port):
+    """Whether the policies let pods of a component connect to another's port."""
+    labels = {labels["app.kubernetes.io/component"]: (labels, spec) for labels, spec in pods(parts).values()}
+    policies = [part["spec"] for part in parts if part["kind"] == "NetworkPolicy"]
+
+    def lets(direction, here, there):
+        field, peers = ("ingress", "from") if direction == "Ingress" else ("egress", "to")
+        applied = [it for it in policies if direction in it["policyTypes"] and selects(it["podSelector"], labels[here][0])]
+        names = {it["name"]: it["containerPort"] for it in labels[target][1]["containers"][0].get("ports", [])}
+        return not applied or any(
+            any("podSelector" in peer and selects(peer["podSelector"], labels[there][0]) for peer in rule[peers])
+            and any(names.get(it["port"], it["port"]) == port for it in rule["ports"])
+            for it in applied
+            for rule in it.get(field, [])
+        )
+
+    return lets("Egress", source, target) and lets("Ingress", target, source)
+
+
+def connections(parts):
+    needed = {
+        ("agent-nvidia", "broker", 9090), ("agent-amd", "broker", 9090), ("collector", "broker", 9090),
+        ("gateway", "broker", 9090), ("gateway", "collector", 8080), ("test", "gateway", 8081),
+    }  # fmt: skip
+    ports = {"broker": 9090, "collector": 8080, "gateway": 8081, "agent-nvidia": 9400, "agent-amd": 9400}
+    sources = [labels["app.kubernetes.io/component"] for labels, _ in pods(parts).values()]
+    for source in sources:
+        for target, port in ports.items():
+            if source != target:
+                wanted = (source, target, port) in needed
+                equal(f"{source} reaches {target}", reaches(parts, source, target, port), wanted)
+
+
+# ---- the checks
+
+def value_sets():
+    sets = {path.stem: yaml.safe_load(path.read_text()) or {} for path in sorted(CHART.glob("ci/*.yaml"))}
+    check("there are eight value sets", len(sets) >= 8)
+    for name, values in sets.items():
+        report = helm_python.lint(str(CHART), values, strict=True, namespace=NAMESPACE)
+        equal(f"{name}: lint", [it for it in report["messages"] if it["severity"] > 1] + report["errors"], [])
+        parts = objects(render(values))
+        maps_of[name] = named(parts, "ConfigMap")
+        ids = [(part["kind"], part["metadata"].get("namespace"), part["metadata"]["name"]) for part in parts]
+        equal(f"{name}: one object a name", len(ids), len(set(ids)))
+        for part in parts:
+            valid(name, part)
+        safe(name, values, parts)
+        fits(name, values, parts)
+        rights(name, values, parts)
+        pinned = objects(render({**values, "image": {**values.get("image", {}), "digest": DIGEST}}))
+        images = [container["image"] for _, spec in pods(pinned).values() for container in spec["containers"]]
+        check(f"{name}: images by digest", images and all(image.endswith("@" + DIGEST) for image in images), images)
+    connections(objects(render({})))
+    return sets
+
+
+def rights(name, values, parts):
+    """The rendered RBAC, whole."""
+    found = [part for part in parts if part["apiVersion"].startswith("rbac.")]
+    if not values.get("fleet", {}).get("enabled"):
+        equal(f"{name}: rights", found, [])
+        return
+    roles = {(part["kind"], part["metadata"].get("namespace")): part["rules"] for part in found if "rules" in part}
+    wanted = {
+        ("ClusterRole", None): [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}],
+        ("Role", "nvidia"): [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+            {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]},
+        ],
+    }
+    equal(f"{name}: rights", roles, wanted)
+    account = next(spec["serviceAccountName"] for labels, spec in pods(parts).values() if labels["app.kubernetes.io/component"] == "gateway")
+    for part in found:
+        if "roleRef" in part:
+            subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+            equal(f"{name}: {part['kind']}", part["subjects"], [subject])
+            check(f"{name}: {part['kind']}", any(it["metadata"]["name"] == part["roleRef"]["name"] for it in found if it["kind"] == part["roleRef"]["kind"]))
+    policy = next(part for part in parts if part["kind"] == "ValidatingAdmissionPolicy")["spec"]
+    equal(f"{name}: account of the policy", policy["matchConditions"][0]["expression"], f'request.userInfo.username == "system:serviceaccount:{NAMESPACE}:{account}"')
+    known = json.loads(re.match(r"(\[.*\])\.exists", policy["validations"][-1]["expression"].strip()).group(1))
+    # The commands of the dialect nvidia-smi, and some that must not run.
+    for command, wanted in {
+        "nvidia-smi --query-gpu=index,uuid,pci.bus_id --format=csv": True,
+        "nvidia-smi --query-gpu=power.draw --format=csv,nounits": True,
+        "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,nounits": True,
+        "nvidia-smi pmon -c 1 -s um": True,
+        "nvidia-smi --gpu-reset": False,
+        "nvidia-smi -pm 1": False,
+        "nvidia-smi -c 1": False,
+        "nvidia-smi --query-gpu=uuid --format=csv --filename=/host/etc/passwd": False,
+        "sh -c nvidia-smi pmon -c 1 -s um": False,
+        "nvidia-smi pmon -c 1 -s um; id": False,
+    }.items():
+        equal(f"{name}: {command}", any(re.fullmatch(pattern, command) for pattern in known), wanted)
+
+
+def refused():
+    """Values that must not pass."""
+    for values in [
+        {"agnet": {"enabled": True}},
+        {"agent": {"nvidia": {"priviledged": True}}},
+        {"agent": {"resources": {"request": {}}}},
+        {"image": {"digest": "sha256:short"}},
+        {"collector": {"replicas": 0}},
+        {"fleet": {"enable": True}},
+        {"monitoring": {"podMonitor": "yes"}},
+        {"queue": {"url": "nats.example.org"}},
+        {"broker": {"enabled": False}},
+        {"queue": {"url": "nats://q:4222"}},
+        {"collector": {"enabled": False}},
+        {"gateway": {"enabled": False}, "fleet": {"enabled": True}},
+    ]:
+        try:
+            render(values)
+            check(f"refused: {values}", False)
+        except helm_python.HelmError as error:
+            names_it = any(key in str(error) for key in re.findall(r"\w+", json.dumps(values)))
+            check(f"refused: {values}", names_it, str(error))
+    check("an instance in another namespace has names of its own", "prod-gpuvitals-broker" in named(objects(render({}, release="prod")), "Service"))
+
+
+def tokens():
+    """The tokens made at install are those that the services know, and two installations have different ones."""
+    first, second = (named(objects(render({})), "Secret")["gpuvitals-tokens"]["stringData"] for _ in range(2))
+    check("tokens are random", first["admin"] != second["admin"])
+    equal("keys of the tokens", set(first), TOKENS | {"created"})
+    lines = {line.split()[0]: line.split() for line in first["tokens"].splitlines()}
+    scopes = {name: words[1] for name, words in lines.items()}
+    equal("scopes", scopes, {"admin": "admin", "agent": "publish", "collector": "subscribe,publish", "gateway": "read", "reader": "read"})
+    for name, words in lines.items():
+        equal(f"hash of {name}", words[2], hashlib.sha256(first[name].encode()).hexdigest())
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(first["tokens"])
+        file.flush()
+        told = subprocess.run([BINARY, "token", "list", "--json", "--token-file", file.name], capture_output=True, text=True)
+        read = json.loads(told.stdout or "{}").get("tokens", [])
+        equal("tokens as the binary reads them", {it["name"]: ",".join(it["scopes"]) for it in read}, scopes)
+
+
+def generated_files():
+    """Dashboards and rules: none without files, and each file as it is."""
+    everything = {"monitoring": {"podMonitor": True, "serviceMonitor": True, "prometheusRule": True}}
+    dashboards = lambda parts: [part for part in parts if "grafana_dashboard" in part["metadata"]["labels"]]
+    with tempfile.TemporaryDirectory() as folder:
+        chart = Path(folder) / "gpuvitals"
+        shutil.copytree(CHART, chart)
+        for old in [*chart.glob("files/dashboards/*.json"), *chart.glob("files/rules/*.yaml")]:
+            old.unlink()
+        empty = objects(render(everything, chart))
+        check("no dashboards, no ConfigMap", not dashboards(empty) and not named(empty, "PrometheusRule"))
+        text = json.dumps({"title": "{{gpu}}", "panels": []}, indent=1) + "\n"
+        (chart / "files/dashboards/fleet.json").write_text(text)
+        (chart / "files/rules/alerts.yaml").write_text("groups:\n  - name: gpus\n    rules:\n      - {alert: A, expr: up == 0}\n")
+        full = objects(render(everything, chart))
+        found = dashboards(full)
+        equal("a dashboard", [part["data"] for part in found], [{"fleet.json": text}])
+        equal("its label", [part["metadata"]["labels"]["grafana_dashboard"] for part in found], ["1"])
+        rule = named(full, "PrometheusRule")["gpuvitals-alerts"]
+        equal("a rule", rule["spec"]["groups"][0]["name"], "gpus")
+        valid("rules", rule)
+    # The chart asks the cluster whether it knows the operator's kinds; offline it knows none.
+    check("auto: no kinds of the operator", not any(part["kind"] in OPERATOR for part in objects(render({}))))
+
+
+def plain(values):
+    """deploy/kubernetes is the rendering, without what names Helm, in a file for each component."""
+    wanted = {}
+    for name, text in render(values).items():
+        parts = [part.strip() for part in re.split(r"^---$", text, flags=re.M)]
+        parts = [part for part in parts if part and "helm.sh/hook" not in part and yaml.safe_load(part)]
+        if parts:
+            lines = [line.rstrip() for line in "\n---\n".join(parts).splitlines()]
+            kept = [line for line in lines if "managed-by: Helm" not in line and "helm.sh/chart" not in line]
+            head = "# Generated from deploy/helm/gpuvitals and its ci/manifests.yaml by UPDATE=1 scripts/charts.\n"
+            wanted[f"{name}.yaml"] = head + "\n".join(kept) + "\n"
+    if os.environ.get("UPDATE"):
+        PLAIN.mkdir(exist_ok=True)
+        for old in PLAIN.glob("*.yaml"):
+            if old.name not in wanted and old.name != "00-namespace.yaml":
+                old.unlink()
+        for name, text in wanted.items():
+            (PLAIN / name).write_text(text)
+    found = {path.name: path.read_text() for path in PLAIN.glob("*.yaml") if path.name != "00-namespace.yaml"}
+    equal("files of deploy/kubernetes", sorted(found), sorted(wanted))
+    for name in wanted:
+        check(f"deploy/kubernetes/{name} is the rendering: UPDATE=1 scripts/charts", found.get(name) == wanted[name])
+    namespace = yaml.safe_load((PLAIN / "00-namespace.yaml").read_text())
+    equal("namespace", namespace["metadata"]["name"], NAMESPACE)
+    for path in sorted(PLAIN.glob("*.yaml")):
+        for part in yaml.safe_load_all(path.read_text()):
+            valid("deploy/kubernetes", part)
+            check(f"{path.name}: namespace", part["kind"] == "Namespace" or part["metadata"].get("namespace") == NAMESPACE)
+
+
+sets = value_sets()
+refused()
+tokens()
+generated_files()
+plain(sets["manifests"])
+print(f"{passed} passed, {failed} failed")
+sys.exit(failed > 0)
