@@ -46,7 +46,11 @@ impl From<AppendError> for SinkError {
 fn families(store: &StoreStats) -> Vec<Family> {
     let (hits, asked) = (store.ends_from_memory, store.ends_asked);
     let answers = [("memory", hits), ("files", asked.saturating_sub(hits))];
-    vec![
+    let free = store.disk_free_bytes.map(|free| {
+        let help = "Bytes that are free on the disk of the files, for this user.";
+        Family::gauge("gpuvitals_store_disk_free_bytes", help, free)
+    });
+    let families = [
         Family::gauge("gpuvitals_store_gpus", "GPUs that are known.", store.gpus),
         Family::gauge(
             "gpuvitals_store_memory_rows",
@@ -79,7 +83,8 @@ fn families(store: &StoreStats) -> Vec<Family> {
              (store.max_bytes).",
         )
         .by("reason", [("age", store.rows_too_old), ("room", store.rows_too_many)]),
-    ]
+    ];
+    families.into_iter().chain(free).collect()
 }
 
 #[cfg(test)]

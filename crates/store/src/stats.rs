@@ -3,6 +3,7 @@
 use gpuvitals_log::Log;
 use serde::Serialize;
 
+use crate::directory;
 use crate::manifest::FileRecord;
 use crate::recent::Recent;
 use crate::shared::Shared;
@@ -62,6 +63,8 @@ pub struct StoreStats {
     pub rows_too_old: u64,
     /// Rows of files that were deleted for the room that all took.
     pub rows_too_many: u64,
+    /// Bytes that are free on the disk of the files, for this user; none if the system does not say.
+    pub disk_free_bytes: Option<u64>,
 }
 
 impl StoreStats {
@@ -94,6 +97,7 @@ impl StoreStats {
             quarantined: read(&counters.quarantined),
             rows_too_old: read(&counters.rows_too_old),
             rows_too_many: read(&counters.rows_too_many),
+            disk_free_bytes: directory::free_bytes(&shared.config.dir),
         }
     }
 }

@@ -1,0 +1,63 @@
+//! `promtool` on the rules: they parse, and each alert fires, clears, and is silent before.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+use crate::alerts::{Alert, GROUPS, RULES};
+use crate::{recording, root, yaml};
+
+fn promtool(args: &[&str], of: &Path) {
+    let output = Command::new("promtool").args(args).arg(of).output();
+    let output = output.expect("promtool runs; scripts/need promtool installs it");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "promtool {args:?}: {text}");
+}
+
+#[test]
+fn the_rules_parse() {
+    for file in [RULES, recording::RULES] {
+        promtool(&["check", "rules"], &root().join(file));
+    }
+}
+
+#[test]
+fn each_alert_fires_clears_and_is_silent_before() {
+    let rules = root().join(RULES).canonicalize().unwrap();
+    let mut out = format!("rule_files: [\"{}\"]\nevaluation_interval: 1m\ntests:\n", rules.display());
+    for alert in GROUPS.iter().flat_map(|(_, alerts)| alerts()) {
+        writeln!(out, "  - name: {}\n    interval: 1m\n    input_series:", alert.name).unwrap();
+        for (series, values) in &alert.shown.series {
+            writeln!(out, "      - series: '{series}'\n        values: '{values}'").unwrap();
+        }
+        writeln!(out, "    alert_rule_test:").unwrap();
+        for (minute, fires) in [(0, false), (60, true), (180, false)] {
+            writeln!(out, "      - eval_time: {minute}m\n        alertname: {}", alert.name).unwrap();
+            if fires {
+                writeln!(out, "        exp_alerts:\n          - exp_labels:").unwrap();
+                yaml::word(&mut out, 14, "severity", alert.severity);
+                for (label, text) in alert.shown.labels.iter().filter(|(label, _)| *label != "severity") {
+                    yaml::text(&mut out, 14, label, text);
+                }
+                writeln!(out, "            exp_annotations:").unwrap();
+                for (key, text) in [("summary", &alert.summary), ("description", &alert.meaning)] {
+                    yaml::text(&mut out, 14, key, &filled(text, &alert));
+                }
+                yaml::text(&mut out, 14, "runbook", &alert.runbook());
+            } else {
+                writeln!(out, "        exp_alerts: []").unwrap();
+            }
+        }
+    }
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alerts-tests.yaml");
+    std::fs::write(&file, &out).unwrap();
+    promtool(&["test", "rules"], &file);
+}
+
+/// A text with the labels of the test in it.
+fn filled(text: &str, alert: &Alert) -> String {
+    let labels = alert.shown.labels.iter();
+    labels.fold(text.to_owned(), |text, (label, value)| {
+        text.replace(&format!("{{{{ $labels.{label} }}}}"), value)
+    })
+}
