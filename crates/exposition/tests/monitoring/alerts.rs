@@ -113,16 +113,31 @@ fn camel(id: &str) -> String {
 }
 
 fn gpus() -> Vec<Alert> {
-    let at_node = labels(&[("model", "H100"), ("node", "node7")]);
-    let throttled = name("throttled_thermal_ns");
-    let rising = |rate: &str| format!("0x5 0+{rate}x100 {}x130", 0);
-    let shown = |series: Vec<(String, String)>, labels: Vec<(&'static str, &'static str)>| Shown {
-        series: series.into_iter().chain([info()]).collect(),
-        labels,
-    };
-    let utilization = name("utilization_pct");
-    let width = format!("({} * {OF_GPU})", name("pcie_width"));
-    let temperature = series(name("temperature_c"), &[("sensor", "gpu")]);
+    [reached(), throttled(), hardware(), work()].into_iter().flatten().collect()
+}
+
+/// Series of the GPU of the tests, and labels of the alert.
+fn shown(series: Vec<(String, String)>, labels: Vec<(&'static str, &'static str)>) -> Shown {
+    Shown { series: series.into_iter().chain([info()]).collect(), labels }
+}
+
+/// Labels of an alert that has node and model.
+fn at_node() -> Vec<(&'static str, &'static str)> {
+    labels(&[("model", "H100"), ("node", "node7")])
+}
+
+/// A counter that rises for a while.
+fn rising(rate: &str) -> String {
+    format!("0x5 0+{rate}x100 0x130")
+}
+
+/// One series of a service.
+fn simple(series: &str, values: &str, labels: &[(&'static str, &'static str)]) -> Shown {
+    Shown { series: vec![(series.to_owned(), values.to_owned())], labels: labels.to_vec() }
+}
+
+/// Whether there are values.
+fn reached() -> Vec<Alert> {
     vec![
         Alert {
             name: "GpuLost".to_owned(),
@@ -159,9 +174,16 @@ fn gpus() -> Vec<Alert> {
                     series("gpu_last_sample_timestamp_seconds", &[]),
                     "0+60x5 300x100 6360+60x130".to_owned(),
                 )],
-                at_node.clone(),
+                at_node(),
             ),
         },
+    ]
+}
+
+/// Whether the clocks are held down.
+fn throttled() -> Vec<Alert> {
+    let throttled = name("throttled_thermal_ns");
+    vec![
         Alert {
             name: "GpuThrottledByHeat".to_owned(),
             severity: "warning",
@@ -187,6 +209,14 @@ fn gpus() -> Vec<Alert> {
                 .to_owned(),
             shown: shown(vec![(series(throttled, &[("reason", "power")]), rising("50"))], labels(&[])),
         },
+    ]
+}
+
+/// Parts around the GPU.
+fn hardware() -> Vec<Alert> {
+    let width = format!("({} * {OF_GPU})", name("pcie_width"));
+    let temperature = series(name("temperature_c"), &[("sensor", "gpu")]);
+    vec![
         Alert {
             name: "GpuPcieDegraded".to_owned(),
             severity: "warning",
@@ -205,7 +235,7 @@ fn gpus() -> Vec<Alert> {
                     (other(name("pcie_width"), &[]), "16x240".to_owned()),
                     (other("gpu_info", &[("node", "node7"), ("model", "H100")]), "1x240".to_owned()),
                 ],
-                at_node.clone(),
+                at_node(),
             ),
         },
         Alert {
@@ -225,9 +255,16 @@ fn gpus() -> Vec<Alert> {
                     (series(name("fan_speed_pct"), &[]), "0x240".to_owned()),
                     (temperature, "60x5 85x100 60x130".to_owned()),
                 ],
-                at_node,
+                at_node(),
             ),
         },
+    ]
+}
+
+/// What is done with it.
+fn work() -> Vec<Alert> {
+    let utilization = name("utilization_pct");
+    vec![
         Alert {
             name: "GpuIdleWhileHeld".to_owned(),
             severity: "info",
@@ -275,10 +312,11 @@ fn gpus() -> Vec<Alert> {
 }
 
 fn pipeline() -> Vec<Alert> {
-    let simple = |series: &str, values: &str, labels: &[(&'static str, &'static str)]| Shown {
-        series: vec![(series.to_owned(), values.to_owned())],
-        labels: labels.to_vec(),
-    };
+    [services(), queue(), losses(), edges()].into_iter().flatten().collect()
+}
+
+/// Whether services work.
+fn services() -> Vec<Alert> {
     vec![
         Alert {
             name: "GpuvitalsDown".to_owned(),
@@ -301,6 +339,27 @@ fn pipeline() -> Vec<Alert> {
                 labels: vec![("instance", "node7:9400"), ("job", "agent")],
             },
         },
+        Alert {
+            name: "GpuvitalsCollectorStuck".to_owned(),
+            severity: "critical",
+            hold: "5m",
+            expr: "gpuvitals_collector_healthy == 0".to_owned(),
+            summary: "the collector at {{ $labels.instance }} cannot store rows".to_owned(),
+            meaning: "Rows stay in the queue, nothing is lost yet.".to_owned(),
+            remedy: "Its `/health` gives the reason: a full disk, a database that is away, a store that is damaged (`gpuvitals store check`)."
+                .to_owned(),
+            shown: simple(
+                "gpuvitals_collector_healthy{job=\"collector\",instance=\"collector:8080\"}",
+                "1x5 0x100 1x130",
+                &[("instance", "collector:8080"), ("job", "collector")],
+            ),
+        },
+    ]
+}
+
+/// The queue.
+fn queue() -> Vec<Alert> {
+    vec![
         Alert {
             name: "GpuvitalsQueueUnhealthy".to_owned(),
             severity: "critical",
@@ -331,6 +390,12 @@ fn pipeline() -> Vec<Alert> {
                 &[("group", "collectors"), ("instance", "broker:9090"), ("job", "broker"), ("topic", "gpu-telemetry")],
             ),
         },
+    ]
+}
+
+/// What nobody takes.
+fn losses() -> Vec<Alert> {
+    vec![
         Alert {
             name: "GpuvitalsDeadLetters".to_owned(),
             severity: "warning",
@@ -359,21 +424,12 @@ fn pipeline() -> Vec<Alert> {
                 &[("instance", "broker:9090"), ("job", "broker"), ("topic", "gpu-telemetry")],
             ),
         },
-        Alert {
-            name: "GpuvitalsCollectorStuck".to_owned(),
-            severity: "critical",
-            hold: "5m",
-            expr: "gpuvitals_collector_healthy == 0".to_owned(),
-            summary: "the collector at {{ $labels.instance }} cannot store rows".to_owned(),
-            meaning: "Rows stay in the queue, nothing is lost yet.".to_owned(),
-            remedy: "Its `/health` gives the reason: a full disk, a database that is away, a store that is damaged (`gpuvitals store check`)."
-                .to_owned(),
-            shown: simple(
-                "gpuvitals_collector_healthy{job=\"collector\",instance=\"collector:8080\"}",
-                "1x5 0x100 1x130",
-                &[("instance", "collector:8080"), ("job", "collector")],
-            ),
-        },
+    ]
+}
+
+/// Where rows come from and where they stay.
+fn edges() -> Vec<Alert> {
+    vec![
         Alert {
             name: "GpuvitalsAgentLoses".to_owned(),
             severity: "warning",
