@@ -4,13 +4,16 @@ CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/release/gpuvitals
 SAMPLE := samples/fleet.csv.gz
 
-.PHONY: help build dashboard run demo test test-long check lint fmt generate bench clean
+.PHONY: help build deb dashboard run demo test test-long test-deploy check lint fmt generate bench clean
 
 help: ## Show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: dashboard ## Build the release binary with the dashboard in it
 	cargo build --release --locked -p gpuvitals
+
+deb: build ## Build the Debian package, in target/debian
+	@scripts/package-deb
 
 dashboard: dashboard/dist/index.html ## Build the web page
 
@@ -31,6 +34,9 @@ test: ## Install what the tests need and run all of them
 
 test-long: ## The same with many more rounds, and the soak runs; hours
 	@scripts/test-long
+
+test-deploy: build ## The Debian package in a root of its own, and Compose brought up for real; as root
+	@scripts/test-deploy
 
 check: lint test ## What CI runs
 

@@ -467,6 +467,7 @@ def plain(values):
             check(f"{path.name}: namespace", part["kind"] == "Namespace" or part["metadata"].get("namespace") == NAMESPACE)
 
 
+helm_python.disable_logging()
 sets = value_sets()
 refused()
 tokens()
