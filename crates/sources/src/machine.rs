@@ -2,12 +2,15 @@
 
 mod command;
 mod pinned;
+mod tool;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use command::{ToolError, ToolOutput, find_tool, run_tool};
+pub(crate) use command::LocalTool;
+pub use command::{find_tool, run_tool};
 pub use pinned::{PinnedFile, READ_LEN_MAX};
+pub use tool::{Tool, ToolError, ToolOutput};
 
 /// A machine: this one, or a captured tree that looks like one.
 #[derive(Debug, Clone, PartialEq, Eq)]

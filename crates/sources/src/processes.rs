@@ -14,7 +14,7 @@ use gpuvitals_core::Identity;
 use crate::probe::{Driver, ProbeError};
 
 pub use fdinfo::{DrmClient, Engine, parse_fdinfo};
-pub(crate) use probe::ProcessProbe;
+pub use probe::ProcessProbe;
 
 /// Replaces a name that cannot be read: the process has just ended, or is in another namespace of pids.
 pub const NAMELESS: &str = "-";

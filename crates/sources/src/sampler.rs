@@ -26,7 +26,7 @@ use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, Origin};
 
 use crate::attribution::Owners;
-use crate::probe::{Driver, Probe};
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::registry::Finding;
 use handoff::{Handoff, Taken};
 use rows::RowList;
@@ -318,6 +318,32 @@ impl Drop for Sampler {
     fn drop(&mut self) {
         self.tell_to_stop();
     }
+}
+
+/// Reads everything of a probe once, in the caller's thread, into batches: for callers with a schedule of their own. A GPU
+/// that gives nothing has a row without values.
+///
+/// # Errors
+/// If the whole device gives nothing.
+pub fn read_once(
+    probe: &mut dyn Probe,
+    owners: &Owners,
+    origin: &Origin,
+    sequence: u64,
+) -> Result<Vec<Batch>, ProbeError> {
+    let mut reading = Reading::default();
+    probe.read(Due::ALL, &mut reading)?;
+    let now = Moment::now();
+    let state = state::WorkerState::new(probe.table(), probe.driver(), Duration::ZERO, probe.deadline());
+    let mut rows = RowList::new(Arc::new(state));
+    for row in reading.rows() {
+        let identity = owners.attribute(row.identity());
+        match row.is_down() {
+            Some((reason, _)) => rows.add_blank(&identity, reason, now.wall_ns, now.mono_ns),
+            None => rows.add(&identity, row, row.taken_ns().unwrap_or(now.wall_ns), now.mono_ns),
+        }
+    }
+    Ok(rows.to_batches(false, origin, sequence).collect())
 }
 
 fn interval_of(probe: &dyn Probe, config: &SamplerConfig) -> Duration {

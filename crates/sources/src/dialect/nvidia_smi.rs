@@ -17,7 +17,7 @@ use std::time::Duration;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
-use crate::machine::{Machine, ToolOutput, run_tool};
+use crate::machine::{LocalTool, Machine, Tool, ToolOutput};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 use crate::registry::{self, Discovery, Finding, Verdict};
 use crate::versions;
@@ -56,7 +56,7 @@ pub fn find(machine: &Machine) -> Discovery {
 /// The tool, asked again and again.
 #[derive(Debug)]
 pub struct NvidiaSmi {
-    program: PathBuf,
+    tool: Arc<dyn Tool>,
     node: Arc<str>,
     /// Names of fields that the driver refused.
     refused: Vec<String>,
@@ -69,8 +69,13 @@ pub struct NvidiaSmi {
 impl NvidiaSmi {
     /// The tool at a path (or a name on `PATH`), on a node. Nothing is run yet.
     pub fn new(program: impl Into<PathBuf>, node: &str) -> Self {
+        Self::through(Arc::new(LocalTool(program.into())), node)
+    }
+
+    /// The tool as it can be run on this node. Nothing is run yet.
+    pub fn through(tool: Arc<dyn Tool>, node: &str) -> Self {
         Self {
-            program: program.into(),
+            tool,
             node: Arc::from(node),
             refused: Vec::new(),
             is_plain: false,
@@ -98,7 +103,7 @@ impl NvidiaSmi {
             let spent_ns = u64::try_from(Moment::now().mono_ns - begun.mono_ns).unwrap_or_default();
             let left = DEADLINE.saturating_sub(Duration::from_nanos(spent_ns));
             let query = format!("--query-gpu={}", fields.join(","));
-            let output = run_tool(&self.program, &[&query, "--format=csv,nounits"], left, OUTPUT_LEN_MAX)?;
+            let output = self.tool.run(&[&query, "--format=csv,nounits"], left, OUTPUT_LEN_MAX)?;
             let text = String::from_utf8_lossy(&output.stdout);
             match refused_field(&text) {
                 Some(name) if fields.contains(&name) => self.refused.push(name.to_owned()),
@@ -245,7 +250,7 @@ fn refused_field(text: &str) -> Option<&str> {
 /// Why the tool lists no GPU.
 fn failure(output: &ToolOutput, text: &str) -> ProbeError {
     let text = if text.trim().is_empty() { String::from_utf8_lossy(&output.stderr) } else { text.into() };
-    match (output.status.code(), said(&text)) {
+    match (output.code, said(&text)) {
         (Some(NO_PERMISSION), ProbeError::Gone(text) | ProbeError::Failed(text)) => ProbeError::Denied(text),
         (_, error) => error,
     }

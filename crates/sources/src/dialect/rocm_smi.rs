@@ -208,11 +208,14 @@ fn arguments(way: Way, due: Due) -> Vec<&'static str> {
     arguments
 }
 
-/// Its exit status and last line.
+/// Its exit code and last line.
 fn complaint(output: &ToolOutput) -> String {
     let said = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
     let text = String::from_utf8_lossy(said);
     let last = text.lines().rev().find(|line| line.chars().any(char::is_alphanumeric)).unwrap_or("nothing");
     let short: String = last.trim().chars().take(200).collect();
-    format!("{}, {short:?}", output.status)
+    match output.code {
+        Some(code) => format!("exit code {code}, {short:?}"),
+        None => format!("ended by a signal, {short:?}"),
+    }
 }

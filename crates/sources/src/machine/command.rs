@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use gpuvitals_core::clock::Moment;
@@ -15,7 +15,7 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use crate::probe::ProbeError;
+use super::tool::{Tool, ToolError, ToolOutput};
 
 /// Bytes of standard error that are kept.
 const STDERR_LEN_MAX: usize = 64 << 10;
@@ -26,65 +26,13 @@ const READS_MAX: usize = 16;
 /// Polling interval if the kernel cannot report an exit (`pidfd_open` came with 5.3).
 const ASK_NS: i64 = 10_000_000;
 
-/// The output of a tool that ended.
+/// A program of this machine, by its path, or by a name on `PATH`.
 #[derive(Debug, Clone)]
-pub struct ToolOutput {
-    /// Its exit status. Some tools fail and yet print what they know: `rocm-smi` ends with 2 if any value is
-    /// missing.
-    pub status: ExitStatus,
-    /// Standard output, at most as long as asked for.
-    pub stdout: Vec<u8>,
-    /// Standard error, at most 64 KiB.
-    pub stderr: Vec<u8>,
-}
+pub(crate) struct LocalTool(pub(crate) PathBuf);
 
-/// Why a tool gave no output.
-#[derive(Debug, thiserror::Error)]
-pub enum ToolError {
-    /// It is not on `PATH`, or not executable.
-    #[error("{program} is not installed, or not on PATH")]
-    NotInstalled {
-        /// As asked for.
-        program: String,
-    },
-    /// It is there, and does not start: no right, its interpreter is missing, no process or descriptor left.
-    #[error("cannot start {program}")]
-    Start {
-        /// Its path.
-        program: String,
-        /// The kernel's error.
-        source: io::Error,
-    },
-    /// It was killed at its deadline, with all its children.
-    #[error("{program} has not ended within {deadline:?} and was killed")]
-    TimedOut {
-        /// As asked for.
-        program: String,
-        /// How long it had.
-        deadline: Duration,
-    },
-    /// Its output or its end could not be read.
-    #[error("cannot read what {program} says")]
-    Read {
-        /// As asked for.
-        program: String,
-        /// The kernel's error.
-        source: io::Error,
-    },
-}
-
-impl From<ToolError> for ProbeError {
-    fn from(error: ToolError) -> Self {
-        let text = gpuvitals_core::causes(&error);
-        match &error {
-            ToolError::NotInstalled { .. } => Self::Gone(text),
-            ToolError::Start { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                Self::Denied(text)
-            }
-            ToolError::Start { .. } | ToolError::TimedOut { .. } | ToolError::Read { .. } => {
-                Self::Failed(text)
-            }
-        }
+impl Tool for LocalTool {
+    fn run(&self, args: &[&str], deadline: Duration, output_max: usize) -> Result<ToolOutput, ToolError> {
+        run_tool(&self.0, args, deadline, output_max)
     }
 }
 
@@ -200,7 +148,7 @@ impl Running {
 
     fn finish(mut self) -> io::Result<ToolOutput> {
         Ok(ToolOutput {
-            status: self.child.wait()?,
+            code: self.child.wait()?.code(),
             stdout: std::mem::take(&mut self.stdout.kept),
             stderr: std::mem::take(&mut self.stderr.kept),
         })
@@ -259,6 +207,7 @@ impl Capture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probe::ProbeError;
 
     const LONG: Duration = Duration::from_secs(20);
 
@@ -273,7 +222,7 @@ mod tests {
     #[test]
     fn output_and_exit_code_both_count() {
         let said = sh("echo $LC_ALL; echo warning >&2; cat; exit 2", LONG, 100).unwrap();
-        assert_eq!(said.status.code(), Some(2));
+        assert_eq!(said.code, Some(2));
         assert_eq!((text(&said.stdout), text(&said.stderr)), ("C\n", "warning\n"));
     }
 
@@ -345,6 +294,6 @@ mod tests {
     #[test]
     fn a_tool_killed_by_a_signal_has_no_exit_code() {
         let said = sh("echo partly; kill -ABRT $$", LONG, 100).unwrap();
-        assert_eq!((said.status.code(), text(&said.stdout)), (None, "partly\n"));
+        assert_eq!((said.code, text(&said.stdout)), (None, "partly\n"));
     }
 }

@@ -1,5 +1,6 @@
 //! The rows of `gpu_processes`: a listing of the processes as a reading of the sampler, at the rare tier.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 use crate::registry::{Finding, Verdict};
 
 /// Reads a table of processes into rows.
-pub(crate) struct ProcessProbe {
+pub struct ProcessProbe {
     table: Box<dyn ProcessTable>,
     /// The gap reported last.
     gap: Option<String>,
@@ -20,7 +21,7 @@ pub(crate) struct ProcessProbe {
 
 impl ProcessProbe {
     /// Of this table, which nobody else reads: its shares cover the time since its own listing before.
-    pub(crate) fn new(table: Box<dyn ProcessTable>) -> Self {
+    pub fn new(table: Box<dyn ProcessTable>) -> Self {
         Self { table, gap: None, findings: Vec::new() }
     }
 
@@ -71,6 +72,12 @@ impl Probe for ProcessProbe {
 
     fn findings(&mut self) -> Vec<Finding> {
         std::mem::take(&mut self.findings)
+    }
+}
+
+impl fmt::Debug for ProcessProbe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessProbe").field("driver", &self.table.driver()).finish_non_exhaustive()
     }
 }
 

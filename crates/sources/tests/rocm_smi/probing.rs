@@ -145,7 +145,7 @@ fn a_tool_without_cards_says_what_it_said() {
     let tool = FakeTool::new();
     tool.says("answer.json", "").says("answer.txt", "ERROR: Driver not initialized (amdgpu not found)\n");
     let Err(ProbeError::Gone(text)) = read(&mut tool.probe(), Due::ALL) else { panic!("no error") };
-    assert!(text.contains("Driver not initialized") && text.contains("exit status: 2"), "{text}");
+    assert!(text.contains("Driver not initialized") && text.contains("exit code 2"), "{text}");
     let missing = read(&mut RocmSmi::new("/no/such/rocm-smi", "n"), Due::ALL).unwrap_err();
     assert_eq!(missing, ProbeError::Gone("/no/such/rocm-smi is not installed, or not on PATH".to_owned()));
 }

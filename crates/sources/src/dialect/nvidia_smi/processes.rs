@@ -10,7 +10,7 @@ use super::fields::reason_of;
 use super::pmon::{PmonRow, parse_pmon};
 use super::query::{Table, parse_query_csv};
 use super::{OUTPUT_LEN_MAX, identity_of, said};
-use crate::machine::run_tool;
+use crate::machine::{LocalTool, Tool, ToolOutput};
 use crate::probe::{Driver, ProbeError};
 use crate::processes::{GpuProcess, NAMELESS, ProcessKind, ProcessList, ProcessTable};
 
@@ -21,7 +21,7 @@ const APPS: &[&str] = &["gpu_uuid", "pid", "process_name", "used_gpu_memory"];
 /// Lists the processes by the tool.
 #[derive(Debug)]
 pub struct SmiProcesses {
-    program: PathBuf,
+    tool: Arc<dyn Tool>,
     node: Arc<str>,
     gpus: Vec<Arc<Identity>>,
 }
@@ -29,18 +29,24 @@ pub struct SmiProcesses {
 impl SmiProcesses {
     /// The tool at a path (or a name on `PATH`), on a node. Nothing is run yet.
     pub fn new(program: impl Into<PathBuf>, node: &str) -> Self {
-        Self { program: program.into(), node: Arc::from(node), gpus: Vec::new() }
+        Self::through(Arc::new(LocalTool(program.into())), node)
     }
 
-    fn run(&self, arguments: &[&str]) -> Result<String, ProbeError> {
-        let output = run_tool(&self.program, arguments, DEADLINE, OUTPUT_LEN_MAX)?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    /// The tool as it can be run on this node. Nothing is run yet.
+    pub fn through(tool: Arc<dyn Tool>, node: &str) -> Self {
+        Self { tool, node: Arc::from(node), gpus: Vec::new() }
+    }
+
+    /// Standard output, and whether the tool says that all went well.
+    fn run(&self, arguments: &[&str]) -> Result<(String, bool), ProbeError> {
+        let ToolOutput { code, stdout, .. } = self.tool.run(arguments, DEADLINE, OUTPUT_LEN_MAX)?;
+        Ok((String::from_utf8_lossy(&stdout).into_owned(), code == Some(0)))
     }
 
     /// Learns which GPU has which index.
     fn learn(&mut self) -> Result<(), ProbeError> {
         const FIELDS: &[&str] = &["index", "uuid", "pci.bus_id"];
-        let text = self.run(&["--query-gpu=index,uuid,pci.bus_id", "--format=csv"])?;
+        let (text, _) = self.run(&["--query-gpu=index,uuid,pci.bus_id", "--format=csv"])?;
         let query = parse_query_csv(&text, FIELDS);
         if query.gpus.is_empty() {
             return Err(said(&text));
@@ -57,8 +63,13 @@ impl SmiProcesses {
     /// The processes of GPUs that `pmon` did not speak of.
     fn add_apps(&self, rows: &[PmonRow], found: &mut Vec<GpuProcess>) -> Result<(), ProbeError> {
         let query = format!("--query-compute-apps={}", APPS.join(","));
-        let text = self.run(&[&query, "--format=csv,nounits"])?;
-        for app in parse_compute_apps(&text, APPS) {
+        let (text, is_whole) = self.run(&[&query, "--format=csv,nounits"])?;
+        let apps = parse_compute_apps(&text, APPS);
+        // Neither way lists anything, and the tool says why: that is no GPU without processes.
+        if !is_whole && rows.is_empty() && apps.is_empty() {
+            return Err(said(&text));
+        }
+        for app in apps {
             let gpu = self.gpus.iter().find(|identity| identity.uuid() == Some(app.gpu_uuid.as_str()));
             let Some(identity) = gpu else { continue };
             let is_told = rows.iter().any(|row| i64::from(row.gpu) == identity.index.map_or(-1, i64::from));
@@ -86,14 +97,14 @@ impl ProcessTable for SmiProcesses {
     }
 
     fn another(&self) -> Box<dyn ProcessTable> {
-        Box::new(Self::new(self.program.clone(), &self.node))
+        Box::new(Self::through(Arc::clone(&self.tool), &self.node))
     }
 
     fn read(&mut self) -> Result<ProcessList, ProbeError> {
         if self.gpus.is_empty() {
             self.learn()?;
         }
-        let mut rows = parse_pmon(&self.run(&["pmon", "-c", "1", "-s", "um"])?);
+        let mut rows = parse_pmon(&self.run(&["pmon", "-c", "1", "-s", "um"])?.0);
         if rows.iter().any(|row| self.gpu_of(row.gpu).is_none()) {
             self.learn()?;
         }
