@@ -2,6 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -13,6 +14,7 @@
 mod access;
 #[path = "../rig/authority.rs"]
 mod authority;
+mod dashboards;
 mod faults;
 #[path = "../../../sources/tests/faulty/faulty_sysfs.rs"]
 mod faulty_sysfs;

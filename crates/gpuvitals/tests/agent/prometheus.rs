@@ -12,14 +12,14 @@ use super::node::Node;
 use super::port::Port;
 use super::waiting;
 
-struct Prometheus {
+pub(crate) struct Prometheus {
     child: Child,
     _port: Port,
     url: String,
 }
 
 impl Prometheus {
-    fn start(node: &Node, config: &str) -> Self {
+    pub(crate) fn start(node: &Node, config: &str) -> Self {
         let file = node.write("prometheus.yml", config);
         let port = Port::new();
         let child = Command::new("prometheus")
@@ -33,21 +33,26 @@ impl Prometheus {
         Self { child, url: format!("http://127.0.0.1:{port}"), _port: port }
     }
 
-    /// Value of a query with one result; none while it has no or more results, or Prometheus does not answer yet.
-    fn ask(&self, query: &str) -> Option<f64> {
+    /// The series of an answer, or why there is none.
+    pub(crate) fn result(&self, query: &str) -> Result<Vec<Value>, String> {
         let agent: ureq::Agent =
             ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(10))).build().into();
         let request = agent.get(format!("{}/api/v1/query", self.url)).query("query", query);
-        let text = request.call().ok()?.body_mut().read_to_string().ok()?;
-        let answer: Value = serde_json::from_str(&text).unwrap();
-        match answer["data"]["result"].as_array().map(Vec::as_slice) {
-            Some([only]) => only["value"][1].as_str().unwrap().parse().ok(),
+        let answer = request.call().map_err(|error| error.to_string())?.body_mut().read_to_string();
+        let answer: Value = serde_json::from_str(&answer.map_err(|error| error.to_string())?).unwrap();
+        answer["data"]["result"].as_array().cloned().ok_or_else(|| answer.to_string())
+    }
+
+    /// Value of a query with one result; none while it has no or more results, or Prometheus does not answer yet.
+    fn ask(&self, query: &str) -> Option<f64> {
+        match self.result(query).ok()?.as_slice() {
+            [only] => only["value"][1].as_str().unwrap().parse().ok(),
             _ => None,
         }
     }
 
     /// Queries until the value is near the expected one: Prometheus' data grows with each scrape.
-    fn becomes(&self, query: &str, expected: f64) {
+    pub(crate) fn becomes(&self, query: &str, expected: f64) {
         let is_near = |value: &f64| (value - expected).abs() <= expected.abs() * 0.05;
         let what = format!("{expected} as {query}");
         waiting::until(&what, || self.ask(query), |value| value.as_ref().is_some_and(is_near));

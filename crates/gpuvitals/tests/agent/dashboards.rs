@@ -1,0 +1,413 @@
+//! Grafana dashboards, made from the catalogue. `UPDATE=1` writes them; a real Prometheus answers each of their questions.
+
+use std::path::Path;
+
+use gpuvitals_core::catalogue::{self, Instrument, Metric, Series, Unit};
+use serde_json::{Value, json};
+
+use super::node::Node;
+use super::prometheus::Prometheus;
+
+/// Joins the labels of `gpu_info` to a series of a GPU.
+const OF: &str = "on (job, instance, uuid, partition) group_left (node, model) gpu_info{node=~\"$node\"}";
+const HELD: &str = "on (job, instance, uuid, partition) group_left (namespace, pod) gpu_attribution_info{namespace=~\"$namespace\"}";
+const LEGEND: &str = "{{node}} GPU {{gpu}}";
+
+/// A panel before it has a place.
+struct Panel {
+    title: String,
+    help: String,
+    kind: &'static str,
+    unit: &'static str,
+    /// Expressions with their legends.
+    targets: Vec<(String, String)>,
+    /// Of 24 columns.
+    width: u64,
+}
+
+fn panel(kind: &'static str, title: &str, unit: &'static str, width: u64, targets: &[(&str, &str)]) -> Panel {
+    let targets = targets.iter().map(|(expr, legend)| ((*expr).to_owned(), (*legend).to_owned())).collect();
+    Panel { title: title.to_owned(), help: String::new(), kind, unit, targets, width }
+}
+
+fn lines(title: &str, unit: &'static str, expr: &str, legend: &str) -> Panel {
+    panel("timeseries", title, unit, 12, &[(expr, legend)])
+}
+
+fn stat(title: &str, unit: &'static str, expr: &str) -> Panel {
+    panel("stat", title, unit, 4, &[(expr, "")])
+}
+
+/// A metric's series, of one of its siblings if it has any.
+fn series(metric: &Metric) -> String {
+    let labels: Vec<_> = metric.labels.iter().map(|(label, text)| format!("{label}=\"{text}\"")).collect();
+    if labels.is_empty() {
+        metric.prometheus.to_owned()
+    } else {
+        format!("{}{{{}}}", metric.prometheus, labels.join(","))
+    }
+}
+
+fn of(column: &str) -> String {
+    series(catalogue::by_column(column).unwrap().metric())
+}
+
+/// Grafana's name of the base unit.
+fn unit(unit: Unit) -> &'static str {
+    match unit.base() {
+        "ratio" => "percentunit",
+        "hertz" => "hertz",
+        "celsius" => "celsius",
+        "watts" => "watt",
+        "joules" => "joule",
+        "bytes" => "bytes",
+        "bytes_per_second" => "Bps",
+        "rpm" => "rotrpm",
+        "volts" => "volt",
+        "seconds" => "s",
+        _ => "short",
+    }
+}
+
+fn fleet() -> Vec<Panel> {
+    let (load, power) = (of("utilization_pct"), of("power_w"));
+    let (used, total, hot) = (of("memory_used_mb"), of("memory_total_mb"), of("temperature_c"));
+    let throttled = "rate(gpu_throttled_seconds_total{reason=\"any\"}[$__rate_interval])";
+    vec![
+        stat("GPUs", "short", &format!("count(gpu_up * {OF})")),
+        stat("GPUs that give no values", "short", &format!("count((gpu_up == 0) * {OF}) or vector(0)")),
+        stat(
+            "GPUs with a condition",
+            "short",
+            &format!("count(count by (job, instance, uuid, partition) (gpu_condition * {OF})) or vector(0)"),
+        ),
+        stat("Mean utilisation", "percentunit", &format!("avg({load} * {OF})")),
+        stat("Power", "watt", &format!("sum({power} * {OF})")),
+        stat("Memory in use", "percentunit", &format!("sum({used} * {OF}) / sum({total} * {OF})")),
+        panel("table", "Conditions", "short", 24, &[(&format!("gpu_condition * {OF}"), "")]),
+        lines("Utilisation by node", "percentunit", &format!("avg by (node) ({load} * {OF})"), "{{node}}"),
+        lines("Power by node", "watt", &format!("sum by (node) ({power} * {OF})"), "{{node}}"),
+        lines("Utilisation by model", "percentunit", &format!("avg by (model) ({load} * {OF})"), "{{model}}"),
+        lines(
+            "Memory in use by node",
+            "percentunit",
+            &format!("sum by (node) ({used} * {OF}) / sum by (node) ({total} * {OF})"),
+            "{{node}}",
+        ),
+        lines("Ten hottest GPUs", "celsius", &format!("topk(10, {hot} * {OF})"), LEGEND),
+        lines(
+            "Ten GPUs whose clocks are held down most",
+            "percentunit",
+            &format!("topk(10, {throttled} * {OF})"),
+            LEGEND,
+        ),
+    ]
+}
+
+/// What people look at of each GPU of a node, and of the host.
+fn node() -> Vec<Panel> {
+    let columns = [
+        "utilization_pct",
+        "power_w",
+        "memory_used_mb",
+        "temperature_c",
+        "temperature_memory_c",
+        "gfx_clock_mhz",
+        "memory_utilization_pct",
+        "pcie_tx_bytes_per_s",
+        "pcie_rx_bytes_per_s",
+    ];
+    let mut panels: Vec<Panel> = columns
+        .into_iter()
+        .filter_map(catalogue::by_column)
+        .map(|id| of_metric(id.metric(), "GPU {{gpu}}"))
+        .collect();
+    panels.push(lines(
+        "Clocks held down",
+        "percentunit",
+        &format!("rate(gpu_throttled_seconds_total{{reason=\"any\"}}[$__rate_interval]) * {OF}"),
+        "GPU {{gpu}}",
+    ));
+    for (_, metric) in catalogue::host_metrics()
+        .filter(|(_, metric)| metric.series <= Series::Standard && metric.scope == catalogue::Scope::Host)
+    {
+        let expr = format!(
+            "{} * on (job, instance) group_left (node) gpuvitals_node_info{{node=~\"$node\"}}",
+            rated(metric)
+        );
+        panels.push(Panel {
+            help: metric.help.to_owned(),
+            ..lines(&title(metric), unit_of(metric), &expr, "{{node}}")
+        });
+    }
+    panels
+}
+
+/// Everything of the standard set of one GPU, in the catalogue's order.
+fn gpu() -> Vec<Panel> {
+    let standard = catalogue::gpu_metrics().filter(|(_, metric)| {
+        metric.series <= Series::Standard
+            && matches!(metric.instrument, Instrument::Gauge | Instrument::Counter)
+    });
+    let mut panels: Vec<Panel> = Vec::new();
+    for (_, metric) in standard {
+        let legend = metric.labels.iter().map(|(_, text)| *text).collect::<Vec<_>>().join(" ");
+        let new = of_metric(metric, &format!("GPU {{{{gpu}}}} {legend}"));
+        // Siblings of one family share a panel.
+        match panels.last_mut().filter(|last| !metric.labels.is_empty() && last.title == new.title) {
+            Some(last) => last.targets.extend(new.targets),
+            None => panels.push(new),
+        }
+    }
+    panels
+}
+
+fn of_metric(metric: &Metric, legend: &str) -> Panel {
+    let expr = format!("{} * {OF}", rated(metric));
+    Panel { help: metric.help.to_owned(), ..lines(&title(metric), unit_of(metric), &expr, legend) }
+}
+
+/// The series, of a counter its rate.
+fn rated(metric: &Metric) -> String {
+    if metric.instrument == Instrument::Counter {
+        format!("rate({}[$__rate_interval])", series(metric))
+    } else {
+        series(metric)
+    }
+}
+
+fn unit_of(metric: &Metric) -> &'static str {
+    match (metric.instrument, unit(metric.unit)) {
+        (Instrument::Counter, "s") => "percentunit",
+        (Instrument::Counter, "joule") => "watt",
+        (Instrument::Counter, "bytes") => "Bps",
+        (_, unit) => unit,
+    }
+}
+
+/// The family's name in words.
+fn title(metric: &Metric) -> String {
+    let words =
+        metric.prometheus.trim_start_matches("gpu_").trim_start_matches("host_").trim_end_matches("_total");
+    words.replace('_', " ")
+}
+
+fn namespaces() -> Vec<Panel> {
+    let (load, power, used) = (of("utilization_pct"), of("power_w"), of("memory_used_mb"));
+    vec![
+        lines("GPUs held", "short", &format!("count by (namespace) (gpu_up * {HELD})"), "{{namespace}}"),
+        lines(
+            "Utilisation",
+            "percentunit",
+            &format!("avg by (namespace) ({load} * {HELD})"),
+            "{{namespace}}",
+        ),
+        lines("Power", "watt", &format!("sum by (namespace) ({power} * {HELD})"), "{{namespace}}"),
+        lines("Memory in use", "bytes", &format!("sum by (namespace) ({used} * {HELD})"), "{{namespace}}"),
+        panel(
+            "table",
+            "Energy of the range, joules",
+            "joule",
+            12,
+            &[(&format!("sum by (namespace) (increase(gpu_energy_joules_total[$__range]) * {HELD})"), "")],
+        ),
+        panel(
+            "table",
+            "Held for half an hour and idle",
+            "percentunit",
+            12,
+            &[(&format!("(avg_over_time({load}[30m]) < 0.01) * {HELD}"), "")],
+        ),
+        lines(
+            "Utilisation by pod",
+            "percentunit",
+            &format!("avg by (namespace, pod) ({load} * {HELD})"),
+            "{{namespace}}/{{pod}}",
+        ),
+        lines(
+            "Power by pod",
+            "watt",
+            &format!("sum by (namespace, pod) ({power} * {HELD})"),
+            "{{namespace}}/{{pod}}",
+        ),
+    ]
+}
+
+fn pipeline() -> Vec<Panel> {
+    let rate = |name: &str| format!("rate({name}[$__rate_interval])");
+    let mean =
+        |name: &str| format!("rate({name}_sum[$__rate_interval]) / rate({name}_count[$__rate_interval])");
+    vec![
+        lines(
+            "Services that answer",
+            "short",
+            "up and on (job, instance) {__name__=~\"gpuvitals_build_info|gpuvitals_[a-z]+_uptime_seconds\"}",
+            "{{job}} {{instance}}",
+        ),
+        lines(
+            "Messages published a second",
+            "short",
+            &rate("gpuvitals_queue_published_messages_total"),
+            "{{topic}}",
+        ),
+        lines(
+            "Messages that wait for a group",
+            "short",
+            "gpuvitals_queue_group_lag_messages",
+            "{{topic}} {{group}}",
+        ),
+        lines("Dead letters kept", "short", "gpuvitals_queue_dead_letter_messages", "{{topic}}"),
+        lines(
+            "Messages delivered again a second",
+            "short",
+            &rate("gpuvitals_queue_redelivered_messages_total"),
+            "{{topic}}",
+        ),
+        lines(
+            "Time of a publish, mean",
+            "s",
+            &mean("gpuvitals_queue_publish_duration_seconds"),
+            "{{instance}}",
+        ),
+        lines(
+            "Rows stored a second",
+            "short",
+            &rate("gpuvitals_collector_rows_stored_total"),
+            "{{instance}}",
+        ),
+        lines(
+            "Time until rows are durable, mean",
+            "s",
+            &mean("gpuvitals_collector_store_duration_seconds"),
+            "{{instance}}",
+        ),
+        lines(
+            "Bytes of the store",
+            "bytes",
+            "gpuvitals_store_file_bytes + gpuvitals_store_rollup_bytes",
+            "{{instance}}",
+        ),
+        lines("Free bytes of its disk", "bytes", "gpuvitals_store_disk_free_bytes", "{{instance}}"),
+        lines(
+            "Answers from the gateway's cache",
+            "percentunit",
+            "rate(gpuvitals_gateway_cache_hits_total[$__rate_interval]) / (rate(gpuvitals_gateway_cache_hits_total[$__rate_interval]) + rate(gpuvitals_gateway_cache_misses_total[$__rate_interval]))",
+            "{{instance}}",
+        ),
+        lines(
+            "Rows an agent lost a second",
+            "short",
+            &rate("gpuvitals_publish_dropped_rows_total"),
+            "{{instance}} {{reason}}",
+        ),
+    ]
+}
+
+/// A choice at the top of a dashboard.
+struct Choice(&'static str, &'static str);
+
+const NODES: Choice = Choice("node", "label_values(gpu_info, node)");
+const NAMESPACES: Choice = Choice("namespace", "label_values(gpu_attribution_info, namespace)");
+
+type Dashboard = (&'static str, &'static str, &'static [Choice], fn() -> Vec<Panel>);
+
+const DASHBOARDS: [Dashboard; 5] = [
+    ("fleet", "GPUs: fleet", &[NODES], fleet),
+    ("node", "GPUs: node", &[NODES], node),
+    ("gpu", "GPUs: every figure", &[NODES], gpu),
+    ("namespaces", "GPUs: namespaces and pods", &[NAMESPACES], namespaces),
+    ("pipeline", "gpuvitals: pipeline", &[], pipeline),
+];
+
+fn json_of((name, title, choices, panels): &Dashboard) -> Value {
+    let (mut x, mut y, mut row) = (0, 0, 0);
+    let mut placed = Vec::new();
+    for (panel, id) in panels().into_iter().zip(1_u64..) {
+        let height = if panel.kind == "stat" { 4 } else { 8 };
+        if x + panel.width > 24 {
+            (x, y, row) = (0, y + row, 0);
+        }
+        placed.push(panel_json(&panel, id, &json!({ "x": x, "y": y, "w": panel.width, "h": height })));
+        (x, row) = (x + panel.width, row.max(height));
+    }
+    let source =
+        json!({ "name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus" });
+    let choices = choices.iter().map(|Choice(name, query)| {
+        json!({
+            "name": name, "type": "query", "datasource": SOURCE.clone(), "query": { "query": query, "refId": name },
+            "refresh": 2, "includeAll": true, "multi": true, "allValue": ".*", "sort": 1,
+            "current": { "text": "All", "value": "$__all" },
+        })
+    });
+    json!({
+        "id": null, "uid": format!("gpuvitals-{name}"), "title": title, "tags": ["gpu", "gpuvitals"], "schemaVersion": 39, "version": 1,
+        "editable": true, "refresh": "30s", "time": { "from": "now-1h", "to": "now" },
+        "templating": { "list": std::iter::once(source).chain(choices).collect::<Vec<_>>() },
+        "panels": placed,
+    })
+}
+
+static SOURCE: std::sync::LazyLock<Value> =
+    std::sync::LazyLock::new(|| json!({ "type": "prometheus", "uid": "${datasource}" }));
+
+fn panel_json(panel: &Panel, id: u64, place: &Value) -> Value {
+    let is_table = panel.kind == "table";
+    let targets = panel.targets.iter().zip('A'..).map(|((expr, legend), name)| {
+        json!({
+            "refId": name.to_string(), "expr": expr, "legendFormat": legend, "datasource": SOURCE.clone(),
+            "format": if is_table { "table" } else { "time_series" }, "instant": is_table, "range": !is_table,
+        })
+    });
+    json!({
+        "id": id, "type": panel.kind, "title": panel.title, "description": panel.help, "gridPos": place, "datasource": SOURCE.clone(),
+        "fieldConfig": { "defaults": { "unit": panel.unit }, "overrides": [] },
+        "options": {}, "targets": targets.collect::<Vec<_>>(),
+    })
+}
+
+fn folder() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/grafana")
+}
+
+#[test]
+fn the_dashboards_are_made_of_the_catalogue() {
+    for dashboard in &DASHBOARDS {
+        let wanted = serde_json::to_string_pretty(&json_of(dashboard)).unwrap() + "\n";
+        let path = folder().join(format!("gpuvitals-{}.json", dashboard.0));
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::create_dir_all(folder()).unwrap();
+            std::fs::write(&path, &wanted).unwrap();
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            found == wanted,
+            "{} is stale: run `UPDATE=1 cargo test -p gpuvitals --test agent dashboards`",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn prometheus_answers_every_question_of_the_dashboards() {
+    let node = Node::new();
+    let agent = node.agent(&["--rate=20", "--interval=2s"]);
+    let target = agent.url.trim_start_matches("http://").trim_end_matches("/metrics");
+    let config = format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs:\n- {{job_name: gpuvitals, static_configs: [{{targets: [\"{target}\"]}}]}}\n"
+    );
+    let prometheus = Prometheus::start(&node, &config);
+    prometheus.becomes("count(gpu_window_end_timestamp_seconds and rate(gpu_samples_total[10s]) > 0)", 2.0);
+    let mut with_values = 0;
+    for (name, _, _, panels) in &DASHBOARDS {
+        for (expr, _) in panels().iter().flat_map(|panel| &panel.targets) {
+            let filled =
+                [("$__rate_interval", "10s"), ("$__range", "10s"), ("$node", ".*"), ("$namespace", ".*")];
+            let expr = filled.iter().fold(expr.clone(), |expr, (from, to)| expr.replace(from, to));
+            let answer = prometheus.result(&expr);
+            let found = answer.unwrap_or_else(|error| panic!("{name}: {expr}: {error}"));
+            with_values += usize::from(!found.is_empty());
+        }
+    }
+    // A captured RX 580 and a Vega 56: no holders, no queue, no store, none of NVIDIA's figures.
+    assert!(with_values > 30, "{with_values} questions have an answer");
+}
