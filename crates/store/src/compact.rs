@@ -237,6 +237,15 @@ fn advance(cursors: &mut [Cursor]) -> Result<Option<Bound<Arc<str>>>, StoreError
 /// Rows of a row group, as they are read.
 pub(crate) type GroupRows = Box<dyn Iterator<Item = Result<RecordBatch, FileError>>>;
 
+/// What is unread of a row group.
+struct Rest {
+    rows: GroupRows,
+    /// How many.
+    left: usize,
+    /// The last key that was read.
+    last: Option<Arc<str>>,
+}
+
 /// A file being read in the order of keys.
 struct Cursor {
     entry: Arc<FileEntry>,
@@ -245,21 +254,21 @@ struct Cursor {
     rows: usize,
     /// The row group after those that are read or being read.
     next: usize,
-    /// The rest of the row group that is being read, and the last key that was read of it.
-    rest: Option<(GroupRows, Option<Arc<str>>)>,
+    /// The rest of the row group that is being read.
+    rest: Option<Rest>,
     /// Rows read but not yet merged.
     pending: Vec<(RecordBatch, RowKeys)>,
 }
 
 impl Cursor {
     fn open(entry: &Arc<FileEntry>, rows: usize, steps: &FileSteps) -> Result<Self, StoreError> {
-        let table = file::open(entry, steps).map_err(|error| condemn(entry, error))?;
+        let table = file::open_whole(entry, steps).map_err(|error| condemn(entry, error))?;
         Ok(Self { entry: Arc::clone(entry), table, rows, next: 0, rest: None, pending: Vec::new() })
     }
 
     /// A key that no unread row is below; none at the end.
     fn next_key(&self) -> Option<Arc<str>> {
-        if let Some((_, Some(last))) = &self.rest {
+        if let Some(Rest { last: Some(last), .. }) = &self.rest {
             return Some(Arc::clone(last));
         }
         self.table.row_groups.get(self.next).map(|group| Arc::from(group.min_key.as_str()))
@@ -276,13 +285,19 @@ impl Cursor {
     fn read(&mut self) -> Result<(), StoreError> {
         let Self { entry, table, .. } = self;
         loop {
-            if let Some((rest, last)) = &mut self.rest {
+            if let Some(Rest { rows: rest, left, last }) = &mut self.rest {
                 if let Some(rows) = rest.next() {
                     let rows = rows.map_err(|error| condemn(entry, error))?;
                     let keys = RowKeys::of(&rows, entry.table)
                         .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
                     *last = keys.ids.last().and_then(|id| keys.keys.get(*id as usize).cloned());
+                    *left = left.saturating_sub(rows.num_rows());
+                    let is_read = *left == 0;
                     self.pending.push((rows, keys));
+                    if is_read {
+                        // It has a decoder of 100 kB for each column, and there are many files.
+                        self.rest = None;
+                    }
                     return Ok(());
                 }
                 self.rest = None;
@@ -291,8 +306,10 @@ impl Cursor {
                 return Ok(());
             }
             table.verify(self.next).map_err(|error| condemn(entry, error))?;
-            let rest = table.read_group(self.next, self.rows).map_err(|error| condemn(entry, error))?;
-            self.rest = Some((rest, None));
+            let rows = table.read_group(self.next, self.rows).map_err(|error| condemn(entry, error))?;
+            let left = table.row_groups.get(self.next).map_or(0, |group| group.rows);
+            let left = usize::try_from(left).unwrap_or(usize::MAX);
+            self.rest = Some(Rest { rows, left, last: None });
             self.next += 1;
         }
     }

@@ -17,7 +17,7 @@ pub struct StoreConfig {
     pub flush_bytes: usize,
     /// Age of the oldest row in memory that starts a flush.
     pub flush_age: Duration,
-    /// GPUs per row group: held in memory by one merge step, and read by a one-GPU query.
+    /// GPUs per row group, more if these have less than a page of rows: read by a one-GPU query.
     pub row_group_gpus: usize,
     /// Rows after which a row group ends even within fewer GPUs.
     pub row_group_rows: usize,

@@ -46,7 +46,7 @@ const PIECE_ROWS: usize = 1 << 15;
 /// Rows after which a rollup that is not worth its room is given up before its end, and how many times too large one is
 /// that is given up at once.
 const TRIAL_ROWS: usize = 1 << 18;
-const HOPELESS: usize = 4;
+const HOPELESS: usize = 2;
 
 /// A figure of the values of a metric in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

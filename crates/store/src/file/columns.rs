@@ -99,8 +99,11 @@ fn coding_of(metric: MetricId, figure: Figure, data_type: &DataType) -> Coding {
         Figure::Min | Figure::Max | Figure::Last | Figure::First => coding(metric.metric().column, data_type),
         // Hardly two are the same; a dictionary would have to be read whole for one of them.
         Figure::Sketch => Coding::Plain(Encoding::DELTA_LENGTH_BYTE_ARRAY),
+        // Each dictionary has a table while its row group is open: tens of MB, for there are hundreds of these columns.
+        Figure::Count | Figure::LastNs | Figure::FirstNs => Coding::Plain(Encoding::DELTA_BINARY_PACKED),
+        Figure::Falls => Coding::Plain(Encoding::BYTE_STREAM_SPLIT),
         Figure::Sum if !is_steady(metric.metric()) => Coding::Plain(Encoding::BYTE_STREAM_SPLIT),
-        _ => Coding::Dictionary(None),
+        Figure::Sum => Coding::Dictionary(None),
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use gpuvitals_core::Table;
+use parquet::file::metadata::PageIndexPolicy;
 
 use super::{FileError, RowGroupFacts, parse};
 use crate::grain::Grain;
@@ -65,7 +66,7 @@ pub(crate) fn describe(
     let damaged = |what| FileError::Damaged { path: path.to_owned(), what };
     let file = File::open(path).map_err(|e| io("opening", e))?;
     let bytes = file.metadata().map_err(|e| io("inspecting", e))?.len();
-    let table = parse(file, path).map_err(|error| match error {
+    let table = parse(file, path, PageIndexPolicy::Optional).map_err(|error| match error {
         FileError::Parquet { .. } => damaged("its footer does not parse"),
         error => error,
     })?;

@@ -222,7 +222,7 @@ impl<'a> TableWriter<'a> {
     }
 
     /// Adds merged rows of GPUs that come after all earlier ones. A row group has whole GPUs, unless one alone has too
-    /// many rows.
+    /// many rows, and at least a page: what a file says of each column of a group takes as much room as some hundred values.
     ///
     /// # Errors
     /// If the disk or Parquet refuses, or columns do not fit together.
@@ -231,7 +231,8 @@ impl<'a> TableWriter<'a> {
             if self.place.grain == Grain::Raw { self.config.row_group_gpus.max(1) } else { usize::MAX };
         let mut from = 0;
         for (_, start) in rows.gpus {
-            if self.gpus >= most {
+            let open = self.open.as_ref().map_or(0, |open| usize::try_from(open.rows).unwrap_or(usize::MAX));
+            if self.gpus >= most && open.saturating_add(start - from) >= self.config.page_rows {
                 self.add(rows, from..*start)?;
                 self.end_group()?;
                 from = *start;
