@@ -10,7 +10,7 @@ use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{
     Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupColumn, Part, Selector, TimeSteps,
 };
-use gpuvitals_core::{IdentityColumn, MetricId, Table};
+use gpuvitals_core::{Identity, IdentityColumn, MetricId, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -277,9 +277,10 @@ impl QueryAsk {
         Ok(())
     }
 
-    /// Groups that have a simulated GPU.
+    /// Groups that have a simulated GPU; none if every GPU has its own group.
     fn simulated<'a>(&self, fleet: &'a Fleet) -> HashSet<Vec<Option<&'a str>>> {
-        let simulated = fleet.gpus.iter().filter(|gpu| gpu.identity.is_simulated());
+        let is_own = self.group_by.contains(&GroupColumn::Gpu);
+        let simulated = fleet.gpus.iter().filter(|gpu| !is_own && gpu.identity.is_simulated());
         simulated.map(|gpu| texts(gpu, &self.group_by)).collect()
     }
 
@@ -320,7 +321,7 @@ impl QueryAsk {
         let label =
             |name: &str| labels.iter().find(|(column, _)| *column == name).and_then(|(_, text)| *text);
         let gpu = label(GroupColumn::Gpu.name());
-        let hostname = gpu.and_then(|gpu| fleet.get(gpu)).and_then(|gpu| gpu.identity.node());
+        let identity = gpu.and_then(|gpu| fleet.get(gpu)).map(|gpu| &gpu.identity);
         let group = match texts.as_slice() {
             [] => Cow::Borrowed(ALL),
             [only] => Cow::Borrowed(only.unwrap_or_default()),
@@ -340,8 +341,8 @@ impl QueryAsk {
             aggregate: series.aggregate.name(),
             group,
             gpu,
-            hostname: hostname.or(label(IdentityColumn::Node.name())),
-            simulated: simulated.contains(&texts),
+            hostname: identity.and_then(Identity::node).or(label(IdentityColumn::Node.name())),
+            simulated: identity.is_some_and(Identity::is_simulated) || simulated.contains(&texts),
             values: Values {
                 values: &series.values,
                 single: is_value && metric.column_type == ColumnType::F32,
