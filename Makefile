@@ -35,7 +35,7 @@ test: ## Install what the tests need and run all of them
 test-long: ## The same with many more rounds, and the soak runs; hours
 	@scripts/test-long
 
-test-deploy: build ## The Debian package in a root of its own, and Compose brought up for real; as root
+test-deploy: build ## Install the Debian package in a root of its own, bring Compose and the pods of the chart up; as root
 	@scripts/test-deploy
 
 check: lint test ## What CI runs
