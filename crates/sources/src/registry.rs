@@ -12,6 +12,7 @@ use crate::dialect::{amd_ioctl, amd_sysfs, nvidia_smi, nvml, procfs, rocm_smi};
 use crate::machine::{Machine, find_tool};
 use crate::probe::Probe;
 use crate::processes::{self, ProcessProbe, ProcessTable};
+use crate::simulated;
 
 /// Result of a search: devices, and the findings that `doctor` reports.
 #[derive(Default)]
@@ -134,7 +135,11 @@ pub fn discover(machine: &Machine, forced: &[Driver]) -> Discovery {
 fn first_of(ways: &[Way], machine: &Machine, forced: &[Driver]) -> Discovery {
     let mut found = Discovery::default();
     let mut mute = Vec::new();
-    for way in ways.iter().filter(|way| forced.is_empty() || forced.contains(&way.driver)) {
+    let is_tried = |way: &&Way| {
+        let unasked = forced.is_empty() && way.driver != Driver::Simulated;
+        unasked || forced.contains(&way.driver)
+    };
+    for way in ways.iter().filter(is_tried) {
         let mut way = (way.find)(machine);
         if way.is_mute && mute.is_empty() {
             mute = std::mem::take(&mut way.probes);
@@ -203,6 +208,8 @@ drivers! {
     NvidiaSmi, "nvidia-smi", "nvidia", nvidia_smi::find;
     /// The host by files of procfs
     Procfs, "procfs", "host", procfs::find;
+    /// Simulated GPUs, only if this is asked for
+    Simulated, "simulated", "simulated", simulated::probe::find;
 }
 
 impl fmt::Display for Driver {

@@ -21,6 +21,7 @@ mod columns;
 mod gpu;
 mod jobs;
 mod models;
+pub(crate) mod probe;
 
 use std::convert::Infallible;
 use std::sync::Arc;
