@@ -31,13 +31,13 @@ SECRETS = {
     "postgres": {"password", "root.pem"},
 }
 DIGEST = "sha256:" + "0" * 64
-passed, failed = 0, 0
+failed = 0
 
 
 def check(what, holds, why=""):
-    """Counts a check."""
-    global passed, failed
-    passed, failed = passed + bool(holds), failed + (not holds)
+    """Counts a check that fails."""
+    global failed
+    failed += not holds
     if not holds:
         print(f"{what}: {why}" if why != "" else what)
 
@@ -473,5 +473,7 @@ refused()
 tokens()
 generated_files()
 plain(sets["manifests"])
-print(f"{passed} passed, {failed} failed")
+# A value set is a test, and so is each of the four others.
+tests = len(sets) + 4
+print(f"{max(0, tests - failed)} passed, {failed} failed")
 sys.exit(failed > 0)
