@@ -17,6 +17,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("listener", &["core", "settings"]),
     ("queue", &["core", "log", "listener", "settings"]),
     ("sources", &["core", "log", "settings"]),
+    ("fleet", &["core", "sources"]),
     ("store", &["core", "log"]),
     ("jsonl", &["core", "log"]),
     ("postgres", &["core", "settings"]),

@@ -1,0 +1,334 @@
+//! The clusters of the configuration.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gpuvitals_core::{Identity, IdentityColumn, quantity};
+use http::Uri;
+use secrecy::SecretString;
+use serde::{Deserialize, Deserializer};
+
+/// Labels of the driver's pods: those of the operator's `ClusterPolicy`, then those of its `NVIDIADriver` resources.
+const DRIVER_SELECTORS: [&str; 2] =
+    ["app=nvidia-driver-daemonset", "app.kubernetes.io/component=nvidia-driver"];
+/// Labels of nodes that are kept: of the GPUs, and of the node's place.
+const NODE_LABELS: [&str; 7] = [
+    "nvidia.com/*",
+    "amd.com/*",
+    "beta.amd.com/*",
+    "kubernetes.io/hostname",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+/// Execs at once in all clusters together: each keeps a thread for blocking work, of which the runtime has 512.
+const PARALLEL_MAX: usize = 256;
+/// Shortest time between two readings of a node: an exec is expensive for the API server and the node.
+const POLL_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// A cluster that cannot be read as configured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The name is empty or has characters that a URL path or a label cannot have.
+    #[error("{0:?} cannot be the name of a cluster: letters, digits, '-', '_' and '.'")]
+    Name(String),
+    /// Two clusters of one name.
+    #[error("two clusters have the name {0}")]
+    Twice(String),
+    /// The URL is no http or https URL, or carries user or query.
+    #[error("cluster {cluster}: api_url {url:?} is not of the form https://host:port")]
+    Url {
+        /// Name of the cluster.
+        cluster: String,
+        /// As configured, without a user's part.
+        url: String,
+    },
+    /// A token would cross the network in clear text.
+    #[error("cluster {0}: a token is not sent over http://; use https://")]
+    ClearToken(String),
+    /// Two settings that contradict each other.
+    #[error("cluster {cluster}: {one} and {other} exclude each other")]
+    Both {
+        /// Name of the cluster.
+        cluster: String,
+        /// A setting.
+        one: &'static str,
+        /// Another.
+        other: &'static str,
+    },
+    /// A number or duration out of its range.
+    #[error("cluster {cluster}: {setting} must be {range}")]
+    Range {
+        /// Name of the cluster.
+        cluster: String,
+        /// The setting.
+        setting: &'static str,
+        /// Possible values.
+        range: &'static str,
+    },
+    /// Too many execs at once, over all clusters.
+    #[error("all clusters together may run {PARALLEL_MAX} execs at once, not {0}")]
+    Parallel(usize),
+}
+
+/// A cluster as the file has it. [`Cluster::checked`] makes it usable.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterSettings {
+    /// Its name in rows, answers and logs.
+    pub name: String,
+    /// URL of the API server: `https://10.0.0.1:6443`.
+    pub api_url: String,
+    /// Bearer token.
+    #[serde(default)]
+    pub token: Option<SecretString>,
+    /// File with the bearer token; read again before each round, since bound tokens live an hour.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+    /// File with the certificates of the CA, PEM. Without a CA those of the system count.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// The certificates themselves, PEM, or base64 of it as in a kubeconfig.
+    #[serde(default)]
+    pub ca_data: Option<String>,
+    /// Name in the server's certificate, if it is not the host of the URL.
+    #[serde(default)]
+    pub tls_server_name: Option<String>,
+    /// Whether any certificate is accepted. Then anybody on the way can read the token.
+    #[serde(default)]
+    pub skip_tls_verify: bool,
+    /// Whether it has GPUs. A cluster without is known by name and never asked.
+    #[serde(default = "yes")]
+    pub has_gpu: bool,
+    /// Namespace of the driver's pods.
+    #[serde(default = "driver_namespace")]
+    pub driver_namespace: String,
+    /// Label selectors of the driver's pods; the first that finds any counts.
+    #[serde(default = "driver_selectors")]
+    pub driver_selectors: Vec<String>,
+    /// Container with nvidia-smi.
+    #[serde(default = "driver_container")]
+    pub driver_container: String,
+    /// The tool and what comes before its arguments: `["timeout", "-k", "1", "8", "nvidia-smi"]`.
+    #[serde(default = "command")]
+    pub command: Vec<String>,
+    /// Labels of nodes that are kept; `*` at the end stands for anything.
+    #[serde(default = "node_labels")]
+    pub node_labels: Vec<String>,
+    /// Time between two readings of a node.
+    #[serde(default = "half_minute", deserialize_with = "duration")]
+    pub poll_interval: Duration,
+    /// Time between two lists of nodes and pods.
+    #[serde(default = "minute", deserialize_with = "duration")]
+    pub discovery_interval: Duration,
+    /// Longest time of one exec, and of one list.
+    #[serde(default = "ten_seconds", deserialize_with = "duration")]
+    pub exec_deadline: Duration,
+    /// Nodes that are read at once.
+    #[serde(default = "sixteen")]
+    pub parallel: usize,
+    /// Most output of one exec, bytes.
+    #[serde(default = "mebibyte", deserialize_with = "size")]
+    pub output_max: usize,
+}
+
+/// A cluster whose settings are possible.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    pub(crate) settings: ClusterSettings,
+    pub(crate) url: Uri,
+    /// Whether it has GPUs.
+    pub has_gpu: bool,
+    /// Nodes that are read at once.
+    pub parallel: usize,
+}
+
+impl ClusterSettings {
+    /// A cluster with defaults for everything but name and URL.
+    pub fn new(name: &str, api_url: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            api_url: api_url.to_owned(),
+            token: None,
+            token_file: None,
+            ca_file: None,
+            ca_data: None,
+            tls_server_name: None,
+            skip_tls_verify: false,
+            has_gpu: yes(),
+            driver_namespace: driver_namespace(),
+            driver_selectors: driver_selectors(),
+            driver_container: driver_container(),
+            command: command(),
+            node_labels: node_labels(),
+            poll_interval: half_minute(),
+            discovery_interval: minute(),
+            exec_deadline: ten_seconds(),
+            parallel: sixteen(),
+            output_max: mebibyte(),
+        }
+    }
+}
+
+impl Cluster {
+    /// Checks the clusters of a configuration.
+    ///
+    /// # Errors
+    /// When one cannot be read as configured, or two have the same name.
+    pub fn checked(all: Vec<ClusterSettings>) -> Result<Vec<Self>, ConfigError> {
+        let mut names = BTreeSet::new();
+        for settings in &all {
+            if !names.insert(settings.name.as_str()) {
+                return Err(ConfigError::Twice(settings.name.clone()));
+            }
+        }
+        let parallel = all.iter().map(|settings| settings.parallel).fold(0, usize::saturating_add);
+        let clusters = all.into_iter().map(Self::check).collect::<Result<Vec<_>, _>>()?;
+        if parallel > PARALLEL_MAX {
+            return Err(ConfigError::Parallel(parallel));
+        }
+        Ok(clusters)
+    }
+
+    fn check(settings: ClusterSettings) -> Result<Self, ConfigError> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let is_name = !settings.name.is_empty()
+            && settings.name.chars().all(is_plain)
+            && Identity::default().with(IdentityColumn::Cluster, &settings.name).is_ok();
+        if !is_name {
+            return Err(ConfigError::Name(settings.name));
+        }
+        let cluster = settings.name.clone();
+        let Some(url) = url_of(&settings.api_url) else {
+            let url = settings.api_url.rsplit('@').next().unwrap_or_default().to_owned();
+            return Err(ConfigError::Url { cluster, url });
+        };
+        let has_token = settings.token.is_some() || settings.token_file.is_some();
+        if has_token && url.scheme_str() == Some("http") && !is_loopback(&url) {
+            return Err(ConfigError::ClearToken(cluster));
+        }
+        let pairs = [
+            ("token", settings.token.is_some(), "token_file", settings.token_file.is_some()),
+            ("ca_file", settings.ca_file.is_some(), "ca_data", settings.ca_data.is_some()),
+            ("skip_tls_verify", settings.skip_tls_verify, "ca_file", settings.ca_file.is_some()),
+            ("skip_tls_verify", settings.skip_tls_verify, "ca_data", settings.ca_data.is_some()),
+        ];
+        if let Some((one, _, other, _)) = pairs.into_iter().find(|(_, one, _, other)| *one && *other) {
+            return Err(ConfigError::Both { cluster, one, other });
+        }
+        let ranges = [
+            (settings.poll_interval >= POLL_INTERVAL_MIN, "poll_interval", "100ms at least"),
+            (settings.discovery_interval >= POLL_INTERVAL_MIN, "discovery_interval", "100ms at least"),
+            (settings.exec_deadline >= POLL_INTERVAL_MIN, "exec_deadline", "100ms at least"),
+            ((1..=PARALLEL_MAX).contains(&settings.parallel), "parallel", "1 to 256"),
+            ((1 << 10..=16 << 20).contains(&settings.output_max), "output_max", "1KiB to 16MiB"),
+            (!settings.driver_selectors.is_empty(), "driver_selectors", "one selector at least"),
+            (settings.command.iter().all(|word| !word.is_empty()), "command", "words"),
+            (!settings.command.is_empty(), "command", "one word at least"),
+        ];
+        if let Some((_, setting, range)) = ranges.into_iter().find(|(is_fine, ..)| !is_fine) {
+            return Err(ConfigError::Range { cluster, setting, range });
+        }
+        Ok(Self { url, has_gpu: settings.has_gpu, parallel: settings.parallel, settings })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    /// Whether a label of a node is kept.
+    pub(crate) fn keeps_label(&self, name: &str) -> bool {
+        self.settings.node_labels.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(begin) => name.starts_with(begin),
+            None => name == pattern,
+        })
+    }
+}
+
+/// An http or https URL with a host, without user and query.
+fn url_of(text: &str) -> Option<Uri> {
+    let url: Uri = text.trim_end_matches('/').parse().ok()?;
+    let is_web = matches!(url.scheme_str(), Some("http" | "https"));
+    let has_user = url.authority()?.as_str().contains('@');
+    (is_web && !has_user && url.host().is_some_and(|host| !host.is_empty()) && url.query().is_none())
+        .then_some(url)
+}
+
+fn is_loopback(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn driver_namespace() -> String {
+    "gpu-operator".to_owned()
+}
+
+fn driver_selectors() -> Vec<String> {
+    DRIVER_SELECTORS.map(str::to_owned).to_vec()
+}
+
+fn driver_container() -> String {
+    "nvidia-driver-ctr".to_owned()
+}
+
+fn command() -> Vec<String> {
+    vec!["nvidia-smi".to_owned()]
+}
+
+fn node_labels() -> Vec<String> {
+    NODE_LABELS.map(str::to_owned).to_vec()
+}
+
+fn half_minute() -> Duration {
+    Duration::from_secs(30)
+}
+
+fn minute() -> Duration {
+    Duration::from_mins(1)
+}
+
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
+fn sixteen() -> usize {
+    16
+}
+
+fn mebibyte() -> usize {
+    1 << 20
+}
+
+/// A duration or size as people write it, or a bare number.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Quantity {
+    Number(u64),
+    Text(String),
+}
+
+impl Quantity {
+    fn text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text,
+        }
+    }
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    quantity::duration(&Quantity::deserialize(deserializer)?.text()).map_err(serde::de::Error::custom)
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let bytes =
+        quantity::bytes(&Quantity::deserialize(deserializer)?.text()).map_err(serde::de::Error::custom)?;
+    usize::try_from(bytes).map_err(serde::de::Error::custom)
+}

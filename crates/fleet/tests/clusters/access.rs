@@ -1,0 +1,180 @@
+//! Tokens, rights, certificates, and clusters that do not answer.
+
+use std::time::Duration;
+
+use gpuvitals_fleet::{Cluster, ClusterSettings, ClusterState, ConfigError, NodeState};
+use secrecy::SecretString;
+
+use crate::double::{Double, NodeSpec, World};
+use crate::{settings, start, watched, when, when_seen, when_state};
+
+const TOKEN: &str = "a-token-that-nobody-may-see";
+
+fn guarded() -> World {
+    let mut world = World::new(vec![NodeSpec::new("n1", 1)]);
+    world.token = Some(TOKEN.to_owned());
+    world
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotated_token_file_is_read_again_and_no_error_shows_a_token() {
+    let double = Double::start(guarded(), true).await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
+    let mut cluster = settings("east", &double);
+    cluster.token_file = Some(file.clone());
+    let (fleet, _feed) = start(vec![cluster]);
+    when_state(&fleet, "east", ClusterState::Ok).await;
+    double.change(|world| world.token = Some("the-next-one".to_owned()));
+    let view = when_state(&fleet, "east", ClusterState::Unauthorized).await;
+    assert!(!format!("{view:?} {fleet:?}").contains(TOKEN));
+    assert_eq!(view.node("n1").unwrap().gpus().unwrap().len(), 1, "the last reading is kept");
+    std::fs::write(&file, "the-next-one").unwrap();
+    when_state(&fleet, "east", ClusterState::Ok).await;
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_missing_right_is_named() {
+    for verb in ["get", "create"] {
+        let mut world = World::new(vec![NodeSpec::new("n1", 1)]);
+        world.forbidden.insert(verb);
+        let (_double, fleet, _feed) = watched(world).await;
+        let view = when_state(&fleet, "east", ClusterState::Degraded).await;
+        let error = view.node("n1").unwrap().error.as_deref().unwrap().to_owned();
+        assert!(
+            error.contains("403") && error.contains(&format!("cannot {verb} resource \"pods/exec\"")),
+            "{error}"
+        );
+        fleet.stop().await;
+    }
+    let mut world = World::new(vec![NodeSpec::new("n1", 1)]);
+    world.forbidden.insert("list");
+    let (_double, fleet, _feed) = watched(world).await;
+    let view = when_state(&fleet, "east", ClusterState::Forbidden).await;
+    assert!(view.error.as_deref().unwrap().contains("cannot list"), "{:?}", view.error);
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_counts_by_the_clusters_ca_or_not_at_all() {
+    let double = Double::start(guarded(), true).await;
+    let other = Double::start(guarded(), true).await;
+    let token = || Some(SecretString::from(TOKEN));
+    let cluster = |name: &str| ClusterSettings { token: token(), ..settings(name, &double) };
+    let trusting = cluster("trusting");
+    let wrong = ClusterSettings { ca_data: other.ca.clone(), ..cluster("wrong") };
+    let system = ClusterSettings { ca_data: None, ..cluster("system") };
+    let skipping = ClusterSettings { ca_data: None, skip_tls_verify: true, ..cluster("skipping") };
+    let named = ClusterSettings { tls_server_name: Some("kubernetes".to_owned()), ..cluster("named") };
+    let misnamed = ClusterSettings { tls_server_name: Some("elsewhere".to_owned()), ..cluster("misnamed") };
+    let (fleet, _feed) = start(vec![trusting, wrong, system, skipping, named, misnamed]);
+    for name in ["trusting", "skipping", "named"] {
+        when_state(&fleet, name, ClusterState::Ok).await;
+    }
+    for name in ["wrong", "system", "misnamed"] {
+        let view = when_state(&fleet, name, ClusterState::Unreachable).await;
+        assert!(view.error.as_deref().unwrap().contains("certificate"), "{name}: {:?}", view.error);
+    }
+    assert!(fleet.clusters().iter().any(|view| view.skips_tls_verify));
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_hung_and_refusing_clusters_do_not_delay_a_good_one() {
+    let good = Double::start(World::new(vec![NodeSpec::new("n1", 1)]), false).await;
+    let hung = Double::start(World::new(Vec::new()), false).await;
+    hung.change(|world| world.hangs = true);
+    let refusing = Double::start(guarded(), false).await;
+    // A port that nobody listens on any more.
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut idle = ClusterSettings::new("idle", "https://192.0.2.1:6443");
+    idle.has_gpu = false;
+    let clusters = vec![
+        ClusterSettings {
+            poll_interval: Duration::from_millis(200),
+            ..ClusterSettings::new("dead", &format!("http://{dead}"))
+        },
+        settings("hung", &hung),
+        settings("refusing", &refusing),
+        idle,
+        settings("good", &good),
+    ];
+    let (fleet, _feed) = start(clusters);
+    let view = when_state(&fleet, "good", ClusterState::Ok).await;
+    assert_eq!(
+        fleet.watch("hung").unwrap().borrow().state,
+        ClusterState::Starting,
+        "it has not even timed out"
+    );
+    assert_eq!(view.node("n1").unwrap().state, NodeState::Ok);
+    when_state(&fleet, "dead", ClusterState::Unreachable).await;
+    when_state(&fleet, "hung", ClusterState::Unreachable).await;
+    when_state(&fleet, "refusing", ClusterState::Unauthorized).await;
+    assert_eq!(fleet.watch("idle").unwrap().borrow().state, ClusterState::NoGpu);
+    assert!(fleet.watch("unknown").is_none());
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_asks_for_patience_gets_it() {
+    let (double, fleet, _feed) = watched(World::new(vec![NodeSpec::new("n1", 1)])).await;
+    when_state(&fleet, "east", ClusterState::Ok).await;
+    double.change(|world| world.busy = (1, 1));
+    when_state(&fleet, "east", ClusterState::Throttled).await;
+    let before = double.seen().borrow().len();
+    let view = when_state(&fleet, "east", ClusterState::Ok).await;
+    assert_eq!(view.node("n1").unwrap().state, NodeState::Ok, "it is not the node's failure");
+    let mut seen = double.seen();
+    let all = when_seen(&mut seen, |all| all.len() > before).await;
+    // In the second of patience five rounds would have come.
+    assert!(all.iter().filter(|seen| seen.status == 429).count() == 1);
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_reading_survives_a_server_that_goes_away() {
+    let (double, fleet, _feed) = watched(World::new(vec![NodeSpec::new("n1", 2)])).await;
+    when_state(&fleet, "east", ClusterState::Ok).await;
+    drop(double);
+    let view = when(&fleet, "east", |view| view.state == ClusterState::Unreachable).await;
+    assert_eq!(view.node("n1").unwrap().gpus().unwrap().len(), 2);
+    fleet.stop().await;
+}
+
+#[test]
+fn impossible_clusters_are_refused() {
+    let refused = |change: &dyn Fn(&mut ClusterSettings)| {
+        let mut settings = ClusterSettings::new("east", "https://10.0.0.1:6443");
+        change(&mut settings);
+        Cluster::checked(vec![settings]).unwrap_err()
+    };
+    let token = || Some(SecretString::from("x"));
+    let is_both = |error: ConfigError| matches!(error, ConfigError::Both { .. });
+    assert!(is_both(refused(&|s| (s.skip_tls_verify, s.ca_data) = (true, Some("x".to_owned())))));
+    assert!(is_both(refused(&|s| (s.token, s.token_file) = (token(), Some("/t".into())))));
+    let error = refused(&|s| (s.api_url, s.token) = ("http://10.0.0.1".to_owned(), token()));
+    assert_eq!(error, ConfigError::ClearToken("east".to_owned()));
+    let error = refused(&|s| s.api_url = "https://user:secret@10.0.0.1".to_owned());
+    assert!(!error.to_string().contains("secret"), "{error}");
+    assert!(matches!(refused(&|s| s.name = "a/b".to_owned()), ConfigError::Name(_)));
+    assert!(matches!(refused(&|s| s.parallel = 0), ConfigError::Range { .. }));
+    let twice = vec![ClusterSettings::new("a", "https://b"), ClusterSettings::new("a", "https://c")];
+    assert_eq!(Cluster::checked(twice).unwrap_err(), ConfigError::Twice("a".to_owned()));
+    let mut local = ClusterSettings::new("local", "http://127.0.0.1:8001");
+    local.token = token();
+    assert!(!format!("{:?}", Cluster::checked(vec![local]).unwrap()).contains("\"x\""));
+}
+
+#[test]
+fn a_cluster_is_read_from_text() {
+    let settings: ClusterSettings = serde_json::from_str(
+        r#"{"name": "east", "api_url": "https://h:6443", "token": "t", "poll_interval": "1m", "output_max": "64KiB"}"#,
+    )
+    .unwrap();
+    assert_eq!((settings.poll_interval, settings.output_max), (Duration::from_mins(1), 64 << 10));
+    assert!(settings.has_gpu && !settings.skip_tls_verify && settings.parallel == 16);
+    let misspelt = serde_json::from_str::<ClusterSettings>(r#"{"name": "e", "api_url": "u", "tokn": "t"}"#);
+    assert!(misspelt.unwrap_err().to_string().contains("tokn"));
+}

@@ -1,0 +1,105 @@
+//! GPU nodes and driver pods are found by what clusters really have.
+
+use std::collections::BTreeMap;
+
+use gpuvitals_fleet::{ClusterState, NodeState};
+
+use crate::double::{Behaviour, NodeSpec, World};
+use crate::{watched, when, when_seen, when_state};
+
+fn labelled(name: &str, label: (&str, &str)) -> NodeSpec {
+    let labels = BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]);
+    NodeSpec { resource: None, labels, pod_label: None, ..NodeSpec::new(name, 0) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_are_found_by_resource_or_label_in_pages() {
+    let mut nodes = vec![
+        NodeSpec {
+            resource: Some("nvidia.com/mig-1g.10gb"),
+            labels: BTreeMap::new(),
+            ..NodeSpec::new("mig", 7)
+        },
+        NodeSpec {
+            resource: Some("amd.com/gpu"),
+            labels: BTreeMap::new(),
+            pod_label: None,
+            ..NodeSpec::new("amd", 8)
+        },
+        labelled("by-label", ("nvidia.com/gpu.present", "true")),
+        labelled("by-device", ("feature.node.kubernetes.io/pci-0302_10de.present", "true")),
+        labelled("amd-by-device", ("feature.node.kubernetes.io/pci-1200_1002.present", "true")),
+        labelled("not-present", ("nvidia.com/gpu.present", "false")),
+        labelled("plain", ("private/label", "x")),
+    ];
+    nodes.extend((0..1_200).map(|at| labelled(&format!("cpu-{at}"), ("a", "b"))));
+    let mut world = World::new(nodes);
+    world.expiring = 2;
+    let (double, fleet, _feed) = watched(world).await;
+    let view =
+        when(&fleet, "east", |view| view.node("mig").is_some_and(|node| node.state == NodeState::Ok)).await;
+    let names: Vec<_> = view.nodes.iter().map(|node| (&*node.name, node.vendor, node.state)).collect();
+    assert_eq!(
+        names,
+        [
+            ("amd", "amd", NodeState::NoTool),
+            ("amd-by-device", "amd", NodeState::NoTool),
+            ("by-device", "nvidia", NodeState::NoDriverPod),
+            ("by-label", "nvidia", NodeState::NoDriverPod),
+            ("mig", "nvidia", NodeState::Ok),
+        ]
+    );
+    assert_eq!(view.node("amd").unwrap().gpu_count, Some(8));
+    let pages = double
+        .seen()
+        .borrow()
+        .iter()
+        .filter(|seen| seen.path == "/api/v1/nodes" && seen.status == 410)
+        .count();
+    assert_eq!(pages, 2, "expired lists are begun anew");
+    let labels: Vec<_> = view.node("by-label").unwrap().labels.keys().cloned().collect();
+    assert_eq!(labels, ["kubernetes.io/hostname", "nvidia.com/gpu.present"]);
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn driver_pods_are_found_by_the_second_label_and_wait_for_their_container() {
+    let label = ("app.kubernetes.io/component", "nvidia-driver");
+    let ready = NodeSpec { pod_label: Some(label), ..NodeSpec::new("ready", 1) };
+    let building = NodeSpec { pod_label: Some(label), is_ready: false, ..NodeSpec::new("building", 1) };
+    let (double, fleet, _feed) = watched(World::new(vec![ready, building])).await;
+    let view =
+        when(&fleet, "east", |view| view.node("ready").is_some_and(|node| node.state == NodeState::Ok)).await;
+    assert_eq!(view.node("building").unwrap().state, NodeState::DriverPodNotReady);
+    double.change(|world| world.nodes.iter_mut().for_each(|node| node.is_ready = true));
+    when_state(&fleet, "east", ClusterState::Ok).await;
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_without_operator_or_gpu_nodes_say_so() {
+    let (double, fleet, _feed) =
+        watched(World::new(vec![NodeSpec { pod_label: None, ..NodeSpec::new("n1", 8) }])).await;
+    let view = when_state(&fleet, "east", ClusterState::NoGpuOperator).await;
+    assert!(view.error.as_deref().unwrap().contains("nvidia-driver-daemonset"), "{:?}", view.error);
+    assert_eq!(view.node("n1").unwrap().state, NodeState::NoDriverPod);
+    double.change(|world| world.nodes = vec![labelled("plain", ("a", "b"))]);
+    when_state(&fleet, "east", ClusterState::NoGpuNodes).await;
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replaced_pod_is_found_by_a_list_at_once() {
+    let (double, fleet, _feed) = watched(World::new(vec![NodeSpec::new("n1", 1)])).await;
+    when_state(&fleet, "east", ClusterState::Ok).await;
+    double.change(|world| world.nodes.iter_mut().for_each(|node| node.behaviour = Behaviour::Gone));
+    let mut seen = double.seen();
+    when_seen(&mut seen, |all| {
+        let gone = all.iter().position(|seen| seen.path.ends_with("/exec") && seen.status == 404);
+        gone.is_some_and(|gone| all.iter().skip(gone).any(|seen| seen.path == "/api/v1/nodes"))
+    })
+    .await;
+    double.change(|world| world.nodes.iter_mut().for_each(|node| node.behaviour = Behaviour::Normal));
+    when_state(&fleet, "east", ClusterState::Ok).await;
+    fleet.stop().await;
+}

@@ -1,0 +1,59 @@
+//! The collector against a double of the API server, over real sockets.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../examples/cluster_double/double/mod.rs"]
+mod double;
+
+mod access;
+mod discovery;
+mod execs;
+mod scale;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use double::{Double, Seen, World};
+use gpuvitals_fleet::{Cluster, ClusterSettings, ClusterState, ClusterView, Clusters, Feed};
+use tokio::sync::watch;
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A cluster of the double, read often.
+fn settings(name: &str, double: &Double) -> ClusterSettings {
+    let mut settings = ClusterSettings::new(name, &double.url);
+    settings.ca_data.clone_from(&double.ca);
+    settings.poll_interval = Duration::from_millis(200);
+    settings.discovery_interval = Duration::from_millis(400);
+    settings.exec_deadline = Duration::from_secs(2);
+    settings
+}
+
+fn start(clusters: Vec<ClusterSettings>) -> (Clusters, Feed) {
+    Clusters::start(Cluster::checked(clusters).unwrap(), "tester")
+}
+
+/// One cluster over one double.
+async fn watched(world: World) -> (Double, Clusters, Feed) {
+    let double = Double::start(world, false).await;
+    let (fleet, feed) = start(vec![settings("east", &double)]);
+    (double, fleet, feed)
+}
+
+/// The view once it is as wanted.
+async fn when(fleet: &Clusters, cluster: &str, wanted: impl Fn(&ClusterView) -> bool) -> Arc<ClusterView> {
+    let mut views = fleet.watch(cluster).unwrap();
+    let found = tokio::time::timeout(PATIENCE, views.wait_for(|view| wanted(view))).await;
+    let Ok(view) = found else { panic!("still {:?}", fleet.watch(cluster).unwrap().borrow()) };
+    Arc::clone(&view.unwrap())
+}
+
+async fn when_state(fleet: &Clusters, cluster: &str, state: ClusterState) -> Arc<ClusterView> {
+    when(fleet, cluster, |view| view.state == state).await
+}
+
+/// Waits until the double has seen enough.
+async fn when_seen(seen: &mut watch::Receiver<Vec<Seen>>, wanted: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
+    let found = tokio::time::timeout(PATIENCE, seen.wait_for(|all| wanted(all))).await;
+    found.unwrap().unwrap().clone()
+}

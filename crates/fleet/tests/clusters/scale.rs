@@ -1,0 +1,69 @@
+//! Three clusters with 200 nodes and 1,600 GPUs, one of them refusing, one node hung.
+
+use std::time::Duration;
+
+use gpuvitals_core::clock;
+use gpuvitals_fleet::{ClusterSettings, ClusterState, FleetSummary, NodeState};
+
+use crate::double::{Behaviour, Double, NodeSpec, World};
+use crate::{settings, start, when, when_state};
+
+const REFRESH_MAX: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_of_1_600_gpus_is_read_in_ten_seconds() {
+    let before_kib = resident_kib();
+    let nodes = |cluster: &str, count: usize| -> Vec<NodeSpec> {
+        (0..count).map(|at| NodeSpec::new(&format!("{cluster}-{at:03}"), 8)).collect()
+    };
+    let mut east = nodes("east", 100);
+    east.push(NodeSpec::new("hung", 8).with(Behaviour::Hang));
+    let east = Double::start(World::new(east), true).await;
+    let west = Double::start(World::new(nodes("west", 100)), true).await;
+    let mut world = World::new(nodes("north", 1));
+    world.token = Some("another".to_owned());
+    let north = Double::start(world, true).await;
+    let slow = |cluster: ClusterSettings| ClusterSettings {
+        poll_interval: Duration::from_secs(30),
+        exec_deadline: Duration::from_secs(10),
+        ..cluster
+    };
+    let begun = clock::instant();
+    let (fleet, _feed) = start(vec![
+        slow(settings("east", &east)),
+        slow(settings("west", &west)),
+        slow(settings("north", &north)),
+    ]);
+    for name in ["east", "west"] {
+        when(&fleet, name, |view| {
+            view.nodes.iter().filter(|node| node.state == NodeState::Ok).count() == 100
+        })
+        .await;
+    }
+    let took = begun.elapsed();
+    when_state(&fleet, "north", ClusterState::Unauthorized).await;
+    let views = fleet.clusters();
+    let summary = FleetSummary::of(views.iter().map(|view| &**view));
+    let execs = [&east, &west]
+        .map(|double| double.seen().borrow().iter().filter(|seen| seen.path.ends_with("/exec")).count());
+    eprintln!("execs: {execs:?}");
+    eprintln!(
+        "{} GPUs of {} nodes in {took:?}, the doubles in the same process; {} KiB more than before",
+        summary.gpu_count,
+        summary.node_count,
+        resident_kib().saturating_sub(before_kib)
+    );
+    assert_eq!(summary.gpu_count, 1_600);
+    assert!(took < REFRESH_MAX, "{took:?}");
+    let view = when_state(&fleet, "east", ClusterState::Degraded).await;
+    assert!(view.error.as_deref().unwrap().contains("hung: "), "{:?}", view.error);
+    assert_eq!(fleet.counts().rows_dropped(), 0);
+    fleet.stop().await;
+}
+
+/// Memory of this process.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}

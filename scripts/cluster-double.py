@@ -1,0 +1,70 @@
+"""The official Python client against the double of a Kubernetes API server: what our own client must not be alone to believe.
+
+Usage: cluster-double.py URL CA-FILE TOKEN
+"""
+
+import sys
+
+from kubernetes import client
+from kubernetes.client.exceptions import ApiException
+from kubernetes.stream import stream
+
+url, authority, token = sys.argv[1:]
+
+
+def api(token):
+    configuration = client.Configuration(host=url)
+    configuration.ssl_ca_cert = authority
+    configuration.api_key = {"authorization": f"Bearer {token}"}
+    return client.CoreV1Api(client.ApiClient(configuration))
+
+
+core = api(token)
+assert client.VersionApi(core.api_client).get_code().major == "1"
+
+# Pages: the client passes on `continue` as it came.
+names, page = [], core.list_node(limit=2)
+while True:
+    names += [node.metadata.name for node in page.items]
+    if not page.metadata._continue:
+        break
+    page = core.list_node(limit=2, _continue=page.metadata._continue)
+assert len(names) == 5 and len(set(names)) == 5, names
+assert core.list_node().items[0].status.capacity["nvidia.com/gpu"] == "8"
+
+pods = core.list_namespaced_pod("gpu-operator", label_selector="app=nvidia-driver-daemonset")
+assert len(pods.items) == 5, len(pods.items)
+one = core.list_namespaced_pod("gpu-operator", label_selector="app=nvidia-driver-daemonset", field_selector="spec.nodeName=node-1")
+assert [pod.metadata.name for pod in one.items] == ["driver-node-1"]
+
+
+def run(pod, *command, container="nvidia-driver-ctr"):
+    answer = stream(
+        core.connect_get_namespaced_pod_exec, pod, "gpu-operator", container=container, command=list(command),
+        stdout=True, stderr=True, stdin=False, tty=False, _preload_content=False,
+    )
+    answer.run_forever(timeout=30)
+    return answer.read_stdout(), answer.read_stderr(), answer.returncode
+
+
+out, err, code = run("driver-node-1", "nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,nounits")
+lines = out.splitlines()
+assert lines[0] == "index, uuid, name" and lines[8] == "7, GPU-node-1-0007, NVIDIA H200", lines
+assert "a warning of the driver" in err and code == 0, (err, code)
+out, _, code = run("driver-node-1", "nvidia-smi", "--query-gpu=nonsense", "--format=csv")
+assert "not a valid field" in out and code == 2, (out, code)
+out, _, code = run("driver-node-1", "nvidia-smi", "pmon", "-c", "1", "-s", "um")
+assert "gpu_burn" in out and code == 0, (out, code)
+
+for what, status in [
+    (lambda: api("wrong").list_node(), 401),
+    (lambda: run("driver-nobody", "nvidia-smi"), 404),
+    (lambda: run("driver-node-1", "nvidia-smi", container=""), 400),
+]:
+    try:
+        what()
+        raise AssertionError(f"no {status}")
+    except ApiException as error:
+        # The WebSocket part of the client reports a refused handshake as 0 with the status in its text.
+        assert error.status == status or str(status) in str(error), error
+print("the official Python client lists, pages, selects and executes on the double as on a cluster")
