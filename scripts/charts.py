@@ -160,7 +160,7 @@ def safe(name, values, parts):
             equal(f"{where}: requests", set(requests), {"cpu", "memory"})
             equal(f"{where}: limits", set(limits), {"memory"})
             probes = {probe: container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
-            equal(f"{where}: probes", probes, {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"})
+            equal(f"{where}: probes", probes, {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/healthz" if component == "gateway" else "/readyz"})
         if vendor == "nvidia":
             variables = {it["name"]: it.get("value") for it in spec["containers"][0]["env"]}
             equal(f"{where}: devices", variables.get("NVIDIA_VISIBLE_DEVICES"), "all")
@@ -359,6 +359,7 @@ def rights(name, values, parts):
         "nvidia-smi --query-gpu=power.draw --format=csv,nounits": True,
         "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,nounits": True,
         "nvidia-smi pmon -c 1 -s um": True,
+        "timeout -k 1 8 nvidia-smi pmon -c 1 -s um": True,
         "nvidia-smi --gpu-reset": False,
         "nvidia-smi -pm 1": False,
         "nvidia-smi -c 1": False,

@@ -218,7 +218,7 @@ empty), tokens, queue, database (whether they are mounted).
 {{- end }}
 {{- end -}}
 
-{{/* Probes on the paths that every service has. Takes (list $ failures at the start). */}}
+{{/* Probes on the paths that every service has. Takes (list $ failures-at-the-start path-of-readiness). */}}
 {{- define "gpuvitals.probes" -}}
 {{- $scheme := include "gpuvitals.scheme" (index . 0) | upper -}}
 startupProbe:
@@ -231,7 +231,7 @@ livenessProbe:
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
-  httpGet: {path: /readyz, port: http, scheme: {{ $scheme }}}
+  httpGet: {path: {{ index . 2 }}, port: http, scheme: {{ $scheme }}}
   periodSeconds: 5
   timeoutSeconds: 5
 {{- end -}}
