@@ -8,7 +8,7 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{Batch, Origin, Table};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::nvidia_smi::{NvidiaSmi, SmiProcesses};
-use gpuvitals_sources::probe::ProbeError;
+use gpuvitals_sources::probe::{Probe as _, ProbeError};
 use gpuvitals_sources::processes::ProcessProbe;
 use gpuvitals_sources::sampler::read_once;
 use tokio::time::Instant;
@@ -25,8 +25,8 @@ const PAUSE_MAX: Duration = Duration::from_mins(10);
 #[derive(Debug)]
 pub(crate) struct NodeReader {
     pub(crate) tool: Arc<PodTool>,
+    node: Arc<str>,
     gpus: NvidiaSmi,
-    processes: ProcessProbe,
     sequence: u64,
 }
 
@@ -49,10 +49,9 @@ pub(crate) struct NodeFailure {
 impl NodeReader {
     pub(crate) fn new(tool: PodTool, node: &str) -> Self {
         let tool = Arc::new(tool);
-        let processes = SmiProcesses::through(Arc::clone(&tool) as _, node);
         Self {
             gpus: NvidiaSmi::through(Arc::clone(&tool) as _, node),
-            processes: ProcessProbe::new(Box::new(processes)),
+            node: Arc::from(node),
             tool,
             sequence: 0,
         }
@@ -68,8 +67,9 @@ impl NodeReader {
         let Some(gpus) = gpus else {
             return Err(NodeFailure { cause: None, text: "nvidia-smi lists no GPU".to_owned() });
         };
-        let (processes, processes_error) = match read_once(&mut self.processes, owners, origin, self.sequence)
-        {
+        let table = SmiProcesses::among(Arc::clone(&self.tool) as _, &self.node, self.gpus.targets());
+        let mut processes = ProcessProbe::new(Box::new(table));
+        let (processes, processes_error) = match read_once(&mut processes, owners, origin, self.sequence) {
             Ok(found) => (found.into_iter().next(), None),
             Err(error) => (None, Some(Arc::from(self.failure(&error).text))),
         };

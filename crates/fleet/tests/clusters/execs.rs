@@ -34,6 +34,16 @@ async fn gpus_and_processes_of_a_node_are_read_in_both_versions_of_the_protocol(
         let summary = FleetSummary::of([&*view]);
         assert_eq!((summary.node_count, summary.gpu_count), (1, 3));
         assert_eq!(double.most_at_once().0, 1, "one exec in flight for a pod");
+        let seen = double.seen().borrow().clone();
+        let is_list = |at: usize| seen.get(at).is_some_and(|seen| !seen.path.ends_with("/exec"));
+        let of_a_round: Vec<&str> = (0..seen.len())
+            .skip_while(|at| is_list(*at))
+            .take_while(|at| !is_list(*at))
+            .filter_map(|at| seen.get(at)?.query.split("command=").nth(2))
+            .take(2)
+            .collect();
+        assert!(of_a_round.first().is_some_and(|first| first.starts_with("--query-gpu")), "{of_a_round:?}");
+        assert!(of_a_round.last().is_some_and(|last| last.starts_with("pmon")), "{of_a_round:?}");
         // Both tables go into the pipe, under cluster and node.
         let mut tables = Vec::new();
         while !(tables.contains(&Table::GpuEvents) && tables.contains(&Table::GpuProcesses)) {

@@ -37,6 +37,12 @@ impl SmiProcesses {
         Self { tool, node: Arc::from(node), gpus: Vec::new() }
     }
 
+    /// As [`SmiProcesses::through`], with the node's GPUs as just read: the tool is not asked for them again, unless it
+    /// speaks of another one.
+    pub fn among(tool: Arc<dyn Tool>, node: &str, gpus: Vec<Arc<Identity>>) -> Self {
+        Self { gpus, ..Self::through(tool, node) }
+    }
+
     /// Standard output, and whether the tool says that all went well.
     fn run(&self, arguments: &[&str]) -> Result<(String, bool), ProbeError> {
         let ToolOutput { code, stdout, .. } = self.tool.run(arguments, DEADLINE, OUTPUT_LEN_MAX)?;
