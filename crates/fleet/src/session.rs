@@ -70,14 +70,6 @@ impl Session {
         Ok(self.client.insert(client).clone())
     }
 
-    /// Whether another token is there than the one in use: the file was rotated.
-    pub(crate) fn has_new_token(&self) -> bool {
-        self.read_token().is_ok_and(|token| {
-            token.as_ref().map(ExposeSecret::expose_secret)
-                != self.token.as_ref().map(ExposeSecret::expose_secret)
-        })
-    }
-
     fn read_token(&self) -> Result<Option<SecretString>, ClusterError> {
         let settings = &self.cluster.settings;
         let path = settings.token_file.clone();

@@ -145,7 +145,7 @@ impl Watcher {
             Err(error) => return self.refused(error),
         };
         if now >= self.discover_at
-            && let Err(error) = self.list(client.clone()).await
+            && let Err(error) = self.list(&client).await
         {
             return self.refused(error);
         }
@@ -154,22 +154,11 @@ impl Watcher {
         now + self.cluster.settings.poll_interval
     }
 
-    /// Lists nodes and pods. A refused token is tried once more if another is there meanwhile.
-    async fn list(&mut self, client: Client) -> Result<(), ClusterError> {
+    /// Lists nodes and pods.
+    async fn list(&mut self, client: &Client) -> Result<(), ClusterError> {
         let deadline = self.cluster.settings.exec_deadline;
-        let ask = async |client: Client, cluster: &Cluster| {
-            timeout(deadline, discover(&client, cluster))
-                .await
-                .unwrap_or(Err(ClusterError::TimedOut(deadline)))
-        };
-        let discovered = match ask(client, &self.cluster).await {
-            Err(error) if error.class() == ErrorClass::Unauthorized && self.session.has_new_token() => {
-                let client = self.session.client()?;
-                ask(client, &self.cluster).await?
-            }
-            other => other?,
-        };
-        self.found(discovered);
+        let discovered = timeout(deadline, discover(client, &self.cluster)).await;
+        self.found(discovered.unwrap_or(Err(ClusterError::TimedOut(deadline)))?);
         self.discover_at = Instant::now() + self.cluster.settings.discovery_interval;
         Ok(())
     }

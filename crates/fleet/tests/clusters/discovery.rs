@@ -1,11 +1,12 @@
 //! GPU nodes and driver pods are found by what clusters really have.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use gpuvitals_fleet::{ClusterState, NodeState};
 
-use crate::double::{Behaviour, NodeSpec, World};
-use crate::{watched, when, when_seen, when_state};
+use crate::double::{Behaviour, Double, NodeSpec, World};
+use crate::{settings, start, watched, when, when_seen, when_state};
 
 fn labelled(name: &str, label: (&str, &str)) -> NodeSpec {
     let labels = BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]);
@@ -50,13 +51,15 @@ async fn nodes_are_found_by_resource_or_label_in_pages() {
         ]
     );
     assert_eq!(view.node("amd").unwrap().gpu_count, Some(8));
-    let pages = double
-        .seen()
-        .borrow()
-        .iter()
-        .filter(|seen| seen.path == "/api/v1/nodes" && seen.status == 410)
-        .count();
-    assert_eq!(pages, 2, "expired lists are begun anew");
+    let seen = double.seen().borrow().clone();
+    let expired: Vec<usize> =
+        (0..seen.len()).filter(|at| seen.get(*at).is_some_and(|seen| seen.status == 410)).collect();
+    assert_eq!(expired.len(), 2);
+    for at in expired {
+        let next = seen.get(at + 1).unwrap();
+        assert_eq!(next.path, "/api/v1/nodes", "the list is begun anew, not the round");
+        assert!(!next.query.contains("continue="), "{}", next.query);
+    }
     let labels: Vec<_> = view.node("by-label").unwrap().labels.keys().cloned().collect();
     assert_eq!(labels, ["kubernetes.io/hostname", "nvidia.com/gpu.present"]);
     fleet.stop().await;
@@ -90,7 +93,10 @@ async fn clusters_without_operator_or_gpu_nodes_say_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replaced_pod_is_found_by_a_list_at_once() {
-    let (double, fleet, _feed) = watched(World::new(vec![NodeSpec::new("n1", 1)])).await;
+    let double = Double::start(World::new(vec![NodeSpec::new("n1", 1)]), false).await;
+    let mut cluster = settings("east", &double);
+    cluster.discovery_interval = Duration::from_mins(10);
+    let (fleet, _feed) = start(vec![cluster]);
     when_state(&fleet, "east", ClusterState::Ok).await;
     double.change(|world| world.nodes.iter_mut().for_each(|node| node.behaviour = Behaviour::Gone));
     let mut seen = double.seen();

@@ -138,15 +138,16 @@ async fn hung_pods_are_asked_less_and_less_and_end_with_the_collector() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_execs_run_at_once_than_the_cluster_may_have() {
-    let mut world = World::new((0..20).map(|at| NodeSpec::new(&format!("n{at}"), 1)).collect());
-    world.latency = Duration::from_millis(20);
-    let double = Double::start(world, false).await;
+    let nodes = (0..20).map(|at| NodeSpec::new(&format!("n{at}"), 1).with(Behaviour::Hang)).collect();
+    let double = Double::start(World::new(nodes), false).await;
     let mut cluster = settings("east", &double);
-    cluster.parallel = 4;
+    (cluster.parallel, cluster.exec_deadline) = (4, Duration::from_millis(300));
     let (fleet, _feed) = start(vec![cluster]);
-    when_state(&fleet, "east", ClusterState::Ok).await;
-    when(&fleet, "east", |view| view.nodes.iter().all(|node| node.state == NodeState::Ok)).await;
+    let is_tried = |state| state == NodeState::Failing;
+    when(&fleet, "east", |view| view.nodes.len() == 20 && view.nodes.iter().all(|node| is_tried(node.state)))
+        .await;
     let (of_a_pod, of_all) = double.most_at_once();
-    assert!(of_a_pod == 1 && of_all <= 4, "{of_a_pod} {of_all}");
+    // The server may notice the end of an exec after the next has begun.
+    assert!(of_a_pod == 1 && (4..=8).contains(&of_all), "{of_a_pod} {of_all}");
     fleet.stop().await;
 }
