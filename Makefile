@@ -48,9 +48,10 @@ lint: ## Formatting, lints, documentation
 fmt: ## Format the Rust code
 	cargo fmt --all
 
-generate: ## Refresh generated files (api/openapi.yaml, configs/config.yaml, docs, client types)
+generate: ## Refresh generated files (api/openapi.yaml, configs/config.yaml, docs, client types, deploy)
 	UPDATE=1 cargo test --locked -q -p gpuvitals-core -p gpuvitals-exposition -p gpuvitals-api -p gpuvitals
 	cd dashboard && npm run --silent types
+	UPDATE=1 scripts/charts
 
 bench: build ## Compare with what a user would pick instead; prints tables
 	@bench/run
