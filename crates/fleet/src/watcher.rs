@@ -34,7 +34,8 @@ const NODES_NAMED: usize = 3;
 /// A reading that has ended.
 struct Finished {
     node: Arc<str>,
-    reader: NodeReader,
+    /// None: it went with a panic; the node gets another.
+    reader: Option<NodeReader>,
     /// None: it was not begun, since the server asked for patience or the collector stops.
     outcome: Option<Result<NodeAnswer, NodeFailure>>,
 }
@@ -234,7 +235,7 @@ impl Watcher {
                     slot = slots.acquire_owned() => slot.ok(),
                 };
                 if slot.is_none() || server.until(Instant::now()).is_some() {
-                    return Finished { node, reader, outcome: None };
+                    return Finished { node, reader: Some(reader), outcome: None };
                 }
                 read(node, reader, owners, origin).await
             });
@@ -247,10 +248,11 @@ impl Watcher {
         let Finished { node, reader, outcome } = match ended {
             Ok(finished) => finished,
             Err(error) => {
-                tracing::error!(cluster = self.cluster.name(), %error, "a reading has ended with a bug");
+                tracing::error!(cluster = self.cluster.name(), %error, "a reading was lost");
                 return;
             }
         };
+        let reader = reader.unwrap_or_else(|| self.reader_of(&node));
         // A node may have left the cluster meanwhile.
         let Some(known) = self.nodes.get_mut(&node) else { return };
         known.reader = Some(reader);
@@ -356,10 +358,12 @@ async fn read(node: Arc<str>, mut reader: NodeReader, owners: Arc<Owners>, origi
         (reader, outcome)
     });
     match reading.await {
-        Ok((reader, outcome)) => Finished { node, reader, outcome: Some(outcome) },
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_cancelled) => unreachable!("a blocking task that has begun is not cancelled"),
-        },
+        Ok((reader, outcome)) => Finished { node, reader: Some(reader), outcome: Some(outcome) },
+        Err(error) => {
+            tracing::error!(%node, %error, "a reading has ended with a bug");
+            let failure =
+                NodeFailure { cause: None, text: "reading it ended with a bug of the collector".to_owned() };
+            Finished { node, reader: None, outcome: Some(Err(failure)) }
+        }
     }
 }

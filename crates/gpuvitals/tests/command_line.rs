@@ -262,3 +262,15 @@ fn the_same_seed_writes_the_same_recording() {
         "every row says that it is simulated"
     );
 }
+
+#[test]
+fn the_commands_that_alerts_name_exist() {
+    let text = include_str!("../../../docs/alerts.md");
+    let commands = text.split('`').filter_map(|code| code.strip_prefix("gpuvitals "));
+    let commands: Vec<Vec<&str>> = commands.map(|words| words.split(' ').collect()).collect();
+    assert!(commands.len() > 5, "{commands:?}");
+    for words in commands {
+        let help = run(&[&words[..], &["--help"]].concat(), &[]);
+        assert!(help.status.success(), "gpuvitals {}", words.join(" "));
+    }
+}

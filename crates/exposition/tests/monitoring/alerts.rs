@@ -367,7 +367,7 @@ fn queue() -> Vec<Alert> {
             expr: "gpuvitals_queue_status > 0".to_owned(),
             summary: "the queue at {{ $labels.instance }} is near its bounds, or takes nothing".to_owned(),
             meaning: "1: losses or refusals are near; 2: it takes nothing.".to_owned(),
-            remedy: "`gpuvitals queue health` gives the reason: a full disk, a topic at its bound, a disk that fails.".to_owned(),
+            remedy: "Its `/health` gives the reason: a full disk, a topic at its bound, a disk that fails.".to_owned(),
             shown: simple(
                 "gpuvitals_queue_status{job=\"broker\",instance=\"broker:9090\"}",
                 "0x5 1x100 0x130",
@@ -403,7 +403,7 @@ fn losses() -> Vec<Alert> {
             expr: "increase(gpuvitals_queue_dead_messages_total[15m]) > 0".to_owned(),
             summary: "messages of {{ $labels.topic }} became dead letters".to_owned(),
             meaning: "Nobody could take them, after several tries. They are kept until their own bound.".to_owned(),
-            remedy: "`gpuvitals queue dead` shows them with reasons; once the cause is mended they can be sent again.".to_owned(),
+            remedy: "`gpuvitals queue dead` shows them with reasons; once the cause is mended `gpuvitals queue redrive` sends them again.".to_owned(),
             shown: simple(
                 "gpuvitals_queue_dead_messages_total{job=\"broker\",instance=\"broker:9090\",topic=\"gpu-telemetry\"}",
                 "0x50 0+1x20 20x170",
