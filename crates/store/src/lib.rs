@@ -47,6 +47,7 @@ mod view;
 mod writer;
 
 pub use config::StoreConfig;
+pub use directory::free_bytes;
 pub use error::{AppendError, StoreError};
 pub use export::RowsFile;
 pub use file::FileError;

@@ -53,10 +53,9 @@ fn store(dir: &Path) -> Finding {
         return Finding::new(Verdict::Partial, subject, format!("{} cannot be written", there.display()))
             .remedy("choose another directory with --data-dir, or give this user the right to write it");
     }
-    let Ok(space) = rustix::fs::statvfs(there) else {
+    let Some(free) = gpuvitals_store::free_bytes(there) else {
         return Finding::new(Verdict::Note, subject, "its free space is not known");
     };
-    let free = space.f_bavail.saturating_mul(space.f_frsize);
     let text = format!("can be written, {} GiB are free", free >> 30);
     if free < FREE_BYTES_MIN {
         Finding::new(Verdict::Partial, subject, text).remedy("free some space, or choose another --data-dir")
