@@ -33,12 +33,14 @@ pub struct Remote(Arc<Inner>);
 struct Inner {
     connection: Arc<Connection>,
     heard: Arc<Mutex<Heard>>,
-    /// The last fleet that was asked for, with its version and life at the other end.
-    fleet: Mutex<Option<(u64, u64, Arc<Fleet>)>>,
+    fleet: Mutex<Option<KnownFleet>>,
     /// The changes, while somebody follows them.
     feed: Mutex<Weak<Feed>>,
     watch: JoinHandle<()>,
 }
+
+/// The last fleet that was asked for, with its version and life at the other end.
+type KnownFleet = (u64, u64, Arc<Fleet>);
 
 /// The other end's last word about itself.
 #[derive(Debug)]
@@ -205,8 +207,19 @@ impl Inner {
         }
     }
 
+    /// The fleet; that of the last answer while the other end is away, so that no GPU vanishes with its service.
     async fn fleet(&self) -> Result<Part<Arc<Fleet>>, QueryError> {
         let known = lock(&self.fleet).clone();
+        match (self.fleet_after(known.clone()).await, known) {
+            (Err(QueryError::Away { reason }), Some((.., fleet))) => {
+                let missing = vec![format!("{reason}; its GPUs are shown as it gave them last")];
+                Ok(Part { answer: fleet, missing })
+            }
+            (asked, _) => asked,
+        }
+    }
+
+    async fn fleet_after(&self, known: Option<KnownFleet>) -> Result<Part<Arc<Fleet>>, QueryError> {
         let (known_version, known_life) =
             known.as_ref().map_or((0, 0), |(version, life, _)| (*version, *life));
         let request = self.connection.request(v1::FleetRequest { known_version, known_life });

@@ -8,7 +8,8 @@ use gpuvitals_core::history::{
 use gpuvitals_core::{Health, causes};
 
 /// The history of several services that write into one database: ranges of time are the database's, the latest state and the
-/// changes are those of the services, which know them before any query could find them.
+/// changes are those of the services, which know them before any query could find them. If no service has answered yet, the
+/// latest state is the one that the database had when it was asked first.
 #[derive(Debug)]
 pub struct SharedDatabase {
     /// The database.

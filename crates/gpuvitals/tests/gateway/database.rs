@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::answers::check;
 use crate::port::Port;
 use crate::postgres::Server;
-use crate::site::{Gateway, SECONDS, recording, start_with};
+use crate::site::{Gateway, SECONDS, Said, recording, start_with};
 
 #[test]
 fn ranges_come_from_the_database_and_the_newest_rows_from_the_collectors() {
@@ -40,17 +40,23 @@ fn ranges_come_from_the_database_and_the_newest_rows_from_the_collectors() {
     gateway.until("/health", "health", |said| said.json["status"] == "healthy");
     check(&gateway);
 
-    // A collector that is away takes no rows of the past with it.
+    // A collector that is away takes no rows of the past with it, and no GPU.
     a.kill();
     gateway.until("/health", "a killed collector", |said| said.json["collector"]["status"] == "degraded");
     assert_eq!(gateway.ask("/api/v1/telemetry?limit=1").json["total"], 4 * SECONDS);
-    let gpus = gateway.until("/api/v1/gpus", "the newest rows", |said| said.partial.is_some());
+    let lacks = |words: &str, said: &Said| said.partial.as_ref().is_some_and(|it| it.contains(words));
+    let gpus = gateway.until("/api/v1/gpus", "a collector is away", |said| lacks("gave them last", said));
     assert_eq!(gpus.json["total"], 4);
-    // Neither do all of them: the latest state is the one that the database had at the start.
     b.kill();
-    gateway.until("/api/v1/gpus", "no newest rows", |said| {
-        said.partial.as_ref().is_some_and(|words| words.contains("the newest rows"))
+    gateway.until("/health", "no collector", |said| {
+        said.json["collectors"].as_array().unwrap().iter().all(|one| one["status"] == "degraded")
     });
+    let gpus = gateway.until("/api/v1/gpus", "no collector", |said| lacks(&other, said));
+    assert_eq!(gpus.json["total"], 4);
+    // A gateway that starts now has the latest state from the database.
+    let late = Gateway::of(start_with(&serve, &settings));
+    let gpus = late.until("/api/v1/gpus", "a database alone", |said| lacks("the newest rows", said));
+    assert_eq!(gpus.json["total"], 4);
     // And without the database there are no ranges.
     server.kill();
     let said = gateway.until("/api/v1/telemetry?limit=2", "no database", |said| said.status != 200);
@@ -58,7 +64,7 @@ fn ranges_come_from_the_database_and_the_newest_rows_from_the_collectors() {
     gateway.until("/health", "no database", |said| {
         said.json["store"]["reason"].as_str().unwrap().contains("PostgreSQL")
     });
-    for process in [gateway.process, broker] {
+    for process in [gateway.process, late.process, broker] {
         let (code, said) = process.terminated();
         assert_eq!(code, Some(0), "{said}");
     }
