@@ -164,6 +164,14 @@ fn flag_of(setting: &'static Setting) -> Option<Arg> {
     })
 }
 
+/// The command line for manual pages: none for the commands that print help.
+pub(crate) fn to_describe() -> clap::Command {
+    fn without_help(command: clap::Command) -> clap::Command {
+        command.disable_help_subcommand(true).mut_subcommands(without_help)
+    }
+    without_help(command())
+}
+
 /// The command line for completions: of a value that is no file none is completed as one.
 pub(crate) fn to_complete() -> clap::Command {
     let levels = ["error", "warn", "info", "debug", "trace", "off"];
@@ -259,6 +267,11 @@ pub(crate) enum Command {
     Completions {
         /// Shell
         shell: clap_complete::Shell,
+    },
+    /// Print the manual page of this program, or write the pages of all commands into a folder
+    Man {
+        /// Folder, which is there [default: print gpuvitals.1; `gpuvitals man | man -l -` shows it]
+        folder: Option<PathBuf>,
     },
 }
 

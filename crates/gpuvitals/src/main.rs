@@ -38,6 +38,7 @@ mod up;
 mod watched;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -129,6 +130,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
             clap_complete::generate(shell, &mut cli::to_complete(), "gpuvitals", &mut script);
             print(&String::from_utf8_lossy(&script))
         }
+        Command::Man { folder } => manual(folder.as_deref()),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
@@ -222,6 +224,19 @@ fn metrics(format: CatalogueFormat, filter: Option<&str>) -> Result<String, Fail
         (CatalogueFormat::Json, None) => Ok(format!("{:#}\n", catalogue::json())),
         (CatalogueFormat::Markdown, None) => Ok(catalogue::markdown()),
     }
+}
+
+/// `gpuvitals man`.
+fn manual(folder: Option<&Path>) -> Result<(), Failure> {
+    if let Some(folder) = folder {
+        return clap_mangen::generate_to(cli::to_describe(), folder)
+            .map_err(|e| Failure::io(format!("cannot write manual pages to {}", folder.display()), e));
+    }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(cli::to_describe())
+        .render(&mut page)
+        .map_err(|e| Failure::io("cannot write the manual page", e))?;
+    print(&String::from_utf8_lossy(&page))
 }
 
 /// Prints an answer; a reader that went away is no failure.

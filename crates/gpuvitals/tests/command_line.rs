@@ -252,6 +252,24 @@ fn completions_are_written_for_every_shell() {
 }
 
 #[test]
+fn every_command_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    said(&["man", folder.path().to_str().unwrap()]);
+    let page = |command: &str| std::fs::read_to_string(folder.path().join(command).with_extension("1"));
+    let main = page("gpuvitals").unwrap();
+    assert_eq!(said(&["man"]), main);
+    let words = ["SYNOPSIS", "Start here", "GPUVITALS_CONFIG", "gpuvitals\\-top(1)"];
+    assert!(words.iter().all(|word| main.contains(word)), "{main}");
+    for command in ["up", "agent", "man", "query-range", "queue-dead", "config-default"] {
+        assert!(page(&format!("gpuvitals-{command}")).unwrap().contains(".SH NAME"), "{command}");
+    }
+    assert!(page("gpuvitals-agent").unwrap().contains("\\-\\-rate"));
+    let pages = std::fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.file_name());
+    assert!(pages.into_iter().all(|page| !page.to_string_lossy().contains("help")));
+    assert_eq!(run(&["man", "/nowhere"], &[]).status.code(), Some(74));
+}
+
+#[test]
 fn the_same_seed_writes_the_same_recording() {
     let arguments = ["simulate", "--gpus", "3", "--hosts", "1", "--duration", "5s", "--seed", "9"];
     let first = said(&arguments);
