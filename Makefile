@@ -4,7 +4,7 @@ CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/release/gpuvitals
 SAMPLE := samples/fleet.csv.gz
 
-.PHONY: help build deb dashboard run demo test test-long test-deploy check lint fmt generate bench clean
+.PHONY: help build deb licences dashboard run demo test test-long test-deploy check lint fmt generate bench clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,6 +14,10 @@ build: dashboard ## Build the release binary with the dashboard in it
 
 deb: build ## Build the Debian package, in target/debian
 	@scripts/package-deb
+
+licences: dashboard ## Others' licences and the bill of materials (CycloneDX), in target/licences
+	@scripts/need python3
+	@python3 scripts/licences.py target/licences
 
 dashboard: dashboard/dist/index.html ## Build the web page
 
