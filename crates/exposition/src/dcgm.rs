@@ -2,7 +2,8 @@
 //!
 //! Values are those of the catalogue's columns, times the factor of the name; labels as dcgm-exporter writes
 //! them. A name in both dialects is written once, in `both` with the labels of both, so that sums stay right.
-//! The GPUs of other vendors have the names with the same meaning. Counters are the hardware's, not counted
+//! The GPUs of other vendors have the names with the same meaning: DCGM's share of time in which the graphics engine
+//! or the memory interface is active is what AMD's drivers call activity. Counters are the hardware's, not counted
 //! from the program's start.
 
 use gpuvitals_core::MetricId;
@@ -38,6 +39,11 @@ const DEFAULT: [MetricId; 4] = [
 const SM_CLOCK: MetricId = MetricId::of("sm_clock_mhz");
 /// The clock of the compute units of a part without streaming multiprocessors.
 const GRAPHICS_CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
+const ENGINE_ACTIVE: MetricId = MetricId::of("graphics_engine_active_ratio");
+const LOAD: MetricId = MetricId::of("utilization_pct");
+const DRAM_ACTIVE: MetricId = MetricId::of("dram_active_ratio");
+const MEMORY_LOAD: MetricId = MetricId::of("memory_utilization_pct");
+const LINK_RATE: MetricId = MetricId::of("interconnect_bytes_per_s");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
 const MEMORY_USED_SHARE: MetricId = MetricId::of("memory_used_pct");
 /// DCGM's field 155 is the driver's own power call: a mean of a second on the parts that have one, else the
@@ -82,6 +88,9 @@ fn family(id: MetricId, metric: &Metric, name: &DcgmName, labels: LabelSet) -> F
     let reading = match id {
         SM_CLOCK => Reading::Latest(id, Some(GRAPHICS_CLOCK), scale),
         POWER_AVERAGE => Reading::Latest(id, Some(POWER), scale),
+        ENGINE_ACTIVE => active(id, LOAD, name.factor),
+        DRAM_ACTIVE => active(id, MEMORY_LOAD, name.factor),
+        LINK_RATE => Reading::LinkRate(scale),
         MEMORY_FREE => Reading::MemoryFree(scale),
         MEMORY_USED_SHARE => Reading::MemoryUsedShare(scale),
         _ => Reading::Latest(id, None, scale),
@@ -97,6 +106,11 @@ fn family(id: MetricId, metric: &Metric, name: &DcgmName, labels: LabelSet) -> F
         |(_, kind, help)| (*kind, *help),
     );
     FamilyPlan::new(name.name, kind, "", help.to_owned()).line(&[], labels, reading)
+}
+
+/// A share of time that NVIDIA counts and others call a load, in %.
+fn active(counter: MetricId, load: MetricId, factor: f64) -> Reading {
+    Reading::Active { counter, scale: Scale::of(factor), load, load_scale: Scale::of(factor / 100.0) }
 }
 
 /// Kind and help as dcgm-exporter writes them (its `etc/default-counters.csv` and `etc/dcp-metrics-included.csv`,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gpuvitals_analysis::integral::Blanks;
 use gpuvitals_analysis::window::Windows;
-use gpuvitals_core::{Absence, AbsenceReason, Batch, Identity, MetricId};
+use gpuvitals_core::{Absence, AbsenceReason, Batch, Identity, IdentityColumn, MetricId};
 
 use crate::labels::GpuLabels;
 use crate::meters::Meters;
@@ -74,6 +74,11 @@ impl Gpu {
     /// Its identity, once it was shown.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.identity.as_deref()
+    }
+
+    /// Whether its counters are NVIDIA's.
+    pub(crate) fn is_nvidia(&self) -> bool {
+        self.identity().and_then(|identity| identity.get(IdentityColumn::Vendor)) == Some("nvidia")
     }
 
     /// Sets its identity. Labels are rewritten only when it has changed.

@@ -44,6 +44,15 @@ pub(crate) enum Reading {
     Latest(MetricId, Option<MetricId>, Scale),
     /// The latest share of each CPU of the host.
     Cores(Scale),
+    /// The latest value of a profiling counter of NVIDIA's. Of another vendor's GPU: the load, in %, that means the same.
+    Active {
+        counter: MetricId,
+        scale: Scale,
+        load: MetricId,
+        load_scale: Scale,
+    },
+    /// Bytes per second over all links, both directions.
+    LinkRate(Scale),
     /// Free memory, which not every driver reports.
     MemoryFree(Scale),
     /// Share of the memory in use, in % of the unreserved memory, as DCGM has it.
@@ -88,6 +97,14 @@ impl Reading {
             Self::Cores(_) => None,
             _ if !status.up => None,
             Self::Latest(metric, other, scale) => latest(&gpu.values, metric, other, scale, now_ns),
+            Self::Active { counter, scale, load, load_scale } => {
+                let counted = latest(&gpu.values, counter, None, scale, now_ns);
+                counted.or_else(|| {
+                    let load = gpu.values.fresh(load, now_ns).filter(|_| !gpu.is_nvidia())?;
+                    Some(load_scale.apply(load))
+                })
+            }
+            Self::LinkRate(scale) => gpu.values.link_rate(now_ns).map(|rate| scale.apply(rate)),
             Self::MemoryFree(scale) => memory_free(&gpu.values, now_ns).map(|free| scale.apply(free)),
             Self::MemoryUsedShare(scale) => {
                 memory_used_share(&gpu.values, now_ns).map(|share| scale.apply(share))

@@ -9,6 +9,12 @@ use gpuvitals_core::{Batch, MetricId};
 const RARE_NS: i64 = 60_000_000_000;
 const OTHERS_NS: i64 = 1_000_000_000;
 
+/// Bytes over all links, both directions.
+const LINK_BYTES: [MetricId; 2] =
+    [MetricId::of("interconnect_tx_bytes"), MetricId::of("interconnect_rx_bytes")];
+/// Their rate.
+const LINK_RATE: MetricId = MetricId::of("interconnect_bytes_per_s");
+
 /// The latest value of one metric.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Latest {
@@ -48,27 +54,60 @@ impl Latest {
 
 /// The latest values of one GPU or host.
 #[derive(Debug)]
-pub(crate) struct Values(Vec<Option<Latest>>);
+pub(crate) struct Values {
+    /// One slot for each metric of the catalogue.
+    slots: Vec<Option<Latest>>,
+    /// Bytes per second over all links, from the latest two readings of the counters.
+    link_rate: Option<Latest>,
+}
 
 impl Values {
     pub(crate) fn new() -> Self {
-        Self(vec![None; METRICS.len()])
+        Self { slots: vec![None; METRICS.len()], link_rate: None }
     }
 
     /// Takes the latest values of these rows of a batch, which are in order of time.
     pub(crate) fn take(&mut self, batch: &Batch, rows: &[usize]) {
         let times = batch.timestamps();
+        let links_before = self.link_bytes();
         for (metric, column) in batch.metrics() {
             let last = rows.iter().rev().find_map(|&row| Some((column.value(row)?, *times.get(row)?)));
             if let Some((value, at_ns)) = last {
                 self.set(metric, value, at_ns);
             }
         }
+        if let (Some(before), Some(after)) = (links_before, self.link_bytes()) {
+            self.follow_links(before, after);
+        }
+    }
+
+    /// Sum of the latest byte counters of the links with the reading of the first, if one reading gave both.
+    fn link_bytes(&self) -> Option<(Latest, f64)> {
+        let [sent, received] = LINK_BYTES.map(|id| self.slot(id).copied());
+        let (sent, received) = (sent?, received?);
+        let bytes = sent.value?.as_f64() + received.value?.as_f64();
+        (sent.at_ns == received.at_ns).then_some((sent, bytes))
+    }
+
+    /// No rate over a gap, nor from a counter that was reset.
+    fn follow_links(&mut self, before: (Latest, f64), after: (Latest, f64)) {
+        let at_ns = after.0.at_ns;
+        let (time_ns, bytes) = (at_ns.saturating_sub(before.0.at_ns), after.1 - before.1);
+        if time_ns == 0 {
+            return;
+        }
+        if time_ns < 0 || bytes < 0.0 || before.0.fresh(at_ns).is_none() {
+            self.link_rate = None;
+            return;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "time between two readings")]
+        let rate = Value::Float(bytes * 1e9 / time_ns as f64);
+        Latest::renew(&mut self.link_rate, LINK_RATE, rate, at_ns);
     }
 
     /// A row of this instant has no value: the one before is not shown in its place.
     pub(crate) fn forget(&mut self, metric: MetricId, at_ns: i64) {
-        if let Some(Some(latest)) = self.0.get_mut(usize::from(metric.0))
+        if let Some(Some(latest)) = self.slots.get_mut(usize::from(metric.0))
             && !latest.makes_late(at_ns)
         {
             latest.value = None;
@@ -76,19 +115,32 @@ impl Values {
     }
 
     fn set(&mut self, metric: MetricId, value: Value, at_ns: i64) {
-        if let Some(slot) = self.0.get_mut(usize::from(metric.0)) {
+        if let Some(slot) = self.slots.get_mut(usize::from(metric.0)) {
             Latest::renew(slot, metric, value, at_ns);
         }
     }
 
+    fn slot(&self, metric: MetricId) -> Option<&Latest> {
+        self.slots.get(usize::from(metric.0))?.as_ref()
+    }
+
     /// Whether the metric has ever had a value.
     pub(crate) fn has_had(&self, metric: MetricId) -> bool {
-        self.0.get(usize::from(metric.0)).is_some_and(Option::is_some)
+        self.slot(metric).is_some()
     }
 
     /// The latest value of a metric, if it is fresh.
     pub(crate) fn fresh(&self, metric: MetricId, now_ns: i64) -> Option<Value> {
-        self.0.get(usize::from(metric.0))?.as_ref()?.fresh(now_ns)
+        self.slot(metric)?.fresh(now_ns)
+    }
+
+    /// Bytes per second over all links, both directions: as the source gives it, else from its counters.
+    pub(crate) fn link_rate(&self, now_ns: i64) -> Option<Value> {
+        let counted = || {
+            LINK_BYTES.iter().all(|id| self.fresh(*id, now_ns).is_some()).then_some(())?;
+            self.link_rate?.fresh(now_ns)
+        };
+        self.fresh(LINK_RATE, now_ns).or_else(counted)
     }
 }
 

@@ -8,7 +8,7 @@ use gpuvitals_core::catalogue::{Metric, Series, gpu_metrics};
 use gpuvitals_core::figures::Format;
 use gpuvitals_exposition::Compat;
 
-use crate::fleet::{NOON, batch, everything, exposition, identity, nvidia, text, up};
+use crate::fleet::{NOON, S, batch, everything, exposition, identity, nvidia, text, up};
 use crate::reader::{Sample, read};
 
 fn scrape(compat: Compat) -> Vec<Sample> {
@@ -169,6 +169,7 @@ fn an_amd_gpu_has_what_means_the_same() {
                 ("memory_used_mb", 1_000.0),
                 ("memory_total_mb", 196_592.0),
                 ("utilization_pct", 50.0),
+                ("memory_utilization_pct", 7.0),
             ],
         )],
     ));
@@ -181,10 +182,54 @@ fn an_amd_gpu_has_what_means_the_same() {
     assert_eq!(value("DCGM_FI_DEV_SM_CLOCK"), Some(2_100.0));
     assert_eq!(value("DCGM_FI_DEV_FB_FREE"), Some(195_592.0));
     assert_eq!(value("DCGM_FI_DEV_GPU_UTIL"), Some(50.0));
+    assert_eq!(value("DCGM_FI_PROF_GR_ENGINE_ACTIVE"), Some(0.5));
+    assert_eq!(value("DCGM_FI_PROF_DRAM_ACTIVE"), Some(0.07));
     assert_eq!(value("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"), None, "nothing on it means that");
     let sample = &samples["DCGM_FI_DEV_GPU_UTIL"];
     assert_eq!((sample.labels["device"].as_str(), sample.labels["modelName"].as_str()), ("amd4", "MI300X"));
     assert!(!sample.labels.contains_key("pod"), "nobody holds it");
+}
+
+/// NVIDIA's utilisation counts kernels; it does not stand in for the counter of the engine.
+#[test]
+fn a_load_stands_in_for_a_profiling_counter_on_no_nvidia_gpu() {
+    let mut exposition = exposition(Series::Standard, Compat::Both);
+    exposition
+        .observe(&batch(&nvidia(), &[(NOON, &[("utilization_pct", 50.0), ("memory_utilization_pct", 7.0)])]));
+    let text = text(&mut exposition, Format::Prometheus, NOON, &[up(&nvidia())], &[]);
+    assert!(text.contains("DCGM_FI_DEV_GPU_UTIL{"), "{text}");
+    for absent in ["GR_ENGINE_ACTIVE", "GR_ENGINE_UTIL", "DRAM_ACTIVE", "DRAM_UTIL"] {
+        assert!(!text.contains(absent), "{text}");
+    }
+}
+
+#[test]
+fn the_throughput_of_the_links_is_the_rise_of_their_counters() {
+    let mut exposition = exposition(Series::Standard, Compat::Both);
+    let mut shown = |at_ns: i64, bytes: &[(&str, f64)]| {
+        exposition.observe(&batch(&nvidia(), &[(at_ns, &[&[("power_w", 1.0)], bytes].concat())]));
+        let text = text(&mut exposition, Format::Prometheus, at_ns, &[up(&nvidia())], &[]);
+        let samples = read(Format::Prometheus, text.as_bytes());
+        let value = |name: &str| samples.iter().find(|sample| sample.name == name).map(|sample| sample.value);
+        let (old, new) = (
+            value("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"),
+            value("DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND"),
+        );
+        // KiB/s divided by 1,000.
+        assert_eq!(old, new.map(|bytes| bytes / 1_024_000.0));
+        new
+    };
+    let counters =
+        |sent: f64, received: f64| [("interconnect_tx_bytes", sent), ("interconnect_rx_bytes", received)];
+    assert_eq!(shown(NOON, &counters(5e9, 1e9)), None, "one reading is no rate");
+    assert_eq!(shown(NOON + S, &counters(6e9, 1e9)), Some(1e9));
+    assert_eq!(shown(NOON + 3 * S, &counters(8e9, 3e9)), Some(2e9));
+    assert_eq!(shown(NOON + 4 * S, &counters(0.0, 3e9)), None, "a counter was reset");
+    assert_eq!(shown(NOON + 5 * S, &counters(1e9, 3e9)), Some(1e9));
+    assert_eq!(shown(NOON + 600 * S, &counters(9e9, 3e9)), None, "no rate over a gap");
+    assert_eq!(shown(NOON + 601 * S, &counters(9e9, 3e9)), Some(0.0));
+    let native = [counters(9e9, 3e9).as_slice(), &[("interconnect_bytes_per_s", 7.0)]].concat();
+    assert_eq!(shown(NOON + 602 * S, &native), Some(7.0), "as the source gives it");
 }
 
 #[test]
