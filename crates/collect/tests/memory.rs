@@ -185,6 +185,7 @@ async fn ranges_and_other_tables_are_refused_with_the_remedy() {
         start_ns: 0,
         end_ns: 10,
         step_ns: 1,
+        phase_ns: 0,
         aggregates: vec![Aggregate::Mean],
         group_by: Vec::new(),
     };

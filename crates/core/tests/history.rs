@@ -18,7 +18,7 @@ type Taken = (usize, usize, u8, i64, i32);
 /// The answer about some values.
 fn answer<'a>(values: impl Iterator<Item = &'a Taken>) -> Buckets {
     let metrics = [MetricId::of("power_w"), MetricId::of("gpu_clock_mhz")];
-    let mut buckets = Buckets::new(TimeSteps::new(0, STEPS * 10 - 1, 10).unwrap(), &metrics, &ALL);
+    let mut buckets = Buckets::new(TimeSteps::new(0, STEPS * 10 - 1, 10, 0).unwrap(), &metrics, &ALL);
     for &(_, metric, group, time_ns, eighths) in values {
         let group = buckets.group(&Arc::from([Some(Arc::from(format!("GPU-{group}")))]));
         let place = buckets.place(group, buckets.steps().at(time_ns));

@@ -34,7 +34,7 @@ pub(crate) async fn buckets(
     names: &Names,
     query: &BucketQuery,
 ) -> Result<Buckets, QueryError> {
-    let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns)?;
+    let steps = query.steps()?;
     query.check_metrics()?;
     let buckets = Buckets::new(steps, &query.metrics, &query.aggregates);
     let BucketQuery { gpus, selector, start_ns, end_ns, .. } = query;

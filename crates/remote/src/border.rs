@@ -140,6 +140,7 @@ pub(crate) fn bucket_query(request: v1::BucketsRequest) -> Result<BucketQuery, S
         start_ns: request.start_ns,
         end_ns: request.end_ns,
         step_ns: request.step_ns,
+        phase_ns: request.phase_ns,
         aggregates: request.aggregates.into_iter().map(aggregate).collect::<Result<_, _>>()?,
         group_by: request.group_by.into_iter().map(column).collect::<Result<_, _>>()?,
     })
@@ -154,6 +155,7 @@ pub(crate) fn buckets_request(query: &BucketQuery) -> v1::BucketsRequest {
         start_ns: query.start_ns,
         end_ns: query.end_ns,
         step_ns: query.step_ns,
+        phase_ns: query.phase_ns,
         aggregates: query.aggregates.iter().map(|aggregate| aggregate.name().into_owned()).collect(),
         group_by: query.group_by.iter().map(|column| column.name().to_owned()).collect(),
     }

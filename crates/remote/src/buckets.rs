@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gpuvitals_core::history::{
-    BucketQuery, Buckets, COUNTS_MAX, Cell, GroupName, Measured, Part, QueryError, TimeSteps, Track,
+    BucketQuery, Buckets, COUNTS_MAX, Cell, GroupName, Measured, Part, QueryError, Track,
 };
 use gpuvitals_core::sketch::Sketch;
 
@@ -116,7 +116,7 @@ impl Gathering {
     /// # Errors
     /// If the question makes no sense; see [`QueryError`].
     pub(crate) fn new(query: &BucketQuery) -> Result<Self, QueryError> {
-        let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns)?;
+        let steps = query.steps()?;
         query.check_metrics()?;
         let answer = Part::whole(Buckets::new(steps, &query.metrics, &query.aggregates));
         Ok(Self { answer, aggregates: query.aggregates.len(), counts: 0 })

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{join_all, select_all};
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, LiveFleet, Part,
-    QueryError, Rows, RowsQuery, TimeSteps,
+    QueryError, Rows, RowsQuery,
 };
 use gpuvitals_core::merge::{Order, merge, without_empty};
 use gpuvitals_core::ports::Answer;
@@ -151,7 +151,7 @@ impl Merged {
     }
 
     async fn merged_buckets(&self, query: BucketQuery) -> Result<Part<Buckets>, QueryError> {
-        let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns)?;
+        let steps = query.steps()?;
         query.check_metrics()?;
         let aggregates = query.aggregates.len();
         let whole = Arc::new(Mutex::new(Buckets::new(steps, &query.metrics, &query.aggregates)));

@@ -143,6 +143,7 @@ async fn ask(store: &Store) -> Result<(), Box<dyn std::error::Error>> {
         start_ns: START,
         end_ns: START + 3_599_999_999_999,
         step_ns: 60_000_000_000,
+        phase_ns: 0,
         aggregates: vec![Aggregate::Mean, Aggregate::Max],
         group_by: vec![GroupColumn::Gpu],
     };

@@ -178,6 +178,7 @@ fn ask(runtime: &tokio::runtime::Runtime, store: &Store, gpus: u32, seconds: i64
             start_ns,
             end_ns: last_ns,
             step_ns: 60 * SECOND_NS,
+            phase_ns: 0,
             aggregates: aggregates.to_vec(),
             group_by: group_by.to_vec(),
         };

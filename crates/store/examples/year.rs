@@ -103,6 +103,7 @@ async fn ask(dir: &Path, days: i64) -> Fallible {
         start_ns: end_ns - days * DAY_NS,
         end_ns: end_ns - 1,
         step_ns,
+        phase_ns: 0,
         aggregates: vec![aggregate],
         group_by: Vec::new(),
     };

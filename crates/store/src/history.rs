@@ -318,6 +318,7 @@ mod tests {
             start_ns: 0,
             end_ns: 86_400_000_000_000,
             step_ns: 60_000_000_000,
+            phase_ns: 0,
             aggregates: vec![Aggregate::Mean],
             group_by: Vec::new(),
         }

@@ -46,6 +46,7 @@ fn a_question_that_is_dropped_burns_nothing_50_ms_later() {
         start_ns: BASE_NS,
         end_ns: BASE_NS + SECONDS * 1_000_000_000,
         step_ns: 1_000_000_000,
+        phase_ns: 0,
         aggregates: vec![Aggregate::P90, Aggregate::Rate],
         group_by: vec![GroupColumn::Gpu],
     };

@@ -121,6 +121,7 @@ fn power_buckets(start_ns: i64, end_ns: i64, step_ns: i64, group_by: &[GroupColu
         start_ns,
         end_ns,
         step_ns,
+        phase_ns: 0,
         aggregates: ALL_AGGREGATES.to_vec(),
         group_by: group_by.to_vec(),
     }

@@ -110,6 +110,7 @@ fn a_step_of_a_rollup_is_split_where_the_pod_changes() {
                 start_ns: BASE_NS + 20 * SECOND_NS,
                 end_ns: BASE_NS + 59 * SECOND_NS + 999_999_999,
                 step_ns: 20 * SECOND_NS,
+                phase_ns: 0,
                 aggregates: vec![Aggregate::Rate, Aggregate::Increase, Aggregate::Delta, Aggregate::Count],
                 group_by,
             };

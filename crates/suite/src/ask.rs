@@ -38,8 +38,9 @@ pub async fn check_pages(history: &dyn History, model: &Model, query: &RowsQuery
 pub async fn check_buckets(history: &dyn History, model: &Model, query: &BucketQuery) {
     let Part { answer: found, missing } = history.buckets(query.clone()).await.unwrap();
     assert_eq!(missing, Vec::<String>::new());
-    let (first, last) = (query.start_ns.div_euclid(query.step_ns), query.end_ns.div_euclid(query.step_ns));
-    let times: Vec<i64> = (first..=last).map(|step| step * query.step_ns).collect();
+    let first = |time: i64| (time - query.phase_ns).div_euclid(query.step_ns);
+    let steps = first(query.start_ns)..=first(query.end_ns);
+    let times: Vec<i64> = steps.map(|step| step * query.step_ns + query.phase_ns).collect();
     assert_eq!(found.steps().times().collect::<Vec<_>>(), times, "{query:?}");
     check_values(&found, model, query);
 }

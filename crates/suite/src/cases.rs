@@ -198,8 +198,9 @@ fn bucket_questions() -> impl Strategy<Value = BucketQuery> {
     let metrics = vec!["power_w", "memory_used_mb", "gpu_clock_mhz", "energy_j"];
     let metrics = prop::sample::subsequence(metrics, 1..=4);
     let step = prop_oneof![1..130_i64, prop::sample::select(vec![20_i64, 40, 60, 120])];
-    (gpus(), selectors(), seconds(), 0..63_i64, step, (group_by, aggregates, metrics)).prop_map(
-        |(gpus, selector, start_ns, length, step, (group_by, aggregates, metrics))| BucketQuery {
+    let phase = prop_oneof![3 => Just(0), 1 => 1..40_i64];
+    (gpus(), selectors(), seconds(), 0..63_i64, (step, phase), (group_by, aggregates, metrics)).prop_map(
+        |(gpus, selector, start_ns, length, (step, phase), (group_by, aggregates, metrics))| BucketQuery {
             table: Table::GpuEvents,
             gpus,
             selector,
@@ -207,6 +208,7 @@ fn bucket_questions() -> impl Strategy<Value = BucketQuery> {
             start_ns,
             end_ns: start_ns + length * SECOND_NS,
             step_ns: step * SECOND_NS / 2,
+            phase_ns: phase * SECOND_NS / 2,
             aggregates,
             group_by,
         },

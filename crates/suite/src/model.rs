@@ -108,7 +108,7 @@ impl Model {
                 && selects(&query.selector, cells)
             {
                 let group = query.group_by.iter().map(text).collect();
-                let step = time.div_euclid(query.step_ns) * query.step_ns;
+                let step = time - (time - query.phase_ns).rem_euclid(query.step_ns);
                 steps.entry((group, key, step)).or_default().push((*time, value.parse().unwrap()));
             }
         }

@@ -8,7 +8,7 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupColumn, Part, Selector, TimeSteps,
+    Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupColumn, Part, Selector,
 };
 use gpuvitals_core::{Identity, IdentityColumn, MetricId, Table};
 use serde::Deserialize;
@@ -160,11 +160,12 @@ impl Ask for QueryAsk {
             start_ns,
             end_ns,
             step_ns,
+            phase_ns: 0,
             aggregates: self.aggregates.clone(),
             group_by: self.group_by.clone(),
         };
         let Part { answer: buckets, missing } = if none_wanted {
-            Part::whole(Buckets::new(TimeSteps::new(start_ns, end_ns, step_ns)?, &self.metrics, &[]))
+            Part::whole(Buckets::new(query.steps()?, &self.metrics, &[]))
         } else {
             view.history.buckets(query).await?
         };

@@ -26,7 +26,7 @@ const TRACK_COUNTS: usize = 5;
 /// Aligned steps of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeSteps {
-    /// Start of the first step, nanoseconds UTC since 1970, a multiple of the width.
+    /// Start of the first step, nanoseconds UTC since 1970.
     pub origin_ns: i64,
     /// Width of a step in nanoseconds.
     pub step_ns: i64,
@@ -35,16 +35,18 @@ pub struct TimeSteps {
 }
 
 impl TimeSteps {
-    /// The steps of a range, both ends inclusive.
+    /// The steps of a range, both ends inclusive. They begin at the multiples of their width plus a phase.
     ///
     /// # Errors
     /// If the range ends before it starts, the step is not positive, or there are more than [`BUCKETS_MAX`].
-    pub fn new(start_ns: i64, end_ns: i64, step_ns: i64) -> Result<Self, QueryError> {
+    pub fn new(start_ns: i64, end_ns: i64, step_ns: i64, phase_ns: i64) -> Result<Self, QueryError> {
         let bad = || QueryError::Range { start_ns, end_ns, step_ns };
         if end_ns < start_ns || step_ns <= 0 {
             return Err(bad());
         }
-        let origin_ns = start_ns.div_euclid(step_ns).checked_mul(step_ns).ok_or_else(bad)?;
+        let phase_ns = phase_ns.rem_euclid(step_ns);
+        let into_step = start_ns.checked_sub(phase_ns).ok_or_else(bad)?.rem_euclid(step_ns);
+        let origin_ns = start_ns.checked_sub(into_step).ok_or_else(bad)?;
         // Within the range of instants: no difference of two of them overflows.
         let span_ns = end_ns.checked_sub(origin_ns).ok_or_else(bad)?.unsigned_abs();
         let buckets = (span_ns / step_ns.unsigned_abs()).saturating_add(1);
@@ -436,7 +438,7 @@ mod tests {
     #[test]
     fn steps_are_aligned_and_ends_inclusive() {
         let steps =
-            |start, end, step| TimeSteps::new(start, end, step).map(|s| (s.origin_ns, s.count)).unwrap();
+            |start, end, step| TimeSteps::new(start, end, step, 0).map(|s| (s.origin_ns, s.count)).unwrap();
         assert_eq!(steps(0, 0, 10), (0, 1));
         assert_eq!(steps(0, 9, 10), (0, 1));
         assert_eq!(steps(0, 10, 10), (0, 2));
@@ -447,19 +449,19 @@ mod tests {
 
     #[test]
     fn endless_and_backward_ranges_are_refused() {
-        assert!(matches!(TimeSteps::new(1, 0, 1), Err(QueryError::Range { .. })));
-        assert!(matches!(TimeSteps::new(0, 1, 0), Err(QueryError::Range { .. })));
-        assert!(matches!(TimeSteps::new(0, 1, -5), Err(QueryError::Range { .. })));
-        assert!(matches!(TimeSteps::new(i64::MIN, 0, 3_600_000_000_000), Err(QueryError::Range { .. })));
-        assert!(matches!(TimeSteps::new(-1, i64::MAX, i64::MAX), Err(QueryError::Range { .. })));
-        assert!(matches!(TimeSteps::new(i64::MIN, i64::MAX, 1 << 62), Err(QueryError::Range { .. })));
-        assert!(matches!(TimeSteps::new(0, i64::MAX, 1), Err(QueryError::TooManyBuckets { .. })));
+        assert!(matches!(TimeSteps::new(1, 0, 1, 0), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(0, 1, 0, 0), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(0, 1, -5, 0), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(i64::MIN, 0, 3_600_000_000_000, 0), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(-1, i64::MAX, i64::MAX, 0), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(i64::MIN, i64::MAX, 1 << 62, 0), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(0, i64::MAX, 1, 0), Err(QueryError::TooManyBuckets { .. })));
     }
 
     #[test]
     fn cells_are_not_made_beyond_what_an_answer_may_have() {
         let power = MetricId::of("power_w");
-        let mut buckets = Buckets::new(TimeSteps::new(0, 9_999, 1).unwrap(), &[power, power], &[]);
+        let mut buckets = Buckets::new(TimeSteps::new(0, 9_999, 1, 0).unwrap(), &[power, power], &[]);
         for gpu in 0..1_000 {
             buckets.group(&Arc::from([Some(Arc::from(format!("GPU-{gpu}")))]));
         }
@@ -471,7 +473,7 @@ mod tests {
     #[test]
     fn answers_to_other_questions_do_not_merge() {
         let (power, load) = (MetricId::of("power_w"), MetricId::of("utilization_pct"));
-        let steps = |start, end, step| TimeSteps::new(start, end, step).unwrap();
+        let steps = |start, end, step| TimeSteps::new(start, end, step, 0).unwrap();
         let mut whole = Buckets::new(steps(0, 99, 10), &[power], &[]);
         assert_eq!(whole.merge(Buckets::new(steps(20, 59, 10), &[power], &[])), Ok(()));
         for other in [

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::sync::Arc;
 
-use super::Selector;
+use super::{Selector, TimeSteps};
 use crate::batch::RowKeys;
 use crate::{Batch, IdentityColumn, MetricId, Table};
 
@@ -110,8 +110,10 @@ pub struct BucketQuery {
     pub start_ns: i64,
     /// Last instant, inclusive.
     pub end_ns: i64,
-    /// Width of a bucket in nanoseconds; buckets begin at its multiples.
+    /// Width of a bucket in nanoseconds.
     pub step_ns: i64,
+    /// Buckets begin at the multiples of their width plus this.
+    pub phase_ns: i64,
     /// Aggregates of each bucket.
     pub aggregates: Vec<Aggregate>,
     /// Rows whose texts in these columns are equal form one series; without a column all rows do.
@@ -119,6 +121,14 @@ pub struct BucketQuery {
 }
 
 impl BucketQuery {
+    /// The steps.
+    ///
+    /// # Errors
+    /// As [`TimeSteps::new`].
+    pub fn steps(&self) -> Result<TimeSteps, QueryError> {
+        TimeSteps::new(self.start_ns, self.end_ns, self.step_ns, self.phase_ns)
+    }
+
     /// Checks that the metrics are the table's.
     ///
     /// # Errors

@@ -120,6 +120,7 @@ async fn values_by_a_column_of_the_identity_are_read_by_pieces() {
             start_ns: 0,
             end_ns: 1_000,
             step_ns: 1_001,
+            phase_ns: 0,
             aggregates,
             group_by: vec![GroupColumn::Identity(IdentityColumn::Job)],
         };

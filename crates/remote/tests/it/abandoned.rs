@@ -66,6 +66,7 @@ fn a_question_to_several_that_is_dropped_costs_the_collectors_no_more_time() {
             start_ns: BASE_NS,
             end_ns: BASE_NS + (30 + SECONDS) * 1_000_000_000,
             step_ns: 1_000_000_000,
+            phase_ns: 0,
             aggregates: vec![Aggregate::P50, Aggregate::Mean],
             group_by: vec![GroupColumn::Gpu],
         };

@@ -129,6 +129,7 @@ async fn rows_that_two_hold_and_rows_in_halves_are_one() {
             start_ns: BASE_NS,
             end_ns: BASE_NS + 60_000_000_000,
             step_ns: 5_000_000_000,
+            phase_ns: 0,
             aggregates: vec![Aggregate::Min, Aggregate::Max, Aggregate::Last],
             group_by: vec![GroupColumn::Gpu],
         }],
@@ -167,6 +168,7 @@ async fn a_row_that_two_hold_counts_twice_in_count_and_mean_alone() {
         start_ns: BASE_NS,
         end_ns: BASE_NS + 9_000_000_000,
         step_ns: 10_000_000_000,
+        phase_ns: 0,
         aggregates: aggregates.iter().map(|(aggregate, _)| *aggregate).collect(),
         group_by: Vec::new(),
     };

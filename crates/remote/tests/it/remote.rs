@@ -59,6 +59,7 @@ fn power(metrics: Vec<MetricId>, step_ns: i64) -> BucketQuery {
         start_ns: BASE_NS,
         end_ns: BASE_NS + SECOND_NS,
         step_ns,
+        phase_ns: 0,
         aggregates: vec![Aggregate::Mean],
         group_by: Vec::new(),
     }

@@ -52,7 +52,7 @@ pub(crate) fn buckets(
     reading: Reading<'_>,
     query: &BucketQuery,
 ) -> Result<history::Part<Buckets>, QueryError> {
-    let grid = Grid::new(query.start_ns, query.end_ns, query.step_ns)?;
+    let grid = Grid::new(query.steps()?, query.start_ns, query.end_ns);
     query.check_metrics()?;
     let mut answer = Tally::new(&grid, (0, grid.steps.count - 1), query).buckets;
     let mut missing: BTreeSet<String> =

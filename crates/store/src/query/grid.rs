@@ -1,6 +1,6 @@
 //! The steps of a query, and the range of time that is worked on.
 
-use gpuvitals_core::history::{QueryError, TimeSteps};
+use gpuvitals_core::history::TimeSteps;
 
 /// Aligned steps over a range of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,12 +25,9 @@ pub(crate) enum Stretch {
 }
 
 impl Grid {
-    /// The steps of a range, both ends inclusive.
-    ///
-    /// # Errors
-    /// As [`TimeSteps::new`].
-    pub(crate) fn new(start_ns: i64, end_ns: i64, step_ns: i64) -> Result<Self, QueryError> {
-        Ok(Self { steps: TimeSteps::new(start_ns, end_ns, step_ns)?, start_ns, end_ns })
+    /// Of these steps between two instants, both inclusive.
+    pub(crate) fn new(steps: TimeSteps, start_ns: i64, end_ns: i64) -> Self {
+        Self { steps, start_ns, end_ns }
     }
 
     /// The wanted steps between two instants: first and last.
@@ -79,18 +76,22 @@ impl Grid {
 mod tests {
     use super::*;
 
+    fn grid(start_ns: i64, end_ns: i64, step_ns: i64) -> Grid {
+        Grid::new(TimeSteps::new(start_ns, end_ns, step_ns, 0).unwrap(), start_ns, end_ns)
+    }
+
     #[test]
     fn stretches_reach_to_the_ends_of_time() {
-        let late = Grid::new(i64::MAX - 1, i64::MAX, 10).unwrap();
+        let late = grid(i64::MAX - 1, i64::MAX, 10);
         assert_eq!(late.stretch(i64::MAX, &[]), (Stretch::Step(0), i64::MAX - 1, i64::MAX));
-        let early = Grid::new(i64::MIN, i64::MIN + 1, 1).unwrap();
+        let early = grid(i64::MIN, i64::MIN + 1, 1);
         assert_eq!(early.stretch(i64::MIN, &[]), (Stretch::Step(0), i64::MIN, i64::MIN));
         assert_eq!(early.stretch(i64::MAX, &[]).0, Stretch::Outside);
     }
 
     #[test]
     fn stretches_are_the_longest_of_one_kind() {
-        let grid = Grid::new(12, 47, 10).unwrap();
+        let grid = grid(12, 47, 10);
         let contested = [(20, 20), (33, 41)];
         let stretch = |time| grid.stretch(time, &contested);
         assert_eq!(stretch(3), (Stretch::Outside, i64::MIN, 11));
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn halves_share_no_step_and_leave_no_gap() {
-        let grid = Grid::new(12, 47, 10).unwrap();
+        let grid = grid(12, 47, 10);
         let (before, rest) = grid.halves().unwrap();
         assert_eq!((before.start_ns, before.end_ns, rest.start_ns, rest.end_ns), (12, 29, 30, 47));
         let (before, rest) = rest.halves().unwrap();

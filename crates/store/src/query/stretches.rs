@@ -34,7 +34,10 @@ pub(crate) fn sources(snapshot: &Snapshot, query: &BucketQuery) -> Vec<Source> {
         *rest = without(rest, &times);
         sources.extend(times.into_iter().map(|(start_ns, end_ns)| Source { grain, start_ns, end_ns }));
     };
-    let divides = |grain: &Grain| query.step_ns % grain.step_ns().max(1) == 0;
+    let divides = |grain: &Grain| {
+        let width_ns = grain.step_ns().max(1);
+        query.step_ns % width_ns == 0 && query.phase_ns % width_ns == 0
+    };
     for grain in Grain::ROLLUPS.into_iter().rev().filter(|grain| divides(grain) && answers(*grain, query)) {
         let (has, unrolled) = (rolled(snapshot, query, grain), unrolled(snapshot, &raw, query, grain));
         let whole = common(&without(&has, &unrolled), &rest);

@@ -203,6 +203,7 @@ fn power(start_ns: i64, end_ns: i64) -> BucketQuery {
         start_ns,
         end_ns,
         step_ns: 60 * SECOND,
+        phase_ns: 0,
         aggregates: vec![Aggregate::Mean],
         group_by: Vec::new(),
     }

@@ -48,6 +48,7 @@ fn ask(start: i64, end: i64, step_ns: i64, aggregates: &[Aggregate]) -> BucketQu
         start_ns: HOUR + start * SECOND,
         end_ns: HOUR + end * SECOND,
         step_ns,
+        phase_ns: 0,
         aggregates: aggregates.to_vec(),
         group_by: vec![GroupColumn::Gpu],
     }

@@ -199,6 +199,7 @@ pub(crate) fn assert_steps(store: &dyn History, model: &Model) {
                 start_ns,
                 end_ns,
                 step_ns,
+                phase_ns: 0,
                 aggregates,
                 group_by,
             };
