@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::http::header::{AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, VARY};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
+use gpuvitals_core::clusters::ClusterView;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::History;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -33,6 +34,10 @@ pub trait StatusView: Send + Sync {
     fn collectors(&self) -> Vec<Peer>;
     /// The source of the rows and its progress: a JSON object, empty if there is none in this process.
     fn source(&self) -> serde_json::Value;
+    /// The clusters whose nodes are read from outside, in the order of the configuration.
+    fn clusters(&self) -> Vec<Arc<ClusterView>> {
+        Vec::new()
+    }
     /// Figures of the parts beside the gateway that have no port of their own.
     fn families(&self) -> Vec<Family> {
         Vec::new()
@@ -140,13 +145,14 @@ impl Api {
     }
 
     async fn make(&self, ask: impl Ask, gzip: bool, now: Now) -> Result<Ready, ApiError> {
-        let State { config, history, queries, .. } = self.0.as_ref();
+        let State { config, history, status, queries, .. } = self.0.as_ref();
         let limits = config.limits.clone();
         let waited = tokio::time::timeout(limits.request_timeout / 2, Arc::clone(queries).acquire_owned());
         let Ok(Ok(permit)) = waited.await else { return Err(ApiError::Overloaded) };
         let made = Instant::now();
         let rules = StateRules::new(now.wall_ns, config.stale_after);
-        let view = View { history: Arc::clone(history), limits, rules, gzip, permit };
+        let view =
+            View { history: Arc::clone(history), clusters: status.clusters(), limits, rules, gzip, permit };
         let Rendered { body, gzip, partial, until_ns } =
             ask.answer(view).instrument(tracing::info_span!("query")).await?;
         Ok(Ready { body, gzip, partial, made, version: now.version, until_ns })

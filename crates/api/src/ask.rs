@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::Bytes;
+use gpuvitals_core::clusters::ClusterView;
 use gpuvitals_core::history::History;
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
@@ -40,6 +41,8 @@ pub(crate) trait Ask: Debug + Send + Sized + 'static {
 pub(crate) struct View {
     /// The rows.
     pub(crate) history: Arc<dyn History>,
+    /// The clusters whose nodes are read from outside.
+    pub(crate) clusters: Vec<Arc<ClusterView>>,
     /// Limits of questions.
     pub(crate) limits: Limits,
     /// How GPUs look now.

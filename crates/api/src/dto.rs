@@ -3,6 +3,7 @@
 //! Unknown values are `null`. Times are RFC 3339 in UTC, or milliseconds since 1970 on an axis.
 
 mod catalogue;
+mod clusters;
 mod gpu;
 mod health;
 mod query;
@@ -11,6 +12,7 @@ mod stats;
 mod telemetry;
 
 pub(crate) use catalogue::MetricList;
+pub(crate) use clusters::{ClusterInfo, ClusterNode};
 pub(crate) use gpu::{Gpu, GpuDetail, GpuList, Host, HostList, Labels, LatestColumns, State, StateCounts};
 pub(crate) use health::{Component, HealthReport};
 pub(crate) use query::{GroupLabels, QueryAnswer, Series, Values};

@@ -22,6 +22,9 @@ const CANDIDATES_MAX: usize = 8;
 /// `unknown_gpu` (404): no GPU answers to this name.
 /// `ambiguous_gpu` (404): several GPUs answer to this name; the message lists their ids.
 /// `unknown_host` (404): no host has this name.
+/// `unknown_cluster` (404): no cluster of the configuration has this name.
+/// `no_gpus` (400): the cluster has no GPUs by configuration.
+/// `unknown_node` (404): no GPU node has this name.
 /// `not_found` (404): nothing is at this path.
 /// `method_not_allowed` (405): the path does not support this method.
 /// `body_too_large` (413): the request has a body, and no path takes one.
@@ -44,6 +47,9 @@ pub(crate) enum ErrorCode {
     UnknownGpu,
     AmbiguousGpu,
     UnknownHost,
+    UnknownCluster,
+    NoGpus,
+    UnknownNode,
     NotFound,
     MethodNotAllowed,
     #[expect(dead_code, reason = "the listener answers so")]
@@ -94,6 +100,12 @@ pub(crate) enum ApiError {
     AmbiguousGpu { name: String, count: usize, ids: Vec<String> },
     #[error("no host is known as {0:?}; GET /api/v1/hosts lists them")]
     UnknownHost(String),
+    #[error("no cluster is known as {0:?}; GET /api/v1/gpu/clusters lists them")]
+    UnknownCluster(String),
+    #[error("cluster {0:?} has no GPUs by configuration (has_gpu: false)")]
+    NoGpus(String),
+    #[error("no GPU node is known as {0:?}; GET /api/v1/gpu/nodes lists them")]
+    UnknownNode(String),
     #[error("{name:?} is not in what could be read; try again later; what could not: {}", missing.join("; "))]
     Incomplete { name: String, missing: Vec<String> },
     #[error("there is nothing at {0:?}; /docs describes what there is")]
@@ -140,6 +152,11 @@ impl ApiError {
         if missing.is_empty() { Self::UnknownHost(echo(name)) } else { Self::incomplete(name, missing) }
     }
 
+    /// A node that is none in clusters that lack `missing`.
+    pub(crate) fn no_node(name: &str, missing: &[String]) -> Self {
+        if missing.is_empty() { Self::UnknownNode(echo(name)) } else { Self::incomplete(name, missing) }
+    }
+
     /// A name that may be in what could not be read.
     pub(crate) fn incomplete(name: &str, missing: &[String]) -> Self {
         Self::Incomplete { name: echo(name), missing: missing.to_vec() }
@@ -170,6 +187,9 @@ impl ApiError {
             Self::UnknownGpu(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownGpu),
             Self::AmbiguousGpu { .. } => (StatusCode::NOT_FOUND, ErrorCode::AmbiguousGpu),
             Self::UnknownHost(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownHost),
+            Self::UnknownCluster(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownCluster),
+            Self::NoGpus(_) => (StatusCode::BAD_REQUEST, ErrorCode::NoGpus),
+            Self::UnknownNode(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownNode),
             // A history need not keep everything that can be asked: that is no defect of it.
             Self::Query(QueryError::NotKept { .. }) => (StatusCode::NOT_FOUND, ErrorCode::NotKept),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),

@@ -1,5 +1,6 @@
 //! The paths. A handler parses, asks and renders; its parameters and its place in the document stand beside it.
 
+pub(crate) mod clusters;
 pub(crate) mod docs;
 pub mod document;
 pub(crate) mod gpus;
@@ -43,6 +44,7 @@ macro_rules! routes {
                 (name = "GPUs", description = "Which GPUs there are and how they do."),
                 (name = "hosts", description = "Which hosts there are."),
                 (name = "telemetry", description = "What was read from them."),
+                (name = "clusters", description = "Clusters whose GPU nodes are read from outside, as they are now."),
                 (name = "operation", description = "Health of the gateway and of the parts behind it."),
             )
         )]
@@ -61,6 +63,12 @@ routes! {
         "/api/v1/metrics" => metrics::catalogue,
         "/api/v1/query" => query::query,
         "/api/v1/stream" => stream::stream,
+        "/api/v1/gpu/clusters" => clusters::list,
+        "/api/v1/gpu/nodes" => clusters::nodes,
+        "/api/v1/gpu/nodes/{node}" => clusters::node,
+        "/api/v1/gpu/nodes/{cluster}/{node}" => clusters::node_of_cluster,
+        "/api/v1/gpu/processes" => clusters::processes,
+        "/api/v1/gpu/summary" => clusters::summary,
         "/health" => health::health,
         "/healthz" => health::alive,
         "/readyz" => health::ready,

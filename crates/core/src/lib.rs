@@ -9,6 +9,7 @@ pub mod bucket;
 pub mod catalogue;
 mod causes;
 pub mod clock;
+pub mod clusters;
 pub mod figures;
 pub mod foreign;
 pub mod health;

@@ -149,7 +149,7 @@ fn flag_of(setting: &'static Setting) -> Option<Arg> {
     let arg = if name == "--replay" { arg.visible_alias("csv") } else { arg };
     Some(match setting.notation {
         Notation::Plain | Notation::Duration | Notation::Secret => arg.value_parser(read),
-        Notation::Url => arg,
+        Notation::Url | Notation::Objects(_) => arg,
         Notation::Switch => arg.value_parser(read).num_args(0..=1).default_missing_value("true"),
         Notation::Words(words) => arg.value_parser(PossibleValuesParser::new(words())),
         Notation::List(words) => {

@@ -17,7 +17,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("listener", &["core", "settings"]),
     ("queue", &["core", "log", "listener", "settings"]),
     ("sources", &["core", "log", "settings"]),
-    ("fleet", &["core", "sources"]),
+    ("clusters", &["core", "settings", "sources"]),
     ("store", &["core", "log"]),
     ("jsonl", &["core", "log"]),
     ("postgres", &["core", "settings"]),

@@ -173,9 +173,31 @@ pub enum Notation {
     Url,
     /// A text that is not shown.
     Secret,
+    /// A list of objects, of which these fields are not shown. In the environment it is JSON.
+    Objects(&'static [&'static str]),
 }
 
 impl Notation {
+    /// A value as it may be shown; `***` stands for what may not.
+    pub fn shown(self, value: Value) -> Value {
+        let hidden = || Value::from("***");
+        match (self, value) {
+            // Of objects in a wrong place nothing is known.
+            (Self::Secret, _) | (Self::Objects(_), Value::Object(_)) => hidden(),
+            (Self::Objects(_), Value::String(text)) if !text.trim().is_empty() => {
+                serde_json::from_str(&text).map_or_else(|_| hidden(), |list| self.shown(list))
+            }
+            (Self::Objects(secrets), Value::Array(mut entries)) => {
+                let fields = entries.iter_mut().filter_map(Value::as_object_mut).flatten();
+                for (_, value) in fields.filter(|(field, _)| secrets.contains(&field.as_str())) {
+                    *value = hidden();
+                }
+                Value::Array(entries)
+            }
+            (_, value) => value,
+        }
+    }
+
     /// The names of the values, if they have names.
     pub fn words(self) -> Vec<String> {
         match self {

@@ -170,6 +170,108 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/gpu/clusters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The clusters of the configuration, and which of their nodes are missing and why. */
+        get: operations["list_clusters"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/gpu/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The GPU nodes of all clusters or of one, with their GPUs and the processes on them. */
+        get: operations["list_nodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/gpu/nodes/{node}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One GPU node by its name. If several clusters have a node of this name, `cluster_id` says which is meant. */
+        get: operations["get_node_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/gpu/nodes/{cluster}/{node}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One GPU node of a cluster. */
+        get: operations["get_node"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/gpu/processes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The processes on the GPUs of all clusters, of one, or of one node. */
+        get: operations["list_processes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/gpu/summary": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** GPUs, memory and means of all clusters together, or of one. */
+        get: operations["summarize_clusters"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -342,6 +444,124 @@ export interface components {
              */
             help: string;
         };
+        /** @description A cluster of the configuration. */
+        ClusterInfo: {
+            /**
+             * @description Its name.
+             * @example east
+             */
+            cluster_id: string;
+            /** @description Its state. */
+            state: components["schemas"]["ClusterState"];
+            /** @description Since when it is in this state. */
+            since: components["schemas"]["Moment"];
+            /** @description Its last error, if the state is one. */
+            error: string | null;
+            /** @description Whether it has GPUs, by configuration. One without is never asked. */
+            has_gpu: boolean;
+            /** @description Whether the certificate of its API server is not verified: anybody on the way could read the token. */
+            skips_tls_verify: boolean;
+            /** @description Its GPU nodes; null if it has not listed them yet. */
+            node_count: number | null;
+            /** @description How many of them are in which state. */
+            nodes: components["schemas"]["NodeCounts"];
+            /** @description GPUs that were read. */
+            gpu_count: number;
+            /**
+             * Format: double
+             * @description Age of its newest reading of a node, seconds.
+             */
+            newest_reading_age_seconds: number | null;
+            /**
+             * Format: double
+             * @description Age of its oldest, seconds.
+             */
+            oldest_reading_age_seconds: number | null;
+            /** @description The nodes that were not read at the last attempt. */
+            missing: components["schemas"]["MissingNode"][];
+        };
+        /** @description A GPU node of a cluster, and its GPUs by its last good reading. */
+        ClusterNode: {
+            /**
+             * @description Its name.
+             * @example node-07
+             */
+            node_name: string;
+            /**
+             * @description Its cluster.
+             * @example east
+             */
+            cluster_id: string;
+            /** @description Vendor of its GPUs: `nvidia` or `amd`. */
+            vendor: string;
+            /** @description Its state. */
+            state: components["schemas"]["NodeState"];
+            /** @description Since when it is in this state. */
+            since: components["schemas"]["Moment"];
+            /** @description Why it was not read at the last attempt. */
+            error: string | null;
+            /** @description Whether what is shown is from an earlier attempt than the last. */
+            stale: boolean;
+            /**
+             * Format: double
+             * @description Age of the reading that is shown, seconds; null if it was never read.
+             */
+            age_seconds: number | null;
+            /** @description Its GPUs: as many as it announces or were read, whichever is more; null if that is unknown. */
+            gpu_count: number | null;
+            /**
+             * Format: double
+             * @description Memory of the GPUs that were read, MiB.
+             */
+            total_memory_mb: number | null;
+            /** @description The labels that `kubernetes.node_labels` keeps. */
+            labels: {
+                [key: string]: string;
+            };
+            /** @description The GPUs that were read; none if it was never read. */
+            gpus: components["schemas"]["GpuRecord"][];
+            /** @description Why their processes could not be listed. */
+            processes_error: string | null;
+        };
+        /**
+         * @description The state of a cluster.
+         * @enum {string}
+         */
+        ClusterState: "starting" | "ok" | "degraded" | "no_gpu" | "no_gpu_nodes" | "no_gpu_operator" | "unreachable" | "unauthorized" | "forbidden" | "throttled" | "failed";
+        /** @description Sums and means over GPUs. A sum or mean of nothing is none. */
+        ClusterSummary: {
+            /** @description The cluster; none: all of them. */
+            cluster_id: string | null;
+            /** @description GPU nodes. */
+            node_count: number;
+            /** @description GPUs that were read. */
+            gpu_count: number;
+            /**
+             * Format: double
+             * @description Their memory, MiB.
+             */
+            total_memory_mb: number | null;
+            /**
+             * Format: double
+             * @description Their used memory, MiB.
+             */
+            used_memory_mb: number | null;
+            /**
+             * Format: double
+             * @description Used memory as a share of that of GPUs which report both, %, to one decimal.
+             */
+            memory_utilization_percent: number | null;
+            /**
+             * Format: double
+             * @description Mean utilisation, %, to one decimal.
+             */
+            average_gpu_utilization_percent: number | null;
+            /**
+             * Format: double
+             * @description Mean temperature, °C, to one decimal.
+             */
+            average_temperature_celsius: number | null;
+        };
         /**
          * @description Health of a part of the pipeline.
          * @example {
@@ -403,6 +623,9 @@ export interface components {
          *     `unknown_gpu` (404): no GPU answers to this name.
          *     `ambiguous_gpu` (404): several GPUs answer to this name; the message lists their ids.
          *     `unknown_host` (404): no host has this name.
+         *     `unknown_cluster` (404): no cluster of the configuration has this name.
+         *     `no_gpus` (400): the cluster has no GPUs by configuration.
+         *     `unknown_node` (404): no GPU node has this name.
          *     `not_found` (404): nothing is at this path.
          *     `method_not_allowed` (405): the path does not support this method.
          *     `body_too_large` (413): the request has a body, and no path takes one.
@@ -414,7 +637,7 @@ export interface components {
          *     `internal` (500): a defect of the gateway; its log says more.
          * @enum {string}
          */
-        ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
+        ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
         /**
          * @description The gateway's statistics.
          * @example {
@@ -547,6 +770,77 @@ export interface components {
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
         };
+        /** @description A GPU. A value that was not read is none, never 0. */
+        GpuRecord: {
+            /**
+             * Format: int32
+             * @description Index on the node.
+             */
+            index: number | null;
+            /** @description `GPU-…`. */
+            uuid: string | null;
+            /** @description Product name. */
+            name: string | null;
+            /** @description Driver version. */
+            driver_version: string | null;
+            /**
+             * Format: double
+             * @description Temperature, °C.
+             */
+            temperature_celsius: number | null;
+            /**
+             * Format: double
+             * @description Utilisation, %.
+             */
+            utilization_gpu_percent: number | null;
+            /**
+             * Format: double
+             * @description Utilisation of the memory controller, %.
+             */
+            utilization_memory_percent: number | null;
+            /**
+             * Format: double
+             * @description Memory, MiB.
+             */
+            memory_total_mb: number | null;
+            /**
+             * Format: double
+             * @description Used memory, MiB.
+             */
+            memory_used_mb: number | null;
+            /**
+             * Format: double
+             * @description Free memory, MiB.
+             */
+            memory_free_mb: number | null;
+            /**
+             * Format: double
+             * @description Power, W: the most instantaneous that the part reports.
+             */
+            power_draw_watts: number | null;
+            /**
+             * Format: double
+             * @description Power limit, W.
+             */
+            power_limit_watts: number | null;
+            /**
+             * Format: double
+             * @description Generation of the PCIe link now; it falls when idle.
+             */
+            pcie_generation: number | null;
+            /**
+             * Format: double
+             * @description Lanes of the PCIe link now.
+             */
+            pcie_link_width: number | null;
+            /**
+             * Format: double
+             * @description Fan speed, %.
+             */
+            fan_speed_percent: number | null;
+            /** @description The processes on it. */
+            processes: components["schemas"]["ProcessRecord"][];
+        };
         /** @description Health of the gateway and of the parts behind it. */
         HealthReport: {
             /** @description The worst of the parts. */
@@ -573,6 +867,7 @@ export interface components {
             queues: components["schemas"]["NamedComponent"][];
             /** @description The store. */
             store: components["schemas"]["Component"];
+            clusters: components["schemas"]["Component"] | null;
         };
         /**
          * @description How well something does: `healthy`, `degraded` (works in part, recovers by itself, nothing acknowledged is lost) or
@@ -692,6 +987,19 @@ export interface components {
              */
             total: number;
         };
+        /** @description A node that was not read at the last attempt. */
+        MissingNode: {
+            /** @description Its name. */
+            node_name: string;
+            /** @description Its state. */
+            state: components["schemas"]["NodeState"];
+            /** @description Since when it is in this state. */
+            since: components["schemas"]["Moment"];
+            /** @description Why it was not read; null while it waits for its turn. */
+            error: string | null;
+            /** @description Whether an earlier reading is shown. */
+            stale: boolean;
+        };
         /**
          * Format: date-time
          * @description RFC 3339, UTC, with as many fraction digits as are known.
@@ -726,6 +1034,20 @@ export interface components {
             /** @description Its name. */
             name: string;
         };
+        /** @description How many GPU nodes are in which state. */
+        NodeCounts: {
+            waiting: number;
+            ok: number;
+            failing: number;
+            no_driver_pod: number;
+            driver_pod_not_ready: number;
+            no_tool: number;
+        };
+        /**
+         * @description The state of a GPU node.
+         * @enum {string}
+         */
+        NodeState: "waiting" | "ok" | "failing" | "no_driver_pod" | "driver_pod_not_ready" | "no_tool";
         /** @description Which part of a list this is. */
         Pagination: {
             /**
@@ -743,6 +1065,52 @@ export interface components {
              * @example false
              */
             has_next: boolean;
+        };
+        /** @description A process on a GPU. A value that was not read is none, never 0. */
+        ProcessRecord: {
+            /**
+             * Format: int64
+             * @description Process id on the node.
+             */
+            pid: number;
+            /**
+             * Format: int32
+             * @description Index of the GPU on the node.
+             */
+            gpu_index: number | null;
+            /** @description `compute`, `graphics`, `compute+graphics`, `unknown`. */
+            process_type: string;
+            /**
+             * Format: double
+             * @description Share of the SMs, %.
+             */
+            sm_utilization: number | null;
+            /**
+             * Format: double
+             * @description Share of the memory controller, %.
+             */
+            memory_utilization: number | null;
+            /**
+             * Format: double
+             * @description Share of the encoder, %.
+             */
+            encoder_utilization: number | null;
+            /**
+             * Format: double
+             * @description Share of the decoder, %.
+             */
+            decoder_utilization: number | null;
+            /**
+             * Format: double
+             * @description Device memory, MiB.
+             */
+            fb_memory_mb: number | null;
+            /** @description Name of the program, never its arguments. */
+            command: string | null;
+            /** @description The node. */
+            node_name: string;
+            /** @description The cluster. */
+            cluster_id: string;
         };
         /**
          * @description A Prometheus series.
@@ -810,7 +1178,7 @@ export interface components {
              * @description Width in milliseconds of the steps of the coarsest rollup that was read; missing if only rows were read. Where it is
              *     wider than `step_ms`, rows have been deleted: a value stands at the start of its rollup's step.
              */
-            rollup_ms?: number | null;
+            rollup_ms?: number;
             /** @description One for each metric, aggregate and group that has a value, by group; with `top` or `bottom` by rank. */
             series: components["schemas"]["Series"][];
             /** @description What could not be read, in words; missing if the answer is whole. */
@@ -1590,6 +1958,337 @@ export interface operations {
                 };
             };
             /** @description Too many streams are open, or a name may be in what could not be read (code `incomplete`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_clusters: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The clusters, in the order of the configuration. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterInfo"][];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_nodes: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only this cluster.
+                 * @example east
+                 */
+                cluster_id?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The nodes, by cluster and name. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterNode"][];
+                };
+            };
+            /** @description A parameter is not allowed, or the cluster has no GPUs. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such cluster. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_node_by_name: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only this cluster.
+                 * @example east
+                 */
+                cluster_id?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Name of the node.
+                 * @example node-07
+                 */
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The node. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterNode"];
+                };
+            };
+            /** @description A parameter is not allowed or missing, or the cluster has no GPUs. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such cluster or node. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy, or a cluster does not tell its nodes; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Name of the cluster.
+                 * @example east
+                 */
+                cluster: string;
+                /**
+                 * @description Name of the node.
+                 * @example node-07
+                 */
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The node. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterNode"];
+                };
+            };
+            /** @description A parameter is not allowed, or the cluster has no GPUs. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such cluster or node. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy, or the cluster does not tell its nodes; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_processes: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only this cluster.
+                 * @example east
+                 */
+                cluster_id?: string;
+                /**
+                 * @description Only nodes of this name.
+                 * @example node-07
+                 */
+                node_name?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The processes, by cluster and node. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProcessRecord"][];
+                };
+            };
+            /** @description A parameter is not allowed, or the cluster has no GPUs. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such cluster or node. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy, or a cluster does not tell its nodes; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    summarize_clusters: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only this cluster.
+                 * @example east
+                 */
+                cluster_id?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The summary. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterSummary"];
+                };
+            };
+            /** @description A parameter is not allowed, or the cluster has no GPUs. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such cluster. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -38,7 +38,6 @@ pub(crate) struct CatalogueMetric {
     #[schema(example = "device")]
     scope: &'static str,
     /// Label that distinguishes the instances of such a metric.
-    #[schema(required)]
     instance_label: Option<&'static str>,
     /// Panel it belongs to.
     #[schema(example = "power")]
@@ -60,7 +59,6 @@ pub(crate) struct CatalogueMetric {
     /// Names in DCGM's dialects.
     dcgm: Vec<DcgmSeries>,
     /// OpenTelemetry name.
-    #[schema(required)]
     otel: Option<&'static str>,
     /// Names under which foreign data knows it with the same unit.
     aliases: &'static [&'static str],

@@ -57,31 +57,23 @@ pub(crate) struct Gpu<'a> {
     /// A name for people.
     pub(crate) name: String,
     /// Product name.
-    #[schema(required)]
     pub(crate) model: Option<&'a str>,
     /// `nvidia` or `amd`.
-    #[schema(required)]
     pub(crate) vendor: Option<&'a str>,
     /// Host it is in.
-    #[schema(required)]
     pub(crate) hostname: Option<&'a str>,
     /// Its number on the host. For people; it may change with a restart.
-    #[schema(required)]
     pub(crate) index: Option<i32>,
     /// Device memory in MiB, if it was read.
-    #[schema(required)]
     pub(crate) memory_mb: Option<i64>,
     /// Version of its driver.
-    #[schema(required)]
     pub(crate) driver_version: Option<&'a str>,
     /// Its state.
     pub(crate) state: State,
     /// The conditions that make it unhealthy, the worst first; for a stale GPU the time since when, and its
     /// last state with the reason.
-    #[schema(required)]
     pub(crate) state_reason: Option<String>,
     /// Time of its newest row.
-    #[schema(required)]
     pub(crate) last_seen: Option<Moment>,
     /// Whether it is made up by the simulation.
     pub(crate) simulated: bool,
@@ -155,34 +147,24 @@ impl Serialize for LatestColumns<'_> {
 }))]
 pub(crate) struct Labels<'a> {
     /// Cluster of its host.
-    #[schema(required)]
     cluster: Option<&'a str>,
     /// Kubernetes pod that holds it.
-    #[schema(required)]
     pod: Option<&'a str>,
     /// Namespace of the pod.
-    #[schema(required)]
     namespace: Option<&'a str>,
     /// Container in the pod.
-    #[schema(required)]
     container: Option<&'a str>,
     /// Batch job that holds it.
-    #[schema(required)]
     job: Option<&'a str>,
     /// UUID of the device.
-    #[schema(required)]
     uuid: Option<&'a str>,
     /// PCI address.
-    #[schema(required)]
     pci: Option<&'a str>,
     /// MIG instance or compute partition.
-    #[schema(required)]
     partition: Option<&'a str>,
     /// Version of its video BIOS.
-    #[schema(required)]
     vbios: Option<&'a str>,
     /// How its rows were obtained: `simulated`, `csv`, `json` …
-    #[schema(required)]
     source: Option<&'a str>,
 }
 

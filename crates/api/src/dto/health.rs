@@ -89,4 +89,6 @@ pub(crate) struct HealthReport {
     pub(crate) queues: Vec<NamedComponent>,
     /// The store.
     pub(crate) store: Component,
+    /// The clusters whose nodes are read from outside, together; null if none is configured.
+    pub(crate) clusters: Option<Component>,
 }

@@ -23,7 +23,7 @@ pub(crate) struct QueryAnswer<'a> {
     /// Width in milliseconds of the steps of the coarsest rollup that was read; missing if only rows were read. Where it is
     /// wider than `step_ms`, rows have been deleted: a value stands at the start of its rollup's step.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
+    #[schema(required = false, nullable = false)]
     pub(crate) rollup_ms: Option<i64>,
     /// One for each metric, aggregate and group that has a value, by group; with `top` or `bottom` by rank.
     pub(crate) series: Vec<Series<'a>>,
@@ -51,10 +51,8 @@ pub(crate) struct Series<'a> {
     #[schema(value_type = std::collections::BTreeMap<String, Option<String>>)]
     pub(crate) labels: GroupLabels<'a>,
     /// The GPU, if each GPU has its own series.
-    #[schema(required)]
     pub(crate) gpu: Option<&'a str>,
     /// The host, if the series is of one host or GPU.
-    #[schema(required)]
     pub(crate) hostname: Option<&'a str>,
     /// `true` if values of a simulated GPU are among them; missing if all were measured.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -30,15 +30,15 @@ pub(crate) struct Stats {
 #[serde(default)]
 pub(crate) struct QueueStats {
     /// By topic: `messages` held, `subscribers`, `throughput_msg_per_sec` and more.
-    #[schema(required, value_type = Option<BTreeMap<String, BTreeMap<String, Value>>>, example = json!({
+    #[schema(value_type = Option<BTreeMap<String, BTreeMap<String, Value>>>, example = json!({
         "gpu-telemetry": {"messages": 0, "subscribers": 1, "throughput_msg_per_sec": 64.0}
     }))]
     pub(crate) topics: Option<BTreeMap<String, Map<String, Value>>>,
     /// Messages processed since the queue started.
-    #[schema(required, example = 230_400)]
+    #[schema(example = 230_400)]
     pub(crate) total_processed: Option<u64>,
     /// Seconds since the queue started.
-    #[schema(required, example = 3600.0)]
+    #[schema(example = 3600.0)]
     pub(crate) uptime_seconds: Option<f64>,
     /// The queue's other fields.
     #[serde(flatten)]
@@ -54,7 +54,6 @@ pub(crate) struct QueueStats {
 }))]
 pub(crate) struct GatewayStats {
     /// Share of cacheable answers that came from the cache, 0 to 1; `null` before the first.
-    #[schema(required)]
     pub(crate) cache_hit_rate: Option<f64>,
     /// Answers from the cache.
     pub(crate) cache_hits: u64,

@@ -19,7 +19,6 @@ pub(crate) struct TelemetryEntry<'a> {
     #[schema(value_type = String)]
     pub(crate) gpu_id: Cow<'a, str>,
     /// Host it was in.
-    #[schema(required)]
     pub(crate) hostname: Option<&'a str>,
     /// Values by column; a value that was not read is left out.
     #[schema(value_type = std::collections::BTreeMap<String, Scalar<'static>>)]

@@ -1,7 +1,8 @@
 //! The OpenAPI document, generated from the handlers and the types they answer with.
 
 use utoipa::OpenApi;
-use utoipa::openapi::{InfoBuilder, License};
+use utoipa::openapi::schema::{SchemaType, Type};
+use utoipa::openapi::{InfoBuilder, License, RefOr, Schema};
 
 use super::Document;
 use crate::config::Limits;
@@ -39,7 +40,29 @@ fn document() -> utoipa::openapi::OpenApi {
         .description(Some(description()))
         .license(Some(License::builder().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))
         .build();
+    let schemas = document.components.iter_mut().flat_map(|components| components.schemas.values_mut());
+    schemas.for_each(require_what_may_be_null);
     document
+}
+
+/// A field that may be null is in every answer: fields that may be missing are declared as never null.
+fn require_what_may_be_null(schema: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::Object(object)) = schema else { return };
+    let may_be_null = |schema: &RefOr<Schema>| {
+        match schema {
+        RefOr::T(Schema::Object(object)) => matches!(&object.schema_type, SchemaType::Array(types) if types.contains(&Type::Null)),
+        RefOr::T(Schema::Array(array)) => matches!(&array.schema_type, SchemaType::Array(types) if types.contains(&Type::Null)),
+        RefOr::T(Schema::OneOf(choice)) => choice.items.iter().any(|item| {
+            matches!(item, RefOr::T(Schema::Object(object)) if object.schema_type == SchemaType::Type(Type::Null))
+        }),
+        _ => false,
+    }
+    };
+    let all: Vec<String> = object.properties.keys().cloned().collect();
+    let required = all.into_iter().filter(|name| {
+        object.required.contains(name) || object.properties.get(name).is_some_and(may_be_null)
+    });
+    object.required = required.collect();
 }
 
 fn description() -> String {

@@ -49,9 +49,9 @@ pub(crate) async fn alive() -> Response {
 )]
 pub(crate) async fn ready(Shared(api): Shared<Api>) -> Response {
     let report = report(&api);
-    let parts = [&report.collector, &report.queue, &report.store];
+    let parts = [&report.collector, &report.queue, &report.store].into_iter().chain(&report.clusters);
     let reasons: Vec<&str> =
-        parts.iter().filter(|part| part.status == report.status).map(|part| part.reason.as_str()).collect();
+        parts.filter(|part| part.status == report.status).map(|part| part.reason.as_str()).collect();
     vitals::probe(&Health { status: report.status, reason: reasons.join("; "), since_ns: 0 })
 }
 
@@ -59,8 +59,13 @@ fn report(api: &Api) -> HealthReport {
     let (collectors, queues) = (api.status().collectors(), api.status().queues());
     let (collector, queue) = (Component::of_all(&collectors), Component::of_all(&queues));
     let store = Component::from(api.history().health());
+    let clusters = api.status().clusters();
+    let clusters = (!clusters.is_empty())
+        .then(|| Component::from(Health::of_all(clusters.iter().map(|cluster| cluster.health()))));
+    // A cluster is no part of the pipeline: degraded at worst.
+    let of_clusters = clusters.as_ref().map_or(Status::Healthy, |clusters| clusters.status);
     HealthReport {
-        status: collector.status.max(queue.status).max(store.status),
+        status: collector.status.max(queue.status).max(store.status).max(of_clusters),
         service: "telemetry-api-gateway",
         timestamp: Moment(api.config().clock.now_ns()),
         version: env!("CARGO_PKG_VERSION"),
@@ -69,5 +74,6 @@ fn report(api: &Api) -> HealthReport {
         queue,
         queues: queues.into_iter().map(Into::into).collect(),
         store,
+        clusters,
     }
 }

@@ -8,6 +8,7 @@
 
 mod abandoned;
 mod client;
+mod clusters;
 mod collector;
 mod lists;
 mod operation;

@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::request;
+use crate::clusters;
 use crate::world::{World, fleet, now_ns};
 
 #[tokio::test]
@@ -304,12 +305,15 @@ async fn the_documents_are_served() {
 #[tokio::test]
 async fn documented_parameters_are_known() {
     let world = World::new().await;
+    *world.parts.clusters.lock().unwrap() = vec![clusters::east_with(&["node-07"])];
     let document = world.ok("/openapi.json").await;
     for (path, item) in document["paths"].as_object().unwrap() {
         if path == "/api/v1/stream" {
             continue;
         }
-        let filled = path.replace("{id}", "GPU-a").replace("{hostname}", "sim-node-01");
+        let examples =
+            [("{id}", "GPU-a"), ("{hostname}", "sim-node-01"), ("{cluster}", "east"), ("{node}", "node-07")];
+        let filled = examples.iter().fold(path.clone(), |path, (name, value)| path.replace(name, value));
         let parameters = item["get"]["parameters"].as_array().cloned().unwrap_or_default();
         let given: Vec<String> = parameters
             .iter()

@@ -9,6 +9,7 @@ use axum::Router;
 use gpuvitals_api::{Api, ApiConfig, Page, Peer, ServeError, StatusView, serve};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock::Clock;
+use gpuvitals_core::clusters::ClusterView;
 use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue};
 use gpuvitals_listener::Access;
@@ -33,6 +34,7 @@ pub(crate) struct Parts {
     pub(crate) queue: Mutex<Health>,
     pub(crate) collector: Mutex<Health>,
     pub(crate) breaks: Mutex<bool>,
+    pub(crate) clusters: Mutex<Vec<Arc<ClusterView>>>,
     more_collectors: Mutex<Vec<Peer>>,
 }
 
@@ -56,6 +58,10 @@ impl StatusView for Parts {
         let health = self.collector.lock().unwrap().clone();
         let one = Peer { name: "c:8080".to_owned(), health, stats: json!({"total_processed": 7}) };
         std::iter::once(one).chain(self.more_collectors.lock().unwrap().clone()).collect()
+    }
+
+    fn clusters(&self) -> Vec<Arc<ClusterView>> {
+        self.clusters.lock().unwrap().clone()
     }
 
     fn source(&self) -> serde_json::Value {
@@ -95,6 +101,7 @@ impl World {
             queue: Mutex::new(Health::healthy(now_ns())),
             collector: Mutex::new(Health::healthy(now_ns())),
             breaks: Mutex::new(false),
+            clusters: Mutex::default(),
             more_collectors: Mutex::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

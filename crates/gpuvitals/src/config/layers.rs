@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use gpuvitals_settings::{Notation, Override, Refusal, Setting, Variable};
+use gpuvitals_settings::{Override, Refusal, Setting, Variable};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
@@ -135,9 +135,10 @@ impl Layers {
         render(SECTIONS, |setting| {
             let given = self.values.0.get(setting.path).cloned();
             let (value, origin) = given.unwrap_or((Value::Null, Origin::Default));
-            let is_hidden = matches!(setting.notation, Notation::Secret) && value != (setting.default)();
+            let is_default = value == (setting.default)();
+            let value = if is_default { value } else { setting.notation.shown(value) };
             let comment = if origin == Origin::Default { String::new() } else { origin.to_string() };
-            (if is_hidden { "***".into() } else { value }, comment)
+            (value, comment)
         })
     }
 }

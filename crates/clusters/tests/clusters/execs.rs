@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use gpuvitals_core::clock::Moment;
+use gpuvitals_core::clock;
+use gpuvitals_core::clusters::{ClusterState, ClusterSummary, NodeState};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{IdentityColumn, Table};
-use gpuvitals_fleet::{ClusterState, FleetSummary, NodeState};
 
 use crate::double::{Behaviour, Double, NodeSpec, World};
 use crate::{settings, start, watched, when, when_seen, when_state};
@@ -15,10 +15,10 @@ async fn gpus_and_processes_of_a_node_are_read_in_both_versions_of_the_protocol(
     for protocol in ["v5.channel.k8s.io", "v4.channel.k8s.io"] {
         let mut world = World::new(vec![NodeSpec::new("n1", 3)]);
         world.protocols = vec![protocol];
-        let (double, fleet, mut feed) = watched(world).await;
-        let view = when_state(&fleet, "east", ClusterState::Ok).await;
+        let (double, clusters, mut feed) = watched(world).await;
+        let view = when_state(&clusters, "east", ClusterState::Ok).await;
         let node = view.node("n1").unwrap();
-        assert_eq!((node.state, node.is_stale(), node.gpu_count), (NodeState::Ok, false, Some(3)));
+        assert_eq!((node.state, node.is_stale(), node.gpus_announced), (NodeState::Ok, false, Some(3)));
         let gpus = node.gpus().unwrap();
         assert_eq!(gpus.len(), 3);
         let (last, first) = (gpus.last().unwrap(), gpus.first().unwrap());
@@ -31,7 +31,7 @@ async fn gpus_and_processes_of_a_node_are_read_in_both_versions_of_the_protocol(
         assert_eq!((busy.gpu_index, busy.sm_utilization), (Some(0), Some(99.0)));
         assert_eq!((busy.process_type.as_str(), busy.encoder_utilization), ("compute", None));
         assert_eq!((busy.node_name.as_str(), busy.cluster_id.as_str()), ("n1", "east"));
-        let summary = FleetSummary::of([&*view]);
+        let summary = ClusterSummary::of([&*view]);
         assert_eq!((summary.node_count, summary.gpu_count), (1, 3));
         assert_eq!(double.most_at_once().0, 1, "one exec in flight for a pod");
         let seen = double.seen().borrow().clone();
@@ -53,7 +53,7 @@ async fn gpus_and_processes_of_a_node_are_read_in_both_versions_of_the_protocol(
             assert_eq!(identity.node(), Some("n1"));
             tables.push(batch.table());
         }
-        fleet.stop().await;
+        clusters.stop().await;
     }
 }
 
@@ -75,8 +75,8 @@ async fn a_failure_of_one_node_names_its_cause_and_leaves_the_others_alone() {
         .map(|(behaviour, _)| NodeSpec::new(&format!("{behaviour:?}"), 2).with(*behaviour))
         .collect();
     nodes.push(NodeSpec::new("well", 2));
-    let (_double, fleet, _feed) = watched(World::new(nodes)).await;
-    let view = when(&fleet, "east", |view| {
+    let (_double, clusters, _feed) = watched(World::new(nodes)).await;
+    let view = when(&clusters, "east", |view| {
         view.nodes.len() == causes.len() + 1 && view.nodes.iter().all(|node| node.state != NodeState::Waiting)
     })
     .await;
@@ -90,34 +90,34 @@ async fn a_failure_of_one_node_names_its_cause_and_leaves_the_others_alone() {
         assert!(node.reading.is_none());
     }
     assert_eq!(view.node("well").unwrap().state, NodeState::Ok);
-    fleet.stop().await;
+    clusters.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_good_gpus_count_though_the_tool_fails() {
-    let (_double, fleet, _feed) =
+    let (_double, clusters, _feed) =
         watched(World::new(vec![NodeSpec::new("n1", 3).with(Behaviour::Lost)])).await;
-    let view = when_state(&fleet, "east", ClusterState::Ok).await;
+    let view = when_state(&clusters, "east", ClusterState::Ok).await;
     let indexes: Vec<_> = view.node("n1").unwrap().gpus().unwrap().iter().map(|gpu| gpu.index).collect();
     assert_eq!(indexes, [Some(0), Some(2)]);
-    fleet.stop().await;
+    clusters.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_fails_keeps_its_last_reading_as_stale_and_comes_back() {
-    let (double, fleet, _feed) = watched(World::new(vec![NodeSpec::new("n1", 2)])).await;
-    when_state(&fleet, "east", ClusterState::Ok).await;
+    let (double, clusters, _feed) = watched(World::new(vec![NodeSpec::new("n1", 2)])).await;
+    when_state(&clusters, "east", ClusterState::Ok).await;
     let become_ =
         |behaviour| double.change(|world| world.nodes.iter_mut().for_each(|node| node.behaviour = behaviour));
     become_(Behaviour::Internal);
-    let view = when_state(&fleet, "east", ClusterState::Degraded).await;
+    let view = when_state(&clusters, "east", ClusterState::Degraded).await;
     let node = view.node("n1").unwrap();
     assert!(node.is_stale() && node.gpus().unwrap().len() == 2);
-    assert!(node.age_ns(Moment::now()).unwrap() > 0);
+    assert!(node.age_ns(clock::now_ns()).unwrap() > 0);
     become_(Behaviour::Normal);
-    let view = when_state(&fleet, "east", ClusterState::Ok).await;
+    let view = when_state(&clusters, "east", ClusterState::Ok).await;
     assert!(!view.node("n1").unwrap().is_stale());
-    fleet.stop().await;
+    clusters.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +125,7 @@ async fn hung_pods_are_asked_less_and_less_and_end_with_the_collector() {
     let double = Double::start(World::new(vec![NodeSpec::new("n1", 2).with(Behaviour::Hang)]), false).await;
     let mut cluster = settings("east", &double);
     cluster.exec_deadline = Duration::from_millis(300);
-    let (fleet, _feed) = start(vec![cluster]);
+    let (clusters, _feed) = start(vec![cluster]);
     let mut seen = double.seen();
     // Lists go on at their interval, execs do not at theirs.
     let is_list = |path: &str| path == "/api/v1/nodes";
@@ -133,7 +133,7 @@ async fn hung_pods_are_asked_less_and_less_and_end_with_the_collector() {
     let execs = all.iter().filter(|seen| seen.path.ends_with("/exec")).count();
     assert!((1..=6).contains(&execs), "{execs} execs");
     assert_eq!(double.most_at_once().0, 1);
-    fleet.stop().await;
+    clusters.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,12 +142,14 @@ async fn no_more_execs_run_at_once_than_the_cluster_may_have() {
     let double = Double::start(World::new(nodes), false).await;
     let mut cluster = settings("east", &double);
     (cluster.parallel, cluster.exec_deadline) = (4, Duration::from_millis(300));
-    let (fleet, _feed) = start(vec![cluster]);
+    let (clusters, _feed) = start(vec![cluster]);
     let is_tried = |state| state == NodeState::Failing;
-    when(&fleet, "east", |view| view.nodes.len() == 20 && view.nodes.iter().all(|node| is_tried(node.state)))
-        .await;
+    when(&clusters, "east", |view| {
+        view.nodes.len() == 20 && view.nodes.iter().all(|node| is_tried(node.state))
+    })
+    .await;
     let (of_a_pod, of_all) = double.most_at_once();
     // The server may notice the end of an exec after the next has begun.
     assert!(of_a_pod == 1 && (4..=8).contains(&of_all), "{of_a_pod} {of_all}");
-    fleet.stop().await;
+    clusters.stop().await;
 }

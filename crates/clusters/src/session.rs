@@ -75,7 +75,7 @@ impl Session {
         let path = settings.token_file.clone();
         let token = match &path {
             Some(path) => Some(SecretString::from(read(path, TOKEN_LEN_MAX)?.trim())),
-            None => settings.token.clone(),
+            None => settings.token.as_ref().map(|token| token.0.clone()),
         };
         let is_token = |token: &SecretString| {
             let text = token.expose_secret();

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use double::{Double, Seen, World};
-use gpuvitals_fleet::{Cluster, ClusterSettings, ClusterState, ClusterView, Clusters, Feed};
+use gpuvitals_clusters::{Cluster, ClusterList, ClusterSettings, Clusters, Feed, Kubernetes};
+use gpuvitals_core::clusters::{ClusterState, ClusterView};
+use gpuvitals_settings::Section as _;
 use tokio::sync::watch;
 
 /// Longest wait for anything.
@@ -29,27 +31,32 @@ fn settings(name: &str, double: &Double) -> ClusterSettings {
     settings
 }
 
+/// A configuration of these clusters.
+fn kubernetes(clusters: Vec<ClusterSettings>) -> Kubernetes {
+    Kubernetes { clusters: ClusterList(clusters), ..Kubernetes::of(&[]).unwrap() }
+}
+
 fn start(clusters: Vec<ClusterSettings>) -> (Clusters, Feed) {
-    Clusters::start(Cluster::checked(clusters).unwrap(), "tester")
+    Clusters::start(Cluster::checked(&kubernetes(clusters)).unwrap(), "tester")
 }
 
 /// One cluster over one double.
 async fn watched(world: World) -> (Double, Clusters, Feed) {
     let double = Double::start(world, false).await;
-    let (fleet, feed) = start(vec![settings("east", &double)]);
-    (double, fleet, feed)
+    let (clusters, feed) = start(vec![settings("east", &double)]);
+    (double, clusters, feed)
 }
 
 /// The view once it is as wanted.
-async fn when(fleet: &Clusters, cluster: &str, wanted: impl Fn(&ClusterView) -> bool) -> Arc<ClusterView> {
-    let mut views = fleet.watch(cluster).unwrap();
+async fn when(clusters: &Clusters, cluster: &str, wanted: impl Fn(&ClusterView) -> bool) -> Arc<ClusterView> {
+    let mut views = clusters.watch(cluster).unwrap();
     let found = tokio::time::timeout(PATIENCE, views.wait_for(|view| wanted(view))).await;
-    let Ok(view) = found else { panic!("still {:?}", fleet.watch(cluster).unwrap().borrow()) };
+    let Ok(view) = found else { panic!("still {:?}", clusters.watch(cluster).unwrap().borrow()) };
     Arc::clone(&view.unwrap())
 }
 
-async fn when_state(fleet: &Clusters, cluster: &str, state: ClusterState) -> Arc<ClusterView> {
-    when(fleet, cluster, |view| view.state == state).await
+async fn when_state(clusters: &Clusters, cluster: &str, state: ClusterState) -> Arc<ClusterView> {
+    when(clusters, cluster, |view| view.state == state).await
 }
 
 /// Waits until the double has seen enough.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_core::clock::Moment;
+use gpuvitals_core::clock;
 use gpuvitals_core::{Batch, Origin, Table};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::nvidia_smi::{NvidiaSmi, SmiProcesses};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::discovery::{DriverPod, FoundNode};
 use crate::error::ClusterError;
 use crate::exec::PodTool;
-use crate::inventory::{NodeReading, NodeState, NodeView};
+use gpuvitals_core::clusters::{NodeReading, NodeState, NodeView};
 
 /// Longest pause after failures.
 const PAUSE_MAX: Duration = Duration::from_mins(10);
@@ -62,7 +62,7 @@ impl NodeReader {
         self.sequence += 1;
         let mut batches =
             read_once(&mut self.gpus, owners, origin, self.sequence).map_err(|error| self.failure(&error))?;
-        let taken = Moment::now();
+        let taken_ns = clock::now_ns();
         let gpus = batches.iter().find(|batch| batch.table() == Table::GpuEvents).cloned();
         let Some(gpus) = gpus else {
             return Err(NodeFailure { cause: None, text: "nvidia-smi lists no GPU".to_owned() });
@@ -74,7 +74,7 @@ impl NodeReader {
             Err(error) => (None, Some(Arc::from(self.failure(&error).text))),
         };
         batches.extend(processes.clone());
-        Ok(NodeAnswer { reading: NodeReading { taken, gpus, processes, processes_error }, batches })
+        Ok(NodeAnswer { reading: NodeReading { taken_ns, gpus, processes, processes_error }, batches })
     }
 
     fn failure(&self, error: &ProbeError) -> NodeFailure {
@@ -105,7 +105,7 @@ impl Node {
             name: Arc::clone(&found.name),
             vendor: found.vendor,
             labels: Arc::default(),
-            gpu_count: None,
+            gpus_announced: None,
             state: NodeState::Waiting,
             since_ns: wall_ns,
             error: None,
@@ -119,7 +119,7 @@ impl Node {
 
     /// It is still there, with these labels and this pod.
     pub(crate) fn found(&mut self, found: FoundNode, now: Instant, wall_ns: i64) {
-        let FoundNode { labels, vendor, gpu_count, driver_pod, .. } = found;
+        let FoundNode { labels, vendor, gpu_count: gpus_announced, driver_pod, .. } = found;
         if driver_pod != self.pod {
             // Another pod may well do what the old one could not.
             (self.failures, self.not_before) = (0, now);
@@ -144,7 +144,7 @@ impl Node {
         let is_same = *self.view.labels == labels;
         let labels: Arc<BTreeMap<_, _>> =
             if is_same { Arc::clone(&self.view.labels) } else { Arc::new(labels) };
-        let view = NodeView { vendor, labels, gpu_count, ..NodeView::clone(&self.view) };
+        let view = NodeView { vendor, labels, gpus_announced, ..NodeView::clone(&self.view) };
         self.view = Arc::new(view);
         self.become_state(state, error, wall_ns);
     }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use gpuvitals_clusters::ClusterSettings;
 use gpuvitals_core::clock;
-use gpuvitals_fleet::{ClusterSettings, ClusterState, FleetSummary, NodeState};
+use gpuvitals_core::clusters::{ClusterState, ClusterSummary, NodeState};
 
 use crate::double::{Behaviour, Double, NodeSpec, World};
 use crate::{settings, start, when, when_state};
@@ -11,7 +12,7 @@ use crate::{settings, start, when, when_state};
 const REFRESH_MAX: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_of_1_600_gpus_is_read_in_ten_seconds() {
+async fn gpus_of_200_nodes_are_read_in_ten_seconds() {
     let before_kib = resident_kib();
     let nodes = |cluster: &str, count: usize| -> Vec<NodeSpec> {
         (0..count).map(|at| NodeSpec::new(&format!("{cluster}-{at:03}"), 8)).collect()
@@ -29,21 +30,21 @@ async fn a_fleet_of_1_600_gpus_is_read_in_ten_seconds() {
         ..cluster
     };
     let begun = clock::instant();
-    let (fleet, _feed) = start(vec![
+    let (clusters, _feed) = start(vec![
         slow(settings("east", &east)),
         slow(settings("west", &west)),
         slow(settings("north", &north)),
     ]);
     for name in ["east", "west"] {
-        when(&fleet, name, |view| {
+        when(&clusters, name, |view| {
             view.nodes.iter().filter(|node| node.state == NodeState::Ok).count() == 100
         })
         .await;
     }
     let took = begun.elapsed();
-    when_state(&fleet, "north", ClusterState::Unauthorized).await;
-    let views = fleet.clusters();
-    let summary = FleetSummary::of(views.iter().map(|view| &**view));
+    when_state(&clusters, "north", ClusterState::Unauthorized).await;
+    let views = clusters.clusters();
+    let summary = ClusterSummary::of(views.iter().map(|view| &**view));
     let execs = [&east, &west]
         .map(|double| double.seen().borrow().iter().filter(|seen| seen.path.ends_with("/exec")).count());
     eprintln!("execs: {execs:?}");
@@ -55,10 +56,10 @@ async fn a_fleet_of_1_600_gpus_is_read_in_ten_seconds() {
     );
     assert_eq!(summary.gpu_count, 1_600);
     assert!(took < REFRESH_MAX, "{took:?}");
-    let view = when_state(&fleet, "east", ClusterState::Degraded).await;
+    let view = when_state(&clusters, "east", ClusterState::Degraded).await;
     assert!(view.error.as_deref().unwrap().contains("hung: "), "{:?}", view.error);
-    assert_eq!(fleet.counts().rows_dropped(), 0);
-    fleet.stop().await;
+    assert_eq!(clusters.counts().rows_dropped(), 0);
+    clusters.stop().await;
 }
 
 /// Memory of this process.

@@ -13,24 +13,23 @@ mod discovery;
 mod error;
 mod exec;
 mod feed;
-mod inventory;
 mod node;
 mod session;
+mod settings;
 mod watcher;
 
 use std::sync::Arc;
 
+use gpuvitals_core::clusters::ClusterView;
 use gpuvitals_core::{Origin, clock};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{Cluster, ClusterSettings, ConfigError};
+pub use config::{Cluster, ClusterSettings, ClusterToken, ConfigError};
 pub use error::{ClusterError, ErrorClass};
 pub use feed::{Feed, FeedCounts};
-pub use inventory::{
-    ClusterState, ClusterView, FleetSummary, GpuRecord, NodeReading, NodeState, NodeView, ProcessRecord,
-};
+pub use settings::{ClusterList, Kubernetes};
 
 /// The clusters, read at their intervals until [`Clusters::stop`].
 #[derive(Debug)]
@@ -38,7 +37,7 @@ pub struct Clusters {
     views: Vec<watch::Receiver<Arc<ClusterView>>>,
     counts: Arc<FeedCounts>,
     cancel: CancellationToken,
-    tasks: JoinSet<()>,
+    tasks: Mutex<JoinSet<()>>,
 }
 
 impl Clusters {
@@ -59,7 +58,7 @@ impl Clusters {
                 tasks.spawn(watcher.run());
             }
         }
-        (Self { views, counts: feed.counts(), cancel, tasks }, feed)
+        (Self { views, counts: feed.counts(), cancel, tasks: Mutex::new(tasks) }, feed)
     }
 
     /// All clusters as they are now, in the order of the configuration. Never waits.
@@ -77,10 +76,12 @@ impl Clusters {
         &self.counts
     }
 
-    /// Ends all tasks. Readings in flight are abandoned; nvidia-smi itself may go on running in its pod until it ends.
-    pub async fn stop(mut self) {
+    /// Ends all tasks, and with them the feed. Readings in flight are abandoned; nvidia-smi itself may go on running in its
+    /// pod until it ends. The views stay as they were.
+    pub async fn stop(&self) {
         self.cancel.cancel();
-        while let Some(ended) = self.tasks.join_next().await {
+        let mut tasks = self.tasks.lock().await;
+        while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended {
                 tracing::error!(%error, "the task of a cluster has ended with a bug");
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gpuvitals_fleet::{ClusterState, NodeState};
+use gpuvitals_core::clusters::{ClusterState, NodeState};
 
 use crate::double::{Behaviour, Double, NodeSpec, World};
 use crate::{settings, start, watched, when, when_seen, when_state};
@@ -36,9 +36,10 @@ async fn nodes_are_found_by_resource_or_label_in_pages() {
     nodes.extend((0..1_200).map(|at| labelled(&format!("cpu-{at}"), ("a", "b"))));
     let mut world = World::new(nodes);
     world.expiring = 2;
-    let (double, fleet, _feed) = watched(world).await;
+    let (double, clusters, _feed) = watched(world).await;
     let view =
-        when(&fleet, "east", |view| view.node("mig").is_some_and(|node| node.state == NodeState::Ok)).await;
+        when(&clusters, "east", |view| view.node("mig").is_some_and(|node| node.state == NodeState::Ok))
+            .await;
     let names: Vec<_> = view.nodes.iter().map(|node| (&*node.name, node.vendor, node.state)).collect();
     assert_eq!(
         names,
@@ -50,7 +51,7 @@ async fn nodes_are_found_by_resource_or_label_in_pages() {
             ("mig", "nvidia", NodeState::Ok),
         ]
     );
-    assert_eq!(view.node("amd").unwrap().gpu_count, Some(8));
+    assert_eq!(view.node("amd").unwrap().gpu_count(), Some(8));
     let seen = double.seen().borrow().clone();
     let expired: Vec<usize> =
         (0..seen.len()).filter(|at| seen.get(*at).is_some_and(|seen| seen.status == 410)).collect();
@@ -62,7 +63,7 @@ async fn nodes_are_found_by_resource_or_label_in_pages() {
     }
     let labels: Vec<_> = view.node("by-label").unwrap().labels.keys().cloned().collect();
     assert_eq!(labels, ["kubernetes.io/hostname", "nvidia.com/gpu.present"]);
-    fleet.stop().await;
+    clusters.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,25 +71,26 @@ async fn driver_pods_are_found_by_the_second_label_and_wait_for_their_container(
     let label = ("app.kubernetes.io/component", "nvidia-driver");
     let ready = NodeSpec { pod_label: Some(label), ..NodeSpec::new("ready", 1) };
     let building = NodeSpec { pod_label: Some(label), is_ready: false, ..NodeSpec::new("building", 1) };
-    let (double, fleet, _feed) = watched(World::new(vec![ready, building])).await;
+    let (double, clusters, _feed) = watched(World::new(vec![ready, building])).await;
     let view =
-        when(&fleet, "east", |view| view.node("ready").is_some_and(|node| node.state == NodeState::Ok)).await;
+        when(&clusters, "east", |view| view.node("ready").is_some_and(|node| node.state == NodeState::Ok))
+            .await;
     assert_eq!(view.node("building").unwrap().state, NodeState::DriverPodNotReady);
     double.change(|world| world.nodes.iter_mut().for_each(|node| node.is_ready = true));
-    when_state(&fleet, "east", ClusterState::Ok).await;
-    fleet.stop().await;
+    when_state(&clusters, "east", ClusterState::Ok).await;
+    clusters.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_without_operator_or_gpu_nodes_say_so() {
-    let (double, fleet, _feed) =
+    let (double, clusters, _feed) =
         watched(World::new(vec![NodeSpec { pod_label: None, ..NodeSpec::new("n1", 8) }])).await;
-    let view = when_state(&fleet, "east", ClusterState::NoGpuOperator).await;
+    let view = when_state(&clusters, "east", ClusterState::NoGpuOperator).await;
     assert!(view.error.as_deref().unwrap().contains("nvidia-driver-daemonset"), "{:?}", view.error);
     assert_eq!(view.node("n1").unwrap().state, NodeState::NoDriverPod);
     double.change(|world| world.nodes = vec![labelled("plain", ("a", "b"))]);
-    when_state(&fleet, "east", ClusterState::NoGpuNodes).await;
-    fleet.stop().await;
+    when_state(&clusters, "east", ClusterState::NoGpuNodes).await;
+    clusters.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,8 +98,8 @@ async fn a_replaced_pod_is_found_by_a_list_at_once() {
     let double = Double::start(World::new(vec![NodeSpec::new("n1", 1)]), false).await;
     let mut cluster = settings("east", &double);
     cluster.discovery_interval = Duration::from_mins(10);
-    let (fleet, _feed) = start(vec![cluster]);
-    when_state(&fleet, "east", ClusterState::Ok).await;
+    let (clusters, _feed) = start(vec![cluster]);
+    when_state(&clusters, "east", ClusterState::Ok).await;
     double.change(|world| world.nodes.iter_mut().for_each(|node| node.behaviour = Behaviour::Gone));
     let mut seen = double.seen();
     when_seen(&mut seen, |all| {
@@ -106,6 +108,6 @@ async fn a_replaced_pod_is_found_by_a_list_at_once() {
     })
     .await;
     double.change(|world| world.nodes.iter_mut().for_each(|node| node.behaviour = Behaviour::Normal));
-    when_state(&fleet, "east", ClusterState::Ok).await;
-    fleet.stop().await;
+    when_state(&clusters, "east", ClusterState::Ok).await;
+    clusters.stop().await;
 }

@@ -3,26 +3,19 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::{Identity, IdentityColumn, quantity};
 use http::Uri;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer};
+
+use crate::settings::Kubernetes;
 
 /// Labels of the driver's pods: those of the operator's `ClusterPolicy`, then those of its `NVIDIADriver` resources.
 const DRIVER_SELECTORS: [&str; 2] =
     ["app=nvidia-driver-daemonset", "app.kubernetes.io/component=nvidia-driver"];
-/// Labels of nodes that are kept: of the GPUs, and of the node's place.
-const NODE_LABELS: [&str; 7] = [
-    "nvidia.com/*",
-    "amd.com/*",
-    "beta.amd.com/*",
-    "kubernetes.io/hostname",
-    "node.kubernetes.io/instance-type",
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-];
 /// Execs at once in all clusters together: each keeps a thread for blocking work, of which the runtime has 512.
 const PARALLEL_MAX: usize = 256;
 /// Shortest time between two readings of a node: an exec is expensive for the API server and the node.
@@ -73,8 +66,34 @@ pub enum ConfigError {
     Parallel(usize),
 }
 
+/// A bearer token. It is in no message and no debug output.
+#[derive(Debug, Clone)]
+pub struct ClusterToken(pub(crate) SecretString);
+
+impl From<&str> for ClusterToken {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl PartialEq for ClusterToken {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.expose_secret() == other.0.expose_secret()
+    }
+}
+
+impl<'de> Deserialize<'de> for ClusterToken {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // A message about a value of another type would repeat it.
+        match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(text) => Ok(Self(text.into())),
+            _ => Err(serde::de::Error::custom("the token is no text")),
+        }
+    }
+}
+
 /// A cluster as the file has it. [`Cluster::checked`] makes it usable.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterSettings {
     /// Its name in rows, answers and logs.
@@ -83,7 +102,7 @@ pub struct ClusterSettings {
     pub api_url: String,
     /// Bearer token.
     #[serde(default)]
-    pub token: Option<SecretString>,
+    pub token: Option<ClusterToken>,
     /// File with the bearer token; read again before each round, since bound tokens live an hour.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
@@ -114,9 +133,6 @@ pub struct ClusterSettings {
     /// The tool and what comes before its arguments: `["timeout", "-k", "1", "8", "nvidia-smi"]`.
     #[serde(default = "command")]
     pub command: Vec<String>,
-    /// Labels of nodes that are kept; `*` at the end stands for anything.
-    #[serde(default = "node_labels")]
-    pub node_labels: Vec<String>,
     /// Time between two readings of a node.
     #[serde(default = "half_minute", deserialize_with = "duration")]
     pub poll_interval: Duration,
@@ -139,6 +155,7 @@ pub struct ClusterSettings {
 pub struct Cluster {
     pub(crate) settings: ClusterSettings,
     pub(crate) url: Uri,
+    node_labels: Arc<[String]>,
     /// Whether it has GPUs.
     pub has_gpu: bool,
     /// Nodes that are read at once.
@@ -162,7 +179,6 @@ impl ClusterSettings {
             driver_selectors: driver_selectors(),
             driver_container: driver_container(),
             command: command(),
-            node_labels: node_labels(),
             poll_interval: half_minute(),
             discovery_interval: minute(),
             exec_deadline: ten_seconds(),
@@ -173,26 +189,29 @@ impl ClusterSettings {
 }
 
 impl Cluster {
-    /// Checks the clusters of a configuration.
+    /// The clusters of a configuration, checked.
     ///
     /// # Errors
     /// When one cannot be read as configured, or two have the same name.
-    pub fn checked(all: Vec<ClusterSettings>) -> Result<Vec<Self>, ConfigError> {
+    pub fn checked(Kubernetes { clusters, node_labels }: &Kubernetes) -> Result<Vec<Self>, ConfigError> {
+        let all = &clusters.0;
+        let node_labels: Arc<[String]> = Arc::from(node_labels.as_slice());
         let mut names = BTreeSet::new();
-        for settings in &all {
+        for settings in all {
             if !names.insert(settings.name.as_str()) {
                 return Err(ConfigError::Twice(settings.name.clone()));
             }
         }
         let parallel = all.iter().map(|settings| settings.parallel).fold(0, usize::saturating_add);
-        let clusters = all.into_iter().map(Self::check).collect::<Result<Vec<_>, _>>()?;
+        let check = |settings: &ClusterSettings| Self::check(settings.clone(), Arc::clone(&node_labels));
+        let clusters = all.iter().map(check).collect::<Result<Vec<_>, _>>()?;
         if parallel > PARALLEL_MAX {
             return Err(ConfigError::Parallel(parallel));
         }
         Ok(clusters)
     }
 
-    fn check(settings: ClusterSettings) -> Result<Self, ConfigError> {
+    fn check(settings: ClusterSettings, node_labels: Arc<[String]>) -> Result<Self, ConfigError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let is_name = !settings.name.is_empty()
             && settings.name.chars().all(is_plain)
@@ -231,7 +250,7 @@ impl Cluster {
         if let Some((_, setting, range)) = ranges.into_iter().find(|(is_fine, ..)| !is_fine) {
             return Err(ConfigError::Range { cluster, setting, range });
         }
-        Ok(Self { url, has_gpu: settings.has_gpu, parallel: settings.parallel, settings })
+        Ok(Self { url, node_labels, has_gpu: settings.has_gpu, parallel: settings.parallel, settings })
     }
 
     /// Its name.
@@ -241,7 +260,7 @@ impl Cluster {
 
     /// Whether a label of a node is kept.
     pub(crate) fn keeps_label(&self, name: &str) -> bool {
-        self.settings.node_labels.iter().any(|pattern| match pattern.strip_suffix('*') {
+        self.node_labels.iter().any(|pattern| match pattern.strip_suffix('*') {
             Some(begin) => name.starts_with(begin),
             None => name == pattern,
         })
@@ -280,10 +299,6 @@ fn driver_container() -> String {
 
 fn command() -> Vec<String> {
     vec!["nvidia-smi".to_owned()]
-}
-
-fn node_labels() -> Vec<String> {
-    NODE_LABELS.map(str::to_owned).to_vec()
 }
 
 fn half_minute() -> Duration {

@@ -22,9 +22,9 @@ use crate::discovery::{Discovered, discover};
 use crate::error::{ClusterError, ErrorClass};
 use crate::exec::{PodTool, Target};
 use crate::feed::Outlet;
-use crate::inventory::{ClusterState, ClusterView, NodeState};
 use crate::node::{Node, NodeAnswer, NodeFailure, NodeReader, pause};
 use crate::session::Session;
+use gpuvitals_core::clusters::{ClusterState, ClusterView, NodeState};
 
 /// First and longest pause before a cluster that failed is asked again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));

@@ -1,0 +1,268 @@
+//! `/api/v1/gpu/…`: clusters whose GPU nodes are read from outside, as they are now.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State as Shared};
+use axum::http::HeaderMap;
+use gpuvitals_core::clusters::{ClusterSummary, ClusterView, NodeView, ProcessRecord};
+use gpuvitals_listener::echo;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Answered;
+use super::gpus::NoParams;
+use crate::api::Api;
+use crate::ask::{Ask, Body, Rendered, View};
+use crate::dto::{ClusterInfo, ClusterNode};
+use crate::error::{ApiError, ErrorBody};
+use crate::parameter::{Asked, Named, given};
+
+/// Which cluster.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ClusterParams {
+    /// Only this cluster.
+    #[param(example = "east")]
+    cluster_id: Option<String>,
+}
+
+/// Which processes.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ProcessesParams {
+    /// Only this cluster.
+    #[param(example = "east")]
+    cluster_id: Option<String>,
+    /// Only nodes of this name.
+    #[param(example = "node-07")]
+    node_name: Option<String>,
+}
+
+/// A node and its cluster.
+type Placed = (Arc<ClusterView>, Arc<NodeView>);
+
+/// A question for the clusters.
+#[derive(Debug)]
+pub(crate) struct ClustersAsk {
+    /// Only this one.
+    cluster: Option<String>,
+    /// Only nodes of this name.
+    node: Option<String>,
+    what: What,
+}
+
+/// What of them is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Clusters,
+    Nodes,
+    OneNode,
+    Processes,
+    Summary,
+}
+
+/// The clusters of the configuration, and which of their nodes are missing and why.
+#[utoipa::path(
+    get, path = "/api/v1/gpu/clusters", tag = "clusters", operation_id = "list_clusters",
+    responses(
+        (status = 200, description = "The clusters, in the order of the configuration.", body = Vec<ClusterInfo<'static>>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn list(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(NoParams {}): Asked<NoParams>,
+) -> Answered {
+    api.answer(ClustersAsk { cluster: None, node: None, what: What::Clusters }, &headers).await
+}
+
+/// The GPU nodes of all clusters or of one, with their GPUs and the processes on them.
+#[utoipa::path(
+    get, path = "/api/v1/gpu/nodes", tag = "clusters", operation_id = "list_nodes", params(ClusterParams),
+    responses(
+        (status = 200, description = "The nodes, by cluster and name.", body = Vec<ClusterNode<'static>>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed, or the cluster has no GPUs.", body = ErrorBody),
+        (status = 404, description = "No such cluster.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn nodes(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(params): Asked<ClusterParams>,
+) -> Answered {
+    let cluster = given(params.cluster_id.as_ref()).map(str::to_owned);
+    api.answer(ClustersAsk { cluster, node: None, what: What::Nodes }, &headers).await
+}
+
+/// One GPU node of a cluster.
+#[utoipa::path(
+    get, path = "/api/v1/gpu/nodes/{cluster}/{node}", tag = "clusters", operation_id = "get_node",
+    params(
+        ("cluster" = String, Path, description = "Name of the cluster.", example = "east"),
+        ("node" = String, Path, description = "Name of the node.", example = "node-07"),
+    ),
+    responses(
+        (status = 200, description = "The node.", body = ClusterNode<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed, or the cluster has no GPUs.", body = ErrorBody),
+        (status = 404, description = "No such cluster or node.", body = ErrorBody),
+        (status = 503, description = "Too busy, or the cluster does not tell its nodes; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn node_of_cluster(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
+    Asked(NoParams {}): Asked<NoParams>,
+) -> Answered {
+    let Path((cluster, node)) = path?;
+    let ask = ClustersAsk { cluster: Some(cluster), node: Some(node), what: What::OneNode };
+    api.answer(ask, &headers).await
+}
+
+/// One GPU node by its name. If several clusters have a node of this name, `cluster_id` says which is meant.
+#[utoipa::path(
+    get, path = "/api/v1/gpu/nodes/{node}", tag = "clusters", operation_id = "get_node_by_name",
+    params(("node" = String, Path, description = "Name of the node.", example = "node-07"), ClusterParams),
+    responses(
+        (status = 200, description = "The node.", body = ClusterNode<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed or missing, or the cluster has no GPUs.", body = ErrorBody),
+        (status = 404, description = "No such cluster or node.", body = ErrorBody),
+        (status = 503, description = "Too busy, or a cluster does not tell its nodes; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn node(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Named(node): Named,
+    Asked(params): Asked<ClusterParams>,
+) -> Answered {
+    let cluster = given(params.cluster_id.as_ref()).map(str::to_owned);
+    api.answer(ClustersAsk { cluster, node: Some(node), what: What::OneNode }, &headers).await
+}
+
+/// The processes on the GPUs of all clusters, of one, or of one node.
+#[utoipa::path(
+    get, path = "/api/v1/gpu/processes", tag = "clusters", operation_id = "list_processes", params(ProcessesParams),
+    responses(
+        (status = 200, description = "The processes, by cluster and node.", body = Vec<ProcessRecord>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed, or the cluster has no GPUs.", body = ErrorBody),
+        (status = 404, description = "No such cluster or node.", body = ErrorBody),
+        (status = 503, description = "Too busy, or a cluster does not tell its nodes; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn processes(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(params): Asked<ProcessesParams>,
+) -> Answered {
+    let cluster = given(params.cluster_id.as_ref()).map(str::to_owned);
+    let node = given(params.node_name.as_ref()).map(str::to_owned);
+    api.answer(ClustersAsk { cluster, node, what: What::Processes }, &headers).await
+}
+
+/// GPUs, memory and means of all clusters together, or of one.
+#[utoipa::path(
+    get, path = "/api/v1/gpu/summary", tag = "clusters", operation_id = "summarize_clusters", params(ClusterParams),
+    responses(
+        (status = 200, description = "The summary.", body = ClusterSummary,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed, or the cluster has no GPUs.", body = ErrorBody),
+        (status = 404, description = "No such cluster.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn summary(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(params): Asked<ClusterParams>,
+) -> Answered {
+    let cluster = given(params.cluster_id.as_ref()).map(str::to_owned);
+    api.answer(ClustersAsk { cluster, node: None, what: What::Summary }, &headers).await
+}
+
+impl Ask for ClustersAsk {
+    const OF_HISTORY: bool = false;
+
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let clusters = self.clusters(&view.clusters)?;
+        let nodes = self.nodes(&clusters)?;
+        let missing = match self.node {
+            None => clusters.iter().flat_map(|cluster| cluster.missing()).collect(),
+            Some(_) => nodes.iter().filter_map(|(cluster, node)| node.missing(&cluster.name)).collect(),
+        };
+        view.render(missing, move |view, _| self.body(&clusters, &nodes, view.now_ns())).await
+    }
+}
+
+impl ClustersAsk {
+    /// The clusters that are asked.
+    fn clusters(&self, all: &[Arc<ClusterView>]) -> Result<Vec<Arc<ClusterView>>, ApiError> {
+        let Some(name) = &self.cluster else { return Ok(all.to_vec()) };
+        let found = all.iter().find(|cluster| *cluster.name == **name);
+        let cluster = found.ok_or_else(|| ApiError::UnknownCluster(echo(name)))?;
+        if !cluster.has_gpu {
+            return Err(ApiError::NoGpus(echo(name)));
+        }
+        Ok(vec![Arc::clone(cluster)])
+    }
+
+    /// The nodes that are asked, each with its cluster.
+    fn nodes(&self, clusters: &[Arc<ClusterView>]) -> Result<Vec<Placed>, ApiError> {
+        let placed =
+            |cluster: &Arc<ClusterView>, node: &Arc<NodeView>| (Arc::clone(cluster), Arc::clone(node));
+        let Some(name) = &self.node else {
+            let nodes_of = |cluster: &Arc<ClusterView>| -> Vec<Placed> {
+                cluster.nodes.iter().map(|node| placed(cluster, node)).collect()
+            };
+            return Ok(clusters.iter().flat_map(nodes_of).collect());
+        };
+        let found: Vec<Placed> =
+            clusters.iter().filter_map(|cluster| Some(placed(cluster, cluster.node(name)?))).collect();
+        if found.is_empty() {
+            let hides = |cluster: &&Arc<ClusterView>| cluster.state.hides_nodes();
+            let missing: Vec<String> =
+                clusters.iter().filter(hides).flat_map(|cluster| cluster.missing()).collect();
+            return Err(ApiError::no_node(name, &missing));
+        }
+        if self.what == What::OneNode && found.len() > 1 {
+            let allowed = "the cluster that is meant: several have a node of this name";
+            return Err(ApiError::Missing { name: "cluster_id", allowed });
+        }
+        Ok(found)
+    }
+
+    fn body(&self, clusters: &[Arc<ClusterView>], nodes: &[Placed], now_ns: i64) -> Result<Body, ApiError> {
+        // Ages change with every moment.
+        let until_ns = now_ns;
+        let mut shown = nodes.iter().map(|(cluster, node)| ClusterNode::of(cluster, node, now_ns));
+        match self.what {
+            What::Clusters => {
+                let all: Vec<_> = clusters.iter().map(|cluster| ClusterInfo::of(cluster, now_ns)).collect();
+                Body::until(until_ns, &all)
+            }
+            What::Nodes => Body::until(until_ns, &shown.collect::<Vec<_>>()),
+            What::OneNode => Body::until(until_ns, &shown.next()),
+            What::Processes => {
+                let readings = nodes.iter().filter_map(|(_, node)| node.reading.as_ref());
+                Body::until(until_ns, &readings.flat_map(|reading| reading.processes()).collect::<Vec<_>>())
+            }
+            What::Summary => {
+                let summary = match (&self.cluster, clusters) {
+                    (Some(_), [cluster]) => ClusterSummary::of_cluster(cluster),
+                    _ => ClusterSummary::of(clusters.iter().map(AsRef::as_ref)),
+                };
+                Body::until(until_ns, &summary)
+            }
+        }
+    }
+}

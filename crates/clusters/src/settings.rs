@@ -1,0 +1,71 @@
+//! Section `kubernetes` of the configuration.
+
+use gpuvitals_settings::{Notation, Refusal, Typed, Value, settings};
+use serde::Deserialize as _;
+
+use crate::config::{Cluster, ClusterSettings};
+
+settings! {
+    /// Clusters on which nothing is installed: their NVIDIA GPUs, by nvidia-smi in the driver's pods; `up` and `serve` read them
+    pub struct Kubernetes = "kubernetes", check Self::check {
+        /// The clusters, each with name and api_url at least: [{name: east, api_url: "https://10.0.0.1:6443",
+        /// token_file: /etc/gpuvitals/east.token, ca_file: /etc/gpuvitals/east-ca.pem}]; docs/kubernetes.md has the other
+        /// settings of a cluster. In the environment JSON
+        pub clusters: ClusterList = [];
+        /// Labels of nodes that are kept and shown, also in gpuvitals_node_info; * at the end stands for anything
+        pub node_labels: Vec<String> = ["nvidia.com/*", "amd.com/*", "beta.amd.com/*", "kubernetes.io/hostname",
+            "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+    }
+}
+
+impl Kubernetes {
+    /// Refuses clusters that cannot be read as configured.
+    fn check(&self) -> Result<(), Refusal> {
+        let refused = |error: crate::ConfigError| Refusal::new("kubernetes.clusters", error.to_string());
+        Cluster::checked(self).map(drop).map_err(refused)
+    }
+}
+
+/// Clusters as the file has them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterList(pub Vec<ClusterSettings>);
+
+impl Typed for ClusterList {
+    const NOTATION: Notation = Notation::Objects(&["token"]);
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let parsed;
+        let value = match value {
+            Value::String(text) if text.trim().is_empty() => return Ok(Self(Vec::new())),
+            Value::String(text) => {
+                // The text is not repeated: it may hold a token.
+                parsed = serde_json::from_str(text).map_err(|_| "it is no JSON".to_owned())?;
+                &parsed
+            }
+            other => other,
+        };
+        let Value::Array(entries) = value else { return Err("it is no list of clusters".to_owned()) };
+        let read = |(at, entry)| entry_of(entry).map_err(|why| format!("entry {at}: {why}"));
+        (1..).zip(entries).map(read).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// A cluster; if it is none the field at fault and why.
+fn entry_of(entry: &Value) -> Result<ClusterSettings, String> {
+    let Value::Object(fields) = entry else { return Err("it has no fields".to_owned()) };
+    ClusterSettings::deserialize(entry).map_err(|error| {
+        let name = fields.get("name").and_then(Value::as_str);
+        let name = name.map_or(String::new(), |name| format!("cluster {name}: "));
+        // A message about a value of a wrong type does not say of what. It is of the field that is refused by itself.
+        let is_at_fault = |(field, value): &(&String, &Value)| {
+            let mut alone = Value::from_iter([("name", "a"), ("api_url", "b")]);
+            if let Value::Object(alone) = &mut alone {
+                alone.insert((*field).clone(), (*value).clone());
+            }
+            ClusterSettings::deserialize(alone).is_err()
+        };
+        let field = fields.iter().find(is_at_fault);
+        let field = field.map_or(String::new(), |(field, _)| format!("{field}: "));
+        format!("{name}{field}{error}")
+    })
+}

@@ -1,0 +1,266 @@
+//! Clusters whose GPU nodes are read from outside: what is known of them at one moment.
+//!
+//! Who reads them makes these views; REST, gRPC and figures show them.
+
+mod records;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::{Batch, Health, Status};
+
+pub use records::{GpuRecord, ProcessRecord};
+pub use summary::{ClusterSummary, total_memory_mb};
+
+/// The state of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ClusterState {
+    /// It was not asked yet.
+    Starting,
+    /// All GPU nodes were read at the last attempt.
+    Ok,
+    /// Some GPU nodes were not.
+    Degraded,
+    /// It has no GPUs by configuration, and is not asked.
+    NoGpu,
+    /// It has no GPU nodes.
+    NoGpuNodes,
+    /// It has GPU nodes and no driver pods: the driver may be on the host.
+    NoGpuOperator,
+    /// The API server does not answer, or its certificate is not accepted.
+    Unreachable,
+    /// The token is refused.
+    Unauthorized,
+    /// The token's role lacks a right.
+    Forbidden,
+    /// The API server asks for patience.
+    Throttled,
+    /// Its answers, or the files of its configuration, cannot be used.
+    Failed,
+}
+
+/// The state of a GPU node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// It was not read yet.
+    Waiting,
+    /// Read at the last attempt.
+    Ok,
+    /// The last attempt failed. What was read before is kept, and is stale.
+    Failing,
+    /// No driver pod runs on it.
+    NoDriverPod,
+    /// Its driver pod is not ready: the driver may be building.
+    DriverPodNotReady,
+    /// Its GPUs are not NVIDIA's: no tool is known that could be run from outside. The agent reads them.
+    NoTool,
+}
+
+/// A cluster at one moment.
+#[derive(Debug, Clone)]
+pub struct ClusterView {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether it has GPUs, by configuration.
+    pub has_gpu: bool,
+    /// Whether its certificate is not verified.
+    pub skips_tls_verify: bool,
+    /// Its state.
+    pub state: ClusterState,
+    /// Since when, nanoseconds UTC since 1970.
+    pub since_ns: i64,
+    /// The last error, if the state is one, for people.
+    pub error: Option<Arc<str>>,
+    /// Its GPU nodes by name. Of a cluster that does not answer, those that were known before.
+    pub nodes: Vec<Arc<NodeView>>,
+}
+
+/// A GPU node at one moment.
+#[derive(Debug, Clone)]
+pub struct NodeView {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Vendor of its GPUs: `nvidia`, `amd`.
+    pub vendor: &'static str,
+    /// The labels that the configuration keeps.
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// Number of physical GPUs by label or capacity.
+    pub gpus_announced: Option<u32>,
+    /// Its state.
+    pub state: NodeState,
+    /// Since when, nanoseconds UTC since 1970.
+    pub since_ns: i64,
+    /// The last error, if the state is one, for people.
+    pub error: Option<Arc<str>>,
+    /// The last good reading.
+    pub reading: Option<Arc<NodeReading>>,
+}
+
+/// What the tool reported about a node.
+#[derive(Debug, Clone)]
+pub struct NodeReading {
+    /// When it was read, nanoseconds UTC since 1970.
+    pub taken_ns: i64,
+    /// The row of each GPU, in `gpu_events`.
+    pub gpus: Batch,
+    /// The rows of `gpu_processes`; none without processes, or if they could not be listed.
+    pub processes: Option<Batch>,
+    /// Why the processes could not be listed.
+    pub processes_error: Option<Arc<str>>,
+}
+
+impl ClusterState {
+    /// Spelling in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::NoGpu => "no_gpu",
+            Self::NoGpuNodes => "no_gpu_nodes",
+            Self::NoGpuOperator => "no_gpu_operator",
+            Self::Unreachable => "unreachable",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::Throttled => "throttled",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Every state.
+    pub const ALL: [Self; 11] = [
+        Self::Starting,
+        Self::Ok,
+        Self::Degraded,
+        Self::NoGpu,
+        Self::NoGpuNodes,
+        Self::NoGpuOperator,
+        Self::Unreachable,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::Throttled,
+        Self::Failed,
+    ];
+
+    /// Whether a cluster in this state may have nodes that are not known.
+    pub fn hides_nodes(self) -> bool {
+        use ClusterState::{Degraded, NoGpu, NoGpuNodes, NoGpuOperator, Ok};
+        !matches!(self, Ok | Degraded | NoGpu | NoGpuNodes | NoGpuOperator)
+    }
+}
+
+impl NodeState {
+    /// Spelling in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Ok => "ok",
+            Self::Failing => "failing",
+            Self::NoDriverPod => "no_driver_pod",
+            Self::DriverPodNotReady => "driver_pod_not_ready",
+            Self::NoTool => "no_tool",
+        }
+    }
+
+    /// Every state.
+    pub const ALL: [Self; 6] =
+        [Self::Waiting, Self::Ok, Self::Failing, Self::NoDriverPod, Self::DriverPodNotReady, Self::NoTool];
+}
+
+impl ClusterView {
+    /// A node by its name.
+    pub fn node(&self, name: &str) -> Option<&Arc<NodeView>> {
+        self.nodes.iter().find(|node| *node.name == *name)
+    }
+
+    /// What an answer about it lacks and why, for people; nothing if all its GPU nodes were read at the last attempt.
+    pub fn missing(&self) -> Vec<String> {
+        let of_cluster = |error: &str| format!("cluster {}: {}: {error}", self.name, self.state.name());
+        match self.state {
+            ClusterState::Ok | ClusterState::NoGpu | ClusterState::NoGpuNodes => Vec::new(),
+            ClusterState::Starting => vec![of_cluster("not everything was read yet")],
+            ClusterState::Degraded => self.nodes.iter().filter_map(|node| node.missing(&self.name)).collect(),
+            _ => vec![of_cluster(self.error.as_deref().unwrap_or("it does not say why"))],
+        }
+    }
+
+    /// Its health. A cluster or node that is not read is no failure of those who read it: degraded at worst.
+    pub fn health(&self) -> Health {
+        let is_well = matches!(
+            self.state,
+            ClusterState::Ok | ClusterState::Starting | ClusterState::NoGpu | ClusterState::NoGpuNodes
+        );
+        if is_well {
+            return Health::healthy(self.since_ns);
+        }
+        let error = self.error.as_deref().unwrap_or_default();
+        let reason = format!("cluster {}: {}: {error}", self.name, self.state.name());
+        Health { status: Status::Degraded, reason, since_ns: self.since_ns }
+    }
+}
+
+impl NodeView {
+    /// What an answer about it lacks and why, for people; none if it was read at the last attempt.
+    pub fn missing(&self, cluster: &str) -> Option<String> {
+        let why = match (self.state, &self.error) {
+            (NodeState::Ok, _) => return None,
+            (_, Some(error)) => error.as_ref(),
+            (state, None) => state.name(),
+        };
+        let what = if self.reading.is_some() { " (its last reading is shown)" } else { "" };
+        Some(format!("cluster {cluster}: node {}: {why}{what}", self.name))
+    }
+
+    /// Whether its reading is older than the last attempt.
+    pub fn is_stale(&self) -> bool {
+        self.reading.is_some() && self.state != NodeState::Ok
+    }
+
+    /// Age of its reading, nanoseconds.
+    pub fn age_ns(&self, now_ns: i64) -> Option<i64> {
+        self.reading.as_ref().map(|reading| now_ns.saturating_sub(reading.taken_ns).max(0))
+    }
+
+    /// Its GPUs by the last good reading; none if it was never read.
+    pub fn gpus(&self) -> Option<Vec<GpuRecord>> {
+        self.reading.as_ref().map(|reading| reading.gpus())
+    }
+
+    /// Its GPUs: as many as it announces or were read, whichever is more. A GPU that is lost is not read; a divided one may
+    /// not be announced.
+    pub fn gpu_count(&self) -> Option<usize> {
+        let read = self.reading.as_ref().map(|reading| reading.gpus.rows());
+        let announced = self.gpus_announced.and_then(|count| usize::try_from(count).ok());
+        read.max(announced)
+    }
+}
+
+impl NodeReading {
+    /// The records of its GPUs.
+    pub fn gpus(&self) -> Vec<GpuRecord> {
+        let processes = self.processes();
+        let with_processes = |row| {
+            let mut gpu = records::gpu_of(&self.gpus, row);
+            let of_gpu =
+                |process: &&ProcessRecord| process.gpu_index.is_some() && process.gpu_index == gpu.index;
+            gpu.processes = processes.iter().filter(of_gpu).cloned().collect();
+            gpu
+        };
+        (0..self.gpus.rows()).map(with_processes).collect()
+    }
+
+    /// The records of its processes.
+    pub fn processes(&self) -> Vec<ProcessRecord> {
+        let batch = self.processes.as_ref();
+        batch
+            .map(|batch| (0..batch.rows()).filter_map(|row| records::process_of(batch, row)).collect())
+            .unwrap_or_default()
+    }
+}

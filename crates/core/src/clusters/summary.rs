@@ -1,0 +1,73 @@
+//! GPUs of clusters, added up.
+
+use serde::Serialize;
+
+use super::{ClusterView, GpuRecord};
+
+/// Sums and means over GPUs. A sum or mean of nothing is none.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ClusterSummary {
+    /// The cluster; none: all of them.
+    pub cluster_id: Option<String>,
+    /// GPU nodes.
+    pub node_count: usize,
+    /// GPUs that were read.
+    pub gpu_count: usize,
+    /// Their memory, MiB.
+    pub total_memory_mb: Option<f64>,
+    /// Their used memory, MiB.
+    pub used_memory_mb: Option<f64>,
+    /// Used memory as a share of that of GPUs which report both, %, to one decimal.
+    pub memory_utilization_percent: Option<f64>,
+    /// Mean utilisation, %, to one decimal.
+    pub average_gpu_utilization_percent: Option<f64>,
+    /// Mean temperature, °C, to one decimal.
+    pub average_temperature_celsius: Option<f64>,
+}
+
+impl ClusterSummary {
+    /// Over the nodes of clusters. GPUs of stale readings count: they are still there.
+    pub fn of<'a>(clusters: impl IntoIterator<Item = &'a ClusterView>) -> Self {
+        let nodes: Vec<_> = clusters.into_iter().flat_map(|cluster| &cluster.nodes).collect();
+        let gpus: Vec<GpuRecord> = nodes.iter().filter_map(|node| node.gpus()).flatten().collect();
+        let both = |gpu: &GpuRecord| Some((gpu.memory_used_mb?, gpu.memory_total_mb?));
+        let (used, total) =
+            gpus.iter().filter_map(both).fold((0.0, 0.0), |(used, total), gpu| (used + gpu.0, total + gpu.1));
+        Self {
+            cluster_id: None,
+            node_count: nodes.len(),
+            gpu_count: gpus.len(),
+            total_memory_mb: total_memory_mb(&gpus),
+            used_memory_mb: sum(gpus.iter().filter_map(|gpu| gpu.memory_used_mb)),
+            memory_utilization_percent: (total > 0.0).then(|| rounded(100.0 * used / total)),
+            average_gpu_utilization_percent: mean(gpus.iter().filter_map(|gpu| gpu.utilization_gpu_percent)),
+            average_temperature_celsius: mean(gpus.iter().filter_map(|gpu| gpu.temperature_celsius)),
+        }
+    }
+
+    /// Over the nodes of one cluster.
+    pub fn of_cluster(cluster: &ClusterView) -> Self {
+        Self { cluster_id: Some(cluster.name.to_string()), ..Self::of([cluster]) }
+    }
+}
+
+/// Memory of GPUs, MiB; none if none of them reports it.
+pub fn total_memory_mb(gpus: &[GpuRecord]) -> Option<f64> {
+    sum(gpus.iter().filter_map(|gpu| gpu.memory_total_mb))
+}
+
+fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
+    values.reduce(|one, other| one + other)
+}
+
+/// To one decimal.
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    (count > 0.0).then(|| rounded(sum / count))
+}
+
+/// To one decimal.
+fn rounded(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
