@@ -387,6 +387,12 @@ fn the_dashboards_are_made_of_the_catalogue() {
     }
 }
 
+/// The query with these choices, as Grafana would send it.
+pub(crate) fn filled(expr: &str, choices: &[(&str, &str)]) -> String {
+    let ranges = [("$__rate_interval", "10s"), ("$__range", "10s")];
+    ranges.iter().chain(choices).fold(expr.to_owned(), |expr, (from, to)| expr.replace(from, to))
+}
+
 #[test]
 fn prometheus_answers_every_question_of_the_dashboards() {
     let node = Node::new();
@@ -396,14 +402,12 @@ fn prometheus_answers_every_question_of_the_dashboards() {
         "global: {{scrape_interval: 1s}}\nscrape_configs:\n- {{job_name: gpuvitals, static_configs: [{{targets: [\"{target}\"]}}]}}\n"
     );
     let prometheus = Prometheus::start(&node, &config);
-    prometheus.becomes("count(gpu_window_end_timestamp_seconds and rate(gpu_samples_total[10s]) > 0)", 8.0);
-    prometheus.becomes("count(gpu_info{source=\"simulated\"})", 8.0);
+    prometheus.becomes("count(gpu_window_end_timestamp_seconds and rate(gpu_samples_total[10s]) > 0)", 16.0);
+    prometheus.becomes("count(gpu_info{source=\"simulated\"})", 16.0);
     let mut with_values = 0;
     for (name, _, _, panels) in &DASHBOARDS {
         for (expr, _) in panels().iter().flat_map(|panel| &panel.targets) {
-            let filled =
-                [("$__rate_interval", "10s"), ("$__range", "10s"), ("$node", ".*"), ("$namespace", ".*")];
-            let expr = filled.iter().fold(expr.clone(), |expr, (from, to)| expr.replace(from, to));
+            let expr = filled(expr, &[("$node", ".*"), ("$namespace", ".*")]);
             let answer = prometheus.result(&expr);
             let found = answer.unwrap_or_else(|error| panic!("{name}: {expr}: {error}"));
             with_values += usize::from(!found.is_empty());

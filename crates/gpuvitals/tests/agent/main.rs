@@ -15,6 +15,7 @@ mod access;
 #[path = "../rig/authority.rs"]
 mod authority;
 mod dashboards;
+mod dcgm_dashboards;
 mod faults;
 #[path = "../../../sources/tests/faulty/faulty_sysfs.rs"]
 mod faulty_sysfs;

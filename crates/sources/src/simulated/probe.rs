@@ -15,10 +15,13 @@ use crate::registry::{Discovery, Finding, Verdict};
 /// Between two ticks of the simulation, so that it can be sampled a hundred times a second.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The first eight GPUs of the simulated fleet, among them its special cases.
+/// GPUs: the first two hosts of the simulated fleet, one with NVIDIA's and the special cases, one with AMD's.
+const GPUS: usize = 16;
+
+/// The GPUs as one node's.
 pub(crate) fn find(_machine: &Machine) -> Discovery {
     let name = Driver::Simulated.as_str();
-    let config = SimConfig { interval: TICK, start_ns: clock::now_ns(), ..SimConfig::default() };
+    let config = SimConfig { gpus: GPUS, interval: TICK, start_ns: clock::now_ns(), ..SimConfig::default() };
     match Simulated::new(config) {
         Ok(fleet) => Discovery {
             probes: vec![Box::new(SimulatedGpus { fleet, last: None, known: Vec::new() })],
