@@ -56,6 +56,8 @@ pub struct Sample {
     pub labels: Labels,
     /// Its value.
     pub value: Value,
+    /// When it was measured, nanoseconds UTC since 1970; none: it is read now.
+    pub at_ns: Option<i64>,
 }
 
 /// Value of a sample.
@@ -97,7 +99,7 @@ impl Family {
     /// With one more sample.
     #[must_use]
     pub fn with(mut self, labels: Labels, value: impl Into<Value>) -> Self {
-        self.samples.push(Sample { labels, value: value.into() });
+        self.samples.push(Sample { labels, value: value.into(), at_ns: None });
         self
     }
 
@@ -111,6 +113,7 @@ impl Family {
         let of_text = |(text, value): (T, N)| Sample {
             labels: vec![(label, text.into())],
             value: Value::Number(value.into()),
+            at_ns: None,
         };
         self.samples.extend(samples.into_iter().map(of_text));
         self

@@ -14,7 +14,7 @@ use crate::cores::Cores;
 use crate::dcgm::Compat;
 use crate::gpu::Gpu;
 use crate::plan::Plan;
-use crate::reading::{Reading, host_number};
+use crate::reading::{Reading, host_measured_ns, host_number};
 use crate::scrape::{Scrape, Text, Typed};
 use crate::status::DeviceStatus;
 use crate::values::Values;
@@ -111,7 +111,7 @@ impl Exposition {
     /// The families of the given devices and the host, with the values that [`Exposition::render`] writes at
     /// `now_ns`. A family of several OpenTelemetry names comes once for each.
     pub fn families(&mut self, now_ns: i64, devices: &[DeviceStatus]) -> Vec<Family> {
-        let mut typed = Typed::default();
+        let mut typed = Typed::at(now_ns);
         self.scrape(now_ns, devices, &mut typed);
         typed.families
     }
@@ -150,10 +150,10 @@ impl Exposition {
             for line in family.lines() {
                 if let Reading::Cores(scale) = line.reading {
                     for (core, share) in self.cores.fresh(now_ns) {
-                        to.host(line, Some(core), scale.apply(share));
+                        to.host(line, Some(core), scale.apply(share), None);
                     }
                 } else if let Some(number) = host_number(line.reading, &self.host, now_ns) {
-                    to.host(line, None, number);
+                    to.host(line, None, number, host_measured_ns(line.reading, &self.host, now_ns));
                 }
             }
         }

@@ -12,11 +12,13 @@
 //! - **Windows** (`…_window{stat=…}`) are those of the wall clock's grid; the last complete one is shown.
 //! - **Totals** (`gpu_energy_joules_total`, `gpu_busy_seconds_total`, `gpu_throttled_seconds_total`) begin at 0 when this
 //!   process first sees the GPU, and leave out unobserved time.
+//! - **A fleet** ([`FleetExposition`]) has the same names, from the latest values that a history knows.
 //! - **DCGM's names** ([`Compat`]) come beside them, in either dialect or both, for any vendor's GPUs.
 
 mod cores;
 mod dcgm;
 mod exposition;
+mod fleet;
 mod gpu;
 mod labels;
 mod meters;
@@ -29,4 +31,5 @@ mod values;
 
 pub use dcgm::Compat;
 pub use exposition::{Exposition, ExpositionConfig};
+pub use fleet::FleetExposition;
 pub use status::DeviceStatus;

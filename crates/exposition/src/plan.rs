@@ -239,9 +239,29 @@ fn conditions() -> Vec<FamilyPlan> {
 /// The latest values, family by family in the catalogue's order. Metrics with a total of ours are left to
 /// that.
 fn measured(set: Series) -> Vec<FamilyPlan> {
-    let kept = catalogue::gpu_metrics().filter(|(id, metric)| {
-        metric.series <= set && *id != ENERGY && metric.prometheus != THROTTLED_FAMILY
-    });
+    let is_counted = |id, metric: &Metric| id == ENERGY || metric.prometheus == THROTTLED_FAMILY;
+    columns(|id, metric| metric.series <= set && !is_counted(id, metric))
+}
+
+/// The series of a fleet, whose totals are the hardware's.
+pub(crate) fn fleet(set: Series) -> Vec<FamilyPlan> {
+    let of_history = |plan: &FamilyPlan| {
+        let known = [
+            "gpu_info",
+            "gpu_attribution_info",
+            "gpu_condition",
+            "gpu_up",
+            "gpu_last_sample_timestamp_seconds",
+        ];
+        known.contains(&&*plan.family.name)
+    };
+    let states = identities().into_iter().chain(conditions()).filter(of_history);
+    states.chain(columns(|_, metric| metric.series <= set)).collect()
+}
+
+/// The latest values of these columns of the GPUs.
+fn columns(is_kept: impl Fn(MetricId, &Metric) -> bool) -> Vec<FamilyPlan> {
+    let kept = catalogue::gpu_metrics().filter(|(id, metric)| is_kept(*id, metric));
     grouped(kept.collect())
         .into_iter()
         .map(|family| {

@@ -118,6 +118,29 @@ impl Reading {
             Self::Condition(id) => one_if(condition::holds(id, |metric| gpu.values.fresh(metric, now_ns))),
         }
     }
+
+    /// When the current number was measured, nanoseconds UTC since 1970; none: it is a state of this moment.
+    pub(crate) fn measured_ns(self, gpu: &Gpu, now_ns: i64) -> Option<i64> {
+        match self {
+            Self::Latest(metric, other, _) => latest_ns(&gpu.values, metric, other, now_ns),
+            Self::MemoryFree(_) | Self::MemoryUsedShare(_) => gpu.values.measured_ns(USED, now_ns),
+            Self::Window(..) | Self::WindowEnd => gpu.windows.end_ns(),
+            Self::Total(_) | Self::LastSample => gpu.last_ns,
+            _ => None,
+        }
+    }
+}
+
+/// When the number of a series of the host was measured.
+pub(crate) fn host_measured_ns(reading: Reading, values: &Values, now_ns: i64) -> Option<i64> {
+    match reading {
+        Reading::Latest(metric, other, _) => latest_ns(values, metric, other, now_ns),
+        _ => None,
+    }
+}
+
+fn latest_ns(values: &Values, metric: MetricId, other: Option<MetricId>, now_ns: i64) -> Option<i64> {
+    values.measured_ns(metric, now_ns).or_else(|| values.measured_ns(other?, now_ns))
 }
 
 /// The number of a series of the host.
@@ -149,6 +172,7 @@ fn memory_free(values: &Values, now_ns: i64) -> Option<Value> {
 }
 
 const RESERVED: MetricId = MetricId::of("memory_reserved_mb");
+const USED: MetricId = MetricId::of("memory_used_mb");
 
 fn memory_used_share(values: &Values, now_ns: i64) -> Option<Value> {
     const SHARE: MetricId = MetricId::of("memory_used_pct");
@@ -164,7 +188,6 @@ fn memory_used_share(values: &Values, now_ns: i64) -> Option<Value> {
 /// is missing only now, neither number is known.
 fn memory(values: &Values, now_ns: i64) -> Option<(i64, i64)> {
     const TOTAL: MetricId = MetricId::of("memory_total_mb");
-    const USED: MetricId = MetricId::of("memory_used_mb");
     let fresh = |metric| match values.fresh(metric, now_ns) {
         Some(Value::Int(mib)) => Some(mib),
         _ => None,

@@ -11,8 +11,8 @@ pub(crate) trait Scrape {
     fn family(&mut self, plan: &FamilyPlan);
     /// A sample of a GPU.
     fn gpu(&mut self, line: &Line, gpu: &Gpu, number: Number);
-    /// A sample of the host, or of one of its CPUs.
-    fn host(&mut self, line: &Line, core: Option<u32>, number: Number);
+    /// A sample of the host, or of one of its CPUs, measured at this time if it has one of its own.
+    fn host(&mut self, line: &Line, core: Option<u32>, number: Number, at_ns: Option<i64>);
 }
 
 /// Text. A scrape takes well under a millisecond: names, fixed labels and labels of GPUs are copied from
@@ -65,7 +65,7 @@ impl Scrape for Text<'_> {
         }
     }
 
-    fn host(&mut self, line: &Line, core: Option<u32>, number: Number) {
+    fn host(&mut self, line: &Line, core: Option<u32>, number: Number, _at_ns: Option<i64>) {
         match core {
             Some(core) => self.line(line, format!("core=\"{core}\"}} ").as_bytes(), number),
             None => self.line(line, &[], number),
@@ -74,9 +74,9 @@ impl Scrape for Text<'_> {
 }
 
 /// Typed families.
-#[derive(Default)]
 pub(crate) struct Typed {
     pub(crate) families: Vec<Family>,
+    now_ns: i64,
     /// The present family, without samples.
     head: Option<Family>,
     /// Whether it is the last of `families`.
@@ -84,14 +84,19 @@ pub(crate) struct Typed {
 }
 
 impl Typed {
-    fn sample(&mut self, line: &Line, labels: Labels, number: Number) {
+    /// Those of a scrape at this time.
+    pub(crate) fn at(now_ns: i64) -> Self {
+        Self { families: Vec::new(), now_ns, head: None, is_begun: false }
+    }
+
+    pub(crate) fn sample(&mut self, line: &Line, labels: Labels, number: Number, at_ns: Option<i64>) {
         let otel = line.metric.and_then(|metric| metric.otel);
         if !(self.is_begun && self.families.last().is_some_and(|family| family.otel == otel)) {
             self.families.extend(self.head.clone().map(|head| Family { otel, ..head }));
             self.is_begun = true;
         }
         let fixed = line.fixed.iter().map(|(label, text)| (*label, (*text).to_owned()));
-        let sample = Sample { labels: fixed.chain(labels).collect(), value: Value::Number(number) };
+        let sample = Sample { labels: fixed.chain(labels).collect(), value: Value::Number(number), at_ns };
         if let Some(family) = self.families.last_mut() {
             family.samples.push(sample);
         }
@@ -107,11 +112,12 @@ impl Scrape for Typed {
     fn gpu(&mut self, line: &Line, gpu: &Gpu, number: Number) {
         let labels = gpu.identity().map(|identity| line.labels.of(identity)).unwrap_or_default();
         if !labels.is_empty() {
-            self.sample(line, labels, number);
+            self.sample(line, labels, number, line.reading.measured_ns(gpu, self.now_ns));
         }
     }
 
-    fn host(&mut self, line: &Line, core: Option<u32>, number: Number) {
-        self.sample(line, core.map(|core| ("core", core.to_string())).into_iter().collect(), number);
+    fn host(&mut self, line: &Line, core: Option<u32>, number: Number, at_ns: Option<i64>) {
+        let labels = core.map(|core| ("core", core.to_string())).into_iter().collect();
+        self.sample(line, labels, number, at_ns);
     }
 }

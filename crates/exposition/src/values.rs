@@ -129,6 +129,12 @@ impl Values {
         self.slot(metric).is_some()
     }
 
+    /// When the latest value of a metric was measured, if it is fresh.
+    pub(crate) fn measured_ns(&self, metric: MetricId, now_ns: i64) -> Option<i64> {
+        let latest = self.slot(metric)?;
+        latest.fresh(now_ns).map(|_| latest.at_ns)
+    }
+
     /// The latest value of a metric, if it is fresh.
     pub(crate) fn fresh(&self, metric: MetricId, now_ns: i64) -> Option<Value> {
         self.slot(metric)?.fresh(now_ns)

@@ -68,12 +68,13 @@ pub(super) fn metrics(families: &[Family], times: Times) -> Vec<Metric> {
         for sample in &family.samples {
             let metric = metrics.entry(name).or_insert_with(|| empty(name, family));
             let attributes = attributes(family, &sample.labels);
+            let at_ns = sample.at_ns.and_then(|at_ns| u64::try_from(at_ns).ok()).unwrap_or(times.now_ns);
             match (&mut metric.data, &sample.value) {
                 (Some(Data::Gauge(gauge)), Value::Number(number)) if number.is_finite() => {
-                    gauge.data_points.push(point(attributes, number.as_f64(), (0, times.now_ns)));
+                    gauge.data_points.push(point(attributes, number.as_f64(), (0, at_ns)));
                 }
                 (Some(Data::Sum(sum)), Value::Number(number)) if number.is_finite() => {
-                    let times = (times.start_ns, times.now_ns);
+                    let times = (times.start_ns, at_ns);
                     sum.data_points.push(point(attributes, number.as_f64(), times));
                 }
                 (Some(Data::Histogram(histogram)), Value::Buckets(buckets)) => {
