@@ -40,8 +40,9 @@ fn each_alert_fires_clears_and_is_silent_before() {
                     yaml::text(&mut out, 14, label, text);
                 }
                 writeln!(out, "            exp_annotations:").unwrap();
-                for (key, text) in [("summary", &alert.summary), ("description", &alert.meaning)] {
-                    yaml::text(&mut out, 14, key, &filled(text, &alert));
+                for (key, text) in [("summary", alert.summary.clone()), ("description", alert.description())]
+                {
+                    yaml::text(&mut out, 14, key, &filled(&text, &alert));
                 }
                 yaml::text(&mut out, 14, "runbook", &alert.runbook());
             } else {
@@ -49,15 +50,23 @@ fn each_alert_fires_clears_and_is_silent_before() {
             }
         }
     }
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alerts-tests.yaml");
-    std::fs::write(&file, &out).unwrap();
+    test_rules("alerts-tests.yaml", &out);
+}
+
+/// Runs a file of `promtool test rules`.
+pub(crate) fn test_rules(name: &str, text: &str) {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&file, text).unwrap();
     promtool(&["test", "rules"], &file);
 }
 
-/// A text with the labels of the test in it.
+/// A text with the labels and the value of the test in it.
 fn filled(text: &str, alert: &Alert) -> String {
-    let labels = alert.shown.labels.iter();
-    labels.fold(text.to_owned(), |text, (label, value)| {
-        text.replace(&format!("{{{{ $labels.{label} }}}}"), value)
-    })
+    let (template, value) = &alert.shown.value;
+    let text = if template.is_empty() { text.to_owned() } else { text.replace(template.as_str(), value) };
+    alert
+        .shown
+        .labels
+        .iter()
+        .fold(text, |text, (label, value)| text.replace(&format!("{{{{ $labels.{label} }}}}"), value))
 }

@@ -1,9 +1,19 @@
 //! What watches the figures: alert rules, recording rules and dashboards, made from the catalogue and the table of conditions.
 //! `UPDATE=1` writes them.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::float_cmp,
+    reason = "a test fails by panicking"
+)]
 
 mod alerts;
 mod checks;
+mod day;
+#[path = "../exposition/reader.rs"]
+mod reader;
 mod recording;
 mod yaml;
 

@@ -1,0 +1,188 @@
+//! Alerts on the services.
+
+use super::{Alert, Shown};
+
+/// Bytes in a summary.
+const FREE: &str = "{{ $value | humanize1024 }}B";
+/// A count in a summary.
+const COUNT: &str = "{{ $value | humanize }}";
+const NO_VALUE: (&str, &str) = ("", "");
+
+/// Alerts on the services.
+pub(crate) fn all() -> Vec<Alert> {
+    [services(), queue(), losses(), edges()].into_iter().flatten().collect()
+}
+
+/// One series of a service, and the value in the summary.
+fn simple(
+    series: &str,
+    values: &str,
+    labels: &[(&'static str, &'static str)],
+    value: (&str, &'static str),
+) -> Shown {
+    Shown {
+        series: vec![(series.to_owned(), values.to_owned())],
+        labels: labels.to_vec(),
+        value: (value.0.to_owned(), value.1),
+    }
+}
+
+/// Whether services work.
+fn services() -> Vec<Alert> {
+    vec![
+        Alert {
+            name: "GpuvitalsDown".to_owned(),
+            severity: "critical",
+            hold: "5m",
+            expr: "up == 0 and on (job, instance) last_over_time({__name__=~\"gpuvitals_build_info|gpuvitals_[a-z]+_uptime_seconds\"}[6h])".to_owned(),
+            summary: "{{ $labels.job }} at {{ $labels.instance }} cannot be scraped".to_owned(),
+            meaning: "A service of gpuvitals that was there within the last six hours does not answer Prometheus.".to_owned(),
+            remedy: "`kubectl describe pod` or `systemctl status gpuvitals-*` on its node; its last lines of the log say why it ended. A service \
+                     ends with status 74 when its disk fails to sync."
+                .to_owned(),
+            shown: Shown {
+                series: vec![
+                    ("up{job=\"agent\",instance=\"node7:9400\"}".to_owned(), "1x5 0x100 1x130".to_owned()),
+                    (
+                        "gpuvitals_build_info{job=\"agent\",instance=\"node7:9400\"}".to_owned(),
+                        "1x5 stale _x99 1x130".to_owned(),
+                    ),
+                ],
+                labels: vec![("instance", "node7:9400"), ("job", "agent")],
+                value: (String::new(), ""),
+            },
+        },
+        Alert {
+            name: "GpuvitalsCollectorStuck".to_owned(),
+            severity: "critical",
+            hold: "5m",
+            expr: "gpuvitals_collector_healthy == 0".to_owned(),
+            summary: "the collector at {{ $labels.instance }} cannot store rows".to_owned(),
+            meaning: "Rows stay in the queue, nothing is lost yet.".to_owned(),
+            remedy: "Its `/health` gives the reason: a full disk, a database that is away, a store that is damaged (`gpuvitals store check`)."
+                .to_owned(),
+            shown: simple(
+                "gpuvitals_collector_healthy{job=\"collector\",instance=\"collector:8080\"}",
+                "1x5 0x100 1x130",
+                &[("instance", "collector:8080"), ("job", "collector")],
+                NO_VALUE,
+            ),
+        },
+    ]
+}
+
+/// The queue.
+fn queue() -> Vec<Alert> {
+    vec![
+        Alert {
+            name: "GpuvitalsQueueUnhealthy".to_owned(),
+            severity: "critical",
+            hold: "2m",
+            expr: "gpuvitals_queue_status > 0".to_owned(),
+            summary: "the queue at {{ $labels.instance }} is near its bounds, or takes nothing".to_owned(),
+            meaning: "1: losses or refusals are near; 2: it takes nothing.".to_owned(),
+            remedy: "Its `/health` gives the reason: a full disk, a topic at its bound, a disk that fails.".to_owned(),
+            shown: simple(
+                "gpuvitals_queue_status{job=\"broker\",instance=\"broker:9090\"}",
+                "0x5 1x100 0x130",
+                &[("instance", "broker:9090"), ("job", "broker")],
+                NO_VALUE,
+            ),
+        },
+        Alert {
+            name: "GpuvitalsQueueLag".to_owned(),
+            severity: "warning",
+            hold: "10m",
+            expr: "gpuvitals_queue_group_lag_messages > 100000 and deriv(gpuvitals_queue_group_lag_messages[10m]) > 0".to_owned(),
+            summary: format!("group {{{{ $labels.group }}}} of {{{{ $labels.topic }}}} falls behind: {COUNT} messages wait"),
+            meaning: "More than 100,000 rows wait for the group, and it gets more: collectors are away, or too slow.".to_owned(),
+            remedy: "`gpuvitals queue stats` shows who is connected. Look at the collectors' `/health`; add one more (each owns a store), or give \
+                     the one more workers (`collector.worker_count`)."
+                .to_owned(),
+            shown: simple(
+                "gpuvitals_queue_group_lag_messages{job=\"broker\",instance=\"broker:9090\",topic=\"gpu-telemetry\",group=\"collectors\"}",
+                "0x5 200000+5000x100 0x130",
+                &[("group", "collectors"), ("instance", "broker:9090"), ("job", "broker"), ("topic", "gpu-telemetry")],
+                (COUNT, "470k"),
+            ),
+        },
+    ]
+}
+
+/// What nobody takes.
+fn losses() -> Vec<Alert> {
+    vec![
+        Alert {
+            name: "GpuvitalsDeadLetters".to_owned(),
+            severity: "warning",
+            hold: "0m",
+            expr: "increase(gpuvitals_queue_dead_messages_total[15m]) > 0".to_owned(),
+            summary: format!("about {COUNT} messages of {{{{ $labels.topic }}}} became dead letters"),
+            meaning: "Nobody could take them, after several tries. They are kept until their own bound.".to_owned(),
+            remedy: "`gpuvitals queue dead` shows them with reasons; once the cause is mended `gpuvitals queue redrive` sends them again.".to_owned(),
+            shown: simple(
+                "gpuvitals_queue_dead_messages_total{job=\"broker\",instance=\"broker:9090\",topic=\"gpu-telemetry\"}",
+                "0x50 0+1x20 20x170",
+                &[("instance", "broker:9090"), ("job", "broker"), ("topic", "gpu-telemetry")],
+                (COUNT, "9"),
+            ),
+        },
+        Alert {
+            name: "GpuvitalsQueueLoses".to_owned(),
+            severity: "critical",
+            hold: "0m",
+            expr: "increase(gpuvitals_queue_dropped_messages_total[15m]) > 0".to_owned(),
+            summary: format!("{{{{ $labels.topic }}}} dropped about {COUNT} of its oldest messages"),
+            meaning: "The topic is at its bound, and its policy is to make room: rows are lost for good.".to_owned(),
+            remedy: "Bring the collectors back (`gpuvitals queue stats`), then raise the bound or the disk.".to_owned(),
+            shown: simple(
+                "gpuvitals_queue_dropped_messages_total{job=\"broker\",instance=\"broker:9090\",topic=\"gpu-telemetry\"}",
+                "0x50 0+1x20 20x170",
+                &[("instance", "broker:9090"), ("job", "broker"), ("topic", "gpu-telemetry")],
+                (COUNT, "9"),
+            ),
+        },
+    ]
+}
+
+/// Where rows come from and where they stay.
+fn edges() -> Vec<Alert> {
+    vec![
+        Alert {
+            name: "GpuvitalsAgentLoses".to_owned(),
+            severity: "warning",
+            hold: "0m",
+            expr: "increase(gpuvitals_publish_dropped_rows_total[15m]) > 0".to_owned(),
+            summary: format!("the agent at {{{{ $labels.instance }}}} lost about {COUNT} rows: {{{{ $labels.reason }}}}"),
+            meaning: "`limit`: the queue was away for longer than the spool has room; `refused`: the queue does not take the rows; \
+                      `unwritable`: the disk of the spool fails. Scrapes are not concerned."
+                .to_owned(),
+            remedy: "`gpuvitals doctor` on the node tries the queue. Raise the spool's limit where the queue is away for long.".to_owned(),
+            shown: simple(
+                "gpuvitals_publish_dropped_rows_total{job=\"agent\",instance=\"node7:9400\",reason=\"limit\"}",
+                "0x50 0+10x20 200x170",
+                &[("instance", "node7:9400"), ("job", "agent"), ("reason", "limit")],
+                (COUNT, "90"),
+            ),
+        },
+        Alert {
+            name: "GpuvitalsDiskFilling".to_owned(),
+            severity: "warning",
+            hold: "30m",
+            expr: "gpuvitals_store_disk_free_bytes and predict_linear(gpuvitals_store_disk_free_bytes[1h], 86400) < 0".to_owned(),
+            summary: format!("the disk of {{{{ $labels.job }}}} at {{{{ $labels.instance }}}} is full within a day: {FREE} are free"),
+            meaning: "The free bytes of the last hour, drawn on as a line, reach 0 within a day. On a full disk nothing is taken, and \
+                      nothing that was taken is lost."
+                .to_owned(),
+            remedy: "`gpuvitals store stats` shows what takes the room; `store.max_bytes` bounds it, `store.keep` and `store.keep_10s` delete \
+                     sooner. Or give it a larger disk."
+                .to_owned(),
+            shown: simple(
+                "gpuvitals_store_disk_free_bytes{job=\"collector\",instance=\"collector:8080\"}",
+                "90000000000x5 90000000000-100000000x100 90000000000x130",
+                &[("instance", "collector:8080"), ("job", "collector")],
+                (FREE, "78.79GiB"),
+            ),
+        },
+    ]
+}
