@@ -1,15 +1,16 @@
 import { CircleDashed, CircleHelp, CirclePlay, Clock, FlaskConical, TriangleAlert, type LucideIcon } from "lucide-react";
 import type { ReactNode } from "react";
 import type { State } from "../api/queries";
+import { formatValue, shareOf } from "../shared/format";
 
-interface StateLook {
+/** How a state is drawn: a shape and a word besides its colour. */
+export interface Look {
   readonly icon: LucideIcon;
   readonly colour: string;
   readonly meaning: string;
 }
 
-/** Every state has a shape and a word besides its colour. */
-export const STATE_LOOKS: Readonly<Record<State, StateLook>> = {
+export const STATE_LOOKS: Readonly<Record<State, Look>> = {
   active: { icon: CirclePlay, colour: "text-good", meaning: "works" },
   idle: { icon: CircleDashed, colour: "text-calm", meaning: "has nothing to do" },
   stale: { icon: Clock, colour: "text-warn", meaning: "has not been heard of lately" },
@@ -18,11 +19,21 @@ export const STATE_LOOKS: Readonly<Record<State, StateLook>> = {
 };
 
 export function StateBadge({ state, reason }: { readonly state: State; readonly reason: string | null }) {
-  const look = STATE_LOOKS[state];
+  return <LookBadge look={STATE_LOOKS[state]} state={state} text={state} reason={reason} />;
+}
+
+interface LookBadgeProps {
+  readonly look: Look;
+  readonly state: string;
+  readonly text: string;
+  readonly reason: string | null;
+}
+
+export function LookBadge({ look, state, text, reason }: LookBadgeProps) {
   return (
     <span className={`badge ${look.colour}`} title={reason ?? look.meaning} data-state={state}>
       <look.icon size={12} aria-hidden />
-      {state}
+      {text}
     </span>
   );
 }
@@ -77,4 +88,35 @@ const HOT_C = 87;
 export function heatColour(celsius: number | null): string {
   if (celsius === null || celsius < WARM_C) return "var(--bar)";
   return celsius < HOT_C ? "var(--warn)" : "var(--bad)";
+}
+
+interface LevelProps extends BarProps {
+  readonly text: string;
+}
+
+/** A value in words and, where its whole is known, as a bar. */
+export function Level({ text, share, ...bar }: LevelProps) {
+  return (
+    <div className="w-16 min-w-0">
+      <span className="num block leading-5">{text}</span>
+      {share !== null && <Bar share={share} {...bar} />}
+    </div>
+  );
+}
+
+export function Heat({ celsius }: { readonly celsius: number | null }) {
+  return <Level text={formatValue(celsius, "°C")} share={shareOf(celsius, 100)} label="Temperature from 0 to 100 °C" colour={heatColour(celsius)} />;
+}
+
+export function MemoryUse({ used, total }: { readonly used: number | null; readonly total: number | null }) {
+  const share = shareOf(used, total);
+  return (
+    <div className="w-36 max-w-full max-lg:min-[761px]:w-32">
+      <span className="num block truncate leading-5">
+        {formatValue(used, "MiB")}
+        {total !== null && <span className="text-faint"> / {formatValue(total, "MiB")}</span>}
+      </span>
+      {share !== null && <Bar share={share} label="Memory in use" />}
+    </div>
+  );
 }

@@ -106,6 +106,11 @@ export function numberIn(values: Readonly<Record<string, unknown>> | null | unde
   return typeof value === "number" && Number.isFinite(value) ? value : null;
 }
 
+/** A share, or `null` where either part is missing. */
+export function shareOf(part: number | null, whole: number | null): number | null {
+  return part === null || whole === null || whole <= 0 ? null : part / whole;
+}
+
 /** A column name as a person would say it: `gpu_clock_mhz` -> `GPU clock`. The unit suffix is said beside it. */
 export function metricTitle(column: string): string {
   const words = column.replace(/_bytes_per_s$/, "").split("_");

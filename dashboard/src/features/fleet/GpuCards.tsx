@@ -1,10 +1,10 @@
 import type { Gpu } from "../../api/client";
-import { formatValue, shortId } from "../../shared/format";
+import { formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { Link } from "../../shared/location";
-import { SimulatedBadge, StateBadge } from "../gpuLook";
-import { Course, Memory, seenText, Temperature } from "./GpuTable";
-import { rowOf, shareOf, titleOf } from "./row";
+import { Heat, MemoryUse, SimulatedBadge, StateBadge } from "../gpuLook";
+import { Course, seenText } from "./GpuTable";
+import { rowOf, titleOf } from "./row";
 import { sparkKey, type Spark } from "./sparks";
 
 interface GpuCardsProps {
@@ -56,9 +56,9 @@ export function GpuCards({ gpus, sparks, now }: GpuCardsProps) {
                 text={formatValue(row.power, "W")}
                 share={shareOf(row.power, row.powerLimit)}
               />
-              <Memory row={row} />
+              <MemoryUse used={row.memoryUsed} total={row.memoryTotal} />
               <div className="flex items-start justify-between">
-                <Temperature row={row} />
+                <Heat celsius={row.temperature} />
                 <span className="num text-xs leading-5 text-faint">{seenText(row.lastSeen, now)}</span>
               </div>
             </div>

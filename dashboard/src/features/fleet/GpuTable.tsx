@@ -1,14 +1,14 @@
-import { ArrowDown, ArrowUp } from "lucide-react";
-import { memo, type MouseEvent } from "react";
+import { memo } from "react";
 import type { Gpu } from "../../api/client";
 import { Sparkline } from "../../charts/Sparkline";
-import { ABSENT, formatValue, shortId } from "../../shared/format";
+import { ABSENT, formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
-import { goTo, Link } from "../../shared/location";
+import { Link } from "../../shared/location";
 import { formatAge, formatInstant } from "../../shared/time";
-import { Bar, heatColour, SimulatedBadge, StateBadge } from "../gpuLook";
-import { ariaSort, nextSort, type SortColumn } from "./fleetState";
-import { rowOf, shareOf, titleOf, type Row } from "./row";
+import { Heat, Level, MemoryUse, SimulatedBadge, StateBadge } from "../gpuLook";
+import { HeaderCell, OpeningRow, type Header } from "../list";
+import { isHighestFirst, type SortColumn } from "./fleetState";
+import { rowOf, titleOf } from "./row";
 import { sparkKey, type Spark } from "./sparks";
 
 interface GpuTableProps {
@@ -20,22 +20,20 @@ interface GpuTableProps {
   readonly dim: boolean;
 }
 
-interface Header {
-  readonly column: SortColumn;
-  readonly title: string;
-  readonly className: string;
+function header(column: SortColumn, title: string, className: string, spoken?: string): Header {
+  return { column, title, className, highestFirst: isHighestFirst(column), ...(spoken === undefined ? {} : { spoken }) };
 }
 
 const HEADERS: readonly Header[] = [
-  { column: "model", title: "GPU", className: "" },
-  { column: "hostname", title: "Host", className: "" },
-  { column: "index", title: "#", className: "w-12" },
-  { column: "state", title: "State", className: "lg:w-28" },
-  { column: UTILIZATION, title: "Utilization", className: "lg:w-44" },
-  { column: POWER, title: "Power", className: "lg:w-44" },
-  { column: TEMPERATURE, title: "Temperature", className: "lg:w-28" },
-  { column: MEMORY_USED, title: "Memory", className: "lg:w-40" },
-  { column: "last_seen", title: "Last seen", className: "lg:w-28" },
+  header("model", "GPU", ""),
+  header("hostname", "Host", ""),
+  header("index", "#", "w-12", "Index"),
+  header("state", "State", "lg:w-28"),
+  header(UTILIZATION, "Utilization", "lg:w-44"),
+  header(POWER, "Power", "lg:w-44"),
+  header(TEMPERATURE, "Temperature", "lg:w-28"),
+  header(MEMORY_USED, "Memory", "lg:w-40"),
+  header("last_seen", "Last seen", "lg:w-28"),
 ];
 
 export function GpuTable({ gpus, sparks, now, sort, onSort, dim }: GpuTableProps) {
@@ -71,31 +69,6 @@ export function seenText(lastSeen: number | null, now: number): string {
   return lastSeen === null ? ABSENT : formatAge(lastSeen, now);
 }
 
-interface HeaderCellProps {
-  readonly header: Header;
-  readonly sort: string;
-  readonly onSort: (sort: string) => void;
-}
-
-function HeaderCell({ header, sort, onSort }: HeaderCellProps) {
-  const direction = ariaSort(sort, header.column);
-  const Icon = direction === "descending" ? ArrowDown : ArrowUp;
-  return (
-    <th scope="col" aria-sort={direction} className={`px-2 py-0 lg:px-3 text-left font-medium ${header.className}`}>
-      <button
-        type="button"
-        className={`-mx-1.5 flex items-center gap-1 rounded px-1.5 py-2 whitespace-nowrap hover:text-fg ${direction === "none" ? "" : "text-fg"}`}
-        title={`Sort by ${header.title === "#" ? "index" : header.title.toLowerCase()}`}
-        aria-label={header.title === "#" ? "Index" : undefined}
-        onClick={() => onSort(nextSort(sort, header.column))}
-      >
-        {header.title}
-        <Icon size={12} className={direction === "none" ? "opacity-0" : ""} aria-hidden />
-      </button>
-    </th>
-  );
-}
-
 interface GpuRowProps {
   readonly gpu: Gpu;
   readonly utilization: Spark | undefined;
@@ -106,15 +79,8 @@ interface GpuRowProps {
 const GpuRow = memo(function GpuRow({ gpu, utilization, power, seen }: GpuRowProps) {
   const row = rowOf(gpu);
   const path = `/gpus/${encodeURIComponent(gpu.id)}`;
-  // The link is for keyboard, screen reader and new tabs; the rest of the row is a larger target for the same.
-  const open = (event: MouseEvent) => {
-    const selecting = window.getSelection()?.isCollapsed === false;
-    if (!selecting && event.target instanceof Element && event.target.closest("a, button") === null) {
-      goTo(path);
-    }
-  };
   return (
-    <tr className="cursor-pointer border-b border-line last:border-0 focus-within:bg-raised hover:bg-raised/60" data-gpu={gpu.id} onClick={open}>
+    <OpeningRow to={path} data-gpu={gpu.id}>
       <th scope="row" className="px-2 py-1.5 lg:px-3 text-left font-normal">
         <div className="flex items-center gap-2">
           <Link to={path} data-row="" className="group min-w-0 rounded" title={gpu.id}>
@@ -138,15 +104,15 @@ const GpuRow = memo(function GpuRow({ gpu, utilization, power, seen }: GpuRowPro
         <Course name="Power" spark={power} fixed={null} text={formatValue(row.power, "W")} share={shareOf(row.power, row.powerLimit)} />
       </td>
       <td className="px-2 py-1.5 lg:px-3">
-        <Temperature row={row} />
+        <Heat celsius={row.temperature} />
       </td>
       <td className="px-2 py-1.5 lg:px-3">
-        <Memory row={row} />
+        <MemoryUse used={row.memoryUsed} total={row.memoryTotal} />
       </td>
       <td className="num px-2 py-1.5 lg:px-3 whitespace-nowrap text-muted" title={row.lastSeen === null ? "never seen" : formatInstant(row.lastSeen, 0)}>
         {seen}
       </td>
-    </tr>
+    </OpeningRow>
   );
 });
 
@@ -167,32 +133,7 @@ export function Course({ name, spark, fixed, text, share }: CourseProps) {
           <Sparkline label={`${name} over the last 15 minutes of data`} times={spark.times} stepMs={spark.stepMs} values={spark.values} fixed={fixed} />
         )}
       </span>
-      <div className="w-16 min-w-0">
-        <span className="num block leading-5">{text}</span>
-        {share !== null && <Bar share={share} label={`${name} as a share of its limit`} />}
-      </div>
-    </div>
-  );
-}
-
-export function Temperature({ row }: { readonly row: Row }) {
-  return (
-    <div className="w-16">
-      <span className="num block leading-5">{formatValue(row.temperature, "°C")}</span>
-      {row.temperature !== null && <Bar share={row.temperature / 100} label="Temperature from 0 to 100 °C" colour={heatColour(row.temperature)} />}
-    </div>
-  );
-}
-
-export function Memory({ row }: { readonly row: Row }) {
-  const share = shareOf(row.memoryUsed, row.memoryTotal);
-  return (
-    <div className="w-36 max-w-full max-lg:min-[761px]:w-32">
-      <span className="num block truncate leading-5">
-        {formatValue(row.memoryUsed, "MiB")}
-        {row.memoryTotal !== null && <span className="text-faint"> / {formatValue(row.memoryTotal, "MiB")}</span>}
-      </span>
-      {share !== null && <Bar share={share} label="Memory in use" />}
+      <Level text={text} share={share} label={`${name} as a share of its limit`} />
     </div>
   );
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ariaSort, DEFAULT, fleetPath, nextSort, parseFleet } from "./fleetState";
+import { DEFAULT, fleetPath, parseFleet } from "./fleetState";
 
 describe("the list's state in the address", () => {
   it.each([
@@ -22,16 +22,5 @@ describe("the list's state in the address", () => {
   ])("%o is written as %s and read back", (state, path) => {
     expect(fleetPath(state)).toBe(path);
     expect(parseFleet(path.slice(2))).toEqual(state);
-  });
-
-  it("turns through both directions and back to the server's order", () => {
-    expect(nextSort("", "power_w")).toBe("-power_w");
-    expect(nextSort("-power_w", "power_w")).toBe("power_w");
-    expect(nextSort("power_w", "power_w")).toBe("");
-    expect(nextSort("-power_w", "model")).toBe("model");
-    expect(nextSort("model", "model")).toBe("-model");
-    expect(ariaSort("-model", "model")).toBe("descending");
-    expect(ariaSort("model", "model")).toBe("ascending");
-    expect(ariaSort("", "model")).toBe("none");
   });
 });

@@ -17,7 +17,11 @@ export const PAGE_SIZE = 50;
 export const SORTABLE = ["model", "hostname", "index", "state", UTILIZATION, POWER, TEMPERATURE, MEMORY_USED, "last_seen"] as const;
 export type SortColumn = (typeof SORTABLE)[number];
 /** Numbers are first looked at from the top. */
-const DESCENDING_FIRST = new Set<string>([UTILIZATION, POWER, TEMPERATURE, MEMORY_USED, "last_seen"]);
+const HIGHEST_FIRST = new Set<string>([UTILIZATION, POWER, TEMPERATURE, MEMORY_USED, "last_seen"]);
+
+export function isHighestFirst(column: SortColumn): boolean {
+  return HIGHEST_FIRST.has(column);
+}
 
 export const DEFAULT: FleetState = { search: "", state: "", host: "", sort: "", page: 1 };
 
@@ -40,17 +44,4 @@ export function parseFleet(search: string): FleetState {
 export function fleetPath(state: FleetState): string {
   const { page, ...rest } = state;
   return `/${searchOf({ ...rest, page: page > 1 ? String(page) : "" })}`;
-}
-
-/** Sorting by the column of a header: first its natural direction, then the other, then the server's order. */
-export function nextSort(sort: string, column: SortColumn): string {
-  const first = DESCENDING_FIRST.has(column) ? `-${column}` : column;
-  const second = DESCENDING_FIRST.has(column) ? column : `-${column}`;
-  if (sort === first) return second;
-  return sort === second ? "" : first;
-}
-
-export function ariaSort(sort: string, column: SortColumn): "ascending" | "descending" | "none" {
-  if (sort === column) return "ascending";
-  return sort === `-${column}` ? "descending" : "none";
 }

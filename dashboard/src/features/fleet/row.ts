@@ -34,8 +34,3 @@ export function rowOf(gpu: Gpu): Row {
 export function titleOf(gpu: Gpu): string {
   return gpu.model ?? gpu.name;
 }
-
-/** A share, or `null` where either part is missing. */
-export function shareOf(part: number | null, whole: number | null): number | null {
-  return part === null || whole === null || whole <= 0 ? null : part / whole;
-}

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { rowOf, shareOf } from "./row";
+import { shareOf } from "../../shared/format";
+import { rowOf } from "./row";
 import { sparkEnd, sparkKey, sparksOf } from "./sparks";
 import { gpu } from "../../testing/mockApi";
 

@@ -1,0 +1,188 @@
+import { ArrowDown, ArrowUp, ChevronLeft, ChevronRight, Search, X } from "lucide-react";
+import { useEffect, useRef, useState, type MouseEvent, type ReactNode } from "react";
+import { goTo } from "../shared/location";
+import { useShortcuts } from "../shared/shortcuts";
+import { ariaSort, nextSort } from "./order";
+
+// What every list of the page has: a search, sorting headers, pages, and keys that walk it.
+
+const TYPING_PAUSE_MS = 200;
+const SEARCH_ID = "search";
+
+interface SearchFieldProps {
+  readonly label: string;
+  readonly placeholder: string;
+  /** What the address says; it changes also without typing, by a link or the back button. */
+  readonly searched: string;
+  readonly onChange: (text: string) => void;
+}
+
+/** Asks when the typing pauses, not at each letter. */
+export function SearchField({ label, placeholder, searched, onChange }: SearchFieldProps) {
+  const [text, setText] = useState(searched);
+  const [followed, setFollowed] = useState(searched);
+  if (followed !== searched) {
+    setFollowed(searched);
+    if (searched !== text.trim()) setText(searched);
+  }
+  const pause = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => () => clearTimeout(pause.current), []);
+  const type = (next: string) => {
+    setText(next);
+    clearTimeout(pause.current);
+    pause.current = setTimeout(() => onChange(next.trim()), TYPING_PAUSE_MS);
+  };
+  return (
+    <label className="relative w-full sm:w-72">
+      <span className="sr-only">{label}</span>
+      <Search size={14} className="pointer-events-none absolute top-1/2 left-2.5 -translate-y-1/2 text-faint" aria-hidden />
+      <input
+        id={SEARCH_ID}
+        type="search"
+        className="field w-full pl-8!"
+        placeholder={placeholder}
+        autoComplete="off"
+        spellCheck={false}
+        value={text}
+        onChange={(event) => type(event.target.value)}
+        onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
+      />
+      {text === "" && <kbd aria-hidden className="key absolute top-1/2 right-2 hidden -translate-y-1/2 text-faint sm:block">/</kbd>}
+    </label>
+  );
+}
+
+export function ClearFilters({ onClick }: { readonly onClick: () => void }) {
+  return (
+    <button type="button" className="button quiet" onClick={onClick}>
+      <X size={13} aria-hidden /> Clear filters
+    </button>
+  );
+}
+
+/** Counted from 1. */
+interface Paging {
+  readonly page: number;
+  readonly hasNext: boolean;
+  readonly pathOf: (page: number) => string;
+}
+
+/** j and k walk the rows by moving the focus from link to link (`data-row`), so that Enter is simply the browser's. */
+export function useListKeys({ page, hasNext, pathOf }: Paging): void {
+  const step = (by: number) => {
+    const links = [...document.querySelectorAll<HTMLAnchorElement>("a[data-row]")];
+    const at = links.findIndex((link) => link === document.activeElement);
+    const next = at < 0 ? 0 : Math.min(links.length - 1, Math.max(0, at + by));
+    links[next]?.focus();
+    links[next]?.scrollIntoView({ block: "nearest" });
+  };
+  const turn = (by: number) => {
+    if (by > 0 ? hasNext : page > 1) goTo(pathOf(page + by));
+  };
+  useShortcuts({
+    "/": () => document.getElementById(SEARCH_ID)?.focus(),
+    j: () => step(1),
+    k: () => step(-1),
+    ArrowDown: () => step(1),
+    ArrowUp: () => step(-1),
+    "]": () => turn(1),
+    "[": () => turn(-1),
+  });
+}
+
+interface PagesProps extends Paging {
+  readonly size: number;
+  readonly total: number;
+}
+
+export function Pages({ page, hasNext, pathOf, size, total }: PagesProps) {
+  if (total <= size && page === 1) return null;
+  const first = (page - 1) * size + 1;
+  const last = Math.min(total, page * size);
+  const to = (other: number) => {
+    goTo(pathOf(other));
+    window.scrollTo(0, 0);
+  };
+  return (
+    <nav aria-label="Pages of the list" className="mt-3 flex items-center justify-end gap-2 text-[13px]">
+      <span className="num mr-1 text-muted">
+        {first.toLocaleString("en")}–{last.toLocaleString("en")} of {total.toLocaleString("en")}
+      </span>
+      <button type="button" className="button square" aria-label="Previous page" title="Previous page ([)" disabled={page === 1} onClick={() => to(page - 1)}>
+        <ChevronLeft size={15} aria-hidden />
+      </button>
+      <button type="button" className="button square" aria-label="Next page" title="Next page (])" disabled={!hasNext} onClick={() => to(page + 1)}>
+        <ChevronRight size={15} aria-hidden />
+      </button>
+    </nav>
+  );
+}
+
+/** A column that a list can be sorted by; numbers are first looked at from the top. */
+export interface Header {
+  readonly column: string;
+  readonly title: string;
+  /** Where the title is no word. */
+  readonly spoken?: string;
+  readonly highestFirst: boolean;
+  readonly className: string;
+}
+
+interface HeaderCellProps {
+  readonly header: Header;
+  readonly sort: string;
+  readonly onSort: (sort: string) => void;
+}
+
+export function HeaderCell({ header, sort, onSort }: HeaderCellProps) {
+  const direction = ariaSort(sort, header.column);
+  const Icon = direction === "descending" ? ArrowDown : ArrowUp;
+  return (
+    <th scope="col" aria-sort={direction} className={`px-2 py-0 lg:px-3 text-left font-medium ${header.className}`}>
+      <button
+        type="button"
+        className={`-mx-1.5 flex items-center gap-1 rounded px-1.5 py-2 whitespace-nowrap hover:text-fg ${direction === "none" ? "" : "text-fg"}`}
+        title={`Sort by ${(header.spoken ?? header.title).toLowerCase()}`}
+        aria-label={header.spoken}
+        onClick={() => onSort(nextSort(sort, header.column, header.highestFirst))}
+      >
+        {header.title}
+        <Icon size={12} className={direction === "none" ? "opacity-0" : ""} aria-hidden />
+      </button>
+    </th>
+  );
+}
+
+interface OpeningRowProps {
+  readonly to: string;
+  readonly children: ReactNode;
+  readonly [data: `data-${string}`]: string;
+}
+
+/** A row whose link is for keyboard, screen reader and new tabs; the rest of it is a larger target for the same. */
+export function OpeningRow({ to, children, ...data }: OpeningRowProps) {
+  const open = (event: MouseEvent) => {
+    const selecting = window.getSelection()?.isCollapsed === false;
+    if (!selecting && event.target instanceof Element && event.target.closest("a, button") === null) goTo(to);
+  };
+  return (
+    <tr {...data} className="cursor-pointer border-b border-line last:border-0 focus-within:bg-raised hover:bg-raised/60" onClick={open}>
+      {children}
+    </tr>
+  );
+}
+
+/** What stands where rows will be. */
+export function WaitingRows({ label, rows = 12 }: { readonly label: string; readonly rows?: number }) {
+  return (
+    <div role="status" aria-label={label} className="card divide-y divide-line">
+      {Array.from({ length: rows }, (_, row) => (
+        <div key={row} className="flex items-center gap-6 px-3.5 py-3">
+          <div className="waiting h-3.5 w-48" />
+          <div className="waiting h-3.5 w-28" />
+          <div className="waiting ml-auto h-3.5 w-24" />
+        </div>
+      ))}
+    </div>
+  );
+}
