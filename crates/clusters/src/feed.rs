@@ -68,8 +68,9 @@ impl Outlet {
 }
 
 impl Feed {
-    pub(crate) fn counts(&self) -> Arc<FeedCounts> {
-        Arc::clone(&self.counts)
+    /// Counts of what goes through it.
+    pub fn counts(&self) -> &Arc<FeedCounts> {
+        &self.counts
     }
 }
 

@@ -58,7 +58,7 @@ impl Clusters {
                 tasks.spawn(watcher.run());
             }
         }
-        (Self { views, counts: feed.counts(), cancel, tasks: Mutex::new(tasks) }, feed)
+        (Self { views, counts: Arc::clone(feed.counts()), cancel, tasks: Mutex::new(tasks) }, feed)
     }
 
     /// All clusters as they are now, in the order of the configuration. Never waits.

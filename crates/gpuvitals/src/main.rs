@@ -5,6 +5,7 @@ mod broker;
 mod child;
 mod cli;
 mod clocks;
+mod clusters;
 mod collect;
 mod config;
 mod disk;

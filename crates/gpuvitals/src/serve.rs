@@ -15,6 +15,7 @@ use gpuvitals_listener::{Figures, PortKind};
 use gpuvitals_remote::{Merged, SharedDatabase};
 use tokio_util::sync::CancellationToken;
 
+use crate::clusters::ClusterReaders;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::service::Service;
@@ -34,6 +35,9 @@ Dashboard and API are then at http://127.0.0.1:8081. Docs: docs/serve.md.";
 /// Between two looks at the addresses of names, and at the database.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 
+/// Part of the grace that the last rows of the clusters may take on their way to the queue.
+const CLUSTERS_SHARE: u32 = 2;
+
 /// Runs until a signal.
 ///
 /// # Errors
@@ -46,7 +50,8 @@ pub(crate) fn run(config: &Config, service: Service) -> Result<(), Failure> {
 async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service) -> Result<(), Failure> {
     let (socket, address) = listening::listen(config.api.listen, config.api.port, "--port")?;
     let access = listening::access(&config.listener, address, PortKind::Service)?;
-    let queue = Watched::queue(&config.queue_elsewhere())?;
+    let queue_settings = config.queue_elsewhere();
+    let queue = Watched::queue(&queue_settings)?;
     let merged = Arc::new(Merged::new(Vec::new(), config.gateway.timeout));
     let collectors = Arc::new(Collectors::new(&config.gateway, Arc::clone(&merged))?);
     let database = if config.database.host.is_empty() {
@@ -60,7 +65,9 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
         None => merged,
     };
     collectors.look_up().await;
-    let status = Arc::new(Status { queue, collectors: Arc::clone(&collectors) });
+    let producer = || Ok(queue_settings.client()?.producer(queue_settings.topic.as_str())?);
+    let clusters = ClusterReaders::start(&config.kubernetes, &config.sampling.node(), producer)?;
+    let status = Arc::new(Status { queue, collectors: Arc::clone(&collectors), clusters: clusters.clone() });
 
     let names: Vec<String> = config.gateway.collectors.iter().map(ToString::to_string).collect();
     announcer.tell(&format!("asking {} and the queue {}", names.join(", "), status.queue.name()));
@@ -88,8 +95,12 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
         ended = &mut server => Some(up::server_ended(ended)),
         () = looking => Some(Failure::new(Exit::Bug, "nothing looks for collectors any more")),
     };
+    let deadline = tokio::time::Instant::now() + config.shutdown.grace;
+    if let Some(clusters) = &clusters {
+        clusters.end(config.shutdown.grace / CLUSTERS_SHARE).await;
+    }
     stop.cancel();
-    if !server.is_finished() && tokio::time::timeout(config.shutdown.grace, &mut server).await.is_err() {
+    if !server.is_finished() && tokio::time::timeout_at(deadline, &mut server).await.is_err() {
         tracing::warn!("the API still had open connections");
     }
     tracing::info!("stopped");

@@ -19,6 +19,7 @@ use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::{AnyProducer, Client, MessageQueue, Scheme};
 use tokio_util::sync::CancellationToken;
 
+use crate::clusters::ClusterReaders;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
@@ -68,10 +69,13 @@ async fn serve(
     let (sink, store) = sinks::open(&config.collector, &kept, &config.jsonl, &config.database).await?;
     let queueing = Queueing::of(config).await?;
     let queue = queueing.shown(&config.message_queue)?;
-    let Queueing { here, producer, member } = queueing;
+    let clusters =
+        ClusterReaders::start(&config.kubernetes, &config.sampling.node(), || queueing.producer(config))?;
+    let Queueing { here, producer, member, .. } = queueing;
     let progress = Arc::clone(&opened.progress);
     let source = (opened.kind(), Arc::clone(&progress));
-    let status = Arc::new(Status::new(queue, source, (Arc::clone(&sink), config.collector.worker_count)));
+    let sink_and_workers = (Arc::clone(&sink), config.collector.worker_count);
+    let status = Arc::new(Status::new(queue, source, sink_and_workers, clusters.clone()));
 
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
 
@@ -107,12 +111,7 @@ async fn serve(
     // One deadline for everything, since the sender of the signal has one.
     let deadline = tokio::time::Instant::now() + config.shutdown.grace;
     stop_source.cancel();
-    if source.pipe.is_some()
-        && tokio::time::timeout(config.shutdown.grace / SOURCE_SHARE, source.ended()).await.is_err()
-    {
-        tracing::warn!("the source still waits for its input or for the queue");
-        give_up.cancel();
-    }
+    readings_end(&mut source, clusters.as_deref(), &give_up, config.shutdown.grace / SOURCE_SHARE).await;
     if let Some((queue, serving)) = here {
         broker::end(&queue, config).await;
         collectors.abandon();
@@ -126,6 +125,27 @@ async fn serve(
     }
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
+}
+
+/// The source, which was told to stop, and the clusters hand their last rows to the queue, or give them up after this time.
+async fn readings_end(
+    source: &mut source::Running,
+    clusters: Option<&ClusterReaders>,
+    give_up: &CancellationToken,
+    patience: Duration,
+) {
+    let source_ends = async {
+        if source.pipe.is_some() && tokio::time::timeout(patience, source.ended()).await.is_err() {
+            tracing::warn!("the source still waits for its input or for the queue");
+            give_up.cancel();
+        }
+    };
+    let clusters_end = async {
+        if let Some(clusters) = clusters {
+            clusters.end(patience).await;
+        }
+    };
+    tokio::join!(source_ends, clusters_end);
 }
 
 /// The consequence of the source's end: a failure if it was a bug. The rows read so far are worth serving.
@@ -175,6 +195,7 @@ pub(crate) fn server_ended(ended: Result<Result<(), ServeError>, tokio::task::Jo
 struct Queueing {
     /// The queue and its ports, if it is in this process.
     here: Option<(Queue, broker::Serving)>,
+    client: Client,
     producer: AnyProducer,
     member: Member,
 }
@@ -191,7 +212,13 @@ impl Queueing {
             (None, settings.client()?)
         };
         let producer = client.producer(settings.topic.as_str())?;
-        Ok(Self { here, producer, member: Member::new(&config.collector, &settings.topic, client) })
+        let member = Member::new(&config.collector, &settings.topic, client.clone());
+        Ok(Self { here, client, producer, member })
+    }
+
+    /// One more producer.
+    fn producer(&self, config: &Config) -> Result<AnyProducer, Failure> {
+        Ok(self.client.producer(config.message_queue.topic.as_str())?)
     }
 
     /// The queue as the gateway sees it.

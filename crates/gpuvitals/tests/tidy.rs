@@ -32,6 +32,7 @@ const STAR: &[(&str, &[&str])] = &[
         "gpuvitals",
         &[
             "agent",
+            "clusters",
             "collect",
             "core",
             "log",

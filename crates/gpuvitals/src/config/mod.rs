@@ -9,6 +9,7 @@ mod render;
 
 use gpuvitals_agent::AgentSettings;
 use gpuvitals_api::ApiSettings;
+use gpuvitals_clusters::Kubernetes;
 use gpuvitals_collect::CollectorSettings;
 use gpuvitals_listener::Listener;
 use gpuvitals_queue::BrokerSettings;
@@ -58,6 +59,7 @@ sections! {
     database: gpuvitals_postgres::Database,
     api: ApiSettings,
     gateway: crate::gateway::Gateway,
+    kubernetes: Kubernetes,
     otlp: crate::telemetry::Otlp,
     shutdown: crate::service::Shutdown,
 }

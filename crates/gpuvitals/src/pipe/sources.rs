@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpuvitals_analysis::outgoing::Outgoing;
+use gpuvitals_clusters::Feed;
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, clock};
 use gpuvitals_sources::replay::{Replay, ReplayConfig, ReplayPace, ReplaySource};
@@ -69,6 +70,13 @@ impl Counted for Simulated {
             simulated: true,
             ..SourceCounts::default()
         }
+    }
+}
+
+impl Counted for Feed {
+    fn counts(&mut self) -> SourceCounts {
+        let counts = Self::counts(self);
+        SourceCounts { rows: counts.rows(), rows_dropped: counts.rows_dropped(), ..SourceCounts::default() }
     }
 }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use gpuvitals_api::{Peer, StatusView};
 use gpuvitals_core::Status as HealthStatus;
+use gpuvitals_core::clusters::ClusterView;
 use gpuvitals_core::figures::{Family, Kind, Number};
 use serde_json::{Value, json};
 
 use super::collectors::Collectors;
+use crate::clusters::ClusterReaders;
 use crate::watched::Watched;
 
 /// Queue and collectors elsewhere.
@@ -15,15 +17,25 @@ use crate::watched::Watched;
 pub(super) struct Status {
     pub(super) queue: Watched,
     pub(super) collectors: Arc<Collectors>,
+    pub(super) clusters: Option<Arc<ClusterReaders>>,
 }
 
 impl StatusView for Status {
     fn queues(&self) -> Vec<Peer> {
-        vec![self.queue.peer()]
+        let mut queue = self.queue.peer();
+        let of_clusters = self.clusters.as_ref().map(|clusters| clusters.queue());
+        if let Some(health) = of_clusters.filter(|health| health.status > queue.health.status) {
+            queue.health = health;
+        }
+        vec![queue]
     }
 
     fn collectors(&self) -> Vec<Peer> {
         self.collectors.peers()
+    }
+
+    fn clusters(&self) -> Vec<Arc<ClusterView>> {
+        self.clusters.as_ref().map(|clusters| clusters.views()).unwrap_or_default()
     }
 
     fn source(&self) -> Value {
@@ -48,6 +60,7 @@ impl StatusView for Status {
         }
         let mut families = crate::telemetry::families();
         families.push(health);
+        families.extend(self.clusters.iter().flat_map(|clusters| clusters.families()));
         families
     }
 }

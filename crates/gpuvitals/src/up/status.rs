@@ -7,12 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use gpuvitals_api::{Peer, StatusView};
 use gpuvitals_core::Health;
 use gpuvitals_core::clock;
+use gpuvitals_core::clusters::ClusterView;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::ports::Sink;
 use gpuvitals_queue::Queue;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::clusters::ClusterReaders;
 use crate::pipe;
 use crate::watched::Watched;
 
@@ -39,6 +41,7 @@ pub(crate) struct Status {
     sink: Arc<dyn Sink>,
     /// Workers of the collector.
     workers: usize,
+    clusters: Option<Arc<ClusterReaders>>,
 }
 
 impl Status {
@@ -47,6 +50,7 @@ impl Status {
         queue: StatusQueue,
         source: (&'static str, Arc<pipe::Progress>),
         (sink, workers): (Arc<dyn Sink>, usize),
+        clusters: Option<Arc<ClusterReaders>>,
     ) -> Self {
         Self {
             queue,
@@ -55,6 +59,7 @@ impl Status {
             source,
             sink,
             workers,
+            clusters,
         }
     }
 
@@ -66,6 +71,12 @@ impl Status {
     }
 
     fn queue_health(&self) -> Health {
+        let of_clusters = self.clusters.as_ref().map(|clusters| clusters.queue());
+        let own = self.own_queue_health();
+        of_clusters.filter(|of_clusters| of_clusters.status > own.status).unwrap_or(own)
+    }
+
+    fn own_queue_health(&self) -> Health {
         let StatusQueue::Here(queue, _) = &self.queue else {
             // Whether it takes rows, and whether it can be reached to give them.
             let (takes, gives) = (self.source.1.queue(), self.collector.reach());
@@ -118,6 +129,10 @@ impl StatusView for Status {
         vec![Peer { name: HERE.to_owned(), health: self.collector.health(), stats }]
     }
 
+    fn clusters(&self) -> Vec<Arc<ClusterView>> {
+        self.clusters.as_ref().map(|clusters| clusters.views()).unwrap_or_default()
+    }
+
     fn source(&self) -> serde_json::Value {
         let (kind, progress) = &self.source;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -139,6 +154,7 @@ impl StatusView for Status {
         let mut families = gpuvitals_collect::families(&self.collector, self.workers);
         families.extend(self.sink.families());
         families.extend(self.source.1.families(1));
+        families.extend(self.clusters.iter().flat_map(|clusters| clusters.families()));
         families.extend(crate::telemetry::families());
         families
     }

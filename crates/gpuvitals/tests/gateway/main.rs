@@ -10,7 +10,11 @@ mod access;
 mod answers;
 #[path = "../rig/authority.rs"]
 mod authority;
+mod clusters;
 mod database;
+#[expect(dead_code, reason = "the tests of the clusters use the rest")]
+#[path = "../../../clusters/examples/cluster_double/double/mod.rs"]
+mod double;
 mod names;
 mod pieces;
 #[path = "../rig/port.rs"]

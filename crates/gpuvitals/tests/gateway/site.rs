@@ -70,6 +70,11 @@ impl Gateway {
         }
     }
 
+    /// The text of an answer.
+    pub(crate) fn text(&self, path: &str) -> String {
+        ureq::get(format!("{}{path}", self.url)).call().unwrap().body_mut().read_to_string().unwrap()
+    }
+
     /// The body of an answer that lacks nothing.
     pub(crate) fn get(&self, path: &str) -> Value {
         let said = self.ask(path);

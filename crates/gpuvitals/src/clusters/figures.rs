@@ -1,0 +1,118 @@
+//! Figures of clusters that are read from outside.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gpuvitals_clusters::FeedCounts;
+use gpuvitals_core::clusters::{ClusterState, ClusterView, NodeState, NodeView};
+use gpuvitals_core::figures::{Family, Kind, Labels, Number};
+
+use crate::pipe::Counts;
+
+/// Names of labels of nodes that are remembered, which is for good. Further ones are in the inventory alone.
+const LABEL_NAMES_MAX: usize = 256;
+
+/// Of the clusters as they are.
+pub(super) fn of_views(clusters: &[Arc<ClusterView>], now_ns: i64) -> Vec<Family> {
+    let gauge = |name: &'static str, help: &'static str| Family::new(name, Kind::Gauge, help);
+    let mut state = gauge("gpuvitals_cluster_state", "1 for the state of a cluster, 0 for the others.");
+    let mut nodes = gauge("gpuvitals_cluster_nodes", "GPU nodes of a cluster, by their state.");
+    let mut gpus = gauge("gpuvitals_cluster_gpus", "GPUs of a cluster that were read.");
+    let mut newest = gauge(
+        "gpuvitals_cluster_newest_reading_age_seconds",
+        "Age of the newest reading of a node of a cluster.",
+    );
+    let mut oldest = gauge(
+        "gpuvitals_cluster_oldest_reading_age_seconds",
+        "Age of the oldest reading of a node of a cluster that is shown.",
+    );
+    let mut info = Family::new(
+        "gpuvitals_node_info",
+        Kind::Info,
+        "A GPU node of a cluster, with the labels that are kept.",
+    );
+    for cluster in clusters {
+        let of = |more: Option<(&'static str, &str)>| -> Labels {
+            let more = more.map(|(name, text)| (name, text.to_owned()));
+            std::iter::once(("cluster", cluster.name.to_string())).chain(more).collect()
+        };
+        for it in ClusterState::ALL {
+            state = state.with(of(Some(("state", it.name()))), Number::from(cluster.state == it));
+        }
+        for it in NodeState::ALL {
+            let count = cluster.nodes.iter().filter(|node| node.state == it).count();
+            nodes = nodes.with(of(Some(("state", it.name()))), Number::from(count));
+        }
+        let readings = cluster.nodes.iter().filter_map(|node| node.reading.as_ref());
+        let count: usize = readings.map(|reading| reading.gpus.rows()).sum();
+        gpus = gpus.with(of(None), Number::from(count));
+        let ages = || cluster.nodes.iter().filter_map(|node| node.age_ns(now_ns));
+        if let (Some(least), Some(most)) = (ages().min(), ages().max()) {
+            newest = newest.with(of(None), seconds(least));
+            oldest = oldest.with(of(None), seconds(most));
+        }
+        for node in &cluster.nodes {
+            info = info.with(about(cluster, node), Number::Int(1));
+        }
+    }
+    vec![state, nodes, gpus, newest, oldest, info]
+}
+
+/// Of their rows on the way to the queue.
+pub(super) fn of_rows(fed: &FeedCounts, sent: Counts) -> Vec<Family> {
+    let lost = [("dropped_row", fed.rows_dropped()), ("not_sent", sent.left)];
+    vec![
+        Family::counter("gpuvitals_cluster_rows_total", "Rows of clusters that the queue took.", sent.rows),
+        Family::new(
+            "gpuvitals_cluster_rows_lost_total",
+            Kind::Counter,
+            "Rows of clusters that the queue does not get: too many waited for it, or it took none until the end.",
+        )
+        .by("reason", lost),
+    ]
+}
+
+fn seconds(ns: i64) -> Number {
+    Number::F64(std::time::Duration::from_nanos(ns.unsigned_abs()).as_secs_f64())
+}
+
+/// Cluster, node and vendor, and the labels of the node under names that Prometheus takes.
+fn about(cluster: &ClusterView, node: &NodeView) -> Labels {
+    let mut labels = vec![
+        ("cluster", cluster.name.to_string()),
+        ("node", node.name.to_string()),
+        ("vendor", node.vendor.to_owned()),
+    ];
+    for (name, text) in node.labels.iter() {
+        // Two labels may have the same name here: the first counts.
+        let Some(name) = label_name(name) else { continue };
+        if labels.iter().all(|(known, _)| *known != name) {
+            labels.push((name, text.clone()));
+        }
+    }
+    labels
+}
+
+/// `label_nvidia_com_gpu_product` of `nvidia.com/gpu.product`; none beyond [`LABEL_NAMES_MAX`].
+fn label_name(name: &str) -> Option<&'static str> {
+    static NAMES: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return Some(known);
+    }
+    if names.len() == LABEL_NAMES_MAX {
+        return None;
+    }
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let made: String = "label_".chars().chain(name.chars().map(plain)).collect();
+    // The names of labels are static in all figures; these come from the clusters, and are few.
+    let made: &'static str = Box::leak(made.into_boxed_str());
+    names.insert(name.to_owned(), made);
+    if names.len() == LABEL_NAMES_MAX {
+        tracing::warn!(
+            max = LABEL_NAMES_MAX,
+            "nodes have more labels than gpuvitals_node_info takes; narrow kubernetes.node_labels"
+        );
+    }
+    Some(made)
+}

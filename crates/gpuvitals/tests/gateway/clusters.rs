@@ -1,0 +1,169 @@
+//! Clusters that are read from outside, shown by a gateway and kept as history.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::double::{Behaviour, Double, NodeSpec, World};
+use crate::port::Port;
+use crate::program::gpuvitals;
+use crate::site::{Gateway, start};
+
+const TOKEN: &str = "a-token-that-nobody-may-see";
+
+/// Three nodes of two GPUs that work, and one that hangs.
+async fn cluster() -> Double {
+    let mut nodes: Vec<NodeSpec> = (1..=3).map(|at| NodeSpec::new(&format!("n{at}"), 2)).collect();
+    nodes.push(NodeSpec::new("sick", 2).with(Behaviour::Hang));
+    for node in &mut nodes {
+        node.labels.insert("nvidia.com/gpu.product".to_owned(), "NVIDIA-H200".to_owned());
+        node.labels.insert("team".to_owned(), "not kept".to_owned());
+    }
+    let mut world = World::new(nodes);
+    world.token = Some(TOKEN.to_owned());
+    Double::start(world, true).await
+}
+
+/// The configuration of a gateway to that cluster and to one without GPUs.
+fn configuration(folder: &Path, double: &Double) -> String {
+    let east = json!({
+        "name": "east", "api_url": double.url, "ca_data": double.ca, "token": TOKEN,
+        "poll_interval": "1s", "exec_deadline": "2s"
+    });
+    let clusters = json!([east, {"name": "lab", "api_url": "https://10.0.0.1:6443", "has_gpu": false}]);
+    let sections = json!({"kubernetes": {"clusters": clusters, "node_labels": ["nvidia.com/gpu.product"]}});
+    let file = folder.join("gpuvitals.yaml");
+    std::fs::write(&file, sections.to_string()).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn texts<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
+    list.as_array().unwrap().iter().map(|entry| entry[field].as_str().unwrap()).collect()
+}
+
+/// What a gateway to the cluster answers.
+fn check(gateway: &Gateway) {
+    let nodes = gateway.until("/api/v1/gpu/nodes", "three nodes and what ails the fourth", |said| {
+        let read = said.json.as_array().unwrap().iter().filter(|node| node["state"] == "ok").count();
+        read == 3 && said.partial.as_deref().is_some_and(|partial| partial.contains("node sick: no answer"))
+    });
+    assert_eq!(texts(&nodes.json, "node_name"), ["n1", "n2", "n3", "sick"]);
+    let first = &nodes.json[0];
+    assert_eq!((&first["cluster_id"], &first["gpu_count"]), (&json!("east"), &json!(2)));
+    assert_eq!(first["labels"], json!({"nvidia.com/gpu.product": "NVIDIA-H200"}));
+    assert_eq!(first["gpus"][0]["name"], "NVIDIA H200");
+    assert_eq!(first["gpus"][0]["processes"][0]["node_name"], "n1");
+    let processes = gateway.ask("/api/v1/gpu/processes?cluster_id=east&node_name=n2").json;
+    assert!(texts(&processes, "command").contains(&"gpu_burn"), "{processes}");
+    let summary = gateway.ask("/api/v1/gpu/summary").json;
+    assert_eq!((&summary["node_count"], &summary["gpu_count"]), (&json!(4), &json!(6)));
+    let clusters = gateway.ask("/api/v1/gpu/clusters").json;
+    assert_eq!(texts(&clusters, "state"), ["degraded", "no_gpu"]);
+    assert_eq!(clusters[0]["missing"][0]["node_name"], "sick");
+    for (path, status) in
+        [("nodes?cluster_id=lab", 400), ("nodes?cluster_id=south", 404), ("nodes/east/n9", 404)]
+    {
+        assert_eq!(gateway.ask(&format!("/api/v1/gpu/{path}")).status, status, "{path}");
+    }
+
+    // The same readings are history, and the page shows them as any others.
+    let gpus =
+        gateway.until("/api/v1/gpus?sort=id", "the GPUs in history", |said| said.json["total"] == 6).json;
+    assert_eq!(texts(&gpus["gpus"], "hostname"), ["n1", "n1", "n2", "n2", "n3", "n3"]);
+    let id = gpus["gpus"][0]["id"].as_str().unwrap();
+    assert_eq!(gateway.get(&format!("/api/v1/gpus/{id}"))["labels"]["cluster"], "east");
+    gateway.until("/api/v1/telemetry?table=gpu_processes", "processes in history", |said| {
+        said.json["total"].as_u64() > Some(0)
+    });
+
+    let health = gateway.ask("/health").json;
+    assert_eq!(health["clusters"]["status"], "degraded", "{health}");
+    assert!(health["clusters"]["reason"].as_str().unwrap().contains("cluster east"), "{health}");
+    assert_eq!(gateway.ask("/readyz").status, 200);
+    let figures = gateway.text("/metrics");
+    for line in [
+        "gpuvitals_cluster_state{cluster=\"east\",state=\"degraded\"} 1",
+        "gpuvitals_cluster_state{cluster=\"lab\",state=\"no_gpu\"} 1",
+        "gpuvitals_cluster_nodes{cluster=\"east\",state=\"ok\"} 3",
+        "gpuvitals_cluster_gpus{cluster=\"east\"} 6",
+        "gpuvitals_cluster_rows_lost_total{reason=\"dropped_row\"} 0",
+        "gpuvitals_node_info{cluster=\"east\",node=\"n1\",vendor=\"nvidia\",label_nvidia_com_gpu_product=\"NVIDIA-H200\"} 1",
+    ] {
+        assert!(figures.lines().any(|found| found == line), "{line} is not in\n{figures}");
+    }
+    assert!(!figures.contains("not kept"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn up_shows_a_cluster_and_keeps_its_history() {
+    let folder = tempfile::tempdir().unwrap();
+    let double = cluster().await;
+    let file = configuration(folder.path(), &double);
+    let data = folder.path().join("data");
+    let arguments =
+        ["up", "--source", "none", "--port", "0", "--config", &file, "--data-dir", data.to_str().unwrap()];
+    let up = Gateway::of(start(&arguments));
+    check(&up);
+    let (code, log) = up.process.terminated();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains(TOKEN));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn serve_publishes_a_cluster_to_the_queue() {
+    let folder = tempfile::tempdir().unwrap();
+    let double = cluster().await;
+    let file = configuration(folder.path(), &double);
+    let (queue, api) = (Port::new(), Port::new());
+    let broker = start(&["broker", "--port", &queue]);
+    broker.says("queue: http");
+    let data = folder.path().join("data");
+    let collect = start(&[
+        "collect",
+        "--api-port",
+        &api,
+        "--broker-port",
+        &queue,
+        "--data-dir",
+        data.to_str().unwrap(),
+    ]);
+    collect.says("collector API");
+    let (mq, collector) = (format!("http://127.0.0.1:{queue}"), format!("http://127.0.0.1:{api}"));
+    let arguments = ["serve", "--port", "0", "--config", &file, "--collectors", &collector, "--mq-url", &mq];
+    let serve = Gateway::of(start(&arguments));
+    check(&serve);
+    let (code, log) = serve.process.terminated();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains(TOKEN));
+}
+
+#[test]
+fn impossible_clusters_are_an_error_of_the_configuration_and_tokens_are_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gpuvitals.yaml");
+    let run = |arguments: &[&str], clusters: Value| {
+        std::fs::write(&file, json!({"kubernetes": {"clusters": clusters}}).to_string()).unwrap();
+        let out = gpuvitals().args(arguments).arg("--config").arg(&file).output().unwrap();
+        let text = String::from_utf8([out.stdout, out.stderr].concat()).unwrap();
+        assert!(!text.contains(TOKEN), "{text}");
+        (out.status.code(), text)
+    };
+    let good = json!({"name": "east", "api_url": "https://10.0.0.1:6443", "token": TOKEN});
+    assert_eq!(run(&["config", "check"], json!([good])).0, Some(0));
+    let (code, text) = run(&["config", "show"], json!([good]));
+    assert!(code == Some(0) && text.contains("https://10.0.0.1:6443") && text.contains("***"), "{text}");
+    for (bad, words) in [
+        (json!([good, good]), "two clusters have the name east"),
+        (json!([{"name": "east", "api_url": "http://10.0.0.1", "token": TOKEN}]), "not sent over http://"),
+        (
+            json!([{"name": "east", "api_url": "https://10.0.0.1", "tokne": TOKEN}]),
+            "cluster east: tokne: unknown field",
+        ),
+        (json!(TOKEN), "kubernetes.clusters: it is no JSON"),
+    ] {
+        for command in ["up", "serve"] {
+            let (code, text) = run(&[command], bad.clone());
+            assert!(code == Some(78) && text.contains(words), "{command}: {code:?} {text}");
+        }
+    }
+}
