@@ -67,6 +67,11 @@ impl Failure {
         Self::caused(exit, message, source)
     }
 
+    /// The same, of a file that a setting names.
+    pub(crate) fn in_setting(self, setting: &str) -> Self {
+        Self { message: format!("configuration: {setting}: {}", self.message), ..self }
+    }
+
     /// The process's exit code.
     pub(crate) fn code(&self) -> u8 {
         self.exit as u8

@@ -4,6 +4,7 @@ mod agent;
 mod broker;
 mod child;
 mod cli;
+mod client;
 mod clocks;
 mod clusters;
 mod collect;

@@ -8,6 +8,7 @@ use gpuvitals_queue::link::{BearerToken, Credentials};
 use serde_json::Value;
 
 use crate::cli::{Query, QueryWhat};
+use crate::client::http_client;
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::quantity;
@@ -126,7 +127,7 @@ fn ask(query: &Query, path: &str) -> Result<Value, Failure> {
         )
     };
     let access = Credentials { ca: query.ca.clone(), ..Credentials::default() };
-    let agent = queue::agent(url.starts_with("https://"), &access)?;
+    let agent = http_client(url.starts_with("https://"), &access, queue::PATIENCE)?;
     let mut request = agent.get(format!("{}{path}", url.trim_end_matches('/')));
     if let Some(path) = &query.token_file {
         request = request

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
 use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -98,6 +98,14 @@ pub enum CredentialError {
         /// The file.
         path: PathBuf,
     },
+    /// A line of it is no header.
+    #[error("{setting} line {line}: write NAME: VALUE")]
+    Header {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The line, from 1.
+        line: usize,
+    },
 }
 
 impl CredentialError {
@@ -106,6 +114,25 @@ impl CredentialError {
         let path = path.to_owned();
         move |source| Self::File { setting, path, source }
     }
+}
+
+/// The headers that a file holds, in lines `NAME: VALUE`; `setting` names the file.
+///
+/// # Errors
+/// When the file cannot be read, others can read it, or a line is no header. The line is not repeated.
+pub fn headers(path: &Path, setting: &'static str) -> Result<HeaderMap, CredentialError> {
+    let text = secret::read(path).map_err(CredentialError::of(setting, path))?;
+    let mut headers = HeaderMap::new();
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let header = line.split_once(':').and_then(|(name, value)| {
+            let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
+            Some((name, HeaderValue::from_str(value.trim()).ok()?))
+        });
+        let (name, mut value) = header.ok_or(CredentialError::Header { setting, line: at + 1 })?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
 }
 
 /// A service that cannot be dialled as it was named. Whether it can be reached is not checked.

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use gpuvitals_core::figures::Family;
 use gpuvitals_core::{causes, clock};
 use gpuvitals_listener::Figures;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
@@ -18,6 +19,9 @@ use super::SCOPE;
 use super::convert::{Times, metrics};
 use super::counts::{Counts, Signal};
 use super::transport::Transport;
+
+/// Most samples of a request: some 1.5 MB, below the 4 MiB that receivers of gRPC take unless told otherwise.
+const SAMPLES_MAX: usize = 5_000;
 
 /// The data to send, and its destination.
 pub(super) struct Exporter {
@@ -45,9 +49,24 @@ impl Exporter {
         let figures = self.figures.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(figures) = figures else { return };
         let times = Times { start_ns: started_ns, now_ns: now_ns() };
+        for part in parts(figures.read()) {
+            match self.transport.metrics(self.request(&part, times), self.timeout).await {
+                Ok(answer) => self.refused(answer.partial_success.unwrap_or_default()),
+                Err(error) => {
+                    self.counts.failures.fetch_add(1, Ordering::Relaxed);
+                    signal.not_taken(&causes(&error));
+                    return;
+                }
+            }
+        }
+        signal.taken();
+        self.counts.metrics_sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn request(&self, families: &[Family], times: Times) -> ExportMetricsServiceRequest {
         let scope_metrics = vec![ScopeMetrics {
             scope: Some(scope()),
-            metrics: metrics(&figures.read(), times),
+            metrics: metrics(families, times),
             ..ScopeMetrics::default()
         }];
         let resource_metrics = vec![ResourceMetrics {
@@ -55,18 +74,7 @@ impl Exporter {
             scope_metrics,
             ..ResourceMetrics::default()
         }];
-        let request = ExportMetricsServiceRequest { resource_metrics };
-        match self.transport.metrics(request, self.timeout).await {
-            Ok(answer) => {
-                signal.taken();
-                self.counts.metrics_sent.fetch_add(1, Ordering::Relaxed);
-                self.refused(answer.partial_success.unwrap_or_default());
-            }
-            Err(error) => {
-                self.counts.failures.fetch_add(1, Ordering::Relaxed);
-                signal.not_taken(&causes(&error));
-            }
-        }
+        ExportMetricsServiceRequest { resource_metrics }
     }
 
     /// Counts the data points that a receiver refused out of metrics it took. It may do so with every
@@ -83,6 +91,24 @@ impl Exporter {
     }
 }
 
+/// The families in parts of [`SAMPLES_MAX`] samples at most. A collector of a large fleet has more.
+fn parts(families: Vec<Family>) -> Vec<Vec<Family>> {
+    let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), SAMPLES_MAX);
+    for mut family in families {
+        while family.samples.len() > room {
+            let rest = family.samples.split_off(room);
+            let samples = std::mem::replace(&mut family.samples, rest);
+            part.push(Family { samples, ..family.clone() });
+            parts.push(std::mem::take(&mut part));
+            room = SAMPLES_MAX;
+        }
+        room -= family.samples.len();
+        part.push(family);
+    }
+    parts.push(part);
+    parts
+}
+
 fn scope() -> InstrumentationScope {
     InstrumentationScope {
         name: SCOPE.to_owned(),
@@ -93,4 +119,32 @@ fn scope() -> InstrumentationScope {
 
 fn now_ns() -> u64 {
     u64::try_from(clock::now_ns()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::figures::Kind;
+
+    use super::*;
+
+    #[test]
+    fn many_samples_are_several_requests_and_none_is_lost() {
+        let family = |name: &'static str, samples: usize| {
+            let values = (0..samples).map(|at| (at.to_string(), at));
+            Family::new(name, Kind::Gauge, "").by("at", values)
+        };
+        let sizes = |families: Vec<Family>| -> Vec<Vec<(String, usize)>> {
+            let of = |family: &Family| (family.name.to_string(), family.samples.len());
+            parts(families).iter().map(|part| part.iter().map(of).collect()).collect()
+        };
+        assert_eq!(sizes(vec![family("a", 3), family("b", 0)]), [[("a".into(), 3), ("b".into(), 0)]]);
+        assert_eq!(
+            sizes(vec![family("a", SAMPLES_MAX - 1), family("b", SAMPLES_MAX + 3)]),
+            [
+                vec![("a".into(), SAMPLES_MAX - 1), ("b".into(), 1)],
+                vec![("b".into(), SAMPLES_MAX)],
+                vec![("b".into(), 2)]
+            ]
+        );
+    }
 }

@@ -2,10 +2,9 @@
 //! as ready requests.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_listener::secret;
+use gpuvitals_listener::client::{self, Credentials};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{ExporterBuildError, Protocol as Wire, SpanExporter};
 use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _};
@@ -14,17 +13,15 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
 use prost::Message as _;
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
 use ureq::http::header::CONTENT_TYPE;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use ureq::tls::{RootCerts, TlsConfig};
 
 use super::resource::decoded;
 use super::settings::{Otlp, Protocol};
+use crate::client::http_client;
 use crate::failure::{Exit, Failure};
 
 /// Headers beside those of the file, as OpenTelemetry has them: `name=value,name=value`, percent-encoded.
@@ -84,7 +81,11 @@ impl Transport {
             Protocol::Grpc => Ok(Self::Grpc(channel(settings)?, MetadataMap::from_headers(headers))),
             Protocol::Http => {
                 let endpoint = settings.endpoint.trim_end_matches('/').to_owned();
-                Ok(Self::Http(Http { agent: agent(settings)?, headers }, endpoint))
+                let access = Credentials { ca: settings.ca(), ..Credentials::default() };
+                let is_encrypted = endpoint.starts_with("https:");
+                let agent = http_client(is_encrypted, &access, settings.timeout)
+                    .map_err(|error| error.in_setting("otlp.ca"))?;
+                Ok(Self::Http(Http { agent, headers }, endpoint))
             }
         }
     }
@@ -178,63 +179,27 @@ fn channel(settings: &Otlp) -> Result<Channel, Failure> {
     Ok(endpoint.connect_lazy())
 }
 
-fn agent(settings: &Otlp) -> Result<ureq::Agent, Failure> {
-    let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0);
-    let mut config = config.timeout_global(Some(settings.timeout));
-    if settings.endpoint.starts_with("https:") {
-        let roots: Vec<CertificateDer<'static>> = match settings.ca() {
-            Some(path) => CertificateDer::pem_file_iter(&path)
-                .and_then(Iterator::collect)
-                .map_err(|e| unusable(&path, e))?,
-            None => rustls_native_certs::load_native_certs().certs,
-        };
-        let roots: Vec<_> =
-            roots.iter().map(|one| ureq::tls::Certificate::from_der(one).to_owned()).collect();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&roots));
-        config = config.tls_config(tls.unversioned_rustls_crypto_provider(provider).build());
-    }
-    Ok(config.build().into())
-}
-
 fn unusable(path: &Path, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
     Failure::caused(Exit::Config, format!("configuration: otlp.ca: cannot use {}", path.display()), error)
 }
 
 /// Headers of the file and of the environment, which wins.
 fn headers(settings: &Otlp) -> Result<HeaderMap, Failure> {
-    const SETTING: &str = "otlp.headers_file";
-    let file = settings.headers_file().map(|path| {
-        let unread = |error| {
-            Failure::caused(Exit::Config, format!("configuration: {SETTING}: {}", path.display()), error)
-        };
-        secret::read(path).map_err(unread)
-    });
-    let file = file.transpose()?.unwrap_or_default();
-    let bad = |text: String| Failure::new(Exit::Config, format!("configuration: {text}"));
-    let mut headers = HeaderMap::new();
-    let mut add = |name: &str, value: &str| -> Result<(), Failure> {
-        let is_none = || {
-            bad(format!("{SETTING} or {HEADERS_VARIABLE}: {name:?} is no header, or its value cannot be one"))
-        };
-        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| is_none())?;
-        let mut value = HeaderValue::from_str(value).map_err(|_| is_none())?;
-        value.set_sensitive(true);
-        headers.insert(known, value);
-        Ok(())
+    let mut headers = match settings.headers_file() {
+        Some(path) => client::headers(path, "otlp.headers_file")?,
+        None => HeaderMap::new(),
     };
-    for (at, line) in file.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let (name, value) = line
-            .split_once(':')
-            .ok_or_else(|| bad(format!("{SETTING} line {}: write NAME: VALUE", at + 1)))?;
-        add(name.trim(), value.trim())?;
-    }
+    let bad = |text: String| Failure::new(Exit::Config, format!("configuration: {HEADERS_VARIABLE}: {text}"));
     let variable = std::env::var(HEADERS_VARIABLE).unwrap_or_default();
     for entry in variable.split(',').filter(|entry| !entry.trim().is_empty()) {
-        let (name, value) = entry
-            .split_once('=')
-            .ok_or_else(|| bad(format!("{HEADERS_VARIABLE}: write NAME=VALUE,NAME=VALUE")))?;
-        add(name.trim(), &decoded(value.trim()))?;
+        let (name, value) =
+            entry.split_once('=').ok_or_else(|| bad("write NAME=VALUE,NAME=VALUE".to_owned()))?;
+        let name = name.trim();
+        let is_none = || bad(format!("{name:?} is no header, or its value cannot be one"));
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| is_none())?;
+        let mut value = HeaderValue::from_str(&decoded(value.trim())).map_err(|_| is_none())?;
+        value.set_sensitive(true);
+        headers.insert(known, value);
     }
     Ok(headers)
 }
