@@ -23,17 +23,17 @@ const SECOND_NS: i64 = 1_000_000_000;
 const STEP_S: i64 = 30;
 const STEP: Duration = Duration::from_secs(STEP_S.unsigned_abs());
 
-/// A simulated host or two with the GPUs of it that are watched.
+/// Simulated hosts, and the GPUs of them that are watched.
 struct Watched {
     fleet: Simulated,
-    /// Whether a GPU of this node and index is watched.
-    takes: fn(&str, i32) -> bool,
+    /// Whether the GPUs of this node are watched.
+    takes: fn(&str) -> bool,
     /// By uuid, with the time of the latest row.
     seen: BTreeMap<Arc<str>, (Arc<Identity>, i64)>,
 }
 
 impl Watched {
-    fn new(gpus: usize, hosts: usize, takes: fn(&str, i32) -> bool) -> Self {
+    fn new(gpus: usize, hosts: usize, takes: fn(&str) -> bool) -> Self {
         let config = SimConfig { gpus, hosts: Some(hosts), interval: STEP, ..SimConfig::default() };
         Self { fleet: Simulated::new(config).unwrap(), takes, seen: BTreeMap::new() }
     }
@@ -44,7 +44,7 @@ impl Watched {
             exposition.observe(&batch);
             for row in 0..batch.rows() {
                 let identity = batch.identity(row);
-                if (self.takes)(identity.node().unwrap(), identity.index.unwrap()) {
+                if (self.takes)(identity.node().unwrap()) {
                     self.seen.insert(identity.key().unwrap(), (Arc::new(identity), now_ns));
                 }
             }
@@ -64,9 +64,10 @@ impl Watched {
     }
 }
 
-/// The sound GPUs: two of each host but the first. H100, MI300X, A100 and RTX 6000.
+/// The sound GPUs: those of each host but the first. H100, MI300X, A100 and RTX 6000; seven, or 56 in the long tests.
 fn sound() -> Watched {
-    Watched::new(16, 8, |node, _| node != "sim-node-0001")
+    let gpus = if std::env::var_os("GPUVITALS_TEST_LONG").is_some() { 64 } else { 8 };
+    Watched::new(gpus, 8, |node| node != "sim-node-0001")
 }
 
 /// The values of every series that the rules read, one a scrape; none: it was not there.
@@ -130,8 +131,8 @@ fn values(values: &[Option<f64>]) -> String {
     out.trim_end().to_owned()
 }
 
-/// Runs the rules over the hours; exactly these alerts fire, by name and index of the GPU.
-fn fires(name: &str, fleets: Vec<Watched>, hours: i64, wanted: &[(&str, i32)]) {
+/// Runs the rules over the hours; exactly these alerts fire, by name, node and index of the GPU.
+fn fires(name: &str, fleets: Vec<Watched>, hours: i64, wanted: &[(&str, &str, i32)]) {
     let rules = root().join(RULES).canonicalize().unwrap();
     let mut out = format!("rule_files: [\"{}\"]\nevaluation_interval: 1m\ntests:\n", rules.display());
     writeln!(out, "  - interval: {STEP_S}s\n    input_series:").unwrap();
@@ -142,13 +143,13 @@ fn fires(name: &str, fleets: Vec<Watched>, hours: i64, wanted: &[(&str, i32)]) {
     }
     writeln!(
         out,
-        "    promql_expr_test:\n      - expr: group by (alertname, gpu) (count_over_time(ALERTS{{alertstate=\"firing\"}}[{hours}h]))\n        \
+        "    promql_expr_test:\n      - expr: group by (alertname, node, gpu) (count_over_time(ALERTS{{alertstate=\"firing\"}}[{hours}h]))\n        \
          eval_time: {hours}h\n        exp_samples:"
     )
     .unwrap();
-    for (alert, gpu) in wanted {
-        writeln!(out, "          - {{labels: '{{alertname=\"{alert}\", gpu=\"{gpu}\"}}', value: 1}}")
-            .unwrap();
+    for (alert, node, gpu) in wanted {
+        let labels = format!("alertname=\"{alert}\", node=\"{node}\", gpu=\"{gpu}\"");
+        writeln!(out, "          - {{labels: '{{{labels}}}', value: 1}}").unwrap();
     }
     test_rules(&format!("day-{name}.yaml"), &out);
 }
@@ -162,14 +163,14 @@ fn a_clean_day_of_simulated_gpus_fires_no_alert() {
 /// of 6 fails.
 #[test]
 fn each_faulty_gpu_among_sound_ones_fires_its_alerts_alone() {
-    let faulty = Watched::new(8, 1, |_, _| true);
+    let faulty = Watched::new(8, 1, |_| true);
     let wanted = [
-        ("GpuIdleWhileHeld", 3),
-        ("GpuLost", 5),
-        ("GpuRowRemapPending", 6),
-        ("GpuSoftwareThermalSlowdown", 4),
-        ("GpuThrottledByHeat", 4),
-        ("GpuXid", 6),
+        ("GpuIdleWhileHeld", "sim-node-0001", 3),
+        ("GpuLost", "sim-node-0001", 5),
+        ("GpuRowRemapPending", "sim-node-0001", 6),
+        ("GpuSoftwareThermalSlowdown", "sim-node-0001", 4),
+        ("GpuThrottledByHeat", "sim-node-0001", 4),
+        ("GpuXid", "sim-node-0001", 6),
     ];
     fires("faulty", vec![sound(), faulty], 3, &wanted);
 }
