@@ -1,7 +1,7 @@
 //! `gpuvitals agent`: what the GPUs and the host of this node do, as metrics to be scraped.
 //!
-//! It ends in order: the listener closes and open scrapes are answered, then the sampling stops, then the last rows go to the
-//! queue.
+//! It ends in order: the listener closes and open scrapes are answered, the last samples go out by remote write, then the
+//! sampling stops, then the last rows go to the queue.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use gpuvitals_agent::{Agent, AgentError, Parts, SpoolError};
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_listener::{Access, ListenerLimits, PortKind, Terms};
 use gpuvitals_queue::OpenError;
+use gpuvitals_remotewrite::RemoteWrite;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
 use tokio::net::TcpListener;
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::service::{Service, Signals};
-use crate::{listening, sampling, telemetry};
+use crate::{listening, remote_write, sampling, telemetry};
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -33,6 +34,8 @@ Docs: docs/agent.md; docs/exporter-metrics.md, what each series means.";
 pub(crate) const THREADS: usize = 2;
 /// Part of the grace that open scrapes may take.
 const SCRAPES_SHARE: u32 = 4;
+/// Part of the grace that the last samples may take to the receiver of remote write.
+const SENDING_SHARE: u32 = 4;
 /// Most connections: a few Prometheus servers and probes need a handful.
 const CONNECTIONS_MAX: usize = 128;
 /// Between two looks whether only a new process helps.
@@ -76,13 +79,16 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
         queue: &config.message_queue,
         machine,
         found,
-        beside: telemetry::families,
+        beside: remote_write::beside,
     };
     let agent = Agent::start(parts, &runtime).map_err(refused)?;
     telemetry::show(agent.figures());
+    let figures = agent.figures();
+    let read = Box::new(move || Some(figures.read()));
+    let sender = remote_write::start(&config.remote_write, &config.sampling.node(), &runtime, read)?;
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
-    let running = Running { agent, config, access, address };
+    let running = Running { agent, sender, config, access, address };
     runtime.block_on(running.serve(socket, reload, signals))
 }
 
@@ -122,6 +128,7 @@ fn refused(error: AgentError) -> Failure {
 /// Everything that runs.
 struct Running {
     agent: Agent,
+    sender: Option<RemoteWrite>,
     config: Config,
     access: Access,
     address: SocketAddr,
@@ -173,6 +180,10 @@ impl Running {
         {
             tracing::error!(%error, "the server ended by a panic");
         }
+        // While the sampler still knows its devices.
+        if let Some(sender) = self.sender {
+            sender.finish(grace / SENDING_SHARE).await;
+        }
         self.agent.stop(grace).await;
         tracing::info!("stopped");
         failure.map_or(Ok(()), Err)
@@ -216,6 +227,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("agent.spool_dir, spool_max or publish_interval", !a.publishes_as(b)),
         ("message_queue", old.message_queue != new.message_queue),
         ("otlp", old.otlp != new.otlp),
+        ("remote_write", old.remote_write != new.remote_write),
         ("attribution", old.attribution != new.attribution),
     ];
     changed.into_iter().filter(|(_, is)| *is).map(|(what, _)| what).collect()

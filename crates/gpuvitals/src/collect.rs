@@ -17,6 +17,7 @@ use gpuvitals_core::{Health, causes};
 use gpuvitals_listener::{Figures, Meter, PortKind, Vitals};
 use gpuvitals_queue::ReceiveError;
 use gpuvitals_queue::link::MessageQueue;
+use gpuvitals_remotewrite::RemoteWrite;
 use gpuvitals_settings::Override;
 use gpuvitals_store::StoreConfig;
 use tokio::time::Instant;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::disk;
 use crate::failure::{Exit, Failure};
+use crate::remote_write::{self, FleetFigures};
 use crate::service::Service;
 use crate::{listening, sinks};
 
@@ -36,6 +38,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 /// Workers get this fraction of the grace to finish their frames; the rest is the store's.
 const WORKERS_SHARE: u32 = 2;
+/// And the last samples this one to the receiver of remote write.
+const SENDING_SHARE: u32 = 4;
 
 /// Runs until a signal, or until nothing more can be collected.
 ///
@@ -52,7 +56,7 @@ async fn serve(
     config: &Config,
     queue: &MessageQueue,
     member: Member,
-    Service { announcer, mut signals, .. }: Service,
+    Service { announcer, mut signals, runtime }: Service,
 ) -> Result<(), Failure> {
     let (socket, address) =
         listening::listen(config.collector.listen, config.collector.api_port, "--api-port")?;
@@ -77,8 +81,8 @@ async fn serve(
         workers,
         meter: Arc::clone(&meter),
     });
-    let shown = Arc::clone(&view);
-    crate::telemetry::show(Figures::new(move || shown.families()));
+    let gpus = FleetFigures::new(Arc::clone(&store), runtime);
+    let sender = send(config, &view, gpus).await?;
     let stop_api = CancellationToken::new();
     let calls = gpuvitals_remote::serve(Arc::clone(&store), &stop_api).await;
     let app = collector::router(store, view).merge(calls);
@@ -97,6 +101,9 @@ async fn serve(
 
     let deadline = Instant::now() + config.shutdown.grace;
     workers.finish(config.shutdown.grace / WORKERS_SHARE).await;
+    if let Some(sender) = sender {
+        sender.finish(config.shutdown.grace / SENDING_SHARE).await;
+    }
     close(&*sink, deadline, &mut failure).await;
     stop_api.cancel();
     if !server.is_finished() && tokio::time::timeout_at(deadline, &mut server).await.is_err() {
@@ -104,6 +111,23 @@ async fn serve(
     }
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
+}
+
+/// Sends the collector's figures and the GPUs of its store to those who are named: by OTLP, and by remote write.
+async fn send(config: &Config, view: &Arc<View>, gpus: FleetFigures) -> Result<Option<RemoteWrite>, Failure> {
+    let (shown, present) = (Arc::clone(view), gpus.clone());
+    crate::telemetry::show(Figures::new(move || {
+        let mut families = shown.families();
+        families.extend(present.read().unwrap_or_default());
+        families
+    }));
+    let shown = Arc::clone(view);
+    let read = Box::new(move || {
+        let mut families = gpus.read()?;
+        families.extend(shown.families());
+        Some(families)
+    });
+    remote_write::start_inside(&config.remote_write, &config.sampling.node(), read).await
 }
 
 /// Closes the sink.
@@ -165,7 +189,7 @@ impl Vitals for View {
         let mut families = families(&self.progress, self.workers);
         families.extend(self.sink.families());
         families.extend(self.meter.families());
-        families.extend(crate::telemetry::families());
+        families.extend(remote_write::beside());
         families
     }
 }

@@ -22,6 +22,7 @@ mod quantity;
 mod query;
 mod queue;
 mod record;
+mod remote_write;
 mod sample;
 mod sampling;
 mod serve;

@@ -14,6 +14,7 @@ use gpuvitals_collect::CollectorSettings;
 use gpuvitals_listener::Listener;
 use gpuvitals_queue::BrokerSettings;
 use gpuvitals_queue::link::MessageQueue;
+use gpuvitals_remotewrite::RemoteWriteSettings;
 use gpuvitals_settings::{Refusal, Section, SectionTable, Setting};
 use gpuvitals_sources::settings::{Attribution, Sampling};
 use serde_json::Value;
@@ -61,6 +62,7 @@ sections! {
     gateway: crate::gateway::Gateway,
     kubernetes: Kubernetes,
     otlp: crate::telemetry::Otlp,
+    remote_write: RemoteWriteSettings,
     shutdown: crate::service::Shutdown,
 }
 

@@ -228,6 +228,83 @@ fn a_frame_carries_its_trace_from_the_streamer_through_the_broker_to_the_collect
 }
 
 #[test]
+fn a_collectors_gpus_go_out_under_the_names_of_the_conventions_with_the_times_of_their_values() {
+    let receiver = Receiver::start();
+    let (mut broker, http) = broker(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let mut collect = Service::start(
+        &sending(&receiver.url),
+        &["collect", "--api-port", "0", "--mq-url", &http, "--data-dir", data],
+    );
+    collect.says("collector API");
+    let at_ns = gpuvitals_core::clock::now_ns() / 1_000_000 * 1_000_000 - 2_000_000_000;
+    let at = gpuvitals_core::time::format(at_ns);
+    let message = format!(
+        r#"{{"timestamp":"{at}","fields":{{"gpu_id":1,"uuid":"GPU-x","node":"n1","power_w":100.5}}}}"#
+    );
+    let post = agent().post(format!("{http}/publish/gpu-telemetry"));
+    assert_eq!(post.header("content-type", "application/json").send(&message).unwrap().status(), 200);
+    let received = receiver.until("a GPU's power", |received| received.metrics.contains_key("hw.power"));
+    let Some(metric::Data::Gauge(gauge)) = &received.metrics["hw.power"].data else { panic!("a gauge") };
+    let point = &gauge.data_points[0];
+    assert_eq!(i64::try_from(point.time_unix_nano).unwrap(), at_ns);
+    let attributes = &point.attributes;
+    assert_eq!(
+        (attribute(attributes, "hw.id"), attribute(attributes, "hw.type")),
+        (Some("GPU-x"), Some("gpu"))
+    );
+    assert_eq!(points(&received.metrics["hw.power"])[0].1, 100.5);
+    assert_eq!(collect.terminate(), Some(0));
+    assert_eq!(broker.terminate(), Some(0));
+}
+
+#[test]
+fn one_trace_follows_an_agents_rows_from_its_spool_through_the_broker_to_the_store() {
+    let receiver = Receiver::start();
+    let (mut broker, http) = broker(&sending(&receiver.url));
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let mut collect = Service::start(
+        &sending(&receiver.url),
+        &["collect", "--api-port", "0", "--mq-url", &http, "--data-dir", data],
+    );
+    let mut environment = sending(&receiver.url);
+    environment.push(("GPUVITALS_AGENT_PUBLISH_INTERVAL", "200ms"));
+    let arguments = ["agent", "--node", "n1", "--port", "0", "--driver", "simulated", "--mq-url", &http];
+    let mut agent = Service::start(&environment, &arguments);
+    let stored = "gpuvitals_collector_rows_stored_total";
+    receiver.until("stored rows", |received| figure(received, stored).is_some_and(|rows| rows >= 8.0));
+    for service in [&mut agent, &mut collect, &mut broker] {
+        assert_eq!(service.terminate(), Some(0));
+    }
+    let names = ["send", "publish gpu-telemetry", "collect", "decode", "store", "ack"];
+    let whole = |received: &Received| {
+        let has = |trace: &[u8], name: &&str| {
+            received.spans.iter().any(|span| span.name == *name && span.trace_id == trace)
+        };
+        let sent = received
+            .spans
+            .iter()
+            .find(|sent| sent.name == "send" && names.iter().all(|name| has(&sent.trace_id, name)));
+        sent.cloned()
+    };
+    let received = receiver.until("a whole trace", |received| whole(received).is_some());
+    let sent = whole(&received).unwrap();
+    let of_trace = |name: &str| {
+        received.spans.iter().find(|span| span.name == name && span.trace_id == sent.trace_id).unwrap()
+    };
+    assert!(sent.parent_span_id.is_empty(), "it begins where the agent sends");
+    for behind in ["publish gpu-telemetry", "collect"] {
+        assert_eq!(of_trace(behind).parent_span_id, sent.span_id, "{behind}");
+    }
+    for inside in ["decode", "store", "ack"] {
+        assert_eq!(of_trace(inside).parent_span_id, of_trace("collect").span_id, "{inside}");
+    }
+    assert!(sent.start_time_unix_nano <= of_trace("store").end_time_unix_nano);
+}
+
+#[test]
 fn nothing_waits_for_a_receiver_that_is_away_or_hangs() {
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

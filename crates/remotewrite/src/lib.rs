@@ -1,0 +1,264 @@
+//! Prometheus remote write, 1.0 and 2.0: the families of a service, sent to a receiver at every interval.
+//!
+//! - **Samples** are the values of the families under the names and labels of `/metrics`, each with the time at which it was
+//!   measured. A value that was sent is not sent again; a series that is no longer there is ended with Prometheus'
+//!   staleness marker. A process that ends marks nothing: the next one goes on.
+//! - **The queue** between the intervals and the receiver is the program's own, of one topic in memory, bounded in bytes: a
+//!   request is a frame, compressed, and the oldest go first. [`forward`] sends one at a time, in order, and sends it again
+//!   as [`gpuvitals_queue::link`] does it everywhere: with growing, jittered delays, and not before the receiver wants it.
+//! - **The receiver** decides: 5xx, 429 and silence are tried again until the samples are too old, every other refusal drops
+//!   the request. Which version it speaks is found out with the first request.
+//!
+//! The HTTP client comes from the program, which knows how certificates are checked.
+
+mod counts;
+mod message;
+mod receiver;
+mod series;
+mod settings;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gpuvitals_core::figures::Family;
+use gpuvitals_core::{causes, clock};
+use gpuvitals_listener::Figures;
+use gpuvitals_listener::client::CredentialError;
+use gpuvitals_queue::link::{Forwarded, forward};
+use gpuvitals_queue::{
+    ConsumerOptions, ContentType, Drain, Frame, InProcessConsumer, Queue, QueueClock, QueueConfig,
+    SubscribeError, WhenFull,
+};
+use tokio::sync::Notify;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use counts::Counts;
+use receiver::{Receiver, pack};
+use series::Tracker;
+
+pub use settings::RemoteWriteSettings;
+
+/// A lease: as long as the process lives, since the forwarder ends with it.
+const LEASE: Duration = Duration::from_hours(24 * 365 * 10);
+/// Names of the queue's topic, and of the group that the forwarder is.
+const TOPIC: &str = "remote-write";
+const GROUP: &str = "receiver";
+
+/// Why nothing can be sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteWriteError {
+    /// A credential.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// The queue does not accept its consumer.
+    #[error("subscribe to the queue of remote write")]
+    Subscribe(#[source] SubscribeError),
+}
+
+/// Reads the families; none: they cannot be read now, and nothing is sent.
+pub type ReadFamilies = Box<dyn Fn() -> Option<Vec<Family>> + Send>;
+
+/// Sends a service's families.
+#[derive(Debug)]
+pub struct RemoteWrite {
+    shared: Arc<Shared>,
+    /// Ends the looks at the families, after a last one.
+    stop: CancellationToken,
+    /// Ends the sending.
+    give_up: CancellationToken,
+    looking: AbortOnDropHandle<()>,
+    sending: AbortOnDropHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Queue,
+    counts: Counts,
+    /// A request has left the queue.
+    settled: Notify,
+}
+
+impl Shared {
+    /// Samples that wait, and those that were dropped at the bound.
+    fn waiting(&self) -> (u64, u64) {
+        // The topic comes with the first frame.
+        self.queue.topic_stats(TOPIC).map_or((0, 0), |topic| (topic.messages, topic.dropped))
+    }
+
+    async fn is_empty(&self) {
+        loop {
+            let settled = self.settled.notified();
+            if self.waiting().0 == 0 {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    fn observe(&self, event: &Forwarded<'_>) {
+        match event {
+            Forwarded::Failed(error) => self.counts.failed(&causes(error)),
+            Forwarded::Taken(_) | Forwarded::Refused(..) => {}
+        }
+        self.settled.notify_waiters();
+    }
+}
+
+impl RemoteWrite {
+    /// Starts sending what `families` reads; `origin` is the node's name. Called inside the runtime that it is to run on.
+    ///
+    /// # Errors
+    /// When a file of the settings cannot be used.
+    pub async fn start(
+        settings: &RemoteWriteSettings,
+        http: ureq::Agent,
+        origin: &str,
+        families: ReadFamilies,
+    ) -> Result<Self, RemoteWriteError> {
+        // Said at the start, not with the first request.
+        settings.headers()?;
+        let queue = Queue::in_process(config(settings.queue_max.0), QueueClock::system());
+        let consumer = subscribe(&queue).await.map_err(RemoteWriteError::Subscribe)?;
+        let shared = Arc::new(Shared { queue, counts: Counts::default(), settled: Notify::new() });
+        let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
+        let receiver = Receiver::new(settings, http, Arc::clone(&shared));
+        let sending = {
+            let (shared, give_up) = (Arc::clone(&shared), give_up.clone());
+            tokio::spawn(async move {
+                let ended = forward(consumer, &receiver, 1, &give_up, |event| shared.observe(event)).await;
+                if let Err(error) = ended {
+                    tracing::error!(error = causes(&error), "remote write has ended");
+                }
+            })
+        };
+        let tracker = Tracker::new(settings.external(origin), clock::now_ns() / 1_000_000);
+        let looks = Looks {
+            taker: Arc::new(Mutex::new(Taker { tracker, families })),
+            shared: Arc::clone(&shared),
+            interval: settings.interval,
+        };
+        let looking = tokio::spawn(looks.run(stop.clone()));
+        tracing::info!(receiver = settings.url, "metrics are sent by remote write");
+        let [looking, sending] = [looking, sending].map(AbortOnDropHandle::new);
+        Ok(Self { shared, stop, give_up, looking, sending })
+    }
+
+    /// Its own figures.
+    pub fn figures(&self) -> Figures {
+        let shared = Arc::clone(&self.shared);
+        Figures::new(move || {
+            let (waiting, dropped) = shared.waiting();
+            shared.counts.families(waiting, dropped)
+        })
+    }
+
+    /// Takes the last values and sends what waits, at most for `grace`; what is left is dropped, and said.
+    pub async fn finish(self, grace: Duration) {
+        self.stop.cancel();
+        let rest = async {
+            ended(self.looking).await;
+            self.shared.is_empty().await;
+        };
+        let is_late = timeout(grace, rest).await.is_err();
+        self.give_up.cancel();
+        let left = self.shared.waiting().0;
+        if is_late || left > 0 {
+            tracing::warn!(
+                samples = left,
+                "samples were left that the receiver of remote write did not take in time"
+            );
+        }
+        // A request on its way is not waited for.
+        self.sending.abort();
+    }
+}
+
+async fn ended(task: AbortOnDropHandle<()>) {
+    if let Err(error) = task.await {
+        tracing::error!(%error, "remote write ended by a panic");
+    }
+}
+
+/// Bounded in bytes; the samples of the last intervals are worth more than old ones.
+fn config(max_bytes: u64) -> QueueConfig {
+    QueueConfig {
+        max_bytes,
+        max_messages: 1 << 40,
+        when_full: WhenFull::DropOldest,
+        ack_timeout: LEASE,
+        max_lease: LEASE,
+        drain: Drain::Return,
+        ..QueueConfig::default()
+    }
+}
+
+async fn subscribe(queue: &Queue) -> Result<InProcessConsumer, SubscribeError> {
+    // Little is read ahead, so that what is dropped is what waits.
+    let options = ConsumerOptions { max_in_flight: std::num::NonZeroU32::MIN, ..ConsumerOptions::default() };
+    queue.subscribe(TOPIC, GROUP, &options).await
+}
+
+/// Looks at the families at every interval.
+struct Looks {
+    taker: Arc<Mutex<Taker>>,
+    shared: Arc<Shared>,
+    interval: Duration,
+}
+
+struct Taker {
+    tracker: Tracker,
+    families: ReadFamilies,
+}
+
+impl Looks {
+    async fn run(self, stop: CancellationToken) {
+        // Agents that start together do not send together.
+        let first = Instant::now() + self.interval.mul_f64(fastrand::f64());
+        let mut ticks = interval_at(first, self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+            self.look().await;
+        }
+        self.look().await;
+    }
+
+    /// Queues the new values. They are read and written on a thread that may block.
+    async fn look(&self) {
+        let taker = Arc::clone(&self.taker);
+        let taking =
+            tokio::task::spawn_blocking(move || taker.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let (frames, out_of_order) = taking.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "reading the metrics for remote write ended by a panic");
+            Default::default()
+        });
+        self.shared.counts.out_of_order(out_of_order);
+        for frame in frames {
+            let samples = frame.count;
+            if let Err(error) = self.shared.queue.publish(TOPIC, frame).await {
+                self.shared.counts.unqueued(samples);
+                tracing::debug!(
+                    samples,
+                    error = causes(&error),
+                    "samples found no place in the queue of remote write"
+                );
+            }
+        }
+    }
+}
+
+impl Taker {
+    /// Frames of new samples, and the number of those out of order.
+    fn take(&mut self) -> (Vec<Frame>, u64) {
+        let Some(families) = (self.families)() else { return Default::default() };
+        let harvest = self.tracker.take(&families, clock::now_ns() / 1_000_000);
+        let frame = |request: message::Request| {
+            let samples = u32::try_from(request.timeseries.len()).unwrap_or(u32::MAX);
+            // The queue of this process does not open it.
+            Some(Frame::new(ContentType::Batch, samples, pack(&request)?))
+        };
+        (harvest.requests.into_iter().filter_map(frame).collect(), harvest.out_of_order)
+    }
+}
