@@ -152,11 +152,6 @@ impl ApiError {
         if missing.is_empty() { Self::UnknownHost(echo(name)) } else { Self::incomplete(name, missing) }
     }
 
-    /// A node that is none in clusters that lack `missing`.
-    pub(crate) fn no_node(name: &str, missing: &[String]) -> Self {
-        if missing.is_empty() { Self::UnknownNode(echo(name)) } else { Self::incomplete(name, missing) }
-    }
-
     /// A name that may be in what could not be read.
     pub(crate) fn incomplete(name: &str, missing: &[String]) -> Self {
         Self::Incomplete { name: echo(name), missing: missing.to_vec() }

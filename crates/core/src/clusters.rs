@@ -3,6 +3,7 @@
 //! Who reads them makes these views; REST, gRPC and figures show them.
 
 mod records;
+mod selection;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use serde::Serialize;
 use crate::{Batch, Health, Status};
 
 pub use records::{GpuRecord, ProcessRecord};
+pub use selection::{ClusterSelection, NoCluster, SelectedClusters};
 pub use summary::{ClusterSummary, total_memory_mb};
 
 /// The state of a cluster.
@@ -178,6 +180,22 @@ impl ClusterView {
     /// A node by its name.
     pub fn node(&self, name: &str) -> Option<&Arc<NodeView>> {
         self.nodes.iter().find(|node| *node.name == *name)
+    }
+
+    /// Its GPU nodes; none if it has not listed them yet, or has none by configuration.
+    pub fn node_count(&self) -> Option<usize> {
+        let is_listed = self.has_gpu && !(self.nodes.is_empty() && self.state.hides_nodes());
+        is_listed.then_some(self.nodes.len())
+    }
+
+    /// The last good readings of its nodes.
+    pub fn readings(&self) -> impl Iterator<Item = &Arc<NodeReading>> {
+        self.nodes.iter().filter_map(|node| node.reading.as_ref())
+    }
+
+    /// GPUs that were read.
+    pub fn gpus_read(&self) -> usize {
+        self.readings().map(|reading| reading.gpus.rows()).sum()
     }
 
     /// What an answer about it lacks and why, for people; nothing if all its GPU nodes were read at the last attempt.

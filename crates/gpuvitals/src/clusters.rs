@@ -10,6 +10,7 @@ use gpuvitals_core::clusters::ClusterView;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, Status, causes, clock};
 use gpuvitals_queue::link::AnyProducer;
+use gpuvitals_remote::ClusterViews;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +27,12 @@ pub(crate) struct ClusterReaders {
     pipe: tokio::sync::Mutex<JoinHandle<()>>,
     /// Why the pipe has ended before its time.
     broken: Arc<Mutex<Option<Health>>>,
+}
+
+/// The clusters as gRPC asks for them.
+pub(crate) fn views_of(clusters: Option<&Arc<ClusterReaders>>) -> ClusterViews {
+    let clusters = clusters.cloned();
+    Arc::new(move || clusters.as_ref().map(|clusters| clusters.views()).unwrap_or_default())
 }
 
 impl ClusterReaders {

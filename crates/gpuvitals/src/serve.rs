@@ -15,7 +15,7 @@ use gpuvitals_listener::{Figures, PortKind};
 use gpuvitals_remote::{Merged, SharedDatabase};
 use tokio_util::sync::CancellationToken;
 
-use crate::clusters::ClusterReaders;
+use crate::clusters::{ClusterReaders, views_of};
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::service::Service;
@@ -73,7 +73,8 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     announcer.tell(&format!("asking {} and the queue {}", names.join(", "), status.queue.name()));
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
     let stop = CancellationToken::new();
-    let calls = gpuvitals_remote::serve(Arc::clone(&history), &stop).await;
+    let calls =
+        gpuvitals_remote::serve_with_clusters(Arc::clone(&history), views_of(clusters.as_ref()), &stop).await;
     let api = Api::new(config.api.config(), history, status);
     let shown = api.clone();
     crate::telemetry::show(Figures::new(move || shown.families()));

@@ -19,7 +19,7 @@ use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::{AnyProducer, Client, MessageQueue, Scheme};
 use tokio_util::sync::CancellationToken;
 
-use crate::clusters::ClusterReaders;
+use crate::clusters::{ClusterReaders, views_of};
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
@@ -80,7 +80,9 @@ async fn serve(
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
 
     let [stop_source, give_up, stop_api] = [(); 3].map(|()| CancellationToken::new());
-    let calls = gpuvitals_remote::serve(Arc::clone(&store), &stop_api).await;
+    let calls =
+        gpuvitals_remote::serve_with_clusters(Arc::clone(&store), views_of(clusters.as_ref()), &stop_api)
+            .await;
     let api = Api::new(config.api.config(), store, Arc::clone(&status) as _);
     let queue = here.as_ref().map(|(_, serving)| serving.figures());
     crate::telemetry::show(figures(api.clone(), queue));

@@ -17,8 +17,10 @@ use tonic::{Request, Response, Status};
 use tonic_health::ServingStatus;
 
 use crate::changes::{Filter, Following};
+use crate::clusters::{ClusterAnswers, ClusterViews};
+use crate::clusters_v1::clusters_server::ClustersServer;
 use crate::v1::history_server::{History as Calls, HistoryServer};
-use crate::{DEFINITION, MESSAGE_BYTES, border, buckets, refusal, v1};
+use crate::{CLUSTERS_DEFINITION, DEFINITION, MESSAGE_BYTES, border, buckets, refusal, v1};
 
 /// Calls that follow rows at a time, and calls that watch; each holds a stream open.
 const FOLLOWERS_MAX: usize = 256;
@@ -35,8 +37,26 @@ const NAME: &str = "gpuvitals.history.v1.History";
 
 /// The paths of a history on the network: the service itself, reflection and health. Streams end with `UNAVAILABLE` at `stop`.
 pub async fn serve(history: Arc<dyn History>, stop: &CancellationToken) -> Router {
+    serve_all(history, None, stop).await
+}
+
+/// As [`serve()`], with the service of the clusters that are read from outside.
+pub async fn serve_with_clusters(
+    history: Arc<dyn History>,
+    clusters: ClusterViews,
+    stop: &CancellationToken,
+) -> Router {
+    serve_all(history, Some(clusters), stop).await
+}
+
+async fn serve_all(
+    history: Arc<dyn History>,
+    clusters: Option<ClusterViews>,
+    stop: &CancellationToken,
+) -> Router {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status(NAME, ServingStatus::Serving).await;
+    let history_reporter = reporter.clone();
     let (watched, stopped) = (Arc::clone(&history), stop.clone());
     tokio::spawn(async move {
         let mut looks = looks();
@@ -44,7 +64,7 @@ pub async fn serve(history: Arc<dyn History>, stop: &CancellationToken) -> Route
             let serves = watched.health().status != Health::Unhealthy;
             let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
             for name in ["", NAME] {
-                reporter.set_service_status(name, status).await;
+                history_reporter.set_service_status(name, status).await;
             }
         }
     });
@@ -55,12 +75,20 @@ pub async fn serve(history: Arc<dyn History>, stop: &CancellationToken) -> Route
         watchers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
         stop: stop.clone(),
     };
-    let reflection = tonic_reflection::server::Builder::configure()
+    let mut reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DEFINITION)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1();
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
     let router = route(Router::new(), HistoryServer::new(answers).max_encoding_message_size(MESSAGE_BYTES));
-    let router = route(router, health);
+    let mut router = route(router, health);
+    if let Some(clusters) = clusters {
+        reflection = reflection.register_encoded_file_descriptor_set(CLUSTERS_DEFINITION);
+        reporter.set_serving::<ClustersServer<ClusterAnswers>>().await;
+        router = route(
+            router,
+            ClustersServer::new(ClusterAnswers(clusters)).max_encoding_message_size(MESSAGE_BYTES),
+        );
+    }
+    let reflection = reflection.build_v1();
     // The definitions are those that this crate was built with.
     reflection.map_or(router.clone(), |reflection| route(router, reflection))
 }
@@ -98,10 +126,10 @@ struct Answers {
     stop: CancellationToken,
 }
 
-type Parts<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(crate) type Parts<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// An answer in parts. Each is made when it is wanted, on a thread for blocking work: nothing is made for a client that has gone.
-fn parts<T: Send + 'static>(
+pub(crate) fn parts<T: Send + 'static>(
     parts: impl Iterator<Item = Result<T, Status>> + Send + 'static,
 ) -> Response<Parts<T>> {
     Response::new(Box::pin(stream::try_unfold(parts, async |mut parts| {

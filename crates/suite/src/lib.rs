@@ -13,6 +13,7 @@
 
 mod ask;
 mod cases;
+pub mod clusters;
 mod model;
 mod rows;
 

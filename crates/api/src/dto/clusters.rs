@@ -97,7 +97,6 @@ impl<'a> ClusterInfo<'a> {
     /// A cluster at a time.
     pub(crate) fn of(cluster: &'a ClusterView, now_ns: i64) -> Self {
         let ages = || cluster.nodes.iter().filter_map(|node| node.age_ns(now_ns));
-        let is_listed = !(cluster.nodes.is_empty() && (cluster.state.hides_nodes() || !cluster.has_gpu));
         let missing = cluster.nodes.iter().filter(|node| node.state != NodeState::Ok);
         Self {
             cluster_id: &cluster.name,
@@ -106,14 +105,9 @@ impl<'a> ClusterInfo<'a> {
             error: cluster.error.as_deref(),
             has_gpu: cluster.has_gpu,
             skips_tls_verify: cluster.skips_tls_verify,
-            node_count: is_listed.then_some(cluster.nodes.len()),
+            node_count: cluster.node_count(),
             nodes: NodeCounts::of(cluster),
-            gpu_count: cluster
-                .nodes
-                .iter()
-                .filter_map(|node| node.reading.as_ref())
-                .map(|reading| reading.gpus.rows())
-                .sum(),
+            gpu_count: cluster.gpus_read(),
             newest_reading_age_seconds: ages().min().map(seconds),
             oldest_reading_age_seconds: ages().max().map(seconds),
             missing: missing.map(|node| MissingNode::of(node)).collect(),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State as Shared};
 use axum::http::HeaderMap;
-use gpuvitals_core::clusters::{ClusterSummary, ClusterView, NodeView, ProcessRecord};
+use gpuvitals_core::clusters::{
+    ClusterSelection, ClusterSummary, ClusterView, NoCluster, NodeView, ProcessRecord, SelectedClusters,
+};
 use gpuvitals_listener::echo;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -40,16 +42,10 @@ pub(crate) struct ProcessesParams {
     node_name: Option<String>,
 }
 
-/// A node and its cluster.
-type Placed = (Arc<ClusterView>, Arc<NodeView>);
-
 /// A question for the clusters.
 #[derive(Debug)]
 pub(crate) struct ClustersAsk {
-    /// Only this one.
-    cluster: Option<String>,
-    /// Only nodes of this name.
-    node: Option<String>,
+    of: ClusterSelection,
     what: What,
 }
 
@@ -78,7 +74,7 @@ pub(crate) async fn list(
     headers: HeaderMap,
     Asked(NoParams {}): Asked<NoParams>,
 ) -> Answered {
-    api.answer(ClustersAsk { cluster: None, node: None, what: What::Clusters }, &headers).await
+    api.answer(ClustersAsk { of: ClusterSelection::default(), what: What::Clusters }, &headers).await
 }
 
 /// The GPU nodes of all clusters or of one, with their GPUs and the processes on them.
@@ -97,8 +93,7 @@ pub(crate) async fn nodes(
     headers: HeaderMap,
     Asked(params): Asked<ClusterParams>,
 ) -> Answered {
-    let cluster = given(params.cluster_id.as_ref()).map(str::to_owned);
-    api.answer(ClustersAsk { cluster, node: None, what: What::Nodes }, &headers).await
+    api.answer(ClustersAsk { of: params.selected(), what: What::Nodes }, &headers).await
 }
 
 /// One GPU node of a cluster.
@@ -123,8 +118,8 @@ pub(crate) async fn node_of_cluster(
     Asked(NoParams {}): Asked<NoParams>,
 ) -> Answered {
     let Path((cluster, node)) = path?;
-    let ask = ClustersAsk { cluster: Some(cluster), node: Some(node), what: What::OneNode };
-    api.answer(ask, &headers).await
+    let of = ClusterSelection { cluster: Some(cluster), node: Some(node) };
+    api.answer(ClustersAsk { of, what: What::OneNode }, &headers).await
 }
 
 /// One GPU node by its name. If several clusters have a node of this name, `cluster_id` says which is meant.
@@ -145,8 +140,8 @@ pub(crate) async fn node(
     Named(node): Named,
     Asked(params): Asked<ClusterParams>,
 ) -> Answered {
-    let cluster = given(params.cluster_id.as_ref()).map(str::to_owned);
-    api.answer(ClustersAsk { cluster, node: Some(node), what: What::OneNode }, &headers).await
+    let of = ClusterSelection { node: Some(node), ..params.selected() };
+    api.answer(ClustersAsk { of, what: What::OneNode }, &headers).await
 }
 
 /// The processes on the GPUs of all clusters, of one, or of one node.
@@ -167,7 +162,7 @@ pub(crate) async fn processes(
 ) -> Answered {
     let cluster = given(params.cluster_id.as_ref()).map(str::to_owned);
     let node = given(params.node_name.as_ref()).map(str::to_owned);
-    api.answer(ClustersAsk { cluster, node, what: What::Processes }, &headers).await
+    api.answer(ClustersAsk { of: ClusterSelection { cluster, node }, what: What::Processes }, &headers).await
 }
 
 /// GPUs, memory and means of all clusters together, or of one.
@@ -186,83 +181,63 @@ pub(crate) async fn summary(
     headers: HeaderMap,
     Asked(params): Asked<ClusterParams>,
 ) -> Answered {
-    let cluster = given(params.cluster_id.as_ref()).map(str::to_owned);
-    api.answer(ClustersAsk { cluster, node: None, what: What::Summary }, &headers).await
+    api.answer(ClustersAsk { of: params.selected(), what: What::Summary }, &headers).await
+}
+
+impl ClusterParams {
+    fn selected(&self) -> ClusterSelection {
+        ClusterSelection { cluster: given(self.cluster_id.as_ref()).map(str::to_owned), node: None }
+    }
 }
 
 impl Ask for ClustersAsk {
     const OF_HISTORY: bool = false;
 
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let clusters = self.clusters(&view.clusters)?;
-        let nodes = self.nodes(&clusters)?;
-        let missing = match self.node {
-            None => clusters.iter().flat_map(|cluster| cluster.missing()).collect(),
-            Some(_) => nodes.iter().filter_map(|(cluster, node)| node.missing(&cluster.name)).collect(),
-        };
-        view.render(missing, move |view, _| self.body(&clusters, &nodes, view.now_ns())).await
-    }
-}
-
-impl ClustersAsk {
-    /// The clusters that are asked.
-    fn clusters(&self, all: &[Arc<ClusterView>]) -> Result<Vec<Arc<ClusterView>>, ApiError> {
-        let Some(name) = &self.cluster else { return Ok(all.to_vec()) };
-        let found = all.iter().find(|cluster| *cluster.name == **name);
-        let cluster = found.ok_or_else(|| ApiError::UnknownCluster(echo(name)))?;
-        if !cluster.has_gpu {
-            return Err(ApiError::NoGpus(echo(name)));
-        }
-        Ok(vec![Arc::clone(cluster)])
-    }
-
-    /// The nodes that are asked, each with its cluster.
-    fn nodes(&self, clusters: &[Arc<ClusterView>]) -> Result<Vec<Placed>, ApiError> {
-        let placed =
-            |cluster: &Arc<ClusterView>, node: &Arc<NodeView>| (Arc::clone(cluster), Arc::clone(node));
-        let Some(name) = &self.node else {
-            let nodes_of = |cluster: &Arc<ClusterView>| -> Vec<Placed> {
-                cluster.nodes.iter().map(|node| placed(cluster, node)).collect()
-            };
-            return Ok(clusters.iter().flat_map(nodes_of).collect());
-        };
-        let found: Vec<Placed> =
-            clusters.iter().filter_map(|cluster| Some(placed(cluster, cluster.node(name)?))).collect();
-        if found.is_empty() {
-            let hides = |cluster: &&Arc<ClusterView>| cluster.state.hides_nodes();
-            let missing: Vec<String> =
-                clusters.iter().filter(hides).flat_map(|cluster| cluster.missing()).collect();
-            return Err(ApiError::no_node(name, &missing));
-        }
-        if self.what == What::OneNode && found.len() > 1 {
+        let mut selected = self.of.among(&view.clusters).map_err(|why| self.refused(&why))?;
+        if self.what == What::OneNode && selected.nodes.len() > 1 {
             let allowed = "the cluster that is meant: several have a node of this name";
             return Err(ApiError::Missing { name: "cluster_id", allowed });
         }
-        Ok(found)
+        let missing = std::mem::take(&mut selected.missing);
+        view.render(missing, move |view, _| self.body(&selected, view.now_ns())).await
+    }
+}
+
+/// A node with its cluster, as it is shown.
+fn node_of((cluster, node): &(Arc<ClusterView>, Arc<NodeView>), now_ns: i64) -> ClusterNode<'_> {
+    ClusterNode::of(cluster, node, now_ns)
+}
+
+impl ClustersAsk {
+    fn refused(&self, why: &NoCluster) -> ApiError {
+        let ClusterSelection { cluster, node } = &self.of;
+        let name = |name: &Option<String>| echo(name.as_deref().unwrap_or_default());
+        match why {
+            NoCluster::Unknown => ApiError::UnknownCluster(name(cluster)),
+            NoCluster::NoGpus => ApiError::NoGpus(name(cluster)),
+            NoCluster::UnknownNode => ApiError::UnknownNode(name(node)),
+            NoCluster::Hidden(missing) => ApiError::Incomplete { name: name(node), missing: missing.clone() },
+        }
     }
 
-    fn body(&self, clusters: &[Arc<ClusterView>], nodes: &[Placed], now_ns: i64) -> Result<Body, ApiError> {
+    fn body(&self, selected: &SelectedClusters, now_ns: i64) -> Result<Body, ApiError> {
+        let SelectedClusters { clusters, nodes, .. } = selected;
+        let shown = |placed| node_of(placed, now_ns);
         // Ages change with every moment.
         let until_ns = now_ns;
-        let mut shown = nodes.iter().map(|(cluster, node)| ClusterNode::of(cluster, node, now_ns));
         match self.what {
             What::Clusters => {
                 let all: Vec<_> = clusters.iter().map(|cluster| ClusterInfo::of(cluster, now_ns)).collect();
                 Body::until(until_ns, &all)
             }
-            What::Nodes => Body::until(until_ns, &shown.collect::<Vec<_>>()),
-            What::OneNode => Body::until(until_ns, &shown.next()),
+            What::Nodes => Body::until(until_ns, &nodes.iter().map(shown).collect::<Vec<_>>()),
+            What::OneNode => Body::until(until_ns, &nodes.first().map(shown)),
             What::Processes => {
                 let readings = nodes.iter().filter_map(|(_, node)| node.reading.as_ref());
                 Body::until(until_ns, &readings.flat_map(|reading| reading.processes()).collect::<Vec<_>>())
             }
-            What::Summary => {
-                let summary = match (&self.cluster, clusters) {
-                    (Some(_), [cluster]) => ClusterSummary::of_cluster(cluster),
-                    _ => ClusterSummary::of(clusters.iter().map(AsRef::as_ref)),
-                };
-                Body::until(until_ns, &summary)
-            }
+            What::Summary => Body::until(until_ns, &self.of.summary(selected)),
         }
     }
 }

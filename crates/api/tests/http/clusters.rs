@@ -1,77 +1,15 @@
 //! Clusters whose nodes are read from outside.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpuvitals_core::batch::Value;
-use gpuvitals_core::clusters::{ClusterState, ClusterView, NodeReading, NodeState, NodeView};
-use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
+use gpuvitals_core::clusters::{ClusterState, ClusterView, NodeState, NodeView};
+use gpuvitals_suite::clusters as sample;
 use serde_json::json;
 
 use crate::world::{World, now_ns};
 
-fn identity(cluster: &str, node: &str, index: i32) -> Identity {
-    let mut identity = Identity::default();
-    identity.index = Some(index);
-    for (column, text) in [
-        (IdentityColumn::Uuid, format!("GPU-{node}-{index}")),
-        (IdentityColumn::Node, node.to_owned()),
-        (IdentityColumn::Cluster, cluster.to_owned()),
-        (IdentityColumn::Model, "NVIDIA H200".to_owned()),
-        (IdentityColumn::Driver, "580.65.06".to_owned()),
-    ] {
-        identity.set(column, &text).unwrap();
-    }
-    identity
-}
-
-/// Two GPUs, the second without a temperature, and a process on the first; read five seconds ago.
-fn reading(cluster: &str, node: &str) -> NodeReading {
-    let mut gpus = BatchBuilder::new(Table::GpuEvents);
-    let values: [&[(&str, f64)]; 2] = [
-        &[
-            ("temperature_c", 41.0),
-            ("utilization_pct", 99.0),
-            ("memory_total_mb", 1000.0),
-            ("memory_used_mb", 250.0),
-            ("power_w", 412.5),
-        ],
-        &[("utilization_pct", 0.5), ("memory_total_mb", 1000.0), ("memory_used_mb", 0.0)],
-    ];
-    for (index, values) in (0..).zip(values) {
-        let id = gpus.intern(&identity(cluster, node, index));
-        let row = gpus.row(now_ns() - 5 * SECOND_NS, id);
-        for (column, value) in values {
-            gpus.set(row, catalogue::by_column(column).unwrap(), Value::Float(*value)).unwrap();
-        }
-    }
-    let mut processes = BatchBuilder::new(Table::GpuProcesses);
-    let id = processes.intern(&identity(cluster, node, 0));
-    let row = processes.row(now_ns() - 5 * SECOND_NS, id);
-    processes.set_extra(row, "pid", Value::Int(42)).unwrap();
-    processes.set_extra(row, "sm_utilization", Value::Float(99.0)).unwrap();
-    processes.set_extra_text(row, "process_type", "compute").unwrap();
-    processes.set_extra_text(row, "command", "python3").unwrap();
-    NodeReading {
-        taken_ns: now_ns() - 5 * SECOND_NS,
-        gpus: gpus.finish(Origin::default(), 1).unwrap(),
-        processes: Some(processes.finish(Origin::default(), 1).unwrap()),
-        processes_error: None,
-    }
-}
-
 fn node(cluster: &str, name: &str, state: NodeState, is_read: bool) -> Arc<NodeView> {
-    Arc::new(NodeView {
-        name: Arc::from(name),
-        vendor: "nvidia",
-        labels: Arc::new(BTreeMap::from([("nvidia.com/gpu.product".to_owned(), "NVIDIA-H200".to_owned())])),
-        gpus_announced: Some(2),
-        state,
-        since_ns: now_ns(),
-        error: (state == NodeState::Failing).then(|| Arc::from("no answer within 10s")),
-        reading: is_read.then(|| Arc::new(reading(cluster, name))),
-    })
+    sample::node(cluster, name, state, is_read, now_ns())
 }
 
 fn cluster(
@@ -80,15 +18,8 @@ fn cluster(
     error: Option<&str>,
     nodes: Vec<Arc<NodeView>>,
 ) -> Arc<ClusterView> {
-    Arc::new(ClusterView {
-        name: Arc::from(name),
-        has_gpu: state != ClusterState::NoGpu,
-        skips_tls_verify: name == "west",
-        state,
-        since_ns: now_ns(),
-        error: error.map(Arc::from),
-        nodes,
-    })
+    let view = sample::cluster(name, state, error, nodes, now_ns());
+    Arc::new(ClusterView { skips_tls_verify: name == "west", ..view })
 }
 
 /// The cluster `east`, in which all is well.

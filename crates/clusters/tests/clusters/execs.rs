@@ -31,7 +31,7 @@ async fn gpus_and_processes_of_a_node_are_read_in_both_versions_of_the_protocol(
         assert_eq!((busy.gpu_index, busy.sm_utilization), (Some(0), Some(99.0)));
         assert_eq!((busy.process_type.as_str(), busy.encoder_utilization), ("compute", None));
         assert_eq!((busy.node_name.as_str(), busy.cluster_id.as_str()), ("n1", "east"));
-        let summary = ClusterSummary::of([&*view]);
+        let summary = ClusterSummary::of(view.nodes.iter().map(AsRef::as_ref));
         assert_eq!((summary.node_count, summary.gpu_count), (1, 3));
         assert_eq!(double.most_at_once().0, 1, "one exec in flight for a pod");
         let seen = double.seen().borrow().clone();

@@ -44,7 +44,7 @@ async fn gpus_of_200_nodes_are_read_in_ten_seconds() {
     let took = begun.elapsed();
     when_state(&clusters, "north", ClusterState::Unauthorized).await;
     let views = clusters.clusters();
-    let summary = ClusterSummary::of(views.iter().map(|view| &**view));
+    let summary = ClusterSummary::of(views.iter().flat_map(|view| &view.nodes).map(AsRef::as_ref));
     let execs = [&east, &west]
         .map(|double| double.seen().borrow().iter().filter(|seen| seen.path.ends_with("/exec")).count());
     eprintln!("execs: {execs:?}");

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{ClusterView, GpuRecord};
+use super::{GpuRecord, NodeView};
 
 /// Sums and means over GPUs. A sum or mean of nothing is none.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,9 +27,9 @@ pub struct ClusterSummary {
 }
 
 impl ClusterSummary {
-    /// Over the nodes of clusters. GPUs of stale readings count: they are still there.
-    pub fn of<'a>(clusters: impl IntoIterator<Item = &'a ClusterView>) -> Self {
-        let nodes: Vec<_> = clusters.into_iter().flat_map(|cluster| &cluster.nodes).collect();
+    /// Over nodes. GPUs of stale readings count: they are still there.
+    pub fn of<'a>(nodes: impl IntoIterator<Item = &'a NodeView>) -> Self {
+        let nodes: Vec<_> = nodes.into_iter().collect();
         let gpus: Vec<GpuRecord> = nodes.iter().filter_map(|node| node.gpus()).flatten().collect();
         let both = |gpu: &GpuRecord| Some((gpu.memory_used_mb?, gpu.memory_total_mb?));
         let (used, total) =
@@ -44,11 +44,6 @@ impl ClusterSummary {
             average_gpu_utilization_percent: mean(gpus.iter().filter_map(|gpu| gpu.utilization_gpu_percent)),
             average_temperature_celsius: mean(gpus.iter().filter_map(|gpu| gpu.temperature_celsius)),
         }
-    }
-
-    /// Over the nodes of one cluster.
-    pub fn of_cluster(cluster: &ClusterView) -> Self {
-        Self { cluster_id: Some(cluster.name.to_string()), ..Self::of([cluster]) }
     }
 }
 

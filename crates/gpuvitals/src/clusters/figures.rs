@@ -43,9 +43,7 @@ pub(super) fn of_views(clusters: &[Arc<ClusterView>], now_ns: i64) -> Vec<Family
             let count = cluster.nodes.iter().filter(|node| node.state == it).count();
             nodes = nodes.with(of(Some(("state", it.name()))), Number::from(count));
         }
-        let readings = cluster.nodes.iter().filter_map(|node| node.reading.as_ref());
-        let count: usize = readings.map(|reading| reading.gpus.rows()).sum();
-        gpus = gpus.with(of(None), Number::from(count));
+        gpus = gpus.with(of(None), Number::from(cluster.gpus_read()));
         let ages = || cluster.nodes.iter().filter_map(|node| node.age_ns(now_ns));
         if let (Some(least), Some(most)) = (ages().min(), ages().max()) {
             newest = newest.with(of(None), seconds(least));

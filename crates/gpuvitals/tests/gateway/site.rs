@@ -34,7 +34,7 @@ pub(crate) fn recording(folder: &Path) -> String {
 /// A gateway that is asked.
 pub(crate) struct Gateway {
     pub(crate) process: Process,
-    url: String,
+    pub(crate) url: String,
 }
 
 /// An answer: its status, its body (null unless it is JSON), and what it lacks.
