@@ -24,8 +24,9 @@ def faults(value, hint, where):
     if hint is typing.Any or hint is object:
         return
     if origin in (typing.Union, types.UnionType):
-        tries = [list(faults(value, option, where)) for option in inner]
-        yield from min(tries, key=len)
+        root = lambda option: typing.get_origin(option) or option
+        own = [option for option in inner if isinstance(root(option), type) and isinstance(value, root(option))]
+        yield from min((list(faults(value, option, where)) for option in own or inner), key=len)
     elif origin is typing.Literal:
         if value not in inner:
             yield f"{where}: {value!r} is none of {inner}"
@@ -50,6 +51,9 @@ def faults(value, hint, where):
     elif hint in (int, str, bool, type(None)):
         if type(value) is not hint:
             yield f"{where}: {value!r} is no {hint.__name__}"
+    elif isinstance(value, dict) and hasattr(hint, "from_json"):
+        # The model leaves some of its objects as they are in the file.
+        yield from of_object(value, hint, where)
     elif not isinstance(value, hint):
         yield f"{where}: {value!r} is no {hint.__name__}"
     else:
@@ -78,15 +82,20 @@ def lost(wanted, found, where):
         yield f"{where}: {wanted!r} is read as {found!r}"
 
 
+def of_object(wanted, kind, where):
+    """Faults of an object of a file, which has this type of the model."""
+    model = kind.from_json(wanted)
+    yield from fields(model, where)
+    yield from lost(wanted, json.loads(json.dumps(model, cls=JSONEncoder)), where)
+
+
 def of_dashboard(text, where):
     """Faults of a dashboard."""
     wanted = json.loads(text)
     for panel in wanted["panels"]:
         if runtime.panelcfg_config(panel["type"]) is None:
             yield f"{where}: no panel has the type {panel['type']!r}"
-    model = Dashboard.from_json(wanted)
-    yield from fields(model, where)
-    yield from lost(wanted, json.loads(json.dumps(model, cls=JSONEncoder)), where)
+    yield from of_object(wanted, Dashboard, where)
 
 
 def listing(name, item, required):

@@ -23,11 +23,24 @@ struct Panel {
     targets: Vec<(String, String)>,
     /// Of 24 columns.
     width: u64,
+    /// Red from 1 on.
+    is_alarm: bool,
+    /// Labels that a table shows as its columns, by the first of which it is sorted; none: all of them.
+    columns: &'static [&'static str],
 }
 
 fn panel(kind: &'static str, title: &str, unit: &'static str, width: u64, targets: &[(&str, &str)]) -> Panel {
     let targets = targets.iter().map(|(expr, legend)| ((*expr).to_owned(), (*legend).to_owned())).collect();
-    Panel { title: title.to_owned(), help: String::new(), kind, unit, targets, width }
+    Panel {
+        title: title.to_owned(),
+        help: String::new(),
+        kind,
+        unit,
+        targets,
+        width,
+        is_alarm: false,
+        columns: &[],
+    }
 }
 
 fn lines(title: &str, unit: &'static str, expr: &str, legend: &str) -> Panel {
@@ -36,6 +49,29 @@ fn lines(title: &str, unit: &'static str, expr: &str, legend: &str) -> Panel {
 
 fn stat(title: &str, unit: &'static str, expr: &str) -> Panel {
     panel("stat", title, unit, 4, &[(expr, "")])
+}
+
+/// A count of what should not be.
+fn alarm(title: &str, expr: &str) -> Panel {
+    Panel { is_alarm: true, ..stat(title, "short", expr) }
+}
+
+/// What is wrong, the worst first: agents that do not answer, GPUs that give no values, conditions.
+fn sick() -> Panel {
+    let critical = |series: &str, condition: &str, from: &str| {
+        format!(
+            "label_replace(label_replace({series}, \"condition\", \"{condition}\", \"{from}\", \"(.*)\"), \"severity\", \"critical\", \"\", \"\")"
+        )
+    };
+    let away = "(up == 0) * on (job, instance) group_left (node) max by (job, instance, node) (last_over_time(gpuvitals_node_info{node=~\"$node\"}[6h]))";
+    let away = critical(away, "the agent does not answer", "");
+    let lost = critical("gpu_down_reason{reason!~\"starting|suspended\"}", "no values: $1", "reason");
+    let expr = format!("({lost} or gpu_condition) * {OF} or {away}");
+    Panel {
+        help: "Rows of the last scrape. docs/alerts.md says what to do about each.".to_owned(),
+        columns: &["severity", "condition", "node", "gpu", "model", "uuid", "instance"],
+        ..panel("table", "What is wrong, the worst first", "short", 24, &[(&expr, "")])
+    }
 }
 
 /// A metric's series, of one of its siblings if it has any.
@@ -75,16 +111,15 @@ fn fleet() -> Vec<Panel> {
     let throttled = "rate(gpu_throttled_seconds_total{reason=\"any\"}[$__rate_interval])";
     vec![
         stat("GPUs", "short", &format!("count(gpu_up * {OF})")),
-        stat("GPUs that give no values", "short", &format!("count((gpu_up == 0) * {OF}) or vector(0)")),
-        stat(
+        alarm("GPUs that give no values", &format!("count((gpu_up == 0) * {OF}) or vector(0)")),
+        alarm(
             "GPUs with a condition",
-            "short",
             &format!("count(count by (job, instance, uuid, partition) (gpu_condition * {OF})) or vector(0)"),
         ),
         stat("Mean utilisation", "percentunit", &format!("avg({load} * {OF})")),
         stat("Power", "watt", &format!("sum({power} * {OF})")),
         stat("Memory in use", "percentunit", &format!("sum({used} * {OF}) / sum({total} * {OF})")),
-        panel("table", "Conditions", "short", 24, &[(&format!("gpu_condition * {OF}"), "")]),
+        sick(),
         lines("Utilisation by node", "percentunit", &format!("avg by (node) ({load} * {OF})"), "{{node}}"),
         lines("Power by node", "watt", &format!("sum by (node) ({power} * {OF})"), "{{node}}"),
         lines("Utilisation by model", "percentunit", &format!("avg by (model) ({load} * {OF})"), "{{model}}"),
@@ -117,11 +152,9 @@ fn node() -> Vec<Panel> {
         "pcie_tx_bytes_per_s",
         "pcie_rx_bytes_per_s",
     ];
-    let mut panels: Vec<Panel> = columns
-        .into_iter()
-        .filter_map(catalogue::by_column)
-        .map(|id| of_metric(id.metric(), "GPU {{gpu}}"))
-        .collect();
+    let of_columns = columns.into_iter().filter_map(catalogue::by_column);
+    let mut panels: Vec<Panel> =
+        std::iter::once(sick()).chain(of_columns.map(|id| of_metric(id.metric(), "GPU {{gpu}}"))).collect();
     panels.push(lines(
         "Clocks held down",
         "percentunit",
@@ -358,11 +391,49 @@ fn panel_json(panel: &Panel, id: u64, place: &Value) -> Value {
             "format": if is_table { "table" } else { "time_series" }, "instant": is_table, "range": !is_table,
         })
     });
-    json!({
+    let mut defaults = json!({ "unit": panel.unit });
+    if panel.is_alarm {
+        let steps = json!([{ "color": "green", "value": null }, { "color": "red", "value": 1 }]);
+        defaults["thresholds"] = json!({ "mode": "absolute", "steps": steps });
+    }
+    let mut json = json!({
         "id": id, "type": panel.kind, "title": panel.title, "description": panel.help, "gridPos": place, "datasource": SOURCE.clone(),
-        "fieldConfig": { "defaults": { "unit": panel.unit }, "overrides": [] },
+        "fieldConfig": { "defaults": defaults, "overrides": [] },
         "options": {}, "targets": targets.collect::<Vec<_>>(),
-    })
+    });
+    if let Some(first) = panel.columns.first() {
+        json["options"] = json!({ "sortBy": [{ "displayName": first, "desc": false }] });
+        json["fieldConfig"]["overrides"] = overrides();
+        let places: serde_json::Map<_, _> =
+            panel.columns.iter().zip(0_u64..).map(|(label, at)| ((*label).to_owned(), at.into())).collect();
+        let names = panel.columns.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>();
+        json["transformations"] = json!([
+            { "id": "filterFieldsByName", "options": { "include": { "names": names } } },
+            { "id": "organize", "options": { "excludeByName": {}, "indexByName": places, "renameByName": {} } },
+        ]);
+    }
+    json
+}
+
+/// A severity in its colour; a node leads to every figure of its GPUs.
+fn overrides() -> Value {
+    let colour = |severity: &str, colour: &str| json!({ "type": "value", "options": { severity: { "color": colour } } });
+    let of = |name: &str, properties: Value| json!({ "matcher": { "id": "byName", "options": name }, "properties": properties });
+    json!([
+        of(
+            "severity",
+            json!([
+                { "id": "mappings", "value": [colour("critical", "red"), colour("warning", "orange")] },
+                { "id": "custom.cellOptions", "value": { "type": "color-background" } },
+            ])
+        ),
+        of(
+            "node",
+            json!([
+                { "id": "links", "value": [{ "title": "Every figure", "url": "/d/gpuvitals-gpu?var-node=${__value.raw}" }] },
+            ])
+        ),
+    ])
 }
 
 fn folder() -> std::path::PathBuf {
@@ -414,4 +485,20 @@ fn prometheus_answers_every_question_of_the_dashboards() {
         }
     }
     assert!(with_values > 70, "{with_values} questions have an answer");
+    // GPU 6 has failing memory. Once the agent is away, that is all there is to say of its node.
+    let wrong = filled(&sick().targets[0].0, &[("$node", ".*")]);
+    let rows = prometheus.result(&wrong).unwrap();
+    let is_wanted = |row: &Value| {
+        let labels = &row["metric"];
+        labels["gpu"] == "6" && labels["condition"] == "xid" && labels["node"] == "sim-node-0001"
+    };
+    assert!(rows.iter().any(is_wanted), "{rows:?}");
+    drop(agent);
+    prometheus.becomes(&format!("count({wrong})"), 1.0);
+    let row = &prometheus.result(&wrong).unwrap()[0]["metric"];
+    assert_eq!(
+        (&row["severity"], &row["condition"]),
+        (&json!("critical"), &json!("the agent does not answer"))
+    );
+    assert!(row["node"].is_string(), "{row}");
 }
