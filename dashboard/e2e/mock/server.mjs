@@ -118,6 +118,7 @@ createServer((request, response) => {
   }
   switch (pathname) {
     case "/api/v1/gpus": return json(response, gpuList(params));
+    case "/api/v1/gpu/clusters": return json(response, []);
     case "/api/v1/hosts": return json(response, hosts(params));
     case "/api/v1/metrics": return json(response, { metrics: CATALOGUE });
     case "/api/v1/query": return json(response, query(params));

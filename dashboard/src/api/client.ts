@@ -3,7 +3,7 @@ import { API_BASE_URL, MQ_BASE_URL } from "../shared/config";
 import { answered, unanswered } from "./reachability";
 import type { components, paths } from "./schema";
 
-type Schemas = components["schemas"];
+export type Schemas = components["schemas"];
 export type Gpu = Schemas["Gpu"];
 export type GpuDetail = Schemas["GpuDetail"];
 export type GpuList = Schemas["GpuList"];

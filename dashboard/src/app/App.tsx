@@ -1,5 +1,9 @@
+import { useQuery } from "@tanstack/react-query";
 import { Activity, CircleHelp, Monitor, Moon, Sun } from "lucide-react";
 import { useEffect, useRef, type ReactNode } from "react";
+import { clustersQuery } from "../api/clusters";
+import { ClustersPage } from "../features/clusters/ClustersPage";
+import { NodePage } from "../features/clusters/NodePage";
 import { FleetPage } from "../features/fleet/FleetPage";
 import { GpuPage } from "../features/gpu/GpuPage";
 import { HealthStrip } from "../features/health/HealthStrip";
@@ -8,6 +12,7 @@ import { UnreachableNotice } from "../features/health/UnreachableNotice";
 import { goTo, Link, usePlace } from "../shared/location";
 import { useShortcuts } from "../shared/shortcuts";
 import { nextTheme, useTheme, type ThemeChoice } from "../shared/theme";
+import { MINUTE } from "../shared/time";
 import { KeyboardHelp } from "./KeyboardHelp";
 import { routeOf, type Route } from "./routes";
 
@@ -19,10 +24,15 @@ export function App() {
   const { pathname } = usePlace();
   const route = routeOf(pathname);
   const help = useRef<HTMLDialogElement>(null);
+  const onClusters = route.page === "clusters" || route.page === "node";
+  // Which clusters there are changes only with the gateway's configuration.
+  const { data: hasClusters } = useQuery({ ...clustersQuery(MINUTE), select: (clusters) => clusters.length > 0 });
+  const showsClusters = hasClusters === true || onClusters;
   useShortcuts({
     t: nextTheme,
     "?": () => help.current?.showModal(),
     g: () => goTo("/"),
+    c: () => goTo("/clusters"),
     s: () => goTo("/statistics"),
   });
   useEffect(() => {
@@ -38,12 +48,18 @@ export function App() {
         <div className="mx-auto flex min-h-12 max-w-[1680px] flex-wrap items-center gap-x-4 px-3 sm:px-5">
           <Link to="/" className="flex items-center gap-2 font-semibold tracking-tight" aria-label="gpuvitals, to the list of GPUs">
             <Activity size={18} className="text-good" aria-hidden />
-            gpuvitals
+            {/* On a phone the tab of the clusters takes the place of the name. */}
+            <span className={showsClusters ? "max-[480px]:sr-only" : ""}>gpuvitals</span>
           </Link>
           <nav aria-label="Pages" className="flex items-center gap-1">
             <Tab to="/" active={route.page === "fleet" || route.page === "gpu"}>
               GPUs
             </Tab>
+            {showsClusters && (
+              <Tab to="/clusters" active={onClusters}>
+                Clusters
+              </Tab>
+            )}
             <Tab to="/statistics" active={route.page === "statistics"}>
               Statistics
             </Tab>
@@ -70,6 +86,10 @@ function titleOf(route: Route): string {
   switch (route.page) {
     case "gpu":
       return `${route.id} · gpuvitals`;
+    case "clusters":
+      return "Clusters · gpuvitals";
+    case "node":
+      return `${route.node} · ${route.cluster} · gpuvitals`;
     case "statistics":
       return "Statistics · gpuvitals";
     default:
@@ -83,6 +103,10 @@ function Page({ route }: { readonly route: Route }) {
       return <FleetPage />;
     case "gpu":
       return <GpuPage key={route.id} id={route.id} />;
+    case "clusters":
+      return <ClustersPage />;
+    case "node":
+      return <NodePage key={`${route.cluster}/${route.node}`} cluster={route.cluster} node={route.node} />;
     case "statistics":
       return <StatisticsPage />;
     case "missing":

@@ -2,13 +2,14 @@ import { X } from "lucide-react";
 import type { RefObject } from "react";
 
 const KEYS: readonly (readonly [string, string])[] = [
-  ["/", "Search GPUs"],
-  ["j or ↓", "Next GPU"],
-  ["k or ↑", "Previous GPU"],
-  ["Enter", "Open the GPU"],
+  ["/", "Search the list"],
+  ["j or ↓", "Next row"],
+  ["k or ↑", "Previous row"],
+  ["Enter", "Open the GPU or node"],
   ["[ and ]", "Previous and next page of the list"],
   ["l", "Live on or off (GPU page)"],
   ["g", "List of GPUs"],
+  ["c", "Clusters"],
   ["s", "Statistics"],
   ["t", "Theme: light, dark, as the system"],
   ["?", "This help"],

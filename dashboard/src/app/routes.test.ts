@@ -9,6 +9,12 @@ it.each([
   ["/gpus/a%2Fb", { page: "gpu", id: "a/b" }],
   ["/gpus/%zz", { page: "missing" }],
   ["/gpus/a/b", { page: "missing" }],
+  ["/clusters", { page: "clusters" }],
+  ["/clusters/", { page: "clusters" }],
+  ["/clusters/east/node-07.example", { page: "node", cluster: "east", node: "node-07.example" }],
+  ["/clusters/a%20b/c%2Fd", { page: "node", cluster: "a b", node: "c/d" }],
+  ["/clusters/east", { page: "missing" }],
+  ["/clusters/%zz/a", { page: "missing" }],
   ["/statistics", { page: "statistics" }],
   ["/nowhere", { page: "missing" }],
 ])("%s", (path, route) => expect(routeOf(path)).toEqual(route));

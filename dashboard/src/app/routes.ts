@@ -1,6 +1,8 @@
 export type Route =
   | { readonly page: "fleet" }
   | { readonly page: "gpu"; readonly id: string }
+  | { readonly page: "clusters" }
+  | { readonly page: "node"; readonly cluster: string; readonly node: string }
   | { readonly page: "statistics" }
   | { readonly page: "missing" };
 
@@ -9,11 +11,14 @@ export function routeOf(pathname: string): Route {
   const path = pathname.replace(/\/+$/, "");
   if (path === "" || path === "/gpus") return { page: "fleet" };
   if (path === "/statistics") return { page: "statistics" };
-  const gpu = /^\/gpus\/([^/]+)$/.exec(path)?.[1];
-  if (gpu === undefined) return { page: "missing" };
+  if (path === "/clusters") return { page: "clusters" };
   try {
-    return { page: "gpu", id: decodeURIComponent(gpu) };
+    const gpu = /^\/gpus\/([^/]+)$/.exec(path)?.[1];
+    if (gpu !== undefined) return { page: "gpu", id: decodeURIComponent(gpu) };
+    const [, cluster, node] = /^\/clusters\/([^/]+)\/([^/]+)$/.exec(path) ?? [];
+    if (cluster !== undefined && node !== undefined) return { page: "node", cluster: decodeURIComponent(cluster), node: decodeURIComponent(node) };
   } catch {
-    return { page: "missing" };
+    // A broken escape.
   }
+  return { page: "missing" };
 }

@@ -90,6 +90,16 @@ export function heatColour(celsius: number | null): string {
   return celsius < HOT_C ? "var(--warn)" : "var(--bad)";
 }
 
+/** A value with its name above it, where no column says it. */
+export function Named({ name, children }: { readonly name: string; readonly children: ReactNode }) {
+  return (
+    <div className="min-w-0">
+      <span className="block text-[11px] text-faint">{name}</span>
+      {children}
+    </div>
+  );
+}
+
 interface LevelProps extends BarProps {
   readonly text: string;
 }
@@ -108,15 +118,27 @@ export function Heat({ celsius }: { readonly celsius: number | null }) {
   return <Level text={formatValue(celsius, "°C")} share={shareOf(celsius, 100)} label="Temperature from 0 to 100 °C" colour={heatColour(celsius)} />;
 }
 
-export function MemoryUse({ used, total }: { readonly used: number | null; readonly total: number | null }) {
-  const share = shareOf(used, total);
+interface AmountProps {
+  readonly value: number | null;
+  readonly whole: number | null;
+  readonly unit: string;
+  readonly label: string;
+}
+
+/** A value of its whole, both in words, and its share as a bar. */
+export function Amount({ value, whole, unit, label }: AmountProps) {
+  const share = shareOf(value, whole);
   return (
-    <div className="w-36 max-w-full max-lg:min-[761px]:w-32">
+    <div className="w-fit min-w-36 max-w-full max-lg:min-[761px]:min-w-32">
       <span className="num block truncate leading-5">
-        {formatValue(used, "MiB")}
-        {total !== null && <span className="text-faint"> / {formatValue(total, "MiB")}</span>}
+        {formatValue(value, unit)}
+        {whole !== null && <span className="text-faint"> / {formatValue(whole, unit)}</span>}
       </span>
-      {share !== null && <Bar share={share} label="Memory in use" />}
+      {share !== null && <Bar share={share} label={label} />}
     </div>
   );
+}
+
+export function MemoryUse({ used, total }: { readonly used: number | null; readonly total: number | null }) {
+  return <Amount value={used} whole={total} unit="MiB" label="Memory in use" />;
 }

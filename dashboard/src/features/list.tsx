@@ -52,6 +52,36 @@ export function SearchField({ label, placeholder, searched, onChange }: SearchFi
   );
 }
 
+interface SelectProps {
+  readonly label: string;
+  /** What is chosen; empty is all. */
+  readonly value: string;
+  readonly all: string;
+  /** Value and words of each choice. */
+  readonly options: readonly (readonly [string, string])[];
+  readonly onChange: (value: string) => void;
+  readonly className?: string;
+}
+
+/** A choice among values; one in the address that is no longer there can still be seen, and left. */
+export function Select({ label, value, all, options, onChange, className = "sm:w-48" }: SelectProps) {
+  const listed = value === "" || options.some(([option]) => option === value);
+  return (
+    <label className="min-w-0 flex-1 basis-[40%] sm:flex-none sm:basis-auto">
+      <span className="sr-only">{label}</span>
+      <select className={`field w-full max-w-full ${className}`} value={value} onChange={(event) => onChange(event.target.value)}>
+        <option value="">{all}</option>
+        {!listed && <option value={value}>{value}</option>}
+        {options.map(([option, words]) => (
+          <option key={option} value={option}>
+            {words}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 export function ClearFilters({ onClick }: { readonly onClick: () => void }) {
   return (
     <button type="button" className="button quiet" onClick={onClick}>

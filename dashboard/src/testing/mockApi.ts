@@ -61,6 +61,7 @@ const DEFAULTS: Readonly<Record<string, Handler>> = {
     gateway: { cache_hit_rate: 0.875, requests: 64, uptime_seconds: 3700 },
   }),
   "/api/v1/gpus": listOf([]),
+  "/api/v1/gpu/clusters": ok([]),
   "/api/v1/hosts": ok({ hosts: [{ hostname: "node-1", gpu_count: 2, simulated: false }], total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }),
   "/api/v1/query": ok({ times: [], series: [], step_ms: 1000 }),
   "/api/v1/metrics": ok({

@@ -5,7 +5,7 @@ import { useMedia } from "../../shared/media";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../gpuLook";
-import { ClearFilters, Pages, SearchField, useListKeys, WaitingRows } from "../list";
+import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../list";
 import { FleetSummary } from "./FleetSummary";
 import { DEFAULT, fleetPath, PAGE_SIZE, parseFleet, type FleetState } from "./fleetState";
 import { GpuCards, SortSelect } from "./GpuCards";
@@ -91,21 +91,9 @@ export function FleetPage() {
 function HostSelect({ host, onChange }: { readonly host: string; readonly onChange: (host: string) => void }) {
   const hosts = useQuery(hostsQuery());
   const known = hosts.data?.hosts ?? [];
-  const listed = known.some((each) => each.hostname === host);
-  return (
-    <label className="min-w-0 flex-1 sm:flex-none">
-      <span className="sr-only">Host</span>
-      <select className="field w-full max-w-full sm:w-56" value={host} onChange={(event) => onChange(event.target.value)}>
-        <option value="">All hosts{known.length > 0 ? ` (${hosts.data?.total ?? known.length})` : ""}</option>
-        {host !== "" && !listed && <option value={host}>{host}</option>}
-        {known.map((each) => (
-          <option key={each.hostname} value={each.hostname}>
-            {each.hostname} ({each.gpu_count})
-          </option>
-        ))}
-      </select>
-    </label>
-  );
+  const all = `All hosts${known.length > 0 ? ` (${hosts.data?.total ?? known.length})` : ""}`;
+  const options = known.map((each) => [each.hostname, `${each.hostname} (${each.gpu_count})`] as const);
+  return <Select label="Host" value={host} all={all} options={options} onChange={onChange} className="sm:w-56" />;
 }
 
 function NoGpus({ state, partial }: { readonly state: FleetState; readonly partial: boolean }) {

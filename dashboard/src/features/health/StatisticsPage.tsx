@@ -5,6 +5,7 @@ import { statsQuery } from "../../api/queries";
 import { ABSENT, capital, formatNumber } from "../../shared/format";
 import { Failed } from "../../shared/states";
 import { formatUptime } from "../../shared/time";
+import { Tile, TILES, WaitingTiles } from "../tiles";
 import { perSecond, type Reading } from "./rate";
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -15,13 +16,13 @@ export function StatisticsPage() {
   const rate = useRate(stats.data, stats.dataUpdatedAt);
   if (stats.data === undefined) {
     if (stats.error !== null) return <Failed what="The statistics" error={stats.error} retry={() => void stats.refetch()} />;
-    return <Waiting />;
+    return <WaitingTiles label="Loading statistics" />;
   }
   const { total_processed: total, uptime_seconds: uptime, gateway, topics } = stats.data;
   return (
     <div className="space-y-4">
       <h1 className="text-base font-semibold">Statistics</h1>
-      <dl className="grid grid-cols-2 gap-3 md:grid-cols-3 xl:grid-cols-6">
+      <dl className={TILES}>
         <Tile name="Messages processed" value={total === null ? ABSENT : WHOLE.format(total)} />
         <Tile name="Processed per second" value={rate === null ? ABSENT : formatNumber(rate)} />
         <Tile name="Queue uptime" value={uptime === null ? ABSENT : formatUptime(uptime)} />
@@ -72,15 +73,6 @@ function useRate(stats: Stats | undefined, at: number): number | null {
   return held?.rate ?? null;
 }
 
-function Tile({ name, value }: { readonly name: string; readonly value: string }) {
-  return (
-    <div className="card px-3.5 py-3">
-      <dt className="text-xs text-muted">{name}</dt>
-      <dd className="num mt-0.5 text-xl font-semibold tracking-tight">{value}</dd>
-    </div>
-  );
-}
-
 function TopicTable({ names, topics }: { readonly names: readonly string[]; readonly topics: NonNullable<Stats["topics"]> }) {
   const numbers = (name: string) => {
     const topic: Readonly<Record<string, unknown>> = topics[name] ?? {};
@@ -120,15 +112,5 @@ function TopicTable({ names, topics }: { readonly names: readonly string[]; read
         })}
       </tbody>
     </table>
-  );
-}
-
-function Waiting() {
-  return (
-    <div role="status" aria-label="Loading statistics" className="grid grid-cols-2 gap-3 md:grid-cols-3 xl:grid-cols-6">
-      {["a", "b", "c", "d", "e", "f"].map((key) => (
-        <div key={key} className="waiting h-16" />
-      ))}
-    </div>
   );
 }
