@@ -18,6 +18,8 @@ const DRIVER_SELECTORS: [&str; 2] =
     ["app=nvidia-driver-daemonset", "app.kubernetes.io/component=nvidia-driver"];
 /// Execs at once in all clusters together: each keeps a thread for blocking work, of which the runtime has 512.
 const PARALLEL_MAX: usize = 256;
+/// Nodes of a cluster that are read at once, unless there are so many clusters that each has less: 100 nodes in two turns.
+const PARALLEL: usize = 64;
 /// Shortest time between two readings of a node: an exec is expensive for the API server and the node.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
@@ -142,9 +144,9 @@ pub struct ClusterSettings {
     /// Longest time of one exec, and of one list.
     #[serde(default = "ten_seconds", deserialize_with = "duration")]
     pub exec_deadline: Duration,
-    /// Nodes that are read at once.
-    #[serde(default = "sixteen")]
-    pub parallel: usize,
+    /// Nodes that are read at once; none: as many as [`Cluster::parallel`] says.
+    #[serde(default)]
+    pub parallel: Option<usize>,
     /// Most output of one exec, bytes.
     #[serde(default = "mebibyte", deserialize_with = "size")]
     pub output_max: usize,
@@ -158,7 +160,7 @@ pub struct Cluster {
     node_labels: Arc<[String]>,
     /// Whether it has GPUs.
     pub has_gpu: bool,
-    /// Nodes that are read at once.
+    /// Nodes that are read at once: as set, else 64, or what is left of 256 for each cluster that sets nothing.
     pub parallel: usize,
 }
 
@@ -182,7 +184,7 @@ impl ClusterSettings {
             poll_interval: half_minute(),
             discovery_interval: minute(),
             exec_deadline: ten_seconds(),
-            parallel: sixteen(),
+            parallel: None,
             output_max: mebibyte(),
         }
     }
@@ -202,16 +204,25 @@ impl Cluster {
                 return Err(ConfigError::Twice(settings.name.clone()));
             }
         }
-        let parallel = all.iter().map(|settings| settings.parallel).fold(0, usize::saturating_add);
-        let check = |settings: &ClusterSettings| Self::check(settings.clone(), Arc::clone(&node_labels));
+        let read = || all.iter().filter(|settings| settings.has_gpu);
+        let given = read().filter_map(|settings| settings.parallel).fold(0, usize::saturating_add);
+        let open = read().filter(|settings| settings.parallel.is_none()).count();
+        let share = (PARALLEL_MAX.saturating_sub(given) / open.max(1)).clamp(1, PARALLEL);
+        let check =
+            |settings: &ClusterSettings| Self::check(settings.clone(), share, Arc::clone(&node_labels));
         let clusters = all.iter().map(check).collect::<Result<Vec<_>, _>>()?;
+        let parallel = given.saturating_add(share * open);
         if parallel > PARALLEL_MAX {
             return Err(ConfigError::Parallel(parallel));
         }
         Ok(clusters)
     }
 
-    fn check(settings: ClusterSettings, node_labels: Arc<[String]>) -> Result<Self, ConfigError> {
+    fn check(
+        settings: ClusterSettings,
+        share: usize,
+        node_labels: Arc<[String]>,
+    ) -> Result<Self, ConfigError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let is_name = !settings.name.is_empty()
             && settings.name.chars().all(is_plain)
@@ -237,11 +248,12 @@ impl Cluster {
         if let Some((one, _, other, _)) = pairs.into_iter().find(|(_, one, _, other)| *one && *other) {
             return Err(ConfigError::Both { cluster, one, other });
         }
+        let parallel = settings.parallel.unwrap_or(share);
         let ranges = [
             (settings.poll_interval >= POLL_INTERVAL_MIN, "poll_interval", "100ms at least"),
             (settings.discovery_interval >= POLL_INTERVAL_MIN, "discovery_interval", "100ms at least"),
             (settings.exec_deadline >= POLL_INTERVAL_MIN, "exec_deadline", "100ms at least"),
-            ((1..=PARALLEL_MAX).contains(&settings.parallel), "parallel", "1 to 256"),
+            ((1..=PARALLEL_MAX).contains(&parallel), "parallel", "1 to 256"),
             ((1 << 10..=16 << 20).contains(&settings.output_max), "output_max", "1KiB to 16MiB"),
             (!settings.driver_selectors.is_empty(), "driver_selectors", "one selector at least"),
             (settings.command.iter().all(|word| !word.is_empty()), "command", "words"),
@@ -250,7 +262,7 @@ impl Cluster {
         if let Some((_, setting, range)) = ranges.into_iter().find(|(is_fine, ..)| !is_fine) {
             return Err(ConfigError::Range { cluster, setting, range });
         }
-        Ok(Self { url, node_labels, has_gpu: settings.has_gpu, parallel: settings.parallel, settings })
+        Ok(Self { url, node_labels, has_gpu: settings.has_gpu, parallel, settings })
     }
 
     /// Its name.
@@ -311,10 +323,6 @@ fn minute() -> Duration {
 
 fn ten_seconds() -> Duration {
     Duration::from_secs(10)
-}
-
-fn sixteen() -> usize {
-    16
 }
 
 fn mebibyte() -> usize {

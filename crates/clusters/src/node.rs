@@ -200,3 +200,42 @@ pub(crate) fn pause(first: Duration, failures: u32, longest: Duration) -> Durati
     let doubled = first.saturating_mul(1 << failures.min(16)).min(longest.max(first));
     doubled * fastrand::u32(80..=120) / 100
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(pod: &str) -> FoundNode {
+        let driver_pod = DriverPod::Ready(pod.into());
+        FoundNode {
+            name: "n1".into(),
+            labels: BTreeMap::new(),
+            vendor: "nvidia",
+            gpu_count: Some(8),
+            driver_pod,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_was_replaced_is_asked_at_once_and_the_same_one_after_its_pause() {
+        let (interval, now) = (Duration::from_secs(30), Instant::now());
+        let tool = PodTool::new(vec!["nvidia-smi".to_owned()], interval, 1 << 10, Default::default());
+        let mut node = Node::new(found("driver-1"), NodeReader::new(tool, "n1"), now, 0);
+        for _ in 0..4 {
+            let (reader, _) = node.due(node.not_before, interval).unwrap();
+            node.reader = Some(reader);
+            node.failed("no answer".to_owned(), interval, now, 0);
+        }
+        // 30 s doubled thrice, and varied by a fifth.
+        assert!(node.not_before - now > 6 * interval, "{:?}", node.not_before - now);
+        node.found(found("driver-1"), now, 0);
+        assert!(node.due(now, interval).is_none());
+        node.found(found("driver-2"), now, 0);
+        let (reader, pod) = node.due(now, interval).unwrap();
+        assert_eq!((&*pod, node.view.state), ("driver-2", NodeState::Failing));
+        // And its first failure counts as the first.
+        node.reader = Some(reader);
+        node.failed("no answer".to_owned(), interval, now, 0);
+        assert!(node.not_before - now < 2 * interval, "{:?}", node.not_before - now);
+    }
+}

@@ -161,9 +161,17 @@ fn impossible_clusters_are_refused() {
     let error = refused(&|s| s.api_url = "https://user:secret@10.0.0.1".to_owned());
     assert!(!error.to_string().contains("secret"), "{error}");
     assert!(matches!(refused(&|s| s.name = "a/b".to_owned()), ConfigError::Name(_)));
-    assert!(matches!(refused(&|s| s.parallel = 0), ConfigError::Range { .. }));
+    assert!(matches!(refused(&|s| s.parallel = Some(0)), ConfigError::Range { .. }));
     let twice = vec![ClusterSettings::new("a", "https://b"), ClusterSettings::new("a", "https://c")];
     assert_eq!(Cluster::checked(&kubernetes(twice)).unwrap_err(), ConfigError::Twice("a".to_owned()));
+    let many = |count: usize, parallel| {
+        let of = |at| ClusterSettings { parallel, ..ClusterSettings::new(&format!("c{at}"), "https://b") };
+        Cluster::checked(&kubernetes((0..count).map(of).collect()))
+    };
+    let shares = |count| many(count, None).unwrap().iter().map(|cluster| cluster.parallel).max();
+    assert_eq!((shares(1), shares(6), shares(20)), (Some(64), Some(42), Some(12)));
+    assert!(many(4, Some(64)).is_ok());
+    assert_eq!(many(5, Some(64)).unwrap_err(), ConfigError::Parallel(320));
     let mut local = ClusterSettings::new("local", "http://127.0.0.1:8001");
     local.token = token();
     assert!(!format!("{:?}", Cluster::checked(&kubernetes(vec![local])).unwrap()).contains("\"x\""));
@@ -216,7 +224,7 @@ fn a_cluster_is_read_from_text() {
     )
     .unwrap();
     assert_eq!((settings.poll_interval, settings.output_max), (Duration::from_mins(1), 64 << 10));
-    assert!(settings.has_gpu && !settings.skip_tls_verify && settings.parallel == 16);
+    assert!(settings.has_gpu && !settings.skip_tls_verify && settings.parallel.is_none());
     let misspelt = serde_json::from_str::<ClusterSettings>(r#"{"name": "e", "api_url": "u", "tokn": "t"}"#);
     assert!(misspelt.unwrap_err().to_string().contains("tokn"));
 }

@@ -141,7 +141,7 @@ async fn no_more_execs_run_at_once_than_the_cluster_may_have() {
     let nodes = (0..20).map(|at| NodeSpec::new(&format!("n{at}"), 1).with(Behaviour::Hang)).collect();
     let double = Double::start(World::new(nodes), false).await;
     let mut cluster = settings("east", &double);
-    (cluster.parallel, cluster.exec_deadline) = (4, Duration::from_millis(300));
+    (cluster.parallel, cluster.exec_deadline) = (Some(4), Duration::from_millis(300));
     let (clusters, _feed) = start(vec![cluster]);
     let is_tried = |state| state == NodeState::Failing;
     when(&clusters, "east", |view| {

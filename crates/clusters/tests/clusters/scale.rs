@@ -19,8 +19,11 @@ async fn gpus_of_200_nodes_are_read_in_ten_seconds() {
     };
     let mut east = nodes("east", 100);
     east.push(NodeSpec::new("hung", 8).with(Behaviour::Hang));
-    let east = Double::start(World::new(east), true).await;
-    let west = Double::start(World::new(nodes("west", 100)), true).await;
+    // The long tests have a cluster that takes a second for each request.
+    let latency = Duration::from_secs(u64::from(std::env::var_os("GPUVITALS_TEST_LONG").is_some()));
+    let slowed = |nodes| World { latency, ..World::new(nodes) };
+    let east = Double::start(slowed(east), true).await;
+    let west = Double::start(slowed(nodes("west", 100)), true).await;
     let mut world = World::new(nodes("north", 1));
     world.token = Some("another".to_owned());
     let north = Double::start(world, true).await;
