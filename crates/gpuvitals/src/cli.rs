@@ -130,19 +130,24 @@ fn command() -> clap::Command {
     if let Some(level) = config::settings().find(|setting| setting.path == "log.level") {
         command = command.args(flag_of(level).map(|arg| arg.help_heading("Everywhere")));
     }
+    // A build without the services has fewer commands.
+    let with_flags = |command: clap::Command, name, flags: Vec<Arg>| match command.find_subcommand(name) {
+        Some(_) => command.mut_subcommand(name, |it| it.args(flags)),
+        None => command,
+    };
     for (name, settings) in FLAGS {
         let is_of = |setting: &&Setting| {
             let section = setting.path.split('.').next().unwrap_or_default();
             settings.iter().any(|it| [section, setting.path].contains(it))
         };
-        let flags = config::settings().filter(is_of).filter_map(flag_of);
-        command = command.mut_subcommand(name, |it| it.args(flags));
+        let flags = config::settings().filter(is_of).filter_map(flag_of).collect();
+        command = with_flags(command, name, flags);
     }
     for name in READERS {
         let flags = config::settings().filter(|setting| MACHINE.contains(&setting.path)).filter_map(flag_of);
-        command = command.mut_subcommand(name, |it| it.args(flags.map(|arg| arg.help_heading("Machine"))));
+        command = with_flags(command, name, flags.map(|arg| arg.help_heading("Machine")).collect());
     }
-    command.mut_subcommand("up", |up| up.mut_arg("source.replay", |it| it.conflicts_with("source.kind")))
+    command
 }
 
 /// The flag of a setting.
@@ -156,6 +161,7 @@ fn flag_of(setting: &'static Setting) -> Option<Arg> {
         .global(true);
     // Files of rows were CSV at first, and mostly are.
     let arg = if name == "--replay" { arg.visible_alias("csv") } else { arg };
+    let arg = if setting.path == "source.replay" { arg.conflicts_with("source.kind") } else { arg };
     Some(match setting.notation {
         Notation::Plain | Notation::Duration | Notation::Secret => arg.value_parser(read),
         Notation::Url | Notation::Objects(_) => arg,
@@ -216,18 +222,10 @@ fn names_value(arg: &Arg, name: &str) -> bool {
 /// Commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run everything in one process: source, queue, store, API and dashboard
-    #[command(after_help = crate::up::EXAMPLES)]
-    Up,
-    /// Replay recorded rows (CSV or Parquet) into a queue
-    #[command(after_help = crate::stream::EXAMPLES)]
-    Stream,
-    /// Store what a queue delivers; several of them share the work
-    #[command(after_help = crate::collect::EXAMPLES)]
-    Collect(crate::collect::CollectFlags),
-    /// Serve API, gRPC and dashboard over collectors elsewhere, as one history
-    #[command(after_help = crate::serve::EXAMPLES)]
-    Serve,
+    /// Services, and tools for them
+    #[cfg(feature = "services")]
+    #[command(flatten)]
+    Services(ServiceCommand),
     /// Print rows of the GPUs (and host) of this machine as they are sampled
     Sample(crate::sample::Sample),
     /// Show the GPUs of this machine live: bars, histories, processes
@@ -243,19 +241,12 @@ pub(crate) enum Command {
     /// Run on a node: sample its GPUs and the host, and serve the metrics to Prometheus
     #[command(after_help = crate::agent::EXAMPLES)]
     Agent,
-    /// Run the queue as a service of its own: publish and subscribe by gRPC and HTTP, in memory or on disk
-    #[command(after_help = crate::broker::EXAMPLES)]
-    Broker,
-    /// Look into a queue: statistics, topics, messages as they come, dead letters
-    Queue(crate::queue::QueueCommand),
-    /// Show, check and repair the history that `up` and `collect` keep
-    Store(crate::store::StoreCommand),
     /// Make, list and revoke the tokens that services ask for
     Token(crate::token::TokenCommand),
     /// Show, lock and give back the clocks of GPUs
     Clocks(crate::clocks::Clocks),
     /// Ask a running gpuvitals about GPUs and their history
-    Query(Query),
+    Query(Box<Query>),
     /// Print the catalogue of metrics: columns, units, Prometheus and DCGM names
     Metrics {
         /// How it is printed
@@ -282,6 +273,31 @@ pub(crate) enum Command {
         /// Folder, which is there [default: print gpuvitals.1; `gpuvitals man | man -l -` shows it]
         folder: Option<PathBuf>,
     },
+}
+
+/// Services beside a node's agent, and tools for them.
+#[cfg(feature = "services")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    /// Run everything in one process: source, queue, store, API and dashboard
+    #[command(after_help = crate::up::EXAMPLES)]
+    Up,
+    /// Replay recorded rows (CSV or Parquet) into a queue
+    #[command(after_help = crate::stream::EXAMPLES)]
+    Stream,
+    /// Store what a queue delivers; several of them share the work
+    #[command(after_help = crate::collect::EXAMPLES)]
+    Collect(crate::collect::CollectFlags),
+    /// Serve API, gRPC and dashboard over collectors elsewhere, as one history
+    #[command(after_help = crate::serve::EXAMPLES)]
+    Serve,
+    /// Run the queue as a service of its own: publish and subscribe by gRPC and HTTP, in memory or on disk
+    #[command(after_help = crate::broker::EXAMPLES)]
+    Broker,
+    /// Look into a queue: statistics, topics, messages as they come, dead letters
+    Queue(crate::queue::QueueCommand),
+    /// Show, check and repair the history that `up` and `collect` keep
+    Store(crate::store::StoreCommand),
 }
 
 /// `gpuvitals config …`

@@ -8,9 +8,23 @@ use gpuvitals_queue::link::Credentials;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use ureq::http::StatusCode;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use crate::failure::{Exit, Failure};
+
+/// How long a command waits for an answer; a replay of dead letters at a rate answers after twenty seconds with the number left.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The exit code of a command that was refused.
+pub(crate) fn exit(status: StatusCode) -> Exit {
+    match status.as_u16() {
+        401 | 403 => Exit::Permission,
+        404 => Exit::Data,
+        500.. => Exit::Unavailable,
+        _ => Exit::Usage,
+    }
+}
 
 /// A client that follows no redirect, takes every status for an answer, and waits for it for `timeout` at most.
 ///

@@ -3,6 +3,8 @@
 //! Discovery finds the devices; then every device is really read for a moment, on its own thread, since only
 //! a reading shows whether reading works.
 
+#[cfg(feature = "services")]
+mod history;
 mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet};

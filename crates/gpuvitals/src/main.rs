@@ -1,43 +1,62 @@
 //! gpuvitals: what are my GPUs doing? One binary, many roles.
 
 mod agent;
-mod broker;
 mod child;
 mod cli;
 mod client;
 mod clocks;
-mod clusters;
-mod collect;
 mod config;
-mod disk;
 mod doctor;
 mod failure;
-mod gateway;
-mod limits;
 mod listening;
 mod logging;
 mod percent;
-mod pipe;
 mod quantity;
 mod query;
-mod queue;
 mod record;
 mod remote_write;
 mod sample;
 mod sampling;
-mod serve;
 mod service;
 mod simulate;
-mod sinks;
-mod source;
-mod store;
-mod stream;
 mod table;
 mod telemetry;
 mod terminal;
 mod token;
 mod top;
+
+// Services beside a node's agent: a build without the feature has none of these, of their crates and of their settings.
+#[cfg(feature = "services")]
+mod broker;
+#[cfg(feature = "services")]
+mod clusters;
+#[cfg(feature = "services")]
+mod collect;
+#[cfg(feature = "services")]
+mod disk;
+#[cfg(feature = "services")]
+mod gateway;
+#[cfg(feature = "services")]
+mod limits;
+#[cfg(feature = "services")]
+mod pipe;
+#[cfg(feature = "services")]
+mod queue;
+#[cfg(feature = "services")]
+mod serve;
+#[cfg(feature = "services")]
+mod services;
+#[cfg(feature = "services")]
+mod sinks;
+#[cfg(feature = "services")]
+mod source;
+#[cfg(feature = "services")]
+mod store;
+#[cfg(feature = "services")]
+mod stream;
+#[cfg(feature = "services")]
 mod up;
+#[cfg(feature = "services")]
 mod watched;
 
 use std::io::Write;
@@ -83,19 +102,9 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
     let tool = |more| load(&mut environment(), more)?.check();
     // Only services send telemetry; variables set for others do not concern a tool.
     let service_layers = |more| load(&mut telemetry::environment(environment()), more);
-    let streaming = |config: &Config, service| {
-        let (settings, queue, listener) = (&config.stream, &config.queue_elsewhere(), &config.listener);
-        stream::run(stream::Parts { settings, queue, listener, grace: config.shutdown.grace }, service)
-    };
     let done = match cli.command {
-        Command::Up => serve("up", None, Hangup::Ends, || service_layers(vec![]), up::run),
-        Command::Stream => {
-            serve("stream", Some(stream::THREADS), Hangup::Ends, || service_layers(vec![]), streaming)
-        }
-        Command::Collect(flags) => {
-            serve("collect", None, Hangup::Ends, || service_layers(flags.overrides()), collect::run)
-        }
-        Command::Serve => serve("serve", None, Hangup::Ends, || service_layers(vec![]), serve::run),
+        #[cfg(feature = "services")]
+        Command::Services(command) => services::run(command, tool, service_layers),
         Command::Sample(flags) => sample::run(&flags, &tool(flags.overrides()?)?.sampling),
         Command::Top(flags) => top::run(&flags, &tool(flags.overrides()?)?.sampling),
         Command::Record(flags) => {
@@ -111,13 +120,6 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
             serve("agent", Some(agent::THREADS), Hangup::Reloads, layers, |config, service| {
                 agent::run(config.clone(), service, &|| layers()?.check())
             })
-        }
-        Command::Broker => serve("broker", None, Hangup::Reloads, || service_layers(vec![]), broker::run),
-        Command::Queue(command) => queue::run(&command, tool(vec![])?.queue_elsewhere()),
-        Command::Store(command) => {
-            let config = tool(vec![])?;
-            let opened = || sinks::open_store(sinks::store_config(&config.store, &config.collector));
-            store::run(&command, &config.store, opened)
         }
         Command::Token(command) => token::run(&command, &tool(vec![])?.listener),
         Command::Clocks(flags) => return clocks::run(&flags, &tool(vec![])?.sampling),

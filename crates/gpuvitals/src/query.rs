@@ -8,11 +8,10 @@ use gpuvitals_queue::link::{BearerToken, Credentials};
 use serde_json::Value;
 
 use crate::cli::{Query, QueryWhat};
-use crate::client::http_client;
+use crate::client::{self, http_client};
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::quantity;
-use crate::queue;
 use crate::table::{fitted, width};
 
 /// Largest answer that is read.
@@ -127,7 +126,7 @@ fn ask(query: &Query, path: &str) -> Result<Value, Failure> {
         )
     };
     let access = Credentials { ca: query.ca.clone(), ..Credentials::default() };
-    let agent = http_client(url.starts_with("https://"), &access, queue::PATIENCE)?;
+    let agent = http_client(url.starts_with("https://"), &access, client::PATIENCE)?;
     let mut request = agent.get(format!("{}{path}", url.trim_end_matches('/')));
     if let Some(path) = &query.token_file {
         request = request
@@ -141,7 +140,7 @@ fn ask(query: &Query, path: &str) -> Result<Value, Failure> {
     })?;
     if !status.is_success() && !is_health {
         let message = answer["message"].as_str().unwrap_or("no reason given");
-        return Err(Failure::new(queue::exit(status), message));
+        return Err(Failure::new(client::exit(status), message));
     }
     Ok(answer)
 }

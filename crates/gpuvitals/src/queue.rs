@@ -22,7 +22,6 @@ use tokio::runtime::Runtime;
 use crate::failure::{Exit, Failure};
 use crate::service::{self, Hangup, Signals};
 use admin::Admin;
-pub(crate) use http::{PATIENCE, exit};
 
 /// Prefix of all groups of tails.
 pub(crate) const TAIL_PREFIX: &str = "tail-";

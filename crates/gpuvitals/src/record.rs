@@ -27,6 +27,7 @@ use crate::failure::{Exit, Failure};
 use crate::quantity;
 use crate::sampling::{nothing_to_sample, refused, unasked};
 use report::Report;
+#[cfg(feature = "services")]
 pub(crate) use report::{bytes, count};
 
 /// `gpuvitals record`

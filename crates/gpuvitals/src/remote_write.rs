@@ -73,6 +73,7 @@ pub(crate) struct FleetFigures {
     exposition: Arc<FleetExposition>,
 }
 
+#[cfg_attr(not(feature = "services"), expect(dead_code, reason = "a node alone has no history"))]
 impl FleetFigures {
     /// Of a history that is asked on this runtime.
     pub(crate) fn new(history: Arc<dyn History>, runtime: Handle) -> Self {

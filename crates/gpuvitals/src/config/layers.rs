@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::render::render;
-use super::{Config, SECTIONS, settings};
+use super::{Config, ELSEWHERE, SECTIONS, settings};
 use crate::failure::{Exit, Failure};
 
 const ENVIRONMENT_PREFIX: &str = "GPUVITALS_";
@@ -97,7 +97,11 @@ impl Layers {
         }
         let (mut strangers, mut service_links) = (Vec::new(), Vec::new());
         for Variable { name, given, value } in environment {
-            if !name.starts_with(ENVIRONMENT_PREFIX) || OWN_VARIABLES.contains(&name.as_str()) {
+            let is_elsewhere = || ELSEWHERE.iter().any(|section| is_of(&name, section));
+            if !name.starts_with(ENVIRONMENT_PREFIX)
+                || OWN_VARIABLES.contains(&name.as_str())
+                || is_elsewhere()
+            {
                 continue;
             }
             if is_service_link(&name, &value) {
@@ -168,7 +172,7 @@ fn of_file(text: &str, name: &str) -> Result<Values, Failure> {
         let begins =
             |line: &str| line.strip_prefix(section.as_str()).is_some_and(|rest| rest.starts_with(':'));
         let line = (1..).zip(text.lines()).find(|(_, line)| begins(line)).map_or(0, |(number, _)| number);
-        if !SECTIONS.iter().any(|known| known.name == section) {
+        if !SECTIONS.iter().any(|known| known.name == section) && !ELSEWHERE.contains(&section.as_str()) {
             return Err(unknown(line, section, SECTIONS.iter().map(|known| known.name).collect()));
         }
         if !value.is_object() && !value.is_null() {
@@ -180,6 +184,9 @@ fn of_file(text: &str, name: &str) -> Result<Values, Failure> {
     let placed: Keys<Keys<Spanned<Value>>> = serde_saphyr::from_str(text).map_err(invalid)?;
     let mut found = Values(BTreeMap::new());
     for (section, keys) in placed.into_iter().flatten() {
+        if ELSEWHERE.contains(&section.as_str()) {
+            continue;
+        }
         let known =
             SECTIONS.iter().find(|known| known.name == section).map_or(&[][..], |known| known.settings);
         for (key, value) in keys.into_iter().flatten() {
@@ -195,6 +202,12 @@ fn of_file(text: &str, name: &str) -> Result<Values, Failure> {
         }
     }
     Ok(found)
+}
+
+/// Whether a variable of ours is of a section.
+fn is_of(variable: &str, section: &str) -> bool {
+    let rest = variable.strip_prefix(ENVIRONMENT_PREFIX).unwrap_or_default();
+    rest.strip_prefix(&section.to_uppercase()).is_some_and(|rest| rest.starts_with('_'))
 }
 
 fn nearest(name: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
@@ -228,6 +241,12 @@ mod tests {
         let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()).into());
         let layers = Layers::load(Some(file.path()), environment, flags);
         layers.and_then(|layers| layers.check()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_variable_belongs_to_the_section_that_it_begins_with() {
+        assert!(is_of("GPUVITALS_API_PORT", "api") && is_of("GPUVITALS_MESSAGE_QUEUE_CA", "message_queue"));
+        assert!(!is_of("GPUVITALS_APIS_PORT", "api") && !is_of("GPUVITALS_API", "api"));
     }
 
     #[test]

@@ -8,11 +8,7 @@ mod layers;
 mod render;
 
 use gpuvitals_agent::AgentSettings;
-use gpuvitals_api::ApiSettings;
-use gpuvitals_clusters::Kubernetes;
-use gpuvitals_collect::CollectorSettings;
 use gpuvitals_listener::Listener;
-use gpuvitals_queue::BrokerSettings;
 use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_remotewrite::RemoteWriteSettings;
 use gpuvitals_settings::{Refusal, Section, SectionTable, Setting};
@@ -22,15 +18,19 @@ use serde_json::Value;
 pub(crate) use layers::{Layers, with_shared};
 
 macro_rules! sections {
-    ($($name:ident: $type:ty,)+) => {
+    ($($(#[feature = $feature:literal])? $name:ident: $type:ty,)+) => {
         /// All settings, checked.
         #[derive(Debug, Clone)]
         pub(crate) struct Config {
-            $(pub $name: $type,)+
+            $($(#[cfg(feature = $feature)])? pub $name: $type,)+
         }
 
         /// All sections.
-        pub(crate) const SECTIONS: &[SectionTable] = &[$(<$type as Section>::TABLE),+];
+        pub(crate) const SECTIONS: &[SectionTable] =
+            &[$($(#[cfg(feature = $feature)])? <$type as Section>::TABLE),+];
+
+        /// Sections of roles that this build does not have: a file for several programs may have them.
+        const ELSEWHERE: &[&str] = &[$($(#[cfg(not(feature = $feature))] stringify!($name),)?)+];
 
         impl Config {
             /// Reads all settings.
@@ -38,7 +38,7 @@ macro_rules! sections {
             /// # Errors
             /// When one cannot be as it is, by itself or beside others.
             fn read(value_of: &dyn Fn(&'static str) -> Value) -> Result<Self, Refusal> {
-                Ok(Self { $($name: Section::read(value_of)?),+ })
+                Ok(Self { $($(#[cfg(feature = $feature)])? $name: Section::read(value_of)?),+ })
             }
         }
     };
@@ -47,20 +47,30 @@ macro_rules! sections {
 sections! {
     log: crate::logging::Log,
     listener: Listener,
+    #[feature = "services"]
     source: crate::source::Source,
     sampling: Sampling,
     attribution: Attribution,
     agent: AgentSettings,
     message_queue: MessageQueue,
-    broker: BrokerSettings,
-    collector: CollectorSettings,
+    #[feature = "services"]
+    broker: gpuvitals_queue::BrokerSettings,
+    #[feature = "services"]
+    collector: gpuvitals_collect::CollectorSettings,
+    #[feature = "services"]
     stream: crate::stream::Stream,
+    #[feature = "services"]
     store: crate::store::Store,
+    #[feature = "services"]
     jsonl: crate::sinks::JsonLines,
+    #[feature = "services"]
     database: gpuvitals_postgres::Database,
-    api: ApiSettings,
+    #[feature = "services"]
+    api: gpuvitals_api::ApiSettings,
+    #[feature = "services"]
     gateway: crate::gateway::Gateway,
-    kubernetes: Kubernetes,
+    #[feature = "services"]
+    kubernetes: gpuvitals_clusters::Kubernetes,
     otlp: crate::telemetry::Otlp,
     remote_write: RemoteWriteSettings,
     shutdown: crate::service::Shutdown,
@@ -81,6 +91,7 @@ pub(crate) fn defaults() -> String {
     format!("{HEAD}{sections}")
 }
 
+#[cfg(feature = "services")]
 impl Config {
     /// The queue of a role without one of its own: without an address, that of this machine.
     pub(crate) fn queue_elsewhere(&self) -> MessageQueue {

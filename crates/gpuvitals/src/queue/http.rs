@@ -1,25 +1,20 @@
 //! A broker is asked over HTTP.
 #![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
 
-use std::time::Duration;
-
 use gpuvitals_core::causes;
 use gpuvitals_queue::link::{QueueUrl, Scheme};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use ureq::http::StatusCode;
 
 use super::Place;
 use super::admin::Given;
-use crate::client::http_client;
+use crate::client::{PATIENCE, exit, http_client};
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 
 /// Largest answer that is read.
 const ANSWER_LEN_MAX: u64 = 64 << 20;
-/// Longest wait for an answer; a replay at a rate answers after twenty seconds with the number left.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A broker that is asked.
 pub(super) struct Http {
@@ -201,15 +196,5 @@ fn other_speech(error: &ureq::Error) -> Option<&'static str> {
             Some("it speaks no TLS, http:// reaches it")
         }
         _ => None,
-    }
-}
-
-/// The exit code of a command that was refused.
-pub(crate) fn exit(status: StatusCode) -> Exit {
-    match status.as_u16() {
-        401 | 403 => Exit::Permission,
-        404 => Exit::Data,
-        500.. => Exit::Unavailable,
-        _ => Exit::Usage,
     }
 }

@@ -1,0 +1,42 @@
+//! Which service or tool a command is, of those that a build without the feature `services` lacks.
+
+use gpuvitals_settings::Override;
+
+use crate::cli::ServiceCommand;
+use crate::config::{Config, Layers};
+use crate::failure::Failure;
+use crate::service::{Hangup, Service};
+use crate::{broker, collect, queue, serve, sinks, store, stream, up};
+
+/// Runs it, with the settings of a tool or the layers of a service, below more flags.
+///
+/// # Errors
+/// As it fails, and when the settings are wrong.
+pub(crate) fn run(
+    command: ServiceCommand,
+    tool: impl FnOnce(Vec<Override>) -> Result<Config, Failure>,
+    layers: impl FnOnce(Vec<Override>) -> Result<Layers, Failure>,
+) -> Result<(), Failure> {
+    match command {
+        ServiceCommand::Up => serve("up", None, Hangup::Ends, || layers(vec![]), up::run),
+        ServiceCommand::Stream => {
+            serve("stream", Some(stream::THREADS), Hangup::Ends, || layers(vec![]), streaming)
+        }
+        ServiceCommand::Collect(flags) => {
+            serve("collect", None, Hangup::Ends, || layers(flags.overrides()), collect::run)
+        }
+        ServiceCommand::Serve => serve("serve", None, Hangup::Ends, || layers(vec![]), serve::run),
+        ServiceCommand::Broker => serve("broker", None, Hangup::Reloads, || layers(vec![]), broker::run),
+        ServiceCommand::Queue(command) => queue::run(&command, tool(vec![])?.queue_elsewhere()),
+        ServiceCommand::Store(command) => {
+            let config = tool(vec![])?;
+            let opened = || sinks::open_store(sinks::store_config(&config.store, &config.collector));
+            store::run(&command, &config.store, opened)
+        }
+    }
+}
+
+fn streaming(config: &Config, service: Service) -> Result<(), Failure> {
+    let (settings, queue, listener) = (&config.stream, &config.queue_elsewhere(), &config.listener);
+    stream::run(stream::Parts { settings, queue, listener, grace: config.shutdown.grace }, service)
+}
