@@ -4,13 +4,16 @@ CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/release/gpuvitals
 SAMPLE := samples/fleet.csv.gz
 
-.PHONY: help build deb licences dashboard run demo test test-long test-deploy check lint fmt generate bench clean
+.PHONY: help build agent deb licences dashboard run demo test test-long test-deploy coverage check lint fmt generate bench clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: dashboard ## Build the release binary with the dashboard in it
-	cargo build --release --locked -p gpuvitals
+	@scripts/release
+
+agent: ## Build the small binary of a node alone, target/slim/gpuvitals
+	@scripts/release --agent
 
 deb: build ## Build the Debian package, in target/debian
 	@scripts/package-deb
@@ -42,11 +45,15 @@ test-long: ## The same with many more rounds, and the soak runs; hours
 test-deploy: build ## Install the Debian package in a root of its own, bring Compose and the pods of the chart up; as root
 	@scripts/test-deploy
 
+coverage: ## Line coverage of the Rust code by its tests; long
+	@scripts/coverage
+
 check: lint test ## What CI runs
 
 lint: ## Formatting, lints, documentation
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy -p gpuvitals --no-default-features --features agent --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
 fmt: ## Format the Rust code

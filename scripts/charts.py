@@ -322,7 +322,9 @@ def value_sets():
         safe(name, values, parts)
         fits(name, values, parts)
         rights(name, values, parts)
-        pinned = objects(render({**values, "image": {**values.get("image", {}), "digest": DIGEST}}))
+        agent = values.get("agent", {})
+        own = {**agent, "image": {**agent.get("image", {}), "digest": DIGEST}}
+        pinned = objects(render({**values, "agent": own, "image": {**values.get("image", {}), "digest": DIGEST}}))
         images = [container["image"] for _, spec in pods(pinned).values() for container in spec["containers"]]
         check(f"{name}: images by digest", images and all(image.endswith("@" + DIGEST) for image in images), images)
     connections(objects(render({})))
@@ -377,6 +379,7 @@ def refused():
         {"agent": {"nvidia": {"priviledged": True}}},
         {"agent": {"resources": {"request": {}}}},
         {"image": {"digest": "sha256:short"}},
+        {"agent": {"image": {"digest": "sha256:short"}}},
         {"collector": {"replicas": 0}},
         {"fleet": {"enable": True}},
         {"monitoring": {"podMonitor": "yes"}},

@@ -46,6 +46,14 @@ labels:
 {{- if $i.digest }}@{{ $i.digest }}{{ else }}:{{ default .Chart.AppVersion $i.tag }}{{ end }}
 {{- end -}}
 
+{{- define "gpuvitals.agentImage" -}}
+{{- $i := .Values.image -}}
+{{- with .Values.agent.image.repository -}}
+{{- $i = dict "registry" $i.registry "repository" . "tag" $i.tag "digest" $.Values.agent.image.digest -}}
+{{- end -}}
+{{- include "gpuvitals.image" (dict "Values" (dict "image" $i) "Chart" .Chart) -}}
+{{- end -}}
+
 {{- define "gpuvitals.scheme" -}}
 {{- if .Values.tls.existingSecret }}https{{ else }}http{{ end }}
 {{- end -}}
