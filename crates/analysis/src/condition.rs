@@ -1,5 +1,5 @@
 //! Conditions of a GPU, judged by its latest values: one table. The API's states, the series `gpu_condition` and the alerts on it
-//! are made from it; findings should be, too.
+//! are made from it, and so are the findings.
 
 use gpuvitals_core::MetricId;
 use gpuvitals_core::batch::Value;
@@ -8,6 +8,8 @@ use gpuvitals_core::quantity;
 /// How urgent a condition is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
+    /// Nothing is broken; something costs speed or money.
+    Notice,
     /// The GPU works; it needs a reset, better cooling or attention.
     Warning,
     /// The GPU failed, or its results may be wrong.
@@ -15,9 +17,13 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Its name for programs: `warning` or `critical`.
+    /// Every severity, the least first.
+    pub const ALL: [Self; 3] = [Self::Notice, Self::Warning, Self::Critical];
+
+    /// Its name for programs: `notice`, `warning` or `critical`.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Notice => "notice",
             Self::Warning => "warning",
             Self::Critical => "critical",
         }
@@ -178,7 +184,7 @@ pub const CONDITIONS: &[Condition] = &[
 ];
 
 /// What to do about heat.
-const COOL: &str = "Compare with the other GPUs of the node. One alone: its heat sink, fan or place; the whole node: inlet \
+pub(crate) const COOL: &str = "Compare with the other GPUs of the node. One alone: its heat sink, fan or place; the whole node: inlet \
      temperature, fans of the chassis, blanking panels. Until then a lower power limit keeps the clocks steady: `nvidia-smi -i INDEX \
      -pl WATTS` or `rocm-smi -d INDEX --setpoweroverdrive WATTS`.";
 
@@ -220,7 +226,8 @@ impl MatchedCondition {
         (self.condition.sentence)(self.values())
     }
 
-    fn values(&self) -> &[Value] {
+    /// The values that show it, in the order of the condition's columns.
+    pub fn values(&self) -> &[Value] {
         self.values.get(..self.condition.metrics.len()).unwrap_or_default()
     }
 }

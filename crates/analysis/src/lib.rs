@@ -1,10 +1,12 @@
-//! Analysis over batches: windows, integrals, summaries, conditions, events. Pure: time comes with the rows.
+//! Analysis over batches: windows, integrals, summaries, conditions, events, findings. Pure: time comes with the rows.
 
 pub mod condition;
 pub mod energy;
 pub mod events;
+pub mod findings;
 pub mod integral;
 pub mod outgoing;
+pub mod robust;
 pub mod summary;
 pub mod throttle;
 pub mod window;

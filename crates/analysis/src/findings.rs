@@ -1,0 +1,323 @@
+//! Findings: what is wrong with a fleet now, why that is believed, whom it concerns and what to do.
+//!
+//! [`judge`] looks at the latest state of all GPUs and their last ten minutes ([`Recent`]) and returns candidates. A
+//! [`Tracker`] turns candidates into findings: a finding opens after it has held for a while and closes later than it
+//! opened, and keeps its beginning meanwhile. [`KINDS`] and [`threshold`] hold all rules and numbers; docs/findings.md
+//! explains them.
+
+mod groups;
+mod hardware;
+mod kinds;
+mod recent;
+mod silence;
+pub mod threshold;
+mod throttling;
+mod tracker;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::history::{Fleet, GpuState};
+use gpuvitals_core::{IdentityColumn, MetricId};
+
+use crate::condition::{self, Severity};
+
+pub use groups::{HolderLoad, MemberLoad, holder_loads};
+pub use kinds::{FindingKind, KINDS};
+pub use recent::{GpuWindow, Recent};
+pub use silence::{LostGpu, lost_gpus};
+pub use tracker::Tracker;
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FleetFinding {
+    /// Its kind.
+    pub kind: &'static FindingKind,
+    /// How urgent it is.
+    pub severity: Severity,
+    /// What it is about. Kind and subject identify the finding.
+    pub subject: Subject,
+    /// When it began, as far as is known, nanoseconds UTC since 1970.
+    pub since_ns: i64,
+    /// What is wrong, for people.
+    pub sentence: String,
+    /// The values that show it.
+    pub evidence: Vec<Evidence>,
+    /// Whom it concerns.
+    pub reach: Reach,
+    /// What to do; commands in backquotes.
+    pub remedy: Cow<'static, str>,
+}
+
+impl FleetFinding {
+    /// Its identity, `kind:subject`; the same as long as it is open and when it comes again.
+    pub fn id(&self) -> String {
+        format!("{}:{}", self.kind.id, self.subject)
+    }
+}
+
+/// What a finding is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Subject {
+    /// All nodes.
+    Fleet,
+    /// A node, by name.
+    Node(Arc<str>),
+    /// A GPU, by key.
+    Gpu(Arc<str>),
+    /// A job or pod, as `cluster/namespace/name`.
+    Job(Arc<str>),
+    /// A model of GPU, by name.
+    Model(Arc<str>),
+}
+
+impl Subject {
+    /// Its type, for programs.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Fleet => "fleet",
+            Self::Node(_) => "node",
+            Self::Gpu(_) => "gpu",
+            Self::Job(_) => "job",
+            Self::Model(_) => "model",
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fleet => f.write_str("fleet"),
+            Self::Node(name) | Self::Gpu(name) | Self::Job(name) | Self::Model(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A value that shows a finding.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// Column of the catalogue, or a quantity derived from some.
+    pub quantity: &'static str,
+    /// Unit as in the catalogue; empty for none.
+    pub unit: &'static str,
+    /// The value.
+    pub value: f64,
+    /// What it is compared with: the other value, and where that comes from.
+    pub compared: Option<(f64, &'static str)>,
+}
+
+impl Evidence {
+    /// A value of a metric.
+    pub fn of(metric: MetricId, value: f64) -> Self {
+        let metric = metric.metric();
+        Self { quantity: metric.column, unit: metric.unit.as_str(), value, compared: None }
+    }
+
+    /// A value of a derived quantity.
+    pub fn derived(quantity: &'static str, unit: &'static str, value: f64) -> Self {
+        Self { quantity, unit, value, compared: None }
+    }
+
+    /// Beside another value.
+    #[must_use]
+    pub fn beside(self, other: f64, origin: &'static str) -> Self {
+        Self { compared: Some((other, origin)), ..self }
+    }
+}
+
+/// Whom a finding concerns. Of several GPUs the texts that all of them share.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// The GPUs that it is about, at most [`threshold::NAMED_GPUS_MAX`] of them.
+    pub gpus: Vec<Arc<str>>,
+    /// How many GPUs it is about.
+    pub gpu_count: usize,
+    /// How many GPUs do the work that it disturbs: those of the job, or those it is about.
+    pub concerned_gpus: usize,
+    /// Cluster.
+    pub cluster: Option<Arc<str>>,
+    /// Node.
+    pub node: Option<Arc<str>>,
+    /// Namespace of the holder.
+    pub namespace: Option<Arc<str>>,
+    /// Pod that holds the GPU.
+    pub pod: Option<Arc<str>>,
+    /// Job that holds the GPU.
+    pub job: Option<Arc<str>>,
+    /// Whether all of the GPUs are simulated.
+    pub is_simulated: bool,
+}
+
+impl Reach {
+    fn of(gpus: &[&Arc<GpuState>]) -> Self {
+        let shared = |column| {
+            let mut texts = gpus.iter().map(|gpu| gpu.identity.shared(column));
+            let first = texts.next()??;
+            texts.all(|text| text == Some(first)).then(|| Arc::clone(first))
+        };
+        let named = gpus.iter().take(threshold::NAMED_GPUS_MAX);
+        Self {
+            gpus: named.map(|gpu| Arc::clone(&gpu.key)).collect(),
+            gpu_count: gpus.len(),
+            concerned_gpus: gpus.len(),
+            cluster: shared(IdentityColumn::Cluster),
+            node: shared(IdentityColumn::Node),
+            namespace: shared(IdentityColumn::Namespace),
+            pod: shared(IdentityColumn::Pod),
+            job: shared(IdentityColumn::Job),
+            is_simulated: gpus.iter().all(|gpu| gpu.identity.is_simulated()),
+        }
+    }
+}
+
+/// A finding that may open, or stay open.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Whether it is strong enough to open. A weaker one only keeps a finding open.
+    pub opens: bool,
+    /// When it began, if the data say so.
+    pub began_ns: Option<i64>,
+    /// The finding; its `since_ns` is the tracker's.
+    pub finding: FleetFinding,
+}
+
+/// What is known about a fleet.
+#[derive(Debug, Clone, Copy)]
+pub struct Situation<'a> {
+    /// Now, nanoseconds UTC since 1970.
+    pub now_ns: i64,
+    /// Age of its newest row from which a GPU is stale, nanoseconds.
+    pub stale_after_ns: i64,
+    /// The latest state of every GPU.
+    pub gpus: &'a [Arc<GpuState>],
+    /// Their last minutes.
+    pub recent: &'a Recent,
+    /// GPUs whose agent reports that they are lost.
+    pub lost: &'a HashMap<Arc<str>, LostGpu>,
+}
+
+/// Everything that may be wrong, in no particular order.
+pub fn judge(situation: &Situation<'_>) -> Vec<Candidate> {
+    let survey = Survey::of(*situation);
+    let mut found = Vec::new();
+    survey.conditions(&mut found);
+    survey.silence(&mut found);
+    survey.throttling(&mut found);
+    survey.links(&mut found);
+    survey.fans(&mut found);
+    survey.drivers(&mut found);
+    survey.stragglers(&mut found);
+    survey.idle_holders(&mut found);
+    found
+}
+
+/// A situation with what several kinds need.
+struct Survey<'a> {
+    now: Situation<'a>,
+    /// GPUs that report, with their last minutes.
+    present: Vec<Member<'a>>,
+    /// The present GPUs of each job, by [`holder_of`].
+    holders: HashMap<Arc<str>, Vec<usize>>,
+    /// The present GPUs of each model.
+    models: HashMap<Arc<str>, Vec<usize>>,
+}
+
+/// A GPU that reports.
+#[derive(Clone, Copy)]
+struct Member<'a> {
+    gpu: &'a Arc<GpuState>,
+    window: Option<&'a GpuWindow>,
+}
+
+impl<'a> Survey<'a> {
+    fn of(now: Situation<'a>) -> Self {
+        let is_present = |gpu: &&Arc<GpuState>| !is_older(now, gpu.last_seen_ns);
+        let member = |gpu: &'a Arc<GpuState>| Member { gpu, window: now.recent.window(&gpu.key) };
+        let present: Vec<Member<'a>> = now.gpus.iter().filter(is_present).map(member).collect();
+        let (mut holders, mut models) = (HashMap::new(), HashMap::new());
+        for (place, Member { gpu, .. }) in present.iter().enumerate() {
+            if let Some(holder) = holder_of(gpu) {
+                holders.entry(holder).or_insert_with(Vec::new).push(place);
+            }
+            if let Some(model) = gpu.identity.shared(IdentityColumn::Model) {
+                models.entry(Arc::clone(model)).or_insert_with(Vec::new).push(place);
+            }
+        }
+        Self { now, present, holders, models }
+    }
+
+    fn members(&self, places: &[usize]) -> impl Iterator<Item = Member<'a>> {
+        places.iter().filter_map(|place| self.present.get(*place).copied())
+    }
+
+    /// The reach of a finding about one GPU: its job is concerned.
+    fn reach(&self, gpu: &Arc<GpuState>) -> Reach {
+        let job = holder_of(gpu).and_then(|holder| self.holders.get(&holder));
+        Reach { concerned_gpus: job.map_or(1, |job| job.len().max(1)), ..Reach::of(&[gpu]) }
+    }
+
+    fn about_gpu(
+        &self,
+        kind: &'static str,
+        gpu: &Arc<GpuState>,
+        sentence: String,
+        evidence: Vec<Evidence>,
+    ) -> FleetFinding {
+        let subject = Subject::Gpu(Arc::clone(&gpu.key));
+        finding(kind, subject, sentence, evidence, self.reach(gpu))
+    }
+
+    /// What the one table of conditions says.
+    fn conditions(&self, found: &mut Vec<Candidate>) {
+        for Member { gpu, .. } in &self.present {
+            let latest = |metric| recent_value(self.now, gpu, metric);
+            for matched in condition::found(latest) {
+                let metrics = matched.condition.metrics.iter();
+                let evidence = metrics.zip(matched.values());
+                let evidence: Vec<Evidence> =
+                    evidence.map(|(metric, value)| Evidence::of(*metric, value.as_f64())).collect();
+                let finding = self.about_gpu(matched.condition.id, gpu, matched.sentence(), evidence);
+                let finding = FleetFinding { remedy: matched.condition.remedy.into(), ..finding };
+                found.push(Candidate { opens: true, began_ns: None, finding });
+            }
+        }
+    }
+}
+
+/// A finding whose beginning the tracker knows.
+fn finding(
+    kind: &'static str,
+    subject: Subject,
+    sentence: String,
+    evidence: Vec<Evidence>,
+    reach: Reach,
+) -> FleetFinding {
+    let kind = kinds::kind(kind);
+    let (severity, remedy) = (kind.severity, Cow::Borrowed(kind.remedy));
+    FleetFinding { kind, severity, subject, since_ns: 0, sentence, evidence, reach, remedy }
+}
+
+fn is_older(now: Situation<'_>, at_ns: i64) -> bool {
+    now.now_ns.saturating_sub(at_ns) > now.stale_after_ns
+}
+
+/// The latest value of a metric unless it is old.
+fn recent_value(now: Situation<'_>, gpu: &GpuState, metric: MetricId) -> Option<Value> {
+    let latest = Fleet::latest(gpu, metric)?;
+    (!is_older(now, latest.timestamp_ns)).then_some(latest.value)
+}
+
+/// The work that holds a GPU, as `cluster/namespace/name`: its job, or else its pod; none for a free GPU.
+pub fn holder_of(gpu: &GpuState) -> Option<Arc<str>> {
+    let text = |column| gpu.identity.get(column);
+    let name = text(IdentityColumn::Job).or_else(|| text(IdentityColumn::Pod))?;
+    let [cluster, namespace] =
+        [IdentityColumn::Cluster, IdentityColumn::Namespace].map(|column| text(column).unwrap_or_default());
+    Some(Arc::from(format!("{cluster}/{namespace}/{name}")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! GPUs that work together: stragglers among them, and jobs whose GPUs do nothing.
+
+use std::sync::Arc;
+
+use gpuvitals_core::history::GpuState;
+use gpuvitals_core::{IdentityColumn, quantity};
+
+use super::threshold::{
+    CLOCK_DEVIATION_MIN, IDLE_AFTER_NS, LOADED_MINUTES_MIN, STARVED_GPUS_MIN, STARVED_PCT, STARVED_POWER,
+    STRAGGLER_CLOCK, STRAGGLER_DISTANCE, STRAGGLER_GPUS_MIN,
+};
+use super::throttling::{percent, rounded};
+use super::{Candidate, Evidence, GpuWindow, Member, Reach, Situation, Subject, Survey, finding};
+use crate::integral::seconds;
+use crate::robust::Spread;
+
+/// The GPUs of one job in the last minutes, and how they spread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HolderLoad {
+    /// The job, as `cluster/namespace/name`.
+    pub holder: Arc<str>,
+    /// Its GPUs.
+    pub members: Vec<MemberLoad>,
+    /// Spread of their clocks under load, MHz.
+    pub clock: Option<Spread>,
+    /// Spread of their power under load, W.
+    pub power: Option<Spread>,
+    /// Spread of their utilisation, %.
+    pub utilization: Option<Spread>,
+}
+
+/// A GPU of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemberLoad {
+    /// The GPU.
+    pub gpu: Arc<GpuState>,
+    /// Its last minutes.
+    pub window: GpuWindow,
+    /// Distance of its clock from the median in robust deviations; negative: slower.
+    pub clock_distance: Option<f64>,
+}
+
+impl MemberLoad {
+    fn clock(&self) -> Option<f64> {
+        Some(self.window).filter(|window| window.loaded_minutes >= LOADED_MINUTES_MIN)?.loaded_clock_mhz
+    }
+}
+
+/// The jobs with several GPUs, by name, and how their GPUs spread.
+pub fn holder_loads(situation: &Situation<'_>) -> Vec<HolderLoad> {
+    let survey = Survey::of(*situation);
+    let several = survey.holders.iter().filter(|(_, places)| places.len() > 1);
+    let mut loads: Vec<HolderLoad> =
+        several.map(|(holder, places)| load(holder, survey.members(places))).collect();
+    loads.sort_by(|a, b| a.holder.cmp(&b.holder));
+    loads
+}
+
+fn load<'a>(holder: &Arc<str>, members: impl Iterator<Item = Member<'a>>) -> HolderLoad {
+    let member = |Member { gpu, window }: Member<'a>| {
+        Some(MemberLoad { gpu: Arc::clone(gpu), window: *window?, clock_distance: None })
+    };
+    let mut members: Vec<MemberLoad> = members.filter_map(member).collect();
+    let clock = Spread::of(members.iter().filter_map(MemberLoad::clock));
+    for member in &mut members {
+        member.clock_distance = clock.zip(member.clock()).map(|(spread, clock)| {
+            let least = CLOCK_DEVIATION_MIN * spread.median;
+            rounded(spread.distance(clock, least))
+        });
+    }
+    HolderLoad {
+        holder: Arc::clone(holder),
+        clock,
+        power: Spread::of(members.iter().filter_map(|member| member.window.loaded_power_w)),
+        utilization: Spread::of(members.iter().filter_map(|member| member.window.utilization_pct)),
+        members,
+    }
+}
+
+impl Survey<'_> {
+    pub(super) fn stragglers(&self, found: &mut Vec<Candidate>) {
+        for (holder, places) in &self.holders {
+            if places.len() < STRAGGLER_GPUS_MIN {
+                continue;
+            }
+            let load = load(holder, self.members(places));
+            let loaded = load.members.iter().filter(|member| member.clock().is_some()).count();
+            for member in &load.members {
+                if loaded >= STRAGGLER_GPUS_MIN {
+                    found.extend(self.straggler(&load, member));
+                }
+                if load.members.len() >= STARVED_GPUS_MIN {
+                    found.extend(self.starved(&load, member));
+                }
+            }
+        }
+    }
+
+    fn straggler(&self, load: &HolderLoad, member: &MemberLoad) -> Option<Candidate> {
+        let (spread, clock, distance) = (load.clock?, member.clock()?, member.clock_distance?);
+        let share = clock / spread.median;
+        if share >= STRAGGLER_CLOCK.1 || distance > -STRAGGLER_DISTANCE.1 {
+            return None;
+        }
+        let opens = share < STRAGGLER_CLOCK.0 && distance <= -STRAGGLER_DISTANCE.0;
+        let others = quantity::counted((load.members.len() - 1) as u64, "other GPU");
+        let sentence = format!(
+            "its clock of {clock:.0} MHz is {} below that of its job, whose {others} wait for it",
+            percent(1.0 - share)
+        );
+        let mut evidence = vec![
+            Evidence::derived("gpu_clock_mhz", "MHz", clock.round())
+                .beside(spread.median.round(), "median of the job"),
+            Evidence::derived("robust_distance", "deviations", distance),
+        ];
+        let power = member.window.loaded_power_w.zip(load.power);
+        evidence.extend(power.map(|(watts, spread)| {
+            Evidence::derived("power_w", "W", watts.round())
+                .beside(spread.median.round(), "median of the job")
+        }));
+        let finding = self.about_gpu("straggler", &member.gpu, sentence, evidence);
+        Some(Candidate { opens, began_ns: None, finding })
+    }
+
+    /// A GPU that does much less than the others of its job, by utilisation and power.
+    fn starved(&self, load: &HolderLoad, member: &MemberLoad) -> Option<Candidate> {
+        let (busy, spread) = (member.window.utilization_pct?, load.utilization?);
+        let (work, others) = (member.window.power_w?, load.all_power()?);
+        let (behind, share) = (spread.median - busy, work / others.median);
+        // Servers of one service differ among each other; then one of them is no exception.
+        let is_far = spread.distance(busy, 3.0) <= -STRAGGLER_DISTANCE.0;
+        if behind < STARVED_PCT.1 || share > STARVED_POWER.1 || !is_far {
+            return None;
+        }
+        let opens = behind >= STARVED_PCT.0 && share <= STARVED_POWER.0;
+        let sentence = format!(
+            "it is busy for {busy:.0} % of the time, the median of its job is {:.0} %",
+            spread.median
+        );
+        let evidence = vec![
+            Evidence::derived("utilization_pct", "%", busy.round())
+                .beside(spread.median.round(), "median of the job"),
+            Evidence::derived("power_w", "W", work.round())
+                .beside(others.median.round(), "median of the job"),
+        ];
+        let finding = self.about_gpu("starved", &member.gpu, sentence, evidence);
+        Some(Candidate { opens, began_ns: None, finding })
+    }
+
+    /// Jobs whose GPUs have done nothing for long: one finding a job.
+    pub(super) fn idle_holders(&self, found: &mut Vec<Candidate>) {
+        for (holder, places) in &self.holders {
+            let all = places.len();
+            let idle =
+                self.members(places).filter_map(|member| Some((member.gpu, member.window?.idle_since_ns?)));
+            let idle: Vec<_> =
+                idle.filter(|(_, since_ns)| self.now.now_ns - since_ns >= IDLE_AFTER_NS).collect();
+            let Some(began_ns) = idle.iter().map(|(_, since_ns)| *since_ns).min() else { continue };
+            let gpus: Vec<&Arc<GpuState>> = idle.iter().map(|(gpu, _)| *gpu).collect();
+            let minutes = seconds(self.now.now_ns - began_ns) / 60.0;
+            let name = gpus.first().map_or("", |gpu| {
+                let job = gpu.identity.get(IdentityColumn::Job);
+                job.or_else(|| gpu.identity.get(IdentityColumn::Pod)).unwrap_or_default()
+            });
+            let held = if gpus.len() == all {
+                quantity::counted(all as u64, "GPU")
+            } else {
+                format!("{} of its {all} GPUs", gpus.len())
+            };
+            let sentence = format!("{name} holds {held} that did nothing for {minutes:.0} minutes");
+            let evidence = vec![
+                Evidence::derived("idle_minutes", "min", minutes.floor())
+                    .beside(seconds(IDLE_AFTER_NS) / 60.0, "limit"),
+            ];
+            let reach = Reach { concerned_gpus: gpus.len(), ..Reach::of(&gpus) };
+            let finding = finding("idle_held", Subject::Job(Arc::clone(holder)), sentence, evidence, reach);
+            found.push(Candidate { opens: true, began_ns: Some(began_ns), finding });
+        }
+    }
+}
+
+impl HolderLoad {
+    /// Spread of the power over all minutes, W.
+    fn all_power(&self) -> Option<Spread> {
+        Spread::of(self.members.iter().filter_map(|member| member.window.power_w))
+    }
+}

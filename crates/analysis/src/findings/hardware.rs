@@ -1,0 +1,156 @@
+//! Links, fans and drivers, compared with those of the same model.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::history::GpuState;
+use gpuvitals_core::{IdentityColumn, MetricId, quantity};
+
+use super::threshold::{COMMON_LINK_SHARE, FAN_AT_LIMIT_PCT, FAN_NEEDED_FROM_C, FAN_OF_PEERS_PCT, PEERS_MIN};
+use super::{Candidate, Evidence, GpuWindow, Member, Reach, Subject, Survey, finding, recent_value};
+use crate::robust;
+
+/// Most nodes that a sentence names.
+const NAMED_NODES_MAX: usize = 5;
+const PCIE_WIDTH_MAX: MetricId = MetricId::of("pcie_width_max");
+const PCIE_WIDTH: MetricId = MetricId::of("pcie_width");
+const PCIE_GENERATION: MetricId = MetricId::of("pcie_gen");
+const LINKS_UP: MetricId = MetricId::of("interconnect_links_up");
+
+/// A property of a link that most GPUs of a model share.
+struct Link {
+    kind: &'static str,
+    metric: MetricId,
+    of: fn(&GpuWindow) -> Option<f64>,
+    sentence: fn(f64, f64) -> String,
+}
+
+const LINKS: [Link; 3] = [
+    Link {
+        kind: "pcie_degraded",
+        metric: PCIE_WIDTH,
+        of: |window| window.pcie_width,
+        sentence: |has, others| {
+            format!("its PCIe link has {has} lanes, that of the same model elsewhere {others}")
+        },
+    },
+    Link {
+        kind: "pcie_degraded",
+        metric: PCIE_GENERATION,
+        of: |window| window.pcie_generation,
+        sentence: |has, others| {
+            format!("its PCIe link runs at generation {has}, that of the same model elsewhere at {others}")
+        },
+    },
+    Link {
+        kind: "links_down",
+        metric: LINKS_UP,
+        of: |window| window.links_up,
+        sentence: |has, others| {
+            format!("{has} links to other GPUs are up, on the same model elsewhere {others}")
+        },
+    },
+];
+
+impl Survey<'_> {
+    pub(super) fn links(&self, found: &mut Vec<Candidate>) {
+        for places in self.models.values() {
+            let members: Vec<Member<'_>> = self.members(places).collect();
+            for link in &LINKS {
+                let value = |member: &Member<'_>| (link.of)(member.window?);
+                let common = common(members.iter().filter_map(value));
+                for member in &members {
+                    let Some(has) = value(member) else { continue };
+                    // A GPU alone is compared with what it could have.
+                    let most = || recent_value(self.now, member.gpu, PCIE_WIDTH_MAX).map(Value::as_f64);
+                    let (others, origin) = match common {
+                        Some(common) => (common, "most GPUs of the model"),
+                        None if link.metric == PCIE_WIDTH => match most() {
+                            Some(most) => (most, "what the GPU can do"),
+                            None => continue,
+                        },
+                        None => continue,
+                    };
+                    if has >= others {
+                        continue;
+                    }
+                    let evidence = vec![Evidence::of(link.metric, has).beside(others, origin)];
+                    let sentence = (link.sentence)(has, others);
+                    let finding = self.about_gpu(link.kind, member.gpu, sentence, evidence);
+                    found.push(Candidate { opens: true, began_ns: None, finding });
+                }
+            }
+        }
+    }
+
+    pub(super) fn fans(&self, found: &mut Vec<Candidate>) {
+        for places in self.models.values() {
+            let members: Vec<Member<'_>> = self.members(places).collect();
+            let fan = |member: &Member<'_>| member.window?.fan_pct;
+            let mut speeds: Vec<f64> = members.iter().filter_map(fan).map(|(mean, _)| mean).collect();
+            let median = robust::median(&mut speeds).filter(|_| speeds.len() > PEERS_MIN);
+            for member in &members {
+                let (Some((mean, highest)), Some(window)) = (fan(member), member.window) else { continue };
+                let hot = window.temperature_max_c.filter(|celsius| *celsius >= FAN_NEEDED_FROM_C);
+                let speed = Evidence::derived("fan_speed_pct", "%", mean.round());
+                if let (true, Some(celsius)) = (highest <= 0.0, hot) {
+                    let sentence = format!("its fan stands still at {celsius} °C");
+                    let evidence = vec![speed, Evidence::derived("temperature_c", "°C", celsius)];
+                    let finding = self.about_gpu("fan_stopped", member.gpu, sentence, evidence);
+                    found.push(Candidate { opens: true, began_ns: None, finding });
+                } else if let Some(median) = median.filter(|median| *median <= FAN_OF_PEERS_PCT)
+                    && mean >= FAN_AT_LIMIT_PCT.1
+                {
+                    let sentence =
+                        format!("its fan runs at {mean:.0} %, the median of its model is {median:.0} %");
+                    let evidence = vec![speed.beside(median.round(), "median of the model")];
+                    let finding = self.about_gpu("fan_at_limit", member.gpu, sentence, evidence);
+                    found.push(Candidate { opens: mean >= FAN_AT_LIMIT_PCT.0, began_ns: None, finding });
+                }
+            }
+        }
+    }
+
+    /// Nodes with one model and different drivers: a finding of the model.
+    pub(super) fn drivers(&self, found: &mut Vec<Candidate>) {
+        for (model, places) in &self.models {
+            let mut versions: BTreeMap<&str, Vec<&Arc<GpuState>>> = BTreeMap::new();
+            for Member { gpu, .. } in self.members(places) {
+                if let Some(version) = gpu.identity.get(IdentityColumn::Driver) {
+                    versions.entry(version).or_default().push(gpu);
+                }
+            }
+            let Some((most, _)) = versions.iter().max_by_key(|(_, gpus)| gpus.len()) else { continue };
+            let others = versions.iter().filter(|(version, _)| *version != most);
+            let others: Vec<&Arc<GpuState>> = others.flat_map(|(_, gpus)| gpus.iter().copied()).collect();
+            let nodes: BTreeSet<&str> = others.iter().filter_map(|gpu| gpu.identity.node()).collect();
+            if nodes.is_empty() {
+                continue;
+            }
+            let rest: Vec<&str> = versions.keys().filter(|version| *version != most).copied().collect();
+            let named: Vec<&str> = nodes.iter().take(NAMED_NODES_MAX).copied().collect();
+            let dots = if nodes.len() > named.len() { ", …" } else { "" };
+            let sentence = format!(
+                "{} with {model} ({}{dots}) have driver {}, most have {most}",
+                quantity::counted(nodes.len() as u64, "node"),
+                named.join(", "),
+                rest.join(", "),
+            );
+            let subject = Subject::Model(Arc::clone(model));
+            let finding = finding("driver_mismatch", subject, sentence, Vec::new(), Reach::of(&others));
+            found.push(Candidate { opens: true, began_ns: None, finding });
+        }
+    }
+}
+
+/// The value that most of them have, if enough of them have one.
+fn common(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    values.filter(|value| *value >= 0.0).for_each(|value| *counts.entry(value.to_bits()).or_default() += 1);
+    let all: usize = counts.values().sum();
+    let (bits, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
+    let share = count as f64 / all as f64;
+    (all > PEERS_MIN && share >= COMMON_LINK_SHARE).then(|| f64::from_bits(bits))
+}

@@ -1,0 +1,163 @@
+//! GPUs, nodes and fleets that stopped reporting.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::history::{ExtraValue, Fleet, GpuState};
+use gpuvitals_core::{Batch, IdentityColumn, quantity};
+
+use super::threshold::{GONE_AFTER_NS, SILENT_FLEET_NODES, SILENT_FLEET_SHARE};
+use super::{Candidate, Evidence, FleetFinding, Reach, Subject, Survey, finding, is_older};
+use crate::condition;
+
+/// A GPU that its agent reports as lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostGpu {
+    /// Since when, nanoseconds UTC since 1970.
+    pub at_ns: i64,
+    /// Why, in the agent's words.
+    pub detail: String,
+}
+
+/// The GPUs that are lost by rows of `gpu_health_events`: the newest of their events `lost` and `back` is `lost`.
+pub fn lost_gpus(events: &Batch) -> HashMap<Arc<str>, LostGpu> {
+    let mut newest: HashMap<Arc<str>, (i64, Option<LostGpu>)> = HashMap::new();
+    let Ok(keys) = RowKeys::of(events.records(), events.table()) else { return HashMap::new() };
+    let text = |name: &str, row| match ExtraValue::of(events.records().column_by_name(name)?, row)? {
+        ExtraValue::Text(text) => Some(text),
+        ExtraValue::Number(_) => None,
+    };
+    for (row, (id, &at_ns)) in keys.ids.iter().zip(events.timestamps()).enumerate() {
+        let Some(key) = keys.keys.get(*id as usize) else { continue };
+        let lost = match text("kind", row).as_deref() {
+            Some("lost") => {
+                let detail = text("detail", row).map_or(String::new(), |detail| detail.as_ref().to_owned());
+                Some(LostGpu { at_ns, detail })
+            }
+            Some("back") => None,
+            _ => continue,
+        };
+        let entry = newest.entry(Arc::clone(key)).or_insert((i64::MIN, None));
+        if at_ns >= entry.0 {
+            *entry = (at_ns, lost);
+        }
+    }
+    newest.into_iter().filter_map(|(key, (_, lost))| Some((key, lost?))).collect()
+}
+
+/// The GPUs of a node.
+#[derive(Default)]
+struct NodeGpus<'a> {
+    reporting: usize,
+    silent: Vec<&'a Arc<GpuState>>,
+    last_ns: i64,
+}
+
+impl<'a> Survey<'a> {
+    pub(super) fn silence(&self, found: &mut Vec<Candidate>) {
+        let mut nodes: BTreeMap<(Option<&str>, Option<&'a str>), NodeGpus<'a>> = BTreeMap::new();
+        for gpu in self.now.gpus {
+            if self.now.now_ns.saturating_sub(gpu.last_seen_ns) > GONE_AFTER_NS {
+                continue;
+            }
+            let name = (gpu.identity.get(IdentityColumn::Cluster), gpu.identity.node());
+            let node = nodes.entry(name).or_default();
+            node.last_ns = node.last_ns.max(gpu.last_seen_ns);
+            if is_older(self.now, gpu.last_seen_ns) {
+                node.silent.push(gpu);
+            } else {
+                node.reporting += 1;
+            }
+        }
+        let named = nodes.iter().filter(|((_, node), _)| node.is_some()).map(|(_, gpus)| gpus);
+        let (all, silent) = named.fold((0, Vec::new()), |(all, mut silent), node| {
+            if node.reporting == 0 {
+                silent.push(node);
+            }
+            (all + 1, silent)
+        });
+        if let Some(candidate) = fleet_silence(all, &silent) {
+            found.push(candidate);
+        }
+        for ((_, name), node) in &nodes {
+            if let (Some(name), 0) = (name, node.reporting) {
+                found.push(node_silence(name, node));
+            } else {
+                found.extend(node.silent.iter().map(|gpu| self.gpu_silence(gpu, node.reporting)));
+            }
+        }
+        self.blank(found);
+    }
+
+    fn gpu_silence(&self, gpu: &Arc<GpuState>, reporting: usize) -> Candidate {
+        let others = match reporting {
+            0 => "it reports nothing any more".to_owned(),
+            1 => "it reports nothing any more, another GPU of its node does".to_owned(),
+            count => format!("it reports nothing any more, {count} other GPUs of its node do"),
+        };
+        self.lost(gpu, gpu.last_seen_ns, &others)
+    }
+
+    /// GPUs that have rows without values: the agent sees that they are lost.
+    fn blank(&self, found: &mut Vec<Candidate>) {
+        for member in &self.present {
+            let newest = newest_value(member.gpu);
+            let Some(lost) = self.now.lost.get(&member.gpu.key).filter(|_| is_older(self.now, newest)) else {
+                continue;
+            };
+            found.push(self.lost(member.gpu, lost.at_ns, &lost.detail));
+        }
+    }
+
+    /// A lost GPU, with its state when it was last seen.
+    fn lost(&self, gpu: &Arc<GpuState>, began_ns: i64, sentence: &str) -> Candidate {
+        let seen_ns = newest_value(gpu);
+        let latest = |metric| {
+            let latest = Fleet::latest(gpu, metric)?;
+            (seen_ns.saturating_sub(latest.timestamp_ns) <= self.now.stale_after_ns).then_some(latest.value)
+        };
+        let before: Vec<String> = condition::found(latest).map(|matched| matched.sentence()).collect();
+        let before =
+            if before.is_empty() { String::new() } else { format!("; before that: {}", before.join("; ")) };
+        let reach = Reach { concerned_gpus: 1, ..self.reach(gpu) };
+        let evidence = vec![self.age(seen_ns)];
+        let subject = Subject::Gpu(Arc::clone(&gpu.key));
+        let finding = finding("gpu_lost", subject, format!("{sentence}{before}"), evidence, reach);
+        Candidate { opens: true, began_ns: Some(began_ns), finding }
+    }
+
+    fn age(&self, seen_ns: i64) -> Evidence {
+        let seconds = crate::integral::seconds(self.now.now_ns.saturating_sub(seen_ns));
+        let limit = crate::integral::seconds(self.now.stale_after_ns);
+        Evidence::derived("age_of_newest_value", "s", seconds.round()).beside(limit, "limit")
+    }
+}
+
+fn newest_value(gpu: &GpuState) -> i64 {
+    gpu.latest.iter().map(|(_, latest)| latest.timestamp_ns).max().unwrap_or(gpu.last_seen_ns)
+}
+
+fn node_silence(name: &str, node: &NodeGpus<'_>) -> Candidate {
+    let reach = Reach::of(&node.silent);
+    let gpus = quantity::counted(reach.gpu_count as u64, "GPU");
+    let sentence = format!("nothing comes from the node any more, which has {gpus}");
+    let finding = finding("node_silent", Subject::Node(Arc::from(name)), sentence, Vec::new(), reach);
+    Candidate { opens: true, began_ns: Some(node.last_ns), finding }
+}
+
+fn fleet_silence(all: usize, silent: &[&NodeGpus<'_>]) -> Option<Candidate> {
+    #[expect(clippy::cast_precision_loss, reason = "numbers of nodes")]
+    let share = silent.len() as f64 / all.max(1) as f64;
+    if silent.len() < SILENT_FLEET_NODES || share < SILENT_FLEET_SHARE {
+        return None;
+    }
+    let gpus: Vec<&Arc<GpuState>> = silent.iter().flat_map(|node| node.silent.iter().copied()).collect();
+    let began_ns = silent.iter().map(|node| node.last_ns).max();
+    let sentence = format!("{} of {all} nodes report nothing any more", silent.len());
+    #[expect(clippy::cast_precision_loss, reason = "numbers of nodes")]
+    let evidence = Evidence::derived("silent_nodes", "", silent.len() as f64).beside(all as f64, "all nodes");
+    let found: FleetFinding =
+        finding("fleet_silent", Subject::Fleet, sentence, vec![evidence], Reach::of(&gpus));
+    Some(Candidate { opens: true, began_ns, finding: found })
+}

@@ -1,0 +1,311 @@
+use gpuvitals_core::history::{Buckets, GroupName, LatestValue, TimeSteps};
+use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::{BatchBuilder, Identity, Origin, Table, catalogue};
+use proptest::prelude::*;
+
+use super::*;
+
+const MINUTE_NS: i64 = 60 * SECOND_NS;
+const NOW_NS: i64 = 1_000_000 * MINUTE_NS;
+const STALE_NS: i64 = 90 * SECOND_NS;
+
+fn gpu(name: &str, node: &str, job: &str, seen_s_ago: i64, values: &[(&str, i64)]) -> Arc<GpuState> {
+    let at_ns = NOW_NS - seen_s_ago * SECOND_NS;
+    let texts = [
+        (IdentityColumn::Uuid, name),
+        (IdentityColumn::Node, node),
+        (IdentityColumn::Model, "H100"),
+        (IdentityColumn::Job, job),
+    ];
+    let mut identity = Identity::default();
+    for (column, text) in &texts {
+        identity.set(*column, text).unwrap();
+    }
+    let value = |(column, value): &(&str, i64)| {
+        let latest = LatestValue { value: Value::Int(*value), timestamp_ns: at_ns };
+        (catalogue::by_column(column).unwrap(), latest)
+    };
+    let mut latest: Vec<_> = values.iter().map(value).collect();
+    latest.sort_by_key(|(id, _)| *id);
+    Arc::new(GpuState {
+        key: Arc::from(name),
+        identity,
+        first_seen_ns: 0,
+        last_seen_ns: at_ns,
+        latest,
+        extras: Vec::new(),
+    })
+}
+
+/// A GPU, its job and values that stay the same; a counter rises by its value every second.
+type Steady<'a> = (&'a str, &'a str, &'a [(&'a str, f64)]);
+
+/// So many minutes of GPUs.
+fn recent(minutes: usize, gpus: &[Steady<'_>]) -> Recent {
+    let mut recent = Recent::default();
+    while let Some(query) = recent.next_query(NOW_NS + 11 * SECOND_NS, gpus.len()) {
+        let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns, 0).unwrap();
+        let mut buckets = Buckets::new(steps, &query.metrics, &[]);
+        let first_ns = NOW_NS - i64::try_from(minutes).unwrap() * MINUTE_NS;
+        for (name, job, values) in gpus {
+            let job = (!job.is_empty()).then(|| Arc::from(*job));
+            let group: GroupName = Arc::from([Some(Arc::from(*name)), None, None, job]);
+            let group = buckets.group(&group);
+            for step in 0..steps.count {
+                let place = buckets.place(group, step);
+                for measured in buckets.metrics_mut() {
+                    let column = measured.metric.metric().column;
+                    let set = values.iter().find(|(name, _)| *name == column);
+                    let Some((_, value)) = set.filter(|_| steps.time(step) >= first_ns) else { continue };
+                    let last_ns = steps.time(step) + MINUTE_NS - SECOND_NS;
+                    let seconds = f64::from(i32::try_from((last_ns - NOW_NS) / SECOND_NS + 9_000).unwrap());
+                    let is_counter = column.ends_with("_ns") || column.ends_with("_count");
+                    let value = if is_counter { value * seconds } else { *value };
+                    let cell = measured.cells.get_mut(place).unwrap();
+                    *cell = gpuvitals_core::history::Cell {
+                        count: 6,
+                        sum: 6.0 * value,
+                        min: value,
+                        max: value,
+                        last_ns,
+                        last: value,
+                    };
+                }
+            }
+        }
+        recent.take(&buckets);
+    }
+    recent
+}
+
+fn judged(gpus: &[Arc<GpuState>], recent: &Recent) -> Vec<(String, bool, String)> {
+    let lost = HashMap::new();
+    let situation = Situation { now_ns: NOW_NS, stale_after_ns: STALE_NS, gpus, recent, lost: &lost };
+    let found = judge(&situation).into_iter();
+    let mut found: Vec<_> = found.map(|one| (one.finding.id(), one.opens, one.finding.sentence)).collect();
+    found.sort();
+    found
+}
+
+fn ids(found: &[(String, bool, String)]) -> Vec<&str> {
+    found.iter().map(|(id, ..)| id.as_str()).collect()
+}
+
+#[test]
+fn a_matched_condition_is_a_finding_with_its_value_and_remedy() {
+    let gpus = [gpu("a", "n1", "", 0, &[("xid_last", 79)]), gpu("b", "n1", "", 0, &[("xid_last", 31)])];
+    let found = judged(&gpus, &Recent::default());
+    assert_eq!(found, [("xid:a".to_owned(), true, "XID 79".to_owned())]);
+}
+
+#[test]
+fn a_silent_node_is_one_finding_and_a_silent_gpu_another() {
+    let mut gpus: Vec<_> = (0..8).map(|n| gpu(&format!("a{n}"), "n1", "", 300, &[])).collect();
+    gpus.extend((0..8).map(|n| gpu(&format!("b{n}"), "n2", "", if n == 3 { 300 } else { 5 }, &[])));
+    gpus.extend((0..8).map(|n| gpu(&format!("c{n}"), "n3", "", 5, &[])));
+    let found = judged(&gpus, &Recent::default());
+    assert_eq!(ids(&found), ["gpu_lost:b3", "node_silent:n1"]);
+    assert_eq!(found.first().unwrap().2, "it reports nothing any more, 7 other GPUs of its node do");
+    let all: Vec<_> =
+        (0..6).map(|n| gpu(&format!("a{n}"), &format!("n{}", n / 2), "", 300, &[("xid_last", 79)])).collect();
+    assert!(ids(&judged(&all, &Recent::default())).contains(&"fleet_silent:fleet"));
+    let gone: Vec<_> = (0..2).map(|n| gpu(&format!("a{n}"), "n1", "", 8 * 86_400, &[])).collect();
+    assert!(judged(&gone, &Recent::default()).is_empty());
+}
+
+#[test]
+fn a_lost_gpu_says_what_was_wrong_before() {
+    let gpus = [gpu("a", "n1", "", 300, &[("xid_last", 79)]), gpu("b", "n1", "", 0, &[])];
+    let found = judged(&gpus, &Recent::default());
+    assert_eq!(
+        found.first().unwrap().2,
+        "it reports nothing any more, another GPU of its node does; before that: XID 79"
+    );
+}
+
+#[test]
+fn a_gpu_with_rows_but_no_values_is_lost_if_its_agent_says_so() {
+    let mut identity = Identity::default();
+    identity.set(IdentityColumn::Uuid, "a").unwrap();
+    let mut builder = BatchBuilder::new(Table::GpuHealthEvents);
+    for (sequence, (second, kind)) in [(10, "lost"), (20, "back"), (30, "lost")].into_iter().enumerate() {
+        let who = builder.intern(&identity);
+        let row = builder.row(NOW_NS - 900 * SECOND_NS + second * SECOND_NS, who);
+        builder.set_extra(row, "sequence", i64::try_from(sequence).unwrap()).unwrap();
+        builder.set_extra_text(row, "kind", kind).unwrap();
+        builder.set_extra_text(row, "detail", "it fell off the bus").unwrap();
+    }
+    let events = builder.finish(Origin { node: Arc::from("n1"), started_ns: 1 }, 1).unwrap();
+    let lost = lost_gpus(&events);
+    assert_eq!(lost.get("a").map(|lost| lost.at_ns), Some(NOW_NS - 870 * SECOND_NS));
+
+    let mut state = (*gpu("a", "n1", "", 600, &[("xid_last", 79)])).clone();
+    state.last_seen_ns = NOW_NS;
+    let (gpus, recent) = ([Arc::new(state)], Recent::default());
+    let situation =
+        Situation { now_ns: NOW_NS, stale_after_ns: STALE_NS, gpus: &gpus, recent: &recent, lost: &lost };
+    let found = judge(&situation);
+    let one = found.first().unwrap();
+    assert_eq!((found.len(), one.finding.kind.id), (1, "gpu_lost"));
+    assert_eq!(one.finding.sentence, "it fell off the bus; before that: XID 79");
+}
+
+#[test]
+fn a_slow_gpu_of_a_job_is_a_straggler_and_equal_ones_are_not() {
+    let names = ["a", "b", "c", "d"];
+    let gpus: Vec<_> = names.iter().map(|name| gpu(name, "n1", "train", 0, &[])).collect();
+    let at = |slow: f64| {
+        let fast: &[(&str, f64)] = &[("utilization_pct", 99.0), ("gpu_clock_mhz", 1980.0)];
+        let slow = vec![("utilization_pct", 99.0), ("gpu_clock_mhz", slow)];
+        let rows = names.map(|name| (name, "train", if name == "c" { slow.as_slice() } else { fast }));
+        judged(&gpus, &recent(10, &rows))
+    };
+    let found = at(1530.0);
+    assert_eq!(ids(&found), ["straggler:c"]);
+    assert_eq!(
+        found.first().unwrap().2,
+        "its clock of 1530 MHz is 23 % below that of its job, whose 3 other GPUs wait for it"
+    );
+    assert!(at(1910.0).is_empty());
+    assert_eq!(at(1860.0).first().map(|(_, opens, _)| *opens), Some(false), "it keeps one open");
+}
+
+#[test]
+fn heat_power_brake_and_a_clock_without_a_reason() {
+    let gpus: Vec<_> = ["a", "b", "c", "d", "e"].iter().map(|name| gpu(name, "n1", "", 0, &[])).collect();
+    let at = |values: &[(&str, f64)]| {
+        let fast: &[(&str, f64)] = &[("utilization_pct", 99.0), ("gpu_clock_mhz", 2000.0)];
+        let mut slow = vec![("utilization_pct", 99.0), ("gpu_clock_mhz", 1500.0)];
+        slow.extend_from_slice(values);
+        let rows = ["a", "b", "c", "d"].map(|name| (name, "", fast));
+        judged(&gpus, &recent(10, &[rows.as_slice(), &[("e", "", &slow)]].concat()))
+    };
+    let heat = at(&[("throttled_sw_thermal_ns", 0.25e9), ("throttled_power_ns", 0.9e9)]);
+    assert_eq!(ids(&heat), ["thermal_throttling:e"]);
+    assert_eq!(
+        heat.first().unwrap().2,
+        "heat held the clock down for 25 % of the last ten minutes, 25 % below the clock of its peers"
+    );
+    let amd = at(&[
+        ("throttle_sample_count", 1000.0),
+        ("throttle_hbm_thermal_count", 500.0),
+        ("throttle_ppt_count", 300.0),
+    ]);
+    assert_eq!(ids(&amd), ["thermal_throttling:e"]);
+    assert_eq!(ids(&at(&[("throttled_hw_power_brake_ns", 0.5e9)])), ["power_brake:e"]);
+    let free = [("throttled_thermal_ns", 0.0), ("throttled_power_ns", 0.01e9)];
+    assert_eq!(ids(&at(&free)), ["clock_held:e"]);
+    assert!(
+        at(&[("throttled_power_ns", 0.9e9), ("throttled_thermal_ns", 0.0)]).is_empty(),
+        "the power limit"
+    );
+    assert!(at(&[]).is_empty(), "without counters no reason is ruled out");
+}
+
+#[test]
+fn a_narrow_link_under_load_is_degraded_and_a_sleeping_one_is_not() {
+    let names = ["a", "b", "c", "d", "e"];
+    let gpus: Vec<_> = names.iter().map(|name| gpu(name, "n1", "", 0, &[])).collect();
+    let at = |busy: f64, generation: f64| {
+        let sound: &[(&str, f64)] = &[
+            ("utilization_pct", 99.0),
+            ("pcie_width", 16.0),
+            ("pcie_gen", 5.0),
+            ("interconnect_links_up", 18.0),
+        ];
+        let other = vec![("utilization_pct", busy), ("pcie_width", 8.0), ("pcie_gen", generation)];
+        let rows = names.map(|name| (name, "", if name == "e" { other.as_slice() } else { sound }));
+        judged(&gpus, &recent(10, &rows))
+    };
+    assert_eq!(ids(&at(99.0, 5.0)), ["pcie_degraded:e"]);
+    assert!(at(2.0, 1.0).is_empty());
+}
+
+#[test]
+fn a_job_that_does_nothing_for_half_an_hour_is_one_finding() {
+    let gpus: Vec<_> = ["a", "b"].iter().map(|name| gpu(name, "n1", "serve", 0, &[])).collect();
+    let idle: &[(&str, f64)] = &[("utilization_pct", 0.0)];
+    let at = |minutes| judged(&gpus, &recent(minutes, &[("a", "serve", idle), ("b", "serve", idle)]));
+    let found = at(33);
+    assert_eq!(
+        found,
+        [(
+            "idle_held://serve".to_owned(),
+            true,
+            "serve holds 2 GPUs that did nothing for 33 minutes".to_owned()
+        )]
+    );
+    assert!(at(25).is_empty());
+    let free = judged(&[gpu("a", "n1", "", 0, &[])], &recent(33, &[("a", "", idle)]));
+    assert!(free.is_empty(), "nobody holds it");
+}
+
+fn candidate(kind: &'static str, opens: bool) -> Candidate {
+    let subject = Subject::Gpu(Arc::from("a"));
+    Candidate {
+        opens,
+        began_ns: None,
+        finding: finding(kind, subject, String::new(), Vec::new(), Reach::default()),
+    }
+}
+
+#[test]
+fn a_finding_opens_late_closes_later_and_keeps_its_beginning() {
+    let mut tracker = Tracker::default();
+    let mut at = |second: i64, candidates: Vec<Candidate>, is_whole| {
+        tracker.update(second * SECOND_NS, candidates, is_whole);
+        tracker.open().first().map(|finding| finding.since_ns / SECOND_NS)
+    };
+    let strong = || vec![candidate("straggler", true)];
+    let weak = || vec![candidate("straggler", false)];
+    assert_eq!(at(0, weak(), true), None);
+    assert_eq!(at(15, strong(), true), None);
+    assert_eq!(at(120, strong(), true), None, "105 s are too short");
+    assert_eq!(at(135, strong(), true), Some(15));
+    assert_eq!(at(150, weak(), true), Some(15));
+    assert_eq!(at(400, vec![], true), Some(15));
+    assert_eq!(at(420, vec![], false), Some(15));
+    assert_eq!(at(700, vec![], false), Some(15), "what is missing closes nothing");
+    assert_eq!(at(999, vec![], true), Some(15));
+    assert_eq!(at(1_001, vec![], true), None);
+    assert_eq!(at(1_016, strong(), true), None, "it begins anew");
+}
+
+#[test]
+fn what_says_less_about_the_same_gpu_is_not_shown() {
+    let mut tracker = Tracker::default();
+    for second in [0, 60, 120, 180] {
+        let both = vec![candidate("straggler", true), candidate("thermal_throttling", true)];
+        tracker.update(second * SECOND_NS, both, true);
+    }
+    let open = tracker.open();
+    assert_eq!(open.iter().map(|finding| finding.kind.id).collect::<Vec<_>>(), ["thermal_throttling"]);
+}
+
+proptest! {
+    /// However candidates come and go: it opens only after its time, closes only after its time, and keeps its beginning.
+    #[test]
+    fn findings_do_not_flap(seen in proptest::collection::vec((1_i64..90, 0_u8..3), 1..300)) {
+        let kind = kinds::kind("straggler");
+        let mut tracker = Tracker::default();
+        let (mut now_ns, mut changed_ns, mut was_open, mut since_ns) = (0, 0, false, None);
+        for (seconds, strength) in seen {
+            now_ns += seconds * SECOND_NS;
+            let candidates = match strength {
+                0 => vec![],
+                strength => vec![candidate("straggler", strength == 2)],
+            };
+            tracker.update(now_ns, candidates, true);
+            let open = tracker.open();
+            let is_open = !open.is_empty();
+            if is_open != was_open {
+                let least_ns = if is_open { kind.opens_after_ns } else { kind.closes_after_ns };
+                prop_assert!(now_ns - changed_ns >= least_ns, "{} after {}", is_open, now_ns - changed_ns);
+                (was_open, changed_ns, since_ns) = (is_open, now_ns, None);
+            }
+            if let Some(finding) = open.first() {
+                prop_assert_eq!(*since_ns.get_or_insert(finding.since_ns), finding.since_ns);
+            }
+        }
+    }
+}

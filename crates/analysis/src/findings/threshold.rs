@@ -1,0 +1,58 @@
+//! Every number that decides about a finding. Of a pair the first opens a finding and the second keeps it open.
+
+/// Minutes that are looked at.
+pub const WINDOW_MINUTES: usize = 10;
+/// Fewest minutes under load by which a GPU is compared with others.
+pub const LOADED_MINUTES_MIN: usize = 4;
+/// Mean utilisation of a minute in % from which the GPU was under load in it.
+pub const LOADED_FROM_PCT: f64 = 50.0;
+/// Fewest other GPUs under load that a GPU is compared with.
+pub const PEERS_MIN: usize = 3;
+
+/// A GPU that has not reported for longer is out of service: no finding any more.
+pub const GONE_AFTER_NS: i64 = 7 * 24 * 3_600_000_000_000;
+/// Share of all nodes, and number of nodes, from which silence is that of the fleet: its collection broke.
+pub const SILENT_FLEET_SHARE: f64 = 0.5;
+/// See [`SILENT_FLEET_SHARE`].
+pub const SILENT_FLEET_NODES: usize = 3;
+
+/// Share of time that heat holds the clock down.
+pub const HEAT_SHARE: (f64, f64) = (0.10, 0.03);
+/// Share of time that the power brake of the chassis holds the clock down.
+pub const BRAKE_SHARE: (f64, f64) = (0.05, 0.01);
+/// Clock of a GPU under load as a share of its peers' median, below which it is slow without a reason.
+pub const HELD_CLOCK: (f64, f64) = (0.88, 0.93);
+/// Largest share of time at the power limit or slowed by heat at which a slow clock has no reason.
+pub const UNEXPLAINED_SHARE: f64 = 0.10;
+
+/// Clock of a GPU as a share of the median of its job, below which it is a straggler.
+pub const STRAGGLER_CLOCK: (f64, f64) = (0.93, 0.96);
+/// Distance from the median of the job in robust deviations at which it is one.
+pub const STRAGGLER_DISTANCE: (f64, f64) = (4.0, 3.0);
+/// Fewest GPUs of a job under load for stragglers among them.
+pub const STRAGGLER_GPUS_MIN: usize = 3;
+/// Smallest deviation among the clocks of a job that counts, as a share of the median.
+pub const CLOCK_DEVIATION_MIN: f64 = 0.01;
+/// Utilisation in % below that of its job, at which a GPU with little power waits for something of its own.
+pub const STARVED_PCT: (f64, f64) = (30.0, 20.0);
+/// Its power as a share of the median of the job.
+pub const STARVED_POWER: (f64, f64) = (0.75, 0.85);
+/// Fewest GPUs of a job for that.
+pub const STARVED_GPUS_MIN: usize = 4;
+
+/// Share of the GPUs of a model that must have the same link for another one to be degraded.
+pub const COMMON_LINK_SHARE: f64 = 0.7;
+/// Temperature in °C at which no fan stands still.
+pub const FAN_NEEDED_FROM_C: f64 = 70.0;
+/// Mean speed of the fan in % from which it is at its limit.
+pub const FAN_AT_LIMIT_PCT: (f64, f64) = (97.0, 94.0);
+/// Median speed of its peers' fans in % up to which a fan at its limit is a fault of the GPU.
+pub const FAN_OF_PEERS_PCT: f64 = 80.0;
+
+/// Utilisation in % below which a GPU does nothing.
+pub const IDLE_BELOW_PCT: f64 = 1.0;
+/// How long the GPUs of a job do nothing until that is a finding.
+pub const IDLE_AFTER_NS: i64 = 30 * 60_000_000_000;
+
+/// Most GPUs that a finding names.
+pub const NAMED_GPUS_MAX: usize = 16;
