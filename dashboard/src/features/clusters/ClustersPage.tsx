@@ -152,7 +152,7 @@ function Nodes({ clusters, state, narrow, now }: ViewProps) {
   return (
     <section aria-label="Nodes">
       <div className="my-2 flex flex-wrap items-center gap-2">
-        <SearchField label="Search nodes" placeholder="Search name, label, model, error" searched={state.search} onChange={(search) => change(state, { search })} />
+        <SearchField label="Search nodes" placeholder="Search name, label, model" searched={state.search} onChange={(search) => change(state, { search })} />
         <ClusterSelect clusters={clusters} state={state} />
         <Select
           label="State"
@@ -229,6 +229,7 @@ function Processes({ clusters, state, narrow }: ViewProps) {
 }
 
 function ClusterSelect({ clusters, state }: { readonly clusters: readonly Cluster[]; readonly state: ClustersState }) {
+  if (clusters.length === 1 && state.cluster === "") return null;
   const options = clusters.map(({ cluster_id: name }) => [name, name] as const);
   return <Select label="Cluster" value={state.cluster} all={`All clusters (${clusters.length})`} options={options} onChange={(cluster) => change(state, { cluster, node: "" })} />;
 }
