@@ -1,6 +1,7 @@
 //! The families of a fleet whose rows came from elsewhere: a history knows the latest value of each column, but neither the
 //! devices nor what lies between two values.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_analysis::condition;
@@ -19,6 +20,9 @@ use crate::scrape::{Scrape as _, Typed};
 const FRESH: Duration = Duration::from_secs(90);
 const FRESH_RARE: Duration = Duration::from_mins(5);
 
+/// GPUs whose families are there at a time: some 5 MB.
+const PART_GPUS: usize = 250;
+
 /// Writes the families of fleets.
 #[derive(Debug)]
 pub struct FleetExposition {
@@ -33,14 +37,23 @@ impl FleetExposition {
 
     /// The families of the GPUs that have a row of the last [`FRESH`]: who they are, who holds them, whether the newest row has
     /// values, the conditions that hold, and the latest values, each with its time. Names and labels are those that the
-    /// agent of the GPU's node shows; counters are the hardware's. `now_ns` is UTC since 1970.
-    pub fn families(&self, fleet: &Fleet, now_ns: i64) -> Vec<Family> {
-        let present: Vec<Present> = fleet.gpus.iter().filter_map(|gpu| Present::of(gpu, now_ns)).collect();
+    /// agent of the GPU's node shows; counters are the hardware's. They come in parts of some GPUs each. `now_ns` is UTC since
+    /// 1970.
+    pub fn parts(self: Arc<Self>, fleet: Arc<Fleet>, now_ns: i64) -> impl Iterator<Item = Vec<Family>> {
+        let firsts = (0..fleet.gpus.len()).step_by(PART_GPUS);
+        firsts.filter_map(move |first| {
+            let gpus = fleet.gpus.iter().skip(first).take(PART_GPUS);
+            let present: Vec<_> = gpus.filter_map(|gpu| Present::of(gpu, now_ns)).collect();
+            (!present.is_empty()).then(|| self.families(&present, now_ns))
+        })
+    }
+
+    fn families(&self, present: &[Present<'_>], now_ns: i64) -> Vec<Family> {
         let mut typed = Typed::at(now_ns);
         for family in &self.plan {
             typed.family(family);
             for line in family.lines() {
-                for gpu in &present {
+                for gpu in present {
                     let labels = line.labels.of(gpu.identity);
                     if let Some((number, at_ns)) = gpu.number(line.reading).filter(|_| !labels.is_empty()) {
                         typed.sample(line, labels, number, at_ns);
@@ -105,8 +118,6 @@ fn is_within(limit: Duration, at_ns: i64, now_ns: i64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use gpuvitals_core::IdentityColumn;
     use gpuvitals_core::history::LatestValue;
 
@@ -135,9 +146,9 @@ mod tests {
     fn lines(gpus: Vec<Arc<GpuState>>) -> Vec<String> {
         let mut fleet = Fleet::default();
         fleet.gpus = gpus;
-        let families = FleetExposition::new(Series::Standard).families(&fleet, NOW_NS);
+        let exposition = Arc::new(FleetExposition::new(Series::Standard));
         let mut lines = Vec::new();
-        for family in families {
+        for family in exposition.parts(Arc::new(fleet), NOW_NS).flatten() {
             for sample in family.samples {
                 let labels: Vec<_> =
                     sample.labels.iter().map(|(name, text)| format!("{name}={text}")).collect();
@@ -188,5 +199,17 @@ mod tests {
         );
         let gone = [("power_w", Value::Float32(250.5), 91)];
         assert_eq!(lines(vec![gpu("b", 91, &gone)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_large_fleet_comes_in_parts() {
+        let values = [("power_w", Value::Float32(250.5), 3)];
+        let gpus = (0..=PART_GPUS).map(|at| gpu(&at.to_string(), 3, &values)).collect();
+        let mut fleet = Fleet::default();
+        fleet.gpus = gpus;
+        let exposition = Arc::new(FleetExposition::new(Series::Standard));
+        let up = |part: Vec<Family>| part.iter().find(|it| it.name == "gpu_up").map(|it| it.samples.len());
+        let sizes: Vec<_> = exposition.parts(Arc::new(fleet), NOW_NS).map(up).collect();
+        assert_eq!(sizes, [Some(PART_GPUS), Some(1)]);
     }
 }

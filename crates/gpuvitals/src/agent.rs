@@ -10,7 +10,7 @@ use gpuvitals_agent::{Agent, AgentError, Parts, SpoolError};
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_listener::{Access, ListenerLimits, PortKind, Terms};
 use gpuvitals_queue::OpenError;
-use gpuvitals_remotewrite::RemoteWrite;
+use gpuvitals_remotewrite::{FamilyParts, RemoteWrite};
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
 use tokio::net::TcpListener;
@@ -84,7 +84,7 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
     let agent = Agent::start(parts, &runtime).map_err(refused)?;
     telemetry::show(agent.figures());
     let figures = agent.figures();
-    let read = Box::new(move || Some(figures.read()));
+    let read = Box::new(move || Some(Box::new(std::iter::once(figures.read())) as FamilyParts));
     let sender = remote_write::start(&config.remote_write, &config.sampling.node(), &runtime, read)?;
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 

@@ -14,10 +14,10 @@ use gpuvitals_collect::{CollectorProgress, Ended, Member, Workers, families};
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::ports::Sink;
 use gpuvitals_core::{Health, causes};
-use gpuvitals_listener::{Figures, Meter, PortKind, Vitals};
+use gpuvitals_listener::{Meter, PortKind, Vitals};
 use gpuvitals_queue::ReceiveError;
 use gpuvitals_queue::link::MessageQueue;
-use gpuvitals_remotewrite::RemoteWrite;
+use gpuvitals_remotewrite::{FamilyParts, RemoteWrite};
 use gpuvitals_settings::Override;
 use gpuvitals_store::StoreConfig;
 use tokio::time::Instant;
@@ -116,16 +116,13 @@ async fn serve(
 /// Sends the collector's figures and the GPUs of its store to those who are named: by OTLP, and by remote write.
 async fn send(config: &Config, view: &Arc<View>, gpus: FleetFigures) -> Result<Option<RemoteWrite>, Failure> {
     let (shown, present) = (Arc::clone(view), gpus.clone());
-    crate::telemetry::show(Figures::new(move || {
-        let mut families = shown.families();
-        families.extend(present.read().unwrap_or_default());
-        families
-    }));
+    crate::telemetry::show_parts(move || {
+        Box::new(std::iter::once(shown.families()).chain(present.read().into_iter().flatten()))
+    });
     let shown = Arc::clone(view);
     let read = Box::new(move || {
-        let mut families = gpus.read()?;
-        families.extend(shown.families());
-        Some(families)
+        let parts = gpus.read()?.chain(std::iter::once(shown.families()));
+        Some(Box::new(parts) as FamilyParts)
     });
     remote_write::start_inside(&config.remote_write, &config.sampling.node(), read).await
 }

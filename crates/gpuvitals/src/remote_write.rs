@@ -80,9 +80,9 @@ impl FleetFigures {
         Self { history, runtime, exposition: Arc::new(FleetExposition::new(Series::Standard)) }
     }
 
-    /// As they stand now; none if the history does not answer, or not all of it. Blocks its thread, which is none of the
-    /// runtime's.
-    pub(crate) fn read(&self) -> Option<Vec<Family>> {
+    /// As they stand now, in parts of some GPUs each; none if the history does not answer, or not all of it. Blocks its thread,
+    /// which is none of the runtime's.
+    pub(crate) fn read(&self) -> Option<impl Iterator<Item = Vec<Family>> + use<>> {
         let (tell, told) = mpsc::sync_channel(1);
         let history = Arc::clone(&self.history);
         let _asking = AbortOnDropHandle::new(self.runtime.spawn(async move {
@@ -91,7 +91,7 @@ impl FleetFigures {
         }));
         match told.recv_timeout(PATIENCE) {
             Ok(Ok(Part { answer, missing })) if missing.is_empty() => {
-                Some(self.exposition.families(&answer, clock::now_ns()))
+                Some(Arc::clone(&self.exposition).parts(answer, clock::now_ns()))
             }
             Ok(Ok(Part { missing, .. })) => {
                 tracing::debug!(

@@ -35,11 +35,16 @@ const LAST_PATIENCE: Duration = Duration::from_millis(2_500);
 /// Instrumentation scope of the spans and metrics.
 const SCOPE: &str = "gpuvitals";
 
+/// Families, in parts of any size.
+pub(crate) type Parts = Box<dyn Iterator<Item = Vec<Family>>>;
+/// What reads the families that go out as metrics; none yet at the start.
+type Shown = Arc<RwLock<Option<Arc<dyn Fn() -> Parts + Send + Sync>>>>;
+
 static EXPORTER: OnceLock<Exporter> = OnceLock::new();
 
 struct Exporter {
     counts: Arc<Counts>,
-    figures: Arc<RwLock<Option<Figures>>>,
+    figures: Shown,
     provider: Option<SdkTracerProvider>,
     stop: CancellationToken,
     /// Disconnects when the metrics thread has ended.
@@ -64,7 +69,7 @@ pub(crate) fn start(settings: &Otlp, service: &str, node: &str) -> Result<Option
     };
     let resource = resource::of(settings, service, node);
     let counts = Arc::<Counts>::default();
-    let figures = Arc::<RwLock<Option<Figures>>>::default();
+    let figures = Shown::default();
     let metrics = settings.metrics.then(|| metrics::Exporter {
         transport: transport.clone(),
         resource: convert::resource(&resource),
@@ -101,8 +106,13 @@ pub(crate) fn start(settings: &Otlp, service: &str, node: &str) -> Result<Option
 
 /// From now on these figures go out as metrics.
 pub(crate) fn show(figures: Figures) {
+    show_parts(move || Box::new(std::iter::once(figures.read())));
+}
+
+/// From now on these families go out as metrics, a part at a time.
+pub(crate) fn show_parts(read: impl Fn() -> Parts + Send + Sync + 'static) {
     if let Some(exporter) = EXPORTER.get() {
-        *exporter.figures.write().unwrap_or_else(PoisonError::into_inner) = Some(figures);
+        *exporter.figures.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(read));
     }
 }
 

@@ -58,8 +58,10 @@ pub enum RemoteWriteError {
     Subscribe(#[source] SubscribeError),
 }
 
+/// Families, in parts of any size.
+pub type FamilyParts = Box<dyn Iterator<Item = Vec<Family>>>;
 /// Reads the families; none: they cannot be read now, and nothing is sent.
-pub type ReadFamilies = Box<dyn Fn() -> Option<Vec<Family>> + Send>;
+pub type ReadFamilies = Box<dyn Fn() -> Option<FamilyParts> + Send>;
 
 /// Sends a service's families.
 #[derive(Debug)]
@@ -253,12 +255,12 @@ impl Taker {
     /// Frames of new samples, and the number of those out of order.
     fn take(&mut self) -> (Vec<Frame>, u64) {
         let Some(families) = (self.families)() else { return Default::default() };
-        let harvest = self.tracker.take(&families, clock::now_ns() / 1_000_000);
-        let frame = |request: message::Request| {
+        let mut frames = Vec::new();
+        let out_of_order = self.tracker.take(families, clock::now_ns() / 1_000_000, &mut |request| {
             let samples = u32::try_from(request.timeseries.len()).unwrap_or(u32::MAX);
             // The queue of this process does not open it.
-            Some(Frame::new(ContentType::Batch, samples, pack(&request)?))
-        };
-        (harvest.requests.into_iter().filter_map(frame).collect(), harvest.out_of_order)
+            frames.extend(pack(&request).map(|packed| Frame::new(ContentType::Batch, samples, packed)));
+        });
+        (frames, out_of_order)
     }
 }

@@ -39,17 +39,15 @@ struct Sent {
     has_ended: bool,
 }
 
-/// The samples of one look at the families.
-#[derive(Debug, Default)]
-pub(crate) struct Harvest {
-    /// In requests of [`SAMPLES_MAX`] samples at most.
-    pub(crate) requests: Vec<Request>,
-    /// Values older than one that was sent: the clock was set back.
-    pub(crate) out_of_order: u64,
+/// Where the samples of one look at the families go.
+struct Harvest<'e> {
     draft: Draft,
+    /// Takes a request of [`SAMPLES_MAX`] samples at most.
+    emit: &'e mut dyn FnMut(Request),
+    out_of_order: u64,
 }
 
-impl Harvest {
+impl Harvest<'_> {
     fn add<'a>(
         &mut self,
         labels: impl Iterator<Item = (&'a str, &'a str)>,
@@ -58,15 +56,8 @@ impl Harvest {
     ) {
         self.draft.add(labels, sample, about);
         if self.draft.samples() >= SAMPLES_MAX {
-            self.requests.push(std::mem::take(&mut self.draft).finish());
+            (self.emit)(std::mem::take(&mut self.draft).finish());
         }
-    }
-
-    fn finish(mut self) -> Self {
-        if self.draft.samples() > 0 {
-            self.requests.push(std::mem::take(&mut self.draft).finish());
-        }
-        self
     }
 }
 
@@ -85,29 +76,41 @@ impl Tracker {
         Self { external, started_ms, series: HashMap::default(), round: 0 }
     }
 
-    /// The samples of these families that have not been sent, and an end for each series that is no longer among them.
-    /// `now_ms` is the time of values without one of their own.
-    pub(crate) fn take(&mut self, families: &[Family], now_ms: i64) -> Harvest {
+    /// The samples of these families that have not been sent, and an end for each series that is no longer among them, as
+    /// requests for `emit`. `now_ms` is the time of values without one of their own. Returns the number of values that are
+    /// older than one that was sent: the clock was set back.
+    pub(crate) fn take(
+        &mut self,
+        parts: impl Iterator<Item = Vec<Family>>,
+        now_ms: i64,
+        emit: &mut dyn FnMut(Request),
+    ) -> u64 {
         self.round = self.round.wrapping_add(1);
-        let mut harvest = Harvest::default();
-        let mut key = String::new();
-        for family in families {
-            let about = About { kind: metric_type(family.kind), help: &family.help, unit: family.unit };
-            for sample in &family.samples {
-                let at_ms = sample.at_ns.map_or(now_ms, |at_ns| at_ns.div_euclid(1_000_000));
-                each_series(&family.name, &sample.labels, &sample.value, |series| {
-                    self.write_key(&series, &mut key);
-                    if !self.is_new(&key, at_ms, &mut harvest.out_of_order) {
-                        return;
-                    }
-                    let start_timestamp = self.start_of(family);
-                    let sample = Sample { value: series.value, timestamp: at_ms, start_timestamp };
-                    harvest.add(pairs(&key), sample, Some(about));
-                });
-            }
+        let mut harvest = Harvest { draft: Draft::default(), emit, out_of_order: 0 };
+        for family in parts.flatten() {
+            self.take_family(&family, now_ms, &mut harvest);
         }
         self.end_missing(now_ms, &mut harvest);
-        harvest.finish()
+        if harvest.draft.samples() > 0 {
+            (harvest.emit)(harvest.draft.finish());
+        }
+        harvest.out_of_order
+    }
+
+    fn take_family(&mut self, family: &Family, now_ms: i64, harvest: &mut Harvest<'_>) {
+        let about = About { kind: metric_type(family.kind), help: &family.help, unit: family.unit };
+        let start_timestamp = self.start_of(family);
+        let mut key = String::new();
+        for sample in &family.samples {
+            let at_ms = sample.at_ns.map_or(now_ms, |at_ns| at_ns.div_euclid(1_000_000));
+            each_series(&family.name, &sample.labels, &sample.value, |series| {
+                self.write_key(&series, &mut key);
+                if self.is_new(&key, at_ms, &mut harvest.out_of_order) {
+                    let sample = Sample { value: series.value, timestamp: at_ms, start_timestamp };
+                    harvest.add(pairs(&key), sample, Some(about));
+                }
+            });
+        }
     }
 
     /// Whether a value is newer than the one that was sent of the series.
@@ -128,7 +131,7 @@ impl Tracker {
         false
     }
 
-    fn end_missing(&mut self, now_ms: i64, harvest: &mut Harvest) {
+    fn end_missing(&mut self, now_ms: i64, harvest: &mut Harvest<'_>) {
         let round = self.round;
         self.series.retain(|key, sent| {
             if sent.round == round {
@@ -247,10 +250,18 @@ mod tests {
         vec![family]
     }
 
+    /// The requests, and the number of values out of order.
+    fn take(tracker: &mut Tracker, families: Vec<Family>, now_ms: i64) -> (Vec<Request>, u64) {
+        let mut requests = Vec::new();
+        let parts = families.into_iter().map(|family| vec![family]);
+        let out_of_order = tracker.take(parts, now_ms, &mut |request| requests.push(request));
+        (requests, out_of_order)
+    }
+
     /// Labels, value, time, start and type of each sample.
-    fn lines(harvest: &Harvest) -> Vec<String> {
+    fn lines(taken: &(Vec<Request>, u64)) -> Vec<String> {
         let mut lines = Vec::new();
-        for request in &harvest.requests {
+        for request in &taken.0 {
             let text = |place: u32| request.symbols[place as usize].as_str();
             assert_eq!(text(0), "");
             for series in &request.timeseries {
@@ -276,37 +287,37 @@ mod tests {
     #[test]
     fn a_value_is_sent_once_and_a_series_that_is_gone_is_ended_once() {
         let mut tracker = tracker();
-        let first = tracker.take(&watts(&[("a", 1.0, 90), ("b", 2.0, 91)]), 100);
+        let first = take(&mut tracker, watts(&[("a", 1.0, 90), ("b", 2.0, 91)]), 100);
         assert_eq!(lines(&first), [format!("{A} 1 90 0 Gauge"), format!("{B} 2 91 0 Gauge")]);
-        let again = tracker.take(&watts(&[("a", 1.0, 90), ("b", 3.0, 92)]), 110);
-        assert_eq!((lines(&again), again.out_of_order), (vec![format!("{B} 3 92 0 Gauge")], 0));
-        let without = tracker.take(&watts(&[("a", 4.0, 120)]), 125);
+        let again = take(&mut tracker, watts(&[("a", 1.0, 90), ("b", 3.0, 92)]), 110);
+        assert_eq!((lines(&again), again.1), (vec![format!("{B} 3 92 0 Gauge")], 0));
+        let without = take(&mut tracker, watts(&[("a", 4.0, 120)]), 125);
         assert_eq!(lines(&without), [format!("{A} 4 120 0 Gauge"), format!("{B} end 125 0 ")]);
-        assert_eq!(lines(&tracker.take(&watts(&[("a", 4.0, 120)]), 130)), Vec::<String>::new());
+        assert_eq!(lines(&take(&mut tracker, watts(&[("a", 4.0, 120)]), 130)), Vec::<String>::new());
         // A value from before the end is not sent behind it; a later one is.
-        let before = tracker.take(&watts(&[("a", 4.0, 120), ("b", 5.0, 124)]), 140);
-        assert_eq!((lines(&before), before.out_of_order), (vec![], 0));
-        let back = tracker.take(&watts(&[("a", 4.0, 120), ("b", 5.0, 150)]), 150);
+        let before = take(&mut tracker, watts(&[("a", 4.0, 120), ("b", 5.0, 124)]), 140);
+        assert_eq!((lines(&before), before.1), (vec![], 0));
+        let back = take(&mut tracker, watts(&[("a", 4.0, 120), ("b", 5.0, 150)]), 150);
         assert_eq!(lines(&back), [format!("{B} 5 150 0 Gauge")]);
     }
 
     #[test]
     fn ended_series_are_forgotten() {
         let mut tracker = tracker();
-        tracker.take(&watts(&[("a", 1.0, 90)]), 100);
-        tracker.take(&[], 110);
-        tracker.take(&[], 110 + MEMORY_MS - 1);
+        take(&mut tracker, watts(&[("a", 1.0, 90)]), 100);
+        take(&mut tracker, Vec::new(), 110);
+        take(&mut tracker, Vec::new(), 110 + MEMORY_MS - 1);
         assert_eq!(tracker.series.len(), 1);
-        tracker.take(&[], 110 + MEMORY_MS);
+        take(&mut tracker, Vec::new(), 110 + MEMORY_MS);
         assert_eq!(tracker.series.len(), 0);
     }
 
     #[test]
     fn a_clock_that_was_set_back_is_counted() {
         let mut tracker = tracker();
-        tracker.take(&watts(&[("a", 1.0, 90)]), 100);
-        let back = tracker.take(&watts(&[("a", 1.0, 50)]), 60);
-        assert_eq!((lines(&back), back.out_of_order), (vec![], 1));
+        take(&mut tracker, watts(&[("a", 1.0, 90)]), 100);
+        let back = take(&mut tracker, watts(&[("a", 1.0, 50)]), 60);
+        assert_eq!((lines(&back), back.1), (vec![], 1));
     }
 
     #[test]
@@ -320,7 +331,7 @@ mod tests {
             Family::new("gpuvitals_wait_seconds", Kind::Histogram, "Wait.")
                 .with(vec![("job", "own".to_owned())], histogram.read()),
         ];
-        let harvest = tracker().take(&families, 2_000);
+        let harvest = take(&mut tracker(), families.to_vec(), 2_000);
         let lines = lines(&harvest);
         assert_eq!(lines.len(), 2 + BUCKET_BOUNDS.len() + 3);
         assert_eq!(lines[0], "__name__=gpuvitals_rows_total,instance=n1,job=gpuvitals 7 2000 1000 Counter");
@@ -345,8 +356,8 @@ mod tests {
     fn a_request_has_a_bound() {
         let uuids: Vec<String> = (0..=SAMPLES_MAX).map(|at| at.to_string()).collect();
         let gpus: Vec<_> = uuids.iter().map(|uuid| (uuid.as_str(), 1.0, 90)).collect();
-        let harvest = tracker().take(&watts(&gpus), 100);
-        let sizes: Vec<_> = harvest.requests.iter().map(|request| request.timeseries.len()).collect();
+        let harvest = take(&mut tracker(), watts(&gpus), 100);
+        let sizes: Vec<_> = harvest.0.iter().map(|request| request.timeseries.len()).collect();
         assert_eq!(sizes, [SAMPLES_MAX, 1]);
     }
 }

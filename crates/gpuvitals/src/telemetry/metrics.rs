@@ -1,12 +1,11 @@
 //! Metrics: the families of a service, sent every interval.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{causes, clock};
-use gpuvitals_listener::Figures;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest,
 };
@@ -15,10 +14,10 @@ use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, ScopeMetrics};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use tokio_util::sync::CancellationToken;
 
-use super::SCOPE;
 use super::convert::{Times, metrics};
 use super::counts::{Counts, Signal};
 use super::transport::Transport;
+use super::{SCOPE, Shown};
 
 /// Most samples of a request: some 1.5 MB, below the 4 MiB that receivers of gRPC take unless told otherwise.
 const SAMPLES_MAX: usize = 5_000;
@@ -27,7 +26,7 @@ const SAMPLES_MAX: usize = 5_000;
 pub(super) struct Exporter {
     pub(super) transport: Transport,
     pub(super) resource: Resource,
-    pub(super) figures: Arc<RwLock<Option<Figures>>>,
+    pub(super) figures: Shown,
     pub(super) counts: Arc<Counts>,
     pub(super) interval: Duration,
     pub(super) timeout: Duration,
@@ -49,7 +48,7 @@ impl Exporter {
         let figures = self.figures.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(figures) = figures else { return };
         let times = Times { start_ns: started_ns, now_ns: now_ns() };
-        for part in parts(figures.read()) {
+        for part in figures().flat_map(parts) {
             match self.transport.metrics(self.request(&part, times), self.timeout).await {
                 Ok(answer) => self.refused(answer.partial_success.unwrap_or_default()),
                 Err(error) => {
