@@ -23,7 +23,7 @@ pub(crate) struct Alert {
     pub(crate) summary: String,
     /// What it means.
     pub(crate) meaning: String,
-    /// What to do. `INDEX` is the GPU's.
+    /// What to do. `INDEX` and `ADDRESS` are the GPU's.
     pub(crate) remedy: String,
     pub(crate) shown: Shown,
 }
@@ -31,7 +31,8 @@ pub(crate) struct Alert {
 impl Alert {
     /// The text for the person who is called: what it means and what to do. A template of Prometheus.
     pub(crate) fn description(&self) -> String {
-        let remedy = self.remedy.replace("INDEX", "{{ $labels.gpu }}");
+        let remedy =
+            self.remedy.replace("INDEX", "{{ $labels.gpu }}").replace("ADDRESS", "{{ $labels.pci }}");
         format!("{} What to do: {remedy}", self.meaning)
     }
 
@@ -59,8 +60,8 @@ pub(crate) const GROUPS: [(&str, Alerts); 3] = [
     ("gpuvitals-pipeline", services::all),
 ];
 
-/// Joins the node and the model of a GPU to a series of it.
-pub(crate) const OF_GPU: &str = "on (job, instance, uuid, partition) group_left (node, model) gpu_info";
+/// Joins the node, the model and the PCI address of a GPU to a series of it.
+pub(crate) const OF_GPU: &str = "on (job, instance, uuid, partition) group_left (node, model, pci) gpu_info";
 /// Labels of the GPU in the tests.
 const GPU: [(&str, &str); 5] =
     [("gpu", "3"), ("instance", "node7:9400"), ("job", "agent"), ("uuid", "GPU-1"), ("vendor", "nvidia")];
@@ -85,9 +86,12 @@ pub(crate) fn other(name: &str, own: &[(&str, &str)]) -> String {
     series(name, own).replace("GPU-1", "GPU-2").replace("gpu=\"3\"", "gpu=\"4\"")
 }
 
-/// The series that names its node and model.
+/// What an alert on the GPU has from `gpu_info`.
+pub(crate) const AT_NODE: [(&str, &str); 3] = [("model", "H100"), ("node", "node7"), ("pci", "0000:1b:00.0")];
+
+/// The series that names them.
 pub(crate) fn info() -> (String, String) {
-    (series("gpu_info", &[("node", "node7"), ("model", "H100")]), "1x240".to_owned())
+    (series("gpu_info", &AT_NODE), "1x240".to_owned())
 }
 
 pub(crate) fn labels(own: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
@@ -98,8 +102,7 @@ fn conditions() -> Vec<Alert> {
     let alert = |condition: &'static condition::Condition| {
         let severity = condition.severity.name();
         let of = [("condition", condition.id), ("severity", severity)];
-        let columns: Vec<_> =
-            condition.metrics.iter().map(|id| format!("`{}`", id.metric().column)).collect();
+        let columns: Vec<_> = condition.metrics.iter().map(|id| explained(id.metric())).collect();
         let shown = shown_metric(condition).map(MetricId::metric);
         let template = shown.map(measured).unwrap_or_default();
         let text = match shown {
@@ -119,12 +122,22 @@ fn conditions() -> Vec<Alert> {
             remedy: condition.remedy.to_owned(),
             shown: Shown {
                 series: [info(), held].into_iter().chain(measured).collect(),
-                labels: labels(&[("condition", condition.id), ("model", "H100"), ("node", "node7")]),
+                labels: labels(&[&AT_NODE[..], &[("condition", condition.id)]].concat()),
                 value: (template, text),
             },
         }
     };
     condition::kinds().map(alert).collect()
+}
+
+/// The column and what it is; the bits of a mask would be too many words.
+fn explained(metric: &Metric) -> String {
+    let help = if metric.bits.is_empty() {
+        format!(" ({})", metric.help.trim_end_matches('.'))
+    } else {
+        String::new()
+    };
+    format!("`{}`{help}", metric.column)
 }
 
 /// The metric whose value says how bad it is; none if a yes is all there is.
@@ -212,8 +225,10 @@ const HEAD: &str = "# Alerts
 and namespace. Each alert is tested: it fires, it clears, and it stays silent where all is well.
 
 - `critical`: somebody should look now. `warning`: before the week ends. `info`: worth a look.
-- An alert on a GPU carries its `gpu` (index), `uuid` and `instance`; most carry its `node` and `model` as well, from `gpu_info`.
+- An alert on a GPU carries its `gpu` (index), `uuid`, `instance`, `node`, `model` and `pci` (address). The kernel's log names the GPU by its
+  address.
 - The `summary` names the GPU or service with the value, the `description` says what to do, as below.
-- Commands in the text run on the node of the GPU, unless they say otherwise. INDEX is the label `gpu`, ADDRESS the label `pci` of
-  `gpu_info`.
+- Commands in the text run on the node of the GPU, unless they say otherwise. INDEX is the label `gpu`, ADDRESS the label `pci`.
+- To drain a node, first let nothing new start there: `kubectl cordon NODE`, then `kubectl drain NODE --ignore-daemonsets
+  --delete-emptydir-data`; with Slurm `scontrol update nodename=NODE state=drain reason=gpu`.
 ";

@@ -1,6 +1,6 @@
 //! Alerts on what one value of a GPU does not show.
 
-use super::{Alert, NAMED, OF_GPU, Shown, info, labels, name, other, series};
+use super::{AT_NODE, Alert, NAMED, OF_GPU, Shown, info, labels, name, other, series};
 
 /// Labels that make a GPU.
 const SAME: &str = "on (job, instance, uuid, partition)";
@@ -16,10 +16,9 @@ fn shown(
     own: &[(&'static str, &'static str)],
     value: (&str, &'static str),
 ) -> Shown {
-    let at_node = [("model", "H100"), ("node", "node7")];
     Shown {
         series: series.into_iter().chain([info()]).collect(),
-        labels: labels(&[&at_node, own].concat()),
+        labels: labels(&[&AT_NODE, own].concat()),
         value: (value.0.to_owned(), value.1),
     }
 }
@@ -113,7 +112,7 @@ fn throttled() -> Vec<Alert> {
                     (series(throttled, &[("reason", "power")]), rising("50")),
                     (series(name("power_limit_w"), &set), "400x240".to_owned()),
                     (other(name("power_limit_w"), &set), "700x240".to_owned()),
-                    (other("gpu_info", &[("node", "node7"), ("model", "H100")]), "1x240".to_owned()),
+                    (other("gpu_info", &AT_NODE), "1x240".to_owned()),
                 ],
                 &[],
                 (SHARE, "83.33%"),
@@ -157,7 +156,7 @@ fn hardware() -> Vec<Alert> {
                 vec![
                     (series(name("pcie_width"), &[]), "16x5 8x100 16x130".to_owned()),
                     (other(name("pcie_width"), &[]), "16x240".to_owned()),
-                    (other("gpu_info", &[("node", "node7"), ("model", "H100")]), "1x240".to_owned()),
+                    (other("gpu_info", &AT_NODE), "1x240".to_owned()),
                 ],
                 &[],
                 (VALUE, "8"),
@@ -219,7 +218,7 @@ fn work() -> Vec<Alert> {
             severity: "info",
             hold: "0m",
             expr: format!(
-                "({xid} and changes({xid}[15m]) > 0) * {OF_GPU} unless {SAME} gpu_condition{{condition=\"xid\"}}",
+                "({xid} > 0 and changes({xid}[15m]) > 0) * {OF_GPU} unless {SAME} gpu_condition{{condition=\"xid\"}}",
                 xid = name("xid_last")
             ),
             summary: format!("{NAMED}: XID {XID}, which applications cause"),
@@ -230,7 +229,7 @@ fn work() -> Vec<Alert> {
                      the GPU after all."
                 .to_owned(),
             shown: shown(
-                vec![(series(name("xid_last"), &[]), "0x50 13x190".to_owned())],
+                vec![(series(name("xid_last"), &[]), "0x50 13x120 0x80".to_owned())],
                 &[],
                 (XID, "13"),
             ),

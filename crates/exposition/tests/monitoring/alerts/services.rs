@@ -37,8 +37,8 @@ fn services() -> Vec<Alert> {
             expr: "up == 0 and on (job, instance) last_over_time({__name__=~\"gpuvitals_build_info|gpuvitals_[a-z]+_uptime_seconds\"}[6h])".to_owned(),
             summary: "{{ $labels.job }} at {{ $labels.instance }} cannot be scraped".to_owned(),
             meaning: "A service of gpuvitals that was there within the last six hours does not answer Prometheus.".to_owned(),
-            remedy: "`kubectl describe pod` or `systemctl status gpuvitals-*` on its node; its last lines of the log say why it ended. A service \
-                     ends with status 74 when its disk fails to sync."
+            remedy: "If it is an agent: does its node answer at all? Then `kubectl describe pod` or `systemctl status gpuvitals-*` on its node; the last \
+                     lines of its log say why it ended. A service ends with status 74 when its disk fails to sync."
                 .to_owned(),
             shown: Shown {
                 series: vec![
