@@ -26,8 +26,8 @@ use gpuvitals_listener::Figures;
 use gpuvitals_listener::client::CredentialError;
 use gpuvitals_queue::link::{Forwarded, forward};
 use gpuvitals_queue::{
-    ConsumerOptions, ContentType, Drain, Frame, InProcessConsumer, Queue, QueueClock, QueueConfig,
-    SubscribeError, WhenFull,
+    ConsumerOptions, ContentType, Drain, Frame, InProcessConsumer, PublishError, Queue, QueueClock,
+    QueueConfig, SubscribeError, WhenFull,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
@@ -102,6 +102,12 @@ impl Shared {
 
     fn observe(&self, event: &Forwarded<'_>) {
         match event {
+            // In the words of the receiver, since the program's own queue has not failed.
+            Forwarded::Failed(
+                PublishError::Full { topic: reason, .. } | PublishError::Unavailable { reason },
+            ) => {
+                self.counts.failed(reason);
+            }
             Forwarded::Failed(error) => self.counts.failed(&causes(error)),
             Forwarded::Taken(_) | Forwarded::Refused(..) => {}
         }
@@ -143,7 +149,7 @@ impl RemoteWrite {
             interval: settings.interval,
         };
         let looking = tokio::spawn(looks.run(stop.clone()));
-        tracing::info!(receiver = settings.url, "metrics are sent by remote write");
+        tracing::info!(receiver = settings.shown_url(), "metrics are sent by remote write");
         let [looking, sending] = [looking, sending].map(AbortOnDropHandle::new);
         Ok(Self { shared, stop, give_up, looking, sending })
     }

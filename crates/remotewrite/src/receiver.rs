@@ -104,7 +104,7 @@ impl Receiver {
                 }
                 Verdict::Later(Some(retry_after)) => {
                     return Err(PublishError::Full {
-                        topic: answer.status.to_string().into(),
+                        topic: answer.reason().into(),
                         retry_after: Some(retry_after.min(RETRY_AFTER_MAX)),
                     });
                 }

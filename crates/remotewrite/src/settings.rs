@@ -102,6 +102,11 @@ impl RemoteWriteSettings {
         !self.url.is_empty()
     }
 
+    /// The URL without its query, which may hold a key.
+    pub(crate) fn shown_url(&self) -> &str {
+        self.url.split('?').next().unwrap_or_default()
+    }
+
     /// Whether the receiver is reached by TLS.
     pub fn has_tls(&self) -> bool {
         self.url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))

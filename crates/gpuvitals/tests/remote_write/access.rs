@@ -66,11 +66,13 @@ fn a_user_has_a_password() {
         ("GPUVITALS_REMOTE_WRITE_USERNAME", "Aladdin"),
         ("GPUVITALS_REMOTE_WRITE_PASSWORD_FILE", password.to_str().unwrap()),
     ];
-    let agent = Agent::sending(&receiver.url, &environment);
+    let agent = Agent::sending(&format!("{}?key=s3cret", receiver.url), &environment);
     let got = receiver.until("a request", |got| !got.is_empty());
     // "Aladdin:open sesame", as RFC 7617 has it.
     assert_eq!(got[0].authorization.as_deref(), Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
-    assert_eq!(agent.process.terminated().0, Some(0));
+    let (code, log) = agent.process.terminated();
+    assert_eq!(code, Some(0));
+    assert!(log.contains(&receiver.url) && !log.contains("s3cret") && !log.contains("sesame"), "{log}");
 }
 
 #[test]

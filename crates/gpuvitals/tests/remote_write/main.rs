@@ -263,7 +263,9 @@ fn a_receiver_without_room_is_left_alone_for_as_long_as_it_wants() {
     let samples =
         |got: &Got| -> Vec<_> { got.samples.iter().map(|it| (it.labels.clone(), it.at_ms)).collect() };
     assert!(samples(&got[0]) == samples(&got[1]) && samples(&got[0]) == samples(&got[2]));
-    assert_eq!(agent.process.terminated().0, Some(0));
+    let (code, log) = agent.process.terminated();
+    assert_eq!(code, Some(0));
+    assert!(log.contains("\"reason\":\"429 Too Many Requests: because of a test\""), "{log}");
     assert_in_order_and_once(&receiver.got());
 }
 
