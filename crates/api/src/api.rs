@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, VARY};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::header::{
+    AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, VARY,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use gpuvitals_core::causes;
 use gpuvitals_core::clusters::ClusterView;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::History;
@@ -18,13 +21,17 @@ use tracing::Instrument;
 
 use crate::ask::{self, Ask, Rendered, View};
 use crate::cache::{Cache, Key, Now, Ready};
-use crate::compress;
+use crate::compress::Encoding;
 use crate::condition::StateRules;
 use crate::config::ApiConfig;
 use crate::dto::GatewayStats;
 use crate::error::ApiError;
 use crate::meter::Meter;
 use crate::peer::Peer;
+use crate::watch::FleetWatch;
+
+/// Shortest time between two judgements of the fleet that nobody asked for.
+const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 
 /// The gateway's view of the rest of the program: the parts it shows but does not own.
 pub trait StatusView: Send + Sync {
@@ -57,6 +64,7 @@ struct State {
     queries: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     listener: Arc<gpuvitals_listener::Meter>,
+    watch: Arc<FleetWatch>,
     stopping: CancellationToken,
     started: Instant,
 }
@@ -77,6 +85,7 @@ impl Api {
             queries: Arc::new(Semaphore::new(limits.queries)),
             streams: Arc::new(Semaphore::new(limits.streams)),
             listener: Arc::new(gpuvitals_listener::Meter::new("gateway")),
+            watch: Arc::default(),
             stopping: CancellationToken::new(),
             started: Instant::now(),
             config,
@@ -111,6 +120,32 @@ impl Api {
         &self.0.listener
     }
 
+    /// The watch over the fleet.
+    pub(crate) fn watch(&self) -> &Arc<FleetWatch> {
+        &self.0.watch
+    }
+
+    /// Judges the fleet every so often, until the gateway stops.
+    pub(crate) async fn keep_watch(&self) {
+        let State { config, history, watch, stopping, .. } = self.0.as_ref();
+        let every = config.limits.judge_every.max(SHORTEST_WATCH);
+        let mut ticks = tokio::time::interval(every);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let judging = async {
+            loop {
+                ticks.tick().await;
+                let rules = StateRules::new(config.clock.now_ns(), config.stale_after);
+                if let Err(error) = watch.judged(history.as_ref(), rules, every / 2).await {
+                    tracing::debug!(reason = causes(&error), "the fleet cannot be judged now");
+                }
+            }
+        };
+        tokio::select! {
+            () = judging => {}
+            () = stopping.cancelled() => {}
+        }
+    }
+
     /// A place among the live streams.
     ///
     /// # Errors
@@ -126,36 +161,42 @@ impl Api {
     /// If the question has no answer or the gateway is too busy.
     pub(crate) async fn answer<A: Ask>(&self, ask: A, headers: &HeaderMap) -> Result<Response, ApiError> {
         let state = &self.0;
-        let key = Key { ask: format!("{ask:?}"), gzip: compress::accepts_gzip(headers) };
+        let key = Key { ask: format!("{ask:?}"), encoding: Encoding::accepted(headers) };
         let version = if A::OF_HISTORY { state.history.version() } else { 0 };
         let now = Now { version, wall_ns: state.config.clock.now_ns() };
         let making = match state.cache.get(&key, now).await {
             Ok(ready) => {
                 state.meter.hit();
                 gpuvitals_listener::trace::note("gpuvitals.cache", "hit");
-                return Ok(respond(&ready, "hit"));
+                return Ok(respond(&ready, headers, "hit"));
             }
             Err(making) => making,
         };
         state.meter.miss();
         gpuvitals_listener::trace::note("gpuvitals.cache", "miss");
-        let ready = self.make(ask, key.gzip, now).await?;
+        let ready = self.make(ask, key.encoding, now).await?;
         making.keep(&ready);
-        Ok(respond(&ready, "miss"))
+        Ok(respond(&ready, headers, "miss"))
     }
 
-    async fn make(&self, ask: impl Ask, gzip: bool, now: Now) -> Result<Ready, ApiError> {
+    async fn make(&self, ask: impl Ask, encoding: Encoding, now: Now) -> Result<Ready, ApiError> {
         let State { config, history, status, queries, .. } = self.0.as_ref();
         let limits = config.limits.clone();
         let waited = tokio::time::timeout(limits.request_timeout / 2, Arc::clone(queries).acquire_owned());
         let Ok(Ok(permit)) = waited.await else { return Err(ApiError::Overloaded) };
         let made = Instant::now();
         let rules = StateRules::new(now.wall_ns, config.stale_after);
-        let view =
-            View { history: Arc::clone(history), clusters: status.clusters(), limits, rules, gzip, permit };
-        let Rendered { body, gzip, partial, until_ns } =
+        let view = View {
+            history: Arc::clone(history),
+            clusters: status.clusters(),
+            limits,
+            rules,
+            encoding,
+            permit,
+        };
+        let Rendered { body, head, until_ns } =
             ask.answer(view).instrument(tracing::info_span!("query")).await?;
-        Ok(Ready { body, gzip, partial, made, version: now.version, until_ns })
+        Ok(Ready { body, head, made, version: now.version, until_ns })
     }
 
     /// The gateway's own statistics.
@@ -177,6 +218,7 @@ impl Api {
     pub fn families(&self) -> Vec<Family> {
         let mut families = self.0.meter.families(&self.gateway_stats());
         families.extend(self.0.listener.families());
+        families.extend(self.0.watch.families());
         families.extend(self.0.status.families());
         families
     }
@@ -187,16 +229,32 @@ fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e3).round() / 1e3
 }
 
-fn respond(ready: &Ready, cache: &'static str) -> Response {
-    let mut response = Body::from(ready.body.clone()).into_response();
+/// The answer, or that the client has it already.
+fn respond(ready: &Ready, asked: &HeaderMap, cache: &'static str) -> Response {
+    let has_it = asked.get_all(IF_NONE_MATCH).iter().any(|tags| is_among(&ready.head.tag, tags));
+    let mut response = if has_it {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        Body::from(ready.body.clone()).into_response()
+    };
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
+    headers.insert(ETAG, ready.head.tag.clone());
     headers.insert(AGE, HeaderValue::from(ready.made.elapsed().as_secs()));
     headers.insert(HeaderName::from_static("x-cache"), HeaderValue::from_static(cache));
-    if ready.gzip {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    if !has_it {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(ready.head.format.media_type()));
+        headers.extend(ready.head.encoding.name().map(|name| (CONTENT_ENCODING, name)));
+        headers.extend(ready.head.next.clone().map(|next| (ask::NEXT, next)));
     }
-    ask::with_partial(response, ready.partial.clone())
+    ask::with_partial(response, ready.head.partial.clone())
+}
+
+/// Whether an entity tag is among those of an `If-None-Match`.
+pub(crate) fn is_among(tag: &HeaderValue, tags: &HeaderValue) -> bool {
+    let tags = tags.to_str().unwrap_or_default();
+    tags.split(',')
+        .map(str::trim)
+        .any(|one| one == "*" || one.trim_start_matches("W/").as_bytes() == tag.as_bytes())
 }

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 use std::fmt::Debug;
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::Bytes;
@@ -12,15 +14,18 @@ use gpuvitals_core::history::History;
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::compress;
+use crate::compress::Encoding;
 use crate::condition::StateRules;
 use crate::config::Limits;
 use crate::error::ApiError;
+use crate::format::{self, Format};
 
 /// Shortest answer in bytes that is worth compressing.
-const GZIP_FROM: usize = 1_024;
+const COMPRESSED_FROM: usize = 1_024;
 /// Header that says what of an answer could not be read.
 pub(crate) const PARTIAL: HeaderName = HeaderName::from_static("x-partial");
+/// Header that says where the next page begins, of answers that are tables.
+pub(crate) const NEXT: HeaderName = HeaderName::from_static("x-next");
 /// Longest text of it in characters.
 const PARTIAL_LEN_MAX: usize = 1_024;
 
@@ -47,21 +52,34 @@ pub(crate) struct View {
     pub(crate) limits: Limits,
     /// How GPUs look now.
     pub(crate) rules: StateRules,
-    /// Whether the client takes gzip.
-    pub(crate) gzip: bool,
+    /// How the answer is sent, if it is long enough to be compressed.
+    pub(crate) encoding: Encoding,
     /// Place among the questions that are answered at the same time.
     pub(crate) permit: OwnedSemaphorePermit,
 }
 
-/// An answer as JSON, compressed or not.
+/// What the headers of an answer say of its body.
+#[derive(Debug, Clone)]
+pub(crate) struct Head {
+    /// What it is.
+    pub(crate) format: Format,
+    /// How it is compressed.
+    pub(crate) encoding: Encoding,
+    /// Its entity tag: that of the same bytes is the same.
+    pub(crate) tag: HeaderValue,
+    /// What could not be read.
+    pub(crate) partial: Option<HeaderValue>,
+    /// Where the next page begins, if the body cannot say it.
+    pub(crate) next: Option<HeaderValue>,
+}
+
+/// An answer, compressed or not.
 #[derive(Debug)]
 pub(crate) struct Rendered {
     /// The text.
     pub(crate) body: Bytes,
-    /// Whether it is compressed.
-    pub(crate) gzip: bool,
-    /// What could not be read, as a header.
-    pub(crate) partial: Option<HeaderValue>,
+    /// What it is.
+    pub(crate) head: Head,
     /// When the time alone changes the answer, nanoseconds UTC since 1970; `i64::MAX` for never.
     pub(crate) until_ns: i64,
 }
@@ -85,12 +103,13 @@ impl View {
         let span = tracing::Span::current();
         let job = tokio::task::spawn_blocking(move || {
             let _inside = span.enter();
-            let Body { json, until_ns } = work(&self, &missing)?;
+            let Body { text, format, next, until_ns } = work(&self, &missing)?;
             let until_ns = if missing.is_empty() { until_ns } else { self.now_ns() };
-            let gzip = self.gzip && json.len() >= GZIP_FROM;
-            let body = if gzip { compress::gzip(&json).map_err(ApiError::Compress)? } else { json };
+            let encoding = if text.len() >= COMPRESSED_FROM { self.encoding } else { Encoding::Plain };
+            let body = encoding.pack(text).map_err(ApiError::Compress)?;
             drop(self.permit);
-            Ok(Rendered { body: Bytes::from(body), gzip, partial: partial(&missing), until_ns })
+            let head = Head { format, encoding, tag: tag(&body), partial: partial(&missing), next };
+            Ok(Rendered { body: Bytes::from(body), head, until_ns })
         });
         job.await.unwrap_or(Err(ApiError::Crashed))
     }
@@ -99,7 +118,9 @@ impl View {
 /// An answer, before it is compressed.
 #[derive(Debug)]
 pub(crate) struct Body {
-    json: Vec<u8>,
+    text: Vec<u8>,
+    format: Format,
+    next: Option<HeaderValue>,
     until_ns: i64,
 }
 
@@ -109,8 +130,34 @@ impl Body {
     /// # Errors
     /// When it cannot be written as JSON, which would be a defect.
     pub(crate) fn until(until_ns: i64, answer: &impl Serialize) -> Result<Self, ApiError> {
-        Ok(Self { json: serde_json::to_vec(answer)?, until_ns })
+        Ok(Self::written(until_ns, serde_json::to_vec(answer)?))
     }
+
+    /// JSON that the time alone does not change before this instant.
+    pub(crate) fn written(until_ns: i64, json: Vec<u8>) -> Self {
+        Self { text: json, format: Format::Json, next: None, until_ns }
+    }
+
+    /// A table, whose next page begins at `next`. JSON is none.
+    ///
+    /// # Errors
+    /// When it cannot be written, which would be a defect.
+    pub(crate) fn table(
+        until_ns: i64,
+        format: Format,
+        records: &RecordBatch,
+        next: Option<&str>,
+    ) -> Result<Self, ApiError> {
+        let text = if format == Format::Csv { format::csv(records) } else { format::arrow(records)? };
+        let next = next.and_then(|next| HeaderValue::from_str(next).ok());
+        Ok(Self { text, format, next, until_ns })
+    }
+}
+
+/// The entity tag of these bytes.
+fn tag(body: &[u8]) -> HeaderValue {
+    let hash = foldhash::quality::FixedState::default().hash_one(body);
+    HeaderValue::from_str(&format!("\"{hash:016x}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
 /// What two answers lack, each once.

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 
+use crate::api::is_among;
 use crate::compress;
 use crate::error::ApiError;
 
@@ -93,10 +94,7 @@ impl Asset {
     /// # Errors
     /// When it cannot be decompressed, which would be a defect.
     pub(crate) fn respond(&self, headers: &HeaderMap, keep: Keep) -> Result<Response, ApiError> {
-        let same = headers.get_all(IF_NONE_MATCH).iter().any(|tag| {
-            let tags = tag.to_str().unwrap_or_default();
-            tags.split(',').any(|tag| tag.trim().trim_start_matches("W/").as_bytes() == self.etag.as_bytes())
-        });
+        let same = headers.get_all(IF_NONE_MATCH).iter().any(|tags| is_among(&self.etag, tags));
         let mut response = if same {
             StatusCode::NOT_MODIFIED.into_response()
         } else if compress::accepts_gzip(headers) {

@@ -6,11 +6,13 @@
 
 use std::time::Duration;
 
-use axum::http::HeaderValue;
 use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::{EntryAction, EntryResult, PlaceholderGuard};
 use tokio::time::Instant;
+
+use crate::ask::Head;
+use crate::compress::Encoding;
 
 /// Bytes of an entry beside its body, about.
 const ENTRY_LEN: u64 = 256;
@@ -20,19 +22,17 @@ const ENTRY_LEN: u64 = 256;
 pub(crate) struct Key {
     /// The question.
     pub(crate) ask: String,
-    /// Whether the client accepts gzip.
-    pub(crate) gzip: bool,
+    /// How it is sent.
+    pub(crate) encoding: Encoding,
 }
 
 /// An answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Ready {
-    /// JSON, compressed or not.
+    /// The answer, compressed or not.
     pub(crate) body: Bytes,
-    /// Whether it is.
-    pub(crate) gzip: bool,
-    /// What could not be read, as a header.
-    pub(crate) partial: Option<HeaderValue>,
+    /// What it is.
+    pub(crate) head: Head,
     /// When it was made.
     pub(crate) made: Instant,
     /// Version of the store it was made from.
@@ -128,18 +128,15 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
+    use crate::format::Format;
 
     #[test]
     fn an_answer_serves_while_it_is_young_or_nothing_changed() {
-        let ready = Ready {
-            body: Bytes::new(),
-            gzip: false,
-            partial: None,
-            made: Instant::now(),
-            version: 7,
-            until_ns: 2_000,
-        };
+        let ready =
+            Ready { body: Bytes::new(), head: head(), made: Instant::now(), version: 7, until_ns: 2_000 };
         let reuse = Duration::from_millis(500);
         let check = |version, age_ms, wall_ns, serves| {
             let age = Duration::from_millis(age_ms);
@@ -154,17 +151,22 @@ mod tests {
         check(7, 500, 2_000, false);
     }
 
+    fn head() -> Head {
+        let tag = HeaderValue::from_static("\"1\"");
+        Head { format: Format::Json, encoding: Encoding::Plain, tag, partial: None, next: None }
+    }
+
     const NOW: Now = Now { version: 1, wall_ns: 0 };
 
     #[tokio::test]
     async fn of_those_who_ask_the_same_one_makes_the_answer() {
         let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
-        let key = Key { ask: "Catalogue".to_owned(), gzip: false };
+        let key = Key { ask: "Catalogue".to_owned(), encoding: Encoding::Plain };
         let Err(making) = cache.get(&key, NOW).await else { panic!("nothing is ready yet") };
         let mut second = std::pin::pin!(cache.get(&key, NOW));
         assert!(futures_util::poll!(second.as_mut()).is_pending());
         let body = Bytes::from_static(b"[]");
-        let ready = Ready { body, gzip: false, partial: None, made: Instant::now(), version: 1, until_ns: 1 };
+        let ready = Ready { body, head: head(), made: Instant::now(), version: 1, until_ns: 1 };
         making.keep(&ready);
         assert!(second.await.is_ok_and(|ready| ready.body.as_ref() == b"[]"));
     }
@@ -172,7 +174,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_takes_over_when_the_maker_gives_up() {
         let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
-        let key = Key { ask: "Catalogue".to_owned(), gzip: false };
+        let key = Key { ask: "Catalogue".to_owned(), encoding: Encoding::Plain };
         let making = cache.get(&key, NOW).await.err();
         let mut second = std::pin::pin!(cache.get(&key, NOW));
         assert!(futures_util::poll!(second.as_mut()).is_pending());

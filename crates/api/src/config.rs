@@ -61,6 +61,8 @@ pub struct Limits {
     pub streams: usize,
     /// Silence on a live stream after which a comment is sent.
     pub heartbeat: Duration,
+    /// Between two judgements of the fleet.
+    pub judge_every: Duration,
     /// How long open requests may take to end after the shutdown began.
     pub drain: Duration,
 }
@@ -79,6 +81,7 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(30),
             streams: 256,
             heartbeat: Duration::from_secs(15),
+            judge_every: Duration::from_secs(15),
             drain: Duration::from_secs(5),
         }
     }

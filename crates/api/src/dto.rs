@@ -2,6 +2,7 @@
 //!
 //! Unknown values are `null`. Times are RFC 3339 in UTC, or milliseconds since 1970 on an axis.
 
+mod analysis;
 mod catalogue;
 mod clusters;
 mod gpu;
@@ -11,6 +12,7 @@ mod scalar;
 mod stats;
 mod telemetry;
 
+pub(crate) use analysis::{FindingEntry, FindingList, JobSpread, StragglerList};
 pub(crate) use catalogue::MetricList;
 pub(crate) use clusters::{ClusterInfo, ClusterNode};
 pub(crate) use gpu::{Gpu, GpuDetail, GpuList, Host, HostList, Labels, LatestColumns, State, StateCounts};

@@ -120,8 +120,12 @@ pub(crate) enum ApiError {
     Overloaded,
     #[error("{0}")]
     Query(#[from] QueryError),
+    #[error(transparent)]
+    Prom(gpuvitals_promql::PromError),
     #[error("writing the answer")]
     Render(#[from] serde_json::Error),
+    #[error("writing the answer as a table")]
+    Table(#[from] arrow_schema::ArrowError),
     #[error("compressing the answer")]
     Compress(#[source] std::io::Error),
     #[error("the request failed on a defect of the gateway; its log says more")]
@@ -193,7 +197,9 @@ impl ApiError {
             Self::Incomplete { .. } => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Incomplete),
             Self::Query(QueryError::Away { .. }) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable),
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Overloaded),
-            Self::Query(_) | Self::Render(_) | Self::Compress(_) | Self::Crashed => {
+            // Its paths answer in Prometheus' own shape.
+            Self::Prom(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadParameter),
+            Self::Query(_) | Self::Render(_) | Self::Table(_) | Self::Compress(_) | Self::Crashed => {
                 (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal)
             }
         }

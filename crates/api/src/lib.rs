@@ -32,6 +32,7 @@ mod config;
 mod cursor;
 mod dto;
 mod error;
+mod format;
 mod meter;
 mod parameter;
 mod peer;
@@ -39,6 +40,7 @@ mod route;
 mod selector;
 mod serve;
 mod settings;
+mod watch;
 
 pub use api::{Api, StatusView};
 pub use assets::Page;

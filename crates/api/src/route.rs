@@ -1,5 +1,6 @@
 //! The paths. A handler parses, asks and renders; its parameters and its place in the document stand beside it.
 
+pub(crate) mod analysis;
 pub(crate) mod clusters;
 pub(crate) mod docs;
 pub mod document;
@@ -8,6 +9,7 @@ pub(crate) mod health;
 pub(crate) mod hosts;
 pub(crate) mod metrics;
 pub(crate) mod page;
+pub(crate) mod prom;
 pub(crate) mod query;
 pub(crate) mod rows;
 pub(crate) mod stats;
@@ -44,6 +46,7 @@ macro_rules! routes {
                 (name = "GPUs", description = "Which GPUs there are and how they do."),
                 (name = "hosts", description = "Which hosts there are."),
                 (name = "telemetry", description = "What was read from them."),
+                (name = "analysis", description = "What is wrong, what it costs, and why."),
                 (name = "clusters", description = "Clusters whose GPU nodes are read from outside, as they are now."),
                 (name = "operation", description = "Health of the gateway and of the parts behind it."),
             )
@@ -62,6 +65,8 @@ routes! {
         "/api/v1/hosts/{hostname}/gpus" => gpus::of_host,
         "/api/v1/metrics" => metrics::catalogue,
         "/api/v1/query" => query::query,
+        "/api/v1/analysis/findings" => analysis::findings,
+        "/api/v1/analysis/stragglers" => analysis::stragglers,
         "/api/v1/stream" => stream::stream,
         "/api/v1/gpu/clusters" => clusters::list,
         "/api/v1/gpu/nodes" => clusters::nodes,
@@ -86,7 +91,7 @@ routes! {
 
 /// All paths.
 pub(crate) fn router() -> Router<Api> {
-    paths().fallback(page::page).method_not_allowed_fallback(not_allowed)
+    paths().merge(prom::paths()).fallback(page::page).method_not_allowed_fallback(not_allowed)
 }
 
 async fn not_allowed(method: Method, uri: Uri) -> Response {

@@ -52,9 +52,14 @@ pub async fn serve(
         api.stopping().cancel();
         std::future::pending::<()>().await;
     };
+    let watching = async {
+        api.keep_watch().await;
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         served = gpuvitals_listener::serve(socket, app, terms, shutdown.clone()) => Ok(served?),
         () = streams_end => Ok(()),
+        () = watching => Ok(()),
     }
 }
 

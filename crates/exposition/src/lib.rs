@@ -15,6 +15,7 @@
 //! - **A fleet** ([`FleetExposition`]) has the same names, from the latest values that a history knows.
 //! - **DCGM's names** ([`Compat`]) come beside them, in either dialect or both, for any vendor's GPUs.
 
+mod column;
 mod cores;
 mod dcgm;
 mod exposition;
@@ -29,6 +30,7 @@ mod scrape;
 mod status;
 mod values;
 
+pub use column::ColumnSeries;
 pub use dcgm::Compat;
 pub use exposition::{Exposition, ExpositionConfig};
 pub use fleet::FleetExposition;

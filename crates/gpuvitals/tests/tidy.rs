@@ -24,9 +24,10 @@ const STAR: &[(&str, &[&str])] = &[
     ("remote", &["core", "listener"]),
     ("remotewrite", &["core", "listener", "queue", "settings"]),
     ("suite", &["core"]),
-    ("api", &["core", "analysis", "listener", "settings"]),
+    ("api", &["core", "analysis", "listener", "promql", "settings"]),
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),
+    ("promql", &["core", "exposition"]),
     ("collect", &["core", "settings", "listener", "queue"]),
     ("agent", &["core", "settings", "listener", "queue", "sources", "analysis", "exposition"]),
     (

@@ -146,6 +146,48 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/analysis/findings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What is wrong now, the worst first.
+         * @description The fleet is judged every 15 seconds. A finding opens after it has held for a while and closes later than it opened;
+         *     docs/findings.md lists the kinds and their numbers.
+         */
+        get: operations["list_findings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analysis/stragglers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The GPUs of each job beside each other.
+         * @description Jobs with several GPUs over the last ten minutes: median and robust deviation of clock, power and utilisation, and the
+         *     distance of each GPU's clock from the median.
+         */
+        get: operations["list_stragglers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/stream": {
         parameters: {
             query?: never;
@@ -562,6 +604,16 @@ export interface components {
              */
             average_temperature_celsius: number | null;
         };
+        /** @description The other value of a comparison. */
+        ComparedValue: {
+            /**
+             * Format: double
+             * @description The value.
+             */
+            value: number;
+            /** @description Where it comes from. */
+            origin: string;
+        };
         /**
          * @description Health of a part of the pipeline.
          * @example {
@@ -638,6 +690,110 @@ export interface components {
          * @enum {string}
          */
         ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
+        /** @description A value that shows a finding. */
+        EvidenceEntry: {
+            /** @description Column of the catalogue, or a quantity derived from some. */
+            quantity: string;
+            /** @description Its unit; empty for none. */
+            unit: string;
+            /**
+             * Format: double
+             * @description The value.
+             */
+            value: number;
+            compared_with: components["schemas"]["ComparedValue"] | null;
+        };
+        /**
+         * @description Something that is wrong, why that is believed, whom it concerns and what to do.
+         * @example {
+         *       "evidence": [
+         *         {
+         *           "compared_with": {
+         *             "origin": "median of the job",
+         *             "value": 1980
+         *           },
+         *           "quantity": "gpu_clock_mhz",
+         *           "unit": "MHz",
+         *           "value": 1530
+         *         }
+         *       ],
+         *       "id": "straggler:GPU-5c1d0a44",
+         *       "kind": "straggler",
+         *       "meaning": "A GPU is slower than the others of its job, which wait for it.",
+         *       "next_step": "`nvidia-smi -q -d CLOCK,PERFORMANCE -i INDEX` on the node …",
+         *       "reach": {
+         *         "cluster": null,
+         *         "concerned_gpus": 8,
+         *         "gpu_count": 1,
+         *         "gpus": [
+         *           "GPU-5c1d0a44"
+         *         ],
+         *         "hostname": "sim-node-01",
+         *         "job": "train-7",
+         *         "namespace": "research",
+         *         "pod": "train-7"
+         *       },
+         *       "sentence": "its clock of 1530 MHz is 23 % below that of its job, whose 7 other GPUs wait for it",
+         *       "severity": "warning",
+         *       "simulated": true,
+         *       "since": "2026-11-20T16:00:00Z",
+         *       "subject": {
+         *         "id": "GPU-5c1d0a44",
+         *         "name": "sim-node-01 / GPU 1",
+         *         "type": "gpu"
+         *       }
+         *     }
+         */
+        FindingEntry: {
+            /** @description Identity: kind and subject. The same while the finding is open, and when it comes again. */
+            id: string;
+            /** @description Kind, see docs/findings.md. */
+            kind: string;
+            /**
+             * @description `critical`: a GPU, node or fleet fails or its results may be wrong; `warning`: it needs attention; `notice`: it costs speed
+             *     or money.
+             */
+            severity: string;
+            /** @description What it is about. */
+            subject: components["schemas"]["FindingSubject"];
+            /** @description When it began, as far as is known. */
+            since: components["schemas"]["Moment"];
+            /** @description What is wrong, for people. */
+            sentence: string;
+            /** @description The values that show it. */
+            evidence: components["schemas"]["EvidenceEntry"][];
+            /** @description Whom it concerns. */
+            reach: components["schemas"]["ReachEntry"];
+            /** @description What the kind means. */
+            meaning: string;
+            /** @description What to do; commands in backquotes. */
+            next_step: string;
+            /** @description Whether all of its GPUs are made up by the simulation. */
+            simulated: boolean;
+        };
+        /** @description Some of the findings. */
+        FindingList: {
+            /** @description The findings, the worst first: by severity, then by the number of GPUs concerned. */
+            findings: components["schemas"]["FindingEntry"][];
+            /** @description When the fleet was judged. */
+            judged_at: components["schemas"]["Moment"];
+            /**
+             * @description How many match in all.
+             * @example 3
+             */
+            total: number;
+            /** @description Which part this is. */
+            pagination: components["schemas"]["Pagination"];
+        };
+        /** @description What a finding is about. */
+        FindingSubject: {
+            /** @description `gpu`, `node`, `job`, `model` or `fleet`. */
+            type: string;
+            /** @description Key of the GPU, name of the node or model, `cluster/namespace/name` of the job. */
+            id: string;
+            /** @description A name for people. */
+            name: string;
+        };
         /**
          * @description The gateway's statistics.
          * @example {
@@ -927,6 +1083,45 @@ export interface components {
         };
         /** @description RFC 3339; seconds, milliseconds, microseconds or nanoseconds since 1970; empty: not given. */
         Instant: string;
+        /** @description A GPU of a job over the last ten minutes. */
+        JobMember: {
+            /** @description Key of the GPU. */
+            gpu: string;
+            /** @description Its name for people. */
+            name: string;
+            /** @description Whether a finding says that it is a straggler. */
+            straggler: boolean;
+            /**
+             * Format: double
+             * @description Distance of its clock from the median of the job, in deviations of 1 % of it at least; negative: slower.
+             */
+            clock_distance: number | null;
+            /**
+             * Format: double
+             * @description Mean clock under load, MHz.
+             */
+            clock_mhz: number | null;
+            /**
+             * Format: double
+             * @description Mean power under load, W.
+             */
+            power_w: number | null;
+            /**
+             * Format: double
+             * @description Mean utilisation, %.
+             */
+            utilization_pct: number | null;
+        };
+        /** @description The GPUs of a job over the last ten minutes, and how they spread. */
+        JobSpread: {
+            /** @description The job, `cluster/namespace/name`. */
+            job: string;
+            clock_mhz: components["schemas"]["SpreadEntry"] | null;
+            power_w: components["schemas"]["SpreadEntry"] | null;
+            utilization_pct: components["schemas"]["SpreadEntry"] | null;
+            /** @description Its GPUs, the slowest first. */
+            gpus: components["schemas"]["JobMember"][];
+        };
         /**
          * @description Owner of a GPU and source of its rows.
          * @example {
@@ -1217,6 +1412,25 @@ export interface components {
              */
             uptime_seconds: number | null;
         };
+        /** @description Whom a finding concerns. Of several GPUs the texts that all of them share. */
+        ReachEntry: {
+            /** @description Keys of the GPUs that it is about, 16 at most. */
+            gpus: string[];
+            /** @description How many GPUs it is about. */
+            gpu_count: number;
+            /** @description How many GPUs do the work that it disturbs. */
+            concerned_gpus: number;
+            /** @description Cluster. */
+            cluster: string | null;
+            /** @description Host. */
+            hostname: string | null;
+            /** @description Namespace of the holder. */
+            namespace: string | null;
+            /** @description Pod that holds the GPUs. */
+            pod: string | null;
+            /** @description Job that holds the GPUs. */
+            job: string | null;
+        };
         /** @description A number in the column's unit; a text only for columns that the catalogue does not know. */
         Scalar: number | string;
         /** @description One line of a chart. */
@@ -1244,6 +1458,19 @@ export interface components {
             simulated?: boolean;
             /** @description One value a step; `null` if nothing was read. */
             values: (number | null)[];
+        };
+        /** @description Middle and width of some values, which a few wild ones do not change. */
+        SpreadEntry: {
+            /**
+             * Format: double
+             * @description Median.
+             */
+            median: number;
+            /**
+             * Format: double
+             * @description Median distance to it, scaled to the standard deviation of normal values.
+             */
+            deviation: number;
         };
         /**
          * @description How a GPU does. The first rule that applies:
@@ -1283,6 +1510,17 @@ export interface components {
             source: {
                 [key: string]: unknown;
             };
+        };
+        /** @description Jobs with several GPUs. */
+        StragglerList: {
+            /** @description The jobs, those with the slowest GPU first. */
+            jobs: components["schemas"]["JobSpread"][];
+            /** @description When they were judged. */
+            judged_at: components["schemas"]["Moment"];
+            /** @description How many there are in all. */
+            total: number;
+            /** @description Which part this is. */
+            pagination: components["schemas"]["Pagination"];
         };
         /**
          * @description One row: the values of one GPU at one instant.
@@ -1518,7 +1756,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its rows. */
+            /** @description Its rows; as CSV or Arrow the header `x-next` says what to give as `after`. */
             200: {
                 headers: {
                     /** @description What could not be read; missing if the answer is whole. */
@@ -1527,6 +1765,8 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TelemetryList"];
+                    "text/csv": string;
+                    "application/vnd.apache.arrow.stream": string;
                 };
             };
             /** @description A parameter is not allowed. */
@@ -1611,7 +1851,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Their rows, by time, then by GPU. */
+            /** @description Their rows, by time, then by GPU; as CSV or Arrow the header `x-next` says what to give as `after`. */
             200: {
                 headers: {
                     /** @description What could not be read; missing if the answer is whole. */
@@ -1620,6 +1860,8 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TelemetryList"];
+                    "text/csv": string;
+                    "application/vnd.apache.arrow.stream": string;
                 };
             };
             /** @description A parameter is not allowed. */
@@ -1872,7 +2114,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The values. */
+            /** @description The values; as CSV or Arrow a row for each: its time, metric, aggregate, texts of the group and value. */
             200: {
                 headers: {
                     /** @description What could not be read; missing if the answer is whole. */
@@ -1881,6 +2123,8 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QueryAnswer"];
+                    "text/csv": string;
+                    "application/vnd.apache.arrow.stream": string;
                 };
             };
             /** @description A parameter is not allowed, or the answer would be too large. */
@@ -1902,6 +2146,118 @@ export interface operations {
                 };
             };
             /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_findings: {
+        parameters: {
+            query?: {
+                /** @description Most findings to return. */
+                limit?: number;
+                /** @description Findings to pass over. */
+                offset?: number;
+                /**
+                 * @description Only these severities, between commas.
+                 * @example critical,warning
+                 */
+                severity?: string;
+                /**
+                 * @description Only these kinds, between commas.
+                 * @example xid,straggler
+                 */
+                kind?: string;
+                /**
+                 * @description Only those about these hosts or their GPUs, between commas.
+                 * @example sim-node-01
+                 */
+                host?: string;
+                /**
+                 * @description Only those that concern these namespaces, between commas.
+                 * @example research
+                 */
+                namespace?: string;
+                /** @description Only those about these GPUs, by key, between commas. */
+                gpus?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The findings. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FindingList"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_stragglers: {
+        parameters: {
+            query?: {
+                /** @description Most jobs to return. */
+                limit?: number;
+                /** @description Jobs to pass over. */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The jobs. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StragglerList"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
             503: {
                 headers: {
                     [name: string]: unknown;

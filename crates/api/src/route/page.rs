@@ -48,10 +48,15 @@ pub(crate) async fn page(Shared(api): Shared<Api>, method: Method, uri: Uri, hea
 
 /// Whether the page has a view at this path: those of `routeOf` in `dashboard/src/app/routes.ts`.
 fn is_view(path: &str) -> bool {
-    match path.trim_end_matches('/') {
-        "" | "/index.html" | "/gpus" | "/statistics" => true,
-        gpu => gpu.strip_prefix("/gpus/").is_some_and(|id| !id.contains('/')),
+    let path = path.trim_end_matches('/');
+    if matches!(path, "" | "/index.html" | "/gpus" | "/clusters" | "/statistics") {
+        return true;
     }
+    if let Some(id) = path.strip_prefix("/gpus/") {
+        return !id.contains('/');
+    }
+    let node = path.strip_prefix("/clusters/").and_then(|place| place.split_once('/'));
+    node.is_some_and(|(cluster, node)| !cluster.is_empty() && !node.contains('/'))
 }
 
 /// 405, in the shape of all errors.

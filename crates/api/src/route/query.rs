@@ -20,6 +20,7 @@ use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::config::Limits;
 use crate::dto::{GroupLabels, Instant, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
+use crate::format::{self, Format};
 use crate::parameter::{self, Asked, given};
 use crate::selector::selector;
 
@@ -105,6 +106,7 @@ pub(crate) struct QueryAsk {
     group_by: Vec<GroupColumn>,
     selector: Selector,
     best: Option<Best>,
+    format: Format,
 }
 
 /// Which series of a metric and aggregate are wanted: so many, by their means.
@@ -123,7 +125,8 @@ enum Best {
 #[utoipa::path(
     get, path = "/api/v1/query", tag = "telemetry", operation_id = "query", params(QueryParams),
     responses(
-        (status = 200, description = "The values.", body = QueryAnswer<'static>,
+        (status = 200, description = "The values; as CSV or Arrow a row for each: its time, metric, aggregate, texts of the group and value.",
+         content((QueryAnswer<'static> = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed, or the answer would be too large.", body = ErrorBody),
         (status = 404, description = "One of the GPUs is unknown, or no values are kept.", body = ErrorBody),
@@ -135,7 +138,7 @@ pub(crate) async fn query(
     headers: HeaderMap,
     Asked(params): Asked<QueryParams>,
 ) -> Answered {
-    let ask = QueryAsk::parse(&params, &api.config().limits)?;
+    let ask = QueryAsk::parse(&params, &api.config().limits, &headers)?;
     api.answer(ask, &headers).await
 }
 
@@ -173,6 +176,12 @@ impl Ask for QueryAsk {
         view.render(ask::joined(of_fleet, missing), move |view, partial| {
             let simulated = self.simulated(&fleet);
             let series = self.best(buckets.series(&self.aggregates));
+            let up_to_now = || view.now_ns().saturating_add(UP_TO_NOW_NS);
+            let until_ns = self.end_ns.map_or_else(up_to_now, |_| i64::MAX);
+            if self.format != Format::Json {
+                let table = format::of_series(buckets.steps(), &self.group_by, &series)?;
+                return Body::table(until_ns, self.format, &table, None);
+            }
             let answer = QueryAnswer {
                 times: buckets.steps().times().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),
                 step_ms: step_ns / MILLISECOND_NS,
@@ -180,15 +189,14 @@ impl Ask for QueryAsk {
                 series: series.iter().map(|series| self.show(series, &fleet, &simulated)).collect(),
                 partial,
             };
-            let up_to_now = || view.now_ns().saturating_add(UP_TO_NOW_NS);
-            Body::until(self.end_ns.map_or_else(up_to_now, |_| i64::MAX), &answer)
+            Body::until(until_ns, &answer)
         })
         .await
     }
 }
 
 impl QueryAsk {
-    fn parse(params: &QueryParams, limits: &Limits) -> Result<Self, ApiError> {
+    fn parse(params: &QueryParams, limits: &Limits, headers: &HeaderMap) -> Result<Self, ApiError> {
         let columns = parameter::list("metrics", params.metrics.as_ref())?;
         if columns.is_empty() {
             let allowed = "columns of GPU metrics between commas, such as power_w,utilization_pct";
@@ -224,6 +232,7 @@ impl QueryAsk {
             group_by: group_by(table, params.group_by.as_ref())?,
             selector: selector(params.selector.as_ref())?,
             best: best(params, limits)?,
+            format: Format::accepted(headers),
         })
     }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::Table;
-use gpuvitals_core::history::{Fleet, Part, RowPlace, RowsQuery, Selector};
+use gpuvitals_core::history::{Fleet, Part, RowPlace, Rows, RowsQuery, Selector};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -17,6 +18,7 @@ use crate::config::Limits;
 use crate::cursor;
 use crate::dto::{Instant, Pagination, TelemetryList};
 use crate::error::{ApiError, ErrorBody};
+use crate::format::Format;
 use crate::parameter::{self, Asked, Named};
 use crate::selector::selector;
 
@@ -124,6 +126,7 @@ pub(crate) struct TelemetryAsk {
     after: Option<RowPlace>,
     metrics: Option<Vec<String>>,
     oldest_first: bool,
+    format: Format,
 }
 
 /// The rows of a GPU, newest first.
@@ -131,7 +134,8 @@ pub(crate) struct TelemetryAsk {
     get, path = "/api/v1/gpus/{id}/telemetry", tag = "telemetry", operation_id = "get_gpu_telemetry",
     params(("id" = String, Path, description = "The GPU's id, as for `/api/v1/gpus/{id}`.", example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"), GpuTelemetryParams),
     responses(
-        (status = 200, description = "Its rows.", body = TelemetryList<'static>,
+        (status = 200, description = "Its rows; as CSV or Arrow the header `x-next` says what to give as `after`.",
+         content((TelemetryList<'static> = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
         (status = 404, description = "No such GPU, or such rows are not kept.", body = ErrorBody),
@@ -158,7 +162,7 @@ pub(crate) async fn of_one(
         metrics,
         reverse,
     };
-    let mut ask = TelemetryAsk::parse(&params, &api.config().limits)?;
+    let mut ask = TelemetryAsk::parse(&params, &api.config().limits, &headers)?;
     if ask.table == Table::SystemEvents {
         let tables = Table::ALL.into_iter().filter(|table| *table != Table::SystemEvents);
         return Err(ApiError::parameter("table", ask.table.name(), parameter::names_of(tables)));
@@ -171,7 +175,8 @@ pub(crate) async fn of_one(
 #[utoipa::path(
     get, path = "/api/v1/telemetry", tag = "telemetry", operation_id = "list_telemetry", params(TelemetryParams),
     responses(
-        (status = 200, description = "Their rows, by time, then by GPU.", body = TelemetryList<'static>,
+        (status = 200, description = "Their rows, by time, then by GPU; as CSV or Arrow the header `x-next` says what to give as `after`.",
+         content((TelemetryList<'static> = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
         (status = 404, description = "One of the GPUs is unknown, or such rows are not kept.", body = ErrorBody),
@@ -183,7 +188,7 @@ pub(crate) async fn of_several(
     headers: HeaderMap,
     Asked(params): Asked<TelemetryParams>,
 ) -> Answered {
-    let ask = TelemetryAsk::parse(&params, &api.config().limits)?;
+    let ask = TelemetryAsk::parse(&params, &api.config().limits, &headers)?;
     api.answer(ask, &headers).await
 }
 
@@ -211,6 +216,9 @@ impl Ask for TelemetryAsk {
         let Part { answer: rows, missing } = view.history.rows(query).await?;
         let missing = ask::joined(fleet.missing, missing);
         view.render(missing, move |_, partial| {
+            if self.format != Format::Json {
+                return self.table(&rows);
+            }
             let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, self.metrics.as_deref()));
             let has_next = rows.batch.as_ref().is_some_and(|batch| batch.rows() > self.limit);
             let last = self.limit.checked_sub(1).filter(|_| has_next);
@@ -228,7 +236,17 @@ impl Ask for TelemetryAsk {
 }
 
 impl TelemetryAsk {
-    fn parse(params: &TelemetryParams, limits: &Limits) -> Result<Self, ApiError> {
+    /// The page as a table. Without a row it has no columns.
+    fn table(&self, rows: &Rows) -> Result<Body, ApiError> {
+        let found = rows.batch.as_ref().map(|batch| batch.records().slice(0, self.limit.min(batch.rows())));
+        let has_next = rows.batch.as_ref().is_some_and(|batch| batch.rows() > self.limit);
+        let next = self.limit.checked_sub(1).filter(|_| has_next).and_then(|last| rows.place(last));
+        let next = next.map(|place| cursor::write(&place));
+        let none = || RecordBatch::new_empty(Arc::new(arrow_schema::Schema::empty()));
+        Body::table(i64::MAX, self.format, &found.unwrap_or_else(none), next.as_deref())
+    }
+
+    fn parse(params: &TelemetryParams, limits: &Limits, headers: &HeaderMap) -> Result<Self, ApiError> {
         let start_ns = parameter::instant("start_time", params.start_time.as_ref())?;
         let end_ns = parameter::instant("end_time", params.end_time.as_ref())?;
         if start_ns.zip(end_ns).is_some_and(|(start, end)| end < start) {
@@ -246,6 +264,7 @@ impl TelemetryAsk {
             selector: selector(params.selector.as_ref())?,
             metrics: parameter::columns(table, params.metrics.as_ref())?,
             oldest_first: parameter::flag("reverse", params.reverse.as_ref())?,
+            format: Format::accepted(headers),
         })
     }
 }

@@ -7,6 +7,7 @@
 )]
 
 mod abandoned;
+mod analysis;
 mod client;
 mod clusters;
 mod collector;
@@ -14,6 +15,7 @@ mod lists;
 mod operation;
 mod page;
 mod partial;
+mod prom;
 mod query;
 mod refused;
 mod stream;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::request;
 use crate::clusters;
-use crate::world::{World, fleet, now_ns};
+use crate::world::{World, fleet, gpu, now_ns, rows};
 
 #[tokio::test]
 async fn health_is_the_worst_of_the_parts() {
@@ -186,7 +186,10 @@ async fn json_is_compressed_for_those_who_accept_it() {
     let world = World::new().await;
     let path = "/api/v1/gpus?include=metrics";
     let plain = world.get(path).await;
-    assert_eq!((plain.header("content-encoding"), plain.header("vary")), (None, Some("accept-encoding")));
+    assert_eq!(
+        (plain.header("content-encoding"), plain.header("vary")),
+        (None, Some("accept, accept-encoding"))
+    );
     let packed = request(world.address, "GET", path, "accept-encoding: br, gzip\r\n").await;
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     assert!(packed.body.len() < plain.body.len() / 2);
@@ -353,4 +356,29 @@ async fn a_client_that_hangs_does_not_hold_up_the_end() {
     world.ok("/health").await;
     world.shutdown.cancel();
     world.served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn who_has_an_answer_gets_no_second_one() {
+    let world = World::new().await;
+    let path = "/api/v1/gpus?include=metrics";
+    let answer = world.get(path).await;
+    let tag = answer.header("etag").unwrap().to_owned();
+    for tags in [tag.clone(), format!("\"other\", W/{tag}"), "*".to_owned()] {
+        let again = request(world.address, "GET", path, &format!("if-none-match: {tags}\r\n")).await;
+        assert_eq!(
+            (again.status, again.body.len(), again.header("etag")),
+            (304, 0, Some(tag.as_str())),
+            "{tags}"
+        );
+    }
+    let packed = format!("if-none-match: {tag}\r\naccept-encoding: zstd\r\n");
+    let packed = request(world.address, "GET", path, &packed).await;
+    assert_eq!((packed.status, packed.header("content-encoding")), (200, Some("zstd")), "other bytes");
+    assert_eq!(zstd::decode_all(packed.body.as_slice()).unwrap(), answer.body);
+    world
+        .append(rows(&[(gpu("GPU-b", "sim-node-01", 10, "NVIDIA H100 80GB HBM3"), 0, &[("power_w", 99.0)])]))
+        .await;
+    let changed = request(world.address, "GET", path, &format!("if-none-match: {tag}\r\n")).await;
+    assert_eq!(changed.status, 200);
 }

@@ -37,6 +37,9 @@ async fn every_address_of_the_page_is_the_page() {
         "/gpus/GPU-1/",
         "/gpus/0000:0c:00.0%40node.example",
         "/gpus/a%2Fb?range=6h",
+        "/clusters",
+        "/clusters/?view=processes",
+        "/clusters/east/node-07.example",
         "/statistics",
         "/statistics/",
     ] {
@@ -51,9 +54,19 @@ async fn every_address_of_the_page_is_the_page() {
 #[tokio::test]
 async fn a_path_that_nothing_stands_at_is_not_the_page() {
     let world = world().await;
-    for path in
-        ["/nope", "/healthy", "/stats/", "/statisticsx", "/gpus/a/b", "/a/b/c?x=y", "/docsx", "/index.htm"]
-    {
+    for path in [
+        "/nope",
+        "/healthy",
+        "/stats/",
+        "/statisticsx",
+        "/gpus/a/b",
+        "/clusters/east",
+        "/clusters//a",
+        "/clusters/a/b/c",
+        "/a/b/c?x=y",
+        "/docsx",
+        "/index.htm",
+    ] {
         let answer = world.get(path).await;
         let code = (answer.status == 404).then(|| answer.json()["code"].clone());
         assert_eq!(code, Some("not_found".into()), "{path}");

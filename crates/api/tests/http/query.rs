@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::client::request;
 use crate::world::{NOW, World};
 
 const RANGE: &str = "start=2026-11-20T15:59:40Z&end=2026-11-20T16:00:09Z&step=10s";
@@ -142,4 +143,49 @@ async fn without_a_range_the_last_hour_in_some_hundred_steps() {
     assert_eq!(answer["step_ms"], 15_000);
     assert_eq!(times.len(), 241);
     assert_eq!(times[240], json!(gpuvitals_core::time::parse(NOW).unwrap() / 1_000_000));
+}
+
+#[tokio::test]
+async fn tables_come_as_csv_or_arrow_and_pages_name_the_next() {
+    let world = World::new().await;
+    let csv = async |path: &str| request(world.address, "GET", path, "accept: text/csv\r\n").await;
+    let rows = csv("/api/v1/gpus/GPU-a/telemetry?limit=2&metrics=power_w,utilization_pct").await;
+    assert_eq!((rows.status, rows.header("content-type")), (200, Some("text/csv")));
+    let lines: Vec<&str> = rows.text().lines().collect();
+    assert_eq!(lines.len(), 3, "{}", rows.text());
+    let head: Vec<&str> = lines[0].split(',').collect();
+    let column = |line: &str, name: &str| {
+        let at = head.iter().position(|column| *column == name).unwrap();
+        line.split(',').nth(at).unwrap().to_owned()
+    };
+    assert_eq!(
+        (column(lines[1], "timestamp"), column(lines[1], "power_w")),
+        ("2026-11-20T16:00:00Z".into(), "598.1".into())
+    );
+    assert_eq!(
+        (column(lines[1], "utilization_pct"), column(lines[2], "utilization_pct")),
+        (String::new(), "97".into())
+    );
+    let next = rows.header("x-next").unwrap();
+    let last = csv(&format!("/api/v1/gpus/GPU-a/telemetry?limit=2&after={next}")).await;
+    assert_eq!((last.text().lines().count(), last.header("x-next")), (2, None));
+    let values = csv(&format!("/api/v1/query?{RANGE}&metrics=power_w&gpus=GPU-a&aggregate=max,count")).await;
+    let lines: Vec<&str> = values.text().lines().collect();
+    assert_eq!(
+        lines[..2],
+        ["timestamp,metric,aggregate,gpu,value", "2026-11-20T15:59:40Z,power_w,max,GPU-a,600.0999755859375"]
+    );
+    assert_eq!(lines.len(), 1 + 6);
+    let arrow = "accept: application/vnd.apache.arrow.stream\r\n";
+    for (path, rows) in
+        [(format!("/api/v1/query?{RANGE}&metrics=power_w"), 5), ("/api/v1/telemetry".to_owned(), 7)]
+    {
+        let answer = request(world.address, "GET", &path, arrow).await;
+        assert_eq!(answer.header("content-type"), Some("application/vnd.apache.arrow.stream"));
+        let reader = arrow_ipc::reader::StreamReader::try_new(answer.body.as_slice(), None).unwrap();
+        let found: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
+        assert_eq!(found, rows, "{path}");
+    }
+    let empty = csv("/api/v1/telemetry?start_time=2020-01-01T00:00:00Z&end_time=2020-01-02T00:00:00Z").await;
+    assert_eq!((empty.status, empty.text()), (200, "\r\n"));
 }

@@ -1,0 +1,256 @@
+//! Findings, stragglers, and what they say for scheduling.
+
+use std::sync::Arc;
+
+use gpuvitals_analysis::findings::{Evidence, FleetFinding, HolderLoad, MemberLoad, Reach};
+use gpuvitals_analysis::robust::Spread;
+use gpuvitals_core::history::GpuState;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Moment, Pagination};
+
+/// Something that is wrong, why that is believed, whom it concerns and what to do.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "straggler:GPU-5c1d0a44", "kind": "straggler", "severity": "warning",
+    "subject": {"type": "gpu", "id": "GPU-5c1d0a44", "name": "sim-node-01 / GPU 1"}, "since": "2026-11-20T16:00:00Z",
+    "sentence": "its clock of 1530 MHz is 23 % below that of its job, whose 7 other GPUs wait for it",
+    "evidence": [{"quantity": "gpu_clock_mhz", "unit": "MHz", "value": 1530.0,
+                  "compared_with": {"value": 1980.0, "origin": "median of the job"}}],
+    "reach": {"gpus": ["GPU-5c1d0a44"], "gpu_count": 1, "concerned_gpus": 8, "cluster": null, "hostname": "sim-node-01",
+              "namespace": "research", "pod": "train-7", "job": "train-7"},
+    "meaning": "A GPU is slower than the others of its job, which wait for it.",
+    "next_step": "`nvidia-smi -q -d CLOCK,PERFORMANCE -i INDEX` on the node …", "simulated": true
+}))]
+pub(crate) struct FindingEntry<'a> {
+    /// Identity: kind and subject. The same while the finding is open, and when it comes again.
+    id: String,
+    /// Kind, see docs/findings.md.
+    kind: &'static str,
+    /// `critical`: a GPU, node or fleet fails or its results may be wrong; `warning`: it needs attention; `notice`: it costs speed
+    /// or money.
+    severity: &'static str,
+    /// What it is about.
+    subject: FindingSubject<'a>,
+    /// When it began, as far as is known.
+    since: Moment,
+    /// What is wrong, for people.
+    sentence: &'a str,
+    /// The values that show it.
+    evidence: Vec<EvidenceEntry>,
+    /// Whom it concerns.
+    reach: ReachEntry<'a>,
+    /// What the kind means.
+    meaning: &'static str,
+    /// What to do; commands in backquotes.
+    next_step: &'a str,
+    /// Whether all of its GPUs are made up by the simulation.
+    simulated: bool,
+}
+
+/// What a finding is about.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FindingSubject<'a> {
+    /// `gpu`, `node`, `job`, `model` or `fleet`.
+    r#type: &'static str,
+    /// Key of the GPU, name of the node or model, `cluster/namespace/name` of the job.
+    #[schema(value_type = String)]
+    id: String,
+    /// A name for people.
+    name: &'a str,
+}
+
+/// A value that shows a finding.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EvidenceEntry {
+    /// Column of the catalogue, or a quantity derived from some.
+    quantity: &'static str,
+    /// Its unit; empty for none.
+    unit: &'static str,
+    /// The value.
+    value: f64,
+    /// What it is compared with.
+    compared_with: Option<ComparedValue>,
+}
+
+/// The other value of a comparison.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ComparedValue {
+    /// The value.
+    value: f64,
+    /// Where it comes from.
+    origin: &'static str,
+}
+
+/// Whom a finding concerns. Of several GPUs the texts that all of them share.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReachEntry<'a> {
+    /// Keys of the GPUs that it is about, 16 at most.
+    #[schema(value_type = Vec<String>)]
+    gpus: Vec<&'a str>,
+    /// How many GPUs it is about.
+    gpu_count: usize,
+    /// How many GPUs do the work that it disturbs.
+    concerned_gpus: usize,
+    /// Cluster.
+    cluster: Option<&'a str>,
+    /// Host.
+    hostname: Option<&'a str>,
+    /// Namespace of the holder.
+    namespace: Option<&'a str>,
+    /// Pod that holds the GPUs.
+    pod: Option<&'a str>,
+    /// Job that holds the GPUs.
+    job: Option<&'a str>,
+}
+
+/// Some of the findings.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FindingList<'a> {
+    /// The findings, the worst first: by severity, then by the number of GPUs concerned.
+    pub(crate) findings: Vec<FindingEntry<'a>>,
+    /// When the fleet was judged.
+    pub(crate) judged_at: Moment,
+    /// How many match in all.
+    #[schema(example = 3)]
+    pub(crate) total: usize,
+    /// Which part this is.
+    pub(crate) pagination: Pagination,
+}
+
+impl<'a> FindingEntry<'a> {
+    /// A finding about something of this name.
+    pub(crate) fn of(finding: &'a FleetFinding, name: &'a str) -> Self {
+        let subject = &finding.subject;
+        Self {
+            id: finding.id(),
+            kind: finding.kind.id,
+            severity: finding.severity.name(),
+            subject: FindingSubject { r#type: subject.type_name(), id: subject.to_string(), name },
+            since: Moment(finding.since_ns),
+            sentence: &finding.sentence,
+            evidence: finding.evidence.iter().map(EvidenceEntry::of).collect(),
+            reach: ReachEntry::of(&finding.reach),
+            meaning: finding.kind.meaning,
+            next_step: &finding.remedy,
+            simulated: finding.reach.is_simulated,
+        }
+    }
+}
+
+impl EvidenceEntry {
+    /// A value that shows something.
+    pub(crate) fn of(evidence: &Evidence) -> Self {
+        let Evidence { quantity, unit, value, compared } = *evidence;
+        let compared_with = compared.map(|(value, origin)| ComparedValue { value, origin });
+        Self { quantity, unit, value, compared_with }
+    }
+}
+
+impl<'a> ReachEntry<'a> {
+    fn of(reach: &'a Reach) -> Self {
+        let text = |text: &'a Option<Arc<str>>| text.as_deref();
+        Self {
+            gpus: reach.gpus.iter().map(AsRef::as_ref).collect(),
+            gpu_count: reach.gpu_count,
+            concerned_gpus: reach.concerned_gpus,
+            cluster: text(&reach.cluster),
+            hostname: text(&reach.node),
+            namespace: text(&reach.namespace),
+            pod: text(&reach.pod),
+            job: text(&reach.job),
+        }
+    }
+}
+
+/// The GPUs of a job over the last ten minutes, and how they spread.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobSpread<'a> {
+    /// The job, `cluster/namespace/name`.
+    job: &'a str,
+    /// Clocks under load, MHz.
+    clock_mhz: Option<SpreadEntry>,
+    /// Power under load, W.
+    power_w: Option<SpreadEntry>,
+    /// Utilisation, %.
+    utilization_pct: Option<SpreadEntry>,
+    /// Its GPUs, the slowest first.
+    gpus: Vec<JobMember<'a>>,
+}
+
+/// Middle and width of some values, which a few wild ones do not change.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SpreadEntry {
+    /// Median.
+    median: f64,
+    /// Median distance to it, scaled to the standard deviation of normal values.
+    deviation: f64,
+}
+
+/// A GPU of a job over the last ten minutes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobMember<'a> {
+    /// Key of the GPU.
+    gpu: &'a str,
+    /// Its name for people.
+    name: String,
+    /// Whether a finding says that it is a straggler.
+    straggler: bool,
+    /// Distance of its clock from the median of the job, in deviations of 1 % of it at least; negative: slower.
+    clock_distance: Option<f64>,
+    /// Mean clock under load, MHz.
+    clock_mhz: Option<f64>,
+    /// Mean power under load, W.
+    power_w: Option<f64>,
+    /// Mean utilisation, %.
+    utilization_pct: Option<f64>,
+}
+
+/// Jobs with several GPUs.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StragglerList<'a> {
+    /// The jobs, those with the slowest GPU first.
+    pub(crate) jobs: Vec<JobSpread<'a>>,
+    /// When they were judged.
+    pub(crate) judged_at: Moment,
+    /// How many there are in all.
+    pub(crate) total: usize,
+    /// Which part this is.
+    pub(crate) pagination: Pagination,
+}
+
+impl<'a> JobSpread<'a> {
+    /// A job, some of whose GPUs are stragglers.
+    pub(crate) fn of(
+        load: &'a HolderLoad,
+        is_straggler: impl Fn(&str) -> bool,
+        name: impl Fn(&GpuState) -> String,
+    ) -> Self {
+        let mut members: Vec<&MemberLoad> = load.members.iter().collect();
+        let distance = |member: &MemberLoad| member.clock_distance.unwrap_or(f64::INFINITY);
+        members.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
+        let spread = |spread: Option<Spread>| {
+            let entry = |Spread { median, deviation }| SpreadEntry { median, deviation };
+            spread.map(entry)
+        };
+        Self {
+            job: &load.holder,
+            clock_mhz: spread(load.clock),
+            power_w: spread(load.power),
+            utilization_pct: spread(load.utilization),
+            gpus: members
+                .into_iter()
+                .map(|member| JobMember {
+                    gpu: &member.gpu.key,
+                    name: name(&member.gpu),
+                    straggler: is_straggler(&member.gpu.key),
+                    clock_distance: member.clock_distance,
+                    clock_mhz: member.window.loaded_clock_mhz,
+                    power_w: member.window.loaded_power_w,
+                    utilization_pct: member.window.utilization_pct,
+                })
+                .collect(),
+        }
+    }
+}

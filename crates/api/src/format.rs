@@ -1,0 +1,199 @@
+//! Tables as CSV or Arrow, for those who ask for them by `Accept`.
+
+use std::borrow::Cow;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use arrow_array::builder::{Float64Builder, Int64Builder, StringDictionaryBuilder};
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, Field, Schema};
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
+use gpuvitals_core::batch::{TIMESTAMP_COLUMN, text_at};
+use gpuvitals_core::history::{BucketSeries, GroupColumn, TimeSteps};
+use gpuvitals_core::time;
+
+/// How an answer is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    Csv,
+    /// A stream of Arrow's IPC.
+    Arrow,
+}
+
+impl Format {
+    /// The first that a client names and that there is; JSON if none.
+    pub(crate) fn accepted(headers: &HeaderMap) -> Self {
+        let named = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let mut named =
+            named.flat_map(|value| value.split(',')).map(|one| one.split(';').next().unwrap_or_default());
+        let all = [Self::Json, Self::Csv, Self::Arrow];
+        named
+            .find_map(|name| {
+                all.into_iter().find(|format| format.media_type().eq_ignore_ascii_case(name.trim()))
+            })
+            .unwrap_or(Self::Json)
+    }
+
+    /// Its media type.
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Csv => "text/csv",
+            Self::Arrow => "application/vnd.apache.arrow.stream",
+        }
+    }
+}
+
+/// A table as a stream of Arrow's IPC.
+///
+/// # Errors
+/// Never in memory.
+pub(crate) fn arrow(records: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+    let mut writer = StreamWriter::try_new(Vec::new(), records.schema_ref())?;
+    writer.write(records)?;
+    writer.finish()?;
+    writer.into_inner()
+}
+
+/// A table as CSV: a head, then a line a row. Times are RFC 3339 in the column `timestamp`; what has no value is empty.
+pub(crate) fn csv(records: &RecordBatch) -> Vec<u8> {
+    let mut out = Vec::with_capacity(records.num_rows() * records.num_columns() * 8);
+    let names = records.schema_ref().fields().iter().map(|field| field.name().as_str());
+    let names: Vec<&str> =
+        names.map(|name| if name == TIMESTAMP_COLUMN { "timestamp" } else { name }).collect();
+    for (at, name) in names.iter().enumerate() {
+        separate(&mut out, at);
+        text(&mut out, name);
+    }
+    out.extend_from_slice(b"\r\n");
+    let columns: Vec<Column<'_>> =
+        names.iter().zip(records.columns()).map(|(name, array)| Column::of(name, array)).collect();
+    for row in 0..records.num_rows() {
+        for (at, column) in columns.iter().enumerate() {
+            separate(&mut out, at);
+            column.write(&mut out, row);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+/// Values by step as a table: a row for each value, with its time, metric, aggregate and the texts of its group.
+///
+/// # Errors
+/// Never: all columns have one length.
+pub(crate) fn of_series(
+    steps: TimeSteps,
+    group_by: &[GroupColumn],
+    series: &[BucketSeries],
+) -> Result<RecordBatch, ArrowError> {
+    let mut times = Int64Builder::new();
+    let mut values = Float64Builder::new();
+    let mut texts: Vec<StringDictionaryBuilder<Int32Type>> =
+        (0..group_by.len() + 2).map(|_| StringDictionaryBuilder::new()).collect();
+    for one in series {
+        let names = [Some(one.metric.metric().column.into()), Some(one.aggregate.name())];
+        let group = one.group.iter().map(|text| text.as_deref().map(Cow::Borrowed));
+        let row: Vec<Option<Cow<'_, str>>> = names.into_iter().chain(group).collect();
+        for (step, value) in one.values.iter().enumerate() {
+            let Some(value) = value else { continue };
+            times.append_value(steps.time(step));
+            values.append_value(*value);
+            for (column, text) in texts.iter_mut().zip(&row) {
+                column.append_option(text.as_deref());
+            }
+        }
+    }
+    let names = ["metric", "aggregate"].into_iter().chain(group_by.iter().map(|column| column.name()));
+    let mut columns: Vec<(&str, ArrayRef)> = vec![(TIMESTAMP_COLUMN, Arc::new(times.finish()))];
+    columns.extend(names.zip(texts.iter_mut().map(|column| Arc::new(column.finish()) as ArrayRef)));
+    columns.push(("value", Arc::new(values.finish())));
+    let fields: Vec<Field> =
+        columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
+    let arrays = columns.into_iter().map(|(_, array)| array).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+}
+
+fn separate(out: &mut Vec<u8>, at: usize) {
+    if at > 0 {
+        out.push(b',');
+    }
+}
+
+fn text(out: &mut Vec<u8>, text: &str) {
+    if text.contains([',', '"', '\n', '\r']) {
+        out.push(b'"');
+        out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
+        out.push(b'"');
+    } else {
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// A column of a batch.
+enum Column<'a> {
+    Time(&'a arrow_array::Int64Array),
+    Int32(&'a arrow_array::Int32Array),
+    Int64(&'a arrow_array::Int64Array),
+    Float32(&'a arrow_array::Float32Array),
+    Float64(&'a arrow_array::Float64Array),
+    Text(&'a arrow_array::DictionaryArray<Int32Type>),
+    /// Of a kind that no table of ours has.
+    Nothing,
+}
+
+impl<'a> Column<'a> {
+    fn of(name: &str, array: &'a ArrayRef) -> Self {
+        if let Some(numbers) = array.as_primitive_opt::<Int64Type>() {
+            if name == "timestamp" { Self::Time(numbers) } else { Self::Int64(numbers) }
+        } else if let Some(numbers) = array.as_primitive_opt::<Int32Type>() {
+            Self::Int32(numbers)
+        } else if let Some(numbers) = array.as_primitive_opt::<Float32Type>() {
+            Self::Float32(numbers)
+        } else if let Some(numbers) = array.as_primitive_opt::<Float64Type>() {
+            Self::Float64(numbers)
+        } else {
+            array.as_dictionary_opt::<Int32Type>().map_or(Self::Nothing, Self::Text)
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>, row: usize) {
+        // Writing to a vector cannot fail.
+        match self {
+            Self::Time(times) if times.is_valid(row) => out.extend(time::format(times.value(row)).bytes()),
+            Self::Int64(numbers) if numbers.is_valid(row) => drop(write!(out, "{}", numbers.value(row))),
+            Self::Int32(numbers) if numbers.is_valid(row) => drop(write!(out, "{}", numbers.value(row))),
+            Self::Float32(numbers) if numbers.is_valid(row) => drop(write!(out, "{}", numbers.value(row))),
+            Self::Float64(numbers) if numbers.is_valid(row) => drop(write!(out, "{}", numbers.value(row))),
+            Self::Text(texts) => text(out, text_at(texts, row).unwrap_or_default()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn who_gets_what() {
+        let check = |value: &'static str, format| {
+            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(value))]);
+            assert_eq!(Format::accepted(&headers), format, "{value}");
+        };
+        check("text/csv", Format::Csv);
+        check("text/html, Text/CSV;q=0.9", Format::Csv);
+        check("application/json, text/csv", Format::Json);
+        check("application/vnd.apache.arrow.stream", Format::Arrow);
+        check("*/*", Format::Json);
+        check("text/html", Format::Json);
+        assert_eq!(Format::accepted(&HeaderMap::new()), Format::Json);
+    }
+}

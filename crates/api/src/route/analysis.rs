@@ -1,0 +1,233 @@
+//! `/api/v1/analysis/findings` and `/api/v1/analysis/stragglers`: what is wrong now.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::HeaderMap;
+use gpuvitals_analysis::condition::Severity;
+use gpuvitals_analysis::findings::{FleetFinding, HolderLoad, KINDS, Subject};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Answered;
+use crate::api::Api;
+use crate::ask::{Ask, Body, Rendered, View};
+use crate::condition;
+use crate::config::Limits;
+use crate::dto::{FindingEntry, FindingList, JobSpread, Moment, Pagination, StragglerList};
+use crate::error::{ApiError, ErrorBody};
+use crate::parameter::{self, Asked};
+use crate::watch::{FleetWatch, Judgement};
+
+/// Which findings.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FindingsParams {
+    /// Most findings to return.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
+    limit: Option<String>,
+    /// Findings to pass over.
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
+    offset: Option<String>,
+    /// Only these severities, between commas.
+    #[param(
+        pattern = "^ *(?:(?:critical|warning|notice)? *, *)*(?:critical|warning|notice)? *$",
+        example = "critical,warning"
+    )]
+    severity: Option<String>,
+    /// Only these kinds, between commas.
+    #[param(example = "xid,straggler")]
+    kind: Option<String>,
+    /// Only those about these hosts or their GPUs, between commas.
+    #[param(example = "sim-node-01")]
+    host: Option<String>,
+    /// Only those that concern these namespaces, between commas.
+    #[param(example = "research")]
+    namespace: Option<String>,
+    /// Only those about these GPUs, by key, between commas.
+    gpus: Option<String>,
+}
+
+/// A question for findings.
+#[derive(Debug)]
+struct FindingsAsk {
+    watch: Arc<FleetWatch>,
+    limit: usize,
+    offset: usize,
+    severities: Vec<Arc<str>>,
+    kinds: Vec<Arc<str>>,
+    hosts: Vec<Arc<str>>,
+    namespaces: Vec<Arc<str>>,
+    gpus: Vec<Arc<str>>,
+}
+
+/// What is wrong now, the worst first.
+///
+/// The fleet is judged every 15 seconds. A finding opens after it has held for a while and closes later than it opened;
+/// docs/findings.md lists the kinds and their numbers.
+#[utoipa::path(
+    get, path = "/api/v1/analysis/findings", tag = "analysis", operation_id = "list_findings", params(FindingsParams),
+    responses(
+        (status = 200, description = "The findings.", body = FindingList<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn findings(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(params): Asked<FindingsParams>,
+) -> Answered {
+    let limits = &api.config().limits;
+    let severities = parameter::list("severity", params.severity.as_ref())?;
+    known("severity", &severities, &Severity::ALL.map(Severity::name))?;
+    let kinds = parameter::list("kind", params.kind.as_ref())?;
+    known("kind", &kinds, &KINDS.iter().map(|kind| kind.id).collect::<Vec<_>>())?;
+    let ask = FindingsAsk {
+        watch: Arc::clone(api.watch()),
+        limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
+        offset: parameter::offset(params.offset.as_ref())?,
+        severities,
+        kinds,
+        hosts: parameter::list("host", params.host.as_ref())?,
+        namespaces: parameter::list("namespace", params.namespace.as_ref())?,
+        gpus: parameter::list("gpus", params.gpus.as_ref())?,
+    };
+    api.answer(ask, &headers).await
+}
+
+/// Refuses names that are none of these.
+fn known(parameter: &'static str, names: &[Arc<str>], all: &[&str]) -> Result<(), ApiError> {
+    let unknown = names.iter().find(|name| !all.contains(&name.as_ref()));
+    unknown.map_or(Ok(()), |name| Err(ApiError::parameter(parameter, name, all.join(", "))))
+}
+
+impl Ask for FindingsAsk {
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let judgement = judged(&self.watch, &view).await?;
+        view.render(judgement.missing.clone(), move |view, _| {
+            let wanted: Vec<&(FleetFinding, String)> =
+                judgement.findings.iter().filter(|(finding, _)| self.wants(finding)).collect();
+            let page = wanted.iter().skip(self.offset).take(self.limit);
+            let list = FindingList {
+                findings: page.map(|(finding, name)| FindingEntry::of(finding, name)).collect(),
+                judged_at: Moment(judgement.at_ns),
+                total: wanted.len(),
+                pagination: Pagination::of(self.limit, self.offset, wanted.len()),
+            };
+            Body::until(until_ns(&judgement, &view.limits), &list)
+        })
+        .await
+    }
+}
+
+impl FindingsAsk {
+    fn wants(&self, finding: &FleetFinding) -> bool {
+        let is_among = |wanted: &[Arc<str>], text: Option<&str>| {
+            wanted.is_empty() || wanted.iter().any(|one| Some(one.as_ref()) == text)
+        };
+        let reach = &finding.reach;
+        let node = match &finding.subject {
+            Subject::Node(node) => Some(node.as_ref()),
+            _ => reach.node.as_deref(),
+        };
+        is_among(&self.severities, Some(finding.severity.name()))
+            && is_among(&self.kinds, Some(finding.kind.id))
+            && is_among(&self.hosts, node)
+            && is_among(&self.namespaces, reach.namespace.as_deref())
+            && (self.gpus.is_empty() || self.gpus.iter().any(|gpu| reach.gpus.contains(gpu)))
+    }
+}
+
+/// The last judgement of the fleet; if it is too old the fleet is judged now.
+///
+/// # Errors
+/// When the history gives no answer.
+pub(crate) async fn judged(watch: &FleetWatch, view: &View) -> Result<Arc<Judgement>, ApiError> {
+    Ok(watch.judged(view.history.as_ref(), view.rules, 2 * view.limits.judge_every).await?)
+}
+
+/// Until when a judgement serves, nanoseconds UTC since 1970.
+pub(crate) fn until_ns(judgement: &Judgement, limits: &Limits) -> i64 {
+    judgement.at_ns.saturating_add(i64::try_from(limits.judge_every.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// Which jobs.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StragglersParams {
+    /// Most jobs to return.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
+    limit: Option<String>,
+    /// Jobs to pass over.
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
+    offset: Option<String>,
+}
+
+/// A question for stragglers.
+#[derive(Debug)]
+struct StragglersAsk {
+    watch: Arc<FleetWatch>,
+    limit: usize,
+    offset: usize,
+}
+
+/// The GPUs of each job beside each other.
+///
+/// Jobs with several GPUs over the last ten minutes: median and robust deviation of clock, power and utilisation, and the
+/// distance of each GPU's clock from the median.
+#[utoipa::path(
+    get, path = "/api/v1/analysis/stragglers", tag = "analysis", operation_id = "list_stragglers", params(StragglersParams),
+    responses(
+        (status = 200, description = "The jobs.", body = StragglerList<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn stragglers(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(params): Asked<StragglersParams>,
+) -> Answered {
+    let limits = &api.config().limits;
+    let ask = StragglersAsk {
+        watch: Arc::clone(api.watch()),
+        limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
+        offset: parameter::offset(params.offset.as_ref())?,
+    };
+    api.answer(ask, &headers).await
+}
+
+impl Ask for StragglersAsk {
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let judgement = judged(&self.watch, &view).await?;
+        view.render(judgement.missing.clone(), move |view, _| {
+            let is_straggler = |gpu: &str| {
+                let mut findings = judgement.findings.iter();
+                findings.any(|(finding, _)| {
+                    finding.kind.id == "straggler"
+                        && matches!(&finding.subject, Subject::Gpu(key) if key.as_ref() == gpu)
+                })
+            };
+            let slowest = |job: &HolderLoad| {
+                let distances = job.members.iter().filter_map(|member| member.clock_distance);
+                distances.reduce(f64::min).unwrap_or(f64::INFINITY)
+            };
+            let mut jobs: Vec<&HolderLoad> = judgement.jobs.iter().collect();
+            jobs.sort_by(|a, b| slowest(a).total_cmp(&slowest(b)));
+            let page = jobs.iter().skip(self.offset).take(self.limit);
+            let list = StragglerList {
+                jobs: page.map(|job| JobSpread::of(job, is_straggler, condition::name)).collect(),
+                judged_at: Moment(judgement.at_ns),
+                total: jobs.len(),
+                pagination: Pagination::of(self.limit, self.offset, jobs.len()),
+            };
+            Body::until(until_ns(&judgement, &view.limits), &list)
+        })
+        .await
+    }
+}

@@ -1,0 +1,197 @@
+//! The watch over the fleet: judges it every so often and keeps what is wrong.
+//!
+//! A judgement costs one look at the latest state of all GPUs, and once a minute one question for the values of the minute that
+//! ended. Requests read the last judgement. The watch asks the history like a client does, one question at a time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gpuvitals_analysis::condition::Severity;
+use gpuvitals_analysis::findings::{
+    self, FleetFinding, HolderLoad, KINDS, LostGpu, Recent, Situation, Subject, Tracker,
+};
+use gpuvitals_core::Table;
+use gpuvitals_core::figures::{Family, Kind};
+use gpuvitals_core::history::{Fleet, GpuState, History, Part, QueryError, RowsQuery};
+
+use crate::condition::{self, StateRules};
+
+/// Most health events that are read, the newest first.
+const EVENTS_MAX: usize = 10_000;
+/// Age from which a health event does not count any more.
+const EVENTS_BACK_NS: i64 = 7 * 86_400_000_000_000;
+
+/// The watch. Its state changes only as a whole.
+#[derive(Default)]
+pub(crate) struct FleetWatch {
+    /// One judges at a time.
+    turn: tokio::sync::Mutex<()>,
+    work: Arc<Mutex<Work>>,
+    last: Mutex<Option<Arc<Judgement>>>,
+}
+
+/// The same for every question, so that answers can be shared.
+impl fmt::Debug for FleetWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FleetWatch")
+    }
+}
+
+#[derive(Default)]
+struct Work {
+    recent: Recent,
+    tracker: Tracker,
+}
+
+/// What is wrong with the fleet at one instant.
+#[derive(Debug)]
+pub(crate) struct Judgement {
+    /// When it was judged, nanoseconds UTC since 1970.
+    pub(crate) at_ns: i64,
+    /// The findings with the names of their subjects for people, the worst first.
+    pub(crate) findings: Vec<(FleetFinding, String)>,
+    /// The jobs with several GPUs.
+    pub(crate) jobs: Vec<HolderLoad>,
+    /// What could not be read.
+    pub(crate) missing: Vec<String>,
+}
+
+impl FleetWatch {
+    /// The last judgement, unless it is older than this: then the fleet is judged now.
+    ///
+    /// # Errors
+    /// When the history gives no answer.
+    pub(crate) async fn judged(
+        &self,
+        history: &dyn History,
+        rules: StateRules,
+        age_max: Duration,
+    ) -> Result<Arc<Judgement>, QueryError> {
+        let recent_enough = || {
+            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let age_max_ns = i64::try_from(age_max.as_nanos()).unwrap_or(i64::MAX);
+            last.filter(|last| (0..age_max_ns).contains(&rules.now_ns.saturating_sub(last.at_ns)))
+        };
+        if let Some(last) = recent_enough() {
+            return Ok(last);
+        }
+        let _turn = self.turn.lock().await;
+        if let Some(last) = recent_enough() {
+            return Ok(last);
+        }
+        let judgement = Arc::new(self.judge(history, rules).await?);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&judgement));
+        Ok(judgement)
+    }
+
+    async fn judge(&self, history: &dyn History, rules: StateRules) -> Result<Judgement, QueryError> {
+        let Part { answer: fleet, mut missing } = history.fleet().await?;
+        while let Some(query) = self.work(|work| work.recent.next_query(rules.now_ns, fleet.gpus.len())) {
+            let Part { answer: buckets, missing: more } = history.buckets(query).await?;
+            missing = crate::ask::joined(missing, more);
+            self.blocking(move |work| work.recent.take(&buckets)).await?;
+        }
+        let lost = lost(history, &fleet, rules).await?;
+        self.blocking(move |work| work.judge(&fleet, rules, &lost, missing)).await
+    }
+
+    fn work<T>(&self, work: impl FnOnce(&mut Work) -> T) -> T {
+        work(&mut self.work.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// On a thread for blocking work. It ends whole, even if nobody waits for it any more.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Work) -> T + Send + 'static,
+    ) -> Result<T, QueryError> {
+        let state = Arc::clone(&self.work);
+        let job = move || work(&mut state.lock().unwrap_or_else(PoisonError::into_inner));
+        tokio::task::spawn_blocking(job).await.map_err(QueryError::failed)
+    }
+
+    /// How many findings of each kind there are; nothing before the first judgement.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let Some(last) = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone() else {
+            return Vec::new();
+        };
+        let mut counts: BTreeMap<(&str, Severity), u64> =
+            KINDS.iter().map(|kind| ((kind.id, kind.severity), 0)).collect();
+        for (finding, _) in &last.findings {
+            *counts.entry((finding.kind.id, finding.severity)).or_default() += 1;
+        }
+        let help = "Findings that are open, by kind and severity.";
+        let mut family = Family::new("gpuvitals_findings", Kind::Gauge, help);
+        for ((kind, severity), count) in counts {
+            let labels = vec![("kind", kind.to_owned()), ("severity", severity.name().to_owned())];
+            family = family.with(labels, gpuvitals_core::figures::Number::from(count));
+        }
+        #[expect(clippy::cast_precision_loss, reason = "microseconds do not matter")]
+        let at_s = last.at_ns as f64 / 1e9;
+        let help = "When the fleet was last judged, seconds since 1970.";
+        vec![family, Family::gauge("gpuvitals_findings_judged_timestamp_seconds", help, at_s)]
+    }
+}
+
+impl Work {
+    fn judge(
+        &mut self,
+        fleet: &Fleet,
+        rules: StateRules,
+        lost: &HashMap<Arc<str>, LostGpu>,
+        missing: Vec<String>,
+    ) -> Judgement {
+        let StateRules { now_ns, stale_after_ns } = rules;
+        let situation = Situation { now_ns, stale_after_ns, gpus: &fleet.gpus, recent: &self.recent, lost };
+        let candidates = findings::judge(&situation);
+        let jobs = findings::holder_loads(&situation);
+        self.tracker.update(now_ns, candidates, missing.is_empty());
+        let named = |finding: FleetFinding| {
+            let name = name(fleet, &finding.subject);
+            (finding, name)
+        };
+        let findings = self.tracker.open().into_iter().map(named).collect();
+        Judgement { at_ns: now_ns, findings, jobs, missing }
+    }
+}
+
+/// A subject's name for people.
+fn name(fleet: &Fleet, subject: &Subject) -> String {
+    match subject {
+        Subject::Gpu(key) => fleet.get(key).map_or_else(|| key.to_string(), |gpu| condition::name(gpu)),
+        Subject::Job(holder) => holder.trim_start_matches('/').to_owned(),
+        Subject::Fleet | Subject::Node(_) | Subject::Model(_) => subject.to_string(),
+    }
+}
+
+/// GPUs whose agent reports them as lost. Their rows go on, without values: events are read only if there are such rows.
+async fn lost(
+    history: &dyn History,
+    fleet: &Fleet,
+    rules: StateRules,
+) -> Result<HashMap<Arc<str>, LostGpu>, QueryError> {
+    let is_old = |at_ns: i64| rules.now_ns.saturating_sub(at_ns) > rules.stale_after_ns;
+    let is_blank = |gpu: &Arc<GpuState>| {
+        let newest = gpu.latest.iter().map(|(_, latest)| latest.timestamp_ns).max();
+        !is_old(gpu.last_seen_ns) && newest.is_none_or(is_old)
+    };
+    let blank: Vec<Arc<str>> =
+        fleet.gpus.iter().filter(|gpu| is_blank(gpu)).map(|gpu| Arc::clone(&gpu.key)).collect();
+    if blank.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let query = RowsQuery {
+        gpus: blank,
+        start_ns: Some(rules.now_ns.saturating_sub(EVENTS_BACK_NS)),
+        newest_first: true,
+        ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
+    };
+    let events = match history.rows(query).await {
+        Ok(events) => events.answer.batch,
+        // A history need not keep events.
+        Err(QueryError::NotKept { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    Ok(events.map_or_else(HashMap::new, |batch| findings::lost_gpus(&batch)))
+}

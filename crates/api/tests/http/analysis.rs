@@ -1,0 +1,111 @@
+//! What is wrong with the fleet.
+
+use std::time::Duration;
+
+use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::{Identity, IdentityColumn};
+use serde_json::{Value, json};
+
+use crate::world::{Row, World, fleet, gpu, now_ns, rows};
+
+const H100: &str = "NVIDIA H100 80GB HBM3";
+
+/// A gateway that judges its fleet for every request.
+async fn judging() -> World {
+    World::empty(|config, _| config.limits.judge_every = Duration::ZERO).await
+}
+
+fn ids(list: &Value) -> Vec<&str> {
+    list["findings"].as_array().unwrap().iter().map(|finding| finding["id"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn conditions_and_silence_are_findings_the_worst_first() {
+    let world = judging().await;
+    world.append(fleet()).await;
+    let list = world.ok("/api/v1/analysis/findings").await;
+    assert_eq!(ids(&list), ["node_silent:sim-node-02", "xid:GPU-c"]);
+    assert_eq!((&list["total"], &list["judged_at"]), (&json!(2), &json!("2026-11-20T16:00:00Z")));
+    let xid = &list["findings"][1];
+    assert_eq!((&xid["severity"], &xid["sentence"]), (&json!("critical"), &json!("XID 79")));
+    assert_eq!(xid["subject"], json!({"type": "gpu", "id": "GPU-c", "name": "sim-node-01 / GPU 2"}));
+    assert_eq!(
+        xid["evidence"],
+        json!([{"quantity": "xid_last", "unit": "", "value": 79.0, "compared_with": null}])
+    );
+    assert_eq!((&xid["reach"]["hostname"], &xid["simulated"]), (&json!("sim-node-01"), &json!(true)));
+    assert!(xid["next_step"].as_str().unwrap().contains("dmesg"));
+    assert_eq!(list["findings"][0]["since"], "2026-11-20T15:00:00Z");
+}
+
+#[tokio::test]
+async fn findings_are_filtered_and_paged_and_wrong_names_are_refused() {
+    let world = judging().await;
+    world.append(fleet()).await;
+    let table: &[(&str, &[&str], usize)] = &[
+        ("severity=critical", &["node_silent:sim-node-02", "xid:GPU-c"], 2),
+        ("severity=notice", &[], 0),
+        ("kind=xid", &["xid:GPU-c"], 1),
+        ("host=sim-node-01", &["xid:GPU-c"], 1),
+        ("host=sim-node-02", &["node_silent:sim-node-02"], 1),
+        ("namespace=research", &[], 0),
+        ("gpus=GPU-c", &["xid:GPU-c"], 1),
+        ("limit=1", &["node_silent:sim-node-02"], 2),
+        ("limit=1&offset=1", &["xid:GPU-c"], 2),
+    ];
+    for (query, expected, total) in table {
+        let list = world.ok(&format!("/api/v1/analysis/findings?{query}")).await;
+        assert_eq!(ids(&list), *expected, "{query}");
+        assert_eq!(list["total"], json!(total), "{query}");
+    }
+    for query in ["severity=bad", "kind=straggler,bad", "limit=0", "node=a"] {
+        let answer = world.get(&format!("/api/v1/analysis/findings?{query}")).await;
+        assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("bad_parameter")), "{query}");
+    }
+}
+
+/// Eight GPUs of one job, of which the last runs slowly; a row each half minute.
+async fn a_job_with_a_straggler(world: &World) {
+    let member = |n: i32| {
+        let gpu = gpu(&format!("GPU-{n}"), "sim-node-01", n, H100);
+        gpu.with(IdentityColumn::Namespace, "research").unwrap().with(IdentityColumn::Job, "train-7").unwrap()
+    };
+    let gpus: Vec<Identity> = (0..8).map(member).collect();
+    let fast: &[(&str, f64)] = &[("utilization_pct", 99.0), ("gpu_clock_mhz", 1980.0), ("power_w", 650.0)];
+    let slow: &[(&str, f64)] = &[("utilization_pct", 99.0), ("gpu_clock_mhz", 1530.0), ("power_w", 500.0)];
+    let all: Vec<Row<'_>> = (-10..30)
+        .flat_map(|half_minute| {
+            let values = |n: usize| if n == 7 { slow } else { fast };
+            gpus.iter().enumerate().map(move |(n, gpu)| (gpu.clone(), 30 * half_minute, values(n)))
+        })
+        .collect();
+    world.append(rows(&all)).await;
+}
+
+#[tokio::test]
+async fn a_straggler_is_found_after_it_held_for_two_minutes() {
+    let world = judging().await;
+    a_job_with_a_straggler(&world).await;
+    assert!(ids(&world.ok("/api/v1/analysis/findings").await).is_empty(), "it is new");
+    world.set_time(now_ns() + 150 * SECOND_NS);
+    let list = world.ok("/api/v1/analysis/findings").await;
+    assert_eq!(ids(&list), ["straggler:GPU-7"]);
+    let straggler = &list["findings"][0];
+    assert_eq!(straggler["since"], "2026-11-20T16:00:00Z");
+    assert_eq!(straggler["reach"]["concerned_gpus"], 8);
+    assert_eq!(straggler["reach"]["job"], "train-7");
+    let compared = json!({"value": 1980.0, "origin": "median of the job"});
+    assert_eq!(straggler["evidence"][0]["compared_with"], compared);
+
+    let jobs = world.ok("/api/v1/analysis/stragglers").await;
+    let job = &jobs["jobs"][0];
+    assert_eq!((&job["job"], &jobs["total"]), (&json!("/research/train-7"), &json!(1)));
+    assert_eq!(job["clock_mhz"]["median"], 1980.0);
+    let slowest = &job["gpus"][0];
+    assert_eq!((&slowest["gpu"], &slowest["straggler"]), (&json!("GPU-7"), &json!(true)));
+    assert_eq!(job["gpus"][1]["straggler"], false);
+
+    let metrics = world.get("/metrics").await.text().to_owned();
+    assert!(metrics.contains("gpuvitals_findings{kind=\"straggler\",severity=\"warning\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("gpuvitals_findings{kind=\"xid\",severity=\"critical\"} 0\n"), "{metrics}");
+}

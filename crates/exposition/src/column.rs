@@ -1,0 +1,115 @@
+//! The series that show a column of the catalogue, for those who make them of kept rows in place of a scrape.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::{Metric, Series};
+use gpuvitals_core::figures::{Kind, Labels, Number};
+use gpuvitals_core::{Identity, MetricId};
+
+use crate::dcgm::Compat;
+use crate::exposition::ExpositionConfig;
+use crate::labels::LabelSet;
+use crate::plan::{FamilyPlan, Line, Plan};
+use crate::reading::Reading;
+use crate::scale::Scale;
+
+/// A series of every GPU, or of every host.
+#[derive(Debug, Clone)]
+pub struct ColumnSeries {
+    /// Name of its family.
+    pub name: Cow<'static, str>,
+    /// Type of its family.
+    pub kind: Kind,
+    /// Base unit; empty: none.
+    pub unit: &'static str,
+    /// Its sentence.
+    pub help: Cow<'static, str>,
+    /// The labels that tell it from others of its family.
+    pub fixed: Vec<(&'static str, &'static str)>,
+    /// The column; none: the series is 1 wherever the GPU has values.
+    pub column: Option<MetricId>,
+    /// The column that stands in for a GPU that has no value in the first.
+    pub instead: Option<MetricId>,
+    scale: Scale,
+    labels: LabelSet,
+}
+
+impl ColumnSeries {
+    /// Every such series, in our names and in both dialects of DCGM; and the names of the families that are made of more than a
+    /// column, such as the states of an exporter.
+    pub fn all() -> (Vec<Self>, Vec<Cow<'static, str>>) {
+        let config =
+            ExpositionConfig { set: Series::All, compat: Compat::Both, window: Duration::from_secs(30) };
+        let plan = Plan::new(&config);
+        let (mut series, mut others) = (Vec::new(), Vec::new());
+        for family in plan.gpu.iter().chain(&plan.host) {
+            let before = series.len();
+            series.extend(family.lines().iter().filter_map(|line| Self::of(family, line)));
+            if series.len() == before {
+                others.push(family.family.name.clone());
+            }
+        }
+        (series, others)
+    }
+
+    fn of(family: &FamilyPlan, line: &Line) -> Option<Self> {
+        let (column, instead, scale) = match (line.reading, line.metric) {
+            (Reading::Latest(column, instead, scale), _) => (Some(column), instead, scale),
+            (Reading::Total(_), Some(metric)) => (Some(id_of(metric)?), None, Scale::of(metric.factor)),
+            (Reading::Here | Reading::EnergyFrom(None), _) => (None, None, Scale::of(1.0)),
+            _ => return None,
+        };
+        Some(Self {
+            name: family.family.name.clone(),
+            kind: family.family.kind,
+            unit: family.family.unit,
+            help: family.family.help.clone(),
+            fixed: line.fixed.clone(),
+            column,
+            instead,
+            scale,
+            labels: line.labels,
+        })
+    }
+
+    /// A value of the column in the series' unit.
+    pub fn value(&self, value: Value) -> Number {
+        self.scale.apply(value)
+    }
+
+    /// Whether its labels name the holder of the GPU, which changes with time.
+    pub fn names_holder(&self) -> bool {
+        matches!(self.labels, LabelSet::Attribution | LabelSet::Legacy | LabelSet::Modern | LabelSet::Both)
+    }
+
+    /// Its labels for a GPU; none: it has no such series.
+    pub fn labels(&self, identity: &Identity) -> Option<Labels> {
+        let labels = self.labels.of(identity);
+        let is_there = !labels.is_empty() || self.labels == LabelSet::Host;
+        is_there.then(|| {
+            self.fixed.iter().map(|(name, text)| (*name, (*text).to_owned())).chain(labels).collect()
+        })
+    }
+}
+
+fn id_of(metric: &Metric) -> Option<MetricId> {
+    gpuvitals_core::catalogue::by_column(metric.column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_with_a_series_has_one_and_states_have_none() {
+        let (series, others) = ColumnSeries::all();
+        let named = |name: &str| series.iter().filter(|series| series.name == name).count();
+        assert_eq!((named("gpu_power_watts"), named("DCGM_FI_DEV_GPU_UTIL"), named("gpu_info")), (1, 1, 1));
+        assert!(named("gpu_clock_hertz") > 1 && named("gpu_throttled_seconds_total") > 1);
+        assert!(others.iter().any(|name| name == "gpu_up") && named("gpu_up") == 0);
+        let energy = series.iter().find(|series| series.name == "gpu_energy_joules_total").unwrap();
+        assert_eq!(energy.column, Some(MetricId::of("energy_j")));
+    }
+}

@@ -1,0 +1,158 @@
+//! Aggregations over series.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gpuvitals_core::figures::Number;
+
+use crate::error::PromError;
+use crate::eval::{Series, Values};
+use crate::expr::{Aggregate, AggregateOp, Grouping};
+use crate::function::{float_of, mean, quantile, sum, variance};
+use crate::labels::{Labels, NAME};
+
+impl Grouping {
+    /// The labels of a group, or by which series are matched.
+    pub(crate) fn of(&self, labels: &Labels) -> Labels {
+        match self {
+            Self::By(names) => labels.kept(|name| names.iter().any(|by| **by == *name)),
+            Self::Without(names) => {
+                labels.kept(|name| name != NAME && !names.iter().any(|without| **without == *name))
+            }
+        }
+    }
+}
+
+/// The aggregation of series at each of `count` instants.
+pub(crate) fn aggregate(
+    of: &Aggregate,
+    series: Vec<Series>,
+    parameter: Option<&Values>,
+    count: usize,
+) -> Result<Vec<Series>, PromError> {
+    let numbers = match parameter {
+        Some(Values::Scalar(numbers)) => numbers.as_slice(),
+        _ => &[],
+    };
+    let number = |step: usize| numbers.get(step).copied().unwrap_or(f64::NAN);
+    let mut places: HashMap<Labels, usize> = HashMap::new();
+    let mut groups: Vec<(Labels, Vec<Series>)> = Vec::new();
+    for one in series {
+        let group = of.by.of(&one.labels);
+        let place = *places.entry(group.clone()).or_insert_with(|| {
+            groups.push((group, Vec::new()));
+            groups.len() - 1
+        });
+        if let Some((_, members)) = groups.get_mut(place) {
+            members.push(one);
+        }
+    }
+    match (of.how, parameter) {
+        (AggregateOp::Topk | AggregateOp::Bottomk, _) => {
+            let is_top = of.how == AggregateOp::Topk;
+            Ok(groups.into_iter().flat_map(|(_, members)| best(&members, is_top, number, count)).collect())
+        }
+        (AggregateOp::CountValues, Some(Values::Text(label))) => {
+            let label: Arc<str> = label.as_str().into();
+            Ok(groups.iter().flat_map(|(group, members)| counted(group, members, &label, count)).collect())
+        }
+        (AggregateOp::CountValues, _) => {
+            Err(PromError::Syntax("count_values needs the name of a label".to_owned()))
+        }
+        (how, _) => {
+            let aggregated = groups.into_iter().map(|(labels, members)| {
+                let at = |step: usize| {
+                    let values: Vec<f64> = present(&members, step).map(|(_, value)| value).collect();
+                    (!values.is_empty()).then(|| how.of(values, number(step)))
+                };
+                Series { labels, values: (0..count).map(at).collect() }
+            });
+            Ok(aggregated.collect())
+        }
+    }
+}
+
+/// The values of an instant, with the places of their series.
+fn present(series: &[Series], step: usize) -> impl Iterator<Item = (usize, f64)> {
+    series.iter().enumerate().filter_map(move |(place, one)| Some((place, (*one.values.get(step)?)?)))
+}
+
+impl AggregateOp {
+    /// Of values, of which there is at least one.
+    fn of(self, values: Vec<f64>, parameter: f64) -> f64 {
+        let all = || values.iter().copied();
+        match self {
+            Self::Sum => sum(all()),
+            Self::Avg => mean(all()),
+            Self::Min => all().fold(f64::NAN, f64::min),
+            Self::Max => all().fold(f64::NAN, f64::max),
+            Self::Count => float_of(values.len()),
+            Self::Group => 1.0,
+            Self::Stddev => variance(all()).sqrt(),
+            Self::Stdvar => variance(all()),
+            Self::Quantile => quantile(parameter, values),
+            Self::Topk | Self::Bottomk | Self::CountValues => f64::NAN,
+        }
+    }
+}
+
+/// The largest or smallest values of each instant; the other values are none.
+fn best(members: &[Series], is_top: bool, wanted: impl Fn(usize) -> f64, count: usize) -> Vec<Series> {
+    let mut kept: Vec<Series> =
+        members.iter().map(|one| Series { labels: one.labels.clone(), values: vec![None; count] }).collect();
+    // In an instant query the best come first.
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    for step in 0..count {
+        let mut values: Vec<(usize, f64)> = present(members, step).collect();
+        values.sort_by(|(_, one), (_, other)| match (one.is_nan(), other.is_nan()) {
+            (false, false) if is_top => other.total_cmp(one),
+            (false, false) => one.total_cmp(other),
+            (one, other) => one.cmp(&other),
+        });
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 1 it is none")]
+        let wanted = wanted(step).max(0.0) as usize;
+        if count == 1 {
+            order = values.iter().map(|(place, _)| *place).collect();
+        }
+        for (place, value) in values.into_iter().take(wanted) {
+            if let Some(kept) = kept.get_mut(place).and_then(|one| one.values.get_mut(step)) {
+                *kept = Some(value);
+            }
+        }
+    }
+    let mut kept: Vec<Option<Series>> = kept.into_iter().map(Some).collect();
+    let in_order = order.into_iter().filter_map(|place| kept.get_mut(place)?.take());
+    in_order.filter(|one| one.values.iter().any(Option::is_some)).collect()
+}
+
+/// How many series have each value.
+fn counted(group: &Labels, members: &[Series], label: &Arc<str>, count: usize) -> Vec<Series> {
+    let mut series: HashMap<String, Vec<Option<f64>>> = HashMap::new();
+    for step in 0..count {
+        for (_, value) in present(members, step) {
+            let counts = series.entry(spelled(value)).or_insert_with(|| vec![None; count]);
+            if let Some(of_step) = counts.get_mut(step) {
+                *of_step = Some(of_step.unwrap_or(0.0) + 1.0);
+            }
+        }
+    }
+    let counted = series.into_iter().map(|(value, values)| {
+        let mut labels = group.clone();
+        labels.set(Arc::clone(label), value.into());
+        Series { labels, values }
+    });
+    counted.collect()
+}
+
+/// A number as Prometheus writes it.
+pub fn spelled(value: f64) -> String {
+    if value.is_nan() {
+        "NaN".to_owned()
+    } else if value.is_infinite() {
+        if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned()
+    } else {
+        let mut text = Vec::new();
+        let _is_written = Number::F64(value).write(&mut text);
+        String::from_utf8(text).unwrap_or_default()
+    }
+}

@@ -1,0 +1,210 @@
+//! Operators between scalars and series.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::PromError;
+use crate::eval::{Series, Values, map, nameless, unique};
+use crate::expr::{Binary, BinaryOp, Grouping, Many};
+use crate::labels::{Labels, NAME};
+
+/// The operator's result.
+pub(crate) fn operate(of: &Binary, left: Values, right: Values) -> Result<Values, PromError> {
+    match (left, right) {
+        (Values::Scalar(left), Values::Scalar(right)) => {
+            let pairs = left.into_iter().zip(right);
+            Ok(Values::Scalar(pairs.map(|(left, right)| of.op.number(left, right)).collect()))
+        }
+        (Values::Vector(series), Values::Scalar(numbers)) => {
+            let one = |value, step| of.value(value, *numbers.get(step)?, value);
+            of.named(map(series, one)).map(Values::Vector)
+        }
+        (Values::Scalar(numbers), Values::Vector(series)) => {
+            let one = |value, step| of.value(*numbers.get(step)?, value, value);
+            of.named(map(series, one)).map(Values::Vector)
+        }
+        (Values::Vector(left), Values::Vector(right)) => {
+            let series = if of.op.is_set() { unique(of.set(left, right))? } else { of.matched(left, right)? };
+            Ok(Values::Vector(series))
+        }
+        (Values::Text(_), _) | (_, Values::Text(_)) => {
+            Err(PromError::Syntax("an operator takes no text".to_owned()))
+        }
+    }
+}
+
+impl BinaryOp {
+    /// Of two numbers; 1 or 0 if it compares.
+    fn number(self, left: f64, right: f64) -> f64 {
+        match self {
+            Self::Add => left + right,
+            Self::Sub => left - right,
+            Self::Mul => left * right,
+            Self::Div => left / right,
+            Self::Mod => left % right,
+            Self::Pow => left.powf(right),
+            Self::Atan2 => left.atan2(right),
+            _ => f64::from(u8::from(self.holds(left, right))),
+        }
+    }
+
+    #[expect(clippy::float_cmp, reason = "what the operator says")]
+    fn holds(self, left: f64, right: f64) -> bool {
+        match self {
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+            Self::Less => left < right,
+            Self::LessOrEqual => left <= right,
+            Self::Greater => left > right,
+            Self::GreaterOrEqual => left >= right,
+            _ => false,
+        }
+    }
+}
+
+/// One side of a match: the series of each group of labels.
+type Sides = HashMap<Labels, Vec<Series>>;
+
+impl Binary {
+    /// Of two values; a comparison that does not hold leaves none, one that holds `kept`.
+    fn value(&self, left: f64, right: f64, kept: f64) -> Option<f64> {
+        if self.op.compares() && !self.is_bool {
+            return self.op.holds(left, right).then_some(kept);
+        }
+        Some(self.op.number(left, right))
+    }
+
+    /// A comparison that filters keeps the name.
+    fn named(&self, series: Vec<Series>) -> Result<Vec<Series>, PromError> {
+        if self.op.compares() && !self.is_bool { Ok(series) } else { nameless(series) }
+    }
+
+    fn set(&self, left: Vec<Series>, right: Vec<Series>) -> Vec<Series> {
+        let is_there = |others: &HashMap<Labels, Vec<bool>>, labels: &Labels, step: usize| {
+            others.get(&self.on.of(labels)).and_then(|steps| steps.get(step)).copied().unwrap_or(false)
+        };
+        let (kept, filtered, others, wanted) = match self.op {
+            BinaryOp::Or => {
+                let others = self.steps(&left);
+                (left, right, others, false)
+            }
+            op => (Vec::new(), left, self.steps(&right), op == BinaryOp::And),
+        };
+        let rest = filtered.into_iter().filter_map(|Series { labels, values }| {
+            let values = values.into_iter().enumerate();
+            let values: Vec<Option<f64>> = values
+                .map(|(step, value)| value.filter(|_| is_there(&others, &labels, step) == wanted))
+                .collect();
+            values.iter().any(Option::is_some).then_some(Series { labels, values })
+        });
+        let rest: Vec<Series> = rest.collect();
+        kept.into_iter().chain(rest).collect()
+    }
+
+    /// The instants at which each group has a value.
+    fn steps(&self, series: &[Series]) -> HashMap<Labels, Vec<bool>> {
+        let mut steps: HashMap<Labels, Vec<bool>> = HashMap::new();
+        for one in series {
+            let found = steps.entry(self.on.of(&one.labels)).or_insert_with(|| vec![false; one.values.len()]);
+            found.iter_mut().zip(&one.values).for_each(|(is, value)| *is |= value.is_some());
+        }
+        steps
+    }
+
+    fn matched(&self, left: Vec<Series>, right: Vec<Series>) -> Result<Vec<Series>, PromError> {
+        let is_swapped = matches!(self.many, Many::Right(_));
+        let (many, one) = if is_swapped { (right, left) } else { (left, right) };
+        let mut sides: Sides = HashMap::new();
+        for series in one {
+            sides.entry(self.on.of(&series.labels)).or_default().push(series);
+        }
+        let mut results = Vec::new();
+        let mut matches: HashMap<Labels, Vec<bool>> = HashMap::new();
+        for series in many {
+            let group = self.on.of(&series.labels);
+            let Some(others) = sides.get(&group) else { continue };
+            if self.many == Many::Neither {
+                let taken = matches.entry(group.clone()).or_insert_with(|| vec![false; series.values.len()]);
+                for (step, taken) in taken.iter_mut().enumerate() {
+                    let is_pair = series.values.get(step).is_some_and(Option::is_some)
+                        && others.iter().any(|other| other.values.get(step).is_some_and(Option::is_some));
+                    if is_pair && std::mem::replace(taken, true) {
+                        return Err(ambiguous(&group, "left"));
+                    }
+                }
+            }
+            results.extend(self.pairs(&series, others, &group, is_swapped)?);
+        }
+        unique(results).map_err(|_| {
+            PromError::Execution(
+                "multiple matches for labels: grouping labels must ensure unique matches".to_owned(),
+            )
+        })
+    }
+
+    /// A series with each of those that match it; at one instant only one may.
+    fn pairs(
+        &self,
+        series: &Series,
+        others: &[Series],
+        group: &Labels,
+        is_swapped: bool,
+    ) -> Result<Vec<Series>, PromError> {
+        if others.len() > 1 {
+            for step in 0..series.values.len() {
+                let count =
+                    others.iter().filter(|other| other.values.get(step).is_some_and(Option::is_some)).count();
+                if count > 1 {
+                    return Err(ambiguous(group, if is_swapped { "left" } else { "right" }));
+                }
+            }
+        }
+        let pairs = others.iter().filter_map(|other| {
+            let both = series.values.iter().zip(&other.values);
+            let values: Vec<Option<f64>> = both
+                .map(|(own, other)| {
+                    let (own, other) = ((*own)?, (*other)?);
+                    let (left, right) = if is_swapped { (other, own) } else { (own, other) };
+                    self.value(left, right, left)
+                })
+                .collect();
+            let labels = self.labels(&series.labels, &other.labels);
+            values.iter().any(Option::is_some).then_some(Series { labels, values })
+        });
+        Ok(pairs.collect())
+    }
+
+    /// The labels of a result, from those of the side that may have many and those of the other.
+    fn labels(&self, many: &Labels, one: &Labels) -> Labels {
+        let filters = self.op.compares() && !self.is_bool;
+        let mut labels = if filters { many.clone() } else { many.without_name() };
+        let taken: &[Arc<str>] = match &self.many {
+            Many::Neither => {
+                labels = match &self.on {
+                    Grouping::By(names) => labels.kept(|name| names.iter().any(|by| **by == *name)),
+                    Grouping::Without(names) => {
+                        labels.kept(|name| !names.iter().any(|without| **without == *name))
+                    }
+                };
+                &[]
+            }
+            Many::Left(names) | Many::Right(names) => names,
+        };
+        for name in taken {
+            labels.copy(name, one);
+        }
+        if !filters {
+            labels = labels.kept(|name| name != NAME);
+        }
+        labels
+    }
+}
+
+fn ambiguous(group: &Labels, side: &str) -> PromError {
+    let labels: Vec<String> = group.iter().map(|(name, text)| format!("{name}={text:?}")).collect();
+    PromError::Execution(format!(
+        "found duplicate series for the match group {{{}}} on the {side} hand-side of the operation; many-to-many matching not \
+         allowed: matching labels must be unique on one side",
+        labels.join(", ")
+    ))
+}

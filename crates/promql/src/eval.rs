@@ -1,0 +1,326 @@
+//! Evaluation of a query over what its selectors have found.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::aggregate::aggregate;
+use crate::binary;
+use crate::error::PromError;
+use crate::expr::{Node, Over, Ranged};
+use crate::function::{Elementwise, OverRange, Span};
+use crate::grid::{Grid, Lookup, seconds};
+use crate::labels::{Labels, NAME};
+use crate::point::{Point, Points};
+
+/// A series that a selector has found.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) labels: Labels,
+    pub(crate) points: Points,
+}
+
+/// A series of a result: a value, or none, for each instant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Its labels.
+    pub labels: Labels,
+    /// By instant.
+    pub values: Vec<Option<f64>>,
+}
+
+/// A value of every instant.
+#[derive(Debug, Clone)]
+pub(crate) enum Values {
+    Scalar(Vec<f64>),
+    Vector(Vec<Series>),
+    Text(String),
+}
+
+/// What is there to evaluate with.
+pub(crate) struct Evaluation<'a> {
+    pub(crate) found: &'a [Vec<Found>],
+    /// Asked now and then; true ends the evaluation.
+    pub(crate) is_cancelled: &'a (dyn Fn() -> bool + Sync),
+    /// Most values of an intermediate result.
+    pub(crate) values_max: usize,
+}
+
+impl Evaluation<'_> {
+    /// The values of a part at each instant of a grid.
+    ///
+    /// # Errors
+    /// When series cannot be matched, or there are too many values.
+    pub(crate) fn values(&self, node: &Node, grid: Grid) -> Result<Values, PromError> {
+        if (self.is_cancelled)() {
+            return Err(PromError::Execution("the query was cancelled".to_owned()));
+        }
+        Ok(match node {
+            Node::Number(number) => Values::Scalar(vec![*number; grid.count]),
+            Node::Text(text) => Values::Text(text.clone()),
+            Node::Time => Values::Scalar(grid.times().map(seconds).collect()),
+            Node::Instant { fetch, lookup, wants_time } => {
+                Values::Vector(self.instant(*fetch, *lookup, *wants_time, grid)?)
+            }
+            // Taken apart by who asks.
+            Node::All { .. } => Values::Vector(Vec::new()),
+            Node::Over(over) => Values::Vector(self.over(over, grid)?),
+            Node::Call(function, arguments) => self.call(*function, arguments, grid)?,
+            Node::Aggregate(of) => {
+                let series = self.vector(&of.of, grid)?;
+                let parameter = of.parameter.as_ref().map(|node| self.values(node, grid)).transpose()?;
+                Values::Vector(aggregate(of, series, parameter.as_ref(), grid.count)?)
+            }
+            Node::Binary(of) => {
+                let (left, right) = (self.values(&of.left, grid)?, self.values(&of.right, grid)?);
+                binary::operate(of, left, right)?
+            }
+            Node::Negated(of) => match self.values(of, grid)? {
+                Values::Scalar(numbers) => {
+                    Values::Scalar(numbers.into_iter().map(|number| -number).collect())
+                }
+                Values::Vector(series) => Values::Vector(nameless(map(series, |value, _| Some(-value)))?),
+                Values::Text(_) => return Err(PromError::Syntax("a text has no sign".to_owned())),
+            },
+            Node::Scalar(of) => Values::Scalar(scalar(&self.vector(of, grid)?, grid.count)),
+            Node::Vector(of) => {
+                let values = self.scalar(of, grid)?.into_iter().map(Some).collect();
+                Values::Vector(vec![Series { labels: Labels::default(), values }])
+            }
+            Node::Absent(of, told) => Values::Vector(absent(&self.vector(of, grid)?, told, grid.count)),
+            Node::LabelReplace { of, to, with, from, pattern } => {
+                let mut series = self.vector(of, grid)?;
+                for one in &mut series {
+                    let text = one.labels.get(from).to_owned();
+                    if let Some(found) = pattern.captures(&text) {
+                        let mut new = String::new();
+                        found.expand(with, &mut new);
+                        one.labels.set(Arc::clone(to), new.into());
+                    }
+                }
+                Values::Vector(unique(series)?)
+            }
+            Node::LabelJoin { of, to, with, from } => {
+                let mut series = self.vector(of, grid)?;
+                for one in &mut series {
+                    let texts: Vec<&str> = from.iter().map(|name| one.labels.get(name)).collect();
+                    let text = texts.join(with);
+                    one.labels.set(Arc::clone(to), text.into());
+                }
+                Values::Vector(unique(series)?)
+            }
+            Node::Sorted(of, is_descending) => {
+                let mut series = self.vector(of, grid)?;
+                // Only an instant query has an order.
+                if grid.count == 1 {
+                    sort(&mut series, *is_descending);
+                }
+                Values::Vector(series)
+            }
+        })
+    }
+
+    fn vector(&self, node: &Node, grid: Grid) -> Result<Vec<Series>, PromError> {
+        match self.values(node, grid)? {
+            Values::Vector(series) => Ok(series),
+            Values::Scalar(_) | Values::Text(_) => {
+                Err(PromError::Syntax("an instant vector is needed here".to_owned()))
+            }
+        }
+    }
+
+    fn scalar(&self, node: &Node, grid: Grid) -> Result<Vec<f64>, PromError> {
+        match self.values(node, grid)? {
+            Values::Scalar(numbers) => Ok(numbers),
+            Values::Vector(_) | Values::Text(_) => {
+                Err(PromError::Syntax("a scalar is needed here".to_owned()))
+            }
+        }
+    }
+
+    fn found(&self, fetch: usize) -> &[Found] {
+        self.found.get(fetch).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn check(&self, series: usize, grid: Grid) -> Result<(), PromError> {
+        if series.saturating_mul(grid.count) > self.values_max {
+            return Err(PromError::TooMuch(format!(
+                "{series} series at {} instants are more than {} values; take fewer series, a larger step or a shorter range",
+                grid.count, self.values_max
+            )));
+        }
+        Ok(())
+    }
+
+    fn instant(
+        &self,
+        fetch: usize,
+        lookup: Lookup,
+        wants_time: bool,
+        grid: Grid,
+    ) -> Result<Vec<Series>, PromError> {
+        let found = self.found(fetch);
+        self.check(found.len(), grid)?;
+        let value = |point: Point| if wants_time { seconds(point.time_ns) } else { point.value };
+        let series = found.iter().filter_map(|found| {
+            let newest = |time_ns: i64| {
+                let to_ns = lookup.time(time_ns);
+                found.points.newest(to_ns.saturating_sub(crate::expr::LOOKBACK_NS), to_ns)
+            };
+            let values: Vec<Option<f64>> = grid.times().map(|time_ns| newest(time_ns).map(value)).collect();
+            series_of(found.labels.clone(), values)
+        });
+        let series = series.collect();
+        if wants_time { nameless(series) } else { Ok(series) }
+    }
+
+    fn over(&self, over: &Over, grid: Grid) -> Result<Vec<Series>, PromError> {
+        let parameter = match &over.parameter {
+            Some(node) => self.scalar(node, grid)?,
+            None => vec![0.0; grid.count],
+        };
+        let subquery;
+        let found = match &over.of {
+            Ranged::Fetch(fetch) => self.found(*fetch),
+            Ranged::Subquery(node, inner) => {
+                subquery = self.subquery(node, *inner)?;
+                &subquery
+            }
+        };
+        self.check(found.len(), grid)?;
+        let span = |time_ns: i64| {
+            let to_ns = over.lookup.time(time_ns);
+            Span { from_ns: to_ns.saturating_sub(over.range_ns), to_ns, now_ns: time_ns }
+        };
+        let mut all = Vec::with_capacity(found.len());
+        for one in found {
+            if (self.is_cancelled)() {
+                return Err(PromError::Execution("the query was cancelled".to_owned()));
+            }
+            let at = |(time_ns, parameter): (i64, &f64)| {
+                let span = span(time_ns);
+                let window = one.points.window(span.from_ns, span.to_ns);
+                let function =
+                    if over.function == OverRange::Absent { OverRange::Present } else { over.function };
+                function.apply(window, span, *parameter)
+            };
+            let values = grid.times().zip(&parameter).map(at).collect();
+            all.extend(series_of(one.labels.clone(), values));
+        }
+        if over.function == OverRange::Absent {
+            return Ok(absent(&all, &over.told, grid.count));
+        }
+        if over.function.keeps_name() { Ok(all) } else { nameless(all) }
+    }
+
+    /// The values of a part at the instants of a subquery, as those of a series.
+    fn subquery(&self, node: &Node, inner: Grid) -> Result<Vec<Found>, PromError> {
+        let found = |series: Series| {
+            let points = inner.times().zip(series.values);
+            let points = points.filter_map(|(time_ns, value)| Some(Point { time_ns, value: value? }));
+            Found { labels: series.labels, points: Points::Each(points.collect()) }
+        };
+        Ok(match self.values(node, inner)? {
+            Values::Vector(series) => series.into_iter().map(found).collect(),
+            Values::Scalar(numbers) => {
+                let values = numbers.into_iter().map(Some).collect();
+                vec![found(Series { labels: Labels::default(), values })]
+            }
+            Values::Text(_) => return Err(PromError::Syntax("a text has no range".to_owned())),
+        })
+    }
+
+    fn call(&self, function: Elementwise, arguments: &[Node], grid: Grid) -> Result<Values, PromError> {
+        let now: Vec<f64> = grid.times().map(seconds).collect();
+        let Some((first, others)) = arguments.split_first() else {
+            // A part of the date of the instant.
+            let values = now.iter().map(|time| function.apply(*time, &[], *time)).collect();
+            return Ok(Values::Vector(vec![Series { labels: Labels::default(), values }]));
+        };
+        let others: Vec<Vec<f64>> =
+            others.iter().map(|node| self.scalar(node, grid)).collect::<Result<_, _>>()?;
+        let series = self.vector(first, grid)?;
+        let series = map(series, |value, step| {
+            let others: Vec<f64> = others.iter().filter_map(|other| other.get(step).copied()).collect();
+            function.apply(value, &others, now.get(step).copied().unwrap_or(f64::NAN))
+        });
+        Ok(Values::Vector(nameless(series)?))
+    }
+}
+
+/// A series, unless it has no value at all.
+fn series_of(labels: Labels, values: Vec<Option<f64>>) -> Option<Series> {
+    values.iter().any(Option::is_some).then_some(Series { labels, values })
+}
+
+/// With each value replaced.
+pub(crate) fn map(series: Vec<Series>, with: impl Fn(f64, usize) -> Option<f64>) -> Vec<Series> {
+    let mapped = series.into_iter().filter_map(|Series { labels, values }| {
+        let values = values.into_iter().enumerate();
+        series_of(labels, values.map(|(step, value)| with(value?, step)).collect())
+    });
+    mapped.collect()
+}
+
+/// Without names.
+pub(crate) fn nameless(mut series: Vec<Series>) -> Result<Vec<Series>, PromError> {
+    for one in &mut series {
+        if !one.labels.get(NAME).is_empty() {
+            one.labels = one.labels.without_name();
+        }
+    }
+    unique(series)
+}
+
+/// Series with equal labels become one, if they have no value at the same instant.
+pub(crate) fn unique(series: Vec<Series>) -> Result<Vec<Series>, PromError> {
+    let mut places: HashMap<Labels, usize> = HashMap::with_capacity(series.len());
+    let mut kept: Vec<Series> = Vec::with_capacity(series.len());
+    for one in series {
+        let Some(known) = places.get(&one.labels).and_then(|place| kept.get_mut(*place)) else {
+            places.insert(one.labels.clone(), kept.len());
+            kept.push(one);
+            continue;
+        };
+        for (own, other) in known.values.iter_mut().zip(one.values) {
+            match (&own, other) {
+                (Some(_), Some(_)) => {
+                    let text = "vector cannot contain metrics with the same labelset";
+                    return Err(PromError::Execution(text.to_owned()));
+                }
+                (None, Some(_)) => *own = other,
+                (_, None) => {}
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// The value of the only series of each instant.
+fn scalar(series: &[Series], count: usize) -> Vec<f64> {
+    let at = |step: usize| {
+        let mut values = series.iter().filter_map(|one| *one.values.get(step)?);
+        let first = values.next();
+        first.filter(|_| values.next().is_none()).unwrap_or(f64::NAN)
+    };
+    (0..count).map(at).collect()
+}
+
+/// 1 where no series has a value.
+fn absent(series: &[Series], told: &[(Arc<str>, Arc<str>)], count: usize) -> Vec<Series> {
+    let is_there = |step: usize| series.iter().any(|one| one.values.get(step).is_some_and(Option::is_some));
+    let values = (0..count).map(|step| (!is_there(step)).then_some(1.0)).collect();
+    series_of(Labels::of(told.iter().cloned()), values).into_iter().collect()
+}
+
+/// By the value at the only instant, NaN last.
+fn sort(series: &mut [Series], is_descending: bool) {
+    let value = |one: &Series| one.values.first().copied().flatten().unwrap_or(f64::NAN);
+    series.sort_by(|one, other| {
+        let (one, other) = (value(one), value(other));
+        match (one.is_nan(), other.is_nan()) {
+            (false, false) if is_descending => other.total_cmp(&one),
+            (false, false) => one.total_cmp(&other),
+            (one, other) => one.cmp(&other),
+        }
+    });
+}

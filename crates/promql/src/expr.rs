@@ -1,0 +1,541 @@
+//! A query as it is evaluated: checked, with its selectors apart from it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use promql_parser::label::Matchers;
+use promql_parser::parser::token::{self, TokenType};
+use promql_parser::parser::value::ValueType;
+use promql_parser::parser::{self, AtModifier, BinModifier, Expr, LabelModifier, Offset, VectorSelector};
+
+use crate::error::PromError;
+use crate::function::{Elementwise, OverRange};
+use crate::grid::{Grid, Lookup};
+
+/// Longest text of a query, bytes.
+const TEXT_LEN_MAX: usize = 16 << 10;
+/// Deepest nesting of a query.
+const DEPTH_MAX: usize = 200;
+/// Most instants of a subquery.
+const SUBQUERY_STEPS_MAX: usize = 100_000;
+/// How long an instant looks back for a value.
+pub(crate) const LOOKBACK_NS: i64 = 300_000_000_000;
+/// The step of a subquery that names none.
+const SUBQUERY_STEP_NS: i64 = 60_000_000_000;
+
+/// What a selector needs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Fetch {
+    pub(crate) name: Option<String>,
+    pub(crate) matchers: Matchers,
+    /// The instants that values are looked up for.
+    pub(crate) grid: Grid,
+    /// How far an instant looks back.
+    pub(crate) back_ns: i64,
+    /// Whether all values of that time are needed, or the newest alone.
+    pub(crate) needs_all: bool,
+}
+
+/// A checked query.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) root: Node,
+    pub(crate) fetches: Vec<Fetch>,
+}
+
+/// A part of a query.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Number(f64),
+    Text(String),
+    /// The instant itself, in seconds.
+    Time,
+    /// The newest value before each instant.
+    Instant {
+        fetch: usize,
+        lookup: Lookup,
+        wants_time: bool,
+    },
+    /// A function of the values before each instant.
+    Over(Box<Over>),
+    /// All values of a time, for an instant query that asks for nothing else.
+    All {
+        fetch: usize,
+        range_ns: i64,
+        lookup: Lookup,
+    },
+    Call(Elementwise, Vec<Node>),
+    Aggregate(Box<Aggregate>),
+    Binary(Box<Binary>),
+    Negated(Box<Node>),
+    /// `scalar(v)`.
+    Scalar(Box<Node>),
+    /// `vector(s)`.
+    Vector(Box<Node>),
+    /// `absent(v)`, with the labels that its matchers tell.
+    Absent(Box<Node>, Vec<(Arc<str>, Arc<str>)>),
+    /// `label_replace(v, destination, replacement, source, pattern)`.
+    LabelReplace {
+        of: Box<Node>,
+        to: Arc<str>,
+        with: String,
+        from: String,
+        pattern: regex::Regex,
+    },
+    /// `label_join(v, destination, separator, sources…)`.
+    LabelJoin {
+        of: Box<Node>,
+        to: Arc<str>,
+        with: String,
+        from: Vec<String>,
+    },
+    /// `sort` and `sort_desc`.
+    Sorted(Box<Node>, bool),
+}
+
+/// A function of the values before each instant.
+#[derive(Debug)]
+pub(crate) struct Over {
+    pub(crate) function: OverRange,
+    pub(crate) of: Ranged,
+    pub(crate) range_ns: i64,
+    pub(crate) lookup: Lookup,
+    pub(crate) parameter: Option<Node>,
+    /// For `absent_over_time`.
+    pub(crate) told: Vec<(Arc<str>, Arc<str>)>,
+}
+
+/// Where a range's values come from.
+#[derive(Debug)]
+pub(crate) enum Ranged {
+    Fetch(usize),
+    Subquery(Node, Grid),
+}
+
+/// An aggregation over series.
+#[derive(Debug)]
+pub(crate) struct Aggregate {
+    pub(crate) how: AggregateOp,
+    pub(crate) of: Node,
+    pub(crate) parameter: Option<Node>,
+    /// The labels that are kept, or dropped; without any all series are one group.
+    pub(crate) by: Grouping,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AggregateOp {
+    Sum,
+    Avg,
+    Min,
+    Max,
+    Count,
+    Group,
+    Stddev,
+    Stdvar,
+    Topk,
+    Bottomk,
+    Quantile,
+    CountValues,
+}
+
+/// Labels by which series are grouped or matched.
+#[derive(Debug, Clone)]
+pub(crate) enum Grouping {
+    By(Vec<Arc<str>>),
+    Without(Vec<Arc<str>>),
+}
+
+/// An operator between two parts.
+#[derive(Debug)]
+pub(crate) struct Binary {
+    pub(crate) op: BinaryOp,
+    pub(crate) left: Node,
+    pub(crate) right: Node,
+    pub(crate) is_bool: bool,
+    pub(crate) on: Grouping,
+    /// Which side may have several series for one of the other, and the labels that it takes from there.
+    pub(crate) many: Many,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Many {
+    Neither,
+    Left(Vec<Arc<str>>),
+    Right(Vec<Arc<str>>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+    Pow,
+    Atan2,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    And,
+    Or,
+    Unless,
+}
+
+impl BinaryOp {
+    pub(crate) fn compares(self) -> bool {
+        use BinaryOp as Op;
+        matches!(
+            self,
+            Op::Equal | Op::NotEqual | Op::Less | Op::LessOrEqual | Op::Greater | Op::GreaterOrEqual
+        )
+    }
+
+    pub(crate) fn is_set(self) -> bool {
+        matches!(self, Self::And | Self::Or | Self::Unless)
+    }
+}
+
+/// Reads a query.
+///
+/// # Errors
+/// When it is no PromQL, too long or too deep, or uses what is not supported.
+pub(crate) fn plan(text: &str, grid: Grid) -> Result<Plan, PromError> {
+    if text.len() > TEXT_LEN_MAX {
+        return Err(PromError::TooMuch(format!("a query may have {TEXT_LEN_MAX} bytes at most")));
+    }
+    // The parser is recursive as well.
+    let opened = text.bytes().filter(|byte| matches!(byte, b'(' | b'-' | b'+')).count();
+    if opened > DEPTH_MAX * 4 {
+        return Err(too_deep());
+    }
+    // The parser panics on some durations, such as `offset Inf` (promql-parser 0.11.1).
+    let parsed = std::panic::catch_unwind(|| parser::parse(text));
+    let parsed =
+        parsed.map_err(|_| PromError::Syntax("the text cannot be read: is a duration too long?".to_owned()));
+    let parsed = parsed?.map_err(PromError::Syntax)?;
+    let value_type = parsed.value_type();
+    let mut planning = Planning { whole: grid, fetches: Vec::new() };
+    let root = match &parsed {
+        Expr::MatrixSelector(matrix) if grid.count == 1 => planning.all(matrix)?,
+        Expr::StringLiteral(text) => Node::Text(text.val.clone()),
+        _ if value_type == ValueType::Matrix => {
+            return Err(PromError::Syntax("a query by steps needs a scalar or an instant vector".to_owned()));
+        }
+        _ => planning.node(&parsed, grid, 0)?,
+    };
+    Ok(Plan { root, fetches: planning.fetches })
+}
+
+fn too_deep() -> PromError {
+    PromError::TooMuch(format!("the query is nested more than {DEPTH_MAX} deep"))
+}
+
+/// The selectors found so far.
+struct Planning {
+    whole: Grid,
+    fetches: Vec<Fetch>,
+}
+
+impl Planning {
+    fn node(&mut self, expr: &Expr, grid: Grid, depth: usize) -> Result<Node, PromError> {
+        if depth > DEPTH_MAX {
+            return Err(too_deep());
+        }
+        let depth = depth + 1;
+        Ok(match expr {
+            Expr::NumberLiteral(number) => Node::Number(number.val),
+            Expr::StringLiteral(text) => Node::Text(text.val.clone()),
+            Expr::Paren(paren) => self.node(&paren.expr, grid, depth)?,
+            Expr::Unary(unary) => Node::Negated(Box::new(self.node(&unary.expr, grid, depth)?)),
+            Expr::VectorSelector(selector) => self.instant(selector, grid, false)?,
+            Expr::Aggregate(aggregate) => self.aggregate(aggregate, grid, depth)?,
+            Expr::Binary(binary) => {
+                let op = binary_op(binary.op)?;
+                let modifier = binary.modifier.as_ref();
+                let (on, many) = matching(modifier)?;
+                Node::Binary(Box::new(Binary {
+                    op,
+                    left: self.node(&binary.lhs, grid, depth)?,
+                    right: self.node(&binary.rhs, grid, depth)?,
+                    is_bool: modifier.is_some_and(|modifier| modifier.return_bool),
+                    on,
+                    many,
+                }))
+            }
+            Expr::Call(call) => self.call(call, grid, depth)?,
+            Expr::MatrixSelector(_) | Expr::Subquery(_) => {
+                return Err(PromError::Syntax(
+                    "a range of values is an argument of a function only".to_owned(),
+                ));
+            }
+            Expr::Extension(_) => return Err(PromError::Unsupported("an extension".to_owned())),
+        })
+    }
+
+    fn instant(
+        &mut self,
+        selector: &VectorSelector,
+        grid: Grid,
+        wants_time: bool,
+    ) -> Result<Node, PromError> {
+        let lookup = self.lookup(selector.at.as_ref(), selector.offset.as_ref())?;
+        let fetch = self.fetch(selector, lookup.grid(grid), LOOKBACK_NS, false);
+        Ok(Node::Instant { fetch, lookup, wants_time })
+    }
+
+    fn all(&mut self, matrix: &parser::MatrixSelector) -> Result<Node, PromError> {
+        let lookup = self.lookup(matrix.vs.at.as_ref(), matrix.vs.offset.as_ref())?;
+        let range_ns = nanoseconds(matrix.range)?;
+        let fetch = self.fetch(&matrix.vs, lookup.grid(self.whole), range_ns, true);
+        Ok(Node::All { fetch, range_ns, lookup })
+    }
+
+    /// Number of a selector's fetch; equal ones are fetched once.
+    fn fetch(&mut self, selector: &VectorSelector, grid: Grid, back_ns: i64, needs_all: bool) -> usize {
+        let (name, matchers) = (selector.name.clone(), selector.matchers.clone());
+        let fetch = Fetch { name, matchers, grid, back_ns, needs_all };
+        self.fetches.iter().position(|known| *known == fetch).unwrap_or_else(|| {
+            self.fetches.push(fetch);
+            self.fetches.len() - 1
+        })
+    }
+
+    fn lookup(&self, at: Option<&AtModifier>, offset: Option<&Offset>) -> Result<Lookup, PromError> {
+        let offset_ns = match offset {
+            None => 0,
+            Some(Offset::Pos(by)) => nanoseconds(*by)?,
+            Some(Offset::Neg(by)) => -nanoseconds(*by)?,
+        };
+        let at_ns = match at {
+            None => None,
+            Some(AtModifier::Start) => Some(self.whole.start_ns),
+            Some(AtModifier::End) => Some(self.whole.end_ns()),
+            Some(AtModifier::At(time)) => {
+                let since = time.duration_since(std::time::UNIX_EPOCH);
+                Some(since.map_or_else(|before| nanoseconds(before.duration()).map(|ns| -ns), nanoseconds)?)
+            }
+        };
+        Ok(Lookup { at_ns, offset_ns })
+    }
+
+    fn aggregate(
+        &mut self,
+        aggregate: &parser::AggregateExpr,
+        grid: Grid,
+        depth: usize,
+    ) -> Result<Node, PromError> {
+        let how = aggregate_op(aggregate.op)?;
+        let parameter = aggregate.param.as_ref().map(|param| self.node(param, grid, depth)).transpose()?;
+        let by = match &aggregate.modifier {
+            Some(modifier) => grouping(modifier),
+            None => Grouping::By(Vec::new()),
+        };
+        let of = self.node(&aggregate.expr, grid, depth)?;
+        Ok(Node::Aggregate(Box::new(Aggregate { how, of, parameter, by })))
+    }
+
+    fn call(&mut self, call: &parser::Call, grid: Grid, depth: usize) -> Result<Node, PromError> {
+        let name = call.func.name;
+        let arguments: Vec<&Expr> = call.args.args.iter().map(|expr| unwrapped(expr)).collect();
+        if let Some(function) = OverRange::by_name(name) {
+            return self.over(function, &arguments, grid, depth);
+        }
+        let inner = |planning: &mut Self, at: usize| match arguments.get(at) {
+            Some(expr) => planning.node(expr, grid, depth).map(Box::new),
+            None => Err(PromError::Syntax(format!("{name} lacks an argument"))),
+        };
+        let text = |at: usize| match arguments.get(at) {
+            Some(Expr::StringLiteral(text)) => Ok(text.val.clone()),
+            _ => Err(PromError::Syntax(format!("argument {} of {name} must be a text", at + 1))),
+        };
+        Ok(match name {
+            "time" => Node::Time,
+            "pi" => Node::Number(std::f64::consts::PI),
+            "scalar" => Node::Scalar(inner(self, 0)?),
+            "vector" => Node::Vector(inner(self, 0)?),
+            "sort" => Node::Sorted(inner(self, 0)?, false),
+            "sort_desc" => Node::Sorted(inner(self, 0)?, true),
+            "absent" => {
+                let told = arguments.first().map(|expr| told(expr)).unwrap_or_default();
+                Node::Absent(inner(self, 0)?, told)
+            }
+            "timestamp" => match arguments.first() {
+                Some(Expr::VectorSelector(selector)) => self.instant(selector, grid, true)?,
+                _ => Node::Call(Elementwise::Now, vec![*inner(self, 0)?]),
+            },
+            "label_replace" => {
+                let pattern = regex::Regex::new(&format!("^(?s:{})$", text(4)?));
+                let pattern = pattern.map_err(|error| PromError::Syntax(error.to_string()))?;
+                let to = label(&text(1)?)?;
+                Node::LabelReplace { of: inner(self, 0)?, to, with: text(2)?, from: text(3)?, pattern }
+            }
+            "label_join" => {
+                let from = (3..arguments.len()).map(text).collect::<Result<_, _>>()?;
+                Node::LabelJoin { of: inner(self, 0)?, to: label(&text(1)?)?, with: text(2)?, from }
+            }
+            _ => {
+                let Some(function) = Elementwise::by_name(name) else {
+                    return Err(PromError::Unsupported(format!("the function {name}")));
+                };
+                let arguments: Result<Vec<Node>, PromError> =
+                    arguments.iter().map(|expr| self.node(expr, grid, depth)).collect();
+                Node::Call(function, arguments?)
+            }
+        })
+    }
+
+    fn over(
+        &mut self,
+        function: OverRange,
+        arguments: &[&Expr],
+        grid: Grid,
+        depth: usize,
+    ) -> Result<Node, PromError> {
+        let ranged = |expr: &&&Expr| matches!(expr, Expr::MatrixSelector(_) | Expr::Subquery(_));
+        let Some(range) = arguments.iter().find(ranged) else {
+            return Err(PromError::Syntax("the function needs a range of values".to_owned()));
+        };
+        let parameter = arguments.iter().find(|expr| !ranged(expr));
+        let parameter = parameter.map(|expr| self.node(expr, grid, depth)).transpose()?;
+        let told = told(range);
+        let (of, range_ns, lookup) = match range {
+            Expr::MatrixSelector(matrix) => {
+                let lookup = self.lookup(matrix.vs.at.as_ref(), matrix.vs.offset.as_ref())?;
+                let range_ns = nanoseconds(matrix.range)?;
+                let fetch = self.fetch(&matrix.vs, lookup.grid(grid), range_ns, true);
+                (Ranged::Fetch(fetch), range_ns, lookup)
+            }
+            Expr::Subquery(subquery) => {
+                let lookup = self.lookup(subquery.at.as_ref(), subquery.offset.as_ref())?;
+                let range_ns = nanoseconds(subquery.range)?;
+                let step_ns = subquery.step.map(nanoseconds).transpose()?.unwrap_or(SUBQUERY_STEP_NS);
+                let inner = inner_grid(lookup.grid(grid), range_ns, step_ns)?;
+                (Ranged::Subquery(self.node(&subquery.expr, inner, depth)?, inner), range_ns, lookup)
+            }
+            _ => return Err(PromError::Syntax("the function needs a range of values".to_owned())),
+        };
+        Ok(Node::Over(Box::new(Over { function, of, range_ns, lookup, parameter, told })))
+    }
+}
+
+/// The instants of a subquery: multiples of its step after the beginning of the first range.
+fn inner_grid(outer: Grid, range_ns: i64, step_ns: i64) -> Result<Grid, PromError> {
+    let after_ns = outer.start_ns.saturating_sub(range_ns);
+    let first_ns = after_ns.div_euclid(step_ns).saturating_add(1).saturating_mul(step_ns);
+    // A range shorter than the step may hold no instant at all: then one before everything.
+    let grid = Grid::between(first_ns, outer.end_ns(), step_ns).unwrap_or(Grid::at(first_ns));
+    if grid.count > SUBQUERY_STEPS_MAX {
+        let text =
+            format!("a subquery may have {SUBQUERY_STEPS_MAX} steps; take a larger step or a shorter range");
+        return Err(PromError::TooMuch(text));
+    }
+    Ok(grid)
+}
+
+/// Labels that the equality matchers of a selector tell.
+fn told(expr: &Expr) -> Vec<(Arc<str>, Arc<str>)> {
+    let matchers = match expr {
+        Expr::VectorSelector(selector) => &selector.matchers,
+        Expr::MatrixSelector(matrix) => &matrix.vs.matchers,
+        _ => return Vec::new(),
+    };
+    let names = |name: &str| matchers.matchers.iter().filter(|one| one.name == name).count();
+    let equal = matchers.matchers.iter().filter(|one| {
+        matches!(one.op, promql_parser::label::MatchOp::Equal)
+            && one.name != crate::labels::NAME
+            && names(&one.name) == 1
+    });
+    equal.map(|one| (one.name.as_str().into(), one.value.as_str().into())).collect()
+}
+
+fn unwrapped(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Paren(paren) => unwrapped(&paren.expr),
+        _ => expr,
+    }
+}
+
+fn label(name: &str) -> Result<Arc<str>, PromError> {
+    let mut letters = name.chars();
+    let begins = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    if begins && letters.all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return Ok(name.into());
+    }
+    Err(PromError::Syntax(format!("{name:?} is no name of a label")))
+}
+
+fn nanoseconds(duration: Duration) -> Result<i64, PromError> {
+    let ns = i64::try_from(duration.as_nanos());
+    ns.map_err(|_| PromError::TooMuch("a duration may not exceed 292 years".to_owned()))
+}
+
+fn grouping(modifier: &LabelModifier) -> Grouping {
+    let names = |labels: &promql_parser::label::Labels| {
+        labels.labels.iter().map(|name| name.as_str().into()).collect()
+    };
+    match modifier {
+        LabelModifier::Include(labels) => Grouping::By(names(labels)),
+        LabelModifier::Exclude(labels) => Grouping::Without(names(labels)),
+    }
+}
+
+fn matching(modifier: Option<&BinModifier>) -> Result<(Grouping, Many), PromError> {
+    use parser::VectorMatchCardinality as Card;
+    let Some(modifier) = modifier else { return Ok((Grouping::Without(Vec::new()), Many::Neither)) };
+    if modifier.fill_values.lhs.is_some() || modifier.fill_values.rhs.is_some() {
+        return Err(PromError::Unsupported("fill".to_owned()));
+    }
+    let names = |labels: &promql_parser::label::Labels| {
+        labels.labels.iter().map(|name| name.as_str().into()).collect()
+    };
+    let many = match &modifier.card {
+        Card::OneToOne | Card::ManyToMany => Many::Neither,
+        Card::ManyToOne(labels) => Many::Left(names(labels)),
+        Card::OneToMany(labels) => Many::Right(names(labels)),
+    };
+    let on = modifier.matching.as_ref().map_or(Grouping::Without(Vec::new()), grouping);
+    Ok((on, many))
+}
+
+fn binary_op(op: TokenType) -> Result<BinaryOp, PromError> {
+    Ok(match op.id() {
+        token::T_ADD => BinaryOp::Add,
+        token::T_SUB => BinaryOp::Sub,
+        token::T_MUL => BinaryOp::Mul,
+        token::T_DIV => BinaryOp::Div,
+        token::T_MOD => BinaryOp::Mod,
+        token::T_POW => BinaryOp::Pow,
+        token::T_ATAN2 => BinaryOp::Atan2,
+        token::T_EQLC => BinaryOp::Equal,
+        token::T_NEQ => BinaryOp::NotEqual,
+        token::T_LSS => BinaryOp::Less,
+        token::T_LTE => BinaryOp::LessOrEqual,
+        token::T_GTR => BinaryOp::Greater,
+        token::T_GTE => BinaryOp::GreaterOrEqual,
+        token::T_LAND => BinaryOp::And,
+        token::T_LOR => BinaryOp::Or,
+        token::T_LUNLESS => BinaryOp::Unless,
+        _ => return Err(PromError::Unsupported(format!("the operator {op}"))),
+    })
+}
+
+fn aggregate_op(op: TokenType) -> Result<AggregateOp, PromError> {
+    Ok(match op.id() {
+        token::T_SUM => AggregateOp::Sum,
+        token::T_AVG => AggregateOp::Avg,
+        token::T_MIN => AggregateOp::Min,
+        token::T_MAX => AggregateOp::Max,
+        token::T_COUNT => AggregateOp::Count,
+        token::T_GROUP => AggregateOp::Group,
+        token::T_STDDEV => AggregateOp::Stddev,
+        token::T_STDVAR => AggregateOp::Stdvar,
+        token::T_TOPK => AggregateOp::Topk,
+        token::T_BOTTOMK => AggregateOp::Bottomk,
+        token::T_QUANTILE => AggregateOp::Quantile,
+        token::T_COUNT_VALUES => AggregateOp::CountValues,
+        _ => return Err(PromError::Unsupported(format!("the aggregation {op}"))),
+    })
+}

@@ -1,0 +1,426 @@
+//! Functions of numbers, and of the values before an instant.
+
+use gpuvitals_core::history::Cell;
+
+use crate::grid::seconds;
+use crate::point::{Point, Window};
+
+/// A function of each value by itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Elementwise {
+    /// Of one number.
+    Plain(fn(f64) -> f64),
+    /// `round(v, to)`.
+    Round,
+    /// `clamp(v, min, max)`.
+    Clamp,
+    ClampMin,
+    ClampMax,
+    /// A part of a date; of the instant itself without an argument.
+    Date(fn(Date) -> f64),
+    /// `timestamp` of what is computed: the instant.
+    Now,
+}
+
+/// A day in UTC, and the time in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Date {
+    days: i64,
+    seconds: i64,
+}
+
+impl Elementwise {
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        Some(Self::Plain(match name {
+            "abs" => f64::abs,
+            "ceil" => f64::ceil,
+            "floor" => f64::floor,
+            "exp" => f64::exp,
+            "ln" => f64::ln,
+            "log2" => f64::log2,
+            "log10" => f64::log10,
+            "sqrt" => f64::sqrt,
+            "sgn" => |v| if v == 0.0 || v.is_nan() { v } else { v.signum() },
+            "deg" => f64::to_degrees,
+            "rad" => f64::to_radians,
+            "sin" => f64::sin,
+            "cos" => f64::cos,
+            "tan" => f64::tan,
+            "asin" => f64::asin,
+            "acos" => f64::acos,
+            "atan" => f64::atan,
+            "sinh" => f64::sinh,
+            "cosh" => f64::cosh,
+            "tanh" => f64::tanh,
+            "asinh" => f64::asinh,
+            "acosh" => f64::acosh,
+            "atanh" => f64::atanh,
+            "round" => return Some(Self::Round),
+            "clamp" => return Some(Self::Clamp),
+            "clamp_min" => return Some(Self::ClampMin),
+            "clamp_max" => return Some(Self::ClampMax),
+            "minute" => return Some(Self::Date(|date| float(date.seconds / 60 % 60))),
+            "hour" => return Some(Self::Date(|date| float(date.seconds / 3_600))),
+            // 1970 began on a Thursday.
+            "day_of_week" => return Some(Self::Date(|date| float((date.days + 4).rem_euclid(7)))),
+            "day_of_month" => return Some(Self::Date(|date| float(date.civil().2))),
+            "day_of_year" => return Some(Self::Date(Date::day_of_year)),
+            "days_in_month" => return Some(Self::Date(Date::days_in_month)),
+            "month" => return Some(Self::Date(|date| float(date.civil().1))),
+            "year" => return Some(Self::Date(|date| float(date.civil().0))),
+            _ => return None,
+        }))
+    }
+
+    /// Of a value and the function's other arguments at that instant.
+    pub(crate) fn apply(self, value: f64, others: &[f64], now: f64) -> Option<f64> {
+        let other = |at: usize| others.get(at).copied();
+        Some(match self {
+            Self::Plain(function) => function(value),
+            Self::Round => {
+                // As Prometheus: the inverse keeps fractions exact.
+                let inverse = 1.0 / other(0).unwrap_or(1.0);
+                (value * inverse + 0.5).floor() / inverse
+            }
+            Self::Clamp => {
+                let (min, max) = (other(0)?, other(1)?);
+                if max < min {
+                    return None;
+                }
+                if min.is_nan() || max.is_nan() { f64::NAN } else { value.clamp(min, max) }
+            }
+            Self::ClampMin => value.max(other(0)?),
+            Self::ClampMax => value.min(other(0)?),
+            Self::Date(part) => part(Date::of(value)),
+            Self::Now => now,
+        })
+    }
+}
+
+impl Date {
+    #[expect(clippy::cast_possible_truncation, reason = "times beyond the range of dates saturate")]
+    pub(crate) fn of(time: f64) -> Self {
+        let time = time as i64;
+        Self { days: time.div_euclid(86_400), seconds: time.rem_euclid(86_400) }
+    }
+
+    /// Year, month and day (Howard Hinnant, `chrono`-compatible low-level date algorithms).
+    fn civil(self) -> (i64, i64, i64) {
+        let shifted = self.days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let from_march = (5 * day_of_year + 2) / 153;
+        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        (year, month, day_of_year - (153 * from_march + 2) / 5 + 1)
+    }
+
+    fn is_leap(year: i64) -> bool {
+        (year % 4 == 0 && year % 100 != 0) || year % 400 == 0
+    }
+
+    fn length(year: i64, month: i64) -> i64 {
+        match month {
+            2 => 28 + i64::from(Self::is_leap(year)),
+            4 | 6 | 9 | 11 => 30,
+            _ => 31,
+        }
+    }
+
+    fn days_in_month(self) -> f64 {
+        let (year, month, _) = self.civil();
+        float(Self::length(year, month))
+    }
+
+    fn day_of_year(self) -> f64 {
+        let (year, month, day) = self.civil();
+        float((1..month).map(|month| Self::length(year, month)).sum::<i64>() + day)
+    }
+}
+
+/// A function of the values before an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OverRange {
+    Rate,
+    Increase,
+    Delta,
+    Irate,
+    Idelta,
+    Avg,
+    Min,
+    Max,
+    Sum,
+    Count,
+    Last,
+    First,
+    Present,
+    Absent,
+    Stddev,
+    Stdvar,
+    Quantile,
+    Mad,
+    Changes,
+    Resets,
+    Deriv,
+    PredictLinear,
+}
+
+impl OverRange {
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "rate" => Self::Rate,
+            "increase" => Self::Increase,
+            "delta" => Self::Delta,
+            "irate" => Self::Irate,
+            "idelta" => Self::Idelta,
+            "avg_over_time" => Self::Avg,
+            "min_over_time" => Self::Min,
+            "max_over_time" => Self::Max,
+            "sum_over_time" => Self::Sum,
+            "count_over_time" => Self::Count,
+            "last_over_time" => Self::Last,
+            "first_over_time" => Self::First,
+            "present_over_time" => Self::Present,
+            "absent_over_time" => Self::Absent,
+            "stddev_over_time" => Self::Stddev,
+            "stdvar_over_time" => Self::Stdvar,
+            "quantile_over_time" => Self::Quantile,
+            "mad_over_time" => Self::Mad,
+            "changes" => Self::Changes,
+            "resets" => Self::Resets,
+            "deriv" => Self::Deriv,
+            "predict_linear" => Self::PredictLinear,
+            _ => return None,
+        })
+    }
+
+    /// Whether the result still has the name of the series.
+    pub(crate) fn keeps_name(self) -> bool {
+        matches!(self, Self::Last | Self::First)
+    }
+
+    /// Of the values after `from_ns` up to `to_ns`, which are looked at for the instant `now_ns`.
+    pub(crate) fn apply(self, window: Window<'_>, span: Span, parameter: f64) -> Option<f64> {
+        match window {
+            Window::Points([]) | Window::Cells([]) => None,
+            Window::Points(points) => self.of_points(points, span, parameter),
+            Window::Cells(cells) => self.of_cells(cells, span, parameter),
+        }
+    }
+
+    #[expect(clippy::float_cmp, reason = "any other value is a change")]
+    fn of_points(self, points: &[Point], span: Span, parameter: f64) -> Option<f64> {
+        let values = || points.iter().map(|point| point.value);
+        let count = float_of(points.len());
+        Some(match self {
+            Self::Rate | Self::Increase | Self::Delta => return extrapolated(self, points, span),
+            Self::Irate | Self::Idelta => return self.between_last(points),
+            Self::Avg => mean(values()),
+            Self::Min => values().fold(f64::NAN, f64::min),
+            Self::Max => values().fold(f64::NAN, f64::max),
+            Self::Sum => sum(values()),
+            Self::Count => count,
+            Self::Last => points.last()?.value,
+            Self::First => points.first()?.value,
+            Self::Present => 1.0,
+            Self::Absent => return None,
+            Self::Stddev => variance(values()).sqrt(),
+            Self::Stdvar => variance(values()),
+            Self::Quantile => quantile(parameter, values().collect()),
+            Self::Mad => {
+                let median = quantile(0.5, values().collect());
+                quantile(0.5, values().map(|value| (value - median).abs()).collect())
+            }
+            Self::Changes => {
+                pairs(points, |before, after| before != after && !(before.is_nan() && after.is_nan()))
+            }
+            Self::Resets => pairs(points, |before, after| after < before),
+            Self::Deriv => {
+                if points.len() < 2 {
+                    return None;
+                }
+                regression(points, points.first()?.time_ns).0
+            }
+            Self::PredictLinear => {
+                if points.len() < 2 {
+                    return None;
+                }
+                let (slope, at_now) = regression(points, span.now_ns);
+                slope * parameter + at_now
+            }
+        })
+    }
+
+    /// Of figures of the values: exact where they are enough, of the newest values of each otherwise.
+    fn of_cells(self, cells: &[Cell], span: Span, parameter: f64) -> Option<f64> {
+        let count: u64 = cells.iter().map(|cell| cell.count).sum();
+        let sum = || sum(cells.iter().map(|cell| cell.sum));
+        Some(match self {
+            Self::Avg => sum() / float_of_u64(count),
+            Self::Sum => sum(),
+            Self::Count => float_of_u64(count),
+            Self::Min => cells.iter().map(|cell| cell.min).fold(f64::NAN, f64::min),
+            Self::Max => cells.iter().map(|cell| cell.max).fold(f64::NAN, f64::max),
+            _ => {
+                let point = |cell: &Cell| Point { time_ns: cell.last_ns, value: cell.last };
+                let points: Vec<Point> = cells.iter().map(point).collect();
+                return self.of_points(&points, span, parameter);
+            }
+        })
+    }
+
+    /// Between the last two values.
+    fn between_last(self, points: &[Point]) -> Option<f64> {
+        let [.., before, last] = points else { return None };
+        let is_rate = self == Self::Irate;
+        let moved = if is_rate && last.value < before.value { last.value } else { last.value - before.value };
+        let span = seconds(last.time_ns - before.time_ns);
+        (span > 0.0).then(|| if is_rate { moved / span } else { moved })
+    }
+}
+
+/// The time of a range, and the instant it is for; the time is before the instant by the offset.
+#[expect(clippy::struct_field_names, reason = "all are instants in ns")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) from_ns: i64,
+    pub(crate) to_ns: i64,
+    pub(crate) now_ns: i64,
+}
+
+/// Prometheus' `extrapolatedRate`: from the values to the ends of the range, but no further than half a distance of values
+/// beyond the first and last where the series seems to begin or end, and a counter no further back than to 0.
+fn extrapolated(function: OverRange, points: &[Point], span: Span) -> Option<f64> {
+    let [first, .., last] = points else { return None };
+    let is_counter = function != OverRange::Delta;
+    let mut moved = last.value - first.value;
+    if is_counter {
+        moved += points.iter().zip(points.iter().skip(1)).fold(0.0, |falls, (before, after)| {
+            if after.value < before.value { falls + before.value } else { falls }
+        });
+    }
+    let mut to_start = seconds(first.time_ns - span.from_ns);
+    let mut to_end = seconds(span.to_ns - last.time_ns);
+    let sampled = seconds(last.time_ns - first.time_ns);
+    let distance = sampled / float_of(points.len() - 1);
+    let threshold = distance * 1.1;
+    if to_start >= threshold {
+        to_start = distance / 2.0;
+    }
+    if is_counter && moved > 0.0 && first.value >= 0.0 {
+        to_start = to_start.min(sampled * (first.value / moved));
+    }
+    if to_end >= threshold {
+        to_end = distance / 2.0;
+    }
+    let mut factor = (sampled + to_start + to_end) / sampled;
+    if function == OverRange::Rate {
+        factor /= seconds(span.to_ns - span.from_ns);
+    }
+    Some(moved * factor)
+}
+
+fn pairs(points: &[Point], counts: impl Fn(f64, f64) -> bool) -> f64 {
+    let pairs = points.iter().zip(points.iter().skip(1));
+    float_of(pairs.filter(|(before, after)| counts(before.value, after.value)).count())
+}
+
+/// Slope a second, and the value at an instant, of the line nearest to the values (least squares).
+#[expect(clippy::float_cmp, reason = "a line through equal values has no slope")]
+fn regression(points: &[Point], at_ns: i64) -> (f64, f64) {
+    let count = float_of(points.len());
+    let first = points.first().map_or(0.0, |point| point.value);
+    if points.iter().all(|point| point.value == first) {
+        return if first.is_finite() { (0.0, first) } else { (f64::NAN, f64::NAN) };
+    }
+    let times = || points.iter().map(|point| seconds(point.time_ns - at_ns));
+    let values = || points.iter().map(|point| point.value);
+    let (sum_x, sum_y) = (sum(times()), sum(values()));
+    let sum_xy = sum(times().zip(values()).map(|(x, y)| x * y));
+    let sum_x2 = sum(times().map(|x| x * x));
+    let covariance = sum_xy - sum_x * sum_y / count;
+    let slope = covariance / (sum_x2 - sum_x * sum_x / count);
+    (slope, sum_y / count - slope * sum_x / count)
+}
+
+/// A sum with the error of each step carried along (Neumaier).
+pub(crate) fn sum(values: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut error) = (0.0_f64, 0.0_f64);
+    for value in values {
+        let next = sum + value;
+        error += if next.is_infinite() {
+            0.0
+        } else if sum.abs() >= value.abs() {
+            (sum - next) + value
+        } else {
+            (value - next) + sum
+        };
+        sum = next;
+    }
+    if sum.is_infinite() { sum } else { sum + error }
+}
+
+pub(crate) fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    let count = values.clone().count();
+    sum(values) / float_of(count)
+}
+
+/// Of all values, not of a sample of them (Welford).
+pub(crate) fn variance(values: impl Iterator<Item = f64>) -> f64 {
+    let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
+    for value in values {
+        count += 1.0;
+        let delta = value - mean;
+        mean += delta / count;
+        squares += delta * (value - mean);
+    }
+    squares / count
+}
+
+/// Between the two values around a rank, as Prometheus.
+pub(crate) fn quantile(share: f64, mut values: Vec<f64>) -> f64 {
+    if values.is_empty() || share.is_nan() {
+        return f64::NAN;
+    }
+    if share < 0.0 {
+        return f64::NEG_INFINITY;
+    }
+    if share > 1.0 {
+        return f64::INFINITY;
+    }
+    values.sort_unstable_by(|one, other| match (one.is_nan(), other.is_nan()) {
+        (true, true) => std::cmp::Ordering::Equal,
+        (true, false) => std::cmp::Ordering::Less,
+        (false, true) => std::cmp::Ordering::Greater,
+        (false, false) => one.total_cmp(other),
+    });
+    let rank = share * float_of(values.len() - 1);
+    let at = |rank: f64| {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rank within the values"
+        )]
+        values.get((rank as usize).min(values.len() - 1)).copied().unwrap_or(f64::NAN)
+    };
+    let weight = rank - rank.floor();
+    at(rank.floor()) * (1.0 - weight) + at(rank.floor() + 1.0) * weight
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no date and no count here has 2^53")]
+fn float(number: i64) -> f64 {
+    number as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no query has 2^53 values")]
+pub(crate) fn float_of(count: usize) -> f64 {
+    count as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no query has 2^53 values")]
+fn float_of_u64(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,142 @@
+//! PromQL over a [`History`]: Prometheus' query language on kept rows, without a Prometheus.
+//!
+//! Series have the names and labels of the exposition (`gpu_power_watts`, and DCGM's in both dialects), and the labels that a
+//! scraper would add: `instance` and `node` (the host), `cluster`. Every column of the catalogue with a series is there, with
+//! `gpu_info` and `gpu_attribution_info`; states and totals of an exporter, such as `gpu_up`, are not.
+//!
+//! The semantics are those of Prometheus 3: a range and a look back (5 minutes) are open at their beginning. Values that
+//! are 32-bit floats are read as their shortest decimals, as from a scrape.
+//!
+//! ```text
+//! text → plan (parsed, checked, selectors apart) → find (each selector asks the history) → evaluate
+//! ```
+
+mod aggregate;
+mod binary;
+mod browse;
+mod error;
+mod eval;
+mod expr;
+mod fetch;
+mod function;
+mod grid;
+mod labels;
+mod lines;
+mod names;
+mod point;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gpuvitals_core::history::History;
+
+pub use aggregate::spelled;
+pub use browse::{FamilyInfo, families, label_names, label_values, series};
+pub use error::PromError;
+pub use eval::Series;
+pub use grid::Grid;
+pub use labels::Labels;
+
+use eval::{Evaluation, Values};
+use expr::{Node, Plan};
+use point::Window;
+
+/// Bounds of a query.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Most values that are read, and that an intermediate result has.
+    pub values_max: usize,
+    /// Most rows, at one a second and GPU, that are looked through for the newest values of steps; beyond, rollups are read.
+    pub scanned_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { values_max: 10_000_000, scanned_max: 50_000_000 }
+    }
+}
+
+/// The answer to a query.
+#[derive(Debug)]
+pub struct Answer {
+    /// What was asked for.
+    pub result: Outcome,
+    /// What could not be read, in words.
+    pub missing: Vec<String>,
+    /// Where figures stand in for values, in words.
+    pub notes: Vec<String>,
+}
+
+/// What a query results in.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A number for each instant.
+    Scalar(Vec<f64>),
+    /// Series, with a value or none for each instant.
+    Vector(Vec<Series>),
+    /// A text.
+    Text(String),
+    /// The values of series over a time: nanoseconds UTC since 1970, value.
+    Ranges(Vec<(Labels, Vec<(i64, f64)>)>),
+}
+
+/// Evaluates a query at each instant. Dropped, it ends soon.
+///
+/// # Errors
+/// When the text is no PromQL or not supported, there is too much, or the history refuses.
+pub async fn query(
+    history: &dyn History,
+    text: &str,
+    grid: Grid,
+    limits: Limits,
+) -> Result<Answer, PromError> {
+    let plan = expr::plan(text, grid)?;
+    let finding = fetch::find(history, &plan.fetches, limits).await?;
+    let cancel = Cancel::default();
+    let is_cancelled = Arc::clone(&cancel.0);
+    let fetch::Finding { found, missing, notes } = finding;
+    let job = fetch::work(move || {
+        let evaluation = Evaluation {
+            found: &found,
+            is_cancelled: &|| is_cancelled.load(Ordering::Relaxed),
+            values_max: limits.values_max,
+        };
+        evaluate(&plan, &evaluation, grid)
+    });
+    let result = job.await??;
+    drop(cancel);
+    Ok(Answer { result, missing, notes })
+}
+
+/// Ends the evaluation when nobody waits for it any more.
+#[derive(Default)]
+struct Cancel(Arc<AtomicBool>);
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn evaluate(plan: &Plan, evaluation: &Evaluation<'_>, grid: Grid) -> Result<Outcome, PromError> {
+    if let Node::All { fetch, range_ns, lookup } = &plan.root {
+        let to_ns = lookup.time(grid.start_ns);
+        let from_ns = to_ns.saturating_sub(*range_ns);
+        let found = evaluation.found.get(*fetch).map(Vec::as_slice).unwrap_or_default();
+        let ranges = found.iter().map(|found| {
+            let points = match found.points.window(from_ns, to_ns) {
+                Window::Points(points) => points.iter().map(|point| (point.time_ns, point.value)).collect(),
+                Window::Cells(cells) => {
+                    cells.iter().map(|cell| (cell.last_ns, cell.last)).collect::<Vec<_>>()
+                }
+            };
+            (found.labels.clone(), points)
+        });
+        return Ok(Outcome::Ranges(ranges.filter(|(_, points)| !points.is_empty()).collect()));
+    }
+    Ok(match evaluation.values(&plan.root, grid)? {
+        Values::Scalar(numbers) => Outcome::Scalar(numbers),
+        Values::Vector(series) => Outcome::Vector(series),
+        Values::Text(text) => Outcome::Text(text),
+    })
+}

@@ -1,0 +1,76 @@
+//! Which series there are: the exposition's, for the GPUs and hosts of a history.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use gpuvitals_core::{Identity, IdentityColumn};
+use gpuvitals_exposition::ColumnSeries;
+use promql_parser::label::Matcher;
+
+use crate::error::PromError;
+use crate::expr::Fetch;
+use crate::labels::{Labels, NAME};
+
+/// Every series that a history can show.
+#[derive(Debug)]
+pub(crate) struct Names {
+    pub(crate) series: Vec<ColumnSeries>,
+    /// Names of families that a scrape shows, and a history cannot.
+    others: Vec<Cow<'static, str>>,
+}
+
+impl Names {
+    pub(crate) fn all() -> &'static Self {
+        static NAMES: OnceLock<Names> = OnceLock::new();
+        NAMES.get_or_init(|| {
+            let (series, others) = ColumnSeries::all();
+            Names { series, others }
+        })
+    }
+
+    /// The series whose names a selector matches.
+    ///
+    /// # Errors
+    /// If it names what a history cannot show.
+    pub(crate) fn of(&'static self, fetch: &Fetch) -> Result<Vec<&'static ColumnSeries>, PromError> {
+        if !fetch.matchers.or_matchers.is_empty() {
+            return Err(PromError::Unsupported("`or` between matchers".to_owned()));
+        }
+        let is_named = |name: &str| {
+            fetch.name.as_ref().is_none_or(|wanted| wanted == name)
+                && of_name(&fetch.matchers.matchers).all(|matcher| matcher.is_match(name))
+        };
+        if let Some(name) = fetch.name.as_ref()
+            && self.others.iter().any(|other| other == name)
+        {
+            return Err(PromError::Unsupported(format!(
+                "{name}, which is a state or total of the exporter and not kept in the history,"
+            )));
+        }
+        Ok(self.series.iter().filter(|series| is_named(&series.name)).collect())
+    }
+}
+
+fn of_name(matchers: &[Matcher]) -> impl Iterator<Item = &Matcher> {
+    matchers.iter().filter(|matcher| matcher.name == NAME)
+}
+
+/// The labels of a series of a GPU or host: the exposition's, and those that a scraper adds.
+pub(crate) fn labels(series: &ColumnSeries, identity: &Identity) -> Option<Labels> {
+    let own = series.labels(identity)?;
+    let text = |column: IdentityColumn| identity.shared(column).cloned().unwrap_or_default();
+    let target = [
+        ("cluster", text(IdentityColumn::Cluster)),
+        ("instance", text(IdentityColumn::Node)),
+        ("node", text(IdentityColumn::Node)),
+        (NAME, Arc::from(series.name.as_ref())),
+    ];
+    let target = target.into_iter().map(|(name, text)| (Arc::from(name), text));
+    let own = own.into_iter().map(|(name, text)| (Arc::from(name), Arc::from(text)));
+    Some(Labels::of(target.chain(own)))
+}
+
+/// Whether labels pass the tests of a selector.
+pub(crate) fn passes(fetch: &Fetch, labels: &Labels) -> bool {
+    fetch.matchers.matchers.iter().all(|matcher| matcher.is_match(labels.get(&matcher.name)))
+}
