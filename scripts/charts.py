@@ -29,6 +29,7 @@ SECRETS = {
     "our-certificate": {"tls.crt", "tls.key", "ca.crt"},
     "nats": {"user.creds", "ca.pem"},
     "postgres": {"password", "root.pem"},
+    "cluster-tokens": {"east.token", "east-ca.pem"},
 }
 DIGEST = "sha256:" + "0" * 64
 failed = 0
@@ -134,7 +135,7 @@ def safe(name, values, parts):
         own = values.get("agent", {}).get(vendor, {}) if vendor else {}
         is_privileged = own.get("privileged", False)
         pod_resources = own.get("podResources", vendor == "nvidia")
-        has_token = component == "gateway" and values.get("fleet", {}).get("enabled", False)
+        has_token = component == "gateway" and values.get("kubernetes", {}).get("own", {}).get("enabled", False)
         equal(f"{where}: token of the account", spec["automountServiceAccountToken"], has_token)
         equal(f"{where}: links of services", spec["enableServiceLinks"], False)
         check(f"{where}: network of the host", "hostNetwork" not in spec and "hostIPC" not in spec)
@@ -257,6 +258,12 @@ def settled(where, spec, mounted, files, maps):
                 is_file = value.startswith("/etc/gpuvitals/")
                 is_there = value in files if is_file else any(value.startswith(path + "/") for path in mounted.values())
                 check(f"{where}: {section}.{key}", is_there, f"{value} is not mounted")
+    account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+    for cluster in settings.get("kubernetes", {}).get("clusters", []):
+        for key in ["token_file", "ca_file"]:
+            value = cluster[key]
+            is_there = value in files or (value.startswith(account) and spec["automountServiceAccountToken"])
+            check(f"{where}: {cluster['name']}: {key}", is_there, f"{value} is not mounted")
     ports = {section: keys[key] for section, key in SECTION_PORTS if (keys := settings.get(section)) and key in keys}
     equal(f"{where}: port", list(ports.values()), [container["ports"][0]["containerPort"]])
 
@@ -334,14 +341,14 @@ def value_sets():
 def rights(name, values, parts):
     """The rendered RBAC, whole."""
     found = [part for part in parts if part["apiVersion"].startswith("rbac.")]
-    if not values.get("fleet", {}).get("enabled"):
+    if not values.get("kubernetes", {}).get("own", {}).get("enabled"):
         equal(f"{name}: rights", found, [])
         return
     roles = {(part["kind"], part["metadata"].get("namespace")): part["rules"] for part in found if "rules" in part}
     wanted = {
-        ("ClusterRole", None): [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}],
+        ("ClusterRole", None): [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
         ("Role", "nvidia"): [
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
             {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]},
         ],
     }
@@ -352,6 +359,11 @@ def rights(name, values, parts):
             subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
             equal(f"{name}: {part['kind']}", part["subjects"], [subject])
             check(f"{name}: {part['kind']}", any(it["metadata"]["name"] == part["roleRef"]["name"] for it in found if it["kind"] == part["roleRef"]["kind"]))
+    maps = named(parts, "ConfigMap")
+    gateway = next(spec for labels, spec in pods(parts).values() if labels["app.kubernetes.io/component"] == "gateway")
+    clusters = yaml.safe_load(settings_of(gateway, maps))["kubernetes"]["clusters"]
+    equal(f"{name}: clusters", [cluster["name"] for cluster in clusters], ["lab", "east"])
+    equal(f"{name}: namespace of the driver", clusters[0]["driver_namespace"], "nvidia")
     policy = next(part for part in parts if part["kind"] == "ValidatingAdmissionPolicy")["spec"]
     equal(f"{name}: account of the policy", policy["matchConditions"][0]["expression"], f'request.userInfo.username == "system:serviceaccount:{NAMESPACE}:{account}"')
     known = json.loads(re.match(r"(\[.*\])\.exists", policy["validations"][-1]["expression"].strip()).group(1))
@@ -381,13 +393,17 @@ def refused():
         {"image": {"digest": "sha256:short"}},
         {"agent": {"image": {"digest": "sha256:short"}}},
         {"collector": {"replicas": 0}},
-        {"fleet": {"enable": True}},
+        {"kubernetes": {"own": {"enable": True}}},
         {"monitoring": {"podMonitor": "yes"}},
         {"queue": {"url": "nats.example.org"}},
         {"broker": {"enabled": False}},
         {"queue": {"url": "nats://q:4222"}},
         {"collector": {"enabled": False}},
-        {"gateway": {"enabled": False}, "fleet": {"enabled": True}},
+        {"gateway": {"replicas": 2}, "kubernetes": {"own": {"enabled": True}}},
+        {"gateway": {"replicas": 1, "autoscaling": {"enabled": True}}, "kubernetes": {"own": {"enabled": True}}},
+        {"gateway": {"replicas": 2}, "kubernetes": {"clusters": [{"name": "a", "api_url": "https://b"}]}},
+        {"gateway": {"replicas": 1}, "kubernetes": {"clusters": [{"name": "a", "api_url": "https://b", "token": "c"}]}},
+        {"gateway": {"enabled": False}, "kubernetes": {"own": {"enabled": True}}},
     ]:
         try:
             render(values)

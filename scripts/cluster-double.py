@@ -20,22 +20,18 @@ def api(token):
 
 
 core = api(token)
-assert client.VersionApi(core.api_client).get_code().major == "1"
+passed = failed = 0
 
-# Pages: the client passes on `continue` as it came.
-names, page = [], core.list_node(limit=2)
-while True:
-    names += [node.metadata.name for node in page.items]
-    if not page.metadata._continue:
-        break
-    page = core.list_node(limit=2, _continue=page.metadata._continue)
-assert len(names) == 5 and len(set(names)) == 5, names
-assert core.list_node().items[0].status.capacity["nvidia.com/gpu"] == "8"
 
-pods = core.list_namespaced_pod("gpu-operator", label_selector="app=nvidia-driver-daemonset")
-assert len(pods.items) == 5, len(pods.items)
-one = core.list_namespaced_pod("gpu-operator", label_selector="app=nvidia-driver-daemonset", field_selector="spec.nodeName=node-1")
-assert [pod.metadata.name for pod in one.items] == ["driver-node-1"]
+def test(check):
+    """Runs a check and counts it."""
+    global passed, failed
+    try:
+        check()
+        passed += 1
+    except Exception as error:  # Whatever it is, the others go on.
+        failed += 1
+        print(f"{check.__name__}: {error!r}")
 
 
 def run(pod, *command, container="nvidia-driver-ctr"):
@@ -47,24 +43,59 @@ def run(pod, *command, container="nvidia-driver-ctr"):
     return answer.read_stdout(), answer.read_stderr(), answer.returncode
 
 
-out, err, code = run("driver-node-1", "nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,nounits")
-lines = out.splitlines()
-assert lines[0] == "index, uuid, name" and lines[8] == "7, GPU-node-1-0007, NVIDIA H200", lines
-assert "a warning of the driver" in err and code == 0, (err, code)
-out, _, code = run("driver-node-1", "nvidia-smi", "--query-gpu=nonsense", "--format=csv")
-assert "not a valid field" in out and code == 2, (out, code)
-out, _, code = run("driver-node-1", "nvidia-smi", "pmon", "-c", "1", "-s", "um")
-assert "gpu_burn" in out and code == 0, (out, code)
+@test
+def it_has_a_version():
+    assert client.VersionApi(core.api_client).get_code().major == "1"
 
-for what, status in [
-    (lambda: api("wrong").list_node(), 401),
-    (lambda: run("driver-nobody", "nvidia-smi"), 404),
-    (lambda: run("driver-node-1", "nvidia-smi", container=""), 400),
-]:
-    try:
-        what()
-        raise AssertionError(f"no {status}")
-    except ApiException as error:
-        # The WebSocket part of the client reports a refused handshake as 0 with the status in its text.
-        assert error.status == status or str(status) in str(error), error
-print("the official Python client lists, pages, selects and executes on the double as on a cluster")
+
+@test
+def nodes_come_in_pages():
+    # The client passes on `continue` as it came.
+    names, page = [], core.list_node(limit=2)
+    while True:
+        names += [node.metadata.name for node in page.items]
+        if not page.metadata._continue:
+            break
+        page = core.list_node(limit=2, _continue=page.metadata._continue)
+    assert len(names) == 5 and len(set(names)) == 5, names
+    assert core.list_node().items[0].status.capacity["nvidia.com/gpu"] == "8"
+
+
+@test
+def pods_are_selected_by_label_and_field():
+    pods = core.list_namespaced_pod("gpu-operator", label_selector="app=nvidia-driver-daemonset")
+    assert len(pods.items) == 5, len(pods.items)
+    one = core.list_namespaced_pod("gpu-operator", label_selector="app=nvidia-driver-daemonset", field_selector="spec.nodeName=node-1")
+    assert [pod.metadata.name for pod in one.items] == ["driver-node-1"]
+
+
+@test
+def exec_has_both_streams_and_the_exit_code():
+    out, err, code = run("driver-node-1", "nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,nounits")
+    lines = out.splitlines()
+    assert lines[0] == "index, uuid, name" and lines[8] == "7, GPU-node-1-0007, NVIDIA H200", lines
+    assert "a warning of the driver" in err and code == 0, (err, code)
+    out, _, code = run("driver-node-1", "nvidia-smi", "--query-gpu=nonsense", "--format=csv")
+    assert "not a valid field" in out and code == 2, (out, code)
+    out, _, code = run("driver-node-1", "nvidia-smi", "pmon", "-c", "1", "-s", "um")
+    assert "gpu_burn" in out and code == 0, (out, code)
+
+
+@test
+def refusals_have_their_status():
+    for what, status in [
+        (lambda: api("wrong").list_node(), 401),
+        (lambda: run("driver-nobody", "nvidia-smi"), 404),
+        (lambda: run("driver-node-1", "nvidia-smi", container=""), 400),
+    ]:
+        try:
+            what()
+        except ApiException as error:
+            # The WebSocket part of the client reports a refused handshake as 0 with the status in its text.
+            assert error.status == status or str(status) in str(error), error
+        else:
+            raise AssertionError(f"no {status}")
+
+
+print(f"{passed} passed, {failed} failed")
+sys.exit(failed > 0)

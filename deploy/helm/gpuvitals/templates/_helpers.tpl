@@ -76,6 +76,11 @@ labels:
 {{- if or (eq (toString $wanted) "true") (and (eq (toString $wanted) "auto") (not .Values.database.host)) }}yes{{ end }}
 {{- end -}}
 
+{{/* Whether the gateway reads clusters from outside: a word or nothing. */}}
+{{- define "gpuvitals.readsClusters" -}}
+{{- if or .Values.kubernetes.own.enabled .Values.kubernetes.clusters }}yes{{ end }}
+{{- end -}}
+
 {{/* Refuses values that cannot work together. */}}
 {{- define "gpuvitals.check" -}}
 {{- if and .Values.collector.enabled (not (include "gpuvitals.queueUrl" .)) -}}
@@ -87,8 +92,13 @@ labels:
 {{- if and .Values.gateway.enabled (not .Values.collector.enabled) -}}
 {{- fail "gateway.enabled needs collector.enabled: the gateway asks the collectors" -}}
 {{- end -}}
-{{- if and .Values.fleet.enabled (not .Values.gateway.enabled) -}}
-{{- fail "fleet.enabled gives rights to the gateway, which gateway.enabled turns off" -}}
+{{- if include "gpuvitals.readsClusters" . -}}
+{{- if not .Values.gateway.enabled -}}
+{{- fail "kubernetes: it is the gateway that reads clusters, and gateway.enabled turns it off" -}}
+{{- end -}}
+{{- if or .Values.gateway.autoscaling.enabled (gt (int .Values.gateway.replicas) 1) -}}
+{{- fail "kubernetes: gateway.replicas must be 1 and gateway.autoscaling off: each gateway would run commands on every node" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -205,6 +215,12 @@ empty), tokens, queue, database (whether they are mounted).
       {{- with $v.queue.caKey }}
       - {key: {{ . | quote }}, path: ca.crt}
       {{- end }}
+{{- end }}
+{{- if and .clusters $v.kubernetes.existingSecret }}
+- name: clusters
+  secret:
+    secretName: {{ $v.kubernetes.existingSecret }}
+    defaultMode: 0440
 {{- end }}
 {{- if and .database $v.database.host $v.database.existingSecret }}
 - name: database
