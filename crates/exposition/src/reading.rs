@@ -123,6 +123,8 @@ impl Reading {
     pub(crate) fn measured_ns(self, gpu: &Gpu, now_ns: i64) -> Option<i64> {
         match self {
             Self::Latest(metric, other, _) => latest_ns(&gpu.values, metric, other, now_ns),
+            Self::Active { counter, load, .. } => latest_ns(&gpu.values, counter, Some(load), now_ns),
+            Self::LinkRate(_) => gpu.values.link_rate_ns(now_ns),
             Self::MemoryFree(_) | Self::MemoryUsedShare(_) => gpu.values.measured_ns(USED, now_ns),
             Self::Window(..) | Self::WindowEnd => gpu.windows.end_ns(),
             Self::Total(_) | Self::LastSample => gpu.last_ns,

@@ -148,6 +148,12 @@ impl Values {
         };
         self.fresh(LINK_RATE, now_ns).or_else(counted)
     }
+
+    /// When the reading was that [`Self::link_rate`] ends with.
+    pub(crate) fn link_rate_ns(&self, now_ns: i64) -> Option<i64> {
+        let [sent, _] = LINK_BYTES;
+        self.measured_ns(LINK_RATE, now_ns).or_else(|| self.measured_ns(sent, now_ns))
+    }
 }
 
 /// A column's value in a row as a number.

@@ -233,6 +233,28 @@ fn the_throughput_of_the_links_is_the_rise_of_their_counters() {
 }
 
 #[test]
+fn every_value_has_the_time_of_its_reading() {
+    let mi = identity(4, &[(IdentityColumn::Uuid, "mi"), (IdentityColumn::Vendor, "amd")]);
+    let mut exposition = exposition(Series::Basic, Compat::Both);
+    for (at_ns, bytes) in [(NOON, 1e9), (NOON + S, 2e9)] {
+        let columns = [
+            ("utilization_pct", 50.0),
+            ("memory_utilization_pct", 7.0),
+            ("interconnect_tx_bytes", bytes),
+            ("interconnect_rx_bytes", bytes),
+        ];
+        exposition.observe(&batch(&mi, &[(at_ns, &columns)]));
+    }
+    let families = exposition.families(NOON + 2 * S, &[up(&mi)]);
+    let dcgm = families.iter().filter(|family| family.name.starts_with("DCGM"));
+    let times: BTreeMap<_, _> =
+        dcgm.flat_map(|family| family.samples.iter().map(|sample| (&*family.name, sample.at_ns))).collect();
+    assert!(times.contains_key("DCGM_FI_PROF_DRAM_ACTIVE"), "{times:?}");
+    assert!(times.contains_key("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"), "{times:?}");
+    assert!(times.values().all(|at_ns| *at_ns == Some(NOON + S)), "{times:?}");
+}
+
+#[test]
 fn a_mig_instance_has_its_profile_and_number_beside_the_gpus_name() {
     let mig = identity(
         0,
