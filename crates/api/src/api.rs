@@ -135,8 +135,13 @@ impl Api {
             loop {
                 ticks.tick().await;
                 let rules = StateRules::new(config.clock.now_ns(), config.stale_after);
-                if let Err(error) = watch.judged(history.as_ref(), rules, every / 2).await {
-                    tracing::debug!(reason = causes(&error), "the fleet cannot be judged now");
+                let judged = watch.judged(history.as_ref(), rules, every / 2);
+                match tokio::time::timeout(config.limits.request_timeout, judged).await {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => {
+                        tracing::debug!(reason = causes(&error), "the fleet cannot be judged now");
+                    }
+                    Err(_) => tracing::debug!("judging the fleet takes too long"),
                 }
             }
         };

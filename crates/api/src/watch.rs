@@ -88,7 +88,10 @@ impl FleetWatch {
 
     async fn judge(&self, history: &dyn History, rules: StateRules) -> Result<Judgement, QueryError> {
         let Part { answer: fleet, mut missing } = history.fleet().await?;
-        while let Some(query) = self.work(|work| work.recent.next_query(rules.now_ns, fleet.gpus.len())) {
+        let gpus = fleet.gpus.len();
+        // Before the first GPU there are no minutes: they are read from the beginning when it is there.
+        let next = || self.work(|work| work.recent.next_query(rules.now_ns, gpus).filter(|_| gpus > 0));
+        while let Some(query) = next() {
             let Part { answer: buckets, missing: more } = history.buckets(query).await?;
             missing = crate::ask::joined(missing, more);
             self.blocking(move |work| work.recent.take(&buckets)).await?;

@@ -48,7 +48,11 @@ impl History for Endless {
         self.store.rows(query)
     }
 
-    fn buckets(&self, _query: BucketQuery) -> Answered<'_, Buckets> {
+    fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
+        // The gateway's own questions, by GPU and holder, have answers.
+        if query.group_by.len() > 1 {
+            return self.store.buckets(query);
+        }
         self.told.try_send("asked").unwrap();
         let question = Question(self.told.clone());
         Box::pin(async move {
