@@ -182,7 +182,7 @@ pub(super) const ROWS: &[Metric] = &[
         Group::Interconnect,
         "gpu_interconnect_both_directions_bytes_per_second",
         &[],
-        "Bytes sent and received over NVLink per second, all links, if the source gives only the sum.",
+        "Bytes sent and received over NVLink or xGMI per second, all links; a row has it only from a source that gives the sum alone.",
     )
     .scope(Scope::Link)
     // The old name is KiB/s divided by 1,000, which DCGM calls MB/s.
