@@ -95,8 +95,9 @@ function refusal(status: number, body: unknown): Failure {
 }
 
 const options = { fetch: ask, querySerializer: { array: { style: "form" as const, explode: false } } };
-export const api = createClient<paths>({ baseUrl: API_BASE_URL || window.location.origin, ...options });
-export const queueApi = createClient<paths>({ baseUrl: MQ_BASE_URL || window.location.origin, ...options });
+// Some answers come in other forms as well, for those who ask for them: this page reads JSON alone.
+export const api = createClient<paths, "application/json">({ baseUrl: API_BASE_URL || window.location.origin, ...options });
+export const queueApi = createClient<paths, "application/json">({ baseUrl: MQ_BASE_URL || window.location.origin, ...options });
 
 /** What of an answer could not be read, in the server's words; null if it is whole. */
 export function partialOf(answer: { response: Response }): string | null {
