@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{
-    AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, VARY,
-};
+use axum::http::header::{AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, VARY};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gpuvitals_core::causes;
@@ -28,6 +26,7 @@ use crate::dto::GatewayStats;
 use crate::error::ApiError;
 use crate::meter::Meter;
 use crate::peer::Peer;
+use crate::tag;
 use crate::watch::FleetWatch;
 
 /// Shortest time between two judgements of the fleet that nobody asked for.
@@ -236,7 +235,7 @@ fn seconds(duration: Duration) -> f64 {
 
 /// The answer, or that the client has it already.
 fn respond(ready: &Ready, asked: &HeaderMap, cache: &'static str) -> Response {
-    let has_it = asked.get_all(IF_NONE_MATCH).iter().any(|tags| is_among(&ready.head.tag, tags));
+    let has_it = tag::is_had(&ready.head.tag, asked);
     let mut response = if has_it {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
@@ -254,12 +253,4 @@ fn respond(ready: &Ready, asked: &HeaderMap, cache: &'static str) -> Response {
         headers.extend(ready.head.next.clone().map(|next| (ask::NEXT, next)));
     }
     ask::with_partial(response, ready.head.partial.clone())
-}
-
-/// Whether an entity tag is among those of an `If-None-Match`.
-pub(crate) fn is_among(tag: &HeaderValue, tags: &HeaderValue) -> bool {
-    let tags = tags.to_str().unwrap_or_default();
-    tags.split(',')
-        .map(str::trim)
-        .any(|one| one == "*" || one.trim_start_matches("W/").as_bytes() == tag.as_bytes())
 }

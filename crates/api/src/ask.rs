@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fmt::Debug;
-use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -19,6 +18,7 @@ use crate::condition::StateRules;
 use crate::config::Limits;
 use crate::error::ApiError;
 use crate::format::{self, Format};
+use crate::tag;
 
 /// Shortest answer in bytes that is worth compressing.
 const COMPRESSED_FROM: usize = 1_024;
@@ -108,7 +108,7 @@ impl View {
             let encoding = if text.len() >= COMPRESSED_FROM { self.encoding } else { Encoding::Plain };
             let body = encoding.pack(text).map_err(ApiError::Compress)?;
             drop(self.permit);
-            let head = Head { format, encoding, tag: tag(&body), partial: partial(&missing), next };
+            let head = Head { format, encoding, tag: tag::of(&body), partial: partial(&missing), next };
             Ok(Rendered { body: Bytes::from(body), head, until_ns })
         });
         job.await.unwrap_or(Err(ApiError::Crashed))
@@ -152,12 +152,6 @@ impl Body {
         let next = next.and_then(|next| HeaderValue::from_str(next).ok());
         Ok(Self { text, format, next, until_ns })
     }
-}
-
-/// The entity tag of these bytes.
-fn tag(body: &[u8]) -> HeaderValue {
-    let hash = foldhash::quality::FixedState::default().hash_one(body);
-    HeaderValue::from_str(&format!("\"{hash:016x}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
 /// What two answers lack, each once.

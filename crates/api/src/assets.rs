@@ -5,17 +5,15 @@ use std::io::Read;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, IF_NONE_MATCH, VARY,
-};
+use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, VARY};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 
-use crate::api::is_among;
 use crate::compress;
 use crate::error::ApiError;
+use crate::tag;
 
 /// Largest file in bytes, decompressed.
 const FILE_LEN_MAX: u64 = 64 << 20;
@@ -94,7 +92,7 @@ impl Asset {
     /// # Errors
     /// When it cannot be decompressed, which would be a defect.
     pub(crate) fn respond(&self, headers: &HeaderMap, keep: Keep) -> Result<Response, ApiError> {
-        let same = headers.get_all(IF_NONE_MATCH).iter().any(|tags| is_among(&self.etag, tags));
+        let same = tag::is_had(&self.etag, headers);
         let mut response = if same {
             StatusCode::NOT_MODIFIED.into_response()
         } else if compress::accepts_gzip(headers) {

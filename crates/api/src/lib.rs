@@ -40,6 +40,7 @@ mod route;
 mod selector;
 mod serve;
 mod settings;
+mod tag;
 mod watch;
 
 pub use api::{Api, StatusView};

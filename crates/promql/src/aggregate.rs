@@ -6,14 +6,14 @@ use std::sync::Arc;
 use gpuvitals_core::figures::Number;
 
 use crate::error::PromError;
-use crate::eval::{Series, Values};
+use crate::eval::{PromSeries, Values};
 use crate::expr::{Aggregate, AggregateOp, Grouping};
 use crate::function::{float_of, mean, quantile, sum, variance};
-use crate::labels::{Labels, NAME};
+use crate::labels::{NAME, SeriesLabels};
 
 impl Grouping {
     /// The labels of a group, or by which series are matched.
-    pub(crate) fn of(&self, labels: &Labels) -> Labels {
+    pub(crate) fn of(&self, labels: &SeriesLabels) -> SeriesLabels {
         match self {
             Self::By(names) => labels.kept(|name| names.iter().any(|by| **by == *name)),
             Self::Without(names) => {
@@ -26,17 +26,17 @@ impl Grouping {
 /// The aggregation of series at each of `count` instants.
 pub(crate) fn aggregate(
     of: &Aggregate,
-    series: Vec<Series>,
+    series: Vec<PromSeries>,
     parameter: Option<&Values>,
     count: usize,
-) -> Result<Vec<Series>, PromError> {
+) -> Result<Vec<PromSeries>, PromError> {
     let numbers = match parameter {
         Some(Values::Scalar(numbers)) => numbers.as_slice(),
         _ => &[],
     };
     let number = |step: usize| numbers.get(step).copied().unwrap_or(f64::NAN);
-    let mut places: HashMap<Labels, usize> = HashMap::new();
-    let mut groups: Vec<(Labels, Vec<Series>)> = Vec::new();
+    let mut places: HashMap<SeriesLabels, usize> = HashMap::new();
+    let mut groups: Vec<(SeriesLabels, Vec<PromSeries>)> = Vec::new();
     for one in series {
         let group = of.by.of(&one.labels);
         let place = *places.entry(group.clone()).or_insert_with(|| {
@@ -65,7 +65,7 @@ pub(crate) fn aggregate(
                     let values: Vec<f64> = present(&members, step).map(|(_, value)| value).collect();
                     (!values.is_empty()).then(|| how.of(values, number(step)))
                 };
-                Series { labels, values: (0..count).map(at).collect() }
+                PromSeries { labels, values: (0..count).map(at).collect() }
             });
             Ok(aggregated.collect())
         }
@@ -73,7 +73,7 @@ pub(crate) fn aggregate(
 }
 
 /// The values of an instant, with the places of their series.
-fn present(series: &[Series], step: usize) -> impl Iterator<Item = (usize, f64)> {
+fn present(series: &[PromSeries], step: usize) -> impl Iterator<Item = (usize, f64)> {
     series.iter().enumerate().filter_map(move |(place, one)| Some((place, (*one.values.get(step)?)?)))
 }
 
@@ -97,9 +97,16 @@ impl AggregateOp {
 }
 
 /// The largest or smallest values of each instant; the other values are none.
-fn best(members: &[Series], is_top: bool, wanted: impl Fn(usize) -> f64, count: usize) -> Vec<Series> {
-    let mut kept: Vec<Series> =
-        members.iter().map(|one| Series { labels: one.labels.clone(), values: vec![None; count] }).collect();
+fn best(
+    members: &[PromSeries],
+    is_top: bool,
+    wanted: impl Fn(usize) -> f64,
+    count: usize,
+) -> Vec<PromSeries> {
+    let mut kept: Vec<PromSeries> = members
+        .iter()
+        .map(|one| PromSeries { labels: one.labels.clone(), values: vec![None; count] })
+        .collect();
     // In an instant query the best come first.
     let mut order: Vec<usize> = (0..members.len()).collect();
     for step in 0..count {
@@ -120,13 +127,13 @@ fn best(members: &[Series], is_top: bool, wanted: impl Fn(usize) -> f64, count: 
             }
         }
     }
-    let mut kept: Vec<Option<Series>> = kept.into_iter().map(Some).collect();
+    let mut kept: Vec<Option<PromSeries>> = kept.into_iter().map(Some).collect();
     let in_order = order.into_iter().filter_map(|place| kept.get_mut(place)?.take());
     in_order.filter(|one| one.values.iter().any(Option::is_some)).collect()
 }
 
 /// How many series have each value.
-fn counted(group: &Labels, members: &[Series], label: &Arc<str>, count: usize) -> Vec<Series> {
+fn counted(group: &SeriesLabels, members: &[PromSeries], label: &Arc<str>, count: usize) -> Vec<PromSeries> {
     let mut series: HashMap<String, Vec<Option<f64>>> = HashMap::new();
     for step in 0..count {
         for (_, value) in present(members, step) {
@@ -139,7 +146,7 @@ fn counted(group: &Labels, members: &[Series], label: &Arc<str>, count: usize) -
     let counted = series.into_iter().map(|(value, values)| {
         let mut labels = group.clone();
         labels.set(Arc::clone(label), value.into());
-        Series { labels, values }
+        PromSeries { labels, values }
     });
     counted.collect()
 }

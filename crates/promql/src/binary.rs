@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::PromError;
-use crate::eval::{Series, Values, map, nameless, unique};
+use crate::eval::{PromSeries, Values, map, nameless, unique};
 use crate::expr::{Binary, BinaryOp, Grouping, Many};
-use crate::labels::{Labels, NAME};
+use crate::labels::{NAME, SeriesLabels};
 
 /// The operator's result.
 pub(crate) fn operate(of: &Binary, left: Values, right: Values) -> Result<Values, PromError> {
@@ -63,7 +63,7 @@ impl BinaryOp {
 }
 
 /// One side of a match: the series of each group of labels.
-type Sides = HashMap<Labels, Vec<Series>>;
+type Sides = HashMap<SeriesLabels, Vec<PromSeries>>;
 
 impl Binary {
     /// Of two values; a comparison that does not hold leaves none, one that holds `kept`.
@@ -75,12 +75,12 @@ impl Binary {
     }
 
     /// A comparison that filters keeps the name.
-    fn named(&self, series: Vec<Series>) -> Result<Vec<Series>, PromError> {
+    fn named(&self, series: Vec<PromSeries>) -> Result<Vec<PromSeries>, PromError> {
         if self.op.compares() && !self.is_bool { Ok(series) } else { nameless(series) }
     }
 
-    fn set(&self, left: Vec<Series>, right: Vec<Series>) -> Vec<Series> {
-        let is_there = |others: &HashMap<Labels, Vec<bool>>, labels: &Labels, step: usize| {
+    fn set(&self, left: Vec<PromSeries>, right: Vec<PromSeries>) -> Vec<PromSeries> {
+        let is_there = |others: &HashMap<SeriesLabels, Vec<bool>>, labels: &SeriesLabels, step: usize| {
             others.get(&self.on.of(labels)).and_then(|steps| steps.get(step)).copied().unwrap_or(false)
         };
         let (kept, filtered, others, wanted) = match self.op {
@@ -90,20 +90,20 @@ impl Binary {
             }
             op => (Vec::new(), left, self.steps(&right), op == BinaryOp::And),
         };
-        let rest = filtered.into_iter().filter_map(|Series { labels, values }| {
+        let rest = filtered.into_iter().filter_map(|PromSeries { labels, values }| {
             let values = values.into_iter().enumerate();
             let values: Vec<Option<f64>> = values
                 .map(|(step, value)| value.filter(|_| is_there(&others, &labels, step) == wanted))
                 .collect();
-            values.iter().any(Option::is_some).then_some(Series { labels, values })
+            values.iter().any(Option::is_some).then_some(PromSeries { labels, values })
         });
-        let rest: Vec<Series> = rest.collect();
+        let rest: Vec<PromSeries> = rest.collect();
         kept.into_iter().chain(rest).collect()
     }
 
     /// The instants at which each group has a value.
-    fn steps(&self, series: &[Series]) -> HashMap<Labels, Vec<bool>> {
-        let mut steps: HashMap<Labels, Vec<bool>> = HashMap::new();
+    fn steps(&self, series: &[PromSeries]) -> HashMap<SeriesLabels, Vec<bool>> {
+        let mut steps: HashMap<SeriesLabels, Vec<bool>> = HashMap::new();
         for one in series {
             let found = steps.entry(self.on.of(&one.labels)).or_insert_with(|| vec![false; one.values.len()]);
             found.iter_mut().zip(&one.values).for_each(|(is, value)| *is |= value.is_some());
@@ -111,7 +111,7 @@ impl Binary {
         steps
     }
 
-    fn matched(&self, left: Vec<Series>, right: Vec<Series>) -> Result<Vec<Series>, PromError> {
+    fn matched(&self, left: Vec<PromSeries>, right: Vec<PromSeries>) -> Result<Vec<PromSeries>, PromError> {
         let is_swapped = matches!(self.many, Many::Right(_));
         let (many, one) = if is_swapped { (right, left) } else { (left, right) };
         let mut sides: Sides = HashMap::new();
@@ -119,7 +119,7 @@ impl Binary {
             sides.entry(self.on.of(&series.labels)).or_default().push(series);
         }
         let mut results = Vec::new();
-        let mut matches: HashMap<Labels, Vec<bool>> = HashMap::new();
+        let mut matches: HashMap<SeriesLabels, Vec<bool>> = HashMap::new();
         for series in many {
             let group = self.on.of(&series.labels);
             let Some(others) = sides.get(&group) else { continue };
@@ -145,11 +145,11 @@ impl Binary {
     /// A series with each of those that match it; at one instant only one may.
     fn pairs(
         &self,
-        series: &Series,
-        others: &[Series],
-        group: &Labels,
+        series: &PromSeries,
+        others: &[PromSeries],
+        group: &SeriesLabels,
         is_swapped: bool,
-    ) -> Result<Vec<Series>, PromError> {
+    ) -> Result<Vec<PromSeries>, PromError> {
         if others.len() > 1 {
             for step in 0..series.values.len() {
                 let count =
@@ -169,13 +169,13 @@ impl Binary {
                 })
                 .collect();
             let labels = self.labels(&series.labels, &other.labels);
-            values.iter().any(Option::is_some).then_some(Series { labels, values })
+            values.iter().any(Option::is_some).then_some(PromSeries { labels, values })
         });
         Ok(pairs.collect())
     }
 
     /// The labels of a result, from those of the side that may have many and those of the other.
-    fn labels(&self, many: &Labels, one: &Labels) -> Labels {
+    fn labels(&self, many: &SeriesLabels, one: &SeriesLabels) -> SeriesLabels {
         let filters = self.op.compares() && !self.is_bool;
         let mut labels = if filters { many.clone() } else { many.without_name() };
         let taken: &[Arc<str>] = match &self.many {
@@ -200,7 +200,7 @@ impl Binary {
     }
 }
 
-fn ambiguous(group: &Labels, side: &str) -> PromError {
+fn ambiguous(group: &SeriesLabels, side: &str) -> PromError {
     let labels: Vec<String> = group.iter().map(|(name, text)| format!("{name}={text:?}")).collect();
     PromError::Execution(format!(
         "found duplicate series for the match group {{{}}} on the {side} hand-side of the operation; many-to-many matching not \

@@ -12,7 +12,7 @@ use crate::error::PromError;
 use crate::expr::{self, Fetch, Node};
 use crate::fetch::{host, work};
 use crate::grid::Grid;
-use crate::labels::{Labels, NAME};
+use crate::labels::{NAME, SeriesLabels};
 use crate::lines::table_of;
 use crate::names::{self, Names};
 
@@ -30,7 +30,7 @@ pub async fn series(
     selectors: &[String],
     start_ns: i64,
     end_ns: i64,
-) -> Result<Part<Vec<Labels>>, PromError> {
+) -> Result<Part<Vec<SeriesLabels>>, PromError> {
     let fetches = selectors.iter().map(|text| fetch_of(text)).collect::<Result<Vec<_>, _>>()?;
     let Part { answer: fleet, missing } = history.fleet().await?;
     let found = work(move || {
@@ -126,7 +126,7 @@ impl<'a> There<'a> {
     }
 
     /// The labels of a series of each that has it.
-    fn labels(&self, series: &ColumnSeries) -> impl Iterator<Item = Labels> {
+    fn labels(&self, series: &ColumnSeries) -> impl Iterator<Item = SeriesLabels> {
         let is_host = table_of(series) == Table::SystemEvents;
         let hosts = self.hosts.iter().filter(move |_| is_host);
         let hosts = hosts.filter_map(|node| names::labels(series, &host(node)?));

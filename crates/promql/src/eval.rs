@@ -9,21 +9,21 @@ use crate::error::PromError;
 use crate::expr::{Node, Over, Ranged};
 use crate::function::{Elementwise, OverRange, Span};
 use crate::grid::{Grid, Lookup, seconds};
-use crate::labels::{Labels, NAME};
+use crate::labels::{NAME, SeriesLabels};
 use crate::point::{Point, Points};
 
 /// A series that a selector has found.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    pub(crate) labels: Labels,
+    pub(crate) labels: SeriesLabels,
     pub(crate) points: Points,
 }
 
 /// A series of a result: a value, or none, for each instant.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Series {
+pub struct PromSeries {
     /// Its labels.
-    pub labels: Labels,
+    pub labels: SeriesLabels,
     /// By instant.
     pub values: Vec<Option<f64>>,
 }
@@ -32,7 +32,7 @@ pub struct Series {
 #[derive(Debug, Clone)]
 pub(crate) enum Values {
     Scalar(Vec<f64>),
-    Vector(Vec<Series>),
+    Vector(Vec<PromSeries>),
     Text(String),
 }
 
@@ -84,7 +84,7 @@ impl Evaluation<'_> {
             Node::Scalar(of) => Values::Scalar(scalar(&self.vector(of, grid)?, grid.count)),
             Node::Vector(of) => {
                 let values = self.scalar(of, grid)?.into_iter().map(Some).collect();
-                Values::Vector(vec![Series { labels: Labels::default(), values }])
+                Values::Vector(vec![PromSeries { labels: SeriesLabels::default(), values }])
             }
             Node::Absent(of, told) => Values::Vector(absent(&self.vector(of, grid)?, told, grid.count)),
             Node::LabelReplace { of, to, with, from, pattern } => {
@@ -119,7 +119,7 @@ impl Evaluation<'_> {
         })
     }
 
-    fn vector(&self, node: &Node, grid: Grid) -> Result<Vec<Series>, PromError> {
+    fn vector(&self, node: &Node, grid: Grid) -> Result<Vec<PromSeries>, PromError> {
         match self.values(node, grid)? {
             Values::Vector(series) => Ok(series),
             Values::Scalar(_) | Values::Text(_) => {
@@ -157,7 +157,7 @@ impl Evaluation<'_> {
         lookup: Lookup,
         wants_time: bool,
         grid: Grid,
-    ) -> Result<Vec<Series>, PromError> {
+    ) -> Result<Vec<PromSeries>, PromError> {
         let found = self.found(fetch);
         self.check(found.len(), grid)?;
         let value = |point: Point| if wants_time { seconds(point.time_ns) } else { point.value };
@@ -173,7 +173,7 @@ impl Evaluation<'_> {
         if wants_time { nameless(series) } else { Ok(series) }
     }
 
-    fn over(&self, over: &Over, grid: Grid) -> Result<Vec<Series>, PromError> {
+    fn over(&self, over: &Over, grid: Grid) -> Result<Vec<PromSeries>, PromError> {
         let parameter = match &over.parameter {
             Some(node) => self.scalar(node, grid)?,
             None => vec![0.0; grid.count],
@@ -214,7 +214,7 @@ impl Evaluation<'_> {
 
     /// The values of a part at the instants of a subquery, as those of a series.
     fn subquery(&self, node: &Node, inner: Grid) -> Result<Vec<Found>, PromError> {
-        let found = |series: Series| {
+        let found = |series: PromSeries| {
             let points = inner.times().zip(series.values);
             let points = points.filter_map(|(time_ns, value)| Some(Point { time_ns, value: value? }));
             Found { labels: series.labels, points: Points::Each(points.collect()) }
@@ -223,7 +223,7 @@ impl Evaluation<'_> {
             Values::Vector(series) => series.into_iter().map(found).collect(),
             Values::Scalar(numbers) => {
                 let values = numbers.into_iter().map(Some).collect();
-                vec![found(Series { labels: Labels::default(), values })]
+                vec![found(PromSeries { labels: SeriesLabels::default(), values })]
             }
             Values::Text(_) => return Err(PromError::Syntax("a text has no range".to_owned())),
         })
@@ -234,7 +234,7 @@ impl Evaluation<'_> {
         let Some((first, others)) = arguments.split_first() else {
             // A part of the date of the instant.
             let values = now.iter().map(|time| function.apply(*time, &[], *time)).collect();
-            return Ok(Values::Vector(vec![Series { labels: Labels::default(), values }]));
+            return Ok(Values::Vector(vec![PromSeries { labels: SeriesLabels::default(), values }]));
         };
         let others: Vec<Vec<f64>> =
             others.iter().map(|node| self.scalar(node, grid)).collect::<Result<_, _>>()?;
@@ -248,13 +248,13 @@ impl Evaluation<'_> {
 }
 
 /// A series, unless it has no value at all.
-fn series_of(labels: Labels, values: Vec<Option<f64>>) -> Option<Series> {
-    values.iter().any(Option::is_some).then_some(Series { labels, values })
+fn series_of(labels: SeriesLabels, values: Vec<Option<f64>>) -> Option<PromSeries> {
+    values.iter().any(Option::is_some).then_some(PromSeries { labels, values })
 }
 
 /// With each value replaced.
-pub(crate) fn map(series: Vec<Series>, with: impl Fn(f64, usize) -> Option<f64>) -> Vec<Series> {
-    let mapped = series.into_iter().filter_map(|Series { labels, values }| {
+pub(crate) fn map(series: Vec<PromSeries>, with: impl Fn(f64, usize) -> Option<f64>) -> Vec<PromSeries> {
+    let mapped = series.into_iter().filter_map(|PromSeries { labels, values }| {
         let values = values.into_iter().enumerate();
         series_of(labels, values.map(|(step, value)| with(value?, step)).collect())
     });
@@ -262,7 +262,7 @@ pub(crate) fn map(series: Vec<Series>, with: impl Fn(f64, usize) -> Option<f64>)
 }
 
 /// Without names.
-pub(crate) fn nameless(mut series: Vec<Series>) -> Result<Vec<Series>, PromError> {
+pub(crate) fn nameless(mut series: Vec<PromSeries>) -> Result<Vec<PromSeries>, PromError> {
     for one in &mut series {
         if !one.labels.get(NAME).is_empty() {
             one.labels = one.labels.without_name();
@@ -272,9 +272,9 @@ pub(crate) fn nameless(mut series: Vec<Series>) -> Result<Vec<Series>, PromError
 }
 
 /// Series with equal labels become one, if they have no value at the same instant.
-pub(crate) fn unique(series: Vec<Series>) -> Result<Vec<Series>, PromError> {
-    let mut places: HashMap<Labels, usize> = HashMap::with_capacity(series.len());
-    let mut kept: Vec<Series> = Vec::with_capacity(series.len());
+pub(crate) fn unique(series: Vec<PromSeries>) -> Result<Vec<PromSeries>, PromError> {
+    let mut places: HashMap<SeriesLabels, usize> = HashMap::with_capacity(series.len());
+    let mut kept: Vec<PromSeries> = Vec::with_capacity(series.len());
     for one in series {
         let Some(known) = places.get(&one.labels).and_then(|place| kept.get_mut(*place)) else {
             places.insert(one.labels.clone(), kept.len());
@@ -296,7 +296,7 @@ pub(crate) fn unique(series: Vec<Series>) -> Result<Vec<Series>, PromError> {
 }
 
 /// The value of the only series of each instant.
-fn scalar(series: &[Series], count: usize) -> Vec<f64> {
+fn scalar(series: &[PromSeries], count: usize) -> Vec<f64> {
     let at = |step: usize| {
         let mut values = series.iter().filter_map(|one| *one.values.get(step)?);
         let first = values.next();
@@ -306,15 +306,15 @@ fn scalar(series: &[Series], count: usize) -> Vec<f64> {
 }
 
 /// 1 where no series has a value.
-fn absent(series: &[Series], told: &[(Arc<str>, Arc<str>)], count: usize) -> Vec<Series> {
+fn absent(series: &[PromSeries], told: &[(Arc<str>, Arc<str>)], count: usize) -> Vec<PromSeries> {
     let is_there = |step: usize| series.iter().any(|one| one.values.get(step).is_some_and(Option::is_some));
     let values = (0..count).map(|step| (!is_there(step)).then_some(1.0)).collect();
-    series_of(Labels::of(told.iter().cloned()), values).into_iter().collect()
+    series_of(SeriesLabels::of(told.iter().cloned()), values).into_iter().collect()
 }
 
 /// By the value at the only instant, NaN last.
-fn sort(series: &mut [Series], is_descending: bool) {
-    let value = |one: &Series| one.values.first().copied().flatten().unwrap_or(f64::NAN);
+fn sort(series: &mut [PromSeries], is_descending: bool) {
+    let value = |one: &PromSeries| one.values.first().copied().flatten().unwrap_or(f64::NAN);
     series.sort_by(|one, other| {
         let (one, other) = (value(one), value(other));
         match (one.is_nan(), other.is_nan()) {

@@ -15,7 +15,7 @@ use crate::grid::{Grid, Lookup};
 /// Longest text of a query, bytes.
 const TEXT_LEN_MAX: usize = 16 << 10;
 /// Deepest nesting of a query.
-const DEPTH_MAX: usize = 200;
+const DEPTH_MAX: usize = 64;
 /// Most instants of a subquery.
 const SUBQUERY_STEPS_MAX: usize = 100_000;
 /// How long an instant looks back for a value.

@@ -13,7 +13,7 @@ use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Identity, IdentityColumn, MetricId, Table};
 use gpuvitals_exposition::ColumnSeries;
 
-use crate::Limits;
+use crate::PromLimits;
 use crate::error::PromError;
 use crate::eval::Found;
 use crate::expr::Fetch;
@@ -48,7 +48,7 @@ pub(crate) struct Finding {
 pub(crate) async fn find(
     history: &dyn History,
     fetches: &[Fetch],
-    limits: Limits,
+    limits: PromLimits,
 ) -> Result<Finding, PromError> {
     let Part { answer: fleet, missing } = history.fleet().await?;
     let finding = Finding { missing, ..Finding::default() };
@@ -80,7 +80,7 @@ struct Reader<'a> {
     fleet: Arc<Fleet>,
     finding: Finding,
     values_left: usize,
-    limits: Limits,
+    limits: PromLimits,
 }
 
 /// Whose series are read.

@@ -7,9 +7,9 @@ pub(crate) const NAME: &str = "__name__";
 
 /// Labels, by name; none has an empty text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Labels(Vec<(Arc<str>, Arc<str>)>);
+pub struct SeriesLabels(Vec<(Arc<str>, Arc<str>)>);
 
-impl Labels {
+impl SeriesLabels {
     /// Of names and texts in any order; of two with one name the later.
     pub(crate) fn of(pairs: impl IntoIterator<Item = (Arc<str>, Arc<str>)>) -> Self {
         let mut labels = Self::default();

@@ -33,9 +33,9 @@ use gpuvitals_core::history::History;
 pub use aggregate::spelled;
 pub use browse::{FamilyInfo, families, label_names, label_values, series};
 pub use error::PromError;
-pub use eval::Series;
+pub use eval::PromSeries;
 pub use grid::Grid;
-pub use labels::Labels;
+pub use labels::SeriesLabels;
 
 use eval::{Evaluation, Values};
 use expr::{Node, Plan};
@@ -43,14 +43,14 @@ use point::Window;
 
 /// Bounds of a query.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct PromLimits {
     /// Most values that are read, and that an intermediate result has.
     pub values_max: usize,
     /// Most rows, at one a second and GPU, that are looked through for the newest values of steps; beyond, rollups are read.
     pub scanned_max: u64,
 }
 
-impl Default for Limits {
+impl Default for PromLimits {
     fn default() -> Self {
         Self { values_max: 10_000_000, scanned_max: 50_000_000 }
     }
@@ -58,7 +58,7 @@ impl Default for Limits {
 
 /// The answer to a query.
 #[derive(Debug)]
-pub struct Answer {
+pub struct PromAnswer {
     /// What was asked for.
     pub result: Outcome,
     /// What could not be read, in words.
@@ -73,11 +73,11 @@ pub enum Outcome {
     /// A number for each instant.
     Scalar(Vec<f64>),
     /// Series, with a value or none for each instant.
-    Vector(Vec<Series>),
+    Vector(Vec<PromSeries>),
     /// A text.
     Text(String),
     /// The values of series over a time: nanoseconds UTC since 1970, value.
-    Ranges(Vec<(Labels, Vec<(i64, f64)>)>),
+    Ranges(Vec<(SeriesLabels, Vec<(i64, f64)>)>),
 }
 
 /// Evaluates a query at each instant. Dropped, it ends soon.
@@ -88,8 +88,8 @@ pub async fn query(
     history: &dyn History,
     text: &str,
     grid: Grid,
-    limits: Limits,
-) -> Result<Answer, PromError> {
+    limits: PromLimits,
+) -> Result<PromAnswer, PromError> {
     let plan = expr::plan(text, grid)?;
     let finding = fetch::find(history, &plan.fetches, limits).await?;
     let cancel = Cancel::default();
@@ -105,7 +105,7 @@ pub async fn query(
     });
     let result = job.await??;
     drop(cancel);
-    Ok(Answer { result, missing, notes })
+    Ok(PromAnswer { result, missing, notes })
 }
 
 /// Ends the evaluation when nobody waits for it any more.

@@ -9,7 +9,7 @@ use promql_parser::label::Matcher;
 
 use crate::error::PromError;
 use crate::expr::Fetch;
-use crate::labels::{Labels, NAME};
+use crate::labels::{NAME, SeriesLabels};
 
 /// Every series that a history can show.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ fn of_name(matchers: &[Matcher]) -> impl Iterator<Item = &Matcher> {
 }
 
 /// The labels of a series of a GPU or host: the exposition's, and those that a scraper adds.
-pub(crate) fn labels(series: &ColumnSeries, identity: &Identity) -> Option<Labels> {
+pub(crate) fn labels(series: &ColumnSeries, identity: &Identity) -> Option<SeriesLabels> {
     let own = series.labels(identity)?;
     let text = |column: IdentityColumn| identity.shared(column).cloned().unwrap_or_default();
     let target = [
@@ -67,10 +67,10 @@ pub(crate) fn labels(series: &ColumnSeries, identity: &Identity) -> Option<Label
     ];
     let target = target.into_iter().map(|(name, text)| (Arc::from(name), text));
     let own = own.into_iter().map(|(name, text)| (Arc::from(name), Arc::from(text)));
-    Some(Labels::of(target.chain(own)))
+    Some(SeriesLabels::of(target.chain(own)))
 }
 
 /// Whether labels pass the tests of a selector.
-pub(crate) fn passes(fetch: &Fetch, labels: &Labels) -> bool {
+pub(crate) fn passes(fetch: &Fetch, labels: &SeriesLabels) -> bool {
     fetch.matchers.matchers.iter().all(|matcher| matcher.is_match(labels.get(&matcher.name)))
 }

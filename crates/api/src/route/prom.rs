@@ -12,8 +12,8 @@ use axum::{Json, Router};
 use gpuvitals_core::history::{Part, QueryError};
 use gpuvitals_core::time;
 use gpuvitals_promql::{
-    Answer, FamilyInfo, Grid, Labels, Limits, Outcome, PromError, Series, families, label_names,
-    label_values, query, series, spelled,
+    FamilyInfo, Grid, Outcome, PromAnswer, PromError, PromLimits, PromSeries, SeriesLabels, families,
+    label_names, label_values, query, series, spelled,
 };
 use serde_json::{Map, Value, json};
 
@@ -219,8 +219,8 @@ impl Ask for PromAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let now_ns = view.now_ns();
         let grid = self.grid.unwrap_or_else(|| Grid::at(now_ns));
-        let answer = query(view.history.as_ref(), &self.text, grid, Limits::default()).await;
-        let Answer { result, missing, notes } = answer.map_err(ApiError::Prom)?;
+        let answer = query(view.history.as_ref(), &self.text, grid, PromLimits::default()).await;
+        let PromAnswer { result, missing, notes } = answer.map_err(ApiError::Prom)?;
         let until_ns = if self.grid.is_some() { i64::MAX } else { now_ns.saturating_add(NOW_SERVES_NS) };
         view.render(missing, move |_, partial| {
             let mut json = Vec::with_capacity(1 << 16);
@@ -247,12 +247,15 @@ fn matrix(json: &mut Vec<u8>, result: Outcome, grid: Grid) -> Result<(), serde_j
     let all = match result {
         Outcome::Vector(series) => series,
         Outcome::Scalar(numbers) => {
-            vec![Series { labels: Labels::default(), values: numbers.into_iter().map(Some).collect() }]
+            vec![PromSeries {
+                labels: SeriesLabels::default(),
+                values: numbers.into_iter().map(Some).collect(),
+            }]
         }
         Outcome::Text(_) | Outcome::Ranges(_) => Vec::new(),
     };
     json.extend_from_slice(b"{\"resultType\":\"matrix\",\"result\":[");
-    for (at, Series { labels, values }) in all.iter().enumerate() {
+    for (at, PromSeries { labels, values }) in all.iter().enumerate() {
         separate(json, at);
         metric(json, labels)?;
         json.extend_from_slice(b",\"values\":[");
@@ -323,12 +326,12 @@ fn separate(json: &mut Vec<u8>, at: usize) {
 }
 
 /// The beginning of a series: its labels.
-fn metric(json: &mut Vec<u8>, labels: &Labels) -> Result<(), serde_json::Error> {
+fn metric(json: &mut Vec<u8>, labels: &SeriesLabels) -> Result<(), serde_json::Error> {
     json.extend_from_slice(b"{\"metric\":");
     serde_json::to_writer(json, &labels_of(labels))
 }
 
-fn labels_of(labels: &Labels) -> Map<String, Value> {
+fn labels_of(labels: &SeriesLabels) -> Map<String, Value> {
     labels.iter().map(|(name, text)| (name.to_owned(), text.into())).collect()
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use gpuvitals_promql::{Answer, Grid, Labels, Limits, Outcome, query};
+use gpuvitals_promql::{Grid, Outcome, PromAnswer, PromLimits, SeriesLabels, query};
 use serde_json::Value;
 
 use crate::queries::queries;
@@ -119,15 +119,15 @@ fn sample(pair: &Value) -> (i64, f64) {
     ((pair[0].as_f64().unwrap() * 1e3).round() as i64, value)
 }
 
-fn spelled(labels: &Labels) -> String {
+fn spelled(labels: &SeriesLabels) -> String {
     format!("{:?}", labels.iter().collect::<BTreeMap<_, _>>())
 }
 
 impl World {
     fn ask(&self, text: &str, grid: Grid) -> Result<Lines, String> {
-        let Answer { result, missing, notes } = self
+        let PromAnswer { result, missing, notes } = self
             .runtime
-            .block_on(query(&self.store, text, grid, Limits::default()))
+            .block_on(query(&self.store, text, grid, PromLimits::default()))
             .map_err(|error| error.to_string())?;
         assert!(missing.is_empty() && notes.is_empty(), "{missing:?} {notes:?}");
         let at = |values: &[Option<f64>]| {
@@ -158,7 +158,7 @@ impl World {
     fn samples(&self) -> String {
         let all = r#"{__name__=~".+"}[2h]"#;
         let grid = Grid::at(BASE_NS + 3_601 * SECOND_NS);
-        let answer = self.runtime.block_on(query(&self.store, all, grid, Limits::default())).unwrap();
+        let answer = self.runtime.block_on(query(&self.store, all, grid, PromLimits::default())).unwrap();
         let Outcome::Ranges(mut ranges) = answer.result else { panic!("it asks for a range") };
         ranges.sort_by(|one, other| one.0.get("__name__").cmp(other.0.get("__name__")));
         let mut text = String::new();

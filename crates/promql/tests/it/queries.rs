@@ -65,8 +65,105 @@ const OVER_RANGE: [&str; 19] = [
 
 const AGGREGATES: [&str; 8] = ["sum", "avg", "min", "max", "count", "group", "stddev", "stdvar"];
 
+/// Everything else, each once. The ends of subqueries are off the steps: version 2 has a value at the beginning of a range in it,
+/// version 3 has not.
+const OTHERS: &[&str] = &[
+    "42",
+    "time()",
+    "vector(time())",
+    "hour()",
+    "minute(vector(1795532400))",
+    "days_in_month(vector(1709164800))",
+    "pi() * 2",
+    "-gpu_power_watts",
+    "1 / 0",
+    "0 / 0",
+    "(1 + 2) * 3 ^ 2 ^ 0.5",
+    "-2 ^ 2",
+    "round(gpu_power_watts, 5)",
+    "clamp(gpu_power_watts, 100, 300)",
+    "clamp_min(gpu_power_watts, 200)",
+    "clamp_max(gpu_power_watts, scalar(avg(gpu_power_watts)))",
+    "absent(gpu_nothing{node=\"n0\",gpu=~\"1\"})",
+    "absent(gpu_power_watts{uuid=\"none\"})",
+    "absent_over_time(gpu_power_watts{uuid=\"none\"}[5m])",
+    "gpu_nothing",
+    "sum(gpu_nothing)",
+    "scalar(gpu_power_watts{uuid=\"GPU-00000001\"})",
+    "sort(gpu_power_watts)",
+    "sort_desc(gpu_power_watts)",
+    "gpu_power_watts{node=~\"n[0-9]\",vendor!=\"amd\"}",
+    "gpu_power_watts{node!~\"n0|n9\"}",
+    "gpu_power_watts{pod=\"\"}",
+    "{__name__=\"gpu_power_watts\",gpu=\"1\"}",
+    "{__name__=~\"gpu_(power|power_average)_watts\"}",
+    "count({__name__=~\"gpu_power.*\"}) by (__name__)",
+    "gpu_power_watts @ 1795533400",
+    "gpu_power_watts @ start()",
+    "gpu_power_watts @ end() offset 1m",
+    "rate(gpu_energy_joules_total[5m] @ 1795534400)",
+    "gpu_power_watts offset -3m",
+    "max_over_time(gpu_power_watts[10m] offset 5m)",
+    "max_over_time(rate(gpu_energy_joules_total[2m])[10m1ms:1m])",
+    "avg_over_time(sum by (node) (gpu_power_watts)[5m1ms:30s])",
+    "min_over_time((gpu_power_watts > 400)[10m1ms:20s] offset 2m)",
+    "count_over_time(vector(1)[10m1ms:1m])",
+    "sum_over_time(time()[3m1ms:1m])",
+    "quantile_over_time(0.5, gpu_power_watts[7m])",
+    "quantile(1.5, gpu_power_watts)",
+    "quantile(scalar(vector(0.25)), gpu_power_watts)",
+    "topk(scalar(count(gpu_power_watts) or vector(2)) / 2, gpu_power_watts)",
+    "count_values(\"width\", gpu_pcie_link_width)",
+    "count_values by (node) (\"width\", gpu_pcie_link_width > 8)",
+    "label_replace(gpu_power_watts, \"short\", \"$1\", \"uuid\", \"GPU-0*(.*)\")",
+    "label_replace(gpu_power_watts, \"short\", \"x\", \"uuid\", \"no match\")",
+    "label_replace(gpu_power_watts, \"node\", \"\", \"node\", \".*\")",
+    "label_replace(gpu_power_watts, \"uuid\", \"same\", \"uuid\", \".*\")",
+    "label_join(gpu_power_watts, \"place\", \":\", \"node\", \"gpu\")",
+    "gpu_info",
+    "count by (model) (gpu_info)",
+    "gpu_attribution_info",
+    "count by (namespace) (gpu_attribution_info)",
+    "gpu_power_watts * on (uuid) group_left (pod, namespace) gpu_attribution_info",
+    "sum by (namespace) (gpu_power_watts * on (uuid) group_left (namespace) gpu_attribution_info)",
+    "gpu_info * on (uuid) group_right gpu_temperature_celsius",
+    "gpu_power_watts + on (node) group_left sum by (node) (gpu_power_watts)",
+    "gpu_power_watts / on (node) group_left count by (node) (gpu_power_watts)",
+    "gpu_power_watts * on (node) gpu_power_watts",
+    "gpu_temperature_celsius + on (uuid) gpu_power_watts",
+    "sum(gpu_power_watts) by (node) / sum(gpu_power_watts) by (node)",
+    "sum by (Hostname) (DCGM_FI_DEV_FB_USED)",
+    "avg by (pod) (DCGM_FI_DEV_GPU_UTIL)",
+    "avg_over_time(DCGM_FI_DEV_GPU_UTIL{pod!=\"\"}[5m])",
+    "increase(gpu_energy_joules_total[1h]) / 3.6e6",
+    "rate(gpu_energy_joules_total[15s])",
+    "rate(gpu_energy_joules_total[20m]) > 10 and gpu_utilization_ratio < 0.5",
+    "delta(gpu_temperature_celsius{sensor=\"gpu\"}[20m])",
+    "predict_linear(gpu_memory_used_bytes[30m], -600)",
+    "avg(gpu_utilization_ratio) or vector(0)",
+    "count(gpu_nothing) or vector(0)",
+    "sum(rate(host_interrupts_total[5m])) by (node)",
+    "host_load_average",
+    "1 == 1",
+    "gpu_power_watts ==",
+    "rate(gpu_power_watts)",
+    "sum(gpu_power_watts[5m])",
+    "gpu_power_watts + \"text\"",
+    "nothing_like_this(gpu_power_watts)",
+];
+
 pub(crate) fn queries() -> Vec<String> {
     let mut queries = of_dashboards();
+    queries.extend(of_series());
+    queries.extend(of_operators());
+    queries.extend(of_functions());
+    queries.extend(OTHERS.iter().map(|query| (*query).to_owned()));
+    queries
+}
+
+/// Every function of ranges and every aggregation, of series of every shape.
+fn of_series() -> Vec<String> {
+    let mut queries = Vec::new();
     let mut add = |query: String| queries.push(query);
     for series in SERIES {
         add(series.to_owned());
@@ -94,6 +191,13 @@ pub(crate) fn queries() -> Vec<String> {
         add(format!("predict_linear({series}[10m], 3600)"));
         add(format!("sum without (uuid, gpu, UUID) (delta({series}[4m]))"));
     }
+    queries
+}
+
+/// Every operator.
+fn of_operators() -> Vec<String> {
+    let mut queries = Vec::new();
+    let mut add = |query: String| queries.push(query);
     // Version 2 keeps the name in an `atan2`.
     add("sum(gpu_power_watts) atan2 300".to_owned());
     add("gpu_power_watts atan2 on (uuid) gpu_utilization_ratio".to_owned());
@@ -114,6 +218,13 @@ pub(crate) fn queries() -> Vec<String> {
         add(format!("sum by (node) (gpu_power_watts) {set} on () vector(1)"));
         add(format!("gpu_power_watts {set} ignoring (gpu) DCGM_FI_DEV_POWER_USAGE"));
     }
+    queries
+}
+
+/// Every function of a vector.
+fn of_functions() -> Vec<String> {
+    let mut queries = Vec::new();
+    let mut add = |query: String| queries.push(query);
     for function in [
         "abs",
         "ceil",
@@ -154,93 +265,6 @@ pub(crate) fn queries() -> Vec<String> {
     ] {
         add(format!("{function}(gpu_utilization_ratio)"));
         add(format!("{function}(sum(gpu_power_watts) - 1000)"));
-    }
-    // The ends of subqueries are off the steps: version 2 has a value at the beginning of a range in it, version 3 has not.
-    for query in [
-        "42",
-        "time()",
-        "vector(time())",
-        "hour()",
-        "minute(vector(1795532400))",
-        "days_in_month(vector(1709164800))",
-        "pi() * 2",
-        "-gpu_power_watts",
-        "1 / 0",
-        "0 / 0",
-        "(1 + 2) * 3 ^ 2 ^ 0.5",
-        "-2 ^ 2",
-        "round(gpu_power_watts, 5)",
-        "clamp(gpu_power_watts, 100, 300)",
-        "clamp_min(gpu_power_watts, 200)",
-        "clamp_max(gpu_power_watts, scalar(avg(gpu_power_watts)))",
-        "absent(gpu_nothing{node=\"n0\",gpu=~\"1\"})",
-        "absent(gpu_power_watts{uuid=\"none\"})",
-        "absent_over_time(gpu_power_watts{uuid=\"none\"}[5m])",
-        "gpu_nothing",
-        "sum(gpu_nothing)",
-        "scalar(gpu_power_watts{uuid=\"GPU-00000001\"})",
-        "sort(gpu_power_watts)",
-        "sort_desc(gpu_power_watts)",
-        "gpu_power_watts{node=~\"n[0-9]\",vendor!=\"amd\"}",
-        "gpu_power_watts{node!~\"n0|n9\"}",
-        "gpu_power_watts{pod=\"\"}",
-        "{__name__=\"gpu_power_watts\",gpu=\"1\"}",
-        "{__name__=~\"gpu_(power|power_average)_watts\"}",
-        "count({__name__=~\"gpu_power.*\"}) by (__name__)",
-        "gpu_power_watts @ 1795533400",
-        "gpu_power_watts @ start()",
-        "gpu_power_watts @ end() offset 1m",
-        "rate(gpu_energy_joules_total[5m] @ 1795534400)",
-        "gpu_power_watts offset -3m",
-        "max_over_time(gpu_power_watts[10m] offset 5m)",
-        "max_over_time(rate(gpu_energy_joules_total[2m])[10m1ms:1m])",
-        "avg_over_time(sum by (node) (gpu_power_watts)[5m1ms:30s])",
-        "min_over_time((gpu_power_watts > 400)[10m1ms:20s] offset 2m)",
-        "count_over_time(vector(1)[10m1ms:1m])",
-        "sum_over_time(time()[3m1ms:1m])",
-        "quantile_over_time(0.5, gpu_power_watts[7m])",
-        "quantile(1.5, gpu_power_watts)",
-        "quantile(scalar(vector(0.25)), gpu_power_watts)",
-        "topk(scalar(count(gpu_power_watts) or vector(2)) / 2, gpu_power_watts)",
-        "count_values(\"width\", gpu_pcie_link_width)",
-        "count_values by (node) (\"width\", gpu_pcie_link_width > 8)",
-        "label_replace(gpu_power_watts, \"short\", \"$1\", \"uuid\", \"GPU-0*(.*)\")",
-        "label_replace(gpu_power_watts, \"short\", \"x\", \"uuid\", \"no match\")",
-        "label_replace(gpu_power_watts, \"node\", \"\", \"node\", \".*\")",
-        "label_replace(gpu_power_watts, \"uuid\", \"same\", \"uuid\", \".*\")",
-        "label_join(gpu_power_watts, \"place\", \":\", \"node\", \"gpu\")",
-        "gpu_info",
-        "count by (model) (gpu_info)",
-        "gpu_attribution_info",
-        "count by (namespace) (gpu_attribution_info)",
-        "gpu_power_watts * on (uuid) group_left (pod, namespace) gpu_attribution_info",
-        "sum by (namespace) (gpu_power_watts * on (uuid) group_left (namespace) gpu_attribution_info)",
-        "gpu_info * on (uuid) group_right gpu_temperature_celsius",
-        "gpu_power_watts + on (node) group_left sum by (node) (gpu_power_watts)",
-        "gpu_power_watts / on (node) group_left count by (node) (gpu_power_watts)",
-        "gpu_power_watts * on (node) gpu_power_watts",
-        "gpu_temperature_celsius + on (uuid) gpu_power_watts",
-        "sum(gpu_power_watts) by (node) / sum(gpu_power_watts) by (node)",
-        "sum by (Hostname) (DCGM_FI_DEV_FB_USED)",
-        "avg by (pod) (DCGM_FI_DEV_GPU_UTIL)",
-        "avg_over_time(DCGM_FI_DEV_GPU_UTIL{pod!=\"\"}[5m])",
-        "increase(gpu_energy_joules_total[1h]) / 3.6e6",
-        "rate(gpu_energy_joules_total[15s])",
-        "rate(gpu_energy_joules_total[20m]) > 10 and gpu_utilization_ratio < 0.5",
-        "delta(gpu_temperature_celsius{sensor=\"gpu\"}[20m])",
-        "predict_linear(gpu_memory_used_bytes[30m], -600)",
-        "avg(gpu_utilization_ratio) or vector(0)",
-        "count(gpu_nothing) or vector(0)",
-        "sum(rate(host_interrupts_total[5m])) by (node)",
-        "host_load_average",
-        "1 == 1",
-        "gpu_power_watts ==",
-        "rate(gpu_power_watts)",
-        "sum(gpu_power_watts[5m])",
-        "gpu_power_watts + \"text\"",
-        "nothing_like_this(gpu_power_watts)",
-    ] {
-        add(query.to_owned());
     }
     queries
 }
