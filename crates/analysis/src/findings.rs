@@ -229,13 +229,13 @@ struct Survey<'a> {
 #[derive(Clone, Copy)]
 struct Member<'a> {
     gpu: &'a Arc<GpuState>,
-    window: Option<&'a GpuWindow>,
+    window: Option<GpuWindow>,
 }
 
 impl<'a> Survey<'a> {
     fn of(now: Situation<'a>) -> Self {
         let is_present = |gpu: &&Arc<GpuState>| !is_older(now, gpu.last_seen_ns);
-        let member = |gpu: &'a Arc<GpuState>| Member { gpu, window: now.recent.window(&gpu.key) };
+        let member = |gpu: &'a Arc<GpuState>| Member { gpu, window: now.recent.window(gpu) };
         let present: Vec<Member<'a>> = now.gpus.iter().filter(is_present).map(member).collect();
         let (mut holders, mut models) = (HashMap::new(), HashMap::new());
         for (place, Member { gpu, .. }) in present.iter().enumerate() {

@@ -58,7 +58,7 @@ pub fn holder_loads(situation: &Situation<'_>) -> Vec<HolderLoad> {
 
 fn load<'a>(holder: &Arc<str>, members: impl Iterator<Item = Member<'a>>) -> HolderLoad {
     let member = |Member { gpu, window }: Member<'a>| {
-        Some(MemberLoad { gpu: Arc::clone(gpu), window: *window?, clock_distance: None })
+        Some(MemberLoad { gpu: Arc::clone(gpu), window: window?, clock_distance: None })
     };
     let mut members: Vec<MemberLoad> = members.filter_map(member).collect();
     let clock = Spread::of(members.iter().filter_map(MemberLoad::clock));
@@ -124,6 +124,9 @@ impl Survey<'_> {
 
     /// A GPU that does much less than the others of its job, by utilisation and power.
     fn starved(&self, load: &HolderLoad, member: &MemberLoad) -> Option<Candidate> {
+        if member.window.held_minutes < LOADED_MINUTES_MIN {
+            return None;
+        }
         let (busy, spread) = (member.window.utilization_pct?, load.utilization?);
         let (work, others) = (member.window.power_w?, load.all_power()?);
         let (behind, share) = (spread.median - busy, work / others.median);

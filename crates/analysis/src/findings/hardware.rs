@@ -58,7 +58,7 @@ impl Survey<'_> {
         for places in self.models.values() {
             let members: Vec<Member<'_>> = self.members(places).collect();
             for link in &LINKS {
-                let value = |member: &Member<'_>| (link.of)(member.window?);
+                let value = |member: &Member<'_>| (link.of)(&member.window?);
                 let common = common(members.iter().filter_map(value));
                 for member in &members {
                     let Some(has) = value(member) else { continue };

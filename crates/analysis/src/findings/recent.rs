@@ -3,10 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, Cell, GroupColumn, POINTS_MAX, Selector};
+use gpuvitals_core::history::{
+    Aggregate, BucketQuery, Buckets, Cell, GpuState, GroupColumn, POINTS_MAX, Selector,
+};
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
-use super::threshold::{IDLE_AFTER_NS, IDLE_BELOW_PCT, LOADED_FROM_PCT, WINDOW_MINUTES};
+use super::threshold::{IDLE_AFTER_NS, IDLE_BELOW_PCT, LINK_MINUTES, LOADED_FROM_PCT, WINDOW_MINUTES};
 use crate::integral::seconds;
 
 const MINUTE_NS: i64 = 60_000_000_000;
@@ -17,6 +19,8 @@ const FORGET_NS: i64 = 15 * MINUTE_NS;
 /// How far back idleness is looked for at the start.
 const IDLE_BACK_NS: i64 = IDLE_AFTER_NS + 5 * MINUTE_NS;
 
+/// Columns that name the holder of a GPU.
+const HOLDER: [IdentityColumn; 3] = [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Job];
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
 const CLOCKS: [MetricId; 2] = [MetricId::of("gpu_clock_mhz"), MetricId::of("sm_clock_mhz")];
 const POWERS: [MetricId; 2] = [MetricId::of("power_w"), MetricId::of("power_average_w")];
@@ -58,6 +62,8 @@ pub struct Recent {
 pub struct GpuWindow {
     /// Minutes with any value.
     pub minutes: usize,
+    /// Minutes under the present holder.
+    pub held_minutes: usize,
     /// Minutes under load.
     pub loaded_minutes: usize,
     /// Mean utilisation under its present holder, %.
@@ -78,11 +84,11 @@ pub struct GpuWindow {
     pub power_share: Option<f64>,
     /// Share under the power brake of the chassis.
     pub brake_share: Option<f64>,
-    /// Widest PCIe link of the loaded minutes, lanes.
+    /// Widest PCIe link of the newest three loaded minutes, lanes.
     pub pcie_width: Option<f64>,
-    /// Highest PCIe generation of the loaded minutes.
+    /// Highest PCIe generation of them.
     pub pcie_generation: Option<f64>,
-    /// Links between GPUs that were up at least once.
+    /// Most links between GPUs that were up in the newest three minutes.
     pub links_up: Option<f64>,
     /// Since when it has done nothing for one holder, nanoseconds UTC since 1970; none: it works.
     pub idle_since_ns: Option<i64>,
@@ -152,13 +158,7 @@ impl Recent {
             step_ns: MINUTE_NS,
             phase_ns: 0,
             aggregates: vec![Aggregate::Mean],
-            group_by: [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Job]
-                .into_iter()
-                .map(GroupColumn::Identity)
-                .fold(vec![GroupColumn::Gpu], |mut columns, column| {
-                    columns.push(column);
-                    columns
-                }),
+            group_by: [GroupColumn::Gpu].into_iter().chain(HOLDER.map(GroupColumn::Identity)).collect(),
         })
     }
 
@@ -196,14 +196,35 @@ impl Recent {
         }
     }
 
-    /// The last minutes of a GPU.
-    pub fn window(&self, gpu: &str) -> Option<&GpuWindow> {
-        self.gpus.get(gpu).map(|gpu| &gpu.window)
+    /// The last minutes of a GPU. If it changed hands since, nothing is known under its present holder.
+    pub fn window(&self, gpu: &GpuState) -> Option<GpuWindow> {
+        let RecentGpu { window, holder, .. } = self.gpus.get(&gpu.key)?;
+        let is_of_holder =
+            holder.iter().map(Option::as_deref).eq(HOLDER.map(|column| gpu.identity.get(column)));
+        Some(if is_of_holder { *window } else { window.without_holder() })
     }
 
     /// End of the minutes read so far, nanoseconds UTC since 1970.
     pub fn end_ns(&self) -> Option<i64> {
         self.end_ns
+    }
+}
+
+impl GpuWindow {
+    /// What is known whoever holds it.
+    fn without_holder(self) -> Self {
+        Self {
+            held_minutes: 0,
+            loaded_minutes: 0,
+            utilization_pct: None,
+            power_w: None,
+            loaded_clock_mhz: None,
+            loaded_power_w: None,
+            pcie_width: None,
+            pcie_generation: None,
+            idle_since_ns: None,
+            ..self
+        }
     }
 }
 
@@ -312,10 +333,12 @@ impl RecentGpu {
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
         };
         let highest = |values: Vec<f64>| values.into_iter().reduce(f64::max);
+        let newest = |values: Vec<f64>| values.into_iter().rev().take(LINK_MINUTES).collect::<Vec<_>>();
         let fans: Vec<(f64, f64)> = all().filter_map(|minute| minute.fan).collect();
         let fan_mean = mean(fans.iter().map(|(mean, _)| *mean).collect());
         GpuWindow {
             minutes: self.minutes.len(),
+            held_minutes: held().count(),
             loaded_minutes: loaded().count(),
             utilization_pct: mean(held().filter_map(|minute| minute.utilization).collect()),
             power_w: mean(held().filter_map(|minute| minute.power).collect()),
@@ -326,9 +349,9 @@ impl RecentGpu {
             heat_share: mean(all().filter_map(|minute| minute.heat).collect()),
             power_share: mean(all().filter_map(|minute| minute.at_power_limit).collect()),
             brake_share: mean(all().filter_map(|minute| minute.brake).collect()),
-            pcie_width: highest(loaded().filter_map(|minute| minute.pcie_width).collect()),
-            pcie_generation: highest(loaded().filter_map(|minute| minute.pcie_generation).collect()),
-            links_up: highest(all().filter_map(|minute| minute.links_up).collect()),
+            pcie_width: highest(newest(loaded().filter_map(|minute| minute.pcie_width).collect())),
+            pcie_generation: highest(newest(loaded().filter_map(|minute| minute.pcie_generation).collect())),
+            links_up: highest(newest(all().filter_map(|minute| minute.links_up).collect())),
             idle_since_ns: self.idle_since_ns,
         }
     }

@@ -2,7 +2,7 @@
 
 /// Minutes that are looked at.
 pub const WINDOW_MINUTES: usize = 10;
-/// Fewest minutes under load by which a GPU is compared with others.
+/// Fewest minutes under load, or for the same holder, by which a GPU is compared with others.
 pub const LOADED_MINUTES_MIN: usize = 4;
 /// Mean utilisation of a minute in % from which the GPU was under load in it.
 pub const LOADED_FROM_PCT: f64 = 50.0;
@@ -40,6 +40,8 @@ pub const STARVED_POWER: (f64, f64) = (0.75, 0.85);
 /// Fewest GPUs of a job for that.
 pub const STARVED_GPUS_MIN: usize = 4;
 
+/// Newest minutes by which links are judged.
+pub const LINK_MINUTES: usize = 3;
 /// Share of the GPUs of a model that must have the same link for another one to be degraded.
 pub const COMMON_LINK_SHARE: f64 = 0.7;
 /// Temperature in °C at which no fan stands still.

@@ -1,0 +1,247 @@
+//! A simulated fleet, some faults in it, and the findings through time: the work of the gateway's watch without a gateway.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use gpuvitals_analysis::findings::{Recent, Situation, Tracker, judge};
+use gpuvitals_core::batch::{RowKeys, Value};
+use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GroupName, LiveFleet, TimeSteps};
+use gpuvitals_core::ports::{Poll, Source};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
+use gpuvitals_sources::simulated::{SimConfig, SimPace, Simulated};
+
+use crate::faults::{Fault, Target, Trouble};
+
+pub(crate) const MINUTE_NS: i64 = 60_000_000_000;
+const GPUS: usize = 64;
+const TICK_NS: i64 = 10_000_000_000;
+const STALE_NS: i64 = 90_000_000_000;
+/// Some day: the fleet begins here.
+const START_NS: i64 = 1_760_000_000_000_000_000;
+/// Ticks from one judgement to the next.
+const JUDGED_EVERY: i64 = 2;
+
+/// A row that faults may change.
+pub(crate) struct SimRow {
+    pub(crate) identity: Identity,
+    pub(crate) values: BTreeMap<MetricId, f64>,
+    /// Seconds since the fault began.
+    pub(crate) age_s: f64,
+}
+
+impl SimRow {
+    pub(crate) fn get(&self, column: &str) -> f64 {
+        let id = gpuvitals_core::catalogue::by_column(column).unwrap();
+        self.values.get(&id).copied().unwrap_or(0.0)
+    }
+
+    pub(crate) fn set(&mut self, column: &str, value: f64) {
+        let id = gpuvitals_core::catalogue::by_column(column).unwrap();
+        self.values.insert(id, value);
+    }
+
+    pub(crate) fn scale(&mut self, column: &str, factor: f64) {
+        let id = gpuvitals_core::catalogue::by_column(column).unwrap();
+        if let Some(value) = self.values.get_mut(&id) {
+            *value *= factor;
+        }
+    }
+}
+
+/// A finding that was open at some time.
+pub(crate) struct Opened {
+    pub(crate) kind: &'static str,
+    pub(crate) subject: String,
+    /// Its GPUs and node, by which it is matched with a fault.
+    pub(crate) gpus: Vec<String>,
+    pub(crate) node: Option<String>,
+    /// Nanoseconds from the start.
+    pub(crate) at_ns: i64,
+    pub(crate) sentence: String,
+}
+
+pub(crate) struct Lab {
+    fleet: Simulated,
+    live: LiveFleet,
+    kept: VecDeque<Batch>,
+    recent: Recent,
+    tracker: Tracker,
+    pub(crate) seed: u64,
+    pub(crate) troubles: Vec<Trouble>,
+    pub(crate) fault_ns: i64,
+    pub(crate) opened: Vec<Opened>,
+    open: HashMap<String, ()>,
+    pub(crate) gpu_ticks: u64,
+}
+
+impl Lab {
+    pub(crate) fn new(seed: u64, faults: &'static [Fault], fault_ns: i64) -> Self {
+        let fleet = Simulated::new(SimConfig {
+            gpus: GPUS,
+            seed,
+            interval: std::time::Duration::from_nanos(TICK_NS.unsigned_abs()),
+            start_ns: START_NS,
+            pace: SimPace::Live,
+            ..SimConfig::default()
+        });
+        Self {
+            fleet: fleet.unwrap(),
+            live: LiveFleet::default(),
+            kept: VecDeque::new(),
+            recent: Recent::default(),
+            tracker: Tracker::default(),
+            seed,
+            troubles: Trouble::place(seed, faults),
+            fault_ns,
+            opened: Vec::new(),
+            open: HashMap::new(),
+            gpu_ticks: 0,
+        }
+    }
+
+    pub(crate) fn run(&mut self, length_ns: i64) {
+        for tick in 0..length_ns / TICK_NS {
+            let now_ns = tick * TICK_NS;
+            let Poll::Ready(batch) = self.fleet.poll(START_NS + now_ns).unwrap() else {
+                panic!("a tick is due")
+            };
+            self.gpu_ticks += batch.rows() as u64;
+            for batch in self.with_faults(batch, now_ns) {
+                let keys = RowKeys::of(batch.records(), batch.table()).unwrap();
+                self.live.apply(&batch, &keys);
+                self.kept.push_back(batch);
+            }
+            while self
+                .kept
+                .front()
+                .is_some_and(|batch| batch.timestamps()[0] < START_NS + now_ns - 3 * MINUTE_NS)
+            {
+                self.kept.pop_front();
+            }
+            if tick % JUDGED_EVERY == 0 {
+                self.judge(now_ns);
+            }
+        }
+    }
+
+    /// The rows of sound GPUs as they are, and those of the others.
+    fn with_faults(&self, batch: Batch, now_ns: i64) -> Vec<Batch> {
+        if now_ns < self.fault_ns {
+            return vec![batch];
+        }
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let mut sound = Vec::new();
+        for row in 0..batch.rows() {
+            let identity = batch.identity(row);
+            let faults: Vec<_> = self.troubles.iter().filter(|trouble| trouble.is_of(&identity)).collect();
+            sound.push(faults.is_empty());
+            if faults.is_empty() {
+                continue;
+            }
+            let values = batch.metrics().filter_map(|(id, column)| Some((id, column.value(row)?.as_f64())));
+            let age_s = gpu_seconds(now_ns - self.fault_ns);
+            let mut changed = SimRow { identity, values: values.collect(), age_s };
+            if faults.iter().all(|trouble| (trouble.fault.change)(&mut changed)) {
+                let who = builder.intern(&changed.identity);
+                let to = builder.row(batch.timestamps()[row], who);
+                for (id, value) in changed.values {
+                    builder.set(to, id, Value::Float(value)).unwrap();
+                }
+            }
+        }
+        let changed = builder.finish(Origin { node: Arc::from("lab"), started_ns: 1 }, 1);
+        batch.filter(&sound).into_iter().chain(changed).collect()
+    }
+
+    fn judge(&mut self, now_ns: i64) {
+        let wall_ns = START_NS + now_ns;
+        while let Some(query) = self.recent.next_query(wall_ns, GPUS) {
+            let buckets = self.buckets(&query);
+            self.recent.take(&buckets);
+        }
+        let fleet = self.live.snapshot();
+        let lost = HashMap::new();
+        let situation = Situation {
+            now_ns: wall_ns,
+            stale_after_ns: STALE_NS,
+            gpus: &fleet.gpus,
+            recent: &self.recent,
+            lost: &lost,
+        };
+        self.tracker.update(wall_ns, judge(&situation), true);
+        let mut open = HashMap::new();
+        for finding in self.tracker.open() {
+            let id = finding.id();
+            open.insert(id.clone(), ());
+            if !self.open.contains_key(&id) {
+                self.opened.push(Opened {
+                    kind: finding.kind.id,
+                    subject: finding.subject.to_string(),
+                    gpus: finding.reach.gpus.iter().map(ToString::to_string).collect(),
+                    node: finding.reach.node.as_deref().map(str::to_owned),
+                    at_ns: now_ns,
+                    sentence: finding.sentence,
+                });
+            }
+        }
+        self.open = open;
+    }
+
+    fn buckets(&self, query: &BucketQuery) -> Buckets {
+        let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns, 0).unwrap();
+        let mut buckets = Buckets::new(steps, &query.metrics, &[]);
+        for batch in &self.kept {
+            for (row, &at_ns) in batch.timestamps().iter().enumerate() {
+                if !(query.start_ns..=query.end_ns).contains(&at_ns) {
+                    continue;
+                }
+                let identity = batch.identity(row);
+                let text = |column| identity.shared(column).cloned();
+                let name: GroupName = Arc::from([
+                    identity.key(),
+                    text(IdentityColumn::Namespace),
+                    text(IdentityColumn::Pod),
+                    text(IdentityColumn::Job),
+                ]);
+                let group = buckets.group(&name);
+                let place = buckets.place(group, steps.at(at_ns));
+                for measured in buckets.metrics_mut() {
+                    let value = batch.metric(measured.metric).and_then(|column| column.value(row));
+                    let Some(value) = value.map(Value::as_f64) else { continue };
+                    let one =
+                        Cell { count: 1, sum: value, min: value, max: value, last_ns: at_ns, last: value };
+                    measured.cells[place].merge(&one);
+                }
+            }
+        }
+        buckets
+    }
+
+    /// GPU-days of the run.
+    pub(crate) fn gpu_days(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a small number")]
+        let ticks = self.gpu_ticks as f64;
+        ticks * gpu_seconds(TICK_NS) / 86_400.0
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "hours")]
+pub(crate) fn gpu_seconds(span_ns: i64) -> f64 {
+    span_ns as f64 / 1e9
+}
+
+/// Whether a finding is about the target of a fault.
+pub(crate) fn is_about(opened: &Opened, target: &Target) -> bool {
+    match target {
+        Target::Gpu(node, index) => {
+            let end = format!("{:04x}", index);
+            let amd = format!("{index:02x}");
+            opened.node.as_deref() == Some(node.as_str())
+                && opened.gpus.iter().any(|gpu| {
+                    if gpu.starts_with("GPU-") { gpu.ends_with(&end) } else { gpu.ends_with(&amd) }
+                })
+        }
+        Target::Node(node) => opened.node.as_deref() == Some(node.as_str()) || opened.subject == *node,
+        Target::Fleet => true,
+    }
+}

@@ -1,0 +1,63 @@
+//! Findings on simulated fleets with known faults, and on fleets without any: how many are found, how soon, and how many
+//! false ones come.
+//!
+//! `GPUVITALS_TEST_LONG=1` takes many seeds; `UPDATE=1` then writes the table into docs/findings.md.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod faults;
+mod lab;
+mod score;
+
+use faults::FAULTS;
+use gpuvitals_analysis::findings::KINDS;
+use lab::{Lab, MINUTE_NS};
+use score::Score;
+
+/// Faults of one run: each on a GPU or node of its own.
+const FAULTS_OF_A_RUN: usize = 5;
+const FAULT_AT_MINUTE: i64 = 30;
+const RUN_MINUTES: i64 = 90;
+
+#[test]
+fn the_documentation_lists_every_kind() {
+    let mut table =
+        "| kind | severity | opens after | closes after | covers | meaning |\n|---|---|---|---|---|---|\n"
+            .to_owned();
+    for kind in KINDS {
+        let seconds = |ns: i64| format!("{:.0} s", lab::gpu_seconds(ns));
+        table += &format!(
+            "| `{}` | {} | {} | {} | {} | {} |\n",
+            kind.id,
+            kind.severity.name(),
+            seconds(kind.opens_after_ns),
+            seconds(kind.closes_after_ns),
+            kind.covers.join(", "),
+            kind.meaning
+        );
+    }
+    let is_written = score::put("kinds", &table, std::env::var_os("UPDATE").is_some());
+    assert!(is_written, "docs/findings.md is old; UPDATE=1 writes it");
+}
+
+#[test]
+fn faults_are_found_and_sound_gpus_are_left_alone() {
+    let is_long = std::env::var_os("GPUVITALS_TEST_LONG").is_some();
+    let seeds = if is_long { 25 } else { 1 };
+    let mut score = Score::default();
+    for seed in 1..=seeds {
+        // The last one befalls the whole fleet.
+        let (others, last) = FAULTS.split_at(FAULTS.len() - 1);
+        for some in others.chunks(FAULTS_OF_A_RUN).chain([last]) {
+            let mut lab = Lab::new(seed, some, FAULT_AT_MINUTE * MINUTE_NS);
+            lab.run(RUN_MINUTES * MINUTE_NS);
+            score.add(&lab);
+        }
+    }
+    let table = score.table(is_long);
+    eprintln!("{table}");
+    assert!(score.false_alarms_per_gpu_day() < 0.01, "{table}");
+    assert!(score.recall() > 0.9, "{table}");
+    if is_long && std::env::var_os("UPDATE").is_some() {
+        score::put("proof", &table, true);
+    }
+}
