@@ -205,6 +205,7 @@ pub fn judge(situation: &Situation<'_>) -> Vec<Candidate> {
     let mut found = Vec::new();
     survey.conditions(&mut found);
     survey.silence(&mut found);
+    survey.missing(&mut found);
     survey.throttling(&mut found);
     survey.links(&mut found);
     survey.fans(&mut found);

@@ -87,6 +87,17 @@ pub const KINDS: &[FindingKind] = &[
             "Heat holds the clock down for a share of the time.",
         )
     },
+    FindingKind {
+        opens_after_ns: 5 * MINUTE_NS,
+        remedy: "`nvidia-smi -L` or `amd-smi list` on the node, and `lspci | grep -iE 'nvidia|amd'`: does the bus still see the GPU? `dmesg \
+                 | grep -iE 'xid|nvrm|amdgpu'` says why the driver does not. Drain the node and reboot it; if the GPU stays away, reseat or \
+                 exchange the board. If it was taken out on purpose, nothing is wrong.",
+        ..unsteady(
+            Severity::Warning,
+            "gpu_missing",
+            "A node has fewer GPUs than its like; those that lack never reported.",
+        )
+    },
     condition(Severity::Warning, "row_remap_pending", "A memory row waits for a reset to be replaced."),
     condition(
         Severity::Warning,

@@ -1,13 +1,13 @@
 //! GPUs, nodes and fleets that stopped reporting.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::{ExtraValue, Fleet, GpuState};
 use gpuvitals_core::{Batch, IdentityColumn, quantity};
 
-use super::threshold::{GONE_AFTER_NS, SILENT_FLEET_NODES, SILENT_FLEET_SHARE};
+use super::threshold::{COMMON_SIZE_SHARE, GONE_AFTER_NS, PEERS_MIN, SILENT_FLEET_NODES, SILENT_FLEET_SHARE};
 use super::{Candidate, Evidence, FleetFinding, Reach, Subject, Survey, finding, is_older};
 use crate::condition;
 
@@ -90,6 +90,53 @@ impl<'a> Survey<'a> {
         self.blank(found);
     }
 
+    /// Nodes with fewer GPUs than most nodes of their model. A node of another size is sound; one with a gap in its numbers, or with a
+    /// number of GPUs that nobody builds, is not.
+    pub(super) fn missing(&self, found: &mut Vec<Candidate>) {
+        type Node<'a> = (Option<&'a str>, &'a str);
+        let mut models: BTreeMap<&str, BTreeMap<Node<'_>, Vec<&Arc<GpuState>>>> = BTreeMap::new();
+        for gpu in self.now.gpus {
+            let text = |column| gpu.identity.get(column);
+            let is_whole = text(IdentityColumn::Partition).is_none();
+            let is_in_service = self.now.now_ns.saturating_sub(gpu.last_seen_ns) <= GONE_AFTER_NS;
+            if let (Some(model), Some(node)) = (text(IdentityColumn::Model), gpu.identity.node())
+                && is_whole
+                && is_in_service
+            {
+                let nodes = models.entry(model).or_default();
+                nodes.entry((text(IdentityColumn::Cluster), node)).or_default().push(gpu);
+            }
+        }
+        for (model, nodes) in models {
+            let Some(usual) = common(nodes.values().map(Vec::len)) else { continue };
+            for ((_, node), gpus) in nodes.iter().filter(|(_, gpus)| gpus.len() < usual) {
+                let indices: BTreeSet<usize> =
+                    gpus.iter().filter_map(|gpu| usize::try_from(gpu.identity.index?).ok()).collect();
+                let lacking: Vec<String> = (0..usual)
+                    .filter(|index| !indices.contains(index))
+                    .map(|index| index.to_string())
+                    .collect();
+                let has_gap =
+                    indices.len() == gpus.len() && indices.last().is_some_and(|last| *last >= gpus.len());
+                if !has_gap && gpus.len().is_power_of_two() {
+                    continue;
+                }
+                let which =
+                    if has_gap { format!(" (GPU {} lacks)", lacking.join(", ")) } else { String::new() };
+                let sentence = format!(
+                    "the node has {}{which}, most nodes with {model} have {usual}",
+                    quantity::counted(gpus.len() as u64, "GPU")
+                );
+                #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
+                let evidence = Evidence::derived("gpus_of_node", "", gpus.len() as f64)
+                    .beside(usual as f64, "most nodes of the model");
+                let subject = Subject::Node(Arc::from(*node));
+                let finding = finding("gpu_missing", subject, sentence, vec![evidence], Reach::of(gpus));
+                found.push(Candidate { opens: true, began_ns: None, finding });
+            }
+        }
+    }
+
     fn gpu_silence(&self, gpu: &Arc<GpuState>, reporting: usize) -> Candidate {
         let others = match reporting {
             0 => "it reports nothing any more".to_owned(),
@@ -132,6 +179,17 @@ impl<'a> Survey<'a> {
         let limit = crate::integral::seconds(self.now.stale_after_ns);
         Evidence::derived("age_of_newest_value", "s", seconds.round()).beside(limit, "limit")
     }
+}
+
+/// The number of GPUs that most nodes have.
+fn common(counts: impl Iterator<Item = usize>) -> Option<usize> {
+    let mut nodes_of: BTreeMap<usize, usize> = BTreeMap::new();
+    counts.for_each(|count| *nodes_of.entry(count).or_default() += 1);
+    let all: usize = nodes_of.values().sum();
+    let (count, nodes) = nodes_of.into_iter().max_by_key(|(_, nodes)| *nodes)?;
+    #[expect(clippy::cast_precision_loss, reason = "numbers of nodes")]
+    let share = nodes as f64 / all as f64;
+    (all > PEERS_MIN && share >= COMMON_SIZE_SHARE).then_some(count)
 }
 
 fn newest_value(gpu: &GpuState) -> i64 {

@@ -114,6 +114,29 @@ fn a_silent_node_is_one_finding_and_a_silent_gpu_another() {
 }
 
 #[test]
+fn a_node_with_a_gap_lacks_a_gpu_and_a_smaller_node_does_not() {
+    let node = |name: &str, indices: &[i32]| {
+        let gpu = |index: &i32| {
+            let mut gpu = (*gpu(&format!("{name}-{index}"), name, "", 0, &[])).clone();
+            gpu.identity.index = Some(*index);
+            Arc::new(gpu)
+        };
+        indices.iter().map(gpu).collect::<Vec<_>>()
+    };
+    let whole = [0, 1, 2, 3, 4, 5, 6, 7];
+    let found = |other: &[i32]| {
+        let mut gpus: Vec<_> = (0..6).flat_map(|n| node(&format!("n{n}"), &whole)).collect();
+        gpus.extend(node("odd", other));
+        judged(&gpus, &Recent::default()).pop().map(|(id, _, sentence)| (id, sentence))
+    };
+    let (id, sentence) = found(&[0, 1, 2, 3, 4, 5, 7]).unwrap();
+    assert_eq!(id, "gpu_missing:odd");
+    assert_eq!(sentence, "the node has 7 GPUs (GPU 6 lacks), most nodes with H100 have 8");
+    assert_eq!(found(&[0, 1, 2, 3, 4, 5, 6]).unwrap().1, "the node has 7 GPUs, most nodes with H100 have 8");
+    assert_eq!(found(&[0, 1, 2, 3]), None, "a node of four");
+}
+
+#[test]
 fn a_lost_gpu_says_what_was_wrong_before() {
     let gpus = [gpu("a", "n1", "", 300, &[("xid_last", 79)]), gpu("b", "n1", "", 0, &[])];
     let found = judged(&gpus, &Recent::default());

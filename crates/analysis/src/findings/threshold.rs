@@ -11,6 +11,8 @@ pub const PEERS_MIN: usize = 3;
 
 /// A GPU that has not reported for longer is out of service: no finding any more.
 pub const GONE_AFTER_NS: i64 = 7 * 24 * 3_600_000_000_000;
+/// Share of the nodes of a model that must have the same number of GPUs for a smaller one to lack some.
+pub const COMMON_SIZE_SHARE: f64 = 0.8;
 /// Share of all nodes, and number of nodes, from which silence is that of the fleet: its collection broke.
 pub const SILENT_FLEET_SHARE: f64 = 0.5;
 /// See [`SILENT_FLEET_SHARE`].

@@ -56,7 +56,9 @@ const fn fault(
 }
 
 fn sets(row: &mut SimRow, values: &[(&str, f64)]) -> bool {
-    values.iter().for_each(|(column, value)| row.set(column, *value));
+    for (column, value) in values {
+        row.set(column, *value);
+    }
     true
 }
 

@@ -1,6 +1,6 @@
 //! A simulated fleet, some faults in it, and the findings through time: the work of the gateway's watch without a gateway.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use gpuvitals_analysis::findings::{Recent, Situation, Tracker, judge};
@@ -70,7 +70,7 @@ pub(crate) struct Lab {
     pub(crate) troubles: Vec<Trouble>,
     pub(crate) fault_ns: i64,
     pub(crate) opened: Vec<Opened>,
-    open: HashMap<String, ()>,
+    open: HashSet<String>,
     pub(crate) gpu_ticks: u64,
 }
 
@@ -94,7 +94,7 @@ impl Lab {
             troubles: Trouble::place(seed, faults),
             fault_ns,
             opened: Vec::new(),
-            open: HashMap::new(),
+            open: HashSet::new(),
             gpu_ticks: 0,
         }
     }
@@ -169,11 +169,11 @@ impl Lab {
             lost: &lost,
         };
         self.tracker.update(wall_ns, judge(&situation), true);
-        let mut open = HashMap::new();
+        let mut open = HashSet::new();
         for finding in self.tracker.open() {
             let id = finding.id();
-            open.insert(id.clone(), ());
-            if !self.open.contains_key(&id) {
+            open.insert(id.clone());
+            if !self.open.contains(&id) {
                 self.opened.push(Opened {
                     kind: finding.kind.id,
                     subject: finding.subject.to_string(),
@@ -234,7 +234,7 @@ pub(crate) fn gpu_seconds(span_ns: i64) -> f64 {
 pub(crate) fn is_about(opened: &Opened, target: &Target) -> bool {
     match target {
         Target::Gpu(node, index) => {
-            let end = format!("{:04x}", index);
+            let end = format!("{index:04x}");
             let amd = format!("{index:02x}");
             opened.node.as_deref() == Some(node.as_str())
                 && opened.gpus.iter().any(|gpu| {

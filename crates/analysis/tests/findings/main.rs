@@ -4,6 +4,9 @@
 //! `GPUVITALS_TEST_LONG=1` takes many seeds; `UPDATE=1` then writes the table into docs/findings.md.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::fmt::Write as _;
+
+mod capture;
 mod faults;
 mod lab;
 mod score;
@@ -25,15 +28,17 @@ fn the_documentation_lists_every_kind() {
             .to_owned();
     for kind in KINDS {
         let seconds = |ns: i64| format!("{:.0} s", lab::gpu_seconds(ns));
-        table += &format!(
-            "| `{}` | {} | {} | {} | {} | {} |\n",
+        writeln!(
+            table,
+            "| `{}` | {} | {} | {} | {} | {} |",
             kind.id,
             kind.severity.name(),
             seconds(kind.opens_after_ns),
             seconds(kind.closes_after_ns),
             kind.covers.join(", "),
             kind.meaning
-        );
+        )
+        .unwrap();
     }
     let is_written = score::put("kinds", &table, std::env::var_os("UPDATE").is_some());
     assert!(is_written, "docs/findings.md is old; UPDATE=1 writes it");

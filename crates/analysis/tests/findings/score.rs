@@ -115,10 +115,8 @@ impl Score {
             self.false_alarms.len()
         )
         .unwrap();
-        if !is_long {
-            self.false_alarms.iter().for_each(|alarm| writeln!(text, "{alarm}").unwrap());
-        } else {
-            self.false_alarms.iter().for_each(|alarm| eprintln!("{alarm}"));
+        for alarm in &self.false_alarms {
+            if is_long { eprintln!("{alarm}") } else { writeln!(text, "{alarm}").unwrap() }
         }
         text
     }
