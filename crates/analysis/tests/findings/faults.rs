@@ -162,7 +162,10 @@ impl Trouble {
     pub(crate) fn place(seed: u64, faults: &'static [Fault]) -> Vec<Self> {
         let mut taken: Vec<Target> = Vec::new();
         let mut placed = Vec::new();
-        for (number, fault) in faults.iter().enumerate() {
+        // Nodes first: the GPUs find others.
+        let mut order: Vec<(usize, &'static Fault)> = faults.iter().enumerate().collect();
+        order.sort_by_key(|(_, fault)| fault.place != Place::Node);
+        for (number, fault) in order {
             let hosts = fault.place.hosts();
             let start = usize::try_from(seed).unwrap() * 5 + number * 3;
             let candidates = (start..).map(|n| {
