@@ -151,10 +151,15 @@ impl ClusterState {
         Self::Failed,
     ];
 
+    /// Whether a cluster in this state has not answered when it was asked last.
+    pub fn is_silent(self) -> bool {
+        use ClusterState::{Failed, Forbidden, Throttled, Unauthorized, Unreachable};
+        matches!(self, Failed | Forbidden | Throttled | Unauthorized | Unreachable)
+    }
+
     /// Whether a cluster in this state may have nodes that are not known.
     pub fn hides_nodes(self) -> bool {
-        use ClusterState::{Degraded, NoGpu, NoGpuNodes, NoGpuOperator, Ok};
-        !matches!(self, Ok | Degraded | NoGpu | NoGpuNodes | NoGpuOperator)
+        self == Self::Starting || self.is_silent()
     }
 }
 
@@ -205,8 +210,23 @@ impl ClusterView {
             ClusterState::Ok | ClusterState::NoGpu | ClusterState::NoGpuNodes => Vec::new(),
             ClusterState::Starting => vec![of_cluster("not everything was read yet")],
             ClusterState::Degraded => self.nodes.iter().filter_map(|node| node.missing(&self.name)).collect(),
-            _ => vec![of_cluster(self.error.as_deref().unwrap_or("it does not say why"))],
+            _ => {
+                let error = self.error.as_deref().unwrap_or("it does not say why");
+                let what =
+                    if self.readings().next().is_some() { " (its last readings are shown)" } else { "" };
+                vec![format!("{}{what}", of_cluster(error))]
+            }
         }
+    }
+
+    /// What an answer about one of its nodes lacks and why, for people.
+    pub fn missing_of(&self, node: &NodeView) -> Vec<String> {
+        if self.state.is_silent() { self.missing() } else { node.missing(&self.name).into_iter().collect() }
+    }
+
+    /// Whether the reading of one of its nodes is older than the last attempt to read it.
+    pub fn is_stale(&self, node: &NodeView) -> bool {
+        node.is_stale() || (node.reading.is_some() && self.state.is_silent())
     }
 
     /// Its health. A cluster or node that is not read is no failure of those who read it: degraded at worst.
@@ -236,7 +256,7 @@ impl NodeView {
         Some(format!("cluster {cluster}: node {}: {why}{what}", self.name))
     }
 
-    /// Whether its reading is older than the last attempt.
+    /// Whether its reading is older than its own last attempt.
     pub fn is_stale(&self) -> bool {
         self.reading.is_some() && self.state != NodeState::Ok
     }

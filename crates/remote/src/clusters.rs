@@ -145,7 +145,7 @@ fn node_of(cluster: &ClusterView, node: &NodeView) -> v1::Node {
         state: node.state.name().to_owned(),
         since_ns: node.since_ns,
         error: node.error.as_deref().map(str::to_owned),
-        stale: node.is_stale(),
+        stale: cluster.is_stale(node),
         read_ns: reading.map(|reading| reading.taken_ns),
         gpu_count: node.gpu_count().map(count),
         total_memory_mb: total_memory_mb(&gpus),

@@ -52,7 +52,7 @@ impl<'a> ClusterNode<'a> {
             state: node.state,
             since: Moment(node.since_ns),
             error: node.error.as_deref(),
-            stale: node.is_stale(),
+            stale: cluster.is_stale(node),
             age_seconds: node.age_ns(now_ns).map(seconds),
             gpu_count: node.gpu_count(),
             total_memory_mb: total_memory_mb(&gpus),
@@ -110,7 +110,7 @@ impl<'a> ClusterInfo<'a> {
             gpu_count: cluster.gpus_read(),
             newest_reading_age_seconds: ages().min().map(seconds),
             oldest_reading_age_seconds: ages().max().map(seconds),
-            missing: missing.map(|node| MissingNode::of(node)).collect(),
+            missing: missing.map(|node| MissingNode::of(cluster, node)).collect(),
         }
     }
 }
@@ -159,13 +159,13 @@ struct MissingNode<'a> {
 }
 
 impl<'a> MissingNode<'a> {
-    fn of(node: &'a NodeView) -> Self {
+    fn of(cluster: &ClusterView, node: &'a NodeView) -> Self {
         Self {
             node_name: &node.name,
             state: node.state,
             since: Moment(node.since_ns),
             error: node.error.as_deref(),
-            stale: node.is_stale(),
+            stale: cluster.is_stale(node),
         }
     }
 }

@@ -165,6 +165,22 @@ async fn what_is_missing_is_named_and_the_rest_stands() {
 }
 
 #[tokio::test]
+async fn readings_of_a_cluster_that_answers_no_more_are_stale() {
+    let world = world().await;
+    let nodes = vec![node("far", "n1", NodeState::Ok, true)];
+    let far = cluster("far", ClusterState::Unreachable, Some("cannot talk to the API server"), nodes);
+    *world.parts.clusters.lock().unwrap() = vec![far];
+    for path in ["/api/v1/gpu/nodes/far/n1", "/api/v1/gpu/nodes?cluster_id=far"] {
+        let answer = world.get(path).await;
+        let json = answer.json();
+        let node = if json.is_array() { &json[0] } else { &json };
+        assert_eq!((&node["stale"], node["gpus"].as_array().unwrap().len()), (&json!(true), 2), "{path}");
+        let words = "cluster far: unreachable: cannot talk to the API server (its last readings are shown)";
+        assert_eq!(answer.header("x-partial"), Some(words), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_summary_adds_up_what_was_read() {
     let world = world().await;
     let of_east = world.ok("/api/v1/gpu/summary?cluster_id=east").await;

@@ -65,7 +65,7 @@ impl ClusterSelection {
             .collect();
         let missing = match &self.node {
             None => clusters.iter().flat_map(|cluster| cluster.missing()).collect(),
-            Some(_) => nodes.iter().filter_map(|(cluster, node)| node.missing(&cluster.name)).collect(),
+            Some(_) => nodes.iter().flat_map(|(cluster, node)| cluster.missing_of(node)).collect(),
         };
         if self.node.is_some() && nodes.is_empty() {
             let hides = |cluster: &&Arc<ClusterView>| cluster.state.hides_nodes();
