@@ -3,6 +3,7 @@
 pub mod condition;
 pub mod energy;
 pub mod events;
+pub mod explain;
 pub mod findings;
 pub mod integral;
 pub mod outgoing;

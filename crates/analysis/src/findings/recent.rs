@@ -54,6 +54,8 @@ pub struct Recent {
     gpus: HashMap<Arc<str>, RecentGpu>,
     /// End of the minutes read so far.
     end_ns: Option<i64>,
+    /// All minutes of a range are kept, whoever held the GPU.
+    of_range: bool,
 }
 
 /// A GPU over its last minutes. What was not measured is absent. "Loaded" minutes are those of its present holder with a mean
@@ -130,7 +132,35 @@ fn metrics() -> Vec<MetricId> {
     single.into_iter().chain(several.into_iter().flatten().copied()).collect()
 }
 
+fn query(metrics: Vec<MetricId>, start_ns: i64, end_ns: i64) -> BucketQuery {
+    BucketQuery {
+        table: Table::GpuEvents,
+        gpus: Vec::new(),
+        selector: Selector::default(),
+        metrics,
+        start_ns,
+        end_ns,
+        step_ns: MINUTE_NS,
+        phase_ns: 0,
+        aggregates: vec![Aggregate::Mean],
+        group_by: [GroupColumn::Gpu].into_iter().chain(HOLDER.map(GroupColumn::Identity)).collect(),
+    }
+}
+
 impl Recent {
+    /// The minutes of a range, from the answer to [`Recent::range_query`], whoever held the GPUs.
+    pub fn of_range(buckets: &Buckets) -> Self {
+        let mut recent = Self { of_range: true, ..Self::default() };
+        recent.take(buckets);
+        recent
+    }
+
+    /// What to ask the history for some GPUs in a range of time: whole minutes, and the one before, with which counters begin.
+    pub fn range_query(gpus: Vec<Arc<str>>, start_ns: i64, end_ns: i64) -> BucketQuery {
+        let start_ns = start_ns.div_euclid(MINUTE_NS) * MINUTE_NS - MINUTE_NS;
+        BucketQuery { gpus, ..query(metrics(), start_ns, end_ns) }
+    }
+
     /// What to ask the history for next, for [`Recent::take`]; none: it is up to date. `gpus` is the size of the fleet, by which a
     /// question is kept small.
     pub fn next_query(&self, now_ns: i64, gpus: usize) -> Option<BucketQuery> {
@@ -148,18 +178,7 @@ impl Recent {
         let minutes = (POINTS_MAX / 2 / points).clamp(1, 60);
         let most_ns = i64::try_from(minutes).unwrap_or(1) * MINUTE_NS;
         let end_ns = if is_whole { end_ns } else { whole_from }.min(start_ns + most_ns);
-        Some(BucketQuery {
-            table: Table::GpuEvents,
-            gpus: Vec::new(),
-            selector: Selector::default(),
-            metrics,
-            start_ns,
-            end_ns: end_ns - 1,
-            step_ns: MINUTE_NS,
-            phase_ns: 0,
-            aggregates: vec![Aggregate::Mean],
-            group_by: [GroupColumn::Gpu].into_iter().chain(HOLDER.map(GroupColumn::Identity)).collect(),
-        })
+        Some(query(metrics, start_ns, end_ns - 1))
     }
 
     /// Takes the answer to [`Recent::next_query`].
@@ -183,6 +202,15 @@ impl Recent {
         }
         let end_ns = steps.time(steps.count);
         self.end_ns = Some(end_ns);
+        if self.of_range {
+            for gpu in self.gpus.values_mut() {
+                // The minute before the range is there for the counters.
+                gpu.minutes.retain(|minute| minute.start_ns > steps.origin_ns);
+                gpu.held_from_ns = i64::MIN;
+                gpu.window = gpu.window();
+            }
+            return;
+        }
         self.gpus.retain(|_, gpu| end_ns - gpu.last_ns < FORGET_NS);
         for gpu in self.gpus.values_mut() {
             let from_ns = end_ns - i64::try_from(WINDOW_MINUTES).unwrap_or(0) * MINUTE_NS;
@@ -199,6 +227,9 @@ impl Recent {
     /// The last minutes of a GPU. If it changed hands since, nothing is known under its present holder.
     pub fn window(&self, gpu: &GpuState) -> Option<GpuWindow> {
         let RecentGpu { window, holder, .. } = self.gpus.get(&gpu.key)?;
+        if self.of_range {
+            return Some(*window);
+        }
         let is_of_holder =
             holder.iter().map(Option::as_deref).eq(HOLDER.map(|column| gpu.identity.get(column)));
         Some(if is_of_holder { *window } else { window.without_holder() })

@@ -1,0 +1,276 @@
+//! Why a GPU was slow in some time: everything that held it up, the heaviest first.
+//!
+//! Made from its minutes and those of its peers: the GPUs of its job, or others of its model. A cause weighs as much as it can explain
+//! of the lost speed, 0 to 1: a share of time, or a difference to the peers.
+
+use std::sync::Arc;
+
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::history::{ExtraValue, Fleet, GpuState};
+use gpuvitals_core::{Batch, MetricId};
+
+use crate::findings::threshold::PEERS_MIN;
+use crate::findings::{Evidence, GpuWindow};
+use crate::robust;
+
+/// Smallest weight of a cause that is worth a line.
+const WEIGHT_MIN: f64 = 0.02;
+const CLOCK_MAX: MetricId = MetricId::of("gpu_clock_max_mhz");
+const CLOCK_APPLICATION: MetricId = MetricId::of("gpu_clock_application_mhz");
+
+/// Something that made a GPU slow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cause {
+    /// Name for programs: `events`, `heat`, `power_brake`, `power_limit`, `clock`, `application_clock`, `pcie`, `links`, `little_work`
+    /// or `no_data`.
+    pub id: &'static str,
+    /// How much of the lost speed it can explain, 0 to 1.
+    pub weight: f64,
+    /// In words.
+    pub sentence: String,
+    /// The values that show it.
+    pub evidence: Vec<Evidence>,
+}
+
+/// An event in the health of the GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthEvent {
+    /// When, nanoseconds UTC since 1970.
+    pub at_ns: i64,
+    /// `xid`, `ecc`, `ras`, `throttle`, `lost` or `back`.
+    pub kind: Arc<str>,
+    /// In the agent's words.
+    pub detail: Arc<str>,
+}
+
+/// What is known about the time.
+#[derive(Debug, Clone, Copy)]
+pub struct SlowTime<'a> {
+    /// The GPU.
+    pub gpu: &'a GpuState,
+    /// Its minutes; none: it had no value.
+    pub own: Option<GpuWindow>,
+    /// Those of its peers.
+    pub peers: &'a [GpuWindow],
+    /// Minutes of the time.
+    pub minutes: usize,
+    /// Events in it.
+    pub events: &'a [HealthEvent],
+}
+
+/// The events of a GPU in rows of `gpu_health_events`, in order.
+pub fn health_events(batch: &Batch, gpu: &str) -> Vec<HealthEvent> {
+    let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return Vec::new() };
+    let text = |name: &str, row| match ExtraValue::of(batch.records().column_by_name(name)?, row)? {
+        ExtraValue::Text(text) => Some(text),
+        ExtraValue::Number(_) => None,
+    };
+    let rows = keys.ids.iter().zip(batch.timestamps()).enumerate();
+    let of_gpu =
+        rows.filter(|(_, (id, _))| keys.keys.get(**id as usize).is_some_and(|key| key.as_ref() == gpu));
+    let event = |(row, (_, at_ns)): (usize, (&u32, &i64))| {
+        let detail = text("detail", row).unwrap_or_else(|| Arc::from(""));
+        Some(HealthEvent { at_ns: *at_ns, kind: text("kind", row)?, detail })
+    };
+    let mut events: Vec<HealthEvent> = of_gpu.filter_map(event).collect();
+    events.sort_by_key(|event| event.at_ns);
+    events
+}
+
+/// The causes, the heaviest first; none: nothing unusual is known.
+pub fn explain(time: &SlowTime<'_>) -> Vec<Cause> {
+    let mut causes: Vec<Cause> = failures(time.events).into_iter().chain(no_data(time)).collect();
+    if let Some(own) = time.own {
+        causes.extend(limits(&own));
+        causes.extend(clock(time, &own));
+        causes.extend(links(time, &own));
+        causes.extend(little_work(time, &own));
+    }
+    causes.retain(|cause| cause.weight >= WEIGHT_MIN);
+    causes.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    causes
+}
+
+/// Events that stop work.
+fn failures(events: &[HealthEvent]) -> Option<Cause> {
+    let grave: Vec<&HealthEvent> =
+        events.iter().filter(|event| matches!(event.kind.as_ref(), "xid" | "ecc" | "ras" | "lost")).collect();
+    let first = grave.first()?;
+    let more = if grave.len() > 1 { format!(" and {} more", grave.len() - 1) } else { String::new() };
+    #[expect(clippy::cast_precision_loss, reason = "numbers of events")]
+    let evidence = vec![Evidence::derived("health_events", "", grave.len() as f64)];
+    let sentence = format!("it had events that interrupt work: {}{more}", first.detail);
+    Some(Cause { id: "events", weight: 1.0, sentence, evidence })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of minutes")]
+fn no_data(time: &SlowTime<'_>) -> Option<Cause> {
+    let seen = time.own.map_or(0, |own| own.minutes);
+    let lacking = time.minutes.checked_sub(seen).filter(|lacking| *lacking > 0)?;
+    let weight = lacking as f64 / time.minutes as f64;
+    let sentence = format!("for {lacking} of {} minutes nothing is known about it", time.minutes);
+    let evidence = vec![Evidence::derived("minutes_without_values", "min", lacking as f64)];
+    Some(Cause { id: "no_data", weight, sentence, evidence })
+}
+
+fn limits(own: &GpuWindow) -> Vec<Cause> {
+    let cause = |id, share: Option<f64>, what: &str, quantity| {
+        let share = share?;
+        let sentence = format!("{what} held the clock down for {:.0} % of the time", 100.0 * share);
+        Some(Cause {
+            id,
+            weight: share,
+            sentence,
+            evidence: vec![Evidence::derived(quantity, "ratio", share)],
+        })
+    };
+    let mut heat = cause("heat", own.heat_share, "heat", "share_of_time_held_down_by_heat");
+    if let (Some(heat), Some(celsius)) = (&mut heat, own.temperature_max_c) {
+        heat.sentence = format!("{}; the GPU reached {celsius:.0} °C", heat.sentence);
+        heat.evidence.push(Evidence::derived("temperature_c", "°C", celsius));
+    }
+    let brake = cause(
+        "power_brake",
+        own.brake_share,
+        "the power brake of the chassis",
+        "share_of_time_under_power_brake",
+    );
+    let power = cause("power_limit", own.power_share, "the power limit", "share_of_time_at_power_limit");
+    // At the power limit a GPU still does its work, a little slower than with more power.
+    let power = power.map(|power| Cause { weight: power.weight / 2.0, ..power });
+    [heat, brake, power].into_iter().flatten().collect()
+}
+
+/// The clock beside that of the peers, and beside what the GPU can do.
+fn clock(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<Cause> {
+    let Some(clock) = own.loaded_clock_mhz else { return Vec::new() };
+    let mut causes = Vec::new();
+    if let Some(median) = median(time.peers, |peer| peer.loaded_clock_mhz) {
+        let weight = 1.0 - clock / median;
+        let sentence =
+            format!("under load it ran at {clock:.0} MHz, the median of its peers is {median:.0} MHz");
+        let evidence = Evidence::derived("gpu_clock_mhz", "MHz", clock.round());
+        let evidence = vec![evidence.beside(median.round(), "median of its peers")];
+        causes.push(Cause { id: "clock", weight, sentence, evidence });
+    }
+    let latest = |metric| Fleet::latest(time.gpu, metric).map(|latest| latest.value.as_f64());
+    if let (Some(set), Some(most)) = (latest(CLOCK_APPLICATION), latest(CLOCK_MAX))
+        && set < most
+        && clock <= 1.01 * set
+    {
+        let sentence = format!("its application clock is set to {set:.0} MHz, it can run at {most:.0} MHz");
+        let evidence = vec![Evidence::of(CLOCK_APPLICATION, set).beside(most, "what the GPU can do")];
+        causes.push(Cause { id: "application_clock", weight: 1.0 - set / most, sentence, evidence });
+    }
+    causes
+}
+
+fn links(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<Cause> {
+    type Of = fn(&GpuWindow) -> Option<f64>;
+    let all: [(&str, MetricId, &str, Of); 3] = [
+        ("pcie", MetricId::of("pcie_width"), "lanes of PCIe", |window| window.pcie_width),
+        ("pcie", MetricId::of("pcie_gen"), "is the generation of its PCIe link", |window| {
+            window.pcie_generation
+        }),
+        ("links", MetricId::of("interconnect_links_up"), "links to other GPUs", |window| window.links_up),
+    ];
+    let mut causes = Vec::new();
+    for (id, metric, what, of) in all {
+        let (Some(has), Some(median)) = (of(own), median(time.peers, of)) else { continue };
+        if has < median {
+            let sentence = format!("{has} {what}, its peers have {median}");
+            let evidence = vec![Evidence::of(metric, has).beside(median, "median of its peers")];
+            causes.push(Cause { id, weight: 1.0 - has / median, sentence, evidence });
+        }
+    }
+    causes
+}
+
+/// It was not busy: it waited for input, for the network or for others, or had nothing to do.
+fn little_work(time: &SlowTime<'_>, own: &GpuWindow) -> Option<Cause> {
+    let busy = own.utilization_pct?;
+    let median = median(time.peers, |peer| peer.utilization_pct);
+    let evidence = Evidence::derived("utilization_pct", "%", busy.round());
+    let (behind, sentence, evidence) = match median {
+        Some(median) => (
+            median - busy,
+            format!("it was busy for {busy:.0} % of the time, the median of its peers is {median:.0} %"),
+            evidence.beside(median.round(), "median of its peers"),
+        ),
+        None => (
+            100.0 - busy,
+            format!("it was busy for {busy:.0} % of the time: it waited, or had no work"),
+            evidence,
+        ),
+    };
+    Some(Cause { id: "little_work", weight: behind / 100.0, sentence, evidence: vec![evidence] })
+}
+
+fn median(peers: &[GpuWindow], of: impl Fn(&GpuWindow) -> Option<f64>) -> Option<f64> {
+    let mut values: Vec<f64> = peers.iter().filter_map(of).filter(|value| *value > 0.0).collect();
+    robust::median(&mut values).filter(|_| values.len() >= PEERS_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::Identity;
+
+    use super::*;
+
+    const SOUND: GpuWindow = GpuWindow {
+        minutes: 10,
+        held_minutes: 10,
+        loaded_minutes: 10,
+        utilization_pct: Some(99.0),
+        power_w: Some(600.0),
+        loaded_clock_mhz: Some(1980.0),
+        loaded_power_w: Some(600.0),
+        temperature_max_c: Some(70.0),
+        fan_pct: None,
+        heat_share: Some(0.0),
+        power_share: Some(0.0),
+        brake_share: Some(0.0),
+        pcie_width: Some(16.0),
+        pcie_generation: Some(5.0),
+        links_up: Some(18.0),
+        idle_since_ns: None,
+    };
+
+    fn of(own: GpuWindow, events: &[HealthEvent]) -> Vec<(&'static str, String)> {
+        let gpu = GpuState {
+            key: Arc::from("a"),
+            identity: Identity::default(),
+            first_seen_ns: 0,
+            last_seen_ns: 0,
+            latest: Vec::new(),
+            extras: Vec::new(),
+        };
+        let time = SlowTime { gpu: &gpu, own: Some(own), peers: &[SOUND; 7], minutes: 10, events };
+        explain(&time).into_iter().map(|cause| (cause.id, cause.sentence)).collect()
+    }
+
+    fn ids(causes: &[(&'static str, String)]) -> Vec<&'static str> {
+        causes.iter().map(|(id, _)| *id).collect()
+    }
+
+    #[test]
+    fn a_sound_gpu_has_no_cause_and_the_heaviest_comes_first() {
+        assert!(of(SOUND, &[]).is_empty());
+        let hot = GpuWindow {
+            heat_share: Some(0.6),
+            loaded_clock_mhz: Some(1584.0),
+            power_share: Some(0.2),
+            pcie_width: Some(8.0),
+            ..SOUND
+        };
+        let causes = of(hot, &[]);
+        assert_eq!(ids(&causes), ["heat", "pcie", "clock", "power_limit"]);
+        let (_, heat) = causes.first().unwrap();
+        assert_eq!(heat, "heat held the clock down for 60 % of the time; the GPU reached 70 °C");
+        let event = HealthEvent { at_ns: 0, kind: Arc::from("xid"), detail: Arc::from("XID 79") };
+        let lost = GpuWindow { minutes: 4, ..SOUND };
+        assert_eq!(ids(&of(lost, &[event])), ["events", "no_data"]);
+        let starved = GpuWindow { utilization_pct: Some(40.0), ..SOUND };
+        assert_eq!(ids(&of(starved, &[])), ["little_work"]);
+    }
+}
