@@ -32,6 +32,17 @@ impl State {
     /// Every state.
     pub(crate) const ALL: [Self; 5] = [Self::Active, Self::Idle, Self::Stale, Self::Unhealthy, Self::Unknown];
 
+    /// Its place in an order that begins with what needs somebody.
+    pub(crate) fn urgency(self) -> u8 {
+        match self {
+            Self::Unhealthy => 0,
+            Self::Stale => 1,
+            Self::Unknown => 2,
+            Self::Active => 3,
+            Self::Idle => 4,
+        }
+    }
+
     /// Spelling in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -58,7 +58,8 @@ pub(crate) struct GpusParams {
     host: Option<String>,
     /// Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`,
     /// `last_seen`, `memory_mb`) or a metric's column for its latest value; a leading `-` reverses it.
-    /// Unknown values come last. Without it: by host and index.
+    /// Unknown values come last; by `state` comes what needs somebody first: unhealthy, stale, unknown, active, idle.
+    /// Without it: by host and index.
     #[param(pattern = "^ *(?:-?[a-z][a-z0-9_]*)? *$", example = "-power_w")]
     sort: Option<String>,
     /// `metrics`: with the latest values.
@@ -258,7 +259,7 @@ impl GpusAsk {
         }
         match self.sort {
             Some(Sort { by: Field::State, descending }) => {
-                gpus.sort_by_cached_key(|gpu| rules.state(gpu));
+                gpus.sort_by_cached_key(|gpu| rules.state(gpu).urgency());
                 if descending {
                     gpus.reverse();
                 }

@@ -76,8 +76,8 @@ async fn pages_filters_and_orders() {
         ("sort=-power_w", &["GPU-d", "GPU-a", "GPU-c", "GPU-b", "rack@7"], 5, false),
         ("sort=power_w", &["GPU-b", "GPU-c", "GPU-a", "GPU-d", "rack@7"], 5, false),
         ("sort=-last_seen&limit=2", &["GPU-a", "GPU-b"], 5, true),
-        ("sort=state", &["GPU-a", "GPU-b", "GPU-d", "GPU-c", "rack@7"], 5, false),
-        ("sort=-state&limit=1", &["rack@7"], 5, true),
+        ("sort=state", &["GPU-c", "GPU-d", "rack@7", "GPU-a", "GPU-b"], 5, false),
+        ("sort=-state&limit=1", &["GPU-b"], 5, true),
         ("sort=model&limit=1", &["GPU-d"], 5, true),
         ("sort=memory_mb&limit=1", &["GPU-a"], 5, true),
     ];
