@@ -5,6 +5,7 @@
 mod analysis;
 mod catalogue;
 mod clusters;
+mod explain;
 mod gpu;
 mod health;
 mod query;
@@ -12,9 +13,10 @@ mod scalar;
 mod stats;
 mod telemetry;
 
-pub(crate) use analysis::{FindingEntry, FindingList, JobSpread, StragglerList};
+pub(crate) use analysis::{EvidenceEntry, FindingEntry, FindingList, JobSpread, StragglerList};
 pub(crate) use catalogue::MetricList;
 pub(crate) use clusters::{ClusterInfo, ClusterNode};
+pub(crate) use explain::{Explanation, PeerGroup};
 pub(crate) use gpu::{Gpu, GpuDetail, GpuList, Host, HostList, Labels, LatestColumns, State, StateCounts};
 pub(crate) use health::{Component, HealthReport};
 pub(crate) use query::{GroupLabels, QueryAnswer, Series, Values};

@@ -4,6 +4,7 @@ pub(crate) mod analysis;
 pub(crate) mod clusters;
 pub(crate) mod docs;
 pub mod document;
+pub(crate) mod explain;
 pub(crate) mod gpus;
 pub(crate) mod health;
 pub(crate) mod hosts;
@@ -59,6 +60,7 @@ routes! {
     documented {
         "/api/v1/gpus" => gpus::list,
         "/api/v1/gpus/{id}" => gpus::one,
+        "/api/v1/gpus/{id}/explain" => explain::explain,
         "/api/v1/gpus/{id}/telemetry" => telemetry::of_one,
         "/api/v1/telemetry" => telemetry::of_several,
         "/api/v1/hosts" => hosts::list,

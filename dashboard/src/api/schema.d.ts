@@ -38,6 +38,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/gpus/{id}/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Why a GPU was slow: what held it up, the heaviest first.
+         * @description Whole minutes of the range: shares of time under each limit, its clock, load and links beside those of its job's other GPUs (or
+         *     of others of its model), and events in its health.
+         */
+        get: operations["explain_gpu"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/gpus/{id}/telemetry": {
         parameters: {
             query?: never;
@@ -486,6 +507,20 @@ export interface components {
              */
             help: string;
         };
+        /** @description Something that made a GPU slow. */
+        CauseEntry: {
+            /** @description `events`, `heat`, `power_brake`, `power_limit`, `clock`, `application_clock`, `pcie`, `links`, `little_work` or `no_data`. */
+            id: string;
+            /**
+             * Format: double
+             * @description How much of the lost speed it can explain, 0 to 1: a share of the time, or a difference to the peers.
+             */
+            weight: number;
+            /** @description In words. */
+            sentence: string;
+            /** @description The values that show it. */
+            evidence: components["schemas"]["EvidenceEntry"][];
+        };
         /** @description A cluster of the configuration. */
         ClusterInfo: {
             /**
@@ -690,6 +725,15 @@ export interface components {
          * @enum {string}
          */
         ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
+        /** @description An event in the health of a GPU. */
+        EventEntry: {
+            /** @description When. */
+            timestamp: components["schemas"]["Moment"];
+            /** @description `xid`, `ecc`, `ras`, `throttle`, `lost` or `back`. */
+            kind: string;
+            /** @description In the agent's words. */
+            detail: string;
+        };
         /** @description A value that shows a finding. */
         EvidenceEntry: {
             /** @description Column of the catalogue, or a quantity derived from some. */
@@ -702,6 +746,26 @@ export interface components {
              */
             value: number;
             compared_with: components["schemas"]["ComparedValue"] | null;
+        };
+        /** @description Why a GPU was slow in a range of time. */
+        Explanation: {
+            /** @description Key of the GPU. */
+            gpu: string;
+            /** @description Its name for people. */
+            name: string;
+            /** @description First instant of the range, on a whole minute. */
+            start: components["schemas"]["Moment"];
+            /** @description Last instant. */
+            end: components["schemas"]["Moment"];
+            /** @description The answer in a sentence. */
+            verdict: string;
+            /** @description Everything that held it up, the heaviest first; empty if nothing unusual is known. */
+            causes: components["schemas"]["CauseEntry"][];
+            /** @description What it is compared with. */
+            peers: components["schemas"]["PeerGroup"];
+            figures: components["schemas"]["RangeFigures"] | null;
+            /** @description Events in its health, in order. */
+            events: components["schemas"]["EventEntry"][];
         };
         /**
          * @description Something that is wrong, why that is believed, whom it concerns and what to do.
@@ -1261,6 +1325,15 @@ export interface components {
              */
             has_next: boolean;
         };
+        /** @description The GPUs that a GPU is compared with. */
+        PeerGroup: {
+            /** @description `job`: the others of its job; `model`: others of its model; null: there are none. */
+            basis: string | null;
+            /** @description The job, `cluster/namespace/name`, or the model. */
+            name: string | null;
+            /** @description How many with values. */
+            count: number;
+        };
         /** @description A process on a GPU. A value that was not read is none, never 0. */
         ProcessRecord: {
             /**
@@ -1411,6 +1484,48 @@ export interface components {
              * @example 3600
              */
             uptime_seconds: number | null;
+        };
+        /** @description A GPU in a range of time. Null: not measured. */
+        RangeFigures: {
+            /** @description Minutes with any value. */
+            minutes: number;
+            /** @description Minutes with a mean utilisation of 50 % or more. */
+            loaded_minutes: number;
+            /**
+             * Format: double
+             * @description Mean utilisation, %.
+             */
+            utilization_pct: number | null;
+            /**
+             * Format: double
+             * @description Mean power, W.
+             */
+            power_w: number | null;
+            /**
+             * Format: double
+             * @description Mean clock of the loaded minutes, MHz.
+             */
+            loaded_clock_mhz: number | null;
+            /**
+             * Format: double
+             * @description Highest temperature, °C.
+             */
+            temperature_max_c: number | null;
+            /**
+             * Format: double
+             * @description Share of the time that heat held the clock down.
+             */
+            heat_share: number | null;
+            /**
+             * Format: double
+             * @description Share at the power limit.
+             */
+            power_limit_share: number | null;
+            /**
+             * Format: double
+             * @description Share under the power brake of the chassis.
+             */
+            power_brake_share: number | null;
         };
         /** @description Whom a finding concerns. Of several GPUs the texts that all of them share. */
         ReachEntry: {
@@ -1604,7 +1719,8 @@ export interface operations {
                 /**
                  * @description Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`,
                  *     `last_seen`, `memory_mb`) or a metric's column for its latest value; a leading `-` reverses it.
-                 *     Unknown values come last. Without it: by host and index.
+                 *     Unknown values come last; by `state` comes what needs somebody first: unhealthy, stale, unknown, active, idle.
+                 *     Without it: by host and index.
                  * @example -power_w
                  */
                 sort?: string;
@@ -1692,6 +1808,66 @@ export interface operations {
                 };
             };
             /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    explain_gpu: {
+        parameters: {
+            query?: {
+                /** @description First instant; 10 minutes before the end unless given, 24 hours at most. */
+                start?: components["schemas"]["Instant"];
+                /** @description Last instant; now unless given. */
+                end?: components["schemas"]["Instant"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Id of the GPU: a key, UUID, PCI address or `host:gpuN`.
+                 * @example sim-node-0001:gpu1
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The causes. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explanation"];
+                };
+            };
+            /** @description A parameter is not allowed, or the range is too long. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such GPU, or several, or no values are kept. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy, or the GPU may be in what could not be read (code `incomplete`); try again. */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -109,3 +109,31 @@ async fn a_straggler_is_found_after_it_held_for_two_minutes() {
     assert!(metrics.contains("gpuvitals_findings{kind=\"straggler\",severity=\"warning\"} 1\n"), "{metrics}");
     assert!(metrics.contains("gpuvitals_findings{kind=\"xid\",severity=\"critical\"} 0\n"), "{metrics}");
 }
+
+#[tokio::test]
+async fn a_slow_gpu_is_explained_by_its_clock_beside_its_job() {
+    let world = judging().await;
+    a_job_with_a_straggler(&world).await;
+    let answer = world.ok("/api/v1/gpus/sim-node-01:gpu7/explain").await;
+    assert_eq!(answer["verdict"], "under load it ran at 1530 MHz, the median of its peers is 1980 MHz");
+    assert_eq!(answer["peers"], json!({"basis": "job", "name": "/research/train-7", "count": 7}));
+    assert_eq!(answer["causes"][0]["id"], "clock");
+    assert_eq!(answer["causes"][0]["evidence"][0]["compared_with"]["value"], 1980.0);
+    assert_eq!(
+        (&answer["start"], &answer["figures"]["minutes"]),
+        (&json!("2026-11-20T15:50:00Z"), &json!(11))
+    );
+    let sound =
+        world.ok("/api/v1/gpus/GPU-0/explain?start=2026-11-20T15:50:00Z&end=2026-11-20T15:59:00Z").await;
+    assert_eq!(
+        (&sound["verdict"], &sound["causes"]),
+        (&json!("nothing unusual is known about this time"), &json!([]))
+    );
+    for (query, code) in [
+        ("GPU-0/explain?start=2026-11-18T15:50:00Z", "bad_parameter"),
+        ("GPU-0/explain?start=2026-11-20T16:00:00Z&end=2026-11-20T15:00:00Z", "bad_parameter"),
+        ("GPU-none/explain", "unknown_gpu"),
+    ] {
+        assert_eq!(world.get(&format!("/api/v1/gpus/{query}")).await.json()["code"], code, "{query}");
+    }
+}

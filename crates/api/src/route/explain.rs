@@ -1,0 +1,186 @@
+//! `/api/v1/gpus/{id}/explain`: why was this GPU slow?
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::HeaderMap;
+use gpuvitals_analysis::explain::{self, HealthEvent, SlowTime};
+use gpuvitals_analysis::findings::{GpuWindow, Recent, holder_of};
+use gpuvitals_core::history::{Fleet, GpuState, Part, QueryError, RowsQuery};
+use gpuvitals_core::{IdentityColumn, Table};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Answered;
+use crate::api::Api;
+use crate::ask::{self, Ask, Body, Rendered, View};
+use crate::condition;
+use crate::dto::{Explanation, Moment, PeerGroup};
+use crate::error::{ApiError, ErrorBody};
+use crate::parameter::{self, Asked, Named};
+
+const MINUTE_NS: i64 = 60_000_000_000;
+/// Range without a start.
+const DEFAULT_NS: i64 = 10 * MINUTE_NS;
+/// Longest range.
+const LONGEST_NS: i64 = 24 * 60 * MINUTE_NS;
+/// Most GPUs that one is compared with.
+const PEERS_MAX: usize = 63;
+/// Most events that are read.
+const EVENTS_MAX: usize = 1_000;
+
+/// Which time.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ExplainParams {
+    /// First instant; 10 minutes before the end unless given, 24 hours at most.
+    #[param(value_type = Option<crate::dto::Instant>)]
+    start: Option<String>,
+    /// Last instant; now unless given.
+    #[param(value_type = Option<crate::dto::Instant>)]
+    end: Option<String>,
+}
+
+/// A question why a GPU was slow.
+#[derive(Debug)]
+struct ExplainAsk {
+    id: String,
+    start_ns: Option<i64>,
+    end_ns: Option<i64>,
+}
+
+/// Why a GPU was slow: what held it up, the heaviest first.
+///
+/// Whole minutes of the range: shares of time under each limit, its clock, load and links beside those of its job's other GPUs (or
+/// of others of its model), and events in its health.
+#[utoipa::path(
+    get, path = "/api/v1/gpus/{id}/explain", tag = "analysis", operation_id = "explain_gpu",
+    params(
+        ("id" = String, Path, description = "Id of the GPU: a key, UUID, PCI address or `host:gpuN`.", example = "sim-node-0001:gpu1"),
+        ExplainParams
+    ),
+    responses(
+        (status = 200, description = "The causes.", body = Explanation<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed, or the range is too long.", body = ErrorBody),
+        (status = 404, description = "No such GPU, or several, or no values are kept.", body = ErrorBody),
+        (status = 503, description = "Too busy, or the GPU may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn explain(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Named(id): Named,
+    Asked(params): Asked<ExplainParams>,
+) -> Answered {
+    let start_ns = parameter::instant("start", params.start.as_ref())?;
+    let end_ns = parameter::instant("end", params.end.as_ref())?;
+    api.answer(ExplainAsk { id, start_ns, end_ns }, &headers).await
+}
+
+impl Ask for ExplainAsk {
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let Part { answer: fleet, missing } = view.history.fleet().await?;
+        let gpu = fleet.find(&self.id).map_err(|why| ApiError::no_gpu(&self.id, why, &missing))?;
+        let gpu = Arc::clone(gpu);
+        let end_ns = self.end_ns.unwrap_or(view.now_ns());
+        let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(DEFAULT_NS));
+        if end_ns < start_ns {
+            return Err(ApiError::EndBeforeStart);
+        }
+        if end_ns.saturating_sub(start_ns) > LONGEST_NS {
+            let start = gpuvitals_core::time::format(start_ns);
+            return Err(ApiError::parameter("start", &start, "at most 24 hours before the end"));
+        }
+        let peers = Peers::of(&gpu, &fleet);
+        let keys = peers.gpus.iter().chain([&gpu]).map(|gpu| Arc::clone(&gpu.key)).collect();
+        let Part { answer: buckets, missing: more } =
+            view.history.buckets(Recent::range_query(keys, start_ns, end_ns)).await?;
+        let events = events(&view, &gpu, start_ns, end_ns).await?;
+        view.render(ask::joined(missing, more), move |view, _| {
+            let recent = Recent::of_range(&buckets);
+            let windows: Vec<GpuWindow> = peers.gpus.iter().filter_map(|peer| recent.window(peer)).collect();
+            // The minute before the range was for the counters.
+            let minutes = buckets.steps().count.saturating_sub(1);
+            let own = recent.window(&gpu);
+            let time = SlowTime { gpu: &gpu, own, peers: &windows, minutes, events: &events };
+            let causes = explain::explain(&time);
+            let verdict = causes.first().map_or_else(
+                || "nothing unusual is known about this time".to_owned(),
+                |cause| cause.sentence.clone(),
+            );
+            let answer = Explanation {
+                gpu: &gpu.key,
+                name: condition::name(&gpu),
+                start: Moment(buckets.steps().time(1)),
+                end: Moment(end_ns),
+                verdict,
+                causes: causes.iter().map(Into::into).collect(),
+                peers: PeerGroup {
+                    basis: peers.basis.filter(|_| !windows.is_empty()),
+                    name: peers.name.as_deref().filter(|_| !windows.is_empty()),
+                    count: windows.len(),
+                },
+                figures: own.filter(|own| own.minutes > 0).map(Into::into),
+                events: events.iter().map(Into::into).collect(),
+            };
+            let up_to_now = || view.now_ns().saturating_add(MINUTE_NS / 4);
+            Body::until(self.end_ns.map_or_else(up_to_now, |_| i64::MAX), &answer)
+        })
+        .await
+    }
+}
+
+/// The GPUs that one is compared with.
+#[derive(Debug)]
+struct Peers {
+    basis: Option<&'static str>,
+    name: Option<Arc<str>>,
+    gpus: Vec<Arc<GpuState>>,
+}
+
+impl Peers {
+    /// The others of its job if there are three at least, else others of its model.
+    fn of(gpu: &Arc<GpuState>, fleet: &Fleet) -> Self {
+        const OF_JOB_MIN: usize = 3;
+        let others = |is_peer: &dyn Fn(&GpuState) -> bool| {
+            let others = fleet.gpus.iter().filter(|other| other.key != gpu.key && is_peer(other));
+            others.take(PEERS_MAX).cloned().collect::<Vec<_>>()
+        };
+        if let Some(holder) = holder_of(gpu) {
+            let gpus = others(&|other| holder_of(other).as_ref() == Some(&holder));
+            if gpus.len() >= OF_JOB_MIN {
+                return Self { basis: Some("job"), name: Some(holder), gpus };
+            }
+        }
+        let model = gpu.identity.shared(IdentityColumn::Model).cloned();
+        let is_alike = |other: &GpuState| {
+            model.is_some() && other.identity.shared(IdentityColumn::Model) == model.as_ref()
+        };
+        Self { basis: Some("model"), name: model.clone(), gpus: others(&is_alike) }
+    }
+}
+
+/// Events of the GPU in the range, as far as they are kept.
+async fn events(
+    view: &View,
+    gpu: &GpuState,
+    start_ns: i64,
+    end_ns: i64,
+) -> Result<Vec<HealthEvent>, ApiError> {
+    let query = RowsQuery {
+        gpus: vec![Arc::clone(&gpu.key)],
+        start_ns: Some(start_ns),
+        end_ns: Some(end_ns),
+        ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
+    };
+    match view.history.rows(query).await {
+        Ok(rows) => {
+            let batch = rows.answer.batch;
+            Ok(batch.map_or_else(Vec::new, |batch| explain::health_events(&batch, &gpu.key)))
+        }
+        Err(QueryError::NotKept { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
