@@ -65,7 +65,7 @@ def borrowed(package, all_packages):
     for other in sorted(filter(same, all_packages), key=lambda it: it["name"]):
         if repository(other) == repository(package) or package["name"].startswith(other["name"] + "-"):
             return other["texts"]
-    if package["license"] == "Apache-2.0":
+    if "Apache-2.0" in expression(package["license"]).split(" OR "):
         return [(ROOT / "LICENSE").read_text()]
     sys.exit(f"{package['name']} has no text of its licence ({package['license']})")
 
