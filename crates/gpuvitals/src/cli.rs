@@ -247,6 +247,10 @@ pub(crate) enum Command {
     Clocks(crate::clocks::Clocks),
     /// Ask a running gpuvitals about GPUs and their history
     Query(Box<Query>),
+    /// What is wrong with the fleet now, the worst first: since when, why, whom it concerns, what to do
+    Findings(FindingsFlags),
+    /// Why a GPU was slow: what held it up, the heaviest first
+    Explain(ExplainFlags),
     /// Print the catalogue of metrics: columns, units, Prometheus and DCGM names
     Metrics {
         /// How it is printed
@@ -322,18 +326,61 @@ pub(crate) enum CatalogueFormat {
     Markdown,
 }
 
-/// `gpuvitals query`
+/// `gpuvitals findings`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  gpuvitals query gpus --state unhealthy
-  gpuvitals query gpus --sort=-power_w --limit 10
-  gpuvitals query gpu host-7:gpu3
-  gpuvitals query range power_w,utilization_pct --last 6h --step 5m --group-by node
-  gpuvitals query range energy_j --aggregate rate --group-by namespace,job --where 'job!=' --top 10
-  gpuvitals query range cpu_pct --table system_events
-  gpuvitals query rows gpu_health_events --last 1d
-  gpuvitals query health --url http://10.0.0.5:8081")]
-pub(crate) struct Query {
+  gpuvitals findings
+  gpuvitals findings --severity critical,warning --steps
+  gpuvitals findings --host node-17 --json
+
+Docs: docs/findings.md.")]
+pub(crate) struct FindingsFlags {
+    /// The server.
+    #[command(flatten)]
+    pub server: Server,
+    /// Only these severities: critical, warning, notice
+    #[arg(long, value_delimiter = ',', value_parser = ["critical", "warning", "notice"], value_name = "SEVERITY")]
+    pub severity: Vec<String>,
+    /// Only these kinds, such as xid,straggler
+    #[arg(long, value_delimiter = ',', value_name = "KIND")]
+    pub kind: Vec<String>,
+    /// Only those about these hosts
+    #[arg(long, value_delimiter = ',', value_name = "HOST")]
+    pub host: Vec<String>,
+    /// Only those that concern these namespaces
+    #[arg(long, value_delimiter = ',', value_name = "NAMESPACE")]
+    pub namespace: Vec<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub limit: usize,
+    /// With the values that show each finding, and what to do
+    #[arg(long)]
+    pub steps: bool,
+}
+
+/// `gpuvitals explain`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals explain node-17:gpu3
+  gpuvitals explain node-17:gpu3 --last 2h
+  gpuvitals explain GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21 --end 2026-11-20T16:00:00Z")]
+pub(crate) struct ExplainFlags {
+    /// The server.
+    #[command(flatten)]
+    pub server: Server,
+    /// UUID, PCI address, or host:gpuN
+    pub gpu: String,
+    /// How far back, 1d at most
+    #[arg(long, default_value = "10m", value_name = "DURATION")]
+    pub last: String,
+    /// End of the time [default: now]
+    #[arg(long, value_name = "TIME")]
+    pub end: Option<String>,
+}
+
+/// A running gpuvitals to ask.
+#[derive(Debug, Args)]
+pub(crate) struct Server {
     /// Server to ask
     #[arg(
         long,
@@ -352,6 +399,23 @@ pub(crate) struct Query {
     /// Print JSON as the server gave it
     #[arg(long, global = true)]
     pub json: bool,
+}
+
+/// `gpuvitals query`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals query gpus --state unhealthy
+  gpuvitals query gpus --sort=-power_w --limit 10
+  gpuvitals query gpu host-7:gpu3
+  gpuvitals query range power_w,utilization_pct --last 6h --step 5m --group-by node
+  gpuvitals query range energy_j --aggregate rate --group-by namespace,job --where 'job!=' --top 10
+  gpuvitals query range cpu_pct --table system_events
+  gpuvitals query rows gpu_health_events --last 1d
+  gpuvitals query health --url http://10.0.0.5:8081")]
+pub(crate) struct Query {
+    /// The server.
+    #[command(flatten)]
+    pub server: Server,
     /// What to ask
     #[command(subcommand)]
     pub what: QueryWhat,

@@ -8,6 +8,7 @@ mod clocks;
 mod config;
 mod doctor;
 mod failure;
+mod findings;
 mod listening;
 mod logging;
 mod percent;
@@ -124,6 +125,8 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Command::Token(command) => token::run(&command, &tool(vec![])?.listener),
         Command::Clocks(flags) => return clocks::run(&flags, &tool(vec![])?.sampling),
         Command::Query(query) => query::run(&query),
+        Command::Findings(flags) => findings::run(&flags),
+        Command::Explain(flags) => findings::explain(&flags),
         Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Metrics { format, json, filter } => {
             let format = if json { CatalogueFormat::Json } else { format };

@@ -7,13 +7,14 @@ use gpuvitals_core::{clock, time};
 use gpuvitals_queue::link::{BearerToken, Credentials};
 use serde_json::Value;
 
-use crate::cli::{Query, QueryWhat};
+use crate::cli::{Query, QueryWhat, Server};
 use crate::client::{self, http_client};
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::quantity;
 use crate::table::{fitted, width};
 
+const HEALTH: &str = "/health";
 /// Largest answer that is read.
 const ANSWER_LEN_MAX: u64 = 256 << 20;
 
@@ -22,11 +23,6 @@ const ANSWER_LEN_MAX: u64 = 256 << 20;
 /// # Errors
 /// If the server cannot be reached, refuses the question, or reports something unhealthy.
 pub(crate) fn run(query: &Query) -> Result<(), Failure> {
-    if !["http://", "https://"].iter().any(|scheme| query.url.starts_with(scheme)) {
-        let text =
-            format!("--url (GPUVITALS_URL): {:?} is no server's URL; write http://HOST:8081", query.url);
-        return Err(Failure::new(Exit::Usage, text));
-    }
     let path = match &query.what {
         QueryWhat::Gpus { search, state, sort, limit } => {
             let filter = |name: &str, value: &Option<String>| {
@@ -39,17 +35,17 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
         QueryWhat::Gpu { id } => format!("/api/v1/gpus/{}", escaped(id)),
         QueryWhat::Range { .. } => range_path(&query.what)?,
         QueryWhat::Rows { .. } => rows_path(&query.what)?,
-        QueryWhat::Health => "/health".to_owned(),
+        QueryWhat::Health => HEALTH.to_owned(),
     };
-    let answer = ask(query, &path)?;
-    let text = if query.json {
+    let answer = ask(&query.server, &path)?;
+    let text = if query.server.json {
         format!("{answer:#}\n")
     } else {
         fitted(print::table(&query.what, &answer), width())
     };
     crate::print(&text)?;
     if matches!(query.what, QueryWhat::Health) && answer["status"] != "healthy" {
-        return Err(Failure::new(Exit::Unavailable, format!("{} is {}", query.url, answer["status"])));
+        return Err(Failure::new(Exit::Unavailable, format!("{} is {}", query.server.url, answer["status"])));
     }
     Ok(())
 }
@@ -103,7 +99,7 @@ fn count(name: &str, count: Option<usize>) -> String {
 }
 
 /// The time so long before another, for a URL.
-fn before(end_ns: i64, last: &str) -> Result<String, Failure> {
+pub(crate) fn before(end_ns: i64, last: &str) -> Result<String, Failure> {
     let back_ns = i64::try_from(quantity::flag("--last", last)?.as_nanos()).unwrap_or(i64::MAX);
     Ok(escaped(&time::format(end_ns.saturating_sub(back_ns))))
 }
@@ -113,9 +109,17 @@ fn some(name: &str, list: &[String]) -> String {
     if list.is_empty() { String::new() } else { format!("&{name}={}", escaped(&list.join(","))) }
 }
 
-/// `health` answers with 503 when it has something to say.
-fn ask(query: &Query, path: &str) -> Result<Value, Failure> {
-    let (url, is_health) = (query.url.as_str(), matches!(query.what, QueryWhat::Health));
+/// The answer of the server at a path. `/health` answers with 503 when it has something to say.
+///
+/// # Errors
+/// If the URL is none, the server cannot be reached or refuses the question.
+pub(crate) fn ask(server: &Server, path: &str) -> Result<Value, Failure> {
+    if !["http://", "https://"].iter().any(|scheme| server.url.starts_with(scheme)) {
+        let text =
+            format!("--url (GPUVITALS_URL): {:?} is no server's URL; write http://HOST:8081", server.url);
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let (url, is_health) = (server.url.as_str(), path == HEALTH);
     let unreachable = |error: ureq::Error| {
         Failure::caused(
             Exit::Unavailable,
@@ -125,10 +129,10 @@ fn ask(query: &Query, path: &str) -> Result<Value, Failure> {
             error,
         )
     };
-    let access = Credentials { ca: query.ca.clone(), ..Credentials::default() };
+    let access = Credentials { ca: server.ca.clone(), ..Credentials::default() };
     let agent = http_client(url.starts_with("https://"), &access, client::PATIENCE)?;
     let mut request = agent.get(format!("{}{path}", url.trim_end_matches('/')));
-    if let Some(path) = &query.token_file {
+    if let Some(path) = &server.token_file {
         request = request
             .header("authorization", format!("Bearer {}", BearerToken::read(path, "--token-file")?.expose()));
     }

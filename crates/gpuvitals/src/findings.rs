@@ -1,0 +1,185 @@
+//! `gpuvitals findings` and `gpuvitals explain`: what is wrong, and why a GPU was slow, from a running gpuvitals.
+#![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
+
+use std::fmt::Write as _;
+
+use gpuvitals_core::quantity::counted;
+use gpuvitals_core::{clock, time};
+use serde_json::Value;
+
+use crate::cli::{ExplainFlags, FindingsFlags};
+use crate::failure::{Exit, Failure};
+use crate::percent::escaped;
+use crate::query;
+use crate::table::{aligned, fitted, text, width};
+
+/// Prints the findings.
+///
+/// # Errors
+/// If the server cannot be reached, or refuses the question.
+pub(crate) fn run(flags: &FindingsFlags) -> Result<(), Failure> {
+    let filters = [
+        ("severity", &flags.severity),
+        ("kind", &flags.kind),
+        ("host", &flags.host),
+        ("namespace", &flags.namespace),
+    ];
+    let some = filters.into_iter().filter(|(_, names)| !names.is_empty());
+    let filters: Vec<String> =
+        some.map(|(name, names)| format!("&{name}={}", escaped(&names.join(",")))).collect();
+    let path = format!("/api/v1/analysis/findings?limit={}{}", flags.limit, filters.concat());
+    let answer = query::ask(&flags.server, &path)?;
+    let shown = if flags.steps { with_steps(&answer) } else { fitted(list(&answer), width()) };
+    crate::print(&if flags.server.json { format!("{answer:#}\n") } else { shown })
+}
+
+/// Prints why a GPU was slow.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn explain(flags: &ExplainFlags) -> Result<(), Failure> {
+    let end_ns = match &flags.end {
+        Some(text) => time::parse(text).map_err(|e| Failure::new(Exit::Usage, format!("--end: {e}")))?,
+        None => clock::now_ns(),
+    };
+    let path = format!(
+        "/api/v1/gpus/{}/explain?start={}&end={}",
+        escaped(&flags.gpu),
+        query::before(end_ns, &flags.last)?,
+        escaped(&time::format(end_ns)),
+    );
+    let answer = query::ask(&flags.server, &path)?;
+    crate::print(&if flags.server.json { format!("{answer:#}\n") } else { explanation(&answer) })
+}
+
+fn entries<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    answer[key].as_array().into_iter().flatten()
+}
+
+/// A line a finding.
+fn list(answer: &Value) -> String {
+    let head = ["SEVERITY", "KIND", "SUBJECT", "SINCE", "GPUS", "JOB", "FINDING"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for finding in entries(answer, "findings") {
+        rows.push(vec![
+            text(&finding["severity"]),
+            text(&finding["kind"]),
+            subject(finding),
+            text(&finding["since"]),
+            text(&finding["reach"]["concerned_gpus"]),
+            job(finding),
+            text(&finding["sentence"]),
+        ]);
+    }
+    let found = rows.len() - 1;
+    let table = if found == 0 { String::new() } else { aligned(&rows) };
+    table + &total(answer, found)
+}
+
+fn subject(finding: &Value) -> String {
+    let simulated = if finding["simulated"] == true { " (simulated)" } else { "" };
+    format!("{}{simulated}", text(&finding["subject"]["name"]))
+}
+
+/// The job or pod that is concerned, with its namespace.
+fn job(finding: &Value) -> String {
+    let reach = &finding["reach"];
+    let name = if reach["job"].is_null() { &reach["pod"] } else { &reach["job"] };
+    match (reach["namespace"].as_str(), name.as_str()) {
+        (Some(_), Some(_)) => format!("{}/{}", text(&reach["namespace"]), text(name)),
+        _ => text(name),
+    }
+}
+
+fn total(answer: &Value, shown: usize) -> String {
+    let all = answer["total"].as_u64().unwrap_or(0);
+    if all == 0 {
+        return format!("nothing is wrong, as judged at {}\n", text(&answer["judged_at"]));
+    }
+    let more = if all > shown as u64 { format!(", {shown} shown") } else { String::new() };
+    format!("{}{more}\n", counted(all, "finding"))
+}
+
+/// Each finding with the values that show it, and what to do.
+fn with_steps(answer: &Value) -> String {
+    let mut out = String::new();
+    let mut shown = 0;
+    for finding in entries(answer, "findings") {
+        shown += 1;
+        line(
+            &mut out,
+            &format!("{} {}: {}", text(&finding["severity"]), text(&finding["kind"]), subject(finding)),
+        );
+        line(&mut out, &format!("  {}", text(&finding["sentence"])));
+        let whom = format!("  since {}, {} concerned", text(&finding["since"]), {
+            counted(finding["reach"]["concerned_gpus"].as_u64().unwrap_or(0), "GPU")
+        });
+        let job = job(finding);
+        line(&mut out, &if job == "-" { whom } else { format!("{whom}, job {job}") });
+        evidence(&mut out, finding);
+        line(&mut out, &format!("  next: {}", text(&finding["next_step"])));
+        line(&mut out, "");
+    }
+    out + &total(answer, shown)
+}
+
+fn evidence(out: &mut String, of: &Value) {
+    for value in entries(of, "evidence") {
+        let compared = &value["compared_with"];
+        let beside = if compared.is_null() {
+            String::new()
+        } else {
+            format!(" ({}: {})", text(&compared["origin"]), number(&compared["value"]))
+        };
+        let unit = value["unit"]
+            .as_str()
+            .filter(|unit| !unit.is_empty())
+            .map_or(String::new(), |unit| format!(" {unit}"));
+        line(out, &format!("    {} {}{unit}{beside}", text(&value["quantity"]), number(&value["value"])));
+    }
+}
+
+/// To three digits after the point.
+fn number(value: &Value) -> String {
+    value.as_f64().map_or_else(|| text(value), |number| ((1000.0 * number).round() / 1000.0).to_string())
+}
+
+fn explanation(answer: &Value) -> String {
+    let mut out = String::new();
+    line(
+        &mut out,
+        &format!("{}, {} to {}", text(&answer["name"]), text(&answer["start"]), text(&answer["end"])),
+    );
+    line(&mut out, &text(&answer["verdict"]));
+    let peers = &answer["peers"];
+    let count = peers["count"].as_u64().unwrap_or(0);
+    let beside = if count == 0 {
+        "there is nothing to compare it with".to_owned()
+    } else {
+        format!(
+            "compared with {} of its {} {}",
+            counted(count, "other GPU"),
+            text(&peers["basis"]),
+            text(&peers["name"])
+        )
+    };
+    line(&mut out, &beside);
+    line(&mut out, "");
+    for cause in entries(answer, "causes") {
+        let weight = 100.0 * cause["weight"].as_f64().unwrap_or(0.0);
+        line(&mut out, &format!("{weight:3.0} %  {}: {}", text(&cause["id"]), text(&cause["sentence"])));
+        evidence(&mut out, cause);
+    }
+    for event in entries(answer, "events") {
+        line(
+            &mut out,
+            &format!("{}  {}: {}", text(&event["timestamp"]), text(&event["kind"]), text(&event["detail"])),
+        );
+    }
+    out
+}
+
+fn line(out: &mut String, text: &str) {
+    // A string takes everything.
+    let _written = writeln!(out, "{text}");
+}
