@@ -18,6 +18,8 @@ const WEIGHT_MIN: f64 = 0.02;
 const CLOCK_MAX: MetricId = MetricId::of("gpu_clock_max_mhz");
 const CLOCK_APPLICATION: MetricId = MetricId::of("gpu_clock_application_mhz");
 
+const NO_DATA: &str = "no_data";
+
 /// Something that made a GPU slow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cause {
@@ -87,7 +89,8 @@ pub fn explain(time: &SlowTime<'_>) -> Vec<Cause> {
         causes.extend(little_work(time, &own));
     }
     causes.retain(|cause| cause.weight >= WEIGHT_MIN);
-    causes.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    // What is not known explains nothing: it comes last.
+    causes.sort_by(|a, b| (a.id == NO_DATA).cmp(&(b.id == NO_DATA)).then(b.weight.total_cmp(&a.weight)));
     causes
 }
 
@@ -110,7 +113,7 @@ fn no_data(time: &SlowTime<'_>) -> Option<Cause> {
     let weight = lacking as f64 / time.minutes as f64;
     let sentence = format!("for {lacking} of {} minutes nothing is known about it", time.minutes);
     let evidence = vec![Evidence::derived("minutes_without_values", "min", lacking as f64)];
-    Some(Cause { id: "no_data", weight, sentence, evidence })
+    Some(Cause { id: NO_DATA, weight, sentence, evidence })
 }
 
 fn limits(own: &GpuWindow) -> Vec<Cause> {

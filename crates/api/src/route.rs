@@ -7,6 +7,7 @@ pub mod document;
 pub(crate) mod explain;
 pub(crate) mod gpus;
 pub(crate) mod health;
+pub(crate) mod hints;
 pub(crate) mod hosts;
 pub(crate) mod metrics;
 pub(crate) mod page;
@@ -69,6 +70,7 @@ routes! {
         "/api/v1/query" => query::query,
         "/api/v1/analysis/findings" => analysis::findings,
         "/api/v1/analysis/stragglers" => analysis::stragglers,
+        "/api/v1/schedule/hints" => hints::hints,
         "/api/v1/stream" => stream::stream,
         "/api/v1/gpu/clusters" => clusters::list,
         "/api/v1/gpu/nodes" => clusters::nodes,

@@ -12,6 +12,7 @@ use gpuvitals_analysis::condition::Severity;
 use gpuvitals_analysis::findings::{
     self, FleetFinding, HolderLoad, KINDS, LostGpu, Recent, Situation, Subject, Tracker,
 };
+use gpuvitals_analysis::hints::{self, NodeHint};
 use gpuvitals_core::Table;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::history::{Fleet, GpuState, History, Part, QueryError, RowsQuery};
@@ -54,6 +55,8 @@ pub(crate) struct Judgement {
     pub(crate) findings: Vec<(FleetFinding, String)>,
     /// The jobs with several GPUs.
     pub(crate) jobs: Vec<HolderLoad>,
+    /// Where work can go.
+    pub(crate) hints: Vec<NodeHint>,
     /// What could not be read.
     pub(crate) missing: Vec<String>,
 }
@@ -154,8 +157,10 @@ impl Work {
             let name = name(fleet, &finding.subject);
             (finding, name)
         };
-        let findings = self.tracker.open().into_iter().map(named).collect();
-        Judgement { at_ns: now_ns, findings, jobs, missing }
+        let open = self.tracker.open();
+        let hints = hints::node_hints(&situation, &open);
+        let findings = open.into_iter().map(named).collect();
+        Judgement { at_ns: now_ns, findings, jobs, hints, missing }
     }
 }
 

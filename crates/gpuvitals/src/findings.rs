@@ -125,6 +125,11 @@ fn with_steps(answer: &Value) -> String {
 
 fn evidence(out: &mut String, of: &Value) {
     for value in entries(of, "evidence") {
+        if value["unit"] == "ratio" {
+            let share = 100.0 * value["value"].as_f64().unwrap_or(0.0);
+            line(out, &format!("    {} {share:.0} %", text(&value["quantity"])));
+            continue;
+        }
         let compared = &value["compared_with"];
         let beside = if compared.is_null() {
             String::new()

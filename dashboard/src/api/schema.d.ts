@@ -209,6 +209,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/schedule/hints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Free, busy and unhealthy GPUs of each node, and how the free ones are scattered.
+         * @description Unhealthy are GPUs with a critical finding or a warning, and those that report nothing; busy are those that a job or process
+         *     holds or that work.
+         */
+        get: operations["schedule_hints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/stream": {
         parameters: {
             query?: never;
@@ -1095,6 +1116,35 @@ export interface components {
          * @enum {string}
          */
         HealthStatus: "healthy" | "degraded" | "unhealthy";
+        /** @description Nodes and the GPUs on them that can take work. */
+        HintList: {
+            /** @description All nodes that match, together. */
+            totals: components["schemas"]["HintTotals"];
+            /** @description The nodes, by cluster and name. */
+            nodes: components["schemas"]["NodeRoom"][];
+            /** @description When the fleet was judged. */
+            judged_at: components["schemas"]["Moment"];
+            /** @description How many nodes match in all. */
+            total: number;
+            /** @description Which part this is. */
+            pagination: components["schemas"]["Pagination"];
+        };
+        /** @description Counts over nodes. */
+        HintTotals: {
+            /** @description GPUs that can take work. */
+            free: number;
+            /** @description GPUs that are held or work. */
+            busy: number;
+            /** @description GPUs to keep work away from. */
+            unhealthy: number;
+            /** @description Nodes all of whose GPUs are free. */
+            whole_nodes: number;
+            /**
+             * Format: double
+             * @description Share of the free GPUs that are on nodes with others that are not free; null without a free GPU.
+             */
+            fragmentation: number | null;
+        };
         /**
          * @description A host and its GPUs in short.
          * @example {
@@ -1301,6 +1351,23 @@ export interface components {
             no_driver_pod: number;
             driver_pod_not_ready: number;
             no_tool: number;
+        };
+        /** @description A node and its GPUs. */
+        NodeRoom: {
+            /** @description Cluster. */
+            cluster: string | null;
+            /** @description Its name. */
+            hostname: string;
+            /** @description Model of its GPUs, if it has only one. */
+            model: string | null;
+            /** @description Whether all of its GPUs are free. */
+            whole: boolean;
+            /** @description Keys of the GPUs that nobody holds and that do nothing. */
+            free: string[];
+            /** @description Keys of the GPUs that are held or work. */
+            busy: string[];
+            /** @description GPUs to keep work away from. */
+            unhealthy: components["schemas"]["UnfitEntry"][];
         };
         /**
          * @description The state of a GPU node.
@@ -1683,6 +1750,13 @@ export interface components {
             next?: string;
             /** @description What could not be read, in words; missing if the answer is whole. */
             partial?: string[];
+        };
+        /** @description A GPU that should get no work. */
+        UnfitEntry: {
+            /** @description Its key. */
+            gpu: string;
+            /** @description Why: findings in words. */
+            reasons: string[];
         };
     };
     responses: never;
@@ -2422,6 +2496,58 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StragglerList"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    schedule_hints: {
+        parameters: {
+            query?: {
+                /** @description Most nodes to return. */
+                limit?: number;
+                /** @description Nodes to pass over. */
+                offset?: number;
+                /**
+                 * @description Only nodes with these models, between commas.
+                 * @example NVIDIA H100 80GB HBM3
+                 */
+                model?: string;
+                /** @description Only nodes with so many free GPUs. */
+                min_free?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The nodes, by cluster and name. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HintList"];
                 };
             };
             /** @description A parameter is not allowed. */

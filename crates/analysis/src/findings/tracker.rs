@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use gpuvitals_core::time::SECOND_NS;
+
 use super::{Candidate, FindingKind, FleetFinding, Subject};
 
 /// Findings through time. A finding opens when candidates for it have come for [`FindingKind::opens_after_ns`], and
@@ -14,7 +16,7 @@ pub struct Tracker {
 
 #[derive(Debug)]
 struct Tracked {
-    /// The first of the candidates that opened it, or may.
+    /// The first of the candidates that opened it, or may; a whole second.
     first_ns: i64,
     /// The newest candidate.
     last_ns: i64,
@@ -51,6 +53,7 @@ impl Tracker {
             Entry::Vacant(_) if !opens => return,
             Entry::Vacant(entry) => {
                 let first_ns = began_ns.unwrap_or(now_ns).min(now_ns);
+                let first_ns = first_ns - first_ns.rem_euclid(SECOND_NS);
                 entry.insert(Tracked { first_ns, last_ns: now_ns, is_open: false, finding: finding.clone() })
             }
         };

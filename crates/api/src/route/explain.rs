@@ -102,7 +102,9 @@ impl Ask for ExplainAsk {
             let recent = Recent::of_range(&buckets);
             let windows: Vec<GpuWindow> = peers.gpus.iter().filter_map(|peer| recent.window(peer)).collect();
             // The minute before the range was for the counters.
-            let minutes = buckets.steps().count.saturating_sub(1);
+            let steps = buckets.steps();
+            let unborn = steps.times().skip(1).filter(|at| at.saturating_add(MINUTE_NS) <= gpu.first_seen_ns);
+            let minutes = steps.count.saturating_sub(1 + unborn.count());
             let own = recent.window(&gpu);
             let time = SlowTime { gpu: &gpu, own, peers: &windows, minutes, events: &events };
             let causes = explain::explain(&time);

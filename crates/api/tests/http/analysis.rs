@@ -137,3 +137,20 @@ async fn a_slow_gpu_is_explained_by_its_clock_beside_its_job() {
         assert_eq!(world.get(&format!("/api/v1/gpus/{query}")).await.json()["code"], code, "{query}");
     }
 }
+
+#[tokio::test]
+async fn hints_say_which_gpus_are_free_busy_or_unhealthy() {
+    let world = judging().await;
+    world.append(fleet()).await;
+    let hints = world.ok("/api/v1/schedule/hints").await;
+    let node = &hints["nodes"][0];
+    assert_eq!((&node["hostname"], &node["whole"]), (&json!("sim-node-01"), &json!(false)));
+    assert_eq!((&node["free"], &node["busy"]), (&json!(["GPU-b"]), &json!(["GPU-a"])));
+    assert_eq!(node["unhealthy"], json!([{"gpu": "GPU-c", "reasons": ["xid: XID 79"]}]));
+    assert_eq!(hints["nodes"][1]["unhealthy"][0]["reasons"], json!(["it reports nothing any more"]));
+    let totals = json!({"free": 1, "busy": 1, "unhealthy": 2, "whole_nodes": 0, "fragmentation": 1.0});
+    assert_eq!((&hints["totals"], &hints["total"]), (&totals, &json!(2)));
+    let some = world.ok("/api/v1/schedule/hints?min_free=1&model=NVIDIA%20H100%2080GB%20HBM3").await;
+    assert_eq!(some["total"], 1);
+    assert_eq!(world.get("/api/v1/schedule/hints?min_free=x").await.status, 400);
+}

@@ -1,0 +1,92 @@
+//! Hints for schedulers: which GPUs of each node are free, busy or unhealthy.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use gpuvitals_core::history::Fleet;
+use gpuvitals_core::{IdentityColumn, MetricId};
+
+use crate::condition::Severity;
+use crate::findings::threshold::{GONE_AFTER_NS, IDLE_BELOW_PCT};
+use crate::findings::{FleetFinding, Situation, Subject, holder_of};
+
+const UTILIZATION: MetricId = MetricId::of("utilization_pct");
+const PROCESSES: MetricId = MetricId::of("process_count");
+
+/// The GPUs of a node by whether they can take work.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeHint {
+    /// Cluster of the node.
+    pub cluster: Option<Arc<str>>,
+    /// Its name.
+    pub node: Arc<str>,
+    /// Model of its GPUs, if it has only one.
+    pub model: Option<Arc<str>>,
+    /// Keys of GPUs that nobody holds and that do nothing.
+    pub free: Vec<Arc<str>>,
+    /// Keys of GPUs that are held or work.
+    pub busy: Vec<Arc<str>>,
+    /// GPUs to keep work away from, with the reasons.
+    pub unhealthy: Vec<UnfitGpu>,
+}
+
+/// A GPU that should get no work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnfitGpu {
+    /// Its key.
+    pub gpu: Arc<str>,
+    /// Why, in words.
+    pub reasons: Vec<String>,
+}
+
+impl NodeHint {
+    /// Whether all of its GPUs are free: room for a job that needs a whole node.
+    pub fn is_whole(&self) -> bool {
+        !self.free.is_empty() && self.busy.is_empty() && self.unhealthy.is_empty()
+    }
+}
+
+/// The nodes by cluster and name. GPUs without a node are in none. Critical findings and warnings make a GPU unhealthy.
+pub fn node_hints(situation: &Situation<'_>, findings: &[FleetFinding]) -> Vec<NodeHint> {
+    let mut reasons: HashMap<&Subject, Vec<String>> = HashMap::new();
+    for finding in findings.iter().filter(|finding| finding.severity >= Severity::Warning) {
+        let reason = format!("{}: {}", finding.kind.id, finding.sentence);
+        reasons.entry(&finding.subject).or_default().push(reason);
+    }
+    let is_old = |at_ns: i64| situation.now_ns.saturating_sub(at_ns) > situation.stale_after_ns;
+    let mut nodes: BTreeMap<(Option<&str>, &str), NodeHint> = BTreeMap::new();
+    for gpu in situation.gpus {
+        let is_gone = situation.now_ns.saturating_sub(gpu.last_seen_ns) > GONE_AFTER_NS;
+        let Some(node) = gpu.identity.shared(IdentityColumn::Node).filter(|_| !is_gone) else { continue };
+        let cluster = gpu.identity.shared(IdentityColumn::Cluster);
+        let model = gpu.identity.shared(IdentityColumn::Model);
+        let hint = nodes.entry((cluster.map(AsRef::as_ref), node)).or_insert_with(|| NodeHint {
+            cluster: cluster.cloned(),
+            node: Arc::clone(node),
+            model: model.cloned(),
+            ..NodeHint::default()
+        });
+        if hint.model.as_ref() != model {
+            hint.model = None;
+        }
+        let mut why = reasons.get(&Subject::Gpu(Arc::clone(&gpu.key))).cloned().unwrap_or_default();
+        if why.is_empty() && is_old(gpu.last_seen_ns) {
+            why.push("it reports nothing any more".to_owned());
+        }
+        let latest = |metric| {
+            let latest = Fleet::latest(gpu, metric).filter(|latest| !is_old(latest.timestamp_ns))?;
+            Some(latest.value.as_f64())
+        };
+        if !why.is_empty() {
+            hint.unhealthy.push(UnfitGpu { gpu: Arc::clone(&gpu.key), reasons: why });
+        } else if holder_of(gpu).is_some()
+            || latest(PROCESSES).is_some_and(|processes| processes > 0.0)
+            || latest(UTILIZATION).is_some_and(|busy| busy >= IDLE_BELOW_PCT)
+        {
+            hint.busy.push(Arc::clone(&gpu.key));
+        } else {
+            hint.free.push(Arc::clone(&gpu.key));
+        }
+    }
+    nodes.into_values().collect()
+}

@@ -1,0 +1,100 @@
+//! Where work can go.
+
+use gpuvitals_analysis::hints::{NodeHint, UnfitGpu};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Moment, Pagination};
+
+/// Nodes and the GPUs on them that can take work.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct HintList<'a> {
+    /// All nodes that match, together.
+    pub(crate) totals: HintTotals,
+    /// The nodes, by cluster and name.
+    pub(crate) nodes: Vec<NodeRoom<'a>>,
+    /// When the fleet was judged.
+    pub(crate) judged_at: Moment,
+    /// How many nodes match in all.
+    pub(crate) total: usize,
+    /// Which part this is.
+    pub(crate) pagination: Pagination,
+}
+
+/// Counts over nodes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct HintTotals {
+    /// GPUs that can take work.
+    free: usize,
+    /// GPUs that are held or work.
+    busy: usize,
+    /// GPUs to keep work away from.
+    unhealthy: usize,
+    /// Nodes all of whose GPUs are free.
+    whole_nodes: usize,
+    /// Share of the free GPUs that are on nodes with others that are not free; null without a free GPU.
+    fragmentation: Option<f64>,
+}
+
+/// A node and its GPUs.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NodeRoom<'a> {
+    /// Cluster.
+    cluster: Option<&'a str>,
+    /// Its name.
+    hostname: &'a str,
+    /// Model of its GPUs, if it has only one.
+    model: Option<&'a str>,
+    /// Whether all of its GPUs are free.
+    whole: bool,
+    /// Keys of the GPUs that nobody holds and that do nothing.
+    #[schema(value_type = Vec<String>)]
+    free: Vec<&'a str>,
+    /// Keys of the GPUs that are held or work.
+    #[schema(value_type = Vec<String>)]
+    busy: Vec<&'a str>,
+    /// GPUs to keep work away from.
+    unhealthy: Vec<UnfitEntry<'a>>,
+}
+
+/// A GPU that should get no work.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UnfitEntry<'a> {
+    /// Its key.
+    gpu: &'a str,
+    /// Why: findings in words.
+    reasons: &'a [String],
+}
+
+impl HintTotals {
+    /// Of these nodes.
+    #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
+    pub(crate) fn of(nodes: &[&NodeHint]) -> Self {
+        let count = |of: fn(&NodeHint) -> usize| nodes.iter().map(|hint| of(hint)).sum::<usize>();
+        let free = count(|hint| hint.free.len());
+        let of_whole = count(|hint| if hint.is_whole() { hint.free.len() } else { 0 });
+        Self {
+            free,
+            busy: count(|hint| hint.busy.len()),
+            unhealthy: count(|hint| hint.unhealthy.len()),
+            whole_nodes: count(|hint| usize::from(hint.is_whole())),
+            fragmentation: (free > 0).then(|| 1.0 - of_whole as f64 / free as f64),
+        }
+    }
+}
+
+impl<'a> NodeRoom<'a> {
+    /// A node.
+    pub(crate) fn of(hint: &'a NodeHint) -> Self {
+        let unfit = |unfit: &'a UnfitGpu| UnfitEntry { gpu: &unfit.gpu, reasons: &unfit.reasons };
+        Self {
+            cluster: hint.cluster.as_deref(),
+            hostname: &hint.node,
+            model: hint.model.as_deref(),
+            whole: hint.is_whole(),
+            free: hint.free.iter().map(AsRef::as_ref).collect(),
+            busy: hint.busy.iter().map(AsRef::as_ref).collect(),
+            unhealthy: hint.unhealthy.iter().map(unfit).collect(),
+        }
+    }
+}

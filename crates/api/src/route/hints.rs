@@ -1,0 +1,103 @@
+//! `/api/v1/schedule/hints`: where work can go.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::HeaderMap;
+use gpuvitals_analysis::hints::NodeHint;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Answered;
+use super::analysis::{judged, until_ns};
+use crate::api::Api;
+use crate::ask::{Ask, Body, Rendered, View};
+use crate::dto::{HintList, HintTotals, Moment, NodeRoom, Pagination};
+use crate::error::{ApiError, ErrorBody};
+use crate::parameter::{self, Asked};
+use crate::watch::FleetWatch;
+
+/// Which nodes.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HintsParams {
+    /// Most nodes to return.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
+    limit: Option<String>,
+    /// Nodes to pass over.
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
+    offset: Option<String>,
+    /// Only nodes with these models, between commas.
+    #[param(example = "NVIDIA H100 80GB HBM3")]
+    model: Option<String>,
+    /// Only nodes with so many free GPUs.
+    #[param(value_type = Option<u32>, minimum = 0, maximum = 10000, default = 0)]
+    min_free: Option<String>,
+}
+
+/// A question where work can go.
+#[derive(Debug)]
+struct HintsAsk {
+    watch: Arc<FleetWatch>,
+    limit: usize,
+    offset: usize,
+    models: Vec<Arc<str>>,
+    min_free: usize,
+}
+
+/// Free, busy and unhealthy GPUs of each node, and how the free ones are scattered.
+///
+/// Unhealthy are GPUs with a critical finding or a warning, and those that report nothing; busy are those that a job or process
+/// holds or that work.
+#[utoipa::path(
+    get, path = "/api/v1/schedule/hints", tag = "analysis", operation_id = "schedule_hints", params(HintsParams),
+    responses(
+        (status = 200, description = "The nodes, by cluster and name.", body = HintList<'static>,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn hints(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(params): Asked<HintsParams>,
+) -> Answered {
+    let limits = &api.config().limits;
+    let ask = HintsAsk {
+        watch: Arc::clone(api.watch()),
+        limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
+        offset: parameter::offset(params.offset.as_ref())?,
+        models: parameter::list("model", params.model.as_ref())?,
+        min_free: parameter::whole("min_free", params.min_free.as_ref(), 0, limits.page_max)?.unwrap_or(0),
+    };
+    api.answer(ask, &headers).await
+}
+
+impl Ask for HintsAsk {
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let judgement = judged(&self.watch, &view).await?;
+        view.render(judgement.missing.clone(), move |view, _| {
+            let nodes: Vec<&NodeHint> = judgement.hints.iter().filter(|hint| self.wants(hint)).collect();
+            let page = nodes.iter().skip(self.offset).take(self.limit);
+            let list = HintList {
+                totals: HintTotals::of(&nodes),
+                nodes: page.map(|hint| NodeRoom::of(hint)).collect(),
+                judged_at: Moment(judgement.at_ns),
+                total: nodes.len(),
+                pagination: Pagination::of(self.limit, self.offset, nodes.len()),
+            };
+            Body::until(until_ns(&judgement, &view.limits), &list)
+        })
+        .await
+    }
+}
+
+impl HintsAsk {
+    fn wants(&self, hint: &NodeHint) -> bool {
+        let is_model =
+            self.models.is_empty() || self.models.iter().any(|model| hint.model.as_ref() == Some(model));
+        is_model && hint.free.len() >= self.min_free
+    }
+}
