@@ -3,6 +3,7 @@ import { defineConfig } from "@playwright/test";
 // The tests drive Debian's Chromium against servers that are already running:
 //   GPUVITALS_URL       gpuvitals with a recorded capture (all GPUs last seen long ago)
 //   GPUVITALS_LIVE_URL  gpuvitals with simulated GPUs that report now
+//   GPUVITALS_FLEET_URL  gpuvitals with 4,096 simulated GPUs on 512 hosts, one of them sick
 //   GPUVITALS_CLUSTERS_URL  gpuvitals that reads clusters: east, a double of a Kubernetes API server with 4 nodes of 8 GPUs and
 //                           one that hangs; lab, the same with a wrong token and no verification; web, without GPUs
 // To develop them without gpuvitals: npm run build, then node e2e/mock/server.mjs (see there).

@@ -93,8 +93,8 @@ test.describe("clusters", () => {
 test("without clusters there is no way to their page, which says how they come there", async ({ page }) => {
   needs(RECORDED, "GPUVITALS_URL");
   await page.goto(`${RECORDED}/`);
-  await expect(page.locator("tr[data-gpu]").first()).toBeVisible();
-  await expect(page.getByRole("navigation", { name: "Pages" }).getByRole("link")).toHaveText(["GPUs", "Statistics"]);
+  await expect(page.getByTestId("now").getByRole("heading", { level: 1 })).toBeVisible();
+  await expect(page.getByRole("navigation", { name: "Pages" }).getByRole("link")).toHaveText(["Now", "GPUs", "Statistics"]);
   await page.keyboard.press("c");
   await expect(page.getByText("No clusters are configured")).toBeVisible();
   await expect(page.getByLabel("Example of the configuration")).toContainText("api_url:");

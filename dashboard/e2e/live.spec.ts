@@ -2,7 +2,7 @@ import { expect, test, type Page } from "@playwright/test";
 import { complaints, LIVE, needs } from "./servers";
 
 async function openActiveGpu(page: Page): Promise<void> {
-  await page.goto(`${LIVE}/?state=active`);
+  await page.goto(`${LIVE}/gpus?state=active`);
   await page.locator("tr[data-gpu]").first().getByRole("link").click();
   await expect(page.getByTestId("gpu")).toBeVisible();
 }
@@ -11,7 +11,7 @@ test.describe("live GPUs", () => {
   test.beforeEach(() => needs(LIVE, "GPUVITALS_LIVE_URL"));
 
   test("list and page say that the GPUs are simulated", async ({ page }) => {
-    await page.goto(`${LIVE}/`);
+    await page.goto(`${LIVE}/gpus`);
     await expect(page.getByRole("note", { name: "Simulated data" })).toBeVisible();
     await expect(page.locator("tr[data-gpu]").first().getByText("simulated")).toBeVisible();
     await openActiveGpu(page);
@@ -19,7 +19,7 @@ test.describe("live GPUs", () => {
   });
 
   test("the list renews itself", async ({ page }) => {
-    await page.goto(`${LIVE}/`);
+    await page.goto(`${LIVE}/gpus`);
     const list = page.getByTestId("fleet");
     await expect(list).not.toHaveAttribute("data-last-update", "0");
     const before = (await list.getAttribute("data-last-update")) ?? "";
@@ -49,7 +49,7 @@ test.describe("live GPUs", () => {
   });
 
   test("an API that goes down is said to be down since when, and its return is noticed", async ({ page }) => {
-    await page.goto(`${LIVE}/`);
+    await page.goto(`${LIVE}/gpus`);
     await expect(page.locator("tr[data-gpu]").first()).toBeVisible();
     await expect(page.getByRole("region", { name: "Health" }).locator("li").first()).toHaveAttribute("data-status", "healthy");
     const all = /\/(api\/v1|health|stats)/;
@@ -73,7 +73,7 @@ test.describe("live GPUs", () => {
   });
 
   test("statistics are counted", async ({ page }) => {
-    await page.goto(`${LIVE}/`);
+    await page.goto(`${LIVE}/gpus`);
     await page.getByRole("link", { name: "Statistics" }).click();
     await expect(page.getByText("Processed per second").first()).toBeVisible();
     await expect(page.getByText("Processed per second").first().locator("xpath=..")).not.toContainText("–");

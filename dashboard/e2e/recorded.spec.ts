@@ -7,7 +7,7 @@ test.describe("a recorded capture", () => {
   test("the list shows every GPU of the capture", async ({ page, request }) => {
     const heard = complaints(page);
     const answer = (await (await request.get(`${RECORDED}/api/v1/gpus?limit=1`)).json()) as { total: number };
-    await page.goto(`${RECORDED}/`);
+    await page.goto(`${RECORDED}/gpus`);
     await expect(page.getByRole("status").filter({ hasText: /GPUs?$/ })).toHaveText(`${answer.total.toLocaleString("en")} GPUs`);
     const rows = page.locator("tr[data-gpu]");
     await expect(rows).toHaveCount(Math.min(50, answer.total));
@@ -17,7 +17,7 @@ test.describe("a recorded capture", () => {
   });
 
   test("search narrows the list and stands in the address", async ({ page }) => {
-    await page.goto(`${RECORDED}/`);
+    await page.goto(`${RECORDED}/gpus`);
     const row = page.locator("tr[data-gpu]").nth(3);
     const id = (await row.getAttribute("data-gpu")) ?? "";
     await page.keyboard.press("/");
@@ -29,7 +29,7 @@ test.describe("a recorded capture", () => {
   });
 
   test("a host is chosen, a column sorts", async ({ page }) => {
-    await page.goto(`${RECORDED}/`);
+    await page.goto(`${RECORDED}/gpus`);
     const hosts = page.getByRole("combobox", { name: "Host" });
     await expect(hosts.locator("option")).not.toHaveCount(1);
     const host = (await hosts.locator("option").nth(1).getAttribute("value")) ?? "";
@@ -48,7 +48,7 @@ test.describe("a recorded capture", () => {
 
   test("a GPU opens by keyboard; its chart shows the recorded values at their own time", async ({ page }) => {
     const heard = complaints(page);
-    await page.goto(`${RECORDED}/`);
+    await page.goto(`${RECORDED}/gpus`);
     await expect(page.locator("tr[data-gpu]").first()).toBeVisible();
     await page.keyboard.press("j");
     await page.keyboard.press("Enter");
@@ -63,7 +63,7 @@ test.describe("a recorded capture", () => {
   });
 
   test("a click anywhere in a row opens its GPU", async ({ page }) => {
-    await page.goto(`${RECORDED}/`);
+    await page.goto(`${RECORDED}/gpus`);
     await page.locator("tr[data-gpu]").first().locator("td").last().click();
     await expect(page).toHaveURL(/\/gpus\/.+/);
   });
@@ -76,7 +76,7 @@ test.describe("a recorded capture", () => {
   for (const width of [360, 390]) {
     test(`a phone ${width} px wide: cards, a GPU, no sideways scrolling`, async ({ page }) => {
       await page.setViewportSize({ width, height: 800 });
-      await page.goto(`${RECORDED}/`);
+      await page.goto(`${RECORDED}/gpus`);
       const card = page.locator("li[data-gpu]").first();
       await expect(card).toBeVisible();
       await expect(page.locator("table")).toHaveCount(0);
@@ -100,7 +100,7 @@ test.describe("a recorded capture", () => {
         await route.fulfill({ response, body });
       });
       await page.setViewportSize({ width, height: 800 });
-      await page.goto(`${RECORDED}/`);
+      await page.goto(`${RECORDED}/gpus`);
       const gpu = page.locator("[data-gpu]").first();
       await expect(gpu).toBeVisible();
       await expect(page.getByRole("region", { name: "Health" })).toContainText("no space left on device");
@@ -120,7 +120,7 @@ test.describe("a recorded capture", () => {
     test(`the ${colorScheme} theme follows the system and can be changed`, async ({ browser }) => {
       const context = await browser.newContext({ colorScheme });
       const page = await context.newPage();
-      await page.goto(`${RECORDED}/`);
+      await page.goto(`${RECORDED}/gpus`);
       await expect(page.locator("html")).toHaveAttribute("data-theme", colorScheme);
       const before = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
       await page.getByRole("button", { name: /^Theme/ }).click();

@@ -1,8 +1,9 @@
 import { test, type Page } from "@playwright/test";
 
-/** The server with the recorded capture, the one whose simulated GPUs report now, and the one that reads clusters. */
+/** The server with the recorded capture, the one whose simulated GPUs report now, the one with thousands, and the one that reads clusters. */
 export const RECORDED = (process.env.GPUVITALS_URL ?? "").replace(/\/+$/, "");
 export const LIVE = (process.env.GPUVITALS_LIVE_URL ?? "").replace(/\/+$/, "");
+export const FLEET = (process.env.GPUVITALS_FLEET_URL ?? "").replace(/\/+$/, "");
 export const CLUSTERS = (process.env.GPUVITALS_CLUSTERS_URL ?? "").replace(/\/+$/, "");
 
 /** Skips with the reason; a test that never ran must not look like one that passed. */

@@ -119,6 +119,26 @@ export class Fleet {
     return (this.value(gpu, "utilization_pct", Date.now()) ?? 1) > 0 ? "active" : "idle";
   }
 
+  /** What is wrong: errors of memory, and GPUs that are gone. */
+  findings(params) {
+    const entry = (gpu) => {
+      const sick = gpu.fate === "sick";
+      const kind = sick ? "ecc_uncorrected" : "gpu_lost";
+      return {
+        id: `${kind}:${gpu.id}`, kind, severity: "critical", subject: { type: "gpu", id: gpu.id, name: `${gpu.host} / GPU ${gpu.index}` },
+        since: new Date(sick ? this.started : this.goneSince).toISOString(),
+        sentence: sick ? "3 errors of device memory were not corrected" : "it reports nothing any more, while its node does",
+        evidence: sick ? [{ quantity: "ecc_uncorrected", unit: "", value: 3, compared_with: null }] : [],
+        reach: { gpus: [gpu.id], gpu_count: 1, concerned_gpus: 1, cluster: null, hostname: gpu.host, namespace: null, pod: null, job: null },
+        meaning: sick ? "Device memory had an error beyond correction." : "A GPU reports nothing any more, while its node does.",
+        next_step: "Drain the node and look at `nvidia-smi -q -i INDEX`.", simulated: true,
+      };
+    };
+    const all = this.mode === "recorded" ? [] : this.gpus.filter((gpu) => gpu.fate === "sick" || gpu.fate === "gone").map(entry);
+    const fits = (name, of) => (one) => !params.get(name) || params.get(name).split(",").includes(of(one));
+    return all.filter(fits("severity", (one) => one.severity)).filter(fits("kind", (one) => one.kind)).filter(fits("host", (one) => one.reach.hostname)).filter(fits("gpus", (one) => one.subject.id));
+  }
+
   latest(gpu) {
     const seen = this.lastSeen(gpu);
     const entries = this.columns().map((column, place) => {

@@ -118,6 +118,7 @@ createServer((request, response) => {
   }
   switch (pathname) {
     case "/api/v1/gpus": return json(response, gpuList(params));
+    case "/api/v1/analysis/findings": return json(response, { ...page("findings", fleet.findings(params), params), judged_at: new Date().toISOString() });
     case "/api/v1/gpu/clusters": return json(response, []);
     case "/api/v1/hosts": return json(response, hosts(params));
     case "/api/v1/metrics": return json(response, { metrics: CATALOGUE });

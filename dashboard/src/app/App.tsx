@@ -9,6 +9,7 @@ import { GpuPage } from "../features/gpu/GpuPage";
 import { HealthStrip } from "../features/health/HealthStrip";
 import { StatisticsPage } from "../features/health/StatisticsPage";
 import { UnreachableNotice } from "../features/health/UnreachableNotice";
+import { NowPage } from "../features/now/NowPage";
 import { goTo, Link, usePlace } from "../shared/location";
 import { useShortcuts } from "../shared/shortcuts";
 import { nextTheme, useTheme, type ThemeChoice } from "../shared/theme";
@@ -31,7 +32,8 @@ export function App() {
   useShortcuts({
     t: nextTheme,
     "?": () => help.current?.showModal(),
-    g: () => goTo("/"),
+    n: () => goTo("/"),
+    g: () => goTo("/gpus"),
     c: () => goTo("/clusters"),
     s: () => goTo("/statistics"),
   });
@@ -46,13 +48,16 @@ export function App() {
       </a>
       <header className="z-30 md:sticky md:top-0 border-b border-line bg-card/95 backdrop-blur">
         <div className="mx-auto flex min-h-12 max-w-[1680px] flex-wrap items-center gap-x-4 px-3 sm:px-5">
-          <Link to="/" className="flex items-center gap-2 font-semibold tracking-tight" aria-label="gpuvitals, to the list of GPUs">
+          <Link to="/" className="flex items-center gap-2 font-semibold tracking-tight" aria-label="gpuvitals, to what is wrong now">
             <Activity size={18} className="text-good" aria-hidden />
-            {/* On a phone the tab of the clusters takes the place of the name. */}
-            <span className={showsClusters ? "max-[480px]:sr-only" : ""}>gpuvitals</span>
+            {/* On a phone the tabs take the place of the name. */}
+            <span className="max-[480px]:sr-only">gpuvitals</span>
           </Link>
           <nav aria-label="Pages" className="flex items-center gap-1">
-            <Tab to="/" active={route.page === "fleet" || route.page === "gpu"}>
+            <Tab to="/" active={route.page === "now"}>
+              Now
+            </Tab>
+            <Tab to="/gpus" active={route.page === "fleet" || route.page === "gpu"}>
               GPUs
             </Tab>
             {showsClusters && (
@@ -84,6 +89,8 @@ export function App() {
 
 function titleOf(route: Route): string {
   switch (route.page) {
+    case "fleet":
+      return "GPUs · gpuvitals";
     case "gpu":
       return `${route.id} · gpuvitals`;
     case "clusters":
@@ -99,6 +106,8 @@ function titleOf(route: Route): string {
 
 function Page({ route }: { readonly route: Route }) {
   switch (route.page) {
+    case "now":
+      return <NowPage />;
     case "fleet":
       return <FleetPage />;
     case "gpu":
@@ -115,7 +124,7 @@ function Page({ route }: { readonly route: Route }) {
           <h1 className="text-base font-semibold">There is no such page</h1>
           <p className="mt-1 text-muted">The address may be mistyped or from another version.</p>
           <Link to="/" className="button mt-4">
-            To the list of GPUs
+            To what is wrong now
           </Link>
         </div>
       );

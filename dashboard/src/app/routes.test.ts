@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { routeOf } from "./routes";
 
 it.each([
-  ["/", { page: "fleet" }],
+  ["/", { page: "now" }],
   ["/gpus", { page: "fleet" }],
   ["/gpus/GPU-1/", { page: "gpu", id: "GPU-1" }],
   ["/gpus/0000%3Ac1%3A00.0%40n", { page: "gpu", id: "0000:c1:00.0@n" }],

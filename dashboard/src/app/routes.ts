@@ -1,4 +1,5 @@
 export type Route =
+  | { readonly page: "now" }
   | { readonly page: "fleet" }
   | { readonly page: "gpu"; readonly id: string }
   | { readonly page: "clusters" }
@@ -9,7 +10,8 @@ export type Route =
 /** Which page a path names. A path with a broken escape names none. */
 export function routeOf(pathname: string): Route {
   const path = pathname.replace(/\/+$/, "");
-  if (path === "" || path === "/gpus") return { page: "fleet" };
+  if (path === "") return { page: "now" };
+  if (path === "/gpus") return { page: "fleet" };
   if (path === "/statistics") return { page: "statistics" };
   if (path === "/clusters") return { page: "clusters" };
   try {

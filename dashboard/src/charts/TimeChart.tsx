@@ -9,6 +9,8 @@ import { type Palette, plotData, plotOptions } from "./plot";
 
 interface TimeChartProps {
   readonly panel: Panel;
+  /** Whether it shows something that is wrong. */
+  readonly marked: boolean;
   readonly frame: Frame;
   /** The range asked for: the axis shows all of it, also where nothing was measured. */
   readonly span: { readonly start: number; readonly end: number };
@@ -30,7 +32,7 @@ function paletteOf(element: HTMLElement): Palette {
 }
 
 /** One chart with its legend. The plot is built once per look and fed with data; values under the cursor go to the legend. */
-export function TimeChart({ panel, frame, span, onSelect, now }: TimeChartProps) {
+export function TimeChart({ panel, marked, frame, span, onSelect, now }: TimeChartProps) {
   const { theme } = useTheme();
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -92,14 +94,18 @@ export function TimeChart({ panel, frame, span, onSelect, now }: TimeChartProps)
 
   return (
     <figure
-      className="card min-w-0 px-3 pt-2.5 pb-2"
+      className={`card min-w-0 px-3 pt-2.5 pb-2 ${marked ? "border-warn!" : ""}`}
       aria-label={`${panel.title}: ${points === 0 ? "no values in this range" : `${points} values`}`}
       data-testid="chart"
       data-panel={panel.id}
       data-points={points}
+      data-evidence={marked}
     >
       <figcaption className="mb-1 flex items-baseline justify-between gap-3">
-        <h2 className="text-[13px] font-medium">{panel.title}</h2>
+        <h2 className="text-[13px] font-medium">
+          {panel.title}
+          {marked && <span className="badge ml-2 text-warn">evidence</span>}
+        </h2>
         <span className="num text-[11px] text-muted">{at === undefined ? "" : formatInstant(at, now)}</span>
       </figcaption>
       <div className="relative">

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { groupTitle, LINES_MAX, panelsOf, rowsOf, type CatalogueRow } from "./panels";
+import { evidenceFirst, groupTitle, isEvidence, LINES_MAX, panelsOf, rowsOf, type CatalogueRow } from "./panels";
 
 const row = (column: string, unit: string, group: string, instrument = "gauge"): CatalogueRow => ({ column, unit, group, instrument, help: "", bits: [] });
 const CATALOGUE = [
@@ -51,4 +51,12 @@ describe("panelsOf", () => {
   it("draws groups it has never heard of", () => {
     expect(titles([row("flux", "", "optical_flow")])).toEqual(["Optical flow: flux"]);
   });
+});
+
+it("puts the charts that show what is wrong first, the others stay in their order", () => {
+  const panels = panelsOf(CATALOGUE);
+  const ordered = evidenceFirst(panels, new Set(["gpu_clock_mhz", "nowhere"]));
+  expect(ordered.map((panel) => panel.id)).toEqual(["clock-MHz-0", ...panels.map((panel) => panel.id).filter((id) => id !== "clock-MHz-0")]);
+  expect(ordered.map((panel) => isEvidence(panel, new Set(["gpu_clock_mhz"])))).toEqual(ordered.map((_, place) => place === 0));
+  expect(evidenceFirst(panels, new Set())).toEqual(panels);
 });

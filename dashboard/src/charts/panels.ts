@@ -79,6 +79,16 @@ export function panelsOf(rows: readonly CatalogueRow[]): Panel[] {
     .flatMap(([group, units]) => [...units].flatMap(([axis, columns]) => charts(group, axis, columns, units.size > 1)));
 }
 
+/** Whether a panel shows one of these columns. */
+export function isEvidence(panel: Panel, evidence: ReadonlySet<string>): boolean {
+  return panel.columns.some((column) => evidence.has(column));
+}
+
+/** The panels that show what is wrong before the others, else in their order. */
+export function evidenceFirst(panels: readonly Panel[], evidence: ReadonlySet<string>): Panel[] {
+  return [...panels.filter((panel) => isEvidence(panel, evidence)), ...panels.filter((panel) => !isEvidence(panel, evidence))];
+}
+
 /** What operators look at first stands first; groups of a newer server follow. */
 function rank(group: string): number {
   const place = FIRST.indexOf(group);

@@ -1,5 +1,6 @@
 import { CircleDashed, CircleHelp, CirclePlay, Clock, FlaskConical, TriangleAlert, type LucideIcon } from "lucide-react";
 import type { ReactNode } from "react";
+import type { Gpu } from "../api/client";
 import type { State } from "../api/queries";
 import { formatValue, shareOf } from "../shared/format";
 
@@ -35,6 +36,16 @@ export function LookBadge({ look, state, text, reason }: LookBadgeProps) {
       <look.icon size={12} aria-hidden />
       {text}
     </span>
+  );
+}
+
+/** Why a GPU is unhealthy, where it stands in a list. That a GPU is silent since when, the list says already. */
+export function Reason({ gpu }: { readonly gpu: Gpu }) {
+  if (gpu.state !== "unhealthy" || gpu.state_reason === null) return null;
+  return (
+    <p className="mt-1 line-clamp-3 max-w-md text-xs leading-snug [overflow-wrap:anywhere] text-bad first-letter:uppercase" title={gpu.state_reason}>
+      {gpu.state_reason}
+    </p>
   );
 }
 

@@ -1,5 +1,6 @@
 import { vi } from "vitest";
 import type { Gpu } from "../api/client";
+import type { Finding } from "../api/findings";
 
 /** An answer of the mock server; a function decides by the request's query. */
 export type Answer = { readonly status?: number; readonly body: unknown; readonly headers?: Record<string, string> } | "unreachable" | "never";
@@ -37,6 +38,27 @@ export function listOf(gpus: readonly Gpu[], total = gpus.length): Answer {
   return ok({ gpus, total, pagination: { limit: 50, offset: 0, has_next: total > gpus.length } });
 }
 
+export function finding(part: Partial<Finding> = {}): Finding {
+  return {
+    id: "xid:GPU-a",
+    kind: "xid",
+    severity: "critical",
+    subject: { type: "gpu", id: "GPU-a", name: "node-1 / GPU 6" },
+    since: new Date(Date.now() - 12 * 60_000).toISOString(),
+    sentence: "XID 63",
+    evidence: [{ quantity: "xid_last", unit: "", value: 63, compared_with: null }],
+    reach: { gpus: ["GPU-a"], gpu_count: 1, concerned_gpus: 8, cluster: null, hostname: "node-1", namespace: "research", pod: "train-7-0", job: "train-7" },
+    meaning: "The driver reported an XID that applications do not cause.",
+    next_step: "Reset it with `nvidia-smi --gpu-reset -i INDEX`, or reboot the node.",
+    simulated: false,
+    ...part,
+  };
+}
+
+export function findingsOf(findings: readonly Finding[], total = findings.length): Exclude<Answer, string> {
+  return { body: { findings, total, judged_at: new Date().toISOString(), pagination: { limit: 500, offset: 0, has_next: total > findings.length } } };
+}
+
 export function metric(column: string, unit: string, group: string, instrument = "gauge") {
   return { column, table: "gpu_events", type: "float32", unit, group, instrument, scope: "device", help: `About ${column}.`, bits: [] as { bit: number; name: string }[] };
 }
@@ -62,6 +84,7 @@ const DEFAULTS: Readonly<Record<string, Handler>> = {
   }),
   "/api/v1/gpus": listOf([]),
   "/api/v1/gpu/clusters": ok([]),
+  "/api/v1/analysis/findings": findingsOf([]),
   "/api/v1/hosts": ok({ hosts: [{ hostname: "node-1", gpu_count: 2, simulated: false }], total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }),
   "/api/v1/query": ok({ times: [], series: [], step_ms: 1000 }),
   "/api/v1/metrics": ok({

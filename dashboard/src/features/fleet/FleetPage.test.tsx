@@ -9,13 +9,13 @@ const two = listOf([gpu({ id: "GPU-a", model: "First" }), gpu({ id: "GPU-b", mod
 describe("the list of GPUs", () => {
   it("says that it loads", () => {
     mockApi({ "/api/v1/gpus": "never" });
-    renderAt("/");
+    renderAt("/gpus");
     expect(screen.getByRole("status", { name: "Loading GPUs" })).toBeTruthy();
   });
 
   it("says how GPUs come when there are none", async () => {
     mockApi();
-    renderAt("/");
+    renderAt("/gpus");
     expect(await screen.findByText("No GPUs yet")).toBeTruthy();
   });
 
@@ -25,7 +25,7 @@ describe("the list of GPUs", () => {
   ])("says what could not be read beside %s", async (_case, answer, text) => {
     if (typeof answer === "string") throw new Error("an answer has a body");
     mockApi({ "/api/v1/gpus": { ...answer, headers: { "x-partial": "host b does not answer" } } });
-    renderAt("/");
+    renderAt("/gpus");
     expect((await screen.findByRole("note", { name: "Incomplete" })).textContent).toContain("host b does not answer");
     expect(screen.getByText(text)).toBeTruthy();
     expect(screen.queryByText("No GPUs yet")).toBeNull();
@@ -33,14 +33,14 @@ describe("the list of GPUs", () => {
 
   it("offers to take the filters away when none fits", async () => {
     mockApi();
-    renderAt("/?search=h999&state=idle");
+    renderAt("/gpus?search=h999&state=idle");
     await userEvent.click(await screen.findByRole("button", { name: "Show all GPUs" }));
     expect(window.location.search).toBe("");
   });
 
   it("shows values with their units, and nothing where nothing was read", async () => {
     mockApi({ "/api/v1/gpus": two });
-    renderAt("/");
+    renderAt("/gpus");
     const row = (await screen.findByRole("link", { name: /First/ })).closest("tr");
     if (row === null) throw new Error("the link stands in no row");
     for (const text of ["87%", "512 W", "61 °C", "active", "node-1"]) expect(within(row).getByText(text)).toBeTruthy();
@@ -49,10 +49,23 @@ describe("the list of GPUs", () => {
     expect(other?.textContent).not.toMatch(/0%|0 W/);
   });
 
+  it("asks for the sick first unless told otherwise, and says why a GPU is unhealthy", async () => {
+    const sick = gpu({ id: "GPU-s", state: "unhealthy", state_reason: "XID 79" });
+    const silent = gpu({ id: "GPU-t", state: "stale", state_reason: "stale since noon" });
+    const mock = mockApi({ "/api/v1/gpus": listOf([sick, silent]) });
+    renderAt("/gpus");
+    expect((await screen.findByText("XID 79")).closest("[data-gpu]")?.getAttribute("data-gpu")).toBe("GPU-s");
+    expect(screen.queryByText("stale since noon")).toBeNull();
+    const asked = mock.asked.filter((request) => request.params.get("include") === "metrics").map((request) => request.params.get("sort"));
+    expect(asked).toEqual(["state"]);
+    await userEvent.click(screen.getByRole("button", { name: "Host" }));
+    await waitFor(() => expect(mock.asked.some((request) => request.params.get("sort") === "hostname")).toBe(true));
+  });
+
   it("draws sparklines from one question for the GPUs in sight", async () => {
     const series = [{ metric: "power_w", gpu: "GPU-a", hostname: "node-1", unit: "W", values: [1, 2, null] }];
     const mock = mockApi({ "/api/v1/gpus": two, "/api/v1/query": ok({ times: [0, 15_000, 30_000], step_ms: 15_000, series }) });
-    renderAt("/");
+    renderAt("/gpus");
     const spark = await screen.findByRole("img", { name: /Power over the last/ });
     expect(spark.getAttribute("data-points")).toBe("2");
     const asked = mock.asked.filter((request) => request.path === "/api/v1/query");
@@ -63,7 +76,7 @@ describe("the list of GPUs", () => {
   it("shows why the list could not be read, and reads it again", async () => {
     const body = { error: "internal", message: "the store is being restored", code: "unavailable" };
     const mock = mockApi({ "/api/v1/gpus": { status: 500, body } });
-    renderAt("/");
+    renderAt("/gpus");
     expect((await screen.findByRole("alert")).textContent).toContain("the store is being restored");
     mock.set("/api/v1/gpus", two);
     await userEvent.click(screen.getByRole("button", { name: "Retry" }));
@@ -72,7 +85,7 @@ describe("the list of GPUs", () => {
 
   it("keeps what it has when the API goes away, says since when, and comes back", async () => {
     const mock = mockApi({ "/api/v1/gpus": two });
-    const { client } = renderAt("/");
+    const { client } = renderAt("/gpus");
     await screen.findByRole("link", { name: /First/ });
     mock.goDown(true);
     await act(() => client.refetchQueries());
@@ -87,14 +100,14 @@ describe("the list of GPUs", () => {
   it("marks GPUs that have not been heard of with a word and their age", async () => {
     const seen = new Date(Date.now() - 3 * 3_600_000).toISOString();
     mockApi({ "/api/v1/gpus": listOf([gpu({ state: "stale", last_seen: seen })]) });
-    renderAt("/");
+    renderAt("/gpus");
     expect(await screen.findByText("stale", { selector: ".badge" })).toBeTruthy();
     expect(screen.getByText("3 h ago")).toBeTruthy();
   });
 
   it("says that GPUs are simulated, above the list and in their rows", async () => {
     mockApi({ "/api/v1/gpus": listOf([gpu({ simulated: true })]) });
-    renderAt("/");
+    renderAt("/gpus");
     expect(await screen.findByRole("note", { name: "Simulated data" })).toBeTruthy();
     expect(screen.getByText("simulated", { selector: ".badge" })).toBeTruthy();
   });
@@ -102,20 +115,20 @@ describe("the list of GPUs", () => {
   it("says that hosts are simulated which are on another page of the list", async () => {
     const hosts = [{ hostname: "sim-1", gpu_count: 8, simulated: true }];
     mockApi({ "/api/v1/gpus": two, "/api/v1/hosts": ok({ hosts, total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }) });
-    renderAt("/");
+    renderAt("/gpus");
     expect(await screen.findByRole("note", { name: "Simulated data" })).toBeTruthy();
   });
 
   it("says nothing of simulation when everything was measured", async () => {
     mockApi({ "/api/v1/gpus": two });
-    renderAt("/");
+    renderAt("/gpus");
     await screen.findByRole("link", { name: /First/ });
     expect(screen.queryByText(/simulated/)).toBeNull();
   });
 
   it("shows the word of a state it has never heard of as unknown", async () => {
     mockApi({ "/api/v1/gpus": listOf([gpu({ state: "melting" as "unknown" })]) });
-    renderAt("/");
+    renderAt("/gpus");
     expect(await screen.findByText("unknown", { selector: ".badge" })).toBeTruthy();
   });
 });
@@ -126,7 +139,7 @@ describe("search, order and filter", () => {
 
   it("put themselves into the address and ask the server", async () => {
     const mock = mockApi({ "/api/v1/gpus": two });
-    renderAt("/");
+    renderAt("/gpus");
     await userEvent.type(await screen.findByRole("searchbox", { name: "Search GPUs" }), "h100");
     await waitFor(() => expect(window.location.search).toBe("?search=h100"));
     await userEvent.click(screen.getByRole("button", { name: "Power" }));
@@ -145,7 +158,7 @@ describe("search, order and filter", () => {
 
   it("turns pages and goes back to the first when the question changes", async () => {
     const mock = mockApi({ "/api/v1/gpus": listOf([gpu()], 10_000) });
-    renderAt("/");
+    renderAt("/gpus");
     await userEvent.click(await screen.findByRole("button", { name: "Next page" }));
     await waitFor(() => expect(listAsks(mock).at(-1)?.params.get("offset")).toBe("50"));
     expect(screen.getByText("51–100 of 10,000")).toBeTruthy();
@@ -157,7 +170,7 @@ describe("search, order and filter", () => {
 describe("the keyboard", () => {
   it("walks the rows, opens one, finds the search and shows its help", async () => {
     mockApi({ "/api/v1/gpus": two });
-    renderAt("/");
+    renderAt("/gpus");
     const first = await screen.findByRole("link", { name: /First/ });
     await userEvent.keyboard("j");
     expect(document.activeElement).toBe(first);
@@ -175,7 +188,7 @@ describe("the keyboard", () => {
 
   it("turns the theme and remembers it", async () => {
     mockApi();
-    renderAt("/");
+    renderAt("/gpus");
     await screen.findByText("No GPUs yet");
     await userEvent.keyboard("t");
     expect(document.documentElement.dataset.theme).toBe("light");

@@ -7,7 +7,7 @@ import { formatClock, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../gpuLook";
 import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../list";
 import { FleetSummary } from "./FleetSummary";
-import { DEFAULT, fleetPath, PAGE_SIZE, parseFleet, type FleetState } from "./fleetState";
+import { DEFAULT, fleetPath, PAGE_SIZE, parseFleet, SICK_FIRST, type FleetState } from "./fleetState";
 import { GpuCards, SortSelect } from "./GpuCards";
 import { GpuTable } from "./GpuTable";
 import { useSparks } from "./sparks";
@@ -18,7 +18,7 @@ export function FleetPage() {
   const { search } = usePlace();
   const state = parseFleet(search);
   const { page, ...filter } = state;
-  const list = useQuery(gpuListQuery({ ...filter, limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE }));
+  const list = useQuery(gpuListQuery({ ...filter, sort: state.sort === "" ? SICK_FIRST : state.sort, limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE }));
   const counts = useFleetCounts();
   const gpus = list.data?.gpus ?? [];
   const sparks = useSparks(gpus);
@@ -100,7 +100,7 @@ function NoGpus({ state, partial }: { readonly state: FleetState; readonly parti
   if (state.search !== "" || state.host !== "" || state.state !== "" || state.page > 1) {
     return (
       <Empty title="No GPU fits these filters">
-        <button type="button" className="button mt-3" onClick={() => goTo("/")}>
+        <button type="button" className="button mt-3" onClick={() => goTo("/gpus")}>
           Show all GPUs
         </button>
       </Empty>

@@ -2,7 +2,7 @@ import type { Gpu } from "../../api/client";
 import { formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { Link } from "../../shared/location";
-import { Heat, MemoryUse, SimulatedBadge, StateBadge } from "../gpuLook";
+import { Heat, MemoryUse, Reason, SimulatedBadge, StateBadge } from "../gpuLook";
 import { Course, seenText } from "./GpuTable";
 import { rowOf, titleOf } from "./row";
 import { sparkKey, type Spark } from "./sparks";
@@ -41,6 +41,7 @@ export function GpuCards({ gpus, sparks, now }: GpuCardsProps) {
                 {gpu.simulated && <SimulatedBadge />}
               </div>
             </div>
+            <Reason gpu={gpu} />
             <div className="mt-2.5 grid grid-cols-2 gap-x-3 gap-y-2 text-[13px]">
               <Course
                 name="Utilization"
@@ -70,9 +71,9 @@ export function GpuCards({ gpus, sparks, now }: GpuCardsProps) {
 }
 
 const ORDERS: readonly (readonly [string, string])[] = [
-  ["", "By host and index"],
+  ["", "The sick first"],
+  ["hostname", "By host and index"],
   ["model", "Model"],
-  ["state", "State"],
   [`-${UTILIZATION}`, "Utilization, highest first"],
   [`-${POWER}`, "Power, highest first"],
   [`-${TEMPERATURE}`, "Temperature, highest first"],

@@ -5,7 +5,7 @@ import { ABSENT, formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { Link } from "../../shared/location";
 import { formatAge, formatInstant } from "../../shared/time";
-import { Heat, Level, MemoryUse, SimulatedBadge, StateBadge } from "../gpuLook";
+import { Heat, Level, MemoryUse, Reason, SimulatedBadge, StateBadge } from "../gpuLook";
 import { HeaderCell, OpeningRow, type Header } from "../list";
 import { isHighestFirst, type SortColumn } from "./fleetState";
 import { rowOf, titleOf } from "./row";
@@ -28,7 +28,7 @@ const HEADERS: readonly Header[] = [
   header("model", "GPU", ""),
   header("hostname", "Host", ""),
   header("index", "#", "w-12", "Index"),
-  header("state", "State", "lg:w-28"),
+  header("state", "State", "lg:w-48"),
   header(UTILIZATION, "Utilization", "lg:w-44"),
   header(POWER, "Power", "lg:w-44"),
   header(TEMPERATURE, "Temperature", "lg:w-28"),
@@ -96,6 +96,7 @@ const GpuRow = memo(function GpuRow({ gpu, utilization, power, seen }: GpuRowPro
       <td className="num px-2 py-1.5 lg:px-3 text-muted">{gpu.index ?? ABSENT}</td>
       <td className="px-2 py-1.5 lg:px-3">
         <StateBadge state={row.state} reason={gpu.state_reason} />
+        <Reason gpu={gpu} />
       </td>
       <td className="px-2 py-1.5 lg:px-3">
         <Course name="Utilization" spark={utilization} fixed={[0, 100]} text={formatValue(row.utilization, "%")} share={shareOf(row.utilization, 100)} />

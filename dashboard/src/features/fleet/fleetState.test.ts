@@ -16,11 +16,11 @@ describe("the list's state in the address", () => {
   });
 
   it.each([
-    [DEFAULT, "/"],
-    [{ ...DEFAULT, page: 2 }, "/?page=2"],
-    [{ ...DEFAULT, search: "a&b=c", sort: "-power_w" }, "/?search=a%26b%3Dc&sort=-power_w"],
+    [DEFAULT, "/gpus"],
+    [{ ...DEFAULT, page: 2 }, "/gpus?page=2"],
+    [{ ...DEFAULT, search: "a&b=c", sort: "-power_w" }, "/gpus?search=a%26b%3Dc&sort=-power_w"],
   ])("%o is written as %s and read back", (state, path) => {
     expect(fleetPath(state)).toBe(path);
-    expect(parseFleet(path.slice(2))).toEqual(state);
+    expect(parseFleet(path.slice("/gpus?".length))).toEqual(state);
   });
 });

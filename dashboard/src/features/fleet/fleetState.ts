@@ -7,7 +7,7 @@ export interface FleetState {
   readonly search: string;
   readonly state: string;
   readonly host: string;
-  /** A column, with `-` before it for descending; empty is the server's order. */
+  /** A column, with `-` before it for descending; empty: what needs somebody first. */
   readonly sort: string;
   /** Counted from 1. */
   readonly page: number;
@@ -22,6 +22,9 @@ const HIGHEST_FIRST = new Set<string>([UTILIZATION, POWER, TEMPERATURE, MEMORY_U
 export function isHighestFirst(column: SortColumn): boolean {
   return HIGHEST_FIRST.has(column);
 }
+
+/** The server's order by state begins with the sick and the silent. */
+export const SICK_FIRST = "state";
 
 export const DEFAULT: FleetState = { search: "", state: "", host: "", sort: "", page: 1 };
 
@@ -43,5 +46,5 @@ export function parseFleet(search: string): FleetState {
 
 export function fleetPath(state: FleetState): string {
   const { page, ...rest } = state;
-  return `/${searchOf({ ...rest, page: page > 1 ? String(page) : "" })}`;
+  return `/gpus${searchOf({ ...rest, page: page > 1 ? String(page) : "" })}`;
 }

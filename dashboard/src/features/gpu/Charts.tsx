@@ -1,7 +1,7 @@
 import { useMemo } from "react";
 import type { Span } from "../../api/queries";
 import type { Frame } from "../../charts/frame";
-import { panelsOf, type CatalogueRow } from "../../charts/panels";
+import { evidenceFirst, isEvidence, panelsOf, type CatalogueRow } from "../../charts/panels";
 import { TimeChart } from "../../charts/TimeChart";
 
 interface ChartsProps {
@@ -12,11 +12,13 @@ interface ChartsProps {
   readonly loading: boolean;
   /** What the server could not read, in its words. */
   readonly partial: readonly string[];
+  /** Columns that show what is wrong: their charts stand first. */
+  readonly evidence: ReadonlySet<string>;
   readonly onSelect: (start: number, end: number) => void;
 }
 
 /** A chart for each group and unit of the catalogue. */
-export function Charts({ rows, frame, span, now, loading, partial, onSelect }: ChartsProps) {
+export function Charts({ rows, frame, span, now, loading, partial, evidence, onSelect }: ChartsProps) {
   const panels = useMemo(() => panelsOf(rows), [rows]);
   if (loading) {
     return (
@@ -35,8 +37,8 @@ export function Charts({ rows, frame, span, now, loading, partial, onSelect }: C
         </p>
       )}
       <div className="grid gap-3 lg:grid-cols-2">
-        {panels.map((panel) => (
-          <TimeChart key={panel.id} panel={panel} frame={frame} span={span} now={now} onSelect={onSelect} />
+        {evidenceFirst(panels, evidence).map((panel) => (
+          <TimeChart key={panel.id} panel={panel} marked={isEvidence(panel, evidence)} frame={frame} span={span} now={now} onSelect={onSelect} />
         ))}
       </div>
     </>

@@ -1,10 +1,10 @@
-import { Check, ChevronRight, Copy } from "lucide-react";
-import { useEffect, useState } from "react";
+import { ChevronRight } from "lucide-react";
 import type { Gpu, GpuDetail } from "../../api/client";
 import type { State } from "../../api/queries";
 import { ABSENT, formatValue } from "../../shared/format";
 import { Link, searchOf } from "../../shared/location";
 import { formatAge, formatInstant } from "../../shared/time";
+import { CopyButton } from "../copy";
 import { SimulatedBadge, StateBadge } from "../gpuLook";
 
 interface GpuHeaderProps {
@@ -35,14 +35,14 @@ export function GpuHeader({ gpu, labels, state, lastSeen, now }: GpuHeaderProps)
   return (
     <header>
       <nav aria-label="Path" className="flex items-center gap-1 text-xs text-muted">
-        <Link to="/" className="hover:text-fg hover:underline">
+        <Link to="/gpus" className="hover:text-fg hover:underline">
           GPUs
         </Link>
         <ChevronRight size={12} aria-hidden />
         {gpu.hostname === null ? (
           <span>host unknown</span>
         ) : (
-          <Link to={`/${searchOf({ host: gpu.hostname })}`} className="truncate hover:text-fg hover:underline" title="GPUs of this host">
+          <Link to={`/gpus${searchOf({ host: gpu.hostname })}`} className="truncate hover:text-fg hover:underline" title="GPUs of this host">
             {gpu.hostname}
           </Link>
         )}
@@ -61,7 +61,7 @@ export function GpuHeader({ gpu, labels, state, lastSeen, now }: GpuHeaderProps)
       <dl className="mt-1 flex flex-wrap items-center gap-x-5 gap-y-1 text-[13px]">
         <Fact name="Id">
           <span className="font-mono text-xs break-all">{gpu.id}</span>
-          <CopyButton text={gpu.id} />
+          <CopyButton text={gpu.id} label="Copy the id" />
         </Fact>
         <Fact name="Vendor">{vendorName(gpu.vendor)}</Fact>
         <Fact name="Driver">{gpu.driver_version ?? ABSENT}</Fact>
@@ -86,23 +86,5 @@ function Fact({ name, children }: { readonly name: string; readonly children: Re
       <dt className="text-xs text-faint">{name}</dt>
       <dd className="num flex items-center gap-1 text-muted">{children}</dd>
     </div>
-  );
-}
-
-function CopyButton({ text }: { readonly text: string }) {
-  const [copied, setCopied] = useState(false);
-  useEffect(() => {
-    if (!copied) return;
-    const timer = setTimeout(() => setCopied(false), 1500);
-    return () => clearTimeout(timer);
-  }, [copied]);
-  const copy = () => {
-    void navigator.clipboard.writeText(text).then(() => setCopied(true));
-  };
-  const Icon = copied ? Check : Copy;
-  return (
-    <button type="button" className="rounded p-0.5 text-faint hover:text-fg" aria-label={copied ? "Copied" : "Copy the id"} onClick={copy}>
-      <Icon size={12} aria-hidden />
-    </button>
   );
 }

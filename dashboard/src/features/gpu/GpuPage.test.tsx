@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { Gpu } from "../../api/client";
 import { FakeEventSource } from "../../testing/FakeEventSource";
 import { FakePlot } from "../../testing/FakePlot";
-import { gpu, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { finding, findingsOf, gpu, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const ID = gpu().id;
@@ -67,6 +67,20 @@ describe("the page of a GPU", () => {
     expect(latest.getByText("700 W")).toBeTruthy();
     expect(latest.getByText("Other columns")).toBeTruthy();
     expect(latest.getByText("Foreign thing")).toBeTruthy();
+  });
+
+  it("begins with what is wrong with it, and with the chart that shows it", async () => {
+    const evidence = [{ quantity: "power_w", unit: "W", value: 512, compared_with: { value: 700, origin: "median of the job" } }];
+    const own = finding({ kind: "straggler", subject: { type: "gpu", id: ID, name: "node-1 / GPU 0" }, evidence });
+    const mock = mockApi({ [PATH]: detail({ index: 3 }), "/api/v1/query": history, "/api/v1/analysis/findings": findingsOf([own]) });
+    renderAt(`/gpus/${ID}`);
+    const findings = await screen.findByRole("region", { name: "Findings" });
+    expect(findings.textContent).toMatch(/critical.*Straggler.*Power 512 W against 700 W, median of the job.*nvidia-smi --gpu-reset -i 3/);
+    expect(within(findings).queryByRole("link", { name: /GPU 0/ })).toBeNull();
+    expect(mock.asked.find((request) => request.path === "/api/v1/analysis/findings")?.params.get("gpus")).toBe(ID);
+    await waitFor(() => expect(document.querySelector('[data-evidence="true"]')).toBeTruthy());
+    const panels = [...document.querySelectorAll("[data-panel]")].map((panel) => [panel.getAttribute("data-panel"), panel.getAttribute("data-evidence")]);
+    expect(panels).toEqual([["power-W-0", "true"], ["utilization-%-0", "false"], ["temperature-°C-0", "false"]].slice(0, panels.length));
   });
 
   it("names the bits of a mask and draws no mean of them", async () => {

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { ApiError } from "../../api/client";
+import { ALL_FINDINGS, findingsQuery, type Finding } from "../../api/findings";
 import { catalogueQuery, gpuQuery, stateOf } from "../../api/queries";
 import { EMPTY, extend, frameOf } from "../../charts/frame";
 import { isDrawn, rowsOf } from "../../charts/panels";
@@ -11,6 +12,7 @@ import { Empty, Failed } from "../../shared/states";
 import { formatAge, formatClock, formatInstant, parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../gpuLook";
 import { Charts } from "./Charts";
+import { GpuFindings } from "./GpuFindings";
 import { GpuHeader } from "./GpuHeader";
 import { historyQuery } from "./history";
 import { lastSeenOf, latestOf } from "./latest";
@@ -20,7 +22,9 @@ import { useStream } from "./stream";
 import { Tiles } from "./Tiles";
 import { Toolbar } from "./Toolbar";
 
-/** One GPU: who it is, its latest values, and their course, drawn from the catalogue. */
+const NONE: readonly Finding[] = [];
+
+/** One GPU: what is wrong with it, who it is, its latest values, and their course, drawn from the catalogue. */
 export function GpuPage({ id }: { readonly id: string }) {
   const { search } = usePlace();
   const state = useMemo(() => parseGpu(search), [search]);
@@ -48,6 +52,7 @@ export function GpuPage({ id }: { readonly id: string }) {
           Not renewed: as of {formatClock(detail.dataUpdatedAt)}. {detail.error.message}
         </p>
       )}
+      <GpuFindings findings={view.findings} index={gpu.index} now={now} />
       <Tiles latest={view.latest} memoryMb={gpu.memory_mb ?? null} />
       <Toolbar
         range={view.range}
@@ -74,6 +79,7 @@ export function GpuPage({ id }: { readonly id: string }) {
               now={now}
               loading={history.data === undefined}
               partial={view.partial}
+              evidence={view.evidence}
               onSelect={(start, end) => change({ range: { kind: "custom", start, end } })}
             />
           )}
@@ -99,6 +105,10 @@ function useGpuView(id: string, state: GpuState) {
   const liveAllowed = canBeLive(range);
   const live = liveAllowed && (state.live ?? (said !== null && !recorded));
   const stream = useStream(key, live && detail.data !== undefined);
+
+  const { data: wrong } = useQuery({ ...findingsQuery({ ...ALL_FINDINGS, gpus: key }), enabled: detail.data !== undefined });
+  const findings = wrong?.findings ?? NONE;
+  const evidence = useMemo(() => new Set(findings.flatMap((finding) => finding.evidence.map((each) => each.quantity))), [findings]);
 
   const columns = Object.keys(detail.data?.latest ?? {}).sort().join(",");
   const rows = useMemo(
@@ -138,6 +148,8 @@ function useGpuView(id: string, state: GpuState) {
     live,
     liveAllowed,
     rows,
+    findings,
+    evidence,
     frame,
     span,
     partial,
@@ -156,7 +168,7 @@ function Missing({ id }: { readonly id: string }) {
       <p>
         Nothing has been recorded under <code className="font-mono break-all">{id}</code>.
       </p>
-      <Link to="/" className="button mt-4">
+      <Link to="/gpus" className="button mt-4">
         To the list of GPUs
       </Link>
     </Empty>

@@ -64,9 +64,9 @@ describe("statistics", () => {
   });
 });
 
-it("an address of no page leads back to the list", async () => {
+it("an address of no page leads back to the first page", async () => {
   mockApi();
   renderAt("/nowhere");
-  expect(screen.getByRole("link", { name: "To the list of GPUs" }).getAttribute("href")).toBe("/");
+  expect(screen.getByRole("link", { name: "To what is wrong now" }).getAttribute("href")).toBe("/");
   await waitFor(() => expect(strip().textContent).toContain("just now"));
 });

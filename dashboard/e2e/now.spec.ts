@@ -1,0 +1,176 @@
+import { expect, test, type Page } from "@playwright/test";
+import { complaints, FLEET, LIVE, needs, RECORDED, sidewaysScroll } from "./servers";
+
+/** The fleet is judged every 15 s: after the start the first findings come with the second judgement at the latest. */
+const JUDGED_WITHIN_MS = 40_000;
+/** From the click on the page's link to the evidence, in time of the machine: the person is not counted. */
+const PATH_WITHIN_MS = 5000;
+const STRIP_WITHIN_MS = 1500;
+
+/** The XID of the simulated fleet's sick GPU. */
+const XID = "[data-finding^='xid:']";
+
+/** Measured times stand in the output of the run. */
+function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+async function judged(page: Page, url: string): Promise<void> {
+  await expect
+    .poll(async () => ((await (await page.request.get(`${url}/api/v1/analysis/findings?kind=xid`)).json()) as { total: number }).total, { timeout: JUDGED_WITHIN_MS })
+    .toBe(1);
+}
+
+test.describe("4,096 GPUs, one of them sick", () => {
+  test.beforeEach(async ({ page }) => {
+    needs(FLEET, "GPUVITALS_FLEET_URL");
+    await judged(page, FLEET);
+  });
+
+  test("from the cold page to the sick GPU and the evidence: two clicks, seconds", async ({ page }) => {
+    const heard = complaints(page);
+    const began = Date.now();
+    await page.goto(`${FLEET}/`);
+    const finding = page.locator(XID);
+    await expect(finding).toContainText(/critical.*sim-node-0001 \/ GPU 6.*XID 63.*XID last 63/s);
+    const seen = Date.now() - began;
+    await finding.getByRole("link", { name: /GPU 6/ }).click();
+    const own = page.getByRole("region", { name: "Findings" });
+    await expect(own.locator(XID)).toContainText("XID 63");
+    const chart = page.locator('[data-testid="chart"][data-evidence="true"]').first();
+    await expect(chart).not.toHaveAttribute("data-points", "0");
+    await expect(chart.locator("canvas")).toBeVisible();
+    await chart.scrollIntoViewIfNeeded();
+    const whole = Date.now() - began;
+    say(`4,096 GPUs: the finding after ${seen} ms, its evidence on the page of the GPU after ${whole} ms`);
+    expect(whole).toBeLessThan(PATH_WITHIN_MS);
+    await page.goBack();
+    await expect(finding).toBeVisible();
+    expect(heard).toEqual([]);
+  });
+
+  test("the strip has a cell for every GPU and leads to one", async ({ page }) => {
+    await page.goto(`${FLEET}/gpus`);
+    await expect(page.locator("tr[data-gpu]").first()).toBeVisible();
+    const began = Date.now();
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Now" }).click();
+    const strip = page.getByTestId("strip");
+    await expect(strip).toHaveAttribute("data-cells", "4096");
+    say(`4,096 cells after ${Date.now() - began} ms`);
+    expect(Date.now() - began).toBeLessThan(STRIP_WITHIN_MS);
+    await strip.hover({ position: { x: 2, y: 2 } });
+    await expect(page.getByText(/^sim-node-0001 \/ GPU 0: /)).toBeVisible();
+    await strip.focus();
+    for (let press = 0; press < 6; press += 1) await page.keyboard.press("ArrowRight");
+    await expect(page.getByText(/^sim-node-0001 \/ GPU 6: unhealthy, XID 63/)).toBeVisible();
+    await page.keyboard.press("Enter");
+    await expect(page).toHaveURL(/\/gpus\/GPU-.*6$/);
+    await page.goBack();
+    await strip.click({ position: { x: 2, y: 2 } });
+    await expect(page).toHaveURL(/\/gpus\/GPU-.*0$/);
+  });
+
+  test("the list begins with the sick GPU and says why", async ({ page }) => {
+    await page.goto(`${FLEET}/gpus`);
+    const rows = page.locator("tr[data-gpu]");
+    await expect(rows.first()).toContainText(/sim-node-0001.*unhealthy/s);
+    // With time the hot GPU of the same host joins it.
+    const sick = rows.filter({ hasText: "XID 63" });
+    await expect(sick).toContainText(/sim-node-0001.*unhealthy.*a memory row waits/s);
+    expect((await sick.boundingBox())?.y).toBeLessThan(450);
+    await page.setViewportSize({ width: 390, height: 800 });
+    await expect(page.locator("li[data-gpu]").filter({ hasText: "XID 63" })).toContainText(/unhealthy.*XID 63/s);
+  });
+
+  test("filters stand in the address, and a command is copied with the number of the GPU", async ({ page, context }) => {
+    await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.goto(`${FLEET}/`);
+    await page.getByRole("combobox", { name: "Kind" }).selectOption("row_remap_pending");
+    await expect(page).toHaveURL(/\?kind=row_remap_pending$/);
+    await page.reload();
+    await expect(page.locator("[data-finding]")).toHaveCount(1);
+    await page.getByRole("button", { name: "Copy nvidia-smi --gpu-reset -i 6" }).click();
+    await expect(page.getByRole("button", { name: "Copied" })).toBeVisible();
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe("nvidia-smi --gpu-reset -i 6");
+    await page.getByRole("button", { name: "Clear filters" }).click();
+    await expect(page.locator(XID)).toBeVisible();
+  });
+});
+
+test("10,000 GPUs on the strip: drawn in under 1.5 s, hovered without a stutter", async ({ page }) => {
+  needs(LIVE, "GPUVITALS_LIVE_URL");
+  const gpus = Array.from({ length: 10_000 }, (_, gpu) => ({
+    id: `GPU-${gpu}`, name: `n${Math.floor(gpu / 8)} / GPU ${gpu % 8}`, model: "H100", vendor: "nvidia", hostname: `n${Math.floor(gpu / 8)}`, index: gpu % 8, memory_mb: 81_559,
+    driver_version: "570.86.15", state: gpu % 997 === 0 ? "unhealthy" : gpu % 3 === 0 ? "idle" : "active", state_reason: gpu % 997 === 0 ? "XID 79" : null, last_seen: new Date().toISOString(), simulated: true,
+  }));
+  const body = JSON.stringify({ gpus, total: gpus.length, pagination: { limit: 10_000, offset: 0, has_next: false } });
+  await page.route(/\/api\/v1\/gpus\?limit=10000$/, (route) => route.fulfill({ contentType: "application/json", body }));
+  await page.addInitScript(() => {
+    const watcher = new MutationObserver(() => {
+      if (document.querySelector('[data-cells="10000"]') === null) return;
+      watcher.disconnect();
+      requestAnimationFrame(() => performance.mark("drawn"));
+    });
+    watcher.observe(document, { subtree: true, childList: true, attributes: true, attributeFilter: ["data-cells"] });
+  });
+  await page.goto(`${LIVE}/`);
+  const strip = page.getByTestId("strip");
+  await expect(strip).toHaveAttribute("data-cells", "10000");
+  const drawn = await page.evaluate(() => {
+    const [load] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
+    return Math.round((performance.getEntriesByName("drawn")[0]?.startTime ?? Infinity) - (load?.loadEventEnd ?? 0));
+  });
+  const frame = await strip.evaluate(async (canvas) => {
+    const box = canvas.getBoundingClientRect();
+    const times: number[] = [];
+    for (let step = 0; step < 60; step += 1) {
+      const before = performance.now();
+      canvas.dispatchEvent(new MouseEvent("mousemove", { bubbles: true, clientX: box.left + (step * box.width) / 60, clientY: box.top + 20 }));
+      await new Promise(requestAnimationFrame);
+      times.push(performance.now() - before);
+    }
+    return times.sort((a, b) => a - b)[57] ?? 0;
+  });
+  say(`10,000 cells ${drawn} ms after the load of the page; 95 % of hovered frames within ${frame.toFixed(1)} ms`);
+  expect(drawn).toBeLessThan(STRIP_WITHIN_MS);
+});
+
+test("a recording whose GPUs are silent is not said to be well", async ({ page }) => {
+  needs(RECORDED, "GPUVITALS_URL");
+  const heard = complaints(page);
+  await page.goto(`${RECORDED}/`);
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText(/^None of \d+ GPUs reports any more$/);
+  expect(heard).toEqual([]);
+});
+
+test("an API that goes down leaves the findings, and says that they are old", async ({ page }) => {
+  needs(LIVE, "GPUVITALS_LIVE_URL");
+  await judged(page, LIVE);
+  await page.goto(`${LIVE}/`);
+  await expect(page.locator(XID)).toBeVisible();
+  const all = /\/(api\/v1|health|stats)/;
+  await page.route(all, (route) => route.abort());
+  await expect(page.getByText(/API unreachable since \d\d:\d\d:\d\d/)).toBeVisible();
+  await expect(page.getByRole("note", { name: "About this" })).toContainText("Not renewed: as of");
+  await expect(page.locator(XID)).toBeVisible();
+});
+
+for (const width of [360, 390, 800]) {
+  test(`nothing scrolls sideways on a screen ${width} px wide, also with long words`, async ({ page }) => {
+    needs(LIVE, "GPUVITALS_LIVE_URL");
+    await judged(page, LIVE);
+    const long = "very_long_name_".repeat(12);
+    await page.route(/\/api\/v1\/analysis\/findings/, async (route) => {
+      const response = await route.fetch();
+      const body = (await response.text()).replace(/"(pod|job|namespace|sentence)":"[^"]*"/g, `"$1":"${long}"`).replaceAll("dmesg | grep -i xid", `dmesg --${long}`);
+      await route.fulfill({ response, body });
+    });
+    await page.setViewportSize({ width, height: 800 });
+    await page.goto(`${LIVE}/`);
+    await expect(page.locator(XID)).toBeVisible();
+    expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+    await page.locator(XID).locator("a[data-row]").click();
+    await expect(page.getByRole("region", { name: "Findings" })).toBeVisible();
+    expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+  });
+}

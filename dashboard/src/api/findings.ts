@@ -1,0 +1,39 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { REFRESH_INTERVAL_MS } from "../shared/config";
+import { api, dataOf, partialOf, type Schemas } from "./client";
+
+// What is wrong now, as the server judges it every 15 seconds.
+
+export type Finding = Schemas["FindingEntry"];
+export type Evidence = Schemas["EvidenceEntry"];
+
+export const SEVERITIES = ["critical", "warning", "notice"] as const;
+export type Severity = (typeof SEVERITIES)[number];
+
+/** As many as one person can look through; a fleet with more is narrowed by filters. */
+export const FINDINGS_MAX = 500;
+
+/** Which findings; empty is all. */
+export interface FindingsAsk {
+  readonly severity: string;
+  readonly host: string;
+  readonly namespace: string;
+  readonly kind: string;
+  readonly gpus: string;
+}
+
+export const ALL_FINDINGS: FindingsAsk = { severity: "", host: "", namespace: "", kind: "", gpus: "" };
+
+/** The worst findings of those that are asked for, in the server's order: the worst first. */
+export function findingsQuery(ask: FindingsAsk) {
+  const given = Object.fromEntries(Object.entries(ask).filter(([, value]) => value !== ""));
+  return queryOptions({
+    queryKey: ["findings", ask],
+    queryFn: async ({ signal }) => {
+      const answer = await api.GET("/api/v1/analysis/findings", { params: { query: { ...given, limit: FINDINGS_MAX } }, signal });
+      return { ...dataOf(answer), partial: partialOf(answer) };
+    },
+    refetchInterval: REFRESH_INTERVAL_MS,
+    placeholderData: keepPreviousData,
+  });
+}

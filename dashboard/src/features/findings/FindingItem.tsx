@@ -1,0 +1,159 @@
+import { ArrowRight } from "lucide-react";
+import { Fragment } from "react";
+import type { Evidence, Finding } from "../../api/findings";
+import { formatValue, metricTitle } from "../../shared/format";
+import { Link } from "../../shared/location";
+import { formatInstant, formatSpan, parseInstant } from "../../shared/time";
+import { CopyButton } from "../copy";
+import { SimulatedBadge } from "../gpuLook";
+import { SeverityBadge, severityLook } from "./severity";
+import { gpuSince, hostPath, kindTitle, pathOf, piecesOf, reachWords } from "./words";
+
+interface FindingItemProps {
+  readonly finding: Finding;
+  readonly now: number;
+  /** Number of the GPU on its node, for the commands; null where it is not known. */
+  readonly index: number | null;
+  /** On the page of the GPU that it is about there is no way to that page. */
+  readonly isHere?: boolean;
+}
+
+/** What is wrong, since when, why the program thinks so, whom it concerns and what to do. */
+export function FindingItem({ finding, now, index, isHere = false }: FindingItemProps) {
+  const since = parseInstant(finding.since);
+  const path = pathOf(finding, since, now);
+  return (
+    <li
+      className="card relative grid gap-x-6 gap-y-3 overflow-hidden p-3 pl-4 text-[13px] focus-within:border-accent/60 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]"
+      data-finding={finding.id}
+      data-kind={finding.kind}
+      aria-label={`${finding.severity}: ${finding.subject.name}: ${finding.sentence}`}
+    >
+      <span aria-hidden className={`absolute inset-y-0 left-0 w-1 bg-current ${severityLook(finding.severity).colour}`} />
+      <div className="min-w-0">
+        <div className="flex flex-wrap items-center gap-x-2 gap-y-1">
+          <SeverityBadge severity={finding.severity} />
+          {isHere ? (
+            <span className="text-muted" title={finding.meaning}>
+              {kindTitle(finding.kind)}
+            </span>
+          ) : (
+            <Link to={path} data-row="" className="group inline-flex items-center gap-1 rounded font-semibold hover:underline" title="Look at it from before it began">
+              {finding.subject.name}
+              <ArrowRight size={13} className="text-faint group-hover:text-fg" aria-hidden />
+            </Link>
+          )}
+          {finding.simulated && <SimulatedBadge />}
+          {since !== null && (
+            <span className="num ml-auto whitespace-nowrap text-muted" title={`${formatInstant(since, now)} (${new Date(since).toISOString()})`}>
+              for {formatSpan(now - since)}
+            </span>
+          )}
+        </div>
+        <p className="mt-1.5 text-[15px] leading-snug font-medium first-letter:uppercase">{finding.sentence}</p>
+        {finding.evidence.length > 0 && (
+          <ul aria-label="Evidence" className="mt-2 flex flex-wrap gap-1.5">
+            {finding.evidence.map((evidence) => (
+              <EvidenceChip key={evidence.quantity} evidence={evidence} />
+            ))}
+          </ul>
+        )}
+        <Reach finding={finding} since={since} now={now} />
+      </div>
+      <div className="min-w-0 border-line lg:border-l lg:pl-6">
+        <h3 className="text-[11px] text-faint">What to do</h3>
+        <NextStep step={finding.next_step} index={index} />
+        {!isHere && <p className="mt-2 text-xs text-faint">{finding.meaning}</p>}
+      </div>
+    </li>
+  );
+}
+
+/** A value that shows a finding, and what it is compared with. */
+function EvidenceChip({ evidence }: { readonly evidence: Evidence }) {
+  const { quantity, unit, value, compared_with: other } = evidence;
+  return (
+    <li className="num rounded-md border border-line bg-raised px-2 py-0.5" title={quantity} data-evidence={quantity}>
+      <span className="text-muted">{metricTitle(quantity)}</span> <strong className="font-semibold">{formatValue(value, unit)}</strong>
+      {other && (
+        <span className="text-muted">
+          {" "}
+          against {formatValue(other.value, unit)}, {other.origin}
+        </span>
+      )}
+    </li>
+  );
+}
+
+interface ReachProps {
+  readonly finding: Finding;
+  readonly since: number | null;
+  readonly now: number;
+}
+
+const NAMED_MAX = 8;
+
+/** Whom it concerns. */
+function Reach({ finding, since, now }: ReachProps) {
+  const { reach, subject } = finding;
+  const facts = [
+    ["Cluster", reach.cluster],
+    ["Namespace", reach.namespace],
+    ["Job", reach.job],
+    ["Pod", reach.pod === reach.job ? null : reach.pod],
+  ] as const;
+  const several = subject.type !== "gpu" && reach.gpus.length > 0;
+  const more = reach.gpu_count - Math.min(reach.gpus.length, NAMED_MAX);
+  return (
+    <dl aria-label="Whom it concerns" className="mt-2 flex flex-wrap gap-x-4 gap-y-0.5 text-muted">
+      {reach.hostname !== null && (
+        <Fact name="Node">
+          <Link to={hostPath(reach.hostname)} className="rounded underline-offset-2 hover:underline" title="GPUs of this node">
+            {reach.hostname}
+          </Link>
+        </Fact>
+      )}
+      {facts.map(([name, value]) => value !== null && <Fact key={name} name={name}>{value}</Fact>)}
+      <Fact name="Reach">{reachWords(finding)}</Fact>
+      {several && (
+        <Fact name="GPUs">
+          {reach.gpus.slice(0, NAMED_MAX).map((gpu, place) => (
+            <Fragment key={gpu}>
+              {place > 0 && ", "}
+              <Link to={gpuSince(gpu, since, now)} className="rounded font-mono text-xs break-all underline-offset-2 hover:underline">
+                {gpu}
+              </Link>
+            </Fragment>
+          ))}
+          {more > 0 && ` and ${more.toLocaleString("en")} more`}
+        </Fact>
+      )}
+    </dl>
+  );
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: React.ReactNode }) {
+  return (
+    <div className="flex min-w-0 items-baseline gap-1.5">
+      <dt className="text-xs text-faint">{name}</dt>
+      <dd className="min-w-0 break-words [overflow-wrap:anywhere]">{children}</dd>
+    </div>
+  );
+}
+
+function NextStep({ step, index }: { readonly step: string; readonly index: number | null }) {
+  return (
+    <p className="mt-0.5 leading-relaxed">
+      {piecesOf(step, index).map((piece, place) =>
+        piece.isCommand ? (
+          <span key={place} className="rounded bg-raised box-decoration-clone px-1 py-0.5">
+            <code className="font-mono text-xs break-words">{piece.text}</code>
+            <CopyButton text={piece.text} label={`Copy ${piece.text}`} />
+          </span>
+        ) : (
+          <Fragment key={place}>{piece.text}</Fragment>
+        ),
+      )}
+    </p>
+  );
+}

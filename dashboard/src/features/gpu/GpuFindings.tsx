@@ -1,0 +1,23 @@
+import type { Finding } from "../../api/findings";
+import { FindingItem } from "../findings/FindingItem";
+
+interface GpuFindingsProps {
+  readonly findings: readonly Finding[];
+  /** Number of the GPU on its node. */
+  readonly index: number | null;
+  readonly now: number;
+}
+
+/** What is wrong with this GPU, or with something that it belongs to. */
+export function GpuFindings({ findings, index, now }: GpuFindingsProps) {
+  if (findings.length === 0) return null;
+  return (
+    <section aria-label="Findings" className="mt-3">
+      <ul className="space-y-2">
+        {findings.map((finding) => (
+          <FindingItem key={finding.id} finding={finding} now={now} index={index} isHere={finding.subject.type === "gpu"} />
+        ))}
+      </ul>
+    </section>
+  );
+}

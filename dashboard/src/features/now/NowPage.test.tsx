@@ -1,0 +1,145 @@
+import { act, screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { describe, expect, it, vi } from "vitest";
+import { finding, findingsOf, gpu, listOf, mockApi, type Handler } from "../../testing/mockApi";
+import { renderAt } from "../../testing/render";
+
+const FINDINGS = "/api/v1/analysis/findings";
+const reach = finding().reach;
+const silent = finding({
+  id: "node_silent:node-2",
+  kind: "node_silent",
+  subject: { type: "node", id: "node-2", name: "node-2" },
+  sentence: "none of its 8 GPUs has reported for 2 min",
+  evidence: [],
+  reach: { ...reach, gpus: ["GPU-c", "GPU-d"], gpu_count: 12, concerned_gpus: 12, hostname: "node-2", namespace: null, pod: null, job: null },
+});
+const slow = finding({
+  id: "straggler:GPU-b",
+  kind: "straggler",
+  severity: "warning",
+  subject: { type: "gpu", id: "GPU-b", name: "node-1 / GPU 1" },
+  sentence: "its clock is 23 % below that of its job",
+  evidence: [{ quantity: "gpu_clock_mhz", unit: "MHz", value: 1530, compared_with: { value: 1980, origin: "median of the job" } }],
+});
+const three = findingsOf([silent, finding(), slow]);
+/** The counts by state ask with a state, the strip without one. */
+const gpus: Handler = (params) => {
+  const all = [gpu({ id: "GPU-a", index: 6, state: "unhealthy", state_reason: "XID 63" }), gpu({ id: "GPU-b", index: 1 })];
+  const state = params.get("state");
+  return listOf(state === null ? all : all.filter((one) => one.state === state));
+};
+const items = () => [...document.querySelectorAll<HTMLElement>("[data-finding]")];
+const headline = () => screen.findByRole("heading", { level: 1 });
+
+describe("what is wrong now", () => {
+  it("loads, and may fail, and is read again", async () => {
+    const mock = mockApi({ [FINDINGS]: "never" });
+    const { unmount } = renderAt("/");
+    expect(screen.getByRole("status", { name: "Loading findings" })).toBeTruthy();
+    unmount();
+    mock.set(FINDINGS, { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } });
+    renderAt("/");
+    expect((await screen.findByRole("alert")).textContent).toContain("disk on fire");
+    mock.set(FINDINGS, three);
+    await userEvent.click(screen.getByRole("button", { name: "Retry" }));
+    await waitFor(() => expect(items()).toHaveLength(3));
+  });
+
+  it("says plainly that all is well", async () => {
+    mockApi({ "/api/v1/gpus": (params) => listOf(params.get("state") === "idle" ? [gpu({ state: "idle" })] : []) });
+    renderAt("/");
+    expect(await screen.findByText("All is well")).toBeTruthy();
+    expect(screen.queryByRole("combobox")).toBeNull();
+  });
+
+  it.each([
+    ["not everything could be read", { ...findingsOf([]), headers: { "x-partial": "host b does not answer" } }, "host b does not answer"],
+    ["it was judged long ago", { body: { ...(findingsOf([]).body as object), judged_at: "2026-11-20T10:00:00Z" } }, "last judged"],
+  ])("does not say so where %s", async (_case, answer, words) => {
+    mockApi({ [FINDINGS]: answer, "/api/v1/gpus": (params) => listOf(params.get("state") === "idle" ? [gpu()] : []) });
+    renderAt("/");
+    expect((await screen.findByRole("note", { name: "About this" })).textContent).toContain(words);
+    expect(screen.queryByText("All is well")).toBeNull();
+  });
+
+  it("shows sentence, evidence, whom it concerns, since when, and what to do with the number of the GPU", async () => {
+    mockApi({ [FINDINGS]: three, "/api/v1/gpus": gpus });
+    renderAt("/");
+    await waitFor(() => expect(screen.getByText("nvidia-smi --gpu-reset -i 6")).toBeTruthy());
+    expect((await headline()).textContent).toBe("2 critical and 1 warning among 2 GPUs");
+    expect(items().map((item) => item.dataset.kind)).toEqual(["node_silent", "xid", "straggler"]);
+    const [first, second, third] = items().map((item) => item.textContent);
+    expect(first).toMatch(/critical.*node-2.*none of its 8 GPUs.*GPU-c, GPU-d and 10 more/);
+    expect(second).toMatch(/critical.*node-1 \/ GPU 6.*for 12 min.*XID 63.*XID last 63.*research.*train-7.*1 GPU, in work of 8 GPUs/);
+    expect(third).toMatch(/GPU clock 1,530 MHz against 1,980 MHz, median of the job/);
+    expect(screen.getByText("for 12 min", { selector: "[data-kind=xid] *" }).title).toMatch(/\(\d{4}-.*Z\)/);
+    const link = (name: RegExp) => screen.getByRole("link", { name }).getAttribute("href");
+    expect(link(/GPU 6/)).toBe("/gpus/GPU-a?range=15m");
+    expect(within(items()[0] ?? document.body).getAllByRole("link", { name: "node-2" })[0]?.getAttribute("href")).toBe("/gpus?host=node-2");
+  });
+
+  it("copies a command, also where the page has no clipboard", async () => {
+    mockApi({ [FINDINGS]: three, "/api/v1/gpus": gpus });
+    renderAt("/");
+    const user = userEvent.setup();
+    await user.click((await screen.findAllByRole("button", { name: "Copy nvidia-smi --gpu-reset -i 6" }))[0] ?? document.body);
+    expect(await navigator.clipboard.readText()).toBe("nvidia-smi --gpu-reset -i 6");
+    vi.spyOn(navigator, "clipboard", "get").mockReturnValue(undefined as unknown as Clipboard);
+    const copied: string[] = [];
+    Object.assign(document, { execCommand: () => copied.push((document.activeElement as HTMLTextAreaElement).value) > 0 });
+    await user.click(screen.getAllByRole("button", { name: /^Copy|^Copied/ })[0] ?? document.body);
+    expect(copied).toEqual(["nvidia-smi --gpu-reset -i 6"]);
+  });
+
+  it("is filtered by the address, asks the server, and offers what there is", async () => {
+    const mock = mockApi({ [FINDINGS]: (params) => (params.get("kind") === "fan_stopped" ? findingsOf([]) : three), "/api/v1/gpus": gpus });
+    renderAt("/");
+    await userEvent.selectOptions(await screen.findByRole("combobox", { name: "Severity" }), "warning");
+    await userEvent.selectOptions(screen.getByRole("combobox", { name: "Node" }), "node-1 (2)");
+    await userEvent.selectOptions(screen.getByRole("combobox", { name: "Namespace" }), "research");
+    expect(window.location.search).toBe("?severity=warning&host=node-1&namespace=research");
+    await waitFor(() => {
+      const last = mock.asked.filter((request) => request.path === FINDINGS && request.params.has("severity")).at(-1)?.params;
+      expect(Object.fromEntries(last ?? [])).toEqual({ severity: "warning", host: "node-1", namespace: "research", limit: "500" });
+    });
+    await userEvent.click(screen.getByRole("button", { name: "Clear filters" }));
+    expect(window.location.search).toBe("");
+    expect(screen.getByRole("option", { name: "Node silent (1)" })).toBeTruthy();
+  });
+
+  it("says that no finding fits the filters of a link, and takes them away", async () => {
+    mockApi({ [FINDINGS]: (params) => (params.get("kind") === "fan_stopped" ? findingsOf([]) : three) });
+    renderAt("/?kind=fan_stopped");
+    await userEvent.click(await screen.findByRole("button", { name: "Show all findings" }));
+    await waitFor(() => expect(items()).toHaveLength(3));
+    expect(window.location.search).toBe("");
+  });
+
+  it("is walked and opened by keys", async () => {
+    mockApi({ [FINDINGS]: three, "/api/v1/gpus": gpus });
+    renderAt("/");
+    await waitFor(() => expect(items()).toHaveLength(3));
+    await userEvent.keyboard("jj{Enter}");
+    await waitFor(() => expect(window.location.pathname).toBe("/gpus/GPU-a"));
+    await userEvent.keyboard("n");
+    expect(window.location.pathname).toBe("/");
+  });
+
+  it("keeps what it has when the API goes away, and says that it is old", async () => {
+    const mock = mockApi({ [FINDINGS]: three, "/api/v1/gpus": gpus });
+    const { client } = renderAt("/");
+    await waitFor(() => expect(items()).toHaveLength(3));
+    mock.goDown(true);
+    await act(() => client.refetchQueries());
+    expect(await screen.findByText(/^Not renewed: as of \d\d:\d\d:\d\d$/)).toBeTruthy();
+    expect(items()).toHaveLength(3);
+  });
+
+  it("says how many there are beyond those it shows", async () => {
+    mockApi({ [FINDINGS]: findingsOf([finding()], 900) });
+    renderAt("/");
+    expect(await screen.findByText(/the worst 1 of 900/)).toBeTruthy();
+    expect((await headline()).textContent).toBe("900 findings among 0 GPUs");
+  });
+});

@@ -1,0 +1,171 @@
+import { useQuery } from "@tanstack/react-query";
+import { CircleCheck, CircleHelp, OctagonAlert } from "lucide-react";
+import { useMemo } from "react";
+import { ALL_FINDINGS, findingsQuery, SEVERITIES, type Finding } from "../../api/findings";
+import { wholeFleetQuery } from "../../api/fleet";
+import { goTo, usePlace } from "../../shared/location";
+import { Empty, Failed } from "../../shared/states";
+import { formatAge, formatClock, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
+import { pageOf, PAGE_SIZE } from "../clusters/clustersState";
+import { FindingItem } from "../findings/FindingItem";
+import { kindTitle } from "../findings/words";
+import { useFleetCounts } from "../fleet/counts";
+import { SimulatedBanner } from "../gpuLook";
+import { ClearFilters, Pages, Select, useListKeys, WaitingRows } from "../list";
+import { FleetStrip } from "./FleetStrip";
+import { headlineOf, type Headline } from "./headline";
+import { askOf, DEFAULT, hostOf, isFiltered, nowPath, parseNow, tally, type NowState } from "./nowState";
+
+/** The server judges every 15 s: what is this old was judged no more. */
+const OLD_JUDGEMENT_MS = MINUTE;
+
+/** What is wrong, the worst first, why the program thinks so and what to do; above it every GPU as a cell. */
+export function NowPage() {
+  const { search } = usePlace();
+  const state = parseNow(search);
+  const now = useNow(SECOND);
+  const all = useQuery(findingsQuery(ALL_FINDINGS));
+  const list = useQuery(findingsQuery(askOf(state)));
+  const counts = useFleetCounts();
+  const fleet = useQuery(wholeFleetQuery());
+  const indices = useMemo(() => new Map(fleet.data?.gpus.map((gpu) => [gpu.id, gpu.index])), [fleet.data]);
+  const change = (part: Partial<NowState>) => goTo(nowPath({ ...state, page: 1, ...part }), { replace: true });
+  const findings = list.data?.findings ?? [];
+  const { shown, page, hasNext } = pageOf(findings, state.page);
+  const paging = { page, hasNext, pathOf: (other: number) => nowPath({ ...state, page: other }) };
+  useListKeys(paging);
+
+  const doubts = doubtsOf(all, now);
+  const headline =
+    all.data === undefined
+      ? null
+      : headlineOf({
+          findings: all.data.findings,
+          found: all.data.total,
+          total: counts.total,
+          unhealthy: counts.byState.get("unhealthy") ?? null,
+          stale: counts.byState.get("stale") ?? null,
+          doubts,
+        });
+  const simulated = fleet.data?.simulated ?? 0;
+  return (
+    <div data-testid="now" data-last-update={list.dataUpdatedAt}>
+      {simulated > 0 && (
+        <SimulatedBanner>
+          {simulated === fleet.data?.gpus.length
+            ? "These GPUs are simulated: their values were made up by gpuvitals, not measured."
+            : "Some of these GPUs are simulated: their values were made up by gpuvitals, not measured. They carry a badge."}
+        </SimulatedBanner>
+      )}
+      {headline !== null && <Head headline={headline} />}
+      <FleetStrip counts={counts} />
+      {list.data === undefined ? (
+        <div className="mt-3">
+          {list.isError ? <Failed what="What is wrong" error={list.error} retry={() => void list.refetch()} /> : <WaitingRows label="Loading findings" rows={6} />}
+        </div>
+      ) : (
+        <>
+          {(isFiltered(state) || (all.data?.findings.length ?? 0) > 0) && (
+            <Filters state={state} findings={all.data?.findings ?? []} change={change} status={statusOf(list.data, list.isError, list.dataUpdatedAt)} />
+          )}
+          {findings.length === 0 && isFiltered(state) && (
+            <Empty title="No finding fits these filters">
+              <button type="button" className="button mt-3" onClick={() => goTo("/")}>
+                Show all findings
+              </button>
+            </Empty>
+          )}
+          <ul aria-label="Findings, the worst first" className={`space-y-2 ${list.isPlaceholderData ? "opacity-60" : ""}`}>
+            {shown.map((finding) => (
+              <FindingItem key={finding.id} finding={finding} now={now} index={indices.get(finding.subject.id) ?? null} />
+            ))}
+          </ul>
+          <Pages {...paging} size={PAGE_SIZE} total={findings.length} />
+          {list.data.total > findings.length && (
+            <p className="mt-2 text-right text-xs text-muted">
+              These are the worst {findings.length.toLocaleString("en")} of {list.data.total.toLocaleString("en")}. Filters narrow them down.
+            </p>
+          )}
+        </>
+      )}
+    </div>
+  );
+}
+
+interface Answer {
+  readonly data?: { readonly judged_at: string; readonly partial: string | null } | undefined;
+  readonly isError: boolean;
+  readonly dataUpdatedAt: number;
+}
+
+/** Why the findings may not be all, or not be true any more. */
+function doubtsOf({ data, isError, dataUpdatedAt }: Answer, now: number): string[] {
+  if (data === undefined) return [];
+  const judged = parseInstant(data.judged_at);
+  return [
+    ...(data.partial === null ? [] : [`Not everything could be read: ${data.partial}.`]),
+    ...(isError ? [`Not renewed: as of ${formatClock(dataUpdatedAt)}.`] : []),
+    ...(!isError && judged !== null && now - judged > OLD_JUDGEMENT_MS ? [`The fleet was last judged ${formatAge(judged, now)}.`] : []),
+  ];
+}
+
+const MOODS = {
+  well: { icon: CircleCheck, colour: "text-good" },
+  ill: { icon: OctagonAlert, colour: "text-bad" },
+  unclear: { icon: CircleHelp, colour: "text-warn" },
+} as const;
+
+function Head({ headline }: { readonly headline: Headline }) {
+  const { icon: Icon, colour } = MOODS[headline.mood];
+  return (
+    <div className="mb-3 flex items-start gap-2.5" data-mood={headline.mood}>
+      <Icon size={22} className={`mt-0.5 shrink-0 ${colour}`} aria-hidden />
+      <div className="min-w-0">
+        <h1 className="text-xl leading-7 font-semibold tracking-tight">{headline.text}</h1>
+        {headline.more !== "" && (
+          <p role="note" aria-label="About this" className={`text-[13px] ${headline.mood === "well" ? "text-muted" : "text-warn"}`}>
+            {headline.more}
+          </p>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function statusOf(data: { readonly total: number }, isError: boolean, at: number): string {
+  if (isError) return `Not renewed: as of ${formatClock(at)}`;
+  return `${data.total.toLocaleString("en")} ${data.total === 1 ? "finding" : "findings"}`;
+}
+
+interface FiltersProps {
+  readonly state: NowState;
+  /** All findings, for what can be chosen. */
+  readonly findings: readonly Finding[];
+  readonly change: (part: Partial<NowState>) => void;
+  readonly status: string;
+}
+
+function Filters({ state, findings, change, status }: FiltersProps) {
+  const options = (of: (finding: Finding) => string | null, title = (name: string) => name) =>
+    tally(findings, of).map(([name, count]) => [name, `${title(name)} (${count.toLocaleString("en")})`] as const);
+  const severities = new Map(options((finding) => finding.severity));
+  return (
+    <div className="mt-3 mb-2 flex flex-wrap items-center gap-2" role="search" aria-label="Filters of the findings">
+      <Select
+        label="Severity"
+        value={state.severity}
+        all="All severities"
+        options={SEVERITIES.map((severity) => [severity, severities.get(severity) ?? severity] as const)}
+        onChange={(severity) => change({ severity })}
+        className="sm:w-40"
+      />
+      <Select label="Kind" value={state.kind} all="All kinds" options={options((finding) => finding.kind, kindTitle)} onChange={(kind) => change({ kind })} />
+      <Select label="Node" value={state.host} all="All nodes" options={options(hostOf)} onChange={(host) => change({ host })} />
+      <Select label="Namespace" value={state.namespace} all="All namespaces" options={options((finding) => finding.reach.namespace)} onChange={(namespace) => change({ namespace })} />
+      {isFiltered(state) && <ClearFilters onClick={() => goTo(nowPath(DEFAULT))} />}
+      <p role="status" className="num ml-auto text-xs text-muted">
+        {status}
+      </p>
+    </div>
+  );
+}
