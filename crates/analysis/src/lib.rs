@@ -11,4 +11,5 @@ pub mod outgoing;
 pub mod robust;
 pub mod summary;
 pub mod throttle;
+pub mod usage;
 pub mod window;

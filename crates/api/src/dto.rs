@@ -13,6 +13,7 @@ mod query;
 mod scalar;
 mod stats;
 mod telemetry;
+mod usage;
 
 pub(crate) use analysis::{EvidenceEntry, FindingEntry, FindingList, JobSpread, StragglerList};
 pub(crate) use catalogue::MetricList;
@@ -25,6 +26,7 @@ pub(crate) use query::{GroupLabels, QueryAnswer, Series, Values};
 pub(crate) use scalar::{Columns, Instant, LatestMetrics, Moment, RowMetrics, Scalar};
 pub(crate) use stats::{GatewayStats, QueueStats, Stats};
 pub(crate) use telemetry::{TelemetryEntry, TelemetryList};
+pub(crate) use usage::{EnergyGroup, EnergyList, IdleGroup, IdleList};
 
 use serde::Serialize;
 use utoipa::ToSchema;

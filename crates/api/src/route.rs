@@ -17,6 +17,7 @@ pub(crate) mod rows;
 pub(crate) mod stats;
 pub(crate) mod stream;
 pub(crate) mod telemetry;
+pub(crate) mod usage;
 
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -70,6 +71,8 @@ routes! {
         "/api/v1/query" => query::query,
         "/api/v1/analysis/findings" => analysis::findings,
         "/api/v1/analysis/stragglers" => analysis::stragglers,
+        "/api/v1/analysis/energy" => usage::energy,
+        "/api/v1/analysis/idle" => usage::idle,
         "/api/v1/schedule/hints" => hints::hints,
         "/api/v1/stream" => stream::stream,
         "/api/v1/gpu/clusters" => clusters::list,

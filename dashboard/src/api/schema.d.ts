@@ -209,6 +209,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/analysis/energy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Energy by GPU, node, namespace, job or pod.
+         * @description A GPU's energy is its counter's if that agrees with integrated power within 10 %, otherwise integrated power; `source` says which.
+         *     Steps are a minute or, for long ranges of large fleets, more; a step's energy belongs to its holders by their shares of it.
+         */
+        get: operations["energy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analysis/idle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * GPU hours, energy and cost of GPUs that are held without work.
+         * @description Held: a namespace, pod or job has the GPU. Without work: no sample of the utilisation in the step was 1 % or more.
+         */
+        get: operations["idle"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/schedule/hints": {
         parameters: {
             query?: never;
@@ -705,6 +746,50 @@ export interface components {
              */
             factor: number;
         };
+        /** @description Energy of some GPUs. */
+        EnergyGroup: {
+            /** @description Key of the GPU, name of the node, namespace, job or pod; null: those without one. */
+            group: string | null;
+            /**
+             * Format: double
+             * @description Energy in kWh; null without power and counter.
+             */
+            energy_kwh: number | null;
+            /**
+             * Format: double
+             * @description The part of it that the GPUs' counters say; the rest is integrated power.
+             */
+            counted_kwh: number;
+            /** @description `counter`, `integrated`, or `both` if it differs among the GPUs; null without energy. */
+            source: string | null;
+            /**
+             * Format: double
+             * @description Hours of GPUs with values.
+             */
+            gpu_hours: number;
+            /** @description How many GPUs. */
+            gpus: number;
+        };
+        /** @description Energy of GPUs in a range of time. */
+        EnergyList: {
+            /** @description The groups, the most energy first. */
+            groups: components["schemas"]["EnergyGroup"][];
+            /** @description All groups together. */
+            whole: components["schemas"]["EnergyGroup"];
+            /** @description First instant. */
+            start: components["schemas"]["Moment"];
+            /** @description Last instant. */
+            end: components["schemas"]["Moment"];
+            /**
+             * Format: int64
+             * @description Width of the steps that it was computed from, milliseconds.
+             */
+            step_ms: number;
+            /** @description How many groups there are in all. */
+            total: number;
+            /** @description Which part this is. */
+            pagination: components["schemas"]["Pagination"];
+        };
         /**
          * @description The answer to every request that fails.
          * @example {
@@ -1191,6 +1276,53 @@ export interface components {
              * @description Number of all entries.
              * @example 8
              */
+            total: number;
+            /** @description Which part this is. */
+            pagination: components["schemas"]["Pagination"];
+        };
+        /** @description Some held GPUs. */
+        IdleGroup: {
+            /** @description Key of the GPU, name of the node, namespace, job or pod; null: those without one. */
+            group: string | null;
+            /**
+             * Format: double
+             * @description Hours of GPUs that were held.
+             */
+            held_gpu_hours: number;
+            /**
+             * Format: double
+             * @description The part of them without work.
+             */
+            idle_gpu_hours: number;
+            /**
+             * Format: double
+             * @description Energy of that part, kWh.
+             */
+            idle_energy_kwh: number;
+            /**
+             * Format: double
+             * @description Its cost at the price of the request; null without a price.
+             */
+            idle_cost: number | null;
+            /** @description How many GPUs were held. */
+            gpus: number;
+        };
+        /** @description GPUs that were held without work in a range of time. */
+        IdleList: {
+            /** @description The groups, the most idle hours first. */
+            groups: components["schemas"]["IdleGroup"][];
+            /** @description All groups together. */
+            whole: components["schemas"]["IdleGroup"];
+            /** @description First instant. */
+            start: components["schemas"]["Moment"];
+            /** @description Last instant. */
+            end: components["schemas"]["Moment"];
+            /**
+             * Format: int64
+             * @description Width of the steps, milliseconds: a GPU is idle in a step if no sample of its utilisation was 1 % or more.
+             */
+            step_ms: number;
+            /** @description How many groups there are in all. */
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
@@ -2500,6 +2632,142 @@ export interface operations {
             };
             /** @description A parameter is not allowed. */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    energy: {
+        parameters: {
+            query?: {
+                /** @description First instant; an hour before the end unless given. */
+                start?: components["schemas"]["Instant"];
+                /** @description Last instant; now unless given. */
+                end?: components["schemas"]["Instant"];
+                /**
+                 * @description Groups: `gpu`, `node`, `namespace`, `job` or `pod`; `namespace` unless given.
+                 * @example job
+                 */
+                by?: string;
+                /**
+                 * @description Price of a GPU hour, in any currency, for the cost of idle hours.
+                 * @example 2.5
+                 */
+                price?: number;
+                /** @description Most groups to return. */
+                limit?: number;
+                /** @description Groups to pass over. */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The energy. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnergyList"];
+                };
+            };
+            /** @description A parameter is not allowed, or the range is too long. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No values are kept. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    idle: {
+        parameters: {
+            query?: {
+                /** @description First instant; an hour before the end unless given. */
+                start?: components["schemas"]["Instant"];
+                /** @description Last instant; now unless given. */
+                end?: components["schemas"]["Instant"];
+                /**
+                 * @description Groups: `gpu`, `node`, `namespace`, `job` or `pod`; `namespace` unless given.
+                 * @example job
+                 */
+                by?: string;
+                /**
+                 * @description Price of a GPU hour, in any currency, for the cost of idle hours.
+                 * @example 2.5
+                 */
+                price?: number;
+                /** @description Most groups to return. */
+                limit?: number;
+                /** @description Groups to pass over. */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The idle hours. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdleList"];
+                };
+            };
+            /** @description A parameter is not allowed, or the range is too long. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No values are kept. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -154,3 +154,50 @@ async fn hints_say_which_gpus_are_free_busy_or_unhealthy() {
     assert_eq!(some["total"], 1);
     assert_eq!(world.get("/api/v1/schedule/hints?min_free=x").await.status, 400);
 }
+
+#[tokio::test]
+async fn energy_and_idle_hours_belong_to_their_holders() {
+    let world = judging().await;
+    let held = |name: &str, job: &str| {
+        let gpu = gpu(name, "sim-node-01", 0, H100);
+        gpu.with(IdentityColumn::Namespace, "research").unwrap().with(IdentityColumn::Job, job).unwrap()
+    };
+    let (works, idles, free) =
+        (held("GPU-0", "train-1"), held("GPU-1", "parked-2"), gpu("GPU-2", "sim-node-01", 2, H100));
+    let all: Vec<Row<'_>> = (1..=60)
+        .flat_map(|minute| {
+            let busy: &[(&str, f64)] = &[("utilization_pct", 99.0), ("power_w", 600.0)];
+            let idle: &[(&str, f64)] = &[("utilization_pct", 0.0), ("power_w", 120.0)];
+            [
+                (works.clone(), 60 * minute, busy),
+                (idles.clone(), 60 * minute, idle),
+                (free.clone(), 60 * minute, idle),
+            ]
+        })
+        .collect();
+    world.append(rows(&all)).await;
+    let energy = world.ok("/api/v1/analysis/energy?by=job").await;
+    let group = &energy["groups"][0];
+    assert_eq!(
+        (&group["group"], &group["source"], &group["gpus"]),
+        (&json!("train-1"), &json!("integrated"), &json!(1))
+    );
+    let near = |value: &Value, expected: f64| {
+        assert!((value.as_f64().unwrap() - expected).abs() < 0.03 * expected, "{value} {expected}");
+    };
+    near(&group["energy_kwh"], 0.6);
+    near(&energy["whole"]["energy_kwh"], 0.84);
+    near(&energy["whole"]["gpu_hours"], 3.0);
+    assert_eq!(energy["total"], 3, "one group has no job");
+    let idle = world.ok("/api/v1/analysis/idle?by=job&price=2.5").await;
+    assert_eq!((&idle["groups"][0]["group"], &idle["total"]), (&json!("parked-2"), &json!(1)));
+    near(&idle["groups"][0]["idle_gpu_hours"], 1.0);
+    near(&idle["groups"][0]["idle_cost"], 2.5);
+    near(&idle["groups"][0]["idle_energy_kwh"], 0.12);
+    near(&idle["whole"]["held_gpu_hours"], 2.0);
+    assert_eq!(world.ok("/api/v1/analysis/idle").await["groups"][0]["idle_cost"], Value::Null);
+    for query in ["energy?by=model", "idle?price=-1", "energy?start=2026-11-21T00:00:00Z"] {
+        let answer = world.get(&format!("/api/v1/analysis/{query}")).await;
+        assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("bad_parameter")), "{query}");
+    }
+}
