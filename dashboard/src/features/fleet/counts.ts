@@ -8,8 +8,8 @@ export interface FleetCounts {
   readonly simulated: boolean;
 }
 
-export function useFleetCounts(): FleetCounts {
-  const answers = useQueries({ queries: STATES.map((state) => stateCountQuery(state)) });
+export function useFleetCounts(enabled = true): FleetCounts {
+  const answers = useQueries({ queries: STATES.map((state) => ({ ...stateCountQuery(state), enabled })) });
   const byState = new Map(STATES.map((state, place) => [state, answers[place]?.data?.total ?? null]));
   const counted = [...byState.values()];
   return {
@@ -17,4 +17,11 @@ export function useFleetCounts(): FleetCounts {
     total: counted.includes(null) ? null : counted.reduce<number>((sum, count) => sum + (count ?? 0), 0),
     simulated: answers.some((answer) => answer.data?.gpus.some((gpu) => gpu.simulated) === true),
   };
+}
+
+/** The same of GPUs that are all here: nobody needs to be asked. */
+export function countsOf(gpus: readonly { readonly state: State }[]): Pick<FleetCounts, "byState" | "total"> {
+  const byState = new Map(STATES.map((state) => [state, 0]));
+  for (const { state } of gpus) byState.set(state, (byState.get(state) ?? 0) + 1);
+  return { byState, total: gpus.length };
 }

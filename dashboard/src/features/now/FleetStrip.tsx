@@ -8,12 +8,14 @@ import { useTheme } from "../../shared/theme";
 import type { FleetCounts } from "../fleet/counts";
 import { cellAt, layOut, neighbour, type Direction, type StripLayout } from "./strip";
 
+type Counts = Pick<FleetCounts, "byState" | "total">;
+
 /** The strip is an overview: the findings below must stay in sight. */
 const HEIGHT_MAX = 170;
 const DIRECTIONS: readonly Direction[] = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
 
 /** Every GPU as a cell beside those of its node, coloured by state, with a legend that counts. */
-export function FleetStrip({ counts }: { readonly counts: FleetCounts }) {
+export function FleetStrip({ counts }: { readonly counts: Counts }) {
   const fleet = useQuery(wholeFleetQuery());
   const { data } = fleet;
   return (
@@ -40,7 +42,7 @@ export function FleetStrip({ counts }: { readonly counts: FleetCounts }) {
 }
 
 /** What the colours mean, how many GPUs are in each state, and the way to the list of them. */
-function Legend({ counts }: { readonly counts: FleetCounts }) {
+function Legend({ counts }: { readonly counts: Counts }) {
   return (
     <ul className="flex flex-wrap gap-x-4 gap-y-1 text-[13px]">
       <li>

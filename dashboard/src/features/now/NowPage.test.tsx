@@ -1,7 +1,7 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it, vi } from "vitest";
-import { finding, findingsOf, gpu, listOf, mockApi, type Handler } from "../../testing/mockApi";
+import { finding, findingsOf, gpu, listOf, mockApi } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const FINDINGS = "/api/v1/analysis/findings";
@@ -23,12 +23,7 @@ const slow = finding({
   evidence: [{ quantity: "gpu_clock_mhz", unit: "MHz", value: 1530, compared_with: { value: 1980, origin: "median of the job" } }],
 });
 const three = findingsOf([silent, finding(), slow]);
-/** The counts by state ask with a state, the strip without one. */
-const gpus: Handler = (params) => {
-  const all = [gpu({ id: "GPU-a", index: 6, state: "unhealthy", state_reason: "XID 63" }), gpu({ id: "GPU-b", index: 1 })];
-  const state = params.get("state");
-  return listOf(state === null ? all : all.filter((one) => one.state === state));
-};
+const gpus = listOf([gpu({ id: "GPU-a", index: 6, state: "unhealthy", state_reason: "XID 63" }), gpu({ id: "GPU-b", index: 1 })]);
 const items = () => [...document.querySelectorAll<HTMLElement>("[data-finding]")];
 const headline = () => screen.findByRole("heading", { level: 1 });
 
@@ -47,9 +42,10 @@ describe("what is wrong now", () => {
   });
 
   it("says plainly that all is well", async () => {
-    mockApi({ "/api/v1/gpus": (params) => listOf(params.get("state") === "idle" ? [gpu({ state: "idle" })] : []) });
+    mockApi({ "/api/v1/gpus": listOf([gpu({ state: "idle" })]) });
     renderAt("/");
     expect(await screen.findByText("All is well")).toBeTruthy();
+    expect(screen.getByRole("link", { name: "1 idle" })).toBeTruthy();
     expect(screen.queryByRole("combobox")).toBeNull();
   });
 
@@ -57,7 +53,7 @@ describe("what is wrong now", () => {
     ["not everything could be read", { ...findingsOf([]), headers: { "x-partial": "host b does not answer" } }, "host b does not answer"],
     ["it was judged long ago", { body: { ...(findingsOf([]).body as object), judged_at: "2026-11-20T10:00:00Z" } }, "last judged"],
   ])("does not say so where %s", async (_case, answer, words) => {
-    mockApi({ [FINDINGS]: answer, "/api/v1/gpus": (params) => listOf(params.get("state") === "idle" ? [gpu()] : []) });
+    mockApi({ [FINDINGS]: answer, "/api/v1/gpus": listOf([gpu()]) });
     renderAt("/");
     expect((await screen.findByRole("note", { name: "About this" })).textContent).toContain(words);
     expect(screen.queryByText("All is well")).toBeNull();
@@ -88,7 +84,7 @@ describe("what is wrong now", () => {
     vi.spyOn(navigator, "clipboard", "get").mockReturnValue(undefined as unknown as Clipboard);
     const copied: string[] = [];
     Object.assign(document, { execCommand: () => copied.push((document.activeElement as HTMLTextAreaElement).value) > 0 });
-    await user.click(screen.getAllByRole("button", { name: /^Copy|^Copied/ })[0] ?? document.body);
+    await user.click(screen.getAllByRole("button", { name: /-i 6$|^Copied$/ })[0] ?? document.body);
     expect(copied).toEqual(["nvidia-smi --gpu-reset -i 6"]);
   });
 
@@ -134,6 +130,13 @@ describe("what is wrong now", () => {
     await act(() => client.refetchQueries());
     expect(await screen.findByText(/^Not renewed: as of \d\d:\d\d:\d\d$/)).toBeTruthy();
     expect(items()).toHaveLength(3);
+  });
+
+  it("has the states of a fleet that no answer holds counted by the server", async () => {
+    mockApi({ "/api/v1/gpus": (params) => listOf([gpu()], { active: 12_000, idle: 34 }[params.get("state") ?? ""] ?? (params.has("state") ? 0 : 12_034)) });
+    renderAt("/");
+    expect(await screen.findByText("The first 1 of 12,034 GPUs by host.")).toBeTruthy();
+    expect(await screen.findByRole("link", { name: "12,000 active" })).toBeTruthy();
   });
 
   it("says how many there are beyond those it shows", async () => {

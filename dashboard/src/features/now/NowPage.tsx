@@ -9,7 +9,7 @@ import { formatAge, formatClock, MINUTE, parseInstant, SECOND, useNow } from "..
 import { pageOf, PAGE_SIZE } from "../clusters/clustersState";
 import { FindingItem } from "../findings/FindingItem";
 import { kindTitle } from "../findings/words";
-import { useFleetCounts } from "../fleet/counts";
+import { countsOf, useFleetCounts } from "../fleet/counts";
 import { SimulatedBanner } from "../gpuLook";
 import { ClearFilters, Pages, Select, useListKeys, WaitingRows } from "../list";
 import { FleetStrip } from "./FleetStrip";
@@ -26,8 +26,11 @@ export function NowPage() {
   const now = useNow(SECOND);
   const all = useQuery(findingsQuery(ALL_FINDINGS));
   const list = useQuery(findingsQuery(askOf(state)));
-  const counts = useFleetCounts();
   const fleet = useQuery(wholeFleetQuery());
+  // Only of a fleet that no answer holds the server has to count the states.
+  const isPart = fleet.data !== undefined && fleet.data.total > fleet.data.gpus.length;
+  const asked = useFleetCounts(isPart);
+  const counts = useMemo(() => (isPart || fleet.data === undefined ? asked : countsOf(fleet.data.gpus)), [isPart, asked, fleet.data]);
   const indices = useMemo(() => new Map(fleet.data?.gpus.map((gpu) => [gpu.id, gpu.index])), [fleet.data]);
   const change = (part: Partial<NowState>) => goTo(nowPath({ ...state, page: 1, ...part }), { replace: true });
   const findings = list.data?.findings ?? [];
