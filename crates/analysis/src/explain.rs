@@ -22,7 +22,7 @@ const NO_DATA: &str = "no_data";
 
 /// Something that made a GPU slow.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cause {
+pub struct SlowCause {
     /// Name for programs: `events`, `heat`, `power_brake`, `power_limit`, `clock`, `application_clock`, `pcie`, `links`, `little_work`
     /// or `no_data`.
     pub id: &'static str,
@@ -80,8 +80,8 @@ pub fn health_events(batch: &Batch, gpu: &str) -> Vec<HealthEvent> {
 }
 
 /// The causes, the heaviest first; none: nothing unusual is known.
-pub fn explain(time: &SlowTime<'_>) -> Vec<Cause> {
-    let mut causes: Vec<Cause> = failures(time.events).into_iter().chain(no_data(time)).collect();
+pub fn explain(time: &SlowTime<'_>) -> Vec<SlowCause> {
+    let mut causes: Vec<SlowCause> = failures(time.events).into_iter().chain(no_data(time)).collect();
     if let Some(own) = time.own {
         causes.extend(limits(&own));
         causes.extend(clock(time, &own));
@@ -95,7 +95,7 @@ pub fn explain(time: &SlowTime<'_>) -> Vec<Cause> {
 }
 
 /// Events that stop work.
-fn failures(events: &[HealthEvent]) -> Option<Cause> {
+fn failures(events: &[HealthEvent]) -> Option<SlowCause> {
     let grave: Vec<&HealthEvent> =
         events.iter().filter(|event| matches!(event.kind.as_ref(), "xid" | "ecc" | "ras" | "lost")).collect();
     let first = grave.first()?;
@@ -103,24 +103,24 @@ fn failures(events: &[HealthEvent]) -> Option<Cause> {
     #[expect(clippy::cast_precision_loss, reason = "numbers of events")]
     let evidence = vec![Evidence::derived("health_events", "", grave.len() as f64)];
     let sentence = format!("it had events that interrupt work: {}{more}", first.detail);
-    Some(Cause { id: "events", weight: 1.0, sentence, evidence })
+    Some(SlowCause { id: "events", weight: 1.0, sentence, evidence })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "numbers of minutes")]
-fn no_data(time: &SlowTime<'_>) -> Option<Cause> {
+fn no_data(time: &SlowTime<'_>) -> Option<SlowCause> {
     let seen = time.own.map_or(0, |own| own.minutes);
     let lacking = time.minutes.checked_sub(seen).filter(|lacking| *lacking > 0)?;
     let weight = lacking as f64 / time.minutes as f64;
     let sentence = format!("for {lacking} of {} minutes nothing is known about it", time.minutes);
     let evidence = vec![Evidence::derived("minutes_without_values", "min", lacking as f64)];
-    Some(Cause { id: NO_DATA, weight, sentence, evidence })
+    Some(SlowCause { id: NO_DATA, weight, sentence, evidence })
 }
 
-fn limits(own: &GpuWindow) -> Vec<Cause> {
+fn limits(own: &GpuWindow) -> Vec<SlowCause> {
     let cause = |id, share: Option<f64>, what: &str, quantity| {
         let share = share?;
         let sentence = format!("{what} held the clock down for {:.0} % of the time", 100.0 * share);
-        Some(Cause {
+        Some(SlowCause {
             id,
             weight: share,
             sentence,
@@ -140,12 +140,12 @@ fn limits(own: &GpuWindow) -> Vec<Cause> {
     );
     let power = cause("power_limit", own.power_share, "the power limit", "share_of_time_at_power_limit");
     // At the power limit a GPU still does its work, a little slower than with more power.
-    let power = power.map(|power| Cause { weight: power.weight / 2.0, ..power });
+    let power = power.map(|power| SlowCause { weight: power.weight / 2.0, ..power });
     [heat, brake, power].into_iter().flatten().collect()
 }
 
 /// The clock beside that of the peers, and beside what the GPU can do.
-fn clock(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<Cause> {
+fn clock(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<SlowCause> {
     let Some(clock) = own.loaded_clock_mhz else { return Vec::new() };
     let mut causes = Vec::new();
     if let Some(median) = median(time.peers, |peer| peer.loaded_clock_mhz) {
@@ -154,7 +154,7 @@ fn clock(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<Cause> {
             format!("under load it ran at {clock:.0} MHz, the median of its peers is {median:.0} MHz");
         let evidence = Evidence::derived("gpu_clock_mhz", "MHz", clock.round());
         let evidence = vec![evidence.beside(median.round(), "median of its peers")];
-        causes.push(Cause { id: "clock", weight, sentence, evidence });
+        causes.push(SlowCause { id: "clock", weight, sentence, evidence });
     }
     let latest = |metric| Fleet::latest(time.gpu, metric).map(|latest| latest.value.as_f64());
     if let (Some(set), Some(most)) = (latest(CLOCK_APPLICATION), latest(CLOCK_MAX))
@@ -163,12 +163,12 @@ fn clock(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<Cause> {
     {
         let sentence = format!("its application clock is set to {set:.0} MHz, it can run at {most:.0} MHz");
         let evidence = vec![Evidence::of(CLOCK_APPLICATION, set).beside(most, "what the GPU can do")];
-        causes.push(Cause { id: "application_clock", weight: 1.0 - set / most, sentence, evidence });
+        causes.push(SlowCause { id: "application_clock", weight: 1.0 - set / most, sentence, evidence });
     }
     causes
 }
 
-fn links(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<Cause> {
+fn links(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<SlowCause> {
     type Of = fn(&GpuWindow) -> Option<f64>;
     let all: [(&str, MetricId, &str, Of); 3] = [
         ("pcie", MetricId::of("pcie_width"), "lanes of PCIe", |window| window.pcie_width),
@@ -183,14 +183,14 @@ fn links(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<Cause> {
         if has < median {
             let sentence = format!("{has} {what}, its peers have {median}");
             let evidence = vec![Evidence::of(metric, has).beside(median, "median of its peers")];
-            causes.push(Cause { id, weight: 1.0 - has / median, sentence, evidence });
+            causes.push(SlowCause { id, weight: 1.0 - has / median, sentence, evidence });
         }
     }
     causes
 }
 
 /// It was not busy: it waited for input, for the network or for others, or had nothing to do.
-fn little_work(time: &SlowTime<'_>, own: &GpuWindow) -> Option<Cause> {
+fn little_work(time: &SlowTime<'_>, own: &GpuWindow) -> Option<SlowCause> {
     let busy = own.utilization_pct?;
     let median = median(time.peers, |peer| peer.utilization_pct);
     let evidence = Evidence::derived("utilization_pct", "%", busy.round());
@@ -206,7 +206,7 @@ fn little_work(time: &SlowTime<'_>, own: &GpuWindow) -> Option<Cause> {
             evidence,
         ),
     };
-    Some(Cause { id: "little_work", weight: behind / 100.0, sentence, evidence: vec![evidence] })
+    Some(SlowCause { id: "little_work", weight: behind / 100.0, sentence, evidence: vec![evidence] })
 }
 
 fn median(peers: &[GpuWindow], of: impl Fn(&GpuWindow) -> Option<f64>) -> Option<f64> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::GpuState;
-use gpuvitals_core::{IdentityColumn, MetricId, quantity};
+use gpuvitals_core::{IdentityColumn, MetricId};
 
 use super::threshold::{COMMON_LINK_SHARE, FAN_AT_LIMIT_PCT, FAN_NEEDED_FROM_C, FAN_OF_PEERS_PCT, PEERS_MIN};
 use super::{Candidate, Evidence, GpuWindow, Member, Reach, Subject, Survey, finding, recent_value};
@@ -121,27 +121,36 @@ impl Survey<'_> {
                     versions.entry(version).or_default().push(gpu);
                 }
             }
-            let Some((most, _)) = versions.iter().max_by_key(|(_, gpus)| gpus.len()) else { continue };
-            let others = versions.iter().filter(|(version, _)| *version != most);
+            let nodes = |gpus: &[&Arc<GpuState>]| -> Vec<String> {
+                let nodes: BTreeSet<&str> = gpus.iter().filter_map(|gpu| gpu.identity.node()).collect();
+                nodes.into_iter().map(str::to_owned).collect()
+            };
+            let mut by_nodes: Vec<(&str, Vec<String>)> =
+                versions.iter().map(|(version, gpus)| (*version, nodes(gpus))).collect();
+            by_nodes.retain(|(_, nodes)| !nodes.is_empty());
+            by_nodes.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
+            let [(most, of_most), (_, of_next), ..] = by_nodes.as_slice() else { continue };
+            // Of as many nodes with one version as with another neither is the odd one.
+            let most = Some(*most).filter(|_| of_most.len() > of_next.len());
+            let odd = by_nodes.iter().filter(|(version, _)| Some(*version) != most);
+            let odd: Vec<String> =
+                odd.map(|(version, nodes)| format!("{version} on {}", named(nodes))).collect();
+            let rest = most.map_or(String::new(), |most| format!(", most have {most}"));
+            let sentence = format!("nodes with {model} have driver {}{rest}", odd.join(" and "));
+            let others = versions.iter().filter(|(version, _)| Some(**version) != most);
             let others: Vec<&Arc<GpuState>> = others.flat_map(|(_, gpus)| gpus.iter().copied()).collect();
-            let nodes: BTreeSet<&str> = others.iter().filter_map(|gpu| gpu.identity.node()).collect();
-            if nodes.is_empty() {
-                continue;
-            }
-            let rest: Vec<&str> = versions.keys().filter(|version| *version != most).copied().collect();
-            let named: Vec<&str> = nodes.iter().take(NAMED_NODES_MAX).copied().collect();
-            let dots = if nodes.len() > named.len() { ", …" } else { "" };
-            let sentence = format!(
-                "{} with {model} ({}{dots}) have driver {}, most have {most}",
-                quantity::counted(nodes.len() as u64, "node"),
-                named.join(", "),
-                rest.join(", "),
-            );
             let subject = Subject::Model(Arc::clone(model));
             let finding = finding("driver_mismatch", subject, sentence, Vec::new(), Reach::of(&others));
             found.push(Candidate { opens: true, began_ns: None, finding });
         }
     }
+}
+
+/// Names of nodes, the first ones.
+fn named(nodes: &[String]) -> String {
+    let first: Vec<&str> = nodes.iter().take(NAMED_NODES_MAX).map(String::as_str).collect();
+    let dots = if nodes.len() > first.len() { ", …" } else { "" };
+    format!("{}{dots}", first.join(", "))
 }
 
 /// The value that most of them have, if enough of them have one.

@@ -137,6 +137,21 @@ fn a_node_with_a_gap_lacks_a_gpu_and_a_smaller_node_does_not() {
 }
 
 #[test]
+fn nodes_with_another_driver_are_one_finding_and_of_two_neither_is_the_odd_one() {
+    let with = |name: &str, driver: &str| {
+        let mut gpu = (*gpu(name, name, "", 0, &[])).clone();
+        gpu.identity.set(IdentityColumn::Driver, driver).unwrap();
+        Arc::new(gpu)
+    };
+    let sentence = |gpus: &[Arc<GpuState>]| judged(gpus, &Recent::default()).pop().map(|(_, _, text)| text);
+    let odd = [with("n1", "550"), with("n2", "550"), with("n3", "535")];
+    assert_eq!(sentence(&odd).unwrap(), "nodes with H100 have driver 535 on n3, most have 550");
+    let tie = [with("n1", "550"), with("n3", "535")];
+    assert_eq!(sentence(&tie).unwrap(), "nodes with H100 have driver 535 on n3 and 550 on n1");
+    assert_eq!(sentence(&[with("n1", "550"), with("n2", "550")]), None);
+}
+
+#[test]
 fn a_lost_gpu_says_what_was_wrong_before() {
     let gpus = [gpu("a", "n1", "", 300, &[("xid_last", 79)]), gpu("b", "n1", "", 0, &[])];
     let found = judged(&gpus, &Recent::default());

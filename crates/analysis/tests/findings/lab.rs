@@ -241,6 +241,8 @@ pub(crate) fn is_about(opened: &Opened, target: &Target) -> bool {
                     if gpu.starts_with("GPU-") { gpu.ends_with(&end) } else { gpu.ends_with(&amd) }
                 })
         }
+        // A mismatch of drivers is about a model; of two nodes neither is the odd one.
+        Target::Node(_) if opened.kind == "driver_mismatch" => true,
         Target::Node(node) => opened.node.as_deref() == Some(node.as_str()) || opened.subject == *node,
         Target::Fleet => true,
     }

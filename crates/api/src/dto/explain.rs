@@ -1,6 +1,6 @@
 //! Why a GPU was slow.
 
-use gpuvitals_analysis::explain::{Cause, HealthEvent};
+use gpuvitals_analysis::explain::{HealthEvent, SlowCause};
 use gpuvitals_analysis::findings::GpuWindow;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -88,8 +88,8 @@ pub(crate) struct EventEntry<'a> {
     detail: &'a str,
 }
 
-impl<'a> From<&'a Cause> for CauseEntry<'a> {
-    fn from(cause: &'a Cause) -> Self {
+impl<'a> From<&'a SlowCause> for CauseEntry<'a> {
+    fn from(cause: &'a SlowCause) -> Self {
         Self {
             id: cause.id,
             weight: (1000.0 * cause.weight).round() / 1000.0,
