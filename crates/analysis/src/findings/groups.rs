@@ -32,8 +32,8 @@ pub struct HolderLoad {
 /// A GPU of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemberLoad {
-    /// The GPU.
-    pub gpu: Arc<GpuState>,
+    /// Key of the GPU.
+    pub gpu: Arc<str>,
     /// Its last minutes.
     pub window: GpuWindow,
     /// Distance of its clock from the median in robust deviations; negative: slower.
@@ -51,16 +51,20 @@ pub fn holder_loads(situation: &Situation<'_>) -> Vec<HolderLoad> {
     let survey = Survey::of(*situation);
     let several = survey.holders.iter().filter(|(_, places)| places.len() > 1);
     let mut loads: Vec<HolderLoad> =
-        several.map(|(holder, places)| load(holder, survey.members(places))).collect();
+        several.map(|(holder, places)| load(holder, survey.members(places)).0).collect();
     loads.sort_by(|a, b| a.holder.cmp(&b.holder));
     loads
 }
 
-fn load<'a>(holder: &Arc<str>, members: impl Iterator<Item = Member<'a>>) -> HolderLoad {
+/// The GPUs of a job, and the state of each.
+fn load<'a>(
+    holder: &Arc<str>,
+    members: impl Iterator<Item = Member<'a>>,
+) -> (HolderLoad, Vec<&'a Arc<GpuState>>) {
     let member = |Member { gpu, window }: Member<'a>| {
-        Some(MemberLoad { gpu: Arc::clone(gpu), window: window?, clock_distance: None })
+        Some((MemberLoad { gpu: Arc::clone(&gpu.key), window: window?, clock_distance: None }, gpu))
     };
-    let mut members: Vec<MemberLoad> = members.filter_map(member).collect();
+    let (mut members, states): (Vec<MemberLoad>, Vec<_>) = members.filter_map(member).unzip();
     let clock = Spread::of(members.iter().filter_map(MemberLoad::clock));
     for member in &mut members {
         member.clock_distance = clock.zip(member.clock()).map(|(spread, clock)| {
@@ -68,13 +72,14 @@ fn load<'a>(holder: &Arc<str>, members: impl Iterator<Item = Member<'a>>) -> Hol
             rounded(spread.distance(clock, least))
         });
     }
-    HolderLoad {
+    let load = HolderLoad {
         holder: Arc::clone(holder),
         clock,
         power: Spread::of(members.iter().filter_map(|member| member.window.loaded_power_w)),
         utilization: Spread::of(members.iter().filter_map(|member| member.window.utilization_pct)),
         members,
-    }
+    };
+    (load, states)
 }
 
 impl Survey<'_> {
@@ -83,20 +88,20 @@ impl Survey<'_> {
             if places.len() < STRAGGLER_GPUS_MIN {
                 continue;
             }
-            let load = load(holder, self.members(places));
+            let (load, states) = load(holder, self.members(places));
             let loaded = load.members.iter().filter(|member| member.clock().is_some()).count();
-            for member in &load.members {
+            for (member, gpu) in load.members.iter().zip(states) {
                 if loaded >= STRAGGLER_GPUS_MIN {
-                    found.extend(self.straggler(&load, member));
+                    found.extend(self.straggler(&load, member, gpu));
                 }
                 if load.members.len() >= STARVED_GPUS_MIN {
-                    found.extend(self.starved(&load, member));
+                    found.extend(self.starved(&load, member, gpu));
                 }
             }
         }
     }
 
-    fn straggler(&self, load: &HolderLoad, member: &MemberLoad) -> Option<Candidate> {
+    fn straggler(&self, load: &HolderLoad, member: &MemberLoad, gpu: &Arc<GpuState>) -> Option<Candidate> {
         let (spread, clock, distance) = (load.clock?, member.clock()?, member.clock_distance?);
         let share = clock / spread.median;
         if share >= STRAGGLER_CLOCK.1 || distance > -STRAGGLER_DISTANCE.1 {
@@ -118,12 +123,12 @@ impl Survey<'_> {
             Evidence::derived("power_w", "W", watts.round())
                 .beside(spread.median.round(), "median of the job")
         }));
-        let finding = self.about_gpu("straggler", &member.gpu, sentence, evidence);
+        let finding = self.about_gpu("straggler", gpu, sentence, evidence);
         Some(Candidate { opens, began_ns: None, finding })
     }
 
     /// A GPU that does much less than the others of its job, by utilisation and power.
-    fn starved(&self, load: &HolderLoad, member: &MemberLoad) -> Option<Candidate> {
+    fn starved(&self, load: &HolderLoad, member: &MemberLoad, gpu: &Arc<GpuState>) -> Option<Candidate> {
         if member.window.held_minutes < LOADED_MINUTES_MIN {
             return None;
         }
@@ -146,7 +151,7 @@ impl Survey<'_> {
             Evidence::derived("power_w", "W", work.round())
                 .beside(others.median.round(), "median of the job"),
         ];
-        let finding = self.about_gpu("starved", &member.gpu, sentence, evidence);
+        let finding = self.about_gpu("starved", gpu, sentence, evidence);
         Some(Candidate { opens, began_ns: None, finding })
     }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use gpuvitals_analysis::findings::{Evidence, FleetFinding, HolderLoad, MemberLoad, Reach};
 use gpuvitals_analysis::robust::Spread;
-use gpuvitals_core::history::GpuState;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -225,7 +224,7 @@ impl<'a> JobSpread<'a> {
     pub(crate) fn of(
         load: &'a HolderLoad,
         is_straggler: impl Fn(&str) -> bool,
-        name: impl Fn(&GpuState) -> String,
+        name: impl Fn(&str) -> String,
     ) -> Self {
         let mut members: Vec<&MemberLoad> = load.members.iter().collect();
         let distance = |member: &MemberLoad| member.clock_distance.unwrap_or(f64::INFINITY);
@@ -242,9 +241,9 @@ impl<'a> JobSpread<'a> {
             gpus: members
                 .into_iter()
                 .map(|member| JobMember {
-                    gpu: &member.gpu.key,
+                    gpu: &member.gpu,
                     name: name(&member.gpu),
-                    straggler: is_straggler(&member.gpu.key),
+                    straggler: is_straggler(&member.gpu),
                     clock_distance: member.clock_distance,
                     clock_mhz: member.window.loaded_clock_mhz,
                     power_w: member.window.loaded_power_w,

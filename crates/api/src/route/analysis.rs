@@ -205,7 +205,9 @@ pub(crate) async fn stragglers(
 impl Ask for StragglersAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let judgement = judged(&self.watch, &view).await?;
+        let fleet = view.history.fleet().await?.answer;
         view.render(judgement.missing.clone(), move |view, _| {
+            let name = |key: &str| fleet.get(key).map_or_else(|| key.to_owned(), |gpu| condition::name(gpu));
             let is_straggler = |gpu: &str| {
                 let mut findings = judgement.findings.iter();
                 findings.any(|(finding, _)| {
@@ -221,7 +223,7 @@ impl Ask for StragglersAsk {
             jobs.sort_by(|a, b| slowest(a).total_cmp(&slowest(b)));
             let page = jobs.iter().skip(self.offset).take(self.limit);
             let list = StragglerList {
-                jobs: page.map(|job| JobSpread::of(job, is_straggler, condition::name)).collect(),
+                jobs: page.map(|job| JobSpread::of(job, is_straggler, name)).collect(),
                 judged_at: Moment(judgement.at_ns),
                 total: jobs.len(),
                 pagination: Pagination::of(self.limit, self.offset, jobs.len()),
