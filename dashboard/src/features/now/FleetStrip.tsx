@@ -53,11 +53,11 @@ function Legend({ counts }: { readonly counts: Counts }) {
       {STATES.map((state) => {
         const count = counts.byState.get(state) ?? null;
         return (
-          <li key={state} className={count === 0 ? "opacity-60" : ""}>
+          <li key={state}>
             <Link to={`/gpus${searchOf({ state })}`} className="inline-flex items-center gap-1.5 rounded hover:underline" title={`List of GPUs that are ${state}`}>
               <Swatch state={state} />
-              <strong className="num font-semibold">{count?.toLocaleString("en") ?? ABSENT}</strong>
-              <span className="text-muted">{state}</span>
+              <strong className={`num font-semibold ${count === 0 ? "text-faint" : ""}`}>{count?.toLocaleString("en") ?? ABSENT}</strong>
+              <span className={count === 0 ? "text-faint" : "text-muted"}>{state}</span>
             </Link>
           </li>
         );

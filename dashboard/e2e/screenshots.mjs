@@ -1,0 +1,15 @@
+// node e2e/screenshots.mjs URL FOLDER: the pictures of the documentation, from a server that shows a simulated fleet.
+
+import process from "node:process";
+import { chromium } from "@playwright/test";
+
+const [url, folder] = process.argv.slice(2);
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+
+const context = await browser.newContext({ colorScheme: "dark", viewport: { width: 1440, height: 900 } });
+const now = await context.newPage();
+await now.goto(url);
+await now.locator("[data-finding^='xid:']").waitFor({ timeout: 60_000 });
+await now.locator("[data-cells]:not([data-cells='0'])").waitFor();
+await now.screenshot({ path: `${folder}/now.png` });
+await browser.close();
