@@ -221,7 +221,8 @@ mod tests {
     #[tokio::test]
     async fn a_pod_that_was_replaced_is_asked_at_once_and_the_same_one_after_its_pause() {
         let (interval, now) = (Duration::from_secs(30), Instant::now());
-        let tool = PodTool::new(vec!["nvidia-smi".to_owned()], interval, 1 << 10, CancellationToken::default());
+        let tool =
+            PodTool::new(vec!["nvidia-smi".to_owned()], interval, 1 << 10, CancellationToken::default());
         let mut node = Node::new(found("driver-1"), NodeReader::new(tool, "n1"), now, 0);
         for _ in 0..4 {
             let (reader, _) = node.due(node.not_before, interval).unwrap();

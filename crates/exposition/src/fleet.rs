@@ -35,7 +35,7 @@ impl FleetExposition {
         Self { plan: fleet(set) }
     }
 
-    /// The families of the GPUs that have a row of the last [`FRESH`]: who they are, who holds them, whether the newest row has
+    /// The families of the GPUs that have a row of the last 90 s: who they are, who holds them, whether the newest row has
     /// values, the conditions that hold, and the latest values, each with its time. Names and labels are those that the
     /// agent of the GPU's node shows; counters are the hardware's. They come in parts of some GPUs each. `now_ns` is UTC since
     /// 1970.
