@@ -16,6 +16,8 @@ RULES = (
     "a regular expression of the crate",
     "at most 32 tests",
     "top or bottom, not both",
+    "allowed is fleet_silent",  # a kind that no finding has
+    "at most 24 hours before the end",
     "at least 1ms",  # a step of nothing, or of more than 31 years
 )
 

@@ -2027,9 +2027,15 @@ export interface operations {
     explain_gpu: {
         parameters: {
             query?: {
-                /** @description First instant; 10 minutes before the end unless given, 24 hours at most. */
+                /**
+                 * @description First instant; 10 minutes before the end unless given, 24 hours at most.
+                 * @example 2026-11-20T15:50:00Z
+                 */
                 start?: components["schemas"]["Instant"];
-                /** @description Last instant; now unless given. */
+                /**
+                 * @description Last instant; unless given now, or 24 hours after the start if that is earlier.
+                 * @example 2026-11-20T16:00:00Z
+                 */
                 end?: components["schemas"]["Instant"];
             };
             header?: never;
@@ -2653,9 +2659,15 @@ export interface operations {
     energy: {
         parameters: {
             query?: {
-                /** @description First instant; an hour before the end unless given. */
+                /**
+                 * @description First instant; an hour before the end unless given.
+                 * @example 2026-11-20T15:50:00Z
+                 */
                 start?: components["schemas"]["Instant"];
-                /** @description Last instant; now unless given. */
+                /**
+                 * @description Last instant; now unless given.
+                 * @example 2026-11-20T16:00:00Z
+                 */
                 end?: components["schemas"]["Instant"];
                 /**
                  * @description Groups: `gpu`, `node`, `namespace`, `job` or `pod`; `namespace` unless given.
@@ -2721,9 +2733,15 @@ export interface operations {
     idle: {
         parameters: {
             query?: {
-                /** @description First instant; an hour before the end unless given. */
+                /**
+                 * @description First instant; an hour before the end unless given.
+                 * @example 2026-11-20T15:50:00Z
+                 */
                 start?: components["schemas"]["Instant"];
-                /** @description Last instant; now unless given. */
+                /**
+                 * @description Last instant; now unless given.
+                 * @example 2026-11-20T16:00:00Z
+                 */
                 end?: components["schemas"]["Instant"];
                 /**
                  * @description Groups: `gpu`, `node`, `namespace`, `job` or `pod`; `namespace` unless given.

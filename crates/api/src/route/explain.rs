@@ -35,10 +35,10 @@ const EVENTS_MAX: usize = 1_000;
 #[into_params(parameter_in = Query)]
 pub(crate) struct ExplainParams {
     /// First instant; 10 minutes before the end unless given, 24 hours at most.
-    #[param(value_type = Option<crate::dto::Instant>)]
+    #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T15:50:00Z")]
     start: Option<String>,
-    /// Last instant; now unless given.
-    #[param(value_type = Option<crate::dto::Instant>)]
+    /// Last instant; unless given now, or 24 hours after the start if that is earlier.
+    #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T16:00:00Z")]
     end: Option<String>,
 }
 
@@ -84,7 +84,9 @@ impl Ask for ExplainAsk {
         let Part { answer: fleet, missing } = view.history.fleet().await?;
         let gpu = fleet.find(&self.id).map_err(|why| ApiError::no_gpu(&self.id, why, &missing))?;
         let gpu = Arc::clone(gpu);
-        let end_ns = self.end_ns.unwrap_or(view.now_ns());
+        // Without an end it is as much as can be explained.
+        let longest = self.start_ns.map_or(i64::MAX, |start_ns| start_ns.saturating_add(LONGEST_NS));
+        let end_ns = self.end_ns.unwrap_or(view.now_ns().min(longest));
         let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(DEFAULT_NS));
         if end_ns < start_ns {
             return Err(ApiError::EndBeforeStart);

@@ -31,10 +31,10 @@ const VALUES_OF_A_STEP: i64 = 8;
 #[into_params(parameter_in = Query)]
 pub(crate) struct UsageParams {
     /// First instant; an hour before the end unless given.
-    #[param(value_type = Option<crate::dto::Instant>)]
+    #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T15:50:00Z")]
     start: Option<String>,
     /// Last instant; now unless given.
-    #[param(value_type = Option<crate::dto::Instant>)]
+    #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T16:00:00Z")]
     end: Option<String>,
     /// Groups: `gpu`, `node`, `namespace`, `job` or `pod`; `namespace` unless given.
     #[param(pattern = "^ *(?:gpu|node|namespace|job|pod)? *$", example = "job")]

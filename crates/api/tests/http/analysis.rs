@@ -130,7 +130,7 @@ async fn a_slow_gpu_is_explained_by_its_clock_beside_its_job() {
         (&json!("nothing unusual is known about this time"), &json!([]))
     );
     for (query, code) in [
-        ("GPU-0/explain?start=2026-11-18T15:50:00Z", "bad_parameter"),
+        ("GPU-0/explain?start=2026-11-18T15:50:00Z&end=2026-11-20T15:50:00Z", "bad_parameter"),
         ("GPU-0/explain?start=2026-11-20T16:00:00Z&end=2026-11-20T15:00:00Z", "bad_parameter"),
         ("GPU-none/explain", "unknown_gpu"),
     ] {
