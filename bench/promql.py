@@ -10,8 +10,8 @@ from urllib.request import urlopen
 START = 1767225600  # 2026-01-01T00:00:00Z, where bench/rows.awk begins
 METRICS = ("gpu_power_watts", "gpu_utilization_ratio")
 QUESTIONS = (
-    ("one GPU, 1 h by minute", 'gpu_power_watts{uuid=~".*0123"}', 60),
-    ("one GPU, mean of 5 min by minute", 'avg_over_time(gpu_power_watts{uuid=~".*0123"}[5m])', 60),
+    ("one GPU, 1 h by minute", 'gpu_power_watts{uuid=~".*000012"}', 60),
+    ("one GPU, mean of 5 min by minute", 'avg_over_time(gpu_power_watts{uuid=~".*000012"}[5m])', 60),
     ("all GPUs, sum by minute", "sum(gpu_power_watts)", 60),
     ("all GPUs, mean by host, by minute", "avg by (node) (gpu_utilization_ratio)", 60),
     ("all GPUs, p99 by minute", "quantile(0.99, gpu_power_watts)", 60),
