@@ -158,8 +158,6 @@ pub fn spelled(value: f64) -> String {
     } else if value.is_infinite() {
         if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned()
     } else {
-        let mut text = Vec::new();
-        let _is_written = Number::F64(value).write(&mut text);
-        String::from_utf8(text).unwrap_or_default()
+        Number::F64(value).text()
     }
 }

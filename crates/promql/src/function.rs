@@ -1,6 +1,9 @@
 //! Functions of numbers, and of the values before an instant.
 
 use gpuvitals_core::history::Cell;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 
 use crate::grid::seconds;
 use crate::point::{Point, Window};
@@ -17,16 +20,9 @@ pub(crate) enum Elementwise {
     ClampMin,
     ClampMax,
     /// A part of a date; of the instant itself without an argument.
-    Date(fn(Date) -> f64),
+    Date(fn(DateTime) -> f64),
     /// `timestamp` of what is computed: the instant.
     Now,
-}
-
-/// A day in UTC, and the time in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Date {
-    days: i64,
-    seconds: i64,
 }
 
 impl Elementwise {
@@ -59,15 +55,14 @@ impl Elementwise {
             "clamp" => return Some(Self::Clamp),
             "clamp_min" => return Some(Self::ClampMin),
             "clamp_max" => return Some(Self::ClampMax),
-            "minute" => return Some(Self::Date(|date| float(date.seconds / 60 % 60))),
-            "hour" => return Some(Self::Date(|date| float(date.seconds / 3_600))),
-            // 1970 began on a Thursday.
-            "day_of_week" => return Some(Self::Date(|date| float((date.days + 4).rem_euclid(7)))),
-            "day_of_month" => return Some(Self::Date(|date| float(date.civil().2))),
-            "day_of_year" => return Some(Self::Date(Date::day_of_year)),
-            "days_in_month" => return Some(Self::Date(Date::days_in_month)),
-            "month" => return Some(Self::Date(|date| float(date.civil().1))),
-            "year" => return Some(Self::Date(|date| float(date.civil().0))),
+            "minute" => return Some(Self::Date(|date| date.minute().into())),
+            "hour" => return Some(Self::Date(|date| date.hour().into())),
+            "day_of_week" => return Some(Self::Date(|date| date.weekday().to_sunday_zero_offset().into())),
+            "day_of_month" => return Some(Self::Date(|date| date.day().into())),
+            "day_of_year" => return Some(Self::Date(|date| date.day_of_year().into())),
+            "days_in_month" => return Some(Self::Date(|date| date.days_in_month().into())),
+            "month" => return Some(Self::Date(|date| date.month().into())),
+            "year" => return Some(Self::Date(|date| date.year().into())),
             _ => return None,
         }))
     }
@@ -91,54 +86,17 @@ impl Elementwise {
             }
             Self::ClampMin => value.max(other(0)?),
             Self::ClampMax => value.min(other(0)?),
-            Self::Date(part) => part(Date::of(value)),
+            Self::Date(part) => date(value).map_or(f64::NAN, part),
             Self::Now => now,
         })
     }
 }
 
-impl Date {
-    #[expect(clippy::cast_possible_truncation, reason = "times beyond the range of dates saturate")]
-    pub(crate) fn of(time: f64) -> Self {
-        let time = time as i64;
-        Self { days: time.div_euclid(86_400), seconds: time.rem_euclid(86_400) }
-    }
-
-    /// Year, month and day (Howard Hinnant, `chrono`-compatible low-level date algorithms).
-    fn civil(self) -> (i64, i64, i64) {
-        let shifted = self.days + 719_468;
-        let era = shifted.div_euclid(146_097);
-        let day_of_era = shifted.rem_euclid(146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let from_march = (5 * day_of_year + 2) / 153;
-        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
-        (year, month, day_of_year - (153 * from_march + 2) / 5 + 1)
-    }
-
-    fn is_leap(year: i64) -> bool {
-        (year % 4 == 0 && year % 100 != 0) || year % 400 == 0
-    }
-
-    fn length(year: i64, month: i64) -> i64 {
-        match month {
-            2 => 28 + i64::from(Self::is_leap(year)),
-            4 | 6 | 9 | 11 => 30,
-            _ => 31,
-        }
-    }
-
-    fn days_in_month(self) -> f64 {
-        let (year, month, _) = self.civil();
-        float(Self::length(year, month))
-    }
-
-    fn day_of_year(self) -> f64 {
-        let (year, month, day) = self.civil();
-        float((1..month).map(|month| Self::length(year, month)).sum::<i64>() + day)
-    }
+/// Seconds since 1970 as date and time in UTC; none of what is no number or beyond the years of a date.
+#[expect(clippy::cast_possible_truncation, reason = "what is beyond a date's years saturates beyond them")]
+fn date(time: f64) -> Option<DateTime> {
+    let time = Some(time.floor()).filter(|time| !time.is_nan())?;
+    Timestamp::from_second(time as i64).ok().map(|time| TimeZone::UTC.to_datetime(time))
 }
 
 /// A function of the values before an instant.
@@ -408,11 +366,6 @@ pub(crate) fn quantile(share: f64, mut values: Vec<f64>) -> f64 {
     };
     let weight = rank - rank.floor();
     at(rank.floor()) * (1.0 - weight) + at(rank.floor() + 1.0) * weight
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no date and no count here has 2^53")]
-fn float(number: i64) -> f64 {
-    number as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no query has 2^53 values")]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use gpuvitals_core::figures::{BUCKET_BOUNDS, BucketCounts, Family, Kind, Labels, Number, Value};
+use gpuvitals_core::figures::{Family, Kind, Labels, Value};
 
 use crate::message::{About, Draft, MetricType, NAME, Request, Sample};
 
@@ -201,36 +201,20 @@ fn each_series(name: &str, labels: &Labels, value: &Value, mut take: impl FnMut(
             take(Series { name: name.into(), labels, le: None, value: number.as_f64() });
         }
         Value::Number(_) => {}
-        Value::Buckets(buckets) => each_bucket(name, labels, buckets, take),
-    }
-}
-
-fn each_bucket(name: &str, labels: &Labels, buckets: &BucketCounts, mut take: impl FnMut(Series<'_>)) {
-    let seconds =
-        |micros: u64| Number::Nanoseconds(i64::try_from(micros).unwrap_or(i64::MAX).saturating_mul(1_000));
-    let mut sum = 0;
-    for (place, count) in buckets.counts.iter().enumerate() {
-        sum += count;
-        let mut bound = Vec::new();
-        match BUCKET_BOUNDS.get(place) {
-            Some(micros) => drop(seconds(*micros).write(&mut bound)),
-            None => bound.extend_from_slice(b"+Inf"),
+        Value::Buckets(buckets) => {
+            for (suffix, bound, number) in buckets.series() {
+                let name = format!("{name}{suffix}").into();
+                take(Series { name, labels, le: bound.as_deref(), value: number.as_f64() });
+            }
         }
-        let le = String::from_utf8_lossy(&bound);
-        let name = format!("{name}_bucket").into();
-        take(Series { name, labels, le: Some(&le), value: Number::from(sum).as_f64() });
     }
-    let value = seconds(buckets.micros).as_f64();
-    take(Series { name: format!("{name}_sum").into(), labels, le: None, value });
-    let value = Number::from(sum).as_f64();
-    take(Series { name: format!("{name}_count").into(), labels, le: None, value });
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use gpuvitals_core::figures::{self, Sample as Figure};
+    use gpuvitals_core::figures::{self, BUCKET_BOUNDS, Number, Sample as Figure};
 
     use super::*;
 

@@ -34,7 +34,7 @@ pub fn reading(cluster: &str, node: &str, now_ns: i64) -> NodeReading {
             ("utilization_pct", 99.0),
             ("memory_total_mb", 1000.0),
             ("memory_used_mb", 250.0),
-            ("power_w", 412.5),
+            ("power_w", 412.12),
         ],
         &[("utilization_pct", 0.5), ("memory_total_mb", 1000.0), ("memory_used_mb", 0.0)],
     ];

@@ -72,7 +72,7 @@ async fn a_node_has_its_gpus_and_their_processes() {
             "temperature_celsius": temperature, "utilization_gpu_percent": if first { 99.0 } else { 0.5 },
             "utilization_memory_percent": null, "memory_total_mb": 1000.0,
             "memory_used_mb": if first { 250.0 } else { 0.0 }, "memory_free_mb": null,
-            "power_draw_watts": if first { json!(412.5) } else { json!(null) }, "power_limit_watts": null,
+            "power_draw_watts": if first { json!(412.12) } else { json!(null) }, "power_limit_watts": null,
             "pcie_generation": null, "pcie_link_width": null, "fan_speed_percent": null, "processes": processes
         })
     };

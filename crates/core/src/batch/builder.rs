@@ -41,14 +41,19 @@ impl Value {
         }
     }
 
+    /// As people read it: a 32-bit float is its shortest decimal, so that 30.12 is not 30.1200008.
+    pub fn as_decimal(self) -> f64 {
+        match self {
+            Self::Float32(v) => v.to_string().parse().unwrap_or(f64::from(v)),
+            other => other.as_f64(),
+        }
+    }
+
     /// As JSON number; a 32-bit float in its shortest spelling.
     pub fn to_json(self) -> serde_json::Value {
         match self {
             Self::Int(v) => v.into(),
-            Self::Float32(v) => {
-                let shortest: f64 = v.to_string().parse().unwrap_or(f64::from(v));
-                shortest.into()
-            }
+            Self::Float32(_) => self.as_decimal().into(),
             Self::Float(v) => v.into(),
         }
     }

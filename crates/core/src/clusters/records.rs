@@ -90,8 +90,7 @@ pub struct ProcessRecord {
 pub(super) fn gpu_of(batch: &Batch, row: usize) -> GpuRecord {
     let identity = batch.identity(row);
     let text = |column| identity.get(column).map(str::to_owned);
-    // The shortest decimal of a 32-bit float: 30.12 stays 30.12.
-    let value = |metric| Some(batch.metric(metric)?.value(row)?.as_f64());
+    let value = |metric| Some(batch.metric(metric)?.value(row)?.as_decimal());
     GpuRecord {
         index: identity.index,
         uuid: text(IdentityColumn::Uuid),
@@ -116,7 +115,7 @@ pub(super) fn gpu_of(batch: &Batch, row: usize) -> GpuRecord {
 pub(super) fn process_of(batch: &Batch, row: usize) -> Option<ProcessRecord> {
     let identity = batch.identity(row);
     let column = |name: &str| batch.records().column_by_name(name);
-    let value = |name: &str| Some(numbers(column(name)?)?.value(row)?.as_f64());
+    let value = |name: &str| Some(numbers(column(name)?)?.value(row)?.as_decimal());
     let text = |name: &str| text_at(column(name)?.as_dictionary_opt::<Int32Type>()?, row).map(str::to_owned);
     let Value::Int(pid) = numbers(column("pid")?)?.value(row)? else { return None };
     Some(ProcessRecord {

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::Number;
+
 /// Upper bounds of the buckets in microseconds, each inclusive; one more bucket takes longer durations. From
 /// a publish in memory to an abandoned request, two or three a decade, with one at each promised limit (1 ms,
 /// 5 ms, 10 ms, 50 ms).
@@ -51,6 +53,22 @@ impl BucketCounts {
     /// Number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
+    }
+
+    /// The series of a histogram in Prometheus' form: suffix of the name, upper bound in seconds of a bucket, and value. Buckets are
+    /// cumulative; after them come the sum in seconds and the count.
+    pub fn series(&self) -> impl Iterator<Item = (&'static str, Option<String>, Number)> {
+        let seconds = |micros: u64| {
+            Number::Nanoseconds(i64::try_from(micros).unwrap_or(i64::MAX).saturating_mul(1_000))
+        };
+        let bounds =
+            BUCKET_BOUNDS.map(|micros| seconds(micros).text()).into_iter().chain(["+Inf".to_owned()]);
+        let sums = self.counts.into_iter().scan(0_u64, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        let buckets = bounds.zip(sums).map(|(bound, sum)| ("_bucket", Some(bound), sum.into()));
+        buckets.chain([("_sum", None, seconds(self.micros)), ("_count", None, self.count().into())])
     }
 }
 

@@ -4,6 +4,8 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::batch;
+
 /// A number of a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
@@ -33,6 +35,13 @@ impl Number {
         true
     }
 
+    /// Its spelling; empty if it is not finite.
+    pub fn text(self) -> String {
+        let mut text = Vec::new();
+        self.write(&mut text);
+        String::from_utf8(text).unwrap_or_default()
+    }
+
     /// Whether it is finite, and so has a spelling.
     pub fn is_finite(self) -> bool {
         match self {
@@ -50,7 +59,7 @@ impl Number {
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Int(v) => v as f64,
-            Self::F32(v) => v.to_string().parse().unwrap_or(f64::from(v)),
+            Self::F32(v) => batch::Value::Float32(v).as_decimal(),
             Self::F64(v) => v,
             Self::Nanoseconds(v) => v as f64 / 1e9,
         }

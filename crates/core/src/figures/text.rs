@@ -3,7 +3,7 @@
 //! Formats: Prometheus text exposition 0.0.4; OpenMetrics 1.0.0, which omits the suffix of counters and infos
 //! in the head, has a line for units, and ends in `# EOF`.
 
-use super::{BUCKET_BOUNDS, BucketCounts, Family, Kind, Labels, Number, Value};
+use super::{BucketCounts, Family, Kind, Labels, Number, Value};
 
 /// Text format of a scrape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,22 +117,10 @@ fn write_sample(name: &str, suffix: &str, labels: &Labels, number: Number, out: 
 
 /// Appends the cumulative buckets, the sum in seconds and the count.
 fn write_buckets(name: &str, labels: &Labels, buckets: &BucketCounts, out: &mut Vec<u8>) {
-    let seconds =
-        |micros: u64| Number::Nanoseconds(i64::try_from(micros).unwrap_or(i64::MAX).saturating_mul(1_000));
-    let mut sum = 0;
-    for (place, count) in buckets.counts.iter().enumerate() {
-        sum += count;
-        let mut bound = Vec::new();
-        match BUCKET_BOUNDS.get(place) {
-            Some(micros) => drop(seconds(*micros).write(&mut bound)),
-            None => bound.extend_from_slice(b"+Inf"),
-        }
-        let mut labels = labels.clone();
-        labels.push(("le", String::from_utf8_lossy(&bound).into_owned()));
-        write_sample(name, "_bucket", &labels, sum.into(), out);
+    for (suffix, bound, number) in buckets.series() {
+        let labels: Labels = labels.iter().cloned().chain(bound.map(|bound| ("le", bound))).collect();
+        write_sample(name, suffix, &labels, number, out);
     }
-    write_sample(name, "_sum", labels, seconds(buckets.micros), out);
-    write_sample(name, "_count", labels, sum.into(), out);
 }
 
 /// Appends texts.
@@ -167,7 +155,7 @@ fn write_escaped(out: &mut Vec<u8>, text: &str, quotes: bool) {
 mod tests {
     use std::time::Duration;
 
-    use super::super::Histogram;
+    use super::super::{BUCKET_BOUNDS, Histogram};
     use super::*;
 
     fn text(family: &Family, format: Format) -> String {
