@@ -1,6 +1,7 @@
 """bench/promql: the samples of a gateway as OpenMetrics, and the same PromQL asked of it and of Prometheus."""
 
 import json
+import math
 import statistics
 import sys
 import time
@@ -24,10 +25,12 @@ QUESTIONS = (
 
 def ask(url, path, parameters):
     with urlopen(f"{url}{path}?{urlencode(parameters)}") as answer:
-        return json.load(answer)["data"]["result"]
+        answer = json.load(answer)
+    assert not answer.get("warnings"), answer["warnings"]
+    return answer["data"]["result"]
 
 
-def samples(url, gpus):
+def samples(url):
     base = url + "api/v1/prom/api/v1/"
     end = START + 7200
     for metric in METRICS:
@@ -46,28 +49,30 @@ def ask_series(base, metric):
 
 
 def timed(url, query, step, seconds):
-    """Milliseconds of each of several questions, each for another range, and the number of points of the first."""
-    taken, points = [], 0
+    """Milliseconds of each of several questions, each for another range, and the values of the first."""
+    taken, values = [], None
     for shift in range(7):
         begin = time.perf_counter()
         parameters = {"query": query, "start": START + 300 + shift, "end": START + seconds - 300 + shift, "step": step}
         found = ask(url, "query_range", parameters)
         taken.append((time.perf_counter() - begin) * 1e3)
-        points = points or sum(len(series["values"]) for series in found)
-    return taken, points
+        if values is None:
+            values = sorted(float(value) for series in found for _, value in series["values"])
+    return taken, values
 
 
 def main():
     if sys.argv[1] == "samples":
-        return samples(sys.argv[2], int(sys.argv[3]))
+        return samples(sys.argv[2])
     ours, theirs, seconds = sys.argv[2] + "api/v1/prom/api/v1/", sys.argv[3] + "api/v1/", int(sys.argv[4])
     print(f"{'':44} {'ours ms':>9} {'theirs ms':>9} {'ratio':>6}  (median of 7, the first of each apart)")
     for name, query, step in QUESTIONS:
-        own, points = timed(ours, query, step, seconds)
+        own, values = timed(ours, query, step, seconds)
         peer, others = timed(theirs, query, step, seconds)
-        assert points == others, f"{name}: {points} points, Prometheus has {others}"
+        same = len(values) == len(others) and all(math.isclose(a, b, rel_tol=1e-9) for a, b in zip(values, others))
+        assert same, f"{name}: the answers differ"
         a, b = statistics.median(own[1:]), statistics.median(peer[1:])
-        print(f"{name:44} {a:9.1f} {b:9.1f} {b / a:6.2f}  first {own[0]:.0f} and {peer[0]:.0f}, {points} points")
+        print(f"{name:44} {a:9.1f} {b:9.1f} {b / a:6.2f}  first {own[0]:.0f} and {peer[0]:.0f}, {len(values)} points")
 
 
 main()

@@ -131,10 +131,8 @@ impl Evidence {
 /// Whom a finding concerns. Of several GPUs the texts that all of them share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// The GPUs that it is about, at most [`threshold::NAMED_GPUS_MAX`] of them.
+    /// The GPUs that it is about.
     pub gpus: Vec<Arc<str>>,
-    /// How many GPUs it is about.
-    pub gpu_count: usize,
     /// How many GPUs do the work that it disturbs: those of the job, or those it is about.
     pub concerned_gpus: usize,
     /// Cluster.
@@ -158,10 +156,8 @@ impl Reach {
             let first = texts.next()??;
             texts.all(|text| text == Some(first)).then(|| Arc::clone(first))
         };
-        let named = gpus.iter().take(threshold::NAMED_GPUS_MAX);
         Self {
-            gpus: named.map(|gpu| Arc::clone(&gpu.key)).collect(),
-            gpu_count: gpus.len(),
+            gpus: gpus.iter().map(|gpu| Arc::clone(&gpu.key)).collect(),
             concerned_gpus: gpus.len(),
             cluster: shared(IdentityColumn::Cluster),
             node: shared(IdentityColumn::Node),

@@ -13,6 +13,7 @@ use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use crate::energy::{EnergySource, TOLERANCE};
 use crate::findings::threshold::IDLE_BELOW_PCT;
 use crate::integral::seconds;
+use crate::robust::Spread;
 
 const COUNTER: MetricId = MetricId::of("energy_j");
 const POWERS: [MetricId; 2] = [MetricId::of("power_w"), MetricId::of("power_average_w")];
@@ -42,7 +43,7 @@ pub struct GpuUse {
     /// Seconds of steps in which the GPU did nothing.
     pub idle_seconds: f64,
     /// Energy of those steps, joules.
-    pub idle_joules: f64,
+    pub idle_joules: Option<f64>,
 }
 
 impl GpuUse {
@@ -76,16 +77,23 @@ pub fn usage_query(start_ns: i64, end_ns: i64, step_ns: i64) -> BucketQuery {
     }
 }
 
-/// The use of each GPU by each of its holders, from the answer to [`usage_query`].
-pub fn usage(buckets: &Buckets) -> Vec<GpuUse> {
+/// The use of each GPU by each of its holders, from the answer to [`usage_query`] between two instants, both inclusive.
+pub fn usage(buckets: &Buckets, start_ns: i64, end_ns: i64) -> Vec<GpuUse> {
     let mut groups_of: HashMap<&Arc<str>, Vec<usize>> = HashMap::new();
     for (group, name) in buckets.groups().iter().enumerate() {
         if let Some(Some(gpu)) = name.first() {
             groups_of.entry(gpu).or_default().push(group);
         }
     }
+    let gpus: Vec<(&Arc<str>, GpuCells<'_>)> =
+        groups_of.into_iter().map(|(gpu, groups)| (gpu, GpuCells { buckets, groups })).collect();
+    // One that is only in a single step is sampled like the others.
+    let usual_s = Spread::of(gpus.iter().filter_map(|(_, cells)| cells.interval_s())).map(|it| it.median);
+    let interval_s = |cells: &GpuCells<'_>| {
+        cells.interval_s().or(usual_s).unwrap_or_else(|| cells.interval_of_step_s(start_ns, end_ns))
+    };
     let mut uses: Vec<GpuUse> =
-        groups_of.into_iter().flat_map(|(gpu, groups)| GpuCells { buckets, groups }.uses(gpu)).collect();
+        gpus.iter().flat_map(|(gpu, cells)| cells.uses(gpu, interval_s(cells))).collect();
     uses.sort_by(|a, b| (&a.gpu, &a.texts).cmp(&(&b.gpu, &b.texts)));
     uses
 }
@@ -137,12 +145,41 @@ impl GpuCells<'_> {
         0..self.buckets.steps().count
     }
 
-    /// Seconds between two samples, learnt from the fullest step.
-    fn interval_s(&self) -> f64 {
-        let step_s = seconds(self.buckets.steps().step_ns);
-        let all = |step| self.groups.iter().map(|group| self.samples(*group, step)).sum::<f64>();
-        let most = self.steps().map(all).fold(0.0, f64::max);
-        if most > 0.0 { step_s / most } else { step_s }
+    /// Samples in a step.
+    fn all_samples(&self, step: usize) -> f64 {
+        self.groups.iter().map(|group| self.samples(*group, step)).sum()
+    }
+
+    /// Time of the newest sample of a step.
+    fn newest_ns(&self, step: usize) -> Option<i64> {
+        let cells = self.buckets.metrics().iter().filter_map(|measured| self.whole(measured.metric, step));
+        cells.map(|cell| cell.last_ns).max()
+    }
+
+    /// Seconds between two samples: the samples of a step came since the newest of the one before. None of a single step.
+    fn interval_s(&self) -> Option<f64> {
+        let mut before = None;
+        let mut least: Option<f64> = None;
+        for step in self.steps() {
+            let Some(newest_ns) = self.newest_ns(step) else { continue };
+            if let Some(before_ns) = before.replace(newest_ns) {
+                let interval = seconds(newest_ns - before_ns) / self.all_samples(step);
+                least = Some(least.map_or(interval, |least| least.min(interval)));
+            }
+        }
+        least.filter(|interval| *interval > 0.0)
+    }
+
+    /// The same by the fullest step, as far as it was asked for.
+    fn interval_of_step_s(&self, start_ns: i64, end_ns: i64) -> f64 {
+        let steps = self.buckets.steps();
+        let asked_s = |step| {
+            let (from, to) =
+                (steps.time(step).max(start_ns), (steps.time(step) + steps.step_ns - 1).min(end_ns));
+            seconds(to - from + 1)
+        };
+        let intervals = self.steps().map(|step| asked_s(step) / self.all_samples(step));
+        intervals.filter(|interval| interval.is_finite()).fold(seconds(steps.step_ns), f64::min)
     }
 
     fn energy(&self, interval_s: f64) -> StepEnergy {
@@ -175,12 +212,10 @@ impl GpuCells<'_> {
 
     /// How many more samples the GPU has in a step than this metric, which may be read less often.
     fn thinned(&self, step: usize, cell: &Cell) -> f64 {
-        let all = self.groups.iter().map(|group| self.samples(*group, step)).sum::<f64>();
-        all / count(cell.count)
+        self.all_samples(step) / count(cell.count)
     }
 
-    fn uses(&self, gpu: &Arc<str>) -> Vec<GpuUse> {
-        let interval_s = self.interval_s();
+    fn uses(&self, gpu: &Arc<str>, interval_s: f64) -> Vec<GpuUse> {
         let energy = self.energy(interval_s);
         let use_of = |group: &usize| {
             let name = self.buckets.groups().get(*group)?;
@@ -191,28 +226,32 @@ impl GpuCells<'_> {
                 source: energy.source,
                 seconds: 0.0,
                 idle_seconds: 0.0,
-                idle_joules: 0.0,
+                idle_joules: None,
             };
             for (step, joules) in energy.joules.iter().enumerate() {
                 let samples = self.samples(*group, step);
                 if samples <= 0.0 {
                     continue;
                 }
-                let all: f64 = self.groups.iter().map(|group| self.samples(*group, step)).sum();
-                let own = joules.map(|joules| joules * samples / all);
+                let own = joules.map(|joules| joules * samples / self.all_samples(step));
                 let is_idle =
                     self.cell(UTILIZATION, *group, step).is_some_and(|cell| cell.max < IDLE_BELOW_PCT);
                 sum.seconds += samples * interval_s;
-                sum.joules = own.map_or(sum.joules, |own| Some(sum.joules.unwrap_or(0.0) + own));
+                sum.joules = with(sum.joules, own);
                 if is_idle {
                     sum.idle_seconds += samples * interval_s;
-                    sum.idle_joules += own.unwrap_or(0.0);
+                    sum.idle_joules = with(sum.idle_joules, own);
                 }
             }
             Some(sum)
         };
         self.groups.iter().filter_map(use_of).filter(|sum| sum.seconds > 0.0).collect()
     }
+}
+
+/// A sum with one more; what is unknown adds nothing.
+fn with(sum: Option<f64>, one: Option<f64>) -> Option<f64> {
+    one.map_or(sum, |one| Some(sum.unwrap_or(0.0) + one))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no step has 2^53 values")]
@@ -229,10 +268,15 @@ mod tests {
 
     /// A GPU over four minutes, of which a job has the first two and another one the rest, idle; `counted`: W of the counter.
     fn uses(counted: Option<f64>) -> Vec<GpuUse> {
-        let query = usage_query(0, 240 * SECOND_NS - 1, 60 * SECOND_NS);
+        uses_of(counted, (0, 240), 60)
+    }
+
+    /// What is asked of it: from and to a second, by steps of so many.
+    fn uses_of(counted: Option<f64>, (from, to): (i64, i64), step: i64) -> Vec<GpuUse> {
+        let query = usage_query(from * SECOND_NS, to * SECOND_NS - 1, step * SECOND_NS);
         let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns, 0).unwrap();
         let mut buckets = Buckets::new(steps, &query.metrics, &[]);
-        for second in 0..240_i64 {
+        for second in from..to {
             let (job, busy, watts) = if second < 120 { ("a", 90.0, 500.0) } else { ("b", 0.0, 100.0) };
             let texts = [Some("GPU-1"), None, Some("n1"), Some("ns"), None, Some(job)];
             let name: GroupName = texts.iter().map(|text| text.map(Arc::from)).collect();
@@ -263,7 +307,7 @@ mod tests {
                 measured.cells.get_mut(place).unwrap().merge(&one);
             }
         }
-        usage(&buckets)
+        usage(&buckets, query.start_ns, query.end_ns)
     }
 
     fn near(value: f64, expected: f64) {
@@ -285,7 +329,18 @@ mod tests {
             near(a.seconds, 120.0);
             assert!(a.idle_seconds < 1e-9 && a.is_held());
             near(b.idle_seconds, 120.0);
-            near(b.idle_joules, 12_000.0);
+            near(b.idle_joules.unwrap(), 12_000.0);
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_step_is_no_whole_one() {
+        for (range, step) in [((10, 40), 60), ((10, 40), 3_600), ((50, 80), 60)] {
+            let uses = uses_of(None, range, step);
+            let [a] = uses.as_slice() else { panic!("one holder: {uses:?}") };
+            near(a.seconds, 30.0);
+            near(a.joules.unwrap(), 15_000.0);
+            assert_eq!(a.idle_joules, None);
         }
     }
 }

@@ -27,7 +27,7 @@ const CANDIDATES_MAX: usize = 8;
 /// `unknown_node` (404): no GPU node has this name.
 /// `not_found` (404): nothing is at this path.
 /// `method_not_allowed` (405): the path does not support this method.
-/// `body_too_large` (413): the request has a body, and no path takes one.
+/// `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL are taken.
 /// `too_many_streams` (503): the limit of open live streams is reached.
 /// `overloaded` (503): more queries wait than can be answered in time.
 /// `incomplete` (503): what was asked for is not in the part of the data that could be read; the message says what was not.

@@ -60,9 +60,9 @@ impl Outlet {
         let rows = u64::try_from(batch.rows()).unwrap_or_default();
         match self.batches.try_send(batch) {
             Ok(()) => self.counts.rows.fetch_add(rows, Ordering::Relaxed),
-            // Nobody keeps history: there is nothing to count.
-            Err(TrySendError::Disconnected(_)) => 0,
-            Err(TrySendError::Full(_)) => self.counts.dropped.fetch_add(rows, Ordering::Relaxed),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.counts.dropped.fetch_add(rows, Ordering::Relaxed)
+            }
         };
     }
 }

@@ -132,9 +132,10 @@ fn read(path: &Path, len_max: usize) -> Result<String, ClusterError> {
         |source: io::Error| ClusterError::File { path: PathBuf::from(path), source: Arc::new(source) };
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut text = String::new();
-    let mut limited = file.take(u64::try_from(len_max).unwrap_or(u64::MAX));
+    // One byte more than allowed: a longer file is refused, not cut.
+    let mut limited = file.take(u64::try_from(len_max).unwrap_or(u64::MAX).saturating_add(1));
     limited.read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    if text.len() > len_max { Err(failed(io::ErrorKind::FileTooLarge.into())) } else { Ok(text) }
 }
 
 /// The time before which a server wants no further request (`Retry-After`).

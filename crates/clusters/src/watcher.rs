@@ -152,7 +152,7 @@ impl Watcher {
         }
         let now = Instant::now();
         self.start(&client, now);
-        now + self.cluster.settings.poll_interval
+        (now + self.cluster.settings.poll_interval).min(self.discover_at)
     }
 
     /// Lists nodes and pods.

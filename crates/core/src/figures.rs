@@ -73,6 +73,12 @@ pub enum Value {
 const UNITS: [&str; 4] = ["seconds", "bytes", "ratio", "hertz"];
 
 impl Family {
+    /// Whether it counts from the start of the process that shows it, if it counts: those of the program itself do. Counters of
+    /// GPUs and hosts may be the hardware's, which began at a time that nobody knows.
+    pub fn is_own(&self) -> bool {
+        self.name.starts_with("gpuvitals_")
+    }
+
     /// A family without samples yet. The end of its name gives the unit.
     pub fn new(name: impl Into<Cow<'static, str>>, kind: Kind, help: impl Into<Cow<'static, str>>) -> Self {
         let (name, help) = (name.into(), help.into());

@@ -94,7 +94,7 @@ fn job(finding: &Value) -> String {
 fn total(answer: &Value, shown: usize) -> String {
     let all = answer["total"].as_u64().unwrap_or(0);
     if all == 0 {
-        return format!("nothing is wrong, as judged at {}\n", text(&answer["judged_at"]));
+        return format!("no findings, as judged at {}\n", text(&answer["judged_at"]));
     }
     let more = if all > shown as u64 { format!(", {shown} shown") } else { String::new() };
     format!("{}{more}\n", counted(all, "finding"))

@@ -138,6 +138,9 @@ pub(crate) fn ask(server: &Server, path: &str) -> Result<Value, Failure> {
     }
     let mut response = request.call().map_err(unreachable)?;
     let status = response.status();
+    if let Some(missing) = response.headers().get("x-partial").and_then(|text| text.to_str().ok()) {
+        eprintln!("not read: {missing}");
+    }
     let body = response.body_mut().with_config().limit(ANSWER_LEN_MAX).read_to_vec().map_err(unreachable)?;
     let answer: Value = serde_json::from_slice(&body).map_err(|e| {
         Failure::caused(Exit::Data, format!("{url} did not answer in JSON; is it a gpuvitals?"), e)

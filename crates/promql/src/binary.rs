@@ -80,9 +80,6 @@ impl Binary {
     }
 
     fn set(&self, left: Vec<PromSeries>, right: Vec<PromSeries>) -> Vec<PromSeries> {
-        let is_there = |others: &HashMap<SeriesLabels, Vec<bool>>, labels: &SeriesLabels, step: usize| {
-            others.get(&self.on.of(labels)).and_then(|steps| steps.get(step)).copied().unwrap_or(false)
-        };
         let (kept, filtered, others, wanted) = match self.op {
             BinaryOp::Or => {
                 let others = self.steps(&left);
@@ -91,10 +88,11 @@ impl Binary {
             op => (Vec::new(), left, self.steps(&right), op == BinaryOp::And),
         };
         let rest = filtered.into_iter().filter_map(|PromSeries { labels, values }| {
+            let there = others.get(&self.on.of(&labels));
+            let is_there = |step: usize| there.and_then(|steps| steps.get(step)).copied().unwrap_or(false);
             let values = values.into_iter().enumerate();
-            let values: Vec<Option<f64>> = values
-                .map(|(step, value)| value.filter(|_| is_there(&others, &labels, step) == wanted))
-                .collect();
+            let values: Vec<Option<f64>> =
+                values.map(|(step, value)| value.filter(|_| is_there(step) == wanted)).collect();
             values.iter().any(Option::is_some).then_some(PromSeries { labels, values })
         });
         let rest: Vec<PromSeries> = rest.collect();

@@ -207,8 +207,7 @@ pub(crate) fn plan(text: &str, grid: Grid) -> Result<Plan, PromError> {
         return Err(PromError::TooMuch(format!("a query may have {TEXT_LEN_MAX} bytes at most")));
     }
     // The parser is recursive as well.
-    let opened = text.bytes().filter(|byte| matches!(byte, b'(' | b'-' | b'+')).count();
-    if opened > DEPTH_MAX * 4 {
+    if openings(text) > DEPTH_MAX * 4 {
         return Err(too_deep());
     }
     // The parser panics on some durations, such as `offset Inf` (promql-parser 0.11.1).
@@ -227,6 +226,22 @@ pub(crate) fn plan(text: &str, grid: Grid) -> Result<Plan, PromError> {
         _ => planning.node(&parsed, grid, 0)?,
     };
     Ok(Plan { root, fetches: planning.fetches })
+}
+
+/// Characters outside quotes that may nest.
+fn openings(text: &str) -> usize {
+    let (mut quote, mut is_escaped, mut count) = (None, false, 0);
+    for byte in text.bytes() {
+        match (quote, byte) {
+            _ if is_escaped => is_escaped = false,
+            (Some(b'"' | b'\''), b'\\') => is_escaped = true,
+            (Some(open), _) if byte == open => quote = None,
+            (None, b'"' | b'\'' | b'`') => quote = Some(byte),
+            (None, b'(' | b'-' | b'+') => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 fn too_deep() -> PromError {

@@ -227,11 +227,16 @@ impl Reader<'_> {
         if chunks.is_empty() {
             chunks.push(&[]);
         }
+        let query_step_ns = query.step_ns;
         let mut figures = Figures::default();
         for keys in chunks {
             let query = BucketQuery { gpus: keys.to_vec(), metrics: columns.clone(), ..query.clone() };
             let Part { answer, missing } = self.history.buckets(query).await?;
             self.finding.missing.extend(missing);
+            // Rows of that time have been deleted.
+            if answer.rollup_ns() > query_step_ns {
+                self.note(answer.rollup_ns());
+            }
             let came;
             (figures, came) = work(move || {
                 let came = figures.add(&answer);

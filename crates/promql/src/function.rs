@@ -84,8 +84,15 @@ impl Elementwise {
                 }
                 if min.is_nan() || max.is_nan() { f64::NAN } else { value.clamp(min, max) }
             }
-            Self::ClampMin => value.max(other(0)?),
-            Self::ClampMax => value.min(other(0)?),
+            Self::ClampMin | Self::ClampMax => {
+                let bound = other(0)?;
+                match self {
+                    // Unlike `max` and `min`, it keeps what is no number.
+                    _ if value.is_nan() || bound.is_nan() => f64::NAN,
+                    Self::ClampMin => value.max(bound),
+                    _ => value.min(bound),
+                }
+            }
             Self::Date(part) => date(value).map_or(f64::NAN, part),
             Self::Now => now,
         })

@@ -44,7 +44,7 @@ impl Names {
             && self.others.iter().any(|other| other == name)
         {
             return Err(PromError::Unsupported(format!(
-                "{name}, which is a state or total of the exporter and not kept in the history,"
+                "{name}, which is not a column of the history but made by an exporter,"
             )));
         }
         Ok(self.series.iter().filter(|series| is_named(&series.name)).collect())

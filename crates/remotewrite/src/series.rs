@@ -14,8 +14,6 @@ pub(crate) const SAMPLES_MAX: usize = 5_000;
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 /// How long an ended series is remembered, so that a sample older than its end is not sent after it.
 const MEMORY_MS: i64 = 600_000;
-/// Prefix of the program's own figures, which count from its start.
-const OWN: &str = "gpuvitals_";
 /// Between the texts of a key.
 const SEPARATOR: char = '\0';
 
@@ -150,7 +148,7 @@ impl Tracker {
 
     fn start_of(&self, family: &Family) -> i64 {
         let counts = matches!(family.kind, Kind::Counter | Kind::Histogram);
-        if counts && family.name.starts_with(OWN) { self.started_ms } else { 0 }
+        if counts && family.is_own() { self.started_ms } else { 0 }
     }
 
     /// The labels by name, each with its value; those without a value are left out. One with the name of an external label is

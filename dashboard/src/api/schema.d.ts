@@ -821,7 +821,7 @@ export interface components {
          *     `unknown_node` (404): no GPU node has this name.
          *     `not_found` (404): nothing is at this path.
          *     `method_not_allowed` (405): the path does not support this method.
-         *     `body_too_large` (413): the request has a body, and no path takes one.
+         *     `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL are taken.
          *     `too_many_streams` (503): the limit of open live streams is reached.
          *     `overloaded` (503): more queries wait than can be answered in time.
          *     `incomplete` (503): what was asked for is not in the part of the data that could be read; the message says what was not.
@@ -1298,7 +1298,7 @@ export interface components {
              * Format: double
              * @description Energy of that part, kWh.
              */
-            idle_energy_kwh: number;
+            idle_energy_kwh: number | null;
             /**
              * Format: double
              * @description Its cost at the price of the request; null without a price.

@@ -198,7 +198,7 @@ fn newest_value(gpu: &GpuState) -> i64 {
 
 fn node_silence(name: &str, node: &NodeGpus<'_>) -> Candidate {
     let reach = Reach::of(&node.silent);
-    let gpus = quantity::counted(reach.gpu_count as u64, "GPU");
+    let gpus = quantity::counted(reach.gpus.len() as u64, "GPU");
     let sentence = format!("nothing comes from the node any more, which has {gpus}");
     let finding = finding("node_silent", Subject::Node(Arc::from(name)), sentence, Vec::new(), reach);
     Candidate { opens: true, began_ns: Some(node.last_ns), finding }

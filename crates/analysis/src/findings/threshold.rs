@@ -57,6 +57,3 @@ pub const FAN_OF_PEERS_PCT: f64 = 80.0;
 pub const IDLE_BELOW_PCT: f64 = 1.0;
 /// How long the GPUs of a job do nothing until that is a finding.
 pub const IDLE_AFTER_NS: i64 = 30 * 60_000_000_000;
-
-/// Most GPUs that a finding names.
-pub const NAMED_GPUS_MAX: usize = 16;

@@ -60,9 +60,9 @@ fn faults_are_found_and_sound_gpus_are_left_alone() {
     }
     let table = score.table(is_long);
     eprintln!("{table}");
-    assert!(score.false_alarms_per_gpu_day() < 0.01, "{table}");
-    assert!(score.recall() > 0.9, "{table}");
     if is_long && std::env::var_os("UPDATE").is_some() {
         score::put("proof", &table, true);
     }
+    assert!(score.false_alarms_per_gpu_day() < 0.01, "{table}");
+    assert!(score.recall() > 0.9, "{table}");
 }

@@ -9,6 +9,9 @@ use utoipa::ToSchema;
 
 use super::{Moment, Pagination};
 
+/// Most GPUs that a finding names.
+const NAMED_GPUS_MAX: usize = 16;
+
 /// Something that is wrong, why that is believed, whom it concerns and what to do.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
@@ -151,8 +154,8 @@ impl<'a> ReachEntry<'a> {
     fn of(reach: &'a Reach) -> Self {
         let text = |text: &'a Option<Arc<str>>| text.as_deref();
         Self {
-            gpus: reach.gpus.iter().map(AsRef::as_ref).collect(),
-            gpu_count: reach.gpu_count,
+            gpus: reach.gpus.iter().take(NAMED_GPUS_MAX).map(AsRef::as_ref).collect(),
+            gpu_count: reach.gpus.len(),
             concerned_gpus: reach.concerned_gpus,
             cluster: text(&reach.cluster),
             hostname: text(&reach.node),

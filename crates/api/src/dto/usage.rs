@@ -72,7 +72,7 @@ pub(crate) struct IdleGroup {
     /// The part of them without work.
     pub(crate) idle_gpu_hours: f64,
     /// Energy of that part, kWh.
-    pub(crate) idle_energy_kwh: f64,
+    pub(crate) idle_energy_kwh: Option<f64>,
     /// Its cost at the price of the request; null without a price.
     pub(crate) idle_cost: Option<f64>,
     /// How many GPUs were held.

@@ -117,7 +117,7 @@ impl Ask for UsageAsk {
         let query = usage::usage_query(start_ns, end_ns, step_ns);
         let Part { answer: buckets, missing: more } = view.history.buckets(query).await?;
         view.render(ask::joined(missing, more), move |view, _| {
-            let uses = usage::usage(&buckets);
+            let uses = usage::usage(&buckets, start_ns, end_ns);
             let range = (Moment(start_ns), Moment(end_ns), step_ns / 1_000_000);
             let until_ns =
                 self.end_ns.map_or_else(|| view.now_ns().saturating_add(MINUTE_NS / 4), |_| i64::MAX);
@@ -244,7 +244,11 @@ fn idle_of(group: Option<String>, uses: &[&GpuUse], price: Option<f64>) -> IdleG
         group,
         held_gpu_hours: hours(|one| one.seconds),
         idle_gpu_hours,
-        idle_energy_kwh: uses.iter().map(|one| one.idle_joules).sum::<f64>() / JOULES_PER_KWH,
+        idle_energy_kwh: uses
+            .iter()
+            .filter_map(|one| one.idle_joules)
+            .reduce(|sum, joules| sum + joules)
+            .map(|joules| joules / JOULES_PER_KWH),
         idle_cost: price.map(|price| price * idle_gpu_hours),
         gpus: gpus(uses),
     }

@@ -54,7 +54,7 @@ const UP_AND_DOWN: [&str; 6] = [
 /// Times of data points, nanoseconds UTC since 1970.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    /// Since when counters count.
+    /// Since when the program's own counters count. Of others it is unknown, which is 0 in the protocol.
     pub(super) start_ns: u64,
     pub(super) now_ns: u64,
 }
@@ -74,7 +74,8 @@ pub(super) fn metrics(families: &[Family], times: Times) -> Vec<Metric> {
                     gauge.data_points.push(point(attributes, number.as_f64(), (0, at_ns)));
                 }
                 (Some(Data::Sum(sum)), Value::Number(number)) if number.is_finite() => {
-                    let times = (times.start_ns, at_ns);
+                    let start_ns = if family.is_own() { times.start_ns } else { 0 };
+                    let times = (start_ns, at_ns);
                     sum.data_points.push(point(attributes, number.as_f64(), times));
                 }
                 (Some(Data::Histogram(histogram)), Value::Buckets(buckets)) => {

@@ -144,6 +144,8 @@ const OTHERS: &[&str] = &[
     "count(gpu_nothing) or vector(0)",
     "sum(rate(host_interrupts_total[5m])) by (node)",
     "host_load_average",
+    "clamp_min(gpu_power_watts * (0 / 0), 200)",
+    "clamp_max(gpu_power_watts * (0 / 0), 200)",
     "1 == 1",
     "gpu_power_watts ==",
     "rate(gpu_power_watts)",

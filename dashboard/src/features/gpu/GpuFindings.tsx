@@ -6,13 +6,20 @@ interface GpuFindingsProps {
   /** Number of the GPU on its node. */
   readonly index: number | null;
   readonly now: number;
+  /** Why these may not be all, or not be true any more. */
+  readonly doubts: readonly string[];
 }
 
 /** What is wrong with this GPU, or with something that it belongs to. */
-export function GpuFindings({ findings, index, now }: GpuFindingsProps) {
-  if (findings.length === 0) return null;
+export function GpuFindings({ findings, index, now, doubts }: GpuFindingsProps) {
+  if (findings.length === 0 && doubts.length === 0) return null;
   return (
     <section aria-label="Findings" className="mt-3">
+      {doubts.length > 0 && (
+        <p role="status" className="mb-2 text-sm text-amber-700 dark:text-amber-300">
+          Findings: {doubts.join(" ")}
+        </p>
+      )}
       <ul className="space-y-2">
         {findings.map((finding) => (
           <FindingItem key={finding.id} finding={finding} now={now} index={index} isHere={finding.subject.type === "gpu"} />

@@ -12,6 +12,7 @@ import { Empty, Failed } from "../../shared/states";
 import { formatAge, formatClock, formatInstant, parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../gpuLook";
 import { Charts } from "./Charts";
+import { findingDoubts } from "../findings/doubts";
 import { GpuFindings } from "./GpuFindings";
 import { GpuHeader } from "./GpuHeader";
 import { historyQuery } from "./history";
@@ -52,7 +53,7 @@ export function GpuPage({ id }: { readonly id: string }) {
           Not renewed: as of {formatClock(detail.dataUpdatedAt)}. {detail.error.message}
         </p>
       )}
-      <GpuFindings findings={view.findings} index={gpu.index} now={now} />
+      <GpuFindings findings={view.findings} index={gpu.index} now={now} doubts={findingDoubts(view.judged, now)} />
       <Tiles latest={view.latest} memoryMb={gpu.memory_mb ?? null} />
       <Toolbar
         range={view.range}
@@ -106,8 +107,8 @@ function useGpuView(id: string, state: GpuState) {
   const live = liveAllowed && (state.live ?? (said !== null && !recorded));
   const stream = useStream(key, live && detail.data !== undefined);
 
-  const { data: wrong } = useQuery({ ...findingsQuery({ ...ALL_FINDINGS, gpus: key }), enabled: detail.data !== undefined });
-  const findings = wrong?.findings ?? NONE;
+  const wrong = useQuery({ ...findingsQuery({ ...ALL_FINDINGS, gpus: key }), enabled: detail.data !== undefined });
+  const findings = wrong.data?.findings ?? NONE;
   const evidence = useMemo(() => new Set(findings.flatMap((finding) => finding.evidence.map((each) => each.quantity))), [findings]);
 
   const columns = Object.keys(detail.data?.latest ?? {}).sort().join(",");
@@ -149,6 +150,7 @@ function useGpuView(id: string, state: GpuState) {
     liveAllowed,
     rows,
     findings,
+    judged: wrong,
     evidence,
     frame,
     span,

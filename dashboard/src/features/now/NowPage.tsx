@@ -5,7 +5,8 @@ import { ALL_FINDINGS, findingsQuery, SEVERITIES, type Finding } from "../../api
 import { wholeFleetQuery } from "../../api/fleet";
 import { goTo, usePlace } from "../../shared/location";
 import { Empty, Failed } from "../../shared/states";
-import { formatAge, formatClock, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
+import { formatClock, SECOND, useNow } from "../../shared/time";
+import { answerDoubts, findingDoubts } from "../findings/doubts";
 import { pageOf, PAGE_SIZE } from "../clusters/clustersState";
 import { FindingItem } from "../findings/FindingItem";
 import { kindTitle } from "../findings/words";
@@ -16,8 +17,6 @@ import { FleetStrip } from "./FleetStrip";
 import { headlineOf, type Headline } from "./headline";
 import { askOf, DEFAULT, hostOf, isFiltered, nowPath, parseNow, tally, type NowState } from "./nowState";
 
-/** The server judges every 15 s: what is this old was judged no more. */
-const OLD_JUDGEMENT_MS = MINUTE;
 
 /** What is wrong, the worst first, why the program thinks so and what to do; above it every GPU as a cell. */
 export function NowPage() {
@@ -38,7 +37,8 @@ export function NowPage() {
   const paging = { page, hasNext, pathOf: (other: number) => nowPath({ ...state, page: other }) };
   useListKeys(paging);
 
-  const doubts = doubtsOf(all, now);
+  // An answer without GPUs yet is no doubt: it has no counts either.
+  const doubts = [...findingDoubts(all, now), ...answerDoubts(fleet)];
   const headline =
     all.data === undefined
       ? null
@@ -93,23 +93,6 @@ export function NowPage() {
       )}
     </div>
   );
-}
-
-interface Answer {
-  readonly data?: { readonly judged_at: string; readonly partial: string | null } | undefined;
-  readonly isError: boolean;
-  readonly dataUpdatedAt: number;
-}
-
-/** Why the findings may not be all, or not be true any more. */
-function doubtsOf({ data, isError, dataUpdatedAt }: Answer, now: number): string[] {
-  if (data === undefined) return [];
-  const judged = parseInstant(data.judged_at);
-  return [
-    ...(data.partial === null ? [] : [`Not everything could be read: ${data.partial}.`]),
-    ...(isError ? [`Not renewed: as of ${formatClock(dataUpdatedAt)}.`] : []),
-    ...(!isError && judged !== null && now - judged > OLD_JUDGEMENT_MS ? [`The fleet was last judged ${formatAge(judged, now)}.`] : []),
-  ];
 }
 
 const MOODS = {
