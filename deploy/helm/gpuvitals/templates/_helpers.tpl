@@ -83,6 +83,9 @@ labels:
 
 {{/* Refuses values that cannot work together. */}}
 {{- define "gpuvitals.check" -}}
+{{- if and .Values.agent.image.digest (not .Values.agent.image.repository) -}}
+{{- fail "agent.image.digest is that of another image, so agent.image.repository must name it" -}}
+{{- end -}}
 {{- if and .Values.collector.enabled (not (include "gpuvitals.queueUrl" .)) -}}
 {{- fail "collector.enabled needs a queue: broker.enabled, or queue.url" -}}
 {{- end -}}
