@@ -105,6 +105,7 @@ impl StateRules {
             last_seen: Some(Moment(gpu.last_seen_ns)),
             simulated: gpu.identity.is_simulated(),
             metrics,
+            labels: None,
         }
     }
 }

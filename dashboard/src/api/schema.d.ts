@@ -1070,6 +1070,10 @@ export interface components {
             metrics?: {
                 [key: string]: components["schemas"]["Scalar"];
             };
+            /** @description Texts of its identity columns, `null` where it has none; only with `labels`. */
+            labels?: {
+                [key: string]: string | null;
+            };
         };
         /** @description Everything known about one GPU. */
         GpuDetail: {
@@ -1940,6 +1944,17 @@ export interface operations {
                  * @example power_w,utilization_pct
                  */
                 metrics?: string;
+                /**
+                 * @description With the texts of these identity columns as `labels`, between commas.
+                 * @example namespace,job
+                 */
+                labels?: string;
+                /**
+                 * @description Only GPUs whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
+                 *     `column=~pattern`, `column!~pattern`. A GPU without a text in the column has the empty one.
+                 * @example namespace=research;job!=
+                 */
+                where?: string;
             };
             header?: never;
             path?: never;

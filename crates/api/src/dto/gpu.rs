@@ -1,6 +1,6 @@
 //! GPUs and hosts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::{GpuState, LatestValue};
@@ -90,8 +90,12 @@ pub(crate) struct Gpu<'a> {
     pub(crate) simulated: bool,
     /// Its latest values by column; only with `include=metrics` or `metrics`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<std::collections::BTreeMap<String, Scalar<'static>>>, nullable = false)]
+    #[schema(value_type = Option<BTreeMap<String, Scalar<'static>>>, nullable = false)]
     pub(crate) metrics: Option<LatestMetrics<'a>>,
+    /// Texts of its identity columns, `null` where it has none; only with `labels`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, Option<String>>>, nullable = false)]
+    pub(crate) labels: Option<BTreeMap<&'static str, Option<&'a str>>>,
 }
 
 /// Some of the GPUs.
@@ -112,7 +116,7 @@ pub(crate) struct GpuDetail<'a> {
     /// The GPU.
     pub(crate) gpu: Gpu<'a>,
     /// The newest value of each column, with its own time.
-    #[schema(value_type = std::collections::BTreeMap<String, LatestMetric<'static>>)]
+    #[schema(value_type = BTreeMap<String, LatestMetric<'static>>)]
     pub(crate) latest: LatestColumns<'a>,
     /// Its owner and the source of its rows.
     pub(crate) labels: Labels<'a>,

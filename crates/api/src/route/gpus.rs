@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_core::history::{Fleet, GpuState, Part};
+use gpuvitals_core::history::{Fleet, GpuState, Part, Selector};
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -15,9 +15,10 @@ use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::condition::{self, StateRules};
 use crate::config::Limits;
-use crate::dto::{GpuDetail, GpuList, Labels, LatestColumns, LatestMetrics, Moment, Pagination, State};
+use crate::dto::{Gpu, GpuDetail, GpuList, Labels, LatestColumns, LatestMetrics, Moment, Pagination, State};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named, given};
+use crate::selector::selector;
 
 const FIELDS: [(&str, Field); 10] = [
     ("id", Field::Id),
@@ -68,6 +69,17 @@ pub(crate) struct GpusParams {
     /// With the latest values of these columns alone, between commas.
     #[param(example = "power_w,utilization_pct")]
     metrics: Option<String>,
+    /// With the texts of these identity columns as `labels`, between commas.
+    #[param(
+        pattern = "^ *(?:(?:cluster|node|uuid|vendor|model|pci|partition|driver|vbios|pod|namespace|container|job|source)? *, *)*(?:cluster|node|uuid|vendor|model|pci|partition|driver|vbios|pod|namespace|container|job|source)? *$",
+        example = "namespace,job"
+    )]
+    labels: Option<String>,
+    /// Only GPUs whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
+    /// `column=~pattern`, `column!~pattern`. A GPU without a text in the column has the empty one.
+    #[serde(rename = "where")]
+    #[param(rename = "where", example = "namespace=research;job!=")]
+    selector: Option<String>,
 }
 
 /// Which GPUs of a host.
@@ -107,6 +119,8 @@ pub(crate) struct GpusAsk {
     of_host: Option<String>,
     sort: Option<Sort>,
     latest: Latest,
+    labels: Vec<IdentityColumn>,
+    selector: Selector,
 }
 
 /// The latest values that are shown.
@@ -235,6 +249,8 @@ pub(crate) async fn of_host(
         of_host: Some(hostname),
         sort: None,
         latest: Latest::parse(params.include.as_ref(), params.metrics.as_ref())?,
+        labels: Vec::new(),
+        selector: Selector::default(),
     };
     api.answer(ask, &headers).await
 }
@@ -269,7 +285,7 @@ impl GpusAsk {
         }
         let page = gpus.iter().skip(self.offset).take(self.limit);
         let list = GpuList {
-            gpus: page.map(|gpu| rules.show(gpu, self.latest.of(gpu))).collect(),
+            gpus: page.map(|gpu| self.show(gpu, rules)).collect(),
             total: gpus.len(),
             pagination: Pagination::of(self.limit, self.offset, gpus.len()),
         };
@@ -287,7 +303,14 @@ impl GpusAsk {
             of_host: None,
             sort: given(params.sort.as_ref()).map(sort).transpose()?,
             latest: Latest::parse(params.include.as_ref(), params.metrics.as_ref())?,
+            labels: labels(params.labels.as_ref())?,
+            selector: selector(params.selector.as_ref())?,
         })
+    }
+
+    fn show<'a>(&'a self, gpu: &'a GpuState, rules: StateRules) -> Gpu<'a> {
+        let texts = || self.labels.iter().map(|column| (column.name(), gpu.identity.get(*column))).collect();
+        Gpu { labels: (!self.labels.is_empty()).then(texts), ..rules.show(gpu, self.latest.of(gpu)) }
     }
 
     fn wants(&self, gpu: &GpuState) -> bool {
@@ -295,6 +318,7 @@ impl GpusAsk {
         let host = |host: &str| node == Some(host);
         self.of_host.as_deref().is_none_or(host)
             && (self.hosts.is_empty() || self.hosts.iter().any(|name| host(name)))
+            && self.selector.selects(|column| gpu.identity.get(column))
             && (self.words.is_empty() || self.is_found_in(gpu))
     }
 
@@ -403,6 +427,16 @@ fn states(text: Option<&String>) -> Result<Vec<State>, ApiError> {
     }
     states.sort_unstable();
     Ok(states)
+}
+
+fn labels(text: Option<&String>) -> Result<Vec<IdentityColumn>, ApiError> {
+    let column = |name: &Arc<str>| {
+        IdentityColumn::by_name(name).ok_or_else(|| {
+            let columns = IdentityColumn::ALL.map(IdentityColumn::name).join(", ");
+            ApiError::parameter("labels", name, format!("{columns}, between commas"))
+        })
+    };
+    parameter::list("labels", text)?.iter().map(column).collect()
 }
 
 fn sort(text: &str) -> Result<Sort, ApiError> {

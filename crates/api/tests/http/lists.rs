@@ -28,6 +28,13 @@ async fn a_gpu_in_the_list_has_every_field() {
     assert_eq!(plain["gpus"][0].get("metrics"), None);
     let some = world.ok("/api/v1/gpus?limit=1&sort=id&metrics=power_w,room_c,fan_speed_pct").await;
     assert_eq!(some["gpus"][0]["metrics"], json!({"power_w": 598.1, "room_c": 21.5}));
+    let texts = world.ok("/api/v1/gpus?limit=1&sort=id&labels=namespace,job,node").await;
+    assert_eq!(
+        texts["gpus"][0]["labels"],
+        json!({"namespace": "research", "job": null, "node": "sim-node-01"})
+    );
+    let unknown = world.get("/api/v1/gpus?labels=rack").await;
+    assert_eq!((unknown.status, &unknown.json()["code"]), (400, &json!("bad_parameter")));
     let unknown = world.get("/api/v1/gpus?metrics=powr_w").await;
     assert_eq!((unknown.status, &unknown.json()["code"]), (400, &json!("bad_parameter")));
 }
@@ -72,6 +79,9 @@ async fn pages_filters_and_orders() {
         ("host=sim-node-02", &["GPU-d"], 1, false),
         ("host=sim-node-02,sim-node-01&sort=-id", &["GPU-d", "GPU-c", "GPU-b", "GPU-a"], 4, false),
         ("host=sim-node", &[], 0, false),
+        ("where=pod%3Dtrain-7", &["GPU-a"], 1, false),
+        ("where=vendor!%3D;node%3D~sim-.*;pod%3D&sort=id", &all[1..4], 3, false),
+        ("where=node%3Dsim-node-01&state=idle", &["GPU-b"], 1, false),
         ("sort=name", &["GPU-a", "GPU-c", "GPU-b", "GPU-d", "rack@7"], 5, false),
         ("sort=-power_w", &["GPU-d", "GPU-a", "GPU-c", "GPU-b", "rack@7"], 5, false),
         ("sort=power_w", &["GPU-b", "GPU-c", "GPU-a", "GPU-d", "rack@7"], 5, false),
