@@ -37,12 +37,22 @@ function gpuList(params) {
   for (const [name, field] of [["state", "state"], ["host", "hostname"]]) {
     if (params.get(name)) all = all.filter((gpu) => gpu[field] === params.get(name));
   }
+  for (const test of (params.get("where") ?? "").split(";").filter(Boolean)) {
+    const [name, text] = test.split("=");
+    all = all.filter((gpu) => (fleet.labels(gpu)[name] ?? "") === text);
+  }
   const sort = params.get("sort") ?? "";
   const column = sort.replace(/^-/, "");
   const of = (gpu) => gpu[column] ?? gpu.metrics[column];
   if (column) all.sort((a, b) => (of(a) < of(b) ? -1 : of(a) > of(b) ? 1 : 0) * (sort.startsWith("-") ? -1 : 1));
   const answer = page("gpus", all, params);
-  if (params.get("include") !== "metrics") for (const gpu of answer.gpus) delete gpu.metrics;
+  const columns = params.get("metrics")?.split(",");
+  const labels = params.get("labels")?.split(",");
+  for (const gpu of answer.gpus) {
+    if (columns !== undefined) gpu.metrics = Object.fromEntries(columns.map((column) => [column, gpu.metrics[column]]));
+    else if (params.get("include") !== "metrics") delete gpu.metrics;
+    if (labels !== undefined) gpu.labels = Object.fromEntries(labels.map((name) => [name, fleet.labels(gpu)[name] ?? null]));
+  }
   return answer;
 }
 
@@ -50,6 +60,26 @@ function hosts(params) {
   const counts = Map.groupBy ? Map.groupBy(fleet.gpus, (gpu) => gpu.host) : new Map();
   for (const gpu of Map.groupBy ? [] : fleet.gpus) counts.set(gpu.host, [...(counts.get(gpu.host) ?? []), gpu]);
   return page("hosts", [...counts].map(([hostname, gpus]) => ({ hostname, gpu_count: gpus.length, simulated: flags.mode === "live" })), params);
+}
+
+/** Energy or idle hours of the range by holder: every GPU counted all the time. */
+function usage(params, isIdle) {
+  const hours = (Date.parse(params.get("end")) - Date.parse(params.get("start"))) / 3_600_000;
+  const by = params.get("by");
+  const groups = new Map();
+  for (const gpu of fleet.gpus) {
+    const name = fleet.labels({ ...gpu, hostname: gpu.host, model: gpu.name })[by] ?? null;
+    if (isIdle && name === null) continue;
+    groups.set(name, [...(groups.get(name) ?? []), gpu]);
+  }
+  const group = (name, gpus) => {
+    const idle = gpus.filter((gpu) => gpu.fate === "idle").length;
+    if (isIdle) return { group: name, held_gpu_hours: gpus.length * hours, idle_gpu_hours: idle * hours, idle_energy_kwh: idle * hours * 0.08, idle_cost: null, gpus: gpus.length };
+    const kwh = gpus.length * hours * 0.5;
+    return { group: name, energy_kwh: kwh, counted_kwh: kwh * 0.9, source: "both", gpu_hours: gpus.length * hours, gpus: gpus.length };
+  };
+  const all = [...groups].map(([name, gpus]) => group(name, gpus));
+  return { ...page("groups", all, params), whole: group(null, isIdle ? [...groups.values()].flat() : fleet.gpus), start: params.get("start"), end: params.get("end"), step_ms: 60_000 };
 }
 
 function query(params) {
@@ -119,6 +149,8 @@ createServer((request, response) => {
   switch (pathname) {
     case "/api/v1/gpus": return json(response, gpuList(params));
     case "/api/v1/analysis/findings": return json(response, { ...page("findings", fleet.findings(params), params), judged_at: new Date().toISOString() });
+    case "/api/v1/analysis/energy": return json(response, usage(params, false));
+    case "/api/v1/analysis/idle": return json(response, usage(params, true));
     case "/api/v1/gpu/clusters": return json(response, []);
     case "/api/v1/hosts": return json(response, hosts(params));
     case "/api/v1/metrics": return json(response, { metrics: CATALOGUE });

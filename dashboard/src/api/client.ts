@@ -94,6 +94,14 @@ function refusal(status: number, body: unknown): Failure {
   return { kind: "server", status, code: words("code"), message };
 }
 
+/** An answer of the gateway that is no JSON. */
+export async function fetchText(path: string, signal: AbortSignal, accept = "*/*"): Promise<string> {
+  const response = await fetch(new Request((API_BASE_URL || window.location.origin) + path, { signal, headers: { accept } }));
+  const text = await response.text();
+  if (!response.ok) throw new ApiError(refusal(response.status, parse(text)));
+  return text;
+}
+
 const options = { fetch: ask, querySerializer: { array: { style: "form" as const, explode: false } } };
 // Some answers come in other forms as well, for those who ask for them: this page reads JSON alone.
 export const api = createClient<paths, "application/json">({ baseUrl: API_BASE_URL || window.location.origin, ...options });

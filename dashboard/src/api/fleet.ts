@@ -1,10 +1,29 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { HEALTH_INTERVAL_MS } from "../shared/config";
-import { api, dataOf, partialOf } from "./client";
-import { stateOf, type State } from "./queries";
+import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
+import { numberIn } from "../shared/format";
+import { api, dataOf, partialOf, type Gpu } from "./client";
+import { given, stateOf, type State } from "./queries";
 
 /** The server's limit on the GPUs of one answer. */
 const GPUS_MAX = 10_000;
+
+/** By what GPUs can stand together. */
+export const GROUPINGS = ["node", "model", "vendor", "cluster", "namespace", "job"] as const;
+export type Grouping = (typeof GROUPINGS)[number];
+
+/** Which GPUs, and what of them. */
+export interface FleetAsk {
+  readonly search: string;
+  readonly state: string;
+  readonly host: string;
+  /** Tests of the identity, as the API writes them. */
+  readonly where: string;
+  readonly group: Grouping;
+  /** A column whose latest value is wanted; empty: none. */
+  readonly metric: string;
+}
+
+export const WHOLE_FLEET: FleetAsk = { search: "", state: "", host: "", where: "", group: "node", metric: "" };
 
 /** What of a GPU is known where all of them are shown at once. */
 export interface FleetGpu {
@@ -14,14 +33,31 @@ export interface FleetGpu {
   readonly index: number | null;
   readonly state: State;
   readonly reason: string | null;
+  /** Null: it has no such thing. */
+  readonly group: string | null;
+  /** Of the metric that was asked for; null: not read. */
+  readonly value: number | null;
 }
 
-/** All GPUs by host and index, as far as one answer goes, without their values. */
-export function wholeFleetQuery() {
+/** What the list says of every GPU; the other groupings are labels that are asked for. */
+const OWN: Readonly<Partial<Record<Grouping, (gpu: Gpu) => string | null>>> = {
+  node: (gpu) => gpu.hostname,
+  model: (gpu) => gpu.model,
+  vendor: (gpu) => gpu.vendor,
+};
+
+/** All GPUs that fit, as far as one answer goes: those of a group together, by host and index. */
+export function wholeFleetQuery(ask: FleetAsk = WHOLE_FLEET) {
+  const { group, metric, ...filter } = ask;
+  const of = OWN[group];
+  const query = {
+    ...given({ ...filter, metrics: metric, labels: of === undefined ? group : "" }),
+    limit: GPUS_MAX,
+  };
   return queryOptions({
-    queryKey: ["gpus", "whole fleet"],
+    queryKey: ["gpus", "whole fleet", ask],
     queryFn: async ({ signal }) => {
-      const answer = await api.GET("/api/v1/gpus", { params: { query: { limit: GPUS_MAX } }, signal });
+      const answer = await api.GET("/api/v1/gpus", { params: { query }, signal });
       const { gpus, total } = dataOf(answer);
       const cells = gpus.map((gpu): FleetGpu => ({
         id: gpu.id,
@@ -30,12 +66,29 @@ export function wholeFleetQuery() {
         index: gpu.index,
         state: stateOf(gpu),
         reason: gpu.state_reason,
+        group: of === undefined ? (gpu.labels?.[group] ?? null) : of(gpu),
+        value: metric === "" ? null : numberIn(gpu.metrics, metric),
       }));
-      return { gpus: cells, total, simulated: gpus.filter((gpu) => gpu.simulated).length, partial: partialOf(answer) };
+      return { gpus: together(cells), total, simulated: gpus.filter((gpu) => gpu.simulated).length, partial: partialOf(answer) };
     },
-    refetchInterval: HEALTH_INTERVAL_MS,
+    // The overview of states changes slowly; values are looked at while they move.
+    refetchInterval: metric === "" ? HEALTH_INTERVAL_MS : REFRESH_INTERVAL_MS,
     placeholderData: keepPreviousData,
     // Comparing 10,000 GPUs with those of before costs more than drawing them.
     structuralSharing: false,
   });
+}
+
+const COLLATOR = new Intl.Collator("en", { numeric: true });
+
+/** Groups by name, those without one last; within a group the order stays. */
+export function together(gpus: readonly FleetGpu[]): FleetGpu[] {
+  const groups = new Map<string | null, FleetGpu[]>();
+  for (const gpu of gpus) {
+    const held = groups.get(gpu.group);
+    if (held === undefined) groups.set(gpu.group, [gpu]);
+    else held.push(gpu);
+  }
+  const names = [...groups.keys()].sort((a, b) => (a === null ? 1 : b === null ? -1 : COLLATOR.compare(a, b)));
+  return names.flatMap((name) => groups.get(name) ?? []);
 }

@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
 import { MINUTE } from "../shared/time";
-import { api, dataOf, partialOf, queueApi, type Gpu, type QueryAnswer } from "./client";
+import { api, dataOf, partialOf, type Gpu, type QueryAnswer } from "./client";
 
 export const STATES = ["active", "idle", "stale", "unhealthy", "unknown"] as const;
 export type State = (typeof STATES)[number];
@@ -14,27 +14,24 @@ export interface GpuListAsk {
   readonly search: string;
   readonly state: string;
   readonly host: string;
+  /** Tests of the identity, as the API writes them. */
+  readonly where: string;
   readonly sort: string;
   readonly limit: number;
   readonly offset: number;
 }
 
-const given = (text: string) => (text === "" ? undefined : text);
+/** The parts that are not empty: the others are not asked for. */
+export function given<T extends Readonly<Record<string, string>>>(parts: T): Partial<T> {
+  return Object.fromEntries(Object.entries(parts).filter(([, text]) => text !== "")) as Partial<T>;
+}
 
 export function gpuListQuery(ask: GpuListAsk) {
-  const query = {
-    search: given(ask.search),
-    state: given(ask.state),
-    host: given(ask.host),
-    sort: given(ask.sort),
-    limit: ask.limit,
-    offset: ask.offset,
-    include: "metrics",
-  };
+  const { limit, offset, ...filter } = ask;
   return queryOptions({
     queryKey: ["gpus", ask],
     queryFn: async ({ signal }) => {
-      const answer = await api.GET("/api/v1/gpus", { params: { query: defined(query) }, signal });
+      const answer = await api.GET("/api/v1/gpus", { params: { query: { ...given({ ...filter }), limit, offset, include: "metrics" } }, signal });
       return { ...dataOf(answer), partial: partialOf(answer) };
     },
     refetchInterval: REFRESH_INTERVAL_MS,
@@ -91,7 +88,10 @@ export interface HistoryAsk {
   readonly metrics: readonly string[];
   readonly gpus: readonly string[];
   readonly stepMs: number;
-  readonly aggregate: Aggregate;
+  /** Aggregates of a step; each is a series of its own. */
+  readonly aggregates: readonly string[];
+  /** `all` puts the GPUs together into one series; they are series of their own unless told otherwise. */
+  readonly groupBy?: "gpu" | "all";
 }
 
 /** The server's limit on the metrics of one question. */
@@ -112,16 +112,25 @@ export async function fetchHistory(ask: HistoryAsk, span: Span, signal: AbortSig
   };
 }
 
-async function fetchPart(ask: HistoryAsk, span: Span, signal: AbortSignal): Promise<QueryAnswer> {
-  const query = {
+function questionOf(ask: HistoryAsk, span: Span) {
+  return {
     metrics: ask.metrics.join(","),
     gpus: ask.gpus.join(","),
     start: new Date(span.start).toISOString(),
     end: new Date(span.end).toISOString(),
     step: `${ask.stepMs}ms`,
-    aggregate: ask.aggregate,
-    group_by: "gpu",
-  } as const;
+    aggregate: ask.aggregates.join(","),
+    group_by: ask.groupBy ?? "gpu",
+  };
+}
+
+/** The same question as an address, for those who ask it elsewhere. */
+export function historyPath(ask: HistoryAsk, span: Span): string {
+  return `/api/v1/query?${new URLSearchParams(questionOf(ask, span)).toString()}`;
+}
+
+async function fetchPart(ask: HistoryAsk, span: Span, signal: AbortSignal): Promise<QueryAnswer> {
+  const query = questionOf(ask, span);
   return dataOf(await api.GET("/api/v1/query", { params: { query }, signal }));
 }
 
@@ -136,7 +145,7 @@ export function healthQuery() {
 export function statsQuery() {
   return queryOptions({
     queryKey: ["stats"],
-    queryFn: async ({ signal }) => dataOf(await queueApi.GET("/stats", { signal })),
+    queryFn: async ({ signal }) => dataOf(await api.GET("/stats", { signal })),
     refetchInterval: REFRESH_INTERVAL_MS,
   });
 }
@@ -144,10 +153,4 @@ export function statsQuery() {
 /** The known states are drawn each in its way; a state of a newer server is drawn as unknown. */
 export function stateOf(gpu: Gpu): State {
   return STATES.find((state) => state === gpu.state) ?? "unknown";
-}
-
-type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
-
-function defined<T extends object>(parts: T): Defined<T> {
-  return Object.fromEntries(Object.entries(parts).filter(([, value]) => value !== undefined)) as Defined<T>;
 }

@@ -5,10 +5,12 @@ import { clustersQuery } from "../api/clusters";
 import { ClustersPage } from "../features/clusters/ClustersPage";
 import { NodePage } from "../features/clusters/NodePage";
 import { FleetPage } from "../features/fleet/FleetPage";
+import { ComparePage } from "../features/gpu/ComparePage";
 import { GpuPage } from "../features/gpu/GpuPage";
 import { HealthStrip } from "../features/health/HealthStrip";
 import { StatisticsPage } from "../features/health/StatisticsPage";
 import { UnreachableNotice } from "../features/health/UnreachableNotice";
+import { JobsPage } from "../features/jobs/JobsPage";
 import { NowPage } from "../features/now/NowPage";
 import { goTo, Link, usePlace } from "../shared/location";
 import { useShortcuts } from "../shared/shortcuts";
@@ -34,6 +36,7 @@ export function App() {
     "?": () => help.current?.showModal(),
     n: () => goTo("/"),
     g: () => goTo("/gpus"),
+    w: () => goTo("/jobs"),
     c: () => goTo("/clusters"),
     s: () => goTo("/statistics"),
   });
@@ -57,8 +60,11 @@ export function App() {
             <Tab to="/" active={route.page === "now"}>
               Now
             </Tab>
-            <Tab to="/gpus" active={route.page === "fleet" || route.page === "gpu"}>
+            <Tab to="/gpus" active={route.page === "fleet" || route.page === "gpu" || route.page === "compare"}>
               GPUs
+            </Tab>
+            <Tab to="/jobs" active={route.page === "jobs"}>
+              Jobs
             </Tab>
             {showsClusters && (
               <Tab to="/clusters" active={onClusters}>
@@ -93,6 +99,10 @@ function titleOf(route: Route): string {
       return "GPUs · gpuvitals";
     case "gpu":
       return `${route.id} · gpuvitals`;
+    case "compare":
+      return "GPUs compared · gpuvitals";
+    case "jobs":
+      return "Jobs and namespaces · gpuvitals";
     case "clusters":
       return "Clusters · gpuvitals";
     case "node":
@@ -112,6 +122,10 @@ function Page({ route }: { readonly route: Route }) {
       return <FleetPage />;
     case "gpu":
       return <GpuPage key={route.id} id={route.id} />;
+    case "compare":
+      return <ComparePage />;
+    case "jobs":
+      return <JobsPage />;
     case "clusters":
       return <ClustersPage />;
     case "node":

@@ -15,6 +15,8 @@ it.each([
   ["/clusters/a%20b/c%2Fd", { page: "node", cluster: "a b", node: "c/d" }],
   ["/clusters/east", { page: "missing" }],
   ["/clusters/%zz/a", { page: "missing" }],
+  ["/compare", { page: "compare" }],
+  ["/jobs", { page: "jobs" }],
   ["/statistics", { page: "statistics" }],
   ["/nowhere", { page: "missing" }],
 ])("%s", (path, route) => expect(routeOf(path)).toEqual(route));

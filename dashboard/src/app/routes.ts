@@ -2,6 +2,8 @@ export type Route =
   | { readonly page: "now" }
   | { readonly page: "fleet" }
   | { readonly page: "gpu"; readonly id: string }
+  | { readonly page: "compare" }
+  | { readonly page: "jobs" }
   | { readonly page: "clusters" }
   | { readonly page: "node"; readonly cluster: string; readonly node: string }
   | { readonly page: "statistics" }
@@ -12,6 +14,8 @@ export function routeOf(pathname: string): Route {
   const path = pathname.replace(/\/+$/, "");
   if (path === "") return { page: "now" };
   if (path === "/gpus") return { page: "fleet" };
+  if (path === "/compare") return { page: "compare" };
+  if (path === "/jobs") return { page: "jobs" };
   if (path === "/statistics") return { page: "statistics" };
   if (path === "/clusters") return { page: "clusters" };
   try {

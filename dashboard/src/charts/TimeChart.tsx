@@ -3,21 +3,32 @@ import uPlot from "uplot";
 import { formatValue, metricTitle } from "../shared/format";
 import { formatInstant } from "../shared/time";
 import { useTheme } from "../shared/theme";
-import { countPoints, lastValue, type Frame } from "./frame";
+import { fileName, saveFile } from "../shared/files";
+import { ChartMenu, type ChartAction } from "./ChartMenu";
+import { aligned, countPoints, lastValue, type Frame } from "./frame";
 import type { Panel } from "./panels";
-import { type Palette, plotData, plotOptions } from "./plot";
+import { pictureOf } from "./picture";
+import { type Behind, NOTHING_BEHIND, type Palette, plotData, plotOptions } from "./plot";
 
 interface TimeChartProps {
   readonly panel: Panel;
   /** Whether it shows something that is wrong. */
   readonly marked: boolean;
   readonly frame: Frame;
+  readonly behind?: Behind;
+  /** What a line is called; it is a metric unless told otherwise. */
+  readonly nameOf?: (column: string) => string;
+  /** The subject of the chart, for the name of its picture. */
+  readonly subject?: string;
+  /** What else can be done with it. */
+  readonly actions?: readonly ChartAction[];
   /** The range asked for: the axis shows all of it, also where nothing was measured. */
   readonly span: { readonly start: number; readonly end: number };
   readonly onSelect: (start: number, end: number) => void;
   readonly now: number;
 }
 
+const NO_ACTIONS: readonly ChartAction[] = [];
 const HEIGHT = 176;
 const SYNC = "gpu-page";
 
@@ -32,15 +43,17 @@ function paletteOf(element: HTMLElement): Palette {
 }
 
 /** One chart with its legend. The plot is built once per look and fed with data; values under the cursor go to the legend. */
-export function TimeChart({ panel, marked, frame, span, onSelect, now }: TimeChartProps) {
+export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, nameOf = metricTitle, subject = "gpuvitals", actions = NO_ACTIONS, span, onSelect, now }: TimeChartProps) {
   const { theme } = useTheme();
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const select = useRef(onSelect);
   const [cursor, setCursor] = useState<number | null>(null);
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
-  const data = useMemo(() => plotData(frame, panel.columns), [frame, panel.columns]);
+  const data = useMemo(() => plotData(frame, panel.columns, behind), [frame, panel.columns, behind]);
   const points = useMemo(() => countPoints(frame, panel.columns), [frame, panel.columns]);
+  const hasBand = behind.band !== null;
+  const hasPeers = behind.peers !== null;
   const fed = useRef({ data, span });
 
   useEffect(() => {
@@ -55,6 +68,8 @@ export function TimeChart({ panel, marked, frame, span, onSelect, now }: TimeCha
       columns: panel.columns,
       unit: panel.unit,
       hidden,
+      hasBand,
+      hasPeers,
       palette: paletteOf(element),
       width: Math.max(element.clientWidth, 120),
       height: HEIGHT,
@@ -72,7 +87,7 @@ export function TimeChart({ panel, marked, frame, span, onSelect, now }: TimeCha
       made.destroy();
       plot.current = null;
     };
-  }, [panel.columns, panel.unit, hidden, theme]);
+  }, [panel.columns, panel.unit, hidden, hasBand, hasPeers, theme]);
 
   const { start, end } = span;
   useEffect(() => {
@@ -85,6 +100,16 @@ export function TimeChart({ panel, marked, frame, span, onSelect, now }: TimeCha
   }, [data, start, end]);
 
   const at = cursor === null ? undefined : frame.times[cursor];
+  const picture = async () => {
+    const [canvas, element] = [plot.current?.ctx.canvas, box.current];
+    if (canvas === undefined || element === null) return false;
+    const style = getComputedStyle(element);
+    const lines = panel.columns.map((column, place) => ({ name: nameOf(column), colour: style.getPropertyValue(`--line-${(place % 6) + 1}`) }));
+    const below = `${subject}, ${new Date(start).toISOString()} to ${new Date(end).toISOString()}`;
+    const content = await pictureOf(canvas, { title: panel.title, below, lines: lines.filter((_, place) => !hidden.has(panel.columns[place] ?? "")), background: style.getPropertyValue("--card"), ink: style.getPropertyValue("--fg") });
+    if (content !== null) saveFile(`${fileName(subject, panel.title)}.png`, content);
+    return content !== null;
+  };
   const toggle = (column: string) =>
     setHidden((held) => {
       const next = new Set(held);
@@ -106,7 +131,10 @@ export function TimeChart({ panel, marked, frame, span, onSelect, now }: TimeCha
           {panel.title}
           {marked && <span className="badge ml-2 text-warn">evidence</span>}
         </h2>
-        <span className="num text-[11px] text-muted">{at === undefined ? "" : formatInstant(at, now)}</span>
+        <span className="num flex items-center gap-2 text-[11px] text-muted">
+          {at === undefined ? "" : formatInstant(at, now)}
+          <ChartMenu title={panel.title} actions={[{ name: "Picture (PNG)", act: picture }, ...actions]} />
+        </span>
       </figcaption>
       <div className="relative">
         <div ref={box} style={{ height: HEIGHT }} />
@@ -120,6 +148,8 @@ export function TimeChart({ panel, marked, frame, span, onSelect, now }: TimeCha
         {panel.columns.map((column, place) => {
           const held = frame.values.get(column);
           const value = cursor === null ? lastValue(held) : (held?.[cursor] ?? null);
+          const ghost = behind.peers === null ? null : aligned(behind.peers, column, frame.times);
+          const peers = ghost === null ? null : cursor === null ? lastValue(ghost) : (ghost[cursor] ?? null);
           return (
             <li key={column}>
               <button
@@ -130,8 +160,13 @@ export function TimeChart({ panel, marked, frame, span, onSelect, now }: TimeCha
                 onClick={() => toggle(column)}
               >
                 <span className="h-0.5 w-3 rounded-full" style={{ background: `var(--line-${(place % 6) + 1})` }} />
-                {metricTitle(column)}
+                {nameOf(column)}
                 <span className="num font-medium text-fg">{formatValue(value, panel.unit)}</span>
+                {peers !== null && (
+                  <span className="num text-faint" title="Median of its peers: the GPUs of its host with its model">
+                    peers {formatValue(peers, panel.unit)}
+                  </span>
+                )}
               </button>
             </li>
           );

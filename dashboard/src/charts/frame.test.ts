@@ -18,7 +18,7 @@ describe("frameOf", () => {
         { metric: "power_w", gpu: "b", values: [8, 9] },
       ],
     };
-    expect(plain(frameOf(answer, "a"))).toEqual({ times: [1000, 2000], power_w: [1, null] });
+    expect(plain(frameOf(answer, "a", "mean"))).toEqual({ times: [1000, 2000], power_w: [1, null] });
   });
 });
 

@@ -12,6 +12,7 @@ export interface Columns {
   readonly series: readonly {
     readonly metric: string;
     readonly gpu?: string | null;
+    readonly aggregate?: string;
     readonly values: readonly (number | null)[];
   }[];
 }
@@ -24,14 +25,26 @@ export interface Sample {
 
 export const EMPTY: Frame = { stepMs: 1000, times: [], values: new Map() };
 
-/** The series of one GPU. */
-export function frameOf(answer: Columns, gpu: string): Frame {
-  const own = answer.series.filter((series) => series.gpu === undefined || series.gpu === null || series.gpu === gpu);
+/** The series of one GPU, or of several together, of one aggregate of the answer. */
+export function frameOf(answer: Columns, gpu: string, aggregate: string): Frame {
+  const own = answer.series.filter((series) => (series.gpu ?? gpu) === gpu && (series.aggregate ?? aggregate) === aggregate);
   return {
     stepMs: answer.step_ms,
     times: answer.times,
     values: new Map(own.map((series) => [series.metric, series.values])),
   };
+}
+
+/** The other way round: of each metric the lines of several GPUs, of one aggregate. */
+export function framesOf(answer: Columns, of: string): Map<string, Frame> {
+  const frames = new Map<string, { readonly stepMs: number; readonly times: readonly number[]; readonly values: Map<string, readonly (number | null)[]> }>();
+  for (const { metric, gpu, aggregate = of, values } of answer.series) {
+    if (gpu === undefined || gpu === null || aggregate !== of) continue;
+    const frame = frames.get(metric) ?? { stepMs: answer.step_ms, times: answer.times, values: new Map<string, readonly (number | null)[]>() };
+    frame.values.set(gpu, values);
+    frames.set(metric, frame);
+  }
+  return frames;
 }
 
 /** How a bucket takes in one more value until the server's own answer replaces it. */
@@ -81,6 +94,15 @@ function from(frame: Frame, start: number): Frame {
     times: frame.times.slice(at),
     values: new Map([...frame.values].map(([metric, held]) => [metric, held.slice(at)])),
   };
+}
+
+/** The values of a column at the times of another frame; null where it has none. */
+export function aligned(frame: Frame | null, column: string, times: readonly number[]): readonly (number | null)[] {
+  const values = frame?.values.get(column);
+  if (frame === null || values === undefined) return times.map(() => null);
+  if (frame.times.length === times.length && frame.times[0] === times[0]) return values;
+  const places = new Map(frame.times.map((time, place) => [time, place]));
+  return times.map((time) => values[places.get(time) ?? -1] ?? null);
 }
 
 export function countPoints(frame: Frame, metrics: readonly string[]): number {

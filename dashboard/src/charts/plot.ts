@@ -1,6 +1,6 @@
 import type uPlot from "uplot";
 import { tickDistances, timeTicks, valueRange, valueTicks } from "./axis";
-import { bridged, isolated, type Frame } from "./frame";
+import { aligned, bridged, isolated, type Frame } from "./frame";
 
 /** Colours of a theme, read from the style sheet: one place says what they are. */
 export interface Palette {
@@ -9,10 +9,22 @@ export interface Palette {
   readonly lines: readonly string[];
 }
 
+/** What is drawn behind the lines. */
+export interface Behind {
+  /** Smallest and largest value of each step. */
+  readonly band: { readonly low: Frame; readonly high: Frame } | null;
+  /** The same of other GPUs, as ghost lines. */
+  readonly peers: Frame | null;
+}
+
+export const NOTHING_BEHIND: Behind = { band: null, peers: null };
+
 export interface PlotAsk {
   readonly columns: readonly string[];
   readonly unit: string;
   readonly hidden: ReadonlySet<string>;
+  readonly hasBand: boolean;
+  readonly hasPeers: boolean;
   readonly palette: Palette;
   readonly width: number;
   readonly height: number;
@@ -21,12 +33,11 @@ export interface PlotAsk {
   readonly onSelect: (start: number, end: number) => void;
 }
 
-export function plotData(frame: Frame, columns: readonly string[]): uPlot.AlignedData {
-  const lines = columns.map((column) => {
-    const values = frame.values.get(column);
-    return values === undefined ? frame.times.map(() => null) : bridged(frame.times, values, frame.stepMs);
-  });
-  return [[...frame.times], ...lines];
+/** The lines, then what is behind them: lower edges, upper edges, ghosts. */
+export function plotData(frame: Frame, columns: readonly string[], { band, peers }: Behind): uPlot.AlignedData {
+  const { times, stepMs } = frame;
+  const linesOf = (of: Frame) => columns.map((column) => bridged(times, aligned(of, column, times), stepMs));
+  return [[...times], ...linesOf(frame), ...(band === null ? [] : [...linesOf(band.low), ...linesOf(band.high)]), ...(peers === null ? [] : linesOf(peers))];
 }
 
 const FONT = "11px ui-sans-serif, system-ui, sans-serif";
@@ -53,7 +64,13 @@ export function plotOptions(ask: PlotAsk): uPlot.Options {
       { ...axis, size: 28, space: 64, values: (_plot, splits, _axis, _space, distance) => timeTicks(splits, distance) },
       { ...axis, size: 64, space: 30, incrs: tickDistances(ask.unit), values: (_plot, splits) => valueTicks(splits, ask.unit) },
     ],
-    series: [{}, ...ask.columns.map((column, place) => line(ask, column, place))],
+    series: [
+      {},
+      ...ask.columns.map((column, place) => line(ask, column, place)),
+      ...(ask.hasBand ? [...ask.columns, ...ask.columns].map((column) => edge(ask, column)) : []),
+      ...(ask.hasPeers ? ask.columns.map((column, place) => ghost(ask, column, place)) : []),
+    ],
+    bands: ask.hasBand ? ask.columns.map((_, place) => band(ask, place)) : [],
     hooks: {
       setCursor: [(plot) => ask.onCursor(plot.cursor.idx ?? null)],
       setSelect: [
@@ -70,8 +87,26 @@ export function plotOptions(ask: PlotAsk): uPlot.Options {
   };
 }
 
+function colourAt({ palette }: PlotAsk, place: number): string {
+  return palette.lines[place % palette.lines.length] ?? palette.text;
+}
+
+/** An edge of a band is not drawn itself. */
+function edge(ask: PlotAsk, column: string): uPlot.Series {
+  return { label: column, show: !ask.hidden.has(column), width: 0, points: { show: false } };
+}
+
+function band(ask: PlotAsk, place: number): uPlot.Band {
+  const low = 1 + ask.columns.length + place;
+  return { series: [low + ask.columns.length, low], fill: `${colourAt(ask, place)}2e` };
+}
+
+function ghost(ask: PlotAsk, column: string, place: number): uPlot.Series {
+  return { label: column, show: !ask.hidden.has(column), stroke: `${colourAt(ask, place)}99`, width: 1, dash: [4, 3], points: { show: false } };
+}
+
 function line(ask: PlotAsk, column: string, place: number): uPlot.Series {
-  const colour = ask.palette.lines[place % ask.palette.lines.length] ?? ask.palette.text;
+  const colour = colourAt(ask, place);
   const alone = (plot: uPlot, series: number) => isolated(Array.from(plot.data[series] ?? []));
   return {
     label: column,

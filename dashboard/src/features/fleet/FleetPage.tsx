@@ -1,44 +1,68 @@
 import { useQuery } from "@tanstack/react-query";
+import { useCallback, useMemo } from "react";
+import type { Gpu } from "../../api/client";
+import { wholeFleetQuery } from "../../api/fleet";
 import { gpuListQuery, hostsQuery } from "../../api/queries";
-import { goTo, usePlace } from "../../shared/location";
+import { goTo, Link, usePlace } from "../../shared/location";
 import { useMedia } from "../../shared/media";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../gpuLook";
 import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../list";
 import { FleetSummary } from "./FleetSummary";
-import { DEFAULT, fleetPath, PAGE_SIZE, parseFleet, SICK_FIRST, type FleetState } from "./fleetState";
+import {
+  DEFAULT,
+  fleetPath,
+  isFiltered,
+  PAGE_SIZE,
+  parseFleet,
+  SEVERITY_COLOUR,
+  SICK_FIRST,
+  STATE_COLOUR,
+  VIEWS,
+  whereWords,
+  type FleetState,
+  type FleetView,
+} from "./fleetState";
 import { GpuCards, SortSelect } from "./GpuCards";
 import { GpuTable } from "./GpuTable";
+import { HeatMap } from "./HeatMap";
 import { useSparks } from "./sparks";
 import { useFleetCounts } from "./counts";
 
-/** The list of GPUs: search, filter, sort, one page at a time, renewed while it is looked at. */
+/** The GPUs as a list, one page at a time, or all of them as a heat map; filtered alike, renewed while they are looked at. */
 export function FleetPage() {
   const { search } = usePlace();
-  const state = parseFleet(search);
-  const { page, ...filter } = state;
-  const list = useQuery(gpuListQuery({ ...filter, sort: state.sort === "" ? SICK_FIRST : state.sort, limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE }));
+  const state = useMemo(() => parseFleet(search), [search]);
+  const { page, view, where, host } = state;
+  const filter = { search: state.search, state: state.state, host, where };
+  const isMap = view === "map";
+  const sort = state.sort === "" ? SICK_FIRST : state.sort;
+  const list = useQuery({ ...gpuListQuery({ ...filter, sort, limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE }), enabled: !isMap });
+  const metric = state.colour === STATE_COLOUR || state.colour === SEVERITY_COLOUR ? "" : state.colour;
+  const fleet = useQuery({ ...wholeFleetQuery({ ...filter, group: state.group, metric }), enabled: isMap });
+  const shown = isMap ? fleet : list;
   const counts = useFleetCounts();
-  const gpus = list.data?.gpus ?? [];
+  const gpus = isMap ? NONE : (list.data?.gpus ?? NONE);
   const sparks = useSparks(gpus);
   const now = useNow(SECOND);
   const narrow = useMedia("(max-width: 760px)");
-  const change = (part: Partial<FleetState>) => goTo(fleetPath({ ...state, page: 1, ...part }), { replace: true });
+  const change = useCallback((part: Partial<FleetState>) => goTo(fleetPath({ ...parseFleet(window.location.search), page: 1, ...part }), { replace: true }), []);
   const hosts = useQuery(hostsQuery());
   const allSimulated = hosts.data !== undefined && hosts.data.total > 0 && hosts.data.hosts.every((host) => host.simulated);
-  const simulated = counts.simulated || hosts.data?.hosts.some((host) => host.simulated) === true || gpus.some((gpu) => gpu.simulated);
-  const partial = list.data?.partial ?? null;
-  const late = list.isError && list.data !== undefined;
+  const simulated =
+    counts.simulated || hosts.data?.hosts.some((host) => host.simulated) === true || gpus.some((gpu) => gpu.simulated) || (isMap && (fleet.data?.simulated ?? 0) > 0);
+  const partial = shown.data?.partial ?? null;
+  const late = shown.isError && shown.data !== undefined;
   const paging = {
     page,
-    hasNext: list.data?.pagination.has_next === true,
+    hasNext: !isMap && list.data?.pagination.has_next === true,
     pathOf: (other: number) => fleetPath({ ...state, page: other }),
   };
   useListKeys(paging);
 
   return (
-    <div data-testid="fleet" data-last-update={list.dataUpdatedAt}>
+    <div data-testid="fleet" data-last-update={shown.dataUpdatedAt}>
       {simulated && (
         <SimulatedBanner>
           {allSimulated
@@ -51,29 +75,37 @@ export function FleetPage() {
         <h1 className="sr-only">GPUs</h1>
         <SearchField label="Search GPUs" placeholder="Search name, host, id" searched={state.search} onChange={(text) => change({ search: text })} />
         <HostSelect host={state.host} onChange={(host) => change({ host })} />
-        {narrow && <SortSelect sort={state.sort} onChange={(sort) => change({ sort })} />}
-        {(state.search !== "" || state.host !== "" || state.state !== "") && (
-          <ClearFilters onClick={() => goTo(fleetPath({ ...DEFAULT, sort: state.sort }))} />
+        {where !== "" && (
+          <button type="button" className="badge h-7! text-accent" title={`Only GPUs with ${where}. Remove`} onClick={() => change({ where: "" })}>
+            {whereWords(where)} ×
+          </button>
+        )}
+        {narrow && !isMap && <SortSelect sort={state.sort} onChange={(sort) => change({ sort })} />}
+        {isFiltered(state) && (
+          <ClearFilters onClick={() => goTo(fleetPath({ ...state, search: DEFAULT.search, state: DEFAULT.state, host: DEFAULT.host, where: DEFAULT.where, page: 1 }))} />
         )}
         <p role="status" className="num ml-auto text-xs text-muted">
           {late
-            ? `Not renewed: as of ${formatClock(list.dataUpdatedAt)}`
-            : list.data !== undefined && `${list.data.total.toLocaleString("en")} ${list.data.total === 1 ? "GPU" : "GPUs"}`}
+            ? `Not renewed: as of ${formatClock(shown.dataUpdatedAt)}`
+            : shown.data !== undefined && `${shown.data.total.toLocaleString("en")} ${shown.data.total === 1 ? "GPU" : "GPUs"}`}
         </p>
+        <ViewSwitch state={state} />
       </div>
       {partial !== null && (
         <p role="note" aria-label="Incomplete" className="mb-2 text-[13px] text-warn">
           Not all GPUs could be read: {partial}
         </p>
       )}
-      {list.data === undefined ? (
-        list.isError ? (
-          <Failed what="The list of GPUs" error={list.error} retry={() => void list.refetch()} />
+      {shown.data === undefined ? (
+        shown.isError ? (
+          <Failed what="The list of GPUs" error={shown.error} retry={() => void shown.refetch()} />
         ) : (
           <WaitingRows label="Loading GPUs" />
         )
-      ) : gpus.length === 0 ? (
+      ) : shown.data.gpus.length === 0 ? (
         <NoGpus state={state} partial={partial !== null} />
+      ) : isMap ? (
+        fleet.data !== undefined && <HeatMap state={state} change={change} gpus={fleet.data.gpus} total={fleet.data.total} />
       ) : (
         <>
           {narrow ? (
@@ -81,10 +113,30 @@ export function FleetPage() {
           ) : (
             <GpuTable gpus={gpus} sparks={sparks} now={now} sort={state.sort} onSort={(sort) => change({ sort })} dim={list.isPlaceholderData} />
           )}
-          <Pages {...paging} size={PAGE_SIZE} total={list.data.total} />
+          <Pages {...paging} size={PAGE_SIZE} total={shown.data.total} />
         </>
       )}
     </div>
+  );
+}
+
+const NONE: readonly Gpu[] = [];
+const VIEW_NAMES: Readonly<Record<FleetView, string>> = { list: "List", map: "Heat map" };
+
+function ViewSwitch({ state }: { readonly state: FleetState }) {
+  return (
+    <nav aria-label="Views" className="card flex rounded-md! p-0.5">
+      {VIEWS.map((view) => (
+        <Link
+          key={view}
+          to={fleetPath({ ...state, view })}
+          aria-current={state.view === view ? "page" : undefined}
+          className={`flex h-7 items-center rounded px-2.5 text-[13px] ${state.view === view ? "bg-raised font-medium" : "text-muted hover:text-fg"}`}
+        >
+          {VIEW_NAMES[view]}
+        </Link>
+      ))}
+    </nav>
   );
 }
 
@@ -97,10 +149,10 @@ function HostSelect({ host, onChange }: { readonly host: string; readonly onChan
 }
 
 function NoGpus({ state, partial }: { readonly state: FleetState; readonly partial: boolean }) {
-  if (state.search !== "" || state.host !== "" || state.state !== "" || state.page > 1) {
+  if (isFiltered(state) || state.page > 1) {
     return (
       <Empty title="No GPU fits these filters">
-        <button type="button" className="button mt-3" onClick={() => goTo("/gpus")}>
+        <button type="button" className="button mt-3" onClick={() => goTo(fleetPath({ ...DEFAULT, view: state.view, colour: state.colour, group: state.group }))}>
           Show all GPUs
         </button>
       </Empty>

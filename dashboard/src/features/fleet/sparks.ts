@@ -44,7 +44,7 @@ function sparksQuery(gpus: readonly Gpu[]) {
     queryKey: ["sparks", ids],
     queryFn: ({ signal }) => {
       const end = sparkEnd(seen, Date.now());
-      const ask = { metrics: [UTILIZATION, POWER], gpus: ids, stepMs: STEP_MS, aggregate: "mean" } as const;
+      const ask = { metrics: [UTILIZATION, POWER], gpus: ids, stepMs: STEP_MS, aggregates: ["mean"] };
       return fetchHistory(ask, { start: end - LOOK_BACK_MS, end }, signal);
     },
     enabled: ids.length > 0,

@@ -1,12 +1,18 @@
 import { useMemo } from "react";
 import type { Span } from "../../api/queries";
+import type { ChartAction } from "../../charts/ChartMenu";
 import type { Frame } from "../../charts/frame";
-import { evidenceFirst, isEvidence, panelsOf, type CatalogueRow } from "../../charts/panels";
+import { evidenceFirst, isEvidence, panelsOf, type CatalogueRow, type Panel } from "../../charts/panels";
+import type { Behind } from "../../charts/plot";
 import { TimeChart } from "../../charts/TimeChart";
 
 interface ChartsProps {
   readonly rows: readonly CatalogueRow[];
   readonly frame: Frame;
+  readonly behind: Behind;
+  /** Id of the GPU. */
+  readonly subject: string;
+  readonly actionsOf: (panel: Panel) => readonly ChartAction[];
   readonly span: Span;
   readonly now: number;
   readonly loading: boolean;
@@ -18,7 +24,7 @@ interface ChartsProps {
 }
 
 /** A chart for each group and unit of the catalogue. */
-export function Charts({ rows, frame, span, now, loading, partial, evidence, onSelect }: ChartsProps) {
+export function Charts({ rows, frame, behind, subject, actionsOf, span, now, loading, partial, evidence, onSelect }: ChartsProps) {
   const panels = useMemo(() => panelsOf(rows), [rows]);
   if (loading) {
     return (
@@ -38,7 +44,18 @@ export function Charts({ rows, frame, span, now, loading, partial, evidence, onS
       )}
       <div className="grid gap-3 lg:grid-cols-2">
         {evidenceFirst(panels, evidence).map((panel) => (
-          <TimeChart key={panel.id} panel={panel} marked={isEvidence(panel, evidence)} frame={frame} span={span} now={now} onSelect={onSelect} />
+          <TimeChart
+            key={panel.id}
+            panel={panel}
+            marked={isEvidence(panel, evidence)}
+            frame={frame}
+            behind={behind}
+            subject={subject}
+            actions={actionsOf(panel)}
+            span={span}
+            now={now}
+            onSelect={onSelect}
+          />
         ))}
       </div>
     </>

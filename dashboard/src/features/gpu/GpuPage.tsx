@@ -4,7 +4,8 @@ import { ApiError } from "../../api/client";
 import { ALL_FINDINGS, findingsQuery, type Finding } from "../../api/findings";
 import { catalogueQuery, gpuQuery, stateOf } from "../../api/queries";
 import { EMPTY, extend, frameOf } from "../../charts/frame";
-import { isDrawn, rowsOf } from "../../charts/panels";
+import { isDrawn, rowsOf, type Panel } from "../../charts/panels";
+import type { Behind } from "../../charts/plot";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { goTo, Link, usePlace } from "../../shared/location";
 import { useShortcuts } from "../../shared/shortcuts";
@@ -13,15 +14,18 @@ import { formatAge, formatClock, formatInstant, parseInstant, SECOND, useNow } f
 import { SimulatedBanner } from "../gpuLook";
 import { Charts } from "./Charts";
 import { findingDoubts } from "../findings/doubts";
+import { chartActions } from "./exports";
 import { GpuFindings } from "./GpuFindings";
 import { GpuHeader } from "./GpuHeader";
-import { historyQuery } from "./history";
+import { aggregatesOf, historyQuery } from "./history";
 import { lastSeenOf, latestOf } from "./latest";
 import { LatestTable } from "./LatestTable";
-import { canBeLive, defaultRange, gpuPath, isRecorded, parseGpu, spanOf, type GpuState } from "./range";
+import { usePeers } from "./peers";
+import { canBeLive, defaultRange, gpuPath, isRecorded, parseGpu, spanOf, stepOf, type GpuState } from "./range";
 import { useStream } from "./stream";
 import { Tiles } from "./Tiles";
 import { Toolbar } from "./Toolbar";
+import { WhySlow } from "./WhySlow";
 
 const NONE: readonly Finding[] = [];
 
@@ -30,7 +34,8 @@ export function GpuPage({ id }: { readonly id: string }) {
   const { search } = usePlace();
   const state = useMemo(() => parseGpu(search), [search]);
   const view = useGpuView(id, state);
-  const change = (part: Partial<GpuState>) => goTo(gpuPath(id, { ...state, ...part }), { replace: true });
+  const pathOf = (part: Partial<GpuState>) => gpuPath(id, { ...state, ...part });
+  const change = (part: Partial<GpuState>) => goTo(pathOf(part), { replace: true });
   useShortcuts({ l: () => view.liveAllowed && change({ live: !view.live }) });
 
   const { detail, history, now } = view;
@@ -58,14 +63,25 @@ export function GpuPage({ id }: { readonly id: string }) {
       <Toolbar
         range={view.range}
         aggregate={state.aggregate}
-        live={view.live}
-        liveAllowed={view.liveAllowed}
-        status={view.stream.status}
+        live={{ isOn: view.live, isAllowed: view.liveAllowed, status: view.stream.status, onChange: (live) => change({ live }) }}
         span={view.span}
         onRange={(range) => change({ range })}
         onAggregate={(aggregate) => change({ aggregate })}
-        onLive={(live) => change({ live })}
-      />
+      >
+        <button
+          type="button"
+          className={`button ${state.peers ? "" : "text-muted!"}`}
+          aria-pressed={state.peers}
+          title="Dashed: the median of the GPUs of this host with this model"
+          onClick={() => change({ peers: !state.peers })}
+        >
+          Peers{view.peers === null ? "" : ` (${view.peers.count})`}
+        </button>
+        <button type="button" className="button" aria-pressed={state.why} title="Of the range that the charts show; drag over a chart to choose one" onClick={() => change({ why: !state.why })}>
+          Why was it slow?
+        </button>
+      </Toolbar>
+      {state.why && <WhySlow gpu={gpu.id} span={view.span} now={now} onClose={() => change({ why: false })} />}
       <div className="grid items-start gap-4 xl:grid-cols-[minmax(0,1fr)_21rem]">
         <div className="min-w-0" aria-busy={history.isFetching}>
           {history.isError && history.data === undefined ? (
@@ -76,12 +92,16 @@ export function GpuPage({ id }: { readonly id: string }) {
             <Charts
               rows={view.rows}
               frame={view.frame}
+              behind={view.behind}
+              subject={gpu.id}
+              actionsOf={view.actionsOf}
               span={view.span}
               now={now}
               loading={history.data === undefined}
               partial={view.partial}
               evidence={view.evidence}
-              onSelect={(start, end) => change({ range: { kind: "custom", start, end } })}
+              // A step of its own in the history: going back leaves the range again.
+              onSelect={(start, end) => goTo(pathOf({ range: { kind: "custom", start, end } }))}
             />
           )}
         </div>
@@ -116,14 +136,15 @@ function useGpuView(id: string, state: GpuState) {
     () => rowsOf(catalogue.data?.metrics ?? [], columns === "" ? [] : columns.split(",")),
     [catalogue.data, columns],
   );
-  const drawn = useMemo(() => rows.filter(isDrawn).map((row) => row.column), [rows]);
+  const drawnRows = useMemo(() => rows.filter(isDrawn), [rows]);
+  const drawn = useMemo(() => drawnRows.map((row) => row.column), [drawnRows]);
   const anchor = recorded && !live ? said : null;
   const history = useQuery({
     ...historyQuery({
-      gpu: key,
+      gpus: [key],
       columns: drawn,
       range,
-      aggregate: state.aggregate,
+      aggregates: aggregatesOf(state.aggregate),
       anchor,
       all,
       live,
@@ -133,10 +154,23 @@ function useGpuView(id: string, state: GpuState) {
 
   const span = live ? spanOf(range, now, null) : (history.data?.span ?? spanOf(range, anchor ?? now, all));
   const { start } = span;
-  const frame = useMemo(() => {
-    const base = history.data === undefined ? EMPTY : frameOf(history.data.answer, key);
-    return live ? extend(base, stream.samples, start, state.aggregate) : base;
-  }, [history.data, key, live, stream.samples, start, state.aggregate]);
+  const answer = history.data?.answer;
+  const frames = useMemo(() => {
+    const of = (aggregate: string) => {
+      const base = answer === undefined ? EMPTY : frameOf(answer, key, aggregate);
+      return live ? extend(base, stream.samples, start, aggregate) : base;
+    };
+    const frame = of(state.aggregate);
+    return { frame, band: state.aggregate === "mean" ? { low: of("min"), high: of("max") } : null };
+  }, [answer, key, live, stream.samples, start, state.aggregate]);
+  const peers = usePeers(detail.data?.gpu, state.peers, drawnRows, { range, anchor, all, live });
+  const behind = useMemo((): Behind => ({ band: frames.band, peers: state.peers ? (peers?.frame ?? EMPTY) : null }), [frames.band, peers, state.peers]);
+  const labels = detail.data?.labels;
+  const actionsOf = (panel: Panel) => {
+    const ask = { metrics: panel.columns, gpus: [key], stepMs: stepOf(span), aggregates: aggregatesOf(state.aggregate) };
+    const identity = { uuid: typeof labels?.uuid === "string" ? labels.uuid : key, partition: typeof labels?.partition === "string" ? labels.partition : null };
+    return chartActions({ ...ask, identities: [identity], span, title: panel.title, catalogue: catalogue.data?.metrics ?? [] });
+  };
   const partial = [...new Set([...(history.data?.answer.partial ?? []), ...stream.partial])];
   const latest = useMemo(() => latestOf(detail.data, stream.samples), [detail.data, stream.samples]);
   return {
@@ -152,7 +186,10 @@ function useGpuView(id: string, state: GpuState) {
     findings,
     judged: wrong,
     evidence,
-    frame,
+    frame: frames.frame,
+    behind,
+    peers,
+    actionsOf,
     span,
     partial,
     latest,

@@ -1,5 +1,5 @@
 import { Radio } from "lucide-react";
-import { useState } from "react";
+import { useState, type ReactNode } from "react";
 import { AGGREGATES, type Aggregate, type Span } from "../../api/queries";
 import { toLocalField } from "../../shared/time";
 import { isPreset, PRESETS, type Preset, type Range } from "./range";
@@ -8,13 +8,20 @@ import type { StreamStatus } from "./stream";
 interface ToolbarProps {
   readonly range: Range;
   readonly aggregate: Aggregate;
-  readonly live: boolean;
-  readonly liveAllowed: boolean;
-  readonly status: StreamStatus;
   readonly span: Span;
   readonly onRange: (range: Range) => void;
   readonly onAggregate: (aggregate: Aggregate) => void;
-  readonly onLive: (live: boolean) => void;
+  /** Where new samples can be shown as they arrive. */
+  readonly live?: LiveProps;
+  /** What else there is to choose. */
+  readonly children?: ReactNode;
+}
+
+interface LiveProps {
+  readonly isOn: boolean;
+  readonly isAllowed: boolean;
+  readonly status: StreamStatus;
+  readonly onChange: (live: boolean) => void;
 }
 
 const NAMES: Readonly<Record<Preset, string>> = {
@@ -35,23 +42,11 @@ const STATUS_TEXT: Readonly<Record<StreamStatus, string>> = {
 
 /** Time range, how buckets are summed up, and live mode. */
 export function Toolbar(props: ToolbarProps) {
-  const { range, aggregate, live, liveAllowed, status, span, onRange, onAggregate, onLive } = props;
-  const chosen = range.kind === "preset" ? range.preset : range.kind;
-  const choose = (name: string) => {
-    if (isPreset(name)) onRange({ kind: "preset", preset: name });
-    else if (name === "all") onRange({ kind: "all" });
-    else onRange({ kind: "custom", start: Math.floor(span.start), end: Math.ceil(span.end) });
-  };
+  const { range, aggregate, live, span, onRange, onAggregate, children } = props;
   return (
     <section aria-label="Time range" className="sticky top-0 z-20 md:top-12 -mx-3 mt-4 mb-3 border-y border-transparent bg-page/95 px-3 py-2 backdrop-blur sm:-mx-5 sm:px-5">
       <div className="flex flex-wrap items-center gap-2">
-        <div role="group" aria-label="Range" className="card flex max-w-full overflow-x-auto rounded-md! p-0.5">
-          {(Object.keys(PRESETS) as Preset[]).map((preset) => (
-            <Choice key={preset} name={preset} label={`Last ${NAMES[preset]}`} pressed={chosen === preset} onClick={choose} />
-          ))}
-          <Choice name="all" label="All recorded" text="All" pressed={chosen === "all"} onClick={choose} />
-          <Choice name="custom" label="Custom range" text="Custom" pressed={chosen === "custom"} onClick={choose} />
-        </div>
+        <RangeChoices range={range} span={span} presets={ALL_PRESETS} hasAll onRange={onRange} />
         <label className="flex items-center gap-1.5 text-xs text-muted">
           <span className="sr-only sm:not-sr-only">Buckets</span>
           <select
@@ -65,25 +60,61 @@ export function Toolbar(props: ToolbarProps) {
             ))}
           </select>
         </label>
-        <button
-          type="button"
-          className={`button ${live ? "text-good!" : ""}`}
-          aria-pressed={live}
-          disabled={!liveAllowed}
-          title={liveAllowed ? "Live: new samples as they arrive (l)" : "Only a range that ends now can be live"}
-          onClick={() => onLive(!live)}
-        >
-          <Radio size={14} className={live && status === "live" ? "animate-pulse" : ""} aria-hidden />
-          Live
-        </button>
-        <p role="status" className="text-xs text-warn">
-          {live ? STATUS_TEXT[status] : ""}
-        </p>
+        {live !== undefined && <LiveButton {...live} />}
+        {children}
+        {live !== undefined && (
+          <p role="status" className="text-xs text-warn">
+            {live.isOn ? STATUS_TEXT[live.status] : ""}
+          </p>
+        )}
       </div>
-      {range.kind === "custom" && (
-        <CustomRange key={`${range.start} ${range.end}`} start={range.start} end={range.end} onRange={onRange} />
-      )}
+      <CustomRange range={range} onRange={onRange} />
     </section>
+  );
+}
+
+const ALL_PRESETS = Object.keys(PRESETS) as Preset[];
+
+interface RangeChoicesProps {
+  readonly range: Range;
+  readonly span: Span;
+  readonly presets: readonly Preset[];
+  /** Whether everything that is recorded can be asked for. */
+  readonly hasAll: boolean;
+  readonly onRange: (range: Range) => void;
+}
+
+export function RangeChoices({ range, span, presets, hasAll, onRange }: RangeChoicesProps) {
+  const chosen = range.kind === "preset" ? range.preset : range.kind;
+  const choose = (name: string) => {
+    if (isPreset(name)) onRange({ kind: "preset", preset: name });
+    else if (name === "all") onRange({ kind: "all" });
+    else onRange({ kind: "custom", start: Math.floor(span.start), end: Math.ceil(span.end) });
+  };
+  return (
+    <div role="group" aria-label="Range" className="card flex max-w-full overflow-x-auto rounded-md! p-0.5">
+      {presets.map((preset) => (
+        <Choice key={preset} name={preset} label={`Last ${NAMES[preset]}`} pressed={chosen === preset} onClick={choose} />
+      ))}
+      {hasAll && <Choice name="all" label="All recorded" text="All" pressed={chosen === "all"} onClick={choose} />}
+      <Choice name="custom" label="Custom range" text="Custom" pressed={chosen === "custom"} onClick={choose} />
+    </div>
+  );
+}
+
+function LiveButton({ isOn, isAllowed, status, onChange }: LiveProps) {
+  return (
+    <button
+      type="button"
+      className={`button ${isOn ? "text-good!" : ""}`}
+      aria-pressed={isOn}
+      disabled={!isAllowed}
+      title={isAllowed ? "Live: new samples as they arrive (l)" : "Only a range that ends now can be live"}
+      onClick={() => onChange(!isOn)}
+    >
+      <Radio size={14} className={isOn && status === "live" ? "animate-pulse" : ""} aria-hidden />
+      Live
+    </button>
   );
 }
 
@@ -110,13 +141,17 @@ function Choice({ name, label, text, pressed, onClick }: ChoiceProps) {
   );
 }
 
-interface CustomRangeProps {
-  readonly start: number;
-  readonly end: number;
+/** Fields for a range from one instant to another, if one is chosen. */
+export function CustomRange({ range, onRange }: Pick<RangeChoicesProps, "range" | "onRange">) {
+  if (range.kind !== "custom") return null;
+  return <CustomFields key={`${range.start} ${range.end}`} start={range.start} end={range.end} onRange={onRange} />;
+}
+
+interface CustomFieldsProps extends Span {
   readonly onRange: (range: Range) => void;
 }
 
-function CustomRange({ start, end, onRange }: CustomRangeProps) {
+function CustomFields({ start, end, onRange }: CustomFieldsProps) {
   const [from, setFrom] = useState(toLocalField(start));
   const [to, setTo] = useState(toLocalField(end));
   const parsed = { start: Date.parse(from), end: Date.parse(to) };

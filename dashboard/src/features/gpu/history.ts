@@ -6,10 +6,11 @@ import { MINUTE, SECOND } from "../../shared/time";
 import { spanOf, stepOf, type Range } from "./range";
 
 export interface HistoryView {
-  readonly gpu: string;
+  readonly gpus: readonly string[];
   readonly columns: readonly string[];
   readonly range: Range;
-  readonly aggregate: Aggregate;
+  /** Aggregates of a step; each is a line of its own. */
+  readonly aggregates: readonly string[];
   /** Where a preset ends; `null` is "now", taken when the question is asked. */
   readonly anchor: number | null;
   readonly all: Span | null;
@@ -21,12 +22,12 @@ export interface HistoryView {
 
 /** The charts' data. Live, it is renewed: each minute beside a stream, at the usual pace without one. */
 export function historyQuery(view: HistoryView) {
-  const { gpu, columns, range, aggregate, anchor, all, live, polling } = view;
+  const { gpus, columns, range, aggregates, anchor, all, live, polling } = view;
   return queryOptions({
-    queryKey: ["history", gpu, columns, range, aggregate, anchor, live, range.kind === "all" ? all : null],
+    queryKey: ["history", gpus, columns, range, aggregates, anchor, live, range.kind === "all" ? all : null],
     queryFn: async ({ signal }) => {
       const span = spanOf(range, anchor ?? Date.now(), all);
-      const ask = { metrics: columns, gpus: [gpu], stepMs: stepOf(span), aggregate };
+      const ask = { metrics: columns, gpus, stepMs: stepOf(span), aggregates };
       const answer = await fetchHistory(ask, span, signal).catch((error: unknown) => unkept(error, ask.stepMs));
       return { span, answer };
     },
@@ -34,6 +35,28 @@ export function historyQuery(view: HistoryView) {
     refetchInterval: live ? (polling ? REFRESH_INTERVAL_MS : MINUTE) : false,
     placeholderData: keepPreviousData,
     // Ranges that move leave one answer after another behind.
+    gcTime: 30 * SECOND,
+  });
+}
+
+/** Behind the mean stands how far the values went. */
+export function aggregatesOf(aggregate: Aggregate): readonly string[] {
+  return aggregate === "mean" ? ["mean", "min", "max"] : [aggregate];
+}
+
+export type PeersView = Omit<HistoryView, "aggregates" | "polling">;
+
+/** The median of other GPUs together. Charts without it are still charts: it comes beside them and may fail alone. */
+export function peersQuery({ gpus, columns, range, anchor, all, live }: PeersView) {
+  return queryOptions({
+    queryKey: ["peers", gpus, columns, range, anchor, live, range.kind === "all" ? all : null],
+    queryFn: ({ signal }) => {
+      const span = spanOf(range, anchor ?? Date.now(), all);
+      return fetchHistory({ metrics: columns, gpus, stepMs: stepOf(span), aggregates: ["p50"], groupBy: "all" }, span, signal);
+    },
+    enabled: gpus.length > 0 && columns.length > 0 && (range.kind !== "all" || all !== null),
+    refetchInterval: live ? MINUTE / 4 : false,
+    placeholderData: keepPreviousData,
     gcTime: 30 * SECOND,
   });
 }

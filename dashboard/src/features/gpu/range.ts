@@ -17,7 +17,13 @@ export interface GpuState {
   readonly range: Range | null;
   readonly aggregate: Aggregate;
   readonly live: boolean | null;
+  /** Whether the median of its peers is drawn. */
+  readonly peers: boolean;
+  /** Whether it is asked why the GPU was slow. */
+  readonly why: boolean;
 }
+
+export const DEFAULT: GpuState = { range: null, aggregate: "mean", live: null, peers: true, why: false };
 
 export function isPreset(text: string): text is Preset {
   return Object.hasOwn(PRESETS, text);
@@ -27,10 +33,16 @@ export function parseGpu(search: string): GpuState {
   const params = new URLSearchParams(search);
   const aggregate = AGGREGATES.find((known) => known === params.get("aggregate")) ?? "mean";
   const live = params.get("live");
-  return { range: parseRange(params), aggregate, live: live === "1" ? true : live === "0" ? false : null };
+  return {
+    range: parseRange(params),
+    aggregate,
+    live: live === "1" ? true : live === "0" ? false : null,
+    peers: params.get("peers") !== "0",
+    why: params.get("why") === "1",
+  };
 }
 
-function parseRange(params: URLSearchParams): Range | null {
+export function parseRange(params: URLSearchParams): Range | null {
   const range = params.get("range") ?? "";
   if (isPreset(range)) return { kind: "preset", preset: range };
   if (range === "all") return { kind: "all" };
@@ -39,15 +51,18 @@ function parseRange(params: URLSearchParams): Range | null {
   return start < end ? { kind: "custom", start, end } : null;
 }
 
-export function gpuPath(id: string, state: GpuState): string {
+export function gpuPath(id: string, part: Partial<GpuState> = {}): string {
+  const state = { ...DEFAULT, ...part };
   return `/gpus/${encodeURIComponent(id)}${searchOf({
     ...rangeParts(state.range),
     aggregate: state.aggregate === "mean" ? "" : state.aggregate,
     live: state.live === null ? "" : state.live ? "1" : "0",
+    peers: state.peers ? "" : "0",
+    why: state.why ? "1" : "",
   })}`;
 }
 
-function rangeParts(range: Range | null): Record<string, string> {
+export function rangeParts(range: Range | null): Record<string, string> {
   switch (range?.kind) {
     case undefined:
       return {};
@@ -98,6 +113,9 @@ export const POINTS_MAX = 360;
 export function stepOf(span: Span): number {
   return stepFor(span.end - span.start, POINTS_MAX);
 }
+
+/** The server explains at most a day. */
+export const WHY_MAX_MS = DAY;
 
 /** A live chart can only show the present. */
 export function canBeLive(range: Range): boolean {

@@ -1,0 +1,42 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { MINUTE } from "../shared/time";
+import { api, dataOf, partialOf, type Schemas } from "./client";
+import type { Span } from "./queries";
+
+// What GPUs use and what of it is for nothing, by who holds them.
+
+export type EnergyGroup = Schemas["EnergyGroup"];
+export type IdleGroup = Schemas["IdleGroup"];
+
+/** By what use is put together. */
+export const HOLDERS = ["namespace", "job", "pod", "node"] as const;
+export type Holder = (typeof HOLDERS)[number];
+
+/** The server's limit on the groups of one answer. */
+const GROUPS_MAX = 10_000;
+
+export interface UsageAsk {
+  readonly by: Holder;
+  /** From a start to an end, or so many milliseconds up to now. */
+  readonly range: Span | { readonly lengthMs: number };
+}
+
+/** Energy and idle hours of the same range, so that they can be put side by side. */
+export function usageQuery({ by, range }: UsageAsk) {
+  return queryOptions({
+    queryKey: ["usage", by, range],
+    queryFn: async ({ signal }) => {
+      const end = "end" in range ? range.end : Date.now();
+      const span = { start: "start" in range ? range.start : end - range.lengthMs, end };
+      const query = { by, start: new Date(span.start).toISOString(), end: new Date(span.end).toISOString(), limit: GROUPS_MAX };
+      const [energy, idle] = await Promise.all([
+        api.GET("/api/v1/analysis/energy", { params: { query }, signal }),
+        api.GET("/api/v1/analysis/idle", { params: { query }, signal }),
+      ]);
+      return { span, energy: dataOf(energy), idle: dataOf(idle), partial: partialOf(energy) ?? partialOf(idle) };
+    },
+    // A long range changes slowly and costs more: it is asked for at most sixty times while it passes.
+    refetchInterval: "end" in range ? false : Math.max(MINUTE, range.lengthMs / 60),
+    placeholderData: keepPreviousData,
+  });
+}

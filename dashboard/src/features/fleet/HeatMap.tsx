@@ -1,0 +1,262 @@
+import { useQuery } from "@tanstack/react-query";
+import { useCallback, useMemo, useState, useSyncExternalStore } from "react";
+import { ALL_FINDINGS, findingsQuery, type Finding } from "../../api/findings";
+import { GROUPINGS, type FleetGpu } from "../../api/fleet";
+import { catalogueQuery } from "../../api/queries";
+import { CellMap, type Lens } from "../../charts/CellMap";
+import { groupTitle, LINES_MAX, rowsOf } from "../../charts/panels";
+import { capital, metricTitle, unitSymbol } from "../../shared/format";
+import { goTo, Link } from "../../shared/location";
+import { useTheme } from "../../shared/theme";
+import { comparePath } from "../gpu/compareState";
+import { CellLegend } from "./CellLegend";
+import { bySeverity, byState, byValue, summaryOf, worstOf, type Colouring, type MeasuredRow } from "./colouring";
+import { fleetPath, SEVERITY_COLOUR, STATE_COLOUR, type FleetState } from "./fleetState";
+
+interface HeatMapProps {
+  readonly state: FleetState;
+  readonly change: (part: Partial<FleetState>) => void;
+  readonly gpus: readonly FleetGpu[];
+  readonly total: number;
+}
+
+/** More lines than a chart can tell apart are not compared. */
+const PICKED_MAX = LINES_MAX;
+/** Height of everything above and below the map. */
+const AROUND_PX = 330;
+const HEIGHT_MIN = 300;
+
+/** Every GPU as a cell, coloured by state, findings or any metric, together by what they belong to. */
+export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
+  const { colouring, row, rows, worst } = useColouring(state, gpus);
+  const [activeId, setActiveId] = useState("");
+  const heightMax = Math.max(HEIGHT_MIN, useWindowHeight() - AROUND_PX);
+  const ids = useMemo(() => gpus.map((gpu) => gpu.id), [gpus]);
+  const places = useMemo(() => new Map(ids.map((id, place) => [id, place])), [ids]);
+  const groups = useMemo(() => gpus.map((gpu) => gpu.group ?? `no ${state.group}`), [gpus, state.group]);
+  const picked = useMemo(() => state.picked.flatMap((id) => places.get(id) ?? []), [state.picked, places]);
+  const active = places.get(activeId) ?? -1;
+  const gpu = gpus[active] ?? null;
+
+  const onView = useCallback((zoom: number, at: string) => change({ zoom, at }), [change]);
+  const lens = useMemo((): Lens => ({ zoom: state.zoom, at: state.at, ids, onView }), [state.zoom, state.at, ids, onView]);
+  const pick = (id: string) => {
+    const isPicked = state.picked.includes(id);
+    if (isPicked) change({ picked: state.picked.filter((other) => other !== id) });
+    else if (state.picked.length < PICKED_MAX) change({ picked: [...state.picked, id] });
+  };
+  const at = (place: number, act: (id: string) => void) => {
+    const id = ids[place];
+    if (id !== undefined) act(id);
+  };
+  const words = gpu === null ? null : cellWords(gpu, colouring.text(active), row, worst.get(gpu.id));
+  return (
+    <section aria-label="Heat map" className="card p-3">
+      <div className="mb-2 flex flex-wrap items-center gap-x-4 gap-y-2">
+        <ColourSelect colour={state.colour} rows={rows} onChange={(colour) => change({ colour })} />
+        <GroupSelect state={state} change={change} />
+        <CellLegend colouring={colouring} />
+      </div>
+      <CellMap
+        groups={groups}
+        painting={colouring.painting}
+        heightMax={heightMax}
+        label={`A cell for each of ${gpus.length.toLocaleString("en")} GPUs, by ${state.group}. Arrow keys choose one, Enter opens it, Space picks it to compare, plus and minus enlarge and shrink.`}
+        testId="heatmap"
+        active={active}
+        onActive={(place) => setActiveId(ids[place] ?? "")}
+        onOpen={(place) => at(place, (id) => goTo(`/gpus/${encodeURIComponent(id)}`))}
+        lens={lens}
+        text={colouring.short}
+        picked={picked}
+        onPick={(place) => at(place, pick)}
+        card={words !== null && <Card words={words} />}
+      />
+      <p className="sr-only" data-testid="summary">
+        {summaryOf(gpus, colouring, row)}. <Link to={fleetPath({ ...state, view: "list" })}>The same GPUs as a list</Link>
+      </p>
+      <ActiveLine gpu={gpu} words={words} isPicked={state.picked.includes(activeId)} isFull={state.picked.length >= PICKED_MAX} onPick={() => pick(activeId)} group={state.group} />
+      {state.picked.length > 0 && <Picked state={state} gpus={gpus} places={places} change={change} />}
+      {total > gpus.length && (
+        <p className="mt-1 text-xs text-muted">
+          The first {gpus.length.toLocaleString("en")} of {total.toLocaleString("en")} GPUs by host. Filters narrow them down.
+        </p>
+      )}
+    </section>
+  );
+}
+
+function useColouring(state: FleetState, gpus: readonly FleetGpu[]) {
+  const { theme } = useTheme();
+  const catalogue = useQuery(catalogueQuery());
+  const found = useQuery(findingsQuery(ALL_FINDINGS));
+  const worst = useMemo(() => worstOf(found.data?.findings ?? []), [found.data]);
+  const rows = useMemo((): MeasuredRow[] => {
+    const measured = new Map((catalogue.data?.metrics ?? []).filter((metric) => metric.table === "gpu_events").map((metric) => [metric.column, metric]));
+    return rowsOf([...measured.values()], [...measured.keys()]).flatMap((row) => measured.get(row.column) ?? []);
+  }, [catalogue.data]);
+  const row = rows.find((each) => each.column === state.colour) ?? null;
+  const colouring = useMemo((): Colouring => {
+    if (row !== null) return byValue(gpus, row, theme);
+    return state.colour === SEVERITY_COLOUR ? bySeverity(gpus, worst) : byState(gpus);
+  }, [gpus, row, state.colour, theme, worst]);
+  return { colouring, row, rows, worst };
+}
+
+function subscribe(listener: () => void): () => void {
+  window.addEventListener("resize", listener);
+  return () => window.removeEventListener("resize", listener);
+}
+
+function useWindowHeight(): number {
+  return useSyncExternalStore(subscribe, () => window.innerHeight);
+}
+
+interface ColourSelectProps {
+  readonly colour: string;
+  readonly rows: readonly MeasuredRow[];
+  readonly onChange: (colour: string) => void;
+}
+
+function ColourSelect({ colour, rows, onChange }: ColourSelectProps) {
+  const groups = [...new Set(rows.map((row) => row.group))];
+  const isListed = colour === STATE_COLOUR || colour === SEVERITY_COLOUR || rows.some((row) => row.column === colour);
+  return (
+    <label className="flex min-w-0 items-center gap-1.5 text-xs text-muted">
+      Colour
+      <select className="field w-48" value={colour} onChange={(event) => onChange(event.target.value)}>
+        <option value={STATE_COLOUR}>State</option>
+        <option value={SEVERITY_COLOUR}>Findings</option>
+        {!isListed && <option value={colour}>{colour}</option>}
+        {groups.map((group) => (
+          <optgroup key={group} label={groupTitle(group)}>
+            {rows
+              .filter((row) => row.group === group)
+              .map((row) => (
+                <option key={row.column} value={row.column} title={row.help}>
+                  {metricTitle(row.column)}
+                  {unitSymbol(row.unit) === "" ? "" : ` (${unitSymbol(row.unit)})`}
+                </option>
+              ))}
+          </optgroup>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function GroupSelect({ state, change }: Pick<HeatMapProps, "state" | "change">) {
+  return (
+    <label className="flex items-center gap-1.5 text-xs text-muted">
+      by
+      <select
+        className="field"
+        aria-label="Group by"
+        value={state.group}
+        onChange={(event) => change({ group: GROUPINGS.find((each) => each === event.target.value) ?? "node", zoom: 1, at: "" })}
+      >
+        {GROUPINGS.map((group) => (
+          <option key={group}>{group}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+interface CellWords {
+  readonly name: string;
+  readonly facts: readonly (readonly [string, string])[];
+  readonly finding: string | null;
+}
+
+function cellWords(gpu: FleetGpu, text: string, row: MeasuredRow | null, finding: Finding | undefined): CellWords {
+  const reason = gpu.reason === null ? "" : `, ${gpu.reason}`;
+  return {
+    name: gpu.name,
+    facts: [...(row === null ? [] : [[metricTitle(row.column), text] as const]), ["State", `${gpu.state}${reason}`]],
+    finding: finding === undefined ? null : `${capital(finding.severity)}: ${finding.sentence}`,
+  };
+}
+
+function Card({ words }: { readonly words: CellWords }) {
+  return (
+    <div className="card space-y-1 px-3 py-2 text-[13px] shadow-lg">
+      <p className="font-semibold">{words.name}</p>
+      {words.facts.map(([name, text]) => (
+        <p key={name} className="num leading-snug">
+          <span className="text-xs text-faint">{name}</span> {text}
+        </p>
+      ))}
+      {words.finding !== null && <p className="leading-snug text-warn">{words.finding}</p>}
+      <p className="text-xs text-faint">Click opens it, Shift and click picks it to compare</p>
+    </div>
+  );
+}
+
+interface ActiveLineProps {
+  readonly gpu: FleetGpu | null;
+  readonly words: CellWords | null;
+  readonly group: string;
+  readonly isPicked: boolean;
+  readonly isFull: boolean;
+  readonly onPick: () => void;
+}
+
+/** The active cell in words, with what can be done: for fingers and screen readers too. */
+function ActiveLine({ gpu, words, group, isPicked, isFull, onPick }: ActiveLineProps) {
+  if (gpu === null || words === null) {
+    return <p className="mt-1.5 min-h-8 pr-28 text-xs text-muted">A cell is a GPU, beside those of its {group}. Wheel or + enlarges, dragging moves.</p>;
+  }
+  return (
+    <div className="mt-1.5 flex min-h-8 flex-wrap pr-28 items-center gap-x-3 gap-y-1 text-xs">
+      <p aria-live="polite" className="min-w-0 flex-1 text-muted">
+        {words.name}: {words.facts.map(([name, text]) => (name === "State" ? text : `${name} ${text}`)).join(", ")}
+        {words.finding !== null && `. ${words.finding}`}
+      </p>
+      <span className="flex gap-2 sm:hidden">
+        <Link to={`/gpus/${encodeURIComponent(gpu.id)}`} className="button">
+          Open
+        </Link>
+        <button type="button" className="button" disabled={!isPicked && isFull} onClick={onPick}>
+          {isPicked ? "Unpick" : "Pick"}
+        </button>
+      </span>
+    </div>
+  );
+}
+
+interface PickedProps {
+  readonly state: FleetState;
+  readonly gpus: readonly FleetGpu[];
+  readonly places: ReadonlyMap<string, number>;
+  readonly change: HeatMapProps["change"];
+}
+
+function Picked({ state, gpus, places, change }: PickedProps) {
+  const { picked, colour } = state;
+  const nameOf = (id: string) => gpus[places.get(id) ?? -1]?.name ?? id;
+  const metric = colour === STATE_COLOUR || colour === SEVERITY_COLOUR ? "" : colour;
+  return (
+    <div role="group" aria-label="Picked GPUs" className="mt-2 flex flex-wrap items-center gap-2 border-t border-line pt-2 text-[13px]">
+      <Link to={comparePath({ gpus: picked, metric })} className="button">
+        Compare {picked.length === 1 ? "1 GPU" : `${picked.length} GPUs`}
+      </Link>
+      {picked.map((id) => (
+        <button
+          key={id}
+          type="button"
+          className="badge text-accent"
+          aria-label={`Unpick ${nameOf(id)}`}
+          title="Unpick"
+          onClick={() => change({ picked: picked.filter((other) => other !== id) })}
+        >
+          {nameOf(id)} ×
+        </button>
+      ))}
+      <button type="button" className="button quiet" onClick={() => change({ picked: [] })}>
+        Clear
+      </button>
+      {picked.length >= PICKED_MAX && <span className="text-xs text-muted">A chart tells no more than {PICKED_MAX} apart.</span>}
+    </div>
+  );
+}

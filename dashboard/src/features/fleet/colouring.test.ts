@@ -1,0 +1,58 @@
+import { describe, expect, it } from "vitest";
+import type { FleetGpu } from "../../api/fleet";
+import { together } from "../../api/fleet";
+import { STEPS } from "../../charts/looks";
+import { finding } from "../../testing/mockApi";
+import { bySeverity, byState, byValue, summaryOf, worstOf, type MeasuredRow } from "./colouring";
+
+const one = (part: Partial<FleetGpu> = {}): FleetGpu => ({ id: "a", name: "n / GPU 0", host: "n", index: 0, state: "active", reason: null, group: "n", value: null, ...part });
+const row = (part: Partial<MeasuredRow> = {}): MeasuredRow => ({ column: "power_w", unit: "W", group: "power", instrument: "gauge", help: "", bits: [], min: 0, max: 10_000, ...part });
+
+describe("what colours say", () => {
+  it("by state: the sick one has a frame, the silent one a hole, and all are counted", () => {
+    const gpus = [one(), one({ state: "unhealthy" }), one({ state: "stale", index: 3 })];
+    const { painting, legend, text, short } = byState(gpus);
+    expect([...painting.lookOf].map((look) => painting.looks[look]?.shape)).toEqual(["full", "framed", "holed"]);
+    expect(legend.map(({ name, count }) => [name, count])).toEqual([["active", 1], ["idle", 0], ["stale", 1], ["unhealthy", 1], ["unknown", 0]]);
+    expect([text(2), short(2)]).toEqual(["stale", "3"]);
+    expect(summaryOf(gpus, byState(gpus), null)).toBe("1 active, 1 stale, 1 unhealthy");
+  });
+
+  it("by finding: the worst one counts, an unknown severity is worth a look", () => {
+    const reach = finding().reach;
+    const worst = worstOf([
+      finding({ severity: "critical", reach: { ...reach, gpus: ["a"] } }),
+      finding({ severity: "notice", reach: { ...reach, gpus: ["a", "b"] } }),
+      finding({ severity: "dire", reach: { ...reach, gpus: ["c"] } }),
+    ]);
+    const { legend, text } = bySeverity(["a", "b", "c", "d"].map((id) => one({ id })), worst);
+    expect([0, 1, 2, 3].map(text)).toEqual(["critical", "notice", "warning", "no finding"]);
+    expect(legend.map(({ count }) => count)).toEqual([1, 1, 1, 1]);
+  });
+
+  it("by value: what was not read is neither 0 nor counted among the values", () => {
+    const gpus = [one({ value: 0 }), one({ value: 702, name: "n / GPU 1" }), one({ value: null })];
+    const colouring = byValue(gpus, row(), "dark");
+    expect(colouring.painting.lookOf[2]).toBe(STEPS);
+    expect(colouring.domain).toEqual({ low: 0, high: 800, unit: "W" });
+    expect(colouring.legend.map(({ name, count }) => [name, count])).toEqual([["not read", 1]]);
+    expect([0, 1, 2].map(colouring.text)).toEqual(["0 W", "702 W", "–"]);
+    expect(summaryOf(gpus, colouring, row())).toBe("Power from 0 W (n / GPU 0) to 702 W (n / GPU 1), median 702 W, not read of 1");
+    const none = [one()];
+    expect(byValue(none, row(), "dark").domain).toBeNull();
+    expect(summaryOf(none, byValue(none, row(), "dark"), row())).toBe("Power: not read of any GPU");
+  });
+
+  it("by mask: how many bits are set, which ones in words", () => {
+    const mask = row({ column: "throttle_reasons", unit: "", bits: [{ bit: 2, name: "power cap" }, { bit: 5, name: "heat" }] });
+    const colouring = byValue([one({ value: 0 }), one({ value: 36 })], mask, "light");
+    expect(colouring.domain).toEqual({ low: 0, high: 2, unit: "" });
+    expect([0, 1].map(colouring.text)).toEqual(["none", "power cap, heat"]);
+    expect(colouring.short(1)).toBe("2");
+  });
+});
+
+it("puts groups together by name, numbers in words as numbers, those without one last", () => {
+  const gpus = ["j-10", null, "j-9", "j-10", null].map((group, n) => one({ id: String(n), group }));
+  expect(together(gpus).map(({ id }) => id)).toEqual(["2", "0", "3", "1", "4"]);
+});

@@ -1,0 +1,83 @@
+import type { EnergyGroup, Holder, IdleGroup } from "../../api/usage";
+import type { Column } from "./jobsState";
+
+/** What one holder used, and what of it was for nothing; null: not known. */
+export interface UsageRow {
+  /** Null: GPUs without such a holder. */
+  readonly group: string | null;
+  readonly gpus: number;
+  readonly gpuHours: number;
+  readonly energyKwh: number | null;
+  /** The share of the energy that counters say; the rest is integrated power. */
+  readonly counted: number | null;
+  readonly heldHours: number | null;
+  readonly idleHours: number | null;
+  readonly idleKwh: number | null;
+  readonly cost: number | null;
+}
+
+type Part<Group> = Omit<Group, "group" | "idle_cost">;
+
+/** `isHeld`: what is not among the idle ones was held all the time, and worked; otherwise nothing is known of it. */
+function rowOf(group: string | null, energy: Part<EnergyGroup> | undefined, idle: Part<IdleGroup> | undefined, price: number | null, isHeld: boolean): UsageRow {
+  const kwh = energy?.energy_kwh ?? null;
+  const worked = isHeld ? 0 : null;
+  const idleHours = idle?.idle_gpu_hours ?? worked;
+  return {
+    group,
+    gpus: energy?.gpus ?? idle?.gpus ?? 0,
+    gpuHours: energy?.gpu_hours ?? idle?.held_gpu_hours ?? 0,
+    energyKwh: kwh,
+    counted: energy === undefined || kwh === null || kwh <= 0 ? null : energy.counted_kwh / kwh,
+    heldHours: idle?.held_gpu_hours ?? (isHeld ? (energy?.gpu_hours ?? null) : null),
+    idleHours,
+    idleKwh: idle === undefined ? worked : idle.idle_energy_kwh,
+    cost: price === null || idleHours === null ? null : price * idleHours,
+  };
+}
+
+/** Energy and idle hours of each holder side by side. A holder whose GPUs always worked has no group among the idle ones. */
+export function rowsOf(by: Holder, energy: readonly EnergyGroup[], idle: readonly IdleGroup[], price: number | null): UsageRow[] {
+  const idleOf = new Map(idle.map((group) => [group.group, group]));
+  const rows = energy.map((group) => rowOf(group.group, group, idleOf.get(group.group), price, by !== "node" && group.group !== null));
+  const known = new Set(energy.map((group) => group.group));
+  return [...rows, ...idle.filter(({ group }) => !known.has(group)).map((group) => rowOf(group.group, undefined, group, price, false))];
+}
+
+/** All of them together. */
+export function wholeOf(energy: EnergyGroup, idle: IdleGroup, price: number | null): UsageRow {
+  return rowOf(null, energy, idle, price, false);
+}
+
+const VALUE_OF: Readonly<Record<Exclude<Column, "group">, (row: UsageRow) => number | null>> = {
+  gpus: (row) => row.gpus,
+  gpu_hours: (row) => row.gpuHours,
+  energy: (row) => row.energyKwh,
+  held: (row) => row.heldHours,
+  idle: (row) => row.idleHours,
+  idle_energy: (row) => row.idleKwh,
+  cost: (row) => row.cost,
+};
+
+const COLLATOR = new Intl.Collator("en", { numeric: true });
+
+/** By a column, what is not known last; rows that are the same there by name. */
+export function sorted(rows: readonly UsageRow[], sort: string): UsageRow[] {
+  const column = sort.replace(/^-/, "");
+  const sign = sort.startsWith("-") ? -1 : 1;
+  const byName = (a: UsageRow, b: UsageRow) => (a.group === null ? (b.group === null ? 0 : 1) : b.group === null ? -1 : COLLATOR.compare(a.group, b.group));
+  const of = Object.hasOwn(VALUE_OF, column) ? VALUE_OF[column as keyof typeof VALUE_OF] : null;
+  return [...rows].sort((a, b) => {
+    if (of === null) return sign * byName(a, b);
+    const [left, right] = [of(a), of(b)];
+    if (left === null || right === null) return left === right ? byName(a, b) : left === null ? 1 : -1;
+    return sign * (left - right) || byName(a, b);
+  });
+}
+
+/** Where the energy's figures come from, in words. */
+export function sourceWords(counted: number | null): string {
+  if (counted === null) return "";
+  if (counted >= 0.995) return "counters";
+  return counted < 0.005 ? "integrated power" : `${Math.round(counted * 100)}% counters, the rest integrated power`;
+}
