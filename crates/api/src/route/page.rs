@@ -49,7 +49,7 @@ pub(crate) async fn page(Shared(api): Shared<Api>, method: Method, uri: Uri, hea
 /// Whether the page has a view at this path: those of `routeOf` in `dashboard/src/app/routes.ts`.
 fn is_view(path: &str) -> bool {
     let path = path.trim_end_matches('/');
-    if matches!(path, "" | "/index.html" | "/gpus" | "/clusters" | "/statistics") {
+    if matches!(path, "" | "/index.html" | "/gpus" | "/compare" | "/jobs" | "/clusters" | "/statistics") {
         return true;
     }
     if let Some(id) = path.strip_prefix("/gpus/") {

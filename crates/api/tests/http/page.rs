@@ -40,6 +40,8 @@ async fn every_address_of_the_page_is_the_page() {
         "/clusters",
         "/clusters/?view=processes",
         "/clusters/east/node-07.example",
+        "/compare?gpus=a,b",
+        "/jobs",
         "/statistics",
         "/statistics/",
     ] {
