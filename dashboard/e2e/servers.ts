@@ -1,4 +1,4 @@
-import { test, type Page } from "@playwright/test";
+import { expect, test, type Page } from "@playwright/test";
 
 /** The server with the recorded capture, the one whose simulated GPUs report now, the one with thousands, and the one that reads clusters. */
 export const RECORDED = (process.env.GPUVITALS_URL ?? "").replace(/\/+$/, "");
@@ -23,4 +23,32 @@ export function complaints(page: Page): string[] {
 
 export async function sidewaysScroll(page: Page): Promise<number> {
   return page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+}
+
+/** The fleet is judged every 15 s: after the start the first findings come with the second judgement at the latest. */
+const JUDGED_WITHIN_MS = 40_000;
+
+/** Waits until the simulated fleet's sick GPU is found. */
+export async function judged(page: Page, url: string): Promise<void> {
+  await expect
+    .poll(async () => ((await (await page.request.get(`${url}/api/v1/analysis/findings?kind=xid`)).json()) as { total: number }).total, { timeout: JUDGED_WITHIN_MS })
+    .toBe(1);
+}
+
+/** Measured times stand in the output of the run. */
+export function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+/** An answer with so many GPUs on nodes of eight, as the server writes it. */
+export function madeUp(count: number, more: (gpu: number) => object): string {
+  const gpus = Array.from({ length: count }, (_, gpu) => {
+    const host = `n${String(Math.floor(gpu / 8)).padStart(4, "0")}`;
+    const isSick = gpu % 997 === 0;
+    return {
+      id: `GPU-${gpu}`, name: `${host} / GPU ${gpu % 8}`, model: "NVIDIA H100 80GB HBM3", vendor: "nvidia", hostname: host, index: gpu % 8, memory_mb: 81_559, driver_version: "570.86.15",
+      state: isSick ? "unhealthy" : gpu % 3 === 0 ? "idle" : "active", state_reason: isSick ? "XID 79" : null, last_seen: new Date().toISOString(), simulated: true, ...more(gpu),
+    };
+  });
+  return JSON.stringify({ gpus, total: count, pagination: { limit: 10_000, offset: 0, has_next: false } });
 }

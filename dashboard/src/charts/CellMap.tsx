@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type PointerE
 import { useTheme } from "../shared/theme";
 import { bounded, cellAt, centredOn, DIRECTIONS, layOut, nearest, neighbour, revealing, WHOLE, zoomedAt, type CellLayout, type Size, type View } from "./cells";
 import type { Painting } from "./looks";
-import { boxOnScreen, orderOf, paintCells } from "./paintCells";
+import { boxOnScreen, paintCells } from "./paintCells";
 
 /** How a map is enlarged and moved. What of it is seen is known outside by the cell in its middle. */
 export interface Lens {
@@ -54,18 +54,17 @@ export function CellMap(props: CellMapProps) {
   const layout = useMemo(() => (width === 0 ? null : layOut(groups, { width, heightMax, named: isNamed })), [groups, width, heightMax, isNamed]);
   // Frames of the last line reach a little further.
   const size = useMemo(() => ({ width, height: layout === null ? 0 : layout.height + 1 }), [width, layout]);
-  const order = useMemo(() => orderOf(painting), [painting]);
 
   const paint = useRef<(view: View) => void>(() => undefined);
   useEffect(() => {
     paint.current = (view) => {
-      if (canvas.current === null || layout === null || order.length !== layout.xs.length) return;
-      paintCells(canvas.current, { layout, painting, order, text: text ?? null }, view, size, { active, picked });
+      if (canvas.current === null || layout === null || painting.lookOf.length !== layout.xs.length) return;
+      paintCells(canvas.current, { layout, painting, text: text ?? null }, view, size, { active, picked });
       placeCard(card.current, active < 0 ? null : boxOnScreen(layout, view, active), size);
     };
   });
   const view = useView(lens, layout, size, paint);
-  useEffect(() => paint.current(view.now()), [layout, painting, order, text, size, active, picked, theme, view]);
+  useEffect(() => paint.current(view.now()), [layout, painting, text, size, active, picked, theme, view]);
 
   const at = (event: { clientX: number; clientY: number }) => pointOn(canvas.current, event);
   const under = (event: PointerEvent) => {

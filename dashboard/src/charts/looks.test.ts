@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { inkOn, orderOf } from "./paintCells";
+import { inkOn, pixelOf } from "./paintCells";
 import { domainOf, paintValues, ramp, STEPS } from "./looks";
 
 const ANY = { low: -1e12, high: 1e12 };
@@ -38,14 +38,14 @@ describe("colours of values", () => {
     expect([looks[0]?.shape, looks[STEPS]?.shape]).toEqual(["full", "hollow"]);
   });
 
-  it("are set once each", () => {
-    const painting = { looks: ["a", "b", "c"].map((colour) => ({ colour, shape: "full" as const })), lookOf: Uint8Array.of(2, 0, 1, 0, 2) };
-    expect([...orderOf(painting)]).toEqual([1, 3, 2, 0, 4]);
+  it("are pixels with red in the lowest byte", () => {
+    expect(pixelOf("#123456").toString(16)).toBe("ff563412");
+    expect(pixelOf("#ffffff")).toBe(0xffffffff);
   });
 
   it.each([
     ["#fde725", "#000000"],
     ["#482475", "#ffffff"],
-    [" #21918c", "#000000"],
+    ["#21918c", "#000000"],
   ])("%s is written on in %s", (colour, ink) => expect(inkOn(colour)).toBe(ink));
 });

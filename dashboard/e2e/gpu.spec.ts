@@ -1,0 +1,67 @@
+import { expect, test } from "@playwright/test";
+import { complaints, FLEET, judged, needs } from "./servers";
+
+test.describe("the page of a sick GPU", () => {
+  test.beforeEach(async ({ page }) => {
+    needs(FLEET, "GPUVITALS_FLEET_URL");
+    await judged(page, FLEET);
+    await page.goto(`${FLEET}/gpus?state=unhealthy`);
+    await page.locator("tr[data-gpu]").filter({ hasText: "XID 63" }).getByRole("link").click();
+    // Live charts would move on between two looks.
+    await page.getByRole("button", { name: "Live" }).click();
+    await expect(page.getByTestId("chart").first()).not.toHaveAttribute("data-points", "0");
+  });
+
+  test("a range is chosen by dragging, explained, and left by going back", async ({ page }) => {
+    const heard = complaints(page);
+    await expect(page.getByRole("button", { name: "Peers (7)" })).toHaveAttribute("aria-pressed", "true");
+    await expect(page.locator('[data-panel^="power"]').first()).toContainText(/peers \d+ W/);
+    const plot = page.getByTestId("chart").first().locator(".u-over");
+    const box = await plot.boundingBox();
+    if (box === null) throw new Error("the chart has no plot");
+    await page.mouse.move(box.x + box.width * 0.6, box.y + 40);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.95, box.y + 40, { steps: 5 });
+    await page.mouse.up();
+    await expect(page).toHaveURL(/from=.*&to=/);
+    await page.getByRole("button", { name: "Why was it slow?" }).click();
+    await expect(page).toHaveURL(/why=1$/);
+    await expect(page.getByTestId("why")).toContainText(/Compared with \d+ GPUs of its (job|model)/);
+    await page.goBack();
+    await expect(page).not.toHaveURL(/from=/);
+    expect(heard).toEqual([]);
+  });
+
+  test("a chart is taken away as values, picture, query, command and PromQL", async ({ page, context }) => {
+    await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+    const power = page.locator('[data-panel^="power-W"]').first();
+    const act = async (name: string) => {
+      await power.getByLabel(/^Export/).click();
+      await power.getByRole("button", { name }).click();
+    };
+    const saved = async (name: string) => {
+      const [download] = await Promise.all([page.waitForEvent("download"), act(name)]);
+      const chunks: Buffer[] = [];
+      for await (const chunk of await download.createReadStream()) chunks.push(chunk as Buffer);
+      return { name: download.suggestedFilename(), content: Buffer.concat(chunks) };
+    };
+    const csv = await saved("Values (CSV)");
+    expect(csv.name).toMatch(/^GPU-.*_Power-and-energy-W\.csv$/);
+    expect(csv.content.toString()).toMatch(/^timestamp,.*\r\n.*power_w/);
+    const png = await saved("Picture (PNG)");
+    expect(png.name).toMatch(/\.png$/);
+    expect(png.content.subarray(1, 4).toString()).toBe("PNG");
+    const copied = async (name: string) => {
+      await act(name);
+      await expect(power.getByText(`${name}: done`)).toBeVisible();
+      return page.evaluate(() => navigator.clipboard.readText());
+    };
+    const query = await copied("Copy as query");
+    expect((await page.request.get(query)).status()).toBe(200);
+    expect(await copied("Copy as curl")).toBe(`curl -sS -H 'accept: text/csv' '${query}'`);
+    const promql = (await copied("Copy as PromQL")).split("\n")[0] ?? "";
+    expect(promql).toMatch(/^gpu_power_watts\{uuid="GPU-/);
+    const answer = await page.request.get(`${FLEET}/api/v1/prom/api/v1/query?query=${encodeURIComponent(promql)}`);
+    expect(((await answer.json()) as { data: { result: unknown[] } }).data.result).toHaveLength(1);
+  });
+});
