@@ -1,10 +1,10 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { Gpu } from "../../api/client";
 import { FakeEventSource } from "../../testing/FakeEventSource";
 import { FakePlot } from "../../testing/FakePlot";
-import { finding, findingsOf, gpu, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { finding, findingsOf, gpu, listOf, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const ID = gpu().id;
@@ -253,6 +253,99 @@ describe("live", () => {
     expect(window.location.search).toBe("?live=0");
     expect(screen.getByTestId("gpu").getAttribute("data-live")).toBe("off");
     expect(FakeEventSource.made.at(-1)?.readyState).toBe(FakeEventSource.CLOSED);
+  });
+});
+
+describe("beside its peers", () => {
+  const peer = (id: string, part: Partial<Gpu> = {}) => gpu({ id, ...part });
+  const neighbours = listOf([gpu(), peer("p-1"), peer("p-2"), peer("other", { model: "A100" })]);
+  const both: Handler = (params) => {
+    const times = [0, 1, 2].map((place) => Math.floor(Date.parse(params.get("end") ?? "") / 5000) * 5000 - 15_000 + place * 5000);
+    const isPeers = params.get("group_by") === "all";
+    const series = (params.get("metrics") ?? "").split(",").flatMap((metric) =>
+      (params.get("aggregate") ?? "").split(",").map((aggregate) => ({ metric, aggregate, gpu: isPeers ? null : ID, values: aggregate === "min" ? [490, null, 500] : aggregate === "max" ? [520, null, 530] : isPeers ? [300, 310, 320] : [500, null, 510] })),
+    );
+    return ok({ times, series, step_ms: 5000 });
+  };
+  const powerPlot = () => FakePlot.made.find((made) => made.options.series[1]?.label === "power_w" && made.destroyed === 0);
+
+  it("draws how far the values went and the median of the GPUs of its host and model", async () => {
+    const mock = mockApi({ [PATH]: detail(), "/api/v1/query": both, "/api/v1/gpus": neighbours });
+    renderAt(`/gpus/${ID}?live=0`);
+    await waitFor(() => expect(chart("power-W-0")?.textContent).toContain("peers 320 W"));
+    expect(screen.getByRole("button", { name: "Peers (2)" }).getAttribute("aria-pressed")).toBe("true");
+    const asked = mock.asked.find(({ params }) => params.get("group_by") === "all")?.params;
+    expect([asked?.get("gpus"), asked?.get("aggregate")]).toEqual(["p-1,p-2", "p50"]);
+    expect(mock.asked.find(({ path, params }) => path === "/api/v1/gpus" && params.get("limit") === "10000")?.params.get("host")).toBe("node-1");
+    // The line, its lower and upper edge, the ghost.
+    await waitFor(() => expect(powerPlot()?.fed.at(-1)?.slice(1)).toEqual([[500, null, 510], [490, null, 500], [520, null, 530], [300, 310, 320]]));
+    expect(powerPlot()?.options.bands).toMatchObject([{ series: [3, 2] }]);
+    await userEvent.click(screen.getByRole("button", { name: "Peers (2)" }));
+    expect(window.location.search).toBe("?live=0&peers=0");
+    expect(powerPlot()?.options.series).toHaveLength(4);
+    expect(chart("power-W-0")?.textContent).not.toContain("peers");
+  });
+
+  it("has no band behind anything but the mean, and stands alone where it has no peers", async () => {
+    const mock = mockApi({ [PATH]: detail(), "/api/v1/query": both, "/api/v1/gpus": listOf([gpu()]) });
+    renderAt(`/gpus/${ID}?live=0&aggregate=max`);
+    await waitFor(() => expect(powerPlot()?.fed.at(-1)?.[1]).toEqual([520, null, 530]));
+    expect(powerPlot()?.options.bands).toEqual([]);
+    expect(screen.getByRole("button", { name: "Peers" })).toBeTruthy();
+    expect(mock.asked.some(({ params }) => params.get("group_by") === "all")).toBe(false);
+  });
+});
+
+describe("why it was slow", () => {
+  const WHY = `/api/v1/gpus/${ID}/explain`;
+  const explanation = {
+    gpu: ID, name: "node-1 / GPU 0", start: "2026-11-20T10:00:00Z", end: "2026-11-20T11:00:00Z", verdict: "heat held the clock down",
+    causes: [{ id: "heat", weight: 0.6, sentence: "heat held the clock down for 60 % of the time", evidence: [{ quantity: "gpu_clock_mhz", unit: "MHz", value: 1500, compared_with: { value: 1980, origin: "median of its peers" } }] }],
+    peers: { basis: "job", name: "train-7", count: 7 }, figures: null, events: [{ timestamp: "2026-11-20T10:12:00Z", kind: "xid", detail: "XID 13" }],
+  };
+
+  it("is asked of the range that is shown, in whole minutes, and of a day at most", async () => {
+    const mock = mockApi({ [PATH]: detail(), "/api/v1/query": history, [WHY]: ok(explanation) });
+    renderAt(`/gpus/${ID}?from=2026-11-18T10:00:20Z&to=2026-11-20T10:59:50Z`);
+    await userEvent.click(await screen.findByRole("button", { name: "Why was it slow?" }));
+    const why = await screen.findByRole("region", { name: "Why was it slow?" });
+    expect(await within(why).findByText("heat held the clock down")).toBeTruthy();
+    expect(why.textContent).toMatch(/60%heat held.*GPU clock 1,500 MHz against 1,980 MHz, median of its peers.*xid XID 13.*Compared with 7 GPUs of its job: train-7.*Only the last 24 hours/);
+    const asked = mock.asked.find(({ path }) => path === WHY)?.params;
+    expect([asked?.get("start"), asked?.get("end")]).toEqual(["2026-11-19T11:00:00.000Z", "2026-11-20T11:00:00.000Z"]);
+    expect(window.location.search).toContain("why=1");
+    await userEvent.click(within(why).getByRole("button", { name: "Close" }));
+    expect(window.location.search).not.toContain("why=1");
+  });
+
+  it("says why it cannot be explained", async () => {
+    mockApi({ [PATH]: detail(), "/api/v1/query": history, [WHY]: { status: 404, body: { error: "not found", message: "no values are kept", code: "not_kept" } } });
+    renderAt(`/gpus/${ID}?why=1`);
+    expect(await screen.findByText("no values are kept")).toBeTruthy();
+  });
+});
+
+describe("what can be taken away", () => {
+  const power = { ...metric("power_w", "W", "power"), prometheus: { name: "gpu_power_watts", labels: { kind: 'a"b' }, unit: "watts", factor: 1 } };
+
+  it("is the question behind a chart: as query, curl and PromQL", async () => {
+    const copied = vi.fn(() => Promise.resolve());
+    mockApi({ [PATH]: detail(), "/api/v1/query": history, "/api/v1/metrics": ok({ metrics: [power] }) });
+    renderAt(`/gpus/${ID}?from=2026-11-20T10:00:00Z&to=2026-11-20T11:00:00Z`);
+    const menu = await screen.findByLabelText("Export Power and energy");
+    vi.spyOn(navigator.clipboard, "writeText").mockImplementation(copied);
+    const act = async (name: string) => {
+      await userEvent.click(menu);
+      await userEvent.click(screen.getByRole("button", { name }));
+      await screen.findByText(`${name}: done`);
+      return (copied.mock.calls.at(-1) as string[] | undefined)?.[0] ?? "";
+    };
+    const query = new URL(await act("Copy as query"));
+    expect(Object.fromEntries(query.searchParams)).toEqual({
+      metrics: "power_w", gpus: ID, start: "2026-11-20T10:00:00.000Z", end: "2026-11-20T11:00:00.000Z", step: "10000ms", aggregate: "mean,min,max", group_by: "gpu",
+    });
+    expect(await act("Copy as curl")).toBe(`curl -sS -H 'accept: text/csv' '${query.href}'`);
+    expect(await act("Copy as PromQL")).toBe(`gpu_power_watts{kind="a\\"b",uuid="${ID}"}`);
   });
 });
 

@@ -1,0 +1,98 @@
+import { fireEvent, screen, waitFor } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import { finding, findingsOf, gpu, listOf, metric, mockApi, ok } from "../../testing/mockApi";
+import { renderAt } from "../../testing/render";
+
+const LIST = "/api/v1/gpus";
+const fleet = listOf([
+  gpu({ id: "GPU-a", name: "node-1 / GPU 0", metrics: { power_w: 0 } }),
+  gpu({ id: "GPU-b", name: "node-1 / GPU 1", index: 1, state: "unhealthy", state_reason: "XID 79", metrics: { power_w: 512.25 } }),
+  gpu({ id: "GPU-c", name: "node-2 / GPU 0", hostname: "node-2", metrics: {} }),
+]);
+
+/** A box of a test has no size: this one is 800 px wide. */
+beforeEach(() => {
+  vi.spyOn(HTMLElement.prototype, "clientWidth", "get").mockReturnValue(800);
+});
+
+async function openMap(path: string, handlers = {}) {
+  const mock = mockApi({ [LIST]: fleet, ...handlers });
+  renderAt(path);
+  const canvas = await screen.findByTestId("heatmap");
+  await waitFor(() => expect(canvas.getAttribute("data-cells")).toBe("3"));
+  canvas.focus();
+  return { mock, canvas };
+}
+
+const wholeAsks = (mock: ReturnType<typeof mockApi>) => mock.asked.filter(({ path, params }) => path === LIST && params.get("limit") === "10000");
+
+describe("the heat map", () => {
+  it("asks for all GPUs with nothing but what it shows, not for the list", async () => {
+    const { mock } = await openMap("/gpus?view=map&colour=power_w&group=job&search=node&where=vendor%3Dnvidia");
+    expect(Object.fromEntries(wholeAsks(mock)[0]?.params ?? [])).toEqual({ limit: "10000", metrics: "power_w", labels: "job", search: "node", where: "vendor=nvidia" });
+    expect(mock.asked.some(({ params }) => params.get("include") === "metrics")).toBe(false);
+  });
+
+  it("says in words what its colours say", async () => {
+    await openMap("/gpus?view=map&colour=power_w");
+    await waitFor(() => expect(screen.getByTestId("legend").textContent).toBe("0 Wto550 W1not read"));
+    expect(screen.getByTestId("summary").textContent).toMatch(/^Power from 0 W \(node-1 \/ GPU 0\) to 512 W \(node-1 \/ GPU 1\), median 512 W, not read of 1\. The same GPUs as a list$/);
+  });
+
+  it("is coloured by any metric of the catalogue, by state or findings, and grouped; the address has it", async () => {
+    const host = { ...metric("load_1m", "", "host"), table: "system_events" };
+    const { mock } = await openMap("/gpus?view=map", { "/api/v1/metrics": ok({ metrics: [metric("power_w", "W", "power"), metric("fan_speed_pct", "%", "board"), host] }) });
+    const colour = screen.getByRole("combobox", { name: "Colour" });
+    await waitFor(() => expect([...colour.querySelectorAll("option")].map((option) => option.textContent)).toEqual(["State", "Findings", "Power (W)", "Fan speed (%)"]));
+    expect(screen.getByTestId("legend").textContent).toMatch(/2active.*1unhealthy/);
+    await userEvent.selectOptions(colour, "fan_speed_pct");
+    await userEvent.selectOptions(screen.getByRole("combobox", { name: "Group by" }), "namespace");
+    expect(window.location.search).toBe("?view=map&colour=fan_speed_pct&group=namespace");
+    await waitFor(() => expect(wholeAsks(mock).at(-1)?.params.get("labels")).toBe("namespace"));
+    await waitFor(() => expect(screen.getByTestId("summary").textContent).toContain("Fan speed: not read of any GPU"));
+  });
+
+  it("is walked by keys, which say what is there; Enter opens, Space picks to compare", async () => {
+    const found = finding({ sentence: "XID 79", reach: { ...finding().reach, gpus: ["GPU-b"] } });
+    await openMap("/gpus?view=map", { "/api/v1/analysis/findings": findingsOf([found]) });
+    await userEvent.keyboard("{ArrowRight}{ArrowRight}");
+    expect(await screen.findByText("node-1 / GPU 1: unhealthy, XID 79. Critical: XID 79")).toBeTruthy();
+    await userEvent.keyboard(" {ArrowRight} ");
+    expect(window.location.search).toBe("?view=map&picked=GPU-b%2CGPU-c");
+    expect(screen.getByRole("link", { name: "Compare 2 GPUs" }).getAttribute("href")).toBe("/compare?gpus=GPU-b%2CGPU-c");
+    await userEvent.click(screen.getByRole("button", { name: "Unpick node-1 / GPU 1" }));
+    expect(window.location.search).toBe("?view=map&picked=GPU-c");
+    screen.getByTestId("heatmap").focus();
+    await userEvent.keyboard("{Enter}");
+    expect(window.location.pathname).toBe("/gpus/GPU-c");
+  });
+
+  it("shows a finger what is there, opens by mouse, picks by Shift and click", async () => {
+    const { canvas } = await openMap("/gpus?view=map&colour=severity");
+    // Below the name of its group, in the first cell.
+    const at = { clientX: 5, clientY: 20, button: 0, pointerId: 1 };
+    fireEvent.pointerUp(canvas, { ...at, pointerType: "touch" });
+    expect(screen.getByText("node-1 / GPU 0: active")).toBeTruthy();
+    expect(screen.getByRole("link", { name: "Open" }).getAttribute("href")).toBe("/gpus/GPU-a");
+    fireEvent.pointerUp(canvas, { ...at, pointerType: "mouse", shiftKey: true });
+    expect(window.location.search).toContain("picked=GPU-a");
+    fireEvent.pointerUp(canvas, { ...at, pointerType: "mouse" });
+    expect(window.location.pathname).toBe("/gpus/GPU-a");
+  });
+
+  it("takes filters like the list, and says when none fits", async () => {
+    mockApi({ [LIST]: listOf([]) });
+    renderAt("/gpus?view=map&colour=power_w&where=namespace%3Dresearch");
+    expect(await screen.findByText("No GPU fits these filters")).toBeTruthy();
+    expect(screen.getByRole("button", { name: "namespace research ×" })).toBeTruthy();
+    await userEvent.click(screen.getByRole("button", { name: "Show all GPUs" }));
+    expect(window.location.search).toBe("?view=map&colour=power_w");
+  });
+
+  it("says what part of a larger fleet it is, and that it is old", async () => {
+    mockApi({ [LIST]: listOf([gpu()], 12_000) });
+    renderAt("/gpus?view=map");
+    expect(await screen.findByText(/^The first 1 of 12,000 GPUs by host/)).toBeTruthy();
+  });
+});

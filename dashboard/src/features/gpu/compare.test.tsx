@@ -1,0 +1,49 @@
+import { screen, waitFor } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { expect, it } from "vitest";
+import { FakePlot } from "../../testing/FakePlot";
+import { gpu, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { renderAt } from "../../testing/render";
+import { comparePath, parseCompare } from "./compareState";
+
+const detail = (id: string, name: string): Handler => {
+  const at = new Date().toISOString();
+  const latest = { power_w: { value: 1, timestamp: at }, utilization_pct: { value: 1, timestamp: at } };
+  return ok({ gpu: gpu({ id, name, last_seen: at }), latest, labels: { uuid: id, partition: null }, first_seen: at });
+};
+const history: Handler = (params) => {
+  const series = (params.get("metrics") ?? "").split(",").flatMap((metric) =>
+    (params.get("gpus") ?? "").split(",").map((id, place) => ({ metric, gpu: id, aggregate: "mean", values: [place, place + 1] })),
+  );
+  return ok({ times: [1000, 2000], series, step_ms: 1000 });
+};
+const two = { "/api/v1/gpus/a": detail("a", "node-1 / GPU 0"), "/api/v1/gpus/b": detail("b", "node-1 / GPU 1"), "/api/v1/query": history };
+
+it("draws a chart for each metric with a line for each GPU, the asked one first", async () => {
+  const mock = mockApi(two);
+  renderAt("/compare?gpus=a,b&metric=power_w&range=1h");
+  await waitFor(() => expect([...document.querySelectorAll("[data-panel]")].map((panel) => panel.getAttribute("data-panel"))).toEqual(["power_w", "utilization_pct"]));
+  await waitFor(() => expect(document.querySelector('[data-panel="power_w"]')?.getAttribute("data-points")).toBe("4"));
+  expect(FakePlot.made[0]?.options.series.map((series) => series.label)).toEqual([undefined, "a", "b"]);
+  expect(document.querySelector('[data-panel="power_w"]')?.textContent).toContain("node-1 / GPU 1");
+  expect(mock.asked.find(({ path }) => path === "/api/v1/query")?.params.get("aggregate")).toBe("mean");
+  await userEvent.click(screen.getByRole("button", { name: "Without node-1 / GPU 0" }));
+  expect(window.location.search).toBe("?gpus=b&metric=power_w&range=1h");
+});
+
+it("says how GPUs are picked when there are none, and which one is not there", async () => {
+  mockApi(two);
+  const { unmount } = renderAt("/compare");
+  expect(screen.getByRole("link", { name: "To the heat map" }).getAttribute("href")).toBe("/gpus?view=map");
+  unmount();
+  renderAt("/compare?gpus=a,gone");
+  expect((await screen.findByRole("alert")).textContent).toContain("there is no /api/v1/gpus/gone");
+});
+
+it.each([
+  ["gpus=a,b,,a&metric=power_w&range=6h&aggregate=max", { gpus: ["a", "b"], metric: "power_w", range: { kind: "preset", preset: "6h" }, aggregate: "max" }],
+  ["", { gpus: [], metric: "", range: null, aggregate: "mean" }],
+] as const)("%s is read, and written", (search, state) => {
+  expect(parseCompare(search)).toEqual(state);
+  expect(parseCompare(comparePath(state).slice("/compare?".length))).toEqual(state);
+});

@@ -1,0 +1,84 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { describe, expect, it } from "vitest";
+import { mockApi, ok, type Handler } from "../../testing/mockApi";
+import { renderAt } from "../../testing/render";
+
+const ENERGY = "/api/v1/analysis/energy";
+const IDLE = "/api/v1/analysis/idle";
+const pagination = { limit: 10_000, offset: 0, has_next: false };
+const energy = (groups: (string | null)[], part = {}): Handler => {
+  const of = (group: string | null) => ({ group, energy_kwh: 12, counted_kwh: 6, source: "both", gpu_hours: 48, gpus: 2, ...part });
+  return ok({ groups: groups.map(of), whole: of(null), start: "", end: "", step_ms: 60_000, total: groups.length, pagination });
+};
+const idle = (groups: readonly (readonly [string, number])[]): Handler => {
+  const of = (group: string | null, hours: number) => ({ group, held_gpu_hours: 40, idle_gpu_hours: hours, idle_energy_kwh: hours / 10, idle_cost: null, gpus: 2 });
+  return ok({ groups: groups.map(([group, hours]) => of(group, hours)), whole: of(null, 30), start: "", end: "", step_ms: 60_000, total: groups.length, pagination });
+};
+const host = (last_seen: string) => ok({ hosts: [{ hostname: "node-1", gpu_count: 2, simulated: false, last_seen }], total: 1, pagination });
+const now = () => host(new Date().toISOString());
+const groups = () => [...document.querySelectorAll("[data-group]")].map((row) => row.getAttribute("data-group"));
+
+describe("jobs and namespaces", () => {
+  it("shows the most waste first, with its cost at the price that is typed", async () => {
+    const mock = mockApi({ "/api/v1/hosts": now(), [ENERGY]: energy(["research", "vision", null]), [IDLE]: idle([["vision", 20], ["research", 10]]) });
+    renderAt("/jobs");
+    await screen.findByRole("link", { name: "vision" });
+    expect(groups()).toEqual(["vision", "research", ""]);
+    const row = screen.getByRole("link", { name: "vision" }).closest("tr");
+    expect(row?.textContent).toBe("vision248 h12 kWh50% counters, the rest integrated power40 h20 h 50%2 kWh");
+    expect(screen.getByRole("link", { name: "No namespace" }).closest("tr")?.textContent).toMatch(/power–– –$/);
+    await userEvent.type(screen.getByRole("textbox", { name: "Price of a GPU hour" }), "2,5");
+    await waitFor(() => expect(window.location.search).toBe("?price=2.5"));
+    expect(within(screen.getByLabelText("All together")).getByText("75")).toBeTruthy();
+    expect(row?.textContent).toMatch(/50$/);
+    // The price needs no new answer.
+    expect(mock.asked.filter(({ path }) => path === IDLE)).toHaveLength(1);
+    await userEvent.click(screen.getByRole("button", { name: "Namespace" }));
+    expect(groups()).toEqual(["research", "vision", ""]);
+    expect(window.location.search).toBe("?price=2.5&sort=group");
+  });
+
+  it("leads to the GPUs of a holder, and asks by what is chosen", async () => {
+    const mock = mockApi({ "/api/v1/hosts": now(), [ENERGY]: energy(["train-7"]), [IDLE]: idle([]) });
+    renderAt("/jobs?by=job&range=1h");
+    const link = await screen.findByRole("link", { name: "train-7" });
+    expect(link.getAttribute("href")).toBe("/gpus?where=job%3Dtrain-7");
+    const asked = mock.asked.find(({ path }) => path === ENERGY)?.params;
+    expect(asked?.get("by")).toBe("job");
+    expect(Date.parse(asked?.get("end") ?? "") - Date.parse(asked?.get("start") ?? "")).toBe(3_600_000);
+    await userEvent.click(screen.getByRole("link", { name: "Nodes" }));
+    expect(window.location.search).toBe("?by=node&range=1h");
+    await waitFor(() => expect(mock.asked.some(({ path, params }) => path === IDLE && params.get("by") === "node")).toBe(true));
+  });
+
+  it("says how holders become known where there are none, and when there are no values at all", async () => {
+    const mock = mockApi({ "/api/v1/hosts": now(), [ENERGY]: energy([null]), [IDLE]: idle([]) });
+    const { unmount } = renderAt("/jobs?by=job");
+    expect(await screen.findByText("No GPU of this time has a job")).toBeTruthy();
+    expect(screen.getByText(/SLURM_JOB_ID/)).toBeTruthy();
+    unmount();
+    mock.set(ENERGY, energy([], { gpu_hours: 0 }));
+    renderAt("/jobs");
+    expect(await screen.findByText("No values in this range")).toBeTruthy();
+  });
+
+  it("ends the ranges of a recording at its last sample", async () => {
+    const mock = mockApi({ "/api/v1/hosts": host("2025-07-18T20:42:34Z"), [ENERGY]: energy(["a"]), [IDLE]: idle([]) });
+    renderAt("/jobs");
+    expect((await screen.findByRole("note", { name: "Age of the data" })).textContent).toMatch(/^Nothing has reported since 2025-07-18/);
+    await waitFor(() => expect(mock.asked.find(({ path }) => path === IDLE)?.params.get("end")).toBe("2025-07-18T20:42:34.000Z"));
+  });
+
+  it("says what could not be read, and reads it again", async () => {
+    const mock = mockApi({ "/api/v1/hosts": now(), [ENERGY]: { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } } });
+    renderAt("/jobs");
+    expect((await screen.findByRole("alert")).textContent).toContain("disk on fire");
+    const answer = energy(["a"]);
+    if (typeof answer !== "object") throw new Error("an answer has a body");
+    mock.set(ENERGY, { ...answer, headers: { "x-partial": "host b does not answer" } });
+    mock.set(IDLE, idle([]));
+    await userEvent.click(screen.getByRole("button", { name: "Retry" }));
+    expect((await screen.findByRole("note", { name: "Incomplete" })).textContent).toContain("host b does not answer");
+  });
+});
