@@ -3,14 +3,12 @@
 //! Made from its minutes and those of its peers: the GPUs of its job, or others of its model. A cause weighs as much as it can explain
 //! of the lost speed, 0 to 1: a share of time, or a difference to the peers.
 
-use std::sync::Arc;
-
-use gpuvitals_core::batch::RowKeys;
-use gpuvitals_core::history::{ExtraValue, Fleet, GpuState};
-use gpuvitals_core::{Batch, MetricId};
+use gpuvitals_core::MetricId;
+use gpuvitals_core::history::{Fleet, GpuState};
 
 use crate::findings::threshold::PEERS_MIN;
 use crate::findings::{Evidence, GpuWindow};
+use crate::health_event::HealthEvent;
 use crate::robust;
 
 /// Smallest weight of a cause that is worth a line.
@@ -34,17 +32,6 @@ pub struct SlowCause {
     pub evidence: Vec<Evidence>,
 }
 
-/// An event in the health of the GPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HealthEvent {
-    /// When, nanoseconds UTC since 1970.
-    pub at_ns: i64,
-    /// `xid`, `ecc`, `ras`, `throttle`, `lost` or `back`.
-    pub kind: Arc<str>,
-    /// In the agent's words.
-    pub detail: Arc<str>,
-}
-
 /// What is known about the time.
 #[derive(Debug, Clone, Copy)]
 pub struct SlowTime<'a> {
@@ -58,25 +45,6 @@ pub struct SlowTime<'a> {
     pub minutes: usize,
     /// Events in it.
     pub events: &'a [HealthEvent],
-}
-
-/// The events of a GPU in rows of `gpu_health_events`, in order.
-pub fn health_events(batch: &Batch, gpu: &str) -> Vec<HealthEvent> {
-    let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return Vec::new() };
-    let text = |name: &str, row| match ExtraValue::of(batch.records().column_by_name(name)?, row)? {
-        ExtraValue::Text(text) => Some(text),
-        ExtraValue::Number(_) => None,
-    };
-    let rows = keys.ids.iter().zip(batch.timestamps()).enumerate();
-    let of_gpu =
-        rows.filter(|(_, (id, _))| keys.keys.get(**id as usize).is_some_and(|key| key.as_ref() == gpu));
-    let event = |(row, (_, at_ns)): (usize, (&u32, &i64))| {
-        let detail = text("detail", row).unwrap_or_else(|| Arc::from(""));
-        Some(HealthEvent { at_ns: *at_ns, kind: text("kind", row)?, detail })
-    };
-    let mut events: Vec<HealthEvent> = of_gpu.filter_map(event).collect();
-    events.sort_by_key(|event| event.at_ns);
-    events
 }
 
 /// The causes, the heaviest first; none: nothing unusual is known.
@@ -216,6 +184,8 @@ fn median(peers: &[GpuWindow], of: impl Fn(&GpuWindow) -> Option<f64>) -> Option
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use gpuvitals_core::Identity;
 
     use super::*;
@@ -270,7 +240,8 @@ mod tests {
         assert_eq!(ids(&causes), ["heat", "pcie", "clock", "power_limit"]);
         let (_, heat) = causes.first().unwrap();
         assert_eq!(heat, "heat held the clock down for 60 % of the time; the GPU reached 70 °C");
-        let event = HealthEvent { at_ns: 0, kind: Arc::from("xid"), detail: Arc::from("XID 79") };
+        let [gpu, kind, detail] = ["a", "xid", "XID 79"].map(Arc::from);
+        let event = HealthEvent { gpu, at_ns: 0, kind, detail, finding: None };
         let lost = GpuWindow { minutes: 4, ..SOUND };
         assert_eq!(ids(&of(lost, &[event])), ["events", "no_data"]);
         let starved = GpuWindow { utilization_pct: Some(40.0), ..SOUND };

@@ -8,6 +8,7 @@
 mod groups;
 mod hardware;
 mod kinds;
+mod life;
 mod recent;
 mod silence;
 pub mod threshold;
@@ -27,6 +28,7 @@ use crate::condition::{self, Severity};
 
 pub use groups::{HolderLoad, MemberLoad, holder_loads};
 pub use kinds::{FindingKind, KINDS};
+pub use life::{Acknowledgement, LifeChange, LifeKind, life_rows};
 pub use recent::{GpuWindow, Recent};
 pub use silence::{LostGpu, lost_gpus};
 pub use tracker::Tracker;
@@ -50,6 +52,8 @@ pub struct FleetFinding {
     pub reach: Reach,
     /// What to do; commands in backquotes.
     pub remedy: Cow<'static, str>,
+    /// Who looks after it.
+    pub acknowledged: Option<Acknowledgement>,
 }
 
 impl FleetFinding {
@@ -64,7 +68,7 @@ impl FleetFinding {
 pub enum Subject {
     /// All nodes.
     Fleet,
-    /// A node, by name.
+    /// A node, as `cluster/name`; by name if no cluster is known.
     Node(Arc<str>),
     /// A GPU, by key.
     Gpu(Arc<str>),
@@ -75,6 +79,10 @@ pub enum Subject {
 }
 
 impl Subject {
+    fn node(cluster: Option<&str>, name: &str) -> Self {
+        Self::Node(cluster.map_or_else(|| name.into(), |cluster| format!("{cluster}/{name}").into()))
+    }
+
     /// Its type, for programs.
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -294,7 +302,8 @@ fn finding(
 ) -> FleetFinding {
     let kind = kinds::kind(kind);
     let (severity, remedy) = (kind.severity, Cow::Borrowed(kind.remedy));
-    FleetFinding { kind, severity, subject, since_ns: 0, sentence, evidence, reach, remedy }
+    let acknowledged = None;
+    FleetFinding { kind, severity, subject, since_ns: 0, sentence, evidence, reach, remedy, acknowledged }
 }
 
 fn is_older(now: Situation<'_>, at_ns: i64) -> bool {

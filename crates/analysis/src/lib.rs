@@ -5,6 +5,7 @@ pub mod energy;
 pub mod events;
 pub mod explain;
 pub mod findings;
+pub mod health_event;
 pub mod hints;
 pub mod integral;
 pub mod outgoing;

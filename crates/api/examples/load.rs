@@ -10,7 +10,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_api::{Api, ApiConfig, Peer, StatusView, serve};
+use gpuvitals_api::{Api, ApiConfig, Beside, Peer, StatusView, serve};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock;
 use gpuvitals_core::time::SECOND_NS;
@@ -84,8 +84,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:8181").await?;
     println!("http://{}", listener.local_addr()?);
     let api = Api::new(ApiConfig::default(), Arc::new(store.clone()), Arc::new(Alone));
-    let served =
-        tokio::spawn(serve(listener, api, axum::Router::new(), Access::open(), CancellationToken::new()));
+    let served = tokio::spawn(serve(
+        listener,
+        api,
+        Beside::reading(axum::Router::new()),
+        Access::open(),
+        CancellationToken::new(),
+    ));
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     for sequence in 1_000.. {
         seconds.tick().await;

@@ -8,10 +8,11 @@ use axum::body::Body;
 use axum::http::header::{AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, VARY};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gpuvitals_core::causes;
 use gpuvitals_core::clusters::ClusterView;
+use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::History;
+use gpuvitals_core::{Origin, causes};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,8 +25,9 @@ use crate::condition::StateRules;
 use crate::config::ApiConfig;
 use crate::dto::GatewayStats;
 use crate::error::ApiError;
-use crate::meter::Meter;
+use crate::meter::{self, Meter};
 use crate::peer::Peer;
+use crate::recent::RecentChanges;
 use crate::tag;
 use crate::watch::FleetWatch;
 
@@ -64,6 +66,7 @@ struct State {
     streams: Arc<Semaphore>,
     listener: Arc<gpuvitals_listener::Meter>,
     watch: Arc<FleetWatch>,
+    recent: Arc<RecentChanges>,
     stopping: CancellationToken,
     started: Instant,
 }
@@ -77,7 +80,8 @@ impl fmt::Debug for Api {
 impl Api {
     /// A gateway to that history.
     pub fn new(config: ApiConfig, history: Arc<dyn History>, status: Arc<dyn StatusView>) -> Self {
-        let limits = &config.limits;
+        let (limits, stopping) = (&config.limits, CancellationToken::new());
+        let recent = RecentChanges::new(limits.resume_bytes, config.clock.clone(), stopping.clone());
         Self(Arc::new(State {
             cache: Cache::new(config.cache_entries, limits.cache_bytes, limits.reuse),
             meter: Meter::default(),
@@ -85,12 +89,19 @@ impl Api {
             streams: Arc::new(Semaphore::new(limits.streams)),
             listener: Arc::new(gpuvitals_listener::Meter::new("gateway")),
             watch: Arc::default(),
-            stopping: CancellationToken::new(),
+            recent: Arc::new(recent),
+            stopping,
             started: Instant::now(),
             config,
             history,
             status,
         }))
+    }
+
+    /// Keeps the life of findings from now on, in rows that name this gateway `node`. The first outlet counts.
+    pub fn keep_findings(&self, outlet: Outlet, node: &str) {
+        let origin = Origin { node: node.into(), started_ns: self.0.config.clock.now_ns() };
+        self.0.watch.keep(outlet, origin);
     }
 
     pub(crate) fn config(&self) -> &ApiConfig {
@@ -122,6 +133,11 @@ impl Api {
     /// The watch over the fleet.
     pub(crate) fn watch(&self) -> &Arc<FleetWatch> {
         &self.0.watch
+    }
+
+    /// The changes that live streams show.
+    pub(crate) fn recent(&self) -> &Arc<RecentChanges> {
+        &self.0.recent
     }
 
     /// Judges the fleet every so often, until the gateway stops.
@@ -205,16 +221,17 @@ impl Api {
 
     /// The gateway's own statistics.
     pub(crate) fn gateway_stats(&self) -> GatewayStats {
-        let State { meter, cache, config, streams, listener, started, .. } = self.0.as_ref();
+        let State { meter: counts, cache, config, streams, listener, started, .. } = self.0.as_ref();
         GatewayStats {
-            cache_hit_rate: meter.hit_rate(),
-            cache_hits: meter.hits(),
-            cache_misses: meter.misses(),
+            cache_hit_rate: counts.hit_rate(),
+            cache_hits: counts.hits(),
+            cache_misses: counts.misses(),
             cache_bytes: cache.bytes(),
             requests: listener.requests(),
             uptime_seconds: seconds(started.elapsed()),
             streams: config.limits.streams.saturating_sub(streams.available_permits()),
             connections: listener.connections(),
+            memory_bytes: meter::resident_bytes(),
         }
     }
 

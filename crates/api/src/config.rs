@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gpuvitals_core::clock::Clock;
+use gpuvitals_listener::WebOrigin;
 
 use crate::assets::Page;
 
@@ -11,8 +12,8 @@ use crate::assets::Page;
 pub struct ApiConfig {
     /// Age of its newest row from which a GPU counts as stale.
     pub stale_after: Duration,
-    /// Origins (`https://host:port`) whose pages may read the API; empty: only its own page.
-    pub cors: Vec<String>,
+    /// Origins whose pages may use the API; empty: only its own page.
+    pub cors: Vec<WebOrigin>,
     /// Answers kept ready, about.
     pub cache_entries: usize,
     /// Limits on requests.
@@ -59,6 +60,8 @@ pub struct Limits {
     pub request_timeout: Duration,
     /// Live streams at the same time.
     pub streams: usize,
+    /// Bytes of rows that are kept for live streams: a client that was away, or is slow, gets them later.
+    pub resume_bytes: usize,
     /// Silence on a live stream after which a comment is sent.
     pub heartbeat: Duration,
     /// Between two judgements of the fleet.
@@ -80,6 +83,7 @@ impl Default for Limits {
             queries: 8,
             request_timeout: Duration::from_secs(30),
             streams: 256,
+            resume_bytes: 32 << 20,
             heartbeat: Duration::from_secs(15),
             judge_every: Duration::from_secs(15),
             drain: Duration::from_secs(5),

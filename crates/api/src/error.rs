@@ -15,6 +15,7 @@ const CANDIDATES_MAX: usize = 8;
 
 /// The error, for programs. The list is the same for every path:
 /// `bad_parameter` (400): a parameter is unknown, missing or not allowed; the message names it and what is allowed.
+/// `bad_body` (400): the body is not as described; the message says where.
 /// `too_large` (400): the answer would be larger than the limits; the message says what to change.
 /// `unauthorized` (401): the request needs a token, or its token is not known.
 /// `forbidden` (403): the token lacks the scope, or the client shows no certificate where one is needed.
@@ -25,9 +26,10 @@ const CANDIDATES_MAX: usize = 8;
 /// `unknown_cluster` (404): no cluster of the configuration has this name.
 /// `no_gpus` (400): the cluster has no GPUs by configuration.
 /// `unknown_node` (404): no GPU node has this name.
+/// `unknown_finding` (404): no open finding has this id.
 /// `not_found` (404): nothing is at this path.
 /// `method_not_allowed` (405): the path does not support this method.
-/// `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL are taken.
+/// `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL and acknowledgements are taken.
 /// `too_many_streams` (503): the limit of open live streams is reached.
 /// `overloaded` (503): more queries wait than can be answered in time.
 /// `incomplete` (503): what was asked for is not in the part of the data that could be read; the message says what was not.
@@ -38,6 +40,7 @@ const CANDIDATES_MAX: usize = 8;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ErrorCode {
     BadParameter,
+    BadBody,
     TooLarge,
     #[expect(dead_code, reason = "the listener answers so")]
     Unauthorized,
@@ -50,6 +53,7 @@ pub(crate) enum ErrorCode {
     UnknownCluster,
     NoGpus,
     UnknownNode,
+    UnknownFinding,
     NotFound,
     MethodNotAllowed,
     #[expect(dead_code, reason = "the listener answers so")]
@@ -90,6 +94,12 @@ pub(crate) enum ApiError {
     Parameters(#[from] axum::extract::rejection::QueryRejection),
     #[error("the path is not UTF-8 after decoding")]
     Path(#[from] axum::extract::rejection::PathRejection),
+    #[error("the body: {0}")]
+    Body(String),
+    #[error("acknowledgements cannot be kept: this gateway has no queue that it publishes to")]
+    NoLog,
+    #[error("no open finding has the id {0:?}; GET /api/v1/analysis/findings lists them")]
+    UnknownFinding(String),
     #[error("end is before start")]
     EndBeforeStart,
     #[error("{buckets} steps × {series} series are more than {max} values; {advice}")]
@@ -110,8 +120,8 @@ pub(crate) enum ApiError {
     Incomplete { name: String, missing: Vec<String> },
     #[error("there is nothing at {0:?}; /docs describes what there is")]
     NotFound(String),
-    #[error("{path:?} does not know {method}; it answers GET and HEAD")]
-    Method { method: String, path: String },
+    #[error("{path:?} does not know {method}; it answers {allowed}")]
+    Method { method: String, path: String, allowed: &'static str },
     #[error("{0} live streams are open, and there may be no more; close one or try again later")]
     Streams(usize),
     #[error(
@@ -156,6 +166,11 @@ impl ApiError {
         if missing.is_empty() { Self::UnknownHost(echo(name)) } else { Self::incomplete(name, missing) }
     }
 
+    /// A finding that is not open.
+    pub(crate) fn unknown_finding(id: &str) -> Self {
+        Self::UnknownFinding(echo(id))
+    }
+
     /// A name that may be in what could not be read.
     pub(crate) fn incomplete(name: &str, missing: &[String]) -> Self {
         Self::Incomplete { name: echo(name), missing: missing.to_vec() }
@@ -188,6 +203,8 @@ impl ApiError {
             Self::UnknownHost(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownHost),
             Self::UnknownCluster(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownCluster),
             Self::NoGpus(_) => (StatusCode::BAD_REQUEST, ErrorCode::NoGpus),
+            Self::Body(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadBody),
+            Self::UnknownFinding(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownFinding),
             Self::UnknownNode(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownNode),
             // A history need not keep everything that can be asked: that is no defect of it.
             Self::Query(QueryError::NotKept { .. }) => (StatusCode::NOT_FOUND, ErrorCode::NotKept),
@@ -195,7 +212,9 @@ impl ApiError {
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),
             Self::Streams(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::TooManyStreams),
             Self::Incomplete { .. } => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Incomplete),
-            Self::Query(QueryError::Away { .. }) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable),
+            Self::NoLog | Self::Query(QueryError::Away { .. }) => {
+                (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable)
+            }
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Overloaded),
             // Its paths answer in Prometheus' own shape.
             Self::Prom(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadParameter),
@@ -221,14 +240,13 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.status_and_code();
+        let allowed = if let Self::Method { allowed, .. } = &self { Some(*allowed) } else { None };
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             let cause = std::error::Error::source(&self).map(ToString::to_string);
             tracing::error!(error = %self, cause, "a request failed on a defect");
         }
         let mut response = refuse(status, code, &self.message());
-        if status == StatusCode::METHOD_NOT_ALLOWED {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        }
+        response.headers_mut().extend(allowed.map(|allowed| (ALLOW, HeaderValue::from_static(allowed))));
         response
     }
 }

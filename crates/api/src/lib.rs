@@ -11,12 +11,12 @@
 //! # use gpuvitals_core::history::History;
 //! # async fn example(history: Arc<dyn History>, status: Arc<dyn gpuvitals_api::StatusView>)
 //! # -> Result<(), Box<dyn std::error::Error>> {
-//! use gpuvitals_api::{Api, ApiConfig, serve};
+//! use gpuvitals_api::{Api, ApiConfig, Beside, serve};
 //!
 //! let socket = gpuvitals_listener::bind("127.0.0.1:8081".parse()?)?;
 //! let shutdown = tokio_util::sync::CancellationToken::new();
 //! let api = Api::new(ApiConfig::default(), history, status);
-//! serve(socket, api, axum::Router::new(), gpuvitals_listener::Access::open(), shutdown).await?;
+//! serve(socket, api, Beside::reading(axum::Router::new()), gpuvitals_listener::Access::open(), shutdown).await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -36,6 +36,7 @@ mod format;
 mod meter;
 mod parameter;
 mod peer;
+mod recent;
 mod route;
 mod selector;
 mod serve;
@@ -48,5 +49,5 @@ pub use assets::Page;
 pub use config::{ApiConfig, Limits};
 pub use peer::Peer;
 pub use route::document;
-pub use serve::{ServeError, serve};
+pub use serve::{Beside, own_scope, serve};
 pub use settings::ApiSettings;

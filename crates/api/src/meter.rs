@@ -54,7 +54,10 @@ impl Meter {
 
     /// As families.
     pub(crate) fn families(&self, stats: &GatewayStats) -> Vec<Family> {
-        vec![
+        let memory = stats.memory_bytes.map(|bytes| {
+            Family::gauge("process_resident_memory_bytes", "Resident memory of the process.", bytes)
+        });
+        let families = vec![
             Family::counter(
                 "gpuvitals_gateway_cache_hits_total",
                 "Answers from the cache.",
@@ -77,8 +80,16 @@ impl Meter {
                 "Time since the gateway started.",
                 stats.uptime_seconds,
             ),
-        ]
+        ];
+        families.into_iter().chain(memory).collect()
     }
+}
+
+/// Resident memory of this process, in bytes.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The paths. A handler parses, asks and renders; its parameters and its place in the document stand beside it.
 
+pub(crate) mod acknowledge;
 pub(crate) mod analysis;
 pub(crate) mod clusters;
 pub(crate) mod docs;
@@ -43,7 +44,7 @@ macro_rules! routes {
         /// The document of the handlers and the types they answer with.
         #[derive(OpenApi)]
         #[openapi(
-            paths($($module::$handler),+),
+            paths($($module::$handler,)+ acknowledge::acknowledge, acknowledge::release),
             components(schemas(crate::dto::Instant)),
             tags(
                 (name = "GPUs", description = "Which GPUs there are and how they do."),
@@ -98,11 +99,18 @@ routes! {
 
 /// All paths.
 pub(crate) fn router() -> Router<Api> {
-    paths().merge(prom::paths()).fallback(page::page).method_not_allowed_fallback(not_allowed)
+    paths()
+        .merge(acknowledge::paths())
+        .merge(prom::paths())
+        .fallback(page::page)
+        .method_not_allowed_fallback(not_allowed)
 }
 
+/// Methods of a path that is read.
+pub(crate) const READING: &str = "GET, HEAD";
+
 async fn not_allowed(method: Method, uri: Uri) -> Response {
-    page::refuse_method(&method, uri.path())
+    page::refuse_method(&method, uri.path(), READING)
 }
 
 /// What a handler ends with.

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use gpuvitals_listener::WebOrigin;
 use gpuvitals_settings::settings;
 
 use crate::config::{ApiConfig, Limits};
@@ -14,8 +15,8 @@ settings! {
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port of REST, live stream and dashboard; 0 takes a free one and prints it
         pub port: u16 = 8081, flag "--port PORT";
-        /// Origins allowed to call the API from another site, such as `https://ops.example.org`
-        pub cors: Vec<String> = [];
+        /// Origins whose pages may use the API from another site, such as `https://ops.example.org`
+        pub cors: Vec<WebOrigin> = [];
         /// Answers kept until newer rows arrive
         cache_entries: usize = 1024;
         /// A GPU without a sample for this long is shown as stale

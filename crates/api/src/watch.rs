@@ -3,19 +3,22 @@
 //! A judgement costs one look at the latest state of all GPUs, and once a minute one question for the values of the minute that
 //! ended. Requests read the last judgement. The watch asks the history like a client does, one question at a time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_analysis::condition::Severity;
 use gpuvitals_analysis::findings::{
     self, FleetFinding, HolderLoad, KINDS, LostGpu, Recent, Situation, Subject, Tracker,
 };
+use gpuvitals_analysis::health_event::HealthEvent;
 use gpuvitals_analysis::hints::{self, NodeHint};
-use gpuvitals_core::Table;
+use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::history::{Fleet, GpuState, History, Part, QueryError, RowsQuery};
+use gpuvitals_core::{Origin, Table, causes};
 
 use crate::condition::{self, StateRules};
 
@@ -23,6 +26,8 @@ use crate::condition::{self, StateRules};
 const EVENTS_MAX: usize = 10_000;
 /// Age from which a health event does not count any more.
 const EVENTS_BACK_NS: i64 = 7 * 86_400_000_000_000;
+/// How far the look for acknowledgements of other gateways goes back behind the last look: rows take a while to arrive.
+const EVENTS_LATE_NS: i64 = 120_000_000_000;
 
 /// The watch. Its state changes only as a whole.
 #[derive(Default)]
@@ -31,12 +36,23 @@ pub(crate) struct FleetWatch {
     turn: tokio::sync::Mutex<()>,
     work: Arc<Mutex<Work>>,
     last: Mutex<Option<Arc<Judgement>>>,
+    /// Acknowledgements that were given or withdrawn here.
+    said: AtomicU64,
+    log: OnceLock<LifeLog>,
 }
 
-/// The same for every question, so that answers can be shared.
+/// Where the life of findings is kept.
+struct LifeLog {
+    outlet: Outlet,
+    origin: Origin,
+    /// Rows so far.
+    rows: Mutex<u64>,
+}
+
+/// The same for every question between two acknowledgements, so that answers can be shared.
 impl fmt::Debug for FleetWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FleetWatch")
+        f.debug_tuple("FleetWatch").field(&self.said.load(Ordering::Relaxed)).finish()
     }
 }
 
@@ -44,10 +60,12 @@ impl fmt::Debug for FleetWatch {
 struct Work {
     recent: Recent,
     tracker: Tracker,
+    /// Until when events were read.
+    read_ns: i64,
 }
 
 /// What is wrong with the fleet at one instant.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Judgement {
     /// When it was judged, nanoseconds UTC since 1970.
     pub(crate) at_ns: i64,
@@ -99,8 +117,86 @@ impl FleetWatch {
             missing = crate::ask::joined(missing, more);
             self.blocking(move |work| work.recent.take(&buckets)).await?;
         }
-        let lost = lost(history, &fleet, rules).await?;
-        self.blocking(move |work| work.judge(&fleet, rules, &lost, missing)).await
+        let lost = Arc::new(lost(history, &fleet, rules).await?);
+        let (seen, gone) = (Arc::clone(&fleet), Arc::clone(&lost));
+        let is_whole = missing.is_empty();
+        let query = self.blocking(move |work| work.take(&seen, rules, &gone, is_whole)).await?;
+        let is_read = match query {
+            Some(query) => self.recall(history, query, rules.now_ns).await?,
+            None => true,
+        };
+        if is_read {
+            self.tell(&fleet);
+        }
+        self.blocking(move |work| work.conclude(&fleet, rules, &lost, missing)).await
+    }
+
+    /// Takes the life of findings from the history, and says whether that could be read.
+    async fn recall(&self, history: &dyn History, query: RowsQuery, now_ns: i64) -> Result<bool, QueryError> {
+        let batch = match history.rows(query).await {
+            Ok(rows) => rows.answer.batch,
+            // A history need not keep events.
+            Err(QueryError::NotKept { .. }) => None,
+            Err(error) => {
+                tracing::debug!(reason = causes(&error), "the life of findings cannot be read now");
+                return Ok(false);
+            }
+        };
+        let recall = move |work: &mut Work| {
+            let events = batch.map_or_else(Vec::new, |batch| HealthEvent::of_rows(&batch));
+            work.tracker.recall(&events);
+            work.read_ns = now_ns;
+        };
+        self.blocking(recall).await?;
+        Ok(true)
+    }
+
+    /// Hands on what has happened to findings.
+    fn tell(&self, fleet: &Fleet) {
+        let changes = self.work(|work| work.tracker.changes());
+        let Some(LifeLog { outlet, origin, rows }) = self.log.get() else { return };
+        let identity = |gpu: &str| fleet.get(gpu).map(|gpu| gpu.identity.clone());
+        let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(batch) = findings::life_rows(&changes, identity, origin.clone(), &mut rows) {
+            outlet.give(batch);
+        }
+    }
+
+    /// Where the life of findings is kept from now on; `origin` names this gateway.
+    pub(crate) fn keep(&self, outlet: Outlet, origin: Origin) {
+        let _kept_already = self.log.set(LifeLog { outlet, origin, rows: Mutex::default() });
+    }
+
+    /// Whether the life of findings is kept.
+    pub(crate) fn keeps(&self) -> bool {
+        self.log.get().is_some()
+    }
+
+    /// That somebody looks after a finding, or with no words that nobody does any more; none if it is not open.
+    ///
+    /// # Errors
+    /// When the history gives no answer.
+    pub(crate) async fn acknowledge(
+        &self,
+        history: &dyn History,
+        now_ns: i64,
+        id: &str,
+        note: Option<Arc<str>>,
+    ) -> Result<Option<(FleetFinding, String)>, QueryError> {
+        let _turn = self.turn.lock().await;
+        let fleet = history.fleet().await?.answer;
+        let Some(finding) = self.work(|work| work.tracker.acknowledge(id, now_ns, note)) else {
+            return Ok(None);
+        };
+        self.tell(&fleet);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(judgement) = last.take() {
+            let findings = self.work(|work| named(&fleet, work.tracker.open()));
+            *last = Some(Arc::new(Judgement { findings, ..(*judgement).clone() }));
+        }
+        self.said.fetch_add(1, Ordering::Relaxed);
+        let name = name(&fleet, &finding.subject);
+        Ok(Some((finding, name)))
     }
 
     fn work<T>(&self, work: impl FnOnce(&mut Work) -> T) -> T {
@@ -141,27 +237,62 @@ impl FleetWatch {
 }
 
 impl Work {
-    fn judge(
+    /// Judges the fleet, and says which events may tell of the life of open findings.
+    fn take(
         &mut self,
+        fleet: &Fleet,
+        rules: StateRules,
+        lost: &HashMap<Arc<str>, LostGpu>,
+        is_whole: bool,
+    ) -> Option<RowsQuery> {
+        let candidates = findings::judge(&situation(&self.recent, fleet, rules, lost));
+        self.tracker.update(rules.now_ns, candidates, is_whole);
+        let is_new = self.tracker.open_ones(true).next().is_some();
+        // What is new may go on from before, and may be any age.
+        let back_ns = if is_new { EVENTS_BACK_NS } else { rules.now_ns.saturating_sub(self.read_ns) };
+        let gpus: BTreeSet<Arc<str>> = self
+            .tracker
+            .open_ones(is_new)
+            .filter_map(|finding| finding.reach.gpus.first().cloned())
+            .collect();
+        (!gpus.is_empty()).then(|| RowsQuery {
+            gpus: gpus.into_iter().collect(),
+            start_ns: Some(rules.now_ns.saturating_sub(back_ns).saturating_sub(EVENTS_LATE_NS)),
+            newest_first: true,
+            ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
+        })
+    }
+
+    fn conclude(
+        &self,
         fleet: &Fleet,
         rules: StateRules,
         lost: &HashMap<Arc<str>, LostGpu>,
         missing: Vec<String>,
     ) -> Judgement {
-        let StateRules { now_ns, stale_after_ns } = rules;
-        let situation = Situation { now_ns, stale_after_ns, gpus: &fleet.gpus, recent: &self.recent, lost };
-        let candidates = findings::judge(&situation);
-        let jobs = findings::holder_loads(&situation);
-        self.tracker.update(now_ns, candidates, missing.is_empty());
-        let named = |finding: FleetFinding| {
-            let name = name(fleet, &finding.subject);
-            (finding, name)
-        };
+        let situation = situation(&self.recent, fleet, rules, lost);
         let open = self.tracker.open();
-        let hints = hints::node_hints(&situation, &open);
-        let findings = open.into_iter().map(named).collect();
-        Judgement { at_ns: now_ns, findings, jobs, hints, missing }
+        let (jobs, hints) = (findings::holder_loads(&situation), hints::node_hints(&situation, &open));
+        Judgement { at_ns: rules.now_ns, findings: named(fleet, open), jobs, hints, missing }
     }
+}
+
+fn situation<'a>(
+    recent: &'a Recent,
+    fleet: &'a Fleet,
+    StateRules { now_ns, stale_after_ns }: StateRules,
+    lost: &'a HashMap<Arc<str>, LostGpu>,
+) -> Situation<'a> {
+    Situation { now_ns, stale_after_ns, gpus: &fleet.gpus, recent, lost }
+}
+
+/// Findings with the names of their subjects for people.
+fn named(fleet: &Fleet, findings: Vec<FleetFinding>) -> Vec<(FleetFinding, String)> {
+    let named = |finding: FleetFinding| {
+        let name = name(fleet, &finding.subject);
+        (finding, name)
+    };
+    findings.into_iter().map(named).collect()
 }
 
 /// A subject's name for people.
@@ -201,5 +332,5 @@ async fn lost(
         Err(QueryError::NotKept { .. }) => None,
         Err(error) => return Err(error),
     };
-    Ok(events.map_or_else(HashMap::new, |batch| findings::lost_gpus(&batch)))
+    Ok(events.map_or_else(HashMap::new, |batch| findings::lost_gpus(&HealthEvent::of_rows(&batch))))
 }

@@ -1,12 +1,12 @@
 //! The clusters of the configuration.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::{Identity, IdentityColumn, quantity};
+use gpuvitals_settings::is_loopback;
 use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer};
@@ -164,32 +164,6 @@ pub struct Cluster {
     pub parallel: usize,
 }
 
-impl ClusterSettings {
-    /// A cluster with defaults for everything but name and URL.
-    pub fn new(name: &str, api_url: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            api_url: api_url.to_owned(),
-            token: None,
-            token_file: None,
-            ca_file: None,
-            ca_data: None,
-            tls_server_name: None,
-            skip_tls_verify: false,
-            has_gpu: yes(),
-            driver_namespace: driver_namespace(),
-            driver_selectors: driver_selectors(),
-            driver_container: driver_container(),
-            command: command(),
-            poll_interval: half_minute(),
-            discovery_interval: minute(),
-            exec_deadline: ten_seconds(),
-            parallel: None,
-            output_max: mebibyte(),
-        }
-    }
-}
-
 impl Cluster {
     /// The clusters of a configuration, checked.
     ///
@@ -236,7 +210,7 @@ impl Cluster {
             return Err(ConfigError::Url { cluster, url });
         };
         let has_token = settings.token.is_some() || settings.token_file.is_some();
-        if has_token && url.scheme_str() == Some("http") && !is_loopback(&url) {
+        if has_token && url.scheme_str() == Some("http") && !is_loopback(url.host().unwrap_or_default()) {
             return Err(ConfigError::ClearToken(cluster));
         }
         let pairs = [
@@ -286,11 +260,6 @@ fn url_of(text: &str) -> Option<Uri> {
     let has_user = url.authority()?.as_str().contains('@');
     (is_web && !has_user && url.host().is_some_and(|host| !host.is_empty()) && url.query().is_none())
         .then_some(url)
-}
-
-fn is_loopback(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn yes() -> bool {

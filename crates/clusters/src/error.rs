@@ -10,7 +10,7 @@ const MESSAGE_LEN_MAX: usize = 300;
 
 /// What a caller does about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorClass {
+pub(crate) enum ErrorClass {
     /// The token is missing, wrong or expired.
     Unauthorized,
     /// The token's role lacks a right.
@@ -27,7 +27,7 @@ pub enum ErrorClass {
 
 /// Why a cluster or pod gives no answer. No variant holds a token.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum ClusterError {
+pub(crate) enum ClusterError {
     /// A file that the configuration names cannot be read.
     #[error("cannot read {}", path.display())]
     File {
@@ -98,7 +98,7 @@ impl ClusterError {
     }
 
     /// What to do about it.
-    pub fn class(&self) -> ErrorClass {
+    pub(crate) fn class(&self) -> ErrorClass {
         match self {
             Self::Api { code: 401, .. } | Self::Token { .. } => ErrorClass::Unauthorized,
             Self::Api { code: 403, .. } => ErrorClass::Forbidden,

@@ -12,7 +12,6 @@ mod config;
 mod discovery;
 mod error;
 mod exec;
-mod feed;
 mod node;
 mod session;
 mod settings;
@@ -21,21 +20,19 @@ mod watcher;
 use std::sync::Arc;
 
 use gpuvitals_core::clusters::ClusterView;
+use gpuvitals_core::feed::{self, Feed};
 use gpuvitals_core::{Origin, clock};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use config::{Cluster, ClusterSettings, ClusterToken, ConfigError};
-pub use error::{ClusterError, ErrorClass};
-pub use feed::{Feed, FeedCounts};
 pub use settings::{ClusterList, Kubernetes};
 
 /// The clusters, read at their intervals until [`Clusters::stop`].
 #[derive(Debug)]
 pub struct Clusters {
     views: Vec<watch::Receiver<Arc<ClusterView>>>,
-    counts: Arc<FeedCounts>,
     cancel: CancellationToken,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -58,7 +55,7 @@ impl Clusters {
                 tasks.spawn(watcher.run());
             }
         }
-        (Self { views, counts: Arc::clone(feed.counts()), cancel, tasks: Mutex::new(tasks) }, feed)
+        (Self { views, cancel, tasks: Mutex::new(tasks) }, feed)
     }
 
     /// All clusters as they are now, in the order of the configuration. Never waits.
@@ -69,11 +66,6 @@ impl Clusters {
     /// A cluster and its changes; none if no cluster has this name.
     pub fn watch(&self, cluster: &str) -> Option<watch::Receiver<Arc<ClusterView>>> {
         self.views.iter().find(|view| *view.borrow().name == *cluster).cloned()
-    }
-
-    /// Counts of the batches for history.
-    pub fn counts(&self) -> &FeedCounts {
-        &self.counts
     }
 
     /// Ends all tasks, and with them the feed. Readings in flight are abandoned; nvidia-smi itself may go on running in its

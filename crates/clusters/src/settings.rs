@@ -1,7 +1,6 @@
 //! Section `kubernetes` of the configuration.
 
 use gpuvitals_settings::{Notation, Refusal, Typed, Value, settings};
-use serde::Deserialize as _;
 
 use crate::config::{Cluster, ClusterSettings};
 
@@ -53,19 +52,12 @@ impl Typed for ClusterList {
 /// A cluster; if it is none the field at fault and why.
 fn entry_of(entry: &Value) -> Result<ClusterSettings, String> {
     let Value::Object(fields) = entry else { return Err("it has no fields".to_owned()) };
-    ClusterSettings::deserialize(entry).map_err(|error| {
+    serde_path_to_error::deserialize(entry).map_err(|error| {
         let name = fields.get("name").and_then(Value::as_str);
         let name = name.map_or(String::new(), |name| format!("cluster {name}: "));
-        // A message about a value of a wrong type does not say of what. It is of the field that is refused by itself.
-        let is_at_fault = |(field, value): &(&String, &Value)| {
-            let mut alone = Value::from_iter([("name", "a"), ("api_url", "b")]);
-            if let Value::Object(alone) = &mut alone {
-                alone.insert((*field).clone(), (*value).clone());
-            }
-            ClusterSettings::deserialize(alone).is_err()
-        };
-        let field = fields.iter().find(is_at_fault);
-        let field = field.map_or(String::new(), |(field, _)| format!("{field}: "));
-        format!("{name}{field}{error}")
+        // The path of the whole entry is a point.
+        let field = Some(error.path().to_string()).filter(|path| path != ".");
+        let field = field.map_or(String::new(), |field| format!("{field}: "));
+        format!("{name}{field}{}", error.inner())
     })
 }

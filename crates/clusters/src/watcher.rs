@@ -21,10 +21,10 @@ use crate::config::Cluster;
 use crate::discovery::{Discovered, discover};
 use crate::error::{ClusterError, ErrorClass};
 use crate::exec::{PodTool, Target};
-use crate::feed::Outlet;
 use crate::node::{Node, NodeAnswer, NodeFailure, NodeReader, pause};
 use crate::session::Session;
 use gpuvitals_core::clusters::{ClusterState, ClusterView, NodeState};
+use gpuvitals_core::feed::Outlet;
 
 /// First and longest pause before a cluster that failed is asked again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(5));
@@ -333,11 +333,13 @@ impl Watcher {
 
     fn state_of_nodes(&self) -> (ClusterState, Option<String>) {
         let views = || self.nodes.values().map(|node| &node.view);
-        let failing: Vec<_> =
-            views().filter(|view| !matches!(view.state, NodeState::Ok | NodeState::Waiting)).collect();
+        // What no tool reads from outside is not at fault.
+        let is_fine = |state| matches!(state, NodeState::Ok | NodeState::Waiting | NodeState::NoTool);
+        let failing: Vec<_> = views().filter(|view| !is_fine(view.state)).collect();
         if failing.is_empty() {
-            let was_read = views().any(|view| view.state == NodeState::Ok);
-            return (if was_read { ClusterState::Ok } else { ClusterState::Starting }, None);
+            let has = |state| views().any(|view| view.state == state);
+            let is_new = has(NodeState::Waiting) && !has(NodeState::Ok);
+            return (if is_new { ClusterState::Starting } else { ClusterState::Ok }, None);
         }
         let mut texts: Vec<String> = failing
             .iter()

@@ -24,9 +24,9 @@ pub use summary::{ClusterSummary, total_memory_mb};
 pub enum ClusterState {
     /// It was not asked yet.
     Starting,
-    /// All GPU nodes were read at the last attempt.
+    /// All GPU nodes that a tool reads from outside were read at the last attempt.
     Ok,
-    /// Some GPU nodes were not.
+    /// Some of them were not.
     Degraded,
     /// It has no GPUs by configuration, and is not asked.
     NoGpu,

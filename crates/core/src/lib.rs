@@ -10,6 +10,7 @@ pub mod catalogue;
 mod causes;
 pub mod clock;
 pub mod clusters;
+pub mod feed;
 pub mod figures;
 pub mod foreign;
 pub mod health;

@@ -131,6 +131,7 @@ fn server_config(config: &Config, access: Access) -> ServerConfig {
         http: HttpLimits { body_bytes: FRAME_BYTES_MAX, ..HttpLimits::default() },
         max_frame_bytes: FRAME_BYTES_MAX,
         access,
+        origins: config.broker.cors.clone(),
         meter: Arc::new(ServerMeter::beside(crate::telemetry::families)),
     }
 }

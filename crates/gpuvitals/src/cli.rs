@@ -332,6 +332,7 @@ pub(crate) enum CatalogueFormat {
   gpuvitals findings
   gpuvitals findings --severity critical,warning --steps
   gpuvitals findings --host node-17 --json
+  gpuvitals findings --acknowledge xid:GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21 --note \"Kim: drained, board ordered\"
 
 Docs: docs/findings.md.")]
 pub(crate) struct FindingsFlags {
@@ -353,9 +354,18 @@ pub(crate) struct FindingsFlags {
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: usize,
-    /// With the values that show each finding, and what to do
+    /// With the values that show each finding, what to do, and its id
     #[arg(long)]
     pub steps: bool,
+    /// Say that somebody looks after this finding: it stands behind the others until it closes
+    #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps"])]
+    pub acknowledge: Option<String>,
+    /// Who looks after it, and why
+    #[arg(long, value_name = "TEXT", requires = "acknowledge")]
+    pub note: Option<String>,
+    /// Say that nobody looks after this finding any more
+    #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps", "acknowledge"])]
+    pub release: Option<String>,
 }
 
 /// `gpuvitals explain`

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{clock, time};
-use serde_json::Value;
+use serde_json::{Value, json};
+use ureq::http::Method;
 
 use crate::cli::{ExplainFlags, FindingsFlags};
 use crate::failure::{Exit, Failure};
@@ -13,11 +14,22 @@ use crate::percent::escaped;
 use crate::query;
 use crate::table::{aligned, fitted, text, width};
 
+const ACKNOWLEDGEMENTS: &str = "/api/v1/analysis/acknowledgements";
+
 /// Prints the findings.
 ///
 /// # Errors
 /// If the server cannot be reached, or refuses the question.
 pub(crate) fn run(flags: &FindingsFlags) -> Result<(), Failure> {
+    if let Some(id) = &flags.acknowledge {
+        let note = flags.note.as_deref().unwrap_or_default();
+        let body = json!({"finding": id, "note": note});
+        return changed(flags, &query::send(&flags.server, Method::POST, ACKNOWLEDGEMENTS, Some(&body))?);
+    }
+    if let Some(id) = &flags.release {
+        let path = format!("{ACKNOWLEDGEMENTS}?finding={}", escaped(id));
+        return changed(flags, &query::send(&flags.server, Method::DELETE, &path, None)?);
+    }
     let filters = [
         ("severity", &flags.severity),
         ("kind", &flags.kind),
@@ -31,6 +43,25 @@ pub(crate) fn run(flags: &FindingsFlags) -> Result<(), Failure> {
     let answer = query::ask(&flags.server, &path)?;
     let shown = if flags.steps { with_steps(&answer) } else { fitted(list(&answer), width()) };
     crate::print(&if flags.server.json { format!("{answer:#}\n") } else { shown })
+}
+
+/// Prints a finding whose acknowledgement has changed.
+fn changed(flags: &FindingsFlags, finding: &Value) -> Result<(), Failure> {
+    let shown = if flags.server.json {
+        format!("{finding:#}\n")
+    } else {
+        let what = format!("{} {}", text(&finding["kind"]), subject(finding));
+        format!("{what}: {}\n", looked_after(finding).unwrap_or_else(|| "nobody looks after it".to_owned()))
+    };
+    crate::print(&shown)
+}
+
+/// That somebody looks after a finding.
+fn looked_after(finding: &Value) -> Option<String> {
+    let acknowledged = finding["acknowledged"].as_object()?;
+    let at = acknowledged.get("at").map(text).unwrap_or_default();
+    let note = acknowledged.get("note").and_then(Value::as_str).filter(|note| !note.is_empty());
+    Some(note.map_or_else(|| format!("acknowledged {at}"), |note| format!("acknowledged {at}: {note}")))
 }
 
 /// Prints why a GPU was slow.
@@ -117,7 +148,11 @@ fn with_steps(answer: &Value) -> String {
         let job = job(finding);
         line(&mut out, &if job == "-" { whom } else { format!("{whom}, job {job}") });
         evidence(&mut out, finding);
+        if let Some(looked_after) = looked_after(finding) {
+            line(&mut out, &format!("  {looked_after}"));
+        }
         line(&mut out, &format!("  next: {}", text(&finding["next_step"])));
+        line(&mut out, &format!("  id: {}", text(&finding["id"])));
         line(&mut out, "");
     }
     out + &total(answer, shown)

@@ -44,6 +44,8 @@ mod pipe;
 #[cfg(feature = "services")]
 mod queue;
 #[cfg(feature = "services")]
+mod queue_api;
+#[cfg(feature = "services")]
 mod serve;
 #[cfg(feature = "services")]
 mod services;

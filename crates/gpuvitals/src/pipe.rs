@@ -5,6 +5,7 @@
 //! Nothing that was read is lost unless the pipe must give up; then it is counted.
 
 mod progress;
+mod side;
 mod sources;
 mod worker;
 
@@ -26,6 +27,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use progress::{Counts, Progress, SourceCounts};
+pub(crate) use side::{FINDING_ROWS, SidePipe};
 pub(crate) use sources::{Sampled, open_replay};
 
 /// Batches that wait for a worker: one, so that it never waits for the reader.

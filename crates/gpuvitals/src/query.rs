@@ -6,6 +6,8 @@ mod print;
 use gpuvitals_core::{clock, time};
 use gpuvitals_queue::link::{BearerToken, Credentials};
 use serde_json::Value;
+use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use ureq::http::{Method, Request};
 
 use crate::cli::{Query, QueryWhat, Server};
 use crate::client::{self, http_client};
@@ -114,6 +116,19 @@ fn some(name: &str, list: &[String]) -> String {
 /// # Errors
 /// If the URL is none, the server cannot be reached or refuses the question.
 pub(crate) fn ask(server: &Server, path: &str) -> Result<Value, Failure> {
+    send(server, Method::GET, path, None)
+}
+
+/// The answer of the server to a request, with a body if it has one.
+///
+/// # Errors
+/// As [`ask`].
+pub(crate) fn send(
+    server: &Server,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Value, Failure> {
     if !["http://", "https://"].iter().any(|scheme| server.url.starts_with(scheme)) {
         let text =
             format!("--url (GPUVITALS_URL): {:?} is no server's URL; write http://HOST:8081", server.url);
@@ -131,12 +146,19 @@ pub(crate) fn ask(server: &Server, path: &str) -> Result<Value, Failure> {
     };
     let access = Credentials { ca: server.ca.clone(), ..Credentials::default() };
     let agent = http_client(url.starts_with("https://"), &access, client::PATIENCE)?;
-    let mut request = agent.get(format!("{}{path}", url.trim_end_matches('/')));
+    let mut request = Request::builder().method(method).uri(format!("{}{path}", url.trim_end_matches('/')));
     if let Some(path) = &server.token_file {
         request = request
-            .header("authorization", format!("Bearer {}", BearerToken::read(path, "--token-file")?.expose()));
+            .header(AUTHORIZATION, format!("Bearer {}", BearerToken::read(path, "--token-file")?.expose()));
     }
-    let mut response = request.call().map_err(unreachable)?;
+    let sent = match body {
+        None => request.body(()).map_err(Into::into).and_then(|request| agent.run(request)),
+        Some(body) => {
+            let request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
+            request.map_err(Into::into).and_then(|request| agent.run(request))
+        }
+    };
+    let mut response = sent.map_err(unreachable)?;
     let status = response.status();
     if let Some(missing) = response.headers().get("x-partial").and_then(|text| text.to_str().ok()) {
         eprintln!("not read: {missing}");

@@ -9,18 +9,19 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_api::Api;
+use gpuvitals_api::{Api, Beside};
 use gpuvitals_core::history::History;
 use gpuvitals_listener::{Figures, PortKind};
 use gpuvitals_remote::{Merged, SharedDatabase};
 use tokio_util::sync::CancellationToken;
 
-use crate::clusters::{ClusterReaders, views_of};
+use crate::clusters::{self, ClusterReaders, views_of};
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
+use crate::pipe::SidePipe;
 use crate::service::Service;
 use crate::watched::Watched;
-use crate::{listening, sinks, up};
+use crate::{listening, queue_api, sinks, up};
 use collectors::Collectors;
 use status::Status;
 
@@ -35,8 +36,8 @@ Dashboard and API are then at http://127.0.0.1:8081. Docs: docs/serve.md.";
 /// Between two looks at the addresses of names, and at the database.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 
-/// Part of the grace that the last rows of the clusters may take on their way to the queue.
-const CLUSTERS_SHARE: u32 = 2;
+/// Part of the grace that the last rows of clusters and findings may take on their way to the queue.
+const ROWS_SHARE: u32 = 2;
 
 /// Runs until a signal.
 ///
@@ -67,18 +68,25 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     collectors.look_up().await;
     let producer = || Ok(queue_settings.client()?.producer(queue_settings.topic.as_str())?);
     let clusters = ClusterReaders::start(&config.kubernetes, &config.sampling.node(), producer)?;
-    let status = Arc::new(Status { queue, collectors: Arc::clone(&collectors), clusters: clusters.clone() });
+    let (outlet, findings) = SidePipe::of_findings(producer()?);
+    let status = Arc::new(Status {
+        queue,
+        collectors: Arc::clone(&collectors),
+        clusters: clusters.clone(),
+        findings: Arc::clone(&findings),
+    });
 
     let names: Vec<String> = config.gateway.collectors.iter().map(ToString::to_string).collect();
     announcer.tell(&format!("asking {} and the queue {}", names.join(", "), status.queue.name()));
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
     let stop = CancellationToken::new();
-    let calls =
-        gpuvitals_remote::serve_with_clusters(Arc::clone(&history), views_of(clusters.as_ref()), &stop).await;
+    let calls = gpuvitals_remote::serve(Arc::clone(&history), Some(views_of(clusters.as_ref())), &stop).await;
+    let beside = queue_api::with(Beside::reading(calls), None, &queue_settings)?;
     let api = Api::new(config.api.config(), history, status);
+    api.keep_findings(outlet, &config.sampling.node());
     let shown = api.clone();
     crate::telemetry::show(Figures::new(move || shown.families()));
-    let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, calls, access, stop.clone()));
+    let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, beside, access, stop.clone()));
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let looking = async {
@@ -97,13 +105,10 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
         () = looking => Some(Failure::new(Exit::Bug, "nothing looks for collectors any more")),
     };
     let deadline = tokio::time::Instant::now() + config.shutdown.grace;
-    if let Some(clusters) = &clusters {
-        clusters.end(config.shutdown.grace / CLUSTERS_SHARE).await;
-    }
+    let patience = config.shutdown.grace / ROWS_SHARE;
+    tokio::join!(clusters::end(clusters.as_deref(), patience), findings.end(patience));
     stop.cancel();
-    if !server.is_finished() && tokio::time::timeout_at(deadline, &mut server).await.is_err() {
-        tracing::warn!("the API still had open connections");
-    }
+    up::server_ends(&mut server, deadline).await;
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
 }

@@ -10,23 +10,24 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_api::{Api, ServeError};
+use gpuvitals_api::{Api, Beside};
 use gpuvitals_collect::{Member, Workers};
 use gpuvitals_core::causes;
-use gpuvitals_listener::Figures;
-use gpuvitals_listener::PortKind;
+use gpuvitals_listener::{AcceptError, Figures, PortKind};
 use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::{AnyProducer, Client, MessageQueue, Scheme};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::clusters::{ClusterReaders, views_of};
+use crate::clusters::{self, ClusterReaders, views_of};
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
-use crate::pipe::{Counts, PipeError, Progress};
+use crate::pipe::{Counts, PipeError, Progress, SidePipe};
 use crate::service::Service;
 use crate::watched::Watched;
-use crate::{broker, collect, disk, sinks, source};
+use crate::{broker, collect, disk, queue_api, sinks, source};
 use status::{Status, StatusQueue};
 
 /// Examples for the help.
@@ -71,36 +72,38 @@ async fn serve(
     let queue = queueing.shown(&config.message_queue)?;
     let clusters =
         ClusterReaders::start(&config.kubernetes, &config.sampling.node(), || queueing.producer(config))?;
+    let (outlet, findings) = SidePipe::of_findings(queueing.producer(config)?);
     let Queueing { here, producer, member, .. } = queueing;
     let progress = Arc::clone(&opened.progress);
-    let source = (opened.kind(), Arc::clone(&progress));
-    let sink_and_workers = (Arc::clone(&sink), config.collector.worker_count);
-    let status = Arc::new(Status::new(queue, source, sink_and_workers, clusters.clone()));
-
+    let status = Arc::new(Status::new(
+        queue,
+        (opened.kind(), Arc::clone(&progress)),
+        (Arc::clone(&sink), config.collector.worker_count),
+        (clusters.clone(), Arc::clone(&findings)),
+    ));
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
-
     let [stop_source, give_up, stop_api] = [(); 3].map(|()| CancellationToken::new());
     let calls =
-        gpuvitals_remote::serve_with_clusters(Arc::clone(&store), views_of(clusters.as_ref()), &stop_api)
-            .await;
+        gpuvitals_remote::serve(Arc::clone(&store), Some(views_of(clusters.as_ref())), &stop_api).await;
+    let (calls, queue) = (Beside::reading(calls), here.as_ref().map(|it| &it.0));
+    let beside = queue_api::with(calls, queue, &config.message_queue)?;
     let api = Api::new(config.api.config(), store, Arc::clone(&status) as _);
-    let queue = here.as_ref().map(|(_, serving)| serving.figures());
-    crate::telemetry::show(figures(api.clone(), queue));
-    let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, calls, access, stop_api.clone()));
-    let collector = Arc::clone(status.collector());
-    let mut collectors = Workers::start(&config.collector, &member, Arc::clone(&sink), collector).await?;
+    api.keep_findings(outlet, &config.sampling.node());
+    crate::telemetry::show(figures(api.clone(), here.as_ref().map(|it| it.1.figures())));
+    let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, beside, access, stop_api.clone()));
+    let (sink_too, collector) = (Arc::clone(&sink), Arc::clone(status.collector()));
+    let mut collectors = Workers::start(&config.collector, &member, sink_too, collector).await?;
     let mut looks = tokio::time::interval(LOOK_PAUSE);
-    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut source = opened.start(producer, &stop_source, &give_up);
 
     let mut failure = loop {
         tokio::select! {
             signal = signals.next() => { tracing::info!(signal, "stopping"); break None }
-            ended = source.ended() => {
-                if let Some(failure) = source_ended(ended, &progress, &status) {
-                    break Some(failure);
-                }
-            }
+            ended = source.ended() => match source_ended(ended, &progress, &status) {
+                None => {}
+                failure => break failure,
+            },
             _ = looks.tick() => status.look(),
             ended = &mut server => break Some(server_ended(ended)),
             ended = collectors.ended() => {
@@ -111,9 +114,9 @@ async fn serve(
     };
 
     // One deadline for everything, since the sender of the signal has one.
-    let deadline = tokio::time::Instant::now() + config.shutdown.grace;
+    let (deadline, patience) = (Instant::now() + config.shutdown.grace, config.shutdown.grace / SOURCE_SHARE);
     stop_source.cancel();
-    readings_end(&mut source, clusters.as_deref(), &give_up, config.shutdown.grace / SOURCE_SHARE).await;
+    readings_end(&mut source, (clusters.as_deref(), &findings), &give_up, patience).await;
     if let Some((queue, serving)) = here {
         broker::end(&queue, config).await;
         collectors.abandon();
@@ -122,17 +125,23 @@ async fn serve(
     collectors.finish(config.shutdown.grace / QUEUE_SHARE).await;
     collect::close(&*sink, deadline, &mut failure).await;
     stop_api.cancel();
-    if !server.is_finished() && tokio::time::timeout_at(deadline, &mut server).await.is_err() {
-        tracing::warn!("the API still had open connections");
-    }
+    server_ends(&mut server, deadline).await;
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
 }
 
-/// The source, which was told to stop, and the clusters hand their last rows to the queue, or give them up after this time.
+/// Waits until a gateway that was told to stop has.
+pub(crate) async fn server_ends<T>(server: &mut JoinHandle<T>, deadline: Instant) {
+    if !server.is_finished() && tokio::time::timeout_at(deadline, server).await.is_err() {
+        tracing::warn!("the API still had open connections");
+    }
+}
+
+/// The source, which was told to stop, the clusters and the findings hand their last rows to the queue, or give them up after this
+/// time.
 async fn readings_end(
     source: &mut source::Running,
-    clusters: Option<&ClusterReaders>,
+    (clusters, findings): (Option<&ClusterReaders>, &SidePipe),
     give_up: &CancellationToken,
     patience: Duration,
 ) {
@@ -142,12 +151,7 @@ async fn readings_end(
             give_up.cancel();
         }
     };
-    let clusters_end = async {
-        if let Some(clusters) = clusters {
-            clusters.end(patience).await;
-        }
-    };
-    tokio::join!(source_ends, clusters_end);
+    tokio::join!(source_ends, clusters::end(clusters, patience), findings.end(patience));
 }
 
 /// The consequence of the source's end: a failure if it was a bug. The rows read so far are worth serving.
@@ -182,12 +186,9 @@ fn figures(gateway: Api, queue: Option<Figures>) -> Figures {
 }
 
 /// The failure of a gateway that ended by itself.
-pub(crate) fn server_ended(ended: Result<Result<(), ServeError>, tokio::task::JoinError>) -> Failure {
+pub(crate) fn server_ended(ended: Result<Result<(), AcceptError>, tokio::task::JoinError>) -> Failure {
     match ended {
         Ok(Ok(())) => Failure::new(Exit::Bug, "the API ended before its time"),
-        Ok(Err(error @ ServeError::Origin { .. })) => {
-            Failure::caused(Exit::Config, "configuration: api.cors", error)
-        }
         Ok(Err(error)) => Failure::caused(Exit::Io, "the API failed", error),
         Err(error) => Failure::caused(Exit::Bug, "the API ended by a panic", error),
     }

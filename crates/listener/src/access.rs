@@ -10,6 +10,7 @@ use http::HeaderMap;
 use rustls::ServerConfig;
 
 use crate::settings::{Listener, PortKind};
+use crate::throttle::Throttle;
 use crate::tls::{self, TlsError};
 use crate::tokens::{Denied, TokenError, TokenScope, Tokens};
 
@@ -150,6 +151,12 @@ impl Access {
     pub fn replace(&self, settings: &Listener) -> Result<(), AccessError> {
         self.0.store(Arc::new(Terms::load(settings.clone(), self.terms().kind)?));
         Ok(())
+    }
+
+    /// The limit on requests at a port; none if there is none.
+    pub(crate) fn throttle(&self, address: SocketAddr) -> Option<Throttle> {
+        let Listener { request_rate, request_burst, .. } = self.terms().settings;
+        Throttle::new(request_rate, request_burst, address.ip().is_loopback())
     }
 
     pub(crate) fn terms(&self) -> Arc<Terms> {

@@ -1,5 +1,7 @@
 //! The answer to a request that fails: always `{error, message, code}`.
 
+use std::time::Duration;
+
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
@@ -50,6 +52,14 @@ pub fn refuse_with(
         let login = HeaderValue::from_static("Basic realm=\"gpuvitals\", charset=\"UTF-8\"");
         headers.append(WWW_AUTHENTICATE, login);
     }
+    response
+}
+
+/// [`refuse`] for now: after this time the client may try again.
+pub(crate) fn refuse_until(status: StatusCode, code: &str, message: &str, wait: Duration) -> Response {
+    let mut response = refuse(status, code, message);
+    let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     response
 }
 

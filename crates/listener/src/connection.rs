@@ -1,6 +1,7 @@
 //! One connection, from its handshake to its end, and the table of all that are open.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,6 +43,8 @@ const BUFFER_MIN: usize = 8 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) has_certificate: bool,
+    /// None if it has gone already.
+    pub(crate) address: Option<SocketAddr>,
     pub(crate) activity: Arc<Activity>,
 }
 
@@ -61,8 +64,9 @@ impl Shared {
     pub(crate) async fn serve(self, stream: TcpStream, activity: Arc<Activity>) {
         // Small answers must not wait for the acknowledgement of what came before; without it they are slower.
         let _set = stream.set_nodelay(true);
+        let address = stream.peer_addr().ok();
         let Some(tls) = self.access.terms().tls.clone() else {
-            return self.talk(TokioIo::new(stream), Peer { has_certificate: false, activity }).await;
+            return self.talk(TokioIo::new(stream), Peer { has_certificate: false, address, activity }).await;
         };
         let handshake = tokio::time::timeout(self.limits.handshake, TlsAcceptor::from(tls).accept(stream));
         let shaken = tokio::select! {
@@ -72,7 +76,7 @@ impl Shared {
         match shaken {
             Ok(Ok(stream)) => {
                 let has_certificate = stream.get_ref().1.peer_certificates().is_some();
-                self.talk(TokioIo::new(stream), Peer { has_certificate, activity }).await;
+                self.talk(TokioIo::new(stream), Peer { has_certificate, address, activity }).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
             Err(_) => tracing::debug!("TLS handshake timed out"),
@@ -299,9 +303,9 @@ mod tests {
     impl Visit {
         async fn new(request: &[u8], body: impl Fn() -> Body + Clone + Send + Sync + 'static) -> Self {
             let terms = Terms::new(Arc::new(Meter::new("test")));
-            let app = Router::new()
-                .route("/it", get(|| async move { body() }))
-                .layer(axum::middleware::from_fn_with_state(Arc::new(Door::new(terms.clone())), observe));
+            let app = Router::new().route("/it", get(|| async move { body() })).layer(
+                axum::middleware::from_fn_with_state(Arc::new(Door::new(terms.clone(), None)), observe),
+            );
             let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
             let shared =
                 Shared { app, access: terms.access, limits: terms.limits, tasks, stop: stop.clone() };
@@ -309,7 +313,9 @@ mod tests {
             let (_, activity) = table.enter();
             let (mut client, server) = tokio::io::duplex(PIPE_LEN);
             let serving = tokio::spawn(async move {
-                shared.talk(TokioIo::new(server), Peer { has_certificate: false, activity }).await;
+                shared
+                    .talk(TokioIo::new(server), Peer { has_certificate: false, address: None, activity })
+                    .await;
             });
             client.write_all(request).await.unwrap();
             Self { client, table, serving }

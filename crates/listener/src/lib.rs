@@ -5,13 +5,14 @@
 //! - **Connections** are bounded. For one more than there may be, the longest idle one is closed, so that connections
 //!   that are held and ask nothing never keep others out ([`ListenerLimits`]).
 //! - **Access**: TLS, certificates of clients, and named tokens with scopes, whose files are read anew when they change
-//!   ([`Access`], [`Tokens`]). Probes never need any of them, `/metrics` only if that is set.
+//!   ([`Access`], [`Tokens`]). Probes never need any of them, `/metrics` only if that is set. A client sends so many requests a
+//!   second at most. Pages of other sites read and change only what their [`WebOrigin`] is listed for.
 //! - **Requests** have an id, a span in the trace that their headers name, a line in the log, time-outs and bounds.
 //!   Those that fail are answered with `{error, message, code}` ([`refuse`]), or with a status of gRPC.
 //! - **Health, readiness and figures** have the same paths everywhere ([`vitals`]).
 //! - **Bodies** are received within a budget that all share ([`body`], [`Partial`]).
 //!
-//! [`client`] is the other end: how a service is reached. [`trace`] is how a trace crosses the network.
+//! [`client`] is the other end: how a service is reached, and [`relay`] passes requests on to one. [`trace`] is how a trace crosses the network.
 
 mod access;
 mod answer;
@@ -21,10 +22,13 @@ pub mod client;
 mod connection;
 mod meter;
 mod observe;
+mod origin;
 mod partial;
+pub mod relay;
 pub mod secret;
 mod serve;
 mod settings;
+mod throttle;
 mod tls;
 mod tokens;
 pub mod trace;
@@ -34,6 +38,7 @@ pub use access::{Access, AccessError};
 pub use answer::{echo, refuse, refuse_with};
 pub use authority::{Authority, AuthorityError};
 pub use meter::Meter;
+pub use origin::WebOrigin;
 pub use partial::Partial;
 pub use serve::{AcceptError, ListenerLimits, Terms, bind, serve};
 pub use settings::{Listener, PortKind};

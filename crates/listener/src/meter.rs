@@ -24,6 +24,8 @@ pub struct Meter {
     pub(crate) refused: AtomicU64,
     /// Requests without the token or certificate they need.
     pub(crate) denied: AtomicU64,
+    /// Requests beyond the rate of their client.
+    pub(crate) limited: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +44,7 @@ impl Meter {
             displaced: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             denied: AtomicU64::new(0),
+            limited: AtomicU64::new(0),
         }
     }
 
@@ -107,6 +110,12 @@ impl Meter {
                 Kind::Counter,
                 "Requests without the token or certificate they need.",
                 &self.denied,
+            ),
+            one(
+                "requests_limited_total",
+                Kind::Counter,
+                "Requests beyond the rate that a token or an address has.",
+                &self.limited,
             ),
         ]
     }

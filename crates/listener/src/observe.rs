@@ -23,9 +23,11 @@ use tokio::time::Instant;
 use tonic::Status;
 use tracing::Instrument;
 
-use crate::answer::refuse;
+use crate::answer::{echo, refuse, refuse_until};
 use crate::connection::{Activity, Open, Peer};
+use crate::origin::foreign;
 use crate::serve::Terms;
+use crate::throttle::Throttle;
 use crate::tokens::Denied;
 use crate::trace;
 
@@ -52,11 +54,14 @@ pub(crate) struct Door {
     /// First half of new ids, different in each process.
     process: u64,
     requests: AtomicU64,
+    throttle: Option<Throttle>,
+    began: Instant,
 }
 
 impl Door {
-    pub(crate) fn new(terms: Terms) -> Self {
-        Self { terms, process: RandomState::new().hash_one(()), requests: AtomicU64::new(0) }
+    pub(crate) fn new(terms: Terms, throttle: Option<Throttle>) -> Self {
+        let process = RandomState::new().hash_one(());
+        Self { terms, process, requests: AtomicU64::new(0), throttle, began: Instant::now() }
     }
 
     /// The client's id, if it can stand in a log, or a new one.
@@ -76,26 +81,51 @@ impl Door {
     /// The name of the token that admits a request, if it needs one.
     fn admit(&self, request: &Request, has_certificate: bool) -> Result<Option<String>, Denied> {
         let (method, path) = (request.method(), request.uri().path());
-        let looks = matches!(*method, Method::GET | Method::HEAD);
-        if looks && PROBES.contains(&path) {
+        if is_probe(request) {
             return Ok(None);
         }
+        let looks = matches!(*method, Method::GET | Method::HEAD);
         let is_metrics = looks && path == self.terms.metrics_path;
-        let Some(scope) = (self.terms.scope)(method, path) else { return Ok(None) };
+        let scope = (self.terms.scope)(method, path);
         let terms = self.terms.access.terms();
         Ok(terms.check(has_certificate, request.headers(), scope, is_metrics)?.map(str::to_owned))
+    }
+
+    /// Counts a request against the rate of its client; an error says how long that has to wait.
+    fn has_allowance(
+        &self,
+        request: &Request,
+        token: Option<&str>,
+        peer: Option<&Peer>,
+    ) -> Result<(), Duration> {
+        let Some(throttle) = self.throttle.as_ref().filter(|_| !is_probe(request)) else { return Ok(()) };
+        throttle.admit(token, peer.and_then(|peer| peer.address), self.began.elapsed())
     }
 
     /// The answer, unless it is refused here.
     async fn answer(&self, request: Request, next: Next) -> (Response, Option<String>) {
         let peer = request.extensions().get::<Peer>();
-        let token = match self.admit(&request, peer.is_some_and(|peer| peer.has_certificate)) {
+        let admitted = self.admit(&request, peer.is_some_and(|peer| peer.has_certificate));
+        // Whose token is not known is counted by address.
+        let token = admitted.as_ref().ok().and_then(Option::as_deref);
+        if let Err(wait) = self.has_allowance(&request, token, peer) {
+            self.terms.meter.limited.fetch_add(1, Ordering::Relaxed);
+            return (limit(wait, is_grpc(&request)), admitted.ok().flatten());
+        }
+        let token = match admitted {
             Ok(token) => token,
             Err(denied) => {
                 self.terms.meter.denied.fetch_add(1, Ordering::Relaxed);
                 return (deny(denied, is_grpc(&request)), None);
             }
         };
+        if let Some(origin) = foreign(&request, &self.terms.origins) {
+            let origin = echo(&String::from_utf8_lossy(origin.as_bytes()));
+            let text = format!(
+                "a page of {origin} may change nothing here; the setting cors lists the origins that may"
+            );
+            return (refuse(StatusCode::FORBIDDEN, "forbidden", &text), token);
+        }
         let limits = &self.terms.limits;
         let length = request.headers().get(CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
@@ -155,9 +185,24 @@ pub(crate) fn crashed(panic: Box<dyn Any + Send + 'static>) -> Response {
     refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", text)
 }
 
+/// Whether it is one that is answered to everyone, however often.
+fn is_probe(request: &Request) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD) && PROBES.contains(&request.uri().path())
+}
+
 fn is_grpc(request: &Request) -> bool {
     let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+}
+
+/// The answer to a request beyond the rate of its client.
+fn limit(wait: Duration, is_grpc: bool) -> Response {
+    let text = "more requests a second than listener.request_rate allows; send fewer, or wait for retry-after seconds";
+    if is_grpc {
+        Status::resource_exhausted(text).into_http()
+    } else {
+        refuse_until(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", text, wait)
+    }
 }
 
 fn deny(denied: Denied, is_grpc: bool) -> Response {

@@ -18,6 +18,7 @@ use crate::access::Access;
 use crate::connection::{Shared, Table};
 use crate::meter::Meter;
 use crate::observe::{Door, crashed, observe};
+use crate::origin::{self, WebOrigin};
 use crate::tokens::TokenScope;
 
 /// How long accepting pauses after an error that may pass, such as a lack of file descriptors.
@@ -75,8 +76,10 @@ pub struct Terms {
     pub access: Access,
     /// Bounds.
     pub limits: ListenerLimits,
-    /// Which scope a request needs; none: everyone may send it. Those for health need none.
-    pub scope: fn(&Method, &str) -> Option<TokenScope>,
+    /// Which scope a request needs. Those for health need none.
+    pub scope: fn(&Method, &str) -> TokenScope,
+    /// Origins whose pages may use the service from a browser.
+    pub origins: Vec<WebOrigin>,
     /// Path of the metrics.
     pub metrics_path: String,
     /// What is counted.
@@ -89,7 +92,8 @@ impl Terms {
         Self {
             access: Access::open(),
             limits: ListenerLimits::default(),
-            scope: |_, _| Some(TokenScope::Read),
+            scope: |_, _| TokenScope::Read,
+            origins: Vec::new(),
             metrics_path: "/metrics".to_owned(),
             meter,
         }
@@ -125,9 +129,13 @@ pub async fn serve(
 ) -> Result<(), AcceptError> {
     let Terms { access, limits, meter, .. } = terms.clone();
     let stop = stop.child_token();
+    let throttle = access.throttle(socket.local_addr().map_err(AcceptError)?);
+    let origins = terms.origins.clone();
     let app = app
         .layer(CatchPanicLayer::custom(crashed))
-        .layer(middleware::from_fn_with_state(Arc::new(Door::new(terms)), observe));
+        .layer(middleware::from_fn_with_state(Arc::new(Door::new(terms, throttle)), observe));
+    // Outermost: a browser asks without a login whether a page may ask, and that page has to see why it is refused.
+    let app = if origins.is_empty() { app } else { app.layer(origin::cors(&origins)) };
     let shared = Shared { app, access, limits, tasks: TaskTracker::new(), stop: stop.clone() };
     let table = Arc::new(Table::new(limits.connections, stop.clone()));
     let ended = accept(socket, &shared, &table, &meter).await;

@@ -1,8 +1,11 @@
 //! Section `listener` of the configuration: the protection of every port.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_settings::{Refusal, settings};
+
+use crate::throttle::RequestRate;
 
 settings! {
     /// The protection of every port that this process serves
@@ -19,6 +22,11 @@ settings! {
         pub(crate) guard_metrics: bool = false;
         /// Serve an address beyond this machine although clients need neither a token nor a certificate there
         pub(crate) insecure: bool = false, flag "--insecure BOOL";
+        /// Most requests a second of a token, or of an address without one: a number, off, or auto, which is off on loopback and 1000
+        /// elsewhere
+        pub(crate) request_rate: RequestRate = "auto";
+        /// Most requests at once after a pause; empty: those of two seconds
+        pub(crate) request_burst: Option<NonZeroU32> = "";
     }
 }
 
@@ -40,6 +48,8 @@ impl Listener {
         token_file: None,
         guard_metrics: false,
         insecure: false,
+        request_rate: RequestRate::Off,
+        request_burst: None,
     };
 
     /// Whether TLS is served.

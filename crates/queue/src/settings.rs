@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gpuvitals_listener::WebOrigin;
 use gpuvitals_settings::{Bytes, Switch, settings, words};
 
 use crate::broker::FrameDurability;
@@ -40,6 +41,8 @@ settings! {
         when_full: WhenFull = "refuse", flag "--when-full WHAT";
         /// Most connections at a time; for one more, the longest idle one is closed
         pub connections_max: usize = 16384, from 1, flag "--connections-max N";
+        /// Origins whose pages may use the queue from another site, such as `https://ops.example.org`
+        pub cors: Vec<WebOrigin> = [];
     }
 }
 

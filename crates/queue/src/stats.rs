@@ -69,6 +69,9 @@ pub struct GroupStats {
     pub redeliveries: u64,
     /// Total acknowledged.
     pub acked: u64,
+    /// How long ago the oldest message that is not acknowledged was published, in whole seconds; none if all are.
+    #[serde(rename = "oldest_unacked_seconds", skip_serializing_if = "Option::is_none")]
+    pub oldest_age_s: Option<u64>,
 }
 
 /// How the queue is, and why.

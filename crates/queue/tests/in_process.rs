@@ -106,6 +106,27 @@ async fn what_a_dropped_consumer_had_comes_again_after_the_backoff_and_counts_as
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_says_how_long_its_oldest_message_has_waited() {
+    let queue = queue(|config| config.ack_timeout = LONG);
+    let mut consumer = join(&queue, "g").await;
+    let oldest = || queue.topic_stats(TOPIC).unwrap().groups["g"].oldest_age_s;
+    assert_eq!(oldest(), None);
+    queue.publish(TOPIC, frame(1)).await.unwrap();
+    tokio::time::advance(Duration::from_secs(7)).await;
+    queue.publish(TOPIC, frame(1)).await.unwrap();
+    assert_eq!(oldest(), Some(7), "not delivered yet");
+    let deliveries = consumer.receive().await.unwrap();
+    tokio::time::advance(Duration::from_secs(3)).await;
+    assert_eq!(oldest(), Some(10), "not acknowledged yet");
+    // The first is done with, the second is not.
+    consumer.ack(&[deliveries[0].id]).await.unwrap();
+    assert_eq!(oldest(), Some(3));
+    let rest = if deliveries.len() > 1 { deliveries[1].id } else { consumer.receive().await.unwrap()[0].id };
+    consumer.ack(&[rest]).await.unwrap();
+    assert_eq!(oldest(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_receiver_without_credits_goes_on_when_it_has_acknowledged() {
     let queue = queue(|_| {});
     let options = ConsumerOptions { max_in_flight: NonZeroU32::MIN, ..ConsumerOptions::default() };

@@ -1,11 +1,9 @@
 //! Histories elsewhere.
 //!
 //! [`serve()`] puts any [`History`](gpuvitals_core::history::History) on the network, as the gRPC service
-//! `gpuvitals.history.v1.History` (`api/proto`) with the services of reflection and health beside it. [`Remote`] is the history at
+//! `gpuvitals.history.v1.History` (`api/proto`), beside it `gpuvitals.clusters.v1.Clusters`, reflection and health. [`Remote`] is the history at
 //! the other end. [`Merged`] is a history of several: every question goes to all of them, their answers are put together by key, and
 //! what one could not give is named in the answer. [`SharedDatabase`] is the history of several services that write into one database.
-//!
-//! [`serve_with_clusters`] has the service `gpuvitals.clusters.v1.Clusters` beside the history: clusters that are read from outside.
 
 mod border;
 mod buckets;
@@ -20,7 +18,7 @@ mod shared;
 pub use clusters::ClusterViews;
 pub use merged::{Merged, NamedHistory};
 pub use remote::Remote;
-pub use service::{serve, serve_with_clusters};
+pub use service::serve;
 pub use shared::SharedDatabase;
 
 /// Code generated from the definition of the protocol.

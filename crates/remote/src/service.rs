@@ -35,21 +35,9 @@ const STATE_EVERY: Duration = Duration::from_secs(5);
 /// Name of the service.
 const NAME: &str = "gpuvitals.history.v1.History";
 
-/// The paths of a history on the network: the service itself, reflection and health. Streams end with `UNAVAILABLE` at `stop`.
-pub async fn serve(history: Arc<dyn History>, stop: &CancellationToken) -> Router {
-    serve_all(history, None, stop).await
-}
-
-/// As [`serve()`], with the service of the clusters that are read from outside.
-pub async fn serve_with_clusters(
-    history: Arc<dyn History>,
-    clusters: ClusterViews,
-    stop: &CancellationToken,
-) -> Router {
-    serve_all(history, Some(clusters), stop).await
-}
-
-async fn serve_all(
+/// The paths of a history on the network: the service itself, that of the clusters which are read from outside where there is one,
+/// reflection and health. Streams end with `UNAVAILABLE` at `stop`.
+pub async fn serve(
     history: Arc<dyn History>,
     clusters: Option<ClusterViews>,
     stop: &CancellationToken,

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
 use gpuvitals_listener::client::{self, BearerToken, CredentialError, Credentials};
 use gpuvitals_listener::secret;
-use gpuvitals_settings::{Bytes, Refusal, settings, words};
+use gpuvitals_settings::{Bytes, Refusal, is_loopback, settings, words};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Uri};
 
@@ -169,10 +169,7 @@ impl RemoteWriteSettings {
     /// Whether secrets would go over a network in the clear.
     pub(crate) fn shows_secrets(&self) -> bool {
         let host = self.url.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
-        let is_here = host.is_some_and(|host| {
-            let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-        });
+        let is_here = host.is_some_and(|host| is_loopback(&host));
         let has_secret =
             [&self.token_file, &self.password_file, &self.headers_file].iter().any(|it| it.is_some());
         has_secret && !self.has_tls() && !is_here

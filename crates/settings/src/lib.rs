@@ -12,7 +12,7 @@ pub use serde_json::Value;
 #[doc(hidden)]
 pub use serde_json::json;
 
-pub use typed::{Bytes, Secret, Switch, Typed, text, within};
+pub use typed::{Bytes, Secret, Switch, Typed, is_loopback, text, within};
 
 /// Declares a section: a struct that is read from the layers of the configuration, and the table of its settings.
 ///

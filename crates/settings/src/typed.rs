@@ -47,6 +47,13 @@ fn plain(value: &Value) -> String {
     text(value).unwrap_or_else(|_| value.to_string())
 }
 
+/// Whether the host of a URL, an address of IPv6 with or without its brackets, is this machine: a secret may go there in the
+/// clear.
+pub fn is_loopback(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// A value on one line.
 ///
 /// # Errors

@@ -37,3 +37,16 @@ export function findingsQuery(ask: FindingsAsk) {
     placeholderData: keepPreviousData,
   });
 }
+
+/** Longest note of an acknowledgement, in characters. */
+export const NOTE_MAX = 500;
+
+/** Says that somebody looks after a finding. */
+export async function acknowledge(finding: string, note: string): Promise<Finding> {
+  return dataOf(await api.POST("/api/v1/analysis/acknowledgements", { body: { finding, note } }));
+}
+
+/** Says that nobody does any more. */
+export async function release(finding: string): Promise<Finding> {
+  return dataOf(await api.DELETE("/api/v1/analysis/acknowledgements", { params: { query: { finding } } }));
+}

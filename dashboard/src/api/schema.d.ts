@@ -283,8 +283,11 @@ export interface paths {
          * @description Server-sent events. `samples`: the data is a JSON array of telemetry entries, at most 1,000. `lagged`: the client
          *     was too slow; the data is `{"missed": n}`, the number of batches of rows that it did not get and can ask for with
          *     `/api/v1/telemetry`. `partial`: comes first if part of the fleet could not be read; the data is a JSON array that says
-         *     what, in words. A comment comes after 15 s of silence. The stream ends when the gateway stops; at most 256
-         *     streams (unless configured) are open at a time.
+         *     what, in words. Events have ids: a client that comes back with the last one in the header `Last-Event-ID`, as browsers do by
+         *     themselves, first gets what came since, once and in order. The rows of the last five minutes are kept for that, as far as they fit
+         *     into 32 MiB and a stream was open; `gap` says that not all that came since is there; the data is `{"since": time}`, from where
+         *     `/api/v1/telemetry` has the rest. An id without event, and a comment, come after 15 s of silence. The stream ends when the
+         *     gateway stops; at most 256 streams (unless configured) are open at a time.
          */
         get: operations["stream"];
         put?: never;
@@ -488,10 +491,42 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/analysis/acknowledgements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Acknowledge a finding: somebody looks after it.
+         * @description It stands behind those that nobody looks after until it closes. The acknowledgement is a row of `gpu_health_events`, by which other
+         *     gateways and this one after a restart know it. Needs the scope `publish`.
+         */
+        post: operations["acknowledge_finding"];
+        /**
+         * Withdraw an acknowledgement: nobody looks after the finding any more.
+         * @description Needs the scope `publish`.
+         */
+        delete: operations["release_finding"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description That somebody looks after a finding. */
+        AcknowledgementEntry: {
+            /** @description Since when. */
+            at: components["schemas"]["Moment"];
+            /** @description Who and why, in their words; may be empty. */
+            note: string;
+        };
         /** @description A metric. */
         CatalogueMetric: {
             /**
@@ -809,6 +844,7 @@ export interface components {
         /**
          * @description The error, for programs. The list is the same for every path:
          *     `bad_parameter` (400): a parameter is unknown, missing or not allowed; the message names it and what is allowed.
+         *     `bad_body` (400): the body is not as described; the message says where.
          *     `too_large` (400): the answer would be larger than the limits; the message says what to change.
          *     `unauthorized` (401): the request needs a token, or its token is not known.
          *     `forbidden` (403): the token lacks the scope, or the client shows no certificate where one is needed.
@@ -819,9 +855,10 @@ export interface components {
          *     `unknown_cluster` (404): no cluster of the configuration has this name.
          *     `no_gpus` (400): the cluster has no GPUs by configuration.
          *     `unknown_node` (404): no GPU node has this name.
+         *     `unknown_finding` (404): no open finding has this id.
          *     `not_found` (404): nothing is at this path.
          *     `method_not_allowed` (405): the path does not support this method.
-         *     `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL are taken.
+         *     `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL and acknowledgements are taken.
          *     `too_many_streams` (503): the limit of open live streams is reached.
          *     `overloaded` (503): more queries wait than can be answered in time.
          *     `incomplete` (503): what was asked for is not in the part of the data that could be read; the message says what was not.
@@ -830,7 +867,7 @@ export interface components {
          *     `internal` (500): a defect of the gateway; its log says more.
          * @enum {string}
          */
-        ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
+        ErrorCode: "bad_parameter" | "bad_body" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "unknown_finding" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
         /** @description An event in the health of a GPU. */
         EventEntry: {
             /** @description When. */
@@ -940,6 +977,7 @@ export interface components {
             next_step: string;
             /** @description Whether all of its GPUs are made up by the simulation. */
             simulated: boolean;
+            acknowledged: components["schemas"]["AcknowledgementEntry"] | null;
         };
         /** @description Some of the findings. */
         FindingList: {
@@ -959,7 +997,10 @@ export interface components {
         FindingSubject: {
             /** @description `gpu`, `node`, `job`, `model` or `fleet`. */
             type: string;
-            /** @description Key of the GPU, name of the node or model, `cluster/namespace/name` of the job. */
+            /**
+             * @description Key of the GPU, `cluster/name` of the node (its name if no cluster is known), name of the model,
+             *     `cluster/namespace/name` of the job.
+             */
             id: string;
             /** @description A name for people. */
             name: string;
@@ -972,6 +1013,7 @@ export interface components {
          *       "cache_hits": 9400,
          *       "cache_misses": 600,
          *       "connections": 9,
+         *       "memory_bytes": 83886080,
          *       "requests": 10000,
          *       "streams": 2,
          *       "uptime_seconds": 3600
@@ -1015,6 +1057,11 @@ export interface components {
              * @description Connections that are open.
              */
             connections: number;
+            /**
+             * Format: int64
+             * @description Resident memory of the process; `null` where the system does not say.
+             */
+            memory_bytes: number | null;
         };
         /**
          * @description A GPU in its present state.
@@ -1478,6 +1525,19 @@ export interface components {
         NamedComponent: components["schemas"]["Component"] & {
             /** @description Its name. */
             name: string;
+        };
+        /** @description Which finding somebody looks after. */
+        NewAcknowledgement: {
+            /**
+             * @description Id of an open finding.
+             * @example xid:GPU-5c1d0a44
+             */
+            finding: string;
+            /**
+             * @description Who and why, in 500 characters at most.
+             * @example Kim: drained, board ordered
+             */
+            note?: string;
         };
         /** @description How many GPU nodes are in which state. */
         NodeCounts: {
@@ -2890,7 +2950,13 @@ export interface operations {
                  */
                 hosts?: string;
             };
-            header?: never;
+            header?: {
+                /**
+                 * @description The id of the last event that the client got.
+                 * @example 1795190390000000-1-5c1d0a44
+                 */
+                "last-event-id"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3390,6 +3456,119 @@ export interface operations {
                 };
                 content: {
                     "text/plain": string;
+                };
+            };
+        };
+    };
+    acknowledge_finding: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewAcknowledgement"];
+            };
+        };
+        responses: {
+            /** @description The finding. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FindingEntry"];
+                };
+            };
+            /** @description The body is not as described. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such finding is open. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The body is too long. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The fleet cannot be read now, or acknowledgements cannot be kept. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    release_finding: {
+        parameters: {
+            query: {
+                /**
+                 * @description Id of an open finding.
+                 * @example xid:GPU-5c1d0a44
+                 */
+                finding: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The finding. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FindingEntry"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such finding is open. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The fleet cannot be read now, or acknowledgements cannot be kept. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
                 };
             };
         };

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use gpuvitals_core::batch::RowKeys;
-use gpuvitals_core::history::{ExtraValue, Fleet, GpuState};
-use gpuvitals_core::{Batch, IdentityColumn, quantity};
+use gpuvitals_core::history::{Fleet, GpuState};
+use gpuvitals_core::{IdentityColumn, quantity};
 
 use super::threshold::{COMMON_SIZE_SHARE, GONE_AFTER_NS, PEERS_MIN, SILENT_FLEET_NODES, SILENT_FLEET_SHARE};
 use super::{Candidate, Evidence, FleetFinding, Reach, Subject, Survey, finding, is_older};
 use crate::condition;
+use crate::health_event::HealthEvent;
 
 /// A GPU that its agent reports as lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,33 +17,24 @@ pub struct LostGpu {
     /// Since when, nanoseconds UTC since 1970.
     pub at_ns: i64,
     /// Why, in the agent's words.
-    pub detail: String,
+    pub detail: Arc<str>,
 }
 
-/// The GPUs that are lost by rows of `gpu_health_events`: the newest of their events `lost` and `back` is `lost`.
-pub fn lost_gpus(events: &Batch) -> HashMap<Arc<str>, LostGpu> {
-    let mut newest: HashMap<Arc<str>, (i64, Option<LostGpu>)> = HashMap::new();
-    let Ok(keys) = RowKeys::of(events.records(), events.table()) else { return HashMap::new() };
-    let text = |name: &str, row| match ExtraValue::of(events.records().column_by_name(name)?, row)? {
-        ExtraValue::Text(text) => Some(text),
-        ExtraValue::Number(_) => None,
-    };
-    for (row, (id, &at_ns)) in keys.ids.iter().zip(events.timestamps()).enumerate() {
-        let Some(key) = keys.keys.get(*id as usize) else { continue };
-        let lost = match text("kind", row).as_deref() {
-            Some("lost") => {
-                let detail = text("detail", row).map_or(String::new(), |detail| detail.as_ref().to_owned());
-                Some(LostGpu { at_ns, detail })
+/// The GPUs that are lost by events in order of time: the newest of their events `lost` and `back` is `lost`.
+pub fn lost_gpus(events: &[HealthEvent]) -> HashMap<Arc<str>, LostGpu> {
+    let mut lost = HashMap::new();
+    for HealthEvent { gpu, at_ns, kind, detail, .. } in events {
+        match kind.as_ref() {
+            "lost" => {
+                lost.insert(Arc::clone(gpu), LostGpu { at_ns: *at_ns, detail: Arc::clone(detail) });
             }
-            Some("back") => None,
-            _ => continue,
-        };
-        let entry = newest.entry(Arc::clone(key)).or_insert((i64::MIN, None));
-        if at_ns >= entry.0 {
-            *entry = (at_ns, lost);
+            "back" => {
+                lost.remove(gpu);
+            }
+            _ => {}
         }
     }
-    newest.into_iter().filter_map(|(key, (_, lost))| Some((key, lost?))).collect()
+    lost
 }
 
 /// The GPUs of a node.
@@ -80,9 +71,9 @@ impl<'a> Survey<'a> {
         if let Some(candidate) = fleet_silence(all, &silent) {
             found.push(candidate);
         }
-        for ((_, name), node) in &nodes {
+        for ((cluster, name), node) in &nodes {
             if let (Some(name), 0) = (name, node.reporting) {
-                found.push(node_silence(name, node));
+                found.push(node_silence(Subject::node(*cluster, name), node));
             } else {
                 found.extend(node.silent.iter().map(|gpu| self.gpu_silence(gpu, node.reporting)));
             }
@@ -109,7 +100,7 @@ impl<'a> Survey<'a> {
         }
         for (model, nodes) in models {
             let Some(usual) = common(nodes.values().map(Vec::len)) else { continue };
-            for ((_, node), gpus) in nodes.iter().filter(|(_, gpus)| gpus.len() < usual) {
+            for ((cluster, node), gpus) in nodes.iter().filter(|(_, gpus)| gpus.len() < usual) {
                 let indices: BTreeSet<usize> =
                     gpus.iter().filter_map(|gpu| usize::try_from(gpu.identity.index?).ok()).collect();
                 let lacking: Vec<String> = (0..usual)
@@ -130,7 +121,7 @@ impl<'a> Survey<'a> {
                 #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
                 let evidence = Evidence::derived("gpus_of_node", "", gpus.len() as f64)
                     .beside(usual as f64, "most nodes of the model");
-                let subject = Subject::Node(Arc::from(*node));
+                let subject = Subject::node(*cluster, node);
                 let finding = finding("gpu_missing", subject, sentence, vec![evidence], Reach::of(gpus));
                 found.push(Candidate { opens: true, began_ns: None, finding });
             }
@@ -196,11 +187,11 @@ fn newest_value(gpu: &GpuState) -> i64 {
     gpu.latest.iter().map(|(_, latest)| latest.timestamp_ns).max().unwrap_or(gpu.last_seen_ns)
 }
 
-fn node_silence(name: &str, node: &NodeGpus<'_>) -> Candidate {
+fn node_silence(subject: Subject, node: &NodeGpus<'_>) -> Candidate {
     let reach = Reach::of(&node.silent);
     let gpus = quantity::counted(reach.gpus.len() as u64, "GPU");
     let sentence = format!("nothing comes from the node any more, which has {gpus}");
-    let finding = finding("node_silent", Subject::Node(Arc::from(name)), sentence, Vec::new(), reach);
+    let finding = finding("node_silent", subject, sentence, Vec::new(), reach);
     Candidate { opens: true, began_ns: Some(node.last_ns), finding }
 }
 

@@ -4,6 +4,7 @@ use gpuvitals_core::{BatchBuilder, Identity, Origin, Table, catalogue};
 use proptest::prelude::*;
 
 use super::*;
+use crate::health_event::HealthEvent;
 
 const MINUTE_NS: i64 = 60 * SECOND_NS;
 const NOW_NS: i64 = 1_000_000 * MINUTE_NS;
@@ -174,7 +175,7 @@ fn a_gpu_with_rows_but_no_values_is_lost_if_its_agent_says_so() {
         builder.set_extra_text(row, "detail", "it fell off the bus").unwrap();
     }
     let events = builder.finish(Origin { node: Arc::from("n1"), started_ns: 1 }, 1).unwrap();
-    let lost = lost_gpus(&events);
+    let lost = lost_gpus(&HealthEvent::of_rows(&events));
     assert_eq!(lost.get("a").map(|lost| lost.at_ns), Some(NOW_NS - 870 * SECOND_NS));
 
     let mut state = (*gpu("a", "n1", "", 600, &[("xid_last", 79)])).clone();

@@ -2,16 +2,23 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use gpuvitals_core::time::SECOND_NS;
 
+use super::life::{Acknowledgement, LifeChange, LifeKind};
 use super::{Candidate, FindingKind, FleetFinding, Subject};
+use crate::health_event::HealthEvent;
 
 /// Findings through time. A finding opens when candidates for it have come for [`FindingKind::opens_after_ns`], and
 /// closes when none has come for [`FindingKind::closes_after_ns`].
+///
+/// Its life is kept elsewhere as events: after [`Tracker::update`] and [`Tracker::recall`], [`Tracker::changes`] are what is new.
 #[derive(Debug, Default)]
 pub struct Tracker {
     tracked: HashMap<(&'static str, Subject), Tracked>,
+    /// What is not told yet.
+    changes: Vec<LifeChange>,
 }
 
 #[derive(Debug)]
@@ -21,6 +28,10 @@ struct Tracked {
     /// The newest candidate.
     last_ns: i64,
     is_open: bool,
+    /// Whether its opening was told.
+    is_told: bool,
+    /// When its acknowledgement last changed.
+    looked_ns: i64,
     finding: FleetFinding,
 }
 
@@ -31,13 +42,18 @@ impl Tracker {
         for candidate in candidates {
             self.take(now_ns, candidate);
         }
+        let changes = &mut self.changes;
         self.tracked.retain(|_, tracked| {
             let FindingKind { closes_after_ns, .. } = *tracked.finding.kind;
             let is_away = tracked.last_ns < now_ns;
             if is_whole || !is_away {
                 // One that is not open yet begins anew.
                 let patience_ns = if tracked.is_open { closes_after_ns } else { 0 };
-                return !is_away || now_ns.saturating_sub(tracked.last_ns) < patience_ns;
+                let stays = !is_away || now_ns.saturating_sub(tracked.last_ns) < patience_ns;
+                if !stays && tracked.is_told {
+                    changes.push(tracked.change(LifeKind::Closed, tracked.last_ns));
+                }
+                return stays;
             }
             if tracked.is_open {
                 tracked.last_ns = now_ns;
@@ -54,7 +70,14 @@ impl Tracker {
             Entry::Vacant(entry) => {
                 let first_ns = began_ns.unwrap_or(now_ns).min(now_ns);
                 let first_ns = first_ns - first_ns.rem_euclid(SECOND_NS);
-                entry.insert(Tracked { first_ns, last_ns: now_ns, is_open: false, finding: finding.clone() })
+                entry.insert(Tracked {
+                    first_ns,
+                    last_ns: now_ns,
+                    is_open: false,
+                    is_told: false,
+                    looked_ns: i64::MIN,
+                    finding: finding.clone(),
+                })
             }
         };
         if !tracked.is_open && !opens {
@@ -62,11 +85,60 @@ impl Tracker {
         }
         tracked.last_ns = now_ns;
         tracked.is_open |= now_ns.saturating_sub(tracked.first_ns) >= finding.kind.opens_after_ns;
-        tracked.finding = FleetFinding { since_ns: tracked.first_ns, ..finding };
+        let acknowledged = tracked.finding.acknowledged.take();
+        tracked.finding = FleetFinding { since_ns: tracked.first_ns, acknowledged, ..finding };
     }
 
-    /// The open findings, the worst first: by severity, then by the number of GPUs concerned, the order of the kinds, and age. One
-    /// that another finding about the same GPU covers is left out.
+    /// The open findings whose opening is not told yet, or all of them.
+    pub fn open_ones(&self, untold: bool) -> impl Iterator<Item = &FleetFinding> {
+        let open =
+            self.tracked.values().filter(move |tracked| tracked.is_open && !(untold && tracked.is_told));
+        open.map(|tracked| &tracked.finding)
+    }
+
+    /// Takes events about the GPUs of open findings, in order of time. A finding whose opening is not told yet goes on with the
+    /// beginning and the acknowledgement that they show, unless they show its end, too; of the others the acknowledgement is
+    /// taken.
+    pub fn recall(&mut self, events: &[HealthEvent]) {
+        let mut lives: HashMap<&str, Vec<(LifeKind, &HealthEvent)>> = HashMap::new();
+        for event in events {
+            if let (Some(kind), Some(id)) = (LifeKind::by_name(&event.kind), &event.finding) {
+                lives.entry(id).or_default().push((kind, event));
+            }
+        }
+        for tracked in self.tracked.values_mut().filter(|tracked| tracked.is_open) {
+            if let Some(life) = lives.get(tracked.finding.id().as_str()) {
+                tracked.recall(life);
+            }
+        }
+    }
+
+    /// That somebody looks after an open finding, or with no words that nobody does any more. None: no such finding is open.
+    pub fn acknowledge(&mut self, id: &str, now_ns: i64, note: Option<Arc<str>>) -> Option<FleetFinding> {
+        let mut open = self.tracked.values_mut().filter(|tracked| tracked.is_open);
+        let tracked = open.find(|tracked| tracked.finding.id() == id)?;
+        let kind = if note.is_some() { LifeKind::Acknowledged } else { LifeKind::Released };
+        tracked.finding.acknowledged = note.map(|note| Acknowledgement { at_ns: now_ns, note });
+        tracked.looked_ns = now_ns;
+        let change = tracked.change(kind, now_ns);
+        self.changes.push(change);
+        Some(tracked.finding.clone())
+    }
+
+    /// What has happened and is not told yet.
+    pub fn changes(&mut self) -> Vec<LifeChange> {
+        let untold = self.tracked.values_mut().filter(|tracked| tracked.is_open && !tracked.is_told);
+        let opened = untold.map(|tracked| {
+            tracked.is_told = true;
+            tracked.change(LifeKind::Opened, tracked.first_ns)
+        });
+        let mut changes: Vec<LifeChange> = opened.collect();
+        changes.append(&mut self.changes);
+        changes
+    }
+
+    /// The open findings: those that nobody looks after, and then the others. Of each the worst first: by severity, then by the number
+    /// of GPUs concerned, the order of the kinds, and age. One that another finding about the same GPU covers is left out.
     pub fn open(&self) -> Vec<FleetFinding> {
         let is_open = |kind: &'static str, subject: &Subject| {
             self.tracked.get(&(kind, subject.clone())).is_some_and(|tracked| tracked.is_open)
@@ -79,16 +151,53 @@ impl Tracker {
         let mut open: Vec<FleetFinding> = open.filter(|finding| !is_covered(finding)).cloned().collect();
         let place = |finding: &FleetFinding| super::KINDS.iter().position(|kind| kind.id == finding.kind.id);
         open.sort_by(|a, b| {
-            let by_severity = b.severity.cmp(&a.severity);
+            let by_neglect = a.acknowledged.is_some().cmp(&b.acknowledged.is_some());
+            let by_severity = || b.severity.cmp(&a.severity);
             let by_reach = || b.reach.concerned_gpus.cmp(&a.reach.concerned_gpus);
             let by_kind = || place(a).cmp(&place(b));
             let by_age = || a.since_ns.cmp(&b.since_ns);
-            by_severity
+            by_neglect
+                .then_with(by_severity)
                 .then_with(by_reach)
                 .then_with(by_kind)
                 .then_with(by_age)
                 .then_with(|| a.subject.cmp(&b.subject))
         });
         open
+    }
+}
+
+impl Tracked {
+    fn change(&self, kind: LifeKind, at_ns: i64) -> LifeChange {
+        let finding = self.finding.clone();
+        let note = finding.acknowledged.as_ref().map(|acknowledged| Arc::clone(&acknowledged.note));
+        let detail = match kind {
+            LifeKind::Opened | LifeKind::Closed => Arc::from(finding.sentence.as_str()),
+            LifeKind::Acknowledged | LifeKind::Released => note.unwrap_or_default(),
+        };
+        LifeChange { kind, at_ns, finding, detail }
+    }
+
+    fn recall(&mut self, life: &[(LifeKind, &HealthEvent)]) {
+        let mut since_ns = self.is_told.then_some(self.first_ns);
+        for (kind, HealthEvent { at_ns, detail, .. }) in life {
+            match (kind, since_ns) {
+                (LifeKind::Opened, None) => since_ns = Some(*at_ns),
+                (LifeKind::Closed, Some(_)) if !self.is_told => {
+                    (since_ns, self.finding.acknowledged) = (None, None);
+                }
+                // What was said here may be in no row yet.
+                (LifeKind::Acknowledged | LifeKind::Released, Some(_)) if *at_ns > self.looked_ns => {
+                    self.looked_ns = *at_ns;
+                    let acknowledgement = Acknowledgement { at_ns: *at_ns, note: Arc::clone(detail) };
+                    self.finding.acknowledged = (*kind == LifeKind::Acknowledged).then_some(acknowledgement);
+                }
+                _ => {}
+            }
+        }
+        let Some(since_ns) = since_ns else { return };
+        self.is_told = true;
+        self.first_ns = self.first_ns.min(since_ns);
+        self.finding.since_ns = self.first_ns;
     }
 }

@@ -49,6 +49,17 @@ pub(crate) struct FindingEntry<'a> {
     next_step: &'a str,
     /// Whether all of its GPUs are made up by the simulation.
     simulated: bool,
+    /// That somebody looks after it.
+    acknowledged: Option<AcknowledgementEntry<'a>>,
+}
+
+/// That somebody looks after a finding.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AcknowledgementEntry<'a> {
+    /// Since when.
+    at: Moment,
+    /// Who and why, in their words; may be empty.
+    note: &'a str,
 }
 
 /// What a finding is about.
@@ -56,7 +67,8 @@ pub(crate) struct FindingEntry<'a> {
 pub(crate) struct FindingSubject<'a> {
     /// `gpu`, `node`, `job`, `model` or `fleet`.
     r#type: &'static str,
-    /// Key of the GPU, name of the node or model, `cluster/namespace/name` of the job.
+    /// Key of the GPU, `cluster/name` of the node (its name if no cluster is known), name of the model,
+    /// `cluster/namespace/name` of the job.
     #[schema(value_type = String)]
     id: String,
     /// A name for people.
@@ -137,6 +149,10 @@ impl<'a> FindingEntry<'a> {
             meaning: finding.kind.meaning,
             next_step: &finding.remedy,
             simulated: finding.reach.is_simulated,
+            acknowledged: finding
+                .acknowledged
+                .as_ref()
+                .map(|it| AcknowledgementEntry { at: Moment(it.at_ns), note: &it.note }),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Why a GPU was slow.
 
-use gpuvitals_analysis::explain::{HealthEvent, SlowCause};
+use gpuvitals_analysis::explain::SlowCause;
 use gpuvitals_analysis::findings::GpuWindow;
+use gpuvitals_analysis::health_event::HealthEvent;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -50,7 +50,7 @@ pub(crate) struct QueueStats {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "cache_hit_rate": 0.94, "cache_hits": 9400, "cache_misses": 600, "cache_bytes": 1_048_576, "requests": 10_000,
-    "uptime_seconds": 3600.0, "streams": 2, "connections": 9
+    "uptime_seconds": 3600.0, "streams": 2, "connections": 9, "memory_bytes": 83_886_080
 }))]
 pub(crate) struct GatewayStats {
     /// Share of cacheable answers that came from the cache, 0 to 1; `null` before the first.
@@ -69,4 +69,6 @@ pub(crate) struct GatewayStats {
     pub(crate) streams: usize,
     /// Connections that are open.
     pub(crate) connections: u64,
+    /// Resident memory of the process; `null` where the system does not say.
+    pub(crate) memory_bytes: Option<u64>,
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_analysis::explain::{self, HealthEvent, SlowTime};
+use gpuvitals_analysis::explain::{self, SlowTime};
 use gpuvitals_analysis::findings::{GpuWindow, Recent, holder_of};
+use gpuvitals_analysis::health_event::HealthEvent;
 use gpuvitals_core::history::{Fleet, GpuState, Part, QueryError, RowsQuery};
 use gpuvitals_core::{IdentityColumn, Table};
 use serde::Deserialize;
@@ -182,7 +183,7 @@ async fn events(
     match view.history.rows(query).await {
         Ok(rows) => {
             let batch = rows.answer.batch;
-            Ok(batch.map_or_else(Vec::new, |batch| explain::health_events(&batch, &gpu.key)))
+            Ok(batch.map_or_else(Vec::new, |batch| HealthEvent::of_rows(&batch)))
         }
         Err(QueryError::NotKept { .. }) => Ok(Vec::new()),
         Err(error) => Err(error.into()),

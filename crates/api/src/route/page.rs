@@ -24,7 +24,7 @@ const PLACEHOLDER: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"ut
 pub(crate) async fn page(Shared(api): Shared<Api>, method: Method, uri: Uri, headers: HeaderMap) -> Answered {
     let path = uri.path();
     if method != Method::GET && method != Method::HEAD {
-        return Ok(refuse_method(&method, path));
+        return Ok(refuse_method(&method, path, super::READING));
     }
     let name = path.trim_start_matches('/');
     let page = &api.config().page;
@@ -49,7 +49,17 @@ pub(crate) async fn page(Shared(api): Shared<Api>, method: Method, uri: Uri, hea
 /// Whether the page has a view at this path: those of `routeOf` in `dashboard/src/app/routes.ts`.
 fn is_view(path: &str) -> bool {
     let path = path.trim_end_matches('/');
-    if matches!(path, "" | "/index.html" | "/gpus" | "/compare" | "/jobs" | "/clusters" | "/statistics") {
+    if matches!(
+        path,
+        "" | "/index.html"
+            | "/gpus"
+            | "/compare"
+            | "/jobs"
+            | "/clusters"
+            | "/queue"
+            | "/statistics"
+            | "/about"
+    ) {
         return true;
     }
     if let Some(id) = path.strip_prefix("/gpus/") {
@@ -59,8 +69,8 @@ fn is_view(path: &str) -> bool {
     node.is_some_and(|(cluster, node)| !cluster.is_empty() && !node.contains('/'))
 }
 
-/// 405, in the shape of all errors.
-pub(crate) fn refuse_method(method: &Method, path: &str) -> Response {
+/// 405, in the shape of all errors; `allowed` are the methods of the path.
+pub(crate) fn refuse_method(method: &Method, path: &str, allowed: &'static str) -> Response {
     let short = |text: &str| text.chars().take(64).collect();
-    ApiError::Method { method: short(method.as_str()), path: short(path) }.into_response()
+    ApiError::Method { method: short(method.as_str()), path: short(path), allowed }.into_response()
 }

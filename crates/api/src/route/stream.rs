@@ -6,29 +6,35 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State as Shared;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::HeaderMap;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::Stream;
-use gpuvitals_core::history::{Change, Changes, Fleet, NoGpu, Part};
+use gpuvitals_core::history::{Change, Fleet, NoGpu, Part};
 use gpuvitals_core::{Batch, Table};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use super::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
 use crate::ask;
-use crate::dto::TelemetryEntry;
+use crate::dto::{Moment, TelemetryEntry};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked};
+use crate::recent::{StreamFollower, StreamNext, StreamPlace};
 
 /// Rows of one event. A larger append comes as several, so that no event is larger than about a megabyte.
 const EVENT_ROWS_MAX: usize = 1_000;
 /// The beginning of a stream: how long to wait before reconnecting, and something to see at once.
-const GREETING: &str = "retry: 3000\n: live\n\n";
-const HEARTBEAT: &str = ": still here\n\n";
+const GREETING: &str = "retry: 3000\n: live\n";
+const HEARTBEAT: &str = ": still here\n";
+/// The id of the last event that a client got before it came back.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Which rows.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -51,10 +57,18 @@ pub(crate) struct StreamParams {
 /// Server-sent events. `samples`: the data is a JSON array of telemetry entries, at most 1,000. `lagged`: the client
 /// was too slow; the data is `{"missed": n}`, the number of batches of rows that it did not get and can ask for with
 /// `/api/v1/telemetry`. `partial`: comes first if part of the fleet could not be read; the data is a JSON array that says
-/// what, in words. A comment comes after 15 s of silence. The stream ends when the gateway stops; at most 256
-/// streams (unless configured) are open at a time.
+/// what, in words. Events have ids: a client that comes back with the last one in the header `Last-Event-ID`, as browsers do by
+/// themselves, first gets what came since, once and in order. The rows of the last five minutes are kept for that, as far as they fit
+/// into 32 MiB and a stream was open; `gap` says that not all that came since is there; the data is `{"since": time}`, from where
+/// `/api/v1/telemetry` has the rest. An id without event, and a comment, come after 15 s of silence. The stream ends when the
+/// gateway stops; at most 256 streams (unless configured) are open at a time.
 #[utoipa::path(
-    get, path = "/api/v1/stream", tag = "telemetry", operation_id = "stream", params(StreamParams),
+    get, path = "/api/v1/stream", tag = "telemetry", operation_id = "stream",
+    params(
+        StreamParams,
+        ("last-event-id" = Option<String>, Header, description = "The id of the last event that the client got.",
+         pattern = "^[0-9]{1,19}-[0-9]{1,9}-[0-9a-f]{8}$", example = "1795190390000000-1-5c1d0a44"),
+    ),
     responses(
         (status = 200, description = "The events; the schema is that of the data of a `samples` event.",
          content_type = "text/event-stream", body = Vec<TelemetryEntry<'static>>,
@@ -63,53 +77,102 @@ pub(crate) struct StreamParams {
         (status = 503, description = "Too many streams are open, or a name may be in what could not be read (code `incomplete`).", body = ErrorBody),
     )
 )]
-pub(crate) async fn stream(Shared(api): Shared<Api>, Asked(params): Asked<StreamParams>) -> Answered {
+pub(crate) async fn stream(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(params): Asked<StreamParams>,
+) -> Answered {
     let fleet = api.history().fleet().await?;
     let filter = Filter::parse(&params, &fleet)?;
     let permit = api.stream_permit()?;
-    let changes = api.history().changes();
-    let partial = ask::partial(&fleet.missing);
-    let body = Body::from_stream(events(api, changes, filter, fleet.missing, permit));
+    let opening = Opening::of(&api, &headers, fleet.missing);
+    let partial = ask::partial(&opening.missing);
+    let body = Body::from_stream(events(api, opening, filter, permit));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok(ask::with_partial((headers, body).into_response(), partial))
 }
 
+/// How a stream begins.
+struct Opening {
+    follower: StreamFollower,
+    /// What could not be read of the fleet.
+    missing: Vec<String>,
+    /// The place to which the client came back, if not all that came since is there.
+    gap: Option<Option<StreamPlace>>,
+}
+
+impl Opening {
+    fn of(api: &Api, headers: &HeaderMap, missing: Vec<String>) -> Self {
+        let asked = headers.get(LAST_EVENT_ID).filter(|id| !id.is_empty());
+        let last = asked.and_then(|id| id.to_str().ok()?.parse().ok());
+        let follower = api.recent().follow(|| api.history().changes(), last);
+        let gap = (asked.is_some() && !follower.is_resumed).then_some(last);
+        Self { follower, missing, gap }
+    }
+
+    /// The first events, with the id from which a client that gets no others goes on.
+    fn events(&self) -> String {
+        let mut text = format!("{GREETING}id: {}\n\n", self.follower.place());
+        if !self.missing.is_empty()
+            && let Ok(list) = serde_json::to_string(&self.missing)
+        {
+            text += &format!("event: partial\ndata: {list}\n\n");
+        }
+        if let Some(last) = self.gap {
+            let since = last.map(|last| json!(Moment(last.at_ns())));
+            text += &format!("event: gap\ndata: {}\n\n", json!({ "since": since }));
+        }
+        text
+    }
+}
+
 fn events(
     api: Api,
-    mut changes: Box<dyn Changes>,
+    opening: Opening,
     mut filter: Filter,
-    missing: Vec<String>,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
     async_stream::stream! {
         let _permit = permit;
-        yield Ok(Bytes::from_static(GREETING.as_bytes()));
-        if !missing.is_empty() && let Ok(event) = event("partial", &missing) {
-            yield Ok(event);
-        }
+        yield Ok(Bytes::from(opening.events()));
+        let Opening { mut follower, .. } = opening;
+        let heartbeat = api.config().limits.heartbeat;
+        let (mut place, mut silent_since) = (follower.place(), Instant::now());
         loop {
             let received = tokio::select! {
                 () = api.stopping().cancelled() => break,
-                received = tokio::time::timeout(api.config().limits.heartbeat, changes.next()) => received,
+                received = tokio::time::timeout_at(silent_since + heartbeat, follower.next()) => received,
             };
-            match received {
-                Err(_) => yield Ok(Bytes::from_static(HEARTBEAT.as_bytes())),
+            let sent = match received {
+                Err(_) => vec![Bytes::from(format!("{HEARTBEAT}id: {place}\n\n"))],
                 Ok(None) => break,
-                Ok(Some(Change::Missed(missed))) => {
-                    api.meter().lagged(missed);
-                    yield Ok(Bytes::from(format!("event: lagged\ndata: {{\"missed\":{missed}}}\n\n")));
+                Ok(Some(StreamNext::Missed(missed))) => vec![lagged(&api, missed, None)],
+                Ok(Some(StreamNext::Change(at, Change::Missed(missed)))) => {
+                    place = at.behind(1);
+                    if at.events() > 0 { Vec::new() } else { vec![lagged(&api, missed, Some(place))] }
                 }
-                Ok(Some(Change::Rows(appended))) => {
+                Ok(Some(StreamNext::Change(at, Change::Rows(appended)))) => {
                     if !filter.names.is_empty() && let Ok(fleet) = api.history().fleet().await {
                         filter.resolve(&fleet.answer);
                     }
-                    for event in appended.iter().flat_map(|batch| filter.events(batch)) {
-                        yield Ok(event);
-                    }
+                    let (events, end) = filter.events(&appended, at);
+                    place = end;
+                    events
                 }
+            };
+            for event in sent {
+                silent_since = Instant::now();
+                yield Ok(event);
             }
         }
     }
+}
+
+/// The event of rows that a client does not get.
+fn lagged(api: &Api, missed: u64, place: Option<StreamPlace>) -> Bytes {
+    api.meter().lagged(missed);
+    let id = place.map(|place| format!("id: {place}\n")).unwrap_or_default();
+    Bytes::from(format!("event: lagged\n{id}data: {{\"missed\":{missed}}}\n\n"))
 }
 
 /// A client's filter.
@@ -159,22 +222,29 @@ impl Filter {
             && (self.metrics.is_none() || !entry.metrics.is_empty())
     }
 
-    /// The rows of a batch that are wanted, as events.
-    fn events(&self, batch: &Batch) -> Vec<Bytes> {
-        let Some(rows) =
-            GpuRows::of(batch, self.metrics.as_deref()).filter(|_| batch.table() == Table::GpuEvents)
-        else {
-            return Vec::new();
-        };
-        let wanted: Vec<TelemetryEntry<'_>> = rows.entries().filter(|entry| self.wants(entry)).collect();
-        wanted.chunks(EVENT_ROWS_MAX).filter_map(|rows| event("samples", rows).ok()).collect()
+    /// The rows of a change that are wanted, as events, without those that have passed; and the place behind them.
+    fn events(&self, appended: &[Batch], at: StreamPlace) -> (Vec<Bytes>, StreamPlace) {
+        let (mut events, mut place) = (Vec::new(), at.behind(0));
+        for batch in appended.iter().filter(|batch| batch.table() == Table::GpuEvents) {
+            let Some(rows) = GpuRows::of(batch, self.metrics.as_deref()) else { continue };
+            let wanted: Vec<TelemetryEntry<'_>> = rows.entries().filter(|entry| self.wants(entry)).collect();
+            for rows in wanted.chunks(EVENT_ROWS_MAX) {
+                place = place.behind(place.events().saturating_add(1));
+                if place.events() > at.events()
+                    && let Ok(event) = samples(rows, place)
+                {
+                    events.push(event);
+                }
+            }
+        }
+        (events, place)
     }
 }
 
-/// An event with a list as its data.
-fn event(name: &str, list: &[impl Serialize]) -> Result<Bytes, serde_json::Error> {
-    let mut event = format!("event: {name}\ndata: ").into_bytes();
-    serde_json::to_writer(&mut event, list)?;
+/// An event with rows.
+fn samples(rows: &[TelemetryEntry<'_>], place: StreamPlace) -> Result<Bytes, serde_json::Error> {
+    let mut event = format!("event: samples\nid: {place}\ndata: ").into_bytes();
+    serde_json::to_writer(&mut event, rows)?;
     event.extend_from_slice(b"\n\n");
     Ok(Bytes::from(event))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use gpuvitals_api::{Api, ApiConfig, serve};
+use gpuvitals_api::{Api, ApiConfig, Beside, serve};
 use gpuvitals_core::Health;
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Changes, Fleet, History, HistoryStats, Rows, RowsQuery,
@@ -83,7 +83,13 @@ async fn endless(world: &World, request_timeout: Duration) -> (SocketAddr, Recei
     let mut config = ApiConfig::default();
     config.limits.request_timeout = request_timeout;
     let api = Api::new(config, history, world.parts.clone());
-    tokio::spawn(serve(listener, api, Router::new(), Access::open(), CancellationToken::new()));
+    tokio::spawn(serve(
+        listener,
+        api,
+        Beside::reading(Router::new()),
+        Access::open(),
+        CancellationToken::new(),
+    ));
     (address, news)
 }
 

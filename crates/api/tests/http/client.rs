@@ -60,15 +60,26 @@ pub(crate) async fn request(address: SocketAddr, method: &str, path: &str, heade
 pub(crate) struct Events {
     reader: BufReader<TcpStream>,
     pub(crate) head: String,
+    /// The last id that came.
+    pub(crate) id: Option<String>,
 }
 
 impl Events {
     /// Opens a stream and reads the head of the answer.
     pub(crate) async fn open(address: SocketAddr, path: &str) -> Self {
+        Self::open_with(address, path, "").await
+    }
+
+    /// The same by a client that got the event with this id last.
+    pub(crate) async fn resume(address: SocketAddr, path: &str, id: &str) -> Self {
+        Self::open_with(address, path, &format!("last-event-id: {id}\r\n")).await
+    }
+
+    async fn open_with(address: SocketAddr, path: &str, headers: &str) -> Self {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let text = format!("GET {path} HTTP/1.0\r\nhost: test\r\n\r\n");
+        let text = format!("GET {path} HTTP/1.0\r\nhost: test\r\n{headers}\r\n");
         stream.write_all(text.as_bytes()).await.unwrap();
-        let mut events = Self { reader: BufReader::new(stream), head: String::new() };
+        let mut events = Self { reader: BufReader::new(stream), head: String::new(), id: None };
         events.head = events.block().await.expect("an answer has a head");
         events
     }
@@ -82,6 +93,7 @@ impl Events {
                 return None;
             }
             if line.trim().is_empty() {
+                self.id = header(&block, "id").map(ToOwned::to_owned).or(self.id.take());
                 return Some(block);
             }
             block.push_str(&line);

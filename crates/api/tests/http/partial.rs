@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use gpuvitals_api::collector::{CollectorView, router};
-use gpuvitals_api::{Api, ApiConfig, serve};
+use gpuvitals_api::{Api, ApiConfig, Beside, serve};
 use gpuvitals_core::Health;
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Changes, Fleet, History, HistoryStats, Rows, RowsQuery,
@@ -67,7 +67,13 @@ async fn started() -> (World, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let api = Api::new(ApiConfig::default(), Arc::new(Partial(world.store.clone())), world.parts.clone());
-    tokio::spawn(serve(listener, api, Router::new(), Access::open(), world.shutdown.clone()));
+    tokio::spawn(serve(
+        listener,
+        api,
+        Beside::reading(Router::new()),
+        Access::open(),
+        world.shutdown.clone(),
+    ));
     (world, address)
 }
 

@@ -77,7 +77,7 @@ async fn a_gpu_that_is_not_known_yet_may_be_named_by_any_of_its_names() {
 
 #[tokio::test]
 async fn who_is_too_slow_is_told_how_much_it_missed() {
-    let world = World::empty(|_, store| store.subscriber_lag = 4).await;
+    let world = World::empty(|api, _| api.limits.resume_bytes = 1 << 20).await;
     let events = Events::open(world.address, "/api/v1/stream").await;
     // A row of many unknown columns, so that the sockets in between are soon full.
     let names: Vec<String> = (0..120).map(|n| format!("column_with_a_long_name_{n:090}")).collect();
@@ -145,6 +145,84 @@ async fn silence_is_broken_by_comments() {
     let world = World::empty(|api, _| api.limits.heartbeat = Duration::from_millis(5)).await;
     let mut events = Events::open(world.address, "/api/v1/stream").await;
     assert!(events.block().await.unwrap().contains(": live"));
-    assert_eq!(events.block().await.unwrap(), ": still here\n");
-    assert_eq!(events.block().await.unwrap(), ": still here\n");
+    let place = events.id.clone().unwrap();
+    // With a place, so that a stream without rows is resumed from here.
+    for _ in 0..2 {
+        assert_eq!(events.block().await.unwrap(), format!(": still here\nid: {place}\n"));
+    }
+}
+
+/// So many rows of a GPU, the first of them this many seconds ago.
+fn some(count: i64, seconds_ago: i64) -> gpuvitals_core::Batch {
+    let identity = gpu("GPU-a", "sim-node-01", 0, "NVIDIA H100 80GB HBM3");
+    let row = |n| (identity.clone(), seconds_ago - n, [("power_w", 1.0)].as_slice());
+    rows(&(0..count).map(row).collect::<Vec<_>>())
+}
+
+/// The times of the rows of the next event.
+async fn times(events: &mut Events) -> Vec<String> {
+    let (name, data) = events.event().await.unwrap();
+    assert_eq!(name, "samples", "{data}");
+    data.as_array().unwrap().iter().map(|row| row["timestamp"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_gets_what_it_missed_once() {
+    let world = World::empty(|_, _| ()).await;
+    let mut events = Events::open(world.address, "/api/v1/stream").await;
+    world.append(some(1, 50)).await;
+    world.append(some(1, 40)).await;
+    assert_eq!(times(&mut events).await, ["2026-11-20T15:59:10Z"]);
+    let id = events.id.clone().unwrap();
+    drop(events);
+    // Nobody listens; one of the rows is older than those that were sent.
+    world.append(some(1, 60)).await;
+    world.append(some(1, 30)).await;
+    let mut back = Events::resume(world.address, "/api/v1/stream", &id).await;
+    let mut ids = vec![];
+    for expected in ["2026-11-20T15:59:20Z", "2026-11-20T15:59:00Z", "2026-11-20T15:59:30Z"] {
+        assert_eq!(times(&mut back).await, [expected]);
+        ids.push(back.id.clone().unwrap());
+    }
+    world.append(some(1, 20)).await;
+    assert_eq!(times(&mut back).await, ["2026-11-20T15:59:40Z"]);
+    let changes: Vec<u64> = ids.iter().map(|id| id.split('-').next().unwrap().parse().unwrap()).collect();
+    assert!(changes.is_sorted() && changes[0] < changes[2], "{ids:?}");
+    // What is there is not sent again to who has all of it.
+    let id = back.id.clone().unwrap();
+    let mut again = Events::resume(world.address, "/api/v1/stream", &id).await;
+    world.append(some(1, 10)).await;
+    assert_eq!(times(&mut again).await, ["2026-11-20T15:59:50Z"]);
+}
+
+#[tokio::test]
+async fn a_client_that_left_within_an_append_gets_the_rest_of_it() {
+    let world = World::empty(|_, _| ()).await;
+    let mut events = Events::open(world.address, "/api/v1/stream").await;
+    world.append(some(2_500, 2_500)).await;
+    assert_eq!(times(&mut events).await.len(), 1_000);
+    let id = events.id.clone().unwrap();
+    drop(events);
+    let mut back = Events::resume(world.address, "/api/v1/stream", &id).await;
+    assert_eq!(times(&mut back).await[0], "2026-11-20T15:35:00Z");
+    assert_eq!(times(&mut back).await.len(), 500);
+}
+
+#[tokio::test]
+async fn who_was_away_for_too_long_is_told_since_when_and_goes_on_live() {
+    let world = World::empty(|api, _| api.limits.resume_bytes = 1).await;
+    let events = Events::open(world.address, "/api/v1/stream").await;
+    world.append(some(1, 50)).await;
+    let mut late = Events::open(world.address, "/api/v1/stream").await;
+    late.block().await.unwrap();
+    let id = late.id.clone().unwrap();
+    drop(events);
+    world.append(some(1, 40)).await;
+    world.append(some(1, 30)).await;
+    for (id, since) in [(&*id, json!("2026-11-20T16:00:00.000002Z")), ("another-server", json!(null))] {
+        let mut back = Events::resume(world.address, "/api/v1/stream", id).await;
+        assert_eq!(back.event().await.unwrap(), ("gap".to_owned(), json!({ "since": since })));
+        world.append(some(1, 20)).await;
+        assert_eq!(times(&mut back).await, ["2026-11-20T15:59:40Z"]);
+    }
 }

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use gpuvitals_api::{Api, ApiConfig, Page, Peer, ServeError, StatusView, serve};
+use gpuvitals_api::{Api, ApiConfig, Beside, Page, Peer, StatusView, serve};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock::Clock;
 use gpuvitals_core::clusters::ClusterView;
+use gpuvitals_core::feed::{self, Feed};
 use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue};
-use gpuvitals_listener::Access;
+use gpuvitals_listener::{AcceptError, Access};
 use gpuvitals_store::{Store, StoreConfig};
 use serde_json::json;
 use tempfile::TempDir;
@@ -76,8 +77,9 @@ pub(crate) struct World {
     pub(crate) store: Store,
     pub(crate) parts: Arc<Parts>,
     pub(crate) shutdown: CancellationToken,
-    pub(crate) served: JoinHandle<Result<(), ServeError>>,
+    pub(crate) served: JoinHandle<Result<(), AcceptError>>,
     now: Arc<AtomicI64>,
+    findings: Mutex<Feed>,
     _dir: TempDir,
 }
 
@@ -108,8 +110,16 @@ impl World {
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
         let api = Api::new(config, Arc::new(store.clone()), Arc::clone(&parts) as Arc<dyn StatusView>);
-        let served = tokio::spawn(serve(listener, api, Router::new(), Access::open(), shutdown.clone()));
-        Self { address, store, parts, shutdown, served, now, _dir: dir }
+        let (outlet, feed) = feed::open();
+        api.keep_findings(outlet, "gateway");
+        let served = tokio::spawn(serve(
+            listener,
+            api,
+            Beside::reading(Router::new()),
+            Access::open(),
+            shutdown.clone(),
+        ));
+        Self { address, store, parts, shutdown, served, now, findings: Mutex::new(feed), _dir: dir }
     }
 
     /// The fleet of [`fleet`] in a gateway with default settings.
@@ -121,6 +131,12 @@ impl World {
 
     pub(crate) async fn append(&self, batch: Batch) {
         self.store.append(vec![batch]).await.unwrap();
+    }
+
+    /// Stores the rows that findings have made.
+    pub(crate) async fn store_findings(&self) {
+        let rows = self.findings.lock().unwrap().rest();
+        self.store.append(rows).await.unwrap();
     }
 
     pub(crate) fn set_time(&self, ns: i64) {

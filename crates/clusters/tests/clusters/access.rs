@@ -8,7 +8,7 @@ use gpuvitals_settings::{Notation, Section as _, Typed as _};
 use serde_json::json;
 
 use crate::double::{Double, NodeSpec, World};
-use crate::{kubernetes, settings, start, watched, when, when_seen, when_state};
+use crate::{cluster_at, kubernetes, settings, start, watched, when, when_seen, when_state};
 
 const TOKEN: &str = "a-token-that-nobody-may-see";
 
@@ -91,12 +91,12 @@ async fn dead_hung_and_refusing_clusters_do_not_delay_a_good_one() {
     let refusing = Double::start(guarded(), false).await;
     // A port that nobody listens on any more.
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut idle = ClusterSettings::new("idle", "https://192.0.2.1:6443");
+    let mut idle = cluster_at("idle", "https://192.0.2.1:6443");
     idle.has_gpu = false;
     let clusters = vec![
         ClusterSettings {
             poll_interval: Duration::from_millis(200),
-            ..ClusterSettings::new("dead", &format!("http://{dead}"))
+            ..cluster_at("dead", &format!("http://{dead}"))
         },
         settings("hung", &hung),
         settings("refusing", &refusing),
@@ -148,7 +148,7 @@ async fn the_last_reading_survives_a_server_that_goes_away() {
 #[test]
 fn impossible_clusters_are_refused() {
     let refused = |change: &dyn Fn(&mut ClusterSettings)| {
-        let mut settings = ClusterSettings::new("east", "https://10.0.0.1:6443");
+        let mut settings = cluster_at("east", "https://10.0.0.1:6443");
         change(&mut settings);
         Cluster::checked(&kubernetes(vec![settings])).unwrap_err()
     };
@@ -162,17 +162,17 @@ fn impossible_clusters_are_refused() {
     assert!(!error.to_string().contains("secret"), "{error}");
     assert!(matches!(refused(&|s| s.name = "a/b".to_owned()), ConfigError::Name(_)));
     assert!(matches!(refused(&|s| s.parallel = Some(0)), ConfigError::Range { .. }));
-    let twice = vec![ClusterSettings::new("a", "https://b"), ClusterSettings::new("a", "https://c")];
+    let twice = vec![cluster_at("a", "https://b"), cluster_at("a", "https://c")];
     assert_eq!(Cluster::checked(&kubernetes(twice)).unwrap_err(), ConfigError::Twice("a".to_owned()));
     let many = |count: usize, parallel| {
-        let of = |at| ClusterSettings { parallel, ..ClusterSettings::new(&format!("c{at}"), "https://b") };
+        let of = |at| ClusterSettings { parallel, ..cluster_at(&format!("c{at}"), "https://b") };
         Cluster::checked(&kubernetes((0..count).map(of).collect()))
     };
     let shares = |count| many(count, None).unwrap().iter().map(|cluster| cluster.parallel).max();
     assert_eq!((shares(1), shares(6), shares(20)), (Some(64), Some(42), Some(12)));
     assert!(many(4, Some(64)).is_ok());
     assert_eq!(many(5, Some(64)).unwrap_err(), ConfigError::Parallel(320));
-    let mut local = ClusterSettings::new("local", "http://127.0.0.1:8001");
+    let mut local = cluster_at("local", "http://127.0.0.1:8001");
     local.token = token();
     assert!(!format!("{:?}", Cluster::checked(&kubernetes(vec![local])).unwrap()).contains("\"x\""));
 }

@@ -13,6 +13,23 @@ fn labelled(name: &str, label: (&str, &str)) -> NodeSpec {
     NodeSpec { resource: None, labels, pod_label: None, ..NodeSpec::new(name, 0) }
 }
 
+fn amd() -> NodeSpec {
+    NodeSpec {
+        resource: Some("amd.com/gpu"),
+        labels: BTreeMap::new(),
+        pod_label: None,
+        ..NodeSpec::new("amd", 8)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gpus_that_no_tool_reads_from_outside_are_no_fault_of_their_cluster() {
+    let (_double, clusters, _feed) = watched(World::new(vec![amd(), NodeSpec::new("nvidia", 8)])).await;
+    let view = when_state(&clusters, "east", ClusterState::Ok).await;
+    assert_eq!((view.node("amd").unwrap().state, view.error.clone()), (NodeState::NoTool, None));
+    clusters.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_found_by_resource_or_label_in_pages() {
     let mut nodes = vec![
@@ -21,12 +38,7 @@ async fn nodes_are_found_by_resource_or_label_in_pages() {
             labels: BTreeMap::new(),
             ..NodeSpec::new("mig", 7)
         },
-        NodeSpec {
-            resource: Some("amd.com/gpu"),
-            labels: BTreeMap::new(),
-            pod_label: None,
-            ..NodeSpec::new("amd", 8)
-        },
+        amd(),
         labelled("by-label", ("nvidia.com/gpu.present", "true")),
         labelled("by-device", ("feature.node.kubernetes.io/pci-0302_10de.present", "true")),
         labelled("amd-by-device", ("feature.node.kubernetes.io/pci-1200_1002.present", "true")),

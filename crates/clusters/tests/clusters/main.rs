@@ -13,22 +13,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use double::{Double, Seen, World};
-use gpuvitals_clusters::{Cluster, ClusterList, ClusterSettings, Clusters, Feed, Kubernetes};
+use gpuvitals_clusters::{Cluster, ClusterList, ClusterSettings, Clusters, Kubernetes};
 use gpuvitals_core::clusters::{ClusterState, ClusterView};
+use gpuvitals_core::feed::Feed;
 use gpuvitals_settings::Section as _;
+use serde_json::json;
 use tokio::sync::watch;
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A cluster with defaults for everything but name and URL.
+fn cluster_at(name: &str, api_url: &str) -> ClusterSettings {
+    serde_json::from_value(json!({"name": name, "api_url": api_url})).unwrap()
+}
+
 /// A cluster of the double, read often.
 fn settings(name: &str, double: &Double) -> ClusterSettings {
-    let mut settings = ClusterSettings::new(name, &double.url);
-    settings.ca_data.clone_from(&double.ca);
-    settings.poll_interval = Duration::from_millis(200);
-    settings.discovery_interval = Duration::from_millis(400);
-    settings.exec_deadline = Duration::from_secs(2);
-    settings
+    ClusterSettings {
+        ca_data: double.ca.clone(),
+        poll_interval: Duration::from_millis(200),
+        discovery_interval: Duration::from_millis(400),
+        exec_deadline: Duration::from_secs(2),
+        ..cluster_at(name, &double.url)
+    }
 }
 
 /// A configuration of these clusters.

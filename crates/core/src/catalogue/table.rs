@@ -153,9 +153,20 @@ const PROCESSES: &[TableColumn] = &[
 ];
 
 const HEALTH_EVENTS: &[TableColumn] = &[
-    text("kind", "What happened: `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`.").key(),
-    number("sequence", ColumnType::I64, Unit::None, COUNT, "Number of the event since the agent started.")
-        .key(),
+    text(
+        "kind",
+        "What happened: `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`; `finding_opened`, `finding_acknowledged`, \
+         `finding_released`, `finding_closed`.",
+    )
+    .key(),
+    number(
+        "sequence",
+        ColumnType::I64,
+        Unit::None,
+        COUNT,
+        "Number of the event since the agent, or the gateway of a finding, started.",
+    )
+    .key(),
     number(
         "code",
         ColumnType::I64,
@@ -164,6 +175,7 @@ const HEALTH_EVENTS: &[TableColumn] = &[
         "The number of an `xid`; how many errors an `ecc` or `ras` adds; the reason mask of a `throttle`.",
     ),
     text("detail", "The event in words."),
+    text("finding", "The finding whose life it is of, `kind:subject`."),
 ];
 
 const fn text(name: &'static str, help: &'static str) -> TableColumn {

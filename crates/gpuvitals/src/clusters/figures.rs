@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gpuvitals_clusters::FeedCounts;
 use gpuvitals_core::clusters::{ClusterState, ClusterView, NodeState, NodeView};
 use gpuvitals_core::figures::{Family, Kind, Labels, Number};
-
-use crate::pipe::Counts;
 
 /// Names of labels of nodes that are remembered, which is for good. Further ones are in the inventory alone.
 const LABEL_NAMES_MAX: usize = 256;
@@ -54,20 +51,6 @@ pub(super) fn of_views(clusters: &[Arc<ClusterView>], now_ns: i64) -> Vec<Family
         }
     }
     vec![state, nodes, gpus, newest, oldest, info]
-}
-
-/// Of their rows on the way to the queue.
-pub(super) fn of_rows(fed: &FeedCounts, sent: Counts) -> Vec<Family> {
-    let lost = [("dropped_row", fed.rows_dropped()), ("not_sent", sent.left)];
-    vec![
-        Family::counter("gpuvitals_cluster_rows_total", "Rows of clusters that the queue took.", sent.rows),
-        Family::new(
-            "gpuvitals_cluster_rows_lost_total",
-            Kind::Counter,
-            "Rows of clusters that the queue does not get: too many waited for it, or it took none until the end.",
-        )
-        .by("reason", lost),
-    ]
 }
 
 fn seconds(ns: i64) -> Number {

@@ -230,7 +230,9 @@ mod tests {
     use std::time::Duration;
 
     use gpuvitals_agent::AgentSettings;
+    use gpuvitals_listener::WebOrigin;
     use gpuvitals_queue::BrokerSettings;
+    use gpuvitals_settings::Typed as _;
     use serde_json::json;
 
     use super::*;
@@ -396,7 +398,10 @@ mod tests {
         let config =
             load("agent:\n  compat: off\nattribution:\n  slurm: off\n", &environment, vec![]).unwrap();
         assert_eq!(config.store.dir, PathBuf::from("2024"));
-        assert_eq!(config.api.cors, ["https://a.b", "https://c.d"]);
+        assert_eq!(
+            config.api.cors,
+            ["https://a.b", "https://c.d"].map(|it| WebOrigin::read(&it.into()).unwrap())
+        );
         assert!(config.agent.require_gpus);
         assert_eq!(config.sampling.drivers.len(), 2);
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpuvitals_analysis::outgoing::Outgoing;
-use gpuvitals_clusters::Feed;
+use gpuvitals_core::feed::Feed;
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, clock};
 use gpuvitals_sources::replay::{Replay, ReplayConfig, ReplayPace, ReplaySource};
@@ -77,6 +77,10 @@ impl Counted for Feed {
     fn counts(&mut self) -> SourceCounts {
         let counts = Self::counts(self);
         SourceCounts { rows: counts.rows(), rows_dropped: counts.rows_dropped(), ..SourceCounts::default() }
+    }
+
+    fn rest(&mut self) -> Vec<Batch> {
+        Self::rest(self)
     }
 }
 

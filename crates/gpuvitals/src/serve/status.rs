@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::collectors::Collectors;
 use crate::clusters::ClusterReaders;
+use crate::pipe::{FINDING_ROWS, SidePipe};
 use crate::watched::Watched;
 
 /// Queue and collectors elsewhere.
@@ -18,6 +19,7 @@ pub(super) struct Status {
     pub(super) queue: Watched,
     pub(super) collectors: Arc<Collectors>,
     pub(super) clusters: Option<Arc<ClusterReaders>>,
+    pub(super) findings: Arc<SidePipe>,
 }
 
 impl StatusView for Status {
@@ -61,6 +63,7 @@ impl StatusView for Status {
         let mut families = crate::telemetry::families();
         families.push(health);
         families.extend(self.clusters.iter().flat_map(|clusters| clusters.families()));
+        families.extend(self.findings.families(FINDING_ROWS));
         families
     }
 }

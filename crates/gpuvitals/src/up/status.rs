@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::clusters::ClusterReaders;
-use crate::pipe;
+use crate::pipe::{self, FINDING_ROWS, SidePipe};
 use crate::watched::Watched;
 
 /// Name of a part of this process among others.
@@ -42,6 +42,7 @@ pub(crate) struct Status {
     /// Workers of the collector.
     workers: usize,
     clusters: Option<Arc<ClusterReaders>>,
+    findings: Arc<SidePipe>,
 }
 
 impl Status {
@@ -50,7 +51,7 @@ impl Status {
         queue: StatusQueue,
         source: (&'static str, Arc<pipe::Progress>),
         (sink, workers): (Arc<dyn Sink>, usize),
-        clusters: Option<Arc<ClusterReaders>>,
+        (clusters, findings): (Option<Arc<ClusterReaders>>, Arc<SidePipe>),
     ) -> Self {
         Self {
             queue,
@@ -60,6 +61,7 @@ impl Status {
             sink,
             workers,
             clusters,
+            findings,
         }
     }
 
@@ -155,6 +157,7 @@ impl StatusView for Status {
         families.extend(self.sink.families());
         families.extend(self.source.1.families(1));
         families.extend(self.clusters.iter().flat_map(|clusters| clusters.families()));
+        families.extend(self.findings.families(FINDING_ROWS));
         families.extend(crate::telemetry::families());
         families
     }

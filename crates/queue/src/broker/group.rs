@@ -219,6 +219,13 @@ impl Group {
         self.members.values().map(|member| member.in_flight).sum()
     }
 
+    /// When the oldest frame that it has not settled was published.
+    pub(super) fn oldest(&self, shelf: &Shelf) -> Option<Millis> {
+        let begun = self.unsettled.keys().find_map(|offset| shelf.entries.get(offset));
+        let next = || shelf.entries.range(self.cursor..).next().map(|(_, entry)| entry);
+        begun.or_else(next).map(|entry| entry.published_at)
+    }
+
     /// When this group ends, should nobody join.
     pub(super) fn ends_at(&self) -> Option<Millis> {
         Some(self.empty_since?.after(self.ttl?))

@@ -283,8 +283,11 @@ impl Topic {
     /// Its numbers, with those of the topic of its dead letters.
     pub(super) fn stats(&self, now: Millis, dead: Option<&Shelf>) -> TopicStats {
         let ledger = &self.shelf.ledger;
-        let groups: BTreeMap<_, _> =
-            self.groups.values().map(|group| (group.name.to_string(), group_stats(group))).collect();
+        let groups: BTreeMap<_, _> = self
+            .groups
+            .values()
+            .map(|group| (group.name.to_string(), group_stats(group, &self.shelf, now)))
+            .collect();
         TopicStats {
             messages: self.shelf.messages,
             subscribers: number(self.groups.values().map(Group::consumers).sum()),
@@ -319,7 +322,7 @@ pub(super) fn forget_producers(env: &mut Env, topics: &mut [Topic]) {
     }
 }
 
-fn group_stats(group: &Group) -> GroupStats {
+fn group_stats(group: &Group, shelf: &Shelf, now: Millis) -> GroupStats {
     let idle = group.unsettled.values().filter(|frame| !matches!(frame.state, UnsettledState::Leased(_)));
     GroupStats {
         members: number(group.members.len()),
@@ -328,6 +331,7 @@ fn group_stats(group: &Group) -> GroupStats {
         waiting: idle.map(|frame| frame.count).sum(),
         redeliveries: group.redeliveries,
         acked: group.acked,
+        oldest_age_s: group.oldest(shelf).map(|at| now.0.saturating_sub(at.0) / 1_000),
     }
 }
 

@@ -1,10 +1,9 @@
 //! Section `message_queue` of the configuration: how the queue is reached.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use gpuvitals_listener::{Authority, secret};
-use gpuvitals_settings::{Notation, Refusal, Typed, Value, settings, text};
+use gpuvitals_settings::{Notation, Refusal, Typed, Value, is_loopback, settings, text};
 
 use super::{BearerToken, Client, CredentialError, Credentials, QueueUrl, Scheme, UrlError, check_topic};
 
@@ -121,8 +120,4 @@ impl Typed for QueueUrl {
         }
         text.parse().map_err(|error: UrlError| error.to_string())
     }
-}
-
-fn is_loopback(host: &str) -> bool {
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

@@ -44,6 +44,7 @@ const REPLAY_TIME: Duration = Duration::from_secs(20);
 pub(crate) struct Page {
     from: Option<String>,
     limit: Option<String>,
+    content: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -79,8 +80,8 @@ enum Content {
     Messages { messages: Vec<Box<RawValue>>, messages_left_out: u64 },
     /// The payload of the whole frame.
     Payload { payload_base64: String },
-    /// A payload too long to be shown.
-    Long { payload_bytes: usize },
+    /// A payload that is too long to be shown, or was not asked for.
+    Size { payload_bytes: usize },
 }
 
 /// Dead letters of a topic, oldest first.
@@ -104,12 +105,17 @@ pub(crate) async fn list(
             number.ok_or_else(|| Refusal::parameter("limit", text, allowed()))?
         }
     };
+    let with_content = match page.content.as_deref() {
+        None | Some("" | "true") => true,
+        Some("false") => false,
+        Some(text) => return Err(Refusal::parameter("content", text, "true or false")),
+    };
     // Before anything is read: what is read may be long.
     let reader = served.reader().await?;
     let found = gather(served.queue(), &topic, from, limit).await?;
     let work = move || {
         let _reader = reader;
-        shown(found, limit)
+        shown(found, limit, with_content)
     };
     tokio::task::spawn_blocking(work).await.map(Json).map_err(|_| Refusal::Crashed)
 }
@@ -135,13 +141,13 @@ async fn gather(queue: &Queue, topic: &str, from: u64, limit: usize) -> Result<F
     Ok(found)
 }
 
-fn shown(found: Found, limit: usize) -> Letters {
+fn shown(found: Found, limit: usize, with_content: bool) -> Letters {
     let (mut dead, mut bytes) = (Vec::new(), 0);
     for letter in found.letters {
         if dead.len() >= limit || bytes >= LIST_BYTES {
             return Letters { dead, next: Some(letter.id) };
         }
-        let (letter, len) = show(&letter);
+        let (letter, len) = show(&letter, with_content);
         bytes += len;
         dead.push(letter);
     }
@@ -149,9 +155,10 @@ fn shown(found: Found, limit: usize) -> Letters {
 }
 
 /// A letter as it is shown, and how many bytes its messages have there.
-fn show(letter: &DeadLetter) -> (Letter, usize) {
+fn show(letter: &DeadLetter, with_content: bool) -> (Letter, usize) {
     let frame = &letter.frame;
-    let (content, bytes) = content(frame);
+    let size = || (Content::Size { payload_bytes: frame.payload.len() }, 0);
+    let (content, bytes) = if with_content { content(frame) } else { size() };
     let facts = &letter.facts;
     let shown = Letter {
         id: letter.id,
@@ -186,7 +193,7 @@ fn content(frame: &Frame) -> (Content, usize) {
     }
     let len = frame.payload.len();
     if len > LETTER_BYTES {
-        return (Content::Long { payload_bytes: len }, 0);
+        return (Content::Size { payload_bytes: len }, 0);
     }
     (Content::Payload { payload_base64: STANDARD.encode(&frame.payload) }, len)
 }

@@ -87,6 +87,12 @@ struct Inner {
 }
 
 impl Served {
+    fn new(queue: Queue, config: &ServerConfig, bodies: Budget) -> Self {
+        let (limits, meter) = (config.http, Arc::clone(&config.meter));
+        let readers = Arc::new(Semaphore::new(READERS));
+        Self(Arc::new(Inner { queue, limits, bodies, readers, meter }))
+    }
+
     pub(crate) fn queue(&self) -> &Queue {
         &self.0.queue
     }
@@ -111,18 +117,14 @@ impl Served {
     }
 }
 
-/// All paths.
-pub fn router(queue: Queue, config: &ServerConfig, stop: CancellationToken) -> Router {
-    let (limits, meter) = (config.http, Arc::clone(&config.meter));
-    let bodies = Budget::new(limits.bodies_bytes);
-    meter.watch(&bodies);
-    let vitals = QueueVitals { queue: queue.clone(), meter: Arc::clone(&meter) };
-    let grpc = grpc(&queue, config, &bodies, stop);
-    let readers = Arc::new(Semaphore::new(READERS));
-    let served = Served(Arc::new(Inner { queue, limits, bodies, readers, meter }));
+/// Paths to look into the queue and to manage it, alone: for a port that serves something else beside them. [`scope`] says who may.
+pub fn admin_router(queue: Queue, config: &ServerConfig) -> Router {
+    let bodies = Budget::new(config.http.bodies_bytes);
+    admin_paths().with_state(Served::new(queue, config, bodies))
+}
+
+fn admin_paths() -> Router<Served> {
     Router::new()
-        .route("/", get(index))
-        .route("/publish/{topic}", post(publish::publish))
         .route("/stats", get(admin::stats))
         .route("/stats/{topic}", get(admin::topic_stats))
         .route("/topics", get(admin::topics))
@@ -130,6 +132,20 @@ pub fn router(queue: Queue, config: &ServerConfig, stop: CancellationToken) -> R
         .route("/topics/{topic}/groups/{group}", delete(admin::remove_group))
         .route("/topics/{topic}/dead", get(dead::list).delete(dead::purge))
         .route("/topics/{topic}/dead/replay", post(dead::replay))
+}
+
+/// All paths.
+pub fn router(queue: Queue, config: &ServerConfig, stop: CancellationToken) -> Router {
+    let meter = Arc::clone(&config.meter);
+    let bodies = Budget::new(config.http.bodies_bytes);
+    meter.watch(&bodies);
+    let vitals = QueueVitals { queue: queue.clone(), meter: Arc::clone(&meter) };
+    let grpc = grpc(&queue, config, &bodies, stop);
+    let served = Served::new(queue, config, bodies);
+    Router::new()
+        .route("/", get(index))
+        .route("/publish/{topic}", post(publish::publish))
+        .merge(admin_paths())
         .merge(vitals::routes(Arc::new(vitals)))
         .merge(grpc)
         .fallback(nothing_there)

@@ -20,11 +20,11 @@ mod subscription;
 
 use std::sync::Arc;
 
-use gpuvitals_listener::{AcceptError, Access, ListenerLimits, Terms};
+use gpuvitals_listener::{AcceptError, Access, ListenerLimits, Terms, WebOrigin};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use http::{HttpLimits, scope};
+pub use http::{HttpLimits, admin_router, scope};
 pub use metrics::{Protocol, ServerMeter, families};
 
 use crate::service::Queue;
@@ -40,6 +40,8 @@ pub struct ServerConfig {
     pub max_frame_bytes: usize,
     /// Who may use it.
     pub access: Access,
+    /// Origins whose pages may use it from a browser.
+    pub origins: Vec<WebOrigin>,
     /// What is counted about clients.
     pub meter: Arc<ServerMeter>,
 }
@@ -51,6 +53,7 @@ impl Default for ServerConfig {
             http: HttpLimits::default(),
             max_frame_bytes: 4 << 20,
             access: Access::open(),
+            origins: Vec::new(),
             meter: Arc::default(),
         }
     }
@@ -77,7 +80,8 @@ pub async fn serve(
     let terms = Terms {
         access: config.access.clone(),
         limits,
-        scope: |method, path| Some(scope(method, path)),
+        scope,
+        origins: config.origins.clone(),
         ..Terms::new(Arc::clone(config.meter.listener()))
     };
     let app = http::router(queue, &config, stop.clone());

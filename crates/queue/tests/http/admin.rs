@@ -4,10 +4,10 @@ use std::process::{Command, Stdio};
 
 use axum::http::Method;
 use gpuvitals_core::time;
-use gpuvitals_listener::{Access, Listener, PortKind, TokenScope, Tokens};
+use gpuvitals_listener::{Access, Listener, PortKind, TokenScope, Tokens, WebOrigin};
 use gpuvitals_queue::server::{HttpLimits, ServerConfig, scope};
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, QueueConfig};
-use gpuvitals_settings::Section;
+use gpuvitals_settings::{Section, Typed as _};
 use serde_json::{Value, json};
 
 use crate::client::{JSON, LINES, ask, get, post};
@@ -42,6 +42,7 @@ async fn health_stats_and_topics_have_the_shape_that_others_rely_on() {
     assert_eq!((&topic["messages"], &topic["subscribers"]), (&json!(2), &json!(1)));
     assert!(topic["throughput_msg_per_sec"].is_f64());
     assert_eq!(topic["groups"]["collector"]["lag"], 2);
+    assert!(topic["groups"]["collector"]["oldest_unacked_seconds"].is_u64());
 
     let one = get(world.at, "/stats/gpu-telemetry").await.json();
     assert_eq!(keys(&one), keys(topic));
@@ -131,6 +132,83 @@ async fn where_tokens_are_known_only_health_is_for_everybody() {
     assert_eq!(post(world.at, "/publish/t", &[JSON, p], message(0).as_bytes()).await.status, 200);
     ask(world.at, "DELETE", "/topics/t/dead", &[p], b"").await.refused(403, "forbidden");
     assert_eq!(ask(world.at, "DELETE", "/topics/t/dead", &[a], b"").await.status, 200);
+}
+
+fn listening(settings: &[(&str, Value)]) -> ServerConfig {
+    let access = Access::load(&Listener::of(settings).unwrap(), PortKind::Service).unwrap();
+    ServerConfig { access, ..ServerConfig::default() }
+}
+
+#[tokio::test]
+async fn a_client_sends_so_many_requests_a_second_and_probes_as_it_likes() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tokens");
+    let token = Tokens::create(&file, "all", &[TokenScope::Admin], "now".to_owned()).unwrap();
+    let token = format!("Bearer {token}");
+    let server = listening(&[
+        ("listener.token_file", file.display().to_string().into()),
+        ("listener.request_rate", "0.001".into()),
+        ("listener.request_burst", 2.into()),
+    ]);
+    let world = World::serving(QueueConfig::default(), "127.0.0.1:0".parse().unwrap(), server);
+    let asked = async |token: &str| ask(world.at, "GET", "/topics", &[("authorization", token)], b"").await;
+    // Requests of a token that is not known count for their address, and do not hold up those of one that is.
+    for status in [401, 401, 429] {
+        assert_eq!(asked("Bearer wrong").await.status, status);
+    }
+    for _ in 0..2 {
+        assert_eq!(asked(&token).await.status, 200);
+    }
+    let refused = asked(&token).await;
+    assert!(refused.refused(429, "too_many_requests").contains("request_rate"));
+    let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((900..=1_000).contains(&wait), "{wait}");
+    for _ in 0..5 {
+        assert_eq!(get(world.at, "/health").await.status, 200);
+    }
+    let figures =
+        gpuvitals_core::figures::render(&gpuvitals_queue::server::families(&world.queue, &world.meter));
+    let figures = String::from_utf8(figures).unwrap();
+    assert!(figures.contains("\ngpuvitals_queue_requests_limited_total 2\n"), "{figures}");
+}
+
+#[tokio::test]
+async fn pages_of_configured_origins_may_manage_the_queue_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tokens");
+    let token = Tokens::create(&file, "all", &[TokenScope::Admin], "now".to_owned()).unwrap();
+    let token = ("authorization", &*format!("Bearer {token}"));
+    let origins = vec![WebOrigin::read(&"https://ops.example".into()).unwrap()];
+    let server =
+        ServerConfig { origins, ..listening(&[("listener.token_file", file.display().to_string().into())]) };
+    let world = World::serving(QueueConfig::default(), "127.0.0.1:0".parse().unwrap(), server);
+    post(world.at, "/publish/t", &[JSON, token], message(0).as_bytes()).await;
+    let (friend, stranger) = (("origin", "https://ops.example"), ("origin", "https://evil.example"));
+    // A browser asks first, without the token.
+    let asked = [
+        friend,
+        ("access-control-request-method", "DELETE"),
+        ("access-control-request-headers", "authorization"),
+    ];
+    let preflight = ask(world.at, "OPTIONS", "/topics/t/dead", &asked, b"").await;
+    assert_eq!(preflight.status, 200);
+    assert_eq!(preflight.header("access-control-allow-origin"), Some("https://ops.example"));
+    assert!(preflight.header("access-control-allow-methods").unwrap().contains("DELETE"));
+    let purged = ask(world.at, "DELETE", "/topics/t/dead", &[friend, token], b"").await;
+    assert_eq!(
+        (purged.status, purged.header("access-control-allow-origin")),
+        (200, Some("https://ops.example"))
+    );
+    // The page sees why it is refused.
+    let denied = ask(world.at, "DELETE", "/topics/t/dead", &[friend], b"").await;
+    denied.refused(401, "unauthorized");
+    assert_eq!(denied.header("access-control-allow-origin"), Some("https://ops.example"));
+    // Of any other page nothing is changed, even if its browser has the login.
+    let refused = ask(world.at, "DELETE", "/topics/t/dead", &[stranger, token], b"").await;
+    assert!(refused.refused(403, "forbidden").contains("evil.example"));
+    assert_eq!(refused.header("access-control-allow-origin"), None);
+    let read = ask(world.at, "GET", "/topics", &[stranger, token], b"").await;
+    assert_eq!((read.status, read.header("access-control-allow-origin")), (200, None));
 }
 
 #[tokio::test]

@@ -78,6 +78,12 @@ async fn what_is_no_json_is_shown_as_the_bytes_it_is() {
     let shown: Vec<&Value> = (0..3).map(|n| &told["dead"][n]["payload_base64"]).collect();
     assert_eq!(shown, ["R1ZCMeKApg==", "bm90IGpzb24=", "bm90IHpzdGQ="]);
     assert_eq!(told["dead"][3]["payload_bytes"], 300 << 10);
+    let told = get(world.at, "/topics/t/dead?content=false").await.json();
+    let letter = &told["dead"][0];
+    assert_eq!((&letter["messages_count"], &letter["payload_bytes"]), (&json!(2), &json!(7)));
+    assert_eq!((letter.get("payload_base64"), letter.get("messages")), (None, None));
+    let wrong = get(world.at, "/topics/t/dead?content=no").await;
+    assert!(wrong.refused(400, "bad_parameter").contains("true or false"));
 }
 
 #[tokio::test]

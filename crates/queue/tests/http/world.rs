@@ -2,9 +2,10 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_queue::server::{HttpLimits, ServerConfig, serve};
+use gpuvitals_queue::server::{HttpLimits, ServerConfig, ServerMeter, serve};
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, Delivery, Encoding, Queue, QueueClock, QueueConfig};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct World {
     pub(crate) queue: Queue,
     pub(crate) at: SocketAddr,
+    pub(crate) meter: Arc<ServerMeter>,
 }
 
 impl World {
@@ -35,8 +37,9 @@ impl World {
     pub(crate) fn over(queue: Queue, at: SocketAddr, server: ServerConfig) -> Self {
         let listener = gpuvitals_listener::bind(at).unwrap();
         let at = listener.local_addr().unwrap();
+        let meter = Arc::clone(&server.meter);
         tokio::spawn(serve(listener, queue.clone(), server, CancellationToken::new()));
-        Self { queue, at }
+        Self { queue, at, meter }
     }
 
     /// Everything that a topic holds, as the messages that collectors see, by frame.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpuvitals_core::clusters::{ClusterState, NodeState};
 use gpuvitals_listener::{Access, Meter, Terms};
 use gpuvitals_remote::clusters_v1::clusters_client::ClustersClient;
-use gpuvitals_remote::{clusters_v1 as v1, serve_with_clusters};
+use gpuvitals_remote::{clusters_v1 as v1, serve};
 use gpuvitals_suite::clusters::{cluster, node};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -39,8 +39,7 @@ async fn service(nodes: usize, stop: &CancellationToken) -> (Channel, JoinHandle
     let socket = gpuvitals_listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
     let terms = Terms { access: Access::open(), ..Terms::new(Arc::new(Meter::new("test"))) };
-    let router =
-        serve_with_clusters(Arc::new(kept.store.clone()), Arc::new(move || views.to_vec()), stop).await;
+    let router = serve(Arc::new(kept.store.clone()), Some(Arc::new(move || views.to_vec())), stop).await;
     let serving = gpuvitals_listener::serve(socket, router, terms, stop.clone());
     let served = tokio::spawn(async move {
         let _kept = kept;

@@ -6,6 +6,7 @@ import { Link } from "../../shared/location";
 import { formatInstant, formatSpan, parseInstant } from "../../shared/time";
 import { CopyButton } from "../copy";
 import { SimulatedBadge } from "../gpuLook";
+import { Acknowledgement } from "./Acknowledgement";
 import { SeverityBadge, severityLook } from "./severity";
 import { gpuSince, hostPath, kindTitle, pathOf, piecesOf, reachWords } from "./words";
 
@@ -27,6 +28,7 @@ export function FindingItem({ finding, now, index, isHere = false }: FindingItem
       className="card relative grid gap-x-6 gap-y-3 overflow-hidden p-3 pl-4 text-[13px] focus-within:border-accent/60 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]"
       data-finding={finding.id}
       data-kind={finding.kind}
+      data-acknowledged={finding.acknowledged ? "" : undefined}
       aria-label={`${finding.severity}: ${finding.subject.name}: ${finding.sentence}`}
     >
       <span aria-hidden className={`absolute inset-y-0 left-0 w-1 bg-current ${severityLook(finding.severity).colour}`} />
@@ -64,6 +66,7 @@ export function FindingItem({ finding, now, index, isHere = false }: FindingItem
         <h3 className="text-[11px] text-faint">What to do</h3>
         <NextStep step={finding.next_step} index={index} />
         {!isHere && <p className="mt-2 text-xs text-faint">{finding.meaning}</p>}
+        <Acknowledgement finding={finding} now={now} />
       </div>
     </li>
   );

@@ -52,7 +52,7 @@ export function pathOf(finding: Finding, since: number | null, now: number): str
   const { subject, reach } = finding;
   const [only, more] = reach.gpus;
   if (subject.type === "gpu") return gpuSince(subject.id, since, now);
-  if (subject.type === "node") return hostPath(subject.id);
+  if (subject.type === "node") return hostPath(reach.hostname ?? subject.id);
   if (only !== undefined && more === undefined && reach.gpu_count === 1) return gpuSince(only, since, now);
   return reach.hostname === null ? "/gpus" : hostPath(reach.hostname);
 }

@@ -41,6 +41,26 @@ describe("what is wrong now", () => {
     await waitFor(() => expect(items()).toHaveLength(3));
   });
 
+  it("lets one be acknowledged with a note, and released", async () => {
+    let acknowledged: ReturnType<typeof finding>["acknowledged"] = null;
+    const mock = mockApi({
+      [FINDINGS]: () => findingsOf([finding({ acknowledged })]),
+      "/api/v1/analysis/acknowledgements": () => ({ body: finding({ acknowledged }) }),
+    });
+    renderAt("/");
+    await userEvent.click(await screen.findByRole("button", { name: "Acknowledge" }));
+    await userEvent.type(screen.getByRole("textbox", { name: "Who looks after it, and why" }), "Kim: drained");
+    acknowledged = { at: new Date().toISOString(), note: "Kim: drained" };
+    await userEvent.click(screen.getByRole("button", { name: "Acknowledge" }));
+    expect(await screen.findByText("Kim: drained")).toBeTruthy();
+    const asked = () => mock.asked.filter(({ path }) => path === "/api/v1/analysis/acknowledgements");
+    expect(asked().map(({ method, body }) => [method, JSON.parse(body) as unknown])).toEqual([["POST", { finding: "xid:GPU-a", note: "Kim: drained" }]]);
+    acknowledged = null;
+    await userEvent.click(screen.getByRole("button", { name: "Release" }));
+    expect(await screen.findByRole("button", { name: "Acknowledge" })).toBeTruthy();
+    expect(asked().map(({ method, params }) => [method, params.get("finding")])[1]).toEqual(["DELETE", "xid:GPU-a"]);
+  });
+
   it("says plainly that all is well", async () => {
     mockApi({ "/api/v1/gpus": listOf([gpu({ state: "idle" })]) });
     renderAt("/");

@@ -44,7 +44,7 @@ export function isFiltered(state: NowState): boolean {
 
 /** The node that a finding is about, or on which what it is about is. */
 export function hostOf(finding: Finding): string | null {
-  return finding.subject.type === "node" ? finding.subject.id : finding.reach.hostname;
+  return finding.reach.hostname;
 }
 
 /** What occurs among findings and how often, by name. */

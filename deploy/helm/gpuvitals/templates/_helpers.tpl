@@ -177,7 +177,7 @@ database:
 
 {{/*
 Volumes with what the settings name. Takes a dict: root, config (name of the ConfigMap), token (key of the Secret, or
-empty), tokens, queue, database (whether they are mounted).
+empty), tokens, queue, database, remoteWrite, clusters (whether they are mounted).
 */}}
 {{- define "gpuvitals.volumes" -}}
 {{- $v := .root.Values -}}
@@ -218,6 +218,12 @@ empty), tokens, queue, database (whether they are mounted).
       {{- with $v.queue.caKey }}
       - {key: {{ . | quote }}, path: ca.crt}
       {{- end }}
+{{- end }}
+{{- if and .remoteWrite $v.remoteWrite.existingSecret }}
+- name: remote-write
+  secret:
+    secretName: {{ $v.remoteWrite.existingSecret }}
+    defaultMode: 0440
 {{- end }}
 {{- if and .clusters $v.kubernetes.existingSecret }}
 - name: clusters

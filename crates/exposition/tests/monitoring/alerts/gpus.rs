@@ -122,14 +122,13 @@ fn throttled() -> Vec<Alert> {
             name: "GpuPowerBrake".to_owned(),
             severity: "warning",
             hold: "10m",
-            // The bit 0x80 of NVIDIA's clock event reasons.
-            expr: format!("(floor({} / 128) % 2 == 1) * {OF_GPU}", name("throttle_reasons")),
-            summary: format!("{NAMED}: the power brake of the chassis holds the clocks down"),
+            expr: format!("(max without (reason) (rate({throttled}{{reason=\"hw_power_brake\"}}[10m])) > 0.01) * {OF_GPU}"),
+            summary: format!("{NAMED}: the power brake of the chassis holds the clocks down for {SHARE} of the time"),
             meaning: "The chassis asserts the board's external power brake: it can or will not supply more.".to_owned(),
             remedy: "Look at the power supplies, at their redundancy and at the rack's power limit: `ipmitool sel list` shows what the \
                      chassis has noticed. Other GPUs of the node are held down as well."
                 .to_owned(),
-            shown: shown(vec![(series(name("throttle_reasons"), &[]), "4x5 132x100 4x130".to_owned())], &[], ("", "")),
+            shown: shown(vec![(series(throttled, &[("reason", "hw_power_brake")]), rising("30"))], &[], (SHARE, "50%")),
         },
     ]
 }

@@ -166,6 +166,25 @@ fn edges() -> Vec<Alert> {
             ),
         },
         Alert {
+            name: "GpuvitalsRemoteWriteLoses".to_owned(),
+            severity: "warning",
+            hold: "0m",
+            expr: "increase(gpuvitals_remote_write_samples_dropped_total[15m]) > 0".to_owned(),
+            summary: format!("{{{{ $labels.job }}}} at {{{{ $labels.instance }}}} lost about {COUNT} samples of remote write: {{{{ $labels.reason }}}}"),
+            meaning: "`limit` and `age`: the receiver was away for longer than samples may wait; `refused`: it does not take them. Scrapes \
+                      and rows are not concerned."
+                .to_owned(),
+            remedy: "The log of the service has the receiver's own words. `gpuvitals_remote_write_up` says whether it answers now; raise \
+                     `remote_write.queue_max` and `remote_write.max_age` where it is away for long."
+                .to_owned(),
+            shown: simple(
+                "gpuvitals_remote_write_samples_dropped_total{job=\"agent\",instance=\"node7:9400\",reason=\"age\"}",
+                "0x50 0+10x20 200x170",
+                &[("instance", "node7:9400"), ("job", "agent"), ("reason", "age")],
+                (COUNT, "90"),
+            ),
+        },
+        Alert {
             name: "GpuvitalsDiskFilling".to_owned(),
             severity: "warning",
             hold: "30m",

@@ -1,4 +1,4 @@
-//! The batches on their way from the clusters into a pipe.
+//! Batches that somebody makes, on their way into a pipe.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use gpuvitals_core::Batch;
-use gpuvitals_core::ports::{Poll, Source};
+use crate::Batch;
+use crate::ports::{Poll, Source};
 
-/// Batches that wait at most: two rounds of 200 nodes with GPUs, details and processes; some 25 MB.
+/// Batches that wait at most: of clusters two rounds of 200 nodes with GPUs, details and processes; some 25 MB.
 const BATCHES_MAX: usize = 1_024;
 /// How long a poll waits, so that a stop is noticed.
 const POLL_PATIENCE: Duration = Duration::from_millis(100);
 
-/// The readings of all clusters as a source. If nobody takes them, new batches are dropped and counted: the present views
-/// do not depend on the pipe, and the next round brings new rows.
+/// The batches of an [`Outlet`] as a source, which ends with the last outlet. If nobody takes them, new batches are dropped and
+/// counted.
 #[derive(Debug)]
 pub struct Feed {
     batches: Receiver<Batch>,
@@ -41,14 +41,15 @@ impl FeedCounts {
     }
 }
 
-/// The end that clusters hold.
+/// The end of those who make them.
 #[derive(Debug, Clone)]
-pub(crate) struct Outlet {
+pub struct Outlet {
     batches: SyncSender<Batch>,
     counts: Arc<FeedCounts>,
 }
 
-pub(crate) fn open() -> (Outlet, Feed) {
+/// Both ends.
+pub fn open() -> (Outlet, Feed) {
     let (sender, receiver) = sync_channel(BATCHES_MAX);
     let counts = Arc::new(FeedCounts::default());
     (Outlet { batches: sender, counts: Arc::clone(&counts) }, Feed { batches: receiver, counts })
@@ -56,7 +57,7 @@ pub(crate) fn open() -> (Outlet, Feed) {
 
 impl Outlet {
     /// Hands over a batch, or drops it. Never waits.
-    pub(crate) fn give(&self, batch: Batch) {
+    pub fn give(&self, batch: Batch) {
         let rows = u64::try_from(batch.rows()).unwrap_or_default();
         match self.batches.try_send(batch) {
             Ok(()) => self.counts.rows.fetch_add(rows, Ordering::Relaxed),
@@ -71,6 +72,11 @@ impl Feed {
     /// Counts of what goes through it.
     pub fn counts(&self) -> &Arc<FeedCounts> {
         &self.counts
+    }
+
+    /// What is waiting.
+    pub fn rest(&mut self) -> Vec<Batch> {
+        self.batches.try_iter().collect()
     }
 }
 

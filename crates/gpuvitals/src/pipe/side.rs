@@ -1,0 +1,92 @@
+//! A pipe beside the main one: rows that a part of this process makes, on their way to the queue.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gpuvitals_core::feed::{self, Feed, FeedCounts, Outlet};
+use gpuvitals_core::figures::{Family, Kind, Labels, Number};
+use gpuvitals_core::{Health, Status, causes, clock};
+use gpuvitals_queue::link::AnyProducer;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{Format, PipeError, Progress, Terms};
+
+/// Names of the figures of the rows that findings make, see [`SidePipe::families`].
+pub(crate) const FINDING_ROWS: [&str; 2] =
+    ["gpuvitals_finding_rows_total", "gpuvitals_finding_rows_lost_total"];
+
+/// The pipe.
+#[derive(Debug)]
+pub(crate) struct SidePipe {
+    what: &'static str,
+    fed: Arc<FeedCounts>,
+    progress: Arc<Progress>,
+    stop: CancellationToken,
+    give_up: CancellationToken,
+    /// Ends with the pipe.
+    running: tokio::sync::Mutex<JoinHandle<()>>,
+    /// Why the pipe has ended before its time.
+    broken: Arc<Mutex<Option<Health>>>,
+}
+
+impl SidePipe {
+    /// That of findings, with the end to put their rows into.
+    pub(crate) fn of_findings(producer: AnyProducer) -> (Outlet, Arc<Self>) {
+        let (outlet, feed) = feed::open();
+        (outlet, Arc::new(Self::start("rows of findings", feed, producer)))
+    }
+
+    /// Publishes what comes out of the feed; `what` names the rows for people.
+    pub(crate) fn start(what: &'static str, feed: Feed, producer: AnyProducer) -> Self {
+        let (fed, progress) = (Arc::clone(feed.counts()), Arc::new(Progress::new()));
+        let [stop, give_up] = [(); 2].map(|()| CancellationToken::new());
+        let terms = Terms { format: Format::Batch, rate: None, stop: stop.clone(), give_up: give_up.clone() };
+        let running = super::start(feed, vec![producer], &progress, terms);
+        let broken = Arc::new(Mutex::new(None));
+        let breaks = Arc::clone(&broken);
+        let running = tokio::spawn(async move {
+            let Err(error) = running.await.unwrap_or(Err(PipeError::Panicked)) else { return };
+            let reason = format!("{what} are published no more: {}", causes(&error));
+            tracing::error!(reason, "these rows are not kept");
+            let health = Health { status: Status::Degraded, reason, since_ns: clock::now_ns() };
+            *breaks.lock().unwrap_or_else(PoisonError::into_inner) = Some(health);
+        });
+        Self { what, fed, progress, stop, give_up, running: tokio::sync::Mutex::new(running), broken }
+    }
+
+    /// Whether the queue takes its rows.
+    pub(crate) fn queue(&self) -> Health {
+        let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        broken.unwrap_or_else(|| self.progress.queue())
+    }
+
+    /// Rows that the queue took, under the first name, and rows that it does not get, under the second.
+    pub(crate) fn families(&self, [taken, lost]: [&'static str; 2]) -> [Family; 2] {
+        let sent = self.progress.counts();
+        let reasons = [("dropped_row", self.fed.rows_dropped()), ("not_sent", sent.left)];
+        let what = self.what;
+        [
+            Family::new(taken, Kind::Counter, format!("Number of {what} that the queue took."))
+                .with(Labels::new(), Number::from(sent.rows)),
+            Family::new(
+                lost,
+                Kind::Counter,
+                format!("Number of {what} that the queue does not get: too many waited for it, or it took none until the end."),
+            )
+            .by("reason", reasons),
+        ]
+    }
+
+    /// Publishes what is waiting, and ends; what the queue does not take in this time is left.
+    pub(crate) async fn end(&self, patience: Duration) {
+        self.stop.cancel();
+        let mut running = self.running.lock().await;
+        if !running.is_finished() && tokio::time::timeout(patience, &mut *running).await.is_err() {
+            tracing::warn!("the queue does not take the last {}", self.what);
+            self.give_up.cancel();
+            // It counts what is left, and ends.
+            let _ended = (&mut *running).await;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Pages of other sites: which of them may use a service from a browser.
+
+use gpuvitals_settings::{Typed, Value, text};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use http::{HeaderMap, HeaderValue, Method, Request};
+use tower_http::cors::{Any, CorsLayer};
+
+/// In this header a browser says how the page of a request relates to the service. Pages cannot set it.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The origin of a page: `https://host` or `https://host:port`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebOrigin(HeaderValue);
+
+impl Typed for WebOrigin {
+    fn read(value: &Value) -> Result<Self, String> {
+        let text = text(value)?;
+        let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let is_origin = host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '*', ' ']));
+        let header = HeaderValue::from_str(&text).ok().filter(|_| is_origin);
+        header
+            .map(Self)
+            .ok_or_else(|| format!("{text:?} is no origin; write https://host or https://host:port"))
+    }
+}
+
+/// Lets pages of these origins send requests and read the answers, those that refuse among them. Their browser sends neither cookies
+/// nor a login with them; a token has to be in the header `authorization`.
+pub(crate) fn cors(origins: &[WebOrigin]) -> CorsLayer {
+    CorsLayer::new()
+        .allow_origin(origins.iter().map(|origin| origin.0.clone()).collect::<Vec<_>>())
+        .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::DELETE])
+        .allow_headers([AUTHORIZATION, CONTENT_TYPE])
+        .expose_headers(Any)
+}
+
+/// The origin of a foreign page that wants to change something and may not. A browser sends such a request with the login of its
+/// user and from the address of this machine, so neither tokens nor a loopback address keep it out.
+pub(crate) fn foreign<'a, B>(request: &'a Request<B>, allowed: &[WebOrigin]) -> Option<&'a HeaderValue> {
+    let headers = request.headers();
+    let is_own_page = || headers.get(FETCH_SITE).is_some_and(|site| site == "same-origin" || site == "none");
+    if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) || is_own_page() {
+        return None;
+    }
+    let is_allowed = |origin: &&HeaderValue| allowed.iter().any(|allowed| allowed.0 == **origin);
+    let host = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    let host = host.or_else(|| host_of(headers));
+    let is_same = |origin: &&HeaderValue| {
+        let text = origin.as_bytes();
+        let named = text.strip_prefix(b"https://").or_else(|| text.strip_prefix(b"http://"));
+        named.is_some() && named == host
+    };
+    headers.get(ORIGIN).filter(|origin| !is_allowed(origin) && !is_same(origin))
+}
+
+fn host_of(headers: &HeaderMap) -> Option<&[u8]> {
+    headers.get(HOST).map(HeaderValue::as_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_a_scheme_with_a_host() {
+        for good in ["https://ops.example", "http://127.0.0.1:5173"] {
+            assert!(WebOrigin::read(&good.into()).is_ok(), "{good}");
+        }
+        for wrong in
+            ["ops.example", "*", "https://", "https://a/", "https://*.a", "ftp://a", "https://a b", ""]
+        {
+            let refused = WebOrigin::read(&wrong.into()).unwrap_err();
+            assert!(refused.contains("https://host:port"), "{wrong}: {refused}");
+        }
+    }
+
+    #[test]
+    fn only_changes_by_pages_of_other_sites_are_foreign() {
+        let friend = WebOrigin::read(&"https://ops.example".into()).unwrap();
+        let is_foreign = |method: &str, headers: &[(&str, &str)]| {
+            let mut request =
+                Request::builder().method(method).uri("/topics/t/dead").header(HOST, "queue:9090");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            foreign(&request.body(()).unwrap(), std::slice::from_ref(&friend)).is_some()
+        };
+        let evil = ("origin", "https://evil.example");
+        for method in ["POST", "DELETE", "PUT"] {
+            assert!(is_foreign(method, &[evil]));
+            assert!(is_foreign(method, &[evil, ("sec-fetch-site", "cross-site")]));
+            assert!(is_foreign(method, &[("origin", "null")]));
+            assert!(is_foreign(method, &[("origin", "http://queue:9091"), ("sec-fetch-site", "same-site")]));
+            assert!(!is_foreign(method, &[]), "no browser");
+            assert!(!is_foreign(
+                method,
+                &[("origin", "https://ops.example"), ("sec-fetch-site", "cross-site")]
+            ));
+            assert!(!is_foreign(method, &[("origin", "http://queue:9090")]));
+            // Behind a proxy that ends TLS under a name of its own.
+            assert!(!is_foreign(method, &[("origin", "https://front"), ("sec-fetch-site", "same-origin")]));
+        }
+        assert!(!is_foreign("GET", &[evil]));
+    }
+}
