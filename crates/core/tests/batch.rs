@@ -341,3 +341,25 @@ fn batches_of_one_table_become_one() {
     let host = host.finish(Origin::default(), 1).unwrap();
     assert!(Batch::concat(&[parts[0].clone(), host]).is_none(), "two tables are not one");
 }
+
+#[test]
+fn a_32_bit_float_is_read_as_its_shortest_decimal() {
+    let same = |value: f32| {
+        let (found, wanted) = (Value::Float32(value).as_decimal(), value.to_string().parse::<f64>().unwrap());
+        assert_eq!(found.to_bits(), wanted.to_bits(), "{value}: {found}");
+    };
+    // Every length of a decimal, at every size.
+    for digits in (0..9_000_000_u32).step_by(77).chain([8_388_607, 8_388_608, 8_388_609, 16_777_217]) {
+        for power in [0, 1, 2, 3, 4, 5, 6, 9, 12] {
+            same(format!("{digits}e-{power}").parse().unwrap());
+            same(format!("-{digits}e-{power}").parse().unwrap());
+        }
+    }
+    // Every exponent, with mantissas all over.
+    for bits in (0..=u32::MAX).step_by(4_093).map(f32::from_bits).filter(|value| value.is_finite()) {
+        same(bits);
+    }
+    // Halfway between two decimals of a length, both of which are this number.
+    same("1048576.25".parse().unwrap());
+    same(-0.0);
+}

@@ -6,9 +6,9 @@ use std::time::Duration;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{Metric, Series};
 use gpuvitals_core::figures::{Kind, Labels, Number};
-use gpuvitals_core::{Identity, MetricId};
+use gpuvitals_core::{Identity, IdentityColumn, MetricId};
 
-use crate::dcgm::Compat;
+use crate::dcgm::{Compat, LINK_RATE, MEMORY_FREE};
 use crate::exposition::ExpositionConfig;
 use crate::labels::LabelSet;
 use crate::plan::{FamilyPlan, Line, Plan};
@@ -30,10 +30,18 @@ pub struct ColumnSeries {
     pub fixed: Vec<(&'static str, &'static str)>,
     /// The column; none: the series is 1 wherever the GPU has values.
     pub column: Option<MetricId>,
-    /// The column that stands in for a GPU that has no value in the first.
-    pub instead: Option<MetricId>,
     scale: Scale,
+    instead: Option<Instead>,
     labels: LabelSet,
+}
+
+/// A column that stands in for a GPU that has no value in the first.
+#[derive(Debug, Clone, Copy)]
+struct Instead {
+    column: MetricId,
+    scale: Scale,
+    /// Whether it stands in for NVIDIA's GPUs, too.
+    of_nvidia: bool,
 }
 
 impl ColumnSeries {
@@ -55,10 +63,18 @@ impl ColumnSeries {
     }
 
     fn of(family: &FamilyPlan, line: &Line) -> Option<Self> {
-        let (column, instead, scale) = match (line.reading, line.metric) {
-            (Reading::Latest(column, instead, scale), _) => (Some(column), instead, scale),
-            (Reading::Total(_), Some(metric)) => (Some(id_of(metric)?), None, Scale::of(metric.factor)),
-            (Reading::Here | Reading::EnergyFrom(None), _) => (None, None, Scale::of(1.0)),
+        let (column, scale, instead) = match (line.reading, line.metric) {
+            (Reading::Latest(column, instead, scale), _) => {
+                (Some(column), scale, instead.map(|column| Instead { column, scale, of_nvidia: true }))
+            }
+            (Reading::Active { counter, scale, load, load_scale }, _) => {
+                (Some(counter), scale, Some(Instead { column: load, scale: load_scale, of_nvidia: false }))
+            }
+            // A scrape computes them for a GPU whose driver does not report them; rows do not have them then.
+            (Reading::LinkRate(scale), _) => (Some(LINK_RATE), scale, None),
+            (Reading::MemoryFree(scale), _) => (Some(MEMORY_FREE), scale, None),
+            (Reading::Total(_), Some(metric)) => (Some(id_of(metric)?), Scale::of(metric.factor), None),
+            (Reading::Here | Reading::EnergyFrom(None), _) => (None, Scale::of(1.0), None),
             _ => return None,
         };
         Some(Self {
@@ -68,15 +84,22 @@ impl ColumnSeries {
             help: family.family.help.clone(),
             fixed: line.fixed.clone(),
             column,
-            instead,
             scale,
+            instead,
             labels: line.labels,
         })
     }
 
-    /// A value of the column in the series' unit.
-    pub fn value(&self, value: Value) -> Number {
-        self.scale.apply(value)
+    /// The column that stands in for a GPU of this identity if it has no value in the first.
+    pub fn instead(&self, identity: &Identity) -> Option<MetricId> {
+        let is_nvidia = identity.get(IdentityColumn::Vendor) == Some("nvidia");
+        self.instead.filter(|instead| instead.of_nvidia || !is_nvidia).map(|instead| instead.column)
+    }
+
+    /// A value of its column, or of the one that stands in, in the series' unit.
+    pub fn value(&self, column: MetricId, value: Value) -> Number {
+        let instead = self.instead.filter(|instead| instead.column == column);
+        instead.map_or(self.scale, |instead| instead.scale).apply(value)
     }
 
     /// Whether its labels name the holder of the GPU, which changes with time.
@@ -111,5 +134,16 @@ mod tests {
         assert!(others.iter().any(|name| name == "gpu_up") && named("gpu_up") == 0);
         let energy = series.iter().find(|series| series.name == "gpu_energy_joules_total").unwrap();
         assert_eq!(energy.column, Some(MetricId::of("energy_j")));
+    }
+
+    #[test]
+    fn the_load_stands_in_for_a_counter_of_nvidia_on_the_gpus_of_others() {
+        let (series, _) = ColumnSeries::all();
+        let active = series.iter().find(|series| series.name == "DCGM_FI_PROF_GR_ENGINE_ACTIVE").unwrap();
+        let of = |vendor: &str| Identity::default().with(IdentityColumn::Vendor, vendor).unwrap();
+        let (counter, load) = (active.column.unwrap(), MetricId::of("utilization_pct"));
+        assert_eq!((active.instead(&of("amd")), active.instead(&of("nvidia"))), (Some(load), None));
+        assert_eq!(active.value(counter, Value::Float32(0.5)).text(), "0.5");
+        assert_eq!(active.value(load, Value::Float32(50.0)).text(), "0.5");
     }
 }

@@ -43,8 +43,8 @@ const ENGINE_ACTIVE: MetricId = MetricId::of("graphics_engine_active_ratio");
 const LOAD: MetricId = MetricId::of("utilization_pct");
 const DRAM_ACTIVE: MetricId = MetricId::of("dram_active_ratio");
 const MEMORY_LOAD: MetricId = MetricId::of("memory_utilization_pct");
-const LINK_RATE: MetricId = MetricId::of("interconnect_bytes_per_s");
-const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
+pub(crate) const LINK_RATE: MetricId = MetricId::of("interconnect_bytes_per_s");
+pub(crate) const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
 const MEMORY_USED_SHARE: MetricId = MetricId::of("memory_used_pct");
 /// DCGM's field 155 is the driver's own power call: a mean of a second on the parts that have one, else the
 /// instant.

@@ -29,6 +29,7 @@ pub(crate) fn aggregate(
     series: Vec<PromSeries>,
     parameter: Option<&Values>,
     count: usize,
+    values_max: usize,
 ) -> Result<Vec<PromSeries>, PromError> {
     let numbers = match parameter {
         Some(Values::Scalar(numbers)) => numbers.as_slice(),
@@ -54,7 +55,11 @@ pub(crate) fn aggregate(
         }
         (AggregateOp::CountValues, Some(Values::Text(label))) => {
             let label: Arc<str> = label.as_str().into();
-            Ok(groups.iter().flat_map(|(group, members)| counted(group, members, &label, count)).collect())
+            let (mut all, series_max) = (Vec::new(), values_max / count.max(1));
+            for (group, members) in &groups {
+                all.extend(counted(group, members, &label, count, series_max.saturating_sub(all.len()))?);
+            }
+            Ok(all)
         }
         (AggregateOp::CountValues, _) => {
             Err(PromError::Syntax("count_values needs the name of a label".to_owned()))
@@ -133,13 +138,23 @@ fn best(
 }
 
 /// How many series have each value.
-fn counted(group: &SeriesLabels, members: &[PromSeries], label: &Arc<str>, count: usize) -> Vec<PromSeries> {
+fn counted(
+    group: &SeriesLabels,
+    members: &[PromSeries],
+    label: &Arc<str>,
+    count: usize,
+    series_max: usize,
+) -> Result<Vec<PromSeries>, PromError> {
     let mut series: HashMap<String, Vec<Option<f64>>> = HashMap::new();
     for step in 0..count {
         for (_, value) in present(members, step) {
             let counts = series.entry(spelled(value)).or_insert_with(|| vec![None; count]);
             if let Some(of_step) = counts.get_mut(step) {
                 *of_step = Some(of_step.unwrap_or(0.0) + 1.0);
+            }
+            if series.len() > series_max {
+                let text = "count_values finds too many values; round them, or take a larger step or a shorter range";
+                return Err(PromError::TooMuch(text.to_owned()));
             }
         }
     }
@@ -148,16 +163,22 @@ fn counted(group: &SeriesLabels, members: &[PromSeries], label: &Arc<str>, count
         labels.set(Arc::clone(label), value.into());
         PromSeries { labels, values }
     });
-    counted.collect()
+    Ok(counted.collect())
 }
 
-/// A number as Prometheus writes it.
-pub fn spelled(value: f64) -> String {
+/// Appends a number as Prometheus writes it.
+pub fn spell(value: f64, out: &mut Vec<u8>) {
     if value.is_nan() {
-        "NaN".to_owned()
+        out.extend_from_slice(b"NaN");
     } else if value.is_infinite() {
-        if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned()
+        out.extend_from_slice(if value > 0.0 { b"+Inf" } else { b"-Inf" });
     } else {
-        Number::F64(value).text()
+        Number::F64(value).write(out);
     }
+}
+
+fn spelled(value: f64) -> String {
+    let mut text = Vec::new();
+    spell(value, &mut text);
+    String::from_utf8(text).unwrap_or_default()
 }

@@ -31,7 +31,9 @@ pub async fn series(
     start_ns: i64,
     end_ns: i64,
 ) -> Result<Part<Vec<SeriesLabels>>, PromError> {
-    let fetches = selectors.iter().map(|text| fetch_of(text)).collect::<Result<Vec<_>, _>>()?;
+    let texts = selectors.to_vec();
+    let fetches =
+        work(move || texts.iter().map(|text| fetch_of(text)).collect::<Result<Vec<_>, _>>()).await??;
     let Part { answer: fleet, missing } = history.fleet().await?;
     let found = work(move || {
         let there = There::of(&fleet, start_ns, end_ns);
@@ -130,8 +132,8 @@ impl<'a> There<'a> {
         let is_host = table_of(series) == Table::SystemEvents;
         let hosts = self.hosts.iter().filter(move |_| is_host);
         let hosts = hosts.filter_map(|node| names::labels(series, &host(node)?));
-        let columns = [series.column, series.instead];
         let has_value = move |gpu: &GpuState| {
+            let columns = [series.column, series.instead(&gpu.identity)];
             series.column.is_none()
                 || columns.into_iter().flatten().any(|column| Fleet::latest(gpu, column).is_some())
         };

@@ -1,12 +1,13 @@
 //! Evaluation of a query over what its selectors have found.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::aggregate::aggregate;
 use crate::binary;
 use crate::error::PromError;
-use crate::expr::{Node, Over, Ranged};
+use crate::expr::{LOOKBACK_NS, Node, Over, Ranged};
 use crate::function::{Elementwise, OverRange, Span};
 use crate::grid::{Grid, Lookup, seconds};
 use crate::labels::{NAME, SeriesLabels};
@@ -41,8 +42,21 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) found: &'a [Vec<Found>],
     /// Asked now and then; true ends the evaluation.
     pub(crate) is_cancelled: &'a (dyn Fn() -> bool + Sync),
-    /// Most values of an intermediate result.
+    /// Most values that selectors and functions of ranges give, and that their results give in turn, together.
     pub(crate) values_max: usize,
+    /// Those given so far.
+    pub(crate) given: Cell<usize>,
+}
+
+/// Longest text of a label that a query makes.
+const LABEL_LEN_MAX: usize = 4 << 10;
+
+/// The text of a label that a query makes.
+fn made(text: String) -> Result<Arc<str>, PromError> {
+    if text.len() > LABEL_LEN_MAX {
+        return Err(PromError::TooMuch(format!("a label may have {LABEL_LEN_MAX} bytes at most")));
+    }
+    Ok(text.into())
 }
 
 impl Evaluation<'_> {
@@ -51,9 +65,7 @@ impl Evaluation<'_> {
     /// # Errors
     /// When series cannot be matched, or there are too many values.
     pub(crate) fn values(&self, node: &Node, grid: Grid) -> Result<Values, PromError> {
-        if (self.is_cancelled)() {
-            return Err(PromError::Execution("the query was cancelled".to_owned()));
-        }
+        self.go_on()?;
         Ok(match node {
             Node::Number(number) => Values::Scalar(vec![*number; grid.count]),
             Node::Text(text) => Values::Text(text.clone()),
@@ -68,7 +80,7 @@ impl Evaluation<'_> {
             Node::Aggregate(of) => {
                 let series = self.vector(&of.of, grid)?;
                 let parameter = of.parameter.as_ref().map(|node| self.values(node, grid)).transpose()?;
-                Values::Vector(aggregate(of, series, parameter.as_ref(), grid.count)?)
+                Values::Vector(aggregate(of, series, parameter.as_ref(), grid.count, self.values_max)?)
             }
             Node::Binary(of) => {
                 let (left, right) = (self.values(&of.left, grid)?, self.values(&of.right, grid)?);
@@ -94,7 +106,7 @@ impl Evaluation<'_> {
                     if let Some(found) = pattern.captures(&text) {
                         let mut new = String::new();
                         found.expand(with, &mut new);
-                        one.labels.set(Arc::clone(to), new.into());
+                        one.labels.set(Arc::clone(to), made(new)?);
                     }
                 }
                 Values::Vector(unique(series)?)
@@ -104,7 +116,7 @@ impl Evaluation<'_> {
                 for one in &mut series {
                     let texts: Vec<&str> = from.iter().map(|name| one.labels.get(name)).collect();
                     let text = texts.join(with);
-                    one.labels.set(Arc::clone(to), text.into());
+                    one.labels.set(Arc::clone(to), made(text)?);
                 }
                 Values::Vector(unique(series)?)
             }
@@ -141,10 +153,22 @@ impl Evaluation<'_> {
         self.found.get(fetch).map(Vec::as_slice).unwrap_or_default()
     }
 
+    /// Fails once nobody waits for the result any more.
+    fn go_on(&self) -> Result<(), PromError> {
+        if (self.is_cancelled)() {
+            return Err(PromError::Execution("the query was cancelled".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Counts what is about to be given: parts of a query may all be held at a time.
     fn check(&self, series: usize, grid: Grid) -> Result<(), PromError> {
-        if series.saturating_mul(grid.count) > self.values_max {
+        let given = self.given.get().saturating_add(series.saturating_mul(grid.count));
+        self.given.set(given);
+        if given > self.values_max {
             return Err(PromError::TooMuch(format!(
-                "{series} series at {} instants are more than {} values; take fewer series, a larger step or a shorter range",
+                "{series} series at {} instants, and what else the query computes, are more than {} values; take fewer series, a \
+                 larger step or a shorter range",
                 grid.count, self.values_max
             )));
         }
@@ -162,9 +186,10 @@ impl Evaluation<'_> {
         self.check(found.len(), grid)?;
         let value = |point: Point| if wants_time { seconds(point.time_ns) } else { point.value };
         let series = found.iter().filter_map(|found| {
-            let newest = |time_ns: i64| {
+            let mut windows = found.points.windows();
+            let mut newest = |time_ns: i64| {
                 let to_ns = lookup.time(time_ns);
-                found.points.newest(to_ns.saturating_sub(crate::expr::LOOKBACK_NS), to_ns)
+                windows.next(to_ns.saturating_sub(LOOKBACK_NS), to_ns).newest().next_back()
             };
             let values: Vec<Option<f64>> = grid.times().map(|time_ns| newest(time_ns).map(value)).collect();
             series_of(found.labels.clone(), values)
@@ -193,18 +218,17 @@ impl Evaluation<'_> {
         };
         let mut all = Vec::with_capacity(found.len());
         for one in found {
-            if (self.is_cancelled)() {
-                return Err(PromError::Execution("the query was cancelled".to_owned()));
-            }
-            let at = |(time_ns, parameter): (i64, &f64)| {
+            let mut windows = one.points.windows();
+            let mut at = |(time_ns, parameter): (i64, &f64)| {
+                self.go_on()?;
                 let span = span(time_ns);
-                let window = one.points.window(span.from_ns, span.to_ns);
+                let window = windows.next(span.from_ns, span.to_ns);
                 let function =
                     if over.function == OverRange::Absent { OverRange::Present } else { over.function };
-                function.apply(window, span, *parameter)
+                Ok(function.apply(window, span, *parameter))
             };
-            let values = grid.times().zip(&parameter).map(at).collect();
-            all.extend(series_of(one.labels.clone(), values));
+            let values: Result<_, PromError> = grid.times().zip(&parameter).map(&mut at).collect();
+            all.extend(series_of(one.labels.clone(), values?));
         }
         if over.function == OverRange::Absent {
             return Ok(absent(&all, &over.told, grid.count));

@@ -11,11 +11,8 @@ use promql_parser::parser::{self, AtModifier, BinModifier, Expr, LabelModifier, 
 use crate::error::PromError;
 use crate::function::{Elementwise, OverRange};
 use crate::grid::{Grid, Lookup};
+use crate::text::{self, DEPTH_MAX, too_deep};
 
-/// Longest text of a query, bytes.
-const TEXT_LEN_MAX: usize = 16 << 10;
-/// Deepest nesting of a query.
-const DEPTH_MAX: usize = 64;
 /// Most instants of a subquery.
 const SUBQUERY_STEPS_MAX: usize = 100_000;
 /// How long an instant looks back for a value.
@@ -32,8 +29,22 @@ pub(crate) struct Fetch {
     pub(crate) grid: Grid,
     /// How far an instant looks back.
     pub(crate) back_ns: i64,
-    /// Whether all values of that time are needed, or the newest alone.
-    pub(crate) needs_all: bool,
+    pub(crate) needs: Needs,
+}
+
+/// What is needed of the values before each instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// The newest.
+    Newest,
+    /// Their number, the smallest and the largest.
+    Extremes,
+    /// Their sum, too.
+    Sums,
+    /// The first, the newest, and how far they moved in between.
+    Moves,
+    /// Each.
+    Every,
 }
 
 /// A checked query.
@@ -203,13 +214,7 @@ impl BinaryOp {
 /// # Errors
 /// When it is no PromQL, too long or too deep, or uses what is not supported.
 pub(crate) fn plan(text: &str, grid: Grid) -> Result<Plan, PromError> {
-    if text.len() > TEXT_LEN_MAX {
-        return Err(PromError::TooMuch(format!("a query may have {TEXT_LEN_MAX} bytes at most")));
-    }
-    // The parser is recursive as well.
-    if openings(text) > DEPTH_MAX * 4 {
-        return Err(too_deep());
-    }
+    text::check(text)?;
     // The parser panics on some durations, such as `offset Inf` (promql-parser 0.11.1).
     let parsed = std::panic::catch_unwind(|| parser::parse(text));
     let parsed =
@@ -226,26 +231,6 @@ pub(crate) fn plan(text: &str, grid: Grid) -> Result<Plan, PromError> {
         _ => planning.node(&parsed, grid, 0)?,
     };
     Ok(Plan { root, fetches: planning.fetches })
-}
-
-/// Characters outside quotes that may nest.
-fn openings(text: &str) -> usize {
-    let (mut quote, mut is_escaped, mut count) = (None, false, 0);
-    for byte in text.bytes() {
-        match (quote, byte) {
-            _ if is_escaped => is_escaped = false,
-            (Some(b'"' | b'\''), b'\\') => is_escaped = true,
-            (Some(open), _) if byte == open => quote = None,
-            (None, b'"' | b'\'' | b'`') => quote = Some(byte),
-            (None, b'(' | b'-' | b'+') => count += 1,
-            _ => {}
-        }
-    }
-    count
-}
-
-fn too_deep() -> PromError {
-    PromError::TooMuch(format!("the query is nested more than {DEPTH_MAX} deep"))
 }
 
 /// The selectors found so far.
@@ -297,21 +282,21 @@ impl Planning {
         wants_time: bool,
     ) -> Result<Node, PromError> {
         let lookup = self.lookup(selector.at.as_ref(), selector.offset.as_ref())?;
-        let fetch = self.fetch(selector, lookup.grid(grid), LOOKBACK_NS, false);
+        let fetch = self.fetch(selector, lookup.grid(grid), LOOKBACK_NS, Needs::Newest);
         Ok(Node::Instant { fetch, lookup, wants_time })
     }
 
     fn all(&mut self, matrix: &parser::MatrixSelector) -> Result<Node, PromError> {
         let lookup = self.lookup(matrix.vs.at.as_ref(), matrix.vs.offset.as_ref())?;
         let range_ns = nanoseconds(matrix.range)?;
-        let fetch = self.fetch(&matrix.vs, lookup.grid(self.whole), range_ns, true);
+        let fetch = self.fetch(&matrix.vs, lookup.grid(self.whole), range_ns, Needs::Every);
         Ok(Node::All { fetch, range_ns, lookup })
     }
 
     /// Number of a selector's fetch; equal ones are fetched once.
-    fn fetch(&mut self, selector: &VectorSelector, grid: Grid, back_ns: i64, needs_all: bool) -> usize {
+    fn fetch(&mut self, selector: &VectorSelector, grid: Grid, back_ns: i64, needs: Needs) -> usize {
         let (name, matchers) = (selector.name.clone(), selector.matchers.clone());
-        let fetch = Fetch { name, matchers, grid, back_ns, needs_all };
+        let fetch = Fetch { name, matchers, grid, back_ns, needs };
         self.fetches.iter().position(|known| *known == fetch).unwrap_or_else(|| {
             self.fetches.push(fetch);
             self.fetches.len() - 1
@@ -362,8 +347,8 @@ impl Planning {
             Some(expr) => planning.node(expr, grid, depth).map(Box::new),
             None => Err(PromError::Syntax(format!("{name} lacks an argument"))),
         };
-        let text = |at: usize| match arguments.get(at) {
-            Some(Expr::StringLiteral(text)) => Ok(text.val.clone()),
+        let quoted = |at: usize| match arguments.get(at) {
+            Some(Expr::StringLiteral(literal)) => Ok(literal.val.clone()),
             _ => Err(PromError::Syntax(format!("argument {} of {name} must be a text", at + 1))),
         };
         Ok(match name {
@@ -382,14 +367,14 @@ impl Planning {
                 _ => Node::Call(Elementwise::Now, vec![*inner(self, 0)?]),
             },
             "label_replace" => {
-                let pattern = regex::Regex::new(&format!("^(?s:{})$", text(4)?));
+                let pattern = text::compile(&quoted(4)?);
                 let pattern = pattern.map_err(|error| PromError::Syntax(error.to_string()))?;
-                let to = label(&text(1)?)?;
-                Node::LabelReplace { of: inner(self, 0)?, to, with: text(2)?, from: text(3)?, pattern }
+                let to = label(&quoted(1)?)?;
+                Node::LabelReplace { of: inner(self, 0)?, to, with: quoted(2)?, from: quoted(3)?, pattern }
             }
             "label_join" => {
-                let from = (3..arguments.len()).map(text).collect::<Result<_, _>>()?;
-                Node::LabelJoin { of: inner(self, 0)?, to: label(&text(1)?)?, with: text(2)?, from }
+                let from = (3..arguments.len()).map(quoted).collect::<Result<_, _>>()?;
+                Node::LabelJoin { of: inner(self, 0)?, to: label(&quoted(1)?)?, with: quoted(2)?, from }
             }
             _ => {
                 let Some(function) = Elementwise::by_name(name) else {
@@ -420,7 +405,7 @@ impl Planning {
             Expr::MatrixSelector(matrix) => {
                 let lookup = self.lookup(matrix.vs.at.as_ref(), matrix.vs.offset.as_ref())?;
                 let range_ns = nanoseconds(matrix.range)?;
-                let fetch = self.fetch(&matrix.vs, lookup.grid(grid), range_ns, true);
+                let fetch = self.fetch(&matrix.vs, lookup.grid(grid), range_ns, function.needs());
                 (Ranged::Fetch(fetch), range_ns, lookup)
             }
             Expr::Subquery(subquery) => {

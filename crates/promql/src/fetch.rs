@@ -1,13 +1,17 @@
 //! What the selectors of a query find in a history.
 //!
-//! An instant needs the newest value before it alone. So the history is asked for the newest value of each step, with steps that
-//! end with the instants: it reads columns and keeps a value a step. Where all values of a time are needed rows are read.
-//! If that would be too many, figures of 10 s, a minute or an hour stand in for the values, and the answer says so.
+//! Columns are read by steps of time, and as little as will do is kept of each step. An instant needs the newest value before
+//! it: the steps end with the instants. A mean, an extreme or a rate of a range needs figures of the values: the ranges consist of
+//! equal steps. For any other function, and for sums of 32-bit floats, which count as their decimals, each value is needed: the steps
+//! are so short that they have one value at most. If some have more, rows are read.
+//! If all that would be too much, figures of 10 s, a minute or an hour stand in for the values, and the answer says so.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, Fleet, GpuState, GroupName, History, Part, QueryError, RowsQuery, Selector,
+    BUCKETS_MAX, BucketQuery, Fleet, GpuState, GroupName, History, Part, QueryError, RowsQuery, Selector,
 };
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Identity, IdentityColumn, MetricId, Table};
@@ -16,8 +20,9 @@ use gpuvitals_exposition::ColumnSeries;
 use crate::PromLimits;
 use crate::error::PromError;
 use crate::eval::Found;
-use crate::expr::Fetch;
-use crate::lines::{Figures, HOLDER, Lines, columns_of, group_by, table_of};
+use crate::expr::{Fetch, Needs};
+use crate::grid::Grid;
+use crate::lines::{Figures, HOLDER, Lines, Shape, columns_of, group_by, table_of};
 use crate::names::{self, Names};
 use crate::point::Points;
 
@@ -90,17 +95,39 @@ struct Subjects {
     count: usize,
 }
 
+/// A question about columns that hold a series.
+struct Question<'a> {
+    fetch: &'a Fetch,
+    series: &'static ColumnSeries,
+    columns: Vec<MetricId>,
+    subjects: Subjects,
+}
+
+/// Steps of time: they begin at the multiples of their width plus a phase, nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Steps {
+    width_ns: i64,
+    phase_ns: i64,
+    /// Whether they end with the instants, or up to a rollup's step before.
+    is_exact: bool,
+}
+
+impl Steps {
+    /// Steps that end with the instants.
+    fn ending_with(grid: Grid, width_ns: i64) -> Self {
+        Self { width_ns, phase_ns: grid.start_ns.saturating_add(1), is_exact: true }
+    }
+}
+
 impl Reader<'_> {
     /// Reads a series of every GPU or host that passes.
     async fn read(&mut self, fetch: &Fetch, series: &'static ColumnSeries) -> Result<Vec<Found>, PromError> {
         let Some(subjects) = self.subjects(fetch, series) else { return Ok(Vec::new()) };
-        let rows = rows_of(fetch, subjects.count);
-        let points = if fetch.needs_all && self.fits(rows) {
-            self.each(fetch, series, subjects).await?
-        } else {
-            let width_ns = if fetch.needs_all { Some(self.width(fetch, rows)?) } else { None };
-            self.newest(fetch, series, &subjects, width_ns).await?
-        };
+        let columns = columns_of(series);
+        let mut points = self.points(&Question { fetch, series, columns, subjects }).await?;
+        if let Some((column, subjects)) = self.without(series, fetch, &points) {
+            points.extend(self.points(&Question { fetch, series, columns: vec![column], subjects }).await?);
+        }
         let found = points.into_iter().filter_map(|(group, points)| {
             let labels = names::labels(series, &self.identity(&group, series))?;
             names::passes(fetch, &labels).then_some(Found { labels, points })
@@ -110,10 +137,67 @@ impl Reader<'_> {
         Ok(found)
     }
 
+    /// The GPUs of which nothing was found, and the column that stands in.
+    fn without(
+        &self,
+        series: &'static ColumnSeries,
+        fetch: &Fetch,
+        points: &[(GroupName, Points)],
+    ) -> Option<(MetricId, Subjects)> {
+        let known: HashSet<&str> = points.iter().filter_map(|(group, _)| group.first()?.as_deref()).collect();
+        let gpus = self.fleet.gpus.iter().filter(|gpu| !known.contains(&*gpu.key));
+        let gpus = gpus.filter_map(|gpu| Some((series.instead(&gpu.identity)?, gpu)));
+        let passing: Vec<_> = gpus.filter(|(_, gpu)| may_pass(fetch, series, gpu)).collect();
+        let column = passing.first()?.0;
+        let keys: Vec<Arc<str>> = passing.into_iter().map(|(_, gpu)| Arc::clone(&gpu.key)).collect();
+        Some((column, Subjects { count: keys.len(), keys }))
+    }
+
+    /// Reads as little as will do.
+    async fn points(&mut self, question: &Question<'_>) -> Result<Vec<(GroupName, Points)>, PromError> {
+        let Question { fetch, .. } = question;
+        let shape = match fetch.needs {
+            Needs::Newest => {
+                let steps = self.steps(question);
+                return self.kept(question, steps, Shape::Newest).await;
+            }
+            Needs::Moves => Shape::Moves,
+            Needs::Extremes | Needs::Sums | Needs::Every => Shape::Figures,
+        };
+        if let Some(steps) = self.shared(question) {
+            return self.kept(question, steps, shape).await;
+        }
+        if self.fits(question.rows()) {
+            return self.values(question).await;
+        }
+        let width_ns = self.width(question)?;
+        self.kept(question, Steps { width_ns, phase_ns: 0, is_exact: false }, shape).await
+    }
+
+    /// Steps of which every range consists, so that their figures are enough; none if each value is needed, or too many rows would be
+    /// looked through.
+    fn shared(&self, question: &Question<'_>) -> Option<Steps> {
+        let Question { fetch, series, subjects, .. } = question;
+        let is_decimal =
+            |column: MetricId| column.metric().column_type == ColumnType::F32 && fetch.needs == Needs::Sums;
+        if fetch.needs == Needs::Every || series.column.is_none_or(is_decimal) {
+            return None;
+        }
+        let width_ns =
+            if fetch.grid.count == 1 { fetch.back_ns } else { gcd(fetch.back_ns, fetch.grid.step_ns) };
+        let steps = (span_of(fetch) / width_ns.max(1)).saturating_add(2);
+        let is_worth_it = width_ns > USUAL_STEP_NS
+            && steps.unsigned_abs() <= BUCKETS_MAX
+            && self.fits(steps.saturating_mul(count(subjects.count)))
+            && question.rows().unsigned_abs() <= self.limits.scanned_max;
+        is_worth_it.then(|| Steps::ending_with(fetch.grid, width_ns))
+    }
+
     /// Width of the steps whose figures stand in for too many values.
-    fn width(&mut self, fetch: &Fetch, rows: i64) -> Result<i64, PromError> {
+    fn width(&mut self, question: &Question<'_>) -> Result<i64, PromError> {
+        let (back_ns, rows) = (question.fetch.back_ns, question.rows());
         let width_ns = ROLLUPS_NS.into_iter().rev().find(|width_ns| {
-            fetch.back_ns / width_ns >= FIGURES_MIN && self.fits(rows / (width_ns / USUAL_STEP_NS))
+            back_ns / width_ns >= FIGURES_MIN && self.fits(rows / (width_ns / USUAL_STEP_NS))
         });
         let width_ns = width_ns.ok_or_else(|| self.too_many())?;
         self.note(width_ns);
@@ -149,93 +233,77 @@ impl Reader<'_> {
             return Some(Subjects { keys: Vec::new(), count: 1 });
         }
         let all = self.fleet.gpus.len();
-        if series.names_holder() {
-            return (all > 0).then_some(Subjects { keys: Vec::new(), count: all });
-        }
-        let passes = |gpu: &&Arc<GpuState>| {
-            names::labels(series, &gpu.identity).is_some_and(|labels| names::passes(fetch, &labels))
-        };
-        let passing = self.fleet.gpus.iter().filter(passes);
+        let passing = self.fleet.gpus.iter().filter(|gpu| may_pass(fetch, series, gpu));
         let keys: Vec<Arc<str>> = passing.map(|gpu| Arc::clone(&gpu.key)).collect();
         let count = keys.len();
         let keys = if count == all { Vec::new() } else { keys };
         (count > 0).then_some(Subjects { keys, count })
     }
 
-    /// The newest value of each step, with steps that end with the instants; or figures of steps of a width.
-    async fn newest(
+    /// What is kept of each step.
+    async fn kept(
         &mut self,
-        fetch: &Fetch,
-        series: &'static ColumnSeries,
-        subjects: &Subjects,
-        width_ns: Option<i64>,
+        question: &Question<'_>,
+        steps: Steps,
+        shape: Shape,
     ) -> Result<Vec<(GroupName, Points)>, PromError> {
-        let (step_ns, phase_ns) =
-            width_ns.map_or_else(|| self.steps(fetch, subjects.count), |width_ns| (width_ns, 0));
-        let aggregates = match width_ns {
-            Some(_) => vec![Aggregate::Min, Aggregate::Max, Aggregate::Mean, Aggregate::Last],
-            None => vec![Aggregate::Last],
-        };
+        let figures = self.figures(question, steps, shape, u64::MAX).await?;
+        work(move || figures.points().collect()).await
+    }
+
+    /// Each value: by steps that have one at most, or of rows.
+    async fn values(&mut self, question: &Question<'_>) -> Result<Vec<(GroupName, Points)>, PromError> {
+        let steps = Steps::ending_with(question.fetch.grid, USUAL_STEP_NS);
+        if span_of(question.fetch) / USUAL_STEP_NS < BUCKETS_MAX.cast_signed() {
+            let before = self.values_left;
+            let figures = self.figures(question, steps, Shape::Newest, 1).await?;
+            if figures.most <= 1 {
+                return work(move || figures.points().collect()).await;
+            }
+            self.values_left = before;
+            // There are no rows for a part of the time.
+            if figures.rollup_ns > 0 {
+                return self.kept(question, steps, Shape::Figures).await;
+            }
+        }
+        self.rows(question).await
+    }
+
+    /// What is kept of each step, asked of some GPUs at a time; it ends when a step has more than so many values.
+    async fn figures(
+        &mut self,
+        question: &Question<'_>,
+        steps: Steps,
+        shape: Shape,
+        most: u64,
+    ) -> Result<Figures, PromError> {
+        let Question { fetch, series, columns, subjects } = question;
+        let mut figures = Figures::new(series, shape);
         let query = BucketQuery {
             table: table_of(series),
             gpus: Vec::new(),
             selector: Selector::default(),
-            metrics: Vec::new(),
+            metrics: columns.clone(),
             start_ns: start_of(fetch),
             end_ns: fetch.grid.end_ns(),
-            step_ns,
-            phase_ns,
-            aggregates,
+            step_ns: steps.width_ns,
+            phase_ns: steps.phase_ns,
+            aggregates: figures.aggregates(),
             group_by: group_by(series),
         };
-        let are_kept = width_ns.is_some();
-        let mut points: Vec<(GroupName, Points)> = Vec::new();
-        for columns in [columns_of(series), series.instead.into_iter().collect()] {
-            if columns.is_empty() {
-                continue;
-            }
-            let figures = self.figures(&query, columns, subjects).await?;
-            let merged = work(move || {
-                let known: std::collections::HashSet<GroupName> =
-                    points.iter().map(|(group, _)| Arc::clone(group)).collect();
-                points.extend(figures.points(series, are_kept).filter(|(group, _)| !known.contains(group)));
-                points
-            });
-            points = merged.await?;
-        }
-        Ok(points)
-    }
-
-    /// The answer to a question about these columns, asked of some GPUs at a time.
-    async fn figures(
-        &mut self,
-        query: &BucketQuery,
-        columns: Vec<MetricId>,
-        subjects: &Subjects,
-    ) -> Result<Figures, PromError> {
-        let steps =
-            usize::try_from((query.end_ns - query.start_ns) / query.step_ns + 2).unwrap_or(usize::MAX);
-        let at_once = (CELLS_AT_ONCE / steps.max(1) / columns.len()).max(1);
-        let all: Vec<Arc<str>>;
-        let keys = if subjects.keys.is_empty() && subjects.count > at_once {
-            all = self.fleet.gpus.iter().map(|gpu| Arc::clone(&gpu.key)).collect();
-            &all
-        } else {
-            &subjects.keys
-        };
-        let mut chunks: Vec<&[Arc<str>]> = keys.chunks(at_once).collect();
-        if chunks.is_empty() {
-            chunks.push(&[]);
-        }
-        let query_step_ns = query.step_ns;
-        let mut figures = Figures::default();
-        for keys in chunks {
-            let query = BucketQuery { gpus: keys.to_vec(), metrics: columns.clone(), ..query.clone() };
-            let Part { answer, missing } = self.history.buckets(query).await?;
+        let cells = usize::try_from(span_of(fetch) / steps.width_ns + 2).unwrap_or(usize::MAX);
+        for keys in self.by_turns(subjects, CELLS_AT_ONCE / cells / columns.len().max(1)) {
+            let Part { answer, missing } =
+                self.history.buckets(BucketQuery { gpus: keys, ..query.clone() }).await?;
             self.finding.missing.extend(missing);
-            // Rows of that time have been deleted.
-            if answer.rollup_ns() > query_step_ns {
-                self.note(answer.rollup_ns());
+            // Rollups are wanted where they are announced. Elsewhere rows have been deleted.
+            let (rollup_ns, announced_ns) =
+                (answer.rollup_ns(), if steps.is_exact { 0 } else { steps.width_ns });
+            if rollup_ns > announced_ns {
+                self.finding.notes.push(format!(
+                    "of a part of the time only figures of {} s are kept: a value may be that much older or newer",
+                    rollup_ns / SECOND_NS
+                ));
             }
             let came;
             (figures, came) = work(move || {
@@ -244,61 +312,79 @@ impl Reader<'_> {
             })
             .await?;
             self.spend(came)?;
+            if figures.most > most {
+                break;
+            }
         }
         Ok(figures)
     }
 
+    /// The keys to ask for, so many at a time; no key: all.
+    fn by_turns(&self, subjects: &Subjects, at_once: usize) -> Vec<Vec<Arc<str>>> {
+        if subjects.count <= at_once {
+            return vec![subjects.keys.clone()];
+        }
+        let all: Vec<Arc<str>>;
+        let keys = if subjects.keys.is_empty() {
+            all = self.fleet.gpus.iter().map(|gpu| Arc::clone(&gpu.key)).collect();
+            &all
+        } else {
+            &subjects.keys
+        };
+        keys.chunks(at_once.max(1)).map(<[_]>::to_vec).collect()
+    }
+
     /// Steps that end with the instants, as the instants look back. If that would read too many rows, they end up to a rollup's
     /// step before.
-    fn steps(&mut self, fetch: &Fetch, subjects: usize) -> (i64, i64) {
-        let grid = fetch.grid;
-        let end_ns = grid.start_ns.saturating_add(1);
+    fn steps(&mut self, question: &Question<'_>) -> Steps {
+        let grid = question.fetch.grid;
         if grid.count == 1 {
-            return (fetch.back_ns.max(1), end_ns);
+            return Steps::ending_with(grid, question.fetch.back_ns.max(1));
         }
+        let exact = Steps::ending_with(grid, grid.step_ns);
         let coarse = ROLLUPS_NS.into_iter().find(|width_ns| grid.step_ns % width_ns == 0);
         match coarse {
-            Some(width_ns) if rows_of(fetch, subjects).unsigned_abs() > self.limits.scanned_max => {
+            Some(width_ns) if question.rows().unsigned_abs() > self.limits.scanned_max => {
                 self.note(width_ns);
-                (grid.step_ns, end_ns.div_euclid(width_ns) * width_ns)
+                Steps { phase_ns: exact.phase_ns.div_euclid(width_ns) * width_ns, is_exact: false, ..exact }
             }
-            _ => (grid.step_ns, end_ns),
+            _ => exact,
         }
     }
 
-    /// Every value.
-    async fn each(
-        &mut self,
-        fetch: &Fetch,
-        series: &'static ColumnSeries,
-        subjects: Subjects,
-    ) -> Result<Vec<(GroupName, Points)>, PromError> {
-        let name = |metric: &MetricId| metric.metric().column.to_owned();
-        let mut query = RowsQuery {
-            gpus: subjects.keys,
+    /// Every value of the rows, of some GPUs at a time: the rows of all would come in the order of their times.
+    async fn rows(&mut self, question: &Question<'_>) -> Result<Vec<(GroupName, Points)>, PromError> {
+        let Question { fetch, series, columns, subjects } = question;
+        let series: &'static ColumnSeries = series;
+        let query = RowsQuery {
             start_ns: Some(start_of(fetch)),
             end_ns: Some(fetch.grid.end_ns()),
-            metrics: Some(columns_of(series).iter().chain(&series.instead).map(name).collect()),
+            metrics: Some(columns.iter().map(|metric| metric.metric().column.to_owned()).collect()),
             ..RowsQuery::of(table_of(series), PAGE_ROWS)
         };
+        let of_one = usize::try_from(span_of(fetch) / USUAL_STEP_NS + 1).unwrap_or(usize::MAX);
         let mut lines = Lines::default();
-        loop {
-            let Part { answer: rows, missing } = self.history.rows(query.clone()).await?;
-            self.finding.missing.extend(missing);
-            let end = rows.end();
-            let Some(batch) = rows.batch else { break };
-            let is_last = batch.rows() < query.limit;
-            let came;
-            (lines, came) = work(move || {
-                let came = lines.add(&batch, series);
-                (lines, came)
-            })
-            .await?;
-            self.spend(came)?;
-            if is_last {
-                break;
+        for keys in self.by_turns(subjects, PAGE_ROWS / of_one) {
+            let mut query = RowsQuery { gpus: keys, ..query.clone() };
+            loop {
+                let Part { answer: rows, missing } = self.history.rows(query.clone()).await?;
+                self.finding.missing.extend(missing);
+                let end = rows.end();
+                let Some(batch) = rows.batch else { break };
+                let is_last = batch.rows() < query.limit;
+                let columns = columns.clone();
+                let came;
+                (lines, came) = work(move || {
+                    let came = lines.add(&batch, series, &columns);
+                    (lines, came)
+                })
+                .await?;
+                self.spend(came)?;
+                if is_last {
+                    break;
+                }
+                query.after = end;
             }
-            query.after = end;
         }
         Ok(lines.points().collect())
     }
@@ -331,8 +417,30 @@ fn start_of(fetch: &Fetch) -> i64 {
     fetch.grid.start_ns.saturating_sub(fetch.back_ns).saturating_add(1)
 }
 
-/// About how many values a selector would read one by one.
-fn rows_of(fetch: &Fetch, subjects: usize) -> i64 {
-    let span_ns = fetch.grid.end_ns().saturating_sub(fetch.grid.start_ns).saturating_add(fetch.back_ns);
-    (span_ns / USUAL_STEP_NS).saturating_mul(i64::try_from(subjects).unwrap_or(i64::MAX))
+/// From the first instant whose values count to the last.
+fn span_of(fetch: &Fetch) -> i64 {
+    fetch.grid.end_ns().saturating_sub(fetch.grid.start_ns).saturating_add(fetch.back_ns)
+}
+
+impl Question<'_> {
+    /// About how many rows it is about.
+    fn rows(&self) -> i64 {
+        (span_of(self.fetch) / USUAL_STEP_NS).saturating_mul(count(self.subjects.count))
+    }
+}
+
+/// Whether the labels of a GPU's series may pass: without a test they do, and those of a holder change with time.
+fn may_pass(fetch: &Fetch, series: &ColumnSeries, gpu: &GpuState) -> bool {
+    fetch.matchers.matchers.is_empty()
+        || series.names_holder()
+        || names::labels(series, &gpu.identity).is_some_and(|labels| names::passes(fetch, &labels))
+}
+
+fn count(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The largest width that divides both.
+fn gcd(one: i64, other: i64) -> i64 {
+    if other == 0 { one } else { gcd(other, one % other) }
 }

@@ -1,12 +1,13 @@
 //! Functions of numbers, and of the values before an instant.
 
-use gpuvitals_core::history::Cell;
+use gpuvitals_core::history::{Cell, Track};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
+use crate::expr::Needs;
 use crate::grid::seconds;
-use crate::point::{Point, Window};
+use crate::point::{Moved, Point, Window};
 
 /// A function of each value by itself.
 #[derive(Debug, Clone, Copy)]
@@ -167,12 +168,24 @@ impl OverRange {
         matches!(self, Self::Last | Self::First)
     }
 
+    /// What of the values it needs.
+    pub(crate) fn needs(self) -> Needs {
+        match self {
+            Self::Last | Self::Present | Self::Absent => Needs::Newest,
+            Self::Min | Self::Max | Self::Count => Needs::Extremes,
+            Self::Avg | Self::Sum => Needs::Sums,
+            Self::Rate | Self::Increase | Self::Delta | Self::First => Needs::Moves,
+            _ => Needs::Every,
+        }
+    }
+
     /// Of the values after `from_ns` up to `to_ns`, which are looked at for the instant `now_ns`.
     pub(crate) fn apply(self, window: Window<'_>, span: Span, parameter: f64) -> Option<f64> {
         match window {
-            Window::Points([]) | Window::Cells([]) => None,
+            Window::Points([]) | Window::Cells([]) | Window::Moves([]) => None,
             Window::Points(points) => self.of_points(points, span, parameter),
             Window::Cells(cells) => self.of_cells(cells, span, parameter),
+            Window::Moves(moves) => self.of_moves(moves, span),
         }
     }
 
@@ -181,7 +194,12 @@ impl OverRange {
         let values = || points.iter().map(|point| point.value);
         let count = float_of(points.len());
         Some(match self {
-            Self::Rate | Self::Increase | Self::Delta => return extrapolated(self, points, span),
+            Self::Rate | Self::Increase | Self::Delta => {
+                let moved = points
+                    .iter()
+                    .fold(Track::EMPTY, |moved, point| merged(moved, &Track::of(point.time_ns, point.value)));
+                return extrapolated(self, &moved, count, span);
+            }
             Self::Irate | Self::Idelta => return self.between_last(points),
             Self::Avg => mean(values()),
             Self::Min => values().fold(f64::NAN, f64::min),
@@ -230,11 +248,20 @@ impl OverRange {
             Self::Min => cells.iter().map(|cell| cell.min).fold(f64::NAN, f64::min),
             Self::Max => cells.iter().map(|cell| cell.max).fold(f64::NAN, f64::max),
             _ => {
-                let point = |cell: &Cell| Point { time_ns: cell.last_ns, value: cell.last };
-                let points: Vec<Point> = cells.iter().map(point).collect();
+                let points: Vec<Point> = Window::Cells(cells).newest().collect();
                 return self.of_points(&points, span, parameter);
             }
         })
+    }
+
+    fn of_moves(self, moves: &[Moved], span: Span) -> Option<f64> {
+        let count: u64 = moves.iter().map(|moved| moved.count).sum();
+        let whole = moves.iter().fold(Track::EMPTY, |whole, moved| merged(whole, &moved.track));
+        if self == Self::First {
+            Some(whole.first)
+        } else {
+            extrapolated(self, &whole, float_of_u64(count), span)
+        }
     }
 
     /// Between the last two values.
@@ -258,25 +285,22 @@ pub(crate) struct Span {
 
 /// Prometheus' `extrapolatedRate`: from the values to the ends of the range, but no further than half a distance of values
 /// beyond the first and last where the series seems to begin or end, and a counter no further back than to 0.
-fn extrapolated(function: OverRange, points: &[Point], span: Span) -> Option<f64> {
-    let [first, .., last] = points else { return None };
-    let is_counter = function != OverRange::Delta;
-    let mut moved = last.value - first.value;
-    if is_counter {
-        moved += points.iter().zip(points.iter().skip(1)).fold(0.0, |falls, (before, after)| {
-            if after.value < before.value { falls + before.value } else { falls }
-        });
+fn extrapolated(function: OverRange, track: &Track, count: f64, span: Span) -> Option<f64> {
+    if count < 2.0 || track.is_empty() {
+        return None;
     }
-    let mut to_start = seconds(first.time_ns - span.from_ns);
-    let mut to_end = seconds(span.to_ns - last.time_ns);
-    let sampled = seconds(last.time_ns - first.time_ns);
-    let distance = sampled / float_of(points.len() - 1);
+    let is_counter = function != OverRange::Delta;
+    let moved = if is_counter { track.increase(None) } else { track.delta(None) };
+    let mut to_start = seconds(track.first_ns - span.from_ns);
+    let mut to_end = seconds(span.to_ns - track.last_ns);
+    let sampled = seconds(track.last_ns - track.first_ns);
+    let distance = sampled / (count - 1.0);
     let threshold = distance * 1.1;
     if to_start >= threshold {
         to_start = distance / 2.0;
     }
-    if is_counter && moved > 0.0 && first.value >= 0.0 {
-        to_start = to_start.min(sampled * (first.value / moved));
+    if is_counter && moved > 0.0 && track.first >= 0.0 {
+        to_start = to_start.min(sampled * (track.first / moved));
     }
     if to_end >= threshold {
         to_end = distance / 2.0;
@@ -286,6 +310,12 @@ fn extrapolated(function: OverRange, points: &[Point], span: Span) -> Option<f64
         factor /= seconds(span.to_ns - span.from_ns);
     }
     Some(moved * factor)
+}
+
+/// A track and a later one as one.
+fn merged(mut track: Track, later: &Track) -> Track {
+    track.merge(later);
+    track
 }
 
 fn pairs(points: &[Point], counts: impl Fn(f64, f64) -> bool) -> f64 {
@@ -356,23 +386,20 @@ pub(crate) fn quantile(share: f64, mut values: Vec<f64>) -> f64 {
     if share > 1.0 {
         return f64::INFINITY;
     }
-    values.sort_unstable_by(|one, other| match (one.is_nan(), other.is_nan()) {
+    let order = |one: &f64, other: &f64| match (one.is_nan(), other.is_nan()) {
         (true, true) => std::cmp::Ordering::Equal,
         (true, false) => std::cmp::Ordering::Less,
         (false, true) => std::cmp::Ordering::Greater,
         (false, false) => one.total_cmp(other),
-    });
-    let rank = share * float_of(values.len() - 1);
-    let at = |rank: f64| {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rank within the values"
-        )]
-        values.get((rank as usize).min(values.len() - 1)).copied().unwrap_or(f64::NAN)
     };
+    let rank = share * float_of(values.len() - 1);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank within the values")]
+    let place = (rank as usize).min(values.len() - 1);
+    let (_, below, above) = values.select_nth_unstable_by(place, order);
+    let below = *below;
+    let above = above.iter().copied().min_by(order).unwrap_or(below);
     let weight = rank - rank.floor();
-    at(rank.floor()) * (1.0 - weight) + at(rank.floor() + 1.0) * weight
+    below * (1.0 - weight) + above * weight
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no query has 2^53 values")]

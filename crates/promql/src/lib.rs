@@ -24,13 +24,15 @@ mod labels;
 mod lines;
 mod names;
 mod point;
+mod text;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpuvitals_core::history::History;
 
-pub use aggregate::spelled;
+pub use aggregate::spell;
 pub use browse::{FamilyInfo, families, label_names, label_values, series};
 pub use error::PromError;
 pub use eval::PromSeries;
@@ -39,12 +41,11 @@ pub use labels::SeriesLabels;
 
 use eval::{Evaluation, Values};
 use expr::{Node, Plan};
-use point::Window;
 
 /// Bounds of a query.
 #[derive(Debug, Clone, Copy)]
 pub struct PromLimits {
-    /// Most values that are read, and that an intermediate result has.
+    /// Most values that are read; twice as many may be computed.
     pub values_max: usize,
     /// Most rows, at one a second and GPU, that are looked through for the newest values of steps; beyond, rollups are read.
     pub scanned_max: u64,
@@ -90,7 +91,8 @@ pub async fn query(
     grid: Grid,
     limits: PromLimits,
 ) -> Result<PromAnswer, PromError> {
-    let plan = expr::plan(text, grid)?;
+    let text = text.to_owned();
+    let plan = fetch::work(move || expr::plan(&text, grid)).await??;
     let finding = fetch::find(history, &plan.fetches, limits).await?;
     let cancel = Cancel::default();
     let is_cancelled = Arc::clone(&cancel.0);
@@ -99,7 +101,8 @@ pub async fn query(
         let evaluation = Evaluation {
             found: &found,
             is_cancelled: &|| is_cancelled.load(Ordering::Relaxed),
-            values_max: limits.values_max,
+            values_max: limits.values_max.saturating_mul(2),
+            given: Cell::new(0),
         };
         evaluate(&plan, &evaluation, grid)
     });
@@ -124,12 +127,8 @@ fn evaluate(plan: &Plan, evaluation: &Evaluation<'_>, grid: Grid) -> Result<Outc
         let from_ns = to_ns.saturating_sub(*range_ns);
         let found = evaluation.found.get(*fetch).map(Vec::as_slice).unwrap_or_default();
         let ranges = found.iter().map(|found| {
-            let points = match found.points.window(from_ns, to_ns) {
-                Window::Points(points) => points.iter().map(|point| (point.time_ns, point.value)).collect(),
-                Window::Cells(cells) => {
-                    cells.iter().map(|cell| (cell.last_ns, cell.last)).collect::<Vec<_>>()
-                }
-            };
+            let window = found.points.windows().next(from_ns, to_ns);
+            let points: Vec<_> = window.newest().map(|point| (point.time_ns, point.value)).collect();
             (found.labels.clone(), points)
         });
         return Ok(Outcome::Ranges(ranges.filter(|(_, points)| !points.is_empty()).collect()));

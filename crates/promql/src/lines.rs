@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::{RowKeys, Value};
 use gpuvitals_core::catalogue::ColumnType;
-use gpuvitals_core::history::{Buckets, Cell, GroupColumn, GroupName};
+use gpuvitals_core::history::{Aggregate, Buckets, Cell, GroupColumn, GroupName, TimeSteps, Track};
 use gpuvitals_core::{Batch, IdentityColumn, MetricId, Table};
 use gpuvitals_exposition::ColumnSeries;
 
-use crate::point::{Point, Points};
+use crate::point::{Moved, Point, Points};
 
 /// The columns that name the holder of a GPU.
 pub(crate) const HOLDER: [IdentityColumn; 4] =
@@ -40,129 +40,222 @@ pub(crate) fn group_by(series: &ColumnSeries) -> Vec<GroupColumn> {
     std::iter::once(GroupColumn::Gpu).chain(holder).collect()
 }
 
-/// Values of rows, by group: those of the series' columns, and those of the one that stands in.
+/// Values of rows, by group.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(HashMap<GroupName, (Vec<Point>, Vec<Point>)>);
+pub(crate) struct Lines {
+    index: HashMap<GroupName, usize>,
+    lines: Vec<(GroupName, Vec<Point>)>,
+}
 
 impl Lines {
-    /// Adds the values of a page of rows. Returns how many.
-    pub(crate) fn add(&mut self, batch: &Batch, series: &ColumnSeries) -> usize {
-        let groups = Groups::of(batch, series);
+    /// Adds the values of a page of rows; of several columns the first that has one. Returns how many.
+    pub(crate) fn add(&mut self, batch: &Batch, series: &ColumnSeries, columns: &[MetricId]) -> usize {
+        let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return 0 };
         let columns: Vec<_> =
-            columns_of(series).into_iter().filter_map(|metric| batch.metric(metric)).collect();
-        let instead = series.instead.and_then(|metric| batch.metric(metric));
-        let of = |value: Value| if series.column.is_some() { series.value(value).as_f64() } else { 1.0 };
+            columns.iter().filter_map(|metric| Some((*metric, batch.metric(*metric)?))).collect();
+        // Without a holder a key is a group.
+        let mut lines: Vec<Option<usize>> = vec![None; keys.keys.len()];
         let mut came = 0;
-        for (row, &time_ns) in batch.timestamps().iter().enumerate() {
-            let first = columns.iter().find_map(|values| values.value(row));
-            let other = instead.as_ref().and_then(|values| values.value(row));
-            let count = first.iter().len() + other.iter().len();
-            let Some(group) = groups.of_row(batch, row).filter(|_| count > 0) else { continue };
-            came += count;
-            let line = match self.0.get_mut(&group) {
-                Some(line) => line,
-                None => self.0.entry(group).or_default(),
-            };
-            line.0.extend(first.map(|value| Point { time_ns, value: of(value) }));
-            line.1.extend(other.map(|value| Point { time_ns, value: of(value) }));
+        for ((row, &time_ns), &id) in batch.timestamps().iter().enumerate().zip(&keys.ids) {
+            let found = columns.iter().find_map(|(metric, values)| Some((*metric, values.value(row)?)));
+            let (Some((metric, value)), Some(known)) = (found, lines.get_mut(id as usize)) else { continue };
+            let line = known.filter(|_| !series.names_holder()).unwrap_or_else(|| {
+                let identity = series.names_holder().then(|| batch.identity(row));
+                let holder =
+                    identity.iter().flat_map(|identity| HOLDER.map(|it| identity.shared(it).cloned()));
+                let group = std::iter::once(keys.keys.get(id as usize).cloned()).chain(holder);
+                self.line(group.collect())
+            });
+            *known = Some(line);
+            let value = if series.column.is_some() { series.value(metric, value).as_f64() } else { 1.0 };
+            if let Some((_, points)) = self.lines.get_mut(line) {
+                points.push(Point { time_ns, value });
+                came += 1;
+            }
         }
         came
+    }
+
+    fn line(&mut self, group: GroupName) -> usize {
+        *self.index.entry(group).or_insert_with_key(|group| {
+            self.lines.push((Arc::clone(group), Vec::new()));
+            self.lines.len() - 1
+        })
     }
 
     /// The values of each group.
     pub(crate) fn points(self) -> impl Iterator<Item = (GroupName, Points)> {
-        self.0
-            .into_iter()
-            .map(|(group, (own, instead))| (group, Points::Each(if own.is_empty() { instead } else { own })))
+        self.lines.into_iter().map(|(group, points)| (group, Points::Each(points)))
     }
 }
 
-/// The groups of a batch's rows.
-struct Groups {
-    keys: Option<RowKeys>,
-    /// By key, unless the holder is part of them.
-    names: Vec<GroupName>,
-    with_holder: bool,
+/// What is kept of each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// The newest value.
+    Newest,
+    /// The figures.
+    Figures,
+    /// How the values moved.
+    Moves,
 }
 
-impl Groups {
-    fn of(batch: &Batch, series: &ColumnSeries) -> Self {
-        let keys = RowKeys::of(batch.records(), batch.table()).ok();
-        let all = keys.iter().flat_map(|keys| &keys.keys);
-        let names = all.map(|key| -> GroupName { Arc::new([Some(Arc::clone(key))]) }).collect();
-        Self { keys, names, with_holder: series.names_holder() }
-    }
-
-    fn of_row(&self, batch: &Batch, row: usize) -> Option<GroupName> {
-        let keys = self.keys.as_ref()?;
-        let key = *keys.ids.get(row)? as usize;
-        if !self.with_holder {
-            return self.names.get(key).cloned();
+impl Shape {
+    fn empty(self, capacity: usize) -> Points {
+        match self {
+            Self::Newest => Points::Each(Vec::with_capacity(capacity)),
+            Self::Figures => Points::Cells(Vec::with_capacity(capacity)),
+            Self::Moves => Points::Moves(Vec::with_capacity(capacity)),
         }
-        let identity = batch.identity(row);
-        let holder = HOLDER.into_iter().map(|column| identity.shared(column).cloned());
-        Some(std::iter::once(keys.keys.get(key).cloned()).chain(holder).collect())
     }
 }
 
-/// Figures of values, by group.
-#[derive(Debug, Default)]
-pub(crate) struct Figures(HashMap<GroupName, Vec<Cell>>);
+/// The figures of a group, by step.
+struct GroupFigures<'a> {
+    steps: TimeSteps,
+    cells: &'a [Cell],
+    tracks: &'a [Track],
+}
+
+impl GroupFigures<'_> {
+    /// Those of steps with values. A step of a rollup may end later than the one that it begins in: a value counts within that.
+    fn cells(&self) -> impl Iterator<Item = (usize, Cell)> {
+        let there = self.cells.iter().enumerate().filter(|(_, cell)| cell.count > 0);
+        there.map(|(step, cell)| {
+            let end_ns = self.steps.time(step + 1).saturating_sub(1);
+            (step, Cell { last_ns: cell.last_ns.min(end_ns), ..*cell })
+        })
+    }
+
+    fn add_to(&self, points: &mut Points, of: &Conversion) {
+        let newest = |(_, cell): (usize, Cell)| Point { time_ns: cell.last_ns, value: of.value(cell.last) };
+        match points {
+            Points::Each(points) => points.extend(self.cells().map(newest)),
+            Points::Cells(cells) => cells.extend(self.cells().map(|(_, cell)| of.cell(&cell))),
+            Points::Moves(moves) => {
+                moves.extend(self.cells().map(|(step, cell)| of.moved(&cell, self.tracks.get(step))));
+            }
+        }
+    }
+}
+
+/// Figures of values, by group, in the unit of the series.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    series: &'static ColumnSeries,
+    shape: Shape,
+    points: HashMap<GroupName, Points>,
+    /// Most values of a step.
+    pub(crate) most: u64,
+    /// Width of the steps of the coarsest rollup among them, nanoseconds; 0: rows alone.
+    pub(crate) rollup_ns: i64,
+}
 
 impl Figures {
-    /// Adds those of an answer. Returns how many.
+    pub(crate) fn new(series: &'static ColumnSeries, shape: Shape) -> Self {
+        // A series that only says that the GPU is there has no figures.
+        let shape = if series.column.is_some() { shape } else { Shape::Newest };
+        Self { series, shape, points: HashMap::new(), most: 0, rollup_ns: 0 }
+    }
+
+    /// The aggregates that it is made of.
+    pub(crate) fn aggregates(&self) -> Vec<Aggregate> {
+        match self.shape {
+            Shape::Newest => vec![Aggregate::Last],
+            Shape::Figures => vec![Aggregate::Min, Aggregate::Max, Aggregate::Mean, Aggregate::Last],
+            Shape::Moves => vec![Aggregate::Increase, Aggregate::Last],
+        }
+    }
+
+    /// Adds those of an answer about other GPUs or columns. Returns how many.
     pub(crate) fn add(&mut self, answer: &Buckets) -> usize {
+        self.rollup_ns = self.rollup_ns.max(answer.rollup_ns());
+        let lanes: HashMap<usize, usize> =
+            answer.lanes().iter().enumerate().map(|(lane, (group, _))| (*group, lane)).collect();
+        let places = |at: usize| answer.place(at, 0)..answer.place(at + 1, 0);
         let mut came = 0;
         for measured in answer.metrics() {
+            let of = Conversion::new(self.series, measured.metric);
             for (number, group) in answer.groups().iter().enumerate() {
-                let range = answer.place(number, 0)..answer.place(number + 1, 0);
-                let cells = measured.cells.get(range).unwrap_or_default();
-                let own = self.0.entry(Arc::clone(group)).or_default();
-                let before = own.len();
-                own.extend(cells.iter().filter(|cell| cell.count > 0));
-                came += own.len() - before;
+                let cells = measured.cells.get(places(number)).unwrap_or_default();
+                let tracks = lanes.get(&number).and_then(|lane| measured.tracks.get(places(*lane)));
+                let figures =
+                    GroupFigures { steps: answer.steps(), cells, tracks: tracks.unwrap_or_default() };
+                let count = figures.cells().count();
+                if count == 0 {
+                    continue;
+                }
+                came += count;
+                self.most = figures.cells().map(|(_, cell)| cell.count).fold(self.most, u64::max);
+                let own = self.points.entry(Arc::clone(group)).or_insert_with(|| self.shape.empty(count));
+                figures.add_to(own, &of);
             }
         }
         came
     }
 
-    /// The newest value of each, or with `are_kept` the figures, in the unit of the series and the order of their times.
-    pub(crate) fn points(
-        self,
-        series: &ColumnSeries,
-        are_kept: bool,
-    ) -> impl Iterator<Item = (GroupName, Points)> {
-        self.0.into_iter().filter(|(_, cells)| !cells.is_empty()).map(move |(group, mut cells)| {
-            cells.sort_by_key(|cell| cell.last_ns);
-            let Some(column) = series.column else {
-                cells.dedup_by_key(|cell| cell.last_ns);
-                let here = |cell: &Cell| Point { time_ns: cell.last_ns, value: 1.0 };
-                return (group, Points::Each(cells.iter().map(here).collect()));
-            };
-            let of = |value: f64| series.value(typed(value, column)).as_f64();
-            if !are_kept {
-                let newest = |cell: &Cell| Point { time_ns: cell.last_ns, value: of(cell.last) };
-                return (group, Points::Each(cells.iter().map(newest).collect()));
+    /// Those of each group, in the order of their times.
+    pub(crate) fn points(self) -> impl Iterator<Item = (GroupName, Points)> {
+        self.points.into_iter().map(|(group, mut points)| {
+            match &mut points {
+                Points::Each(points) => {
+                    points.sort_by_key(|point| point.time_ns);
+                    // Of several columns.
+                    points.dedup_by_key(|point| point.time_ns);
+                }
+                Points::Cells(cells) => cells.sort_by_key(|cell| cell.last_ns),
+                Points::Moves(moves) => moves.sort_by_key(|moved| moved.track.last_ns),
             }
-            let factor = series.value(Value::Float(1.0)).as_f64();
-            let convert = |cell: &Cell| Cell {
-                sum: cell.sum * factor,
-                min: of(cell.min),
-                max: of(cell.max),
-                last: of(cell.last),
-                ..*cell
-            };
-            (group, Points::Cells(cells.iter().map(convert).collect()))
+            (group, points)
         })
     }
 }
 
-/// A figure as a value of the column's type.
-#[expect(clippy::cast_possible_truncation, reason = "it was one")]
-fn typed(value: f64, column: MetricId) -> Value {
-    match column.metric().column_type {
-        ColumnType::I32 | ColumnType::I64 => Value::Int(value as i64),
-        ColumnType::F32 => Value::Float32(value as f32),
-        ColumnType::F64 => Value::Float(value),
+/// From a column to the unit of a series.
+struct Conversion {
+    series: &'static ColumnSeries,
+    column: MetricId,
+    column_type: ColumnType,
+    factor: f64,
+}
+
+impl Conversion {
+    fn new(series: &'static ColumnSeries, column: MetricId) -> Self {
+        let factor = series.value(column, Value::Float(1.0)).as_f64();
+        Self { series, column, column_type: column.metric().column_type, factor }
+    }
+
+    /// A figure that was a value of the column.
+    #[expect(clippy::cast_possible_truncation, reason = "it was one")]
+    fn value(&self, value: f64) -> f64 {
+        if self.series.column.is_none() {
+            return 1.0;
+        }
+        let value = match self.column_type {
+            ColumnType::I32 | ColumnType::I64 => Value::Int(value as i64),
+            ColumnType::F32 => Value::Float32(value as f32),
+            ColumnType::F64 => Value::Float(value),
+        };
+        self.series.value(self.column, value).as_f64()
+    }
+
+    fn cell(&self, cell: &Cell) -> Cell {
+        Cell {
+            sum: cell.sum * self.factor,
+            min: self.value(cell.min),
+            max: self.value(cell.max),
+            last: self.value(cell.last),
+            ..*cell
+        }
+    }
+
+    /// Of a rollup without tracks nothing is known but the newest value.
+    fn moved(&self, cell: &Cell, track: Option<&Track>) -> Moved {
+        let track = track.filter(|track| !track.is_empty()).copied();
+        let track = track.unwrap_or_else(|| Track::of(cell.last_ns, cell.last));
+        let (first, last) = (self.value(track.first), self.value(track.last));
+        let (falls, last_ns) = (track.falls * self.factor, track.last_ns.min(cell.last_ns));
+        let first_ns = track.first_ns.min(last_ns);
+        Moved { count: cell.count, track: Track { first_ns, first, last_ns, last, falls } }
     }
 }

@@ -1,6 +1,7 @@
 //! Which series there are: the exposition's, for the GPUs and hosts of a history.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use gpuvitals_core::{Identity, IdentityColumn};
@@ -17,15 +18,34 @@ pub(crate) struct Names {
     pub(crate) series: Vec<ColumnSeries>,
     /// Names of families that a scrape shows, and a history cannot.
     others: Vec<Cow<'static, str>>,
+    /// Names of labels, to be shared by all series.
+    labels: HashMap<&'static str, Arc<str>>,
 }
+
+/// Names of the labels that a scraper adds.
+const TARGET: [&str; 3] = ["cluster", "instance", "node"];
 
 impl Names {
     pub(crate) fn all() -> &'static Self {
         static NAMES: OnceLock<Names> = OnceLock::new();
         NAMES.get_or_init(|| {
             let (series, others) = ColumnSeries::all();
-            Names { series, others }
+            let mut whole = Identity::default();
+            whole.index = Some(0);
+            for column in IdentityColumn::ALL {
+                // A short text is one of every column.
+                let _is_one = whole.set(column, "a");
+            }
+            let own = series.iter().filter_map(|series| series.labels(&whole)).flatten();
+            let names = own.map(|(name, _)| name).chain(TARGET).chain([NAME]);
+            let labels = names.map(|name| (name, Arc::from(name))).collect();
+            Names { series, others, labels }
         })
+    }
+
+    /// The name of a label.
+    fn label(&self, name: &'static str) -> Arc<str> {
+        self.labels.get(name).map_or_else(|| Arc::from(name), Arc::clone)
     }
 
     /// The series whose names a selector matches.
@@ -59,15 +79,11 @@ fn of_name(matchers: &[Matcher]) -> impl Iterator<Item = &Matcher> {
 pub(crate) fn labels(series: &ColumnSeries, identity: &Identity) -> Option<SeriesLabels> {
     let own = series.labels(identity)?;
     let text = |column: IdentityColumn| identity.shared(column).cloned().unwrap_or_default();
-    let target = [
-        ("cluster", text(IdentityColumn::Cluster)),
-        ("instance", text(IdentityColumn::Node)),
-        ("node", text(IdentityColumn::Node)),
-        (NAME, Arc::from(series.name.as_ref())),
-    ];
-    let target = target.into_iter().map(|(name, text)| (Arc::from(name), text));
-    let own = own.into_iter().map(|(name, text)| (Arc::from(name), Arc::from(text)));
-    Some(SeriesLabels::of(target.chain(own)))
+    let (names, node) = (Names::all(), text(IdentityColumn::Node));
+    let texts = [text(IdentityColumn::Cluster), Arc::clone(&node), node];
+    let target = TARGET.into_iter().zip(texts).chain([(NAME, Arc::from(series.name.as_ref()))]);
+    let own = own.into_iter().map(|(name, text)| (name, Arc::from(text)));
+    Some(SeriesLabels::of(target.chain(own).map(|(name, text)| (names.label(name), text))))
 }
 
 /// Whether labels pass the tests of a selector.

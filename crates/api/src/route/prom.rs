@@ -3,17 +3,20 @@
 //! Parameters, shapes and errors are those of Prometheus (`{"status": "success", "data": …}`), by GET or by POST with a form.
 //! `/api/v1/prom` is what a data source is pointed at. See `docs/promql.md`.
 
+use std::collections::BTreeSet;
+
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Path, Request, State as Shared};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use gpuvitals_core::figures::Number;
 use gpuvitals_core::history::{Part, QueryError};
 use gpuvitals_core::time;
 use gpuvitals_promql::{
     FamilyInfo, Grid, Outcome, PromAnswer, PromError, PromLimits, PromSeries, SeriesLabels, families,
-    label_names, label_values, query, series, spelled,
+    label_names, label_values, query, series, spell,
 };
 use serde_json::{Map, Value, json};
 
@@ -282,7 +285,9 @@ fn instant(json: &mut Vec<u8>, result: Outcome, time_ns: i64) -> Result<(), serd
         }
         Outcome::Text(text) => {
             begin(json, "string");
-            json.extend_from_slice(format!("[{},", seconds(time_ns)).as_bytes());
+            json.push(b'[');
+            seconds(json, time_ns);
+            json.push(b',');
             serde_json::to_writer(&mut *json, &text)?;
             json.push(b']');
         }
@@ -337,14 +342,16 @@ fn labels_of(labels: &SeriesLabels) -> Map<String, Value> {
 
 /// A time in seconds and a value.
 fn pair(json: &mut Vec<u8>, time_ns: i64, value: f64) {
-    json.extend_from_slice(format!("[{},\"{}\"]", seconds(time_ns), spelled(value)).as_bytes());
+    json.push(b'[');
+    seconds(json, time_ns);
+    json.extend_from_slice(b",\"");
+    spell(value, json);
+    json.extend_from_slice(b"\"]");
 }
 
 /// Seconds to the millisecond.
-fn seconds(time_ns: i64) -> String {
-    let millis = time_ns.div_euclid(MILLISECOND_NS);
-    let (seconds, rest) = (millis.div_euclid(1_000), millis.rem_euclid(1_000));
-    if rest == 0 { seconds.to_string() } else { format!("{seconds}.{rest:03}") }
+fn seconds(json: &mut Vec<u8>, time_ns: i64) {
+    Number::Nanoseconds(time_ns.div_euclid(MILLISECOND_NS) * MILLISECOND_NS).write(json);
 }
 
 /// What a query editor asks for.
@@ -406,29 +413,38 @@ impl Ask for BrowseAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let Self { what, selectors, start_ns, end_ns } = self;
         let history = view.history.as_ref();
-        let found: Result<Part<Value>, PromError> = match &what {
-            What::Series => series(history, &selectors, start_ns, end_ns).await.map(|found| Part {
-                answer: found.answer.iter().map(labels_of).map(Value::Object).collect(),
-                missing: found.missing,
-            }),
-            What::Labels => label_names(history, &selectors, start_ns, end_ns)
-                .await
-                .map(|found| Part { answer: json!(found.answer), missing: found.missing }),
-            What::Values(name) => label_values(history, name, &selectors, start_ns, end_ns)
-                .await
-                .map(|found| Part { answer: json!(found.answer), missing: found.missing }),
+        let found = match &what {
+            What::Series => listed(series(history, &selectors, start_ns, end_ns).await, Listed::Series),
+            What::Labels => listed(label_names(history, &selectors, start_ns, end_ns).await, Listed::Texts),
+            What::Values(name) => {
+                listed(label_values(history, name, &selectors, start_ns, end_ns).await, Listed::Texts)
+            }
         };
         let Part { answer, missing } = found.map_err(ApiError::Prom)?;
         view.render(missing, move |_, partial| {
+            let data: Value = match answer {
+                Listed::Series(all) => all.iter().map(labels_of).map(Value::Object).collect(),
+                Listed::Texts(all) => json!(all),
+            };
             let whole = if partial.is_empty() {
-                json!({ "status": "success", "data": answer })
+                json!({ "status": "success", "data": data })
             } else {
-                json!({ "status": "success", "data": answer, "warnings": partial })
+                json!({ "status": "success", "data": data, "warnings": partial })
             };
             Body::until(i64::MAX, &whole)
         })
         .await
     }
+}
+
+/// What a query editor gets.
+enum Listed {
+    Series(Vec<SeriesLabels>),
+    Texts(BTreeSet<String>),
+}
+
+fn listed<T>(found: Result<Part<T>, PromError>, of: fn(T) -> Listed) -> Result<Part<Listed>, PromError> {
+    found.map(|Part { answer, missing }| Part { answer: of(answer), missing })
 }
 
 async fn metadata(parameters: Parameters) -> Result<Response, PromFailure> {

@@ -44,7 +44,7 @@ impl Value {
     /// As people read it: a 32-bit float is its shortest decimal, so that 30.12 is not 30.1200008.
     pub fn as_decimal(self) -> f64 {
         match self {
-            Self::Float32(v) => v.to_string().parse().unwrap_or(f64::from(v)),
+            Self::Float32(v) => few_decimals(v).unwrap_or_else(|| v.to_string().parse().unwrap_or(v.into())),
             other => other.as_f64(),
         }
     }
@@ -57,6 +57,21 @@ impl Value {
             Self::Float(v) => v.into(),
         }
     }
+}
+
+/// The shortest decimal of a number with few digits, as measured ones have, without the detour by a text.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::float_cmp,
+    reason = "it tests whether a decimal is this number"
+)]
+fn few_decimals(value: f32) -> Option<f64> {
+    /// From here on two decimals of the same length may both be this number.
+    const PARTS_MAX: f64 = 8_388_608.0;
+    // Up to here both products and powers of ten are exact, so the quotient is the float nearest to the decimal.
+    const POWERS: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+    let within = POWERS.into_iter().take_while(|power| (f64::from(value) * power).abs() < PARTS_MAX);
+    within.map(|power| (f64::from(value) * power).round() / power).find(|decimal| *decimal as f32 == value)
 }
 
 impl From<f64> for Value {

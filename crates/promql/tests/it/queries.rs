@@ -1,11 +1,14 @@
 //! The questions: those of our dashboards, and every operator and function on series of every shape.
 
-/// Ours, with what Grafana puts in for its variables.
-fn of_dashboards() -> Vec<String> {
+/// Those of our dashboards whose files begin so, with what Grafana puts in for its variables.
+pub(crate) fn of_dashboards(begin: &str) -> Vec<String> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/grafana");
     let mut queries = Vec::new();
-    for file in std::fs::read_dir(folder).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+    for file in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if !file.file_name().to_str().unwrap().starts_with(begin) {
+            continue;
+        }
+        let text = std::fs::read_to_string(file.path()).unwrap();
         for expr in text.split("\"expr\": \"").skip(1) {
             let expr = expr.split("\",\n").next().unwrap().split("\"\n").next().unwrap();
             let expr = expr.replace("\\\"", "\"").replace("\\\\", "\\");
@@ -19,10 +22,6 @@ fn of_dashboards() -> Vec<String> {
             queries.push(expr);
         }
     }
-    // States of exporters are not kept.
-    let states =
-        ["gpu_up", "gpu_condition", "gpuvitals_", "gpu_last_sample", "up and", "_window", "reason=\"any\""];
-    queries.retain(|query| states.iter().all(|state| !query.contains(state)));
     queries.sort();
     queries.dedup();
     queries
@@ -155,7 +154,11 @@ const OTHERS: &[&str] = &[
 ];
 
 pub(crate) fn queries() -> Vec<String> {
-    let mut queries = of_dashboards();
+    let mut queries = of_dashboards("gpuvitals-");
+    // States of exporters are not kept.
+    let states =
+        ["gpu_up", "gpu_condition", "gpuvitals_", "gpu_last_sample", "up and", "_window", "reason=\"any\""];
+    queries.retain(|query| states.iter().all(|state| !query.contains(state)));
     queries.extend(of_series());
     queries.extend(of_operators());
     queries.extend(of_functions());

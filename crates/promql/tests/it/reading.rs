@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use std::time::Duration;
+
+use gpuvitals_core::batch::{BatchBuilder, Value};
 use gpuvitals_core::history::{History, RowsQuery};
-use gpuvitals_core::{MetricId, Table};
+use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_promql::{
     Grid, Outcome, PromAnswer, PromError, PromLimits, PromSeries, families, label_names, label_values, query,
     series,
 };
+use gpuvitals_store::{Store, StoreConfig};
 
+use crate::queries::of_dashboards;
 use crate::world::{BASE_NS, EVERY_NS, ROWS, SECOND_NS, World};
 
 impl World {
@@ -55,13 +60,14 @@ fn values_are_those_of_the_rows() {
 fn figures_stand_in_for_too_many_values_and_the_answer_says_so() {
     let world = World::new();
     // Of 8 GPUs a value a second would be 36,000, figures of 10 s are 3,600.
-    let few = PromLimits { values_max: 6_000, ..PromLimits::default() };
+    let few = PromLimits { values_max: 6_000, scanned_max: 1_000 };
     for (text, allowed) in [
         // A figure may count for the 15 s before or after the ends of its range.
         ("avg_over_time(gpu_utilization_ratio[10m])", 0.1),
         ("max_over_time(gpu_utilization_ratio[10m])", 0.1),
         ("count_over_time(gpu_utilization_ratio[10m])", 1.0),
         ("rate(gpu_energy_joules_total[10m])", 4.0),
+        ("quantile_over_time(0.5, gpu_utilization_ratio[10m])", 0.1),
     ] {
         let (exact, notes) = world.series(text, whole(), PromLimits::default());
         assert!(notes.is_empty(), "{text}: {notes:?}");
@@ -89,6 +95,145 @@ fn figures_stand_in_for_too_many_values_and_the_answer_says_so() {
 }
 
 #[test]
+fn ranges_that_consist_of_equal_steps_are_read_as_figures_whose_values_would_be_too_many() {
+    let world = World::new();
+    let few = PromLimits { values_max: 6_000, ..PromLimits::default() };
+    for text in [
+        "max_over_time(gpu_utilization_ratio[10m])",
+        "avg_over_time(gpu_memory_used_bytes[10m])",
+        "rate(gpu_energy_joules_total[10m])",
+        "last_over_time(gpu_power_watts[10m])",
+    ] {
+        let (exact, _) = world.series(text, whole(), PromLimits::default());
+        assert_eq!(world.series(text, whole(), few), (exact, Vec::new()), "{text}");
+    }
+}
+
+/// The newest of each value that a function of a range gives.
+fn values(series: &[PromSeries]) -> Vec<f64> {
+    series.iter().flat_map(|one| &one.values).copied().flatten().collect()
+}
+
+/// A store in a folder, with rows of a GPU every so often; the power has a decimal, the energy counts.
+fn store(folder: &std::path::Path, every_ns: i64, times: std::ops::Range<i64>) -> Store {
+    let config = StoreConfig {
+        merge: true,
+        merge_after: Duration::ZERO,
+        day_bytes: 0,
+        rollup_rows: 5,
+        flush_age: Duration::from_hours(24),
+        ..StoreConfig::new(folder)
+    };
+    let (store, _) = Store::open(config).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    // Several files, so that they are merged.
+    let rows: Vec<i64> = times.collect();
+    for rows in rows.chunks(rows.len().div_ceil(4).max(1)) {
+        let batch = batch(rows.iter().map(|at| (at * every_ns, *at)));
+        runtime.block_on(store.append(vec![batch])).unwrap();
+        runtime.block_on(store.flush()).unwrap();
+    }
+    store
+}
+
+fn batch(rows: impl Iterator<Item = (i64, i64)>) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let identity = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
+    let identity = builder.intern(&identity);
+    for (after_ns, number) in rows {
+        let row = builder.row(BASE_NS + after_ns, identity);
+        builder.set(row, MetricId::of("power_w"), Value::Float32(power_of(number))).unwrap();
+        builder.set(row, MetricId::of("energy_j"), Value::Float(number as f64 * 7.0)).unwrap();
+    }
+    builder.finish(Origin::default(), 0).unwrap()
+}
+
+/// Watts with a decimal.
+fn power_of(number: i64) -> f32 {
+    f32::from(u16::try_from(1_000 + number * 37 % 501).unwrap()) / 10.0
+}
+
+/// The same as people read it.
+fn power(number: i64) -> f64 {
+    power_of(number).to_string().parse().unwrap()
+}
+
+fn ask(store: &Store, text: &str, grid: Grid) -> (Vec<f64>, Vec<String>) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let answer = runtime.block_on(query(store, text, grid, PromLimits::default())).unwrap();
+    let Outcome::Vector(series) = answer.result else { panic!("{text} gives no series") };
+    (values(&series), answer.notes)
+}
+
+#[test]
+fn each_value_counts_also_of_rows_within_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), SECOND_NS / 4, 0..400);
+    // 30 s, of which the first is not one.
+    let grid = Grid::at(BASE_NS + 50 * SECOND_NS);
+    let mut wanted: Vec<f64> = (81..=200).map(power).collect();
+    wanted.sort_by(f64::total_cmp);
+    let mean = wanted.iter().sum::<f64>() / 120.0;
+    let close = |text: &str, wanted: f64| {
+        let (found, notes) = ask(&store, text, grid);
+        assert!(notes.is_empty() && found.len() == 1, "{text}: {found:?} {notes:?}");
+        assert!((found[0] - wanted).abs() < 1e-9 * wanted, "{text}: {} and not {wanted}", found[0]);
+    };
+    close("avg_over_time(gpu_power_watts[30s])", mean);
+    close("sum_over_time(gpu_power_watts[30s])", mean * 120.0);
+    close("count_over_time(gpu_power_watts[30s])", 120.0);
+    close("max_over_time(gpu_power_watts[30s])", wanted[119]);
+    close("quantile_over_time(0.5, gpu_power_watts[30s])", f64::midpoint(wanted[59], wanted[60]));
+    let variance = wanted.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 120.0;
+    close("stddev_over_time(gpu_power_watts[30s])", variance.sqrt());
+    close("irate(gpu_energy_joules_total[30s])", 28.0);
+    close("rate(gpu_energy_joules_total[30s])", 28.0);
+}
+
+#[test]
+fn where_rows_have_been_deleted_ranges_come_from_rollups_and_the_answer_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = store(folder.path(), SECOND_NS, 0..7_200);
+    let until = |store: &Store, done: fn(&Store) -> bool| {
+        runtime.block_on(async {
+            while !done(store) {
+                tokio::task::yield_now().await;
+            }
+        });
+    };
+    until(&store, |store| (store.stats().flushed.files, store.stats().merged.files) == (0, 2));
+    let grid =
+        Grid::between(BASE_NS + 1_803 * SECOND_NS, BASE_NS + 6_003 * SECOND_NS, 60 * SECOND_NS).unwrap();
+    let texts = [
+        ("gpu_power_watts", 51.0),
+        ("avg_over_time(gpu_power_watts[10m])", 1.0),
+        ("max_over_time(gpu_power_watts[10m])", 0.3),
+        ("count_over_time(gpu_power_watts[10m])", 10.0),
+        ("quantile_over_time(0.5, gpu_power_watts[10m])", 10.0),
+        ("rate(gpu_energy_joules_total[10m])", 0.2),
+        ("increase(gpu_energy_joules_total[1m])", 80.0),
+    ];
+    let before = texts.map(|(text, _)| ask(&store, text, grid));
+    assert!(before.iter().all(|(found, notes)| found.len() == grid.count && notes.is_empty()), "{before:?}");
+    runtime.block_on(store.close()).unwrap();
+    drop(store);
+    let config = StoreConfig { keep: Some(Duration::from_mins(30)), ..StoreConfig::new(folder.path()) };
+    let (store, _) = Store::open(config).unwrap();
+    // A newer row makes the others old.
+    runtime.block_on(store.append(vec![batch([(9_000 * SECOND_NS, 9_000)].into_iter())])).unwrap();
+    runtime.block_on(store.flush()).unwrap();
+    until(&store, |store| store.stats().rows_too_old == 7_200);
+    for ((text, allowed), (exact, _)) in texts.into_iter().zip(before) {
+        let (found, notes) = ask(&store, text, grid);
+        assert_eq!(found.len(), exact.len(), "{text}");
+        assert!(notes.iter().any(|note| note.contains("only figures of 10 s are kept")), "{text}: {notes:?}");
+        let apart = found.iter().zip(&exact).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max);
+        assert!(apart <= allowed, "{text}: {apart}");
+    }
+}
+
+#[test]
 fn what_is_not_supported_is_refused_by_name() {
     let world = World::new();
     let refused =
@@ -112,13 +257,83 @@ fn what_is_not_supported_is_refused_by_name() {
     let uuids = vec!["GPU-5fd4f087-86f3-4a1b-(0)"; 100].join("|");
     let text = format!("gpu_power_watts{{uuid=~\"{uuids}\"}}");
     assert!(world.answer(&text, Grid::at(BASE_NS), PromLimits::default()).is_ok());
-    // Bombs: long, deep, wide.
-    assert!(refused(&"1+".repeat(20_000)).contains("16384 bytes"));
-    assert!(refused(&format!("{}1{}", "(".repeat(900), ")".repeat(900))).contains("deep"));
-    assert!(refused(&format!("{}vector(1){}", "abs(".repeat(100), ")".repeat(100))).contains("deep"));
-    assert!(refused(&format!("{}1", "-".repeat(700))).contains("deep"));
-    assert!(refused(&format!("1{}", "+1".repeat(700))).contains("deep"));
-    assert!(refused("sum_over_time(vector(1)[1000d:1s])").contains("steps"));
+}
+
+/// On a stack as small as that of a thread of a runtime.
+fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn bombs_are_refused() {
+    on_a_small_stack(|| {
+        let world = World::new();
+        let grid = Grid::between(BASE_NS, BASE_NS + 1_000 * SECOND_NS, SECOND_NS).unwrap();
+        let limits = PromLimits { values_max: 100_000, ..PromLimits::default() };
+        let all = "{__name__=~\"gpu_.*\"}";
+        let nested = |of: &str, end: &str, times: usize, inner: &str| {
+            format!("{}{inner}{}", of.repeat(times), end.repeat(times))
+        };
+        let doubled = r#", "node", "$1$1$1$1$1$1$1$1", "node", "(.*)")"#;
+        let small = vec![r#"a=~"\\pL{30}\\pL{30}""#; 65].join(",");
+        for (text, words) in [
+            // Long, deep, wide.
+            ("1+".repeat(20_000), "16384 bytes"),
+            (nested("(", ")", 900, "1"), "deep"),
+            (nested("abs(", ")", 100, "vector(1)"), "deep"),
+            (nested("-", "", 700, "1"), "deep"),
+            (nested("", "+1", 700, "1"), "deep"),
+            (nested("", "*1", 8_000, "1"), "deep"),
+            (nested("", "^1", 8_000, "1"), "deep"),
+            (nested("", " or a", 3_200, "a"), "deep"),
+            (nested("", ">bool 1", 2_000, "1"), "deep"),
+            (nested("", "[1m:]", 3_000, "(a)"), "deep"),
+            // What hides operators here hides them from the parser.
+            (format!("# '\r{}", nested("(", ")", 5_000, "1")), "deep"),
+            (format!("`\\`` == {}", nested("(", ")", 5_000, "1")), "deep"),
+            ("sum_over_time(vector(1)[1000d:1s])".to_owned(), "steps"),
+            (format!("{{{small}}}"), "64 regular expressions"),
+            (r#"gpu_info{node=~"((a{50}){50}){50}"}"#.to_owned(), "too large"),
+            (nested("label_replace(", ", \"a\", \"b\", \"c\", \"d\")", 70, "gpu_info"), "64 regular"),
+            (r#"label_replace(gpu_info, "a", "", "a", "((a{50}){50}){50}")"#.to_owned(), "size limit"),
+            // A text that grows.
+            (nested("label_replace(", doubled, 12, "gpu_info"), "label may have 4096 bytes"),
+            // Values: what is read, a series for each value, and what is kept of parts at a time.
+            (format!("count({all})"), "reads more than 100000 values"),
+            ("count_values(\"value\", gpu_power_watts)".to_owned(), "too many values"),
+            (nested("gpu_power_watts or (", ")", 30, "gpu_power_watts"), "what else the query computes"),
+        ] {
+            let start: String = text.chars().take(60).collect();
+            let asked = query(&world.store, &text, grid, limits);
+            let answer =
+                world.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), asked).await });
+            let answer = answer.unwrap_or_else(|_| panic!("{start} takes long"));
+            let said = answer.err().unwrap_or_else(|| panic!("{start} is answered")).to_string();
+            assert!(said.contains(words), "{start}: {said}");
+        }
+        let fine = nested("1 + ", "1", 1, &"1 + ".repeat(60));
+        assert!(world.answer(&fine, Grid::at(BASE_NS), limits).is_ok(), "{fine}");
+    });
+}
+
+#[test]
+fn every_question_of_the_dashboards_of_the_history_has_an_answer() {
+    let world = World::new();
+    let questions = of_dashboards("gpuvitals-history-");
+    let is_there = |text: &String| {
+        let answer = world.answer(text, whole(), PromLimits::default());
+        let answer = answer.unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(answer.notes.is_empty() && answer.missing.is_empty(), "{text}: {:?}", answer.notes);
+        matches!(answer.result, Outcome::Vector(series) if !series.is_empty())
+    };
+    // No GPU was idle for half an hour.
+    let empty: Vec<&String> =
+        questions.iter().filter(|text| !is_there(text) && !text.contains("< 0.01")).collect();
+    assert!(
+        questions.len() > 80 && empty.is_empty(),
+        "{} questions, without values: {empty:#?}",
+        questions.len()
+    );
 }
 
 #[test]
