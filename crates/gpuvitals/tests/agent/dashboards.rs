@@ -1,5 +1,7 @@
 //! Grafana dashboards, made from the catalogue. `UPDATE=1` writes them; a real Prometheus answers each of their questions.
 
+mod source;
+
 use std::path::Path;
 
 use gpuvitals_core::catalogue::{self, Instrument, Metric, Series, Unit};
@@ -7,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::node::Node;
 use super::prometheus::Prometheus;
+use source::Source;
 
 /// Joins the labels of `gpu_info` to a series of a GPU.
 const OF: &str = "on (job, instance, uuid, partition) group_left (node, model) gpu_info{node=~\"$node\"}";
@@ -352,10 +355,10 @@ const DASHBOARDS: [Dashboard; 5] = [
     ("pipeline", "gpuvitals: pipeline", &[], pipeline),
 ];
 
-fn json_of((name, title, choices, panels): &Dashboard) -> Value {
+fn json_of((name, title, choices, panels): &Dashboard, of: Source) -> Value {
     let (mut x, mut y, mut row) = (0, 0, 0);
     let mut placed = Vec::new();
-    for (panel, id) in panels().into_iter().zip(1_u64..) {
+    for (panel, id) in of.panels(panels()).into_iter().zip(1_u64..) {
         let height = if panel.kind == "stat" { 4 } else { 8 };
         if x + panel.width > 24 {
             (x, y, row) = (0, y + row, 0);
@@ -363,8 +366,11 @@ fn json_of((name, title, choices, panels): &Dashboard) -> Value {
         placed.push(panel_json(&panel, id, &json!({ "x": x, "y": y, "w": panel.width, "h": height })));
         (x, row) = (x + panel.width, row.max(height));
     }
-    let source =
+    let mut source =
         json!({ "name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus" });
+    if of == Source::History {
+        source["regex"] = json!("/gpuvitals/i");
+    }
     let choices = choices.iter().map(|Choice(name, query)| {
         json!({
             "name": name, "type": "query", "datasource": SOURCE.clone(), "query": { "query": query, "refId": name },
@@ -373,7 +379,7 @@ fn json_of((name, title, choices, panels): &Dashboard) -> Value {
         })
     });
     json!({
-        "id": null, "uid": format!("gpuvitals-{name}"), "title": title, "tags": ["gpu", "gpuvitals"], "schemaVersion": 39, "version": 1,
+        "id": null, "uid": of.uid(name), "title": of.title(title), "tags": ["gpu", "gpuvitals"], "schemaVersion": 39, "version": 1,
         "editable": true, "refresh": "30s", "time": { "from": "now-1h", "to": "now" },
         "templating": { "list": std::iter::once(source).chain(choices).collect::<Vec<_>>() },
         "panels": placed,
@@ -442,9 +448,19 @@ fn folder() -> std::path::PathBuf {
 
 #[test]
 fn the_dashboards_are_made_of_the_catalogue() {
-    for dashboard in &DASHBOARDS {
-        let wanted = serde_json::to_string_pretty(&json_of(dashboard)).unwrap() + "\n";
-        let path = folder().join(format!("gpuvitals-{}.json", dashboard.0));
+    for (dashboard, source) in DASHBOARDS.iter().flat_map(|it| [(it, Source::Scrapes), (it, Source::History)])
+    {
+        if source.panels(dashboard.3()).is_empty() {
+            assert_eq!(
+                (dashboard.0, source),
+                ("pipeline", Source::History),
+                "services are not in the history"
+            );
+            continue;
+        }
+        let text = serde_json::to_string_pretty(&json_of(dashboard, source)).unwrap() + "\n";
+        let wanted = text.replace("/d/gpuvitals-gpu?", &format!("/d/{}?", source.uid("gpu")));
+        let path = folder().join(format!("{}.json", source.uid(dashboard.0)));
         if std::env::var_os("UPDATE").is_some() {
             std::fs::create_dir_all(folder()).unwrap();
             std::fs::write(&path, &wanted).unwrap();
