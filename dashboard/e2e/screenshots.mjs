@@ -12,4 +12,12 @@ await now.goto(url);
 await now.locator("[data-finding^='xid:']").waitFor({ timeout: 60_000 });
 await now.locator("[data-cells]:not([data-cells='0'])").waitFor();
 await now.screenshot({ path: `${folder}/now.png` });
+
+const map = await context.newPage();
+await map.goto(`${url}/gpus?view=map&colour=temperature_c`);
+await map.locator("[data-testid='heatmap']:not([data-cells='0'])").waitFor();
+// The hot GPU of the first node.
+await map.getByTestId("heatmap").focus();
+for (let press = 0; press < 5; press += 1) await map.keyboard.press("ArrowRight");
+await map.screenshot({ path: `${folder}/heatmap.png` });
 await browser.close();

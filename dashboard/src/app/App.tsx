@@ -56,7 +56,7 @@ export function App() {
             {/* On a phone the tabs take the place of the name. */}
             <span className="max-[480px]:sr-only">gpuvitals</span>
           </Link>
-          <nav aria-label="Pages" className="flex items-center gap-1">
+          <nav aria-label="Pages" className="flex items-center gap-1 max-md:min-w-0 max-md:flex-1 max-md:overflow-x-auto">
             <Tab to="/" active={route.page === "now"}>
               Now
             </Tab>
