@@ -18,6 +18,7 @@ RULES = (
     "top or bottom, not both",
     "allowed is fleet_silent",  # a kind that no finding has
     "at most 24 hours before the end",
+    "the id of an open finding",  # an empty one
     "at least 1ms",  # a step of nothing, or of more than 31 years
 )
 

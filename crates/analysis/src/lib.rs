@@ -1,6 +1,7 @@
 //! Analysis over batches: windows, integrals, summaries, conditions, events, findings. Pure: time comes with the rows.
 
 pub mod condition;
+pub mod course;
 pub mod energy;
 pub mod events;
 pub mod explain;

@@ -5,6 +5,7 @@
 mod analysis;
 mod catalogue;
 mod clusters;
+mod course;
 mod explain;
 mod gpu;
 mod health;
@@ -18,6 +19,7 @@ mod usage;
 pub(crate) use analysis::{EvidenceEntry, FindingEntry, FindingList, JobSpread, StragglerList};
 pub(crate) use catalogue::MetricList;
 pub(crate) use clusters::{ClusterInfo, ClusterNode};
+pub(crate) use course::{AnomalyEntry, AnomalyList, TrendEntry, TrendList, UsualValues};
 pub(crate) use explain::{Explanation, PeerGroup};
 pub(crate) use gpu::{Gpu, GpuDetail, GpuList, Host, HostList, Labels, LatestColumns, State, StateCounts};
 pub(crate) use health::{Component, HealthReport};

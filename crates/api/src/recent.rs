@@ -263,7 +263,7 @@ impl StreamFollower {
 #[cfg(test)]
 mod tests {
     use gpuvitals_core::ports::Answer;
-    use gpuvitals_core::{BatchBuilder, Identity, Origin, Table};
+    use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table};
     use tokio::sync::mpsc;
 
     use super::*;
@@ -297,7 +297,7 @@ mod tests {
 
         async fn append(&self, time: i64) {
             let mut builder = BatchBuilder::new(Table::GpuEvents);
-            let gpu = builder.intern(&Identity::default());
+            let gpu = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "GPU-a").unwrap());
             builder.row(time, gpu);
             let batch = builder.finish(Origin::default(), 1).unwrap();
             self.feed.send(Change::Rows(Arc::new([batch]))).await.unwrap();

@@ -3,6 +3,7 @@
 pub(crate) mod acknowledge;
 pub(crate) mod analysis;
 pub(crate) mod clusters;
+pub(crate) mod course;
 pub(crate) mod docs;
 pub mod document;
 pub(crate) mod explain;
@@ -74,6 +75,8 @@ routes! {
         "/api/v1/analysis/stragglers" => analysis::stragglers,
         "/api/v1/analysis/energy" => usage::energy,
         "/api/v1/analysis/idle" => usage::idle,
+        "/api/v1/analysis/trends" => course::trends,
+        "/api/v1/analysis/anomalies" => course::anomalies,
         "/api/v1/schedule/hints" => hints::hints,
         "/api/v1/stream" => stream::stream,
         "/api/v1/gpu/clusters" => clusters::list,

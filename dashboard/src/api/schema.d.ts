@@ -250,6 +250,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/analysis/trends": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Where a metric goes, GPU by GPU: its slope, how steadily, and when it reaches its limit.
+         * @description The line is robust (Theil and Sen) and made from 64 values at most: means of steps, of a counter the newest value of each.
+         */
+        get: operations["trends"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analysis/anomalies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Which GPUs have an unusual value in the last hour: beside themselves in the same hour of the days before, and beside their model.
+         * @description Distances are robust: from the median, in median absolute deviations.
+         */
+        get: operations["anomalies"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/schedule/hints": {
         parameters: {
             query?: never;
@@ -526,6 +566,42 @@ export interface components {
             at: components["schemas"]["Moment"];
             /** @description Who and why, in their words; may be empty. */
             note: string;
+        };
+        /** @description A GPU whose value is unusual. */
+        AnomalyEntry: {
+            /** @description Key of the GPU. */
+            gpu: string;
+            /** @description Its name for people. */
+            name: string;
+            /**
+             * Format: double
+             * @description Its mean in the hour; of a counter the newest value.
+             */
+            value: number;
+            /**
+             * Format: double
+             * @description How unusual it is, in deviations: the smaller of the two distances below; the one that is known if the other is not.
+             */
+            score: number;
+            own: components["schemas"]["UsualValues"] | null;
+            peers: components["schemas"]["UsualValues"] | null;
+        };
+        /** @description GPUs whose values in an hour are unusual. */
+        AnomalyList: {
+            /** @description The GPUs, the most unusual first. */
+            anomalies: components["schemas"]["AnomalyEntry"][];
+            /** @description The metric. */
+            metric: string;
+            /** @description Its unit. */
+            unit: string;
+            /** @description First instant of the hour. */
+            start: components["schemas"]["Moment"];
+            /** @description Its end. */
+            end: components["schemas"]["Moment"];
+            /** @description How many GPUs are as unusual as asked for. */
+            total: number;
+            /** @description Which part this is. */
+            pagination: components["schemas"]["Pagination"];
         };
         /** @description A metric. */
         CatalogueMetric: {
@@ -1947,12 +2023,79 @@ export interface components {
             /** @description What could not be read, in words; missing if the answer is whole. */
             partial?: string[];
         };
+        /** @description Where a metric of a GPU goes. */
+        TrendEntry: {
+            /** @description Key of the GPU. */
+            gpu: string;
+            /** @description Its name for people. */
+            name: string;
+            /**
+             * Format: double
+             * @description Value at the end, on the line through its values.
+             */
+            level: number;
+            /**
+             * Format: double
+             * @description Change a day: the median slope between two points.
+             */
+            per_day: number;
+            /**
+             * Format: double
+             * @description -1 to 1: the share of pairs of points that rise, less that of those that fall.
+             */
+            steadiness: number;
+            /** @description Points that it is made from. */
+            points: number;
+            /**
+             * Format: double
+             * @description How far it may go: `limit_at`, or what another metric of the GPU says; null if none does.
+             */
+            limit: number | null;
+            reaches_limit_at: components["schemas"]["Moment"] | null;
+        };
+        /** @description Where a metric of the GPUs goes. */
+        TrendList: {
+            /** @description The GPUs: those that reach their limit first, and then the others, the steepest first. */
+            trends: components["schemas"]["TrendEntry"][];
+            /** @description The metric. */
+            metric: string;
+            /** @description Its unit. */
+            unit: string;
+            /** @description First instant. */
+            start: components["schemas"]["Moment"];
+            /** @description Last instant. */
+            end: components["schemas"]["Moment"];
+            /** @description How many GPUs have a trend that is steady enough. */
+            total: number;
+            /** @description Which part this is. */
+            pagination: components["schemas"]["Pagination"];
+        };
         /** @description A GPU that should get no work. */
         UnfitEntry: {
             /** @description Its key. */
             gpu: string;
             /** @description Why: findings in words. */
             reasons: string[];
+        };
+        /** @description What is usual. */
+        UsualValues: {
+            /**
+             * Format: double
+             * @description The median.
+             */
+            median: number;
+            /**
+             * Format: double
+             * @description The median distance to it, scaled to a standard deviation.
+             */
+            deviation: number;
+            /** @description Values that it is made from. */
+            count: number;
+            /**
+             * Format: double
+             * @description Distance of the GPU's value, in deviations of 2 % of the median at least; negative below it.
+             */
+            distance: number;
         };
     };
     responses: never;
@@ -2851,6 +2994,150 @@ export interface operations {
                 };
             };
             /** @description A parameter is not allowed, or the range is too long. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No values are kept. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    trends: {
+        parameters: {
+            query: {
+                /**
+                 * @description The metric, by column.
+                 * @example temperature_c
+                 */
+                metric: string;
+                /**
+                 * @description First instant; seven days before the end unless given.
+                 * @example 2026-11-20T15:50:00Z
+                 */
+                start?: components["schemas"]["Instant"];
+                /**
+                 * @description Last instant; now unless given.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: components["schemas"]["Instant"];
+                /**
+                 * @description How far the metric may go, if no other metric of the GPU says so.
+                 * @example 87
+                 */
+                limit_at?: number;
+                /** @description Steadiness from which a trend counts, 0 to 1. */
+                steadiness?: number;
+                /** @description Most GPUs to return. */
+                limit?: number;
+                /** @description GPUs to pass over. */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The trends. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrendList"];
+                };
+            };
+            /** @description A parameter is not allowed, or the range is too long. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No values are kept. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    anomalies: {
+        parameters: {
+            query: {
+                /**
+                 * @description The metric, by column.
+                 * @example temperature_c
+                 */
+                metric: string;
+                /**
+                 * @description End of the hour that is looked at; now unless given.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: components["schemas"]["Instant"];
+                /** @description Days before that it is compared with. */
+                days?: number;
+                /** @description Deviations from which a value is unusual. */
+                score?: number;
+                /** @description Most GPUs to return. */
+                limit?: number;
+                /** @description GPUs to pass over. */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The GPUs. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AnomalyList"];
+                };
+            };
+            /** @description A parameter is not allowed. */
             400: {
                 headers: {
                     [name: string]: unknown;

@@ -14,7 +14,7 @@ use futures_util::Stream;
 use gpuvitals_core::history::{Change, Fleet, NoGpu, Part};
 use gpuvitals_core::{Batch, Table};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -67,7 +67,7 @@ pub(crate) struct StreamParams {
     params(
         StreamParams,
         ("last-event-id" = Option<String>, Header, description = "The id of the last event that the client got.",
-         pattern = "^[0-9]{1,19}-[0-9]{1,9}-[0-9a-f]{8}$", example = "1795190390000000-1-5c1d0a44"),
+         example = "1795190390000000-1-5c1d0a44"),
     ),
     responses(
         (status = 200, description = "The events; the schema is that of the data of a `samples` event.",
@@ -97,32 +97,27 @@ struct Opening {
     follower: StreamFollower,
     /// What could not be read of the fleet.
     missing: Vec<String>,
-    /// The place to which the client came back, if not all that came since is there.
-    gap: Option<Option<StreamPlace>>,
+    /// If not all that came since the client left is there: since when.
+    gap: Option<Value>,
 }
 
 impl Opening {
     fn of(api: &Api, headers: &HeaderMap, missing: Vec<String>) -> Self {
         let asked = headers.get(LAST_EVENT_ID).filter(|id| !id.is_empty());
-        let last = asked.and_then(|id| id.to_str().ok()?.parse().ok());
+        let last: Option<StreamPlace> = asked.and_then(|id| id.to_str().ok()?.parse().ok());
         let follower = api.recent().follow(|| api.history().changes(), last);
-        let gap = (asked.is_some() && !follower.is_resumed).then_some(last);
+        let has_gap = asked.is_some() && !follower.is_resumed;
+        let gap = has_gap.then(|| json!({ "since": last.map(|last| Moment(last.at_ns())) }));
         Self { follower, missing, gap }
     }
 
     /// The first events, with the id from which a client that gets no others goes on.
     fn events(&self) -> String {
-        let mut text = format!("{GREETING}id: {}\n\n", self.follower.place());
-        if !self.missing.is_empty()
-            && let Ok(list) = serde_json::to_string(&self.missing)
-        {
-            text += &format!("event: partial\ndata: {list}\n\n");
-        }
-        if let Some(last) = self.gap {
-            let since = last.map(|last| json!(Moment(last.at_ns())));
-            text += &format!("event: gap\ndata: {}\n\n", json!({ "since": since }));
-        }
-        text
+        let missing = Some(&self.missing).filter(|missing| !missing.is_empty());
+        let partial = missing.map(|missing| format!("event: partial\ndata: {}\n\n", json!(missing)));
+        let gap = self.gap.as_ref().map(|gap| format!("event: gap\ndata: {gap}\n\n"));
+        let greeting = format!("{GREETING}id: {}\n\n", self.follower.place());
+        greeting + &partial.unwrap_or_default() + &gap.unwrap_or_default()
     }
 }
 

@@ -286,3 +286,58 @@ async fn acknowledgements_that_make_no_sense_are_refused() {
     assert_eq!(request(world.address, "DELETE", path, "").await.status, 400);
     assert_eq!(world.get(path).await.status, 405);
 }
+
+/// Ten days of five GPUs, a row an hour: GPU-4 gets warmer by half a degree a day, GPU-3 is hot in the last hour.
+async fn ten_days(world: &World) {
+    let warm = |n: usize, hour: i32| match n {
+        4 => 70.0 + f64::from(hour) / 48.0,
+        3 if hour == 0 => 95.0,
+        _ => 70.0 + f64::from(hour.rem_euclid(3)) / 10.0,
+    };
+    let reading = |warm| [("temperature_c", warm), ("temperature_slowdown_c", 87.0)];
+    let gpus: Vec<Identity> = (0..5).map(|n| gpu(&format!("GPU-{n}"), "n1", n, H100)).collect();
+    let hours: Vec<_> =
+        (-240..=0).map(|hour| (hour, [0, 1, 2, 3, 4].map(|n| reading(warm(n, hour))))).collect();
+    let all: Vec<Row<'_>> = hours
+        .iter()
+        .flat_map(|(hour, of_gpus)| {
+            let seconds_ago = 60 - 3_600 * i64::from(*hour);
+            gpus.iter().zip(of_gpus).map(move |(gpu, values)| (gpu.clone(), seconds_ago, values.as_slice()))
+        })
+        .collect();
+    world.append(rows(&all)).await;
+}
+
+#[tokio::test]
+async fn what_creeps_has_a_trend_and_a_day_at_its_limit() {
+    let world = judging().await;
+    ten_days(&world).await;
+    let list = world.ok("/api/v1/analysis/trends?metric=temperature_c").await;
+    assert_eq!((&list["total"], &list["unit"]), (&json!(1), &json!("°C")), "{list}");
+    let trend = &list["trends"][0];
+    let close = |name: &str, to: f64| (trend[name].as_f64().unwrap() - to).abs() < 0.1;
+    assert!(close("per_day", 0.5) && close("level", 70.0) && close("steadiness", 1.0), "{trend}");
+    // 17 degrees at half a degree a day.
+    let day = trend["reaches_limit_at"].as_str().unwrap();
+    assert!(trend["gpu"] == "GPU-4" && trend["limit"] == 87.0 && day.starts_with("2026-12-24"), "{trend}");
+    let own = world.ok("/api/v1/analysis/trends?metric=gpu_clock_mhz&limit_at=7").await;
+    assert_eq!(own["total"], 0);
+}
+
+#[tokio::test]
+async fn what_is_unusual_beside_itself_and_its_peers_is_an_anomaly() {
+    let world = judging().await;
+    ten_days(&world).await;
+    let list = world.ok("/api/v1/analysis/anomalies?metric=temperature_c").await;
+    assert_eq!(list["total"], 1, "{list}");
+    let one = &list["anomalies"][0];
+    assert_eq!((&one["gpu"], &one["value"]), (&json!("GPU-3"), &json!(95.0)));
+    assert_eq!((&one["own"]["count"], &one["peers"]["count"]), (&json!(7), &json!(4)));
+    assert!(one["score"].as_f64().unwrap() > 10.0, "{one}");
+    let before = world.ok("/api/v1/analysis/anomalies?metric=temperature_c&end=2026-11-20T14:00:00Z").await;
+    assert_eq!(before["total"], 0, "{before}");
+    for query in ["", "metric=cpu_pct", "metric=temperature_c&days=2", "metric=temperature_c&score=-1"] {
+        let answer = world.get(&format!("/api/v1/analysis/anomalies?{query}")).await;
+        assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("bad_parameter")), "{query}");
+    }
+}

@@ -1,0 +1,274 @@
+//! The course of a metric over days: where it goes, and whether it is as usual.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gpuvitals_core::catalogue::Instrument;
+use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, Fleet, GpuState, GroupColumn, Selector};
+use gpuvitals_core::{IdentityColumn, MetricId, Table};
+
+use crate::findings::threshold::PEERS_MIN;
+use crate::robust::{Spread, median};
+
+const DAY_NS: i64 = 86_400_000_000_000;
+const DAY_SECONDS: f64 = 86_400.0;
+/// Points of a GPU that a trend is made from at most: every pair of them counts.
+pub const TREND_POINTS: i64 = 64;
+/// Fewest points that make a trend.
+const TREND_POINTS_MIN: usize = 8;
+/// Fewest days before that tell what is usual.
+pub const DAYS_MIN: usize = 3;
+/// Smallest deviation that counts, as a share of the median: beside equal values nothing is infinitely unusual.
+const LEAST_SHARE: f64 = 0.02;
+/// Metrics, and the metric that says how far they may go.
+const LIMITS: [(MetricId, MetricId); 5] = [
+    (MetricId::of("temperature_c"), MetricId::of("temperature_slowdown_c")),
+    (MetricId::of("temperature_junction_c"), MetricId::of("temperature_junction_slowdown_c")),
+    (MetricId::of("temperature_memory_c"), MetricId::of("temperature_memory_slowdown_c")),
+    (MetricId::of("memory_used_mb"), MetricId::of("memory_total_mb")),
+    (MetricId::of("power_w"), MetricId::of("power_limit_w")),
+];
+
+/// Where a metric of a GPU goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trend {
+    /// Change a day, in the metric's unit: the median slope between two points (Theil and Sen).
+    pub per_day: f64,
+    /// Value at the end of the range, on the line.
+    pub level: f64,
+    /// How steadily it goes there, -1 to 1: the share of pairs of points that rise, less that of those that fall (Kendall's tau).
+    pub steadiness: f64,
+    /// Points it is made from.
+    pub points: usize,
+}
+
+impl Trend {
+    /// From values by time, seconds before the end of the range counted negative; none of fewer than eight points.
+    #[expect(clippy::cast_precision_loss, reason = "numbers of points")]
+    pub fn of(points: &[(f64, f64)]) -> Option<Self> {
+        if points.len() < TREND_POINTS_MIN {
+            return None;
+        }
+        let later = |at: usize| points.get(at + 1..).unwrap_or_default();
+        let pairs =
+            points.iter().enumerate().flat_map(|(at, one)| later(at).iter().map(move |two| (one, two)));
+        let mut rising = 0.0;
+        let mut slopes: Vec<f64> = Vec::with_capacity(points.len() * points.len() / 2);
+        for ((from_s, from), (to_s, to)) in pairs {
+            rising += if to > from {
+                1.0
+            } else if to < from {
+                -1.0
+            } else {
+                0.0
+            };
+            slopes.push((to - from) / (to_s - from_s));
+        }
+        let steadiness = rising / slopes.len() as f64;
+        let slope = median(&mut slopes)?;
+        let mut levels: Vec<f64> = points.iter().map(|(at_s, value)| value - slope * at_s).collect();
+        let level = median(&mut levels)?;
+        Some(Self { per_day: slope * DAY_SECONDS, level, steadiness, points: points.len() })
+    }
+
+    /// Days until the line reaches a value; none if it does not go there. 0: it is there.
+    pub fn days_to(&self, limit: f64) -> Option<f64> {
+        let missing = limit - self.level;
+        if missing <= 0.0 && self.per_day > 0.0 {
+            return Some(0.0);
+        }
+        Some(missing / self.per_day).filter(|days| days.is_finite() && *days >= 0.0)
+    }
+}
+
+/// What to ask the history for the trend of a metric.
+pub fn trend_query(metric: MetricId, start_ns: i64, end_ns: i64) -> BucketQuery {
+    let minute_ns = 60_000_000_000;
+    let step_ns = (end_ns.saturating_sub(start_ns) / TREND_POINTS / minute_ns + 1) * minute_ns;
+    query(metric, start_ns, end_ns, step_ns)
+}
+
+/// The trend of each GPU, from the answer to [`trend_query`].
+pub fn trends(buckets: &Buckets, end_ns: i64) -> Vec<(Arc<str>, Trend)> {
+    let steps = buckets.steps();
+    let of_gpu = |(group, gpu): (usize, &Arc<str>)| {
+        let point = |step| Some((seconds_between(end_ns, steps.time(step)), value(buckets, group, step)?));
+        let points: Vec<(f64, f64)> = (0..steps.count).filter_map(point).collect();
+        Some((Arc::clone(gpu), Trend::of(&points)?))
+    };
+    gpus(buckets).filter_map(of_gpu).collect()
+}
+
+/// How far a metric of a GPU may go, if another metric says so.
+pub fn limit_of(metric: MetricId, gpu: &GpuState) -> Option<f64> {
+    let (_, limit) = LIMITS.iter().find(|(of, _)| *of == metric)?;
+    Fleet::latest(gpu, *limit).map(|latest| latest.value.as_f64())
+}
+
+/// The value of a GPU in an hour, beside what is usual.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unusual {
+    /// Key of the GPU.
+    pub gpu: Arc<str>,
+    /// Its value: a mean, of a counter the newest.
+    pub value: f64,
+    /// Its own values in the same hour of the days before, and how many there are.
+    pub own: Option<(Spread, usize)>,
+    /// The values of the others of its model in the same hour, and how many there are.
+    pub peers: Option<(Spread, usize)>,
+}
+
+impl Unusual {
+    /// Distance from what is usual for it, in deviations.
+    pub fn own_distance(&self) -> Option<f64> {
+        self.own.map(|(spread, _)| distance(spread, self.value))
+    }
+
+    /// Distance from its peers, in deviations.
+    pub fn peer_distance(&self) -> Option<f64> {
+        self.peers.map(|(spread, _)| distance(spread, self.value))
+    }
+
+    /// How unusual it is, in deviations: the smaller of both distances if they point the same way, otherwise 0; the one that is
+    /// known if the other is not.
+    pub fn score(&self) -> f64 {
+        match (self.own_distance(), self.peer_distance()) {
+            (Some(own), Some(peers)) if own * peers > 0.0 => own.abs().min(peers.abs()),
+            (Some(_), Some(_)) | (None, None) => 0.0,
+            (Some(one), None) | (None, Some(one)) => one.abs(),
+        }
+    }
+}
+
+/// What to ask the history for the hour that ends at an instant so many days before.
+pub fn hour_query(metric: MetricId, end_ns: i64, days_before: i64) -> BucketQuery {
+    let end_ns = end_ns.saturating_sub(days_before.saturating_mul(DAY_NS));
+    let hour_ns = 3_600_000_000_000;
+    let start_ns = end_ns.saturating_sub(hour_ns);
+    BucketQuery {
+        phase_ns: start_ns.rem_euclid(hour_ns),
+        ..query(metric, start_ns, end_ns.saturating_sub(1), hour_ns)
+    }
+}
+
+/// Every GPU with a value in the hour, from the answers to [`hour_query`]: of the hour, and of the days before.
+pub fn unusual(hour: &Buckets, before: &[Buckets], fleet: &Fleet) -> Vec<Unusual> {
+    let values_of = |buckets: &Buckets| -> HashMap<Arc<str>, f64> {
+        let one = |(group, gpu): (usize, &Arc<str>)| Some((Arc::clone(gpu), value(buckets, group, 0)?));
+        gpus(buckets).filter_map(one).collect()
+    };
+    let now = values_of(hour);
+    let days: Vec<HashMap<Arc<str>, f64>> = before.iter().map(values_of).collect();
+    let model = |gpu: &str| fleet.get(gpu)?.identity.shared(IdentityColumn::Model).cloned();
+    let mut models: HashMap<Arc<str>, Vec<f64>> = HashMap::new();
+    for (gpu, value) in &now {
+        if let Some(model) = model(gpu) {
+            models.entry(model).or_default().push(*value);
+        }
+    }
+    // One among many changes neither middle nor width: it stays among its peers.
+    let spreads: HashMap<Arc<str>, (Spread, usize)> = models
+        .into_iter()
+        .filter(|(_, values)| values.len() > PEERS_MIN)
+        .filter_map(|(model, values)| Some((model, (Spread::of(values.iter().copied())?, values.len() - 1))))
+        .collect();
+    let of_gpu = |(gpu, value): (&Arc<str>, &f64)| {
+        let own: Vec<f64> = days.iter().filter_map(|day| day.get(gpu).copied()).collect();
+        let own = (own.len() >= DAYS_MIN).then(|| Some((Spread::of(own.iter().copied())?, own.len())));
+        let peers = model(gpu).and_then(|model| spreads.get(&model).copied());
+        Unusual { gpu: Arc::clone(gpu), value: *value, own: own.flatten(), peers }
+    };
+    now.iter().map(of_gpu).collect()
+}
+
+fn distance(spread: Spread, value: f64) -> f64 {
+    spread.distance(value, (LEAST_SHARE * spread.median).abs())
+}
+
+fn query(metric: MetricId, start_ns: i64, end_ns: i64, step_ns: i64) -> BucketQuery {
+    BucketQuery {
+        table: Table::GpuEvents,
+        gpus: Vec::new(),
+        selector: Selector::default(),
+        metrics: vec![metric],
+        start_ns,
+        end_ns,
+        step_ns,
+        phase_ns: 0,
+        aggregates: vec![Aggregate::Mean],
+        group_by: vec![GroupColumn::Gpu],
+    }
+}
+
+/// The groups, which are GPUs.
+fn gpus(buckets: &Buckets) -> impl Iterator<Item = (usize, &Arc<str>)> {
+    let groups = buckets.groups().iter().enumerate();
+    groups.filter_map(|(group, name)| Some((group, name.first()?.as_ref()?)))
+}
+
+/// The value of a step: a mean, of a counter the newest.
+#[expect(clippy::cast_precision_loss, reason = "numbers of values")]
+fn value(buckets: &Buckets, group: usize, step: usize) -> Option<f64> {
+    let measured = buckets.metrics().first()?;
+    let cell = measured.cells.get(buckets.place(group, step)).filter(|cell| cell.count > 0)?;
+    let is_counter = measured.metric.metric().instrument == Instrument::Counter;
+    Some(if is_counter { cell.last } else { cell.sum / cell.count as f64 })
+}
+
+fn seconds_between(end_ns: i64, at_ns: i64) -> f64 {
+    -crate::integral::seconds(end_ns.saturating_sub(at_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn line(per_day: f64, level: f64, points: i32) -> Vec<(f64, f64)> {
+        let at = |point: i32| -3_600.0 * f64::from(points - point);
+        (0..points).map(|point| (at(point), level + per_day * at(point) / DAY_SECONDS)).collect()
+    }
+
+    #[test]
+    fn a_line_is_its_own_trend_and_wild_values_change_little() {
+        let trend = Trend::of(&line(1.5, 80.0, 48)).unwrap();
+        assert!((trend.per_day - 1.5).abs() < 1e-9 && (trend.level - 80.0).abs() < 1e-9);
+        assert!((trend.steadiness - 1.0).abs() < 1e-9);
+        assert!((trend.days_to(86.0).unwrap() - 4.0).abs() < 1e-9);
+        assert_eq!((trend.days_to(79.0), trend.points), (Some(0.0), 48));
+        let mut wild = line(1.5, 80.0, 48);
+        wild[20].1 = 10_000.0;
+        wild[40].1 = -10_000.0;
+        assert!((Trend::of(&wild).unwrap().per_day - 1.5).abs() < 0.2);
+        assert_eq!(Trend::of(&line(1.0, 0.0, 7)), None);
+    }
+
+    #[test]
+    fn what_falls_or_stands_does_not_reach_a_limit_above() {
+        assert_eq!(Trend::of(&line(-1.0, 80.0, 20)).unwrap().days_to(90.0), None);
+        let flat = Trend::of(&line(0.0, 80.0, 20)).unwrap();
+        assert_eq!((flat.days_to(90.0), flat.steadiness), (None, 0.0));
+        assert!((Trend::of(&line(-2.0, 80.0, 20)).unwrap().days_to(70.0).unwrap() - 5.0).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn any_values_have_a_finite_trend(values in prop::collection::vec(-1e6_f64..1e6, 8..40)) {
+            let points: Vec<(f64, f64)> = (0_i32..).map(|at| 60.0 * f64::from(at)).zip(values).collect();
+            let trend = Trend::of(&points).unwrap();
+            prop_assert!(trend.per_day.is_finite() && trend.level.is_finite());
+            prop_assert!((-1.0..=1.0).contains(&trend.steadiness));
+        }
+    }
+
+    #[test]
+    fn only_what_is_unusual_in_both_ways_has_a_score() {
+        let spread = |median| Some((Spread { median, deviation: 1.0 }, 5));
+        let unusual = |own, peers| Unusual { gpu: Arc::from("a"), value: 90.0, own, peers };
+        assert!((unusual(spread(80.0), spread(75.0)).score() - 5.0).abs() < 1.5);
+        assert!(unusual(spread(80.0), spread(95.0)).score() < 1e-9);
+        assert!(unusual(None, None).score() < 1e-9);
+        assert!(unusual(spread(80.0), None).score() > 5.0);
+    }
+}

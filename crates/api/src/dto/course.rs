@@ -1,0 +1,95 @@
+//! Where a metric goes, and where it is unusual.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Moment, Pagination};
+
+/// Where a metric of the GPUs goes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TrendList {
+    /// The GPUs: those that reach their limit first, and then the others, the steepest first.
+    pub(crate) trends: Vec<TrendEntry>,
+    /// The metric.
+    pub(crate) metric: &'static str,
+    /// Its unit.
+    pub(crate) unit: &'static str,
+    /// First instant.
+    pub(crate) start: Moment,
+    /// Last instant.
+    pub(crate) end: Moment,
+    /// How many GPUs have a trend that is steady enough.
+    pub(crate) total: usize,
+    /// Which part this is.
+    pub(crate) pagination: Pagination,
+}
+
+/// Where a metric of a GPU goes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TrendEntry {
+    /// Key of the GPU.
+    pub(crate) gpu: String,
+    /// Its name for people.
+    pub(crate) name: String,
+    /// Value at the end, on the line through its values.
+    pub(crate) level: f64,
+    /// Change a day: the median slope between two points.
+    pub(crate) per_day: f64,
+    /// -1 to 1: the share of pairs of points that rise, less that of those that fall.
+    pub(crate) steadiness: f64,
+    /// Points that it is made from.
+    pub(crate) points: usize,
+    /// How far it may go: `limit_at`, or what another metric of the GPU says; null if none does.
+    pub(crate) limit: Option<f64>,
+    /// When the line reaches the limit; null if it does not, or not within ten years.
+    pub(crate) reaches_limit_at: Option<Moment>,
+}
+
+/// GPUs whose values in an hour are unusual.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AnomalyList {
+    /// The GPUs, the most unusual first.
+    pub(crate) anomalies: Vec<AnomalyEntry>,
+    /// The metric.
+    pub(crate) metric: &'static str,
+    /// Its unit.
+    pub(crate) unit: &'static str,
+    /// First instant of the hour.
+    pub(crate) start: Moment,
+    /// Its end.
+    pub(crate) end: Moment,
+    /// How many GPUs are as unusual as asked for.
+    pub(crate) total: usize,
+    /// Which part this is.
+    pub(crate) pagination: Pagination,
+}
+
+/// A GPU whose value is unusual.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AnomalyEntry {
+    /// Key of the GPU.
+    pub(crate) gpu: String,
+    /// Its name for people.
+    pub(crate) name: String,
+    /// Its mean in the hour; of a counter the newest value.
+    pub(crate) value: f64,
+    /// How unusual it is, in deviations: the smaller of the two distances below; the one that is known if the other is not.
+    pub(crate) score: f64,
+    /// Beside itself in the same hour of the days before; null if fewer than three are known.
+    pub(crate) own: Option<UsualValues>,
+    /// Beside the others of its model in the same hour; null if they are fewer than three.
+    pub(crate) peers: Option<UsualValues>,
+}
+
+/// What is usual.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UsualValues {
+    /// The median.
+    pub(crate) median: f64,
+    /// The median distance to it, scaled to a standard deviation.
+    pub(crate) deviation: f64,
+    /// Values that it is made from.
+    pub(crate) count: usize,
+    /// Distance of the GPU's value, in deviations of 2 % of the median at least; negative below it.
+    pub(crate) distance: f64,
+}
