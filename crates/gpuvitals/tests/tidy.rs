@@ -128,7 +128,10 @@ fn dependencies_form_a_star_around_core() {
 fn files_fit_on_a_few_screens() {
     for extension in ["rs", "ts", "tsx"] {
         for path in sources(extension) {
-            if path.ends_with("src/api/schema.d.ts") {
+            if ["schema.d.ts", "queue-schema.d.ts"]
+                .iter()
+                .any(|made| path.ends_with(Path::new("src/api").join(made)))
+            {
                 continue;
             }
             let lines = std::fs::read_to_string(&path).unwrap().lines().count();

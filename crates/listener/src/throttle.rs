@@ -134,8 +134,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn at(text: &str) -> Option<SocketAddr> {
-        Some(SocketAddr::new(text.parse().unwrap(), 4711))
+    fn at(text: &str) -> SocketAddr {
+        SocketAddr::new(text.parse().unwrap(), 4711)
     }
 
     #[test]
@@ -167,23 +167,23 @@ mod tests {
         ];
         for (token, address) in clients {
             for _ in 0..3 {
-                assert_eq!(throttle.admit(token, address, SECOND), Ok(()));
+                assert_eq!(throttle.admit(token, Some(address), SECOND), Ok(()));
             }
             // Who is refused does not pay for it.
             for _ in 0..2 {
-                assert_eq!(throttle.admit(token, address, SECOND), Err(SECOND / 2));
+                assert_eq!(throttle.admit(token, Some(address), SECOND), Err(SECOND / 2));
             }
-            assert_eq!(throttle.admit(token, address, SECOND * 3 / 2), Ok(()));
-            assert!(throttle.admit(token, address, SECOND * 3 / 2).is_err());
+            assert_eq!(throttle.admit(token, Some(address), SECOND * 3 / 2), Ok(()));
+            assert!(throttle.admit(token, Some(address), SECOND * 3 / 2).is_err());
         }
         // A token is the same client from everywhere, and so are the addresses of one network of IPv6.
-        assert!(throttle.admit(Some("a"), at("10.9.9.9"), SECOND).is_err());
-        assert_eq!(throttle.admit(None, at("2001:db8::1"), SECOND), Ok(()));
-        assert_eq!(throttle.admit(None, at("2001:db8::ffff"), SECOND), Ok(()));
-        assert_eq!(throttle.admit(None, at("2001:db8::2"), SECOND), Ok(()));
-        assert!(throttle.admit(None, at("2001:db8::3"), SECOND).is_err());
-        assert_eq!(throttle.admit(None, at("2001:db8:0:1::1"), SECOND), Ok(()));
-        assert!(throttle.admit(None, at("::ffff:10.0.0.1"), SECOND).is_err(), "the same as 10.0.0.1");
+        assert!(throttle.admit(Some("a"), Some(at("10.9.9.9")), SECOND).is_err());
+        assert_eq!(throttle.admit(None, Some(at("2001:db8::1")), SECOND), Ok(()));
+        assert_eq!(throttle.admit(None, Some(at("2001:db8::ffff")), SECOND), Ok(()));
+        assert_eq!(throttle.admit(None, Some(at("2001:db8::2")), SECOND), Ok(()));
+        assert!(throttle.admit(None, Some(at("2001:db8::3")), SECOND).is_err());
+        assert_eq!(throttle.admit(None, Some(at("2001:db8:0:1::1")), SECOND), Ok(()));
+        assert!(throttle.admit(None, Some(at("::ffff:10.0.0.1")), SECOND).is_err(), "the same as 10.0.0.1");
     }
 
     #[test]
