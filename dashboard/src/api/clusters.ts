@@ -2,6 +2,7 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { HEALTH_INTERVAL_MS } from "../shared/config";
 import { MINUTE } from "../shared/time";
 import { api, dataOf, partialOf, type Schemas } from "./client";
+import { GPUS_MAX } from "./fleet";
 
 // Clusters that the gateway reads from outside. A node is read every 30 s or so: asking as often as for health is enough.
 
@@ -13,9 +14,6 @@ export type NodeGpu = Schemas["GpuRecord"];
 export type GpuProcess = Schemas["ProcessRecord"];
 export type ClusterState = Schemas["ClusterState"];
 export type NodeState = Schemas["NodeState"];
-
-/** The server's limit on the GPUs of one answer. */
-const GPUS_MAX = 10_000;
 
 const ofCluster = (cluster: string) => (cluster === "" ? {} : { cluster_id: cluster });
 

@@ -5,7 +5,7 @@ import { api, dataOf, partialOf, type Gpu } from "./client";
 import { given, stateOf, type State } from "./queries";
 
 /** The server's limit on the GPUs of one answer. */
-const GPUS_MAX = 10_000;
+export const GPUS_MAX = 10_000;
 
 /** By what GPUs can stand together. */
 export const GROUPINGS = ["node", "model", "vendor", "cluster", "namespace", "job"] as const;

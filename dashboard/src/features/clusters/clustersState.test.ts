@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { clustersPath, DEFAULT, nodePath, pageOf, PAGE_SIZE, parseClusters, viewPath } from "./clustersState";
+import { pageOf, PAGE_SIZE } from "../pages";
+import { clustersPath, DEFAULT, nodePath, parseClusters, viewPath } from "./clustersState";
 
 describe("the page's state in the address", () => {
   it.each([

@@ -21,8 +21,6 @@ export interface ClustersState {
   readonly page: number;
 }
 
-/** As many rows as are drawn at once. */
-export const PAGE_SIZE = 50;
 export const NODE_COLUMNS = ["node", "cluster", "state", "gpus", "utilization", "temperature", "memory", "age"] as const;
 export type NodeColumn = (typeof NODE_COLUMNS)[number];
 export const PROCESS_COLUMNS = ["command", "pid", "type", "cluster", "node", "gpu", "sm", "memory_activity", "encoder", "decoder", "memory"] as const;
@@ -69,10 +67,4 @@ export function isFiltered(state: ClustersState): boolean {
 export function nodePath(cluster: string, node: string, list: Pick<ClustersState, "sort" | "page"> = DEFAULT): string {
   const page = list.page > 1 ? String(list.page) : "";
   return `/clusters/${encodeURIComponent(cluster)}/${encodeURIComponent(node)}${searchOf({ sort: list.sort, page })}`;
-}
-
-/** The rows of the page that is asked for; a page beyond the end is the last one. */
-export function pageOf<Row>(rows: readonly Row[], asked: number): { readonly shown: readonly Row[]; readonly page: number; readonly hasNext: boolean } {
-  const page = Math.min(asked, Math.max(1, Math.ceil(rows.length / PAGE_SIZE)));
-  return { shown: rows.slice((page - 1) * PAGE_SIZE, page * PAGE_SIZE), page, hasNext: page * PAGE_SIZE < rows.length };
 }

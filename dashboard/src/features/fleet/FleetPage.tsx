@@ -9,12 +9,12 @@ import { Empty, Failed } from "../../shared/states";
 import { formatClock, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../gpuLook";
 import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../list";
+import { PAGE_SIZE } from "../pages";
 import { FleetSummary } from "./FleetSummary";
 import {
   DEFAULT,
   fleetPath,
   isFiltered,
-  PAGE_SIZE,
   parseFleet,
   SEVERITY_COLOUR,
   SICK_FIRST,

@@ -32,7 +32,6 @@ export interface FleetState {
   readonly picked: readonly string[];
 }
 
-export const PAGE_SIZE = 50;
 export const SORTABLE = ["model", "hostname", "index", "state", UTILIZATION, POWER, TEMPERATURE, MEMORY_USED, "last_seen"] as const;
 export type SortColumn = (typeof SORTABLE)[number];
 /** Numbers are first looked at from the top. */
