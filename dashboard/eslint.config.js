@@ -20,7 +20,7 @@ const forbid = (files, folders) => ({
 });
 
 export default tseslint.config(
-  { ignores: ["dist", "src/api/schema.d.ts", "test-results", "playwright-report"] },
+  { ignores: ["dist", "src/api/*schema.d.ts", "test-results", "playwright-report"] },
   js.configs.recommended,
   ...tseslint.configs.strictTypeChecked,
   { languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } } },

@@ -6,6 +6,7 @@ import { defineConfig } from "@playwright/test";
 //   GPUVITALS_FLEET_URL  gpuvitals with 4,096 simulated GPUs on 512 hosts, one of them sick
 //   GPUVITALS_CLUSTERS_URL  gpuvitals that reads clusters: east, a double of a Kubernetes API server with 4 nodes of 8 GPUs and
 //                           one that hangs; lab, the same with a wrong token and no verification; web, without GPUs
+//   GPUVITALS_APART_URL  gpuvitals whose API and broker (GPUVITALS_APART_QUEUE_URL) let the page at GPUVITALS_APART_PAGE_URL in
 // To develop them without gpuvitals: npm run build, then node e2e/mock/server.mjs (see there).
 export default defineConfig({
   testDir: "e2e",

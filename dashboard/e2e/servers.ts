@@ -6,6 +6,11 @@ export const LIVE = (process.env.GPUVITALS_LIVE_URL ?? "").replace(/\/+$/, "");
 export const FLEET = (process.env.GPUVITALS_FLEET_URL ?? "").replace(/\/+$/, "");
 export const CLUSTERS = (process.env.GPUVITALS_CLUSTERS_URL ?? "").replace(/\/+$/, "");
 
+/** The gateway whose page is hosted elsewhere, its broker, and that page. */
+export const APART = (process.env.GPUVITALS_APART_URL ?? "").replace(/\/+$/, "");
+export const APART_QUEUE = (process.env.GPUVITALS_APART_QUEUE_URL ?? "").replace(/\/+$/, "");
+export const APART_PAGE = (process.env.GPUVITALS_APART_PAGE_URL ?? "").replace(/\/+$/, "");
+
 /** Skips with the reason; a test that never ran must not look like one that passed. */
 export function needs(url: string, name: string): void {
   test.skip(url === "", `${name} is not set: start gpuvitals and say where it listens`);

@@ -118,16 +118,22 @@ function detail(gpu) {
 function health() {
   const since = new Date(started).toISOString();
   const well = { status: "healthy", reason: "", since };
-  return { status: "healthy", service: "telemetry-api-gateway", timestamp: new Date().toISOString(), version: "mock", collector: well, queue: well, store: well };
+  return { status: "healthy", service: "telemetry-api-gateway", timestamp: new Date().toISOString(), version: "mock", collector: well, collectors: [], queue: well, queues: [{ name: "inproc:", ...well }], store: well };
+}
+
+function queue() {
+  const up = (Date.now() - started) / 1000;
+  const total = Math.floor(up * fleet.gpus.length);
+  const group = { members: 4, lag: 2, in_flight: 2, waiting: 0, redelivered: 0, acked: total - 2, oldest_unacked_seconds: 0 };
+  const topic = { messages: 2, subscribers: 1, throughput_msg_per_sec: fleet.gpus.length, acked_msg_per_sec: fleet.gpus.length, bytes: 400, frames: 1, published: total };
+  const lost = { acked: total - 2, redelivered: 0, dead: 0, dropped: 0, refused: 0, duplicates: 0, dead_letters: 0, dead_dropped: 0 };
+  return { topics: { telemetry: { ...topic, ...lost, groups: { collector: group } } }, total_processed: total, uptime_seconds: up };
 }
 
 function stats() {
   const up = (Date.now() - started) / 1000;
-  const total = Math.floor(up * fleet.gpus.length);
-  return {
-    topics: { telemetry: { pending: 0, in_flight: 2, published: total, acked: total - 2, dead_lettered: 0 } },
-    total_processed: total, uptime_seconds: up, gateway: { cache_hit_rate: 0.87, requests, uptime_seconds: up },
-  };
+  const gateway = { cache_hit_rate: 0.87, cache_hits: 87, cache_misses: 13, requests, uptime_seconds: up, streams: 0, connections: 3, memory_bytes: 80 << 20 };
+  return { ...queue(), gateway, collectors: { "this process": { total_processed: queue().total_processed } }, store: {}, source: {} };
 }
 
 function file(response, path) {
@@ -158,6 +164,8 @@ createServer((request, response) => {
     case "/api/v1/stream": return stream(request, response, params);
     case "/health": return json(response, health());
     case "/stats": return json(response, stats());
+    case "/api/v1/queue/stats": return json(response, queue());
+    case "/metrics": return void response.writeHead(200, { "content-type": "text/plain" }).end(`gpuvitals_gateway_requests_limited_total 0\n`);
     default: return pathname.startsWith("/api/") ? refuse(response, 404, `there is no ${pathname}`) : file(response, pathname);
   }
 }).listen(Number(flags.port), "127.0.0.1");

@@ -1,5 +1,7 @@
 import createClient from "openapi-fetch";
 import { API_BASE_URL, MQ_BASE_URL } from "../shared/config";
+import { authorization, noteAccess } from "./access";
+import type { paths as QueuePaths } from "./queue-schema";
 import { answered, unanswered } from "./reachability";
 import type { components, paths } from "./schema";
 
@@ -43,30 +45,61 @@ function describe(failure: Failure): string {
 
 /** Statuses with which a proxy says that nobody is behind it. */
 const NOBODY_BEHIND = new Set([502, 503, 504]);
+const UNAUTHORIZED = 401;
 const ANSWER_WITHIN_MS = 15_000;
+/** A replay of dead letters answers after 20 s with what is left. */
+const QUEUE_WITHIN_MS = 30_000;
 /** Header that says what of an answer could not be read. */
 const PARTIAL = "x-partial";
 
-/** The one place that fetches. It tells errors apart and keeps the page's view of whether the API can be reached. */
+/** Asks the gateway, and keeps the page's view of whether it can be reached. */
 async function ask(request: Request): Promise<Response> {
-  let response: Response;
-  let text: string;
   try {
-    const patience = AbortSignal.timeout(ANSWER_WITHIN_MS);
-    response = await fetch(request, { signal: AbortSignal.any([request.signal, patience]) });
-    text = await response.text();
+    const response = await fetchAnswer(request, ANSWER_WITHIN_MS);
+    answered();
+    // The health is told to everyone.
+    if (!request.url.endsWith("/health")) noteAccess(false);
+    return response;
+  } catch (error) {
+    if (error instanceof ApiError) {
+      const { failure } = error;
+      if (failure.kind === "server" && failure.status === UNAUTHORIZED) noteAccess(true);
+      if (failure.kind === "network" || (failure.kind === "json" && NOBODY_BEHIND.has(failure.status))) unanswered();
+      else answered();
+    }
+    throw error;
+  }
+}
+
+/** Asks the broker, which may be away while the gateway answers. */
+function askQueue(request: Request): Promise<Response> {
+  return fetchAnswer(request, QUEUE_WITHIN_MS);
+}
+
+async function fetchAnswer(request: Request, within: number): Promise<Response> {
+  const { response, text } = await fetchWhole(request, within);
+  return asJson(response, text);
+}
+
+/** The one place that fetches. */
+async function fetchWhole(request: Request, within: number): Promise<{ readonly response: Response; readonly text: string }> {
+  try {
+    const login = authorization();
+    if (login !== null) request.headers.set("authorization", login);
+    const patience = AbortSignal.timeout(within);
+    const response = await fetch(request, { signal: AbortSignal.any([request.signal, patience]) });
+    const text = await response.text();
+    return { response, text };
   } catch (cause) {
     if (request.signal.aborted) throw cause;
-    unanswered();
     throw new ApiError({ kind: "network", cause });
   }
+}
+
+/** Tells errors apart. */
+function asJson(response: Response, text: string): Response {
   const body = parse(text);
-  if (body === undefined) {
-    if (NOBODY_BEHIND.has(response.status)) unanswered();
-    else answered();
-    throw new ApiError({ kind: "json", status: response.status });
-  }
-  answered();
+  if (body === undefined) throw new ApiError({ kind: "json", status: response.status });
   // An unhealthy gateway says so with 503 and a whole health report: that is an answer, not a refusal.
   if (!response.ok && !isHealthReport(body)) throw new ApiError(refusal(response.status, body));
   const headers = new Headers({ "content-type": "application/json" });
@@ -96,16 +129,17 @@ function refusal(status: number, body: unknown): Failure {
 
 /** An answer of the gateway that is no JSON. */
 export async function fetchText(path: string, signal: AbortSignal, accept = "*/*"): Promise<string> {
-  const response = await fetch(new Request((API_BASE_URL || window.location.origin) + path, { signal, headers: { accept } }));
-  const text = await response.text();
-  if (!response.ok) throw new ApiError(refusal(response.status, parse(text)));
+  const request = new Request(absolute(API_BASE_URL) + path, { signal, headers: { accept } });
+  const { response, text } = await fetchWhole(request, ANSWER_WITHIN_MS);
+  if (!response.ok) asJson(response, text);
   return text;
 }
 
-const options = { fetch: ask, querySerializer: { array: { style: "form" as const, explode: false } } };
+const querySerializer = { array: { style: "form" as const, explode: false } };
+const absolute = (base: string) => new URL(base, window.location.origin).href.replace(/\/$/, "");
 // Some answers come in other forms as well, for those who ask for them: this page reads JSON alone.
-export const api = createClient<paths, "application/json">({ baseUrl: API_BASE_URL || window.location.origin, ...options });
-export const queueApi = createClient<paths, "application/json">({ baseUrl: MQ_BASE_URL || window.location.origin, ...options });
+export const api = createClient<paths, "application/json">({ baseUrl: absolute(API_BASE_URL), fetch: ask, querySerializer });
+export const queueApi = createClient<QueuePaths, "application/json">({ baseUrl: absolute(MQ_BASE_URL), fetch: askQueue, querySerializer });
 
 /** What of an answer could not be read, in the server's words; null if it is whole. */
 export function partialOf(answer: { response: Response }): string | null {

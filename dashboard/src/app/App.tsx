@@ -1,7 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { Activity, CircleHelp, Monitor, Moon, Sun } from "lucide-react";
 import { useEffect, useRef, type ReactNode } from "react";
+import { useTokenAsked } from "../api/access";
 import { clustersQuery } from "../api/clusters";
+import { AboutPage } from "../features/about/AboutPage";
 import { ClustersPage } from "../features/clusters/ClustersPage";
 import { NodePage } from "../features/clusters/NodePage";
 import { FleetPage } from "../features/fleet/FleetPage";
@@ -12,6 +14,8 @@ import { StatisticsPage } from "../features/health/StatisticsPage";
 import { UnreachableNotice } from "../features/health/UnreachableNotice";
 import { JobsPage } from "../features/jobs/JobsPage";
 import { NowPage } from "../features/now/NowPage";
+import { QueuePage } from "../features/queue/QueuePage";
+import { TokenForm } from "../features/TokenForm";
 import { goTo, Link, usePlace } from "../shared/location";
 import { useShortcuts } from "../shared/shortcuts";
 import { nextTheme, useTheme, type ThemeChoice } from "../shared/theme";
@@ -38,6 +42,7 @@ export function App() {
     g: () => goTo("/gpus"),
     w: () => goTo("/jobs"),
     c: () => goTo("/clusters"),
+    q: () => goTo("/queue"),
     s: () => goTo("/statistics"),
   });
   useEffect(() => {
@@ -71,6 +76,9 @@ export function App() {
                 Clusters
               </Tab>
             )}
+            <Tab to="/queue" active={route.page === "queue"}>
+              Queue
+            </Tab>
             <Tab to="/statistics" active={route.page === "statistics"}>
               Statistics
             </Tab>
@@ -85,10 +93,26 @@ export function App() {
         </div>
       </header>
       <UnreachableNotice />
+      <TokenNotice />
       <main id="main" className="mx-auto max-w-[1680px] px-3 py-4 sm:px-5">
         <Page route={route} />
       </main>
+      <footer className="mx-auto max-w-[1680px] px-3 pb-6 text-xs text-muted sm:px-5">
+        <Link to="/about" className="underline-offset-2 hover:underline">
+          About gpuvitals
+        </Link>
+      </footer>
       <KeyboardHelp dialog={help} />
+    </div>
+  );
+}
+
+/** A gateway that lets only tokens in says so to a page whose browser did not ask for a login. */
+function TokenNotice() {
+  if (!useTokenAsked()) return null;
+  return (
+    <div role="alert" className="border-b border-warn/40 bg-warn/10 px-3 py-2 sm:px-5">
+      <TokenForm why="This gateway asks for a token." />
     </div>
   );
 }
@@ -107,8 +131,12 @@ function titleOf(route: Route): string {
       return "Clusters · gpuvitals";
     case "node":
       return `${route.node} · ${route.cluster} · gpuvitals`;
+    case "queue":
+      return "Queue · gpuvitals";
     case "statistics":
       return "Statistics · gpuvitals";
+    case "about":
+      return "About · gpuvitals";
     default:
       return "gpuvitals";
   }
@@ -130,8 +158,12 @@ function Page({ route }: { readonly route: Route }) {
       return <ClustersPage />;
     case "node":
       return <NodePage key={`${route.cluster}/${route.node}`} cluster={route.cluster} node={route.node} />;
+    case "queue":
+      return <QueuePage />;
     case "statistics":
       return <StatisticsPage />;
+    case "about":
+      return <AboutPage />;
     case "missing":
       return (
         <div className="card mx-auto mt-12 max-w-md p-6 text-center">

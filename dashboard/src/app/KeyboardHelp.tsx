@@ -14,6 +14,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["g", "List of GPUs"],
   ["w", "Jobs and namespaces: who wastes GPU hours"],
   ["c", "Clusters"],
+  ["q", "Queue"],
   ["s", "Statistics"],
   ["t", "Theme: light, dark, as the system"],
   ["?", "This help"],

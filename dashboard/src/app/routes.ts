@@ -6,7 +6,9 @@ export type Route =
   | { readonly page: "jobs" }
   | { readonly page: "clusters" }
   | { readonly page: "node"; readonly cluster: string; readonly node: string }
+  | { readonly page: "queue" }
   | { readonly page: "statistics" }
+  | { readonly page: "about" }
   | { readonly page: "missing" };
 
 /** Which page a path names. A path with a broken escape names none. */
@@ -16,7 +18,9 @@ export function routeOf(pathname: string): Route {
   if (path === "/gpus") return { page: "fleet" };
   if (path === "/compare") return { page: "compare" };
   if (path === "/jobs") return { page: "jobs" };
+  if (path === "/queue") return { page: "queue" };
   if (path === "/statistics") return { page: "statistics" };
+  if (path === "/about") return { page: "about" };
   if (path === "/clusters") return { page: "clusters" };
   try {
     const gpu = /^\/gpus\/([^/]+)$/.exec(path)?.[1];

@@ -1,13 +1,22 @@
 import { vi } from "vitest";
 import type { Gpu } from "../api/client";
 import type { Finding } from "../api/findings";
+import { group, topic } from "./queue";
 
 /** An answer of the mock server; a function decides by the request's query. */
 export type Answer = { readonly status?: number; readonly body: unknown; readonly headers?: Record<string, string> } | "unreachable" | "never";
 export type Handler = Answer | ((params: URLSearchParams) => Answer);
 
+interface MockRequest {
+  readonly path: string;
+  readonly params: URLSearchParams;
+  readonly method: string;
+  readonly authorization: string | null;
+  readonly body: string;
+}
+
 export interface MockApi {
-  readonly asked: { readonly path: string; readonly params: URLSearchParams }[];
+  readonly asked: MockRequest[];
   readonly set: (path: string, handler: Handler) => void;
   /** Nobody answers anything, or everybody again. */
   readonly goDown: (down: boolean) => void;
@@ -51,6 +60,7 @@ export function finding(part: Partial<Finding> = {}): Finding {
     meaning: "The driver reported an XID that applications do not cause.",
     next_step: "Reset it with `nvidia-smi --gpu-reset -i INDEX`, or reboot the node.",
     simulated: false,
+    acknowledged: null,
     ...part,
   };
 }
@@ -70,18 +80,22 @@ export const HEALTH = {
   timestamp: "2026-11-20T12:00:00Z",
   version: "0.1.0",
   collector: healthy,
+  collectors: [],
   queue: healthy,
+  queues: [],
   store: healthy,
 };
 
 const DEFAULTS: Readonly<Record<string, Handler>> = {
   "/health": ok(HEALTH),
   "/stats": ok({
-    topics: { telemetry: { pending: 3, published: 1200 } },
+    topics: { telemetry: topic({ published: 1200, throughput_msg_per_sec: 64, groups: { collector: group({ lag: 3 }) } }) },
     total_processed: 1197,
     uptime_seconds: 3700,
-    gateway: { cache_hit_rate: 0.875, requests: 64, uptime_seconds: 3700 },
+    gateway: { cache_hit_rate: 0.875, cache_hits: 7, cache_misses: 1, requests: 64, uptime_seconds: 3700, streams: 2, connections: 9, memory_bytes: 83_886_080 },
+    collectors: { "this process": { total_processed: 1000 } },
   }),
+  "/metrics": { body: "" },
   "/api/v1/gpus": listOf([]),
   "/api/v1/gpu/clusters": ok([]),
   "/api/v1/analysis/findings": findingsOf([]),
@@ -100,11 +114,12 @@ const DEFAULTS: Readonly<Record<string, Handler>> = {
 /** Answers the page's requests from a table of paths; what is not in the table is a 404 as the server words it. */
 export function mockApi(handlers: Readonly<Record<string, Handler>> = {}): MockApi {
   const table = new Map<string, Handler>(Object.entries({ ...DEFAULTS, ...handlers }));
-  const asked: { path: string; params: URLSearchParams }[] = [];
+  const asked: MockRequest[] = [];
   let silent = false;
-  vi.stubGlobal("fetch", (request: Request) => {
+  vi.stubGlobal("fetch", async (request: Request) => {
     const url = new URL(request.url);
-    asked.push({ path: url.pathname, params: url.searchParams });
+    const body = request.body === null ? "" : await request.text();
+    asked.push({ path: url.pathname, params: url.searchParams, method: request.method, authorization: request.headers.get("authorization"), body });
     const handler = table.get(url.pathname);
     const answer = typeof handler === "function" ? handler(url.searchParams) : handler;
     return respond(silent ? "unreachable" : answer, url.pathname);

@@ -1,116 +1,100 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
-import type { Stats } from "../../api/client";
-import { statsQuery } from "../../api/queries";
-import { ABSENT, capital, formatNumber } from "../../shared/format";
+import { TriangleAlert } from "lucide-react";
+import { useMemo } from "react";
+import { TimeChart } from "../../charts/TimeChart";
+import { REFRESH_INTERVAL_MS } from "../../shared/config";
+import { ABSENT, formatNumber, formatValue } from "../../shared/format";
+import { Link } from "../../shared/location";
 import { Failed } from "../../shared/states";
-import { formatUptime } from "../../shared/time";
+import { formatAge, formatUptime, SECOND, useNow } from "../../shared/time";
 import { Tile, TILES, WaitingTiles } from "../tiles";
-import { perSecond, type Reading } from "./rate";
+import { frameOf, lineName, panelsOf, spanOf, type Course } from "./course";
+import { courseQuery } from "./courseQuery";
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const nothing = () => undefined;
 
-/** What queue and gateway have done since they started. */
+/** How queue, collector and gateway have done in the last minutes. */
 export function StatisticsPage() {
-  const stats = useQuery(statsQuery());
-  const rate = useRate(stats.data, stats.dataUpdatedAt);
-  if (stats.data === undefined) {
-    if (stats.error !== null) return <Failed what="The statistics" error={stats.error} retry={() => void stats.refetch()} />;
+  const course = useQuery(courseQuery(REFRESH_INTERVAL_MS));
+  const now = useNow(SECOND);
+  if (course.data === undefined) {
+    if (course.error !== null) return <Failed what="The statistics" error={course.error} retry={() => void course.refetch()} />;
     return <WaitingTiles label="Loading statistics" />;
   }
-  const { total_processed: total, uptime_seconds: uptime, gateway, topics } = stats.data;
+  const { last, points } = course.data;
+  const missing = [...(course.error === null ? [] : [`Not renewed for ${formatAge(last.at, now)}: ${course.error.message}`]), ...last.missing];
   return (
-    <div className="space-y-4">
+    <div className="space-y-4" data-testid="statistics" data-last-update={last.at}>
       <h1 className="text-base font-semibold">Statistics</h1>
-      <dl className={TILES}>
-        <Tile name="Messages processed" value={total === null ? ABSENT : WHOLE.format(total)} />
-        <Tile name="Processed per second" value={rate === null ? ABSENT : formatNumber(rate)} />
-        <Tile name="Queue uptime" value={uptime === null ? ABSENT : formatUptime(uptime)} />
-        <Tile name="Cache hit rate" value={hitRate(gateway.cache_hit_rate)} />
-        <Tile name="API requests" value={WHOLE.format(gateway.requests)} />
-        <Tile name="Gateway uptime" value={formatUptime(gateway.uptime_seconds)} />
-      </dl>
-      <section className="card overflow-x-auto" aria-label="Topics of the queue">
-        <Topics topics={topics} />
-      </section>
+      {missing.length > 0 && (
+        <ul role="alert" className="card border-warn! px-3.5 py-2 text-[13px]">
+          {missing.map((words) => (
+            <li key={words} className="flex items-center gap-1.5">
+              <TriangleAlert size={14} className="shrink-0 text-warn" aria-hidden /> {words}
+            </li>
+          ))}
+        </ul>
+      )}
+      <Tiles course={course.data} />
+      <p className="text-[13px] text-muted">
+        {points.length < 2 ? "The charts begin with the next reading. " : "As read by this page, at most 15 minutes back. "}
+        Topics, groups and dead letters: <Link to="/queue" className="text-accent underline underline-offset-2">Queue</Link>.
+      </p>
+      <Charts course={course.data} now={now} />
     </div>
   );
 }
 
-function Topics({ topics }: { readonly topics: Stats["topics"] }) {
-  if (topics === null) return <p className="p-4 text-muted">The queue is elsewhere, and its statistics are not known here.</p>;
-  const names = Object.keys(topics).sort();
-  if (names.length === 0) return <p className="p-4 text-muted">The queue has no topics yet.</p>;
-  return <TopicTable names={names} topics={topics} />;
-}
-
-/** What the queue's names do not say by themselves; the others are shown as they are. */
-const TOPIC_TITLES: Readonly<Record<string, string>> = {
-  messages: "Held now",
-  bytes: "Bytes held",
-  frames: "Frames held",
-  published: "Published in all",
-  acked: "Processed in all",
-  throughput_msg_per_sec: "Published per second",
-  acked_msg_per_sec: "Processed per second",
-};
-
-function topicTitle(column: string): string {
-  return TOPIC_TITLES[column] ?? capital(column.replaceAll("_", " "));
+function Tiles({ course: { last, points } }: { readonly course: Course }) {
+  const { total_processed: processed, uptime_seconds: uptime, gateway, topics } = last.stats;
+  const acked = Object.values(topics ?? {}).flatMap((topic) => (typeof topic.acked_msg_per_sec === "number" ? [topic.acked_msg_per_sec] : []));
+  const stored = points.at(-1)?.values.get("rows\nstored");
+  const perSecond = acked.length > 0 ? acked.reduce((sum, rate) => sum + rate, 0) : stored;
+  return (
+    <dl className={TILES}>
+      <Tile name="Messages processed" value={processed === null ? ABSENT : WHOLE.format(processed)} />
+      <Tile name="Processed per second" value={perSecond === undefined ? ABSENT : formatNumber(perSecond)} />
+      <Tile name="Queue uptime" value={uptime === null ? ABSENT : formatUptime(uptime)} />
+      <Tile name="Cache hit rate" value={hitRate(gateway.cache_hit_rate)} />
+      <Tile name="API requests" value={WHOLE.format(gateway.requests)} />
+      <Tile name="Gateway uptime" value={formatUptime(gateway.uptime_seconds)} />
+      <Tile name="Memory" value={formatValue(gateway.memory_bytes, "B")} />
+      <Tile name="Open streams" value={WHOLE.format(gateway.streams)} />
+      <Tile name="Open connections" value={WHOLE.format(gateway.connections)} />
+    </dl>
+  );
 }
 
 function hitRate(rate: number | null | undefined): string {
   return typeof rate === "number" ? `${formatNumber(rate * 100)}%` : ABSENT;
 }
 
-/** The rate between the last two readings, kept in state because a render must not depend on how often it runs. */
-function useRate(stats: Stats | undefined, at: number): number | null {
-  const [held, setHeld] = useState<{ last: Reading; rate: number | null } | null>(null);
-  if (typeof stats?.total_processed === "number" && held?.last.at !== at) {
-    const last = { at, count: stats.total_processed };
-    setHeld({ last, rate: perSecond(held?.last ?? null, last) });
-  }
-  return held?.rate ?? null;
+function Charts({ course, now }: { readonly course: Course; readonly now: number }) {
+  const panels = useMemo(() => panelsOf(course), [course]);
+  return (
+    <div className="grid gap-3 md:grid-cols-2 xl:grid-cols-3">
+      {panels.map(({ id, title, unit, columns }) => (
+        <FigureChart key={id} id={id} title={title} unit={unit} lines={columns.join(BETWEEN)} course={course} now={now} />
+      ))}
+    </div>
+  );
 }
 
-function TopicTable({ names, topics }: { readonly names: readonly string[]; readonly topics: NonNullable<Stats["topics"]> }) {
-  const numbers = (name: string) => {
-    const topic: Readonly<Record<string, unknown>> = topics[name] ?? {};
-    return Object.entries(topic).filter((entry): entry is [string, number] => typeof entry[1] === "number");
-  };
-  const columns = [...new Set(names.flatMap((name) => numbers(name).map(([column]) => column)))];
-  return (
-    <table className="w-full text-[13px]">
-      <thead>
-        <tr className="border-b border-line text-left text-xs text-muted">
-          <th className="px-3.5 py-2 font-medium">Topic</th>
-          {columns.map((column) => (
-            <th key={column} className="px-3.5 py-2 text-right font-medium whitespace-nowrap">
-              {topicTitle(column)}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {names.map((name) => {
-          const held = new Map(numbers(name));
-          return (
-            <tr key={name} className="border-b border-line last:border-0">
-              <th scope="row" className="px-3.5 py-2 text-left font-medium">
-                {name}
-              </th>
-              {columns.map((column) => {
-                const value = held.get(column);
-                return (
-                  <td key={column} className="num px-3.5 py-2 text-right">
-                    {value === undefined ? ABSENT : formatNumber(value)}
-                  </td>
-                );
-              })}
-            </tr>
-          );
-        })}
-      </tbody>
-    </table>
-  );
+const BETWEEN = "\u0001";
+
+interface FigureChartProps {
+  readonly id: string;
+  readonly title: string;
+  readonly unit: string;
+  readonly lines: string;
+  readonly course: Course;
+  readonly now: number;
+}
+
+/** A chart that is built anew only when it has other lines, not at each reading. */
+function FigureChart({ id, title, unit, lines, course, now }: FigureChartProps) {
+  const panel = useMemo(() => ({ id, title, unit, columns: lines.split(BETWEEN) }), [id, title, unit, lines]);
+  const frame = useMemo(() => frameOf(course, panel.columns, REFRESH_INTERVAL_MS), [course, panel]);
+  return <TimeChart panel={panel} marked={false} frame={frame} nameOf={lineName} subject="Statistics" span={spanOf(course)} onSelect={nothing} now={now} />;
 }

@@ -31,33 +31,45 @@ describe("the health strip", () => {
 });
 
 describe("statistics", () => {
-  it("loads, then shows totals, rates and topics", async () => {
+  it("load, then show figures now and charts of the last minutes", async () => {
     const mock = mockApi();
     const { client } = renderAt("/statistics");
     expect(screen.getByRole("status", { name: "Loading statistics" })).toBeTruthy();
     expect(await screen.findByText("1,197")).toBeTruthy();
     expect(screen.getByText("87.5%")).toBeTruthy();
     expect(screen.getAllByText("1 h 1 min")).toHaveLength(2);
-    expect(screen.getByRole("rowheader", { name: "telemetry" })).toBeTruthy();
-    expect(screen.getByText("Messages processed").parentElement?.textContent).toContain("1,197");
-    const tile = () => screen.getByText("Processed per second").parentElement?.textContent;
-    expect(tile()).toContain("–");
-    mock.set("/stats", ok({ topics: {}, total_processed: 5000, uptime_seconds: 3710, gateway: { cache_hit_rate: null } }));
+    expect(screen.getByText("Memory").parentElement?.textContent).toContain("80 MiB");
+    expect(screen.getByText(/The charts begin with the next reading/)).toBeTruthy();
+    expect(screen.getByRole("figure", { name: "Lag per group, in messages: 1 values" })).toBeTruthy();
+    expect(screen.queryByRole("figure", { name: /^Rows stored/ })).toBeNull();
+    mock.set("/stats", ok({ topics: {}, total_processed: 5000, uptime_seconds: 3710, gateway: { cache_hit_rate: null, requests: 70, uptime_seconds: 3710 }, collectors: { "this process": { total_processed: 2000 } } }));
     await act(() => client.refetchQueries());
-    await waitFor(() => expect(tile()).not.toContain("–"));
-    expect(screen.getByText("The queue has no topics yet.")).toBeTruthy();
+    expect(await screen.findByRole("figure", { name: "Rows stored a second: 1 values" })).toBeTruthy();
+    // What was there before stays in the charts.
+    expect(screen.getByRole("figure", { name: "Lag per group, in messages: 1 values" })).toBeTruthy();
   });
 
-  it("shows no number of a queue that runs elsewhere", async () => {
+  it("show no number of a queue that runs elsewhere", async () => {
     const elsewhere = { topics: null, total_processed: null, uptime_seconds: null };
-    mockApi({ "/stats": ok({ ...elsewhere, gateway: { cache_hit_rate: 0.875, requests: 64, uptime_seconds: 3700 } }) });
+    mockApi({ "/stats": ok({ ...elsewhere, gateway: { cache_hit_rate: 0.875, requests: 64, uptime_seconds: 3700 }, collectors: {} }) });
     renderAt("/statistics");
-    expect(await screen.findByText("The queue is elsewhere, and its statistics are not known here.")).toBeTruthy();
-    expect(screen.getByText("Messages processed").parentElement?.textContent).toContain("–");
+    expect((await screen.findByText("Messages processed")).parentElement?.textContent).toContain("–");
     expect(screen.getByText("Queue uptime").parentElement?.textContent).toContain("–");
+    expect(screen.getByText("Processed per second").parentElement?.textContent).toContain("–");
   });
 
-  it("shows why they could not be read", async () => {
+  it("say what could not be read, and that they are old", async () => {
+    const denied = { status: 401, body: { error: "unauthorized", message: "a token is needed", code: "unauthorized" } };
+    const mock = mockApi({ "/metrics": denied });
+    const { client } = renderAt("/statistics");
+    expect((await screen.findByRole("alert")).textContent).toContain("Latencies: a token is needed");
+    mock.goDown(true);
+    await act(() => client.refetchQueries());
+    await waitFor(() => expect(screen.getByTestId("statistics").textContent).toContain("Not renewed for"));
+    expect(screen.getByText("1,197")).toBeTruthy();
+  });
+
+  it("show why they could not be read", async () => {
     mockApi({ "/stats": { status: 500, body: { error: "internal", message: "queue is closed", code: "unavailable" } } });
     renderAt("/statistics");
     expect((await screen.findByRole("alert")).textContent).toContain("queue is closed");
