@@ -30,6 +30,7 @@ SECRETS = {
     "nats": {"user.creds", "ca.pem"},
     "postgres": {"password", "root.pem"},
     "cluster-tokens": {"east.token", "east-ca.pem"},
+    "receiver": {"token"},
 }
 DIGEST = "sha256:" + "0" * 64
 AGENT_DIGEST = "sha256:" + "1" * 64
@@ -426,7 +427,7 @@ def tokens():
     equal("keys of the tokens", set(first), TOKENS | {"created"})
     lines = {line.split()[0]: line.split() for line in first["tokens"].splitlines()}
     scopes = {name: words[1] for name, words in lines.items()}
-    equal("scopes", scopes, {"admin": "admin", "agent": "publish", "collector": "subscribe,publish", "gateway": "read", "reader": "read"})
+    equal("scopes", scopes, {"admin": "admin", "agent": "publish", "collector": "subscribe,publish", "gateway": "read,publish", "reader": "read"})
     for name, words in lines.items():
         equal(f"hash of {name}", words[2], hashlib.sha256(first[name].encode()).hexdigest())
     with tempfile.NamedTemporaryFile("w") as file:
