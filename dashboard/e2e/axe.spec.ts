@@ -25,6 +25,8 @@ const visible = (selector: string) => async (page: Page) => expect(page.locator(
 const STOPS: readonly Stop[] = [
   { name: "Now", path: "/", server: FLEET, variable: "GPUVITALS_FLEET_URL", ready: visible("[data-cells]:not([data-cells='0'])") },
   { name: "GPUs", path: "/gpus", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-gpu]") },
+  { name: "Heat map", path: "/gpus?view=map&colour=temperature_c", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-cells]:not([data-cells='0'])") },
+  { name: "Jobs", path: "/jobs?price=2", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-group]") },
   { name: "Queue", path: "/queue", server: APART, variable: "GPUVITALS_APART_URL", ready: visible("[data-group]") },
   { name: "Statistics", path: "/statistics", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
   { name: "About", path: "/about", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("main dl") },
