@@ -56,6 +56,14 @@ for (const colorScheme of ["light", "dark"] as const) {
       expect(await grave(page)).toEqual([]);
     });
 
+    test("GPUs compared", async ({ page, request }) => {
+      needs(LIVE, "GPUVITALS_LIVE_URL");
+      const { gpus } = (await (await request.get(`${LIVE}/api/v1/gpus?limit=2`)).json()) as { gpus: readonly { id: string }[] };
+      await page.goto(`${LIVE}/compare?gpus=${gpus.map(({ id }) => encodeURIComponent(id)).join(",")}`);
+      await expect(page.getByTestId("chart").first().locator("canvas")).toBeVisible();
+      expect(await grave(page)).toEqual([]);
+    });
+
     test("the keys", async ({ page }) => {
       needs(LIVE, "GPUVITALS_LIVE_URL");
       await page.goto(`${LIVE}/about`);
