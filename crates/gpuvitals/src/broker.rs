@@ -62,7 +62,7 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     let settings = &config.broker;
     // Before the directory is read, so that a taken port is reported at once.
     let (socket, address) = listening::listen(settings.listen, settings.port, "--port")?;
-    let access = listening::access(&config.listener, address, PortKind::Service)?;
+    let access = listening::access(&config.listener, address, PortKind::Queue)?;
     let queue = open(settings, config.shutdown.grace).await?;
 
     let mut serving = Serving::start(queue.clone(), Some(socket), server_config(config, access.clone()));
@@ -162,7 +162,7 @@ impl Serving {
         let settings = &config.broker;
         let (socket, access) = match listening::listen(settings.listen, settings.port, "broker.port") {
             Ok((socket, address)) => {
-                let access = listening::access(&config.listener, address, PortKind::Service)?;
+                let access = listening::access(&config.listener, address, PortKind::Queue)?;
                 tracing::info!(%address, "the queue is served");
                 (Some(socket), access)
             }

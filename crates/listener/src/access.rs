@@ -155,8 +155,11 @@ impl Access {
 
     /// The limit on requests at a port; none if there is none.
     pub(crate) fn throttle(&self, address: SocketAddr) -> Option<Throttle> {
-        let Listener { request_rate, request_burst, .. } = self.terms().settings;
-        Throttle::new(request_rate, request_burst, address.ip().is_loopback())
+        let terms = self.terms();
+        let Listener { request_rate, request_burst, .. } = terms.settings;
+        // All agents of a fleet publish with one token.
+        let is_free = address.ip().is_loopback() || terms.kind == PortKind::Queue;
+        Throttle::new(request_rate, request_burst, is_free)
     }
 
     pub(crate) fn terms(&self) -> Arc<Terms> {

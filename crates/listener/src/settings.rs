@@ -22,8 +22,8 @@ settings! {
         pub(crate) guard_metrics: bool = false;
         /// Serve an address beyond this machine although clients need neither a token nor a certificate there
         pub(crate) insecure: bool = false, flag "--insecure BOOL";
-        /// Most requests a second of a token, or of an address without one: a number, off, or auto, which is off on loopback and 1000
-        /// elsewhere
+        /// Most requests a second of a token, or of an address without one: a number, off, or auto, which is off on loopback and for a
+        /// broker, whose agents may share a token, and 1000 elsewhere
         pub(crate) request_rate: RequestRate = "auto";
         /// Most requests at once after a pause; empty: those of two seconds
         pub(crate) request_burst: Option<NonZeroU32> = "";
@@ -35,6 +35,8 @@ settings! {
 pub enum PortKind {
     /// Data and commands.
     Service,
+    /// Those of a queue.
+    Queue,
     /// The metrics of an agent: a token file protects them.
     Metrics,
 }

@@ -22,7 +22,7 @@ const IPV6_MASK: u128 = !0 << 64;
 /// How many requests a second a client may send.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RequestRate {
-    /// No limit on loopback, [`RATE_ELSEWHERE`] elsewhere.
+    /// No limit on loopback and for a queue, [`RATE_ELSEWHERE`] elsewhere.
     Auto,
     /// No limit.
     Off,
@@ -75,11 +75,11 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// The limit of a port; none if there is none.
-    pub(crate) fn new(rate: RequestRate, burst: Option<NonZeroU32>, is_loopback: bool) -> Option<Self> {
+    /// The limit of a port; none if there is none. `is_free`: unless one is set.
+    pub(crate) fn new(rate: RequestRate, burst: Option<NonZeroU32>, is_free: bool) -> Option<Self> {
         let rate = match rate {
             RequestRate::PerSecond(rate) => rate,
-            RequestRate::Auto if !is_loopback => RATE_ELSEWHERE,
+            RequestRate::Auto if !is_free => RATE_ELSEWHERE,
             RequestRate::Auto | RequestRate::Off => return None,
         };
         #[expect(

@@ -39,7 +39,8 @@ impl Source {
         };
         let of_history = |mut panel: Panel| {
             if panel.targets[0].0 == sick().targets[0].0 {
-                "Of the whole range. The page's Now judges more: docs/findings.md.".clone_into(&mut panel.help);
+                "Of the whole range. The page's Now judges more: docs/findings.md."
+                    .clone_into(&mut panel.help);
             }
             for (expr, _) in &mut panel.targets {
                 *expr = in_history(expr);
