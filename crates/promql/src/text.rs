@@ -24,7 +24,7 @@ pub(crate) fn check(text: &str) -> Result<(), PromError> {
     if text.len() > TEXT_LEN_MAX {
         return Err(PromError::TooMuch(format!("a query may have {TEXT_LEN_MAX} bytes at most")));
     }
-    let Shape { nests, patterns, replaces } = Shape::of(text);
+    let Outline { nests, patterns, replaces } = Outline::of(text);
     if nests > NESTS_MAX {
         return Err(too_deep());
     }
@@ -57,7 +57,7 @@ pub(crate) fn too_deep() -> PromError {
 /// What of a text matters here. It reads quotes, comments and braces exactly as the parser does: what hides here must be hidden
 /// there.
 #[derive(Debug, Default)]
-struct Shape<'a> {
+struct Outline<'a> {
     /// Parentheses, brackets and operators outside quotes, comments and selectors.
     nests: usize,
     /// Quoted regular expressions of selectors.
@@ -66,7 +66,7 @@ struct Shape<'a> {
     replaces: usize,
 }
 
-impl<'a> Shape<'a> {
+impl<'a> Outline<'a> {
     fn of(text: &'a str) -> Self {
         let mut shape = Self::default();
         let (mut rest, mut in_braces, mut before) = (text, false, ' ');
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn nesting_is_counted_outside_quotes_comments_and_selectors() {
-        let nests = |text: &str| Shape::of(text).nests;
+        let nests = |text: &str| Outline::of(text).nests;
         assert_eq!(nests("a{b=\"((--\",c!=\"x\"} # ((("), 0);
         assert_eq!(nests("sum(rate(a[5m])) / 2 >= 1 and b or c"), 7);
         // What hides here must be hidden from the parser, too.
@@ -141,9 +141,9 @@ mod tests {
 
     #[test]
     fn regular_expressions_of_selectors_are_found() {
-        let patterns = |text: &str| Shape::of(text).patterns.concat();
+        let patterns = |text: &str| Outline::of(text).patterns.concat();
         assert_eq!(patterns("a{b=~\"x\", c != \"y\", d!~ 'z', e=\"~\"}"), "\"x\"'z'");
         assert_eq!(patterns("a{b=~ # '\n `x`}"), "`x`");
-        assert_eq!(Shape::of("label_replace(a{label_replace=\"\"}, '', '', '', '')").replaces, 1);
+        assert_eq!(Outline::of("label_replace(a{label_replace=\"\"}, '', '', '', '')").replaces, 1);
     }
 }
