@@ -82,6 +82,19 @@ impl Score {
         found as f64 / runs as f64
     }
 
+    /// What runs without a fault had.
+    pub(crate) fn clean_line(&self, hours: i64) -> String {
+        let (alarms, rate) = (self.false_alarms.len(), self.false_alarms_per_gpu_day());
+        let (runs, days) = (self.runs, self.gpu_days);
+        for alarm in &self.false_alarms {
+            eprintln!("{alarm}");
+        }
+        format!(
+            "\n{runs} runs of {hours} hours without a fault but those of the first host: {alarms} false alarms in {days:.0} GPU-days, \
+             {rate:.4} a GPU-day.\n"
+        )
+    }
+
     /// The tables in Markdown.
     pub(crate) fn table(&self, is_long: bool) -> String {
         let mut text = String::new();
