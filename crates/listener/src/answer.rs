@@ -55,7 +55,7 @@ pub fn refuse_with(
     response
 }
 
-/// [`refuse`] for now: after this time the client may try again.
+/// As [`refuse`]; the client may try again after this time.
 pub(crate) fn refuse_until(status: StatusCode, code: &str, message: &str, wait: Duration) -> Response {
     let mut response = refuse(status, code, message);
     let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);

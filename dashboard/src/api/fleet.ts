@@ -11,7 +11,7 @@ export const GPUS_MAX = 10_000;
 export const GROUPINGS = ["node", "model", "vendor", "cluster", "namespace", "job"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
-/** Which GPUs, and what of them. */
+/** Which GPUs are asked for, and which of their values. */
 export interface FleetAsk {
   readonly search: string;
   readonly state: string;

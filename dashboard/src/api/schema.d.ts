@@ -3041,7 +3041,7 @@ export interface operations {
                  */
                 end?: components["schemas"]["Instant"];
                 /**
-                 * @description How far the metric may go, if no other metric of the GPU says so.
+                 * @description How far the metric may go; unless given, what another metric of the GPU says.
                  * @example 87
                  */
                 limit_at?: number;

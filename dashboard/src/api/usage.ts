@@ -3,7 +3,7 @@ import { MINUTE } from "../shared/time";
 import { api, dataOf, partialOf, type Schemas } from "./client";
 import type { Span } from "./queries";
 
-// What GPUs use and what of it is for nothing, by who holds them.
+// The energy and the idle hours of GPUs, by their holders.
 
 export type EnergyGroup = Schemas["EnergyGroup"];
 export type IdleGroup = Schemas["IdleGroup"];

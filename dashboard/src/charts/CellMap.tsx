@@ -4,7 +4,7 @@ import { bounded, cellAt, centredOn, DIRECTIONS, layOut, nearest, neighbour, rev
 import type { Painting } from "./looks";
 import { boxOnScreen, paintCells } from "./paintCells";
 
-/** How a map is enlarged and moved. What of it is seen is known outside by the cell in its middle. */
+/** The size and place of a map. Its owner knows the visible part by the cell in the middle. */
 export interface Lens {
   readonly zoom: number;
   /** Id of the cell in the middle; empty: the whole from its upper left corner. */
@@ -38,7 +38,7 @@ const NOTHING: readonly number[] = [];
 /** A pointer that moved less than this has clicked. */
 const CLICK_PX = 4;
 const KEY_ZOOM = 1.5;
-/** The view is told of when it has rested for so long. */
+/** The owner hears of a view that has not moved for this long. */
 const REST_MS = 250;
 const CARD_GAP = 10;
 

@@ -28,7 +28,7 @@ struct Tracked {
     /// The newest candidate.
     last_ns: i64,
     is_open: bool,
-    /// Whether its opening was told.
+    /// Whether [`Tracker::changes`] has reported its opening.
     is_told: bool,
     /// When its acknowledgement last changed.
     looked_ns: i64,

@@ -48,7 +48,7 @@ pub(crate) struct TrendParams {
     /// Last instant; now unless given.
     #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T16:00:00Z")]
     end: Option<String>,
-    /// How far the metric may go, if no other metric of the GPU says so.
+    /// How far the metric may go; unless given, what another metric of the GPU says.
     #[param(value_type = Option<f64>, example = 87)]
     limit_at: Option<String>,
     /// Steadiness from which a trend counts, 0 to 1.
@@ -245,7 +245,8 @@ impl Ask for TrendAsk {
 impl TrendAsk {
     fn entry(&self, fleet: &Fleet, gpu: &str, trend: Trend, end_ns: i64) -> TrendEntry {
         let state = fleet.get(gpu);
-        let limit = state.and_then(|state| course::limit_of(self.metric, state)).or(self.limit_at);
+        let own_limit = || state.and_then(|state| course::limit_of(self.metric, state));
+        let limit = self.limit_at.or_else(own_limit);
         let days = limit.and_then(|limit| trend.days_to(limit)).filter(|days| *days <= DAYS_TO_LIMIT_MAX);
         #[expect(clippy::cast_possible_truncation, reason = "ten years at most")]
         let at = |days: f64| Moment(end_ns.saturating_add((days * NANOSECONDS_PER_DAY) as i64));

@@ -320,6 +320,10 @@ async fn what_creeps_has_a_trend_and_a_day_at_its_limit() {
     // 17 degrees at half a degree a day.
     let day = trend["reaches_limit_at"].as_str().unwrap();
     assert!(trend["gpu"] == "GPU-4" && trend["limit"] == 87.0 && day.starts_with("2026-12-24"), "{trend}");
+    // A limit that is asked for counts instead of the GPU's own.
+    let asked = world.ok("/api/v1/analysis/trends?metric=temperature_c&limit_at=72").await;
+    let trend = &asked["trends"][0];
+    assert!(trend["limit"] == 72.0 && trend["reaches_limit_at"].as_str().unwrap().starts_with("2026-11-24"));
     let own = world.ok("/api/v1/analysis/trends?metric=gpu_clock_mhz&limit_at=7").await;
     assert_eq!(own["total"], 0);
 }
