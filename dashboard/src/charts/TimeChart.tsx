@@ -6,6 +6,7 @@ import { useTheme } from "../shared/theme";
 import { fileName, saveFile } from "../shared/files";
 import { ChartMenu, type ChartAction } from "./ChartMenu";
 import { aligned, countPoints, lastValue, type Frame } from "./frame";
+import { eventsNear, NO_MARKS, paintMarks, THROTTLE_COLOUR, throttleWords, type Marks } from "./marks";
 import type { Panel } from "./panels";
 import { pictureOf } from "./picture";
 import { type Behind, NOTHING_BEHIND, type Palette, plotData, plotOptions } from "./plot";
@@ -16,6 +17,8 @@ interface TimeChartProps {
   readonly marked: boolean;
   readonly frame: Frame;
   readonly behind?: Behind;
+  /** What stands above the lines. */
+  readonly marks?: Marks;
   /** What a line is called; it is a metric unless told otherwise. */
   readonly nameOf?: (column: string) => string;
   /** The subject of the chart, for the name of its picture. */
@@ -30,6 +33,8 @@ interface TimeChartProps {
 
 const NO_ACTIONS: readonly ChartAction[] = [];
 const HEIGHT = 176;
+/** How near the cursor must be to an event to mean it, as a share of the range. */
+const NEAR = 0.01;
 const SYNC = "gpu-page";
 
 function paletteOf(element: HTMLElement): Palette {
@@ -43,7 +48,7 @@ function paletteOf(element: HTMLElement): Palette {
 }
 
 /** One chart with its legend. The plot is built once per look and fed with data; values under the cursor go to the legend. */
-export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, nameOf = metricTitle, subject = "gpuvitals", actions = NO_ACTIONS, span, onSelect, now }: TimeChartProps) {
+export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks = NO_MARKS, nameOf = metricTitle, subject = "gpuvitals", actions = NO_ACTIONS, span, onSelect, now }: TimeChartProps) {
   const { theme } = useTheme();
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -54,10 +59,10 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, nameO
   const points = useMemo(() => countPoints(frame, panel.columns), [frame, panel.columns]);
   const hasBand = behind.band !== null;
   const hasPeers = behind.peers !== null;
-  const fed = useRef({ data, span });
+  const fed = useRef({ data, span, marks });
 
   useEffect(() => {
-    fed.current = { data, span };
+    fed.current = { data, span, marks };
     select.current = onSelect;
   });
 
@@ -76,6 +81,7 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, nameO
       syncKey: SYNC,
       onCursor: setCursor,
       onSelect: (start, end) => select.current(start, end),
+      onDraw: (plot) => paintMarks(plot, fed.current.marks, devicePixelRatio, (name) => getComputedStyle(element).getPropertyValue(name)),
     });
     const made = new uPlot(options, fed.current.data, element);
     made.setScale("x", { min: fed.current.span.start, max: fed.current.span.end });
@@ -98,18 +104,24 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, nameO
       made.setScale("x", { min: start, max: end });
     });
   }, [data, start, end]);
+  // After the effect that keeps the newest marks.
+  useEffect(() => plot.current?.redraw(false), [marks]);
 
   const at = cursor === null ? undefined : frame.times[cursor];
   const picture = async () => {
     const [canvas, element] = [plot.current?.ctx.canvas, box.current];
     if (canvas === undefined || element === null) return false;
     const style = getComputedStyle(element);
-    const lines = panel.columns.map((column, place) => ({ name: nameOf(column), colour: style.getPropertyValue(`--line-${(place % 6) + 1}`) }));
+    const shown = panel.columns.map((column, place) => ({ column, colour: style.getPropertyValue(`--line-${(place % 6) + 1}`) })).filter(({ column }) => !hidden.has(column));
+    const lines = shown.map(({ column, colour }) => ({ name: nameOf(column), colour }));
+    if (marks.spans.length > 0) lines.push({ name: "throttled", colour: style.getPropertyValue(THROTTLE_COLOUR) });
     const below = `${subject}, ${new Date(start).toISOString()} to ${new Date(end).toISOString()}`;
-    const content = await pictureOf(canvas, { title: panel.title, below, lines: lines.filter((_, place) => !hidden.has(panel.columns[place] ?? "")), background: style.getPropertyValue("--card"), ink: style.getPropertyValue("--fg") });
+    const content = await pictureOf(canvas, { title: panel.title, below, lines, background: style.getPropertyValue("--card"), ink: style.getPropertyValue("--fg") });
     if (content !== null) saveFile(`${fileName(subject, panel.title)}.png`, content);
     return content !== null;
   };
+  const near = at === undefined ? [] : eventsNear(marks.events, at, Math.max(frame.stepMs, (end - start) * NEAR));
+  const held = at === undefined ? "" : throttleWords(marks.spans, at);
   const toggle = (column: string) =>
     setHidden((held) => {
       const next = new Set(held);
@@ -119,7 +131,7 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, nameO
 
   return (
     <figure
-      className={`card min-w-0 px-3 pt-2.5 pb-2 ${marked ? "border-warn!" : ""}`}
+      className={`group card min-w-0 px-3 pt-2.5 pb-2 ${marked ? "border-warn!" : ""}`}
       aria-label={`${panel.title}: ${points === 0 ? "no values in this range" : `${points} values`}`}
       data-testid="chart"
       data-panel={panel.id}
@@ -131,13 +143,21 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, nameO
           {panel.title}
           {marked && <span className="badge ml-2 text-warn">evidence</span>}
         </h2>
-        <span className="num flex items-center gap-2 text-[11px] text-muted">
-          {at === undefined ? "" : formatInstant(at, now)}
+        <span className="num flex min-w-0 items-center gap-2 text-[11px] text-muted">
+          {held !== "" && <span className="truncate">{held}</span>}
+          {at !== undefined && <span className="shrink-0">{formatInstant(at, now)}</span>}
           <ChartMenu title={panel.title} actions={[{ name: "Picture (PNG)", act: picture }, ...actions]} />
         </span>
       </figcaption>
       <div className="relative">
         <div ref={box} style={{ height: HEIGHT }} />
+        {near.length > 0 && (
+          <ul className="card pointer-events-none absolute top-5 right-2 z-10 hidden max-w-[70%] px-2 py-1 text-[11px] group-hover:block" data-testid="near">
+            {near.map((event, place) => (
+              <li key={place}>{event.text}</li>
+            ))}
+          </ul>
+        )}
         {points === 0 && (
           <p className="pointer-events-none absolute inset-0 grid place-items-center text-xs text-muted">
             No values in this range

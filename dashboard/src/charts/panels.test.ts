@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { evidenceFirst, groupTitle, isEvidence, LINES_MAX, panelsOf, rowsOf, type CatalogueRow } from "./panels";
 
-const row = (column: string, unit: string, group: string, instrument = "gauge"): CatalogueRow => ({ column, unit, group, instrument, help: "", bits: [] });
+const row = (column: string, unit: string, group: string, instrument = "gauge"): CatalogueRow => ({ column, unit, group, instrument, help: "", bits: [], series: "basic", prometheus: { labels: {} } });
 const CATALOGUE = [
   row("gpu_clock_mhz", "MHz", "clock"),
   row("power_w", "W", "power"),

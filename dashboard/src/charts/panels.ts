@@ -9,6 +9,9 @@ export interface CatalogueRow {
   readonly help: string;
   /** Of a mask: its bits by name. */
   readonly bits: readonly NamedBit[];
+  /** Smallest set of Prometheus series that contains it. */
+  readonly series: string;
+  readonly prometheus: { readonly labels: Readonly<Record<string, string>> };
 }
 
 /** One chart: metrics of one group with one unit, so that they share an axis. */
@@ -52,6 +55,8 @@ export function rowsOf(catalogue: readonly CatalogueRow[], columns: readonly str
     instrument: "gauge",
     help: "Not in the catalogue; kept as the source wrote it.",
     bits: [],
+    series: "all",
+    prometheus: { labels: {} },
   }));
   return [...known.sort((a, b) => rank(a.group) - rank(b.group)), ...foreign];
 }

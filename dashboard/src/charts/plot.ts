@@ -1,6 +1,7 @@
 import type uPlot from "uplot";
 import { tickDistances, timeTicks, valueRange, valueTicks } from "./axis";
 import { aligned, bridged, isolated, type Frame } from "./frame";
+import { MARKS_HEIGHT } from "./marks";
 
 /** Colours of a theme, read from the style sheet: one place says what they are. */
 export interface Palette {
@@ -31,6 +32,8 @@ export interface PlotAsk {
   readonly syncKey: string;
   readonly onCursor: (place: number | null) => void;
   readonly onSelect: (start: number, end: number) => void;
+  /** Draws what stands above the lines. */
+  readonly onDraw: (plot: uPlot) => void;
 }
 
 /** The lines, then what is behind them: lower edges, upper edges, ghosts. */
@@ -49,7 +52,7 @@ export function plotOptions(ask: PlotAsk): uPlot.Options {
     width: ask.width,
     height: ask.height,
     ms: 1,
-    padding: [8, 8, 0, 0],
+    padding: [MARKS_HEIGHT, 8, 0, 0],
     legend: { show: false },
     cursor: {
       sync: { key: ask.syncKey, setSeries: false },
@@ -72,6 +75,7 @@ export function plotOptions(ask: PlotAsk): uPlot.Options {
     ],
     bands: ask.hasBand ? ask.columns.map((_, place) => band(ask, place)) : [],
     hooks: {
+      draw: [(plot) => ask.onDraw(plot)],
       setCursor: [(plot) => ask.onCursor(plot.cursor.idx ?? null)],
       setSelect: [
         (plot) => {

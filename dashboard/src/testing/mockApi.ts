@@ -70,7 +70,7 @@ export function findingsOf(findings: readonly Finding[], total = findings.length
 }
 
 export function metric(column: string, unit: string, group: string, instrument = "gauge") {
-  return { column, table: "gpu_events", type: "float32", unit, group, instrument, scope: "device", min: 0, max: 10_000, help: `About ${column}.`, bits: [] as { bit: number; name: string }[] };
+  return { column, table: "gpu_events", type: "float32", unit, group, instrument, scope: "device", min: 0, max: 10_000, help: `About ${column}.`, bits: [] as { bit: number; name: string }[], series: "standard", prometheus: { name: `gpu_${column}`, labels: {} as Record<string, string>, unit: "", factor: 1 } };
 }
 
 const healthy = { status: "healthy", reason: "", since: "2026-11-20T10:00:00Z" };

@@ -6,7 +6,7 @@ import { finding } from "../../testing/mockApi";
 import { bySeverity, byState, byValue, summaryOf, worstOf, type MeasuredRow } from "./colouring";
 
 const one = (part: Partial<FleetGpu> = {}): FleetGpu => ({ id: "a", name: "n / GPU 0", host: "n", index: 0, state: "active", reason: null, group: "n", value: null, ...part });
-const row = (part: Partial<MeasuredRow> = {}): MeasuredRow => ({ column: "power_w", unit: "W", group: "power", instrument: "gauge", help: "", bits: [], min: 0, max: 10_000, ...part });
+const row = (part: Partial<MeasuredRow> = {}): MeasuredRow => ({ column: "power_w", unit: "W", group: "power", instrument: "gauge", help: "", bits: [], series: "basic", prometheus: { labels: {} }, min: 0, max: 10_000, ...part });
 
 describe("what colours say", () => {
   it("by state: the sick one has a frame, the silent one a hole, and all are counted", () => {

@@ -2,6 +2,8 @@ import { useMemo } from "react";
 import type { Span } from "../../api/queries";
 import type { ChartAction } from "../../charts/ChartMenu";
 import type { Frame } from "../../charts/frame";
+import { MarkLegend } from "../../charts/MarkLegend";
+import type { Marks } from "../../charts/marks";
 import { evidenceFirst, isEvidence, panelsOf, type CatalogueRow, type Panel } from "../../charts/panels";
 import type { Behind } from "../../charts/plot";
 import { TimeChart } from "../../charts/TimeChart";
@@ -10,6 +12,7 @@ interface ChartsProps {
   readonly rows: readonly CatalogueRow[];
   readonly frame: Frame;
   readonly behind: Behind;
+  readonly marks: Marks;
   /** Id of the GPU. */
   readonly subject: string;
   readonly actionsOf: (panel: Panel) => readonly ChartAction[];
@@ -24,7 +27,7 @@ interface ChartsProps {
 }
 
 /** A chart for each group and unit of the catalogue. */
-export function Charts({ rows, frame, behind, subject, actionsOf, span, now, loading, partial, evidence, onSelect }: ChartsProps) {
+export function Charts({ rows, frame, behind, marks, subject, actionsOf, span, now, loading, partial, evidence, onSelect }: ChartsProps) {
   const panels = useMemo(() => panelsOf(rows), [rows]);
   if (loading) {
     return (
@@ -42,6 +45,7 @@ export function Charts({ rows, frame, behind, subject, actionsOf, span, now, loa
           Not everything could be read: {partial.join("; ")}
         </p>
       )}
+      <MarkLegend marks={marks} now={now} />
       <div className="grid gap-3 lg:grid-cols-2">
         {evidenceFirst(panels, evidence).map((panel) => (
           <TimeChart
@@ -50,6 +54,7 @@ export function Charts({ rows, frame, behind, subject, actionsOf, span, now, loa
             marked={isEvidence(panel, evidence)}
             frame={frame}
             behind={behind}
+            marks={marks}
             subject={subject}
             actions={actionsOf(panel)}
             span={span}

@@ -173,6 +173,90 @@ describe("the page of a GPU", () => {
   });
 });
 
+describe("marks above the charts", () => {
+  const EVENTS = `${PATH}/telemetry`;
+  const FROM = Date.parse("2026-11-20T10:00:00Z");
+  const at = (seconds: number) => new Date(FROM + seconds * 1000).toISOString();
+  const event = (seconds: number, metrics: object) => ({ gpu_id: ID, hostname: "node-1", timestamp: at(seconds), metrics });
+  const rows = [
+    event(50, { kind: "finding_closed", detail: "the fan stands still", finding: `fan:${ID}` }),
+    event(40, { kind: "throttle", detail: "power" }),
+    event(30, { kind: "finding_opened", detail: "XID 63", finding: `xid:${ID}` }),
+    event(20, { kind: "xid", detail: "XID 63", code: 63 }),
+    event(10, { kind: "lost" }),
+  ];
+  const events = (total = rows.length) => ok({ data: rows, total, pagination: { limit: 1000, offset: 0, has_next: false } });
+  const flag = metric("throttled", "", "throttle", "state");
+  const steps: Handler = (params) => {
+    const columns = (params.get("metrics") ?? "").split(",");
+    const series = columns.flatMap((column) => ["mean", "min", "max"].map((aggregate) => ({ metric: column, aggregate, gpu: ID, values: aggregate === "max" ? [0, 1, 1] : [0, 0.1, 0] })));
+    return ok({ times: [0, 1, 2].map((step) => FROM + step * 10_000), series, step_ms: 10_000 });
+  };
+  const handlers = {
+    [PATH]: ok({ gpu: gpu({ id: ID }), latest: { throttled: { value: 0, timestamp: NOW() } }, labels: LABELS, first_seen: at(0) }),
+    "/api/v1/metrics": ok({ metrics: [flag] }),
+    "/api/v1/query": steps,
+    "/api/v1/analysis/findings": findingsOf([finding({ id: `xid:${ID}`, kind: "xid", severity: "critical" })]),
+  };
+  const renderHour = () => renderAt(`/gpus/${ID}?from=${at(0)}&to=${at(3600)}`);
+
+  it("say when it was throttled, however briefly, and what happened in the range, also in words", async () => {
+    const mock = mockApi({ ...handlers, [EVENTS]: events() });
+    renderHour();
+    const marks = await screen.findByRole("region", { name: "Marks above the charts" });
+    await waitFor(() => expect(marks.textContent).toContain("4 events"));
+    expect(marks.textContent).toContain("Throttled for up to 20 s of this range");
+    const said = within(marks).getAllByRole("listitem", { hidden: true }).map((item) => item.textContent.replace(/^\S+ \S+ /, ""));
+    expect(said).toEqual([" Lost", "critical XID 63", "critical Finding opened: XID 63", " Finding closed: the fan stands still"]);
+    const asked = mock.asked.find(({ path }) => path === EVENTS)?.params;
+    expect([asked?.get("table"), asked?.get("start_time"), asked?.get("end_time")]).toEqual(["gpu_health_events", at(0), at(3600)]);
+  });
+
+  it("are named under the cursor", async () => {
+    mockApi({ ...handlers, [EVENTS]: events() });
+    renderHour();
+    await waitFor(() => expect(chart("throttle--0")?.getAttribute("data-points")).toBe("3"));
+    await screen.findByText(/4 events/);
+    const plot = FakePlot.made.find((made) => made.destroyed === 0);
+    act(() => plot?.options.hooks?.setCursor?.[0]?.({ cursor: { idx: 1 } } as never));
+    const caption = within(chart("throttle--0") as HTMLElement);
+    expect(caption.getByText("throttled")).toBeTruthy();
+    // As near as a hundredth of the hour.
+    expect(caption.getByTestId("near").textContent).toBe("LostXID 63Finding opened: XID 63");
+    act(() => plot?.options.hooks?.setCursor?.[0]?.({ cursor: { idx: 0 } } as never));
+    expect(caption.queryByText("throttled")).toBeNull();
+  });
+
+  it("are drawn again when they change", async () => {
+    const mock = mockApi({ ...handlers, [EVENTS]: ok({ data: [], total: 0, pagination: { limit: 1000, offset: 0, has_next: false } }) });
+    const { client } = renderHour();
+    await screen.findByText(/Throttled for up to/);
+    const plot = FakePlot.made.find((made) => made.destroyed === 0);
+    const before = plot?.redrawn ?? 0;
+    mock.set(EVENTS, events());
+    await act(() => client.refetchQueries({ queryKey: ["events"] }));
+    await screen.findByText(/4 events/);
+    expect(plot?.redrawn).toBeGreaterThan(before);
+  });
+
+  it.each([
+    ["are cut to the newest", events(2000), "Events may be missing: these are the newest 5 of 2,000 rows"],
+    ["could not be read", { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } }, "Events could not be read: disk on fire"],
+  ] as const)("say when they %s", async (_name, answer, words) => {
+    mockApi({ ...handlers, [EVENTS]: answer });
+    renderHour();
+    expect(await screen.findByText(words)).toBeTruthy();
+  });
+
+  it("are missing without a word where no such rows are kept", async () => {
+    mockApi({ ...handlers, [EVENTS]: { status: 404, body: { error: "not found", message: "not kept", code: "not_kept" } } });
+    const { client } = renderHour();
+    const marks = await screen.findByRole("region", { name: "Marks above the charts" });
+    await waitFor(() => expect(client.isFetching()).toBe(0));
+    expect(marks.textContent).toBe("Throttled for up to 20 s of this range");
+  });
+});
+
 describe("a recording", () => {
   const AT = "2025-07-18T20:42:34.000Z";
   it("says when the GPU was last seen and looks at that time", async () => {

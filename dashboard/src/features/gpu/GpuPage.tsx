@@ -20,6 +20,7 @@ import { GpuHeader } from "./GpuHeader";
 import { aggregatesOf, historyQuery } from "./history";
 import { lastSeenOf, latestOf } from "./latest";
 import { LatestTable } from "./LatestTable";
+import { useMarks } from "./marks";
 import { usePeers } from "./peers";
 import { canBeLive, defaultRange, gpuPath, isRecorded, parseGpu, spanOf, stepOf, type GpuState } from "./range";
 import { useStream } from "./stream";
@@ -93,6 +94,7 @@ export function GpuPage({ id }: { readonly id: string }) {
               rows={view.rows}
               frame={view.frame}
               behind={view.behind}
+              marks={view.marks}
               subject={gpu.id}
               actionsOf={view.actionsOf}
               span={view.span}
@@ -165,6 +167,8 @@ function useGpuView(id: string, state: GpuState) {
   }, [answer, key, live, stream.samples, start, state.aggregate]);
   const peers = usePeers(detail.data?.gpu, state.peers, drawnRows, { range, anchor, all, live });
   const behind = useMemo((): Behind => ({ band: frames.band, peers: state.peers ? (peers?.frame ?? EMPTY) : null }), [frames.band, peers, state.peers]);
+  // A short spell of throttling does not show in the mean of its step.
+  const marks = useMarks({ gpu: key, range, anchor, all, live }, detail.data !== undefined, frames.band?.high ?? frames.frame, drawnRows, findings);
   const labels = detail.data?.labels;
   const actionsOf = (panel: Panel) => {
     const ask = { metrics: panel.columns, gpus: [key], stepMs: stepOf(span), aggregates: aggregatesOf(state.aggregate) };
@@ -188,6 +192,7 @@ function useGpuView(id: string, state: GpuState) {
     evidence,
     frame: frames.frame,
     behind,
+    marks,
     peers,
     actionsOf,
     span,

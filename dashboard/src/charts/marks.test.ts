@@ -1,0 +1,99 @@
+import { describe, expect, it } from "vitest";
+import { metric } from "../testing/mockApi";
+import type { Frame } from "./frame";
+import { eventsNear, MARKS_HEIGHT, NO_MARKS, paintMarks, reasonsOf, throttledMs, throttleSpans, throttleWords } from "./marks";
+
+const of = (column: string, instrument: string, reason?: string, series = "standard") => {
+  const row = metric(column, "", "throttle", instrument);
+  return { ...row, series, prometheus: { ...row.prometheus, labels: reason === undefined ? {} : { reason } } };
+};
+const FLAG = of("held", "state");
+const CAP = of("held_by_cap", "state", "sw_power_cap");
+const HEAT = of("heat_ns", "counter", "thermal");
+const N = null;
+
+function frame(values: Record<string, readonly (number | null)[]>): Frame {
+  const length = Object.values(values)[0]?.length ?? 0;
+  return { stepMs: 10, times: Array.from({ length }, (_, place) => 1000 + place * 10), values: new Map(Object.entries(values)) };
+}
+
+const spansOf = (values: Record<string, readonly (number | null)[]>, rows = [FLAG, CAP, HEAT]) =>
+  throttleSpans(frame(values), rows).map(({ start, end, reasons }) => [(start - 1000) / 10, (end - 1000) / 10, reasons.join("+")]);
+
+describe("throttleSpans", () => {
+  it.each([
+    ["a state while it is not 0", { held: [0, 1, 1, 0, 1] }, [[1, 3, ""], [4, 5, ""]]],
+    ["a share of a step", { held: [0, 0.01, 0] }, [[1, 2, ""]]],
+    ["nothing where all is 0", { held: [0, 0], heat_ns: [5, 5] }, []],
+    ["a counter where it grew, not where it began anew", { heat_ns: [7, 9, 9, 2, 3] }, [[1, 2, "Thermal"], [4, 5, "Thermal"]]],
+    ["a new span where the reasons change", { held: [1, 1, 1, 0], held_by_cap: [0, 1, 0, 0], heat_ns: [0, 0, 4, 4] }, [[0, 1, ""], [1, 2, "SW power cap"], [2, 3, "Thermal"]]],
+    ["nothing over a gap", { held: [1, 1, 1, 1, N, N, N, 1] }, [[0, 4, ""], [7, 8, ""]]],
+    ["nothing of a counter over a gap", { heat_ns: [1, 2, 3, 4, N, N, N, 9, 9] }, [[1, 4, "Thermal"]]],
+    ["steps that a slow source leaves out", { held: [1, N, 1, N, 1, N, 0], heat_ns: [0, N, 0, N, 3, N, 3] }, [[0, 3, ""], [3, 5, "Thermal"], [5, 6, ""]]],
+  ])("finds %s", (_name, values, spans) => {
+    expect(spansOf(values)).toEqual(spans);
+  });
+
+  it("knows metrics by the catalogue alone", () => {
+    const values = { a: [0, 1, 2], b: [1, 1, 1] };
+    expect(spansOf(values, [of("a", "counter", "low_utilization", "all"), of("a", "counter"), of("a", "gauge", "heat")])).toEqual([]);
+    expect(spansOf(values, [{ ...of("b", "state"), group: "power" }, { ...of("b", "state"), bits: [{ bit: 1, name: "heat" }] }])).toEqual([]);
+    expect(spansOf(values, [of("a", "counter", "anything")])).toEqual([[1, 3, "Anything"]]);
+  });
+});
+
+const SPANS = [
+  { start: 1000, end: 1020, reasons: [] },
+  { start: 1040, end: 1050, reasons: ["HW thermal", "Power"] },
+];
+
+it("says the spans in words and adds them up", () => {
+  expect([1000, 1020, 1045].map((at) => throttleWords(SPANS, at))).toEqual(["throttled", "", "throttled: HW thermal, Power"]);
+  expect(throttledMs(SPANS)).toBe(30);
+  expect(reasonsOf(SPANS)).toEqual(["HW thermal", "Power"]);
+});
+
+it("finds the events near an instant", () => {
+  const events = [100, 200].map((at) => ({ at, severity: null, text: String(at) }));
+  expect(eventsNear(events, 110, 10)).toEqual([events[0]]);
+  expect(eventsNear(events, 150, 49)).toEqual([]);
+});
+
+describe("paintMarks", () => {
+  /** A plot of 1000 to 1100 ms on 100 to 300 px, which remembers what is filled. */
+  const paint = (part: Partial<typeof NO_MARKS>) => {
+    const drawn: unknown[] = [];
+    let corners: number[][] = [];
+    const ctx = {
+      fillStyle: "",
+      beginPath: () => (corners = []),
+      moveTo: (...corner: number[]) => corners.push(corner),
+      lineTo: (...corner: number[]) => corners.push(corner),
+      fillRect: (...box: number[]) => drawn.push([ctx.fillStyle, ...box]),
+      fill: () => drawn.push([ctx.fillStyle, ...corners]),
+      ...Object.fromEntries(["save", "restore", "setLineDash", "closePath", "stroke"].map((name) => [name, () => undefined])),
+    };
+    const surface = { ctx: ctx as unknown as CanvasRenderingContext2D, bbox: { left: 100, top: MARKS_HEIGHT, width: 200 }, valToPos: (at: number) => 100 + (at - 1000) * 2 };
+    paintMarks(surface, { ...NO_MARKS, ...part }, 1, (name) => name);
+    return drawn;
+  };
+
+  it("draws spans above the lines, as far as the range goes, and wide enough to be seen", () => {
+    const spans = [[0, 900], [900, 1010], [1040, 1050], [1060, 1060.01], [1090, 2000], [2000, 2010]].map(([start = 0, end = 0]) => ({ start, end, reasons: [] }));
+    expect(paint({ spans })).toEqual([
+      ["--throttle", 100, 13, 20, 4],
+      ["--throttle", 180, 13, 20, 4],
+      ["--throttle", 220, 13, 2, 4],
+      ["--throttle", 280, 13, 20, 4],
+    ]);
+  });
+
+  it("draws events of the range as triangles above the band, the critical ones large, the mild ones hollow", () => {
+    const events = [["critical", 1010], ["notice", 1020], ["of a newer server", 1020], [null, 999]].map(([severity, at]) => ({ severity: severity as string | null, at: at as number, text: "" }));
+    expect(paint({ events })).toEqual([
+      ["--bad", [115, 2], [125, 2], [120, 12]],
+      ["--card", [136.5, 5], [143.5, 5], [140, 12]],
+      ["--card", [136.5, 5], [143.5, 5], [140, 12]],
+    ]);
+  });
+});

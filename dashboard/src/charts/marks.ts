@@ -1,0 +1,188 @@
+import { metricTitle } from "../shared/format";
+import { bridged, type Frame } from "./frame";
+import type { CatalogueRow } from "./panels";
+
+/** A time in which something held the clocks down, as far as the steps of a chart tell it apart. */
+export interface ThrottleSpan {
+  readonly start: number;
+  readonly end: number;
+  /** Reasons by name; empty where the source gives none. */
+  readonly reasons: readonly string[];
+}
+
+/** Something that happened to the GPU. */
+export interface EventMark {
+  readonly at: number;
+  /** As the server judges it; null where it says nothing of it. */
+  readonly severity: string | null;
+  readonly text: string;
+}
+
+/** What stands above the lines of every chart of a GPU, the oldest first. */
+export interface Marks {
+  readonly spans: readonly ThrottleSpan[];
+  readonly events: readonly EventMark[];
+  /** Why marks may be missing; empty: none are. */
+  readonly doubt: string;
+}
+
+export const NO_MARKS: Marks = { spans: [], events: [], doubt: "" };
+
+const GROUP = "throttle";
+
+/**
+ * Whether a metric tells of throttling: by the catalogue a state of that group, or a counter of a reason. Counters outside
+ * the standard series also grow while a GPU has too little work, which is no throttling.
+ */
+function tellsOfThrottling(row: CatalogueRow): boolean {
+  if (row.group !== GROUP || row.bits.length > 0) return false;
+  return row.instrument === "state" || (row.instrument === "counter" && reasonOf(row) !== null && row.series !== "all");
+}
+
+function reasonOf(row: CatalogueRow): string | null {
+  const { reason } = row.prometheus.labels;
+  return reason === undefined ? null : metricTitle(reason);
+}
+
+/**
+ * The steps of a frame that were throttled, neighbours with the same reasons as one span. A state throttles while it is not
+ * 0, a counter where it grew. Over a gap in the data nothing is said.
+ */
+export function throttleSpans(frame: Frame, rows: readonly CatalogueRow[]): ThrottleSpan[] {
+  const { times, stepMs } = frame;
+  // Of each step the reasons; none: it was not throttled.
+  const steps = times.map((): Set<string> | null => null);
+  for (const row of rows.filter(tellsOfThrottling)) {
+    const values = bridged(times, frame.values.get(row.column) ?? [], stepMs);
+    const reason = reasonOf(row);
+    throttled(values, row.instrument === "counter").forEach((is, place) => {
+      if (!is) return;
+      const reasons = steps[place] ?? new Set<string>();
+      if (reason !== null) reasons.add(reason);
+      steps[place] = reasons;
+    });
+  }
+  const spans: ThrottleSpan[] = [];
+  steps.forEach((set, place) => {
+    const start = times[place];
+    if (set === null || start === undefined) return;
+    const reasons = [...set].sort();
+    const before = spans.at(-1);
+    if (before?.end === start && before.reasons.join() === reasons.join()) spans[spans.length - 1] = { ...before, end: start + stepMs };
+    else spans.push({ start, end: start + stepMs, reasons });
+  });
+  return spans;
+}
+
+/** Which steps were throttled by the values of one metric. Steps that a slow source leaves out go with their neighbours. */
+function throttled(values: readonly (number | null | undefined)[], isCounter: boolean): boolean[] {
+  const is = values.map(() => false);
+  let before: number | null = null;
+  let next = 0;
+  values.forEach((value, place) => {
+    if (value === undefined) return;
+    if (value === null) before = null;
+    else if (isCounter) {
+      // It grew at some time since the value before.
+      if (before !== null && value > before) is.fill(true, next, place + 1);
+      before = value;
+    } else {
+      // A state stays until the next value.
+      if (before !== null && before > 0) is.fill(true, next, place);
+      is[place] = value > 0;
+      before = value;
+    }
+    next = place + 1;
+  });
+  return is;
+}
+
+/** Time that the spans cover, in ms. */
+export function throttledMs(spans: readonly ThrottleSpan[]): number {
+  return spans.reduce((sum, { start, end }) => sum + end - start, 0);
+}
+
+export function reasonsOf(spans: readonly ThrottleSpan[]): string[] {
+  return [...new Set(spans.flatMap((span) => span.reasons))].sort();
+}
+
+/** What held the clocks down at an instant, in words; empty: nothing. */
+export function throttleWords(spans: readonly ThrottleSpan[], at: number): string {
+  const span = spans.find(({ start, end }) => start <= at && at < end);
+  if (span === undefined) return "";
+  return span.reasons.length === 0 ? "throttled" : `throttled: ${span.reasons.join(", ")}`;
+}
+
+export function eventsNear(events: readonly EventMark[], at: number, distance: number): EventMark[] {
+  return events.filter((event) => Math.abs(event.at - at) <= distance);
+}
+
+/** How an event is drawn: filled or hollow, large or small, so that severities differ without colours too. */
+export interface EventLook {
+  /** Custom property with the colour. */
+  readonly colour: string;
+  readonly size: number;
+  readonly isFilled: boolean;
+}
+
+const LOOKS: Readonly<Record<string, EventLook>> = {
+  critical: { colour: "--bad", size: 10, isFilled: true },
+  warning: { colour: "--warn", size: 7, isFilled: true },
+  notice: { colour: "--calm", size: 7, isFilled: false },
+};
+const PLAIN: EventLook = { colour: "--muted", size: 7, isFilled: false };
+export const THROTTLE_COLOUR = "--throttle";
+
+export function eventLook(severity: string | null): EventLook {
+  return (severity === null ? undefined : LOOKS[severity]) ?? PLAIN;
+}
+
+/** Room above the lines that the marks need, in CSS pixels. */
+export const MARKS_HEIGHT = 18;
+const BAND_HEIGHT = 4;
+/** Between band and lines, and between triangles and band. */
+const AIR = 1;
+/** A short span must be seen too. */
+const WIDTH_MIN = 2;
+
+/** As much of a plot as the marks need. */
+export interface Surface {
+  readonly ctx: CanvasRenderingContext2D;
+  /** The plotting area, in pixels of the canvas. */
+  readonly bbox: { readonly left: number; readonly top: number; readonly width: number };
+  readonly valToPos: (value: number, scale: string, canvasPixels: boolean) => number;
+}
+
+/** Draws the marks into the room above the lines: spans as a band, and above it events as triangles that point to their instant. */
+export function paintMarks({ ctx, bbox, valToPos }: Surface, { spans, events }: Marks, ratio: number, colourOf: (name: string) => string): void {
+  const [left, right] = [bbox.left, bbox.left + bbox.width];
+  const band = bbox.top - (AIR + BAND_HEIGHT) * ratio;
+  const foot = band - AIR * ratio;
+  ctx.save();
+  // The plot leaves its last line's dashes behind.
+  ctx.setLineDash([]);
+  ctx.fillStyle = colourOf(THROTTLE_COLOUR);
+  for (const { start, end } of spans) {
+    // Whole pixels: no seam shows between neighbours.
+    const from = Math.max(left, Math.floor(valToPos(start, "x", true)));
+    const to = Math.min(right, Math.ceil(valToPos(end, "x", true)));
+    if (to > left && from < right) ctx.fillRect(from, band, Math.max(to - from, WIDTH_MIN * ratio), BAND_HEIGHT * ratio);
+  }
+  for (const { at, severity } of events) {
+    const x = valToPos(at, "x", true);
+    if (x < left || x > right) continue;
+    const { colour, size, isFilled } = eventLook(severity);
+    const half = (size / 2) * ratio;
+    ctx.beginPath();
+    ctx.moveTo(x - half, foot - size * ratio);
+    ctx.lineTo(x + half, foot - size * ratio);
+    ctx.lineTo(x, foot);
+    ctx.closePath();
+    ctx.fillStyle = colourOf(isFilled ? colour : "--card");
+    ctx.fill();
+    ctx.strokeStyle = colourOf(colour);
+    ctx.lineWidth = ratio;
+    ctx.stroke();
+  }
+  ctx.restore();
+}
