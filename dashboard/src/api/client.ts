@@ -32,6 +32,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Whether the server keeps no such rows: that is no failure, there is only nothing to show. */
+export function isNotKept(error: unknown): error is ApiError {
+  return error instanceof ApiError && error.failure.kind === "server" && error.failure.code === "not_kept";
+}
+
 function describe(failure: Failure): string {
   switch (failure.kind) {
     case "network":

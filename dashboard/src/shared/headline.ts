@@ -5,3 +5,7 @@ export const POWER_LIMIT = "power_limit_w";
 export const TEMPERATURE = "temperature_c";
 export const MEMORY_USED = "memory_used_mb";
 export const MEMORY_TOTAL = "memory_total_mb";
+
+/** Temperatures beside the headline's that have a limit of their own. */
+export const TEMPERATURE_JUNCTION = "temperature_junction_c";
+export const TEMPERATURE_MEMORY = "temperature_memory_c";

@@ -4,7 +4,7 @@ import { describe, expect, it, vi } from "vitest";
 import type { Gpu } from "../../api/client";
 import { FakeEventSource } from "../../testing/FakeEventSource";
 import { FakePlot } from "../../testing/FakePlot";
-import { finding, findingsOf, gpu, listOf, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { anomaliesOf, finding, findingsOf, gpu, listOf, metric, mockApi, ok, trend, trendsOf, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const ID = gpu().id;
@@ -170,6 +170,36 @@ describe("the page of a GPU", () => {
     renderAt(`/gpus/${ID}`);
     expect(await screen.findByRole("note", { name: "Simulated data" })).toBeTruthy();
     expect(screen.getByText("simulated", { selector: ".badge" })).toBeTruthy();
+  });
+});
+
+describe("where it goes", () => {
+  const usual = (median: number) => ({ median, deviation: 10, count: 7, distance: -24 });
+  const anomalies: Handler = (params) => {
+    const one = { gpu: ID, name: "node-1 / GPU 0", value: 260, score: 24, own: usual(500), peers: usual(540) };
+    if (params.get("metric") === "power_w") return anomaliesOf(params, "W", [{ ...one, gpu: "other" }, one]);
+    // Without days of its own it is only unlike its model.
+    return anomaliesOf(params, "°C", [{ ...one, own: null }]);
+  };
+
+  it("is said of this GPU alone, and the chart that shows it stands first", async () => {
+    const trends: Handler = (params) => trendsOf(params, "°C", params.get("metric") === "temperature_c" ? [trend({ gpu: "other" }), trend({ gpu: ID })] : []);
+    const latest = Object.fromEntries(["power_w", "utilization_pct", "temperature_c"].map((column) => [column, { value: 1, timestamp: NOW() }]));
+    const known = ok({ gpu: gpu(), latest, labels: LABELS, first_seen: NOW() });
+    mockApi({ [PATH]: known, "/api/v1/query": history, "/api/v1/analysis/trends": trends, "/api/v1/analysis/anomalies": anomalies });
+    renderAt(`/gpus/${ID}`);
+    const list = await screen.findByRole("list", { name: "Trends and anomalies" });
+    await waitFor(() => expect(within(list).getAllByRole("listitem")).toHaveLength(2));
+    expect(list.textContent).toMatch(/^Temperature 82 °C rises by 3 °C a day and reaches its limit of 89 °C in 2 dPower 260 W in the hour to \d\d:\d\d is unusual: 500 W at that hour of other days, 540 W among its model$/);
+    await waitFor(() => expect(document.querySelector("[data-panel]")?.getAttribute("data-panel")).toBe("temperature-°C-0"));
+  });
+
+  it("is nothing where nothing is known", async () => {
+    mockApi({ [PATH]: detail(), "/api/v1/query": history });
+    const { client } = renderAt(`/gpus/${ID}`);
+    await screen.findByRole("heading", { name: /H100/ });
+    await waitFor(() => expect(client.isFetching()).toBe(0));
+    expect(screen.queryByRole("list", { name: "Trends and anomalies" })).toBeNull();
   });
 });
 

@@ -17,10 +17,12 @@ import { findingDoubts } from "../findings/doubts";
 import { chartActions } from "./exports";
 import { GpuFindings } from "./GpuFindings";
 import { GpuHeader } from "./GpuHeader";
+import { GpuOutlook } from "./GpuOutlook";
 import { aggregatesOf, historyQuery } from "./history";
 import { lastSeenOf, latestOf } from "./latest";
 import { LatestTable } from "./LatestTable";
 import { useMarks } from "./marks";
+import { useGpuOutlook } from "./outlook";
 import { usePeers } from "./peers";
 import { canBeLive, defaultRange, gpuPath, isRecorded, parseGpu, spanOf, stepOf, type GpuState } from "./range";
 import { useStream } from "./stream";
@@ -60,6 +62,7 @@ export function GpuPage({ id }: { readonly id: string }) {
         </p>
       )}
       <GpuFindings findings={view.findings} index={gpu.index} now={now} doubts={findingDoubts(view.judged, now)} />
+      <GpuOutlook {...view.outlook} now={now} />
       <Tiles latest={view.latest} memoryMb={gpu.memory_mb ?? null} />
       <Toolbar
         range={view.range}
@@ -131,7 +134,11 @@ function useGpuView(id: string, state: GpuState) {
 
   const wrong = useQuery({ ...findingsQuery({ ...ALL_FINDINGS, gpus: key }), enabled: detail.data !== undefined });
   const findings = wrong.data?.findings ?? NONE;
-  const evidence = useMemo(() => new Set(findings.flatMap((finding) => finding.evidence.map((each) => each.quantity))), [findings]);
+  const outlook = useGpuOutlook(key, now);
+  const evidence = useMemo(
+    () => new Set([...findings.flatMap((finding) => finding.evidence.map((each) => each.quantity)), ...outlook.trends.map((trend) => trend.metric)]),
+    [findings, outlook],
+  );
 
   const columns = Object.keys(detail.data?.latest ?? {}).sort().join(",");
   const rows = useMemo(
@@ -190,6 +197,7 @@ function useGpuView(id: string, state: GpuState) {
     findings,
     judged: wrong,
     evidence,
+    outlook,
     frame: frames.frame,
     behind,
     marks,

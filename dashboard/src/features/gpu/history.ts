@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { ApiError, type QueryAnswer } from "../../api/client";
+import { isNotKept, type QueryAnswer } from "../../api/client";
 import { fetchHistory, type Aggregate, type Span } from "../../api/queries";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { MINUTE, SECOND } from "../../shared/time";
@@ -63,6 +63,6 @@ export function peersQuery({ gpus, columns, range, anchor, all, live }: PeersVie
 
 /** A server without a history: the charts draw what the stream brings, and say why there is nothing older. */
 function unkept(error: unknown, stepMs: number): QueryAnswer {
-  if (!(error instanceof ApiError) || error.failure.kind !== "server" || error.failure.code !== "not_kept") throw error;
+  if (!isNotKept(error)) throw error;
   return { times: [], series: [], step_ms: stepMs, partial: [error.message] };
 }

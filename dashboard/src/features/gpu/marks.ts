@@ -1,6 +1,6 @@
 import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { api, ApiError, dataOf, type TelemetryEntry } from "../../api/client";
+import { api, dataOf, isNotKept, type TelemetryEntry } from "../../api/client";
 import type { Finding } from "../../api/findings";
 import type { Frame } from "../../charts/frame";
 import { throttleSpans, type EventMark, type Marks } from "../../charts/marks";
@@ -35,7 +35,7 @@ function eventsQuery({ gpu, range, anchor, all, live }: EventsView) {
         return { rows: data, doubt: doubts.length === 0 ? "" : `Events may be missing: ${doubts.join("; ")}` };
       } catch (error) {
         // A server that keeps no such rows has none to show.
-        if (error instanceof ApiError && error.failure.kind === "server" && error.failure.code === "not_kept") return { rows: [], doubt: "" };
+        if (isNotKept(error)) return { rows: [], doubt: "" };
         throw error;
       }
     },

@@ -1,7 +1,7 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it, vi } from "vitest";
-import { finding, findingsOf, gpu, listOf, mockApi } from "../../testing/mockApi";
+import { finding, findingsOf, gpu, listOf, mockApi, trend, trendsOf, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const FINDINGS = "/api/v1/analysis/findings";
@@ -164,5 +164,64 @@ describe("what is wrong now", () => {
     renderAt("/");
     expect(await screen.findByText(/the worst 1 of 900/)).toBeTruthy();
     expect((await headline()).textContent).toBe("900 findings among 0 GPUs");
+  });
+});
+
+describe("what is coming", () => {
+  const TRENDS = "/api/v1/analysis/trends";
+  const soon = (hours: number) => new Date(Date.now() + hours * 3_600_000).toISOString();
+  /** Memory that runs full sooner than the GPUs get too hot. */
+  const trends: Handler = (params) => {
+    if (params.get("metric") === "memory_used_mb") return trendsOf(params, "MiB", [trend({ gpu: "GPU-b", name: "node-1 / GPU 7", level: 71_680, per_day: 7168, limit: 81_920, reaches_limit_at: soon(7.5) })]);
+    if (params.get("metric") !== "temperature_c") return trendsOf(params, "°C", []);
+    return trendsOf(params, "°C", [
+      trend(),
+      trend({ gpu: "late", reaches_limit_at: soon(24 * 9) }),
+      trend({ gpu: "falls", per_day: -3 }),
+      trend({ gpu: "boundless", limit: null, reaches_limit_at: null }),
+    ]);
+  };
+  const region = () => screen.findByRole("region", { name: "What is coming" });
+
+  it("is what reaches its limit within a week, the nearest first, with the way to its chart", async () => {
+    const mock = mockApi({ [TRENDS]: trends });
+    renderAt("/");
+    await waitFor(async () => expect(within(await region()).getAllByRole("listitem")).toHaveLength(2));
+    const lines = within(await region()).getAllByRole("listitem").map((line) => line.textContent);
+    expect(lines).toEqual([
+      "node-1 / GPU 7: Memory used 70 GiB rises by 7 GiB a day and reaches its limit of 80 GiB in 7 h",
+      "node-1 / GPU 6: Temperature 82 °C rises by 3 °C a day and reaches its limit of 89 °C in 2 d",
+    ]);
+    expect(within(await region()).getByRole("link", { name: "node-1 / GPU 7" }).getAttribute("href")).toBe("/gpus/GPU-b?range=7d");
+    const ends = mock.asked.filter(({ path }) => path === TRENDS).map(({ params }) => params.get("end"));
+    expect(ends.length).toBeGreaterThan(1);
+    // Whole hours: the server answers all pages of an hour from its cache.
+    expect(ends.every((end) => /:00:00.000Z$/.test(end ?? ""))).toBe(true);
+  });
+
+  it("is cut to what is read at a glance", async () => {
+    const many = Array.from({ length: 11 }, (_, place) => trend({ gpu: `GPU-${place}` }));
+    mockApi({ [TRENDS]: (params) => trendsOf(params, "°C", params.get("metric") === "temperature_c" ? many : []) });
+    renderAt("/");
+    expect(await screen.findByText("and 3 more within a week")).toBeTruthy();
+    expect(within(await region()).getAllByRole("listitem")).toHaveLength(8);
+  });
+
+  it.each([
+    ["nothing rises", (params: URLSearchParams) => trendsOf(params, "°C", [])],
+    ["no history is kept", { status: 404, body: { error: "not found", message: "not kept", code: "not_kept" } }],
+  ] as const)("is nothing where %s", async (_name, answer) => {
+    mockApi({ [FINDINGS]: three, "/api/v1/gpus": gpus, [TRENDS]: answer });
+    const { client } = renderAt("/");
+    await waitFor(() => expect(items()).toHaveLength(3));
+    await waitFor(() => expect(client.isFetching()).toBe(0));
+    expect(screen.queryByRole("region", { name: "What is coming" })).toBeNull();
+  });
+
+  it("says what could not be read", async () => {
+    const broken = { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } };
+    mockApi({ [TRENDS]: (params) => (params.get("metric") === "temperature_memory_c" ? broken : (trends as (params: URLSearchParams) => typeof broken)(params)) });
+    renderAt("/");
+    expect(await screen.findByText("Not all trends could be read: disk on fire")).toBeTruthy();
   });
 });

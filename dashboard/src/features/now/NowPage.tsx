@@ -13,6 +13,7 @@ import { countsOf, useFleetCounts } from "../fleet/counts";
 import { SimulatedBanner } from "../gpuLook";
 import { ClearFilters, Pages, Select, useListKeys, WaitingRows } from "../list";
 import { pageOf, PAGE_SIZE } from "../pages";
+import { Coming } from "./Coming";
 import { FleetStrip } from "./FleetStrip";
 import { headlineOf, type Headline } from "./headline";
 import { askOf, DEFAULT, hostOf, isFiltered, nowPath, parseNow, tally, type NowState } from "./nowState";
@@ -91,6 +92,7 @@ export function NowPage() {
           )}
         </>
       )}
+      <Coming now={now} />
     </div>
   );
 }

@@ -1,0 +1,30 @@
+import { Activity, TrendingUp } from "lucide-react";
+import type { Anomaly, Trend } from "../../api/outlook";
+import { anomalyWords, trendWords } from "../outlook";
+
+interface GpuOutlookProps {
+  readonly trends: readonly Trend[];
+  readonly anomalies: readonly Anomaly[];
+  readonly now: number;
+}
+
+/** Where this GPU goes and what is unusual about it, a line each. */
+export function GpuOutlook({ trends, anomalies, now }: GpuOutlookProps) {
+  if (trends.length === 0 && anomalies.length === 0) return null;
+  return (
+    <ul aria-label="Trends and anomalies" className="num mt-3 space-y-1 text-[13px]">
+      {trends.map((trend) => (
+        <li key={`trend ${trend.metric}`} className="flex items-baseline gap-2">
+          <TrendingUp size={13} aria-hidden className="shrink-0 self-center text-warn" />
+          {trendWords(trend, now)}
+        </li>
+      ))}
+      {anomalies.map((anomaly) => (
+        <li key={`anomaly ${anomaly.metric}`} className="flex items-baseline gap-2 text-muted" title={`${anomaly.score.toFixed(1)} deviations`}>
+          <Activity size={13} aria-hidden className="shrink-0 self-center" />
+          {anomalyWords(anomaly)}
+        </li>
+      ))}
+    </ul>
+  );
+}

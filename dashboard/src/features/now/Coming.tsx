@@ -1,0 +1,34 @@
+import { TrendingUp } from "lucide-react";
+import { Link } from "../../shared/location";
+import { gpuPath } from "../gpu/range";
+import { trendWords, useTrends } from "../outlook";
+
+/** As many as are read at a glance. */
+const SHOWN_MAX = 8;
+
+/** Metrics that reach their limit within a week, the nearest first. Nothing where none does. */
+export function Coming({ now }: { readonly now: number }) {
+  const { trends, error } = useTrends(now);
+  if (trends.length === 0 && error === null) return null;
+  const more = trends.length - SHOWN_MAX;
+  return (
+    <section aria-label="What is coming" className="card mt-3 p-3 text-[13px]">
+      <h2 className="text-[11px] text-faint">What is coming</h2>
+      <ul className="mt-1 space-y-1">
+        {trends.slice(0, SHOWN_MAX).map((trend) => (
+          <li key={`${trend.gpu} ${trend.metric}`} className="flex items-baseline gap-2">
+            <TrendingUp size={13} aria-hidden className="shrink-0 self-center text-warn" />
+            <span className="min-w-0">
+              <Link to={gpuPath(trend.gpu, { range: { kind: "preset", preset: "7d" } })} data-row="" className="rounded font-semibold hover:underline">
+                {trend.name}
+              </Link>
+              : <span className="num">{trendWords(trend, now)}</span>
+            </span>
+          </li>
+        ))}
+      </ul>
+      {more > 0 && <p className="mt-1 text-xs text-muted">and {more.toLocaleString("en")} more within a week</p>}
+      {error !== null && <p className="mt-1 text-warn">Not all trends could be read: {error.message}</p>}
+    </section>
+  );
+}

@@ -1,0 +1,44 @@
+import { useQueries } from "@tanstack/react-query";
+import { hourOf, LIMITED, trendsQuery, type Anomaly, type Trend } from "../api/outlook";
+import { formatValue, metricTitle } from "../shared/format";
+import { DAY, formatClock, formatSpan } from "../shared/time";
+
+/** What reaches its limit later than this may still turn. */
+const WITHIN_MS = 7 * DAY;
+
+export interface Outlook {
+  readonly trends: readonly Trend[];
+  /** Why trends may be missing; null: none are. */
+  readonly error: Error | null;
+}
+
+/** The trends that reach their limit within a week, the nearest first. */
+export function useTrends(now: number): Outlook {
+  const end = hourOf(now);
+  return useQueries({
+    queries: LIMITED.map((metric) => trendsQuery(metric, end)),
+    combine: (answers) => ({
+      trends: answers
+        .flatMap((answer) => answer.data ?? [])
+        .filter((trend) => trend.at - end <= WITHIN_MS)
+        .sort((a, b) => a.at - b.at),
+      error: answers.find((answer) => answer.error !== null)?.error ?? null,
+    }),
+  });
+}
+
+/** `Temperature 82 °C rises by 3 °C a day and reaches its limit of 89 °C in 2 d` */
+export function trendWords({ metric, unit, level, per_day: slope, limit, at }: Trend, now: number): string {
+  const [title, value, rise, end] = [metricTitle(metric), formatValue(level, unit), formatValue(slope, unit), formatValue(limit, unit)];
+  if (at <= now) return `${title} has risen by ${rise} a day to its limit of ${end}`;
+  return `${title} ${value} rises by ${rise} a day and reaches its limit of ${end} in ${formatSpan(at - now)}`;
+}
+
+/** `Power 260 W in the hour to 11:00 is unusual: 500 W at that hour of other days, 540 W among its model` */
+export function anomalyWords({ metric, unit, value, own, peers, end }: Anomaly): string {
+  const usual = [
+    ...(own === null ? [] : [`${formatValue(own.median, unit)} at that hour of other days`]),
+    ...(peers === null ? [] : [`${formatValue(peers.median, unit)} among its model`]),
+  ];
+  return `${metricTitle(metric)} ${formatValue(value, unit)} in the hour to ${formatClock(end).slice(0, 5)} is unusual: ${usual.join(", ")}`;
+}
