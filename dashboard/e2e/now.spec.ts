@@ -3,7 +3,11 @@ import { complaints, FLEET, judged, LIVE, needs, RECORDED, say, sidewaysScroll }
 
 /** From the click on the page's link to the evidence, in time of the machine: the person is not counted. */
 const PATH_WITHIN_MS = 5000;
-const STRIP_WITHIN_MS = 1500;
+/**
+ * How much longer the strip may take than its answer does in the same browser, read and thrown away, and a page without data
+ * together. A time alone measures how busy the machine is: on two cores the strip took 0.9 to 4.5 s, 1.1 to 2.4 times those.
+ */
+const STRIP_WITHIN = 4;
 
 /** The XID of the simulated fleet's sick GPU. */
 const XID = "[data-finding^='xid:']";
@@ -39,12 +43,26 @@ test.describe("4,096 GPUs, one of them sick", () => {
   test("the strip has a cell for every GPU and leads to one", async ({ page }) => {
     await page.goto(`${FLEET}/gpus`);
     await expect(page.locator("tr[data-gpu]").first()).toBeVisible();
-    const began = Date.now();
-    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Now" }).click();
     const strip = page.getByTestId("strip");
-    await expect(strip).toHaveAttribute("data-cells", "4096");
-    say(`4,096 cells after ${Date.now() - began} ms`);
-    expect(Date.now() - began).toBeLessThan(STRIP_WITHIN_MS);
+    const timed = async (work: () => Promise<unknown>) => {
+      const began = Date.now();
+      await work();
+      return Date.now() - began;
+    };
+    const now = page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Now" });
+    const cells = await timed(async () => {
+      await now.click();
+      await expect(strip).toHaveAttribute("data-cells", "4096");
+    });
+    const empty = await timed(async () => {
+      await page.getByRole("link", { name: "About gpuvitals" }).click();
+      await expect(page.locator("main dl").first()).toBeVisible();
+    });
+    // Another limit than the page's: an answer that nobody has cached.
+    const answer = await timed(() => page.evaluate(async () => ((await (await fetch("/api/v1/gpus?limit=9999")).json()) as { gpus: unknown[] }).gpus.length));
+    say(`4,096 cells after ${cells} ms, their answer alone after ${answer} ms, a page without data after ${empty} ms`);
+    expect(cells).toBeLessThan(STRIP_WITHIN * (answer + empty));
+    await now.click();
     await strip.hover({ position: { x: 2, y: 2 } });
     await expect(page.getByText(/^sim-node-0001 \/ GPU 0: /)).toBeVisible();
     await strip.focus();

@@ -21,6 +21,7 @@ const METRICS = [
 
 export const CATALOGUE = METRICS.map(([column, unit, group, instrument, help]) => ({
   column, table: "gpu_events", type: "float32", unit, group, instrument, help, scope: "device", tier: "fast", min: 0, max: 1e12, bits: [],
+  series: "standard", prometheus: { name: `gpu_${column}`, labels: {}, unit, factor: 1 },
 }));
 const UNITS = new Map(METRICS.map(([column, unit]) => [column, unit]));
 const RECORDED_COLUMNS = ["utilization_pct", "power_w", "temperature_c", "gpu_clock_mhz", "mem_clock_mhz", "memory_used_mb", "memory_free_mb", "memory_temperature_c", "encoder_utilization_pct", "decoder_utilization_pct"];
