@@ -1,15 +1,17 @@
-"""The official Python client against the double of a Kubernetes API server: what our own client must not be alone to believe.
+"""kubectl and the official Python client against the double of a Kubernetes API server: what our own client must not be alone to believe.
 
-Usage: cluster-double.py URL CA-FILE TOKEN
+Usage: cluster-double.py URL CA-FILE TOKEN KUBECTL
 """
 
+import json
+import subprocess
 import sys
 
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import stream
 
-url, authority, token = sys.argv[1:]
+url, authority, token, kubectl_path = sys.argv[1:]
 
 
 def api(token):
@@ -95,6 +97,45 @@ def refusals_have_their_status():
             assert error.status == status or str(status) in str(error), error
         else:
             raise AssertionError(f"no {status}")
+
+
+def kubectl(*arguments, token=token):
+    """Standard output, standard error and exit code; without the user's settings or cache."""
+    command = [kubectl_path, "--kubeconfig=/dev/null", "--cache-dir=/nonexistent", f"--server={url}", f"--certificate-authority={authority}"]
+    done = subprocess.run([*command, f"--token={token}", *arguments], capture_output=True, text=True, timeout=60)
+    return done.stdout, done.stderr, done.returncode
+
+
+def nvidia_smi(pod, *arguments, container="nvidia-driver-ctr"):
+    return kubectl("exec", "--namespace=gpu-operator", pod, f"--container={container}", "--", "nvidia-smi", *arguments)
+
+
+@test
+def kubectl_lists_in_pages_and_by_selector():
+    out, err, code = kubectl("get", "nodes", "--chunk-size=2", "--output=json")
+    assert code == 0 and len(json.loads(out)["items"]) == 5, (out, err)
+    out, err, code = kubectl(
+        "get", "pods", "--namespace=gpu-operator", "--selector=app=nvidia-driver-daemonset", "--field-selector=spec.nodeName=node-1", "--output=name"
+    )
+    assert (out, code) == ("pod/driver-node-1\n", 0), (out, err)
+
+
+@test
+def kubectl_exec_has_both_streams_and_the_exit_code():
+    out, err, code = nvidia_smi("driver-node-1", "--query-gpu=index,uuid,name", "--format=csv,nounits")
+    assert out.splitlines()[8] == "7, GPU-node-1-0007, NVIDIA H200" and "a warning of the driver" in err and code == 0, (out, err, code)
+    out, err, code = nvidia_smi("driver-node-1", "--query-gpu=nonsense", "--format=csv")
+    assert "not a valid field" in out and code == 2, (out, err, code)
+
+
+@test
+def kubectl_is_refused_as_by_a_server():
+    for refused, why in [
+        (kubectl("get", "nodes", token="wrong"), "must be logged in"),
+        (nvidia_smi("driver-nobody"), "NotFound"),
+        (nvidia_smi("driver-node-1", container="nobody"), "container"),
+    ]:
+        assert refused[2] == 1 and why in refused[1], refused
 
 
 print(f"{passed} passed, {failed} failed")

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 
 use super::{Behaviour, NodeSpec, Reply, Shared, answers, failure, objects, params};
 
@@ -125,7 +126,8 @@ async fn run(socket: Socket, spec: &NodeSpec, command: &[String]) {
             let status = status_of(spec.behaviour, code).to_string();
             sink.send(frame(STATUS, status.as_bytes())).await?;
         }
-        sink.close().await
+        // As a server ends it: kubectl calls an end without a code an error.
+        sink.send(Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))).await
     };
     tokio::select! {
         _ = talk => {}

@@ -293,6 +293,7 @@ impl Shared {
             "/version" | "/version/" => {
                 return json_reply(200, &objects::version());
             }
+            "/api" | "/apis" | "/api/v1" => return json_reply(200, &objects::discovery(path)),
             _ if world.forbidden.contains("list") => {
                 return failure(
                     403,
@@ -302,7 +303,7 @@ impl Shared {
             }
             "/api/v1/nodes" => world.nodes.iter().map(objects::node).collect(),
             "/api/v1/namespaces/gpu-operator/pods" => objects::pods(&world),
-            _ => Vec::new(),
+            _ => return objects::pod_named(&world, path),
         };
         let first = |name: &str| params.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
         let begin: usize = match first("continue").filter(|token| !token.is_empty()) {

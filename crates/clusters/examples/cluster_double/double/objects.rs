@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{NodeSpec, World};
+use super::{NodeSpec, Reply, World, failure, json_reply};
 
 pub(super) fn node(spec: &NodeSpec) -> Value {
     let mut labels = spec.labels.clone();
@@ -34,6 +34,28 @@ pub(super) fn pods(world: &World) -> Vec<Value> {
         )
     });
     driver.chain(other).collect()
+}
+
+/// The pod at this path.
+pub(super) fn pod_named(world: &World, path: &str) -> Reply {
+    let name = path.strip_prefix("/api/v1/namespaces/gpu-operator/pods/").unwrap_or(path);
+    match pods(world).into_iter().find(|pod| pod["metadata"]["name"] == name) {
+        Some(pod) => json_reply(200, &pod),
+        None => failure(404, "NotFound", &format!("pods \"{name}\" not found")),
+    }
+}
+
+/// What the server has, as kubectl asks for it first.
+pub(super) fn discovery(path: &str) -> Value {
+    let resource = |name: &str, kind: &str, is_namespaced: bool| json!({"name": name, "singularName": "", "namespaced": is_namespaced, "kind": kind, "verbs": ["get", "list"]});
+    match path {
+        "/api" => json!({"kind": "APIVersions", "versions": ["v1"]}),
+        "/apis" => json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}),
+        _ => json!({
+            "kind": "APIResourceList", "groupVersion": "v1",
+            "resources": [resource("nodes", "Node", false), resource("pods", "Pod", true)],
+        }),
+    }
 }
 
 fn pod(name: &str, node: &str, label: (&str, &str), container: &str, is_ready: bool) -> Value {
