@@ -226,8 +226,8 @@ struct Survey<'a> {
     present: Vec<Member<'a>>,
     /// The present GPUs of each job, by [`holder_of`].
     holders: HashMap<Arc<str>, Vec<usize>>,
-    /// The present GPUs of each model.
-    models: HashMap<Arc<str>, Vec<usize>>,
+    /// The present GPUs of each model, and those whose model is not known.
+    models: HashMap<Option<Arc<str>>, Vec<usize>>,
 }
 
 /// A GPU that reports.
@@ -247,9 +247,8 @@ impl<'a> Survey<'a> {
             if let Some(holder) = holder_of(gpu) {
                 holders.entry(holder).or_insert_with(Vec::new).push(place);
             }
-            if let Some(model) = gpu.identity.shared(IdentityColumn::Model) {
-                models.entry(Arc::clone(model)).or_insert_with(Vec::new).push(place);
-            }
+            let model = gpu.identity.shared(IdentityColumn::Model).cloned();
+            models.entry(model).or_insert_with(Vec::new).push(place);
         }
         Self { now, present, holders, models }
     }

@@ -8,8 +8,9 @@ use arrow_array::RecordBatch;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::Bytes;
+use gpuvitals_analysis::health_event::HealthEvent;
 use gpuvitals_core::clusters::ClusterView;
-use gpuvitals_core::history::History;
+use gpuvitals_core::history::{History, Part, QueryError, RowsQuery};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -82,6 +83,24 @@ pub(crate) struct Rendered {
     pub(crate) head: Head,
     /// When the time alone changes the answer, nanoseconds UTC since 1970; `i64::MAX` for never.
     pub(crate) until_ns: i64,
+}
+
+/// Health events, in order of time; none of a history that does not keep them.
+///
+/// # Errors
+/// When the history gives no answer.
+pub(crate) async fn health_events(
+    history: &dyn History,
+    query: RowsQuery,
+) -> Result<Part<Vec<HealthEvent>>, QueryError> {
+    match history.rows(query).await {
+        Ok(Part { answer, missing }) => {
+            let events = answer.batch.map_or_else(Vec::new, |batch| HealthEvent::of_rows(&batch));
+            Ok(Part { answer: events, missing })
+        }
+        Err(QueryError::NotKept { .. }) => Ok(Part::whole(Vec::new())),
+        Err(error) => Err(error),
+    }
 }
 
 impl View {

@@ -30,6 +30,8 @@ const CANDIDATES_MAX: usize = 8;
 /// `not_found` (404): nothing is at this path.
 /// `method_not_allowed` (405): the path does not support this method.
 /// `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL and acknowledgements are taken.
+/// `too_many_requests` (429): more requests a second than `listener.request_rate` allows; `retry-after` says how long to wait.
+/// `no_broker` (501): the queue is not a gpuvitals broker, so nothing of it is answered here.
 /// `too_many_streams` (503): the limit of open live streams is reached.
 /// `overloaded` (503): more queries wait than can be answered in time.
 /// `incomplete` (503): what was asked for is not in the part of the data that could be read; the message says what was not.
@@ -58,6 +60,10 @@ pub(crate) enum ErrorCode {
     MethodNotAllowed,
     #[expect(dead_code, reason = "the listener answers so")]
     BodyTooLarge,
+    #[expect(dead_code, reason = "the listener answers so")]
+    TooManyRequests,
+    #[expect(dead_code, reason = "the relay to the queue answers so")]
+    NoBroker,
     TooManyStreams,
     Overloaded,
     Incomplete,

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use gpuvitals_analysis::condition::Severity;
 use gpuvitals_analysis::findings::{
-    self, FleetFinding, HolderLoad, KINDS, LostGpu, Recent, Situation, Subject, Tracker,
+    self, FleetFinding, HolderLoad, KINDS, LifeChange, LostGpu, Recent, Situation, Subject, Tracker,
 };
-use gpuvitals_analysis::health_event::HealthEvent;
 use gpuvitals_analysis::hints::{self, NodeHint};
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::history::{Fleet, GpuState, History, Part, QueryError, RowsQuery};
 use gpuvitals_core::{Origin, Table, causes};
 
+use crate::ask;
 use crate::condition::{self, StateRules};
 
 /// Most health events that are read, the newest first.
@@ -114,7 +114,7 @@ impl FleetWatch {
         let next = || self.work(|work| work.recent.next_query(rules.now_ns, gpus).filter(|_| gpus > 0));
         while let Some(query) = next() {
             let Part { answer: buckets, missing: more } = history.buckets(query).await?;
-            missing = crate::ask::joined(missing, more);
+            missing = ask::joined(missing, more);
             self.blocking(move |work| work.recent.take(&buckets)).await?;
         }
         let lost = Arc::new(lost(history, &fleet, rules).await?);
@@ -126,24 +126,27 @@ impl FleetWatch {
             None => true,
         };
         if is_read {
-            self.tell(&fleet);
+            let changes = self.work(|work| work.tracker.changes());
+            self.tell(&fleet, &changes);
         }
         self.blocking(move |work| work.conclude(&fleet, rules, &lost, missing)).await
     }
 
     /// Takes the life of findings from the history, and says whether that could be read.
     async fn recall(&self, history: &dyn History, query: RowsQuery, now_ns: i64) -> Result<bool, QueryError> {
-        let batch = match history.rows(query).await {
-            Ok(rows) => rows.answer.batch,
-            // A history need not keep events.
-            Err(QueryError::NotKept { .. }) => None,
+        let events = match ask::health_events(history, query).await {
+            Ok(Part { answer, missing }) if missing.is_empty() => answer,
+            // What is missing may be the beginning of a finding, or its acknowledgement.
+            Ok(Part { missing, .. }) => {
+                tracing::debug!(?missing, "the life of findings cannot be read whole now");
+                return Ok(false);
+            }
             Err(error) => {
                 tracing::debug!(reason = causes(&error), "the life of findings cannot be read now");
                 return Ok(false);
             }
         };
         let recall = move |work: &mut Work| {
-            let events = batch.map_or_else(Vec::new, |batch| HealthEvent::of_rows(&batch));
             work.tracker.recall(&events);
             work.read_ns = now_ns;
         };
@@ -152,12 +155,11 @@ impl FleetWatch {
     }
 
     /// Hands on what has happened to findings.
-    fn tell(&self, fleet: &Fleet) {
-        let changes = self.work(|work| work.tracker.changes());
+    fn tell(&self, fleet: &Fleet, changes: &[LifeChange]) {
         let Some(LifeLog { outlet, origin, rows }) = self.log.get() else { return };
         let identity = |gpu: &str| fleet.get(gpu).map(|gpu| gpu.identity.clone());
         let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(batch) = findings::life_rows(&changes, identity, origin.clone(), &mut rows) {
+        if let Some(batch) = findings::life_rows(changes, identity, origin.clone(), &mut rows) {
             outlet.give(batch);
         }
     }
@@ -172,7 +174,7 @@ impl FleetWatch {
         self.log.get().is_some()
     }
 
-    /// That somebody looks after a finding, or with no words that nobody does any more; none if it is not open.
+    /// Acknowledges an open finding; without a note, releases it. None if it is not open.
     ///
     /// # Errors
     /// When the history gives no answer.
@@ -188,7 +190,8 @@ impl FleetWatch {
         let Some(finding) = self.work(|work| work.tracker.acknowledge(id, now_ns, note)) else {
             return Ok(None);
         };
-        self.tell(&fleet);
+        let changes = self.work(|work| work.tracker.changes_but_openings());
+        self.tell(&fleet, &changes);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(judgement) = last.take() {
             let findings = self.work(|work| named(&fleet, work.tracker.open()));
@@ -326,11 +329,5 @@ async fn lost(
         newest_first: true,
         ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
     };
-    let events = match history.rows(query).await {
-        Ok(events) => events.answer.batch,
-        // A history need not keep events.
-        Err(QueryError::NotKept { .. }) => None,
-        Err(error) => return Err(error),
-    };
-    Ok(events.map_or_else(HashMap::new, |batch| findings::lost_gpus(&HealthEvent::of_rows(&batch))))
+    Ok(findings::lost_gpus(&ask::health_events(history, query).await?.answer))
 }

@@ -225,6 +225,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("agent.port", a.port != b.port),
         ("agent.metrics_path", a.metrics_path != b.metrics_path),
         ("agent.spool_dir, spool_max or publish_interval", !a.publishes_as(b)),
+        ("listener.request_rate or request_burst", !old.listener.limits_as(&new.listener)),
         ("message_queue", old.message_queue != new.message_queue),
         ("otlp", old.otlp != new.otlp),
         ("remote_write", old.remote_write != new.remote_write),

@@ -114,11 +114,6 @@ impl Access {
         Self(Arc::new(ArcSwap::from_pointee(terms)))
     }
 
-    /// Whether the listener speaks TLS.
-    pub fn has_tls(&self) -> bool {
-        self.0.load().tls.is_some()
-    }
-
     /// Refuses a port that everyone on the network could use, unless the settings allow that. Metrics alone need no
     /// protection.
     ///

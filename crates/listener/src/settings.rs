@@ -54,6 +54,11 @@ impl Listener {
         request_burst: None,
     };
 
+    /// Whether requests are limited as in other settings.
+    pub fn limits_as(&self, other: &Self) -> bool {
+        (self.request_rate, self.request_burst) == (other.request_rate, other.request_burst)
+    }
+
     /// Whether TLS is served.
     pub fn has_tls(&self) -> bool {
         self.tls_cert.is_some()

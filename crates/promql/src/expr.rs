@@ -288,7 +288,7 @@ impl Planning {
 
     fn all(&mut self, matrix: &parser::MatrixSelector) -> Result<Node, PromError> {
         let lookup = self.lookup(matrix.vs.at.as_ref(), matrix.vs.offset.as_ref())?;
-        let range_ns = nanoseconds(matrix.range)?;
+        let range_ns = span(matrix.range)?;
         let fetch = self.fetch(&matrix.vs, lookup.grid(self.whole), range_ns, Needs::Every);
         Ok(Node::All { fetch, range_ns, lookup })
     }
@@ -404,14 +404,14 @@ impl Planning {
         let (of, range_ns, lookup) = match range {
             Expr::MatrixSelector(matrix) => {
                 let lookup = self.lookup(matrix.vs.at.as_ref(), matrix.vs.offset.as_ref())?;
-                let range_ns = nanoseconds(matrix.range)?;
+                let range_ns = span(matrix.range)?;
                 let fetch = self.fetch(&matrix.vs, lookup.grid(grid), range_ns, function.needs());
                 (Ranged::Fetch(fetch), range_ns, lookup)
             }
             Expr::Subquery(subquery) => {
                 let lookup = self.lookup(subquery.at.as_ref(), subquery.offset.as_ref())?;
-                let range_ns = nanoseconds(subquery.range)?;
-                let step_ns = subquery.step.map(nanoseconds).transpose()?.unwrap_or(SUBQUERY_STEP_NS);
+                let range_ns = span(subquery.range)?;
+                let step_ns = subquery.step.map(span).transpose()?.unwrap_or(SUBQUERY_STEP_NS);
                 let inner = inner_grid(lookup.grid(grid), range_ns, step_ns)?;
                 (Ranged::Subquery(self.node(&subquery.expr, inner, depth)?, inner), range_ns, lookup)
             }
@@ -470,6 +470,14 @@ fn label(name: &str) -> Result<Arc<str>, PromError> {
 fn nanoseconds(duration: Duration) -> Result<i64, PromError> {
     let ns = i64::try_from(duration.as_nanos());
     ns.map_err(|_| PromError::TooMuch("a duration may not exceed 292 years".to_owned()))
+}
+
+/// A range or a step: 0 is none.
+fn span(duration: Duration) -> Result<i64, PromError> {
+    match nanoseconds(duration)? {
+        0 => Err(PromError::Syntax("duration must be greater than 0".to_owned())),
+        ns => Ok(ns),
+    }
 }
 
 fn grouping(modifier: &LabelModifier) -> Grouping {

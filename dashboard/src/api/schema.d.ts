@@ -935,6 +935,8 @@ export interface components {
          *     `not_found` (404): nothing is at this path.
          *     `method_not_allowed` (405): the path does not support this method.
          *     `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL and acknowledgements are taken.
+         *     `too_many_requests` (429): more requests a second than `listener.request_rate` allows; `retry-after` says how long to wait.
+         *     `no_broker` (501): the queue is not a gpuvitals broker, so nothing of it is answered here.
          *     `too_many_streams` (503): the limit of open live streams is reached.
          *     `overloaded` (503): more queries wait than can be answered in time.
          *     `incomplete` (503): what was asked for is not in the part of the data that could be read; the message says what was not.
@@ -943,7 +945,7 @@ export interface components {
          *     `internal` (500): a defect of the gateway; its log says more.
          * @enum {string}
          */
-        ErrorCode: "bad_parameter" | "bad_body" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "unknown_finding" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
+        ErrorCode: "bad_parameter" | "bad_body" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "unknown_finding" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_requests" | "no_broker" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
         /** @description An event in the health of a GPU. */
         EventEntry: {
             /** @description When. */

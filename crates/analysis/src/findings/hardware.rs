@@ -55,11 +55,11 @@ const LINKS: [Link; 3] = [
 
 impl Survey<'_> {
     pub(super) fn links(&self, found: &mut Vec<Candidate>) {
-        for places in self.models.values() {
+        for (model, places) in &self.models {
             let members: Vec<Member<'_>> = self.members(places).collect();
             for link in &LINKS {
                 let value = |member: &Member<'_>| (link.of)(&member.window?);
-                let common = common(members.iter().filter_map(value));
+                let common = common(members.iter().filter_map(value)).filter(|_| model.is_some());
                 for member in &members {
                     let Some(has) = value(member) else { continue };
                     // A GPU alone is compared with what it could have.
@@ -85,11 +85,11 @@ impl Survey<'_> {
     }
 
     pub(super) fn fans(&self, found: &mut Vec<Candidate>) {
-        for places in self.models.values() {
+        for (model, places) in &self.models {
             let members: Vec<Member<'_>> = self.members(places).collect();
             let fan = |member: &Member<'_>| member.window?.fan_pct;
             let mut speeds: Vec<f64> = members.iter().filter_map(fan).map(|(mean, _)| mean).collect();
-            let median = robust::median(&mut speeds).filter(|_| speeds.len() > PEERS_MIN);
+            let median = robust::median(&mut speeds).filter(|_| model.is_some() && speeds.len() > PEERS_MIN);
             for member in &members {
                 let (Some((mean, highest)), Some(window)) = (fan(member), member.window) else { continue };
                 let hot = window.temperature_max_c.filter(|celsius| *celsius >= FAN_NEEDED_FROM_C);
@@ -114,7 +114,9 @@ impl Survey<'_> {
 
     /// Nodes with one model and different drivers: a finding of the model.
     pub(super) fn drivers(&self, found: &mut Vec<Candidate>) {
-        for (model, places) in &self.models {
+        for (model, places) in
+            self.models.iter().filter_map(|(model, places)| Some((model.as_ref()?, places)))
+        {
             let mut versions: BTreeMap<&str, Vec<&Arc<GpuState>>> = BTreeMap::new();
             for Member { gpu, .. } in self.members(places) {
                 if let Some(version) = gpu.identity.get(IdentityColumn::Driver) {

@@ -32,7 +32,7 @@ pub enum LifeKind {
     Closed,
 }
 
-/// That somebody looks after a finding.
+/// An acknowledgement: somebody looks after the finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acknowledgement {
     /// Since when, nanoseconds UTC since 1970.
@@ -60,8 +60,8 @@ impl LifeKind {
     }
 }
 
-/// The changes as rows, each with the identity of the first GPU that the finding is about; `number` counts rows and is part of
-/// their key. None: there is no row. A change whose GPU is not known any more has none.
+/// The changes as rows, each with the identity of the first GPU that the finding is about. `number` counts the rows and is part of
+/// their key. A change about an unknown GPU yields no row. None if no change yields one.
 pub fn life_rows(
     changes: &[LifeChange],
     identity: impl Fn(&str) -> Option<Identity>,
@@ -170,6 +170,16 @@ mod tests {
         );
         let details: Vec<&str> = events.iter().map(|event| event.detail.as_ref()).collect();
         assert_eq!(details, ["it is bad", "Kim: drained", "", "it is bad", "it is bad"]);
+    }
+
+    #[test]
+    fn an_acknowledgement_does_not_tell_openings_that_the_history_was_not_asked_about() {
+        let mut tracker = Tracker::default();
+        tracker.update(100 * SECOND_NS, vec![candidate("xid")], true);
+        tracker.acknowledge("xid:GPU-a", 101 * SECOND_NS, Some(Arc::from("Kim")));
+        let kinds = |changes: Vec<LifeChange>| changes.iter().map(|change| change.kind).collect::<Vec<_>>();
+        assert_eq!(kinds(tracker.changes_but_openings()), [LifeKind::Acknowledged]);
+        assert_eq!(kinds(tracker.changes()), [LifeKind::Opened]);
     }
 
     #[test]

@@ -308,6 +308,17 @@ fn a_finding_opens_late_closes_later_and_keeps_its_beginning() {
     assert_eq!(at(999, vec![], true), Some(15));
     assert_eq!(at(1_001, vec![], true), None);
     assert_eq!(at(1_016, strong(), true), None, "it begins anew");
+    assert_eq!(at(1_031, vec![], false), None);
+    assert_eq!(at(1_200, strong(), true), None, "in between it was not seen, missing or not");
+}
+
+#[test]
+fn what_needs_no_peers_is_found_without_a_model_too() {
+    let mut hot = GpuState::clone(&gpu("hot", "n1", "", 0, &[]));
+    hot.identity = Identity::default().with(IdentityColumn::Uuid, "hot").unwrap();
+    let values = &[("throttled_sw_thermal_ns", 0.5e9), ("temperature_c", 90.0), ("fan_speed_pct", 0.0)][..];
+    let found = judged(&[Arc::new(hot)], &recent(12, &[("hot", "", values)]));
+    assert_eq!(ids(&found), ["fan_stopped:hot", "thermal_throttling:hot"]);
 }
 
 #[test]

@@ -8,10 +8,10 @@ use crate::robust;
 
 impl Survey<'_> {
     pub(super) fn throttling(&self, found: &mut Vec<Candidate>) {
-        for places in self.models.values() {
+        for (model, places) in &self.models {
             let members: Vec<Member<'_>> = self.members(places).collect();
             let mut clocks: Vec<f64> = members.iter().filter_map(Member::loaded_clock).collect();
-            let median = robust::median(&mut clocks).filter(|_| clocks.len() > PEERS_MIN);
+            let median = robust::median(&mut clocks).filter(|_| model.is_some() && clocks.len() > PEERS_MIN);
             for member in members {
                 found.extend(self.heat(member, median));
                 found.extend(self.brake(member, median));

@@ -46,19 +46,16 @@ impl Tracker {
         self.tracked.retain(|_, tracked| {
             let FindingKind { closes_after_ns, .. } = *tracked.finding.kind;
             let is_away = tracked.last_ns < now_ns;
-            if is_whole || !is_away {
-                // One that is not open yet begins anew.
-                let patience_ns = if tracked.is_open { closes_after_ns } else { 0 };
-                let stays = !is_away || now_ns.saturating_sub(tracked.last_ns) < patience_ns;
-                if !stays && tracked.is_told {
-                    changes.push(tracked.change(LifeKind::Closed, tracked.last_ns));
-                }
-                return stays;
-            }
-            if tracked.is_open {
+            if is_away && tracked.is_open && !is_whole {
                 tracked.last_ns = now_ns;
             }
-            true
+            // One that is not open yet begins anew.
+            let patience_ns = if tracked.is_open { closes_after_ns } else { 0 };
+            let stays = !is_away || now_ns.saturating_sub(tracked.last_ns) < patience_ns;
+            if !stays && tracked.is_told {
+                changes.push(tracked.change(LifeKind::Closed, tracked.last_ns));
+            }
+            stays
         });
     }
 
@@ -113,7 +110,7 @@ impl Tracker {
         }
     }
 
-    /// That somebody looks after an open finding, or with no words that nobody does any more. None: no such finding is open.
+    /// Acknowledges an open finding; without a note, releases it. None: no such finding is open.
     pub fn acknowledge(&mut self, id: &str, now_ns: i64, note: Option<Arc<str>>) -> Option<FleetFinding> {
         let mut open = self.tracked.values_mut().filter(|tracked| tracked.is_open);
         let tracked = open.find(|tracked| tracked.finding.id() == id)?;
@@ -125,6 +122,11 @@ impl Tracker {
         Some(tracked.finding.clone())
     }
 
+    /// What is not told yet, but the openings: before those are told, the history is asked whether they are new.
+    pub fn changes_but_openings(&mut self) -> Vec<LifeChange> {
+        std::mem::take(&mut self.changes)
+    }
+
     /// What has happened and is not told yet.
     pub fn changes(&mut self) -> Vec<LifeChange> {
         let untold = self.tracked.values_mut().filter(|tracked| tracked.is_open && !tracked.is_told);
@@ -133,7 +135,7 @@ impl Tracker {
             tracked.change(LifeKind::Opened, tracked.first_ns)
         });
         let mut changes: Vec<LifeChange> = opened.collect();
-        changes.append(&mut self.changes);
+        changes.append(&mut self.changes_but_openings());
         changes
     }
 

@@ -6,8 +6,7 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_analysis::explain::{self, SlowTime};
 use gpuvitals_analysis::findings::{GpuWindow, Recent, holder_of};
-use gpuvitals_analysis::health_event::HealthEvent;
-use gpuvitals_core::history::{Fleet, GpuState, Part, QueryError, RowsQuery};
+use gpuvitals_core::history::{Fleet, GpuState, Part, RowsQuery};
 use gpuvitals_core::{IdentityColumn, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -100,7 +99,15 @@ impl Ask for ExplainAsk {
         let keys = peers.gpus.iter().chain([&gpu]).map(|gpu| Arc::clone(&gpu.key)).collect();
         let Part { answer: buckets, missing: more } =
             view.history.buckets(Recent::range_query(keys, start_ns, end_ns)).await?;
-        let events = events(&view, &gpu, start_ns, end_ns).await?;
+        let missing = ask::joined(missing, more);
+        let of_gpu = RowsQuery {
+            gpus: vec![Arc::clone(&gpu.key)],
+            start_ns: Some(start_ns),
+            end_ns: Some(end_ns),
+            ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
+        };
+        let Part { answer: events, missing: more } =
+            ask::health_events(view.history.as_ref(), of_gpu).await?;
         view.render(ask::joined(missing, more), move |view, _| {
             let recent = Recent::of_range(&buckets);
             let windows: Vec<GpuWindow> = peers.gpus.iter().filter_map(|peer| recent.window(peer)).collect();
@@ -164,28 +171,5 @@ impl Peers {
             model.is_some() && other.identity.shared(IdentityColumn::Model) == model.as_ref()
         };
         Self { basis: Some("model"), name: model.clone(), gpus: others(&is_alike) }
-    }
-}
-
-/// Events of the GPU in the range, as far as they are kept.
-async fn events(
-    view: &View,
-    gpu: &GpuState,
-    start_ns: i64,
-    end_ns: i64,
-) -> Result<Vec<HealthEvent>, ApiError> {
-    let query = RowsQuery {
-        gpus: vec![Arc::clone(&gpu.key)],
-        start_ns: Some(start_ns),
-        end_ns: Some(end_ns),
-        ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
-    };
-    match view.history.rows(query).await {
-        Ok(rows) => {
-            let batch = rows.answer.batch;
-            Ok(batch.map_or_else(Vec::new, |batch| HealthEvent::of_rows(&batch)))
-        }
-        Err(QueryError::NotKept { .. }) => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn pods(world: &World) -> Vec<Value> {
 /// The pod at this path.
 pub(super) fn pod_named(world: &World, path: &str) -> Reply {
     let name = path.strip_prefix("/api/v1/namespaces/gpu-operator/pods/").unwrap_or(path);
-    match pods(world).into_iter().find(|pod| pod["metadata"]["name"] == name) {
+    match pods(world).into_iter().find(|pod| pod.pointer("/metadata/name").is_some_and(|of| of == name)) {
         Some(pod) => json_reply(200, &pod),
         None => failure(404, "NotFound", &format!("pods \"{name}\" not found")),
     }
