@@ -103,9 +103,8 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks
       made.setData(data, false);
       made.setScale("x", { min: start, max: end });
     });
-  }, [data, start, end]);
-  // After the effect that keeps the newest marks.
-  useEffect(() => plot.current?.redraw(false), [marks]);
+    // Whatever is fed draws the marks as well.
+  }, [data, start, end, marks]);
 
   const at = cursor === null ? undefined : frame.times[cursor];
   const picture = async () => {

@@ -5,7 +5,6 @@ export class FakePlot {
   static made: FakePlot[] = [];
 
   readonly fed: uPlot.AlignedData[];
-  redrawn = 0;
   readonly scales: { min: number; max: number }[] = [];
   destroyed = 0;
 
@@ -25,10 +24,6 @@ export class FakePlot {
 
   setScale(_key: string, scale: { min: number; max: number }): void {
     this.scales.push(scale);
-  }
-
-  redraw(): void {
-    this.redrawn += 1;
   }
 
   setSize(): void {
