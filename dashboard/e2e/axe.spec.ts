@@ -1,6 +1,7 @@
 import AxeBuilder from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
-import { APART, CLUSTERS, FLEET, LIVE, needs } from "./servers";
+import { LIVE, needs } from "./servers";
+import { STOPS } from "./stops";
 
 /** What nobody may meet on any page. */
 const GRAVE = new Set(["serious", "critical"]);
@@ -11,27 +12,6 @@ async function grave(page: Page): Promise<string[]> {
     .filter(({ impact }) => GRAVE.has(impact ?? ""))
     .flatMap(({ id, help, nodes }) => nodes.map(({ target, failureSummary }) => `${id}: ${help} at ${target.join(" ")}: ${failureSummary ?? ""}`));
 }
-
-interface Stop {
-  readonly name: string;
-  readonly path: string;
-  readonly server: string;
-  readonly variable: string;
-  readonly ready: (page: Page) => Promise<void>;
-}
-
-const visible = (selector: string) => async (page: Page) => expect(page.locator(selector).first()).toBeVisible();
-
-const STOPS: readonly Stop[] = [
-  { name: "Now", path: "/", server: FLEET, variable: "GPUVITALS_FLEET_URL", ready: visible("[data-cells]:not([data-cells='0'])") },
-  { name: "GPUs", path: "/gpus", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-gpu]") },
-  { name: "Heat map", path: "/gpus?view=map&colour=temperature_c", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-cells]:not([data-cells='0'])") },
-  { name: "Jobs", path: "/jobs?price=2", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-group]") },
-  { name: "Queue", path: "/queue", server: APART, variable: "GPUVITALS_APART_URL", ready: visible("[data-group]") },
-  { name: "Statistics", path: "/statistics", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
-  { name: "About", path: "/about", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("main dl") },
-  { name: "Clusters", path: "/clusters", server: CLUSTERS, variable: "GPUVITALS_CLUSTERS_URL", ready: visible("main h1, main h2") },
-];
 
 for (const colorScheme of ["light", "dark"] as const) {
   test.describe(`axe finds nothing grave in the ${colorScheme} theme`, () => {
@@ -47,22 +27,6 @@ for (const colorScheme of ["light", "dark"] as const) {
         expect(await grave(page)).toEqual([]);
       });
     }
-
-    test("a GPU", async ({ page }) => {
-      needs(LIVE, "GPUVITALS_LIVE_URL");
-      await page.goto(`${LIVE}/gpus?state=active`);
-      await page.locator("tr[data-gpu]").first().getByRole("link").click();
-      await expect(page.getByTestId("chart").first().locator("canvas")).toBeVisible();
-      expect(await grave(page)).toEqual([]);
-    });
-
-    test("GPUs compared", async ({ page, request }) => {
-      needs(LIVE, "GPUVITALS_LIVE_URL");
-      const { gpus } = (await (await request.get(`${LIVE}/api/v1/gpus?limit=2`)).json()) as { gpus: readonly { id: string }[] };
-      await page.goto(`${LIVE}/compare?gpus=${gpus.map(({ id }) => encodeURIComponent(id)).join(",")}`);
-      await expect(page.getByTestId("chart").first().locator("canvas")).toBeVisible();
-      expect(await grave(page)).toEqual([]);
-    });
 
     test("the keys", async ({ page }) => {
       needs(LIVE, "GPUVITALS_LIVE_URL");

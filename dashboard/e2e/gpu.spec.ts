@@ -1,6 +1,8 @@
 import { expect, test } from "@playwright/test";
 import { complaints, FLEET, judged, needs } from "./servers";
 
+const HOUR_MS = 3_600_000;
+
 test.describe("the page of a sick GPU", () => {
   test.beforeEach(async ({ page }) => {
     needs(FLEET, "GPUVITALS_FLEET_URL");
@@ -30,6 +32,37 @@ test.describe("the page of a sick GPU", () => {
     await page.goBack();
     await expect(page).not.toHaveURL(/from=/);
     expect(heard).toEqual([]);
+  });
+
+  test("what happened stands above the charts, and is said to those who point at it and those who do not", async ({ page }) => {
+    const chart = page.getByTestId("chart").first();
+    const marks = page.getByRole("region", { name: "Marks above the charts" });
+    // The finding may have opened long before this test.
+    await page.getByRole("button", { name: "Last 1 hour" }).click();
+    const asked = Date.now();
+    await expect(marks.getByText(/\d+ events?$/)).toBeVisible();
+    const isDrawn = () =>
+      chart.locator("canvas").evaluate((canvas: HTMLCanvasElement) => {
+        const brush = document.createElement("canvas").getContext("2d");
+        const colour = brush === null ? "" : ((brush.fillStyle = getComputedStyle(canvas).getPropertyValue("--bad")), brush.fillStyle);
+        const { data } = canvas.getContext("2d")?.getImageData(0, 0, canvas.width, 18 * devicePixelRatio) ?? { data: new Uint8ClampedArray() };
+        const hex = (place: number) => `#${[0, 1, 2].map((part) => (data[place + part] ?? 0).toString(16).padStart(2, "0")).join("")}`;
+        return Array.from({ length: data.length / 4 }, (_, pixel) => hex(pixel * 4)).includes(colour);
+      });
+    await expect.poll(isDrawn).toBe(true);
+    await marks.locator("summary").focus();
+    await page.keyboard.press("Enter");
+    await expect(marks.getByRole("listitem").filter({ hasText: "critical Finding opened: XID 63" })).toBeVisible();
+    await page.keyboard.press("Enter");
+    const plot = chart.locator(".u-over");
+    await plot.scrollIntoViewIfNeeded();
+    const box = await plot.boundingBox();
+    if (box === null) throw new Error("the chart has no plot");
+    const rows = await page.request.get(`${FLEET}/api/v1${new URL(page.url()).pathname}/telemetry?table=gpu_health_events&limit=1`);
+    const { data } = (await rows.json()) as { data: readonly { timestamp: string }[] };
+    const ago = (asked - Date.parse(data[0]?.timestamp ?? "")) / HOUR_MS;
+    await page.mouse.move(box.x + box.width * (1 - ago), box.y + 60);
+    await expect(chart.getByTestId("near")).toContainText("Finding opened: ");
   });
 
   test("a chart is taken away as values, picture, query, command and PromQL", async ({ page, context }) => {

@@ -1,0 +1,45 @@
+import { expect, test } from "@playwright/test";
+import { layoutFlaws } from "./layout";
+import { needs } from "./servers";
+import { STOPS } from "./stops";
+
+// Not compared with stored pictures: the page uses the fonts of the machine and whatever Chromium it has, so that a picture of one
+// machine is no measure on another, and a tolerance that lets both pass lets broken pages pass too.
+
+const SCREENS = { phone: { width: 390, height: 844 }, desktop: { width: 1280, height: 800 } } as const;
+
+for (const [screen, size] of Object.entries(SCREENS)) {
+  test.describe(`on a ${screen} nothing overlaps, is cut off or scrolls sideways`, () => {
+    test.use({ viewport: size });
+
+    for (const { name, path, server, variable, ready } of STOPS) {
+      test(name, async ({ page }) => {
+        needs(server, variable);
+        await page.goto(server + path);
+        await ready(page);
+        expect(await layoutFlaws(page)).toEqual([]);
+      });
+    }
+  });
+}
+
+test.describe("what the layout is judged by", () => {
+  const page = (body: string) => `<style>body { margin: 8px } .card, .badge { width: 100px; height: 40px } .badge { position: absolute; white-space: nowrap }</style>${body}`;
+  for (const [name, body, flaws] of [
+    ["a page without flaws", `<div class="card">well</div><div class="card" style="overflow: auto">much more text than there is room for in it</div>`, []],
+    ["an ellipsis", `<div class="card" style="overflow: hidden; text-overflow: ellipsis; white-space: nowrap">much more than fits</div>`, []],
+    ["a wide element", `<div style="width: 3000px">wide</div>`, [/^the page scrolls \d+ px sideways$/]],
+    ["cut text", `<div class="card" style="overflow: hidden; white-space: nowrap">much more than fits</div>`, [/^"much more than fits" is cut off by div\.card$/]],
+    ["a cut line", `<div style="overflow: hidden; height: 8px">half of it</div>`, [/^"half of it" is cut off by div\./]],
+    ["text beyond its box", `<div class="badge">much more text than fits</div>`, [/^"much more text than fits" runs out of its box$/]],
+    ["text on text", `<p style="position: absolute; top: 20px">one one</p><p style="position: absolute; top: 24px">two two</p>`, [/^"one one" and "two two" lie over each other$/]],
+    ["controls on controls", `<button style="position: absolute; width: 60px; height: 30px">A</button><a href="/" style="position: absolute; left: 60px; top: 30px; width: 60px">B</a>`, [/^<button> "A" and <a> "B" lie over each other$/]],
+  ] as const) {
+    test(name, async ({ page: tab }) => {
+      await tab.setContent(page(body));
+      const found = await layoutFlaws(tab);
+      expect(found).toHaveLength(flaws.length);
+      flaws.forEach((flaw, place) => expect(found[place]).toMatch(flaw));
+    });
+  }
+});

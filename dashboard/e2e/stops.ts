@@ -1,0 +1,35 @@
+import { expect, type Page } from "@playwright/test";
+import { APART, CLUSTERS, FLEET, judged, LIVE } from "./servers";
+
+/** A page, the server that has something for it, and what is to be seen when it is there. */
+export interface Stop {
+  readonly name: string;
+  readonly path: string;
+  readonly server: string;
+  readonly variable: string;
+  readonly ready: (page: Page) => Promise<void>;
+}
+
+const visible = (selector: string) => async (page: Page) => expect(page.locator(selector).first()).toBeVisible();
+
+/** The page of something that a finding is about. */
+const found = (server: string) => async (page: Page) => {
+  await judged(page, server);
+  await expect(page.locator("[data-finding]").first()).toBeVisible();
+};
+
+/** Every page there is. */
+export const STOPS: readonly Stop[] = [
+  { name: "Now", path: "/", server: FLEET, variable: "GPUVITALS_FLEET_URL", ready: found(FLEET) },
+  { name: "GPUs", path: "/gpus", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-gpu]:visible") },
+  { name: "Heat map", path: "/gpus?view=map&colour=temperature_c", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-cells]:not([data-cells='0'])") },
+  { name: "a GPU", path: "/gpus/sim-node-0001:gpu6", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: found(LIVE) },
+  { name: "GPUs compared", path: "/compare?gpus=sim-node-0001:gpu0,sim-node-0001:gpu6", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
+  { name: "Jobs", path: "/jobs?price=2", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-group]") },
+  { name: "Queue", path: "/queue", server: APART, variable: "GPUVITALS_APART_URL", ready: visible("[data-group]") },
+  { name: "Statistics", path: "/statistics", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
+  { name: "About", path: "/about", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("main dl") },
+  { name: "Clusters", path: "/clusters", server: CLUSTERS, variable: "GPUVITALS_CLUSTERS_URL", ready: visible("main h1, main h2") },
+  { name: "a node", path: "/clusters/east/node-0", server: CLUSTERS, variable: "GPUVITALS_CLUSTERS_URL", ready: visible("main h1") },
+  { name: "a missing page", path: "/nowhere", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("main") },
+];
