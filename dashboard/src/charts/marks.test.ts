@@ -88,12 +88,12 @@ describe("paintMarks", () => {
     ]);
   });
 
-  it("draws events of the range as triangles above the band, the critical ones large, the mild ones hollow", () => {
+  it("draws events of the range as triangles above the band, the critical ones large and above the others, the mild ones hollow", () => {
     const events = [["critical", 1010], ["notice", 1020], ["of a newer server", 1020], [null, 999]].map(([severity, at]) => ({ severity: severity as string | null, at: at as number, text: "" }));
     expect(paint({ events })).toEqual([
+      ["--card", [136.5, 5], [143.5, 5], [140, 12]],
+      ["--card", [136.5, 5], [143.5, 5], [140, 12]],
       ["--bad", [115, 2], [125, 2], [120, 12]],
-      ["--card", [136.5, 5], [143.5, 5], [140, 12]],
-      ["--card", [136.5, 5], [143.5, 5], [140, 12]],
     ]);
   });
 });

@@ -168,10 +168,11 @@ export function paintMarks({ ctx, bbox, valToPos }: Surface, { spans, events }: 
     const to = Math.min(right, Math.ceil(valToPos(end, "x", true)));
     if (to > left && from < right) ctx.fillRect(from, band, Math.max(to - from, WIDTH_MIN * ratio), BAND_HEIGHT * ratio);
   }
-  for (const { at, severity } of events) {
+  // The worst last: they lie above what happened at the same time.
+  const looks = events.map(({ at, severity }) => ({ at, ...eventLook(severity) })).sort((a, b) => a.size - b.size);
+  for (const { at, colour, size, isFilled } of looks) {
     const x = valToPos(at, "x", true);
     if (x < left || x > right) continue;
-    const { colour, size, isFilled } = eventLook(severity);
     const half = (size / 2) * ratio;
     ctx.beginPath();
     ctx.moveTo(x - half, foot - size * ratio);
