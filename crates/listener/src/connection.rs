@@ -304,7 +304,10 @@ mod tests {
         async fn new(request: &[u8], body: impl Fn() -> Body + Clone + Send + Sync + 'static) -> Self {
             let terms = Terms::new(Arc::new(Meter::new("test")));
             let app = Router::new().route("/it", get(|| async move { body() })).layer(
-                axum::middleware::from_fn_with_state(Arc::new(Door::new(terms.clone(), None)), observe),
+                axum::middleware::from_fn_with_state(
+                    Arc::new(Door::new(terms.clone(), SocketAddr::from(([127, 0, 0, 1], 0)))),
+                    observe,
+                ),
             );
             let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
             let shared =

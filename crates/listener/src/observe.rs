@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,13 +56,16 @@ pub(crate) struct Door {
     process: u64,
     requests: AtomicU64,
     throttle: Option<Throttle>,
+    /// Whether only this machine reaches the port.
+    is_loopback: bool,
     began: Instant,
 }
 
 impl Door {
-    pub(crate) fn new(terms: Terms, throttle: Option<Throttle>) -> Self {
+    pub(crate) fn new(terms: Terms, address: SocketAddr) -> Self {
+        let (throttle, is_loopback) = (terms.access.throttle(address), address.ip().is_loopback());
         let process = RandomState::new().hash_one(());
-        Self { terms, process, requests: AtomicU64::new(0), throttle, began: Instant::now() }
+        Self { terms, process, requests: AtomicU64::new(0), throttle, is_loopback, began: Instant::now() }
     }
 
     /// The client's id, if it can stand in a log, or a new one.
@@ -119,7 +123,7 @@ impl Door {
                 return (deny(denied, is_grpc(&request)), None);
             }
         };
-        if let Some(origin) = foreign(&request, &self.terms.origins) {
+        if let Some(origin) = foreign(&request, &self.terms.origins, self.is_loopback) {
             let origin = echo(&String::from_utf8_lossy(origin.as_bytes()));
             let text = format!(
                 "a page of {origin} may change nothing here; the setting cors lists the origins that may"

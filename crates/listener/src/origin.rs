@@ -1,7 +1,10 @@
 //! Pages of other sites: which of them may use a service from a browser.
 
+use std::net::IpAddr;
+
 use gpuvitals_settings::{Typed, Value, text};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request};
 use tower_http::cors::{Any, CorsLayer};
 
@@ -36,10 +39,20 @@ pub(crate) fn cors(origins: &[WebOrigin]) -> CorsLayer {
 
 /// The origin of a foreign page that wants to change something and may not. A browser sends such a request with the login of its
 /// user and from the address of this machine, so neither tokens nor a loopback address keep it out.
-pub(crate) fn foreign<'a, B>(request: &'a Request<B>, allowed: &[WebOrigin]) -> Option<&'a HeaderValue> {
+///
+/// On a port of this machine alone (`is_loopback`) a page over plain HTTP is foreign under any name but `localhost`: whoever owns a
+/// name can let it mean 127.0.0.1, and is then the same site to the browser (DNS rebinding).
+pub(crate) fn foreign<'a, B>(
+    request: &'a Request<B>,
+    allowed: &[WebOrigin],
+    is_loopback: bool,
+) -> Option<&'a HeaderValue> {
     let headers = request.headers();
+    let is_rebound = headers.get(ORIGIN).filter(|_| is_loopback).is_some_and(has_a_name);
     let is_own_page = || headers.get(FETCH_SITE).is_some_and(|site| site == "same-origin" || site == "none");
-    if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) || is_own_page() {
+    if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
+        || !is_rebound && is_own_page()
+    {
         return None;
     }
     let is_allowed = |origin: &&HeaderValue| allowed.iter().any(|allowed| allowed.0 == **origin);
@@ -50,7 +63,19 @@ pub(crate) fn foreign<'a, B>(request: &'a Request<B>, allowed: &[WebOrigin]) -> 
         let named = text.strip_prefix(b"https://").or_else(|| text.strip_prefix(b"http://"));
         named.is_some() && named == host
     };
-    headers.get(ORIGIN).filter(|origin| !is_allowed(origin) && !is_same(origin))
+    headers.get(ORIGIN).filter(|origin| !is_allowed(origin) && (is_rebound || !is_same(origin)))
+}
+
+/// Whether an origin over plain HTTP is a name that somebody may own, not an address and not `localhost`.
+fn has_a_name(origin: &HeaderValue) -> bool {
+    let Some(authority) = origin.to_str().ok().and_then(|text| text.strip_prefix("http://")) else {
+        return false;
+    };
+    let host = authority
+        .parse()
+        .map_or_else(|_| authority.to_owned(), |authority: Authority| authority.host().to_owned());
+    let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    !is_address && host != "localhost" && !host.ends_with(".localhost")
 }
 
 fn host_of(headers: &HeaderMap) -> Option<&[u8]> {
@@ -83,7 +108,8 @@ mod tests {
             for (name, value) in headers {
                 request = request.header(*name, *value);
             }
-            foreign(&request.body(()).unwrap(), std::slice::from_ref(&friend)).is_some()
+            let friend = std::slice::from_ref(&friend);
+            foreign(&request.body(()).unwrap(), friend, false).is_some()
         };
         let evil = ("origin", "https://evil.example");
         for method in ["POST", "DELETE", "PUT"] {
@@ -101,5 +127,22 @@ mod tests {
             assert!(!is_foreign(method, &[("origin", "https://front"), ("sec-fetch-site", "same-origin")]));
         }
         assert!(!is_foreign("GET", &[evil]));
+    }
+
+    #[test]
+    fn a_name_that_means_this_machine_makes_no_page_its_own() {
+        let friend = WebOrigin::read(&"http://ops.example:8081".into()).unwrap();
+        let is_foreign = |host: &str, origin: &str, is_loopback| {
+            let request = Request::builder().method("POST").header(HOST, host).header(ORIGIN, origin);
+            let request = request.header(FETCH_SITE, "same-origin").body(()).unwrap();
+            foreign(&request, std::slice::from_ref(&friend), is_loopback).is_some()
+        };
+        assert!(is_foreign("evil.example:8081", "http://evil.example:8081", true));
+        assert!(is_foreign("evil.example", "http://evil.example", true));
+        assert!(!is_foreign("evil.example:8081", "http://evil.example:8081", false), "a name of the network");
+        for own in ["localhost:8081", "a.localhost", "127.0.0.1:8081", "[::1]:8081", "ops.example:8081"] {
+            assert!(!is_foreign(own, &format!("http://{own}"), true), "{own}");
+        }
+        assert!(!is_foreign("front", "https://front", true), "a proxy that ends TLS");
     }
 }

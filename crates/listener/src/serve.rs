@@ -129,11 +129,11 @@ pub async fn serve(
 ) -> Result<(), AcceptError> {
     let Terms { access, limits, meter, .. } = terms.clone();
     let stop = stop.child_token();
-    let throttle = access.throttle(socket.local_addr().map_err(AcceptError)?);
+    let address = socket.local_addr().map_err(AcceptError)?;
     let origins = terms.origins.clone();
     let app = app
         .layer(CatchPanicLayer::custom(crashed))
-        .layer(middleware::from_fn_with_state(Arc::new(Door::new(terms, throttle)), observe));
+        .layer(middleware::from_fn_with_state(Arc::new(Door::new(terms, address)), observe));
     // Outermost: a browser asks without a login whether a page may ask, and that page has to see why it is refused.
     let app = if origins.is_empty() { app } else { app.layer(origin::cors(&origins)) };
     let shared = Shared { app, access, limits, tasks: TaskTracker::new(), stop: stop.clone() };

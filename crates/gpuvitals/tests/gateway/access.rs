@@ -54,7 +54,7 @@ fn collectors_with_certificates_and_tokens_are_asked_with_both() {
 }
 
 /// A token with these scopes, added to a file.
-fn token(file: &str, name: &str, scopes: &str) -> String {
+pub(crate) fn token(file: &str, name: &str, scopes: &str) -> String {
     let made = gpuvitals().args(["token", "create", name, "--scope", scopes, "--token-file", file]).output();
     String::from_utf8(made.unwrap().stdout).unwrap().trim().to_owned()
 }

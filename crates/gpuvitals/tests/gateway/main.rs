@@ -8,6 +8,7 @@
 
 mod access;
 mod answers;
+mod attacks;
 #[path = "../rig/authority.rs"]
 mod authority;
 mod clusters;
