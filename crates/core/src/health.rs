@@ -14,6 +14,24 @@ pub enum Status {
     Unhealthy,
 }
 
+impl Status {
+    const ALL: [Self; 3] = [Self::Healthy, Self::Degraded, Self::Unhealthy];
+
+    /// Its name, as it is serialised.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unhealthy => "unhealthy",
+        }
+    }
+
+    /// The status of a name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+}
+
 /// Health with its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Health {

@@ -2,9 +2,15 @@
 
 /// Nanoseconds in a second.
 pub const SECOND_NS: i64 = 1_000_000_000;
+/// In a minute.
+pub const MINUTE_NS: i64 = 60 * SECOND_NS;
+/// In an hour.
+pub const HOUR_NS: i64 = 60 * MINUTE_NS;
+/// In a day.
+pub const DAY_NS: i64 = 24 * HOUR_NS;
 
 /// How far ahead of the reader's clock a row may be: hosts' clocks differ.
-pub const FUTURE_MAX_NS: i64 = 3600 * SECOND_NS;
+pub const FUTURE_MAX_NS: i64 = HOUR_NS;
 
 /// A text that is not a known form of time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

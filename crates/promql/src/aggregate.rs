@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpuvitals_core::figures::Number;
 
 use crate::error::PromError;
-use crate::eval::{PromSeries, Values};
+use crate::eval::{PromSeries, Values, nan_last};
 use crate::expr::{Aggregate, AggregateOp, Grouping};
 use crate::function::{float_of, mean, quantile, sum, variance};
 use crate::labels::{NAME, SeriesLabels};
@@ -116,11 +116,7 @@ fn best(
     let mut order: Vec<usize> = (0..members.len()).collect();
     for step in 0..count {
         let mut values: Vec<(usize, f64)> = present(members, step).collect();
-        values.sort_by(|(_, one), (_, other)| match (one.is_nan(), other.is_nan()) {
-            (false, false) if is_top => other.total_cmp(one),
-            (false, false) => one.total_cmp(other),
-            (one, other) => one.cmp(&other),
-        });
+        values.sort_by(|(_, one), (_, other)| nan_last(*one, *other, is_top));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 1 it is none")]
         let wanted = wanted(step).max(0.0) as usize;
         if count == 1 {

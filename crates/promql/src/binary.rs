@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::PromError;
-use crate::eval::{PromSeries, Values, map, nameless, unique};
+use crate::eval::{PromSeries, Values, map, nameless, series_of, unique};
 use crate::expr::{Binary, BinaryOp, Grouping, Many};
 use crate::labels::{NAME, SeriesLabels};
 
@@ -66,9 +66,14 @@ impl BinaryOp {
 type Sides = HashMap<SeriesLabels, Vec<PromSeries>>;
 
 impl Binary {
+    /// Whether it compares and drops the values for which that does not hold, instead of giving 0 or 1.
+    fn filters(&self) -> bool {
+        self.op.compares() && !self.is_bool
+    }
+
     /// Of two values; a comparison that does not hold leaves none, one that holds `kept`.
     fn value(&self, left: f64, right: f64, kept: f64) -> Option<f64> {
-        if self.op.compares() && !self.is_bool {
+        if self.filters() {
             return self.op.holds(left, right).then_some(kept);
         }
         Some(self.op.number(left, right))
@@ -76,7 +81,7 @@ impl Binary {
 
     /// A comparison that filters keeps the name.
     fn named(&self, series: Vec<PromSeries>) -> Result<Vec<PromSeries>, PromError> {
-        if self.op.compares() && !self.is_bool { Ok(series) } else { nameless(series) }
+        if self.filters() { Ok(series) } else { nameless(series) }
     }
 
     fn set(&self, left: Vec<PromSeries>, right: Vec<PromSeries>) -> Vec<PromSeries> {
@@ -91,9 +96,10 @@ impl Binary {
             let there = others.get(&self.on.of(&labels));
             let is_there = |step: usize| there.and_then(|steps| steps.get(step)).copied().unwrap_or(false);
             let values = values.into_iter().enumerate();
-            let values: Vec<Option<f64>> =
-                values.map(|(step, value)| value.filter(|_| is_there(step) == wanted)).collect();
-            values.iter().any(Option::is_some).then_some(PromSeries { labels, values })
+            series_of(
+                labels,
+                values.map(|(step, value)| value.filter(|_| is_there(step) == wanted)).collect(),
+            )
         });
         let rest: Vec<PromSeries> = rest.collect();
         kept.into_iter().chain(rest).collect()
@@ -159,23 +165,19 @@ impl Binary {
         }
         let pairs = others.iter().filter_map(|other| {
             let both = series.values.iter().zip(&other.values);
-            let values: Vec<Option<f64>> = both
-                .map(|(own, other)| {
-                    let (own, other) = ((*own)?, (*other)?);
-                    let (left, right) = if is_swapped { (other, own) } else { (own, other) };
-                    self.value(left, right, left)
-                })
-                .collect();
-            let labels = self.labels(&series.labels, &other.labels);
-            values.iter().any(Option::is_some).then_some(PromSeries { labels, values })
+            let values = both.map(|(own, other)| {
+                let (own, other) = ((*own)?, (*other)?);
+                let (left, right) = if is_swapped { (other, own) } else { (own, other) };
+                self.value(left, right, left)
+            });
+            series_of(self.labels(&series.labels, &other.labels), values.collect())
         });
         Ok(pairs.collect())
     }
 
     /// The labels of a result, from those of the side that may have many and those of the other.
     fn labels(&self, many: &SeriesLabels, one: &SeriesLabels) -> SeriesLabels {
-        let filters = self.op.compares() && !self.is_bool;
-        let mut labels = if filters { many.clone() } else { many.without_name() };
+        let mut labels = if self.filters() { many.clone() } else { many.without_name() };
         let taken: &[Arc<str>] = match &self.many {
             Many::Neither => {
                 labels = match &self.on {
@@ -191,7 +193,7 @@ impl Binary {
         for name in taken {
             labels.copy(name, one);
         }
-        if !filters {
+        if !self.filters() {
             labels = labels.kept(|name| name != NAME);
         }
         labels

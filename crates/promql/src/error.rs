@@ -11,6 +11,9 @@ pub enum PromError {
     /// PromQL that is not supported here.
     #[error("{0} is not supported")]
     Unsupported(String),
+    /// A series of this name, which a scrape shows and a history does not.
+    #[error("{0} is made by an exporter; a history does not keep it")]
+    NotKept(String),
     /// The query is too long, too deep or too large.
     #[error("{0}")]
     TooMuch(String),

@@ -1,6 +1,7 @@
 //! Evaluation of a query over what its selectors have found.
 
 use std::cell::Cell;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -272,7 +273,7 @@ impl Evaluation<'_> {
 }
 
 /// A series, unless it has no value at all.
-fn series_of(labels: SeriesLabels, values: Vec<Option<f64>>) -> Option<PromSeries> {
+pub(crate) fn series_of(labels: SeriesLabels, values: Vec<Option<f64>>) -> Option<PromSeries> {
     values.iter().any(Option::is_some).then_some(PromSeries { labels, values })
 }
 
@@ -339,12 +340,14 @@ fn absent(series: &[PromSeries], told: &[(Arc<str>, Arc<str>)], count: usize) ->
 /// By the value at the only instant, NaN last.
 fn sort(series: &mut [PromSeries], is_descending: bool) {
     let value = |one: &PromSeries| one.values.first().copied().flatten().unwrap_or(f64::NAN);
-    series.sort_by(|one, other| {
-        let (one, other) = (value(one), value(other));
-        match (one.is_nan(), other.is_nan()) {
-            (false, false) if is_descending => other.total_cmp(&one),
-            (false, false) => one.total_cmp(&other),
-            (one, other) => one.cmp(&other),
-        }
-    });
+    series.sort_by(|one, other| nan_last(value(one), value(other), is_descending));
+}
+
+/// The order of two values, in which NaN comes last in either direction.
+pub(crate) fn nan_last(one: f64, other: f64, is_descending: bool) -> Ordering {
+    match (one.is_nan(), other.is_nan()) {
+        (false, false) if is_descending => other.total_cmp(&one),
+        (false, false) => one.total_cmp(&other),
+        (one, other) => one.cmp(&other),
+    }
 }

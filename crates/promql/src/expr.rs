@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use promql_parser::label::Matchers;
+use gpuvitals_core::time::MINUTE_NS;
+use promql_parser::label::{Labels, Matchers};
 use promql_parser::parser::token::{self, TokenType};
 use promql_parser::parser::value::ValueType;
 use promql_parser::parser::{self, AtModifier, BinModifier, Expr, LabelModifier, Offset, VectorSelector};
@@ -16,9 +17,9 @@ use crate::text::{self, DEPTH_MAX, too_deep};
 /// Most instants of a subquery.
 const SUBQUERY_STEPS_MAX: usize = 100_000;
 /// How long an instant looks back for a value.
-pub(crate) const LOOKBACK_NS: i64 = 300_000_000_000;
+pub(crate) const LOOKBACK_NS: i64 = 5 * MINUTE_NS;
 /// The step of a subquery that names none.
-const SUBQUERY_STEP_NS: i64 = 60_000_000_000;
+const SUBQUERY_STEP_NS: i64 = MINUTE_NS;
 
 /// What a selector needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -480,13 +481,14 @@ fn span(duration: Duration) -> Result<i64, PromError> {
     }
 }
 
+fn label_names(labels: &Labels) -> Vec<Arc<str>> {
+    labels.labels.iter().map(|name| name.as_str().into()).collect()
+}
+
 fn grouping(modifier: &LabelModifier) -> Grouping {
-    let names = |labels: &promql_parser::label::Labels| {
-        labels.labels.iter().map(|name| name.as_str().into()).collect()
-    };
     match modifier {
-        LabelModifier::Include(labels) => Grouping::By(names(labels)),
-        LabelModifier::Exclude(labels) => Grouping::Without(names(labels)),
+        LabelModifier::Include(labels) => Grouping::By(label_names(labels)),
+        LabelModifier::Exclude(labels) => Grouping::Without(label_names(labels)),
     }
 }
 
@@ -496,13 +498,10 @@ fn matching(modifier: Option<&BinModifier>) -> Result<(Grouping, Many), PromErro
     if modifier.fill_values.lhs.is_some() || modifier.fill_values.rhs.is_some() {
         return Err(PromError::Unsupported("fill".to_owned()));
     }
-    let names = |labels: &promql_parser::label::Labels| {
-        labels.labels.iter().map(|name| name.as_str().into()).collect()
-    };
     let many = match &modifier.card {
         Card::OneToOne | Card::ManyToMany => Many::Neither,
-        Card::ManyToOne(labels) => Many::Left(names(labels)),
-        Card::OneToMany(labels) => Many::Right(names(labels)),
+        Card::ManyToOne(labels) => Many::Left(label_names(labels)),
+        Card::OneToMany(labels) => Many::Right(label_names(labels)),
     };
     let on = modifier.matching.as_ref().map_or(Grouping::Without(Vec::new()), grouping);
     Ok((on, many))

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{
-    BUCKETS_MAX, BucketQuery, Fleet, GpuState, GroupName, History, Part, QueryError, RowsQuery, Selector,
+    BUCKETS_MAX, BucketQuery, Fleet, GpuState, GroupName, History, Part, QueryError, RowsQuery,
 };
-use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::time::{HOUR_NS, MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Identity, IdentityColumn, MetricId, Table};
 use gpuvitals_exposition::ColumnSeries;
 
@@ -33,7 +33,7 @@ const CELLS_AT_ONCE: usize = 1_000_000;
 /// Between two values of a GPU, at the usual rate of an agent.
 const USUAL_STEP_NS: i64 = SECOND_NS;
 /// Widths of the steps that rollups have.
-const ROLLUPS_NS: [i64; 3] = [3_600 * SECOND_NS, 60 * SECOND_NS, 10 * SECOND_NS];
+const ROLLUPS_NS: [i64; 3] = [HOUR_NS, MINUTE_NS, 10 * SECOND_NS];
 /// Figures that a range must have at least, if they stand in for its values.
 const FIGURES_MIN: i64 = 4;
 
@@ -88,7 +88,7 @@ struct Reader<'a> {
     limits: PromLimits,
 }
 
-/// Whose series are read.
+/// The GPUs or hosts to read.
 struct Subjects {
     /// Keys; empty: all.
     keys: Vec<Arc<str>>,
@@ -222,8 +222,9 @@ impl Reader<'_> {
 
     fn note(&mut self, width_ns: i64) {
         let width = width_ns / SECOND_NS;
-        let text =
-            format!("for so many values figures of {width} s are read: a value may be that much older");
+        let text = format!(
+            "too many values to read one by one: {width} s rollups were read, so a value may be up to {width} s older"
+        );
         self.finding.notes.push(text);
     }
 
@@ -280,29 +281,29 @@ impl Reader<'_> {
         let Question { fetch, series, columns, subjects } = question;
         let mut figures = Figures::new(series, shape);
         let query = BucketQuery {
-            table: table_of(series),
-            gpus: Vec::new(),
-            selector: Selector::default(),
-            metrics: columns.clone(),
-            start_ns: start_of(fetch),
-            end_ns: fetch.grid.end_ns(),
-            step_ns: steps.width_ns,
             phase_ns: steps.phase_ns,
             aggregates: figures.aggregates(),
             group_by: group_by(series),
+            ..BucketQuery::of(
+                table_of(series),
+                columns.clone(),
+                start_of(fetch),
+                fetch.grid.end_ns(),
+                steps.width_ns,
+            )
         };
         let cells = usize::try_from(span_of(fetch) / steps.width_ns + 2).unwrap_or(usize::MAX);
         for keys in self.by_turns(subjects, CELLS_AT_ONCE / cells / columns.len().max(1)) {
             let Part { answer, missing } =
                 self.history.buckets(BucketQuery { gpus: keys, ..query.clone() }).await?;
             self.finding.missing.extend(missing);
-            // Rollups are wanted where they are announced. Elsewhere rows have been deleted.
+            // Coarser than planned means that the rows have been deleted.
             let (rollup_ns, announced_ns) =
                 (answer.rollup_ns(), if steps.is_exact { 0 } else { steps.width_ns });
             if rollup_ns > announced_ns {
+                let width = rollup_ns / SECOND_NS;
                 self.finding.notes.push(format!(
-                    "of a part of the time only figures of {} s are kept: a value may be that much older or newer",
-                    rollup_ns / SECOND_NS
+                    "part of the range is kept only as {width} s rollups: a value may be up to {width} s older or newer"
                 ));
             }
             let came;
@@ -389,7 +390,7 @@ impl Reader<'_> {
         Ok(lines.points().collect())
     }
 
-    /// Who a group's values are of: the GPU as it is known now, held by whom the group says.
+    /// The identity of a group: the GPU as known now, its holder as the group says.
     fn identity(&self, group: &GroupName, series: &ColumnSeries) -> Identity {
         let text = |at: usize| group.get(at).and_then(Option::as_deref);
         if table_of(series) == Table::SystemEvents {

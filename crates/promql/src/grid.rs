@@ -65,7 +65,7 @@ impl Lookup {
     }
 }
 
-/// As seconds since 1970, or of a span.
+/// Nanoseconds as seconds.
 #[expect(clippy::cast_precision_loss, reason = "PromQL's times are 64-bit floats")]
 pub(crate) fn seconds(ns: i64) -> f64 {
     ns as f64 / 1e9

@@ -118,7 +118,7 @@ struct GroupFigures<'a> {
 }
 
 impl GroupFigures<'_> {
-    /// Those of steps with values. A step of a rollup may end later than the one that it begins in: a value counts within that.
+    /// Steps with values. A step of a rollup may end later than the one that it begins in: a value counts within that.
     fn cells(&self) -> impl Iterator<Item = (usize, Cell)> {
         let there = self.cells.iter().enumerate().filter(|(_, cell)| cell.count > 0);
         there.map(|(step, cell)| {

@@ -63,9 +63,7 @@ impl Names {
         if let Some(name) = fetch.name.as_ref()
             && self.others.iter().any(|other| other == name)
         {
-            return Err(PromError::Unsupported(format!(
-                "{name}, which is not a column of the history but made by an exporter,"
-            )));
+            return Err(PromError::NotKept(name.clone()));
         }
         Ok(self.series.iter().filter(|series| is_named(&series.name)).collect())
     }

@@ -31,7 +31,7 @@ pub(crate) enum Points {
     Moves(Vec<Moved>),
 }
 
-/// Those of a time.
+/// The points of one window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Window<'a> {
     Points(&'a [Point]),

@@ -33,7 +33,7 @@ pub(crate) fn check(text: &str) -> Result<(), PromError> {
             "a query may have {PATTERNS_MAX} regular expressions at most"
         )));
     }
-    // What is no text or no regular expression the parser refuses itself.
+    // The parser itself rejects invalid strings and patterns.
     for pattern in patterns.into_iter().filter_map(|quoted| unquote_string(quoted).ok()) {
         if let Err(error @ regex::Error::CompiledTooBig(_)) = compile(&pattern) {
             return Err(PromError::TooMuch(format!("a regular expression is too large: {error}")));

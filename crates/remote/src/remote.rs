@@ -168,11 +168,7 @@ impl Heard {
             self.theirs = theirs;
             self.version += 1;
         }
-        let status = match state.status.as_str() {
-            "healthy" => HealthStatus::Healthy,
-            "unhealthy" => HealthStatus::Unhealthy,
-            _ => HealthStatus::Degraded,
-        };
+        let status = HealthStatus::by_name(&state.status).unwrap_or(HealthStatus::Degraded);
         self.health = Health { status, reason: state.reason, since_ns: state.since_ns };
         self.stats = HistoryStats {
             rows_on_disk: state.rows_on_disk,

@@ -107,7 +107,7 @@ fn looks() -> tokio::time::Interval {
 /// Answers the calls.
 struct Answers {
     history: Arc<dyn History>,
-    /// Versions of another life say nothing.
+    /// Identifies this process: versions of another one are not comparable.
     life: u64,
     followers: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
@@ -225,15 +225,10 @@ impl Calls for Answers {
 
 fn state(history: &dyn History, version: u64, life: u64) -> v1::State {
     let (health, stats) = (history.health(), history.stats());
-    let status = match health.status {
-        Health::Healthy => "healthy",
-        Health::Degraded => "degraded",
-        Health::Unhealthy => "unhealthy",
-    };
     v1::State {
         version,
         life,
-        status: status.to_owned(),
+        status: health.status.name().to_owned(),
         reason: health.reason,
         since_ns: health.since_ns,
         rows_on_disk: stats.rows_on_disk,

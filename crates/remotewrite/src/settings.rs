@@ -84,11 +84,11 @@ impl RemoteWriteSettings {
             return refuse("remote_write.labels", why);
         }
         if self.username.is_empty() != self.password_file.is_none() {
-            let why = "it needs remote_write.password_file, and that needs it".to_owned();
+            let why = "remote_write.username and remote_write.password_file must be set together".to_owned();
             return refuse("remote_write.username", why);
         }
         if self.password_file.is_some() && self.token_file.is_some() {
-            let why = "there is a password already, and only one of both can be sent".to_owned();
+            let why = "set either remote_write.token_file or a password, not both".to_owned();
             return refuse("remote_write.token_file", why);
         }
         Refusal::unless_both(
@@ -238,7 +238,7 @@ mod tests {
         for (given, words) in [
             (&[("remote_write.url", "http://user:s3cret@host/")][..], "does not stand in a URL"),
             (&[("remote_write.url", "ftp://host/")], "does not begin with"),
-            (&[("remote_write.username", "u")], "needs remote_write.password_file"),
+            (&[("remote_write.username", "u")], "must be set together"),
             (&[("remote_write.client_cert", "c")], "remote_write.client_key"),
             (
                 &[
@@ -246,7 +246,7 @@ mod tests {
                     ("remote_write.password_file", "p"),
                     ("remote_write.token_file", "t"),
                 ],
-                "only one of both",
+                "not both",
             ),
         ] {
             let given: Vec<_> = given.iter().map(|(path, value)| (*path, (*value).into())).collect();

@@ -120,7 +120,9 @@ impl From<PromError> for PromFailure {
     fn from(error: PromError) -> Self {
         let unprocessable = (StatusCode::UNPROCESSABLE_ENTITY, "execution");
         let (status, kind) = match &error {
-            PromError::Syntax(_) | PromError::Unsupported(_) => (StatusCode::BAD_REQUEST, "bad_data"),
+            PromError::Syntax(_) | PromError::Unsupported(_) | PromError::NotKept(_) => {
+                (StatusCode::BAD_REQUEST, "bad_data")
+            }
             PromError::History(QueryError::Away { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
             PromError::History(QueryError::Failed(cause)) => {
                 tracing::error!(error = %error, %cause, "a request failed on a defect");

@@ -120,7 +120,7 @@ async fn errors_are_prometheus_and_say_what_to_change() {
     for (path, status, kind, words) in [
         ("query", 400, "bad_data", "\"query\": it is missing"),
         ("query?query=sum(", 400, "bad_data", "parenthesis"),
-        ("query?query=gpu_up", 400, "bad_data", "made by an exporter, is not supported"),
+        ("query?query=gpu_up", 400, "bad_data", "gpu_up is made by an exporter; a history does not keep it"),
         ("query?query=1&time=soon", 400, "bad_data", "valid timestamp"),
         ("query_range?query=1&start=0&end=1", 400, "bad_data", "\"step\": it is missing"),
         ("query_range?query=1&start=0&end=1&step=0", 400, "bad_data", "positive integer"),

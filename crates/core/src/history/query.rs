@@ -121,6 +121,22 @@ pub struct BucketQuery {
 }
 
 impl BucketQuery {
+    /// Means of all rows of a table as one series, by the multiples of the step.
+    pub fn of(table: Table, metrics: Vec<MetricId>, start_ns: i64, end_ns: i64, step_ns: i64) -> Self {
+        Self {
+            table,
+            gpus: Vec::new(),
+            selector: Selector::default(),
+            metrics,
+            start_ns,
+            end_ns,
+            step_ns,
+            phase_ns: 0,
+            aggregates: vec![Aggregate::Mean],
+            group_by: Vec::new(),
+        }
+    }
+
     /// The steps.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ fn figures_stand_in_for_too_many_values_and_the_answer_says_so() {
         let (exact, notes) = world.series(text, whole(), PromLimits::default());
         assert!(notes.is_empty(), "{text}: {notes:?}");
         let (coarse, notes) = world.series(text, whole(), few);
-        assert!(notes[0].contains("figures of 10 s"), "{text}: {notes:?}");
+        assert!(notes[0].contains("one by one: 10 s rollups were read"), "{text}: {notes:?}");
         assert_eq!(exact.len(), coarse.len());
         for (exact, coarse) in exact.iter().zip(&coarse) {
             assert_eq!(exact.labels, coarse.labels);
@@ -85,7 +85,7 @@ fn figures_stand_in_for_too_many_values_and_the_answer_says_so() {
     let (exact, _) = world.series("gpu_power_watts", whole(), PromLimits::default());
     let coarse = PromLimits { scanned_max: 1_000, ..PromLimits::default() };
     let (older, notes) = world.series("gpu_power_watts", whole(), coarse);
-    assert!(notes[0].contains("figures of 60 s"), "{notes:?}");
+    assert!(notes[0].contains("60 s rollups were read"), "{notes:?}");
     assert_eq!(exact.len(), older.len());
     let refused = world.answer("avg_over_time(gpu_power_watts[20s])", whole(), few).unwrap_err();
     assert!(matches!(&refused, PromError::TooMuch(text) if text.contains("shorter range")), "{refused}");
@@ -227,7 +227,7 @@ fn where_rows_have_been_deleted_ranges_come_from_rollups_and_the_answer_says_so(
     for ((text, allowed), (exact, _)) in texts.into_iter().zip(before) {
         let (found, notes) = ask(&store, text, grid);
         assert_eq!(found.len(), exact.len(), "{text}");
-        assert!(notes.iter().any(|note| note.contains("only figures of 10 s are kept")), "{text}: {notes:?}");
+        assert!(notes.iter().any(|note| note.contains("kept only as 10 s rollups")), "{text}: {notes:?}");
         let apart = found.iter().zip(&exact).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max);
         assert!(apart <= allowed, "{text}: {apart}");
     }
@@ -239,8 +239,8 @@ fn what_is_not_supported_is_refused_by_name() {
     let refused =
         |text: &str| world.answer(text, Grid::at(BASE_NS), PromLimits::default()).unwrap_err().to_string();
     for (text, words) in [
-        ("gpu_up", "gpu_up, which is not a column"),
-        ("sum(gpu_condition{severity=\"critical\"})", "gpu_condition, which is not a column"),
+        ("gpu_up", "gpu_up is made by an exporter"),
+        ("sum(gpu_condition{severity=\"critical\"})", "gpu_condition is made by an exporter"),
         ("histogram_quantile(0.9, gpu_power_watts)", "the function histogram_quantile is not supported"),
         ("limitk(2, gpu_power_watts)", "limitk"),
         ("gpu_power_watts{node=\"a\" or node=\"b\"}", "`or` between matchers is not supported"),
