@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::catalogue::Instrument;
-use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, Fleet, GpuState, GroupColumn, Selector};
+use gpuvitals_core::history::{BucketQuery, Buckets, Fleet, GpuState, GroupColumn};
+use gpuvitals_core::time::{DAY_NS, HOUR_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
 use crate::findings::threshold::PEERS_MIN;
 use crate::robust::{Spread, median};
 
-const DAY_NS: i64 = 86_400_000_000_000;
 const DAY_SECONDS: f64 = 86_400.0;
 /// Points of a GPU that a trend is made from at most: every pair of them counts.
 pub const TREND_POINTS: i64 = 64;
@@ -83,8 +83,7 @@ impl Trend {
 
 /// What to ask the history for the trend of a metric.
 pub fn trend_query(metric: MetricId, start_ns: i64, end_ns: i64) -> BucketQuery {
-    let minute_ns = 60_000_000_000;
-    let step_ns = (end_ns.saturating_sub(start_ns) / TREND_POINTS / minute_ns + 1) * minute_ns;
+    let step_ns = (end_ns.saturating_sub(start_ns) / TREND_POINTS / MINUTE_NS + 1) * MINUTE_NS;
     query(metric, start_ns, end_ns, step_ns)
 }
 
@@ -143,11 +142,10 @@ impl Unusual {
 /// What to ask the history for the hour that ends at an instant so many days before.
 pub fn hour_query(metric: MetricId, end_ns: i64, days_before: i64) -> BucketQuery {
     let end_ns = end_ns.saturating_sub(days_before.saturating_mul(DAY_NS));
-    let hour_ns = 3_600_000_000_000;
-    let start_ns = end_ns.saturating_sub(hour_ns);
+    let start_ns = end_ns.saturating_sub(HOUR_NS);
     BucketQuery {
-        phase_ns: start_ns.rem_euclid(hour_ns),
-        ..query(metric, start_ns, end_ns.saturating_sub(1), hour_ns)
+        phase_ns: start_ns.rem_euclid(HOUR_NS),
+        ..query(metric, start_ns, end_ns.saturating_sub(1), HOUR_NS)
     }
 }
 
@@ -187,16 +185,8 @@ fn distance(spread: Spread, value: f64) -> f64 {
 
 fn query(metric: MetricId, start_ns: i64, end_ns: i64, step_ns: i64) -> BucketQuery {
     BucketQuery {
-        table: Table::GpuEvents,
-        gpus: Vec::new(),
-        selector: Selector::default(),
-        metrics: vec![metric],
-        start_ns,
-        end_ns,
-        step_ns,
-        phase_ns: 0,
-        aggregates: vec![Aggregate::Mean],
         group_by: vec![GroupColumn::Gpu],
+        ..BucketQuery::of(Table::GpuEvents, vec![metric], start_ns, end_ns, step_ns)
     }
 }
 

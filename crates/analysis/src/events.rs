@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gpuvitals_core::batch::{MetricColumn, RowKeys, Value};
+use gpuvitals_core::batch::{MetricColumn, RowKeys};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, MetricId, Table};
 
+use crate::health_event::NewEvent;
 use crate::integral::Blanks;
-use crate::throttle::{Residency, StepColumns};
+use crate::throttle::{Residency, StepColumns, whole};
 
 const XID_COUNT: MetricId = MetricId::of("xid_count");
 const XID_LAST: MetricId = MetricId::of("xid_last");
@@ -79,19 +80,15 @@ impl HealthEvents {
             };
             for Event { kind, code, detail } in found {
                 self.sequence += 1;
-                let identity = builder.intern(&batch.identity(row));
-                let to = builder.row(time_ns, identity);
-                let set = [("sequence", Some(self.sequence)), ("code", code)].into_iter();
-                let numbers = set.filter_map(|(name, number)| Some((name, number?)));
-                let mut outcome = Ok(());
-                for (name, number) in numbers {
-                    outcome = outcome.and(builder.set_extra(to, name, number));
-                }
-                let texts = [("kind", kind), ("detail", detail.as_str())];
-                outcome = texts.into_iter().fold(outcome, |outcome, (name, text)| {
-                    outcome.and(builder.set_extra_text(to, name, text))
-                });
-                debug_assert_eq!(outcome, Ok(()), "columns of the table");
+                let event = NewEvent {
+                    at_ns: time_ns,
+                    sequence: self.sequence,
+                    kind,
+                    detail: &detail,
+                    code,
+                    finding: None,
+                };
+                event.write(&mut builder, &batch.identity(row));
             }
         }
         builder.finish(batch.origin().clone(), batch.sequence())
@@ -177,13 +174,6 @@ impl Gpu {
             return Some(if shares.heat > shares.power { "thermal limit" } else { "power limit" });
         }
         (whole(columns.throttled, row)? > 0).then_some("a limit")
-    }
-}
-
-fn whole(column: Option<MetricColumn<'_>>, row: usize) -> Option<i64> {
-    match column?.value(row)? {
-        Value::Int(value) => Some(value),
-        Value::Float32(_) | Value::Float(_) => None,
     }
 }
 

@@ -16,15 +16,15 @@ mod throttling;
 mod tracker;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use gpuvitals_core::batch::Value;
-use gpuvitals_core::history::{Fleet, GpuState};
+use gpuvitals_core::history::GpuState;
 use gpuvitals_core::{IdentityColumn, MetricId};
 
 use crate::condition::{self, Severity};
+use crate::freshness::Freshness;
 
 pub use groups::{HolderLoad, MemberLoad, holder_loads};
 pub use kinds::{FindingKind, KINDS};
@@ -191,10 +191,8 @@ pub struct Candidate {
 /// What is known about a fleet.
 #[derive(Debug, Clone, Copy)]
 pub struct Situation<'a> {
-    /// Now, nanoseconds UTC since 1970.
-    pub now_ns: i64,
-    /// Age of its newest row from which a GPU is stale, nanoseconds.
-    pub stale_after_ns: i64,
+    /// Now, and the age of its newest row from which a GPU is stale.
+    pub fresh: Freshness,
     /// The latest state of every GPU.
     pub gpus: &'a [Arc<GpuState>],
     /// Their last minutes.
@@ -239,7 +237,7 @@ struct Member<'a> {
 
 impl<'a> Survey<'a> {
     fn of(now: Situation<'a>) -> Self {
-        let is_present = |gpu: &&Arc<GpuState>| !is_older(now, gpu.last_seen_ns);
+        let is_present = |gpu: &&Arc<GpuState>| !now.fresh.is_old(gpu.last_seen_ns);
         let member = |gpu: &'a Arc<GpuState>| Member { gpu, window: now.recent.window(gpu) };
         let present: Vec<Member<'a>> = now.gpus.iter().filter(is_present).map(member).collect();
         let (mut holders, mut models) = (HashMap::new(), HashMap::new());
@@ -277,7 +275,7 @@ impl<'a> Survey<'a> {
     /// What the one table of conditions says.
     fn conditions(&self, found: &mut Vec<Candidate>) {
         for Member { gpu, .. } in &self.present {
-            let latest = |metric| recent_value(self.now, gpu, metric);
+            let latest = |metric| self.now.fresh.recent(gpu, metric);
             for matched in condition::found(latest) {
                 let metrics = matched.condition.metrics.iter();
                 let evidence = metrics.zip(matched.values());
@@ -305,14 +303,15 @@ fn finding(
     FleetFinding { kind, severity, subject, since_ns: 0, sentence, evidence, reach, remedy, acknowledged }
 }
 
-fn is_older(now: Situation<'_>, at_ns: i64) -> bool {
-    now.now_ns.saturating_sub(at_ns) > now.stale_after_ns
-}
-
-/// The latest value of a metric unless it is old.
-fn recent_value(now: Situation<'_>, gpu: &GpuState, metric: MetricId) -> Option<Value> {
-    let latest = Fleet::latest(gpu, metric)?;
-    (!is_older(now, latest.timestamp_ns)).then_some(latest.value)
+/// The value that most of them have, if they are enough to tell and this share of them has it.
+fn common<T: Ord>(values: impl Iterator<Item = T>, share_min: f64) -> Option<T> {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
+    values.for_each(|value| *counts.entry(value).or_default() += 1);
+    let all: usize = counts.values().sum();
+    let (value, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs or nodes")]
+    let share = count as f64 / all as f64;
+    (all > threshold::PEERS_MIN && share >= share_min).then_some(value)
 }
 
 /// The work that holds a GPU, as `cluster/namespace/name`: its job, or else its pod; none for a free GPU.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use gpuvitals_core::Batch;
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::ExtraValue;
+use gpuvitals_core::{Batch, BatchBuilder, Identity};
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,5 +42,32 @@ impl HealthEvent {
         let mut events: Vec<Self> = rows.filter_map(event).collect();
         events.sort_by_key(|event| event.at_ns);
         events
+    }
+}
+
+/// An event that becomes a row.
+pub(crate) struct NewEvent<'a> {
+    pub(crate) at_ns: i64,
+    /// Part of the row's key.
+    pub(crate) sequence: i64,
+    pub(crate) kind: &'a str,
+    pub(crate) detail: &'a str,
+    pub(crate) code: Option<i64>,
+    pub(crate) finding: Option<&'a str>,
+}
+
+impl NewEvent<'_> {
+    pub(crate) fn write(&self, builder: &mut BatchBuilder, identity: &Identity) {
+        let identity = builder.intern(identity);
+        let row = builder.row(self.at_ns, identity);
+        let mut outcome = builder.set_extra(row, "sequence", self.sequence);
+        if let Some(code) = self.code {
+            outcome = outcome.and(builder.set_extra(row, "code", code));
+        }
+        let texts = [("kind", Some(self.kind)), ("detail", Some(self.detail)), ("finding", self.finding)];
+        for (column, text) in texts {
+            outcome = outcome.and(text.map_or(Ok(()), |text| builder.set_extra_text(row, column, text)));
+        }
+        debug_assert_eq!(outcome, Ok(()), "columns of the table");
     }
 }

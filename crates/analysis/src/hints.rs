@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use gpuvitals_core::history::Fleet;
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::{IdentityColumn, MetricId};
 
 use crate::condition::Severity;
@@ -53,10 +53,9 @@ pub fn node_hints(situation: &Situation<'_>, findings: &[FleetFinding]) -> Vec<N
         let reason = format!("{}: {}", finding.kind.id, finding.sentence);
         reasons.entry(&finding.subject).or_default().push(reason);
     }
-    let is_old = |at_ns: i64| situation.now_ns.saturating_sub(at_ns) > situation.stale_after_ns;
     let mut nodes: BTreeMap<(Option<&str>, &str), NodeHint> = BTreeMap::new();
     for gpu in situation.gpus {
-        let is_gone = situation.now_ns.saturating_sub(gpu.last_seen_ns) > GONE_AFTER_NS;
+        let is_gone = situation.fresh.now_ns.saturating_sub(gpu.last_seen_ns) > GONE_AFTER_NS;
         let Some(node) = gpu.identity.shared(IdentityColumn::Node).filter(|_| !is_gone) else { continue };
         let cluster = gpu.identity.shared(IdentityColumn::Cluster);
         let model = gpu.identity.shared(IdentityColumn::Model);
@@ -70,13 +69,10 @@ pub fn node_hints(situation: &Situation<'_>, findings: &[FleetFinding]) -> Vec<N
             hint.model = None;
         }
         let mut why = reasons.get(&Subject::Gpu(Arc::clone(&gpu.key))).cloned().unwrap_or_default();
-        if why.is_empty() && is_old(gpu.last_seen_ns) {
+        if why.is_empty() && situation.fresh.is_old(gpu.last_seen_ns) {
             why.push("it reports nothing any more".to_owned());
         }
-        let latest = |metric| {
-            let latest = Fleet::latest(gpu, metric).filter(|latest| !is_old(latest.timestamp_ns))?;
-            Some(latest.value.as_f64())
-        };
+        let latest = |metric| situation.fresh.recent(gpu, metric).map(Value::as_f64);
         if !why.is_empty() {
             hint.unhealthy.push(UnfitGpu { gpu: Arc::clone(&gpu.key), reasons: why });
         } else if holder_of(gpu).is_some()

@@ -81,6 +81,11 @@ pub(crate) fn order(last_ns: i64, time_ns: i64, gap_max_ns: i64) -> Order {
     }
 }
 
+/// To three digits after the point: as much as is worth telling.
+pub fn rounded(value: f64) -> f64 {
+    (1000.0 * value).round() / 1000.0
+}
+
 #[expect(clippy::cast_precision_loss, reason = "distances are far below 2^52 nanoseconds")]
 pub(crate) fn seconds(distance_ns: i64) -> f64 {
     distance_ns as f64 / SECOND

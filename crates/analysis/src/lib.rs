@@ -1,11 +1,13 @@
 //! Analysis over batches: windows, integrals, summaries, conditions, events, findings. Pure: time comes with the rows.
 
+mod cells;
 pub mod condition;
 pub mod course;
 pub mod energy;
 pub mod events;
 pub mod explain;
 pub mod findings;
+pub mod freshness;
 pub mod health_event;
 pub mod hints;
 pub mod integral;

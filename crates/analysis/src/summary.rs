@@ -15,9 +15,9 @@ use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
 use serde::Serialize;
 
 use crate::energy::{Energy, EnergyColumns, EnergySource};
-use crate::integral::Blanks;
+use crate::integral::{Blanks, rounded};
 use crate::throttle::StepColumns;
-use tally::{Gauge, Pulse, rounded};
+use tally::{Gauge, Pulse};
 
 /// Least distance between two samples that is a gap: the slow tier always gives a row a second.
 const GAP_MIN_NS: i64 = 2_500_000_000;
@@ -56,7 +56,7 @@ pub struct Summary {
 
 /// Mean, smallest and largest value of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Spread {
+pub struct Extent {
     /// Mean over time.
     pub mean: f64,
     /// Smallest.
@@ -134,15 +134,15 @@ pub struct GpuSummary {
     /// Power.
     pub power_w: Option<PowerFigure>,
     /// Clock of the graphics and compute engine.
-    pub gpu_clock_mhz: Option<Spread>,
+    pub gpu_clock_mhz: Option<Extent>,
     /// Clock of the memory.
-    pub mem_clock_mhz: Option<Spread>,
+    pub mem_clock_mhz: Option<Extent>,
     /// Main temperature.
-    pub temperature_c: Option<Spread>,
+    pub temperature_c: Option<Extent>,
     /// Throttling.
     pub throttled: Option<ThrottleFigure>,
     /// Utilisation.
-    pub utilization_pct: Option<Spread>,
+    pub utilization_pct: Option<Extent>,
     /// Most device memory in use, MiB.
     pub memory_used_max_mb: Option<f64>,
 }
@@ -157,7 +157,7 @@ pub struct HostSummary {
     /// Rows.
     pub samples: u64,
     /// CPU utilisation.
-    pub cpu_pct: Option<Spread>,
+    pub cpu_pct: Option<Extent>,
     /// Most memory in use, MiB.
     pub memory_max_mb: Option<f64>,
     /// Context switches a second.
@@ -419,9 +419,9 @@ impl GpuTally {
         } else {
             (&self.power_average, &self.average_samples)
         };
-        let spread = gauge.spread()?;
-        let p99 = rounded(samples.quantile(0.99)?.min(spread.max));
-        Some(PowerFigure { mean: spread.mean, max: spread.max, p99, averaged })
+        let extent = gauge.extent()?;
+        let p99 = rounded(samples.quantile(0.99)?.min(extent.max));
+        Some(PowerFigure { mean: extent.mean, max: extent.max, p99, averaged })
     }
 
     fn throttling(&self) -> Option<ThrottleFigure> {
@@ -468,12 +468,12 @@ impl GpuTally {
                 power_seen_s: rounded(total.seen_s),
             }),
             power_w: self.power(),
-            gpu_clock_mhz: self.gpu_clock.spread(),
-            mem_clock_mhz: self.mem_clock.spread(),
-            temperature_c: self.temperature.spread(),
+            gpu_clock_mhz: self.gpu_clock.extent(),
+            mem_clock_mhz: self.mem_clock.extent(),
+            temperature_c: self.temperature.extent(),
             throttled: self.throttling(),
-            utilization_pct: self.utilization.spread(),
-            memory_used_max_mb: self.memory.spread().map(|spread| spread.max),
+            utilization_pct: self.utilization.extent(),
+            memory_used_max_mb: self.memory.extent().map(|extent| extent.max),
         }
     }
 }
@@ -486,8 +486,8 @@ impl HostTally {
             node: identity.node().map(str::to_owned),
             duration_s: rounded(self.pulse.duration_s()),
             samples: self.pulse.count(),
-            cpu_pct: self.cpu.spread(),
-            memory_max_mb: self.memory.spread().map(|spread| spread.max),
+            cpu_pct: self.cpu.extent(),
+            memory_max_mb: self.memory.extent().map(|extent| extent.max),
             ctx_switches_per_s,
             page_faults_per_s,
             irqs_per_s,

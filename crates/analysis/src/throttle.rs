@@ -4,15 +4,20 @@
 use gpuvitals_core::batch::{MetricColumn, Value};
 use gpuvitals_core::{Batch, MetricId};
 
-const STEPS: MetricId = MetricId::of("throttle_sample_count");
-/// Steps at the power limit, then those at a thermal limit.
-const UNDER: [MetricId; 5] = [
-    MetricId::of("throttle_ppt_count"),
+/// All steps.
+pub(crate) const STEPS: MetricId = MetricId::of("throttle_sample_count");
+pub(crate) const STEPS_AT_POWER_LIMIT: MetricId = MetricId::of("throttle_ppt_count");
+pub(crate) const STEPS_OF_HEAT: [MetricId; 4] = [
     MetricId::of("throttle_prochot_count"),
     MetricId::of("throttle_socket_thermal_count"),
     MetricId::of("throttle_vr_thermal_count"),
     MetricId::of("throttle_hbm_thermal_count"),
 ];
+/// Steps at the power limit, then those at a thermal limit.
+const UNDER: [MetricId; 5] = {
+    let [prochot, socket, regulator, memory] = STEPS_OF_HEAT;
+    [STEPS_AT_POWER_LIMIT, prochot, socket, regulator, memory]
+};
 /// The counters have 32 bits and wrap.
 const WRAP: i64 = 1 << 32;
 
@@ -53,12 +58,8 @@ impl<'a> StepColumns<'a> {
 
     /// The counters of a row; none if it lacks the steps or any limit.
     pub fn at(&self, row: usize) -> Option<Steps> {
-        let count = |column: Option<MetricColumn<'_>>| match column?.value(row)? {
-            Value::Int(count) => Some(count),
-            Value::Float32(_) | Value::Float(_) => None,
-        };
-        let under = self.under.map(count);
-        let steps = count(self.steps)?;
+        let under = self.under.map(|column| whole(column, row));
+        let steps = whole(self.steps, row)?;
         under.iter().any(Option::is_some).then_some(Steps { steps, under })
     }
 }
@@ -102,6 +103,14 @@ impl Residency {
         }
         let [power, heat @ ..] = shares;
         Some(Shares { power, heat: heat.into_iter().fold(0.0, f64::max) })
+    }
+}
+
+/// The whole number of a row.
+pub(crate) fn whole(column: Option<MetricColumn<'_>>, row: usize) -> Option<i64> {
+    match column?.value(row)? {
+        Value::Int(value) => Some(value),
+        Value::Float32(_) | Value::Float(_) => None,
     }
 }
 

@@ -4,12 +4,12 @@
 //! otherwise. Each step's energy belongs to the holders of that step by their shares of the samples, so that the sums over
 //! holders and over GPUs are the same.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, Cell, GroupColumn, Measured, Selector};
+use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GroupColumn};
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
+use crate::cells::GpuCells;
 use crate::energy::{EnergySource, TOLERANCE};
 use crate::findings::threshold::IDLE_BELOW_PCT;
 use crate::integral::seconds;
@@ -63,32 +63,18 @@ impl GpuUse {
 
 /// What to ask the history for.
 pub fn usage_query(start_ns: i64, end_ns: i64, step_ns: i64) -> BucketQuery {
+    let metrics = [COUNTER, UTILIZATION].into_iter().chain(POWERS).collect();
     BucketQuery {
-        table: Table::GpuEvents,
-        gpus: Vec::new(),
-        selector: Selector::default(),
-        metrics: [COUNTER, UTILIZATION].into_iter().chain(POWERS).collect(),
-        start_ns,
-        end_ns,
-        step_ns,
-        phase_ns: 0,
-        aggregates: vec![Aggregate::Mean],
         group_by: [GroupColumn::Gpu].into_iter().chain(COLUMNS.map(GroupColumn::Identity)).collect(),
+        ..BucketQuery::of(Table::GpuEvents, metrics, start_ns, end_ns, step_ns)
     }
 }
 
 /// The use of each GPU by each of its holders, from the answer to [`usage_query`] between two instants, both inclusive.
 pub fn usage(buckets: &Buckets, start_ns: i64, end_ns: i64) -> Vec<GpuUse> {
-    let mut groups_of: HashMap<&Arc<str>, Vec<usize>> = HashMap::new();
-    for (group, name) in buckets.groups().iter().enumerate() {
-        if let Some(Some(gpu)) = name.first() {
-            groups_of.entry(gpu).or_default().push(group);
-        }
-    }
-    let gpus: Vec<(&Arc<str>, GpuCells<'_>)> =
-        groups_of.into_iter().map(|(gpu, groups)| (gpu, GpuCells { buckets, groups })).collect();
+    let gpus = GpuCells::by_gpu(buckets);
     // One that is only in a single step is sampled like the others.
-    let usual_s = Spread::of(gpus.iter().filter_map(|(_, cells)| cells.interval_s())).map(|it| it.median);
+    let usual_s = Spread::of(gpus.values().filter_map(GpuCells::interval_s)).map(|it| it.median);
     let interval_s = |cells: &GpuCells<'_>| {
         cells.interval_s().or(usual_s).unwrap_or_else(|| cells.interval_of_step_s(start_ns, end_ns))
     };
@@ -98,12 +84,6 @@ pub fn usage(buckets: &Buckets, start_ns: i64, end_ns: i64) -> Vec<GpuUse> {
     uses
 }
 
-/// The values of a GPU, by holder.
-struct GpuCells<'a> {
-    buckets: &'a Buckets,
-    groups: Vec<usize>,
-}
-
 /// The energy of a GPU by steps, joules.
 struct StepEnergy {
     joules: Vec<Option<f64>>,
@@ -111,29 +91,6 @@ struct StepEnergy {
 }
 
 impl GpuCells<'_> {
-    fn measured(&self, metric: MetricId) -> Option<&Measured> {
-        self.buckets.metrics().iter().find(|measured| measured.metric == metric)
-    }
-
-    fn cell(&self, metric: MetricId, group: usize, step: usize) -> Option<Cell> {
-        let cell = self.measured(metric)?.cells.get(self.buckets.place(group, step))?;
-        (cell.count > 0).then_some(*cell)
-    }
-
-    fn whole(&self, metric: MetricId, step: usize) -> Option<Cell> {
-        let mut sum = Cell::EMPTY;
-        for group in &self.groups {
-            if let Some(cell) = self.cell(metric, *group, step) {
-                sum.merge(&cell);
-            }
-        }
-        (sum.count > 0).then_some(sum)
-    }
-
-    fn power(&self, step: usize) -> Option<Cell> {
-        POWERS.into_iter().find_map(|metric| self.whole(metric, step))
-    }
-
     /// Samples of a holder in a step: of the metric that has most.
     fn samples(&self, group: usize, step: usize) -> f64 {
         let counts =
@@ -185,7 +142,9 @@ impl GpuCells<'_> {
     fn energy(&self, interval_s: f64) -> StepEnergy {
         let integrated: Vec<Option<f64>> = self
             .steps()
-            .map(|step| self.power(step).map(|cell| cell.sum * interval_s * self.thinned(step, &cell)))
+            .map(|step| {
+                self.first(&POWERS, step).map(|cell| cell.sum * interval_s * self.thinned(step, &cell))
+            })
             .collect();
         let mut before: Option<f64> = None;
         let mut counted = Vec::new();

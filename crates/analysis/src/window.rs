@@ -7,7 +7,7 @@ use gpuvitals_core::sketch::Sketch;
 
 /// Figures of one quantity over one window.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Summary {
+pub struct WindowSummary {
     /// Samples.
     pub count: u64,
     /// Smallest sample.
@@ -44,10 +44,10 @@ impl Stats {
 
     /// The figures, if there was a sample.
     #[expect(clippy::cast_precision_loss, reason = "counts of samples are far below 2^52")]
-    pub fn summary(&self) -> Option<Summary> {
+    pub fn summary(&self) -> Option<WindowSummary> {
         let count = self.sketch.count();
         let p99 = self.sketch.quantile(0.99)?.clamp(self.min, self.max);
-        Some(Summary { count, min: self.min, max: self.max, mean: self.sum / count as f64, p99 })
+        Some(WindowSummary { count, min: self.min, max: self.max, mean: self.sum / count as f64, p99 })
     }
 
     /// Forgets all samples and keeps the memory.
@@ -64,7 +64,7 @@ pub struct Windows {
     open: Option<Open>,
     channels: Vec<Stats>,
     closed_end_ns: Option<i64>,
-    closed: Vec<Option<Summary>>,
+    closed: Vec<Option<WindowSummary>>,
     late: u64,
 }
 
@@ -135,7 +135,7 @@ impl Windows {
     }
 
     /// Figures of a channel over the last complete window.
-    pub fn summary(&self, channel: usize) -> Option<Summary> {
+    pub fn summary(&self, channel: usize) -> Option<WindowSummary> {
         self.closed.get(channel).copied().flatten()
     }
 

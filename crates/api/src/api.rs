@@ -150,7 +150,7 @@ impl Api {
             loop {
                 ticks.tick().await;
                 let rules = StateRules::new(config.clock.now_ns(), config.stale_after);
-                let judged = watch.judged(history.as_ref(), rules, every / 2);
+                let judged = watch.judged(history.as_ref(), rules.fresh, every / 2);
                 match tokio::time::timeout(config.limits.request_timeout, judged).await {
                     Ok(Ok(_)) => {}
                     Ok(Err(error)) => {

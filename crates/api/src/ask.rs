@@ -106,7 +106,7 @@ pub(crate) async fn health_events(
 impl View {
     /// Now, nanoseconds UTC since 1970.
     pub(crate) fn now_ns(&self) -> i64 {
-        self.rules.now_ns
+        self.rules.fresh.now_ns
     }
 
     /// Renders on a thread for blocking work. `missing` is what the answer lacks: it may be readable soon, and the answer

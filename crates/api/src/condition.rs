@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gpuvitals_analysis::condition;
+use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::{Fleet, GpuState};
 use gpuvitals_core::time::{self, SECOND_NS};
@@ -18,20 +19,14 @@ const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
 /// The time at which GPUs are judged, and the age from which they are stale.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StateRules {
-    /// Now, nanoseconds UTC since 1970.
-    pub(crate) now_ns: i64,
-    /// Age from which a value is old, nanoseconds.
-    pub(crate) stale_after_ns: i64,
+    pub(crate) fresh: Freshness,
 }
 
 impl StateRules {
     /// The rules at `now_ns`.
     pub(crate) fn new(now_ns: i64, stale_after: Duration) -> Self {
-        Self { now_ns, stale_after_ns: i64::try_from(stale_after.as_nanos()).unwrap_or(i64::MAX) }
-    }
-
-    fn is_old(self, timestamp_ns: i64) -> bool {
-        self.now_ns.saturating_sub(timestamp_ns) > self.stale_after_ns
+        let stale_after_ns = i64::try_from(stale_after.as_nanos()).unwrap_or(i64::MAX);
+        Self { fresh: Freshness { now_ns, stale_after_ns } }
     }
 
     /// When the next value becomes old, and with it perhaps a state, nanoseconds UTC since 1970.
@@ -40,25 +35,19 @@ impl StateRules {
             let values = gpu.latest.iter().map(|(_, latest)| latest.timestamp_ns);
             values.chain([gpu.last_seen_ns])
         });
-        let old_from = times.map(|ns| ns.saturating_add(self.stale_after_ns).saturating_add(1));
-        old_from.filter(|at| *at > self.now_ns).min().unwrap_or(i64::MAX)
-    }
-
-    /// The latest value of a metric if it is not old.
-    fn recent(self, gpu: &GpuState, metric: MetricId) -> Option<Value> {
-        let latest = Fleet::latest(gpu, metric)?;
-        (!self.is_old(latest.timestamp_ns)).then_some(latest.value)
+        let old_from = times.map(|ns| ns.saturating_add(self.fresh.stale_after_ns).saturating_add(1));
+        old_from.filter(|at| *at > self.fresh.now_ns).min().unwrap_or(i64::MAX)
     }
 
     /// The state of a GPU.
     pub(crate) fn state(self, gpu: &GpuState) -> State {
-        if self.is_old(gpu.last_seen_ns) {
+        if self.fresh.is_old(gpu.last_seen_ns) {
             return State::Stale;
         }
         if self.conditions(gpu).next().is_some() {
             return State::Unhealthy;
         }
-        match self.recent(gpu, UTILIZATION) {
+        match self.fresh.recent(gpu, UTILIZATION) {
             None => State::Unknown,
             Some(value) if value.as_f64() < ACTIVE_FROM_PCT => State::Idle,
             Some(_) => State::Active,
@@ -72,9 +61,9 @@ impl StateRules {
                 Some(self.conditions(gpu).map(|found| found.sentence()).collect::<Vec<_>>().join("; "))
             }
             State::Stale => {
-                let since_ns = gpu.last_seen_ns.saturating_add(self.stale_after_ns);
+                let since_ns = gpu.last_seen_ns.saturating_add(self.fresh.stale_after_ns);
                 let since = time::format(since_ns.div_euclid(SECOND_NS) * SECOND_NS);
-                let then = Self { now_ns: gpu.last_seen_ns, ..self };
+                let then = Self { fresh: Freshness { now_ns: gpu.last_seen_ns, ..self.fresh } };
                 let before = then.state(gpu);
                 let why = then.reason(gpu, before).map_or(String::new(), |why| format!(": {why}"));
                 Some(format!("stale since {since}, last seen {}{why}", before.name()))
@@ -84,7 +73,7 @@ impl StateRules {
     }
 
     fn conditions(self, gpu: &GpuState) -> impl Iterator<Item = condition::MatchedCondition> {
-        condition::found(move |metric| self.recent(gpu, metric))
+        condition::found(move |metric| self.fresh.recent(gpu, metric))
     }
 
     /// A GPU as the API shows it.
@@ -121,6 +110,11 @@ pub(crate) fn name(gpu: &GpuState) -> String {
     }
 }
 
+/// The name of a GPU of a fleet for people; its key if it is none.
+pub(crate) fn name_of(fleet: &Fleet, key: &str) -> String {
+    fleet.get(key).map_or_else(|| key.to_owned(), |gpu| name(gpu))
+}
+
 /// Device memory in MiB as read. The sum of used and free is less: a part is reserved.
 pub(crate) fn memory_mb(gpu: &GpuState) -> Option<i64> {
     match Fleet::latest(gpu, MEMORY_TOTAL)?.value {
@@ -138,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    const RULES: StateRules = StateRules { now_ns: 100 * SECOND_NS, stale_after_ns: 30 * SECOND_NS };
+    const RULES: StateRules =
+        StateRules { fresh: Freshness { now_ns: 100 * SECOND_NS, stale_after_ns: 30 * SECOND_NS } };
 
     fn gpu(seen_s: i64, values: &[(&str, f64, i64)]) -> GpuState {
         let mut latest: Vec<(MetricId, LatestValue)> = values

@@ -6,7 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use gpuvitals_core::history::{Fleet, Part};
-use gpuvitals_core::time::{self, SECOND_NS};
+use gpuvitals_core::time::{self, DAY_NS, SECOND_NS};
 use gpuvitals_core::{MetricId, Table, batch, catalogue};
 use serde::de::DeserializeOwned;
 
@@ -140,10 +140,11 @@ pub(crate) fn step(text: &str) -> Result<i64, ApiError> {
 pub(crate) fn step_for(range_ns: i64) -> i64 {
     const NICE_S: [i64; 14] = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 10_800, 86_400];
     let wanted = range_ns / 300;
-    NICE_S.into_iter().map(|seconds| seconds * SECOND_NS).find(|step| *step >= wanted).unwrap_or_else(|| {
-        let day = 86_400 * SECOND_NS;
-        wanted.saturating_add(day - 1) / day * day
-    })
+    NICE_S
+        .into_iter()
+        .map(|seconds| seconds * SECOND_NS)
+        .find(|step| *step >= wanted)
+        .unwrap_or_else(|| wanted.saturating_add(DAY_NS - 1) / DAY_NS * DAY_NS)
 }
 
 /// Names separated by commas, in order, each once.

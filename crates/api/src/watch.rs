@@ -13,21 +13,23 @@ use gpuvitals_analysis::condition::Severity;
 use gpuvitals_analysis::findings::{
     self, FleetFinding, HolderLoad, KINDS, LifeChange, LostGpu, Recent, Situation, Subject, Tracker,
 };
+use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_analysis::hints::{self, NodeHint};
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::{Family, Kind};
-use gpuvitals_core::history::{Fleet, GpuState, History, Part, QueryError, RowsQuery};
+use gpuvitals_core::history::{Fleet, History, Part, QueryError, RowsQuery};
+use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
 use gpuvitals_core::{Origin, Table, causes};
 
 use crate::ask;
-use crate::condition::{self, StateRules};
+use crate::condition;
 
 /// Most health events that are read, the newest first.
 const EVENTS_MAX: usize = 10_000;
 /// Age from which a health event does not count any more.
-const EVENTS_BACK_NS: i64 = 7 * 86_400_000_000_000;
+const EVENTS_BACK_NS: i64 = 7 * DAY_NS;
 /// How far the look for acknowledgements of other gateways goes back behind the last look: rows take a while to arrive.
-const EVENTS_LATE_NS: i64 = 120_000_000_000;
+const EVENTS_LATE_NS: i64 = 2 * MINUTE_NS;
 
 /// The watch. Its state changes only as a whole.
 #[derive(Default)]
@@ -87,13 +89,13 @@ impl FleetWatch {
     pub(crate) async fn judged(
         &self,
         history: &dyn History,
-        rules: StateRules,
+        fresh: Freshness,
         age_max: Duration,
     ) -> Result<Arc<Judgement>, QueryError> {
         let recent_enough = || {
             let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let age_max_ns = i64::try_from(age_max.as_nanos()).unwrap_or(i64::MAX);
-            last.filter(|last| (0..age_max_ns).contains(&rules.now_ns.saturating_sub(last.at_ns)))
+            last.filter(|last| (0..age_max_ns).contains(&fresh.now_ns.saturating_sub(last.at_ns)))
         };
         if let Some(last) = recent_enough() {
             return Ok(last);
@@ -102,34 +104,34 @@ impl FleetWatch {
         if let Some(last) = recent_enough() {
             return Ok(last);
         }
-        let judgement = Arc::new(self.judge(history, rules).await?);
+        let judgement = Arc::new(self.judge(history, fresh).await?);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&judgement));
         Ok(judgement)
     }
 
-    async fn judge(&self, history: &dyn History, rules: StateRules) -> Result<Judgement, QueryError> {
+    async fn judge(&self, history: &dyn History, fresh: Freshness) -> Result<Judgement, QueryError> {
         let Part { answer: fleet, mut missing } = history.fleet().await?;
         let gpus = fleet.gpus.len();
         // Before the first GPU there are no minutes: they are read from the beginning when it is there.
-        let next = || self.work(|work| work.recent.next_query(rules.now_ns, gpus).filter(|_| gpus > 0));
+        let next = || self.work(|work| work.recent.next_query(fresh.now_ns, gpus).filter(|_| gpus > 0));
         while let Some(query) = next() {
             let Part { answer: buckets, missing: more } = history.buckets(query).await?;
             missing = ask::joined(missing, more);
             self.blocking(move |work| work.recent.take(&buckets)).await?;
         }
-        let lost = Arc::new(lost(history, &fleet, rules).await?);
+        let lost = Arc::new(lost(history, &fleet, fresh).await?);
         let (seen, gone) = (Arc::clone(&fleet), Arc::clone(&lost));
         let is_whole = missing.is_empty();
-        let query = self.blocking(move |work| work.take(&seen, rules, &gone, is_whole)).await?;
+        let query = self.blocking(move |work| work.take(&seen, fresh, &gone, is_whole)).await?;
         let is_read = match query {
-            Some(query) => self.recall(history, query, rules.now_ns).await?,
+            Some(query) => self.recall(history, query, fresh.now_ns).await?,
             None => true,
         };
         if is_read {
             let changes = self.work(|work| work.tracker.changes());
             self.tell(&fleet, &changes);
         }
-        self.blocking(move |work| work.conclude(&fleet, rules, &lost, missing)).await
+        self.blocking(move |work| work.conclude(&fleet, fresh, &lost, missing)).await
     }
 
     /// Takes the life of findings from the history, and says whether that could be read.
@@ -244,15 +246,15 @@ impl Work {
     fn take(
         &mut self,
         fleet: &Fleet,
-        rules: StateRules,
+        fresh: Freshness,
         lost: &HashMap<Arc<str>, LostGpu>,
         is_whole: bool,
     ) -> Option<RowsQuery> {
-        let candidates = findings::judge(&situation(&self.recent, fleet, rules, lost));
-        self.tracker.update(rules.now_ns, candidates, is_whole);
+        let candidates = findings::judge(&situation(&self.recent, fleet, fresh, lost));
+        self.tracker.update(fresh.now_ns, candidates, is_whole);
         let is_new = self.tracker.open_ones(true).next().is_some();
         // What is new may go on from before, and may be any age.
-        let back_ns = if is_new { EVENTS_BACK_NS } else { rules.now_ns.saturating_sub(self.read_ns) };
+        let back_ns = if is_new { EVENTS_BACK_NS } else { fresh.now_ns.saturating_sub(self.read_ns) };
         let gpus: BTreeSet<Arc<str>> = self
             .tracker
             .open_ones(is_new)
@@ -260,7 +262,7 @@ impl Work {
             .collect();
         (!gpus.is_empty()).then(|| RowsQuery {
             gpus: gpus.into_iter().collect(),
-            start_ns: Some(rules.now_ns.saturating_sub(back_ns).saturating_sub(EVENTS_LATE_NS)),
+            start_ns: Some(fresh.now_ns.saturating_sub(back_ns).saturating_sub(EVENTS_LATE_NS)),
             newest_first: true,
             ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
         })
@@ -269,24 +271,24 @@ impl Work {
     fn conclude(
         &self,
         fleet: &Fleet,
-        rules: StateRules,
+        fresh: Freshness,
         lost: &HashMap<Arc<str>, LostGpu>,
         missing: Vec<String>,
     ) -> Judgement {
-        let situation = situation(&self.recent, fleet, rules, lost);
+        let situation = situation(&self.recent, fleet, fresh, lost);
         let open = self.tracker.open();
         let (jobs, hints) = (findings::holder_loads(&situation), hints::node_hints(&situation, &open));
-        Judgement { at_ns: rules.now_ns, findings: named(fleet, open), jobs, hints, missing }
+        Judgement { at_ns: fresh.now_ns, findings: named(fleet, open), jobs, hints, missing }
     }
 }
 
 fn situation<'a>(
     recent: &'a Recent,
     fleet: &'a Fleet,
-    StateRules { now_ns, stale_after_ns }: StateRules,
+    fresh: Freshness,
     lost: &'a HashMap<Arc<str>, LostGpu>,
 ) -> Situation<'a> {
-    Situation { now_ns, stale_after_ns, gpus: &fleet.gpus, recent, lost }
+    Situation { fresh, gpus: &fleet.gpus, recent, lost }
 }
 
 /// Findings with the names of their subjects for people.
@@ -301,7 +303,7 @@ fn named(fleet: &Fleet, findings: Vec<FleetFinding>) -> Vec<(FleetFinding, Strin
 /// A subject's name for people.
 fn name(fleet: &Fleet, subject: &Subject) -> String {
     match subject {
-        Subject::Gpu(key) => fleet.get(key).map_or_else(|| key.to_string(), |gpu| condition::name(gpu)),
+        Subject::Gpu(key) => condition::name_of(fleet, key),
         Subject::Job(holder) => holder.trim_start_matches('/').to_owned(),
         Subject::Fleet | Subject::Node(_) | Subject::Model(_) => subject.to_string(),
     }
@@ -311,21 +313,16 @@ fn name(fleet: &Fleet, subject: &Subject) -> String {
 async fn lost(
     history: &dyn History,
     fleet: &Fleet,
-    rules: StateRules,
+    fresh: Freshness,
 ) -> Result<HashMap<Arc<str>, LostGpu>, QueryError> {
-    let is_old = |at_ns: i64| rules.now_ns.saturating_sub(at_ns) > rules.stale_after_ns;
-    let is_blank = |gpu: &Arc<GpuState>| {
-        let newest = gpu.latest.iter().map(|(_, latest)| latest.timestamp_ns).max();
-        !is_old(gpu.last_seen_ns) && newest.is_none_or(is_old)
-    };
-    let blank: Vec<Arc<str>> =
-        fleet.gpus.iter().filter(|gpu| is_blank(gpu)).map(|gpu| Arc::clone(&gpu.key)).collect();
+    let blank = fleet.gpus.iter().filter(|gpu| fresh.is_blank(gpu));
+    let blank: Vec<Arc<str>> = blank.map(|gpu| Arc::clone(&gpu.key)).collect();
     if blank.is_empty() {
         return Ok(HashMap::new());
     }
     let query = RowsQuery {
         gpus: blank,
-        start_ns: Some(rules.now_ns.saturating_sub(EVENTS_BACK_NS)),
+        start_ns: Some(fresh.now_ns.saturating_sub(EVENTS_BACK_NS)),
         newest_first: true,
         ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
     };

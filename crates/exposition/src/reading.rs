@@ -2,7 +2,7 @@
 
 use gpuvitals_analysis::condition;
 use gpuvitals_analysis::energy::EnergySource;
-use gpuvitals_analysis::window::Summary;
+use gpuvitals_analysis::window::WindowSummary;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::figures::Number;
@@ -207,7 +207,7 @@ fn window_end(gpu: &Gpu, window_ns: i64, now_ns: i64) -> Option<i64> {
 }
 
 impl Stat {
-    fn number(self, summary: &Summary, scale: Scale, column_type: ColumnType) -> Number {
+    fn number(self, summary: &WindowSummary, scale: Scale, column_type: ColumnType) -> Number {
         let value = match self {
             Self::Min => summary.min,
             Self::Max => summary.max,

@@ -9,9 +9,9 @@ use super::threshold::{
     CLOCK_DEVIATION_MIN, IDLE_AFTER_NS, LOADED_MINUTES_MIN, STARVED_GPUS_MIN, STARVED_PCT, STARVED_POWER,
     STRAGGLER_CLOCK, STRAGGLER_DISTANCE, STRAGGLER_GPUS_MIN,
 };
-use super::throttling::{percent, rounded};
+use super::throttling::percent;
 use super::{Candidate, Evidence, GpuWindow, Member, Reach, Situation, Subject, Survey, finding};
-use crate::integral::seconds;
+use crate::integral::{rounded, seconds};
 use crate::robust::Spread;
 
 /// The GPUs of one job in the last minutes, and how they spread.
@@ -40,12 +40,6 @@ pub struct MemberLoad {
     pub clock_distance: Option<f64>,
 }
 
-impl MemberLoad {
-    fn clock(&self) -> Option<f64> {
-        Some(self.window).filter(|window| window.loaded_minutes >= LOADED_MINUTES_MIN)?.loaded_clock_mhz
-    }
-}
-
 /// The jobs with several GPUs, by name, and how their GPUs spread.
 pub fn holder_loads(situation: &Situation<'_>) -> Vec<HolderLoad> {
     let survey = Survey::of(*situation);
@@ -65,9 +59,9 @@ fn load<'a>(
         Some((MemberLoad { gpu: Arc::clone(&gpu.key), window: window?, clock_distance: None }, gpu))
     };
     let (mut members, states): (Vec<MemberLoad>, Vec<_>) = members.filter_map(member).unzip();
-    let clock = Spread::of(members.iter().filter_map(MemberLoad::clock));
+    let clock = Spread::of(members.iter().filter_map(|member| member.window.steady_clock()));
     for member in &mut members {
-        member.clock_distance = clock.zip(member.clock()).map(|(spread, clock)| {
+        member.clock_distance = clock.zip(member.window.steady_clock()).map(|(spread, clock)| {
             let least = CLOCK_DEVIATION_MIN * spread.median;
             rounded(spread.distance(clock, least))
         });
@@ -89,7 +83,7 @@ impl Survey<'_> {
                 continue;
             }
             let (load, states) = load(holder, self.members(places));
-            let loaded = load.members.iter().filter(|member| member.clock().is_some()).count();
+            let loaded = load.members.iter().filter(|member| member.window.steady_clock().is_some()).count();
             for (member, gpu) in load.members.iter().zip(states) {
                 if loaded >= STRAGGLER_GPUS_MIN {
                     found.extend(self.straggler(&load, member, gpu));
@@ -102,7 +96,7 @@ impl Survey<'_> {
     }
 
     fn straggler(&self, load: &HolderLoad, member: &MemberLoad, gpu: &Arc<GpuState>) -> Option<Candidate> {
-        let (spread, clock, distance) = (load.clock?, member.clock()?, member.clock_distance?);
+        let (spread, clock, distance) = (load.clock?, member.window.steady_clock()?, member.clock_distance?);
         let share = clock / spread.median;
         if share >= STRAGGLER_CLOCK.1 || distance > -STRAGGLER_DISTANCE.1 {
             return None;
@@ -162,10 +156,10 @@ impl Survey<'_> {
             let idle =
                 self.members(places).filter_map(|member| Some((member.gpu, member.window?.idle_since_ns?)));
             let idle: Vec<_> =
-                idle.filter(|(_, since_ns)| self.now.now_ns - since_ns >= IDLE_AFTER_NS).collect();
+                idle.filter(|(_, since_ns)| self.now.fresh.now_ns - since_ns >= IDLE_AFTER_NS).collect();
             let Some(began_ns) = idle.iter().map(|(_, since_ns)| *since_ns).min() else { continue };
             let gpus: Vec<&Arc<GpuState>> = idle.iter().map(|(gpu, _)| *gpu).collect();
-            let minutes = seconds(self.now.now_ns - began_ns) / 60.0;
+            let minutes = seconds(self.now.fresh.now_ns - began_ns) / 60.0;
             let name = gpus.first().map_or("", |gpu| {
                 let job = gpu.identity.get(IdentityColumn::Job);
                 job.or_else(|| gpu.identity.get(IdentityColumn::Pod)).unwrap_or_default()

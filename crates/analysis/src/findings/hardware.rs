@@ -8,7 +8,7 @@ use gpuvitals_core::history::GpuState;
 use gpuvitals_core::{IdentityColumn, MetricId};
 
 use super::threshold::{COMMON_LINK_SHARE, FAN_AT_LIMIT_PCT, FAN_NEEDED_FROM_C, FAN_OF_PEERS_PCT, PEERS_MIN};
-use super::{Candidate, Evidence, GpuWindow, Member, Reach, Subject, Survey, finding, recent_value};
+use super::{Candidate, Evidence, GpuWindow, Member, Reach, Subject, Survey, common, finding};
 use crate::robust;
 
 /// Most nodes that a sentence names.
@@ -59,11 +59,14 @@ impl Survey<'_> {
             let members: Vec<Member<'_>> = self.members(places).collect();
             for link in &LINKS {
                 let value = |member: &Member<'_>| (link.of)(&member.window?);
-                let common = common(members.iter().filter_map(value)).filter(|_| model.is_some());
+                let values = members.iter().filter_map(value).filter(|value| *value >= 0.0);
+                // Bits have an order, and are equal where the values are.
+                let common = common(values.map(f64::to_bits), COMMON_LINK_SHARE).map(f64::from_bits);
+                let common = common.filter(|_| model.is_some());
                 for member in &members {
                     let Some(has) = value(member) else { continue };
                     // A GPU alone is compared with what it could have.
-                    let most = || recent_value(self.now, member.gpu, PCIE_WIDTH_MAX).map(Value::as_f64);
+                    let most = || self.now.fresh.recent(member.gpu, PCIE_WIDTH_MAX).map(Value::as_f64);
                     let (others, origin) = match common {
                         Some(common) => (common, "most GPUs of the model"),
                         None if link.metric == PCIE_WIDTH => match most() {
@@ -153,15 +156,4 @@ fn named(nodes: &[String]) -> String {
     let first: Vec<&str> = nodes.iter().take(NAMED_NODES_MAX).map(String::as_str).collect();
     let dots = if nodes.len() > first.len() { ", …" } else { "" };
     format!("{}{dots}", first.join(", "))
-}
-
-/// The value that most of them have, if enough of them have one.
-fn common(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
-    values.filter(|value| *value >= 0.0).for_each(|value| *counts.entry(value.to_bits()).or_default() += 1);
-    let all: usize = counts.values().sum();
-    let (bits, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
-    let share = count as f64 / all as f64;
-    (all > PEERS_MIN && share >= COMMON_LINK_SHARE).then(|| f64::from_bits(bits))
 }

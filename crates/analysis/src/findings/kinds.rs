@@ -1,5 +1,7 @@
 //! The kinds of findings: one table.
 
+use gpuvitals_core::time::MINUTE_NS;
+
 use crate::condition::{COOL, Severity};
 
 /// A kind of finding.
@@ -20,8 +22,6 @@ pub struct FindingKind {
     /// What to do; empty: the condition knows.
     pub remedy: &'static str,
 }
-
-const MINUTE_NS: i64 = 60_000_000_000;
 
 /// Every kind, the worst first.
 pub const KINDS: &[FindingKind] = &[

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, Origin, Table};
 
 use super::FleetFinding;
+use crate::health_event::NewEvent;
 
 /// A change in the life of a finding.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,14 +73,15 @@ pub fn life_rows(
     for LifeChange { kind, at_ns, finding, detail } in changes {
         let Some(identity) = finding.reach.gpus.first().and_then(|gpu| identity(gpu)) else { continue };
         *number += 1;
-        let identity = builder.intern(&identity);
-        let row = builder.row(*at_ns, identity);
-        let sequence = i64::try_from(*number).unwrap_or(i64::MAX);
-        let mut outcome = builder.set_extra(row, "sequence", sequence);
-        for (column, text) in [("kind", kind.name()), ("finding", &finding.id()), ("detail", detail)] {
-            outcome = outcome.and(builder.set_extra_text(row, column, text));
-        }
-        debug_assert_eq!(outcome, Ok(()), "columns of the table");
+        let event = NewEvent {
+            at_ns: *at_ns,
+            sequence: i64::try_from(*number).unwrap_or(i64::MAX),
+            kind: kind.name(),
+            detail,
+            code: None,
+            finding: Some(&finding.id()),
+        };
+        event.write(&mut builder, &identity);
     }
     builder.finish(origin, *number)
 }

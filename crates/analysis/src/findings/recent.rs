@@ -3,15 +3,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use gpuvitals_core::history::{
-    Aggregate, BucketQuery, Buckets, Cell, GpuState, GroupColumn, POINTS_MAX, Selector,
-};
+use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GpuState, GroupColumn, POINTS_MAX};
+use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
-use super::threshold::{IDLE_AFTER_NS, IDLE_BELOW_PCT, LINK_MINUTES, LOADED_FROM_PCT, WINDOW_MINUTES};
+use super::threshold::{
+    IDLE_AFTER_NS, IDLE_BELOW_PCT, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES,
+};
+use crate::cells::GpuCells;
 use crate::integral::seconds;
+use crate::throttle::{STEPS, STEPS_AT_POWER_LIMIT, STEPS_OF_HEAT};
 
-const MINUTE_NS: i64 = 60_000_000_000;
 /// A minute is read when it has been over for so long: rows are under way for some seconds.
 const SETTLE_NS: i64 = 10_000_000_000;
 /// Minutes without a value after which a GPU is forgotten, and its idleness is not known any more.
@@ -29,15 +31,6 @@ const FAN: MetricId = MetricId::of("fan_speed_pct");
 const PCIE_WIDTH: MetricId = MetricId::of("pcie_width");
 const PCIE_GENERATION: MetricId = MetricId::of("pcie_gen");
 const LINKS_UP: MetricId = MetricId::of("interconnect_links_up");
-/// Steps of AMD's firmware, and those of them under a limit.
-const STEPS: MetricId = MetricId::of("throttle_sample_count");
-const STEPS_OF_HEAT: [MetricId; 4] = [
-    MetricId::of("throttle_prochot_count"),
-    MetricId::of("throttle_socket_thermal_count"),
-    MetricId::of("throttle_vr_thermal_count"),
-    MetricId::of("throttle_hbm_thermal_count"),
-];
-const STEPS_OF_POWER: [MetricId; 1] = [MetricId::of("throttle_ppt_count")];
 /// Nanoseconds under a limit.
 const TIME_OF_HEAT: [MetricId; 3] = [
     MetricId::of("throttled_thermal_ns"),
@@ -126,24 +119,17 @@ struct Minute {
 
 /// Metrics of a minute: of all but idleness.
 fn metrics() -> Vec<MetricId> {
-    let single = [UTILIZATION, TEMPERATURE, FAN, PCIE_WIDTH, PCIE_GENERATION, LINKS_UP, STEPS];
-    let several: [&[MetricId]; 7] =
-        [&CLOCKS, &POWERS, &STEPS_OF_HEAT, &STEPS_OF_POWER, &TIME_OF_HEAT, &TIME_OF_POWER, &TIME_OF_BRAKE];
+    let single =
+        [UTILIZATION, TEMPERATURE, FAN, PCIE_WIDTH, PCIE_GENERATION, LINKS_UP, STEPS, STEPS_AT_POWER_LIMIT];
+    let several: [&[MetricId]; 6] =
+        [&CLOCKS, &POWERS, &STEPS_OF_HEAT, &TIME_OF_HEAT, &TIME_OF_POWER, &TIME_OF_BRAKE];
     single.into_iter().chain(several.into_iter().flatten().copied()).collect()
 }
 
 fn query(metrics: Vec<MetricId>, start_ns: i64, end_ns: i64) -> BucketQuery {
     BucketQuery {
-        table: Table::GpuEvents,
-        gpus: Vec::new(),
-        selector: Selector::default(),
-        metrics,
-        start_ns,
-        end_ns,
-        step_ns: MINUTE_NS,
-        phase_ns: 0,
-        aggregates: vec![Aggregate::Mean],
         group_by: [GroupColumn::Gpu].into_iter().chain(HOLDER.map(GroupColumn::Identity)).collect(),
+        ..BucketQuery::of(Table::GpuEvents, metrics, start_ns, end_ns, MINUTE_NS)
     }
 }
 
@@ -184,19 +170,13 @@ impl Recent {
     /// Takes the answer to [`Recent::next_query`].
     pub fn take(&mut self, buckets: &Buckets) {
         let steps = buckets.steps();
-        let mut groups_of: HashMap<&Arc<str>, Vec<usize>> = HashMap::new();
-        for (group, name) in buckets.groups().iter().enumerate() {
-            if let Some(Some(gpu)) = name.first() {
-                groups_of.entry(gpu).or_default().push(group);
-            }
-        }
-        for (key, groups) in groups_of {
+        for (key, cells) in GpuCells::by_gpu(buckets) {
             if !self.gpus.contains_key(key) {
                 self.gpus.insert(Arc::clone(key), RecentGpu::default());
             }
             let Some(gpu) = self.gpus.get_mut(key) else { continue };
             for (step, start_ns) in steps.times().enumerate() {
-                gpu.take(&MinuteCells { buckets, groups: &groups, step }, start_ns);
+                gpu.take(&cells, step, start_ns);
             }
             gpu.window = gpu.window();
         }
@@ -242,6 +222,11 @@ impl Recent {
 }
 
 impl GpuWindow {
+    /// Mean clock under load, MHz, if it was under load for long enough.
+    pub(super) fn steady_clock(&self) -> Option<f64> {
+        self.loaded_clock_mhz.filter(|_| self.loaded_minutes >= LOADED_MINUTES_MIN)
+    }
+
     /// What is known whoever holds it.
     fn without_holder(self) -> Self {
         Self {
@@ -259,33 +244,13 @@ impl GpuWindow {
     }
 }
 
-/// The values of a GPU in a minute, whoever held it.
-struct MinuteCells<'a> {
-    buckets: &'a Buckets,
-    groups: &'a [usize],
-    step: usize,
-}
-
-impl MinuteCells<'_> {
-    fn cell(&self, metric: MetricId) -> Option<Cell> {
-        let measured = self.buckets.metrics().iter().find(|measured| measured.metric == metric)?;
-        let mut sum = Cell::EMPTY;
-        for &group in self.groups {
-            sum.merge(measured.cells.get(self.buckets.place(group, self.step))?);
-        }
-        (sum.count > 0).then_some(sum)
-    }
-
-    fn first(&self, metrics: &[MetricId]) -> Option<f64> {
-        metrics.iter().find_map(|metric| self.cell(*metric)).map(mean)
-    }
-
-    /// The holder at the end of the minute.
-    fn holder(&self) -> Option<&[Option<Arc<str>>]> {
+impl GpuCells<'_> {
+    /// The holder at the end of a step.
+    fn holder(&self, step: usize) -> Option<&[Option<Arc<str>>]> {
         let mut newest: Option<(i64, usize)> = None;
         for measured in self.buckets.metrics() {
-            for &group in self.groups {
-                let Some(cell) = measured.cells.get(self.buckets.place(group, self.step)) else { continue };
+            for &group in &self.groups {
+                let Some(cell) = measured.cells.get(self.buckets.place(group, step)) else { continue };
                 if cell.count > 0 && newest.is_none_or(|(at_ns, _)| cell.last_ns > at_ns) {
                     newest = Some((cell.last_ns, group));
                 }
@@ -301,9 +266,9 @@ fn mean(cell: Cell) -> f64 {
 }
 
 impl RecentGpu {
-    fn take(&mut self, cells: &MinuteCells<'_>, start_ns: i64) {
-        let Some(holder) = cells.holder() else { return };
-        let busiest = cells.cell(UTILIZATION);
+    fn take(&mut self, cells: &GpuCells<'_>, step: usize, start_ns: i64) {
+        let Some(holder) = cells.holder(step) else { return };
+        let busiest = cells.whole(UTILIZATION, step);
         if self.holder != holder {
             self.holder = holder.to_vec();
             self.held_from_ns = start_ns + MINUTE_NS;
@@ -312,41 +277,53 @@ impl RecentGpu {
         let is_idle = busiest.is_some_and(|cell| cell.max < IDLE_BELOW_PCT);
         self.idle_since_ns = is_idle.then(|| self.idle_since_ns.unwrap_or(start_ns));
         self.last_ns = self.last_ns.max(start_ns + MINUTE_NS);
-        let highest = |metric| cells.cell(metric).map(|cell| cell.max);
+        let highest = |metric| cells.whole(metric, step).map(|cell| cell.max);
         let minute = Minute {
             start_ns,
             utilization: busiest.map(mean),
-            clock: cells.first(&CLOCKS),
-            power: cells.first(&POWERS),
+            clock: cells.first(&CLOCKS, step).map(mean),
+            power: cells.first(&POWERS, step).map(mean),
             temperature: highest(TEMPERATURE),
-            fan: cells.cell(FAN).map(|cell| (mean(cell), cell.max)),
-            heat: self.share(cells, &TIME_OF_HEAT, &STEPS_OF_HEAT),
-            at_power_limit: self.share(cells, &TIME_OF_POWER, &STEPS_OF_POWER),
-            brake: self.share(cells, &TIME_OF_BRAKE, &[]),
+            fan: cells.whole(FAN, step).map(|cell| (mean(cell), cell.max)),
+            heat: self.share(cells, step, &TIME_OF_HEAT, &STEPS_OF_HEAT),
+            at_power_limit: self.share(cells, step, &TIME_OF_POWER, &[STEPS_AT_POWER_LIMIT]),
+            brake: self.share(cells, step, &TIME_OF_BRAKE, &[]),
             pcie_width: highest(PCIE_WIDTH),
             pcie_generation: highest(PCIE_GENERATION),
             links_up: highest(LINKS_UP),
         };
-        self.rise(cells, STEPS, true);
+        self.rise(cells, step, STEPS, true);
         self.minutes.push_back(minute);
     }
 
     /// Share of the time since the readings before under any of these limits, 0 to 1. Several may hold at once: the longest
     /// is a lower bound.
-    fn share(&mut self, cells: &MinuteCells<'_>, times: &[MetricId], steps: &[MetricId]) -> Option<f64> {
+    fn share(
+        &mut self,
+        cells: &GpuCells<'_>,
+        step: usize,
+        times: &[MetricId],
+        steps: &[MetricId],
+    ) -> Option<f64> {
         let of_time = |(rise, span_ns): (f64, i64)| rise / 1e9 / seconds(span_ns);
-        let times = times.iter().filter_map(|metric| self.rise(cells, *metric, true).map(of_time));
+        let times = times.iter().filter_map(|metric| self.rise(cells, step, *metric, true).map(of_time));
         let longest = times.collect::<Vec<_>>().into_iter().reduce(f64::max);
-        let all = self.rise(cells, STEPS, false).map(|(rise, _)| rise).filter(|all| *all > 0.0);
+        let all = self.rise(cells, step, STEPS, false).map(|(rise, _)| rise).filter(|all| *all > 0.0);
         let counted: Vec<f64> =
-            steps.iter().filter_map(|metric| Some(self.rise(cells, *metric, true)?.0 / all?)).collect();
+            steps.iter().filter_map(|metric| Some(self.rise(cells, step, *metric, true)?.0 / all?)).collect();
         counted.into_iter().chain(longest).reduce(f64::max).map(|share| share.clamp(0.0, 1.0))
     }
 
     /// By how much a counter rose since the minute before, and in how many nanoseconds; none after it fell, and at its first
     /// reading.
-    fn rise(&mut self, cells: &MinuteCells<'_>, metric: MetricId, keep: bool) -> Option<(f64, i64)> {
-        let cell = cells.cell(metric)?;
+    fn rise(
+        &mut self,
+        cells: &GpuCells<'_>,
+        step: usize,
+        metric: MetricId,
+        keep: bool,
+    ) -> Option<(f64, i64)> {
+        let cell = cells.whole(metric, step)?;
         let now = (cell.last_ns, cell.last);
         let before =
             if keep { self.counters.insert(metric, now) } else { self.counters.get(&metric).copied() };

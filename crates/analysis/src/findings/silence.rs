@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use gpuvitals_core::history::{Fleet, GpuState};
+use gpuvitals_core::history::GpuState;
 use gpuvitals_core::{IdentityColumn, quantity};
 
-use super::threshold::{COMMON_SIZE_SHARE, GONE_AFTER_NS, PEERS_MIN, SILENT_FLEET_NODES, SILENT_FLEET_SHARE};
-use super::{Candidate, Evidence, FleetFinding, Reach, Subject, Survey, finding, is_older};
+use super::threshold::{COMMON_SIZE_SHARE, GONE_AFTER_NS, SILENT_FLEET_NODES, SILENT_FLEET_SHARE};
+use super::{Candidate, Evidence, FleetFinding, Reach, Subject, Survey, common, finding};
 use crate::condition;
+use crate::freshness::{Freshness, newest_value};
 use crate::health_event::HealthEvent;
 
 /// A GPU that its agent reports as lost.
@@ -49,13 +50,13 @@ impl<'a> Survey<'a> {
     pub(super) fn silence(&self, found: &mut Vec<Candidate>) {
         let mut nodes: BTreeMap<(Option<&str>, Option<&'a str>), NodeGpus<'a>> = BTreeMap::new();
         for gpu in self.now.gpus {
-            if self.now.now_ns.saturating_sub(gpu.last_seen_ns) > GONE_AFTER_NS {
+            if self.now.fresh.now_ns.saturating_sub(gpu.last_seen_ns) > GONE_AFTER_NS {
                 continue;
             }
             let name = (gpu.identity.get(IdentityColumn::Cluster), gpu.identity.node());
             let node = nodes.entry(name).or_default();
             node.last_ns = node.last_ns.max(gpu.last_seen_ns);
-            if is_older(self.now, gpu.last_seen_ns) {
+            if self.now.fresh.is_old(gpu.last_seen_ns) {
                 node.silent.push(gpu);
             } else {
                 node.reporting += 1;
@@ -89,7 +90,7 @@ impl<'a> Survey<'a> {
         for gpu in self.now.gpus {
             let text = |column| gpu.identity.get(column);
             let is_whole = text(IdentityColumn::Partition).is_none();
-            let is_in_service = self.now.now_ns.saturating_sub(gpu.last_seen_ns) <= GONE_AFTER_NS;
+            let is_in_service = self.now.fresh.now_ns.saturating_sub(gpu.last_seen_ns) <= GONE_AFTER_NS;
             if let (Some(model), Some(node)) = (text(IdentityColumn::Model), gpu.identity.node())
                 && is_whole
                 && is_in_service
@@ -99,7 +100,7 @@ impl<'a> Survey<'a> {
             }
         }
         for (model, nodes) in models {
-            let Some(usual) = common(nodes.values().map(Vec::len)) else { continue };
+            let Some(usual) = common(nodes.values().map(Vec::len), COMMON_SIZE_SHARE) else { continue };
             for ((cluster, node), gpus) in nodes.iter().filter(|(_, gpus)| gpus.len() < usual) {
                 let indices: BTreeSet<usize> =
                     gpus.iter().filter_map(|gpu| usize::try_from(gpu.identity.index?).ok()).collect();
@@ -140,22 +141,17 @@ impl<'a> Survey<'a> {
     /// GPUs that have rows without values: the agent sees that they are lost.
     fn blank(&self, found: &mut Vec<Candidate>) {
         for member in &self.present {
-            let newest = newest_value(member.gpu);
-            let Some(lost) = self.now.lost.get(&member.gpu.key).filter(|_| is_older(self.now, newest)) else {
-                continue;
-            };
-            found.push(self.lost(member.gpu, lost.at_ns, &lost.detail));
+            let lost = self.now.lost.get(&member.gpu.key).filter(|_| self.now.fresh.is_blank(member.gpu));
+            found.extend(lost.map(|lost| self.lost(member.gpu, lost.at_ns, &lost.detail)));
         }
     }
 
     /// A lost GPU, with its state when it was last seen.
     fn lost(&self, gpu: &Arc<GpuState>, began_ns: i64, sentence: &str) -> Candidate {
         let seen_ns = newest_value(gpu);
-        let latest = |metric| {
-            let latest = Fleet::latest(gpu, metric)?;
-            (seen_ns.saturating_sub(latest.timestamp_ns) <= self.now.stale_after_ns).then_some(latest.value)
-        };
-        let before: Vec<String> = condition::found(latest).map(|matched| matched.sentence()).collect();
+        let then = Freshness { now_ns: seen_ns, ..self.now.fresh };
+        let found = condition::found(|metric| then.recent(gpu, metric));
+        let before: Vec<String> = found.map(|matched| matched.sentence()).collect();
         let before =
             if before.is_empty() { String::new() } else { format!("; before that: {}", before.join("; ")) };
         let reach = Reach { concerned_gpus: 1, ..self.reach(gpu) };
@@ -166,25 +162,10 @@ impl<'a> Survey<'a> {
     }
 
     fn age(&self, seen_ns: i64) -> Evidence {
-        let seconds = crate::integral::seconds(self.now.now_ns.saturating_sub(seen_ns));
-        let limit = crate::integral::seconds(self.now.stale_after_ns);
+        let seconds = crate::integral::seconds(self.now.fresh.now_ns.saturating_sub(seen_ns));
+        let limit = crate::integral::seconds(self.now.fresh.stale_after_ns);
         Evidence::derived("age_of_newest_value", "s", seconds.round()).beside(limit, "limit")
     }
-}
-
-/// The number of GPUs that most nodes have.
-fn common(counts: impl Iterator<Item = usize>) -> Option<usize> {
-    let mut nodes_of: BTreeMap<usize, usize> = BTreeMap::new();
-    counts.for_each(|count| *nodes_of.entry(count).or_default() += 1);
-    let all: usize = nodes_of.values().sum();
-    let (count, nodes) = nodes_of.into_iter().max_by_key(|(_, nodes)| *nodes)?;
-    #[expect(clippy::cast_precision_loss, reason = "numbers of nodes")]
-    let share = nodes as f64 / all as f64;
-    (all > PEERS_MIN && share >= COMMON_SIZE_SHARE).then_some(count)
-}
-
-fn newest_value(gpu: &GpuState) -> i64 {
-    gpu.latest.iter().map(|(_, latest)| latest.timestamp_ns).max().unwrap_or(gpu.last_seen_ns)
 }
 
 fn node_silence(subject: Subject, node: &NodeGpus<'_>) -> Candidate {

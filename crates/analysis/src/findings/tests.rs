@@ -1,14 +1,14 @@
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::{Buckets, GroupName, LatestValue, TimeSteps};
-use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{BatchBuilder, Identity, Origin, Table, catalogue};
 use proptest::prelude::*;
 
 use super::*;
 use crate::health_event::HealthEvent;
 
-const MINUTE_NS: i64 = 60 * SECOND_NS;
 const NOW_NS: i64 = 1_000_000 * MINUTE_NS;
-const STALE_NS: i64 = 90 * SECOND_NS;
+const FRESH: Freshness = Freshness { now_ns: NOW_NS, stale_after_ns: 90 * SECOND_NS };
 
 fn gpu(name: &str, node: &str, job: &str, seen_s_ago: i64, values: &[(&str, i64)]) -> Arc<GpuState> {
     let at_ns = NOW_NS - seen_s_ago * SECOND_NS;
@@ -81,7 +81,7 @@ fn recent(minutes: usize, gpus: &[Steady<'_>]) -> Recent {
 
 fn judged(gpus: &[Arc<GpuState>], recent: &Recent) -> Vec<(String, bool, String)> {
     let lost = HashMap::new();
-    let situation = Situation { now_ns: NOW_NS, stale_after_ns: STALE_NS, gpus, recent, lost: &lost };
+    let situation = Situation { fresh: FRESH, gpus, recent, lost: &lost };
     let found = judge(&situation).into_iter();
     let mut found: Vec<_> = found.map(|one| (one.finding.id(), one.opens, one.finding.sentence)).collect();
     found.sort();
@@ -181,8 +181,7 @@ fn a_gpu_with_rows_but_no_values_is_lost_if_its_agent_says_so() {
     let mut state = (*gpu("a", "n1", "", 600, &[("xid_last", 79)])).clone();
     state.last_seen_ns = NOW_NS;
     let (gpus, recent) = ([Arc::new(state)], Recent::default());
-    let situation =
-        Situation { now_ns: NOW_NS, stale_after_ns: STALE_NS, gpus: &gpus, recent: &recent, lost: &lost };
+    let situation = Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost };
     let found = judge(&situation);
     let one = found.first().unwrap();
     assert_eq!((found.len(), one.finding.kind.id), (1, "gpu_lost"));

@@ -1,5 +1,7 @@
 //! Every number that decides about a finding. Of a pair the first opens a finding and the second keeps it open.
 
+use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
+
 /// Minutes that are looked at.
 pub const WINDOW_MINUTES: usize = 10;
 /// Fewest minutes under load, or for the same holder, by which a GPU is compared with others.
@@ -10,7 +12,7 @@ pub const LOADED_FROM_PCT: f64 = 50.0;
 pub const PEERS_MIN: usize = 3;
 
 /// A GPU that has not reported for longer is out of service: no finding any more.
-pub const GONE_AFTER_NS: i64 = 7 * 24 * 3_600_000_000_000;
+pub const GONE_AFTER_NS: i64 = 7 * DAY_NS;
 /// Share of the nodes of a model that must have the same number of GPUs for a smaller one to lack some.
 pub const COMMON_SIZE_SHARE: f64 = 0.8;
 /// Share of all nodes, and number of nodes, from which silence is that of the fleet: its collection broke.
@@ -56,4 +58,4 @@ pub const FAN_OF_PEERS_PCT: f64 = 80.0;
 /// Utilisation in % below which a GPU does nothing.
 pub const IDLE_BELOW_PCT: f64 = 1.0;
 /// How long the GPUs of a job do nothing until that is a finding.
-pub const IDLE_AFTER_NS: i64 = 30 * 60_000_000_000;
+pub const IDLE_AFTER_NS: i64 = 30 * MINUTE_NS;

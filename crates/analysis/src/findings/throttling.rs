@@ -1,16 +1,16 @@
 //! Clocks that are held down.
 
-use super::threshold::{
-    BRAKE_SHARE, HEAT_SHARE, HELD_CLOCK, LOADED_MINUTES_MIN, PEERS_MIN, UNEXPLAINED_SHARE,
-};
+use super::threshold::{BRAKE_SHARE, HEAT_SHARE, HELD_CLOCK, PEERS_MIN, UNEXPLAINED_SHARE};
 use super::{Candidate, Evidence, Member, Survey};
+use crate::integral::rounded;
 use crate::robust;
 
 impl Survey<'_> {
     pub(super) fn throttling(&self, found: &mut Vec<Candidate>) {
         for (model, places) in &self.models {
             let members: Vec<Member<'_>> = self.members(places).collect();
-            let mut clocks: Vec<f64> = members.iter().filter_map(Member::loaded_clock).collect();
+            let mut clocks: Vec<f64> =
+                members.iter().filter_map(|member| member.window?.steady_clock()).collect();
             let median = robust::median(&mut clocks).filter(|_| model.is_some() && clocks.len() > PEERS_MIN);
             for member in members {
                 found.extend(self.heat(member, median));
@@ -50,7 +50,8 @@ impl Survey<'_> {
 
     /// A slow clock without a reason. Where the limits are not counted, nothing is known about reasons.
     fn held(&self, member: Member<'_>, median: f64) -> Option<Candidate> {
-        let (window, clock) = (member.window?, member.loaded_clock()?);
+        let window = member.window?;
+        let clock = window.steady_clock()?;
         let is_free = |share: Option<f64>| share.is_some_and(|share| share < UNEXPLAINED_SHARE);
         if clock >= HELD_CLOCK.1 * median || !is_free(window.heat_share) || !is_free(window.power_share) {
             return None;
@@ -66,14 +67,9 @@ impl Survey<'_> {
 }
 
 impl Member<'_> {
-    /// Its mean clock under load, if it was under load for long enough.
-    pub(super) fn loaded_clock(&self) -> Option<f64> {
-        self.window.filter(|window| window.loaded_minutes >= LOADED_MINUTES_MIN)?.loaded_clock_mhz
-    }
-
     /// What it costs in clock, in words; the figures become evidence.
     fn clock_beside(&self, median: Option<f64>, evidence: &mut Vec<Evidence>) -> String {
-        let Some(clock) = self.loaded_clock() else { return String::new() };
+        let Some(clock) = self.window.and_then(|window| window.steady_clock()) else { return String::new() };
         let mean = Evidence::derived("gpu_clock_mhz", "MHz", clock.round());
         let Some(median) = median.filter(|median| *median > 0.0) else {
             evidence.push(mean);
@@ -88,9 +84,4 @@ impl Member<'_> {
 /// A share as whole per cent, at least 1.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", (100.0 * share).max(1.0))
-}
-
-/// To three digits after the point.
-pub(super) fn rounded(value: f64) -> f64 {
-    (1000.0 * value).round() / 1000.0
 }

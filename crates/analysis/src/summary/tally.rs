@@ -1,13 +1,8 @@
 //! Running figures of a column.
 
-use super::Spread;
-use crate::integral::{Integral, Rise, seconds};
+use super::Extent;
+use crate::integral::{Integral, Rise, rounded, seconds};
 use crate::throttle::{Residency, Steps};
-
-/// Rounds to a thousandth, the precision of a summary.
-pub(super) fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
-}
 
 /// A value that goes up and down.
 #[derive(Debug, Default)]
@@ -51,9 +46,9 @@ impl Gauge {
         Some(if seen > 0.0 { total / seen } else { self.last })
     }
 
-    pub(super) fn spread(&self) -> Option<Spread> {
+    pub(super) fn extent(&self) -> Option<Extent> {
         let (min, max) = self.range?;
-        Some(Spread { mean: rounded(self.mean()?), min: rounded(min), max: rounded(max) })
+        Some(Extent { mean: rounded(self.mean()?), min: rounded(min), max: rounded(max) })
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use gpuvitals_analysis::findings::{Recent, Situation, judge};
+use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::LiveFleet;
 use gpuvitals_core::ports::{Poll, Source};
@@ -25,9 +26,9 @@ fn the_real_capture_has_one_finding() {
     let fleet = live.snapshot();
     assert_eq!(fleet.gpus.len(), 247);
     let now_ns = fleet.gpus.iter().map(|gpu| gpu.last_seen_ns).max().unwrap();
+    let fresh = Freshness { now_ns, stale_after_ns: 90_000_000_000 };
     let (recent, lost) = (Recent::default(), HashMap::new());
-    let situation =
-        Situation { now_ns, stale_after_ns: 90_000_000_000, gpus: &fleet.gpus, recent: &recent, lost: &lost };
+    let situation = Situation { fresh, gpus: &fleet.gpus, recent: &recent, lost: &lost };
     let found: Vec<String> = judge(&situation)
         .iter()
         .map(|one| format!("{}: {}", one.finding.id(), one.finding.sentence))

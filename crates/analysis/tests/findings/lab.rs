@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use gpuvitals_analysis::findings::{Recent, Situation, Tracker, judge};
+use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_core::batch::{RowKeys, Value};
 use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GroupName, LiveFleet, TimeSteps};
 use gpuvitals_core::ports::{Poll, Source};
+use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_sources::simulated::{SimConfig, SimPace, Simulated};
 
 use crate::faults::{Fault, Target, Trouble};
 
-pub(crate) const MINUTE_NS: i64 = 60_000_000_000;
 const GPUS: usize = 64;
 const TICK_NS: i64 = 10_000_000_000;
 const STALE_NS: i64 = 90_000_000_000;
@@ -162,8 +163,7 @@ impl Lab {
         let fleet = self.live.snapshot();
         let lost = HashMap::new();
         let situation = Situation {
-            now_ns: wall_ns,
-            stale_after_ns: STALE_NS,
+            fresh: Freshness { now_ns: wall_ns, stale_after_ns: STALE_NS },
             gpus: &fleet.gpus,
             recent: &self.recent,
             lost: &lost,

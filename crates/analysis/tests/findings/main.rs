@@ -13,7 +13,8 @@ mod score;
 
 use faults::FAULTS;
 use gpuvitals_analysis::findings::KINDS;
-use lab::{Lab, MINUTE_NS};
+use gpuvitals_core::time::MINUTE_NS;
+use lab::Lab;
 use score::Score;
 
 /// Faults of one run: each on a GPU or node of its own.

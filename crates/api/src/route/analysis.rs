@@ -146,7 +146,7 @@ impl FindingsAsk {
 /// # Errors
 /// When the history gives no answer.
 pub(crate) async fn judged(watch: &FleetWatch, view: &View) -> Result<Arc<Judgement>, ApiError> {
-    Ok(watch.judged(view.history.as_ref(), view.rules, 2 * view.limits.judge_every).await?)
+    Ok(watch.judged(view.history.as_ref(), view.rules.fresh, 2 * view.limits.judge_every).await?)
 }
 
 /// Until when a judgement serves, nanoseconds UTC since 1970.

@@ -6,6 +6,7 @@ use gpuvitals_analysis::course::{self, DAYS_MIN, Trend, Unusual};
 use gpuvitals_analysis::robust::Spread;
 use gpuvitals_core::MetricId;
 use gpuvitals_core::history::{Fleet, Part};
+use gpuvitals_core::time::{DAY_NS, HOUR_NS, MINUTE_NS};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -18,8 +19,6 @@ use crate::dto::{AnomalyEntry, AnomalyList, Moment, Pagination, TrendEntry, Tren
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, given};
 
-const HOUR_NS: i64 = 3_600_000_000_000;
-const DAY_NS: i64 = 24 * HOUR_NS;
 /// Range of a trend without a start.
 const TREND_DAYS: i64 = 7;
 /// Days before that an hour is compared with.
@@ -31,7 +30,7 @@ const UNUSUAL_FROM: f64 = 4.0;
 /// A line that needs longer to its limit says nothing.
 const DAYS_TO_LIMIT_MAX: f64 = 3_650.0;
 /// How long an answer serves whose end is now.
-const SERVES_NS: i64 = 60_000_000_000;
+const SERVES_NS: i64 = MINUTE_NS;
 const NANOSECONDS_PER_DAY: f64 = 86_400e9;
 
 /// Which trends.

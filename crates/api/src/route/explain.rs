@@ -7,6 +7,7 @@ use axum::http::HeaderMap;
 use gpuvitals_analysis::explain::{self, SlowTime};
 use gpuvitals_analysis::findings::{GpuWindow, Recent, holder_of};
 use gpuvitals_core::history::{Fleet, GpuState, Part, RowsQuery};
+use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -19,11 +20,10 @@ use crate::dto::{Explanation, Moment, PeerGroup};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named};
 
-const MINUTE_NS: i64 = 60_000_000_000;
 /// Range without a start.
 const DEFAULT_NS: i64 = 10 * MINUTE_NS;
 /// Longest range.
-const LONGEST_NS: i64 = 24 * 60 * MINUTE_NS;
+const LONGEST_NS: i64 = DAY_NS;
 /// Most GPUs that one is compared with.
 const PEERS_MAX: usize = 63;
 /// Most events that are read.

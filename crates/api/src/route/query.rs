@@ -10,6 +10,7 @@ use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{
     Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupColumn, Part, Selector,
 };
+use gpuvitals_core::time::HOUR_NS;
 use gpuvitals_core::{Identity, IdentityColumn, MetricId, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -29,7 +30,6 @@ const AGGREGATES: [&str; 11] =
 const NODE: GroupColumn = GroupColumn::Identity(IdentityColumn::Node);
 /// Name of the group of all.
 const ALL: &str = "all";
-const HOUR_NS: i64 = 3_600_000_000_000;
 const MILLISECOND_NS: i64 = 1_000_000;
 /// How long an answer serves that reaches up to now.
 const UP_TO_NOW_NS: i64 = 2_000_000_000;
@@ -156,16 +156,11 @@ impl Ask for QueryAsk {
         self.check(gpus.as_deref(), &fleet.answer, steps, &view.limits)?;
         let none_wanted = gpus.as_ref().is_some_and(Vec::is_empty);
         let query = BucketQuery {
-            table: self.table,
             gpus: gpus.unwrap_or_default(),
             selector: self.selector.clone(),
-            metrics: self.metrics.clone(),
-            start_ns,
-            end_ns,
-            step_ns,
-            phase_ns: 0,
             aggregates: self.aggregates.clone(),
             group_by: self.group_by.clone(),
+            ..BucketQuery::of(self.table, self.metrics.clone(), start_ns, end_ns, step_ns)
         };
         let Part { answer: buckets, missing } = if none_wanted {
             Part::whole(Buckets::new(query.steps()?, &self.metrics, &[]))

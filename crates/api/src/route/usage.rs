@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_analysis::usage::{self, GpuUse};
 use gpuvitals_core::history::{GroupColumn, POINTS_MAX, Part};
+use gpuvitals_core::time::{HOUR_NS, MINUTE_NS};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -19,8 +20,6 @@ use crate::dto::{EnergyGroup, EnergyList, IdleGroup, IdleList, Moment, Paginatio
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, given};
 
-const MINUTE_NS: i64 = 60_000_000_000;
-const HOUR_NS: i64 = 60 * MINUTE_NS;
 const JOULES_PER_KWH: f64 = 3.6e6;
 /// Values of a GPU and step: four metrics, and room for GPUs that change hands.
 const VALUES_OF_A_STEP: i64 = 8;

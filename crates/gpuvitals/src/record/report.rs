@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuvitals_analysis::energy::EnergySource;
-use gpuvitals_analysis::summary::{GpuSummary, HostSummary, Spread, Summary};
+use gpuvitals_analysis::summary::{Extent, GpuSummary, HostSummary, Summary};
 use gpuvitals_sources::recorder::Recorded;
 use gpuvitals_sources::sampler::WorkerStats;
 use gpuvitals_sources::settings::Sampling;
@@ -163,7 +163,7 @@ fn table(gpus: &[Gpu]) -> String {
 fn cells(gpu: &Gpu, name: String) -> [String; 13] {
     let summary = &gpu.summary;
     let dash = || "-".to_owned();
-    let spread = |spread: Option<Spread>| {
+    let spread = |spread: Option<Extent>| {
         spread.map_or_else(dash, |s| format!("{:.0}/{:.0}/{:.0}", s.mean, s.min, s.max))
     };
     [
