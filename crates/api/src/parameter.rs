@@ -1,5 +1,6 @@
 //! Reading parameters: if a function refuses one, it names the parameter and the allowed values.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
@@ -10,6 +11,8 @@ use gpuvitals_core::time::{self, DAY_NS, SECOND_NS};
 use gpuvitals_core::{MetricId, Table, batch, catalogue};
 use serde::de::DeserializeOwned;
 
+use crate::config::Limits;
+use crate::dto::Pagination;
 use crate::error::ApiError;
 
 /// Largest number of entries to pass over: the largest whole number that every JSON reader knows.
@@ -60,6 +63,35 @@ pub(crate) fn limit(text: Option<&String>, default: usize, max: usize) -> Result
     Ok(whole("limit", text, 1, max)?.unwrap_or(default.min(max)))
 }
 
+/// Which part of a list is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paging {
+    limit: usize,
+    offset: usize,
+}
+
+impl Paging {
+    /// By the parameters `limit` and `offset`.
+    ///
+    /// # Errors
+    /// As [`limit`] and [`offset`].
+    pub(crate) fn parse(
+        limit: Option<&String>,
+        offset: Option<&String>,
+        limits: &Limits,
+    ) -> Result<Self, ApiError> {
+        let limit = self::limit(limit, limits.page, limits.page_max)?;
+        Ok(Self { limit, offset: self::offset(offset)? })
+    }
+
+    /// The part of a list, how many entries that has in all, and which part it is.
+    pub(crate) fn cut<T>(self, list: Vec<T>) -> (Vec<T>, usize, Pagination) {
+        let total = list.len();
+        let part = list.into_iter().skip(self.offset).take(self.limit).collect();
+        (part, total, Pagination::of(self.limit, self.offset, total))
+    }
+}
+
 /// How many entries to pass over.
 ///
 /// # Errors
@@ -84,6 +116,21 @@ pub(crate) fn whole(
     let number =
         number.ok_or_else(|| ApiError::parameter(name, text, format!("a whole number from {min} to {max}")));
     number.map(Some)
+}
+
+/// A number of a range, which `allowed` says in words.
+///
+/// # Errors
+/// When it is none, or out of the range.
+pub(crate) fn number(
+    name: &'static str,
+    text: Option<&String>,
+    range: RangeInclusive<f64>,
+    allowed: &'static str,
+) -> Result<Option<f64>, ApiError> {
+    let Some(text) = given(text) else { return Ok(None) };
+    let number = text.parse::<f64>().ok().filter(|number| range.contains(number));
+    number.map(Some).ok_or_else(|| ApiError::parameter(name, text, allowed))
 }
 
 /// `true` or `false`.

@@ -14,9 +14,9 @@ use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::condition;
 use crate::config::Limits;
-use crate::dto::{FindingEntry, FindingList, JobSpread, Moment, Pagination, StragglerList};
+use crate::dto::{FindingEntry, FindingList, JobSpread, Moment, StragglerList};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked};
+use crate::parameter::{self, Asked, Paging};
 use crate::watch::{FleetWatch, Judgement};
 
 /// Which findings.
@@ -53,8 +53,7 @@ pub(crate) struct FindingsParams {
 #[derive(Debug)]
 struct FindingsAsk {
     watch: Arc<FleetWatch>,
-    limit: usize,
-    offset: usize,
+    page: Paging,
     severities: Vec<Arc<str>>,
     kinds: Vec<Arc<str>>,
     hosts: Vec<Arc<str>>,
@@ -87,8 +86,7 @@ pub(crate) async fn findings(
     known("kind", &kinds, &KINDS.iter().map(|kind| kind.id).collect::<Vec<_>>())?;
     let ask = FindingsAsk {
         watch: Arc::clone(api.watch()),
-        limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
-        offset: parameter::offset(params.offset.as_ref())?,
+        page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
         severities,
         kinds,
         hosts: parameter::list("host", params.host.as_ref())?,
@@ -110,12 +108,12 @@ impl Ask for FindingsAsk {
         view.render(judgement.missing.clone(), move |view, _| {
             let wanted: Vec<&(FleetFinding, String)> =
                 judgement.findings.iter().filter(|(finding, _)| self.wants(finding)).collect();
-            let page = wanted.iter().skip(self.offset).take(self.limit);
+            let (findings, total, pagination) = self.page.cut(wanted);
             let list = FindingList {
-                findings: page.map(|(finding, name)| FindingEntry::of(finding, name)).collect(),
+                findings: findings.iter().map(|(finding, name)| FindingEntry::of(finding, name)).collect(),
                 judged_at: Moment(judgement.at_ns),
-                total: wanted.len(),
-                pagination: Pagination::of(self.limit, self.offset, wanted.len()),
+                total,
+                pagination,
             };
             Body::until(until_ns(&judgement, &view.limits), &list)
         })
@@ -171,8 +169,7 @@ pub(crate) struct StragglersParams {
 #[derive(Debug)]
 struct StragglersAsk {
     watch: Arc<FleetWatch>,
-    limit: usize,
-    offset: usize,
+    page: Paging,
 }
 
 /// The GPUs of each job beside each other.
@@ -196,8 +193,7 @@ pub(crate) async fn stragglers(
     let limits = &api.config().limits;
     let ask = StragglersAsk {
         watch: Arc::clone(api.watch()),
-        limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
-        offset: parameter::offset(params.offset.as_ref())?,
+        page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
     };
     api.answer(ask, &headers).await
 }
@@ -207,7 +203,7 @@ impl Ask for StragglersAsk {
         let judgement = judged(&self.watch, &view).await?;
         let fleet = view.history.fleet().await?.answer;
         view.render(judgement.missing.clone(), move |view, _| {
-            let name = |key: &str| fleet.get(key).map_or_else(|| key.to_owned(), |gpu| condition::name(gpu));
+            let name = |key: &str| condition::name_of(&fleet, key);
             let is_straggler = |gpu: &str| {
                 let mut findings = judgement.findings.iter();
                 findings.any(|(finding, _)| {
@@ -221,12 +217,12 @@ impl Ask for StragglersAsk {
             };
             let mut jobs: Vec<&HolderLoad> = judgement.jobs.iter().collect();
             jobs.sort_by(|a, b| slowest(a).total_cmp(&slowest(b)));
-            let page = jobs.iter().skip(self.offset).take(self.limit);
+            let (jobs, total, pagination) = self.page.cut(jobs);
             let list = StragglerList {
-                jobs: page.map(|job| JobSpread::of(job, is_straggler, name)).collect(),
+                jobs: jobs.into_iter().map(|job| JobSpread::of(job, is_straggler, name)).collect(),
                 judged_at: Moment(judgement.at_ns),
-                total: jobs.len(),
-                pagination: Pagination::of(self.limit, self.offset, jobs.len()),
+                total,
+                pagination,
             };
             Body::until(until_ns(&judgement, &view.limits), &list)
         })

@@ -14,10 +14,9 @@ use super::Answered;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::condition;
-use crate::config::Limits;
-use crate::dto::{AnomalyEntry, AnomalyList, Moment, Pagination, TrendEntry, TrendList, UsualValues};
+use crate::dto::{AnomalyEntry, AnomalyList, Moment, TrendEntry, TrendList, UsualValues};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked, given};
+use crate::parameter::{self, Asked, Paging, given};
 
 /// Range of a trend without a start.
 const TREND_DAYS: i64 = 7;
@@ -94,8 +93,7 @@ struct TrendAsk {
     end_ns: Option<i64>,
     limit_at: Option<f64>,
     steadiness: f64,
-    limit: usize,
-    offset: usize,
+    page: Paging,
 }
 
 /// A question for anomalies.
@@ -105,8 +103,7 @@ struct AnomalyAsk {
     end_ns: Option<i64>,
     days: i64,
     score: f64,
-    limit: usize,
-    offset: usize,
+    page: Paging,
 }
 
 /// Where a metric goes, GPU by GPU: its slope, how steadily, and when it reaches its limit.
@@ -127,16 +124,15 @@ pub(crate) async fn trends(
     headers: HeaderMap,
     Asked(params): Asked<TrendParams>,
 ) -> Answered {
-    let limits = &api.config().limits;
+    let steadiness =
+        parameter::number("steadiness", params.steadiness.as_ref(), 0.0..=1.0, "a number from 0 to 1")?;
     let ask = TrendAsk {
         metric: metric(params.metric.as_ref())?,
         start_ns: parameter::instant("start", params.start.as_ref())?,
         end_ns: parameter::instant("end", params.end.as_ref())?,
-        limit_at: number("limit_at", params.limit_at.as_ref(), (f64::MIN..=f64::MAX, "a number"))?,
-        steadiness: number("steadiness", params.steadiness.as_ref(), (0.0..=1.0, "a number from 0 to 1"))?
-            .unwrap_or(STEADY_FROM),
-        limit: limit(params.limit.as_ref(), limits)?,
-        offset: parameter::offset(params.offset.as_ref())?,
+        limit_at: parameter::number("limit_at", params.limit_at.as_ref(), f64::MIN..=f64::MAX, "a number")?,
+        steadiness: steadiness.unwrap_or(STEADY_FROM),
+        page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), &api.config().limits)?,
     };
     api.answer(ask, &headers).await
 }
@@ -159,22 +155,20 @@ pub(crate) async fn anomalies(
     headers: HeaderMap,
     Asked(params): Asked<AnomalyParams>,
 ) -> Answered {
-    let limits = &api.config().limits;
     let least = i64::try_from(DAYS_MIN).unwrap_or(i64::MAX);
     let days = match given(params.days.as_ref()) {
         Some(text) => text.parse().ok().filter(|days| (least..=31).contains(days)),
         None => Some(DAYS),
     };
+    let score = parameter::number("score", params.score.as_ref(), 0.0..=f64::MAX, "a number from 0 on")?;
     let ask = AnomalyAsk {
         metric: metric(params.metric.as_ref())?,
         end_ns: parameter::instant("end", params.end.as_ref())?,
         days: days.ok_or_else(|| {
             ApiError::parameter("days", given(params.days.as_ref()).unwrap_or_default(), "3 to 31")
         })?,
-        score: number("score", params.score.as_ref(), (0.0..=f64::MAX, "a number from 0 on"))?
-            .unwrap_or(UNUSUAL_FROM),
-        limit: limit(params.limit.as_ref(), limits)?,
-        offset: parameter::offset(params.offset.as_ref())?,
+        score: score.unwrap_or(UNUSUAL_FROM),
+        page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), &api.config().limits)?,
     };
     api.answer(ask, &headers).await
 }
@@ -182,21 +176,6 @@ pub(crate) async fn anomalies(
 fn metric(text: Option<&String>) -> Result<MetricId, ApiError> {
     let missing = ApiError::Missing { name: "metric", allowed: "the column of a metric of GPUs" };
     parameter::gpu_metric("metric", given(text).ok_or(missing)?)
-}
-
-fn limit(text: Option<&String>, limits: &Limits) -> Result<usize, ApiError> {
-    parameter::limit(text, limits.page, limits.page_max)
-}
-
-/// A number from these on, and what is allowed in words.
-fn number(
-    name: &'static str,
-    text: Option<&String>,
-    (range, words): (std::ops::RangeInclusive<f64>, &'static str),
-) -> Result<Option<f64>, ApiError> {
-    let Some(text) = given(text) else { return Ok(None) };
-    let number = text.parse::<f64>().ok().filter(|number| range.contains(number));
-    number.map(Some).ok_or_else(|| ApiError::parameter(name, text, words))
 }
 
 impl Ask for TrendAsk {
@@ -222,18 +201,18 @@ impl Ask for TrendAsk {
                     .then_with(|| b.per_day.abs().total_cmp(&a.per_day.abs()))
                     .then_with(|| a.gpu.cmp(&b.gpu))
             });
-            let total = trends.len();
+            let (trends, total, pagination) = self.page.cut(trends);
             let until_ns = self.end_ns.map_or_else(|| view.now_ns().saturating_add(SERVES_NS), |_| i64::MAX);
             Body::until(
                 until_ns,
                 &TrendList {
-                    trends: trends.into_iter().skip(self.offset).take(self.limit).collect(),
+                    trends,
                     metric: self.metric.metric().column,
                     unit: self.metric.metric().unit.as_str(),
                     start: Moment(start_ns),
                     end: Moment(end_ns),
                     total,
-                    pagination: Pagination::of(self.limit, self.offset, total),
+                    pagination,
                 },
             )
         })
@@ -251,7 +230,7 @@ impl TrendAsk {
         let at = |days: f64| Moment(end_ns.saturating_add((days * NANOSECONDS_PER_DAY) as i64));
         TrendEntry {
             gpu: gpu.to_owned(),
-            name: state.map_or_else(|| gpu.to_owned(), |state| condition::name(state)),
+            name: condition::name_of(fleet, gpu),
             level: trend.level,
             per_day: trend.per_day,
             steadiness: trend.steadiness,
@@ -278,19 +257,18 @@ impl Ask for AnomalyAsk {
             let mut found = course::unusual(hour, before, &fleet);
             found.retain(|one| one.score() >= self.score && one.score() > 0.0);
             found.sort_by(|a, b| b.score().total_cmp(&a.score()).then_with(|| a.gpu.cmp(&b.gpu)));
-            let total = found.len();
+            let (found, total, pagination) = self.page.cut(found);
             let until_ns = self.end_ns.map_or_else(|| view.now_ns().saturating_add(SERVES_NS), |_| i64::MAX);
-            let page = found.iter().skip(self.offset).take(self.limit);
             Body::until(
                 until_ns,
                 &AnomalyList {
-                    anomalies: page.map(|one| anomaly(&fleet, one)).collect(),
+                    anomalies: found.iter().map(|one| anomaly(&fleet, one)).collect(),
                     metric: self.metric.metric().column,
                     unit: self.metric.metric().unit.as_str(),
                     start: Moment(end_ns.saturating_sub(HOUR_NS)),
                     end: Moment(end_ns),
                     total,
-                    pagination: Pagination::of(self.limit, self.offset, total),
+                    pagination,
                 },
             )
         })
@@ -305,7 +283,7 @@ fn anomaly(fleet: &Fleet, one: &Unusual) -> AnomalyEntry {
     };
     AnomalyEntry {
         gpu: one.gpu.to_string(),
-        name: fleet.get(&one.gpu).map_or_else(|| one.gpu.to_string(), |gpu| condition::name(gpu)),
+        name: condition::name_of(fleet, &one.gpu),
         value: one.value,
         score: one.score(),
         own: usual(one.own, one.own_distance()),

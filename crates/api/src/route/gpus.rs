@@ -15,9 +15,9 @@ use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::condition::{self, StateRules};
 use crate::config::Limits;
-use crate::dto::{Gpu, GpuDetail, GpuList, Labels, LatestColumns, LatestMetrics, Moment, Pagination, State};
+use crate::dto::{Gpu, GpuDetail, GpuList, Labels, LatestColumns, LatestMetrics, Moment, State};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked, Named, given};
+use crate::parameter::{self, Asked, Named, Paging, given};
 use crate::selector::selector;
 
 const FIELDS: [(&str, Field); 10] = [
@@ -109,8 +109,7 @@ pub(crate) struct NoParams {}
 /// A question for GPUs.
 #[derive(Debug)]
 pub(crate) struct GpusAsk {
-    limit: usize,
-    offset: usize,
+    page: Paging,
     /// Lower case.
     words: Vec<String>,
     states: Vec<State>,
@@ -241,8 +240,7 @@ pub(crate) async fn of_host(
 ) -> Answered {
     let limits = &api.config().limits;
     let ask = GpusAsk {
-        limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
-        offset: parameter::offset(params.offset.as_ref())?,
+        page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
         words: Vec::new(),
         states: Vec::new(),
         hosts: Vec::new(),
@@ -283,20 +281,16 @@ impl GpusAsk {
             Some(sort) => gpus.sort_by(|a, b| sort.compare(a, b)),
             None => {}
         }
-        let page = gpus.iter().skip(self.offset).take(self.limit);
-        let list = GpuList {
-            gpus: page.map(|gpu| self.show(gpu, rules)).collect(),
-            total: gpus.len(),
-            pagination: Pagination::of(self.limit, self.offset, gpus.len()),
-        };
+        let (gpus, total, pagination) = self.page.cut(gpus);
+        let gpus = gpus.into_iter().map(|gpu| self.show(gpu, rules)).collect();
+        let list = GpuList { gpus, total, pagination };
         Body::until(rules.changes_at(fleet), &list)
     }
 
     fn parse(params: &GpusParams, limits: &Limits) -> Result<Self, ApiError> {
         let words = given(params.search.as_ref()).unwrap_or_default();
         Ok(Self {
-            limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
-            offset: parameter::offset(params.offset.as_ref())?,
+            page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
             words: words.split_whitespace().map(str::to_lowercase).collect(),
             states: states(params.state.as_ref())?,
             hosts: parameter::list("host", params.host.as_ref())?,
@@ -359,44 +353,24 @@ impl Sort {
             Field::LastSeen => self.known(Some(a.last_seen_ns), Some(b.last_seen_ns)),
             Field::Memory => self.known(condition::memory_mb(a), condition::memory_mb(b)),
             Field::Metric(id) => {
-                let value = |gpu| Fleet::latest(gpu, id).map(|latest| Number(latest.value.as_f64()));
-                self.known(value(a), value(b))
+                let value = |gpu| Fleet::latest(gpu, id).map(|latest| latest.value.as_f64());
+                self.known_by(value(a), value(b), f64::total_cmp)
             }
             Field::State => Ordering::Equal,
         }
     }
 
-    /// Unknown values come last in either direction.
     fn known<T: Ord>(self, a: Option<T>, b: Option<T>) -> Ordering {
+        self.known_by(a, b, T::cmp)
+    }
+
+    /// Unknown values come last in either direction.
+    fn known_by<T>(self, a: Option<T>, b: Option<T>, cmp: impl Fn(&T, &T) -> Ordering) -> Ordering {
         match (a, b) {
-            (Some(a), Some(b)) if self.descending => b.cmp(&a),
-            (Some(a), Some(b)) => a.cmp(&b),
+            (Some(a), Some(b)) if self.descending => cmp(&b, &a),
+            (Some(a), Some(b)) => cmp(&a, &b),
             (a, b) => b.is_some().cmp(&a.is_some()),
         }
-    }
-}
-
-/// A float in its total order.
-#[derive(Debug, Clone, Copy)]
-struct Number(f64);
-
-impl PartialEq for Number {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Number {}
-
-impl PartialOrd for Number {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Number {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0)
     }
 }
 

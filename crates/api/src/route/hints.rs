@@ -12,9 +12,9 @@ use super::Answered;
 use super::analysis::{judged, until_ns};
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::dto::{HintList, HintTotals, Moment, NodeRoom, Pagination};
+use crate::dto::{HintList, HintTotals, Moment, NodeRoom};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked};
+use crate::parameter::{self, Asked, Paging};
 use crate::watch::FleetWatch;
 
 /// Which nodes.
@@ -40,8 +40,7 @@ pub(crate) struct HintsParams {
 #[derive(Debug)]
 struct HintsAsk {
     watch: Arc<FleetWatch>,
-    limit: usize,
-    offset: usize,
+    page: Paging,
     models: Vec<Arc<str>>,
     min_free: usize,
 }
@@ -67,8 +66,7 @@ pub(crate) async fn hints(
     let limits = &api.config().limits;
     let ask = HintsAsk {
         watch: Arc::clone(api.watch()),
-        limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
-        offset: parameter::offset(params.offset.as_ref())?,
+        page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
         models: parameter::list("model", params.model.as_ref())?,
         min_free: parameter::whole("min_free", params.min_free.as_ref(), 0, limits.page_max)?.unwrap_or(0),
     };
@@ -80,13 +78,14 @@ impl Ask for HintsAsk {
         let judgement = judged(&self.watch, &view).await?;
         view.render(judgement.missing.clone(), move |view, _| {
             let nodes: Vec<&NodeHint> = judgement.hints.iter().filter(|hint| self.wants(hint)).collect();
-            let page = nodes.iter().skip(self.offset).take(self.limit);
+            let totals = HintTotals::of(&nodes);
+            let (nodes, total, pagination) = self.page.cut(nodes);
             let list = HintList {
-                totals: HintTotals::of(&nodes),
-                nodes: page.map(|hint| NodeRoom::of(hint)).collect(),
+                totals,
+                nodes: nodes.into_iter().map(NodeRoom::of).collect(),
                 judged_at: Moment(judgement.at_ns),
-                total: nodes.len(),
-                pagination: Pagination::of(self.limit, self.offset, nodes.len()),
+                total,
+                pagination,
             };
             Body::until(until_ns(&judgement, &view.limits), &list)
         })

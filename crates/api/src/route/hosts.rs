@@ -13,9 +13,9 @@ use super::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::condition::StateRules;
-use crate::dto::{Host, HostList, Moment, Pagination, StateCounts};
+use crate::dto::{Host, HostList, Moment, StateCounts};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked};
+use crate::parameter::{Asked, Paging};
 
 /// Which hosts.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -33,8 +33,7 @@ pub(crate) struct HostsParams {
 /// A question for hosts.
 #[derive(Debug)]
 pub(crate) struct HostsAsk {
-    limit: usize,
-    offset: usize,
+    page: Paging,
 }
 
 /// The hosts, by name.
@@ -53,11 +52,8 @@ pub(crate) async fn list(
     Asked(params): Asked<HostsParams>,
 ) -> Answered {
     let limits = &api.config().limits;
-    let ask = HostsAsk {
-        limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
-        offset: parameter::offset(params.offset.as_ref())?,
-    };
-    api.answer(ask, &headers).await
+    let page = Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?;
+    api.answer(HostsAsk { page }, &headers).await
 }
 
 impl Ask for HostsAsk {
@@ -88,12 +84,7 @@ impl HostsAsk {
             host.last_seen = Moment(host.last_seen.0.max(gpu.last_seen_ns));
             host.simulated &= gpu.identity.is_simulated();
         }
-        let total = hosts.len();
-        let list = HostList {
-            hosts: hosts.into_values().skip(self.offset).take(self.limit).collect(),
-            total,
-            pagination: Pagination::of(self.limit, self.offset, total),
-        };
-        Body::until(rules.changes_at(fleet), &list)
+        let (hosts, total, pagination) = self.page.cut(hosts.into_values().collect());
+        Body::until(rules.changes_at(fleet), &HostList { hosts, total, pagination })
     }
 }

@@ -16,9 +16,9 @@ use super::Answered;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::config::Limits;
-use crate::dto::{EnergyGroup, EnergyList, IdleGroup, IdleList, Moment, Pagination};
+use crate::dto::{EnergyGroup, EnergyList, IdleGroup, IdleList, Moment};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked, given};
+use crate::parameter::{self, Asked, Paging, given};
 
 const JOULES_PER_KWH: f64 = 3.6e6;
 /// Values of a GPU and step: four metrics, and room for GPUs that change hands.
@@ -57,8 +57,7 @@ struct UsageAsk {
     end_ns: Option<i64>,
     by: GroupColumn,
     price: Option<f64>,
-    limit: usize,
-    offset: usize,
+    page: Paging,
 }
 
 /// Energy by GPU, node, namespace, job or pod.
@@ -143,18 +142,13 @@ impl UsageAsk {
         const BY: [&str; 5] = ["gpu", "node", "namespace", "job", "pod"];
         let by = given(params.by.as_ref()).unwrap_or("namespace");
         let column = GroupColumn::by_name(by).filter(|_| BY.contains(&by));
-        let price = given(params.price.as_ref()).map(|text| {
-            let price = text.parse::<f64>().ok().filter(|price| price.is_finite() && *price >= 0.0);
-            price.ok_or_else(|| ApiError::parameter("price", text, "a number from 0 on"))
-        });
         Ok(Self {
             of_idle,
             start_ns: parameter::instant("start", params.start.as_ref())?,
             end_ns: parameter::instant("end", params.end.as_ref())?,
             by: column.ok_or_else(|| ApiError::parameter("by", by, BY.join(", ")))?,
-            price: price.transpose()?,
-            limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
-            offset: parameter::offset(params.offset.as_ref())?,
+            price: parameter::number("price", params.price.as_ref(), 0.0..=f64::MAX, "a number from 0 on")?,
+            page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
         })
     }
 
@@ -175,15 +169,15 @@ impl UsageAsk {
             self.groups(uses.iter()).into_iter().map(|(name, uses)| energy_of(name, &uses)).collect();
         let energy = |group: &EnergyGroup| group.energy_kwh.unwrap_or(-1.0);
         groups.sort_by(|a, b| energy(b).total_cmp(&energy(a)));
-        let total = groups.len();
+        let (groups, total, pagination) = self.page.cut(groups);
         EnergyList {
-            groups: groups.into_iter().skip(self.offset).take(self.limit).collect(),
+            groups,
             whole: energy_of(None, &uses.iter().collect::<Vec<_>>()),
             start,
             end,
             step_ms,
             total,
-            pagination: Pagination::of(self.limit, self.offset, total),
+            pagination,
         }
     }
 
@@ -196,16 +190,8 @@ impl UsageAsk {
             .filter(|group| group.idle_gpu_hours > 0.0)
             .collect();
         groups.sort_by(|a, b| b.idle_gpu_hours.total_cmp(&a.idle_gpu_hours));
-        let total = groups.len();
-        IdleList {
-            groups: groups.into_iter().skip(self.offset).take(self.limit).collect(),
-            whole: idle_of(None, &held, self.price),
-            start,
-            end,
-            step_ms,
-            total,
-            pagination: Pagination::of(self.limit, self.offset, total),
-        }
+        let (groups, total, pagination) = self.page.cut(groups);
+        IdleList { groups, whole: idle_of(None, &held, self.price), start, end, step_ms, total, pagination }
     }
 }
 
