@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::history::GpuState;
 use gpuvitals_core::{IdentityColumn, MetricId};
+use serde::Serialize;
 
 use crate::condition::{self, Severity};
 use crate::freshness::Freshness;
@@ -105,34 +106,45 @@ impl fmt::Display for Subject {
 }
 
 /// A value that shows a finding.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = EvidenceEntry))]
 pub struct Evidence {
     /// Column of the catalogue, or a quantity derived from some.
     pub quantity: &'static str,
-    /// Unit as in the catalogue; empty for none.
+    /// Its unit; empty for none.
     pub unit: &'static str,
     /// The value.
     pub value: f64,
-    /// What it is compared with: the other value, and where that comes from.
-    pub compared: Option<(f64, &'static str)>,
+    /// What it is compared with.
+    pub compared_with: Option<ComparedValue>,
+}
+
+/// The other value of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ComparedValue {
+    /// The value.
+    pub value: f64,
+    /// Where it comes from.
+    pub origin: &'static str,
 }
 
 impl Evidence {
     /// A value of a metric.
     pub fn of(metric: MetricId, value: f64) -> Self {
         let metric = metric.metric();
-        Self { quantity: metric.column, unit: metric.unit.as_str(), value, compared: None }
+        Self { quantity: metric.column, unit: metric.unit.as_str(), value, compared_with: None }
     }
 
     /// A value of a derived quantity.
     pub fn derived(quantity: &'static str, unit: &'static str, value: f64) -> Self {
-        Self { quantity, unit, value, compared: None }
+        Self { quantity, unit, value, compared_with: None }
     }
 
     /// Beside another value.
     #[must_use]
-    pub fn beside(self, other: f64, origin: &'static str) -> Self {
-        Self { compared: Some((other, origin)), ..self }
+    pub fn beside(self, value: f64, origin: &'static str) -> Self {
+        Self { compared_with: Some(ComparedValue { value, origin }), ..self }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{IdentityColumn, MetricId};
+use serde::Serialize;
 
 use crate::condition::Severity;
 use crate::findings::threshold::{GONE_AFTER_NS, IDLE_BELOW_PCT};
@@ -31,11 +32,13 @@ pub struct NodeHint {
 }
 
 /// A GPU that should get no work.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = UnfitEntry))]
 pub struct UnfitGpu {
     /// Its key.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub gpu: Arc<str>,
-    /// Why, in words.
+    /// Why: findings in words.
     pub reasons: Vec<String>,
 }
 

@@ -1,14 +1,17 @@
 //! Robust statistics: a few wild values change nothing.
 
+use serde::Serialize;
+
 /// Factor by which the median absolute deviation of normal values is multiplied to be their standard deviation.
 const NORMAL: f64 = 1.4826;
 
-/// Middle and width of some values.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Middle and width of some values, which a few wild ones do not change.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SpreadEntry))]
 pub struct Spread {
-    /// The median.
+    /// Median.
     pub median: f64,
-    /// The median distance to it, scaled to the standard deviation of normal values.
+    /// Median distance to it, scaled to the standard deviation of normal values.
     pub deviation: f64,
 }
 

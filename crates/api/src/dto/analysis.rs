@@ -40,7 +40,7 @@ pub(crate) struct FindingEntry<'a> {
     /// What is wrong, for people.
     sentence: &'a str,
     /// The values that show it.
-    evidence: Vec<EvidenceEntry>,
+    evidence: &'a [Evidence],
     /// Whom it concerns.
     reach: ReachEntry<'a>,
     /// What the kind means.
@@ -73,28 +73,6 @@ pub(crate) struct FindingSubject<'a> {
     id: String,
     /// A name for people.
     name: &'a str,
-}
-
-/// A value that shows a finding.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EvidenceEntry {
-    /// Column of the catalogue, or a quantity derived from some.
-    quantity: &'static str,
-    /// Its unit; empty for none.
-    unit: &'static str,
-    /// The value.
-    value: f64,
-    /// What it is compared with.
-    compared_with: Option<ComparedValue>,
-}
-
-/// The other value of a comparison.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ComparedValue {
-    /// The value.
-    value: f64,
-    /// Where it comes from.
-    origin: &'static str,
 }
 
 /// Whom a finding concerns. Of several GPUs the texts that all of them share.
@@ -144,7 +122,7 @@ impl<'a> FindingEntry<'a> {
             subject: FindingSubject { r#type: subject.type_name(), id: subject.to_string(), name },
             since: Moment(finding.since_ns),
             sentence: &finding.sentence,
-            evidence: finding.evidence.iter().map(EvidenceEntry::of).collect(),
+            evidence: &finding.evidence,
             reach: ReachEntry::of(&finding.reach),
             meaning: finding.kind.meaning,
             next_step: &finding.remedy,
@@ -154,15 +132,6 @@ impl<'a> FindingEntry<'a> {
                 .as_ref()
                 .map(|it| AcknowledgementEntry { at: Moment(it.at_ns), note: &it.note }),
         }
-    }
-}
-
-impl EvidenceEntry {
-    /// A value that shows something.
-    pub(crate) fn of(evidence: &Evidence) -> Self {
-        let Evidence { quantity, unit, value, compared } = *evidence;
-        let compared_with = compared.map(|(value, origin)| ComparedValue { value, origin });
-        Self { quantity, unit, value, compared_with }
     }
 }
 
@@ -188,22 +157,13 @@ pub(crate) struct JobSpread<'a> {
     /// The job, `cluster/namespace/name`.
     job: &'a str,
     /// Clocks under load, MHz.
-    clock_mhz: Option<SpreadEntry>,
+    clock_mhz: Option<Spread>,
     /// Power under load, W.
-    power_w: Option<SpreadEntry>,
+    power_w: Option<Spread>,
     /// Utilisation, %.
-    utilization_pct: Option<SpreadEntry>,
+    utilization_pct: Option<Spread>,
     /// Its GPUs, the slowest first.
     gpus: Vec<JobMember<'a>>,
-}
-
-/// Middle and width of some values, which a few wild ones do not change.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SpreadEntry {
-    /// Median.
-    median: f64,
-    /// Median distance to it, scaled to the standard deviation of normal values.
-    deviation: f64,
 }
 
 /// A GPU of a job over the last ten minutes.
@@ -248,15 +208,11 @@ impl<'a> JobSpread<'a> {
         let mut members: Vec<&MemberLoad> = load.members.iter().collect();
         let distance = |member: &MemberLoad| member.clock_distance.unwrap_or(f64::INFINITY);
         members.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
-        let spread = |spread: Option<Spread>| {
-            let entry = |Spread { median, deviation }| SpreadEntry { median, deviation };
-            spread.map(entry)
-        };
         Self {
             job: &load.holder,
-            clock_mhz: spread(load.clock),
-            power_w: spread(load.power),
-            utilization_pct: spread(load.utilization),
+            clock_mhz: load.clock,
+            power_w: load.power,
+            utilization_pct: load.utilization,
             gpus: members
                 .into_iter()
                 .map(|member| JobMember {

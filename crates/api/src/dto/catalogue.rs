@@ -1,13 +1,14 @@
 //! The catalogue.
+#![expect(dead_code, reason = "the catalogue writes its answer, the document describes it")]
 
 use std::collections::BTreeMap;
 
-use gpuvitals_core::catalogue::{DcgmName, METRICS, Metric};
-use serde::Serialize;
+use gpuvitals_core::catalogue::{self, METRICS};
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 /// All metrics.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(ToSchema)]
 pub(crate) struct MetricList {
     /// In the order of the catalogue.
     pub(crate) metrics: Vec<CatalogueMetric>,
@@ -17,7 +18,7 @@ pub(crate) struct MetricList {
 }
 
 /// A metric.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(ToSchema)]
 pub(crate) struct CatalogueMetric {
     /// Name of the column and in JSON; ends in the unit.
     #[schema(example = "power_w")]
@@ -70,7 +71,7 @@ pub(crate) struct CatalogueMetric {
 }
 
 /// A bit of a mask.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(ToSchema)]
 #[schema(example = json!({"bit": 2, "name": "software power cap"}))]
 pub(crate) struct NamedBit {
     /// Its number, from 0 for the lowest.
@@ -80,7 +81,7 @@ pub(crate) struct NamedBit {
 }
 
 /// A Prometheus series.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(ToSchema)]
 #[schema(example = json!({"name": "gpu_power_watts", "labels": {}, "unit": "watts", "factor": 1.0}))]
 pub(crate) struct PrometheusSeries {
     /// Family.
@@ -94,7 +95,7 @@ pub(crate) struct PrometheusSeries {
 }
 
 /// A DCGM series.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(ToSchema)]
 #[schema(example = json!({"name": "DCGM_FI_DEV_POWER_USAGE", "dialect": "legacy", "factor": 1.0}))]
 pub(crate) struct DcgmSeries {
     /// Whole name.
@@ -105,56 +106,35 @@ pub(crate) struct DcgmSeries {
     factor: f64,
 }
 
-impl MetricList {
-    /// The whole catalogue.
-    pub(crate) fn whole() -> Self {
-        Self { metrics: METRICS.iter().map(CatalogueMetric::from).collect(), total: METRICS.len() }
-    }
-}
-
-impl From<&'static Metric> for CatalogueMetric {
-    fn from(metric: &'static Metric) -> Self {
-        Self {
-            column: metric.column,
-            table: metric.table.name(),
-            r#type: metric.column_type.as_str(),
-            unit: metric.unit.as_str(),
-            instrument: metric.instrument.as_str(),
-            scope: metric.scope.as_str(),
-            instance_label: metric.scope.label(),
-            group: metric.group.as_str(),
-            tier: metric.tier.as_str(),
-            series: metric.series.as_str(),
-            min: metric.range.0,
-            max: metric.range.1,
-            prometheus: PrometheusSeries {
-                name: metric.prometheus,
-                labels: metric.labels.iter().copied().collect(),
-                unit: metric.unit.base(),
-                factor: metric.factor,
-            },
-            dcgm: metric.dcgm.iter().map(DcgmSeries::from).collect(),
-            otel: metric.otel.map(|otel| otel.name),
-            aliases: metric.aliases,
-            bits: metric.bits.iter().map(|&(bit, name)| NamedBit { bit, name }).collect(),
-            help: metric.help,
-        }
-    }
-}
-
-impl From<&DcgmName> for DcgmSeries {
-    fn from(name: &DcgmName) -> Self {
-        Self { name: name.name, dialect: if name.modern { "modern" } else { "legacy" }, factor: name.factor }
-    }
+/// The whole catalogue, as [`MetricList`] describes it.
+pub(crate) fn metric_list() -> Value {
+    json!({ "metrics": catalogue::json(), "total": METRICS.len() })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::MetricList;
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::metric_list;
 
     #[test]
-    fn says_what_the_catalogue_says() {
-        let list = serde_json::to_value(MetricList::whole()).unwrap();
-        assert_eq!(list["metrics"], gpuvitals_core::catalogue::json());
+    fn the_document_names_the_fields_of_the_answer() {
+        let document: Value = serde_json::from_str(&crate::document::json().unwrap()).unwrap();
+        let keys = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<BTreeSet<String>>();
+        let check = |schema: &str, answer: &Value| {
+            let described = &document["components"]["schemas"][schema]["properties"];
+            assert_eq!(keys(described), keys(answer), "{schema}");
+        };
+        let list = metric_list();
+        let metrics = list["metrics"].as_array().unwrap();
+        let first_of =
+            |field: &str| metrics.iter().find_map(|metric| metric[field].as_array()?.first()).unwrap();
+        check("MetricList", &list);
+        check("CatalogueMetric", &metrics[0]);
+        check("PrometheusSeries", &metrics[0]["prometheus"]);
+        check("DcgmSeries", first_of("dcgm"));
+        check("NamedBit", first_of("bits"));
     }
 }

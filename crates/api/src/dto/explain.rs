@@ -1,12 +1,13 @@
 //! Why a GPU was slow.
 
 use gpuvitals_analysis::explain::SlowCause;
-use gpuvitals_analysis::findings::GpuWindow;
+use gpuvitals_analysis::findings::{Evidence, GpuWindow};
 use gpuvitals_analysis::health_event::HealthEvent;
+use gpuvitals_analysis::integral::rounded;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{EvidenceEntry, Moment};
+use super::Moment;
 
 /// Why a GPU was slow in a range of time.
 #[derive(Debug, Serialize, ToSchema)]
@@ -41,7 +42,7 @@ pub(crate) struct CauseEntry<'a> {
     /// In words.
     sentence: &'a str,
     /// The values that show it.
-    evidence: Vec<EvidenceEntry>,
+    evidence: &'a [Evidence],
 }
 
 /// The GPUs that a GPU is compared with.
@@ -93,9 +94,9 @@ impl<'a> From<&'a SlowCause> for CauseEntry<'a> {
     fn from(cause: &'a SlowCause) -> Self {
         Self {
             id: cause.id,
-            weight: (1000.0 * cause.weight).round() / 1000.0,
+            weight: rounded(cause.weight),
             sentence: &cause.sentence,
-            evidence: cause.evidence.iter().map(EvidenceEntry::of).collect(),
+            evidence: &cause.evidence,
         }
     }
 }

@@ -54,16 +54,7 @@ pub(crate) struct NodeRoom<'a> {
     #[schema(value_type = Vec<String>)]
     busy: Vec<&'a str>,
     /// GPUs to keep work away from.
-    unhealthy: Vec<UnfitEntry<'a>>,
-}
-
-/// A GPU that should get no work.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct UnfitEntry<'a> {
-    /// Its key.
-    gpu: &'a str,
-    /// Why: findings in words.
-    reasons: &'a [String],
+    unhealthy: &'a [UnfitGpu],
 }
 
 impl HintTotals {
@@ -86,7 +77,6 @@ impl HintTotals {
 impl<'a> NodeRoom<'a> {
     /// A node.
     pub(crate) fn of(hint: &'a NodeHint) -> Self {
-        let unfit = |unfit: &'a UnfitGpu| UnfitEntry { gpu: &unfit.gpu, reasons: &unfit.reasons };
         Self {
             cluster: hint.cluster.as_deref(),
             hostname: &hint.node,
@@ -94,7 +84,7 @@ impl<'a> NodeRoom<'a> {
             whole: hint.is_whole(),
             free: hint.free.iter().map(AsRef::as_ref).collect(),
             busy: hint.busy.iter().map(AsRef::as_ref).collect(),
-            unhealthy: hint.unhealthy.iter().map(unfit).collect(),
+            unhealthy: &hint.unhealthy,
         }
     }
 }

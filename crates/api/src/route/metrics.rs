@@ -8,7 +8,7 @@ use super::Answered;
 use super::gpus::NoParams;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::dto::MetricList;
+use crate::dto::{MetricList, metric_list};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::Asked;
 
@@ -36,7 +36,7 @@ impl Ask for Catalogue {
     const OF_HISTORY: bool = false;
 
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        view.render(Vec::new(), |_, _| Body::until(i64::MAX, &MetricList::whole())).await
+        view.render(Vec::new(), |_, _| Body::until(i64::MAX, &metric_list())).await
     }
 }
 
