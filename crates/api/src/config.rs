@@ -7,6 +7,13 @@ use gpuvitals_listener::WebOrigin;
 
 use crate::assets::Page;
 
+/// Defaults that are settings, too.
+pub(crate) const CACHE_ENTRIES: usize = 1_024;
+pub(crate) const STREAMS: usize = 2_048;
+pub(crate) const QUERIES: usize = 8;
+pub(crate) const STEPS_MAX: usize = 11_000;
+pub(crate) const VALUES_MAX: usize = 2_000_000;
+
 /// Settings of the gateway.
 #[derive(Debug, Clone)]
 pub struct ApiConfig {
@@ -29,7 +36,7 @@ impl Default for ApiConfig {
         Self {
             stale_after: Duration::from_secs(90),
             cors: Vec::new(),
-            cache_entries: 1_024,
+            cache_entries: CACHE_ENTRIES,
             limits: Limits::default(),
             clock: Clock::system(),
             page: Page::embedded(),
@@ -75,14 +82,14 @@ impl Default for Limits {
         Self {
             page: 100,
             page_max: 10_000,
-            steps_max: 11_000,
-            values_max: 2_000_000,
+            steps_max: STEPS_MAX,
+            values_max: VALUES_MAX,
             metrics_max: 64,
             reuse: Duration::from_millis(500),
             cache_bytes: 32 << 20,
-            queries: 8,
+            queries: QUERIES,
             request_timeout: Duration::from_secs(30),
-            streams: 256,
+            streams: STREAMS,
             resume_bytes: 32 << 20,
             heartbeat: Duration::from_secs(15),
             judge_every: Duration::from_secs(15),

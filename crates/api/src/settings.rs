@@ -6,19 +6,27 @@ use std::time::Duration;
 use gpuvitals_listener::WebOrigin;
 use gpuvitals_settings::settings;
 
-use crate::config::{ApiConfig, Limits};
+use crate::config::{ApiConfig, CACHE_ENTRIES, Limits, QUERIES, STEPS_MAX, STREAMS, VALUES_MAX};
 
 settings! {
     /// REST and dashboard of `gpuvitals up`
     pub struct ApiSettings = "api" {
-        /// Address to listen on. Loopback unless told; another one needs listener.token_file
+        /// Address to listen on. Any address but loopback needs listener.token_file
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port of REST, live stream and dashboard; 0 takes a free one and prints it
         pub port: u16 = 8081, flag "--port PORT";
         /// Origins whose pages may use the API from another site, such as `https://ops.example.org`
         pub cors: Vec<WebOrigin> = [];
         /// Answers kept until newer rows arrive
-        cache_entries: usize = 1024;
+        cache_entries: usize = CACHE_ENTRIES;
+        /// Most live streams at the same time; one more is refused with 503
+        streams: usize = STREAMS, from 1;
+        /// Queries computed at the same time; more wait for their turn
+        queries: usize = QUERIES, from 1;
+        /// Most steps of a query; more are refused with what to change
+        steps_max: usize = STEPS_MAX, from 1;
+        /// Most values of a query, steps times series; more are refused with what to change
+        values_max: usize = VALUES_MAX, from 1;
         /// A GPU without a sample for this long is shown as stale
         stale_after: Duration = "90s";
         /// Longest time for an answer; then it is an error, and the work on it ends
@@ -33,7 +41,14 @@ impl ApiSettings {
             stale_after: self.stale_after,
             cors: self.cors.clone(),
             cache_entries: self.cache_entries,
-            limits: Limits { request_timeout: self.request_timeout, ..Limits::default() },
+            limits: Limits {
+                streams: self.streams,
+                queries: self.queries,
+                steps_max: self.steps_max,
+                values_max: self.values_max,
+                request_timeout: self.request_timeout,
+                ..Limits::default()
+            },
             ..ApiConfig::default()
         }
     }

@@ -219,7 +219,8 @@ export interface paths {
         /**
          * Energy by GPU, node, namespace, job or pod.
          * @description A GPU's energy is its counter's if that agrees with integrated power within 10 %, otherwise integrated power; `source` says which.
-         *     Steps are a minute or, for long ranges of large fleets, more; a step's energy belongs to its holders by their shares of it.
+         *     Steps are a minute; they are longer for ranges of a day or more, and for large fleets. A step's energy belongs to its holders by
+         *     their shares of it.
          */
         get: operations["energy"];
         put?: never;
@@ -560,7 +561,7 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description That somebody looks after a finding. */
+        /** @description An acknowledgement: somebody looks after the finding. */
         AcknowledgementEntry: {
             /** @description Since when. */
             at: components["schemas"]["Moment"];

@@ -82,7 +82,8 @@ fn description() -> String {
          that have it, and first on a live stream; the rest of the answer stands. A name that may be in it is refused \
          with `incomplete`, not called unknown.\n\n\
          **Limits**: a query has at most {metrics_max} metrics, {steps_max} steps and {values_max} values (steps × \
-         series); {streams} live streams may be open; a request may take {} s. What is refused says what to change.\n\n\
+         series); {streams} live streams may be open; a request may take {} s. \
+         These are defaults; the section `api` of the settings changes them. What is refused says what to change.\n\n\
          **Freshness**: an answer is given again until what it shows changes, and for {} ms although newer rows have \
          come; the header `x-cache` says `hit` or `miss`. An answer has an `etag`: who sends it as `if-none-match` gets 304 while \
          it is the same. Every path also answers HEAD, and JSON is compressed with zstd or gzip for those who accept it.",

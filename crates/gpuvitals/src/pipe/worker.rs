@@ -71,8 +71,11 @@ pub(super) async fn publish(
                     }
                     let _stopped = terms.stop.run_until_cancelled(tokio::time::sleep(wait)).await;
                 }
-                let frame = pack(load, rows, terms.format)?;
                 under_way += u64::from(rows);
+                let frame = match pack(load, rows, terms.format) {
+                    Ok(frame) => frame,
+                    Err(error) => break Err(error),
+                };
                 sender.send(Sent { rows, bytes: frame.payload.len(), at: Instant::now() }, frame);
             }
         }

@@ -58,6 +58,10 @@ const LANES: usize = 8;
 
 /// Folds a slice that is not empty and has no NaN; with NaN or infinities the sum is not finite.
 pub(crate) fn fold<T: Number>(values: &[T]) -> Folded<T> {
+    // A step as fine as the rows has one value: lanes would cost more than it does.
+    if let [value] = values {
+        return Folded { min: *value, max: *value, sum: value.float() };
+    }
     let (smallest, largest) = T::EXTREMES;
     let (mut min, mut max, mut sum) = ([largest; LANES], [smallest; LANES], [0.0; LANES]);
     let chunks = values.chunks_exact(LANES);
