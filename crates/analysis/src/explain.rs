@@ -77,10 +77,10 @@ fn failures(events: &[HealthEvent]) -> Option<SlowCause> {
 #[expect(clippy::cast_precision_loss, reason = "numbers of minutes")]
 fn no_data(time: &SlowTime<'_>) -> Option<SlowCause> {
     let seen = time.own.map_or(0, |own| own.minutes);
-    let lacking = time.minutes.checked_sub(seen).filter(|lacking| *lacking > 0)?;
-    let weight = lacking as f64 / time.minutes as f64;
-    let sentence = format!("for {lacking} of {} minutes nothing is known about it", time.minutes);
-    let evidence = vec![Evidence::derived("minutes_without_values", "min", lacking as f64)];
+    let silent = time.minutes.checked_sub(seen).filter(|silent| *silent > 0)?;
+    let weight = silent as f64 / time.minutes as f64;
+    let sentence = format!("it reported nothing for {silent} of {} minutes", time.minutes);
+    let evidence = vec![Evidence::derived("minutes_without_values", "min", silent as f64)];
     Some(SlowCause { id: NO_DATA, weight, sentence, evidence })
 }
 
@@ -138,18 +138,32 @@ fn clock(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<SlowCause> {
 
 fn links(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<SlowCause> {
     type Of = fn(&GpuWindow) -> Option<f64>;
-    let all: [(&str, MetricId, &str, Of); 3] = [
-        ("pcie", MetricId::of("pcie_width"), "lanes of PCIe", |window| window.pcie_width),
-        ("pcie", MetricId::of("pcie_gen"), "is the generation of its PCIe link", |window| {
-            window.pcie_generation
-        }),
-        ("links", MetricId::of("interconnect_links_up"), "links to other GPUs", |window| window.links_up),
+    type Sentence = fn(f64, f64) -> String;
+    let all: [(&str, MetricId, Of, Sentence); 3] = [
+        (
+            "pcie",
+            MetricId::of("pcie_width"),
+            |window| window.pcie_width,
+            |has, peers| format!("its PCIe link has {has} lanes, its peers' {peers}"),
+        ),
+        (
+            "pcie",
+            MetricId::of("pcie_gen"),
+            |window| window.pcie_generation,
+            |has, peers| format!("its PCIe link runs at generation {has}, its peers' at {peers}"),
+        ),
+        (
+            "links",
+            MetricId::of("interconnect_links_up"),
+            |window| window.links_up,
+            |has, peers| format!("{has} links to other GPUs are up, its peers have {peers}"),
+        ),
     ];
     let mut causes = Vec::new();
-    for (id, metric, what, of) in all {
+    for (id, metric, of, sentence) in all {
         let (Some(has), Some(median)) = (of(own), median(time.peers, of)) else { continue };
         if has < median {
-            let sentence = format!("{has} {what}, its peers have {median}");
+            let sentence = sentence(has, median);
             let evidence = vec![Evidence::of(metric, has).beside(median, "median of its peers")];
             causes.push(SlowCause { id, weight: 1.0 - has / median, sentence, evidence });
         }
@@ -243,7 +257,11 @@ mod tests {
         let [gpu, kind, detail] = ["a", "xid", "XID 79"].map(Arc::from);
         let event = HealthEvent { gpu, at_ns: 0, kind, detail, finding: None };
         let lost = GpuWindow { minutes: 4, ..SOUND };
-        assert_eq!(ids(&of(lost, &[event])), ["events", "no_data"]);
+        let causes = of(lost, &[event]);
+        assert_eq!(ids(&causes), ["events", "no_data"]);
+        assert_eq!(causes[1].1, "it reported nothing for 6 of 10 minutes");
+        let slow_link = GpuWindow { pcie_generation: Some(4.0), ..SOUND };
+        assert_eq!(of(slow_link, &[])[0].1, "its PCIe link runs at generation 4, its peers' at 5");
         let starved = GpuWindow { utilization_pct: Some(40.0), ..SOUND };
         assert_eq!(ids(&of(starved, &[])), ["little_work"]);
     }

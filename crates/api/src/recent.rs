@@ -241,7 +241,7 @@ impl StreamFollower {
         }
     }
 
-    /// What is there already; none if that is nothing, and the inner none at the end.
+    /// The next entry if it is already there: `None` if not yet, `Some(None)` at the end of the history.
     #[expect(clippy::option_option, reason = "nothing yet, and nothing any more")]
     fn ready(&mut self) -> Option<Option<StreamNext>> {
         let kept = self.changes.kept();

@@ -28,8 +28,8 @@ pub const KINDS: &[FindingKind] = &[
     FindingKind {
         covers: &["node_silent", "gpu_lost"],
         opens_after_ns: MINUTE_NS,
-        remedy: "The nodes are hardly down all at once: look at what collects from them. `gpuvitals query health` names the part that \
-                 is ill; then the queue (`gpuvitals queue stats`), the network, and the agents' tokens and certificates.",
+        remedy: "The nodes are hardly down all at once: look at what collects from them. `gpuvitals query health` names the failing \
+                 part; then the queue (`gpuvitals queue stats`), the network, and the agents' tokens and certificates.",
         ..critical("fleet_silent", "Most nodes stopped reporting.")
     },
     FindingKind {
@@ -95,7 +95,7 @@ pub const KINDS: &[FindingKind] = &[
         ..unsteady(
             Severity::Warning,
             "gpu_missing",
-            "A node has fewer GPUs than its like; those that lack never reported.",
+            "A node has fewer GPUs than its peers, and the missing ones never reported.",
         )
     },
     condition(Severity::Warning, "row_remap_pending", "A memory row waits for a reset to be replaced."),
@@ -117,7 +117,7 @@ pub const KINDS: &[FindingKind] = &[
         ..unsteady(Severity::Warning, "fan_stopped", "A fan stands still while the GPU is hot.")
     },
     FindingKind {
-        remedy: "Look for what hinders the GPU's airflow: dust, cables, a blanking panel that lacks, a neighbour too close.",
+        remedy: "Look for what hinders the GPU's airflow: dust, cables, a missing blanking panel, a neighbour too close.",
         ..unsteady(Severity::Warning, "fan_at_limit", "A fan runs at its limit, its peers' fans do not.")
     },
     FindingKind {

@@ -104,7 +104,7 @@ impl<'a> Survey<'a> {
             for ((cluster, node), gpus) in nodes.iter().filter(|(_, gpus)| gpus.len() < usual) {
                 let indices: BTreeSet<usize> =
                     gpus.iter().filter_map(|gpu| usize::try_from(gpu.identity.index?).ok()).collect();
-                let lacking: Vec<String> = (0..usual)
+                let missing: Vec<String> = (0..usual)
                     .filter(|index| !indices.contains(index))
                     .map(|index| index.to_string())
                     .collect();
@@ -113,8 +113,12 @@ impl<'a> Survey<'a> {
                 if !has_gap && gpus.len().is_power_of_two() {
                     continue;
                 }
-                let which =
-                    if has_gap { format!(" (GPU {} lacks)", lacking.join(", ")) } else { String::new() };
+                let verb = if missing.len() == 1 { "is" } else { "are" };
+                let which = if has_gap {
+                    format!(" (GPU {} {verb} missing)", missing.join(", "))
+                } else {
+                    String::new()
+                };
                 let sentence = format!(
                     "the node has {}{which}, most nodes with {model} have {usual}",
                     quantity::counted(gpus.len() as u64, "GPU")

@@ -132,7 +132,7 @@ fn a_node_with_a_gap_lacks_a_gpu_and_a_smaller_node_does_not() {
     };
     let (id, sentence) = found(&[0, 1, 2, 3, 4, 5, 7]).unwrap();
     assert_eq!(id, "gpu_missing:odd");
-    assert_eq!(sentence, "the node has 7 GPUs (GPU 6 lacks), most nodes with H100 have 8");
+    assert_eq!(sentence, "the node has 7 GPUs (GPU 6 is missing), most nodes with H100 have 8");
     assert_eq!(found(&[0, 1, 2, 3, 4, 5, 6]).unwrap().1, "the node has 7 GPUs, most nodes with H100 have 8");
     assert_eq!(found(&[0, 1, 2, 3]), None, "a node of four");
 }

@@ -33,6 +33,6 @@ fn the_real_capture_has_one_finding() {
         .iter()
         .map(|one| format!("{}: {}", one.finding.id(), one.finding.sentence))
         .collect();
-    let missing = "gpu_missing:mtv5-dgx1-hgpu-012: the node has 7 GPUs (GPU 6 lacks), most nodes with NVIDIA H100 80GB HBM3 have 8";
+    let missing = "gpu_missing:mtv5-dgx1-hgpu-012: the node has 7 GPUs (GPU 6 is missing), most nodes with NVIDIA H100 80GB HBM3 have 8";
     assert_eq!(found, [missing]);
 }

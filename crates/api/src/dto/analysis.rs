@@ -49,11 +49,11 @@ pub(crate) struct FindingEntry<'a> {
     next_step: &'a str,
     /// Whether all of its GPUs are made up by the simulation.
     simulated: bool,
-    /// That somebody looks after it.
+    /// An acknowledgement: somebody looks after the finding.
     acknowledged: Option<AcknowledgementEntry<'a>>,
 }
 
-/// That somebody looks after a finding.
+/// An acknowledgement: somebody looks after the finding.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AcknowledgementEntry<'a> {
     /// Since when.

@@ -63,7 +63,8 @@ struct UsageAsk {
 /// Energy by GPU, node, namespace, job or pod.
 ///
 /// A GPU's energy is its counter's if that agrees with integrated power within 10 %, otherwise integrated power; `source` says which.
-/// Steps are a minute or, for long ranges of large fleets, more; a step's energy belongs to its holders by their shares of it.
+/// Steps are a minute; they are longer for ranges of a day or more, and for large fleets. A step's energy belongs to its holders by
+/// their shares of it.
 #[utoipa::path(
     get, path = "/api/v1/analysis/energy", tag = "analysis", operation_id = "energy", params(UsageParams),
     responses(
