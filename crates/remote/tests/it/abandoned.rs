@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, History, Selector};
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, History};
 use gpuvitals_core::ports::Sink;
 use gpuvitals_core::{MetricId, Table};
 use gpuvitals_remote::{Merged, NamedHistory};
@@ -58,17 +58,12 @@ fn a_question_to_several_that_is_dropped_costs_the_collectors_no_more_time() {
     let (whole, took) = runtime.block_on(async {
         let member = |service| NamedHistory { name: "".into(), history: Arc::new(remote(service)) };
         let both = Merged::new(vec![member(&a.1), member(&b.1)], Duration::from_mins(1));
+        let metrics = ["power_w", "gpu_clock_mhz", "memory_used_mb", "energy_j"].map(MetricId::of).into();
+        let end_ns = BASE_NS + (30 + SECONDS) * 1_000_000_000;
         let query = BucketQuery {
-            table: Table::GpuEvents,
-            gpus: Vec::new(),
-            selector: Selector::default(),
-            metrics: ["power_w", "gpu_clock_mhz", "memory_used_mb", "energy_j"].map(MetricId::of).into(),
-            start_ns: BASE_NS,
-            end_ns: BASE_NS + (30 + SECONDS) * 1_000_000_000,
-            step_ns: 1_000_000_000,
-            phase_ns: 0,
             aggregates: vec![Aggregate::P50, Aggregate::Mean],
             group_by: vec![GroupColumn::Gpu],
+            ..BucketQuery::of(Table::GpuEvents, metrics, BASE_NS, end_ns, 1_000_000_000)
         };
         let began = Instant::now();
         both.buckets(query.clone()).await.unwrap();

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gpuvitals_core::history::{
-    Aggregate, BucketQuery, Change, GroupColumn, History, QueryError, RowsQuery, Selector,
-};
+use gpuvitals_core::history::{Aggregate, BucketQuery, Change, GroupColumn, History, QueryError, RowsQuery};
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, MetricId, Status, Table, figures::Family};
 use gpuvitals_listener::client::Credentials;
@@ -122,16 +120,15 @@ async fn rows_that_two_hold_and_rows_in_halves_are_one() {
         ],
         pages: vec![RowsQuery::of(Table::GpuEvents, 3)],
         buckets: vec![BucketQuery {
-            table: Table::GpuEvents,
-            gpus: Vec::new(),
-            selector: Selector::default(),
-            metrics: vec![MetricId::of("power_w"), MetricId::of("gpu_clock_mhz")],
-            start_ns: BASE_NS,
-            end_ns: BASE_NS + 60_000_000_000,
-            step_ns: 5_000_000_000,
-            phase_ns: 0,
             aggregates: vec![Aggregate::Min, Aggregate::Max, Aggregate::Last],
             group_by: vec![GroupColumn::Gpu],
+            ..BucketQuery::of(
+                Table::GpuEvents,
+                vec![MetricId::of("power_w"), MetricId::of("gpu_clock_mhz")],
+                BASE_NS,
+                BASE_NS + 60_000_000_000,
+                5_000_000_000,
+            )
         }],
     };
     let one = Kept::new();
@@ -161,16 +158,14 @@ async fn a_row_that_two_hold_counts_twice_in_count_and_mean_alone() {
         (Aggregate::Delta, 9.0),
     ];
     let query = BucketQuery {
-        table: Table::GpuEvents,
-        gpus: Vec::new(),
-        selector: Selector::default(),
-        metrics: vec![MetricId::of("power_w")],
-        start_ns: BASE_NS,
-        end_ns: BASE_NS + 9_000_000_000,
-        step_ns: 10_000_000_000,
-        phase_ns: 0,
         aggregates: aggregates.iter().map(|(aggregate, _)| *aggregate).collect(),
-        group_by: Vec::new(),
+        ..BucketQuery::of(
+            Table::GpuEvents,
+            vec![MetricId::of("power_w")],
+            BASE_NS,
+            BASE_NS + 9_000_000_000,
+            10_000_000_000,
+        )
     };
     let found = both.buckets(query.clone()).await.unwrap().answer;
     for (aggregate, expected) in aggregates {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gpuvitals_core::Status;
 use gpuvitals_core::history::{
-    Aggregate, Answered, BucketQuery, Buckets, Change, Changes, Fleet, GpuState, History, HistoryStats,
-    QueryError, Rows, RowsQuery, Selector,
+    Answered, BucketQuery, Buckets, Change, Changes, Fleet, GpuState, History, HistoryStats, QueryError,
+    Rows, RowsQuery,
 };
 use gpuvitals_core::ports::{Answer, Sink};
 use gpuvitals_core::{Health, MetricId, Table};
@@ -51,18 +51,7 @@ fn row(gpu: u8, second: i64) -> TestRow {
 }
 
 fn power(metrics: Vec<MetricId>, step_ns: i64) -> BucketQuery {
-    BucketQuery {
-        table: Table::GpuEvents,
-        gpus: Vec::new(),
-        selector: Selector::default(),
-        metrics,
-        start_ns: BASE_NS,
-        end_ns: BASE_NS + SECOND_NS,
-        step_ns,
-        phase_ns: 0,
-        aggregates: vec![Aggregate::Mean],
-        group_by: Vec::new(),
-    }
+    BucketQuery::of(Table::GpuEvents, metrics, BASE_NS, BASE_NS + SECOND_NS, step_ns)
 }
 
 /// States of all GPUs; columns that the catalogue does not know in the order of their names.
