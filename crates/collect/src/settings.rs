@@ -47,7 +47,7 @@ settings! {
         /// Where rows go: one name, or several with commas between them. Without store or postgres ranges of time
         /// cannot be queried. With database.host store means postgres, unless both are named
         pub sinks: Vec<SinkKind> = ["store"], flag "--sinks NAMES";
-        /// Address of the API of `collect`. Loopback unless told; another one needs listener.token_file
+        /// Address of the API of `collect`. Any address but loopback needs listener.token_file
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port of the API of `collect` (health, statistics, metrics, rows of a GPU); 0 takes a free one and prints it
         pub api_port: u16 = 8080, flag "--api-port PORT";

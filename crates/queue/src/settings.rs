@@ -18,7 +18,7 @@ const DIRECTORY: &str = "/data/mq";
 settings! {
     /// The queue itself: `gpuvitals broker`, and the one inside `up`
     pub struct BrokerSettings = "broker" {
-        /// Address to listen on. Loopback unless told; another one needs listener.token_file
+        /// Address to listen on. Any address but loopback needs listener.token_file
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port of HTTP and gRPC; 0 takes a free one and prints it
         pub port: u16 = 9090, flag "--port PORT";

@@ -3,15 +3,19 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::access::token;
-use crate::program::PATIENCE;
+use crate::program::Process;
 use crate::site::{Gateway, start_with};
+
+/// Longest wait for the next bytes of an answer, however busy the machine is: far below the time for which the slow are waited for.
+const PROMPTLY: Duration = Duration::from_secs(20);
 
 /// A whole platform on all addresses, with a token that may read and one that may publish.
 struct Target {
     gateway: Gateway,
+    _broker: Process,
     /// Where it listens, on this machine.
     address: String,
     queue: String,
@@ -35,14 +39,13 @@ impl Target {
         let queue = broker.says("queue: http");
         let (_, queue) = queue.split_once("http://").unwrap();
         let queue = queue.split(['/', '"', ' ']).next().unwrap().replace("0.0.0.0", "127.0.0.1");
-        std::mem::forget(broker);
-        Self { gateway, address, queue, reader, publisher, _folder: folder }
+        Self { gateway, _broker: broker, address, queue, reader, publisher, _folder: folder }
     }
 
     fn connect(address: &str) -> TcpStream {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(PROMPTLY)).unwrap();
+        stream.set_write_timeout(Some(PROMPTLY)).unwrap();
         stream
     }
 
@@ -64,10 +67,8 @@ impl Target {
 
     /// Somebody else is served.
     fn serves(&self) {
-        let began = Instant::now();
         let said = self.request("GET /api/v1/gpus HTTP/1.1\r\nauthorization: Bearer TOKEN");
         assert_eq!(status(&said), 200, "{said}");
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
 }
 
@@ -137,17 +138,18 @@ fn who_sends_slowly_too_much_or_a_bomb_holds_up_nobody() {
         let mut chunked =
             format!("POST {path} HTTP/1.1\r\nhost: h\r\n{login}\r\ntransfer-encoding: chunked\r\n\r\n")
                 .into_bytes();
-        let chunk = [b"10000\r\n".as_slice(), &[b' '; 1 << 16], b"\r\n"].concat();
+        let chunk = [b"10000\r\n".as_slice(), &vec![b' '; 1 << 16], b"\r\n"].concat();
         (0..1_600).for_each(|_| chunked.extend_from_slice(&chunk));
         let said = Target::raw(address, &chunked);
         assert!(said.is_empty() || [400, 413].contains(&status(&said)), "{path}: {said}");
         target.serves();
     }
 
-    // A hundred megabytes of blanks, packed to a hundred kilobytes.
-    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    (0..100).for_each(|_| packed.write_all(&[b' '; 1 << 20]).unwrap());
-    let packed = packed.finish().unwrap();
+    // A hundred megabytes of blanks, packed to half of one.
+    // A member of gzip follows another.
+    let mut mebibyte = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    mebibyte.write_all(&vec![b' '; 1 << 20]).unwrap();
+    let packed = mebibyte.finish().unwrap().repeat(100);
     let length = packed.len();
     let head = format!(
         "POST /publish/gpu-telemetry HTTP/1.1\r\nhost: h\r\n{login}\r\ncontent-encoding: gzip\r\ncontent-length: {length}\r\n\
