@@ -54,12 +54,10 @@ async def main():
     deaf[1].write(f"GET /api/v1/stream HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
     told = await asyncio.gather(*(follow(number, began + seconds) for number in range(clients - 1)))
     took, peak, used = time.monotonic() - began, memory("VmHWM"), cpu() - used
-    lagged = json.load(urllib.request.urlopen(f"{url}/stats"))
     events = sum(events for events, _, _ in told)
     print(f"{clients} streams of {len(gpus)} GPUs for {took:.0f} s: {sum(is_open for *_, is_open in told)} still open, "
           f"{events / took:.0f} events/s, longest silence {max(silence for _, silence, _ in told):.1f} s, "
-          f"{used / took:.2f} of a core, memory {before:.0f} MiB before, {peak:.0f} MiB at most; "
-          f"a client that reads nothing: {lagged.get('lagged', lagged.get('api', {}))}")
+          f"{used / took:.2f} of a core, memory {before:.0f} MiB before, {peak:.0f} MiB at most")
 
 
 asyncio.run(main())
