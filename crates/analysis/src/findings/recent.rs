@@ -160,8 +160,9 @@ impl Recent {
         let is_whole = start_ns >= whole_from;
         let metrics = if is_whole { metrics() } else { vec![UTILIZATION] };
         let points = metrics.len().saturating_mul(gpus.max(1)) as u64;
-        // Half of what an answer may have: a GPU that changes hands is in it more than once.
-        let minutes = (POINTS_MAX / 2 / points).clamp(1, 60);
+        // Far less than an answer may have: a GPU that changes hands is in it more than once, and what an answer once took stays the
+        // process's.
+        let minutes = (POINTS_MAX / 8 / points).clamp(1, 60);
         let most_ns = i64::try_from(minutes).unwrap_or(1) * MINUTE_NS;
         let end_ns = if is_whole { end_ns } else { whole_from }.min(start_ns + most_ns);
         Some(query(metrics, start_ns, end_ns - 1))
