@@ -192,14 +192,7 @@ fn deal<S: Counted>(
 ) -> Result<(), PipeError> {
     let mut lanes = lanes.iter().cycle();
     // A lane closes when its worker has ended; the worker has the reason.
-    let mut hand_over = |load: Load| {
-        let rows = u64::try_from(load.batch.rows()).unwrap_or(u64::MAX);
-        let is_taken = lanes.next().is_some_and(|lane| lane.blocking_send(load).is_ok());
-        if !is_taken {
-            progress.left(rows);
-        }
-        is_taken
-    };
+    let mut hand_over = |load| lanes.next().is_some_and(|lane| lane.blocking_send(load).is_ok());
     let mut counted_ns = 0;
     let ended = loop {
         let now_ns = clock::now_ns();
@@ -208,9 +201,7 @@ fn deal<S: Counted>(
             progress.source_is(source.counts());
         }
         if stop.is_cancelled() {
-            for batch in source.rest() {
-                hand_over(Load { batch, messages: None });
-            }
+            source.rest().into_iter().all(|batch| hand_over(Load { batch, messages: None }));
             break Ok(());
         }
         match source.poll(now_ns) {
