@@ -31,5 +31,4 @@ export const STOPS: readonly Stop[] = [
   { name: "About", path: "/about", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("main dl") },
   { name: "Clusters", path: "/clusters", server: CLUSTERS, variable: "GPUVITALS_CLUSTERS_URL", ready: visible("main h1, main h2") },
   { name: "a node", path: "/clusters/east/node-0", server: CLUSTERS, variable: "GPUVITALS_CLUSTERS_URL", ready: visible("main h1") },
-  { name: "a missing page", path: "/nowhere", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("main") },
 ];
