@@ -6,7 +6,7 @@ import { complaints, FLEET, judged, LIVE, needs, RECORDED, say, sidewaysScroll }
 const PATH_WITHIN_MS = 10_000;
 /**
  * How much longer the strip may take than its answer does in the same browser, read and thrown away, and a page without data
- * together. A time alone measures how busy the machine is: on two cores the strip took 0.9 to 4.5 s, 1.1 to 2.4 times those.
+ * together. A time alone measures how busy the machine is: on two cores the strip took 0.9 to 4.5 s, 1.1 to 6.3 times those.
  */
 const STRIP_WITHIN = 12;
 
