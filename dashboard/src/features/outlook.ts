@@ -12,11 +12,14 @@ export interface Outlook {
   readonly error: Error | null;
 }
 
-/** The trends that reach their limit within a week, the nearest first. */
-export function useTrends(now: number): Outlook {
+/**
+ * The trends that reach their limit within a week, the nearest first. The server reads days of the whole fleet for them, so they
+ * wait until `isTheirTurn`: what is wrong now comes first.
+ */
+export function useTrends(now: number, isTheirTurn: boolean): Outlook {
   const end = hourOf(now);
   return useQueries({
-    queries: LIMITED.map((metric) => trendsQuery(metric, end)),
+    queries: LIMITED.map((metric) => ({ ...trendsQuery(metric, end), enabled: isTheirTurn })),
     combine: (answers) => ({
       trends: answers
         .flatMap((answer) => answer.data ?? [])

@@ -134,11 +134,6 @@ function useGpuView(id: string, state: GpuState) {
 
   const wrong = useQuery({ ...findingsQuery({ ...ALL_FINDINGS, gpus: key }), enabled: detail.data !== undefined });
   const findings = wrong.data?.findings ?? NONE;
-  const outlook = useGpuOutlook(key, now);
-  const evidence = useMemo(
-    () => new Set([...findings.flatMap((finding) => finding.evidence.map((each) => each.quantity)), ...outlook.trends.map((trend) => trend.metric)]),
-    [findings, outlook],
-  );
 
   const columns = Object.keys(detail.data?.latest ?? {}).sort().join(",");
   const rows = useMemo(
@@ -160,6 +155,12 @@ function useGpuView(id: string, state: GpuState) {
       polling: live && stream.status !== "live",
     }),
   });
+
+  const outlook = useGpuOutlook(key, now, history.isFetched);
+  const evidence = useMemo(
+    () => new Set([...findings.flatMap((finding) => finding.evidence.map((each) => each.quantity)), ...outlook.trends.map((trend) => trend.metric)]),
+    [findings, outlook],
+  );
 
   const span = live ? spanOf(range, now, null) : (history.data?.span ?? spanOf(range, anchor ?? now, all));
   const { start } = span;

@@ -12,10 +12,10 @@ export interface GpuOutlookView {
  * The trends of a GPU, and what is unusual both for it and for its model. Without days of its own to look back at it is only
  * unlike its model, as every GPU with other work is.
  */
-export function useGpuOutlook(gpu: string, now: number): GpuOutlookView {
-  const all = useTrends(now).trends;
+export function useGpuOutlook(gpu: string, now: number, isItsTurn: boolean): GpuOutlookView {
+  const all = useTrends(now, isItsTurn).trends;
   const end = hourOf(now);
-  const unusual = useQueries({ queries: WATCHED.map((metric) => anomaliesQuery(metric, end)), combine: (answers) => answers.flatMap((answer) => answer.data ?? []) });
+  const unusual = useQueries({ queries: WATCHED.map((metric) => ({ ...anomaliesQuery(metric, end), enabled: isItsTurn })), combine: (answers) => answers.flatMap((answer) => answer.data ?? []) });
   return useMemo(
     () => ({
       trends: all.filter((trend) => trend.gpu === gpu),

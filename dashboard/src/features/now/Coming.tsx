@@ -7,8 +7,8 @@ import { trendWords, useTrends } from "../outlook";
 const SHOWN_MAX = 8;
 
 /** Metrics that reach their limit within a week, the nearest first. Nothing where none does. */
-export function Coming({ now }: { readonly now: number }) {
-  const { trends, error } = useTrends(now);
+export function Coming({ now, isItsTurn }: { readonly now: number; readonly isItsTurn: boolean }) {
+  const { trends, error } = useTrends(now, isItsTurn);
   if (trends.length === 0 && error === null) return null;
   const more = trends.length - SHOWN_MAX;
   return (

@@ -92,7 +92,7 @@ export function NowPage() {
           )}
         </>
       )}
-      <Coming now={now} />
+      <Coming now={now} isItsTurn={list.isFetched && fleet.isFetched} />
     </div>
   );
 }
