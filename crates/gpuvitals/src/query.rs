@@ -148,8 +148,7 @@ pub(crate) fn send(
     let agent = http_client(url.starts_with("https://"), &access, client::PATIENCE)?;
     let mut request = Request::builder().method(method).uri(format!("{}{path}", url.trim_end_matches('/')));
     if let Some(path) = &server.token_file {
-        request = request
-            .header(AUTHORIZATION, format!("Bearer {}", BearerToken::read(path, "--token-file")?.expose()));
+        request = request.header(AUTHORIZATION, BearerToken::read(path, "--token-file")?.header());
     }
     let sent = match body {
         None => request.body(()).map_err(Into::into).and_then(|request| agent.run(request)),

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
 use tonic::Request;
-use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tower::{Service as _, ServiceExt as _};
 
@@ -24,6 +24,8 @@ const PING_AFTER: Duration = Duration::from_millis(1_500);
 const PING_LIMIT: Duration = Duration::from_secs(2);
 /// Bytes that one stream may receive before they are read: some large frames.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+/// Begins the header with a token.
+const BEARER: &str = "Bearer ";
 /// Largest answer to a `GET`, in bytes.
 const ANSWER_BYTES: usize = 16 << 20;
 
@@ -42,12 +44,17 @@ pub struct Credentials {
 
 /// A secret that names its bearer. Never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct BearerToken(Arc<str>);
+pub struct BearerToken(HeaderValue);
 
 impl BearerToken {
-    /// A token; white space around it (a file's last line break) is ignored.
-    pub fn new(text: &str) -> Self {
-        Self(text.trim().into())
+    /// A token; white space around it (a file's last line break) is ignored. None if that leaves nothing, or what is no
+    /// visible ASCII.
+    pub fn new(text: &str) -> Option<Self> {
+        let token = text.trim();
+        let is_plain = !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
+        let mut header = HeaderValue::try_from(format!("{BEARER}{token}")).ok().filter(|_| is_plain)?;
+        header.set_sensitive(true);
+        Some(Self(header))
     }
 
     /// The token that a file holds; `setting` names the file.
@@ -55,17 +62,18 @@ impl BearerToken {
     /// # Errors
     /// When the file cannot be read, others can read it, or it holds no token.
     pub fn read(path: &Path, setting: &'static str) -> Result<Self, CredentialError> {
-        let token = Self::new(&secret::read(path).map_err(CredentialError::of(setting, path))?);
-        let is_plain = |b: u8| b.is_ascii_graphic();
-        if token.0.is_empty() || !token.0.bytes().all(is_plain) {
-            return Err(CredentialError::Token { setting, path: path.to_owned() });
-        }
-        Ok(token)
+        let text = secret::read(path).map_err(CredentialError::of(setting, path))?;
+        Self::new(&text).ok_or_else(|| CredentialError::Token { setting, path: path.to_owned() })
     }
 
     /// The secret itself.
     pub fn expose(&self) -> &str {
-        &self.0
+        self.0.to_str().ok().and_then(|text| text.strip_prefix(BEARER)).unwrap_or_default()
+    }
+
+    /// `Bearer …`, the header `authorization` of a request. No debug output shows it.
+    pub fn header(&self) -> HeaderValue {
+        self.0.clone()
     }
 }
 
@@ -157,9 +165,6 @@ pub enum DialError {
         #[source]
         source: tonic::transport::Error,
     },
-    /// A token that cannot be sent in a header.
-    #[error("the token has characters that no header can carry")]
-    Token,
 }
 
 /// No answer to a `GET`.
@@ -177,7 +182,7 @@ pub enum GetError {
 #[derive(Clone, Debug)]
 pub struct Dial {
     endpoint: Endpoint,
-    bearer: Option<MetadataValue<Ascii>>,
+    bearer: Option<HeaderValue>,
     authority: Arc<str>,
 }
 
@@ -225,7 +230,7 @@ impl Dial {
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(STREAM_WINDOW_BYTES)
             .max_frame_size(64 << 10);
-        let bearer = access.token.as_ref().map(bearer).transpose()?;
+        let bearer = access.token.as_ref().map(BearerToken::header);
         Ok(Self { endpoint, bearer, authority: address.into() })
     }
 
@@ -243,7 +248,7 @@ impl Dial {
     pub fn request<T>(&self, body: T) -> Request<T> {
         let mut request = Request::new(body);
         if let Some(bearer) = &self.bearer {
-            request.metadata_mut().insert("authorization", bearer.clone());
+            request.metadata_mut().as_mut().insert(AUTHORIZATION, bearer.clone());
         }
         request
     }
@@ -254,9 +259,8 @@ impl Dial {
     /// When no whole answer comes.
     pub async fn get(&self, mut channel: Channel, path: &str) -> Result<(StatusCode, Bytes), GetError> {
         let mut request = http::Request::get(path);
-        if let Some(bearer) = self.bearer.as_ref().and_then(|it| HeaderValue::from_bytes(it.as_bytes()).ok())
-        {
-            request = request.header(http::header::AUTHORIZATION, bearer);
+        if let Some(bearer) = &self.bearer {
+            request = request.header(AUTHORIZATION, bearer);
         }
         let request = request.body(tonic::body::Body::empty())?;
         let unreachable =
@@ -274,13 +278,6 @@ impl Dial {
 /// The innermost cause of a connection's error: the layers above add nothing.
 pub fn first_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     std::iter::successors(Some(error), |error| (*error).source()).last().unwrap_or(error)
-}
-
-fn bearer(token: &BearerToken) -> Result<MetadataValue<Ascii>, DialError> {
-    let text = format!("Bearer {}", token.expose());
-    let mut value: MetadataValue<Ascii> = text.parse().map_err(|_| DialError::Token)?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, DialError> {

@@ -148,18 +148,13 @@ impl RemoteWriteSettings {
             Some(path) => client::headers(path, "remote_write.headers_file")?,
             None => HeaderMap::new(),
         };
-        let authorization = if let Some(path) = &self.token_file {
-            Some((format!("Bearer {}", BearerToken::read(path, TOKEN)?.expose()), TOKEN, path))
+        if let Some(path) = &self.token_file {
+            headers.insert(AUTHORIZATION, BearerToken::read(path, TOKEN)?.header());
         } else if let Some(path) = &self.password_file {
             let password = secret::read(path).map_err(CredentialError::of(PASSWORD, path))?;
             let pair = format!("{}:{}", self.username, password.trim_end_matches(['\r', '\n']));
-            Some((format!("Basic {}", STANDARD.encode(pair)), PASSWORD, path))
-        } else {
-            None
-        };
-        if let Some((text, setting, path)) = authorization {
-            let mut value = HeaderValue::from_str(&text)
-                .map_err(|_| CredentialError::Token { setting, path: path.clone() })?;
+            let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(pair)))
+                .map_err(|_| CredentialError::Token { setting: PASSWORD, path: path.clone() })?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }

@@ -6,6 +6,7 @@ use gpuvitals_queue::link::{QueueUrl, Scheme};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use ureq::http::header::AUTHORIZATION;
 
 use super::Place;
 use super::admin::Given;
@@ -20,7 +21,6 @@ const ANSWER_LEN_MAX: u64 = 64 << 20;
 pub(super) struct Http {
     agent: ureq::Agent,
     place: Place,
-    authorization: Option<String>,
 }
 
 impl Http {
@@ -32,8 +32,7 @@ impl Http {
         // One port speaks HTTP and gRPC.
         let url = QueueUrl { scheme: Scheme::Http, ..place.url.clone() };
         let place = Place { url: url.clone(), ..place.clone() };
-        let authorization = place.access.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
-        Ok(Self { agent: http_client(url.tls, &place.access, PATIENCE)?, place, authorization })
+        Ok(Self { agent: http_client(url.tls, &place.access, PATIENCE)?, place })
     }
 
     /// The answer at a path.
@@ -118,8 +117,8 @@ impl Http {
     }
 
     fn with_token<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
-        match &self.authorization {
-            Some(authorization) => request.header("authorization", authorization),
+        match &self.place.access.token {
+            Some(token) => request.header(AUTHORIZATION, token.header()),
             None => request,
         }
     }

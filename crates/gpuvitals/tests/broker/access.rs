@@ -40,7 +40,7 @@ async fn without_the_right_token_http_and_grpc_refuse() {
         [401, 401, 200]
     );
 
-    let access = |token: &str| Credentials { token: Some(BearerToken::new(token)), ..Credentials::default() };
+    let access = |token: &str| Credentials { token: BearerToken::new(token), ..Credentials::default() };
     for url in [&broker.grpc, &broker.http] {
         let client = |token: &str| Client::new(url.parse().unwrap(), access(token));
         let publish = async |token: &str| {

@@ -112,8 +112,10 @@ async fn a_server_that_asks_for_clients_certificates_serves_no_others() {
 #[tokio::test]
 async fn a_token_permits_its_scopes_and_is_never_shown() {
     let (rig, _dir, [publisher, subscriber]) = with_tokens([TokenScope::Publish, TokenScope::Subscribe]);
-    let access =
-        |token: Option<&str>| Credentials { token: token.map(BearerToken::new), ..Credentials::default() };
+    let access = |token: Option<&str>| Credentials {
+        token: token.and_then(BearerToken::new),
+        ..Credentials::default()
+    };
     publish(&rig.url(), &access(Some(&publisher))).await.unwrap();
     for (token, reason) in [
         (None, "a token is needed: authorization: Bearer <token>"),
@@ -140,7 +142,7 @@ async fn a_token_permits_its_scopes_and_is_never_shown() {
 #[tokio::test]
 async fn the_port_answers_http_and_grpc_and_asks_both_for_tokens() {
     let (rig, _dir, [publisher, reader]) = with_tokens([TokenScope::Publish, TokenScope::Read]);
-    let access = Credentials { token: Some(BearerToken::new(&publisher)), ..Credentials::default() };
+    let access = Credentials { token: BearerToken::new(&publisher), ..Credentials::default() };
     publish(&rig.url(), &access).await.unwrap();
     for (path, header, status) in [
         ("/health", String::new(), "200 OK"),

@@ -45,10 +45,10 @@ async fn a_token_opens_and_its_absence_is_told() {
             "{error}"
         );
     }
-    place.access.token = Some(BearerToken::new("wr0ng"));
+    place.access.token = BearerToken::new("wr0ng");
     let (published, _) = refusals(&place).await;
     assert!(!published.contains("wr0ng"), "{published}");
-    place.access.token = Some(BearerToken::new("s3cret\n"));
+    place.access.token = BearerToken::new("s3cret\n");
     place.producer("t").publish(frame(1)).await.unwrap();
     receive_one(&mut place.consumer("t", "g", &credits(1)).await).await;
 }

@@ -156,7 +156,7 @@ async fn those_without_the_token_hear_nothing() {
     let error = History::fleet(&refused).await.unwrap_err();
     assert!(gpuvitals_core::causes(&error).contains("token"), "{error:?}");
     until(&refused, |history| history.health().reason.contains("token")).await;
-    let access = Credentials { token: Some(BearerToken::new(&token)), ..Credentials::default() };
+    let access = Credentials { token: BearerToken::new(&token), ..Credentials::default() };
     let known = Remote::new("guarded", dial(service.address, &access));
     assert_eq!(History::fleet(&known).await.unwrap().answer.gpus.len(), 1);
 }
