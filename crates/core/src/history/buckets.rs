@@ -210,6 +210,7 @@ impl Buckets {
         // An answer over the bound is refused by `check`; its cells are not created.
         if (cells * self.metrics.len()) as u64 <= POINTS_MAX {
             for measured in &mut self.metrics {
+                make_room(&mut measured.cells, cells);
                 measured.cells.resize(cells, Cell::EMPTY);
                 if self.with_sketches {
                     measured.sketches.resize_with(cells, Sketch::default);
@@ -237,6 +238,7 @@ impl Buckets {
         if self.track_counts() as u64 <= COUNTS_MAX {
             let tracks = self.lanes.len() * self.steps.count;
             for measured in &mut self.metrics {
+                make_room(&mut measured.tracks, tracks);
                 measured.tracks.resize(tracks, Track::EMPTY);
             }
         }
@@ -316,6 +318,11 @@ impl Buckets {
             return Err(UnlikeBuckets);
         }
         self.read(other.rollup_ns);
+        if self.groups.is_empty() && self.steps == other.steps {
+            // Nothing to add to: the other's cells are the answer, without a second copy of them.
+            *self = Self { rollup_ns: self.rollup_ns, ..other };
+            return Ok(());
+        }
         let groups: Vec<usize> = other.groups.iter().map(|name| self.group(name)).collect();
         let places: Vec<usize> = groups.iter().map(|&group| self.place(group, shift)).collect();
         let lanes = other.lanes.iter().filter_map(|(group, gpu)| Some((*groups.get(*group)?, gpu)));
@@ -429,6 +436,13 @@ fn seconds(span_ns: i64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "no step has 2^53 values")]
 fn count(count: u64) -> f64 {
     count as f64
+}
+
+/// Room for a number of values, and an eighth more: a vector that grows by itself takes up to twice what it needs.
+fn make_room<T>(values: &mut Vec<T>, count: usize) {
+    if values.capacity() < count {
+        values.reserve_exact(count + count / 8 - values.len());
+    }
 }
 
 #[cfg(test)]
