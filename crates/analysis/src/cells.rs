@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpuvitals_core::MetricId;
 use gpuvitals_core::history::{Buckets, Cell};
 
-/// The values of a GPU, of which each holder has a group.
+/// The values of a GPU: a group for each of its holders.
 pub(crate) struct GpuCells<'a> {
     pub(crate) buckets: &'a Buckets,
     pub(crate) groups: Vec<usize>,

@@ -20,14 +20,15 @@ const TREND_POINTS_MIN: usize = 8;
 pub const DAYS_MIN: usize = 3;
 /// Smallest deviation that counts, as a share of the median: beside equal values nothing is infinitely unusual.
 const LEAST_SHARE: f64 = 0.02;
-/// Metrics, and the metric that says how far they may go.
-const LIMITS: [(MetricId, MetricId); 5] = [
+/// Metrics, and the metric that says how far they may go. Power is none: a busy GPU is meant to run at its limit.
+const LIMITS: [(MetricId, MetricId); 4] = [
     (MetricId::of("temperature_c"), MetricId::of("temperature_slowdown_c")),
     (MetricId::of("temperature_junction_c"), MetricId::of("temperature_junction_slowdown_c")),
     (MetricId::of("temperature_memory_c"), MetricId::of("temperature_memory_slowdown_c")),
     (MetricId::of("memory_used_mb"), MetricId::of("memory_total_mb")),
-    (MetricId::of("power_w"), MetricId::of("power_limit_w")),
 ];
+/// Metrics of which an unusual value is more likely the GPU's than its work's.
+pub const WATCHED: [MetricId; 2] = [MetricId::of("temperature_c"), MetricId::of("power_w")];
 
 /// Where a metric of a GPU goes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -98,6 +99,11 @@ pub fn trends(buckets: &Buckets, end_ns: i64) -> Vec<(Arc<str>, Trend)> {
     gpus(buckets).filter_map(of_gpu).collect()
 }
 
+/// The metrics whose limit another metric says.
+pub fn limited() -> impl Iterator<Item = MetricId> {
+    LIMITS.iter().map(|(metric, _)| *metric)
+}
+
 /// How far a metric of a GPU may go, if another metric says so.
 pub fn limit_of(metric: MetricId, gpu: &GpuState) -> Option<f64> {
     let (_, limit) = LIMITS.iter().find(|(of, _)| *of == metric)?;
@@ -149,8 +155,9 @@ pub fn hour_query(metric: MetricId, end_ns: i64, days_before: i64) -> BucketQuer
     }
 }
 
-/// Every GPU with a value in the hour, from the answers to [`hour_query`]: of the hour, and of the days before.
-pub fn unusual(hour: &Buckets, before: &[Buckets], fleet: &Fleet) -> Vec<Unusual> {
+/// Every GPU with a value in the hour, from the answers to [`hour_query`]: of the hour, and then of the days before.
+pub fn unusual(days: &[Buckets], fleet: &Fleet) -> Vec<Unusual> {
+    let Some((hour, before)) = days.split_first() else { return Vec::new() };
     let values_of = |buckets: &Buckets| -> HashMap<Arc<str>, f64> {
         let one = |(group, gpu): (usize, &Arc<str>)| Some((Arc::clone(gpu), value(buckets, group, 0)?));
         gpus(buckets).filter_map(one).collect()

@@ -259,7 +259,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Where a metric goes, GPU by GPU: its slope, how steadily, and when it reaches its limit.
+         * Where metrics go, GPU by GPU: the slope, how steadily, and when the limit is reached.
          * @description The line is robust (Theil and Sen) and made from 64 values at most: means of steps, of a counter the newest value of each.
          */
         get: operations["trends"];
@@ -574,6 +574,10 @@ export interface components {
             gpu: string;
             /** @description Its name for people. */
             name: string;
+            /** @description The metric. */
+            metric: string;
+            /** @description Its unit. */
+            unit: string;
             /**
              * Format: double
              * @description Its mean in the hour; of a counter the newest value.
@@ -589,17 +593,13 @@ export interface components {
         };
         /** @description GPUs whose values in an hour are unusual. */
         AnomalyList: {
-            /** @description The GPUs, the most unusual first. */
+            /** @description GPUs and metrics, the most unusual first. */
             anomalies: components["schemas"]["AnomalyEntry"][];
-            /** @description The metric. */
-            metric: string;
-            /** @description Its unit. */
-            unit: string;
             /** @description First instant of the hour. */
             start: components["schemas"]["Moment"];
             /** @description Its end. */
             end: components["schemas"]["Moment"];
-            /** @description How many GPUs are as unusual as asked for. */
+            /** @description How many values are as unusual as asked for. */
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
@@ -2032,6 +2032,10 @@ export interface components {
             gpu: string;
             /** @description Its name for people. */
             name: string;
+            /** @description The metric. */
+            metric: string;
+            /** @description Its unit. */
+            unit: string;
             /**
              * Format: double
              * @description Value at the end, on the line through its values.
@@ -2056,19 +2060,15 @@ export interface components {
             limit: number | null;
             reaches_limit_at: components["schemas"]["Moment"] | null;
         };
-        /** @description Where a metric of the GPUs goes. */
+        /** @description Where metrics of the GPUs go. */
         TrendList: {
-            /** @description The GPUs: those that reach their limit first, and then the others, the steepest first. */
+            /** @description GPUs and metrics: those that reach their limit first, and then the others, the steepest first. */
             trends: components["schemas"]["TrendEntry"][];
-            /** @description The metric. */
-            metric: string;
-            /** @description Its unit. */
-            unit: string;
             /** @description First instant. */
             start: components["schemas"]["Moment"];
             /** @description Last instant. */
             end: components["schemas"]["Moment"];
-            /** @description How many GPUs have a trend that is steady enough. */
+            /** @description How many trends are steady enough. */
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
@@ -3027,12 +3027,17 @@ export interface operations {
     };
     trends: {
         parameters: {
-            query: {
+            query?: {
                 /**
-                 * @description The metric, by column.
+                 * @description Columns of the metrics, between commas; without it those whose limit another metric says.
                  * @example temperature_c
                  */
-                metric: string;
+                metrics?: string;
+                /**
+                 * @description Ids or other names of the GPUs, between commas; all without it.
+                 * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
+                 */
+                gpus?: string;
                 /**
                  * @description First instant; seven days before the end unless given.
                  * @example 2026-11-20T15:50:00Z
@@ -3044,15 +3049,15 @@ export interface operations {
                  */
                 end?: components["schemas"]["Instant"];
                 /**
-                 * @description How far the metric may go; unless given, what another metric of the GPU says.
+                 * @description How far the one metric asked for may go; unless given, what another metric of the GPU says.
                  * @example 87
                  */
                 limit_at?: number;
                 /** @description Steadiness from which a trend counts, 0 to 1. */
                 steadiness?: number;
-                /** @description Most GPUs to return. */
+                /** @description Most entries to return. */
                 limit?: number;
-                /** @description GPUs to pass over. */
+                /** @description Entries to pass over. */
                 offset?: number;
             };
             header?: never;
@@ -3081,7 +3086,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description No values are kept. */
+            /** @description No values are kept, or no such GPU. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3103,12 +3108,17 @@ export interface operations {
     };
     anomalies: {
         parameters: {
-            query: {
+            query?: {
                 /**
-                 * @description The metric, by column.
+                 * @description Columns of the metrics, between commas; `temperature_c,power_w` without it.
                  * @example temperature_c
                  */
-                metric: string;
+                metrics?: string;
+                /**
+                 * @description Ids or other names of the GPUs, between commas; all without it. Their peers are compared with all the same.
+                 * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
+                 */
+                gpus?: string;
                 /**
                  * @description End of the hour that is looked at; now unless given.
                  * @example 2026-11-20T16:00:00Z
@@ -3118,9 +3128,9 @@ export interface operations {
                 days?: number;
                 /** @description Deviations from which a value is unusual. */
                 score?: number;
-                /** @description Most GPUs to return. */
+                /** @description Most entries to return. */
                 limit?: number;
-                /** @description GPUs to pass over. */
+                /** @description Entries to pass over. */
                 offset?: number;
             };
             header?: never;
@@ -3149,7 +3159,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description No values are kept. */
+            /** @description No values are kept, or no such GPU. */
             404: {
                 headers: {
                     [name: string]: unknown;

@@ -46,7 +46,7 @@ function reasonOf(row: CatalogueRow): string | null {
 
 /**
  * The steps of a frame that were throttled, neighbours with the same reasons as one span. A state throttles while it is not
- * 0, a counter where it grew. Over a gap in the data nothing is said.
+ * 0, a counter where it grew. A gap in the data has no mark.
  */
 export function throttleSpans(frame: Frame, rows: readonly CatalogueRow[]): ThrottleSpan[] {
   const { times, stepMs } = frame;

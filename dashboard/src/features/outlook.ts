@@ -1,33 +1,28 @@
-import { useQueries } from "@tanstack/react-query";
-import { hourOf, LIMITED, trendsQuery, type Anomaly, type Trend } from "../api/outlook";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { hourOf, trendsQuery, type Anomaly, type Trend } from "../api/outlook";
 import { formatValue, metricTitle } from "../shared/format";
 import { DAY, formatClock, formatSpan } from "../shared/time";
 
 /** What reaches its limit later than this may still turn. */
 const WITHIN_MS = 7 * DAY;
+const NONE: readonly Trend[] = [];
 
 export interface Outlook {
   readonly trends: readonly Trend[];
-  /** Why trends may be missing; null: none are. */
+  /** Why trends are missing; null: none are. */
   readonly error: Error | null;
 }
 
 /**
- * The trends that reach their limit within a week, the nearest first. The server reads days of the whole fleet for them, so they
- * wait until `isTheirTurn`: what is wrong now comes first.
+ * The trends that reach their limit within a week, the nearest first: of one GPU, or of all. The server reads days for them, so
+ * they wait until `isTheirTurn`: what is wrong now comes first.
  */
-export function useTrends(now: number, isTheirTurn: boolean): Outlook {
+export function useTrends(now: number, isTheirTurn: boolean, gpu?: string): Outlook {
   const end = hourOf(now);
-  return useQueries({
-    queries: LIMITED.map((metric) => ({ ...trendsQuery(metric, end), enabled: isTheirTurn })),
-    combine: (answers) => ({
-      trends: answers
-        .flatMap((answer) => answer.data ?? [])
-        .filter((trend) => trend.at - end <= WITHIN_MS)
-        .sort((a, b) => a.at - b.at),
-      error: answers.find((answer) => answer.error !== null)?.error ?? null,
-    }),
-  });
+  const { data = NONE, error } = useQuery({ ...trendsQuery(end, gpu), enabled: isTheirTurn });
+  const trends = useMemo(() => data.filter((trend) => trend.at - end <= WITHIN_MS), [data, end]);
+  return { trends, error };
 }
 
 /** `Temperature 82 °C rises by 3 °C a day and reaches its limit of 89 °C in 2 d` */
@@ -38,7 +33,7 @@ export function trendWords({ metric, unit, level, per_day: slope, limit, at }: T
 }
 
 /** `Power 260 W in the hour to 11:00 is unusual: 500 W at that hour of other days, 540 W among its model` */
-export function anomalyWords({ metric, unit, value, own, peers, end }: Anomaly): string {
+export function anomalyWords({ metric, unit, value, own, peers }: Anomaly, end: number): string {
   const usual = [
     ...(own === null ? [] : [`${formatValue(own.median, unit)} at that hour of other days`]),
     ...(peers === null ? [] : [`${formatValue(peers.median, unit)} among its model`]),

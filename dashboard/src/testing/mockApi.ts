@@ -69,19 +69,19 @@ export function findingsOf(findings: readonly Finding[], total = findings.length
   return { body: { findings, total, judged_at: new Date().toISOString(), pagination: { limit: 500, offset: 0, has_next: total > findings.length } } };
 }
 
-const spanOf = (params: URLSearchParams) => ({ metric: params.get("metric") ?? "", start: "2026-11-19T10:00:00Z", end: params.get("end") ?? "" });
+const spanOf = (params: URLSearchParams) => ({ start: "2026-11-19T10:00:00Z", end: params.get("end") ?? "" });
 
 export function trend(part: Partial<Schemas["TrendEntry"]> = {}): Schemas["TrendEntry"] {
   const reaches_limit_at = new Date(Date.now() + 50.5 * 3_600_000).toISOString();
-  return { gpu: "GPU-a", name: "node-1 / GPU 6", level: 82, per_day: 3, steadiness: 0.9, points: 64, limit: 89, reaches_limit_at, ...part };
+  return { gpu: "GPU-a", name: "node-1 / GPU 6", metric: "temperature_c", unit: "°C", level: 82, per_day: 3, steadiness: 0.9, points: 64, limit: 89, reaches_limit_at, ...part };
 }
 
-export function trendsOf(params: URLSearchParams, unit: string, trends: readonly Schemas["TrendEntry"][]): Answer {
-  return ok({ trends, unit, total: trends.length, pagination: { limit: 1000, offset: 0, has_next: false }, ...spanOf(params) });
+export function trendsOf(params: URLSearchParams, trends: readonly Schemas["TrendEntry"][]): Answer {
+  return ok({ trends, total: trends.length, pagination: { limit: 1000, offset: 0, has_next: false }, ...spanOf(params) });
 }
 
-export function anomaliesOf(params: URLSearchParams, unit: string, anomalies: readonly Schemas["AnomalyEntry"][]): Answer {
-  return ok({ anomalies, unit, total: anomalies.length, pagination: { limit: 1000, offset: 0, has_next: false }, ...spanOf(params) });
+export function anomaliesOf(params: URLSearchParams, anomalies: readonly Schemas["AnomalyEntry"][]): Answer {
+  return ok({ anomalies, total: anomalies.length, pagination: { limit: 1000, offset: 0, has_next: false }, ...spanOf(params) });
 }
 
 export function metric(column: string, unit: string, group: string, instrument = "gauge") {
@@ -114,8 +114,8 @@ const DEFAULTS: Readonly<Record<string, Handler>> = {
   "/api/v1/gpus": listOf([]),
   "/api/v1/gpu/clusters": ok([]),
   "/api/v1/analysis/findings": findingsOf([]),
-  "/api/v1/analysis/trends": (params) => trendsOf(params, "", []),
-  "/api/v1/analysis/anomalies": (params) => anomaliesOf(params, "", []),
+  "/api/v1/analysis/trends": (params) => trendsOf(params, []),
+  "/api/v1/analysis/anomalies": (params) => anomaliesOf(params, []),
   "/api/v1/hosts": ok({ hosts: [{ hostname: "node-1", gpu_count: 2, simulated: false }], total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }),
   "/api/v1/query": ok({ times: [], series: [], step_ms: 1000 }),
   "/api/v1/metrics": ok({

@@ -122,7 +122,7 @@ impl Tracker {
         Some(tracked.finding.clone())
     }
 
-    /// What is not told yet, but the openings: before those are told, the history is asked whether they are new.
+    /// Changes that can be told at once. Openings wait: the history is asked first whether they are new.
     pub fn changes_but_openings(&mut self) -> Vec<LifeChange> {
         std::mem::take(&mut self.changes)
     }

@@ -1,24 +1,20 @@
-//! Where a metric goes, and where it is unusual.
+//! Where metrics go, and where they are unusual.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Moment, Pagination};
 
-/// Where a metric of the GPUs goes.
+/// Where metrics of the GPUs go.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TrendList {
-    /// The GPUs: those that reach their limit first, and then the others, the steepest first.
+    /// GPUs and metrics: those that reach their limit first, and then the others, the steepest first.
     pub(crate) trends: Vec<TrendEntry>,
-    /// The metric.
-    pub(crate) metric: &'static str,
-    /// Its unit.
-    pub(crate) unit: &'static str,
     /// First instant.
     pub(crate) start: Moment,
     /// Last instant.
     pub(crate) end: Moment,
-    /// How many GPUs have a trend that is steady enough.
+    /// How many trends are steady enough.
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
@@ -31,6 +27,10 @@ pub(crate) struct TrendEntry {
     pub(crate) gpu: String,
     /// Its name for people.
     pub(crate) name: String,
+    /// The metric.
+    pub(crate) metric: &'static str,
+    /// Its unit.
+    pub(crate) unit: &'static str,
     /// Value at the end, on the line through its values.
     pub(crate) level: f64,
     /// Change a day: the median slope between two points.
@@ -48,17 +48,13 @@ pub(crate) struct TrendEntry {
 /// GPUs whose values in an hour are unusual.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AnomalyList {
-    /// The GPUs, the most unusual first.
+    /// GPUs and metrics, the most unusual first.
     pub(crate) anomalies: Vec<AnomalyEntry>,
-    /// The metric.
-    pub(crate) metric: &'static str,
-    /// Its unit.
-    pub(crate) unit: &'static str,
     /// First instant of the hour.
     pub(crate) start: Moment,
     /// Its end.
     pub(crate) end: Moment,
-    /// How many GPUs are as unusual as asked for.
+    /// How many values are as unusual as asked for.
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
@@ -71,6 +67,10 @@ pub(crate) struct AnomalyEntry {
     pub(crate) gpu: String,
     /// Its name for people.
     pub(crate) name: String,
+    /// The metric.
+    pub(crate) metric: &'static str,
+    /// Its unit.
+    pub(crate) unit: &'static str,
     /// Its mean in the hour; of a counter the newest value.
     pub(crate) value: f64,
     /// How unusual it is, in deviations: the smaller of the two distances below; the one that is known if the other is not.

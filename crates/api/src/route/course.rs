@@ -1,16 +1,18 @@
-//! `/api/v1/analysis/trends` and `/api/v1/analysis/anomalies`: where a metric goes, and where it is unusual.
+//! `/api/v1/analysis/trends` and `/api/v1/analysis/anomalies`: where metrics go, and where they are unusual.
+
+use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_analysis::course::{self, DAYS_MIN, Trend, Unusual};
+use gpuvitals_analysis::course::{self, DAYS_MIN, Trend, Unusual, WATCHED};
 use gpuvitals_analysis::robust::Spread;
 use gpuvitals_core::MetricId;
-use gpuvitals_core::history::{Fleet, Part};
+use gpuvitals_core::history::{BucketQuery, Fleet, Part};
 use gpuvitals_core::time::{DAY_NS, HOUR_NS, MINUTE_NS};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Answered;
+use super::{Answered, telemetry};
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::condition;
@@ -37,25 +39,28 @@ const NANOSECONDS_PER_DAY: f64 = 86_400e9;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TrendParams {
-    /// The metric, by column.
-    #[param(value_type = String, example = "temperature_c")]
-    metric: Option<String>,
+    /// Columns of the metrics, between commas; without it those whose limit another metric says.
+    #[param(example = "temperature_c")]
+    metrics: Option<String>,
+    /// Ids or other names of the GPUs, between commas; all without it.
+    #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
+    gpus: Option<String>,
     /// First instant; seven days before the end unless given.
     #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T15:50:00Z")]
     start: Option<String>,
     /// Last instant; now unless given.
     #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T16:00:00Z")]
     end: Option<String>,
-    /// How far the metric may go; unless given, what another metric of the GPU says.
+    /// How far the one metric asked for may go; unless given, what another metric of the GPU says.
     #[param(value_type = Option<f64>, example = 87)]
     limit_at: Option<String>,
     /// Steadiness from which a trend counts, 0 to 1.
     #[param(value_type = Option<f64>, minimum = 0, maximum = 1, default = 0.5)]
     steadiness: Option<String>,
-    /// Most GPUs to return.
+    /// Most entries to return.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
-    /// GPUs to pass over.
+    /// Entries to pass over.
     #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
     offset: Option<String>,
 }
@@ -65,9 +70,12 @@ pub(crate) struct TrendParams {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AnomalyParams {
-    /// The metric, by column.
-    #[param(value_type = String, example = "temperature_c")]
-    metric: Option<String>,
+    /// Columns of the metrics, between commas; `temperature_c,power_w` without it.
+    #[param(example = "temperature_c")]
+    metrics: Option<String>,
+    /// Ids or other names of the GPUs, between commas; all without it. Their peers are compared with all the same.
+    #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
+    gpus: Option<String>,
     /// End of the hour that is looked at; now unless given.
     #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T16:00:00Z")]
     end: Option<String>,
@@ -77,10 +85,10 @@ pub(crate) struct AnomalyParams {
     /// Deviations from which a value is unusual.
     #[param(value_type = Option<f64>, minimum = 0, default = 4)]
     score: Option<String>,
-    /// Most GPUs to return.
+    /// Most entries to return.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
-    /// GPUs to pass over.
+    /// Entries to pass over.
     #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
     offset: Option<String>,
 }
@@ -88,7 +96,8 @@ pub(crate) struct AnomalyParams {
 /// A question for trends.
 #[derive(Debug)]
 struct TrendAsk {
-    metric: MetricId,
+    metrics: Vec<MetricId>,
+    gpus: Vec<Arc<str>>,
     start_ns: Option<i64>,
     end_ns: Option<i64>,
     limit_at: Option<f64>,
@@ -99,14 +108,15 @@ struct TrendAsk {
 /// A question for anomalies.
 #[derive(Debug)]
 struct AnomalyAsk {
-    metric: MetricId,
+    metrics: Vec<MetricId>,
+    gpus: Vec<Arc<str>>,
     end_ns: Option<i64>,
     days: i64,
     score: f64,
     page: Paging,
 }
 
-/// Where a metric goes, GPU by GPU: its slope, how steadily, and when it reaches its limit.
+/// Where metrics go, GPU by GPU: the slope, how steadily, and when the limit is reached.
 ///
 /// The line is robust (Theil and Sen) and made from 64 values at most: means of steps, of a counter the newest value of each.
 #[utoipa::path(
@@ -115,7 +125,7 @@ struct AnomalyAsk {
         (status = 200, description = "The trends.", body = TrendList,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed, or the range is too long.", body = ErrorBody),
-        (status = 404, description = "No values are kept.", body = ErrorBody),
+        (status = 404, description = "No values are kept, or no such GPU.", body = ErrorBody),
         (status = 503, description = "Too busy; try again.", body = ErrorBody),
     )
 )]
@@ -126,11 +136,21 @@ pub(crate) async fn trends(
 ) -> Answered {
     let steadiness =
         parameter::number("steadiness", params.steadiness.as_ref(), 0.0..=1.0, "a number from 0 to 1")?;
+    let metrics = metrics(params.metrics.as_ref(), course::limited)?;
+    let limit_at = parameter::number("limit_at", params.limit_at.as_ref(), f64::MIN..=f64::MAX, "a number")?;
+    if let (Some(limit), true) = (limit_at, metrics.len() > 1) {
+        return Err(ApiError::parameter(
+            "limit_at",
+            &limit.to_string(),
+            "given with one metric in `metrics`",
+        ));
+    }
     let ask = TrendAsk {
-        metric: metric(params.metric.as_ref())?,
+        metrics,
+        gpus: parameter::list("gpus", params.gpus.as_ref())?,
         start_ns: parameter::instant("start", params.start.as_ref())?,
         end_ns: parameter::instant("end", params.end.as_ref())?,
-        limit_at: parameter::number("limit_at", params.limit_at.as_ref(), f64::MIN..=f64::MAX, "a number")?,
+        limit_at,
         steadiness: steadiness.unwrap_or(STEADY_FROM),
         page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), &api.config().limits)?,
     };
@@ -146,7 +166,7 @@ pub(crate) async fn trends(
         (status = 200, description = "The GPUs.", body = AnomalyList,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
-        (status = 404, description = "No values are kept.", body = ErrorBody),
+        (status = 404, description = "No values are kept, or no such GPU.", body = ErrorBody),
         (status = 503, description = "Too busy; try again.", body = ErrorBody),
     )
 )]
@@ -162,7 +182,8 @@ pub(crate) async fn anomalies(
     };
     let score = parameter::number("score", params.score.as_ref(), 0.0..=f64::MAX, "a number from 0 on")?;
     let ask = AnomalyAsk {
-        metric: metric(params.metric.as_ref())?,
+        metrics: metrics(params.metrics.as_ref(), || WATCHED.into_iter())?,
+        gpus: parameter::list("gpus", params.gpus.as_ref())?,
         end_ns: parameter::instant("end", params.end.as_ref())?,
         days: days.ok_or_else(|| {
             ApiError::parameter("days", given(params.days.as_ref()).unwrap_or_default(), "3 to 31")
@@ -173,57 +194,64 @@ pub(crate) async fn anomalies(
     api.answer(ask, &headers).await
 }
 
-fn metric(text: Option<&String>) -> Result<MetricId, ApiError> {
-    let missing = ApiError::Missing { name: "metric", allowed: "the column of a metric of GPUs" };
-    parameter::gpu_metric("metric", given(text).ok_or(missing)?)
+fn metrics<I>(text: Option<&String>, otherwise: impl FnOnce() -> I) -> Result<Vec<MetricId>, ApiError>
+where
+    I: Iterator<Item = MetricId>,
+{
+    let columns = parameter::list("metrics", text)?;
+    if columns.is_empty() {
+        return Ok(otherwise().collect());
+    }
+    columns.iter().map(|column| parameter::gpu_metric("metrics", column)).collect()
 }
 
 impl Ask for TrendAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let Part { answer: fleet, missing } = view.history.fleet().await?;
+        let known = view.history.fleet().await?;
+        let gpus = telemetry::keys(&known, &self.gpus)?;
+        let Part { answer: fleet, mut missing } = known;
         let end_ns = self.end_ns.unwrap_or(view.now_ns());
         let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(TREND_DAYS * DAY_NS).max(0));
         if end_ns < start_ns {
             return Err(ApiError::EndBeforeStart);
         }
-        let query = course::trend_query(self.metric, start_ns, end_ns);
-        let Part { answer: buckets, missing: more } = view.history.buckets(query).await?;
-        view.render(ask::joined(missing, more), move |view, _| {
-            let mut trends: Vec<TrendEntry> = course::trends(&buckets, end_ns)
-                .into_iter()
-                .filter(|(_, trend)| trend.steadiness.abs() >= self.steadiness)
-                .map(|(gpu, trend)| self.entry(&fleet, &gpu, trend, end_ns))
+        let mut found = Vec::new();
+        // One after the other: the steps of all GPUs are large, their trends are not.
+        for metric in self.metrics.iter().copied() {
+            let query = BucketQuery { gpus: gpus.clone(), ..course::trend_query(metric, start_ns, end_ns) };
+            let Part { answer: buckets, missing: more } = view.history.buckets(query).await?;
+            missing = ask::joined(missing, more);
+            let trends = tokio::task::spawn_blocking(move || course::trends(&buckets, end_ns));
+            found.push((metric, trends.await.map_err(|_| ApiError::Crashed)?));
+        }
+        view.render(missing, move |view, _| {
+            let each = found.into_iter().flat_map(|(metric, trends)| {
+                trends.into_iter().map(move |(gpu, trend)| (metric, gpu, trend))
+            });
+            let mut trends: Vec<TrendEntry> = each
+                .filter(|(.., trend)| trend.steadiness.abs() >= self.steadiness)
+                .map(|(metric, gpu, trend)| self.entry(&fleet, metric, &gpu, trend, end_ns))
                 .collect();
             let first = |entry: &TrendEntry| entry.reaches_limit_at.as_ref().map_or(i64::MAX, |at| at.0);
             trends.sort_by(|a, b| {
                 let by_time = first(a).cmp(&first(b));
                 by_time
                     .then_with(|| b.per_day.abs().total_cmp(&a.per_day.abs()))
-                    .then_with(|| a.gpu.cmp(&b.gpu))
+                    .then_with(|| (&a.gpu, a.metric).cmp(&(&b.gpu, b.metric)))
             });
             let (trends, total, pagination) = self.page.cut(trends);
             let until_ns = self.end_ns.map_or_else(|| view.now_ns().saturating_add(SERVES_NS), |_| i64::MAX);
-            Body::until(
-                until_ns,
-                &TrendList {
-                    trends,
-                    metric: self.metric.metric().column,
-                    unit: self.metric.metric().unit.as_str(),
-                    start: Moment(start_ns),
-                    end: Moment(end_ns),
-                    total,
-                    pagination,
-                },
-            )
+            let (start, end) = (Moment(start_ns), Moment(end_ns));
+            Body::until(until_ns, &TrendList { trends, start, end, total, pagination })
         })
         .await
     }
 }
 
 impl TrendAsk {
-    fn entry(&self, fleet: &Fleet, gpu: &str, trend: Trend, end_ns: i64) -> TrendEntry {
+    fn entry(&self, fleet: &Fleet, metric: MetricId, gpu: &str, trend: Trend, end_ns: i64) -> TrendEntry {
         let state = fleet.get(gpu);
-        let own_limit = || state.and_then(|state| course::limit_of(self.metric, state));
+        let own_limit = || state.and_then(|state| course::limit_of(metric, state));
         let limit = self.limit_at.or_else(own_limit);
         let days = limit.and_then(|limit| trend.days_to(limit)).filter(|days| *days <= DAYS_TO_LIMIT_MAX);
         #[expect(clippy::cast_possible_truncation, reason = "ten years at most")]
@@ -231,6 +259,8 @@ impl TrendAsk {
         TrendEntry {
             gpu: gpu.to_owned(),
             name: condition::name_of(fleet, gpu),
+            metric: metric.metric().column,
+            unit: metric.metric().unit.as_str(),
             level: trend.level,
             per_day: trend.per_day,
             steadiness: trend.steadiness,
@@ -243,28 +273,43 @@ impl TrendAsk {
 
 impl Ask for AnomalyAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let Part { answer: fleet, mut missing } = view.history.fleet().await?;
+        let known = view.history.fleet().await?;
+        let gpus = telemetry::keys(&known, &self.gpus)?;
+        let Part { answer: fleet, mut missing } = known;
         let end_ns = self.end_ns.unwrap_or(view.now_ns());
-        let mut hours = Vec::new();
-        for day in 0..=self.days {
-            let query = course::hour_query(self.metric, end_ns, day);
-            let Part { answer, missing: more } = view.history.buckets(query).await?;
-            missing = ask::joined(missing, more);
-            hours.push(answer);
+        let mut found = Vec::new();
+        for metric in self.metrics.iter().copied() {
+            let mut days = Vec::new();
+            for day in 0..=self.days {
+                let mut query = course::hour_query(metric, end_ns, day);
+                if day > 0 {
+                    query.gpus.clone_from(&gpus);
+                }
+                let Part { answer, missing: more } = view.history.buckets(query).await?;
+                missing = ask::joined(missing, more);
+                days.push(answer);
+            }
+            let fleet = Arc::clone(&fleet);
+            let unusual = tokio::task::spawn_blocking(move || course::unusual(&days, &fleet));
+            found.push((metric, unusual.await.map_err(|_| ApiError::Crashed)?));
         }
         view.render(missing, move |view, _| {
-            let (hour, before) = hours.split_first().ok_or(ApiError::Crashed)?;
-            let mut found = course::unusual(hour, before, &fleet);
-            found.retain(|one| one.score() >= self.score && one.score() > 0.0);
-            found.sort_by(|a, b| b.score().total_cmp(&a.score()).then_with(|| a.gpu.cmp(&b.gpu)));
+            let each =
+                found.into_iter().flat_map(|(metric, all)| all.into_iter().map(move |one| (metric, one)));
+            let mut found: Vec<(MetricId, Unusual)> = each
+                .filter(|(_, one)| gpus.is_empty() || gpus.contains(&one.gpu))
+                .filter(|(_, one)| one.score() >= self.score && one.score() > 0.0)
+                .collect();
+            found.sort_by(|(a_metric, a), (b_metric, b)| {
+                let by_score = b.score().total_cmp(&a.score());
+                by_score.then_with(|| (&a.gpu, a_metric).cmp(&(&b.gpu, b_metric)))
+            });
             let (found, total, pagination) = self.page.cut(found);
             let until_ns = self.end_ns.map_or_else(|| view.now_ns().saturating_add(SERVES_NS), |_| i64::MAX);
             Body::until(
                 until_ns,
                 &AnomalyList {
-                    anomalies: found.iter().map(|one| anomaly(&fleet, one)).collect(),
-                    metric: self.metric.metric().column,
-                    unit: self.metric.metric().unit.as_str(),
+                    anomalies: found.iter().map(|(metric, one)| anomaly(&fleet, *metric, one)).collect(),
                     start: Moment(end_ns.saturating_sub(HOUR_NS)),
                     end: Moment(end_ns),
                     total,
@@ -276,7 +321,7 @@ impl Ask for AnomalyAsk {
     }
 }
 
-fn anomaly(fleet: &Fleet, one: &Unusual) -> AnomalyEntry {
+fn anomaly(fleet: &Fleet, metric: MetricId, one: &Unusual) -> AnomalyEntry {
     let usual = |known: Option<(Spread, usize)>, distance: Option<f64>| {
         let (Spread { median, deviation }, count) = known?;
         Some(UsualValues { median, deviation, count, distance: distance? })
@@ -284,6 +329,8 @@ fn anomaly(fleet: &Fleet, one: &Unusual) -> AnomalyEntry {
     AnomalyEntry {
         gpu: one.gpu.to_string(),
         name: condition::name_of(fleet, &one.gpu),
+        metric: metric.metric().column,
+        unit: metric.metric().unit.as_str(),
         value: one.value,
         score: one.score(),
         own: usual(one.own, one.own_distance()),

@@ -312,19 +312,28 @@ async fn ten_days(world: &World) {
 async fn what_creeps_has_a_trend_and_a_day_at_its_limit() {
     let world = judging().await;
     ten_days(&world).await;
-    let list = world.ok("/api/v1/analysis/trends?metric=temperature_c").await;
-    assert_eq!((&list["total"], &list["unit"]), (&json!(1), &json!("°C")), "{list}");
+    let list = world.ok("/api/v1/analysis/trends").await;
     let trend = &list["trends"][0];
+    assert_eq!((&list["total"], &trend["unit"]), (&json!(1), &json!("°C")), "{list}");
+    for (query, total) in
+        [("metrics=memory_used_mb", 0), ("metrics=temperature_c,power_w", 1), ("gpus=GPU-3", 0)]
+    {
+        assert_eq!(world.ok(&format!("/api/v1/analysis/trends?{query}")).await["total"], total, "{query}");
+    }
+    assert_eq!(world.ok("/api/v1/analysis/trends?gpus=GPU-4").await["trends"], list["trends"]);
+    for (query, status) in [("gpus=nobody", 404), ("limit_at=72", 400)] {
+        assert_eq!(world.get(&format!("/api/v1/analysis/trends?{query}")).await.status, status, "{query}");
+    }
     let close = |name: &str, to: f64| (trend[name].as_f64().unwrap() - to).abs() < 0.1;
     assert!(close("per_day", 0.5) && close("level", 70.0) && close("steadiness", 1.0), "{trend}");
     // 17 degrees at half a degree a day.
     let day = trend["reaches_limit_at"].as_str().unwrap();
     assert!(trend["gpu"] == "GPU-4" && trend["limit"] == 87.0 && day.starts_with("2026-12-24"), "{trend}");
     // A limit that is asked for counts instead of the GPU's own.
-    let asked = world.ok("/api/v1/analysis/trends?metric=temperature_c&limit_at=72").await;
+    let asked = world.ok("/api/v1/analysis/trends?metrics=temperature_c&limit_at=72").await;
     let trend = &asked["trends"][0];
     assert!(trend["limit"] == 72.0 && trend["reaches_limit_at"].as_str().unwrap().starts_with("2026-11-24"));
-    let own = world.ok("/api/v1/analysis/trends?metric=gpu_clock_mhz&limit_at=7").await;
+    let own = world.ok("/api/v1/analysis/trends?metrics=gpu_clock_mhz&limit_at=7").await;
     assert_eq!(own["total"], 0);
 }
 
@@ -332,15 +341,17 @@ async fn what_creeps_has_a_trend_and_a_day_at_its_limit() {
 async fn what_is_unusual_beside_itself_and_its_peers_is_an_anomaly() {
     let world = judging().await;
     ten_days(&world).await;
-    let list = world.ok("/api/v1/analysis/anomalies?metric=temperature_c").await;
+    let list = world.ok("/api/v1/analysis/anomalies").await;
     assert_eq!(list["total"], 1, "{list}");
+    assert_eq!(world.ok("/api/v1/analysis/anomalies?gpus=GPU-3").await["anomalies"], list["anomalies"]);
+    assert_eq!(world.ok("/api/v1/analysis/anomalies?gpus=GPU-4").await["total"], 0);
     let one = &list["anomalies"][0];
     assert_eq!((&one["gpu"], &one["value"]), (&json!("GPU-3"), &json!(95.0)));
     assert_eq!((&one["own"]["count"], &one["peers"]["count"]), (&json!(7), &json!(4)));
     assert!(one["score"].as_f64().unwrap() > 10.0, "{one}");
-    let before = world.ok("/api/v1/analysis/anomalies?metric=temperature_c&end=2026-11-20T14:00:00Z").await;
+    let before = world.ok("/api/v1/analysis/anomalies?metrics=temperature_c&end=2026-11-20T14:00:00Z").await;
     assert_eq!(before["total"], 0, "{before}");
-    for query in ["", "metric=cpu_pct", "metric=temperature_c&days=2", "metric=temperature_c&score=-1"] {
+    for query in ["metrics=cpu_pct", "days=2", "score=-1"] {
         let answer = world.get(&format!("/api/v1/analysis/anomalies?{query}")).await;
         assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("bad_parameter")), "{query}");
     }

@@ -1,15 +1,13 @@
 import { Activity, TrendingUp } from "lucide-react";
-import type { Anomaly, Trend } from "../../api/outlook";
 import { anomalyWords, trendWords } from "../outlook";
+import type { GpuOutlookView } from "./outlook";
 
-interface GpuOutlookProps {
-  readonly trends: readonly Trend[];
-  readonly anomalies: readonly Anomaly[];
+interface GpuOutlookProps extends GpuOutlookView {
   readonly now: number;
 }
 
 /** Where this GPU goes and what is unusual about it, a line each. */
-export function GpuOutlook({ trends, anomalies, now }: GpuOutlookProps) {
+export function GpuOutlook({ trends, anomalies, end, now }: GpuOutlookProps) {
   if (trends.length === 0 && anomalies.length === 0) return null;
   return (
     <ul aria-label="Trends and anomalies" className="num mt-3 space-y-1 text-[13px]">
@@ -22,7 +20,7 @@ export function GpuOutlook({ trends, anomalies, now }: GpuOutlookProps) {
       {anomalies.map((anomaly) => (
         <li key={`anomaly ${anomaly.metric}`} className="flex items-baseline gap-2 text-muted" title={`${anomaly.score.toFixed(1)} deviations`}>
           <Activity size={13} aria-hidden className="shrink-0 self-center" />
-          {anomalyWords(anomaly)}
+          {anomalyWords(anomaly, end)}
         </li>
       ))}
     </ul>

@@ -176,14 +176,14 @@ describe("the page of a GPU", () => {
 describe("where it goes", () => {
   const usual = (median: number) => ({ median, deviation: 10, count: 7, distance: -24 });
   const anomalies: Handler = (params) => {
-    const one = { gpu: ID, name: "node-1 / GPU 0", value: 260, score: 24, own: usual(500), peers: usual(540) };
-    if (params.get("metric") === "power_w") return anomaliesOf(params, "W", [{ ...one, gpu: "other" }, one]);
+    const one = { gpu: ID, name: "node-1 / GPU 0", metric: "power_w", unit: "W", value: 260, score: 24, own: usual(500), peers: usual(540) };
     // Without days of its own it is only unlike its model.
-    return anomaliesOf(params, "°C", [{ ...one, own: null }]);
+    const ofThis = [one, { ...one, metric: "temperature_c", unit: "°C", own: null }];
+    return anomaliesOf(params, params.get("gpus") === ID ? ofThis : [{ ...one, gpu: "other" }]);
   };
 
   it("is said of this GPU alone, and the chart that shows it stands first", async () => {
-    const trends: Handler = (params) => trendsOf(params, "°C", params.get("metric") === "temperature_c" ? [trend({ gpu: "other" }), trend({ gpu: ID })] : []);
+    const trends: Handler = (params) => trendsOf(params, [trend({ gpu: params.get("gpus") ?? "other" })]);
     const latest = Object.fromEntries(["power_w", "utilization_pct", "temperature_c"].map((column) => [column, { value: 1, timestamp: NOW() }]));
     const known = ok({ gpu: gpu(), latest, labels: LABELS, first_seen: NOW() });
     mockApi({ [PATH]: known, "/api/v1/query": history, "/api/v1/analysis/trends": trends, "/api/v1/analysis/anomalies": anomalies });

@@ -1,11 +1,13 @@
-import { useQueries } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { anomaliesQuery, hourOf, WATCHED, type Anomaly, type Trend } from "../../api/outlook";
+import { anomaliesQuery, hourOf, type Anomaly, type Trend } from "../../api/outlook";
 import { useTrends } from "../outlook";
 
 export interface GpuOutlookView {
   readonly trends: readonly Trend[];
   readonly anomalies: readonly Anomaly[];
+  /** The hour of the anomalies ends here. */
+  readonly end: number;
 }
 
 /**
@@ -13,14 +15,8 @@ export interface GpuOutlookView {
  * unlike its model, as every GPU with other work is.
  */
 export function useGpuOutlook(gpu: string, now: number, isItsTurn: boolean): GpuOutlookView {
-  const all = useTrends(now, isItsTurn).trends;
+  const { trends } = useTrends(now, isItsTurn, gpu);
   const end = hourOf(now);
-  const unusual = useQueries({ queries: WATCHED.map((metric) => ({ ...anomaliesQuery(metric, end), enabled: isItsTurn })), combine: (answers) => answers.flatMap((answer) => answer.data ?? []) });
-  return useMemo(
-    () => ({
-      trends: all.filter((trend) => trend.gpu === gpu),
-      anomalies: unusual.filter((anomaly) => anomaly.gpu === gpu && anomaly.own !== null),
-    }),
-    [all, unusual, gpu],
-  );
+  const unusual = useQuery({ ...anomaliesQuery(end, gpu), enabled: isItsTurn }).data;
+  return useMemo(() => ({ trends, anomalies: unusual?.filter((anomaly) => anomaly.own !== null) ?? [], end }), [trends, unusual, end]);
 }

@@ -28,7 +28,7 @@ export function Coming({ now, isItsTurn }: { readonly now: number; readonly isIt
         ))}
       </ul>
       {more > 0 && <p className="mt-1 text-xs text-muted">and {more.toLocaleString("en")} more within a week</p>}
-      {error !== null && <p className="mt-1 text-warn">Not all trends could be read: {error.message}</p>}
+      {error !== null && <p className="mt-1 text-warn">Trends could not be read: {error.message}</p>}
     </section>
   );
 }
