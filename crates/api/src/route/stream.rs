@@ -61,7 +61,7 @@ pub(crate) struct StreamParams {
 /// themselves, first gets what came since, once and in order. The rows of the last five minutes are kept for that, as far as they fit
 /// into 32 MiB and a stream was open; `gap` says that not all that came since is there; the data is `{"since": time}`, from where
 /// `/api/v1/telemetry` has the rest. An id without event, and a comment, come after 15 s of silence. The stream ends when the
-/// gateway stops; at most 256 streams (unless configured) are open at a time.
+/// gateway stops; the setting `api.streams` says how many may be open at a time.
 #[utoipa::path(
     get, path = "/api/v1/stream", tag = "telemetry", operation_id = "stream",
     params(
