@@ -1,17 +1,6 @@
-import AxeBuilder from "@axe-core/playwright";
-import { expect, test, type Page } from "@playwright/test";
+import { expect, test } from "@playwright/test";
+import { graveFlaws } from "./axe";
 import { LIVE, needs } from "./servers";
-import { STOPS } from "./stops";
-
-/** What nobody may meet on any page. */
-const GRAVE = new Set(["serious", "critical"]);
-
-async function grave(page: Page): Promise<string[]> {
-  const { violations } = await new AxeBuilder({ page }).analyze();
-  return violations
-    .filter(({ impact }) => GRAVE.has(impact ?? ""))
-    .flatMap(({ id, help, nodes }) => nodes.map(({ target, failureSummary }) => `${id}: ${help} at ${target.join(" ")}: ${failureSummary ?? ""}`));
-}
 
 for (const colorScheme of ["light", "dark"] as const) {
   test.describe(`axe finds nothing grave in the ${colorScheme} theme`, () => {
@@ -19,21 +8,12 @@ for (const colorScheme of ["light", "dark"] as const) {
     // It looks at every element.
     test.slow();
 
-    for (const { name, path, server, variable, ready } of STOPS) {
-      test(name, async ({ page }) => {
-        needs(server, variable);
-        await page.goto(server + path);
-        await ready(page);
-        expect(await grave(page)).toEqual([]);
-      });
-    }
-
     test("the keys", async ({ page }) => {
       needs(LIVE, "GPUVITALS_LIVE_URL");
       await page.goto(`${LIVE}/about`);
       await page.keyboard.press("?");
       await expect(page.getByRole("dialog", { name: "Keyboard" })).toBeVisible();
-      expect(await grave(page)).toEqual([]);
+      expect(await graveFlaws(page)).toEqual([]);
     });
 
     test("a phone", async ({ page }) => {
@@ -41,7 +21,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       await page.setViewportSize({ width: 390, height: 844 });
       await page.goto(`${LIVE}/gpus`);
       await expect(page.locator("li[data-gpu]").first()).toBeVisible();
-      expect(await grave(page)).toEqual([]);
+      expect(await graveFlaws(page)).toEqual([]);
     });
   });
 }

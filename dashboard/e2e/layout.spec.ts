@@ -1,27 +1,5 @@
 import { expect, test } from "@playwright/test";
 import { layoutFlaws } from "./layout";
-import { needs } from "./servers";
-import { STOPS } from "./stops";
-
-// Not compared with stored pictures: the page uses the fonts of the machine and whatever Chromium it has, so that a picture of one
-// machine is no measure on another, and a tolerance that lets both pass lets broken pages pass too.
-
-const SCREENS = { phone: { width: 390, height: 844 }, desktop: { width: 1280, height: 800 } } as const;
-
-for (const [screen, size] of Object.entries(SCREENS)) {
-  test.describe(`on a ${screen} nothing overlaps, is cut off or scrolls sideways`, () => {
-    test.use({ viewport: size });
-
-    for (const { name, path, server, variable, ready } of STOPS) {
-      test(name, async ({ page }) => {
-        needs(server, variable);
-        await page.goto(server + path);
-        await ready(page);
-        expect(await layoutFlaws(page)).toEqual([]);
-      });
-    }
-  });
-}
 
 test.describe("what the layout is judged by", () => {
   const page = (body: string) => `<style>body { margin: 8px } .card, .badge { width: 100px; height: 40px } .badge { position: absolute; white-space: nowrap }</style>${body}`;

@@ -25,6 +25,7 @@ export const STOPS: readonly Stop[] = [
   { name: "Heat map", path: "/gpus?view=map&colour=temperature_c", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-cells]:not([data-cells='0'])") },
   { name: "a GPU", path: "/gpus/sim-node-0001:gpu6", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: found(LIVE) },
   { name: "GPUs compared", path: "/compare?gpus=sim-node-0001:gpu0,sim-node-0001:gpu6", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
+  { name: "Hosts", path: "/hosts", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-host]") },
   { name: "Jobs", path: "/jobs?price=2", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-group]") },
   { name: "Queue", path: "/queue", server: APART, variable: "GPUVITALS_APART_URL", ready: visible("[data-group]") },
   { name: "Statistics", path: "/statistics", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },

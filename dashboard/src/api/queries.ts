@@ -1,13 +1,14 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
+import { HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL } from "../shared/headline";
 import { MINUTE } from "../shared/time";
 import { api, dataOf, partialOf, type Gpu, type QueryAnswer } from "./client";
 
 export const STATES = ["active", "idle", "stale", "unhealthy", "unknown"] as const;
 export type State = (typeof STATES)[number];
 
-/** The server's answer for a page of hosts; a fleet of 10,000 GPUs has fewer hosts than this. */
-const HOSTS_MAX = 1000;
+/** The server's largest page. */
+const HOSTS_MAX = 10_000;
 const FOREVER = Infinity;
 
 export interface GpuListAsk {
@@ -56,6 +57,51 @@ export function hostsQuery() {
     queryKey: ["hosts"],
     queryFn: async ({ signal }) =>
       dataOf(await api.GET("/api/v1/hosts", { params: { query: { limit: HOSTS_MAX } }, signal })),
+    refetchInterval: MINUTE,
+  });
+}
+
+/** What a host itself does. */
+export interface HostLoad {
+  /** Share of the time of all its cores, in %. */
+  readonly cpu: number | null;
+  /** Share of its memory that programs cannot have. */
+  readonly memoryShare: number | null;
+}
+
+/** A host that reported nothing for longer is away. */
+const HOST_LOAD_MS = 5 * MINUTE;
+
+/** What the hosts themselves do, by name: those whose agent reports it. */
+export function hostLoadsQuery() {
+  return queryOptions({
+    queryKey: ["hosts", "loads"],
+    queryFn: async ({ signal }): Promise<ReadonlyMap<string, HostLoad>> => {
+      const end = Date.now();
+      const query = {
+        table: "system_events",
+        metrics: [HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL].join(","),
+        start: new Date(end - HOST_LOAD_MS).toISOString(),
+        end: new Date(end).toISOString(),
+        step: `${HOST_LOAD_MS}ms`,
+        aggregate: "last",
+        group_by: "node",
+      };
+      const { series } = dataOf(await api.GET("/api/v1/query", { params: { query }, signal }));
+      const newest = new Map<string, Map<string, number>>();
+      for (const { metric, group, values } of series) {
+        const value = values.findLast((each) => each !== null);
+        if (value === undefined) continue;
+        const of = newest.get(group) ?? new Map<string, number>();
+        newest.set(group, of.set(metric, value));
+      }
+      return new Map(
+        [...newest].map(([host, of]) => {
+          const [available, total] = [of.get(HOST_MEMORY_AVAILABLE), of.get(HOST_MEMORY_TOTAL)];
+          return [host, { cpu: of.get(HOST_CPU) ?? null, memoryShare: available === undefined || total === undefined || total <= 0 ? null : 1 - available / total }];
+        }),
+      );
+    },
     refetchInterval: MINUTE,
   });
 }

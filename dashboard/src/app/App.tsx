@@ -12,6 +12,7 @@ import { GpuPage } from "../features/gpu/GpuPage";
 import { HealthStrip } from "../features/health/HealthStrip";
 import { StatisticsPage } from "../features/health/StatisticsPage";
 import { UnreachableNotice } from "../features/health/UnreachableNotice";
+import { HostsPage } from "../features/hosts/HostsPage";
 import { JobsPage } from "../features/jobs/JobsPage";
 import { NowPage } from "../features/now/NowPage";
 import { QueuePage } from "../features/queue/QueuePage";
@@ -40,6 +41,7 @@ export function App() {
     "?": () => help.current?.showModal(),
     n: () => goTo("/"),
     g: () => goTo("/gpus"),
+    h: () => goTo("/hosts"),
     w: () => goTo("/jobs"),
     c: () => goTo("/clusters"),
     q: () => goTo("/queue"),
@@ -67,6 +69,9 @@ export function App() {
             </Tab>
             <Tab to="/gpus" active={route.page === "fleet" || route.page === "gpu" || route.page === "compare"}>
               GPUs
+            </Tab>
+            <Tab to="/hosts" active={route.page === "hosts"}>
+              Hosts
             </Tab>
             <Tab to="/jobs" active={route.page === "jobs"}>
               Jobs
@@ -125,6 +130,8 @@ function titleOf(route: Route): string {
       return `${route.id} · gpuvitals`;
     case "compare":
       return "GPUs compared · gpuvitals";
+    case "hosts":
+      return "Hosts · gpuvitals";
     case "jobs":
       return "Jobs and namespaces · gpuvitals";
     case "clusters":
@@ -152,6 +159,8 @@ function Page({ route }: { readonly route: Route }) {
       return <GpuPage key={route.id} id={route.id} />;
     case "compare":
       return <ComparePage />;
+    case "hosts":
+      return <HostsPage />;
     case "jobs":
       return <JobsPage />;
     case "clusters":

@@ -16,6 +16,7 @@ it.each([
   ["/clusters/east", { page: "missing" }],
   ["/clusters/%zz/a", { page: "missing" }],
   ["/compare", { page: "compare" }],
+  ["/hosts", { page: "hosts" }],
   ["/jobs", { page: "jobs" }],
   ["/statistics", { page: "statistics" }],
   ["/nowhere", { page: "missing" }],

@@ -3,6 +3,7 @@ export type Route =
   | { readonly page: "fleet" }
   | { readonly page: "gpu"; readonly id: string }
   | { readonly page: "compare" }
+  | { readonly page: "hosts" }
   | { readonly page: "jobs" }
   | { readonly page: "clusters" }
   | { readonly page: "node"; readonly cluster: string; readonly node: string }
@@ -17,6 +18,7 @@ export function routeOf(pathname: string): Route {
   if (path === "") return { page: "now" };
   if (path === "/gpus") return { page: "fleet" };
   if (path === "/compare") return { page: "compare" };
+  if (path === "/hosts") return { page: "hosts" };
   if (path === "/jobs") return { page: "jobs" };
   if (path === "/queue") return { page: "queue" };
   if (path === "/statistics") return { page: "statistics" };

@@ -6,6 +6,11 @@ export const TEMPERATURE = "temperature_c";
 export const MEMORY_USED = "memory_used_mb";
 export const MEMORY_TOTAL = "memory_total_mb";
 
+/** Of hosts. */
+export const HOST_CPU = "cpu_pct";
+export const HOST_MEMORY_TOTAL = "host_memory_total_mb";
+export const HOST_MEMORY_AVAILABLE = "host_memory_available_mb";
+
 /** Temperatures beside the headline's that have a limit of their own. */
 export const TEMPERATURE_JUNCTION = "temperature_junction_c";
 export const TEMPERATURE_MEMORY = "temperature_memory_c";

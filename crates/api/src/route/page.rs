@@ -54,6 +54,7 @@ fn is_view(path: &str) -> bool {
         "" | "/index.html"
             | "/gpus"
             | "/compare"
+            | "/hosts"
             | "/jobs"
             | "/clusters"
             | "/queue"

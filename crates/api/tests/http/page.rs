@@ -41,6 +41,7 @@ async fn every_address_of_the_page_is_the_page() {
         "/clusters/?view=processes",
         "/clusters/east/node-07.example",
         "/compare?gpus=a,b",
+        "/hosts?sort=-gpus",
         "/jobs",
         "/statistics",
         "/statistics/",

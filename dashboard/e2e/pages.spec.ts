@@ -1,0 +1,32 @@
+import { expect, test } from "@playwright/test";
+import { graveFlaws } from "./axe";
+import { layoutFlaws } from "./layout";
+import { needs } from "./servers";
+import { STOPS } from "./stops";
+
+// Layouts are not compared with stored pictures: the page uses the fonts of the machine and whatever Chromium it has, so that a picture
+// of one machine is no measure on another, and a tolerance that lets both pass lets broken pages pass too.
+
+const SCREENS = { desktop: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } } as const;
+
+test.describe("every page", () => {
+  // Axe looks at every element.
+  test.slow();
+
+  for (const { name, path, server, variable, ready } of STOPS) {
+    test(`${name}: nothing overlaps, is cut off, scrolls sideways or keeps people out`, async ({ page }) => {
+      needs(server, variable);
+      await page.goto(server + path);
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+        await ready(page);
+        expect.soft(await graveFlaws(page), `${colorScheme}, by axe`).toEqual([]);
+      }
+      for (const [screen, size] of Object.entries(SCREENS)) {
+        await page.setViewportSize(size);
+        await ready(page);
+        expect.soft(await layoutFlaws(page), screen).toEqual([]);
+      }
+    });
+  }
+});

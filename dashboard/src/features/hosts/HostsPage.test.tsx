@@ -1,0 +1,74 @@
+import { screen, waitFor } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { describe, expect, it } from "vitest";
+import { finding, findingsOf, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { renderAt } from "../../testing/render";
+
+const HOSTS = "/api/v1/hosts";
+const FINDINGS = "/api/v1/analysis/findings";
+const QUERY = "/api/v1/query";
+const NO_STATES = { active: 0, idle: 0, stale: 0, unhealthy: 0, unknown: 0 };
+const host = (hostname: string, states: Partial<typeof NO_STATES>, part = {}) => {
+  const all = { ...NO_STATES, ...states };
+  const gpu_count = Object.values(all).reduce((sum, count) => sum + count, 0);
+  return { hostname, gpu_count, models: ["H100"], vendors: ["nvidia"], states: all, last_seen: new Date().toISOString(), simulated: false, ...part };
+};
+const listOf = (hosts: readonly object[], total = hosts.length): Handler => ok({ hosts, total, pagination: { limit: 10_000, offset: 0, has_next: false } });
+const three = listOf([host("node-1", { active: 8 }), host("node-2", { active: 6, stale: 2 }), host("node-10", { idle: 7, unhealthy: 1 }, { models: ["MI300X"] })]);
+const { reach } = finding();
+const found = findingsOf([
+  finding({ reach: { ...reach, hostname: "node-10" } }),
+  finding({ id: "b", severity: "warning", reach: { ...reach, hostname: "node-10" } }),
+  finding({ id: "c", severity: "notice", reach: { ...reach, hostname: null } }),
+]);
+const names = () => [...document.querySelectorAll("[data-host]")].map((row) => row.getAttribute("data-host"));
+
+describe("hosts", () => {
+  it("stand in order of trouble, and lead to their GPUs", async () => {
+    mockApi({ [HOSTS]: three, [FINDINGS]: found });
+    renderAt("/hosts");
+    await waitFor(() => expect(names()).toEqual(["node-10", "node-2", "node-1"]));
+    const link = screen.getByRole("link", { name: "node-10" });
+    expect(link.getAttribute("href")).toBe("/gpus?host=node-10");
+    expect(link.closest("tr")?.textContent).toBe("node-102 · critical8 · 1 unhealthy, 7 idleMI300Xjust now ");
+    expect(screen.getByRole("link", { name: "node-1" }).closest("tr")?.textContent).toMatch(/^node-1none8 · 8 active/);
+    // Nobody reports the hosts themselves.
+    expect(screen.queryByRole("columnheader", { name: "CPU" })).toBeNull();
+    await userEvent.click(screen.getByRole("button", { name: "Host" }));
+    expect(names()).toEqual(["node-1", "node-2", "node-10"]);
+    expect(window.location.search).toBe("?sort=host");
+  });
+
+  it("say how busy they are themselves where an agent does", async () => {
+    const series = (metric: string, values: readonly (number | null)[]) => ({ metric, unit: "", aggregate: "last", group: "node-2", labels: { node: "node-2" }, gpu: null, hostname: "node-2", values });
+    const load: Handler = (params) => {
+      expect([params.get("table"), params.get("group_by")]).toEqual(["system_events", "node"]);
+      return ok({ times: [0, 1], step_ms: 1, series: [series("cpu_pct", [12, 37.5]), series("host_memory_available_mb", [250, null]), series("host_memory_total_mb", [1000, null])] });
+    };
+    mockApi({ [HOSTS]: three, [QUERY]: load });
+    renderAt("/hosts?sort=-cpu");
+    await screen.findByRole("columnheader", { name: "CPU" });
+    expect(names()).toEqual(["node-2", "node-1", "node-10"]);
+    expect(screen.getByRole("link", { name: "node-2" }).closest("tr")?.textContent).toMatch(/37\.5%75%/);
+  });
+
+  it("are searched by name and model, and say what is missing", async () => {
+    mockApi({ [HOSTS]: listOf([host("node-1", { active: 8 }), host("amd-1", { active: 8 }, { models: ["MI300X"] })], 12) });
+    renderAt("/hosts?search=mi300");
+    await waitFor(() => expect(names()).toEqual(["amd-1"]));
+    expect(screen.getByRole("note", { name: "Incomplete" }).textContent).toBe("These are the first 2 of 12 hosts, by name.");
+    await userEvent.type(screen.getByRole("searchbox", { name: "Search hosts" }), "-gone");
+    expect(await screen.findByText("No host matches")).toBeTruthy();
+    await userEvent.click(screen.getByRole("button", { name: "Show all hosts" }));
+    await waitFor(() => expect(names()).toEqual(["amd-1", "node-1"]));
+  });
+
+  it("are asked for again when they could not be read", async () => {
+    const mock = mockApi({ [HOSTS]: { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } } });
+    renderAt("/hosts");
+    expect((await screen.findByRole("alert")).textContent).toContain("disk on fire");
+    mock.set(HOSTS, listOf([]));
+    await userEvent.click(screen.getByRole("button", { name: "Retry" }));
+    expect(await screen.findByText("No host has reported a GPU yet")).toBeTruthy();
+  });
+});
