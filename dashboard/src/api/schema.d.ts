@@ -3049,7 +3049,7 @@ export interface operations {
                  */
                 end?: components["schemas"]["Instant"];
                 /**
-                 * @description How far the one metric asked for may go; unless given, what another metric of the GPU says.
+                 * @description How far each of the metrics may go; unless given, what another metric of the GPU says.
                  * @example 87
                  */
                 limit_at?: number;

@@ -51,7 +51,7 @@ pub(crate) struct TrendParams {
     /// Last instant; now unless given.
     #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T16:00:00Z")]
     end: Option<String>,
-    /// How far the one metric asked for may go; unless given, what another metric of the GPU says.
+    /// How far each of the metrics may go; unless given, what another metric of the GPU says.
     #[param(value_type = Option<f64>, example = 87)]
     limit_at: Option<String>,
     /// Steadiness from which a trend counts, 0 to 1.
@@ -136,21 +136,12 @@ pub(crate) async fn trends(
 ) -> Answered {
     let steadiness =
         parameter::number("steadiness", params.steadiness.as_ref(), 0.0..=1.0, "a number from 0 to 1")?;
-    let metrics = metrics(params.metrics.as_ref(), course::limited)?;
-    let limit_at = parameter::number("limit_at", params.limit_at.as_ref(), f64::MIN..=f64::MAX, "a number")?;
-    if let (Some(limit), true) = (limit_at, metrics.len() > 1) {
-        return Err(ApiError::parameter(
-            "limit_at",
-            &limit.to_string(),
-            "given with one metric in `metrics`",
-        ));
-    }
     let ask = TrendAsk {
-        metrics,
+        metrics: metrics(params.metrics.as_ref(), course::limited)?,
         gpus: parameter::list("gpus", params.gpus.as_ref())?,
         start_ns: parameter::instant("start", params.start.as_ref())?,
         end_ns: parameter::instant("end", params.end.as_ref())?,
-        limit_at,
+        limit_at: parameter::number("limit_at", params.limit_at.as_ref(), f64::MIN..=f64::MAX, "a number")?,
         steadiness: steadiness.unwrap_or(STEADY_FROM),
         page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), &api.config().limits)?,
     };
