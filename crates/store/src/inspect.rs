@@ -19,8 +19,8 @@ use crate::repair::{FileFault, RepairProgress};
 use crate::stats::LevelStats;
 use crate::step::FileSteps;
 
-/// How often a list is looked for again that the writer has replaced meanwhile. A try is lost only to a new list, of which
-/// a writer makes a few a minute; but a reader whose thread waits for a busy machine may lose many to one that merges.
+/// How often a list is looked for again that the writer has replaced meanwhile. A merging writer replaces it many times a second,
+/// and a reader on a busy machine loses a try each time.
 pub(crate) const TRIES: usize = 64;
 
 /// Files of one table, grain and level.

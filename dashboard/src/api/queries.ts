@@ -55,8 +55,10 @@ export function stateCountQuery(state: State) {
 export function hostsQuery() {
   return queryOptions({
     queryKey: ["hosts"],
-    queryFn: async ({ signal }) =>
-      dataOf(await api.GET("/api/v1/hosts", { params: { query: { limit: HOSTS_MAX } }, signal })),
+    queryFn: async ({ signal }) => {
+      const answer = await api.GET("/api/v1/hosts", { params: { query: { limit: HOSTS_MAX } }, signal });
+      return { ...dataOf(answer), partial: partialOf(answer) };
+    },
     refetchInterval: MINUTE,
   });
 }

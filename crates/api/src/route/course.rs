@@ -137,7 +137,7 @@ pub(crate) async fn trends(
     let steadiness =
         parameter::number("steadiness", params.steadiness.as_ref(), 0.0..=1.0, "a number from 0 to 1")?;
     let ask = TrendAsk {
-        metrics: metrics(params.metrics.as_ref(), course::limited)?,
+        metrics: metrics(params.metrics.as_ref(), course::limited())?,
         gpus: parameter::list("gpus", params.gpus.as_ref())?,
         start_ns: parameter::instant("start", params.start.as_ref())?,
         end_ns: parameter::instant("end", params.end.as_ref())?,
@@ -173,7 +173,7 @@ pub(crate) async fn anomalies(
     };
     let score = parameter::number("score", params.score.as_ref(), 0.0..=f64::MAX, "a number from 0 on")?;
     let ask = AnomalyAsk {
-        metrics: metrics(params.metrics.as_ref(), || WATCHED.into_iter())?,
+        metrics: metrics(params.metrics.as_ref(), WATCHED)?,
         gpus: parameter::list("gpus", params.gpus.as_ref())?,
         end_ns: parameter::instant("end", params.end.as_ref())?,
         days: days.ok_or_else(|| {
@@ -185,13 +185,14 @@ pub(crate) async fn anomalies(
     api.answer(ask, &headers).await
 }
 
-fn metrics<I>(text: Option<&String>, otherwise: impl FnOnce() -> I) -> Result<Vec<MetricId>, ApiError>
-where
-    I: Iterator<Item = MetricId>,
-{
+/// The metrics that are named, or else the usual ones.
+fn metrics(
+    text: Option<&String>,
+    usual: impl IntoIterator<Item = MetricId>,
+) -> Result<Vec<MetricId>, ApiError> {
     let columns = parameter::list("metrics", text)?;
     if columns.is_empty() {
-        return Ok(otherwise().collect());
+        return Ok(usual.into_iter().collect());
     }
     columns.iter().map(|column| parameter::gpu_metric("metrics", column)).collect()
 }

@@ -13,7 +13,7 @@ const host = (hostname: string, states: Partial<typeof NO_STATES>, part = {}) =>
   const gpu_count = Object.values(all).reduce((sum, count) => sum + count, 0);
   return { hostname, gpu_count, models: ["H100"], vendors: ["nvidia"], states: all, last_seen: new Date().toISOString(), simulated: false, ...part };
 };
-const listOf = (hosts: readonly object[], total = hosts.length): Handler => ok({ hosts, total, pagination: { limit: 10_000, offset: 0, has_next: false } });
+const listOf = (hosts: readonly object[], total = hosts.length) => ({ body: { hosts, total, pagination: { limit: 10_000, offset: 0, has_next: false } } });
 const three = listOf([host("node-1", { active: 8 }), host("node-2", { active: 6, stale: 2 }), host("node-10", { idle: 7, unhealthy: 1 }, { models: ["MI300X"] })]);
 const { reach } = finding();
 const found = findingsOf([
@@ -61,6 +61,19 @@ describe("hosts", () => {
     expect(await screen.findByText("No host matches")).toBeTruthy();
     await userEvent.click(screen.getByRole("button", { name: "Show all hosts" }));
     await waitFor(() => expect(names()).toEqual(["amd-1", "node-1"]));
+  });
+
+  it("do not say that nothing is wrong while not all findings are read", async () => {
+    const mock = mockApi({ [HOSTS]: { body: three.body, headers: { "x-partial": "a day is damaged" } }, [FINDINGS]: "unreachable" });
+    const text = (name: string) => screen.getByRole("link", { name }).closest("tr")?.textContent;
+    const { unmount } = renderAt("/hosts");
+    expect((await screen.findByRole("note", { name: "Partly read" })).textContent).toBe("Not everything could be read: a day is damaged");
+    expect(text("node-1")).toMatch(/^node-1–8/);
+    unmount();
+    mock.set(FINDINGS, findingsOf([finding({ reach: { ...reach, hostname: "node-10" } })], 900));
+    renderAt("/hosts");
+    await waitFor(() => expect(text("node-10")).toMatch(/^node-10critical/));
+    expect(text("node-1")).toMatch(/^node-1–8/);
   });
 
   it("are asked for again when they could not be read", async () => {

@@ -25,10 +25,10 @@ export function HostsPage() {
   const now = useNow(SECOND);
   const narrow = useMedia("(max-width: 760px)");
   const hosts = useQuery({ ...hostsQuery(), refetchInterval: HEALTH_INTERVAL_MS });
-  const findings = useQuery(findingsQuery(ALL_FINDINGS)).data?.findings;
+  const judged = useQuery(findingsQuery(ALL_FINDINGS)).data;
   const loads = useQuery(hostLoadsQuery()).data;
   const { data } = hosts;
-  const rows = useMemo(() => hostRows(data?.hosts ?? [], findings ?? [], loads ?? NO_LOADS, state), [data, findings, loads, state]);
+  const rows = useMemo(() => hostRows(data?.hosts ?? [], judged?.findings ?? [], judged !== undefined && judged.partial === null && judged.total <= judged.findings.length, loads ?? NO_LOADS, state), [data, judged, loads, state]);
   const change = (part: Partial<HostsState>) => goTo(hostsPath({ ...state, page: 1, ...part }), { replace: true });
   const { shown, page, hasNext } = pageOf(rows, state.page);
   const paging = { page, hasNext, pathOf: (other: number) => hostsPath({ ...state, page: other }) };
@@ -48,6 +48,11 @@ export function HostsPage() {
           {hosts.isError ? `Not renewed: as of ${formatClock(hosts.dataUpdatedAt)}` : rows.length === 1 ? "1 host" : `${rows.length.toLocaleString("en")} hosts`}
         </p>
       </div>
+      {data.partial !== null && (
+        <p role="note" aria-label="Partly read" className="mb-2 text-[13px] text-warn">
+          Not everything could be read: {data.partial}
+        </p>
+      )}
       {data.total > data.hosts.length && (
         <p role="note" aria-label="Incomplete" className="mb-2 text-[13px] text-warn">
           These are the first {data.hosts.length.toLocaleString("en")} of {data.total.toLocaleString("en")} hosts, by name.
@@ -155,7 +160,7 @@ function HostCards({ rows, now }: Pick<HostTableProps, "rows" | "now">) {
             <Link to={hostPath(row.host.hostname)} data-row="" className="min-w-0 flex-1 truncate font-medium after:absolute after:inset-0 after:rounded-lg">
               {row.host.hostname}
             </Link>
-            {row.findings > 0 && <Trouble row={row} />}
+            {row.findings !== 0 && <Trouble row={row} />}
           </div>
           <p className="mt-0.5 truncate text-muted">{modelsOf(row.host) || ABSENT}</p>
           <div className="mt-1.5 grid grid-cols-2 gap-x-3 gap-y-1.5">
@@ -183,6 +188,7 @@ function HostCards({ rows, now }: Pick<HostTableProps, "rows" | "now">) {
 }
 
 function Trouble({ row: { findings, worst } }: { readonly row: HostRow }) {
+  if (findings === null) return <span className="text-faint">{ABSENT}</span>;
   if (findings === 0) return <span className="text-faint">none</span>;
   const words = worst ?? "finding";
   return <LookBadge look={severityLook(words)} state={words} text={findings === 1 ? words : `${formatNumber(findings)} · ${words}`} reason={null} />;

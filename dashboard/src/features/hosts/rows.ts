@@ -8,15 +8,19 @@ export type Host = Schemas["Host"];
 /** A host with what is wrong there. */
 export interface HostRow {
   readonly host: Host;
-  readonly findings: number;
+  /** How many; null: not known, since not all findings are read. */
+  readonly findings: number | null;
   /** The worst of the findings; null: there are none. */
   readonly worst: Severity | null;
   /** What the host itself does; null: no agent reports it. */
   readonly load: HostLoad | null;
 }
 
-/** The hosts that are searched for, in the order that is asked for: the most trouble first, unless a column is named. */
-export function hostRows(hosts: readonly Host[], findings: readonly Finding[], loads: ReadonlyMap<string, HostLoad>, { search, sort }: Pick<HostsState, "search" | "sort">): HostRow[] {
+/**
+ * The hosts that are searched for, in the order that is asked for: the most trouble first, unless a column is named. A host that none
+ * of the findings names has none only if `isWhole`.
+ */
+export function hostRows(hosts: readonly Host[], findings: readonly Finding[], isWhole: boolean, loads: ReadonlyMap<string, HostLoad>, { search, sort }: Pick<HostsState, "search" | "sort">): HostRow[] {
   const trouble = new Map<string, { count: number; worst: number }>();
   for (const { reach, severity } of findings) {
     if (reach.hostname === null) continue;
@@ -29,7 +33,7 @@ export function hostRows(hosts: readonly Host[], findings: readonly Finding[], l
     .filter(({ hostname, models }) => [hostname, ...models].some((text) => text.toLowerCase().includes(words)))
     .map((host): HostRow => {
       const found = trouble.get(host.hostname);
-      return { host, findings: found?.count ?? 0, worst: SEVERITIES[found?.worst ?? SEVERITIES.length] ?? null, load: loads.get(host.hostname) ?? null };
+      return { host, findings: found?.count ?? (isWhole ? 0 : null), worst: SEVERITIES[found?.worst ?? SEVERITIES.length] ?? null, load: loads.get(host.hostname) ?? null };
     });
   const column = COLUMN_ORDERS[sort.replace(/^-/, "") as Column] as Order | undefined;
   const sign = sort.startsWith("-") ? -1 : 1;
@@ -41,7 +45,7 @@ type Order = (a: HostRow, b: HostRow) => number;
 const byName: Order = (a, b) => a.host.hostname.localeCompare(b.host.hostname, "en", { numeric: true });
 const severityOf = ({ worst }: HostRow) => (worst === null ? SEVERITIES.length : SEVERITIES.indexOf(worst));
 const byTrouble: Order = (a, b) =>
-  severityOf(a) - severityOf(b) || b.host.states.unhealthy - a.host.states.unhealthy || b.host.states.stale - a.host.states.stale || b.findings - a.findings;
+  severityOf(a) - severityOf(b) || b.host.states.unhealthy - a.host.states.unhealthy || b.host.states.stale - a.host.states.stale || (b.findings ?? 0) - (a.findings ?? 0);
 /** What is not known is less than everything. */
 const byNumber =
   (of: (row: HostRow) => number | null): Order =>
@@ -50,7 +54,7 @@ const byNumber =
 
 const COLUMN_ORDERS: Readonly<Record<Column, Order>> = {
   host: byName,
-  findings: (a, b) => severityOf(b) - severityOf(a) || a.findings - b.findings,
+  findings: (a, b) => severityOf(b) - severityOf(a) || (a.findings ?? 0) - (b.findings ?? 0),
   gpus: byNumber(({ host }) => host.gpu_count),
   model: (a, b) => modelsOf(a.host).localeCompare(modelsOf(b.host), "en"),
   cpu: byNumber(({ load }) => load?.cpu ?? null),
