@@ -122,22 +122,35 @@ impl Binary {
         for series in one {
             sides.entry(self.on.of(&series.labels)).or_default().push(series);
         }
+        let is_there =
+            |series: &PromSeries, step: usize| series.values.get(step).is_some_and(Option::is_some);
+        let count = many.first().map_or(0, |series| series.values.len());
+        let asked: Vec<usize> =
+            (0..count).filter(|step| many.iter().any(|series| is_there(series, *step))).collect();
+        for (group, others) in sides.iter().filter(|(_, others)| others.len() > 1) {
+            let is_twice =
+                |step: &usize| others.iter().filter(|other| is_there(other, *step)).nth(1).is_some();
+            if asked.iter().any(is_twice) {
+                return Err(ambiguous(group, if is_swapped { "left" } else { "right" }));
+            }
+        }
         let mut results = Vec::new();
-        let mut matches: HashMap<SeriesLabels, Vec<bool>> = HashMap::new();
+        let mut taken: HashMap<SeriesLabels, Vec<bool>> = HashMap::new();
         for series in many {
             let group = self.on.of(&series.labels);
             let Some(others) = sides.get(&group) else { continue };
+            let pairs = self.pairs(&series, others, is_swapped);
             if self.many == Many::Neither {
-                let taken = matches.entry(group.clone()).or_insert_with(|| vec![false; series.values.len()]);
+                // What a comparison drops has not matched.
+                let taken = taken.entry(group.clone()).or_insert_with(|| vec![false; count]);
                 for (step, taken) in taken.iter_mut().enumerate() {
-                    let is_pair = series.values.get(step).is_some_and(Option::is_some)
-                        && others.iter().any(|other| other.values.get(step).is_some_and(Option::is_some));
+                    let is_pair = pairs.iter().any(|pair| is_there(pair, step));
                     if is_pair && std::mem::replace(taken, true) {
                         return Err(ambiguous(&group, "left"));
                     }
                 }
             }
-            results.extend(self.pairs(&series, others, &group, is_swapped)?);
+            results.extend(pairs);
         }
         unique(results).map_err(|_| {
             PromError::Execution(
@@ -146,23 +159,8 @@ impl Binary {
         })
     }
 
-    /// A series with each of those that match it; at one instant only one may.
-    fn pairs(
-        &self,
-        series: &PromSeries,
-        others: &[PromSeries],
-        group: &SeriesLabels,
-        is_swapped: bool,
-    ) -> Result<Vec<PromSeries>, PromError> {
-        if others.len() > 1 {
-            for step in 0..series.values.len() {
-                let count =
-                    others.iter().filter(|other| other.values.get(step).is_some_and(Option::is_some)).count();
-                if count > 1 {
-                    return Err(ambiguous(group, if is_swapped { "left" } else { "right" }));
-                }
-            }
-        }
+    /// A series with each of those that match it, of which one has a value at an instant.
+    fn pairs(&self, series: &PromSeries, others: &[PromSeries], is_swapped: bool) -> Vec<PromSeries> {
         let pairs = others.iter().filter_map(|other| {
             let both = series.values.iter().zip(&other.values);
             let values = both.map(|(own, other)| {
@@ -172,7 +170,7 @@ impl Binary {
             });
             series_of(self.labels(&series.labels, &other.labels), values.collect())
         });
-        Ok(pairs.collect())
+        pairs.collect()
     }
 
     /// The labels of a result, from those of the side that may have many and those of the other.

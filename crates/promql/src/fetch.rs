@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{
-    BUCKETS_MAX, BucketQuery, Fleet, GpuState, GroupName, History, Part, QueryError, RowsQuery,
+    Aggregate, BUCKETS_MAX, BucketQuery, Fleet, GpuState, GroupName, History, Part, QueryError, RowsQuery,
 };
 use gpuvitals_core::time::{HOUR_NS, MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Identity, IdentityColumn, MetricId, Table};
@@ -28,8 +28,8 @@ use crate::point::Points;
 
 /// Rows of a page.
 const PAGE_ROWS: usize = 50_000;
-/// Cells of one question.
-const CELLS_AT_ONCE: usize = 1_000_000;
+/// Values of one question's answer: groups × columns × steps × aggregates. Half of what a history gives.
+const VALUES_AT_ONCE: usize = 1_000_000;
 /// Between two values of a GPU, at the usual rate of an agent.
 const USUAL_STEP_NS: i64 = SECOND_NS;
 /// Widths of the steps that rollups have.
@@ -92,6 +92,7 @@ struct Reader<'a> {
 struct Subjects {
     /// Keys; empty: all.
     keys: Vec<Arc<str>>,
+    /// Of hosts those with GPUs: hosts without are known by their rows alone.
     count: usize,
 }
 
@@ -231,7 +232,8 @@ impl Reader<'_> {
     /// The GPUs whose labels may pass; none: there is none. Of hosts all.
     fn subjects(&self, fetch: &Fetch, series: &ColumnSeries) -> Option<Subjects> {
         if table_of(series) == Table::SystemEvents {
-            return Some(Subjects { keys: Vec::new(), count: 1 });
+            let nodes: HashSet<&str> = self.fleet.gpus.iter().filter_map(|gpu| gpu.identity.node()).collect();
+            return Some(Subjects { keys: Vec::new(), count: nodes.len().max(1) });
         }
         let all = self.fleet.gpus.len();
         let passing = self.fleet.gpus.iter().filter(|gpu| may_pass(fetch, series, gpu));
@@ -278,7 +280,7 @@ impl Reader<'_> {
         shape: Shape,
         most: u64,
     ) -> Result<Figures, PromError> {
-        let Question { fetch, series, columns, subjects } = question;
+        let Question { fetch, series, columns, .. } = question;
         let mut figures = Figures::new(series, shape);
         let query = BucketQuery {
             phase_ns: steps.phase_ns,
@@ -293,7 +295,8 @@ impl Reader<'_> {
             )
         };
         let cells = usize::try_from(span_of(fetch) / steps.width_ns + 2).unwrap_or(usize::MAX);
-        for keys in self.by_turns(subjects, CELLS_AT_ONCE / cells / columns.len().max(1)) {
+        let values = cells.saturating_mul(columns.len().max(1) * query.aggregates.len());
+        for keys in self.by_turns(question, VALUES_AT_ONCE / values).await? {
             let Part { answer, missing } =
                 self.history.buckets(BucketQuery { gpus: keys, ..query.clone() }).await?;
             self.finding.missing.extend(missing);
@@ -321,18 +324,41 @@ impl Reader<'_> {
     }
 
     /// The keys to ask for, so many at a time; no key: all.
-    fn by_turns(&self, subjects: &Subjects, at_once: usize) -> Vec<Vec<Arc<str>>> {
+    async fn by_turns(
+        &mut self,
+        question: &Question<'_>,
+        at_once: usize,
+    ) -> Result<Vec<Vec<Arc<str>>>, PromError> {
+        let Question { series, subjects, .. } = question;
         if subjects.count <= at_once {
-            return vec![subjects.keys.clone()];
+            return Ok(vec![subjects.keys.clone()]);
         }
         let all: Vec<Arc<str>>;
-        let keys = if subjects.keys.is_empty() {
-            all = self.fleet.gpus.iter().map(|gpu| Arc::clone(&gpu.key)).collect();
+        let keys = if !subjects.keys.is_empty() {
+            &subjects.keys
+        } else if table_of(series) == Table::SystemEvents {
+            all = self.hosts(question).await?;
             &all
         } else {
-            &subjects.keys
+            all = self.fleet.gpus.iter().map(|gpu| Arc::clone(&gpu.key)).collect();
+            &all
         };
-        keys.chunks(at_once.max(1)).map(<[_]>::to_vec).collect()
+        Ok(keys.chunks(at_once.max(1)).map(<[_]>::to_vec).collect())
+    }
+
+    /// The hosts that have rows in the range.
+    async fn hosts(&mut self, question: &Question<'_>) -> Result<Vec<Arc<str>>, PromError> {
+        let Question { fetch, series, columns, .. } = question;
+        let (start_ns, end_ns) = (start_of(fetch), fetch.grid.end_ns());
+        let query = BucketQuery {
+            phase_ns: start_ns,
+            aggregates: vec![Aggregate::Last],
+            group_by: group_by(series),
+            ..BucketQuery::of(table_of(series), columns.clone(), start_ns, end_ns, span_of(fetch).max(1))
+        };
+        let Part { answer, missing } = self.history.buckets(query).await?;
+        self.finding.missing.extend(missing);
+        Ok(answer.groups().iter().filter_map(|group| group.first()?.clone()).collect())
     }
 
     /// Steps that end with the instants, as the instants look back. If that would read too many rows, they end up to a rollup's
@@ -355,7 +381,7 @@ impl Reader<'_> {
 
     /// Every value of the rows, of some GPUs at a time: the rows of all would come in the order of their times.
     async fn rows(&mut self, question: &Question<'_>) -> Result<Vec<(GroupName, Points)>, PromError> {
-        let Question { fetch, series, columns, subjects } = question;
+        let Question { fetch, series, columns, .. } = question;
         let series: &'static ColumnSeries = series;
         let query = RowsQuery {
             start_ns: Some(start_of(fetch)),
@@ -365,7 +391,7 @@ impl Reader<'_> {
         };
         let of_one = usize::try_from(span_of(fetch) / USUAL_STEP_NS + 1).unwrap_or(usize::MAX);
         let mut lines = Lines::default();
-        for keys in self.by_turns(subjects, PAGE_ROWS / of_one) {
+        for keys in self.by_turns(question, PAGE_ROWS / of_one).await? {
             let mut query = RowsQuery { gpus: keys, ..query.clone() };
             loop {
                 let Part { answer: rows, missing } = self.history.rows(query.clone()).await?;

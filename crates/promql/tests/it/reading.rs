@@ -190,6 +190,62 @@ fn each_value_counts_also_of_rows_within_a_second() {
     close("rate(gpu_energy_joules_total[30s])", 28.0);
 }
 
+/// Rows of many GPUs or hosts, each with the same values at the same times.
+fn many(
+    folder: &std::path::Path,
+    column: &str,
+    names: IdentityColumn,
+    count: usize,
+    times_ns: &[i64],
+) -> Store {
+    let (store, _) = Store::open(StoreConfig::new(folder)).unwrap();
+    let column = MetricId::of(column);
+    let mut builder = BatchBuilder::new(column.metric().table);
+    for number in 0..count {
+        let identity = Identity::default().with(names, &format!("x{number:04}")).unwrap();
+        let identity = builder.intern(&identity);
+        for (value, &after_ns) in times_ns.iter().enumerate() {
+            let row = builder.row(BASE_NS + after_ns, identity);
+            builder.set(row, column, Value::Float32(value as f32)).unwrap();
+        }
+    }
+    let batch = builder.finish(Origin::default(), 0).unwrap();
+    tokio::runtime::Runtime::new().unwrap().block_on(store.append(vec![batch])).unwrap();
+    store
+}
+
+#[test]
+fn figures_of_many_gpus_are_asked_for_by_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    let store =
+        many(folder.path(), "utilization_pct", IdentityColumn::Uuid, 1_100, &[0, 8 * 3_600 * SECOND_NS]);
+    let grid = Grid::between(BASE_NS, BASE_NS + 8 * 3_600 * SECOND_NS, 60 * SECOND_NS).unwrap();
+    // 1,100 GPUs × 485 minutes × 4 figures are more than a history answers at once.
+    let (found, notes) = ask(&store, "max_over_time(gpu_utilization_ratio[5m])", grid);
+    assert_eq!((found.len(), notes), (1_100 * 6, Vec::new()));
+}
+
+#[test]
+fn hosts_are_asked_for_by_turns_and_those_without_gpus_are_among_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let ends = [0, SECOND_NS / 2, 86_000 * SECOND_NS];
+    let store = many(folder.path(), "cpu_pct", IdentityColumn::Node, 40, &ends);
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for number in 0..39 {
+        let identity = Identity::default().with(IdentityColumn::Uuid, &format!("GPU-{number}")).unwrap();
+        let identity = identity.with(IdentityColumn::Node, &format!("x{number:04}")).unwrap();
+        let identity = builder.intern(&identity);
+        builder.row(BASE_NS, identity);
+    }
+    let batch = builder.finish(Origin::default(), 1).unwrap();
+    tokio::runtime::Runtime::new().unwrap().block_on(store.append(vec![batch])).unwrap();
+    // Two rows within a second: each row is read, of one host at a time.
+    let (found, notes) =
+        ask(&store, "avg_over_time(host_cpu_utilization_ratio[1d])", Grid::at(BASE_NS + 86_300 * SECOND_NS));
+    assert_eq!((found.len(), notes.len()), (40, 0), "{notes:?}");
+    assert!(found.iter().all(|mean| (mean - 0.01).abs() < 1e-9), "{found:?}");
+}
+
 #[test]
 fn where_rows_have_been_deleted_ranges_come_from_rollups_and_the_answer_says_so() {
     let folder = tempfile::tempdir().unwrap();
