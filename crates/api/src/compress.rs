@@ -7,6 +7,8 @@ use axum::http::{HeaderMap, HeaderValue};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::accept::offers;
+
 /// Level of zstd: faster than gzip's fastest, and smaller.
 const ZSTD_LEVEL: i32 = 1;
 
@@ -70,18 +72,8 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     accepts(headers, "gzip") || accepts(headers, "*")
 }
 
-/// Whether a client names this way and does not refuse it.
 fn accepts(headers: &HeaderMap, way: &str) -> bool {
-    headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
-        value.split(',').any(|offer| {
-            let mut parts = offer.split(';').map(str::trim);
-            let name = parts.next().unwrap_or_default();
-            let refused = parts.any(|part| {
-                part.strip_prefix("q=").is_some_and(|q| q.parse::<f32>().is_ok_and(|q| q <= 0.0))
-            });
-            name.eq_ignore_ascii_case(way) && !refused
-        })
-    })
+    offers(headers, ACCEPT_ENCODING).any(|(name, _)| name.eq_ignore_ascii_case(way))
 }
 
 #[cfg(test)]

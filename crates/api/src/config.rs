@@ -13,6 +13,8 @@ pub(crate) const STREAMS: usize = 2_048;
 pub(crate) const QUERIES: usize = 8;
 pub(crate) const STEPS_MAX: usize = 11_000;
 pub(crate) const VALUES_MAX: usize = 2_000_000;
+pub(crate) const METRICS_MAX: usize = 64;
+pub(crate) const PROMQL_VALUES_MAX: usize = gpuvitals_promql::VALUES_MAX;
 
 /// Settings of the gateway.
 #[derive(Debug, Clone)]
@@ -57,6 +59,8 @@ pub struct Limits {
     pub values_max: usize,
     /// Most metrics of a query.
     pub metrics_max: usize,
+    /// Most values that a query in PromQL reads.
+    pub promql_values_max: usize,
     /// How long a ready answer may be given again although newer rows have come.
     pub reuse: Duration,
     /// Bytes of ready answers.
@@ -84,7 +88,8 @@ impl Default for Limits {
             page_max: 10_000,
             steps_max: STEPS_MAX,
             values_max: VALUES_MAX,
-            metrics_max: 64,
+            metrics_max: METRICS_MAX,
+            promql_values_max: PROMQL_VALUES_MAX,
             reuse: Duration::from_millis(500),
             cache_bytes: 32 << 20,
             queries: QUERIES,

@@ -16,6 +16,8 @@ use gpuvitals_core::batch::{TIMESTAMP_COLUMN, text_at};
 use gpuvitals_core::history::{BucketSeries, GroupColumn, TimeSteps};
 use gpuvitals_core::time;
 
+use crate::accept::offers;
+
 /// How an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -26,17 +28,16 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The first that a client names and that there is; JSON if none.
+    /// The one that a client prefers of those that there are: by weight, then by its order. JSON if it names none.
     pub(crate) fn accepted(headers: &HeaderMap) -> Self {
-        let named = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let mut named =
-            named.flat_map(|value| value.split(',')).map(|one| one.split(';').next().unwrap_or_default());
-        let all = [Self::Json, Self::Csv, Self::Arrow];
-        named
-            .find_map(|name| {
-                all.into_iter().find(|format| format.media_type().eq_ignore_ascii_case(name.trim()))
-            })
-            .unwrap_or(Self::Json)
+        let named = offers(headers, ACCEPT).filter_map(|(name, weight)| {
+            let all = [Self::Json, Self::Csv, Self::Arrow];
+            let format = all.into_iter().find(|format| format.media_type().eq_ignore_ascii_case(name))?;
+            Some((format, weight))
+        });
+        // Of equals the first.
+        let best = named.reduce(|best, next| if next.1 > best.1 { next } else { best });
+        best.map_or(Self::Json, |(format, _)| format)
     }
 
     /// Its media type.
@@ -191,6 +192,8 @@ mod tests {
         check("text/csv", Format::Csv);
         check("text/html, Text/CSV;q=0.9", Format::Csv);
         check("application/json, text/csv", Format::Json);
+        check("application/json;q=0.5, text/csv;q=0.8", Format::Csv);
+        check("text/csv;q=0, application/json", Format::Json);
         check("application/vnd.apache.arrow.stream", Format::Arrow);
         check("*/*", Format::Json);
         check("text/html", Format::Json);

@@ -21,6 +21,7 @@
 //! # }
 //! ```
 
+mod accept;
 mod api;
 mod ask;
 mod assets;

@@ -11,6 +11,9 @@ use crate::route;
 
 pub use crate::route::acknowledge::scope as own_scope;
 
+/// Longest body of a request: a form with the longest query in PromQL, of which each byte may be written as three.
+const FORM_BYTES: u64 = 64 << 10;
+
 /// What is served on the port of the API beside it.
 #[derive(Debug, Clone)]
 pub struct Beside {
@@ -41,8 +44,12 @@ pub async fn serve(
 ) -> Result<(), AcceptError> {
     let app = route::router().with_state(api.clone()).merge(beside.router);
     let own = &api.config().limits;
-    let limits =
-        ListenerLimits { request: own.request_timeout, drain: own.drain, ..ListenerLimits::default() };
+    let limits = ListenerLimits {
+        request: own.request_timeout,
+        drain: own.drain,
+        body_bytes: FORM_BYTES,
+        ..ListenerLimits::default()
+    };
     let origins = api.config().cors.clone();
     let terms = Terms { access, limits, scope: beside.scope, origins, ..Terms::new(api.listener().clone()) };
     let streams_end = async {

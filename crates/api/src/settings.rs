@@ -6,7 +6,9 @@ use std::time::Duration;
 use gpuvitals_listener::WebOrigin;
 use gpuvitals_settings::settings;
 
-use crate::config::{ApiConfig, CACHE_ENTRIES, Limits, QUERIES, STEPS_MAX, STREAMS, VALUES_MAX};
+use crate::config::{
+    ApiConfig, CACHE_ENTRIES, Limits, METRICS_MAX, PROMQL_VALUES_MAX, QUERIES, STEPS_MAX, STREAMS, VALUES_MAX,
+};
 
 settings! {
     /// REST and dashboard of `gpuvitals up`
@@ -24,9 +26,13 @@ settings! {
         /// Queries computed at the same time; more wait for their turn
         queries: usize = QUERIES, from 1;
         /// Most steps of a query; more are refused with what to change
-        steps_max: usize = STEPS_MAX, from 1;
+        steps_max: usize = STEPS_MAX, from 1 to 100_000;
         /// Most values of a query, steps times series; more are refused with what to change
-        values_max: usize = VALUES_MAX, from 1;
+        values_max: usize = VALUES_MAX, from 1 to 2_000_000;
+        /// Most metrics of a query; more are refused
+        metrics_max: usize = METRICS_MAX, from 1;
+        /// Most values that a query in PromQL reads; beyond it rollups are read, or it is refused
+        promql_values_max: usize = PROMQL_VALUES_MAX, from 1;
         /// A GPU without a sample for this long is shown as stale
         stale_after: Duration = "90s";
         /// Longest time for an answer; then it is an error, and the work on it ends
@@ -46,10 +52,30 @@ impl ApiSettings {
                 queries: self.queries,
                 steps_max: self.steps_max,
                 values_max: self.values_max,
+                metrics_max: self.metrics_max,
+                promql_values_max: self.promql_values_max,
                 request_timeout: self.request_timeout,
                 ..Limits::default()
             },
             ..ApiConfig::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::history::{BUCKETS_MAX, POINTS_MAX};
+    use gpuvitals_settings::Section as _;
+
+    use super::*;
+
+    #[test]
+    fn no_limit_is_above_that_of_a_history() {
+        for (setting, most) in [("api.steps_max", BUCKETS_MAX), ("api.values_max", POINTS_MAX)] {
+            let row = ApiSettings::TABLE.settings.iter().find(|row| row.path == setting);
+            let row = row.expect("it is a setting");
+            assert!((row.check)(&most.into()).is_ok(), "{setting}: {most}");
+            assert!((row.check)(&(most + 1).into()).is_err(), "{setting}: {}", most + 1);
         }
     }
 }

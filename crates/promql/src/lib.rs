@@ -51,9 +51,12 @@ pub struct PromLimits {
     pub scanned_max: u64,
 }
 
+/// Most values that a query reads, unless a setting says otherwise.
+pub const VALUES_MAX: usize = 10_000_000;
+
 impl Default for PromLimits {
     fn default() -> Self {
-        Self { values_max: 10_000_000, scanned_max: 50_000_000 }
+        Self { values_max: VALUES_MAX, scanned_max: 50_000_000 }
     }
 }
 

@@ -153,10 +153,9 @@ export interface paths {
         };
         /**
          * Values by step of time, in columns.
-         * @description Steps begin at multiples of their width and have no gaps; if nothing was read the value is `null`. A range
-         *     may have 11,000 steps, and steps × series (metrics × aggregates × GPUs or groups) may be 2,000,000 values;
-         *     larger ones are refused with `too_large` and the advice what to change. Values of 32-bit columns are
-         *     rounded to 32 bits.
+         * @description Steps begin at multiples of their width and have no gaps; if nothing was read the value is `null`. Too many
+         *     steps, or values (steps × metrics × aggregates × GPUs or groups), are refused with `too_large` and the advice
+         *     what to change. Values of 32-bit columns are rounded to 32 bits.
          */
         get: operations["query"];
         put?: never;

@@ -224,7 +224,8 @@ impl Ask for PromAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let now_ns = view.now_ns();
         let grid = self.grid.unwrap_or_else(|| Grid::at(now_ns));
-        let answer = query(view.history.as_ref(), &self.text, grid, PromLimits::default()).await;
+        let limits = PromLimits { values_max: view.limits.promql_values_max, ..PromLimits::default() };
+        let answer = query(view.history.as_ref(), &self.text, grid, limits).await;
         let PromAnswer { result, missing, notes } = answer.map_err(ApiError::Prom)?;
         let until_ns = if self.grid.is_some() { i64::MAX } else { now_ns.saturating_add(NOW_SERVES_NS) };
         view.render(missing, move |_, partial| {

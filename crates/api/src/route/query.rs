@@ -118,10 +118,9 @@ enum Best {
 
 /// Values by step of time, in columns.
 ///
-/// Steps begin at multiples of their width and have no gaps; if nothing was read the value is `null`. A range
-/// may have 11,000 steps, and steps × series (metrics × aggregates × GPUs or groups) may be 2,000,000 values;
-/// larger ones are refused with `too_large` and the advice what to change. Values of 32-bit columns are
-/// rounded to 32 bits.
+/// Steps begin at multiples of their width and have no gaps; if nothing was read the value is `null`. Too many
+/// steps, or values (steps × metrics × aggregates × GPUs or groups), are refused with `too_large` and the advice
+/// what to change. Values of 32-bit columns are rounded to 32 bits.
 #[utoipa::path(
     get, path = "/api/v1/query", tag = "telemetry", operation_id = "query", params(QueryParams),
     responses(
