@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use crate::config::Cluster;
 use crate::error::ClusterError;
@@ -46,12 +48,14 @@ pub(crate) enum DriverPod {
     Ready(Arc<str>),
 }
 
-/// Lists nodes and driver pods.
+/// Lists nodes and driver pods. Each page has the time of an exec.
 pub(crate) async fn discover(client: &Client, cluster: &Cluster) -> Result<Discovered, ClusterError> {
     let pods = driver_pods(client, cluster).await?;
     let mut nodes = Vec::new();
     let all = Api::<Node>::all(client.clone());
-    list(&all, &ListParams::default(), |node: Node| nodes.extend(gpu_node(node, cluster, &pods))).await?;
+    let deadline = cluster.settings.exec_deadline;
+    list(&all, &ListParams::default(), deadline, |node: Node| nodes.extend(gpu_node(node, cluster, &pods)))
+        .await?;
     nodes.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(Discovered { nodes, has_driver_pods: !pods.is_empty() })
 }
@@ -65,7 +69,7 @@ async fn driver_pods(
     let api = Api::<Pod>::namespaced(client.clone(), &settings.driver_namespace);
     let mut found: BTreeMap<String, DriverPod> = BTreeMap::new();
     for selector in &settings.driver_selectors {
-        list(&api, &ListParams::default().labels(selector), |pod: Pod| {
+        list(&api, &ListParams::default().labels(selector), settings.exec_deadline, |pod: Pod| {
             let Some((node, pod)) = driver_pod(&pod, &settings.driver_container) else { return };
             // While an update rolls a node may have two.
             let slot = found.entry(node).or_insert(DriverPod::Missing);
@@ -82,14 +86,23 @@ async fn driver_pods(
 }
 
 /// Passes on each object of a list, page by page. A list that expires meanwhile (410) is begun anew: objects then come twice.
-async fn list<K>(api: &Api<K>, params: &ListParams, mut take: impl FnMut(K)) -> Result<(), ClusterError>
+async fn list<K>(
+    api: &Api<K>,
+    params: &ListParams,
+    deadline: Duration,
+    mut take: impl FnMut(K),
+) -> Result<(), ClusterError>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
     'anew: for _ in 0..RESTARTS_MAX {
         let (mut params, mut count) = (params.clone().limit(PAGE_LEN), 0);
         loop {
-            let page = match api.list(&params).await.map_err(ClusterError::of) {
+            let page = match timeout(deadline, api.list(&params)).await {
+                Ok(page) => page.map_err(ClusterError::of),
+                Err(_) => Err(ClusterError::TimedOut(deadline)),
+            };
+            let page = match page {
                 Ok(page) => page,
                 Err(ClusterError::Api { code: 410, .. }) => continue 'anew,
                 Err(other) => return Err(other),

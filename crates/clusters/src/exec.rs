@@ -64,20 +64,15 @@ impl PodTool {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    async fn run_there(
-        &self,
-        args: &[&str],
-        deadline: Duration,
-        output_max: usize,
-    ) -> Result<ToolOutput, ClusterError> {
+    async fn run_there(&self, args: &[&str], deadline: Duration) -> Result<ToolOutput, ClusterError> {
         let target = self.target.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(target) = target else { return Err(ClusterError::Stopped) };
         let command: Vec<&str> =
             self.command.iter().map(String::as_str).chain(args.iter().copied()).collect();
         tokio::select! {
             () = self.cancel.cancelled() => Err(ClusterError::Stopped),
-            done = tokio::time::timeout(deadline, exec(&target, command, output_max)) => {
-                done.unwrap_or(Err(ClusterError::TimedOut(deadline)))
+            done = tokio::time::timeout(deadline, exec(&target, command, self.output_max)) => {
+                done.unwrap_or(Err(ClusterError::TimedOut(self.deadline)))
             }
         }
     }
@@ -90,9 +85,8 @@ impl std::fmt::Debug for PodTool {
 }
 
 impl Tool for PodTool {
-    fn run(&self, args: &[&str], deadline: Duration, output_max: usize) -> Result<ToolOutput, ToolError> {
-        let (deadline, output_max) = (deadline.min(self.deadline), output_max.min(self.output_max));
-        self.runtime.block_on(self.run_there(args, deadline, output_max)).map_err(|error| {
+    fn run(&self, args: &[&str], deadline: Duration) -> Result<ToolOutput, ToolError> {
+        self.runtime.block_on(self.run_there(args, deadline)).map_err(|error| {
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
             let program = self.command.join(" ");
             match error {
@@ -100,6 +94,10 @@ impl Tool for PodTool {
                 other => ToolError::Elsewhere { program, source: Box::new(other) },
             }
         })
+    }
+
+    fn patience(&self) -> Duration {
+        self.deadline
     }
 }
 

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Cluster;
@@ -51,6 +51,8 @@ pub(crate) struct Watcher {
     slots: Arc<Semaphore>,
     nodes: BTreeMap<Arc<str>, Node>,
     reads: JoinSet<Finished>,
+    /// The list in flight, one at most.
+    lists: JoinSet<Result<Discovered, ClusterError>>,
     view: watch::Sender<Arc<ClusterView>>,
     discover_at: Instant,
     /// A reading has shown that the last list is outdated.
@@ -89,6 +91,7 @@ impl Watcher {
             slots,
             nodes: BTreeMap::new(),
             reads: JoinSet::new(),
+            lists: JoinSet::new(),
             view: watch::Sender::new(Arc::new(view)),
             discover_at: Instant::now(),
             wants_list: false,
@@ -111,12 +114,8 @@ impl Watcher {
         loop {
             tokio::select! {
                 () = cancel.cancelled() => break,
-                () = sleep_until(next) => {
-                    tokio::select! {
-                        () = cancel.cancelled() => break,
-                        at = self.round() => next = at,
-                    }
-                }
+                () = sleep_until(next) => next = self.round(),
+                Some(listed) = self.lists.join_next() => next = self.listed(listed),
                 Some(ended) = self.reads.join_next() => {
                     self.settle(ended);
                     // Those that ended meanwhile: one view for all of them.
@@ -135,8 +134,8 @@ impl Watcher {
         while self.reads.join_next().await.is_some() {}
     }
 
-    /// Lists if it is time, starts what is due; returns the time of the next round.
-    async fn round(&mut self) -> Instant {
+    /// Begins a list if it is time, starts what is due; returns the time of the next round.
+    fn round(&mut self) -> Instant {
         let now = Instant::now();
         if let Some(until) = self.session.pause().until(now) {
             return until;
@@ -145,23 +144,27 @@ impl Watcher {
             Ok(client) => client,
             Err(error) => return self.refused(error),
         };
-        if now >= self.discover_at
-            && let Err(error) = self.list(&client).await
-        {
-            return self.refused(error);
+        if now >= self.discover_at && self.lists.is_empty() {
+            let (client, cluster) = (client.clone(), Arc::clone(&self.cluster));
+            self.lists.spawn(async move { discover(&client, &cluster).await });
         }
-        let now = Instant::now();
-        self.start(&client, now);
-        (now + self.cluster.settings.poll_interval).min(self.discover_at)
+        if self.failure.is_none() {
+            self.start(&client, now);
+        }
+        let poll = now + self.cluster.settings.poll_interval;
+        if self.lists.is_empty() { poll.min(self.discover_at) } else { poll }
     }
 
-    /// Lists nodes and pods.
-    async fn list(&mut self, client: &Client) -> Result<(), ClusterError> {
-        let deadline = self.cluster.settings.exec_deadline;
-        let discovered = timeout(deadline, discover(client, &self.cluster)).await;
-        self.found(discovered.unwrap_or(Err(ClusterError::TimedOut(deadline)))?);
-        self.discover_at = Instant::now() + self.cluster.settings.discovery_interval;
-        Ok(())
+    /// Takes over a list that has ended; returns the time of the next round.
+    fn listed(&mut self, ended: Result<Result<Discovered, ClusterError>, tokio::task::JoinError>) -> Instant {
+        match ended {
+            Ok(Ok(discovered)) => self.found(discovered),
+            Ok(Err(error)) => return self.refused(error),
+            Err(error) => tracing::error!(cluster = self.cluster.name(), %error, "a list was lost"),
+        }
+        let now = Instant::now();
+        self.discover_at = now + self.cluster.settings.discovery_interval;
+        now
     }
 
     /// The cluster as a whole gave no answer. Returns the time of the next try.

@@ -203,11 +203,15 @@ impl ClusterView {
         self.readings().map(|reading| reading.gpus.rows()).sum()
     }
 
-    /// What an answer about it lacks and why, for people; nothing if all its GPU nodes were read at the last attempt.
+    /// What an answer about it lacks and why, for people; nothing if all its GPU nodes and their processes were read at the last
+    /// attempt.
     pub fn missing(&self) -> Vec<String> {
         let of_cluster = |error: &str| format!("cluster {}: {}: {error}", self.name, self.state.name());
         match self.state {
-            ClusterState::Ok | ClusterState::NoGpu | ClusterState::NoGpuNodes => Vec::new(),
+            ClusterState::NoGpu | ClusterState::NoGpuNodes => Vec::new(),
+            ClusterState::Ok => {
+                self.nodes.iter().filter_map(|node| node.without_processes(&self.name)).collect()
+            }
             ClusterState::Starting => vec![of_cluster("not everything was read yet")],
             ClusterState::Degraded => self.nodes.iter().filter_map(|node| node.missing(&self.name)).collect(),
             _ => {
@@ -245,15 +249,21 @@ impl ClusterView {
 }
 
 impl NodeView {
-    /// What an answer about it lacks and why, for people; none if it was read at the last attempt.
+    /// What an answer about it lacks and why, for people; none if it and its processes were read at the last attempt.
     pub fn missing(&self, cluster: &str) -> Option<String> {
         let why = match (self.state, &self.error) {
-            (NodeState::Ok, _) => return None,
+            (NodeState::Ok, _) => return self.without_processes(cluster),
             (_, Some(error)) => error.as_ref(),
             (state, None) => state.name(),
         };
         let what = if self.reading.is_some() { " (its last reading is shown)" } else { "" };
         Some(format!("cluster {cluster}: node {}: {why}{what}", self.name))
+    }
+
+    /// Why its processes are not in its reading, for people.
+    fn without_processes(&self, cluster: &str) -> Option<String> {
+        let error = self.reading.as_ref()?.processes_error.as_ref()?;
+        Some(format!("cluster {cluster}: node {}: its processes could not be listed: {error}", self.name))
     }
 
     /// Whether its reading is older than its own last attempt.

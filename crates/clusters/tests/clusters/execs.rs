@@ -104,6 +104,27 @@ async fn rows_of_good_gpus_count_though_the_tool_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_processes_cannot_be_listed_is_well_and_its_answer_says_so() {
+    let nodes = vec![NodeSpec::new("n1", 2).with(Behaviour::NoProcesses), NodeSpec::new("n2", 2)];
+    let (_double, clusters, _feed) = watched(World::new(nodes)).await;
+    let view = when(&clusters, "east", |view| {
+        view.nodes.len() == 2 && view.nodes.iter().all(|node| node.state == NodeState::Ok)
+    })
+    .await;
+    assert_eq!(view.state, ClusterState::Ok);
+    let reading = view.node("n1").unwrap().reading.clone().unwrap();
+    assert_eq!((reading.gpus().len(), reading.processes().len()), (2, 0));
+    let missing = view.missing();
+    assert!(
+        missing.len() == 1 && missing[0].contains("node n1: its processes could not be listed: "),
+        "{missing:?}"
+    );
+    assert_eq!(view.missing_of(view.node("n1").unwrap()), missing);
+    assert_eq!(view.missing_of(view.node("n2").unwrap()), [""; 0]);
+    clusters.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_fails_keeps_its_last_reading_as_stale_and_comes_back() {
     let (double, clusters, _feed) = watched(World::new(vec![NodeSpec::new("n1", 2)])).await;
     when_state(&clusters, "east", ClusterState::Ok).await;

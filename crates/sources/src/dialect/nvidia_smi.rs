@@ -30,10 +30,6 @@ pub use query::{GpuRow, LINES_MAX, Query, parse_query_csv};
 /// The tool's name, and its paths outside `PATH`: in WSL, and on hosts of the GPU operator.
 const PROGRAMS: [&str; 3] =
     ["nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"];
-/// How long all runs of a reading may take together.
-const DEADLINE: Duration = Duration::from_secs(9);
-/// Most output that is read: 16 GPUs with everything asked for have some 20 KiB.
-const OUTPUT_LEN_MAX: usize = 4 << 20;
 /// Exit status of the tool: NVML's code for a missing right.
 const NO_PERMISSION: i32 = 4;
 
@@ -101,9 +97,9 @@ impl NvidiaSmi {
         loop {
             let fields = self.fields(due);
             let spent_ns = u64::try_from(Moment::now().mono_ns - begun.mono_ns).unwrap_or_default();
-            let left = DEADLINE.saturating_sub(Duration::from_nanos(spent_ns));
+            let left = self.tool.patience().saturating_sub(Duration::from_nanos(spent_ns));
             let query = format!("--query-gpu={}", fields.join(","));
-            let output = self.tool.run(&[&query, "--format=csv,nounits"], left, OUTPUT_LEN_MAX)?;
+            let output = self.tool.run(&[&query, "--format=csv,nounits"], left)?;
             let text = String::from_utf8_lossy(&output.stdout);
             match refused_field(&text) {
                 Some(name) if fields.contains(&name) => self.refused.push(name.to_owned()),

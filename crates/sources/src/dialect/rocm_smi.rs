@@ -17,7 +17,7 @@ use std::time::Duration;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Identity};
 
-use crate::machine::{Machine, ToolOutput, run_tool};
+use crate::machine::{Machine, OUTPUT_LEN_MAX, PATIENCE, ToolOutput, run_tool};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::registry::{self, Discovery, Finding, Verdict};
 use crate::versions;
@@ -26,10 +26,6 @@ pub use report::{CARDS_MAX, Card, Report, parse_json, parse_text};
 
 /// The tool's name, and ROCm's path for it outside `PATH`.
 const PROGRAMS: [&str; 2] = ["rocm-smi", "/opt/rocm/bin/rocm-smi"];
-/// How long all runs of a reading may take together.
-const DEADLINE: Duration = Duration::from_secs(9);
-/// Most output that is read: 64 partitions with everything asked for have some 200 KiB.
-const OUTPUT_LEN_MAX: usize = 4 << 20;
 
 /// Arguments for the columns of each tier.
 const FAST: &[&str] = &["--showtemp", "--showpower", "--showuse", "--showmemuse"];
@@ -115,7 +111,7 @@ impl RocmSmi {
         for (at, way) in WAYS.iter().enumerate().skip(self.way) {
             let started = Moment::now();
             let spent_ns = u64::try_from(started.mono_ns - begun.mono_ns).unwrap_or_default();
-            let left = DEADLINE.saturating_sub(Duration::from_nanos(spent_ns));
+            let left = PATIENCE.saturating_sub(Duration::from_nanos(spent_ns));
             let output = run_tool(&self.program, &arguments(*way, due), left, OUTPUT_LEN_MAX)?;
             let report = if way.json {
                 parse_json(&output.stdout).unwrap_or_default()

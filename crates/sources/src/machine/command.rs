@@ -15,7 +15,7 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use super::tool::{Tool, ToolError, ToolOutput};
+use super::tool::{OUTPUT_LEN_MAX, PATIENCE, Tool, ToolError, ToolOutput};
 
 /// Bytes of standard error that are kept.
 const STDERR_LEN_MAX: usize = 64 << 10;
@@ -31,8 +31,12 @@ const ASK_NS: i64 = 10_000_000;
 pub(crate) struct LocalTool(pub(crate) PathBuf);
 
 impl Tool for LocalTool {
-    fn run(&self, args: &[&str], deadline: Duration, output_max: usize) -> Result<ToolOutput, ToolError> {
-        run_tool(&self.0, args, deadline, output_max)
+    fn run(&self, args: &[&str], deadline: Duration) -> Result<ToolOutput, ToolError> {
+        run_tool(&self.0, args, deadline, OUTPUT_LEN_MAX)
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 }
 

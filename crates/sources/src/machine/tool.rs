@@ -12,10 +12,18 @@ pub trait Tool: fmt::Debug + Send + Sync {
     /// Runs it to its end, without a shell and with empty standard input. Blocks until then.
     ///
     /// # Errors
-    /// If it cannot be found, reached or started, or does not end within `deadline`. Of more output than `output_max` bytes,
-    /// the rest is left out, or the run fails.
-    fn run(&self, args: &[&str], deadline: Duration, output_max: usize) -> Result<ToolOutput, ToolError>;
+    /// If it cannot be found, reached or started, or does not end within `deadline`. Of more output than the tool's bound, the
+    /// rest is left out, or the run fails.
+    fn run(&self, args: &[&str], deadline: Duration) -> Result<ToolOutput, ToolError>;
+
+    /// How long all runs for one question may take together.
+    fn patience(&self) -> Duration;
 }
+
+/// [`Tool::patience`] on this machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(9);
+/// Most output that is read on this machine: nvidia-smi gives some 20 KiB for 16 GPUs, rocm-smi 200 KiB for 64 partitions.
+pub(crate) const OUTPUT_LEN_MAX: usize = 4 << 20;
 
 /// The output of a tool that ended.
 #[derive(Debug, Clone)]

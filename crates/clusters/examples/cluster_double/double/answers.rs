@@ -14,6 +14,8 @@ pub(super) fn answer(spec: &NodeSpec, command: &[String]) -> (Vec<u8>, i32) {
     let option = |name: &str| arguments.iter().find_map(|word| word.strip_prefix(name));
     let (text, code) = if let Some(fields) = option("--query-gpu=") {
         gpus(spec, fields, option("--format=").is_some_and(|format| format.contains("nounits")))
+    } else if spec.behaviour == Behaviour::NoProcesses {
+        ("Insufficient Permissions\n".to_owned(), 4)
     } else if option("--query-compute-apps=").is_some() {
         ("gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n".to_owned(), 0)
     } else if arguments.first() == Some(&"pmon") {

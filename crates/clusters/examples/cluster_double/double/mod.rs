@@ -68,6 +68,8 @@ pub(crate) enum Behaviour {
     Gone,
     /// nvidia-smi itself fails.
     NoDriver,
+    /// It reads the GPUs and may not list processes.
+    NoProcesses,
 }
 
 /// What the server answers with; tests change it at any time.

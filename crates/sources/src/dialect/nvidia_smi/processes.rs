@@ -2,20 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gpuvitals_core::Identity;
 
 use super::fields::reason_of;
 use super::pmon::{PmonRow, parse_pmon};
 use super::query::{Table, parse_query_csv};
-use super::{OUTPUT_LEN_MAX, identity_of, said};
+use super::{identity_of, said};
 use crate::machine::{LocalTool, Tool, ToolOutput};
 use crate::probe::{Driver, ProbeError};
 use crate::processes::{GpuProcess, NAMELESS, ProcessKind, ProcessList, ProcessTable};
 
-/// How long a run of the tool may take; `pmon` watches for a second.
-const DEADLINE: Duration = Duration::from_secs(10);
 const APPS: &[&str] = &["gpu_uuid", "pid", "process_name", "used_gpu_memory"];
 
 /// Lists the processes by the tool.
@@ -45,7 +42,7 @@ impl SmiProcesses {
 
     /// Standard output, and whether the tool says that all went well.
     fn run(&self, arguments: &[&str]) -> Result<(String, bool), ProbeError> {
-        let ToolOutput { code, stdout, .. } = self.tool.run(arguments, DEADLINE, OUTPUT_LEN_MAX)?;
+        let ToolOutput { code, stdout, .. } = self.tool.run(arguments, self.tool.patience())?;
         Ok((String::from_utf8_lossy(&stdout).into_owned(), code == Some(0)))
     }
 
