@@ -82,7 +82,7 @@ async fn serve(
         meter: Arc::clone(&meter),
     });
     let gpus = FleetFigures::new(Arc::clone(&store), runtime);
-    let sender = send(config, &view, gpus).await?;
+    let sender = send(config, &view, gpus)?;
     let stop_api = CancellationToken::new();
     let calls = gpuvitals_remote::serve(Arc::clone(&store), None, &stop_api).await;
     let app = collector::router(store, view).merge(calls);
@@ -114,7 +114,7 @@ async fn serve(
 }
 
 /// Sends the collector's figures and the GPUs of its store to those who are named: by OTLP, and by remote write.
-async fn send(config: &Config, view: &Arc<View>, gpus: FleetFigures) -> Result<Option<RemoteWrite>, Failure> {
+fn send(config: &Config, view: &Arc<View>, gpus: FleetFigures) -> Result<Option<RemoteWrite>, Failure> {
     let (shown, present) = (Arc::clone(view), gpus.clone());
     crate::telemetry::show_parts(move || {
         Box::new(std::iter::once(shown.families()).chain(present.read().into_iter().flatten()))
@@ -124,7 +124,7 @@ async fn send(config: &Config, view: &Arc<View>, gpus: FleetFigures) -> Result<O
         let parts = gpus.read()?.chain(std::iter::once(shown.families()));
         Some(Box::new(parts) as FamilyParts)
     });
-    remote_write::start_inside(&config.remote_write, &config.sampling.node(), read).await
+    remote_write::start_inside(&config.remote_write, &config.sampling.node(), read)
 }
 
 /// Closes the sink.

@@ -9,12 +9,12 @@ use gpuvitals_core::history::{History, Part};
 use gpuvitals_core::{causes, clock};
 use gpuvitals_exposition::FleetExposition;
 use gpuvitals_listener::Figures;
-use gpuvitals_remotewrite::{ReadFamilies, RemoteWrite, RemoteWriteError, RemoteWriteSettings};
+use gpuvitals_remotewrite::{ReadFamilies, RemoteWrite, RemoteWriteSettings};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::http_client;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::telemetry;
 
 /// Longest wait for the state of the fleet.
@@ -33,14 +33,15 @@ pub(crate) fn start(
     runtime: &Handle,
     read: ReadFamilies,
 ) -> Result<Option<RemoteWrite>, Failure> {
-    runtime.block_on(start_inside(settings, node, read))
+    let _inside = runtime.enter();
+    start_inside(settings, node, read)
 }
 
 /// The same inside a runtime.
 ///
 /// # Errors
 /// When a file of the settings cannot be used.
-pub(crate) async fn start_inside(
+pub(crate) fn start_inside(
     settings: &RemoteWriteSettings,
     node: &str,
     read: ReadFamilies,
@@ -50,10 +51,7 @@ pub(crate) async fn start_inside(
     }
     let http = http_client(settings.has_tls(), &settings.access(), settings.timeout)
         .map_err(|failure| failure.in_setting("remote_write"))?;
-    let sender = RemoteWrite::start(settings, http, node, read).await.map_err(|error| match error {
-        RemoteWriteError::Credential(error) => error.into(),
-        error => Failure::caused(Exit::Bug, "cannot start remote write", error),
-    })?;
+    let sender = RemoteWrite::start(settings, http, node, read)?;
     let _started_before = OWN.set(sender.figures());
     Ok(Some(sender))
 }

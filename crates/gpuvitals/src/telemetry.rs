@@ -19,12 +19,13 @@ use std::time::Duration;
 
 use gpuvitals_core::figures::Family;
 use gpuvitals_listener::Figures;
+use gpuvitals_queue::link::Outbox;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
-use counts::Counts;
+use counts::{Counts, Signal};
 use transport::Transport;
 
 pub(crate) use environment::{environment, unread};
@@ -44,6 +45,8 @@ static EXPORTER: OnceLock<Exporter> = OnceLock::new();
 
 struct Exporter {
     counts: Arc<Counts>,
+    /// Metrics that wait.
+    outbox: Arc<Outbox>,
     figures: Shown,
     provider: Option<SdkTracerProvider>,
     stop: CancellationToken,
@@ -63,20 +66,24 @@ pub(crate) fn start(settings: &Otlp, service: &str, node: &str) -> Result<Option
         .enable_all()
         .build()
         .map_err(|e| Failure::io("cannot start the runtime of the OTLP exporter", e))?;
-    let transport = {
+    let (transport, outbox) = {
         let _inside = runtime.enter();
-        Transport::new(settings)?
+        (Transport::new(settings)?, Arc::new(Outbox::new(settings.queue_max.0)))
     };
     let resource = resource::of(settings, service, node);
     let counts = Arc::<Counts>::default();
     let figures = Shown::default();
     let metrics = settings.metrics.then(|| metrics::Exporter {
-        transport: transport.clone(),
+        receiver: metrics::Receiver {
+            transport: transport.clone(),
+            timeout: settings.timeout,
+            counts: Arc::clone(&counts),
+            signal: Signal::new("metrics"),
+        },
+        outbox: Arc::clone(&outbox),
         resource: convert::resource(&resource),
         figures: Arc::clone(&figures),
-        counts: Arc::clone(&counts),
         interval: settings.interval,
-        timeout: settings.timeout,
     });
     let provider =
         settings.traces.then(|| spans::provider(settings, &transport, resource, &counts)).transpose()?;
@@ -100,7 +107,7 @@ pub(crate) fn start(settings: &Otlp, service: &str, node: &str) -> Result<Option
         .map_err(|e| Failure::io("cannot start the thread otlp", e))?;
     // A process has one service.
     let _started_before =
-        EXPORTER.set(Exporter { counts, figures, provider, stop, ended: Mutex::new(ended) });
+        EXPORTER.set(Exporter { counts, outbox, figures, provider, stop, ended: Mutex::new(ended) });
     Ok(tracer)
 }
 
@@ -118,7 +125,7 @@ pub(crate) fn show_parts(read: impl Fn() -> Parts + Send + Sync + 'static) {
 
 /// Figures of the exporter itself; none if nothing is exported.
 pub(crate) fn families() -> Vec<Family> {
-    EXPORTER.get().map(|exporter| exporter.counts.families()).unwrap_or_default()
+    EXPORTER.get().map(|exporter| exporter.counts.families(&exporter.outbox)).unwrap_or_default()
 }
 
 /// Sends the rest: spans, then metrics, each within [`LAST_PATIENCE`].

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::AUTHORIZATION;
+use gpuvitals_core::clock;
+use http::header::{AUTHORIZATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
 use tonic::Request;
@@ -28,6 +29,17 @@ const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const BEARER: &str = "Bearer ";
 /// Largest answer to a `GET`, in bytes.
 const ANSWER_BYTES: usize = 16 << 20;
+
+/// Time for which an answer wants its sender left alone: seconds, or until a date.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    let nanos = until.as_nanosecond() - i128::from(clock::now_ns());
+    Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)))
+}
 
 /// Trusted authorities and identity of a client. A URL contains none of it.
 #[derive(Clone, Debug, Default)]

@@ -3,9 +3,7 @@
 //! - **Samples** are the values of the families under the names and labels of `/metrics`, each with the time at which it was
 //!   measured. A value that was sent is not sent again; a series that is no longer there is ended with Prometheus'
 //!   staleness marker. A process that ends marks nothing: the next one goes on.
-//! - **The queue** between the intervals and the receiver is the program's own, of one topic in memory, bounded in bytes: a
-//!   request is a frame, compressed, and the oldest go first. [`forward`] sends one at a time, in order, and sends it again
-//!   as [`gpuvitals_queue::link`] does it everywhere: with growing, jittered delays, and not before the receiver wants it.
+//! - **Requests wait** between the intervals and the receiver in an [`Outbox`], compressed, each as a frame.
 //! - **The receiver** decides: 5xx, 429 and silence are tried again until the samples are too old, every other refusal drops
 //!   the request. Which version it speaks is found out with the first request.
 //!
@@ -24,12 +22,8 @@ use gpuvitals_core::figures::Family;
 use gpuvitals_core::{causes, clock};
 use gpuvitals_listener::Figures;
 use gpuvitals_listener::client::CredentialError;
-use gpuvitals_queue::link::{Forwarded, forward};
-use gpuvitals_queue::{
-    ConsumerOptions, ContentType, Drain, Frame, InProcessConsumer, PublishError, Queue, QueueClock,
-    QueueConfig, SubscribeError, WhenFull,
-};
-use tokio::sync::Notify;
+use gpuvitals_queue::link::Outbox;
+use gpuvitals_queue::{ContentType, Frame};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -39,24 +33,6 @@ use receiver::{Receiver, pack};
 use series::Tracker;
 
 pub use settings::RemoteWriteSettings;
-
-/// A lease: as long as the process lives, since the forwarder ends with it.
-const LEASE: Duration = Duration::from_hours(24 * 365 * 10);
-/// Names of the queue's topic, and of the group that the forwarder is.
-const TOPIC: &str = "remote-write";
-const GROUP: &str = "receiver";
-
-/// Why nothing can be sent.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RemoteWriteError {
-    /// A credential.
-    #[error(transparent)]
-    Credential(#[from] CredentialError),
-    /// The queue does not accept its consumer.
-    #[error("subscribe to the queue of remote write")]
-    Subscribe(#[source] SubscribeError),
-}
 
 /// Families, in parts of any size.
 pub type FamilyParts = Box<dyn Iterator<Item = Vec<Family>>>;
@@ -77,42 +53,8 @@ pub struct RemoteWrite {
 
 #[derive(Debug)]
 struct Shared {
-    queue: Queue,
+    outbox: Outbox,
     counts: Counts,
-    /// A request has left the queue.
-    settled: Notify,
-}
-
-impl Shared {
-    /// Samples that wait, and those that were dropped at the bound.
-    fn waiting(&self) -> (u64, u64) {
-        // The topic comes with the first frame.
-        self.queue.topic_stats(TOPIC).map_or((0, 0), |topic| (topic.messages, topic.dropped))
-    }
-
-    async fn is_empty(&self) {
-        loop {
-            let settled = self.settled.notified();
-            if self.waiting().0 == 0 {
-                return;
-            }
-            settled.await;
-        }
-    }
-
-    fn observe(&self, event: &Forwarded<'_>) {
-        match event {
-            // In the words of the receiver, since the program's own queue has not failed.
-            Forwarded::Failed(
-                PublishError::Full { topic: reason, .. } | PublishError::Unavailable { reason },
-            ) => {
-                self.counts.failed(reason);
-            }
-            Forwarded::Failed(error) => self.counts.failed(&causes(error)),
-            Forwarded::Taken(_) | Forwarded::Refused(..) => {}
-        }
-        self.settled.notify_waiters();
-    }
 }
 
 impl RemoteWrite {
@@ -120,23 +62,23 @@ impl RemoteWrite {
     ///
     /// # Errors
     /// When a file of the settings cannot be used.
-    pub async fn start(
+    pub fn start(
         settings: &RemoteWriteSettings,
         http: ureq::Agent,
         origin: &str,
         families: ReadFamilies,
-    ) -> Result<Self, RemoteWriteError> {
+    ) -> Result<Self, CredentialError> {
         // Said at the start, not with the first request.
         settings.headers()?;
-        let queue = Queue::in_process(config(settings.queue_max.0), QueueClock::system());
-        let consumer = subscribe(&queue).await.map_err(RemoteWriteError::Subscribe)?;
-        let shared = Arc::new(Shared { queue, counts: Counts::default(), settled: Notify::new() });
+        let outbox = Outbox::new(settings.queue_max.0);
+        let shared = Arc::new(Shared { outbox, counts: Counts::default() });
         let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
         let receiver = Receiver::new(settings, http, Arc::clone(&shared));
         let sending = {
             let (shared, give_up) = (Arc::clone(&shared), give_up.clone());
             tokio::spawn(async move {
-                let ended = forward(consumer, &receiver, 1, &give_up, |event| shared.observe(event)).await;
+                let failed = |reason: &str| shared.counts.failed(reason);
+                let ended = shared.outbox.send(&receiver, &give_up, failed).await;
                 if let Err(error) = ended {
                     tracing::error!(error = causes(&error), "remote write has ended");
                 }
@@ -157,10 +99,7 @@ impl RemoteWrite {
     /// Its own figures.
     pub fn figures(&self) -> Figures {
         let shared = Arc::clone(&self.shared);
-        Figures::new(move || {
-            let (waiting, dropped) = shared.waiting();
-            shared.counts.families(waiting, dropped)
-        })
+        Figures::new(move || shared.counts.families(shared.outbox.waiting(), shared.outbox.dropped()))
     }
 
     /// Takes the last values and sends what waits, at most for `grace`; what is left is dropped, and said.
@@ -168,11 +107,11 @@ impl RemoteWrite {
         self.stop.cancel();
         let rest = async {
             ended(self.looking).await;
-            self.shared.is_empty().await;
+            self.shared.outbox.emptied().await;
         };
         let is_late = timeout(grace, rest).await.is_err();
         self.give_up.cancel();
-        let left = self.shared.waiting().0;
+        let left = self.shared.outbox.waiting();
         if is_late || left > 0 {
             tracing::warn!(
                 samples = left,
@@ -188,25 +127,6 @@ async fn ended(task: AbortOnDropHandle<()>) {
     if let Err(error) = task.await {
         tracing::error!(%error, "remote write ended by a panic");
     }
-}
-
-/// Bounded in bytes; the samples of the last intervals are worth more than old ones.
-fn config(max_bytes: u64) -> QueueConfig {
-    QueueConfig {
-        max_bytes,
-        max_messages: 1 << 40,
-        when_full: WhenFull::DropOldest,
-        ack_timeout: LEASE,
-        max_lease: LEASE,
-        drain: Drain::Return,
-        ..QueueConfig::default()
-    }
-}
-
-async fn subscribe(queue: &Queue) -> Result<InProcessConsumer, SubscribeError> {
-    // Little is read ahead, so that what is dropped is what waits.
-    let options = ConsumerOptions { max_in_flight: std::num::NonZeroU32::MIN, ..ConsumerOptions::default() };
-    queue.subscribe(TOPIC, GROUP, &options).await
 }
 
 /// Looks at the families at every interval.
@@ -245,7 +165,7 @@ impl Looks {
         self.shared.counts.out_of_order(out_of_order);
         for frame in frames {
             let samples = frame.count;
-            if let Err(error) = self.shared.queue.publish(TOPIC, frame).await {
+            if let Err(error) = self.shared.outbox.push(frame).await {
                 self.shared.counts.unqueued(samples);
                 tracing::debug!(
                     samples,

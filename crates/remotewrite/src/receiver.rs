@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gpuvitals_core::{causes, clock};
+use gpuvitals_listener::client::retry_after;
 use gpuvitals_queue::{Frame, FrameDurability, Producer, PublishError, Receipt};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use prost::Message as _;
 
@@ -212,17 +213,6 @@ impl Answer {
     fn written(&self) -> Option<u64> {
         self.headers.get(WRITTEN)?.to_str().ok()?.trim().parse().ok()
     }
-
-    /// Time for which the receiver wants to be left alone: seconds, or until a date.
-    fn retry_after(&self) -> Option<Duration> {
-        let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-        if let Ok(seconds) = text.parse() {
-            return Some(Duration::from_secs(seconds));
-        }
-        let until = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
-        let nanos = until.as_nanosecond() - i128::from(clock::now_ns());
-        Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)))
-    }
 }
 
 /// What an answer to so many samples means.
@@ -240,8 +230,8 @@ fn verdict(answer: &Answer, is_2: bool, wanted: ProtocolVersion, samples: u64) -
     }
     match status {
         StatusCode::UNSUPPORTED_MEDIA_TYPE if may_speak_1 => Verdict::Older,
-        StatusCode::TOO_MANY_REQUESTS => Verdict::Later(answer.retry_after()),
-        _ if status.is_server_error() => Verdict::Later(answer.retry_after()),
+        StatusCode::TOO_MANY_REQUESTS => Verdict::Later(retry_after(&answer.headers)),
+        _ if status.is_server_error() => Verdict::Later(retry_after(&answer.headers)),
         _ => Verdict::Settled(answer.written().unwrap_or(0)),
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gpuvitals_core::figures::{Family, Kind};
+use gpuvitals_queue::link::Outbox;
 
 /// Counts of the exporter.
 #[derive(Debug, Default)]
@@ -15,17 +16,24 @@ pub(super) struct Counts {
     pub(super) spans_no_room: AtomicU64,
     /// Spans that wait to be sent, or are being sent.
     pub(super) spans_waiting: AtomicU64,
-    /// Times that all metrics were taken.
-    pub(super) metrics_sent: AtomicU64,
+    /// Data points of metrics in requests that the receiver took, with those that it refused within one.
+    pub(super) points_sent: AtomicU64,
     /// Data points that the receiver refused of metrics it took.
     pub(super) points_refused: AtomicU64,
+    /// Data points in requests that the receiver will never take.
+    pub(super) points_not_taken: AtomicU64,
     /// Sendings that failed, of spans or of metrics.
     pub(super) failures: AtomicU64,
 }
 
 impl Counts {
     /// As families.
-    pub(super) fn families(&self) -> Vec<Family> {
+    pub(super) fn families(&self, outbox: &Outbox) -> Vec<Family> {
+        let points = [
+            ("no_room", outbox.dropped()),
+            ("not_taken", self.points_not_taken.load(Ordering::Relaxed)),
+            ("refused", self.points_refused.load(Ordering::Relaxed)),
+        ];
         let dropped = [("no_room", &self.spans_no_room), ("not_taken", &self.spans_not_taken)];
         vec![
             Family::counter(
@@ -41,14 +49,21 @@ impl Counts {
             .by("reason", dropped),
             Family::gauge("gpuvitals_otlp_spans_waiting", "Spans that wait to be sent.", &self.spans_waiting),
             Family::counter(
-                "gpuvitals_otlp_metrics_sent_total",
-                "Times that the receiver of OTLP took all metrics.",
-                &self.metrics_sent,
+                "gpuvitals_otlp_points_sent_total",
+                "Data points of metrics in requests that the receiver of OTLP took, with those that it refused within one.",
+                &self.points_sent,
             ),
-            Family::counter(
-                "gpuvitals_otlp_points_refused_total",
-                "Data points of metrics that the receiver of OTLP refused.",
-                &self.points_refused,
+            Family::new(
+                "gpuvitals_otlp_points_dropped_total",
+                Kind::Counter,
+                "Data points of metrics that the receiver of OTLP does not have: more waited than there is room for, it did not \
+                 take their request, or it refused them within one.",
+            )
+            .by("reason", points),
+            Family::gauge(
+                "gpuvitals_otlp_points_waiting",
+                "Data points of metrics that wait to be sent, or are being sent.",
+                outbox.waiting(),
             ),
             Family::counter("gpuvitals_otlp_failures_total", "Sendings by OTLP that failed.", &self.failures),
         ]

@@ -1,4 +1,4 @@
-//! Metrics: the families of a service, sent every interval.
+//! Metrics: the families of a service, sent every interval through an [`Outbox`].
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -6,17 +6,20 @@ use std::time::Duration;
 
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{causes, clock};
+use gpuvitals_queue::link::Outbox;
+use gpuvitals_queue::{ContentType, Frame, FrameDurability, Producer, PublishError, Receipt};
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest,
 };
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, ScopeMetrics};
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 
 use super::convert::{Times, metrics};
 use super::counts::{Counts, Signal};
-use super::transport::Transport;
+use super::transport::{Transport, Verdict};
 use super::{SCOPE, Shown};
 
 /// Most samples of a request: some 1.5 MB, below the 4 MiB that receivers of gRPC take unless told otherwise.
@@ -24,42 +27,65 @@ const SAMPLES_MAX: usize = 5_000;
 
 /// The data to send, and its destination.
 pub(super) struct Exporter {
-    pub(super) transport: Transport,
+    pub(super) receiver: Receiver,
+    pub(super) outbox: Arc<Outbox>,
     pub(super) resource: Resource,
     pub(super) figures: Shown,
-    pub(super) counts: Arc<Counts>,
     pub(super) interval: Duration,
+}
+
+/// The receiver, as the outbox sees it: a request is taken once it needs no more sending, be it dropped.
+pub(super) struct Receiver {
+    pub(super) transport: Transport,
     pub(super) timeout: Duration,
+    pub(super) counts: Arc<Counts>,
+    pub(super) signal: Signal,
 }
 
 impl Exporter {
-    /// Sends every interval until `stop`, and then once more. Sums are cumulative, so what a receiver has not taken is in the
-    /// next request.
+    /// Queues the values every interval until `stop`, and then once more, and sends what waits.
     pub(super) async fn run(self, stop: CancellationToken) {
-        let signal = Signal::new("metrics");
         let started_ns = now_ns();
-        while stop.run_until_cancelled(tokio::time::sleep(self.interval)).await.is_some() {
-            self.send(started_ns, &signal).await;
+        let looking = async {
+            while stop.run_until_cancelled(tokio::time::sleep(self.interval)).await.is_some() {
+                self.look(started_ns).await;
+            }
+            self.look(started_ns).await;
+            self.outbox.emptied().await;
+        };
+        let failed = |reason: &str| {
+            self.receiver.counts.failures.fetch_add(1, Ordering::Relaxed);
+            self.receiver.signal.not_taken(reason);
+        };
+        let never = CancellationToken::new();
+        tokio::select! {
+            () = looking => {}
+            ended = self.outbox.send(&self.receiver, &never, failed) => {
+                if let Err(error) = ended {
+                    tracing::error!(error = causes(&error), "metrics are sent by OTLP no more");
+                }
+            }
         }
-        self.send(started_ns, &signal).await;
     }
 
-    async fn send(&self, started_ns: u64, signal: &Signal) {
+    async fn look(&self, started_ns: u64) {
         let figures = self.figures.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(figures) = figures else { return };
         let times = Times { start_ns: started_ns, now_ns: now_ns() };
         for part in figures().flat_map(parts) {
-            match self.transport.metrics(self.request(&part, times), self.timeout).await {
-                Ok(answer) => self.refused(answer.partial_success.unwrap_or_default()),
-                Err(error) => {
-                    self.counts.failures.fetch_add(1, Ordering::Relaxed);
-                    signal.not_taken(&causes(&error));
-                    return;
-                }
+            let points = part.iter().map(|family| family.samples.len()).sum::<usize>();
+            let points = u32::try_from(points).unwrap_or(u32::MAX);
+            // The queue of this process does not open it.
+            let frame = Frame::new(ContentType::Batch, points, self.request(&part, times).encode_to_vec());
+            if let Err(error) = self.outbox.push(frame).await {
+                self.receiver.counts.points_not_taken.fetch_add(points.into(), Ordering::Relaxed);
+                tracing::debug!(
+                    points,
+                    error = causes(&error),
+                    "metrics found no place in the queue of OTLP"
+                );
             }
         }
-        signal.taken();
-        self.counts.metrics_sent.fetch_add(1, Ordering::Relaxed);
     }
 
     fn request(&self, families: &[Family], times: Times) -> ExportMetricsServiceRequest {
@@ -75,7 +101,9 @@ impl Exporter {
         }];
         ExportMetricsServiceRequest { resource_metrics }
     }
+}
 
+impl Receiver {
     /// Counts the data points that a receiver refused out of metrics it took. It may do so with every
     /// request, so the log has it at `debug`.
     fn refused(
@@ -87,6 +115,34 @@ impl Exporter {
         if refused > 0 || !error_message.is_empty() {
             tracing::debug!(refused, reason = error_message, "the receiver of OTLP refused data points");
         }
+    }
+}
+
+impl Producer for Receiver {
+    async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+        let points = u64::from(frame.count);
+        match self.transport.metrics(frame.payload, self.timeout).await {
+            Ok(answer) => {
+                self.refused(answer.partial_success.unwrap_or_default());
+                self.counts.points_sent.fetch_add(points, Ordering::Relaxed);
+                self.signal.taken();
+            }
+            Err(error) => {
+                let reason = causes(&error);
+                match error.verdict() {
+                    Verdict::Later(None) => return Err(PublishError::Unavailable { reason: reason.into() }),
+                    Verdict::Later(retry_after) => {
+                        return Err(PublishError::Full { topic: reason.into(), retry_after });
+                    }
+                    Verdict::Never => {
+                        self.counts.failures.fetch_add(1, Ordering::Relaxed);
+                        self.counts.points_not_taken.fetch_add(points, Ordering::Relaxed);
+                        self.signal.not_taken(&reason);
+                    }
+                }
+            }
+        }
+        Ok(Receipt { offset: None, durability: FrameDurability::Memory, duplicate: false })
     }
 }
 

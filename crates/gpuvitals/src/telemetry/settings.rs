@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use gpuvitals_settings::{Refusal, settings, words};
+use gpuvitals_settings::{Bytes, Refusal, settings, words};
 use opentelemetry_sdk::trace::Sampler;
 use ureq::http::Uri;
 
@@ -33,6 +33,8 @@ settings! {
         pub metrics: bool = true;
         /// Time between two sendings of the metrics
         pub interval: Duration = "60s", from "1ms";
+        /// Bytes of metrics that wait in memory at most while the receiver is away; then the oldest go
+        pub queue_max: Bytes = "16MiB";
         /// service.name; empty: gpuvitals-agent, gpuvitals-broker, gpuvitals-collect, gpuvitals-stream, gpuvitals-up
         pub service_name: String = "";
         /// More attributes of the sender: key=value,key=value

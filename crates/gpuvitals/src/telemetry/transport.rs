@@ -12,10 +12,11 @@ use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
-use prost::Message as _;
+use prost::{DecodeError, Message as _};
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 use ureq::http::header::CONTENT_TYPE;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
@@ -39,11 +40,50 @@ pub(super) enum ExportError {
     #[error("{}", words(.0))]
     Refused(Box<Status>),
     #[error("{0}")]
-    Answered(StatusCode),
+    Answered(StatusCode, Option<Duration>),
     #[error("no answer came")]
     Unreachable(#[source] HttpError),
     #[error("otlp.endpoint")]
     Endpoint(#[from] ureq::http::Error),
+    #[error("a request is not what was encoded; a bug")]
+    Request(#[from] DecodeError),
+}
+
+/// What to do with metrics that were not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Send them again, and not before so long, if the receiver says so.
+    Later(Option<Duration>),
+    /// Drop them: the receiver will never take them.
+    Never,
+}
+
+impl ExportError {
+    /// As OTLP has it: <https://opentelemetry.io/docs/specs/otlp/#failures>, and `#failures-1` for HTTP.
+    pub(super) fn verdict(&self) -> Verdict {
+        match self {
+            Self::Late | Self::Unreachable(_) => Verdict::Later(None),
+            Self::Answered(status, after) => match status.as_u16() {
+                429 | 502..=504 => Verdict::Later(*after),
+                _ => Verdict::Never,
+            },
+            Self::Refused(status) => {
+                let wanted = status.get_details_retry_info().and_then(|info| info.retry_delay);
+                match status.code() {
+                    Code::Cancelled
+                    | Code::DeadlineExceeded
+                    | Code::Aborted
+                    | Code::OutOfRange
+                    | Code::Unavailable
+                    | Code::DataLoss => Verdict::Later(wanted),
+                    // Without a time to wait it will never have room.
+                    Code::ResourceExhausted if wanted.is_some() => Verdict::Later(wanted),
+                    _ => Verdict::Never,
+                }
+            }
+            Self::Endpoint(_) | Self::Request(_) => Verdict::Never,
+        }
+    }
 }
 
 /// A connection to the receiver; made when it is first used.
@@ -112,18 +152,18 @@ impl Transport {
         }
     }
 
-    /// Sends metrics once and returns the receiver's answer.
+    /// Sends metrics, an encoded request, once and returns the receiver's answer.
     ///
     /// # Errors
     /// When the receiver has not taken them.
     pub(super) async fn metrics(
         &self,
-        metrics: ExportMetricsServiceRequest,
+        metrics: Bytes,
         timeout: Duration,
     ) -> Result<ExportMetricsServiceResponse, ExportError> {
         match self {
             Self::Grpc(channel, metadata) => {
-                let mut request = tonic::Request::new(metrics);
+                let mut request = tonic::Request::new(ExportMetricsServiceRequest::decode(metrics)?);
                 metadata.clone_into(request.metadata_mut());
                 request.set_timeout(timeout);
                 let mut client = MetricsServiceClient::new(channel.clone());
@@ -136,10 +176,13 @@ impl Transport {
             Self::Http(client, endpoint) => {
                 let request = Request::post(format!("{endpoint}/v1/metrics"))
                     .header(CONTENT_TYPE, "application/x-protobuf")
-                    .body(metrics.encode_to_vec().into())?;
+                    .body(metrics)?;
                 let answer = client.send_bytes(request).await.map_err(ExportError::Unreachable)?;
                 if !answer.status().is_success() {
-                    return Err(ExportError::Answered(answer.status()));
+                    return Err(ExportError::Answered(
+                        answer.status(),
+                        client::retry_after(answer.headers()),
+                    ));
                 }
                 // An answer that cannot be read refuses nothing.
                 Ok(ExportMetricsServiceResponse::decode(answer.into_body()).unwrap_or_default())

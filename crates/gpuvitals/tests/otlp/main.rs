@@ -144,7 +144,7 @@ fn an_agents_gpus_go_out_by_grpc_under_the_names_of_the_conventions() {
     let resource = &received.resource.as_ref().unwrap().attributes;
     assert_eq!(attribute(resource, "host.name"), Some("n1"));
     assert!(received.authorizations.iter().all(|header| header == "Bearer s3cret"));
-    let sent = "gpuvitals_otlp_metrics_sent_total";
+    let sent = "gpuvitals_otlp_points_sent_total";
     // Counts made after an answer are exported with the next request.
     receiver.until("a counted sending", |received| figure(received, sent).is_some_and(|count| count >= 1.0));
     assert_eq!(agent.terminate(), Some(0));
@@ -378,21 +378,36 @@ fn a_receiver_without_traces_gets_the_metrics() {
 }
 
 #[test]
-fn what_was_not_taken_is_in_the_next_request_and_a_batch_of_spans_comes_when_the_receiver_wants_it() {
+fn what_was_not_taken_comes_when_the_receiver_wants_it_with_all_values_of_the_time_between() {
     let receiver = Receiver::start();
-    receiver.refuse("/v1/metrics", 503, None, 1);
+    receiver.refuse("/v1/metrics", 429, Some(3), 1);
     receiver.refuse("/v1/traces", 429, Some(4), 1);
     let (mut broker, http) = broker(&sending(&receiver.url));
     publish(&http);
     let received =
-        receiver.until("spans", |received| !received.spans.is_empty() && received.metrics.len() > 1);
-    let between = |path: &str| {
+        receiver.until("spans", |received| !received.spans.is_empty() && received.times.len() >= 10);
+    for (path, wanted) in [("/v1/traces", 4), ("/v1/metrics", 3)] {
         let times: Vec<_> =
             received.requests.iter().filter(|(to, _)| *to == path).map(|(_, at)| *at).collect();
-        times[1] - times[0]
-    };
-    assert!(between("/v1/traces") >= Duration::from_secs(4), "it asked for so much");
+        assert!(times[1] - times[0] >= Duration::from_secs(wanted), "{path}: it asked for so much");
+    }
     assert!(span_names(&received).contains(&"publish t"), "nothing is lost");
+    // Of every interval, though none was taken for 3 s.
+    let gaps = received.times.windows(2).map(|pair| Duration::from_nanos(pair[1] - pair[0]));
+    assert!(gaps.clone().all(|gap| gap < Duration::from_secs(2)), "{:?}", gaps.collect::<Vec<_>>());
+    assert_eq!(broker.terminate(), Some(0));
+}
+
+#[test]
+fn a_request_that_a_receiver_will_never_take_is_dropped_and_counted() {
+    let receiver = Receiver::start();
+    receiver.refuse("/v1/metrics", 400, None, 1);
+    let (mut broker, _) = broker(&sending(&receiver.url));
+    receiver.until("dropped points", |received| {
+        let dropped = received.metrics.get("gpuvitals_otlp_points_dropped_total").map(points);
+        let not_taken = |(labels, count)| attribute(labels, "reason") == Some("not_taken") && count >= 1.0;
+        dropped.into_iter().flatten().any(not_taken)
+    });
     assert_eq!(broker.terminate(), Some(0));
 }
 

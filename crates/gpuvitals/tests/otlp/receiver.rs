@@ -41,6 +41,8 @@ pub(crate) struct Received {
     pub(crate) spans: Vec<Span>,
     /// The newest of each name.
     pub(crate) metrics: BTreeMap<String, Metric>,
+    /// Times of the number of topics, nanoseconds since 1970, in the order of their coming.
+    pub(crate) times: Vec<u64>,
     pub(crate) resource: Option<Resource>,
     /// `authorization` of every request.
     pub(crate) authorizations: Vec<String>,
@@ -151,6 +153,12 @@ impl Shared {
         for of_resource in request.resource_metrics {
             received.resource = of_resource.resource;
             let metrics = of_resource.scope_metrics.into_iter().flat_map(|scope| scope.metrics);
+            let metrics: Vec<Metric> = metrics.collect();
+            let topics = metrics.iter().find(|metric| metric.name == "gpuvitals_queue_topics");
+            if let Some(metric::Data::Gauge(gauge)) = topics.and_then(|topics| topics.data.as_ref()) {
+                received.times.extend(gauge.data_points.iter().map(|point| point.time_unix_nano));
+            }
+            let metrics = metrics.into_iter();
             received.metrics.extend(metrics.map(|metric| (metric.name.clone(), metric)));
         }
         self.came.notify_all();

@@ -8,10 +8,11 @@
 //!
 //! Nothing here waits for a queue that is away: producers and consumers are created without a connection, a
 //! publish then fails with [`PublishError::Unavailable`], and a receive keeps trying. A [`Sender`] sends
-//! refused frames again; [`forward`] does so with the frames of another queue.
+//! refused frames again; [`forward`] does so with the frames of another queue, and an [`Outbox`] with those for a receiver that is no broker.
 
 mod forward;
 mod grpc;
+mod outbox;
 mod resend;
 mod settings;
 mod url;
@@ -24,6 +25,7 @@ pub use gpuvitals_listener::client::{BearerToken, CredentialError, Credentials};
 
 pub use forward::{Forwarded, forward};
 pub use grpc::{GrpcConsumer, GrpcProducer};
+pub use outbox::{Outbox, OutboxError};
 pub use resend::{Backoff, Event, Patience, Sender, Stamps, publish_until};
 pub use settings::MessageQueue;
 pub use url::{QueueUrl, Scheme, UrlError};

@@ -1,0 +1,115 @@
+//! Frames for a receiver that is no broker.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::{Forwarded, forward};
+use crate::broker::{ConsumerOptions, PublishError, ReceiveError, SubscribeError};
+use crate::config::{Drain, QueueConfig, WhenFull};
+use crate::frame::Frame;
+use crate::service::{Producer, Queue, QueueClock};
+
+/// A lease: as long as the process lives, since the sending ends with it.
+const LEASE: Duration = Duration::from_hours(24 * 365 * 10);
+/// Names of the queue's topic, and of the group that sends.
+const TOPIC: &str = "outbox";
+const GROUP: &str = "receiver";
+
+/// Why nothing is sent any more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutboxError {
+    /// The queue does not accept its consumer.
+    #[error("subscribe to the outbox")]
+    Subscribe(#[source] SubscribeError),
+    /// The queue gives nothing.
+    #[error("receive from the outbox")]
+    Receive(#[source] ReceiveError),
+}
+
+/// A queue of one topic in memory, bounded in bytes, from those who make frames to a receiver. The newest frames are worth more
+/// than old ones: at the bound the oldest go.
+#[derive(Debug)]
+pub struct Outbox {
+    queue: Queue,
+    /// A frame has left the queue.
+    settled: Notify,
+}
+
+impl Outbox {
+    /// Room for so many bytes. Called inside the runtime that it is to run on.
+    pub fn new(max_bytes: u64) -> Self {
+        let config = QueueConfig {
+            max_bytes,
+            max_messages: 1 << 40,
+            when_full: WhenFull::DropOldest,
+            ack_timeout: LEASE,
+            max_lease: LEASE,
+            drain: Drain::Return,
+            ..QueueConfig::default()
+        };
+        Self { queue: Queue::in_process(config, QueueClock::system()), settled: Notify::new() }
+    }
+
+    /// Adds a frame.
+    ///
+    /// # Errors
+    /// When it finds no room, though the oldest have gone.
+    pub async fn push(&self, frame: Frame) -> Result<(), PublishError> {
+        self.queue.publish(TOPIC, frame).await.map(drop)
+    }
+
+    /// Messages that wait.
+    pub fn waiting(&self) -> u64 {
+        // The topic comes with the first frame.
+        self.queue.topic_stats(TOPIC).map_or(0, |topic| topic.messages)
+    }
+
+    /// Messages that were dropped at the bound.
+    pub fn dropped(&self) -> u64 {
+        self.queue.topic_stats(TOPIC).map_or(0, |topic| topic.dropped)
+    }
+
+    /// Ends when nothing waits.
+    pub async fn emptied(&self) {
+        loop {
+            let settled = self.settled.notified();
+            if self.waiting() == 0 {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    /// Sends to a receiver until `give_up`, one frame at a time and in order. A frame that the receiver cannot take now is sent
+    /// again with growing, jittered delays, and not before it wants it; `failed` hears of each such attempt, in the receiver's
+    /// words.
+    ///
+    /// # Errors
+    /// Nothing is sent any more.
+    pub async fn send(
+        &self,
+        receiver: &impl Producer,
+        give_up: &CancellationToken,
+        failed: impl Fn(&str),
+    ) -> Result<(), OutboxError> {
+        // Little is read ahead, so that what is dropped is what waits.
+        let options = ConsumerOptions { max_in_flight: NonZeroU32::MIN, ..ConsumerOptions::default() };
+        let consumer = self.queue.subscribe(TOPIC, GROUP, &options).await.map_err(OutboxError::Subscribe)?;
+        let observe = |event: &Forwarded<'_>| {
+            match event {
+                // Not in those of a queue, since the program's own has not failed.
+                Forwarded::Failed(
+                    PublishError::Full { topic: reason, .. } | PublishError::Unavailable { reason },
+                ) => failed(reason),
+                Forwarded::Failed(error) => failed(&gpuvitals_core::causes(error)),
+                Forwarded::Taken(_) | Forwarded::Refused(..) => {}
+            }
+            self.settled.notify_waiters();
+        };
+        forward(consumer, receiver, 1, give_up, observe).await.map_err(OutboxError::Receive)
+    }
+}
