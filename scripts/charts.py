@@ -1,4 +1,4 @@
-"""Renders the Helm chart for every value set in its ci/ and checks the objects, offline."""
+"""Renders the Helm chart for every value set in its ci/ and checks the objects, offline; and what the image is built from."""
 
 import hashlib
 import json
@@ -17,6 +17,8 @@ import yaml
 
 CHART = Path("deploy/helm/gpuvitals")
 PLAIN = Path("deploy/kubernetes")
+DOCKERFILE = Path("deploy/docker/Dockerfile")
+NVIDIA_SMI = Path("crates/sources/src/dialect/nvidia_smi")
 NAMESPACE = "gpu-telemetry"
 BINARY = os.environ["GPUVITALS_BIN"]
 # The oldest and the newest API that the chart is checked against, and one between.
@@ -49,10 +51,10 @@ def equal(what, found, wanted):
     check(what, found == wanted, f"{found!r}, not {wanted!r}")
 
 
-def render(values, chart=CHART, release="gpuvitals"):
+def render(values, chart=CHART, release="gpuvitals", ending=".yaml"):
     """The objects, each with the file it is from, without the notes."""
     files = helm_python.Chart.load(str(chart)).render(values, name=release, namespace=NAMESPACE)
-    return {Path(path).stem: text for path, text in files.items() if path.endswith(".yaml")}
+    return {Path(path).stem: text for path, text in files.items() if path.endswith(ending)}
 
 
 def objects(files):
@@ -372,21 +374,37 @@ def rights(name, values, parts):
     policy = next(part for part in parts if part["kind"] == "ValidatingAdmissionPolicy")["spec"]
     equal(f"{name}: account of the policy", policy["matchConditions"][0]["expression"], f'request.userInfo.username == "system:serviceaccount:{NAMESPACE}:{account}"')
     known = json.loads(re.match(r"(\[.*\])\.exists", policy["validations"][-1]["expression"].strip()).group(1))
-    # The commands of the dialect nvidia-smi, and some that must not run.
-    for command, wanted in {
-        "nvidia-smi --query-gpu=index,uuid,pci.bus_id --format=csv": True,
-        "nvidia-smi --query-gpu=power.draw --format=csv,nounits": True,
-        "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,nounits": True,
-        "nvidia-smi pmon -c 1 -s um": True,
-        "timeout -k 1 8 nvidia-smi pmon -c 1 -s um": True,
-        "nvidia-smi --gpu-reset": False,
-        "nvidia-smi -pm 1": False,
-        "nvidia-smi -c 1": False,
-        "nvidia-smi --query-gpu=uuid --format=csv --filename=/host/etc/passwd": False,
-        "sh -c nvidia-smi pmon -c 1 -s um": False,
-        "nvidia-smi pmon -c 1 -s um; id": False,
-    }.items():
-        equal(f"{name}: {command}", any(re.fullmatch(pattern, command) for pattern in known), wanted)
+    lets = lambda command: any(re.fullmatch(pattern, command) for pattern in known)
+    ours = [tool + " " + arguments for arguments in arguments_of_nvidia_smi() for tool in ["nvidia-smi", "timeout -k 1 8 nvidia-smi"]]
+    for command in ours:
+        check(f"{name}: the policy refuses {command}", lets(command))
+    for command in [
+        "nvidia-smi --gpu-reset",
+        "nvidia-smi -pm 1",
+        "nvidia-smi -c 1",
+        "nvidia-smi --query-gpu=uuid --format=csv --filename=/host/etc/passwd",
+        "sh -c nvidia-smi pmon -c 1 -s um",
+        "nvidia-smi pmon -c 1 -s um; id",
+    ]:
+        check(f"{name}: the policy lets {command} run", not lets(command))
+
+
+def arguments_of_nvidia_smi():
+    """What the program's dialect runs the tool with: its calls, with every field that it may ask for."""
+    texts = {path.stem: path.read_text() for path in [NVIDIA_SMI.with_suffix(".rs"), *NVIDIA_SMI.glob("*.rs")]}
+    lists = re.findall(r"(?:number|field)\(\s*&\[([^\]]*)\]|(?:IDENTITY|EVERYWHERE): [^=]*=\s*&\[([^\]]*)\]", texts["fields"])
+    quoted = lambda text: re.findall(r'"([^"]*)"', text)
+    of = {"fields": [name for found in lists for name in quoted("".join(found))]}
+    of["APPS"] = quoted(re.search(r"APPS: [^=]*=\s*&\[([^\]]*)\]", texts["processes"]).group(1))
+    check("the dialect has its fields", len(of["fields"]) > 100 and "encoder.stats.sessionCount" in of["fields"], of)
+    calls = []
+    for text in texts.values():
+        queries = re.findall(r'let query = format!\("([^"{]*)\{\}", (\w+)\.join', text)
+        for call in re.findall(r"\.run\(&\[([^\]]*)\]", text):
+            begin = [option + ",".join(of[names]) for option, names in queries] if "&query" in call else []
+            calls.append(" ".join(begin + quoted(call)))
+    equal("calls of the dialect", len(calls), 4)
+    return calls
 
 
 def refused():
@@ -410,6 +428,8 @@ def refused():
         {"gateway": {"replicas": 2}, "kubernetes": {"clusters": [{"name": "a", "api_url": "https://b"}]}},
         {"gateway": {"replicas": 1}, "kubernetes": {"clusters": [{"name": "a", "api_url": "https://b", "token": "c"}]}},
         {"gateway": {"enabled": False}, "kubernetes": {"own": {"enabled": True}}},
+        {"collector": {"config": {"remote_write": {"url": "http://a/write"}}}},
+        {"collector": {"config": {"otlp": {"endpoint": "http://a:4318"}}}},
     ]:
         try:
             render(values)
@@ -417,6 +437,9 @@ def refused():
         except helm_python.HelmError as error:
             names_it = any(key in str(error) for key in re.findall(r"\w+", json.dumps(values)))
             check(f"refused: {values}", names_it, str(error))
+    # One collector sends no figure twice, and of several each has traces of its own.
+    render({"collector": {"replicas": 1, "config": {"remote_write": {"url": "http://a/write"}}}})
+    render({"collector": {"config": {"otlp": {"endpoint": "http://a:4318", "metrics": False}}}})
     check("an instance in another namespace has names of its own", "prod-gpuvitals-broker" in named(objects(render({}, release="prod")), "Service"))
 
 
@@ -436,6 +459,77 @@ def tokens():
         told = subprocess.run([BINARY, "token", "list", "--json", "--token-file", file.name], capture_output=True, text=True)
         read = json.loads(told.stdout or "{}").get("tokens", [])
         equal("tokens as the binary reads them", {it["name"]: ",".join(it["scopes"]) for it in read}, scopes)
+    for path in [PLAIN / "README.md", Path("scripts/test-deploy")]:
+        made = re.search(r"for client in (.*); do", path.read_text()).group(1)
+        equal(f"tokens of {path}", dict(client.split(":") for client in made.split()), scopes)
+
+
+def ports():
+    """What the policies let through to where something else runs: queues, API servers, names; and what the notes say of clients."""
+    source = Path("crates/queue/src/link/url.rs").read_text()
+    schemes = re.findall(r'\("([a-z]+://)", Scheme::\w+, \w+, (\d+)\)', source)
+    equal("schemes of a queue", len(schemes), 6)
+    urls = {scheme + host: int(port) for scheme, port in schemes for host in ["queue.example.org", "nats1", "10.0.0.1/", "[fd00::1]"]}
+    urls |= {scheme + host: 7000 for scheme, _ in schemes for host in ["q:7000", "10.0.0.1:7000/", "[fd00::1]:7000"]}
+    urls |= {"nats://nats1?replicas=3": 4222, "nats://nats1:4000?replicas=3": 4000}
+    for url, port in urls.items():
+        found = egress({"broker": {"enabled": False}, "queue": {"url": url}}, "gpuvitals-collector")
+        equal(f"ports to {url}", found, [[port]])
+    servers = ["https://a", "https://b:8443/", "https://c:6443", "http://127.0.0.1:8001", "https://[fd00::1]:16443", "https://d1"]
+    clusters = [{"name": f"c{at}", "api_url": url} for at, url in enumerate(servers)]
+    values = {"gateway": {"replicas": 1}, "kubernetes": {"clusters": clusters}}
+    equal("ports to API servers", egress(values, "gpuvitals-gateway")[-1], [443, 6443, 8443, 8001, 16443])
+    values["kubernetes"]["own"] = {"enabled": True, "settings": {"api_url": "https://own:7443"}}
+    check("port to our own API server", 7443 in egress(values, "gpuvitals-gateway")[-1])
+    equal("ports to names", egress({}, "gpuvitals-dns"), [[53, 53, 5353, 5353]])
+    for kind, warns in [("ClusterIP", False), ("NodePort", True), ("LoadBalancer", True)]:
+        notes = render({"gateway": {"service": {"type": kind}}}, ending=".txt")["NOTES"]
+        equal(f"notes on clients of a {kind}", "gatewayClients drops" in notes, warns)
+
+
+def egress(values, policy):
+    """The ports of each rule for what leaves the pods of a policy."""
+    rules = named(objects(render(values)), "NetworkPolicy")[policy]["spec"]["egress"]
+    return [[it["port"] for it in rule["ports"]] for rule in rules]
+
+
+def image():
+    """What the Dockerfile copies is there and passes .dockerignore, and what it builds from outside crates/ is copied."""
+    lines = [line for line in Path(".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+
+    def passes(path):
+        is_in = True
+        for line in lines:
+            pattern = line.removeprefix("!")
+            if any(it.match("/" + pattern) for it in map(Path, [f"/{path}", *(f"/{it}" for it in Path(path).parents)])):
+                is_in = line.startswith("!")
+        return is_in
+
+    check(".dockerignore keeps builds out", not passes("target/release/gpuvitals") and not passes("dashboard/node_modules/a"))
+    text = DOCKERFILE.read_text().replace("\\\n", " ")
+    # What the stages have of the repository, in the places that it has there, as the program is built.
+    built = []
+    for stage in re.split(r"^FROM ", text, flags=re.M)[1:]:
+        for line in re.findall(r"^COPY (.*)$", stage, flags=re.M):
+            words = [word for word in line.split() if not word.startswith("--")]
+            sources = [] if "--from=" in line else words[:-1]
+            for path in sources:
+                check(f"{DOCKERFILE}: {path} is there", Path(path).exists())
+                check(f".dockerignore lets {path} through", passes(path))
+            if re.match(r".* AS (sources|build)\n", stage):
+                built += sources or words[-1:]
+    needed = {"Cargo.toml", "Cargo.lock", "LICENSE"} | set(re.findall(r"\bscripts/[\w.-]+", " ".join(re.findall(r"^RUN (.*)$", text, flags=re.M))))
+    root = Path.cwd()
+    for path in [*Path("crates").glob("*/src/**/*.rs"), *Path("crates").glob("*/build.rs")]:
+        # What a source includes it names from its own folder, what a build script reads from that of its crate.
+        includes = r'"((?:\.\./)+[^"{}]+)"' if path.name == "build.rs" else r'include(?:_str|_bytes)?!\(\s*"([^"]+)"'
+        for name in re.findall(includes, path.read_text()):
+            needed.add(os.path.relpath(root / path.parent / name, root))
+    check("what the crates need", {"api/proto", "dashboard/dist"} <= needed, needed)
+    for path in sorted(needed):
+        if not path.startswith("crates/"):
+            is_copied = any(Path(path).is_relative_to(it) for it in built)
+            check(f"{DOCKERFILE} does not copy {path}", is_copied)
 
 
 def generated_files():
@@ -497,9 +591,11 @@ helm_python.disable_logging()
 sets = value_sets()
 refused()
 tokens()
+ports()
+image()
 generated_files()
 plain(sets["manifests"])
-# A value set is a test, and so is each of the four others.
-tests = len(sets) + 4
+# A value set is a test, and so is each of the six others.
+tests = len(sets) + 6
 print(f"{max(0, tests - failed)} passed, {failed} failed")
 sys.exit(failed > 0)

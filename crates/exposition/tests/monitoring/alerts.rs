@@ -25,7 +25,8 @@ pub(crate) struct Alert {
     pub(crate) meaning: String,
     /// What to do. `INDEX` and `ADDRESS` are the GPU's.
     pub(crate) remedy: String,
-    pub(crate) shown: Shown,
+    /// Ways that it comes about, each a test.
+    pub(crate) shown: Vec<Shown>,
 }
 
 impl Alert {
@@ -45,6 +46,7 @@ impl Alert {
 type Alerts = fn() -> Vec<Alert>;
 
 /// Series of a test, one value a minute: it fires at minute 60 and is silent at minutes 0 and 180.
+#[derive(Clone)]
 pub(crate) struct Shown {
     pub(crate) series: Vec<(String, String)>,
     /// Labels of the alert beside its name and severity.
@@ -60,8 +62,9 @@ pub(crate) const GROUPS: [(&str, Alerts); 3] = [
     ("gpuvitals-pipeline", services::all),
 ];
 
-/// Joins the node, the model and the PCI address of a GPU to a series of it.
-pub(crate) const OF_GPU: &str = "on (job, instance, uuid, partition) group_left (node, model, pci) gpu_info";
+/// Joins the cluster, if it has one, the node, the model and the PCI address of a GPU to a series of it.
+pub(crate) const OF_GPU: &str =
+    "on (job, instance, uuid, partition) group_left (cluster, node, model, pci) gpu_info";
 /// Labels of the GPU in the tests.
 const GPU: [(&str, &str); 5] =
     [("gpu", "3"), ("instance", "node7:9400"), ("job", "agent"), ("uuid", "GPU-1"), ("vendor", "nvidia")];
@@ -87,7 +90,8 @@ pub(crate) fn other(name: &str, own: &[(&str, &str)]) -> String {
 }
 
 /// What an alert on the GPU has from `gpu_info`.
-pub(crate) const AT_NODE: [(&str, &str); 3] = [("model", "H100"), ("node", "node7"), ("pci", "0000:1b:00.0")];
+pub(crate) const AT_NODE: [(&str, &str); 4] =
+    [("cluster", "lab"), ("model", "H100"), ("node", "node7"), ("pci", "0000:1b:00.0")];
 
 /// The series that names them.
 pub(crate) fn info() -> (String, String) {
@@ -120,11 +124,11 @@ fn conditions() -> Vec<Alert> {
             summary: format!("{NAMED}: {}{template}", words(condition.id)),
             meaning: format!("The condition `{}` holds, judged by {}.", condition.id, columns.join(" and ")),
             remedy: condition.remedy.to_owned(),
-            shown: Shown {
+            shown: vec![Shown {
                 series: [info(), held].into_iter().chain(measured).collect(),
                 labels: labels(&[&AT_NODE[..], &[("condition", condition.id)]].concat()),
                 value: (template, text),
-            },
+            }],
         }
     };
     condition::kinds().map(alert).collect()
@@ -222,13 +226,14 @@ pub(crate) const RULES: &str = "deploy/prometheus/alerts.yaml";
 const HEAD: &str = "# Alerts
 
 `deploy/prometheus/alerts.yaml` has these rules for Prometheus; `deploy/prometheus/recording.yaml` has sums and means by node, model
-and namespace. Each alert is tested: it fires, it clears, and it stays silent where all is well.
+and namespace, those of nodes and namespaces by cluster as well. Each alert is tested: it fires, it clears, and it stays silent where all is well.
 
 - `critical`: somebody should look now. `warning`: before the week ends. `info`: worth a look.
-- An alert on a GPU carries its `gpu` (index), `uuid`, `instance`, `node`, `model` and `pci` (address). The kernel's log names the GPU by its
-  address.
+- An alert on a GPU carries its `gpu` (index), `uuid`, `instance`, `cluster` (if `sampling.cluster` names it), `node`, `model` and `pci` (address). The
+  kernel's log names the GPU by its address.
 - The `summary` names the GPU or service with the value, the `description` says what to do, as below.
-- Commands in the text run on the node of the GPU, unless they say otherwise. INDEX is the label `gpu`, ADDRESS the label `pci`.
+- Commands in the text run on the node of the GPU, unless they say otherwise. INDEX is the label `gpu`, ADDRESS the label `pci`, JOB the label
+  `exported_job`: a batch job, under the name that Prometheus gives the label `job` of `gpu_attribution_info`.
 - To drain a node, first let nothing new start there: `kubectl cordon NODE`, then `kubectl drain NODE --ignore-daemonsets
   --delete-emptydir-data`; with Slurm `scontrol update nodename=NODE state=drain reason=gpu`.
 ";

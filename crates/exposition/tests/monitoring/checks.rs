@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::alerts::{Alert, GROUPS, RULES};
+use crate::alerts::{GROUPS, RULES, Shown};
 use crate::{recording, root, yaml};
 
 fn promtool(args: &[&str], of: &Path) {
@@ -25,9 +25,11 @@ fn the_rules_parse() {
 fn each_alert_fires_clears_and_is_silent_before() {
     let rules = root().join(RULES).canonicalize().unwrap();
     let mut out = format!("rule_files: [\"{}\"]\nevaluation_interval: 1m\ntests:\n", rules.display());
-    for alert in GROUPS.iter().flat_map(|(_, alerts)| alerts()) {
+    let alerts: Vec<_> = GROUPS.iter().flat_map(|(_, alerts)| alerts()).collect();
+    for (alert, shown) in alerts.iter().flat_map(|alert| alert.shown.iter().map(move |shown| (alert, shown)))
+    {
         writeln!(out, "  - name: {}\n    interval: 1m\n    input_series:", alert.name).unwrap();
-        for (series, values) in &alert.shown.series {
+        for (series, values) in &shown.series {
             writeln!(out, "      - series: '{series}'\n        values: '{values}'").unwrap();
         }
         writeln!(out, "    alert_rule_test:").unwrap();
@@ -36,13 +38,13 @@ fn each_alert_fires_clears_and_is_silent_before() {
             if fires {
                 writeln!(out, "        exp_alerts:\n          - exp_labels:").unwrap();
                 yaml::word(&mut out, 14, "severity", alert.severity);
-                for (label, text) in alert.shown.labels.iter().filter(|(label, _)| *label != "severity") {
+                for (label, text) in shown.labels.iter().filter(|(label, _)| *label != "severity") {
                     yaml::text(&mut out, 14, label, text);
                 }
                 writeln!(out, "            exp_annotations:").unwrap();
                 for (key, text) in [("summary", alert.summary.clone()), ("description", alert.description())]
                 {
-                    yaml::text(&mut out, 14, key, &filled(&text, &alert));
+                    yaml::text(&mut out, 14, key, &filled(&text, shown));
                 }
                 yaml::text(&mut out, 14, "runbook", &alert.runbook());
             } else {
@@ -61,11 +63,10 @@ pub(crate) fn test_rules(name: &str, text: &str) {
 }
 
 /// A text with the labels and the value of the test in it.
-fn filled(text: &str, alert: &Alert) -> String {
-    let (template, value) = &alert.shown.value;
+fn filled(text: &str, shown: &Shown) -> String {
+    let (template, value) = &shown.value;
     let text = if template.is_empty() { text.to_owned() } else { text.replace(template.as_str(), value) };
-    alert
-        .shown
+    shown
         .labels
         .iter()
         .fold(text, |text, (label, value)| text.replace(&format!("{{{{ $labels.{label} }}}}"), value))

@@ -11,10 +11,20 @@ use super::node::Node;
 use super::prometheus::Prometheus;
 use source::Source;
 
-/// Joins the labels of `gpu_info` to a series of a GPU.
-const OF: &str = "on (job, instance, uuid, partition) group_left (node, model) gpu_info{node=~\"$node\"}";
-const HELD: &str = "on (job, instance, uuid, partition) group_left (namespace, pod) gpu_attribution_info{namespace=~\"$namespace\"}";
-const LEGEND: &str = "{{node}} GPU {{gpu}}";
+/// Joins the labels of `gpu_info` to a series of a GPU. Without a cluster the label is not there, and "All" takes that too.
+const OF: &str = "on (job, instance, uuid, partition) group_left (cluster, node, model) gpu_info{cluster=~\"$cluster\",node=~\"$node\"}";
+/// The cluster alone.
+const IN: &str = "on (job, instance, uuid, partition) group_left (cluster) gpu_info{cluster=~\"$cluster\"}";
+/// The series of hosts of a chosen cluster.
+const HOST_IN: &str = "and on (job, instance) gpu_info{cluster=~\"$cluster\"}";
+/// Pods that hold a GPU. Not joined by `job`, which is the held job's number where a scrape honours labels.
+const PODS: &str = "max by (instance, uuid, partition, namespace, pod) (gpu_attribution_info{namespace!=\"\",namespace=~\"$namespace\"})";
+/// Batch jobs that hold a GPU. Prometheus makes `exported_job` of a scraped `job`, unless it honours labels.
+const JOBS: &str = "max by (instance, uuid, partition, exported_job) (label_replace(gpu_attribution_info{job=~\"[0-9]+\"}, \"exported_job\", \"$1\", \"job\", \"(.+)\") or gpu_attribution_info{exported_job!=\"\"})";
+/// The node of an agent; a gateway says the same of the nodes that it reads, with a vendor.
+const NODE_INFO: &str = "gpuvitals_node_info{node=~\"$node\",vendor=\"\"}";
+const NODE: &str = "{{node}} {{cluster}}";
+const LEGEND: &str = "{{node}} GPU {{gpu}} {{cluster}}";
 
 /// A panel before it has a place.
 struct Panel {
@@ -66,13 +76,15 @@ fn sick() -> Panel {
             "label_replace(label_replace({series}, \"condition\", \"{condition}\", \"{from}\", \"(.*)\"), \"severity\", \"critical\", \"\", \"\")"
         )
     };
-    let away = "(up == 0) * on (job, instance) group_left (node) max by (job, instance, node) (last_over_time(gpuvitals_node_info{node=~\"$node\"}[6h]))";
-    let away = critical(away, "the agent does not answer", "");
+    let away = format!(
+        "(up == 0) * on (job, instance) group_left (node) max by (job, instance, node) (last_over_time({NODE_INFO}[6h])) and on (job, instance) last_over_time(gpu_info{{cluster=~\"$cluster\"}}[6h])"
+    );
+    let away = critical(&away, "the agent does not answer", "");
     let lost = critical("gpu_down_reason{reason!~\"starting|suspended\"}", "no values: $1", "reason");
     let expr = format!("({lost} or gpu_condition) * {OF} or {away}");
     Panel {
         help: "Rows of the last scrape. docs/alerts.md says what to do about each.".to_owned(),
-        columns: &["severity", "condition", "node", "gpu", "model", "uuid", "instance"],
+        columns: &["severity", "condition", "cluster", "node", "gpu", "model", "uuid", "instance"],
         ..panel("table", "What is wrong, the worst first", "short", 24, &[(&expr, "")])
     }
 }
@@ -123,14 +135,14 @@ fn fleet() -> Vec<Panel> {
         stat("Power", "watt", &format!("sum({power} * {OF})")),
         stat("Memory in use", "percentunit", &format!("sum({used} * {OF}) / sum({total} * {OF})")),
         sick(),
-        lines("Utilisation by node", "percentunit", &format!("avg by (node) ({load} * {OF})"), "{{node}}"),
-        lines("Power by node", "watt", &format!("sum by (node) ({power} * {OF})"), "{{node}}"),
+        lines("Utilisation by node", "percentunit", &format!("avg by (cluster, node) ({load} * {OF})"), NODE),
+        lines("Power by node", "watt", &format!("sum by (cluster, node) ({power} * {OF})"), NODE),
         lines("Utilisation by model", "percentunit", &format!("avg by (model) ({load} * {OF})"), "{{model}}"),
         lines(
             "Memory in use by node",
             "percentunit",
-            &format!("sum by (node) ({used} * {OF}) / sum by (node) ({total} * {OF})"),
-            "{{node}}",
+            &format!("sum by (cluster, node) ({used} * {OF}) / sum by (cluster, node) ({total} * {OF})"),
+            NODE,
         ),
         lines("Ten hottest GPUs", "celsius", &format!("topk(10, {hot} * {OF})"), LEGEND),
         lines(
@@ -167,10 +179,7 @@ fn node() -> Vec<Panel> {
     for (_, metric) in catalogue::host_metrics()
         .filter(|(_, metric)| metric.series <= Series::Standard && metric.scope == catalogue::Scope::Host)
     {
-        let expr = format!(
-            "{} * on (job, instance) group_left (node) gpuvitals_node_info{{node=~\"$node\"}}",
-            rated(metric)
-        );
+        let expr = format!("{} * on (job, instance) group_left (node) {NODE_INFO} {HOST_IN}", rated(metric));
         panels.push(Panel {
             help: metric.help.to_owned(),
             ..lines(&title(metric), unit_of(metric), &expr, "{{node}}")
@@ -194,6 +203,9 @@ fn gpu() -> Vec<Panel> {
             Some(last) => last.targets.extend(new.targets),
             None => panels.push(new),
         }
+    }
+    for (expr, _) in panels.iter_mut().flat_map(|panel| &mut panel.targets) {
+        *expr = expr.replace("node=~\"$node\"", "node=~\"$node\",gpu=~\"$gpu\"");
     }
     panels
 }
@@ -228,45 +240,82 @@ fn title(metric: &Metric) -> String {
     words.replace('_', " ")
 }
 
-fn namespaces() -> Vec<Panel> {
-    let (load, power, used) = (of("utilization_pct"), of("power_w"), of("memory_used_mb"));
+/// What the holders of GPUs do with them, by the labels of a join.
+fn by_holder(holder: &str, labels: &str, held: &str, legend: &str) -> Vec<Panel> {
+    let (load, power) = (of("utilization_pct"), of("power_w"));
     vec![
-        lines("GPUs held", "short", &format!("count by (namespace) (gpu_up * {HELD})"), "{{namespace}}"),
         lines(
-            "Utilisation",
-            "percentunit",
-            &format!("avg by (namespace) ({load} * {HELD})"),
-            "{{namespace}}",
+            &format!("GPUs held by {holder}"),
+            "short",
+            &format!("count by (cluster, {labels}) (gpu_up * {held})"),
+            legend,
         ),
-        lines("Power", "watt", &format!("sum by (namespace) ({power} * {HELD})"), "{{namespace}}"),
-        lines("Memory in use", "bytes", &format!("sum by (namespace) ({used} * {HELD})"), "{{namespace}}"),
+        lines(
+            &format!("Utilisation by {holder}"),
+            "percentunit",
+            &format!("avg by (cluster, {labels}) ({load} * {held})"),
+            legend,
+        ),
+        lines(
+            &format!("Power by {holder}"),
+            "watt",
+            &format!("sum by (cluster, {labels}) ({power} * {held})"),
+            legend,
+        ),
         panel(
             "table",
-            "Energy of the range, joules",
+            &format!("Energy of the range by {holder}, joules"),
             "joule",
             12,
-            &[(&format!("sum by (namespace) (increase(gpu_energy_joules_total[$__range]) * {HELD})"), "")],
+            &[(
+                &format!("sum by (cluster, {labels}) (increase(gpu_energy_joules_total[$__range]) * {held})"),
+                "",
+            )],
+        ),
+    ]
+}
+
+fn namespaces() -> Vec<Panel> {
+    let (load, power, used) = (of("utilization_pct"), of("power_w"), of("memory_used_mb"));
+    let by_pod = format!("on (instance, uuid, partition) group_left (namespace, pod) {PODS} * {IN}");
+    let by_job = format!("on (instance, uuid, partition) group_left (exported_job) {JOBS} * {IN}");
+    let mut panels = by_holder("namespace", "namespace", &by_pod, "{{namespace}} {{cluster}}");
+    panels.extend([
+        lines(
+            "Memory in use by namespace",
+            "bytes",
+            &format!("sum by (cluster, namespace) ({used} * {by_pod})"),
+            "{{namespace}} {{cluster}}",
         ),
         panel(
             "table",
             "Held for half an hour and idle",
             "percentunit",
             12,
-            &[(&format!("(avg_over_time({load}[30m]) < 0.01) * {HELD}"), "")],
+            &[(&format!("(avg_over_time({load}[30m]) < 0.01) * {by_pod}"), "")],
         ),
         lines(
             "Utilisation by pod",
             "percentunit",
-            &format!("avg by (namespace, pod) ({load} * {HELD})"),
-            "{{namespace}}/{{pod}}",
+            &format!("avg by (cluster, namespace, pod) ({load} * {by_pod})"),
+            "{{namespace}}/{{pod}} {{cluster}}",
         ),
         lines(
             "Power by pod",
             "watt",
-            &format!("sum by (namespace, pod) ({power} * {HELD})"),
-            "{{namespace}}/{{pod}}",
+            &format!("sum by (cluster, namespace, pod) ({power} * {by_pod})"),
+            "{{namespace}}/{{pod}} {{cluster}}",
         ),
-    ]
+    ]);
+    panels.extend(by_holder("job", "exported_job", &by_job, "{{exported_job}} {{cluster}}"));
+    panels.push(panel(
+        "table",
+        "Held by a job for half an hour and idle",
+        "percentunit",
+        12,
+        &[(&format!("(avg_over_time({load}[30m]) < 0.01) * {by_job}"), "")],
+    ));
+    panels
 }
 
 fn pipeline() -> Vec<Panel> {
@@ -323,7 +372,8 @@ fn pipeline() -> Vec<Panel> {
             "gpuvitals_store_file_bytes + gpuvitals_store_rollup_bytes",
             "{{instance}}",
         ),
-        lines("Free bytes of its disk", "bytes", "gpuvitals_store_disk_free_bytes", "{{instance}}"),
+        lines("Free bytes of the store's disk", "bytes", "gpuvitals_store_disk_free_bytes", "{{instance}}"),
+        lines("Free bytes of the queue's disk", "bytes", "gpuvitals_queue_disk_free_bytes", "{{instance}}"),
         lines(
             "Answers from the gateway's cache",
             "percentunit",
@@ -342,16 +392,18 @@ fn pipeline() -> Vec<Panel> {
 /// A choice at the top of a dashboard.
 struct Choice(&'static str, &'static str);
 
-const NODES: Choice = Choice("node", "label_values(gpu_info, node)");
+const CLUSTERS: Choice = Choice("cluster", "label_values(gpu_info, cluster)");
+const NODES: Choice = Choice("node", "label_values(gpu_info{cluster=~\"$cluster\"}, node)");
+const GPUS: Choice = Choice("gpu", "label_values(gpu_info{cluster=~\"$cluster\",node=~\"$node\"}, gpu)");
 const NAMESPACES: Choice = Choice("namespace", "label_values(gpu_attribution_info, namespace)");
 
 type Dashboard = (&'static str, &'static str, &'static [Choice], fn() -> Vec<Panel>);
 
 const DASHBOARDS: [Dashboard; 5] = [
-    ("fleet", "GPUs: fleet", &[NODES], fleet),
-    ("node", "GPUs: node", &[NODES], node),
-    ("gpu", "GPUs: every figure", &[NODES], gpu),
-    ("namespaces", "GPUs: namespaces and pods", &[NAMESPACES], namespaces),
+    ("fleet", "GPUs: fleet", &[CLUSTERS, NODES], fleet),
+    ("node", "GPUs: node", &[CLUSTERS, NODES], node),
+    ("gpu", "GPUs: every figure", &[CLUSTERS, NODES, GPUS], gpu),
+    ("namespaces", "GPUs: namespaces, pods and jobs", &[CLUSTERS, NAMESPACES], namespaces),
     ("pipeline", "gpuvitals: pipeline", &[], pipeline),
 ];
 
@@ -480,6 +532,9 @@ pub(crate) fn filled(expr: &str, choices: &[(&str, &str)]) -> String {
     ranges.iter().chain(choices).fold(expr.to_owned(), |expr, (from, to)| expr.replace(from, to))
 }
 
+/// Every choice as it is at first.
+const ALL: [(&str, &str); 4] = [("$cluster", ".*"), ("$node", ".*"), ("$gpu", ".*"), ("$namespace", ".*")];
+
 #[test]
 fn prometheus_answers_every_question_of_the_dashboards() {
     let node = Node::new();
@@ -494,7 +549,7 @@ fn prometheus_answers_every_question_of_the_dashboards() {
     let mut with_values = 0;
     for (name, _, _, panels) in &DASHBOARDS {
         for (expr, _) in panels().iter().flat_map(|panel| &panel.targets) {
-            let expr = filled(expr, &[("$node", ".*"), ("$namespace", ".*")]);
+            let expr = filled(expr, &ALL);
             let answer = prometheus.result(&expr);
             let found = answer.unwrap_or_else(|error| panic!("{name}: {expr}: {error}"));
             with_values += usize::from(!found.is_empty());
@@ -502,7 +557,7 @@ fn prometheus_answers_every_question_of_the_dashboards() {
     }
     assert!(with_values > 70, "{with_values} questions have an answer");
     // GPU 6 has failing memory. Once the agent is away, that is all there is to say of its node.
-    let wrong = filled(&sick().targets[0].0, &[("$node", ".*")]);
+    let wrong = filled(&sick().targets[0].0, &ALL);
     let rows = prometheus.result(&wrong).unwrap();
     let is_wanted = |row: &Value| {
         let labels = &row["metric"];

@@ -15,6 +15,7 @@ pub(crate) fn of_dashboards(begin: &str) -> Vec<String> {
             let expr = expr
                 .replace("$__rate_interval", "4m")
                 .replace("$__range", "30m")
+                .replace("$cluster", ".*")
                 .replace("$node", ".*")
                 .replace("$namespace", ".*")
                 .replace("$gpu", ".*")

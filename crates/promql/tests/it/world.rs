@@ -118,6 +118,9 @@ fn identity(gpu: i64, row: i64) -> Identity {
         identity.set(Id::Namespace, if gpu % 2 == 0 { "research" } else { "prod" }).unwrap();
         identity.set(Id::Pod, &format!("train-{}", if row < 130 { gpu } else { gpu + 10 })).unwrap();
         identity.set(Id::Container, "main").unwrap();
+    } else if gpu == 3 {
+        // Held by a job without a pod.
+        identity.set(Id::Job, "4711").unwrap();
     }
     identity.index = Some((gpu % 4) as i32);
     identity

@@ -95,6 +95,17 @@ labels:
 {{- if and .Values.gateway.enabled (not .Values.collector.enabled) -}}
 {{- fail "gateway.enabled needs collector.enabled: the gateway asks the collectors" -}}
 {{- end -}}
+{{- $config := .Values.collector.config -}}
+{{- $sends := list -}}
+{{- if dig "remote_write" "url" "" $config -}}
+{{- $sends = append $sends "remote_write" -}}
+{{- end -}}
+{{- if and (dig "otlp" "endpoint" "" $config) (ne (dig "otlp" "metrics" true $config | toString) "false") -}}
+{{- $sends = append $sends "otlp" -}}
+{{- end -}}
+{{- if and .Values.collector.enabled $sends (gt (int .Values.collector.replicas) 1) -}}
+{{- fail (printf "collector.config.%s: each of the %d collectors would send the metrics of all GPUs, so that sums come out too high. Set agent.config.%s in its place, or collector.replicas: 1" (first $sends) (int .Values.collector.replicas) (first $sends)) -}}
+{{- end -}}
 {{- if include "gpuvitals.readsClusters" . -}}
 {{- if not .Values.gateway.enabled -}}
 {{- fail "kubernetes: it is the gateway that reads clusters, and gateway.enabled turns it off" -}}

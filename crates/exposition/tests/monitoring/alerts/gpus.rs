@@ -15,12 +15,12 @@ fn shown(
     series: Vec<(String, String)>,
     own: &[(&'static str, &'static str)],
     value: (&str, &'static str),
-) -> Shown {
-    Shown {
+) -> Vec<Shown> {
+    vec![Shown {
         series: series.into_iter().chain([info()]).collect(),
         labels: labels(&[&AT_NODE, own].concat()),
         value: (value.0.to_owned(), value.1),
-    }
+    }]
 }
 
 /// A counter that rises for a while.
@@ -188,30 +188,8 @@ fn hardware() -> Vec<Alert> {
 /// What is done with it.
 fn work() -> Vec<Alert> {
     const XID: &str = "{{ $value }}";
-    let utilization = name("utilization_pct");
-    let holder = [("namespace", "ml"), ("pod", "train-0"), ("container", "main")];
     vec![
-        Alert {
-            name: "GpuIdleWhileHeld".to_owned(),
-            severity: "info",
-            hold: "10m",
-            expr: format!(
-                "(avg_over_time({utilization}[30m]) < 0.01) * {OF_GPU} * {SAME} group_left (pod, namespace, container) \
-                 (gpu_attribution_info and gpu_attribution_info offset 30m)"
-            ),
-            summary: format!("{NAMED} is held by {{{{ $labels.namespace }}}}/{{{{ $labels.pod }}}} and idle"),
-            meaning: "A pod has held the GPU for half an hour without using it.".to_owned(),
-            remedy: "Ask its owner. `kubectl -n NAMESPACE describe pod POD` says since when it runs, `gpuvitals query` what it used before."
-                .to_owned(),
-            shown: shown(
-                vec![
-                    (series(utilization, &[]), "0.9x5 0x100 0.9x130".to_owned()),
-                    (series("gpu_attribution_info", &holder), "1x240".to_owned()),
-                ],
-                &holder,
-                ("", ""),
-            ),
-        },
+        idle_while_held(),
         Alert {
             name: "GpuXidOfApplication".to_owned(),
             severity: "info",
@@ -234,4 +212,42 @@ fn work() -> Vec<Alert> {
             ),
         },
     ]
+}
+
+/// The holder's labels.
+const HOLDER: &str = "pod, namespace, container, exported_job";
+
+fn idle_while_held() -> Alert {
+    const BY: &str = "{{ if $labels.pod }}{{ $labels.namespace }}/{{ $labels.pod }}{{ else }}job {{ $labels.exported_job }}{{ end }}";
+    let utilization = name("utilization_pct");
+    // A scrape that honours labels leaves a job's number in `job`; any other makes `exported_job` of it. So `job` does not join.
+    let held = "label_replace(gpu_attribution_info and gpu_attribution_info offset 30m, \"exported_job\", \"$1\", \"job\", \"([0-9]+)\")";
+    let pod = [("namespace", "ml"), ("pod", "train-0"), ("container", "main")];
+    let job = [("exported_job", "4711")];
+    let case = |attribution: String, own: &[(&'static str, &'static str)], text| {
+        let idle = (series(utilization, &[]), "0.9x5 0x100 0.9x130".to_owned());
+        shown(vec![idle, (attribution, "1x240".to_owned())], own, (BY, text))
+    };
+    let attributed = |own: &[(&str, &str)]| series("gpu_attribution_info", own);
+    Alert {
+        name: "GpuIdleWhileHeld".to_owned(),
+        severity: "info",
+        hold: "10m",
+        expr: format!(
+            "(avg_over_time({utilization}[30m]) < 0.01) * {OF_GPU} * on (instance, uuid, partition) group_left ({HOLDER}) \
+             max by (instance, uuid, partition, {HOLDER}) ({held})"
+        ),
+        summary: format!("{NAMED} is held by {BY} and idle"),
+        meaning: "A pod or a batch job has held the GPU for half an hour without using it.".to_owned(),
+        remedy: "Ask its owner. `kubectl -n NAMESPACE describe pod POD`, and of a job `scontrol show job JOB`, says since when it runs, \
+                 `gpuvitals query` what it used before."
+            .to_owned(),
+        shown: [
+            case(attributed(&pod), &pod, "ml/train-0"),
+            case(attributed(&job), &job, "job 4711"),
+            case(attributed(&[]).replace("job=\"agent\"", "job=\"4711\""), &job, "job 4711"),
+            case(attributed(&[&pod[..], &job].concat()), &[&pod[..], &job].concat(), "ml/train-0"),
+        ]
+        .concat(),
+    }
 }

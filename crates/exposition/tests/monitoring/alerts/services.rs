@@ -10,7 +10,10 @@ const NO_VALUE: (&str, &str) = ("", "");
 
 /// Alerts on the services.
 pub(crate) fn all() -> Vec<Alert> {
-    [services(), queue(), losses(), edges()].into_iter().flatten().collect()
+    [services(), queue(), losses(), edges(), vec![disk_filling(), cluster_unread()]]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// One series of a service, and the value in the summary.
@@ -19,12 +22,12 @@ fn simple(
     values: &str,
     labels: &[(&'static str, &'static str)],
     value: (&str, &'static str),
-) -> Shown {
-    Shown {
+) -> Vec<Shown> {
+    vec![Shown {
         series: vec![(series.to_owned(), values.to_owned())],
         labels: labels.to_vec(),
         value: (value.0.to_owned(), value.1),
-    }
+    }]
 }
 
 /// Whether services work.
@@ -40,7 +43,7 @@ fn services() -> Vec<Alert> {
             remedy: "If it is an agent: does its node answer at all? Then `kubectl describe pod` or `systemctl status gpuvitals-*` on its node; the last \
                      lines of its log say why it ended. A service ends with status 74 when its disk fails to sync."
                 .to_owned(),
-            shown: Shown {
+            shown: vec![Shown {
                 series: vec![
                     ("up{job=\"agent\",instance=\"node7:9400\"}".to_owned(), "1x5 0x100 1x130".to_owned()),
                     (
@@ -50,7 +53,7 @@ fn services() -> Vec<Alert> {
                 ],
                 labels: vec![("instance", "node7:9400"), ("job", "agent")],
                 value: (String::new(), ""),
-            },
+            }],
         },
         Alert {
             name: "GpuvitalsCollectorStuck".to_owned(),
@@ -184,24 +187,79 @@ fn edges() -> Vec<Alert> {
                 (COUNT, "90"),
             ),
         },
-        Alert {
-            name: "GpuvitalsDiskFilling".to_owned(),
-            severity: "warning",
-            hold: "30m",
-            expr: "gpuvitals_store_disk_free_bytes and predict_linear(gpuvitals_store_disk_free_bytes[1h], 86400) < 0".to_owned(),
-            summary: format!("the disk of {{{{ $labels.job }}}} at {{{{ $labels.instance }}}} is full within a day: {FREE} are free"),
-            meaning: "The free bytes of the last hour, drawn on as a line, reach 0 within a day. On a full disk nothing is taken, and \
-                      nothing that was taken is lost."
-                .to_owned(),
-            remedy: "`gpuvitals store stats` shows what takes the room; `store.max_bytes` bounds it, `store.keep` and `store.keep_10s` delete \
-                     sooner. Or give it a larger disk."
-                .to_owned(),
-            shown: simple(
-                "gpuvitals_store_disk_free_bytes{job=\"collector\",instance=\"collector:8080\"}",
-                "90000000000x5 90000000000-100000000x100 90000000000x130",
-                &[("instance", "collector:8080"), ("job", "collector")],
-                (FREE, "78.79GiB"),
-            ),
-        },
     ]
+}
+
+fn disk_filling() -> Alert {
+    // In one process with one disk both would say the same: the first of `or` counts.
+    let filling = |part: &str| {
+        let free = format!("gpuvitals_{part}_disk_free_bytes");
+        format!("({free} and predict_linear({free}[1h], 86400) < 0)")
+    };
+    let series = |part, labels: &str| {
+        let values = "90000000000x5 90000000000-100000000x100 90000000000x130".to_owned();
+        (format!("gpuvitals_{part}_disk_free_bytes{{{labels}}}"), values)
+    };
+    let case = |series, instance, job| Shown {
+        series,
+        labels: vec![("instance", instance), ("job", job)],
+        value: (FREE.to_owned(), "78.79GiB"),
+    };
+    let up = "job=\"up\",instance=\"node7:8081\"";
+    Alert {
+        name: "GpuvitalsDiskFilling".to_owned(),
+        severity: "warning",
+        hold: "30m",
+        expr: format!("{} or {}", filling("store"), filling("queue")),
+        summary: format!("the disk of {{{{ $labels.job }}}} at {{{{ $labels.instance }}}} is full within a day: {FREE} are free"),
+        meaning: "The free bytes of the last hour, drawn on as a line, reach 0 within a day. On a full disk nothing is taken, and \
+                  nothing that was taken is lost."
+            .to_owned(),
+        remedy: "`gpuvitals store stats` shows what takes the room; `store.max_bytes` bounds it, `store.keep` and `store.keep_10s` delete \
+                 sooner. Of a broker `gpuvitals queue stats` shows what waits; bring the collectors back, or lower `broker.bytes_max`. Or \
+                 give it a larger disk."
+            .to_owned(),
+        shown: vec![
+            case(vec![series("store", "job=\"collector\",instance=\"collector:8080\"")], "collector:8080", "collector"),
+            case(vec![series("queue", "job=\"broker\",instance=\"broker:9090\"")], "broker:9090", "broker"),
+            case(vec![series("store", up), series("queue", up)], "node7:8081", "up"),
+        ],
+    }
+}
+
+fn cluster_unread() -> Alert {
+    // The cause may change meanwhile, so the label `state` is none of the alert's.
+    const UNREAD: &str = "gpuvitals_cluster_state{state=~\"unreachable|unauthorized|forbidden|failed\"}";
+    let state = "{{ with printf `gpuvitals_cluster_state{job=%q,instance=%q,cluster=%q} == 1` $labels.job $labels.instance $labels.cluster | query \
+                 }}: {{ . | first | label \"state\" }}{{ end }}";
+    let series = |state: &str, values: &str| {
+        let labels = format!("job=\"gateway\",instance=\"gateway:8081\",cluster=\"east\",state=\"{state}\"");
+        (format!("gpuvitals_cluster_state{{{labels}}}"), values.to_owned())
+    };
+    Alert {
+        name: "GpuvitalsClusterUnread".to_owned(),
+        severity: "warning",
+        hold: "10m",
+        expr: format!("max without (state) ({UNREAD}) == 1"),
+        summary: format!("cluster {{{{ $labels.cluster }}}} cannot be read by {{{{ $labels.instance }}}}{state}"),
+        meaning: "The gateway reads the GPUs of this cluster through its API server, and cannot. Answers show the last readings with their \
+                  age; the history has none of this time."
+            .to_owned(),
+        remedy: "`GET /api/v1/gpu/clusters` of the gateway has the last error in words. `unreachable`: does `curl -k API_URL/readyz` answer where \
+                 the gateway runs? In the chart `networkPolicy.apiServers` has to let it through; else look at the certificate and \
+                 `ca_file`. `unauthorized`: the token has expired or was taken away; put a new one into `token_file`, which is read before \
+                 each round. `forbidden`: the account lacks a right that docs/kubernetes.md lists; `kubectl auth can-i create pods/exec \
+                 --as=system:serviceaccount:NAMESPACE:NAME -n gpu-operator` tries it. `failed`: the error says why."
+            .to_owned(),
+        shown: vec![Shown {
+            series: vec![
+                series("ok", "1x5 0x100 1x130"),
+                series("unreachable", "0x5 1x40 0x190"),
+                series("failed", "0x46 1x59 0x130"),
+                series("no_gpu_nodes", "0x240"),
+            ],
+            labels: vec![("cluster", "east"), ("instance", "gateway:8081"), ("job", "gateway")],
+            value: (state.to_owned(), ": failed"),
+        }],
+    }
 }

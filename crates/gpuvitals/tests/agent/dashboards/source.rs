@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use gpuvitals_exposition::ColumnSeries;
 
-use super::{OF, Panel, of, sick};
+use super::{JOBS, NODE_INFO, OF, PODS, Panel, of, sick};
 
 /// What a dashboard asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,9 +52,14 @@ impl Source {
     }
 }
 
+/// Of the holders of a GPU the one with the newest row.
+fn newest(holders: &str) -> String {
+    format!("(topk by (instance, uuid, partition) (1, timestamp({holders})) ^ 0)")
+}
+
 /// An expression about scrapes as one about the history, as far as there is a rule.
 fn in_history(expr: &str) -> String {
-    let lost = r#"last_over_time(gpu_info{node=~"$node"}[$__range]) unless on (uuid, partition) gpu_info"#;
+    let lost = r#"last_over_time(gpu_info{cluster=~"$cluster",node=~"$node"}[$__range]) unless on (uuid, partition) gpu_info"#;
     let grew = |series: &str| format!("(increase({series}[$__range]) > 0) * {OF}");
     let wrong = [
         (lost.to_owned(), "no values", "critical"),
@@ -72,15 +77,16 @@ fn in_history(expr: &str) -> String {
         (format!("(gpu_up == 0) * {OF}"), lost.to_owned()),
         // A GPU is there as long as it has rows.
         ("gpu_up".to_owned(), "gpu_info".to_owned()),
-        (
-            "gpuvitals_node_info{node=~\"$node\"}".to_owned(),
-            "group by (instance, node) (gpu_info{node=~\"$node\"})".to_owned(),
-        ),
+        (NODE_INFO.to_owned(), "group by (instance, node) (gpu_info{node=~\"$node\"})".to_owned()),
         // Rows have no mark where a job ends: for five minutes it is there beside the next one.
+        (PODS.to_owned(), newest(r#"gpu_attribution_info{namespace!="",namespace=~"$namespace"}"#)),
+        // Nobody has scraped them, so `job` is that of the row.
         (
-            "gpu_attribution_info{namespace=~\"$namespace\"}".to_owned(),
-            "(topk by (instance, uuid, partition) (1, timestamp(gpu_attribution_info{namespace=~\"$namespace\"})) ^ 0)"
-                .to_owned(),
+            JOBS.to_owned(),
+            format!(
+                r#"label_replace({}, "exported_job", "$1", "job", "(.+)")"#,
+                newest(r#"gpu_attribution_info{job!=""}"#)
+            ),
         ),
         // The driver counts each reason; how long any of them held is computed by an agent.
         (
