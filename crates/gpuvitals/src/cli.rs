@@ -522,7 +522,11 @@ pub(crate) enum QueryWhat {
         limit: usize,
     },
     /// Health of gateway, collector, queue and store; exits with 69 unless all are healthy
-    Health,
+    Health {
+        /// Exit with 69 only if one is unhealthy, as /readyz has it; for the health checks of containers
+        #[arg(long)]
+        ready: bool,
+    },
 }
 
 /// `gpuvitals simulate`

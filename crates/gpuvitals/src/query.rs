@@ -37,7 +37,7 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
         QueryWhat::Gpu { id } => format!("/api/v1/gpus/{}", escaped(id)),
         QueryWhat::Range { .. } => range_path(&query.what)?,
         QueryWhat::Rows { .. } => rows_path(&query.what)?,
-        QueryWhat::Health => HEALTH.to_owned(),
+        QueryWhat::Health { .. } => HEALTH.to_owned(),
     };
     let answer = ask(&query.server, &path)?;
     let text = if query.server.json {
@@ -46,7 +46,9 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
         fitted(print::table(&query.what, &answer), width())
     };
     crate::print(&text)?;
-    if matches!(query.what, QueryWhat::Health) && answer["status"] != "healthy" {
+    let QueryWhat::Health { ready } = query.what else { return Ok(()) };
+    let is_fine = answer["status"] == "healthy" || (ready && answer["status"] == "degraded");
+    if !is_fine {
         return Err(Failure::new(Exit::Unavailable, format!("{} is {}", query.server.url, answer["status"])));
     }
     Ok(())

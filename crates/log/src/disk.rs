@@ -9,6 +9,12 @@ use std::thread;
 /// Bytes zero-filled with one write.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
+/// Bytes that are free on the disk of a directory, for this user; none if the system does not say.
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let space = rustix::fs::statvfs(path).ok()?;
+    Some(space.f_bavail.saturating_mul(space.f_frsize))
+}
+
 /// One flat directory of files. Names are plain file names.
 pub trait Disk: Send + Sync + 'static {
     /// Names of the regular files, unordered.

@@ -117,12 +117,6 @@ fn make(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes that are free on the disk of a directory, for this user; none if the system does not say.
-pub fn free_bytes(path: &Path) -> Option<u64> {
-    let space = rustix::fs::statvfs(path).ok()?;
-    Some(space.f_bavail.saturating_mul(space.f_frsize))
-}
-
 /// Makes entries of a directory durable.
 ///
 /// # Errors

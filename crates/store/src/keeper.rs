@@ -391,7 +391,7 @@ impl Keeper {
     /// once.
     fn day_bytes(&self) -> u64 {
         let config = &self.shared.config;
-        let free = directory::free_bytes(self.directory.root()).unwrap_or(u64::MAX);
+        let free = gpuvitals_log::free_bytes(self.directory.root()).unwrap_or(u64::MAX);
         config.day_bytes.min(free / 2).min(config.max_bytes.map_or(u64::MAX, |most| most / DAYS_MIN))
     }
 

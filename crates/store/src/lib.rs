@@ -47,10 +47,10 @@ mod view;
 mod writer;
 
 pub use config::StoreConfig;
-pub use directory::free_bytes;
 pub use error::{AppendError, StoreError};
 pub use export::RowsFile;
 pub use file::FileError;
+pub use gpuvitals_log::free_bytes;
 pub use grain::Grain;
 pub use inspect::{StoreCheck, StoreContents, TableFiles, check, contents};
 pub use query::ROWS_MAX;

@@ -3,7 +3,6 @@
 use gpuvitals_log::Log;
 use serde::Serialize;
 
-use crate::directory;
 use crate::manifest::FileRecord;
 use crate::recent::Recent;
 use crate::shared::Shared;
@@ -97,7 +96,7 @@ impl StoreStats {
             quarantined: read(&counters.quarantined),
             rows_too_old: read(&counters.rows_too_old),
             rows_too_many: read(&counters.rows_too_many),
-            disk_free_bytes: directory::free_bytes(&shared.config.dir),
+            disk_free_bytes: gpuvitals_log::free_bytes(&shared.config.dir),
         }
     }
 }

@@ -16,6 +16,11 @@ use super::{Format, PipeError, Progress, Terms};
 pub(crate) const FINDING_ROWS: [&str; 2] =
     ["gpuvitals_finding_rows_total", "gpuvitals_finding_rows_lost_total"];
 
+/// The health of a queue, or if one of its pipes is worse, that: they mostly ail from the same, which is said once.
+pub(crate) fn worst(queue: Health, pipes: impl Iterator<Item = Health>) -> Health {
+    pipes.fold(queue, |worst, pipe| if pipe.status > worst.status { pipe } else { worst })
+}
+
 /// The pipe.
 #[derive(Debug)]
 pub(crate) struct SidePipe {

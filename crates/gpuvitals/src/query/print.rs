@@ -18,7 +18,7 @@ pub(crate) fn table(what: &QueryWhat, answer: &Value) -> String {
         QueryWhat::Gpu { .. } => gpu(answer),
         QueryWhat::Range { limit, .. } => range(answer, &group_by(what), *limit),
         QueryWhat::Rows { .. } => rows(answer),
-        QueryWhat::Health => health(answer),
+        QueryWhat::Health { .. } => health(answer),
     }
 }
 

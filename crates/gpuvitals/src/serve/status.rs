@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::collectors::Collectors;
 use crate::clusters::ClusterReaders;
-use crate::pipe::{FINDING_ROWS, SidePipe};
+use crate::pipe::{FINDING_ROWS, SidePipe, worst};
 use crate::watched::Watched;
 
 /// Queue and collectors elsewhere.
@@ -26,9 +26,7 @@ impl StatusView for Status {
     fn queues(&self) -> Vec<Peer> {
         let mut queue = self.queue.peer();
         let of_clusters = self.clusters.as_ref().map(|clusters| clusters.queue());
-        if let Some(health) = of_clusters.filter(|health| health.status > queue.health.status) {
-            queue.health = health;
-        }
+        queue.health = worst(queue.health, of_clusters.into_iter().chain([self.findings.queue()]));
         vec![queue]
     }
 

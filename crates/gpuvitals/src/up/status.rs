@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::clusters::ClusterReaders;
-use crate::pipe::{self, FINDING_ROWS, SidePipe};
+use crate::pipe::{self, FINDING_ROWS, SidePipe, worst};
 use crate::watched::Watched;
 
 /// Name of a part of this process among others.
@@ -74,8 +74,7 @@ impl Status {
 
     fn queue_health(&self) -> Health {
         let of_clusters = self.clusters.as_ref().map(|clusters| clusters.queue());
-        let own = self.own_queue_health();
-        of_clusters.filter(|of_clusters| of_clusters.status > own.status).unwrap_or(own)
+        worst(self.own_queue_health(), of_clusters.into_iter().chain([self.findings.queue()]))
     }
 
     fn own_queue_health(&self) -> Health {

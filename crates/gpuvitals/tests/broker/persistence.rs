@@ -9,7 +9,7 @@ use gpuvitals_queue::link::{Backoff, Client, Credentials, Stamps, publish_until}
 use gpuvitals_queue::{Consumer, ContentType, Frame, FrameDurability, Nack, NackKind};
 use tokio_util::sync::CancellationToken;
 
-use crate::process::{Broker, consumer, message, outcome, receive};
+use crate::process::{Broker, agent, consumer, message, outcome, receive};
 use crate::program::gpuvitals;
 use crate::waiting;
 
@@ -45,6 +45,10 @@ async fn a_restart_keeps_what_was_not_acknowledged_and_what_groups_have_behind_t
     let left = receive(&mut reader).await;
     let offsets: Vec<u64> = left.iter().map(|delivery| delivery.id.offset).collect();
     assert_eq!(offsets, [3]);
+    let figures = agent().get(format!("{}/metrics", broker.http)).call().unwrap();
+    let figures = figures.into_body().read_to_string().unwrap();
+    let free = figures.lines().find_map(|line| line.strip_prefix("gpuvitals_queue_disk_free_bytes "));
+    assert!(free.is_some_and(|bytes| bytes.parse::<f64>().unwrap() > 0.0), "{figures}");
     let (_, dead) = broker.get("/topics/t/dead");
     assert_eq!(dead["dead"][0]["reason"], "rejected by consumer: unreadable");
     let health = broker.get("/health").1;

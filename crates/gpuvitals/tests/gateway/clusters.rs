@@ -83,6 +83,10 @@ fn check(gateway: &Gateway) {
     assert_eq!(health["clusters"]["status"], "degraded", "{health}");
     assert!(health["clusters"]["reason"].as_str().unwrap().contains("cluster east"), "{health}");
     assert_eq!(gateway.ask("/readyz").status, 200);
+    for (flags, code) in [(&["health"][..], 69), (&["health", "--ready"], 0)] {
+        let said = gpuvitals().args(["query", "--url", &gateway.url]).args(flags).output().unwrap();
+        assert_eq!(said.status.code(), Some(code), "{flags:?}");
+    }
     let figures = gateway.text("/metrics");
     for line in [
         "gpuvitals_cluster_state{cluster=\"east\",state=\"degraded\"} 1",

@@ -1,10 +1,11 @@
 //! The log, and what it has answered.
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use gpuvitals_log::{Appended, Durability, Log, LogError, Place};
+use gpuvitals_log::{Appended, Durability, Log, LogError, Place, free_bytes};
 use tokio::sync::oneshot;
 
 use super::frame_record::FrameRecord;
@@ -80,8 +81,8 @@ pub(crate) struct Journal {
     pub(crate) log: Log,
     done: Mutex<Vec<Done>>,
     pub(crate) config: QueueConfig,
-    /// Held as long as the directory is ours.
-    _lock: Option<File>,
+    /// The directory, and its lock: held as long as it is ours. None on a disk of the caller's.
+    directory: Option<(PathBuf, File)>,
 }
 
 impl std::fmt::Debug for Journal {
@@ -97,8 +98,13 @@ pub(crate) type Append<'a> = &'a dyn Fn(u8, Bytes, Durability, Answer);
 pub(crate) type Answer = Box<dyn FnOnce(Result<Appended, LogError>) -> Done + Send>;
 
 impl Journal {
-    pub(crate) fn new(log: Log, config: QueueConfig, lock: Option<File>) -> Self {
-        Self { log, done: Mutex::default(), config, _lock: lock }
+    pub(crate) fn new(log: Log, config: QueueConfig, directory: Option<(PathBuf, File)>) -> Self {
+        Self { log, done: Mutex::default(), config, directory }
+    }
+
+    /// Bytes that are free on its disk; none if nobody says.
+    pub(crate) fn disk_free_bytes(&self) -> Option<u64> {
+        free_bytes(&self.directory.as_ref()?.0)
     }
 
     /// Keeps an answer until somebody looks.

@@ -162,6 +162,10 @@ const GROUP: &[Figure<GroupStats>] = &[
 pub fn families(queue: &Queue, meter: &ServerMeter) -> Vec<Family> {
     let stats = queue.stats();
     let mut families = of_queue(&stats, &queue.health(), meter);
+    families.extend(queue.disk_free_bytes().map(|free| {
+        let help = "Bytes that are free on the disk of the queue's log, for this user.";
+        Family::gauge("gpuvitals_queue_disk_free_bytes", help, free)
+    }));
     families.extend(of_topics(&stats));
     families.extend(of_groups(&stats));
     families.push(of_publishes(meter));

@@ -80,7 +80,7 @@ impl Queue {
         let directory = directory.into();
         Self::open_with(config, clock, move |config, now| {
             let (disk, lock) = take_directory(&directory)?;
-            Ok((recover(disk, config, now)?, Some(lock)))
+            Ok((recover(disk, config, now)?, Some((directory, lock))))
         })
         .await
     }
@@ -105,15 +105,15 @@ impl Queue {
     async fn open_with(
         config: QueueConfig,
         clock: QueueClock,
-        recover: impl FnOnce(&QueueConfig, Millis) -> Result<(Recovered, Option<File>), OpenError>
+        recover: impl FnOnce(&QueueConfig, Millis) -> Result<(Recovered, Option<(PathBuf, File)>), OpenError>
         + Send
         + 'static,
     ) -> Result<(Self, Opened), OpenError> {
         let now = clock.now();
         let opening = tokio::task::spawn_blocking(move || {
-            let (recovered, lock) = recover(&config, now)?;
+            let (recovered, directory) = recover(&config, now)?;
             let Recovered { log, broker, opened, keeper } = recovered;
-            let shared = Shared::beside(Journal::new(log, config, lock), keeper, broker, clock);
+            let shared = Shared::beside(Journal::new(log, config, directory), keeper, broker, clock);
             Ok::<_, OpenError>((shared, opened))
         });
         // The task panics only of a bug, and is never aborted.
@@ -317,6 +317,11 @@ impl Queue {
     /// Numbers of everything.
     pub fn stats(&self) -> QueueStats {
         self.shared().with(Broker::stats)
+    }
+
+    /// Bytes that are free on the disk of its log, for this user; none in memory, or if the system does not say.
+    pub fn disk_free_bytes(&self) -> Option<u64> {
+        self.shared().journal()?.disk_free_bytes()
     }
 
     /// Numbers of one topic.

@@ -242,6 +242,7 @@ async fn the_figures_are_what_happened_and_promtool_has_nothing_to_say() {
         assert!(answer.text.lines().any(|found| found == line), "{line} is not in {}", answer.text);
     }
     assert_eq!(deliveries.len(), 1);
+    assert!(!answer.text.contains("disk_free"), "it is in memory");
     promtool(&answer.text);
 }
 
