@@ -55,7 +55,8 @@ async def main():
     told = await asyncio.gather(*(follow(number, began + seconds) for number in range(clients - 1)))
     took, peak, used = time.monotonic() - began, memory("VmHWM"), cpu() - used
     events = sum(events for events, _, _ in told)
-    print(f"{clients} streams of {len(gpus)} GPUs for {took:.0f} s: {sum(is_open for *_, is_open in told)} still open, "
+    print(f"{clients} streams of {len(gpus)} GPUs for {took:.0f} s, one of which reads nothing: of the {len(told)} others "
+          f"{sum(is_open for *_, is_open in told)} still open, "
           f"{events / took:.0f} events/s, longest silence {max(silence for _, silence, _ in told):.1f} s, "
           f"{used / took:.2f} of a core, memory {before:.0f} MiB before, {peak:.0f} MiB at most")
 

@@ -1,5 +1,5 @@
 import { expect, test, type Page } from "@playwright/test";
-import { CLUSTERS, complaints, needs, RECORDED, sidewaysScroll } from "./servers";
+import { CLUSTERS, complaints, needs, RECORDED, expectNoSidewaysScroll } from "./servers";
 
 /** The node that hangs has failed when its deadline has passed and the page has asked again. */
 const FAILED_WITHIN_MS = 30_000;
@@ -84,7 +84,7 @@ test.describe("clusters", () => {
         await page.goto(`${CLUSTERS}${path}`);
         await expect(page.getByTestId(/^(clusters|node)$/)).toBeVisible();
         await expect(page.locator(path.includes("processes") ? "[data-pid]" : "[data-node], [data-gpu], h1").last()).toBeVisible();
-        expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+        await expectNoSidewaysScroll(page);
       }
     });
   }

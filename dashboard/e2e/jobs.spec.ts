@@ -1,5 +1,5 @@
 import { expect, test } from "@playwright/test";
-import { complaints, LIVE, needs, RECORDED, sidewaysScroll } from "./servers";
+import { complaints, LIVE, needs, RECORDED, expectNoSidewaysScroll } from "./servers";
 
 test.describe("jobs and namespaces", () => {
   test.beforeEach(() => needs(LIVE, "GPUVITALS_LIVE_URL"));
@@ -33,7 +33,7 @@ test.describe("jobs and namespaces", () => {
     await page.setViewportSize({ width: 360, height: 800 });
     await page.goto(`${LIVE}/jobs?price=3`);
     await expect(page.locator("li[data-group]").first()).toContainText("Cost while idle");
-    expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+    await expectNoSidewaysScroll(page);
   });
 });
 

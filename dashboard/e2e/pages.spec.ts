@@ -7,6 +7,8 @@ import { STOPS } from "./stops";
 // Layouts are not compared with stored pictures: the page uses the fonts of the machine and whatever Chromium it has, so that a picture
 // of one machine is no measure on another, and a tolerance that lets both pass lets broken pages pass too.
 
+/** Looks again until a page has laid itself out, and goes on with the next look if it has flaws. */
+const look = expect.configure({ soft: true, timeout: 30_000 });
 const SCREENS = { desktop: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } } as const;
 
 test.describe("every page", () => {
@@ -20,12 +22,12 @@ test.describe("every page", () => {
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
         await ready(page);
-        expect.soft(await graveFlaws(page), `${colorScheme}, by axe`).toEqual([]);
+        await look.poll(() => graveFlaws(page), `${colorScheme}, by axe`).toEqual([]);
       }
       for (const [screen, size] of Object.entries(SCREENS)) {
         await page.setViewportSize(size);
         await ready(page);
-        expect.soft(await layoutFlaws(page), screen).toEqual([]);
+        await look.poll(() => layoutFlaws(page), screen).toEqual([]);
       }
     });
   }

@@ -1,5 +1,5 @@
 import { expect, test, type APIRequestContext, type Page } from "@playwright/test";
-import { APART, APART_PAGE, APART_QUEUE, complaints, needs, sidewaysScroll } from "./servers";
+import { APART, APART_PAGE, APART_QUEUE, complaints, needs, expectNoSidewaysScroll } from "./servers";
 
 const TOPIC = "gpu-telemetry";
 
@@ -86,7 +86,7 @@ test.describe("the queue", () => {
       await page.setViewportSize({ width, height: 800 });
       await page.goto(`${APART}/queue?dead=${TOPIC}`);
       await expect(page.locator("tr[data-letter]")).toHaveCount(1);
-      expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+      await expectNoSidewaysScroll(page);
     });
   }
 });
@@ -116,14 +116,19 @@ test.describe("a page hosted elsewhere", () => {
     expect(heard).toEqual([]);
   });
 
-  test("asks as often as it was built to", async ({ page }) => {
-    // VITE_REFRESH_INTERVAL=1000.
-    await page.goto(`${APART_PAGE}/queue`);
-    const stats = () => page.waitForRequest(`${APART_QUEUE}/stats`);
-    await stats();
-    const began = Date.now();
-    for (let n = 0; n < 3; n += 1) await stats();
-    expect(Date.now() - began).toBeLessThan(8000);
+  test.describe("in time", () => {
+    // It compares a time with a bound, and whatever else the machine does takes some of that time: only such tests are tried again.
+    test.describe.configure({ retries: 2 });
+
+    test("asks as often as it was built to", async ({ page }) => {
+      // VITE_REFRESH_INTERVAL=1000.
+      await page.goto(`${APART_PAGE}/queue`);
+      const stats = () => page.waitForRequest(`${APART_QUEUE}/stats`);
+      await stats();
+      const began = Date.now();
+      for (let n = 0; n < 3; n += 1) await stats();
+      expect(Date.now() - began).toBeLessThan(8000);
+    });
   });
 
   test("another site's page is let in by neither", async ({ page }) => {

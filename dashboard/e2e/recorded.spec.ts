@@ -1,5 +1,5 @@
 import { expect, test } from "@playwright/test";
-import { complaints, needs, RECORDED, sidewaysScroll } from "./servers";
+import { complaints, needs, RECORDED, expectNoSidewaysScroll } from "./servers";
 
 test.describe("a recorded capture", () => {
   test.beforeEach(() => needs(RECORDED, "GPUVITALS_URL"));
@@ -62,6 +62,26 @@ test.describe("a recorded capture", () => {
     expect(heard).toEqual([]);
   });
 
+  test("times are those of the person's zone, which stands beside the range, until UTC is chosen", async ({ browser }) => {
+    const context = await browser.newContext({ timezoneId: "Asia/Tokyo" });
+    const page = await context.newPage();
+    await page.goto(`${RECORDED}/gpus`);
+    await page.locator("tr[data-gpu]").first().getByRole("link").click();
+    const age = page.getByRole("note", { name: "Age of the data" });
+    const seen = async (offset: string) => Date.parse(((await age.textContent()) ?? "").replace(/^Last seen (\S+) (\S+) .*$/, `$1T$2${offset}`));
+    await expect(page.getByRole("button", { name: "Times in Asia/Tokyo. Change" })).toBeVisible();
+    const instant = await seen("+09:00");
+    expect(instant).toBeGreaterThan(0);
+    const url = page.url();
+    await page.keyboard.press("u");
+    await expect(page.getByRole("button", { name: "Times in UTC. Change" })).toBeVisible();
+    expect(await seen("Z")).toBe(instant);
+    expect(page.url()).toBe(url);
+    await page.reload();
+    await expect(page.getByRole("button", { name: "Times in UTC. Change" })).toBeVisible();
+    await context.close();
+  });
+
   test("a click anywhere in a row opens its GPU", async ({ page }) => {
     await page.goto(`${RECORDED}/gpus`);
     await page.locator("tr[data-gpu]").first().locator("td").last().click();
@@ -80,10 +100,10 @@ test.describe("a recorded capture", () => {
       const card = page.locator("li[data-gpu]").first();
       await expect(card).toBeVisible();
       await expect(page.locator("table")).toHaveCount(0);
-      expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+      await expectNoSidewaysScroll(page);
       await card.getByRole("link").click();
       await expect(page.getByTestId("chart").first()).not.toHaveAttribute("data-points", "0");
-      expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+      await expectNoSidewaysScroll(page);
     });
   }
 
@@ -104,15 +124,15 @@ test.describe("a recorded capture", () => {
       const gpu = page.locator("[data-gpu]").first();
       await expect(gpu).toBeVisible();
       await expect(page.getByRole("region", { name: "Health" })).toContainText("no space left on device");
-      expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
-      expect(await page.getByRole("region", { name: "Health" }).evaluate((strip) => strip.scrollWidth - strip.clientWidth)).toBeLessThanOrEqual(0);
+      await expectNoSidewaysScroll(page);
+      await expect.poll(() => page.getByRole("region", { name: "Health" }).evaluate((strip) => strip.scrollWidth - strip.clientWidth)).toBeLessThanOrEqual(0);
       await gpu.getByRole("link").first().click();
       await expect(page.getByTestId("chart").first()).toBeVisible();
       await expect(page.getByRole("main")).toContainText("no space left on device");
-      expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+      await expectNoSidewaysScroll(page);
       await page.goto(`${RECORDED}/statistics`);
       await expect(page.getByText("Messages processed")).toBeVisible();
-      expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+      await expectNoSidewaysScroll(page);
     });
   }
 

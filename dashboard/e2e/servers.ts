@@ -26,9 +26,14 @@ export function complaints(page: Page): string[] {
   return heard;
 }
 
-export async function sidewaysScroll(page: Page): Promise<number> {
-  return page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+/** A page lays itself out some frames after its width or its content has changed: that is waited for. */
+export async function expectNoSidewaysScroll(page: Page): Promise<void> {
+  const scrolled = () => page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+  await expect.poll(scrolled, { message: "px that the page scrolls sideways" }).toBeLessThanOrEqual(0);
 }
+
+/** The XID of the simulated fleet's sick GPU, among findings. */
+export const XID = "[data-finding^='xid:']";
 
 /** The fleet is judged every 15 s: after the start the first findings come with the second judgement at the latest. */
 const JUDGED_WITHIN_MS = 40_000;

@@ -1,7 +1,8 @@
 //! Why a GPU was slow in some time: everything that held it up, the heaviest first.
 //!
 //! Made from its minutes and those of its peers: the GPUs of its job, or others of its model. A cause weighs as much as it can explain
-//! of the lost speed, 0 to 1: a share of time, or a difference to the peers.
+//! of the lost speed, 0 to 1: a share of time, or a difference to the peers. Whether the neighbours, the other GPUs of the host, were held
+//! down as well tells a fault of the GPU from one of the host's cooling or power supply.
 
 use gpuvitals_core::MetricId;
 use gpuvitals_core::history::{Fleet, GpuState};
@@ -13,6 +14,10 @@ use crate::robust;
 
 /// Smallest weight of a cause that is worth a line.
 const WEIGHT_MIN: f64 = 0.02;
+/// Share of time from which a neighbour counts as held down, too.
+const NEIGHBOUR_SHARE_MIN: f64 = 0.05;
+const POWER_SET: MetricId = MetricId::of("power_limit_w");
+const POWER_DEFAULT: MetricId = MetricId::of("power_limit_default_w");
 const CLOCK_MAX: MetricId = MetricId::of("gpu_clock_max_mhz");
 const CLOCK_APPLICATION: MetricId = MetricId::of("gpu_clock_application_mhz");
 
@@ -41,6 +46,8 @@ pub struct SlowTime<'a> {
     pub own: Option<GpuWindow>,
     /// Those of its peers.
     pub peers: &'a [GpuWindow],
+    /// Those of the other GPUs of its host.
+    pub neighbours: &'a [GpuWindow],
     /// Minutes of the time.
     pub minutes: usize,
     /// Events in it.
@@ -51,7 +58,7 @@ pub struct SlowTime<'a> {
 pub fn explain(time: &SlowTime<'_>) -> Vec<SlowCause> {
     let mut causes: Vec<SlowCause> = failures(time.events).into_iter().chain(no_data(time)).collect();
     if let Some(own) = time.own {
-        causes.extend(limits(&own));
+        causes.extend(limits(time, &own));
         causes.extend(clock(time, &own));
         causes.extend(links(time, &own));
         causes.extend(little_work(time, &own));
@@ -84,32 +91,63 @@ fn no_data(time: &SlowTime<'_>) -> Option<SlowCause> {
     Some(SlowCause { id: NO_DATA, weight, sentence, evidence })
 }
 
-fn limits(own: &GpuWindow) -> Vec<SlowCause> {
-    let cause = |id, share: Option<f64>, what: &str, quantity| {
-        let share = share?;
+fn limits(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<SlowCause> {
+    type Share = fn(&GpuWindow) -> Option<f64>;
+    let cause = |id, share: Share, what: &str, quantity| {
+        let (held, all) = held_down(time.neighbours, share);
+        let share = share(own)?;
         let sentence = format!("{what} held the clock down for {:.0} % of the time", 100.0 * share);
-        Some(SlowCause {
+        let mut cause = SlowCause {
             id,
             weight: share,
             sentence,
             evidence: vec![Evidence::derived(quantity, "ratio", share)],
-        })
+        };
+        if all > 0 {
+            let of = if all == 1 { "the other GPU" } else { "the other GPUs" };
+            cause.sentence = match held {
+                0 => format!("{}, and that of none of {of} of its host", cause.sentence),
+                held => format!("{}, and that of {held} of the {all} other GPUs of its host", cause.sentence),
+            };
+            #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
+            let neighbours = Evidence::derived("neighbours_held_down", "", held as f64)
+                .beside(all as f64, "other GPUs of its host");
+            cause.evidence.push(neighbours);
+        }
+        Some(cause)
     };
-    let mut heat = cause("heat", own.heat_share, "heat", "share_of_time_held_down_by_heat");
+    let mut heat = cause("heat", |window| window.heat_share, "heat", "share_of_time_held_down_by_heat");
     if let (Some(heat), Some(celsius)) = (&mut heat, own.temperature_max_c) {
         heat.sentence = format!("{}; the GPU reached {celsius:.0} °C", heat.sentence);
         heat.evidence.push(Evidence::derived("temperature_c", "°C", celsius));
     }
     let brake = cause(
         "power_brake",
-        own.brake_share,
+        |window| window.brake_share,
         "the power brake of the chassis",
         "share_of_time_under_power_brake",
     );
-    let power = cause("power_limit", own.power_share, "the power limit", "share_of_time_at_power_limit");
-    // At the power limit a GPU still does its work, a little slower than with more power.
-    let power = power.map(|power| SlowCause { weight: power.weight / 2.0, ..power });
+    let mut power =
+        cause("power_limit", |window| window.power_share, "the power limit", "share_of_time_at_power_limit");
+    if let Some(power) = &mut power {
+        // At the power limit a GPU still does its work, a little slower than with more power.
+        power.weight /= 2.0;
+        let latest = |metric| Fleet::latest(time.gpu, metric).map(|latest| latest.value.as_f64());
+        if let (Some(set), Some(usual)) = (latest(POWER_SET), latest(POWER_DEFAULT))
+            && set < usual
+        {
+            power.sentence =
+                format!("{}; it is set to {set:.0} W, and is {usual:.0} W unless set", power.sentence);
+            power.evidence.push(Evidence::of(POWER_SET, set).beside(usual, "the default"));
+        }
+    }
     [heat, brake, power].into_iter().flatten().collect()
+}
+
+/// How many of these were held down as well, and of how many it is known.
+fn held_down(neighbours: &[GpuWindow], share: fn(&GpuWindow) -> Option<f64>) -> (usize, usize) {
+    let shares: Vec<f64> = neighbours.iter().filter_map(share).collect();
+    (shares.iter().filter(|share| **share >= NEIGHBOUR_SHARE_MIN).count(), shares.len())
 }
 
 /// The clock beside that of the peers, and beside what the GPU can do.
@@ -201,6 +239,8 @@ mod tests {
     use std::sync::Arc;
 
     use gpuvitals_core::Identity;
+    use gpuvitals_core::batch::Value;
+    use gpuvitals_core::history::LatestValue;
 
     use super::*;
 
@@ -223,16 +263,28 @@ mod tests {
         idle_since_ns: None,
     };
 
+    fn latest(metric: MetricId, watts: f64) -> (MetricId, LatestValue) {
+        (metric, LatestValue { value: Value::Float(watts), timestamp_ns: 0 })
+    }
+
     fn of(own: GpuWindow, events: &[HealthEvent]) -> Vec<(&'static str, String)> {
         let gpu = GpuState {
             key: Arc::from("a"),
             identity: Identity::default(),
             first_seen_ns: 0,
             last_seen_ns: 0,
-            latest: Vec::new(),
+            latest: vec![latest(POWER_SET, 500.0), latest(POWER_DEFAULT, 700.0)],
             extras: Vec::new(),
         };
-        let time = SlowTime { gpu: &gpu, own: Some(own), peers: &[SOUND; 7], minutes: 10, events };
+        let neighbours = [SOUND, SOUND, GpuWindow { heat_share: Some(0.1), ..SOUND }];
+        let time = SlowTime {
+            gpu: &gpu,
+            own: Some(own),
+            peers: &[SOUND; 7],
+            neighbours: &neighbours,
+            minutes: 10,
+            events,
+        };
         explain(&time).into_iter().map(|cause| (cause.id, cause.sentence)).collect()
     }
 
@@ -253,7 +305,15 @@ mod tests {
         let causes = of(hot, &[]);
         assert_eq!(ids(&causes), ["heat", "pcie", "clock", "power_limit"]);
         let (_, heat) = causes.first().unwrap();
-        assert_eq!(heat, "heat held the clock down for 60 % of the time; the GPU reached 70 °C");
+        assert_eq!(
+            heat,
+            "heat held the clock down for 60 % of the time, and that of 1 of the 3 other GPUs of its host; the GPU reached 70 °C"
+        );
+        assert_eq!(
+            causes[3].1,
+            "the power limit held the clock down for 20 % of the time, and that of none of the other GPUs of its host; it is set to \
+             500 W, and is 700 W unless set"
+        );
         let [gpu, kind, detail] = ["a", "xid", "XID 79"].map(Arc::from);
         let event = HealthEvent { gpu, at_ns: 0, kind, detail, finding: None };
         let lost = GpuWindow { minutes: 4, ..SOUND };

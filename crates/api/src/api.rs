@@ -211,6 +211,7 @@ impl Api {
             clusters: status.clusters(),
             limits,
             rules,
+            racks: config.rack_pattern.clone(),
             encoding,
             permit,
         };

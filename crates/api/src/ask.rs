@@ -19,6 +19,7 @@ use crate::condition::StateRules;
 use crate::config::Limits;
 use crate::error::ApiError;
 use crate::format::{self, Format};
+use crate::rack::RackPattern;
 use crate::tag;
 
 /// Shortest answer in bytes that is worth compressing.
@@ -53,6 +54,8 @@ pub(crate) struct View {
     pub(crate) limits: Limits,
     /// How GPUs look now.
     pub(crate) rules: StateRules,
+    /// Where the racks stand in the names of hosts.
+    pub(crate) racks: Option<RackPattern>,
     /// How the answer is sent, if it is long enough to be compressed.
     pub(crate) encoding: Encoding,
     /// Place among the questions that are answered at the same time.

@@ -6,6 +6,7 @@ use gpuvitals_core::clock::Clock;
 use gpuvitals_listener::WebOrigin;
 
 use crate::assets::Page;
+use crate::rack::RackPattern;
 
 /// Defaults that are settings, too.
 pub(crate) const CACHE_ENTRIES: usize = 1_024;
@@ -21,6 +22,8 @@ pub(crate) const PROMQL_VALUES_MAX: usize = gpuvitals_promql::VALUES_MAX;
 pub struct ApiConfig {
     /// Age of its newest row from which a GPU counts as stale.
     pub stale_after: Duration,
+    /// Takes the rack out of a host's name; none: racks are not known.
+    pub rack_pattern: Option<RackPattern>,
     /// Origins whose pages may use the API; empty: only its own page.
     pub cors: Vec<WebOrigin>,
     /// Answers kept ready, about.
@@ -37,6 +40,7 @@ impl Default for ApiConfig {
     fn default() -> Self {
         Self {
             stale_after: Duration::from_secs(90),
+            rack_pattern: None,
             cors: Vec::new(),
             cache_entries: CACHE_ENTRIES,
             limits: Limits::default(),

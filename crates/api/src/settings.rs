@@ -9,6 +9,7 @@ use gpuvitals_settings::settings;
 use crate::config::{
     ApiConfig, CACHE_ENTRIES, Limits, METRICS_MAX, PROMQL_VALUES_MAX, QUERIES, STEPS_MAX, STREAMS, VALUES_MAX,
 };
+use crate::rack::RackPattern;
 
 settings! {
     /// REST and dashboard of `gpuvitals up`
@@ -35,6 +36,8 @@ settings! {
         promql_values_max: usize = PROMQL_VALUES_MAX, from 1;
         /// A GPU without a sample for this long is shown as stale
         stale_after: Duration = "90s";
+        /// Regular expression whose first group is the rack in a host's name, such as `^(r[0-9]+)-`; empty: racks are not known
+        rack_pattern: Option<RackPattern> = "";
         /// Longest time for an answer; then it is an error, and the work on it ends
         request_timeout: Duration = "30s", from "100ms" to "1h";
     }
@@ -45,6 +48,7 @@ impl ApiSettings {
     pub fn config(&self) -> ApiConfig {
         ApiConfig {
             stale_after: self.stale_after,
+            rack_pattern: self.rack_pattern.clone(),
             cors: self.cors.clone(),
             cache_entries: self.cache_entries,
             limits: Limits {

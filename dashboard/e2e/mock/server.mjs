@@ -62,6 +62,23 @@ function hosts(params) {
   return page("hosts", [...counts].map(([hostname, gpus]) => ({ hostname, gpu_count: gpus.length, simulated: flags.mode === "live" })), params);
 }
 
+/** Every GPU that has a job is busy, and no job has a straggler. */
+function hints(params) {
+  const rooms = new Map();
+  for (const gpu of fleet.gpus) {
+    const room = rooms.get(gpu.host) ?? { cluster: null, hostname: gpu.host, model: gpu.name, whole: false, free: [], busy: [], unhealthy: [] };
+    const isHeld = fleet.labels({ ...gpu, hostname: gpu.host, model: gpu.name }).job !== null;
+    if (gpu.fate === "sick") room.unhealthy.push({ gpu: gpu.id, reasons: ["ecc_uncorrected: 3 errors of device memory were not corrected"] });
+    else room[isHeld ? "busy" : "free"].push(gpu.id);
+    rooms.set(gpu.host, room);
+  }
+  const all = [...rooms.values()];
+  const count = (name) => all.reduce((sum, room) => sum + room[name].length, 0);
+  const whole = all.filter(({ free, busy, unhealthy }) => free.length > 0 && busy.length + unhealthy.length === 0);
+  const totals = { free: count("free"), busy: count("busy"), unhealthy: count("unhealthy"), whole_nodes: whole.length, fragmentation: null };
+  return { ...page("nodes", all, params), totals, judged_at: new Date().toISOString() };
+}
+
 /** Energy or idle hours of the range by holder: every GPU counted all the time. */
 function usage(params, isIdle) {
   const hours = (Date.parse(params.get("end")) - Date.parse(params.get("start"))) / 3_600_000;
@@ -157,6 +174,8 @@ createServer((request, response) => {
     case "/api/v1/analysis/findings": return json(response, { ...page("findings", fleet.findings(params), params), judged_at: new Date().toISOString() });
     case "/api/v1/analysis/energy": return json(response, usage(params, false));
     case "/api/v1/analysis/idle": return json(response, usage(params, true));
+    case "/api/v1/analysis/stragglers": return json(response, { ...page("jobs", [], params), judged_at: new Date().toISOString() });
+    case "/api/v1/schedule/hints": return json(response, hints(params));
     case "/api/v1/gpu/clusters": return json(response, []);
     case "/api/v1/hosts": return json(response, hosts(params));
     case "/api/v1/metrics": return json(response, { metrics: CATALOGUE });

@@ -8,7 +8,7 @@ import { given, stateOf, type State } from "./queries";
 export const GPUS_MAX = 10_000;
 
 /** By what GPUs can stand together. */
-export const GROUPINGS = ["node", "model", "vendor", "cluster", "namespace", "job"] as const;
+export const GROUPINGS = ["node", "rack", "model", "vendor", "cluster", "namespace", "job"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
 /** Which GPUs are asked for, and which of their values. */

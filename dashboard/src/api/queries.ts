@@ -2,7 +2,7 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
 import { HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL } from "../shared/headline";
 import { MINUTE } from "../shared/time";
-import { api, dataOf, partialOf, type Gpu, type QueryAnswer } from "./client";
+import { api, dataOf, partialOf, type Gpu, type QueryAnswer, type Schemas } from "./client";
 
 export const STATES = ["active", "idle", "stale", "unhealthy", "unknown"] as const;
 export type State = (typeof STATES)[number];
@@ -103,6 +103,33 @@ export function hostLoadsQuery() {
           return [host, { cpu: of.get(HOST_CPU) ?? null, memoryShare: available === undefined || total === undefined || total <= 0 ? null : 1 - available / total }];
         }),
       );
+    },
+    refetchInterval: MINUTE,
+  });
+}
+
+/** How much work a host can take. */
+export interface HostRoom {
+  /** How many of its GPUs nobody holds and do nothing. */
+  readonly free: number;
+  /** Those to keep work away from. */
+  readonly unhealthy: readonly Schemas["UnfitEntry"][];
+}
+
+/** Which hosts can take work, by name, and all of them together. */
+export function roomQuery() {
+  return queryOptions({
+    queryKey: ["hosts", "room"],
+    queryFn: async ({ signal }) => {
+      const answer = await api.GET("/api/v1/schedule/hints", { params: { query: { limit: HOSTS_MAX } }, signal });
+      const { nodes, totals } = dataOf(answer);
+      const rooms = new Map<string, HostRoom>();
+      // Clusters may have hosts of the same name: here they are one.
+      for (const { hostname, free, unhealthy } of nodes) {
+        const before = rooms.get(hostname) ?? { free: 0, unhealthy: [] };
+        rooms.set(hostname, { free: before.free + free.length, unhealthy: [...before.unhealthy, ...unhealthy] });
+      }
+      return { rooms, totals, partial: partialOf(answer) };
     },
     refetchInterval: MINUTE,
   });

@@ -47,8 +47,8 @@ export interface paths {
         };
         /**
          * Why a GPU was slow: what held it up, the heaviest first.
-         * @description Whole minutes of the range: shares of time under each limit, its clock, load and links beside those of its job's other GPUs (or
-         *     of others of its model), and events in its health.
+         * @description Whole minutes of the range: shares of time under each limit and whether the other GPUs of its host were held down as well, its
+         *     clock, load and links beside those of its job's other GPUs (or of others of its model), and events in its health.
          */
         get: operations["explain_gpu"];
         put?: never;
@@ -1195,7 +1195,7 @@ export interface components {
             metrics?: {
                 [key: string]: components["schemas"]["Scalar"];
             };
-            /** @description Texts of its identity columns, `null` where it has none; only with `labels`. */
+            /** @description Texts of its identity columns and its rack, `null` where it has none; only with `labels`. */
             labels?: {
                 [key: string]: string | null;
             };
@@ -1468,9 +1468,19 @@ export interface components {
             straggler: boolean;
             /**
              * Format: double
-             * @description Distance of its clock from the median of the job, in deviations of 1 % of it at least; negative: slower.
+             * @description Distance of its clock from the median of the job, in deviations of 1 % of it at least; negative: below.
              */
             clock_distance: number | null;
+            /**
+             * Format: double
+             * @description The same of its power.
+             */
+            power_distance: number | null;
+            /**
+             * Format: double
+             * @description The same of its utilisation, in deviations of 3 % at least.
+             */
+            utilization_distance: number | null;
             /**
              * Format: double
              * @description Mean clock under load, MHz.
@@ -2150,7 +2160,8 @@ export interface operations {
                  */
                 metrics?: string;
                 /**
-                 * @description With the texts of these identity columns as `labels`, between commas.
+                 * @description With the texts of these identity columns as `labels`, between commas. `rack` is the rack in the name of the host, if the
+                 *     setting `api.rack_pattern` says where it stands there.
                  * @example namespace,job
                  */
                 labels?: string;

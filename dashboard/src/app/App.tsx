@@ -9,6 +9,7 @@ import { NodePage } from "../features/clusters/NodePage";
 import { FleetPage } from "../features/fleet/FleetPage";
 import { ComparePage } from "../features/gpu/ComparePage";
 import { GpuPage } from "../features/gpu/GpuPage";
+import { courseQuery } from "../features/health/courseQuery";
 import { HealthStrip } from "../features/health/HealthStrip";
 import { StatisticsPage } from "../features/health/StatisticsPage";
 import { UnreachableNotice } from "../features/health/UnreachableNotice";
@@ -21,9 +22,12 @@ import { goTo, Link, usePlace } from "../shared/location";
 import { useShortcuts } from "../shared/shortcuts";
 import { nextTheme, useTheme, type ThemeChoice } from "../shared/theme";
 import { MINUTE } from "../shared/time";
+import { nextZone, useZone } from "../shared/zone";
 import { KeyboardHelp } from "./KeyboardHelp";
 import { routeOf, type Route } from "./routes";
 
+/** How often the figures of Statistics are read while another page is open: seldom, since nobody looks. */
+const UNSEEN_MS = MINUTE / 2;
 const THEME_ICONS = { system: Monitor, light: Sun, dark: Moon } as const;
 const THEME_NAMES: Readonly<Record<ThemeChoice, string>> = { system: "as the system", light: "light", dark: "dark" };
 
@@ -31,13 +35,18 @@ const THEME_NAMES: Readonly<Record<ThemeChoice, string>> = { system: "as the sys
 export function App() {
   const { pathname } = usePlace();
   const route = routeOf(pathname);
+  // Everything that shows times is rendered below.
+  useZone();
   const help = useRef<HTMLDialogElement>(null);
   const onClusters = route.page === "clusters" || route.page === "node";
   // Which clusters there are changes only with the gateway's configuration.
   const { data: hasClusters } = useQuery({ ...clustersQuery(MINUTE), select: (clusters) => clusters.length > 0 });
   const showsClusters = hasClusters === true || onClusters;
+  // The page Statistics then has something to show as soon as it is opened. Nothing is rendered here for a reading.
+  useQuery({ ...courseQuery(UNSEEN_MS), notifyOnChangeProps: [] });
   useShortcuts({
     t: nextTheme,
+    u: nextZone,
     "?": () => help.current?.showModal(),
     n: () => goTo("/"),
     g: () => goTo("/gpus"),

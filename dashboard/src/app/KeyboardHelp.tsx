@@ -18,6 +18,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["q", "Queue"],
   ["s", "Statistics"],
   ["t", "Theme: light, dark, as the system"],
+  ["u", "Times: of your zone, in UTC"],
   ["?", "This help"],
   ["Esc", "Close"],
 ];

@@ -1,8 +1,9 @@
 import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import { formatValue, metricTitle } from "../shared/format";
-import { formatInstant } from "../shared/time";
+import { formatInstant, toField } from "../shared/time";
 import { useTheme } from "../shared/theme";
+import { useZone } from "../shared/zone";
 import { fileName, saveFile } from "../shared/files";
 import { ChartMenu, type ChartAction } from "./ChartMenu";
 import { aligned, countPoints, lastValue, type Frame } from "./frame";
@@ -50,6 +51,7 @@ function paletteOf(element: HTMLElement): Palette {
 /** One chart with its legend. The plot is built once per look and fed with data; values under the cursor go to the legend. */
 export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks = NO_MARKS, nameOf = metricTitle, subject = "gpuvitals", actions = NO_ACTIONS, span, onSelect, now }: TimeChartProps) {
   const { theme } = useTheme();
+  const zone = useZone();
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const select = useRef(onSelect);
@@ -93,7 +95,7 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks
       made.destroy();
       plot.current = null;
     };
-  }, [panel.columns, panel.unit, hidden, hasBand, hasPeers, theme]);
+  }, [panel.columns, panel.unit, hidden, hasBand, hasPeers, theme, zone]);
 
   const { start, end } = span;
   useEffect(() => {
@@ -114,7 +116,8 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks
     const shown = panel.columns.map((column, place) => ({ column, colour: style.getPropertyValue(`--line-${(place % 6) + 1}`) })).filter(({ column }) => !hidden.has(column));
     const lines = shown.map(({ column, colour }) => ({ name: nameOf(column), colour }));
     if (marks.spans.length > 0) lines.push({ name: "throttled", colour: style.getPropertyValue(THROTTLE_COLOUR) });
-    const below = `${subject}, ${new Date(start).toISOString()} to ${new Date(end).toISOString()}`;
+    const [from, to] = [start, end].map((instant) => toField(instant).replace("T", " "));
+    const below = `${subject}, ${from} to ${to}, ${zone}`;
     const content = await pictureOf(canvas, { title: panel.title, below, lines, background: style.getPropertyValue("--card"), ink: style.getPropertyValue("--fg") });
     if (content !== null) saveFile(`${fileName(subject, panel.title)}.png`, content);
     return content !== null;

@@ -1,4 +1,6 @@
 import type uPlot from "uplot";
+import { MINUTE } from "../shared/time";
+import { isUtc } from "../shared/zone";
 import { tickDistances, timeTicks, valueRange, valueTicks } from "./axis";
 import { aligned, bridged, isolated, type Frame } from "./frame";
 import { MARKS_HEIGHT } from "./marks";
@@ -47,11 +49,14 @@ const FONT = "11px ui-sans-serif, system-ui, sans-serif";
 
 export function plotOptions(ask: PlotAsk): uPlot.Options {
   const { palette } = ask;
+  const inUtc = isUtc();
   const axis = { stroke: palette.text, font: FONT, ticks: { show: false }, grid: { stroke: palette.grid, width: 1 } };
   return {
     width: ask.width,
     height: ask.height,
     ms: 1,
+    // Ticks stand at round local parts of these dates.
+    tzDate: (instant) => new Date(inUtc ? instant + new Date(instant).getTimezoneOffset() * MINUTE : instant),
     padding: [MARKS_HEIGHT, 8, 0, 0],
     legend: { show: false },
     cursor: {

@@ -1,5 +1,6 @@
 import { RotateCw, TriangleAlert } from "lucide-react";
 import type { ReactNode } from "react";
+import { formatClock } from "./time";
 
 /** Why there is nothing to show, and what can be done about it. */
 export function Empty({ title, children }: { readonly title: string; readonly children?: ReactNode }) {
@@ -10,6 +11,24 @@ export function Empty({ title, children }: { readonly title: string; readonly ch
         <div className="mt-1 max-w-md text-[13px] text-muted">{children}</div>
       </div>
     </div>
+  );
+}
+
+interface Renewed {
+  readonly data?: unknown;
+  readonly error: Error | null;
+  readonly dataUpdatedAt: number;
+}
+
+/** Says that what is shown is old, since an answer could not be renewed: as old as the oldest of them. */
+export function NotRenewed({ of }: { readonly of: readonly Renewed[] }) {
+  const late = of.filter(({ data, error }) => error !== null && data !== undefined).sort((a, b) => a.dataUpdatedAt - b.dataUpdatedAt);
+  const [oldest] = late;
+  if (oldest === undefined) return null;
+  return (
+    <p role="note" aria-label="Not renewed" className="mt-2 text-[13px] text-warn">
+      Not renewed: as of {formatClock(oldest.dataUpdatedAt)}. {oldest.error?.message}
+    </p>
   );
 }
 

@@ -1,45 +1,28 @@
 import { useSyncExternalStore } from "react";
+import { keptChoice } from "./kept";
 
 /** What was chosen; `system` follows the operating system. */
 export type ThemeChoice = "system" | "light" | "dark";
 export type Theme = "light" | "dark";
 
-const KEY = "gpuvitals.theme";
-const CHANGED = "gpuvitals:theme";
-const NEXT: Readonly<Record<ThemeChoice, ThemeChoice>> = { system: "light", light: "dark", dark: "system" };
+const choice = keptChoice<ThemeChoice>("theme", ["system", "light", "dark"]);
 
 function systemIsDark(): MediaQueryList {
   return window.matchMedia("(prefers-color-scheme: dark)");
 }
 
-function stored(): ThemeChoice {
-  try {
-    const text = window.localStorage.getItem(KEY);
-    return text === "light" || text === "dark" ? text : "system";
-  } catch {
-    return "system"; // storage is forbidden here: the system's choice is a good one
-  }
-}
-
-function resolve(choice: ThemeChoice): Theme {
-  if (choice !== "system") return choice;
+function resolved(): Theme {
+  const chosen = choice.current();
+  if (chosen !== "system") return chosen;
   return systemIsDark().matches ? "dark" : "light";
 }
 
 /** Puts the theme on the document; called once before the first paint and after each change. */
 export function applyTheme(): void {
-  document.documentElement.dataset.theme = resolve(stored());
+  document.documentElement.dataset.theme = resolved();
 }
 
-export function nextTheme(): void {
-  try {
-    window.localStorage.setItem(KEY, NEXT[stored()]);
-  } catch {
-    return;
-  }
-  applyTheme();
-  window.dispatchEvent(new Event(CHANGED));
-}
+export const nextTheme = choice.next;
 
 function subscribe(listener: () => void): () => void {
   const system = systemIsDark();
@@ -47,16 +30,14 @@ function subscribe(listener: () => void): () => void {
     applyTheme();
     listener();
   };
-  window.addEventListener(CHANGED, listener);
+  const leave = choice.subscribe(changed);
   system.addEventListener("change", changed);
   return () => {
-    window.removeEventListener(CHANGED, listener);
+    leave();
     system.removeEventListener("change", changed);
   };
 }
 
 export function useTheme(): { choice: ThemeChoice; theme: Theme } {
-  const choice = useSyncExternalStore(subscribe, stored);
-  const theme = useSyncExternalStore(subscribe, () => resolve(stored()));
-  return { choice, theme };
+  return { choice: useSyncExternalStore(subscribe, choice.current), theme: useSyncExternalStore(subscribe, resolved) };
 }

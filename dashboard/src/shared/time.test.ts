@@ -1,5 +1,6 @@
-import { describe, expect, it } from "vitest";
-import { formatAge, formatSpan, formatUptime, parseInstant, toLocalField } from "./time";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { formatAge, formatClock, formatInstant, formatSpan, formatUptime, parseField, parseInstant, toField } from "./time";
+import { hasZones, nextZone, zoneName } from "./zone";
 
 describe("formatSpan", () => {
   it.each([
@@ -31,7 +32,35 @@ it("reads instants and knows when there is none", () => {
   expect(parseInstant("")).toBeNull();
 });
 
-it("writes the field of a form in local time", () => {
-  const instant = new Date(2026, 0, 2, 3, 4, 5).getTime();
-  expect(toLocalField(instant)).toBe("2026-01-02T03:04:05");
+describe("where clocks are ahead of UTC", () => {
+  const before = process.env.TZ;
+  beforeEach(() => {
+    process.env.TZ = "Europe/Berlin";
+  });
+  afterEach(() => {
+    process.env.TZ = before;
+  });
+  const NIGHT = Date.parse("2026-01-01T23:04:05Z");
+
+  it("shows times in that zone and reads fields in it, until UTC is chosen", () => {
+    const shown = () => [zoneName(), formatClock(NIGHT), formatInstant(NIGHT, NIGHT - 3_600_000), toField(NIGHT), parseField(toField(NIGHT))];
+    const local = ["Europe/Berlin", "00:04:05", "2026-01-02 00:04:05", "2026-01-02T00:04:05", NIGHT];
+    expect(shown()).toEqual(local);
+    nextZone();
+    expect(shown()).toEqual(["UTC", "23:04:05", "23:04:05", "2026-01-01T23:04:05", NIGHT]);
+    nextZone();
+    expect(shown()).toEqual(local);
+  });
+
+  it("shows in UTC also times that the local clock leaves out", () => {
+    nextZone();
+    const left = Date.parse("2026-03-29T02:30:00Z");
+    expect([toField(left), parseField(toField(left))]).toEqual(["2026-03-29T02:30:00", left]);
+  });
+
+  it("offers nothing to choose where the zone is UTC", () => {
+    expect(hasZones()).toBe(true);
+    process.env.TZ = "Etc/UTC";
+    expect([hasZones(), zoneName()]).toEqual([false, "UTC"]);
+  });
 });

@@ -1,4 +1,5 @@
 import { useEffect, useState } from "react";
+import { isUtc } from "./zone";
 
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;
@@ -37,25 +38,31 @@ export function formatUptime(seconds: number): string {
 
 const two = (part: number) => String(part).padStart(2, "0");
 
-export function formatClock(instant: number): string {
+/** `2026-01-02T03:04:05` in the zone in which times are shown: the value of a `datetime-local` field. */
+export function toField(instant: number): string {
   const date = new Date(instant);
-  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  if (isUtc()) return date.toISOString().slice(0, 19);
+  const day = [date.getFullYear(), two(date.getMonth() + 1), two(date.getDate())].join("-");
+  return `${day}T${[date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(":")}`;
+}
+
+/** The instant that stands in such a field; not a number where none does. */
+export function parseField(text: string): number {
+  return Date.parse(isUtc() ? `${text}Z` : text);
+}
+
+export function formatClock(instant: number): string {
+  return toField(instant).slice(-8);
 }
 
 export function formatDay(instant: number): string {
-  const date = new Date(instant);
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return toField(instant).slice(0, -9);
 }
 
-/** Local date and time; without the date when it is today's. */
+/** Date and time; without the date when it is today's. */
 export function formatInstant(instant: number, now: number): string {
   const day = formatDay(instant);
   return day === formatDay(now) ? formatClock(instant) : `${day} ${formatClock(instant)}`;
-}
-
-/** The value of a `datetime-local` field. */
-export function toLocalField(instant: number): string {
-  return `${formatDay(instant)}T${formatClock(instant)}`;
 }
 
 /** The present, renewed every `interval` ms; components never ask the clock while they render. */

@@ -115,6 +115,8 @@ const DEFAULTS: Readonly<Record<string, Handler>> = {
   "/api/v1/gpu/clusters": ok([]),
   "/api/v1/analysis/findings": findingsOf([]),
   "/api/v1/analysis/trends": (params) => trendsOf(params, []),
+  "/api/v1/analysis/stragglers": ok({ jobs: [], total: 0, judged_at: "", pagination: { limit: 50, offset: 0, has_next: false } }),
+  "/api/v1/schedule/hints": ok({ nodes: [], totals: { free: 0, busy: 0, unhealthy: 0, whole_nodes: 0, fragmentation: null }, judged_at: "", total: 0, pagination: { limit: 10_000, offset: 0, has_next: false } }),
   "/api/v1/analysis/anomalies": (params) => anomaliesOf(params, []),
   "/api/v1/hosts": ok({ hosts: [{ hostname: "node-1", gpu_count: 2, simulated: false }], total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }),
   "/api/v1/query": ok({ times: [], series: [], step_ms: 1000 }),

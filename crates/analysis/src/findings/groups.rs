@@ -6,8 +6,8 @@ use gpuvitals_core::history::GpuState;
 use gpuvitals_core::{IdentityColumn, quantity};
 
 use super::threshold::{
-    CLOCK_DEVIATION_MIN, IDLE_AFTER_NS, LOADED_MINUTES_MIN, STARVED_GPUS_MIN, STARVED_PCT, STARVED_POWER,
-    STRAGGLER_CLOCK, STRAGGLER_DISTANCE, STRAGGLER_GPUS_MIN,
+    DEVIATION_MIN, IDLE_AFTER_NS, LOADED_MINUTES_MIN, STARVED_GPUS_MIN, STARVED_PCT, STARVED_POWER,
+    STRAGGLER_CLOCK, STRAGGLER_DISTANCE, STRAGGLER_GPUS_MIN, UTILIZATION_DEVIATION_MIN_PCT,
 };
 use super::throttling::percent;
 use super::{Candidate, Evidence, GpuWindow, Member, Reach, Situation, Subject, Survey, finding};
@@ -36,8 +36,12 @@ pub struct MemberLoad {
     pub gpu: Arc<str>,
     /// Its last minutes.
     pub window: GpuWindow,
-    /// Distance of its clock from the median in robust deviations; negative: slower.
+    /// Distance of its clock under load from the median in robust deviations; negative: below.
     pub clock_distance: Option<f64>,
+    /// Of its power under load.
+    pub power_distance: Option<f64>,
+    /// Of its utilisation.
+    pub utilization_distance: Option<f64>,
 }
 
 /// The jobs with several GPUs, by name, and how their GPUs spread.
@@ -56,23 +60,32 @@ fn load<'a>(
     members: impl Iterator<Item = Member<'a>>,
 ) -> (HolderLoad, Vec<&'a Arc<GpuState>>) {
     let member = |Member { gpu, window }: Member<'a>| {
-        Some((MemberLoad { gpu: Arc::clone(&gpu.key), window: window?, clock_distance: None }, gpu))
+        let (clock_distance, power_distance, utilization_distance) = (None, None, None);
+        let gpu_key = Arc::clone(&gpu.key);
+        let load = MemberLoad {
+            gpu: gpu_key,
+            window: window?,
+            clock_distance,
+            power_distance,
+            utilization_distance,
+        };
+        Some((load, gpu))
     };
     let (mut members, states): (Vec<MemberLoad>, Vec<_>) = members.filter_map(member).unzip();
     let clock = Spread::of(members.iter().filter_map(|member| member.window.steady_clock()));
-    for member in &mut members {
-        member.clock_distance = clock.zip(member.window.steady_clock()).map(|(spread, clock)| {
-            let least = CLOCK_DEVIATION_MIN * spread.median;
-            rounded(spread.distance(clock, least))
-        });
-    }
-    let load = HolderLoad {
-        holder: Arc::clone(holder),
-        clock,
-        power: Spread::of(members.iter().filter_map(|member| member.window.loaded_power_w)),
-        utilization: Spread::of(members.iter().filter_map(|member| member.window.utilization_pct)),
-        members,
+    let power = Spread::of(members.iter().filter_map(|member| member.window.loaded_power_w));
+    let utilization = Spread::of(members.iter().filter_map(|member| member.window.utilization_pct));
+    let share_of = |spread: Spread| DEVIATION_MIN * spread.median;
+    let distance = |spread: Option<Spread>, value: Option<f64>, least: fn(Spread) -> f64| {
+        spread.zip(value).map(|(spread, value)| rounded(spread.distance(value, least(spread))))
     };
+    for MemberLoad { window, clock_distance, power_distance, utilization_distance, .. } in &mut members {
+        *clock_distance = distance(clock, window.steady_clock(), share_of);
+        *power_distance = distance(power, window.loaded_power_w, share_of);
+        *utilization_distance =
+            distance(utilization, window.utilization_pct, |_| UTILIZATION_DEVIATION_MIN_PCT);
+    }
+    let load = HolderLoad { holder: Arc::clone(holder), clock, power, utilization, members };
     (load, states)
 }
 
@@ -130,7 +143,7 @@ impl Survey<'_> {
         let (work, others) = (member.window.power_w?, load.all_power()?);
         let (behind, share) = (spread.median - busy, work / others.median);
         // Servers of one service differ among each other; then one of them is no exception.
-        let is_far = spread.distance(busy, 3.0) <= -STRAGGLER_DISTANCE.0;
+        let is_far = member.utilization_distance? <= -STRAGGLER_DISTANCE.0;
         if behind < STARVED_PCT.1 || share > STARVED_POWER.1 || !is_far {
             return None;
         }

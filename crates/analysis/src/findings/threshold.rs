@@ -35,8 +35,10 @@ pub const STRAGGLER_CLOCK: (f64, f64) = (0.93, 0.96);
 pub const STRAGGLER_DISTANCE: (f64, f64) = (4.0, 3.0);
 /// Fewest GPUs of a job under load for stragglers among them.
 pub const STRAGGLER_GPUS_MIN: usize = 3;
-/// Smallest deviation among the clocks of a job that counts, as a share of the median.
-pub const CLOCK_DEVIATION_MIN: f64 = 0.01;
+/// Smallest deviation among the clocks or powers of a job that counts, as a share of the median.
+pub const DEVIATION_MIN: f64 = 0.01;
+/// Smallest deviation among the utilisations of a job that counts, in %.
+pub const UTILIZATION_DEVIATION_MIN_PCT: f64 = 3.0;
 /// Utilisation in % below that of its job, at which a GPU with little power waits for something of its own.
 pub const STARVED_PCT: (f64, f64) = (30.0, 20.0);
 /// Its power as a share of the median of the job.

@@ -175,8 +175,12 @@ pub(crate) struct JobMember<'a> {
     name: String,
     /// Whether a finding says that it is a straggler.
     straggler: bool,
-    /// Distance of its clock from the median of the job, in deviations of 1 % of it at least; negative: slower.
+    /// Distance of its clock from the median of the job, in deviations of 1 % of it at least; negative: below.
     clock_distance: Option<f64>,
+    /// The same of its power.
+    power_distance: Option<f64>,
+    /// The same of its utilisation, in deviations of 3 % at least.
+    utilization_distance: Option<f64>,
     /// Mean clock under load, MHz.
     clock_mhz: Option<f64>,
     /// Mean power under load, W.
@@ -220,6 +224,8 @@ impl<'a> JobSpread<'a> {
                     name: name(&member.gpu),
                     straggler: is_straggler(&member.gpu),
                     clock_distance: member.clock_distance,
+                    power_distance: member.power_distance,
+                    utilization_distance: member.utilization_distance,
                     clock_mhz: member.window.loaded_clock_mhz,
                     power_w: member.window.loaded_power_w,
                     utilization_pct: member.window.utilization_pct,

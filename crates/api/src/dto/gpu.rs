@@ -92,7 +92,7 @@ pub(crate) struct Gpu<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, Scalar<'static>>>, nullable = false)]
     pub(crate) metrics: Option<LatestMetrics<'a>>,
-    /// Texts of its identity columns, `null` where it has none; only with `labels`.
+    /// Texts of its identity columns and its rack, `null` where it has none; only with `labels`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, Option<String>>>, nullable = false)]
     pub(crate) labels: Option<BTreeMap<&'static str, Option<&'a str>>>,

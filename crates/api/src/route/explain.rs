@@ -1,5 +1,6 @@
 //! `/api/v1/gpus/{id}/explain`: why was this GPU slow?
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
@@ -26,6 +27,8 @@ const DEFAULT_NS: i64 = 10 * MINUTE_NS;
 const LONGEST_NS: i64 = DAY_NS;
 /// Most GPUs that one is compared with.
 const PEERS_MAX: usize = 63;
+/// Most of them of its host.
+const NEIGHBOURS_MAX: usize = 63;
 /// Most events that are read.
 const EVENTS_MAX: usize = 1_000;
 
@@ -52,8 +55,8 @@ struct ExplainAsk {
 
 /// Why a GPU was slow: what held it up, the heaviest first.
 ///
-/// Whole minutes of the range: shares of time under each limit, its clock, load and links beside those of its job's other GPUs (or
-/// of others of its model), and events in its health.
+/// Whole minutes of the range: shares of time under each limit and whether the other GPUs of its host were held down as well, its
+/// clock, load and links beside those of its job's other GPUs (or of others of its model), and events in its health.
 #[utoipa::path(
     get, path = "/api/v1/gpus/{id}/explain", tag = "analysis", operation_id = "explain_gpu",
     params(
@@ -96,7 +99,10 @@ impl Ask for ExplainAsk {
             return Err(ApiError::parameter("start", &start, "at most 24 hours before the end"));
         }
         let peers = Peers::of(&gpu, &fleet);
-        let keys = peers.gpus.iter().chain([&gpu]).map(|gpu| Arc::clone(&gpu.key)).collect();
+        let neighbours = neighbours(&gpu, &fleet);
+        let keys: HashSet<&Arc<str>> =
+            peers.gpus.iter().chain(&neighbours).chain([&gpu]).map(|gpu| &gpu.key).collect();
+        let keys = keys.into_iter().cloned().collect();
         let Part { answer: buckets, missing: more } =
             view.history.buckets(Recent::range_query(keys, start_ns, end_ns)).await?;
         let missing = ask::joined(missing, more);
@@ -110,13 +116,23 @@ impl Ask for ExplainAsk {
             ask::health_events(view.history.as_ref(), of_gpu).await?;
         view.render(ask::joined(missing, more), move |view, _| {
             let recent = Recent::of_range(&buckets);
-            let windows: Vec<GpuWindow> = peers.gpus.iter().filter_map(|peer| recent.window(peer)).collect();
+            let windows_of =
+                |gpus: &[Arc<GpuState>]| gpus.iter().filter_map(|gpu| recent.window(gpu)).collect();
+            let windows: Vec<GpuWindow> = windows_of(&peers.gpus);
+            let neighbours: Vec<GpuWindow> = windows_of(&neighbours);
             // The minute before the range was for the counters.
             let steps = buckets.steps();
             let unborn = steps.times().skip(1).filter(|at| at.saturating_add(MINUTE_NS) <= gpu.first_seen_ns);
             let minutes = steps.count.saturating_sub(1 + unborn.count());
             let own = recent.window(&gpu);
-            let time = SlowTime { gpu: &gpu, own, peers: &windows, minutes, events: &events };
+            let time = SlowTime {
+                gpu: &gpu,
+                own,
+                peers: &windows,
+                neighbours: &neighbours,
+                minutes,
+                events: &events,
+            };
             let causes = explain::explain(&time);
             let verdict = causes.first().map_or_else(
                 || "nothing unusual is known about this time".to_owned(),
@@ -142,6 +158,19 @@ impl Ask for ExplainAsk {
         })
         .await
     }
+}
+
+/// The other GPUs of its host.
+fn neighbours(gpu: &GpuState, fleet: &Fleet) -> Vec<Arc<GpuState>> {
+    let place = |gpu: &GpuState| {
+        [IdentityColumn::Cluster, IdentityColumn::Node].map(|column| gpu.identity.shared(column).cloned())
+    };
+    let own = place(gpu);
+    let others = fleet
+        .gpus
+        .iter()
+        .filter(|other| other.key != gpu.key && other.identity.node().is_some() && place(other) == own);
+    others.take(NEIGHBOURS_MAX).cloned().collect()
 }
 
 /// The GPUs that one is compared with.

@@ -13,11 +13,12 @@ use utoipa::IntoParams;
 use super::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::condition::{self, StateRules};
+use crate::condition;
 use crate::config::Limits;
 use crate::dto::{Gpu, GpuDetail, GpuList, Labels, LatestColumns, LatestMetrics, Moment, State};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named, Paging, given};
+use crate::rack::RackPattern;
 use crate::selector::selector;
 
 const FIELDS: [(&str, Field); 10] = [
@@ -69,9 +70,10 @@ pub(crate) struct GpusParams {
     /// With the latest values of these columns alone, between commas.
     #[param(example = "power_w,utilization_pct")]
     metrics: Option<String>,
-    /// With the texts of these identity columns as `labels`, between commas.
+    /// With the texts of these identity columns as `labels`, between commas. `rack` is the rack in the name of the host, if the
+    /// setting `api.rack_pattern` says where it stands there.
     #[param(
-        pattern = "^ *(?:(?:cluster|node|uuid|vendor|model|pci|partition|driver|vbios|pod|namespace|container|job|source)? *, *)*(?:cluster|node|uuid|vendor|model|pci|partition|driver|vbios|pod|namespace|container|job|source)? *$",
+        pattern = "^ *(?:(?:cluster|node|uuid|vendor|model|pci|partition|driver|vbios|pod|namespace|container|job|source|rack)? *, *)*(?:cluster|node|uuid|vendor|model|pci|partition|driver|vbios|pod|namespace|container|job|source|rack)? *$",
         example = "namespace,job"
     )]
     labels: Option<String>,
@@ -118,8 +120,38 @@ pub(crate) struct GpusAsk {
     of_host: Option<String>,
     sort: Option<Sort>,
     latest: Latest,
-    labels: Vec<IdentityColumn>,
+    labels: Vec<Label>,
     selector: Selector,
+}
+
+/// What the list says of a GPU beside its own fields.
+#[derive(Debug, Clone, Copy)]
+enum Label {
+    Identity(IdentityColumn),
+    /// The rack of its host.
+    Rack,
+}
+
+impl Label {
+    const RACK: &str = "rack";
+
+    fn by_name(name: &str) -> Option<Self> {
+        if name == Self::RACK { Some(Self::Rack) } else { IdentityColumn::by_name(name).map(Self::Identity) }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Identity(column) => column.name(),
+            Self::Rack => Self::RACK,
+        }
+    }
+
+    fn text<'a>(self, gpu: &'a GpuState, racks: Option<&RackPattern>) -> Option<&'a str> {
+        match self {
+            Self::Identity(column) => gpu.identity.get(column),
+            Self::Rack => racks?.rack_of(gpu.identity.node()?),
+        }
+    }
 }
 
 /// The latest values that are shown.
@@ -258,12 +290,13 @@ impl Ask for GpusAsk {
         let fleet = view.history.fleet().await?;
         parameter::known_columns(Table::GpuEvents, self.latest.columns(), &fleet)?;
         let Part { answer: fleet, missing } = fleet;
-        view.render(missing, move |view, missing| self.list(&fleet, missing, view.rules)).await
+        view.render(missing, move |view, missing| self.list(&fleet, missing, view)).await
     }
 }
 
 impl GpusAsk {
-    fn list(&self, fleet: &Fleet, missing: &[String], rules: StateRules) -> Result<Body, ApiError> {
+    fn list(&self, fleet: &Fleet, missing: &[String], view: &View) -> Result<Body, ApiError> {
+        let rules = view.rules;
         let mut gpus: Vec<&Arc<GpuState>> = fleet.gpus.iter().filter(|gpu| self.wants(gpu)).collect();
         if let Some(host) = self.of_host.as_deref().filter(|_| gpus.is_empty()) {
             return Err(ApiError::no_host(host, missing));
@@ -282,7 +315,7 @@ impl GpusAsk {
             None => {}
         }
         let (gpus, total, pagination) = self.page.cut(gpus);
-        let gpus = gpus.into_iter().map(|gpu| self.show(gpu, rules)).collect();
+        let gpus = gpus.into_iter().map(|gpu| self.show(gpu, view)).collect();
         let list = GpuList { gpus, total, pagination };
         Body::until(rules.changes_at(fleet), &list)
     }
@@ -302,9 +335,10 @@ impl GpusAsk {
         })
     }
 
-    fn show<'a>(&'a self, gpu: &'a GpuState, rules: StateRules) -> Gpu<'a> {
-        let texts = || self.labels.iter().map(|column| (column.name(), gpu.identity.get(*column))).collect();
-        Gpu { labels: (!self.labels.is_empty()).then(texts), ..rules.show(gpu, self.latest.of(gpu)) }
+    fn show<'a>(&'a self, gpu: &'a GpuState, view: &View) -> Gpu<'a> {
+        let racks = view.racks.as_ref();
+        let texts = || self.labels.iter().map(|label| (label.name(), label.text(gpu, racks))).collect();
+        Gpu { labels: (!self.labels.is_empty()).then(texts), ..view.rules.show(gpu, self.latest.of(gpu)) }
     }
 
     fn wants(&self, gpu: &GpuState) -> bool {
@@ -403,14 +437,14 @@ fn states(text: Option<&String>) -> Result<Vec<State>, ApiError> {
     Ok(states)
 }
 
-fn labels(text: Option<&String>) -> Result<Vec<IdentityColumn>, ApiError> {
-    let column = |name: &Arc<str>| {
-        IdentityColumn::by_name(name).ok_or_else(|| {
+fn labels(text: Option<&String>) -> Result<Vec<Label>, ApiError> {
+    let label = |name: &Arc<str>| {
+        Label::by_name(name).ok_or_else(|| {
             let columns = IdentityColumn::ALL.map(IdentityColumn::name).join(", ");
-            ApiError::parameter("labels", name, format!("{columns}, between commas"))
+            ApiError::parameter("labels", name, format!("{columns}, {}, between commas", Label::RACK))
         })
     };
-    parameter::list("labels", text)?.iter().map(column).collect()
+    parameter::list("labels", text)?.iter().map(label).collect()
 }
 
 fn sort(text: &str) -> Result<Sort, ApiError> {

@@ -1,10 +1,12 @@
 //! GPUs and hosts.
 
+use gpuvitals_api::RackPattern;
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Identity, IdentityColumn};
+use gpuvitals_settings::Typed as _;
 use serde_json::{Value, json};
 
-use crate::world::{World, gpu, now_ns, rows};
+use crate::world::{World, fleet, gpu, now_ns, rows};
 
 fn ids(list: &Value) -> Vec<&str> {
     list["gpus"].as_array().unwrap().iter().map(|gpu| gpu["id"].as_str().unwrap()).collect()
@@ -33,10 +35,22 @@ async fn a_gpu_in_the_list_has_every_field() {
         texts["gpus"][0]["labels"],
         json!({"namespace": "research", "job": null, "node": "sim-node-01"})
     );
-    let unknown = world.get("/api/v1/gpus?labels=rack").await;
+    // Nobody has said where racks stand in the names of hosts.
+    let rack = world.ok("/api/v1/gpus?limit=1&sort=id&labels=rack").await;
+    assert_eq!(rack["gpus"][0]["labels"], json!({ "rack": null }));
+    let unknown = world.get("/api/v1/gpus?labels=room").await;
     assert_eq!((unknown.status, &unknown.json()["code"]), (400, &json!("bad_parameter")));
     let unknown = world.get("/api/v1/gpus?metrics=powr_w").await;
     assert_eq!((unknown.status, &unknown.json()["code"]), (400, &json!("bad_parameter")));
+}
+
+#[tokio::test]
+async fn a_rack_is_taken_out_of_the_name_of_the_host() {
+    let pattern = RackPattern::read(&json!("^(sim)-node")).unwrap();
+    let world = World::empty(|api, _| api.rack_pattern = Some(pattern)).await;
+    world.append(fleet()).await;
+    let list = world.ok("/api/v1/gpus?limit=1&sort=id&labels=rack").await;
+    assert_eq!(list["gpus"][0]["labels"], json!({ "rack": "sim" }));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ import { HEALTH_INTERVAL_MS } from "../../shared/config";
 import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format";
 import { goTo, Link, usePlace } from "../../shared/location";
 import { useMedia } from "../../shared/media";
-import { Empty, Failed } from "../../shared/states";
+import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { formatClock, SECOND, useNow } from "../../shared/time";
 import { Bar, heatColour } from "../gpuLook";
 import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../list";
@@ -42,11 +42,7 @@ export function ClustersPage() {
           Not everything could be read: {missing}.
         </p>
       )}
-      {clusters.isError && (
-        <p role="note" aria-label="Not renewed" className="mt-2 text-[13px] text-warn">
-          Not renewed: as of {formatClock(clusters.dataUpdatedAt)}. {clusters.error.message}
-        </p>
-      )}
+      <NotRenewed of={[clusters]} />
       <ClusterList clusters={clusters.data} state={state} narrow={narrow} at={clusters.dataUpdatedAt} now={now} />
       <Views state={state} />
       <ViewOf clusters={clusters.data} state={state} narrow={narrow} now={now} />

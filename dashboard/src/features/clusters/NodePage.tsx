@@ -6,8 +6,8 @@ import { ApiError } from "../../api/client";
 import { ABSENT, formatValue } from "../../shared/format";
 import { goTo, Link, usePlace } from "../../shared/location";
 import { useMedia } from "../../shared/media";
-import { Empty, Failed } from "../../shared/states";
-import { formatClock, SECOND, useNow } from "../../shared/time";
+import { Empty, Failed, NotRenewed } from "../../shared/states";
+import { SECOND, useNow } from "../../shared/time";
 import { Pages, useListKeys, WaitingRows } from "../list";
 import { PAGE_SIZE, pageOf } from "../pages";
 import { clustersPath, DEFAULT, nodePath, parseClusters, type ClustersState } from "./clustersState";
@@ -33,11 +33,7 @@ export function NodePage({ cluster, node: name }: { readonly cluster: string; re
   return (
     <div data-testid="node" data-last-update={node.dataUpdatedAt}>
       <Header node={shown} at={node.dataUpdatedAt} now={now} />
-      {node.isError && (
-        <p role="note" aria-label="Not renewed" className="mt-2 text-[13px] text-warn">
-          Not renewed: as of {formatClock(node.dataUpdatedAt)}. {node.error.message}
-        </p>
-      )}
+      <NotRenewed of={[node]} />
       {shown.stale && (
         <p role="note" aria-label="Age of the data" className="mt-2 text-[13px] text-warn">
           Shown is the last good reading: <Age seconds={shown.age_seconds} at={node.dataUpdatedAt} now={now} stale={false} />.

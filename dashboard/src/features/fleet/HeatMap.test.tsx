@@ -53,6 +53,12 @@ describe("the heat map", () => {
     await waitFor(() => expect(screen.getByTestId("summary").textContent).toContain("Fan speed: not read of any GPU"));
   });
 
+  it("says how racks become known where none is", async () => {
+    const { mock } = await openMap("/gpus?view=map&group=rack");
+    expect((await screen.findByRole("note", { name: "About racks" })).textContent).toContain("api.rack_pattern");
+    expect(wholeAsks(mock)[0]?.params.get("labels")).toBe("rack");
+  });
+
   it("is walked by keys, which say what is there; Enter opens, Space picks to compare", async () => {
     const found = finding({ sentence: "XID 79", reach: { ...finding().reach, gpus: ["GPU-b"] } });
     await openMap("/gpus?view=map", { "/api/v1/analysis/findings": findingsOf([found]) });
@@ -68,16 +74,44 @@ describe("the heat map", () => {
     expect(window.location.pathname).toBe("/gpus/GPU-c");
   });
 
+  const { reach } = finding();
+  const named = finding({ reach: { ...reach, gpus: ["GPU-b"], gpu_count: 1 } });
+  const cut = "Not all findings, or not all GPUs of one, are named here: it is not known if the other GPUs have one.";
+  it.each([
+    ["all were read", findingsOf([named]), "2no finding0not known", undefined],
+    ["there are more than were read", findingsOf([named], 900), "0no finding2not known", cut],
+    ["one names only some of its GPUs", findingsOf([{ ...named, reach: { ...reach, gpus: ["GPU-b"], gpu_count: 40 } }]), "0no finding2not known", cut],
+    ["a part could not be read", { ...findingsOf([named]), headers: { "x-partial": "host b does not answer" } }, "0no finding2not known", "Not everything could be read: host b does not answer."],
+    ["they were not read yet", "never", "0no finding3not known", undefined],
+    ["they could not be read", { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } }, "0no finding3not known", "The findings could not be read: disk on fire"],
+  ] as const)("says that a GPU has no finding only where that is known: %s", async (_name, answer, words, note) => {
+    await openMap("/gpus?view=map&colour=severity", { "/api/v1/analysis/findings": answer });
+    await waitFor(() => expect(screen.getByTestId("legend").textContent).toMatch(new RegExp(`${words}$`)));
+    await userEvent.keyboard("{ArrowRight}");
+    expect(await screen.findByText(words.startsWith("0") ? "node-1 / GPU 0: Findings not known, active" : "node-1 / GPU 0: active")).toBeTruthy();
+    expect(screen.queryByRole("note", { name: "About the findings" })?.textContent).toBe(note);
+  });
+
   it("shows a finger what is there, opens by mouse, picks by Shift and click", async () => {
     const { canvas } = await openMap("/gpus?view=map&colour=severity");
     // Below the name of its group, in the first cell.
     const at = { clientX: 5, clientY: 20, button: 0, pointerId: 1 };
-    fireEvent.pointerUp(canvas, { ...at, pointerType: "touch" });
+    const tap = (pointerType: string, more = {}) => {
+      fireEvent.pointerDown(canvas, { ...at, pointerType });
+      fireEvent.pointerUp(canvas, { ...at, pointerType, ...more });
+    };
+    tap("touch");
     expect(screen.getByText("node-1 / GPU 0: active")).toBeTruthy();
-    expect(screen.getByRole("link", { name: "Open" }).getAttribute("href")).toBe("/gpus/GPU-a");
-    fireEvent.pointerUp(canvas, { ...at, pointerType: "mouse", shiftKey: true });
+    const open = screen.getByRole("link", { name: "Open" });
+    expect(open.getAttribute("href")).toBe("/gpus/GPU-a");
+    // Also on a tablet, whose screen is wide.
+    expect(open.parentElement?.className).not.toContain("hidden");
+    await userEvent.click(screen.getByRole("button", { name: "Pick" }));
     expect(window.location.search).toContain("picked=GPU-a");
-    fireEvent.pointerUp(canvas, { ...at, pointerType: "mouse" });
+    await userEvent.click(screen.getByRole("button", { name: "Clear" }));
+    tap("mouse", { shiftKey: true });
+    expect(window.location.search).toContain("picked=GPU-a");
+    tap("mouse");
     expect(window.location.pathname).toBe("/gpus/GPU-a");
   });
 

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo, useState, useSyncExternalStore } from "react";
-import { ALL_FINDINGS, findingsQuery, type Finding } from "../../api/findings";
+import { ALL_FINDINGS, findingsQuery, namesAllGpus, type Finding } from "../../api/findings";
 import { GROUPINGS, type FleetGpu } from "../../api/fleet";
 import { catalogueQuery } from "../../api/queries";
 import { CellMap, type Lens } from "../../charts/CellMap";
@@ -8,9 +8,10 @@ import { groupTitle, LINES_MAX, rowsOf } from "../../charts/panels";
 import { capital, metricTitle, unitSymbol } from "../../shared/format";
 import { goTo, Link } from "../../shared/location";
 import { useTheme } from "../../shared/theme";
+import { answerDoubts, type RenewedAnswer } from "../findings/doubts";
 import { comparePath } from "../gpu/compareState";
 import { CellLegend } from "./CellLegend";
-import { bySeverity, byState, byValue, summaryOf, worstOf, type Colouring, type MeasuredRow } from "./colouring";
+import { bySeverity, byState, byValue, NOT_KNOWN, summaryOf, worstOf, type Colouring, type MeasuredRow } from "./colouring";
 import { fleetPath, SEVERITY_COLOUR, STATE_COLOUR, type FleetState } from "./fleetState";
 
 interface HeatMapProps {
@@ -28,8 +29,9 @@ const HEIGHT_MIN = 300;
 
 /** Every GPU as a cell, coloured by state, findings or any metric, together by what they belong to. */
 export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
-  const { colouring, row, rows, worst } = useColouring(state, gpus);
+  const { colouring, row, rows, worst, doubts } = useColouring(state, gpus);
   const [activeId, setActiveId] = useState("");
+  const [isByFinger, setIsByFinger] = useState(false);
   const heightMax = Math.max(HEIGHT_MIN, useWindowHeight() - AROUND_PX);
   const ids = useMemo(() => gpus.map((gpu) => gpu.id), [gpus]);
   const places = useMemo(() => new Map(ids.map((id, place) => [id, place])), [ids]);
@@ -51,7 +53,7 @@ export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
   };
   const words = gpu === null ? null : cellWords(gpu, colouring.text(active), row, worst.get(gpu.id));
   return (
-    <section aria-label="Heat map" className="card p-3">
+    <section aria-label="Heat map" className="card p-3" onPointerDownCapture={(event) => setIsByFinger(event.pointerType === "touch")}>
       <div className="mb-2 flex flex-wrap items-center gap-x-4 gap-y-2">
         <ColourSelect colour={state.colour} rows={rows} onChange={(colour) => change({ colour })} />
         <GroupSelect state={state} change={change} />
@@ -70,12 +72,22 @@ export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
         text={colouring.short}
         picked={picked}
         onPick={(place) => at(place, pick)}
-        card={words !== null && <Card words={words} />}
+        card={words !== null && <Card words={words} isByFinger={isByFinger} />}
       />
       <p className="sr-only" data-testid="summary">
         {summaryOf(gpus, colouring, row)}. <Link to={fleetPath({ ...state, view: "list" })}>The same GPUs as a list</Link>
       </p>
-      <ActiveLine gpu={gpu} words={words} isPicked={state.picked.includes(activeId)} isFull={state.picked.length >= PICKED_MAX} onPick={() => pick(activeId)} group={state.group} />
+      <ActiveLine gpu={gpu} words={words} isPicked={state.picked.includes(activeId)} isFull={state.picked.length >= PICKED_MAX} isByFinger={isByFinger} onPick={() => pick(activeId)} group={state.group} />
+      {state.group === "rack" && gpus.length > 0 && gpus.every((each) => each.group === null) && (
+        <p role="note" aria-label="About racks" className="mt-1 text-[13px] text-muted">
+          No rack is known: the setting <code>api.rack_pattern</code> says where it stands in the name of a host.
+        </p>
+      )}
+      {doubts.length > 0 && (
+        <p role="note" aria-label="About the findings" className="mt-1 text-[13px] text-warn">
+          {doubts.join(" ")}
+        </p>
+      )}
       {state.picked.length > 0 && <Picked state={state} gpus={gpus} places={places} change={change} />}
       {total > gpus.length && (
         <p className="mt-1 text-xs text-muted">
@@ -91,6 +103,7 @@ function useColouring(state: FleetState, gpus: readonly FleetGpu[]) {
   const catalogue = useQuery(catalogueQuery());
   const found = useQuery(findingsQuery(ALL_FINDINGS));
   const worst = useMemo(() => worstOf(found.data?.findings ?? []), [found.data]);
+  const namesAll = namesAllGpus(found.data);
   const rows = useMemo((): MeasuredRow[] => {
     const measured = new Map((catalogue.data?.metrics ?? []).filter((metric) => metric.table === "gpu_events").map((metric) => [metric.column, metric]));
     return rowsOf([...measured.values()], [...measured.keys()]).flatMap((row) => measured.get(row.column) ?? []);
@@ -98,9 +111,17 @@ function useColouring(state: FleetState, gpus: readonly FleetGpu[]) {
   const row = rows.find((each) => each.column === state.colour) ?? null;
   const colouring = useMemo((): Colouring => {
     if (row !== null) return byValue(gpus, row, theme);
-    return state.colour === SEVERITY_COLOUR ? bySeverity(gpus, worst) : byState(gpus);
-  }, [gpus, row, state.colour, theme, worst]);
-  return { colouring, row, rows, worst };
+    return state.colour === SEVERITY_COLOUR ? bySeverity(gpus, worst, namesAll) : byState(gpus);
+  }, [gpus, row, state.colour, theme, worst, namesAll]);
+  const doubts = state.colour === SEVERITY_COLOUR ? severityDoubts(found, namesAll) : [];
+  return { colouring, row, rows, worst, doubts };
+}
+
+/** Why a GPU's findings may not be known. */
+function severityDoubts(found: RenewedAnswer & { readonly error: Error | null }, namesAll: boolean): string[] {
+  if (found.data === undefined) return found.error === null ? [] : [`The findings could not be read: ${found.error.message}`];
+  const isCut = found.data.partial === null && !namesAll;
+  return [...answerDoubts(found), ...(isCut ? ["Not all findings, or not all GPUs of one, are named here: it is not known if the other GPUs have one."] : [])];
 }
 
 function subscribe(listener: () => void): () => void {
@@ -171,14 +192,15 @@ interface CellWords {
 
 function cellWords(gpu: FleetGpu, text: string, row: MeasuredRow | null, finding: Finding | undefined): CellWords {
   const reason = gpu.reason === null ? "" : `, ${gpu.reason}`;
+  const coloured = row !== null ? metricTitle(row.column) : text === NOT_KNOWN ? "Findings" : null;
   return {
     name: gpu.name,
-    facts: [...(row === null ? [] : [[metricTitle(row.column), text] as const]), ["State", `${gpu.state}${reason}`]],
+    facts: [...(coloured === null ? [] : [[coloured, text] as const]), ["State", `${gpu.state}${reason}`]],
     finding: finding === undefined ? null : `${capital(finding.severity)}: ${finding.sentence}`,
   };
 }
 
-function Card({ words }: { readonly words: CellWords }) {
+function Card({ words, isByFinger }: { readonly words: CellWords; readonly isByFinger: boolean }) {
   return (
     <div className="card space-y-1 px-3 py-2 text-[13px] shadow-lg">
       <p className="font-semibold">{words.name}</p>
@@ -188,7 +210,7 @@ function Card({ words }: { readonly words: CellWords }) {
         </p>
       ))}
       {words.finding !== null && <p className="leading-snug text-warn">{words.finding}</p>}
-      <p className="text-xs text-faint">Click opens it, Shift and click picks it to compare</p>
+      {!isByFinger && <p className="text-xs text-faint">Click opens it, Shift and click picks it to compare</p>}
     </div>
   );
 }
@@ -199,11 +221,13 @@ interface ActiveLineProps {
   readonly group: string;
   readonly isPicked: boolean;
   readonly isFull: boolean;
+  /** Whether a finger touched the map last: it has neither Enter nor Shift. */
+  readonly isByFinger: boolean;
   readonly onPick: () => void;
 }
 
 /** The active cell in words, with what can be done: for fingers and screen readers too. */
-function ActiveLine({ gpu, words, group, isPicked, isFull, onPick }: ActiveLineProps) {
+function ActiveLine({ gpu, words, group, isPicked, isFull, isByFinger, onPick }: ActiveLineProps) {
   if (gpu === null || words === null) {
     return <p className="mt-1.5 min-h-8 pr-28 text-xs text-muted">A cell is a GPU, beside those of its {group}. Wheel or + enlarges, dragging moves.</p>;
   }
@@ -213,7 +237,7 @@ function ActiveLine({ gpu, words, group, isPicked, isFull, onPick }: ActiveLineP
         {words.name}: {words.facts.map(([name, text]) => (name === "State" ? text : `${name} ${text}`)).join(", ")}
         {words.finding !== null && `. ${words.finding}`}
       </p>
-      <span className="flex gap-2 sm:hidden">
+      <span className={`flex gap-2 ${isByFinger ? "" : "sm:hidden"}`}>
         <Link to={`/gpus/${encodeURIComponent(gpu.id)}`} className="button">
           Open
         </Link>

@@ -25,9 +25,13 @@ describe("what colours say", () => {
       finding({ severity: "notice", reach: { ...reach, gpus: ["a", "b"] } }),
       finding({ severity: "dire", reach: { ...reach, gpus: ["c"] } }),
     ]);
-    const { legend, text } = bySeverity(["a", "b", "c", "d"].map((id) => one({ id })), worst);
+    const gpus = ["a", "b", "c", "d"].map((id) => one({ id }));
+    const { legend, text } = bySeverity(gpus, worst, true);
     expect([0, 1, 2, 3].map(text)).toEqual(["critical", "notice", "warning", "no finding"]);
-    expect(legend.map(({ count }) => count)).toEqual([1, 1, 1, 1]);
+    expect(legend.map(({ count }) => count)).toEqual([1, 1, 1, 1, 0]);
+    const part = bySeverity(gpus, worst, false);
+    expect([0, 3].map(part.text)).toEqual(["critical", "not known"]);
+    expect(part.painting.looks[part.painting.lookOf[3] ?? -1]?.shape).toBe("hollow");
   });
 
   it("by value: what was not read is neither 0 nor counted among the values", () => {

@@ -55,11 +55,13 @@ export function byState(gpus: readonly FleetGpu[]): Colouring {
 }
 
 const WELL = "no finding";
-const SEVERITY_CELLS: Readonly<Record<Severity | typeof WELL, Look>> = {
+export const NOT_KNOWN = "not known";
+const SEVERITY_CELLS: Readonly<Record<Severity | typeof WELL | typeof NOT_KNOWN, Look>> = {
   critical: { colour: "--cell-unhealthy", shape: "framed" },
   warning: { colour: "--cell-stale", shape: "full" },
   notice: { colour: "--cell-active", shape: "full" },
   [WELL]: { colour: "--cell-idle", shape: "full" },
+  [NOT_KNOWN]: { colour: "--faint", shape: "hollow" },
 };
 
 /** The worst finding that names a GPU; findings come the worst first. */
@@ -71,14 +73,15 @@ export function worstOf(findings: readonly Finding[]): ReadonlyMap<string, Findi
   return worst;
 }
 
-export function bySeverity(gpus: readonly FleetGpu[], worst: ReadonlyMap<string, Finding>): Colouring {
+/** By the worst finding. A GPU that none names is without one only if the findings name every GPU that they are about. */
+export function bySeverity(gpus: readonly FleetGpu[], worst: ReadonlyMap<string, Finding>, namesAll: boolean): Colouring {
   const severity = (place: number) => {
     const found = worst.get(gpus[place]?.id ?? "")?.severity;
-    if (found === undefined) return WELL;
+    if (found === undefined) return namesAll ? WELL : NOT_KNOWN;
     // A severity of a newer server is at least worth a look.
     return SEVERITIES.find((known) => known === found) ?? "warning";
   };
-  return byName(gpus, [...SEVERITIES, WELL], SEVERITY_CELLS, severity);
+  return byName(gpus, [...SEVERITIES, WELL, NOT_KNOWN], SEVERITY_CELLS, severity);
 }
 
 /** A mask is no amount: how many of its bits are set. */

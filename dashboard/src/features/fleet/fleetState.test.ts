@@ -12,7 +12,7 @@ describe("the list's state in the address", () => {
     ["page=1e99", DEFAULT],
     ["page=abc&search=a%20b", { ...DEFAULT, search: "a b" }],
     ["view=map&colour=power_w&group=job&zoom=4.5&at=GPU-1&picked=a,,b", { ...DEFAULT, view: "map", colour: "power_w", group: "job", zoom: 4.5, at: "GPU-1", picked: ["a", "b"] }],
-    ["view=globe&colour=Red!&group=rack&zoom=Infinity", DEFAULT],
+    ["view=globe&colour=Red!&group=room&zoom=Infinity", DEFAULT],
     ["zoom=0.2&where=namespace%3Dresearch", { ...DEFAULT, where: "namespace=research" }],
   ])("%s is read", (search, expected) => {
     expect(parseFleet(search)).toEqual(expected);

@@ -1,4 +1,4 @@
-import { useQueries, useQuery } from "@tanstack/react-query";
+import { useQueries, useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { GpuDetail } from "../../api/client";
 import { catalogueQuery, gpuQuery } from "../../api/queries";
@@ -8,7 +8,7 @@ import { TimeChart } from "../../charts/TimeChart";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { capital, metricTitle } from "../../shared/format";
 import { goTo, Link, usePlace } from "../../shared/location";
-import { Empty, Failed } from "../../shared/states";
+import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../gpuLook";
 import { chartActions } from "./exports";
@@ -37,15 +37,17 @@ export function ComparePage() {
   }
   if (failed?.error) return <Failed what="One of these GPUs" error={failed.error} retry={() => void failed.refetch()} />;
   if (known.length < gpus.length) return <div role="status" aria-label="Loading the GPUs" className="waiting h-64" />;
-  return <Comparison state={state} known={known} />;
+  return <Comparison state={state} known={known} details={details} />;
 }
 
 interface ComparisonProps {
   readonly state: CompareState;
   readonly known: readonly GpuDetail[];
+  /** The answers that these come from. */
+  readonly details: readonly UseQueryResult<GpuDetail>[];
 }
 
-function Comparison({ state, known }: ComparisonProps) {
+function Comparison({ state, known, details }: ComparisonProps) {
   const now = useNow(SECOND);
   const catalogue = useQuery(catalogueQuery());
   const ids = known.map((detail) => detail.gpu.id);
@@ -60,7 +62,8 @@ function Comparison({ state, known }: ComparisonProps) {
   const history = useQuery(historyQuery({ gpus: ids, columns: rows.map((row) => row.column), range, aggregates: [state.aggregate], anchor, all, live, polling: true }));
   const frames = useMemo(() => (history.data === undefined ? new Map<string, typeof EMPTY>() : framesOf(history.data.answer, state.aggregate)), [history.data, state.aggregate]);
   const span = history.data?.span ?? spanOf(range, anchor ?? now, all);
-  const change = (part: Partial<CompareState>) => goTo(comparePath({ ...state, ...part }), { replace: true });
+  const pathOf = (part: Partial<CompareState>) => comparePath({ ...state, ...part });
+  const change = (part: Partial<CompareState>) => goTo(pathOf(part), { replace: true });
   const names = new Map(known.map((detail) => [detail.gpu.id, detail.gpu.name]));
   const simulated = known.filter((detail) => detail.gpu.simulated).length;
   const partial = history.data?.answer.partial ?? [];
@@ -83,6 +86,7 @@ function Comparison({ state, known }: ComparisonProps) {
           </li>
         ))}
       </ul>
+      <NotRenewed of={[...details, history]} />
       {state.gpus.length > LINES_MAX && <p className="mt-1 text-xs text-muted">The first {LINES_MAX} of {state.gpus.length}: a chart tells no more apart.</p>}
       <Toolbar range={range} aggregate={state.aggregate} span={span} onRange={(next) => change({ range: next })} onAggregate={(aggregate) => change({ aggregate })} />
       {partial.length > 0 && (
@@ -114,7 +118,8 @@ function Comparison({ state, known }: ComparisonProps) {
               frame={frames.get(row.column) ?? EMPTY}
               span={span}
               now={now}
-              onSelect={(start, end) => change({ range: { kind: "custom", start, end } })}
+              // A step of its own in the history: going back leaves the range again.
+              onSelect={(start, end) => goTo(pathOf({ range: { kind: "custom", start, end } }))}
             />
           ))}
         </div>

@@ -6,9 +6,9 @@ interface GpuOutlookProps extends GpuOutlookView {
   readonly now: number;
 }
 
-/** Where this GPU goes and what is unusual about it, a line each. */
-export function GpuOutlook({ trends, anomalies, end, now }: GpuOutlookProps) {
-  if (trends.length === 0 && anomalies.length === 0) return null;
+/** Where this GPU goes, what is unusual about it, and what of both could not be read: a line each. */
+export function GpuOutlook({ trends, anomalies, end, doubts, now }: GpuOutlookProps) {
+  if (trends.length === 0 && anomalies.length === 0 && doubts.length === 0) return null;
   return (
     <ul aria-label="Trends and anomalies" className="num mt-3 space-y-1 text-[13px]">
       {trends.map((trend) => (
@@ -21,6 +21,11 @@ export function GpuOutlook({ trends, anomalies, end, now }: GpuOutlookProps) {
         <li key={`anomaly ${anomaly.metric}`} className="flex items-baseline gap-2 text-muted" title={`${anomaly.score.toFixed(1)} deviations`}>
           <Activity size={13} aria-hidden className="shrink-0 self-center" />
           {anomalyWords(anomaly, end)}
+        </li>
+      ))}
+      {doubts.map((words) => (
+        <li key={words} className="text-warn">
+          {words}
         </li>
       ))}
     </ul>

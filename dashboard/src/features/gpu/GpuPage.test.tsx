@@ -1,6 +1,6 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
-import { describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Gpu } from "../../api/client";
 import { FakeEventSource } from "../../testing/FakeEventSource";
 import { FakePlot } from "../../testing/FakePlot";
@@ -134,6 +134,16 @@ describe("the page of a GPU", () => {
     expect(await screen.findByText(state_reason)).toBeTruthy();
   });
 
+  it("says that the charts are old when they could not be renewed", async () => {
+    const mock = mockApi({ [PATH]: detail(), "/api/v1/query": history });
+    const { client } = renderAt(`/gpus/${ID}`);
+    await waitFor(() => expect(chart("power-W-0")?.getAttribute("data-points")).toBe("2"));
+    mock.set("/api/v1/query", { status: 503, body: { error: "unavailable", message: "too busy", code: "busy" } });
+    await act(() => client.refetchQueries());
+    expect((await screen.findByRole("note", { name: "Not renewed" })).textContent).toMatch(/^Not renewed: as of \d\d:\d\d:\d\d\. too busy$/);
+    expect(chart("power-W-0")?.getAttribute("data-points")).toBe("2");
+  });
+
   it("says what of a range could not be read", async () => {
     mockApi({ [PATH]: detail(), "/api/v1/query": ok({ times: [], series: [], step_ms: 5000, partial: ["file 7 is damaged"] }) });
     renderAt(`/gpus/${ID}`);
@@ -200,6 +210,14 @@ describe("where it goes", () => {
     await screen.findByRole("heading", { name: /H100/ });
     await waitFor(() => expect(client.isFetching()).toBe(0));
     expect(screen.queryByRole("list", { name: "Trends and anomalies" })).toBeNull();
+  });
+
+  it("says what could not be read", async () => {
+    const broken = (message: string) => ({ status: 500, body: { error: "internal", message, code: "internal" } });
+    mockApi({ [PATH]: detail(), "/api/v1/query": history, "/api/v1/analysis/trends": broken("disk on fire"), "/api/v1/analysis/anomalies": broken("disk gone") });
+    renderAt(`/gpus/${ID}`);
+    const list = await screen.findByRole("list", { name: "Trends and anomalies" });
+    await waitFor(() => expect(list.textContent).toBe("Trends could not be read: disk on fireUnusual values could not be read: disk gone"));
   });
 });
 
@@ -432,6 +450,17 @@ describe("why it was slow", () => {
     expect(window.location.search).not.toContain("why=1");
   });
 
+  it("lists two causes with the same id", async () => {
+    const complain = vi.spyOn(console, "error").mockImplementation(() => undefined);
+    const [cause] = explanation.causes;
+    const causes = [cause, { ...cause, weight: 0.2, sentence: "heat stopped it once" }];
+    mockApi({ [PATH]: detail(), "/api/v1/query": history, [WHY]: ok({ ...explanation, causes }) });
+    renderAt(`/gpus/${ID}?why=1`);
+    await screen.findByText("heat stopped it once");
+    expect(document.querySelectorAll('[data-cause="heat"]')).toHaveLength(2);
+    expect(complain.mock.calls.filter(([words]) => String(words).includes("same key"))).toEqual([]);
+  });
+
   it("says why it cannot be explained", async () => {
     mockApi({ [PATH]: detail(), "/api/v1/query": history, [WHY]: { status: 404, body: { error: "not found", message: "no values are kept", code: "not_kept" } } });
     renderAt(`/gpus/${ID}?why=1`);
@@ -460,6 +489,42 @@ describe("what can be taken away", () => {
     });
     expect(await act("Copy as curl")).toBe(`curl -sS -H 'accept: text/csv' '${query.href}'`);
     expect(await act("Copy as PromQL")).toBe(`gpu_power_watts{kind="a\\"b",uuid="${ID}"}`);
+  });
+});
+
+describe("the zone of times", () => {
+  const before = process.env.TZ;
+  beforeEach(() => {
+    process.env.TZ = "Asia/Tokyo";
+  });
+  afterEach(() => {
+    process.env.TZ = before;
+  });
+
+  it("stands beside the range; fields, axes, table and captions follow it, the address does not", async () => {
+    const at = "2026-11-20T20:00:00.000Z";
+    mockApi({ [PATH]: detail({ state: "stale" }, at), "/api/v1/query": history });
+    renderAt(`/gpus/${ID}?from=2026-11-20T19:00:10.000Z&to=2026-11-20T20:00:00.000Z`);
+    const { search } = window.location;
+    const zone = await screen.findByRole("button", { name: "Times in Asia/Tokyo. Change" });
+    const row = () => document.querySelector('[data-column="power_w"]')?.lastElementChild?.textContent;
+    const noon = Date.parse("2026-11-20T12:00:00Z");
+    const axis = () => {
+      const { axes, tzDate } = FakePlot.made.findLast((made) => made.destroyed === 0)?.options ?? {};
+      const values = axes?.[0]?.values;
+      return [typeof values === "function" ? values({} as never, [noon], 0, 0, 3_600_000) : null, tzDate?.(noon).getHours()];
+    };
+    await waitFor(() => expect(FakePlot.made.length).toBeGreaterThan(0));
+    const shown = () => [screen.getByLabelText<HTMLInputElement>("From").value, row(), ...axis()];
+    expect(shown()).toEqual(["2026-11-21T04:00:10", "05:00:00", ["21:00"], 21]);
+    await userEvent.click(zone);
+    expect(screen.getByRole("button", { name: "Times in UTC. Change" })).toBeTruthy();
+    expect(shown()).toEqual(["2026-11-20T19:00:10", "20:00:00", ["12:00"], 12]);
+    expect(screen.getByRole("note", { name: "Age of the data" }).textContent).toContain("2026-11-20 20:00:00");
+    await userEvent.click(screen.getByRole("button", { name: "Apply" }));
+    expect(window.location.search).toBe(search.replaceAll(":", "%3A"));
+    await userEvent.keyboard("u");
+    expect(screen.getByRole("button", { name: "Times in Asia/Tokyo. Change" })).toBeTruthy();
   });
 });
 

@@ -9,8 +9,8 @@ import type { Behind } from "../../charts/plot";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { goTo, Link, usePlace } from "../../shared/location";
 import { useShortcuts } from "../../shared/shortcuts";
-import { Empty, Failed } from "../../shared/states";
-import { formatAge, formatClock, formatInstant, parseInstant, SECOND, useNow } from "../../shared/time";
+import { Empty, Failed, NotRenewed } from "../../shared/states";
+import { formatAge, formatInstant, parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../gpuLook";
 import { Charts } from "./Charts";
 import { findingDoubts } from "../findings/doubts";
@@ -56,11 +56,7 @@ export function GpuPage({ id }: { readonly id: string }) {
           Last seen {formatInstant(view.lastSeen, now)} ({formatAge(view.lastSeen, now)}). Ranges end there, not now.
         </p>
       )}
-      {detail.isError && (
-        <p role="note" aria-label="Not renewed" className="mt-2 text-[13px] text-warn">
-          Not renewed: as of {formatClock(detail.dataUpdatedAt)}. {detail.error.message}
-        </p>
-      )}
+      <NotRenewed of={[detail, history]} />
       <GpuFindings findings={view.findings} index={gpu.index} now={now} doubts={findingDoubts(view.judged, now)} />
       <GpuOutlook {...view.outlook} now={now} />
       <Tiles latest={view.latest} memoryMb={gpu.memory_mb ?? null} />

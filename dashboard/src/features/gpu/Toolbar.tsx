@@ -1,7 +1,8 @@
-import { Radio } from "lucide-react";
+import { Clock, Radio } from "lucide-react";
 import { useState, type ReactNode } from "react";
 import { AGGREGATES, type Aggregate, type Span } from "../../api/queries";
-import { toLocalField } from "../../shared/time";
+import { parseField, toField } from "../../shared/time";
+import { hasZones, nextZone, useZone } from "../../shared/zone";
 import { isPreset, PRESETS, type Preset, type Range } from "./range";
 import type { StreamStatus } from "./stream";
 
@@ -92,13 +93,27 @@ export function RangeChoices({ range, span, presets, hasAll, onRange }: RangeCho
     else onRange({ kind: "custom", start: Math.floor(span.start), end: Math.ceil(span.end) });
   };
   return (
-    <div role="group" aria-label="Range" className="card flex max-w-full overflow-x-auto rounded-md! p-0.5">
-      {presets.map((preset) => (
-        <Choice key={preset} name={preset} label={`Last ${NAMES[preset]}`} pressed={chosen === preset} onClick={choose} />
-      ))}
-      {hasAll && <Choice name="all" label="All recorded" text="All" pressed={chosen === "all"} onClick={choose} />}
-      <Choice name="custom" label="Custom range" text="Custom" pressed={chosen === "custom"} onClick={choose} />
-    </div>
+    <>
+      <div role="group" aria-label="Range" className="card flex max-w-full overflow-x-auto rounded-md! p-0.5">
+        {presets.map((preset) => (
+          <Choice key={preset} name={preset} label={`Last ${NAMES[preset]}`} pressed={chosen === preset} onClick={choose} />
+        ))}
+        {hasAll && <Choice name="all" label="All recorded" text="All" pressed={chosen === "all"} onClick={choose} />}
+        <Choice name="custom" label="Custom range" text="Custom" pressed={chosen === "custom"} onClick={choose} />
+      </div>
+      <Zone />
+    </>
+  );
+}
+
+/** The zone of all times of the page, which can be changed where the other one differs. */
+function Zone() {
+  const zone = useZone();
+  if (!hasZones()) return <span className="text-xs text-muted">{zone}</span>;
+  return (
+    <button type="button" className="button quiet text-xs!" aria-label={`Times in ${zone}. Change`} title={`Times in ${zone} (u)`} onClick={nextZone}>
+      <Clock size={13} aria-hidden /> {zone}
+    </button>
   );
 }
 
@@ -143,8 +158,9 @@ function Choice({ name, label, text, pressed, onClick }: ChoiceProps) {
 
 /** Fields for a range from one instant to another, if one is chosen. */
 export function CustomRange({ range, onRange }: Pick<RangeChoicesProps, "range" | "onRange">) {
+  const zone = useZone();
   if (range.kind !== "custom") return null;
-  return <CustomFields key={`${range.start} ${range.end}`} start={range.start} end={range.end} onRange={onRange} />;
+  return <CustomFields key={`${range.start} ${range.end} ${zone}`} start={range.start} end={range.end} onRange={onRange} />;
 }
 
 interface CustomFieldsProps extends Span {
@@ -152,9 +168,9 @@ interface CustomFieldsProps extends Span {
 }
 
 function CustomFields({ start, end, onRange }: CustomFieldsProps) {
-  const [from, setFrom] = useState(toLocalField(start));
-  const [to, setTo] = useState(toLocalField(end));
-  const parsed = { start: Date.parse(from), end: Date.parse(to) };
+  const [from, setFrom] = useState(toField(start));
+  const [to, setTo] = useState(toField(end));
+  const parsed = { start: parseField(from), end: parseField(to) };
   const valid = parsed.start < parsed.end;
   return (
     <form

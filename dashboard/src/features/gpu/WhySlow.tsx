@@ -81,8 +81,9 @@ function Causes({ explanation, now }: { readonly explanation: Explanation; reado
     <>
       {causes.length > 0 && (
         <ol className="mt-3 space-y-2.5">
-          {causes.map((cause) => (
-            <CauseItem key={cause.id} cause={cause} />
+          {causes.map((cause, place) => (
+            // Two causes may have the same id.
+            <CauseItem key={`${cause.id} ${place}`} cause={cause} />
           ))}
         </ol>
       )}

@@ -1,4 +1,4 @@
-import { screen, waitFor } from "@testing-library/react";
+import { act, screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { expect, it } from "vitest";
 import { FakePlot } from "../../testing/FakePlot";
@@ -38,6 +38,31 @@ it("says how GPUs are picked when there are none, and which one is not there", a
   unmount();
   renderAt("/compare?gpus=a,gone");
   expect((await screen.findByRole("alert")).textContent).toContain("there is no /api/v1/gpus/gone");
+});
+
+it("leaves a range that was chosen by dragging when going back", async () => {
+  mockApi(two);
+  renderAt("/compare?gpus=a,b&range=1h");
+  await waitFor(() => expect(FakePlot.made.length).toBeGreaterThan(0));
+  const before = window.history.length;
+  const plot = { select: { left: 10, width: 50 }, posToVal: (at: number) => at * 1000, setSelect: () => undefined };
+  act(() => FakePlot.made.at(-1)?.options.hooks?.setSelect?.[0]?.(plot as never));
+  expect(window.location.search).toContain("from=1970-01-01T00%3A00%3A10.000Z&to=1970-01-01T00%3A01%3A00.000Z");
+  expect(window.history.length).toBe(before + 1);
+});
+
+it.each([
+  ["the GPUs", "/api/v1/gpus/b"],
+  ["their values", "/api/v1/query"],
+])("says that %s are old when they could not be renewed, and shows them", async (_name, path) => {
+  const mock = mockApi(two);
+  const { client } = renderAt("/compare?gpus=a,b&range=1h");
+  await waitFor(() => expect(document.querySelector('[data-panel="power_w"]')?.getAttribute("data-points")).toBe("4"));
+  expect(screen.queryByRole("note", { name: "Not renewed" })).toBeNull();
+  mock.set(path, { status: 503, body: { error: "unavailable", message: "too busy", code: "busy" } });
+  await act(() => client.refetchQueries());
+  expect((await screen.findByRole("note", { name: "Not renewed" })).textContent).toMatch(/^Not renewed: as of \d\d:\d\d:\d\d\. too busy$/);
+  expect(document.querySelector('[data-panel="power_w"]')?.getAttribute("data-points")).toBe("4");
 });
 
 it.each([

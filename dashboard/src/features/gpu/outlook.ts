@@ -8,6 +8,8 @@ export interface GpuOutlookView {
   readonly anomalies: readonly Anomaly[];
   /** The hour of the anomalies ends here. */
   readonly end: number;
+  /** Why some may be missing, in words; empty: none are. */
+  readonly doubts: readonly string[];
 }
 
 /**
@@ -15,8 +17,14 @@ export interface GpuOutlookView {
  * unlike its model, as every GPU with other work is.
  */
 export function useGpuOutlook(gpu: string, now: number, isItsTurn: boolean): GpuOutlookView {
-  const { trends } = useTrends(now, isItsTurn, gpu);
+  const { trends, error } = useTrends(now, isItsTurn, gpu);
   const end = hourOf(now);
-  const unusual = useQuery({ ...anomaliesQuery(end, gpu), enabled: isItsTurn }).data;
-  return useMemo(() => ({ trends, anomalies: unusual?.filter((anomaly) => anomaly.own !== null) ?? [], end }), [trends, unusual, end]);
+  const { data: unusual, error: failure } = useQuery({ ...anomaliesQuery(end, gpu), enabled: isItsTurn });
+  return useMemo(() => {
+    const doubts = [
+      ...(error === null ? [] : [`Trends could not be read: ${error.message}`]),
+      ...(failure === null ? [] : [`Unusual values could not be read: ${failure.message}`]),
+    ];
+    return { trends, anomalies: unusual?.filter((anomaly) => anomaly.own !== null) ?? [], end, doubts };
+  }, [trends, error, unusual, failure, end]);
 }

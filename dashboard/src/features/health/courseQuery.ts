@@ -5,7 +5,7 @@ import { extended, type Course, type StatsReading } from "./course";
 
 const KEY = ["course"];
 
-/** Reads the figures again and again, and keeps their course as long as this page is open. */
+/** Reads the figures again and again, and keeps their course until the browser loads the page anew. */
 export function courseQuery(refetchInterval: number) {
   return queryOptions({
     queryKey: KEY,

@@ -1,5 +1,7 @@
 import { act, screen, waitFor } from "@testing-library/react";
-import { describe, expect, it } from "vitest";
+import { userEvent } from "@testing-library/user-event";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { MINUTE } from "../../shared/time";
 import { HEALTH, mockApi, ok } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
@@ -47,6 +49,19 @@ describe("statistics", () => {
     expect(await screen.findByRole("figure", { name: "Rows stored a second: 1 values" })).toBeTruthy();
     // What was there before stays in the charts.
     expect(screen.getByRole("figure", { name: "Lag per group, in messages: 1 values" })).toBeTruthy();
+  });
+
+  it("are read from the start, also while another page is open", async () => {
+    vi.useFakeTimers({ shouldAdvanceTime: true });
+    onTestFinished(() => void vi.useRealTimers());
+    const mock = mockApi();
+    renderAt("/about");
+    const readings = () => mock.asked.filter(({ path }) => path === "/metrics").length;
+    await waitFor(() => expect(readings()).toBe(1));
+    await act(() => vi.advanceTimersByTimeAsync(MINUTE));
+    expect(readings()).toBe(3);
+    await userEvent.setup({ advanceTimers: vi.advanceTimersByTime }).keyboard("s");
+    expect(screen.getByRole("figure", { name: "Lag per group, in messages: 3 values" })).toBeTruthy();
   });
 
   it("show no number of a queue that runs elsewhere", async () => {

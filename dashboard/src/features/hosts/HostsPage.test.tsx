@@ -1,4 +1,4 @@
-import { screen, waitFor } from "@testing-library/react";
+import { act, screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it } from "vitest";
 import { finding, findingsOf, mockApi, ok, type Handler } from "../../testing/mockApi";
@@ -50,6 +50,49 @@ describe("hosts", () => {
     await screen.findByRole("columnheader", { name: "CPU" });
     expect(names()).toEqual(["node-2", "node-1", "node-10"]);
     expect(screen.getByRole("link", { name: "node-2" }).closest("tr")?.textContent).toMatch(/37\.5%75%/);
+  });
+
+  describe("with room for work", () => {
+    const HINTS = "/api/v1/schedule/hints";
+    const node = (hostname: string, free: number, unhealthy: readonly object[] = []) => ({ cluster: "a", hostname, model: "H100", whole: false, free: Array.from({ length: free }, (_, n) => `f${n}`), busy: [], unhealthy });
+    const hints = (nodes: readonly object[], totals = {}) =>
+      ({ body: { nodes, totals: { free: 0, busy: 0, unhealthy: 0, whole_nodes: 0, fragmentation: null, ...totals }, judged_at: "", total: nodes.length, pagination: { limit: 10_000, offset: 0, has_next: false } } });
+    const rows = [node("node-1", 2, [{ gpu: "g7", reasons: ["xid: XID 79"] }]), node("node-10", 3), { ...node("node-10", 4), cluster: "b" }];
+
+    it("say how many of their GPUs a scheduler may use, and are sorted by it", async () => {
+      mockApi({ [HOSTS]: three, [HINTS]: hints(rows, { free: 9, busy: 14, unhealthy: 1, whole_nodes: 1, fragmentation: 0.222 }) });
+      renderAt("/hosts?sort=-free");
+      await screen.findByRole("columnheader", { name: "Free" });
+      expect(screen.getByTestId("room").textContent).toBe("9 of 24 GPUs are free to schedule: 1 host as a whole, 22% of them on hosts where others are not. 1 should get no work. ");
+      expect(names()).toEqual(["node-10", "node-1", "node-2"]);
+      const free = (name: string) => screen.getByRole("link", { name }).closest("tr")?.children[3];
+      expect(["node-10", "node-1", "node-2"].map((name) => free(name)?.textContent)).toEqual(["7", "2 · 1 unfit", "–"]);
+      expect(free("node-1")?.querySelector("[title]")?.getAttribute("title")).toBe("g7: xid: XID 79");
+    });
+
+    it("say when none is free, and that they ask", async () => {
+      const mock = mockApi({ [HOSTS]: three, [HINTS]: "never" });
+      const { unmount } = renderAt("/hosts");
+      expect(await screen.findByRole("status", { name: "Loading free GPUs" })).toBeTruthy();
+      unmount();
+      mock.set(HINTS, hints([]));
+      renderAt("/hosts");
+      expect((await screen.findByTestId("room")).textContent).toBe("No GPU is free to schedule. ");
+      expect(screen.queryByRole("columnheader", { name: "Free" })).toBeNull();
+    });
+
+    it("say what could not be read, and what is old", async () => {
+      const broken = { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } };
+      const mock = mockApi({ [HOSTS]: three, [HINTS]: broken });
+      const { client } = renderAt("/hosts");
+      expect(await screen.findByText("Which GPUs are free could not be read: disk on fire")).toBeTruthy();
+      mock.set(HINTS, { ...hints(rows, { free: 9 }), headers: { "x-partial": "host b does not answer" } });
+      await act(() => client.refetchQueries());
+      expect((await screen.findByTestId("room")).textContent).toContain("Not everything could be read: host b does not answer.");
+      mock.set(HINTS, broken);
+      await act(() => client.refetchQueries());
+      await waitFor(() => expect(screen.getByTestId("room").textContent).toContain("Not renewed: as of"));
+    });
   });
 
   it("are searched by name and model, and say what is missing", async () => {

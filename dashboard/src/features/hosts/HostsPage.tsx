@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { ALL_FINDINGS, findingsQuery } from "../../api/findings";
-import { hostLoadsQuery, hostsQuery, type State } from "../../api/queries";
+import { ALL_FINDINGS, findingsQuery, isWhole } from "../../api/findings";
+import { hostLoadsQuery, hostsQuery, roomQuery, type State } from "../../api/queries";
 import { HEALTH_INTERVAL_MS } from "../../shared/config";
 import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format";
 import { goTo, Link, usePlace } from "../../shared/location";
@@ -14,9 +14,10 @@ import { Level, LookBadge, Named, SimulatedBadge, SimulatedBanner, STATE_LOOKS }
 import { HeaderCell, OpeningRow, Pages, SearchField, useListKeys, WaitingRows, type Header } from "../list";
 import { pageOf, PAGE_SIZE } from "../pages";
 import { hostsPath, parseHosts, type Column, type HostsState } from "./hostsState";
+import { Room } from "./Room";
 import { hostRows, modelsOf, type Host, type HostRow } from "./rows";
 
-const NO_LOADS = new Map<string, never>();
+const NONE = new Map<string, never>();
 
 /** Every host: what its GPUs do, what is wrong there, and how busy it is itself. The most trouble stands first. */
 export function HostsPage() {
@@ -26,9 +27,13 @@ export function HostsPage() {
   const narrow = useMedia("(max-width: 760px)");
   const hosts = useQuery({ ...hostsQuery(), refetchInterval: HEALTH_INTERVAL_MS });
   const judged = useQuery(findingsQuery(ALL_FINDINGS)).data;
+  const rooms = useQuery(roomQuery()).data?.rooms;
   const loads = useQuery(hostLoadsQuery()).data;
   const { data } = hosts;
-  const rows = useMemo(() => hostRows(data?.hosts ?? [], judged?.findings ?? [], judged !== undefined && judged.partial === null && judged.total <= judged.findings.length, loads ?? NO_LOADS, state), [data, judged, loads, state]);
+  const rows = useMemo(
+    () => hostRows(data?.hosts ?? [], { findings: judged?.findings ?? [], isWhole: isWhole(judged), rooms: rooms ?? NONE, loads: loads ?? NONE }, state),
+    [data, judged, rooms, loads, state],
+  );
   const change = (part: Partial<HostsState>) => goTo(hostsPath({ ...state, page: 1, ...part }), { replace: true });
   const { shown, page, hasNext } = pageOf(rows, state.page);
   const paging = { page, hasNext, pathOf: (other: number) => hostsPath({ ...state, page: other }) };
@@ -48,6 +53,7 @@ export function HostsPage() {
           {hosts.isError ? `Not renewed: as of ${formatClock(hosts.dataUpdatedAt)}` : rows.length === 1 ? "1 host" : `${rows.length.toLocaleString("en")} hosts`}
         </p>
       </div>
+      {data.hosts.length > 0 && <Room />}
       {data.partial !== null && (
         <p role="note" aria-label="Partly read" className="mb-2 text-[13px] text-warn">
           Not everything could be read: {data.partial}
@@ -69,7 +75,14 @@ export function HostsPage() {
       ) : narrow ? (
         <HostCards rows={shown} now={now} />
       ) : (
-        <HostTable rows={shown} sort={state.sort} hasLoads={rows.some((row) => row.load !== null)} now={now} onSort={(sort) => change({ sort })} />
+        <HostTable
+          rows={shown}
+          sort={state.sort}
+          hasRooms={rows.some((row) => row.room !== null)}
+          hasLoads={rows.some((row) => row.load !== null)}
+          now={now}
+          onSort={(sort) => change({ sort })}
+        />
       )}
       <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
     </div>
@@ -84,6 +97,7 @@ const HEADERS: readonly Header[] = [
   header("host", "Host", false),
   header("findings", "Findings", true, "lg:w-36"),
   header("gpus", "GPUs", true, "lg:w-64"),
+  header("free", "Free", true, "lg:w-28"),
   header("model", "Models", false),
   header("cpu", "CPU", true, "lg:w-28"),
   header("memory", "Memory", true, "lg:w-28"),
@@ -91,23 +105,25 @@ const HEADERS: readonly Header[] = [
 ];
 /** Columns of what agents report of the hosts themselves. */
 const OF_LOAD: ReadonlySet<string> = new Set<Column>(["cpu", "memory"]);
+const OF_ROOM: Column = "free";
 
 interface HostTableProps {
   readonly rows: readonly HostRow[];
   readonly sort: string;
+  readonly hasRooms: boolean;
   readonly hasLoads: boolean;
   readonly now: number;
   readonly onSort: (sort: string) => void;
 }
 
-function HostTable({ rows, sort, hasLoads, now, onSort }: HostTableProps) {
+function HostTable({ rows, sort, hasRooms, hasLoads, now, onSort }: HostTableProps) {
   return (
     <div className="card overflow-x-auto">
       <table className="w-full min-w-[740px] text-[13px]">
         <caption className="sr-only">Hosts with their GPUs</caption>
         <thead>
           <tr className="border-b border-line text-xs text-muted">
-            {HEADERS.filter(({ column }) => hasLoads || !OF_LOAD.has(column)).map((each) => (
+            {HEADERS.filter(({ column }) => (hasRooms || column !== OF_ROOM) && (hasLoads || !OF_LOAD.has(column))).map((each) => (
               <HeaderCell key={each.column} header={each} sort={sort} onSort={onSort} />
             ))}
           </tr>
@@ -126,6 +142,11 @@ function HostTable({ rows, sort, hasLoads, now, onSort }: HostTableProps) {
               <td className="px-2 py-1.5 lg:px-3">
                 <States host={row.host} />
               </td>
+              {hasRooms && (
+                <td className="px-2 py-1.5 lg:px-3">
+                  <Free row={row} />
+                </td>
+              )}
               <td className="max-w-72 truncate px-2 py-1.5 text-muted lg:px-3" title={modelsOf(row.host)}>
                 {modelsOf(row.host) || ABSENT}
               </td>
@@ -170,6 +191,11 @@ function HostCards({ rows, now }: Pick<HostTableProps, "rows" | "now">) {
             <Named name="Last seen">
               <Age host={row.host} now={now} />
             </Named>
+            {row.room !== null && (
+              <Named name="Free to schedule">
+                <Free row={row} />
+              </Named>
+            )}
             {row.load !== null && (
               <>
                 <Named name="CPU">
@@ -212,6 +238,18 @@ function States({ host }: { readonly host: Host }) {
         ))}
       </span>
     </div>
+  );
+}
+
+/** How many GPUs can take work, and how many must not. */
+function Free({ row: { room } }: { readonly row: HostRow }) {
+  if (room === null) return <span className="text-faint">{ABSENT}</span>;
+  const { free, unhealthy } = room;
+  return (
+    <span className="num whitespace-nowrap" title={unhealthy.map(({ gpu, reasons }) => `${gpu}: ${reasons.join("; ")}`).join("\n") || undefined}>
+      <span className={free === 0 ? "text-faint" : ""}>{formatNumber(free)}</span>
+      {unhealthy.length > 0 && <span className="text-warn"> · {formatNumber(unhealthy.length)} unfit</span>}
+    </span>
   );
 }
 

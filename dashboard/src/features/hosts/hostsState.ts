@@ -1,6 +1,6 @@
 import { searchOf } from "../../shared/location";
 
-export const COLUMNS = ["host", "findings", "gpus", "model", "cpu", "memory", "last_seen"] as const;
+export const COLUMNS = ["host", "findings", "gpus", "free", "model", "cpu", "memory", "last_seen"] as const;
 export type Column = (typeof COLUMNS)[number];
 
 /** What the list of hosts shows; all of it stands in the address. */

@@ -1,6 +1,6 @@
 import type { Schemas } from "../../api/client";
 import { SEVERITIES, type Finding, type Severity } from "../../api/findings";
-import type { HostLoad } from "../../api/queries";
+import type { HostLoad, HostRoom } from "../../api/queries";
 import type { Column, HostsState } from "./hostsState";
 
 export type Host = Schemas["Host"];
@@ -12,15 +12,23 @@ export interface HostRow {
   readonly findings: number | null;
   /** The worst of the findings; null: there are none. */
   readonly worst: Severity | null;
+  /** How much work it can take; null: not known. */
+  readonly room: HostRoom | null;
   /** What the host itself does; null: no agent reports it. */
   readonly load: HostLoad | null;
 }
 
-/**
- * The hosts that are searched for, in the order that is asked for: the most trouble first, unless a column is named. A host that none
- * of the findings names has none only if `isWhole`.
- */
-export function hostRows(hosts: readonly Host[], findings: readonly Finding[], isWhole: boolean, loads: ReadonlyMap<string, HostLoad>, { search, sort }: Pick<HostsState, "search" | "sort">): HostRow[] {
+/** What is known of hosts beside their list. */
+export interface HostFacts {
+  readonly findings: readonly Finding[];
+  /** Whether these are all findings: only then a host that none of them names has none. */
+  readonly isWhole: boolean;
+  readonly rooms: ReadonlyMap<string, HostRoom>;
+  readonly loads: ReadonlyMap<string, HostLoad>;
+}
+
+/** The hosts that are searched for, in the order that is asked for: the most trouble first, unless a column is named. */
+export function hostRows(hosts: readonly Host[], { findings, isWhole, rooms, loads }: HostFacts, { search, sort }: Pick<HostsState, "search" | "sort">): HostRow[] {
   const trouble = new Map<string, { count: number; worst: number }>();
   for (const { reach, severity } of findings) {
     if (reach.hostname === null) continue;
@@ -33,7 +41,13 @@ export function hostRows(hosts: readonly Host[], findings: readonly Finding[], i
     .filter(({ hostname, models }) => [hostname, ...models].some((text) => text.toLowerCase().includes(words)))
     .map((host): HostRow => {
       const found = trouble.get(host.hostname);
-      return { host, findings: found?.count ?? (isWhole ? 0 : null), worst: SEVERITIES[found?.worst ?? SEVERITIES.length] ?? null, load: loads.get(host.hostname) ?? null };
+      return {
+        host,
+        findings: found?.count ?? (isWhole ? 0 : null),
+        worst: SEVERITIES[found?.worst ?? SEVERITIES.length] ?? null,
+        room: rooms.get(host.hostname) ?? null,
+        load: loads.get(host.hostname) ?? null,
+      };
     });
   const column = COLUMN_ORDERS[sort.replace(/^-/, "") as Column] as Order | undefined;
   const sign = sort.startsWith("-") ? -1 : 1;
@@ -56,6 +70,7 @@ const COLUMN_ORDERS: Readonly<Record<Column, Order>> = {
   host: byName,
   findings: (a, b) => severityOf(b) - severityOf(a) || (a.findings ?? 0) - (b.findings ?? 0),
   gpus: byNumber(({ host }) => host.gpu_count),
+  free: byNumber(({ room }) => room?.free ?? null),
   model: (a, b) => modelsOf(a.host).localeCompare(modelsOf(b.host), "en"),
   cpu: byNumber(({ load }) => load?.cpu ?? null),
   memory: byNumber(({ load }) => load?.memoryShare ?? null),

@@ -52,6 +52,59 @@ describe("jobs and namespaces", () => {
     await waitFor(() => expect(mock.asked.some(({ path, params }) => path === IDLE && params.get("by") === "node")).toBe(true));
   });
 
+  describe("stragglers", () => {
+    const STRAGGLERS = "/api/v1/analysis/stragglers";
+    const member = (gpu: string, clock_mhz: number | null, straggler: boolean) => ({ gpu, name: `node-1 / ${gpu}`, straggler, clock_distance: -9, clock_mhz, power_w: 500, utilization_pct: 99 });
+    const spread = (job: string, gpus: readonly object[], median: number | null = 1980) => ({ job, clock_mhz: median === null ? null : { median, deviation: 5 }, power_w: null, utilization_pct: null, gpus });
+    const listOf = (jobs: readonly object[]) => ({ body: { jobs, total: jobs.length, judged_at: "", pagination: { limit: 50, offset: 0, has_next: false } } });
+    const usage = { "/api/v1/hosts": now(), [ENERGY]: energy(["train-7"]), [IDLE]: idle([]) };
+    const section = () => screen.findByRole("region", { name: "Stragglers" });
+
+    it("are named with their job and how slow they are, and lead to their page", async () => {
+      const jobs = [spread("a/b/train-7", [member("GPU-3", 1530, true), member("GPU-4", 1980, false)]), spread("a/b/odd", [member("GPU-9", null, true)], null)];
+      mockApi({ ...usage, [STRAGGLERS]: listOf(jobs) });
+      renderAt("/jobs?by=job");
+      const list = within(await section());
+      await list.findByRole("link", { name: "node-1 / GPU-3" });
+      expect(list.getAllByRole("listitem").map((item) => item.textContent)).toEqual([
+        "node-1 / GPU-3: clock 1,530 MHz, 23% below the 1,980 MHz of its job a/b/train-7 with 2 GPUs",
+        "node-1 / GPU-9: slower than the others of its job a/b/odd with 1 GPUs",
+      ]);
+      expect(list.getByRole("link", { name: "node-1 / GPU-3" }).getAttribute("href")).toBe("/gpus/GPU-3");
+    });
+
+    it("are cut to what is read at a glance, with the way to all of them", async () => {
+      mockApi({ ...usage, [STRAGGLERS]: listOf([spread("j", Array.from({ length: 9 }, (_, n) => member(`GPU-${n}`, 1000, true)))]) });
+      renderAt("/jobs?by=job");
+      const all = await screen.findByRole("link", { name: "All stragglers are among the findings" });
+      expect(all.getAttribute("href")).toBe("/?kind=straggler");
+      expect(within(await section()).getAllByRole("listitem")).toHaveLength(8);
+    });
+
+    it.each([
+      ["there are none", listOf([spread("j", [member("GPU-1", 1980, false), member("GPU-2", 1980, false)])]), "No GPU holds its job up."],
+      ["no job has several GPUs", listOf([]), "No job with several GPUs runs now."],
+      ["they cannot be read", { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } }, "Stragglers could not be read: disk on fire"],
+      ["a part cannot be read", { ...listOf([]), headers: { "x-partial": "host b does not answer" } }, "Not everything could be read: host b does not answer."],
+    ])("are missing with a sentence where %s", async (_name, answer, words) => {
+      mockApi({ ...usage, [STRAGGLERS]: answer });
+      renderAt("/jobs?by=job");
+      expect(await within(await section()).findByText(words)).toBeTruthy();
+    });
+
+    it("are waited for, and only where jobs are shown", async () => {
+      const mock = mockApi({ ...usage, [STRAGGLERS]: "never" });
+      const { unmount } = renderAt("/jobs?by=job");
+      expect(await screen.findByRole("status", { name: "Loading stragglers" })).toBeTruthy();
+      unmount();
+      const before = mock.asked.filter(({ path }) => path === STRAGGLERS).length;
+      renderAt("/jobs");
+      await screen.findByRole("link", { name: "train-7" });
+      expect(screen.queryByRole("region", { name: "Stragglers" })).toBeNull();
+      expect(mock.asked.filter(({ path }) => path === STRAGGLERS)).toHaveLength(before);
+    });
+  });
+
   it("says how holders become known where there are none, and when there are no values at all", async () => {
     const mock = mockApi({ "/api/v1/hosts": now(), [ENERGY]: energy([null]), [IDLE]: idle([]) });
     const { unmount } = renderAt("/jobs?by=job");

@@ -14,6 +14,7 @@ import { Bar, SimulatedBanner } from "../gpuLook";
 import { HeaderCell, OpeningRow, Pages, useListKeys, WaitingRows, type Header } from "../list";
 import { pageOf, PAGE_SIZE } from "../pages";
 import { Tile, TILES } from "../tiles";
+import { Stragglers } from "./Stragglers";
 import { jobsPath, parseJobs, parsePrice, PRESETS_SHOWN, type Column, type JobsState } from "./jobsState";
 import { rowsOf, sorted, sourceWords, wholeOf, type UsageRow } from "./usage";
 
@@ -73,6 +74,7 @@ export function JobsPage() {
           Not everything could be read: {data.partial}
         </p>
       )}
+      {state.by === "job" && <Stragglers />}
       {data === undefined || whole === null ? (
         usage.isError ? (
           <Failed what="The use of the GPUs" error={usage.error} retry={() => void usage.refetch()} />
