@@ -104,11 +104,12 @@ fn limits(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<SlowCause> {
             evidence: vec![Evidence::derived(quantity, "ratio", share)],
         };
         if all > 0 {
-            let of = if all == 1 { "the other GPU" } else { "the other GPUs" };
-            cause.sentence = match held {
-                0 => format!("{}, and that of none of {of} of its host", cause.sentence),
-                held => format!("{}, and that of {held} of the {all} other GPUs of its host", cause.sentence),
+            let others = match (held, all) {
+                (0, _) => "no other GPU".to_owned(),
+                (1, 1) => "the other GPU".to_owned(),
+                _ => format!("{held} of the {all} other GPUs"),
             };
+            cause.sentence = format!("{}; it held down {others} of the host", cause.sentence);
             #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
             let neighbours = Evidence::derived("neighbours_held_down", "", held as f64)
                 .beside(all as f64, "other GPUs of its host");
@@ -137,7 +138,7 @@ fn limits(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<SlowCause> {
             && set < usual
         {
             power.sentence =
-                format!("{}; it is set to {set:.0} W, and is {usual:.0} W unless set", power.sentence);
+                format!("{}; the limit is set to {set:.0} W, the default is {usual:.0} W", power.sentence);
             power.evidence.push(Evidence::of(POWER_SET, set).beside(usual, "the default"));
         }
     }
@@ -307,12 +308,12 @@ mod tests {
         let (_, heat) = causes.first().unwrap();
         assert_eq!(
             heat,
-            "heat held the clock down for 60 % of the time, and that of 1 of the 3 other GPUs of its host; the GPU reached 70 °C"
+            "heat held the clock down for 60 % of the time; it held down 1 of the 3 other GPUs of the host; the GPU reached 70 °C"
         );
         assert_eq!(
             causes[3].1,
-            "the power limit held the clock down for 20 % of the time, and that of none of the other GPUs of its host; it is set to \
-             500 W, and is 700 W unless set"
+            "the power limit held the clock down for 20 % of the time; it held down no other GPU of the host; the limit is set to \
+             500 W, the default is 700 W"
         );
         let [gpu, kind, detail] = ["a", "xid", "XID 79"].map(Arc::from);
         let event = HealthEvent { gpu, at_ns: 0, kind, detail, finding: None };

@@ -3,7 +3,7 @@
 use gpuvitals_settings::{Typed, Value, text};
 use regex::Regex;
 
-/// Takes the rack out of a host's name: the first group of a regular expression, or without one all that it matches.
+/// Finds the rack in a host's name: the first group of a regular expression, or the whole match if it has none.
 #[derive(Debug, Clone)]
 pub struct RackPattern(Regex);
 
@@ -23,8 +23,8 @@ impl Typed for RackPattern {
 impl RackPattern {
     /// The rack of a host; none if its name has none.
     pub(crate) fn rack_of<'a>(&self, host: &'a str) -> Option<&'a str> {
-        let found = self.0.captures(host)?;
-        let rack = found.get(1).or_else(|| found.get(0))?.as_str();
+        let group = usize::from(self.0.captures_len() > 1);
+        let rack = self.0.captures(host)?.get(group)?.as_str();
         (!rack.is_empty()).then_some(rack)
     }
 }
@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(rack("^(r[0-9]+)-", "r12-n03").as_deref(), Some("r12"));
         assert_eq!(rack("rack[0-9]+", "gpu-rack7-u3").as_deref(), Some("rack7"));
         assert_eq!(rack("^(r[0-9]+)-", "login"), None);
-        assert_eq!(rack("^(r[0-9]*)?", "login"), None);
+        assert_eq!(rack("^(r[0-9]+)?[a-z]+", "login"), None);
         assert!(RackPattern::read(&json!("(")).unwrap_err().contains("unclosed group"));
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Watcher {
     /// The list in flight, one at most.
     lists: JoinSet<Result<Discovered, ClusterError>>,
     view: watch::Sender<Arc<ClusterView>>,
+    /// Nodes are read at this time, and an interval after that.
+    poll_at: Instant,
     discover_at: Instant,
     /// A reading has shown that the last list is outdated.
     wants_list: bool,
@@ -93,6 +95,7 @@ impl Watcher {
             reads: JoinSet::new(),
             lists: JoinSet::new(),
             view: watch::Sender::new(Arc::new(view)),
+            poll_at: Instant::now(),
             discover_at: Instant::now(),
             wants_list: false,
             has_driver_pods: false,
@@ -151,8 +154,10 @@ impl Watcher {
         if self.failure.is_none() {
             self.start(&client, now);
         }
-        let poll = now + self.cluster.settings.poll_interval;
-        if self.lists.is_empty() { poll.min(self.discover_at) } else { poll }
+        if now >= self.poll_at {
+            self.poll_at = now + self.cluster.settings.poll_interval;
+        }
+        if self.lists.is_empty() { self.poll_at.min(self.discover_at) } else { self.poll_at }
     }
 
     /// Takes over a list that has ended; returns the time of the next round.

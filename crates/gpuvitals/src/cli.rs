@@ -523,7 +523,7 @@ pub(crate) enum QueryWhat {
     },
     /// Health of gateway, collector, queue and store; exits with 69 unless all are healthy
     Health {
-        /// Exit with 69 only if one is unhealthy, as /readyz has it; for the health checks of containers
+        /// Exit with 69 only if a part is unhealthy: degraded passes, as at /readyz; for the health checks of containers
         #[arg(long)]
         ready: bool,
     },

@@ -139,6 +139,7 @@ pub(crate) fn finish() {
     exporter.stop.cancel();
     let ended = exporter.ended.lock().unwrap_or_else(PoisonError::into_inner);
     if ended.recv_timeout(LAST_PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-        tracing::warn!("the receiver of OTLP does not answer; the last metrics are not sent");
+        let points = exporter.outbox.waiting();
+        tracing::warn!(points, "data points were left that the receiver of OTLP did not take in time");
     }
 }

@@ -141,7 +141,7 @@ impl Binary {
             let Some(others) = sides.get(&group) else { continue };
             let pairs = self.pairs(&series, others, is_swapped);
             if self.many == Many::Neither {
-                // What a comparison drops has not matched.
+                // A pair that the comparison filters out is not a match.
                 let taken = taken.entry(group.clone()).or_insert_with(|| vec![false; count]);
                 for (step, taken) in taken.iter_mut().enumerate() {
                     let is_pair = pairs.iter().any(|pair| is_there(pair, step));

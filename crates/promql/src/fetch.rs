@@ -92,7 +92,7 @@ struct Reader<'a> {
 struct Subjects {
     /// Keys; empty: all.
     keys: Vec<Arc<str>>,
-    /// Of hosts those with GPUs: hosts without are known by their rows alone.
+    /// Of host metrics the number of hosts with GPUs; other hosts are found only by their rows.
     count: usize,
 }
 

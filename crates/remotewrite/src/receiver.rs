@@ -20,8 +20,6 @@ use crate::settings::{ProtocolVersion, RemoteWriteSettings};
 
 /// How often metrics are described to a receiver of 1.0.
 const DESCRIBE_EVERY: Duration = Duration::from_mins(10);
-/// Longest time that a receiver may ask to be left alone.
-const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 /// Longest part of a receiver's message in a log line, bytes.
 const ECHO_MAX: u64 = 300;
 /// Samples that a receiver of 2.0 has written.
@@ -106,7 +104,7 @@ impl Receiver {
                 Verdict::Later(Some(retry_after)) => {
                     return Err(PublishError::Full {
                         topic: answer.reason().into(),
-                        retry_after: Some(retry_after.min(RETRY_AFTER_MAX)),
+                        retry_after: Some(retry_after),
                     });
                 }
                 Verdict::Later(None) => {

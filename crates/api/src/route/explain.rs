@@ -27,7 +27,7 @@ const DEFAULT_NS: i64 = 10 * MINUTE_NS;
 const LONGEST_NS: i64 = DAY_NS;
 /// Most GPUs that one is compared with.
 const PEERS_MAX: usize = 63;
-/// Most of them of its host.
+/// Most GPUs of the same host that are read as neighbours.
 const NEIGHBOURS_MAX: usize = 63;
 /// Most events that are read.
 const EVENTS_MAX: usize = 1_000;
@@ -169,7 +169,9 @@ fn neighbours(gpu: &GpuState, fleet: &Fleet) -> Vec<Arc<GpuState>> {
     let others = fleet
         .gpus
         .iter()
-        .filter(|other| other.key != gpu.key && other.identity.node().is_some() && place(other) == own);
+        // Partitions of one GPU share its limits.
+        .filter(|other| other.identity.uuid() != gpu.identity.uuid())
+        .filter(|other| other.identity.node().is_some() && place(other) == own);
     others.take(NEIGHBOURS_MAX).cloned().collect()
 }
 

@@ -16,7 +16,7 @@ use super::{Format, PipeError, Progress, Terms};
 pub(crate) const FINDING_ROWS: [&str; 2] =
     ["gpuvitals_finding_rows_total", "gpuvitals_finding_rows_lost_total"];
 
-/// The health of a queue, or if one of its pipes is worse, that: they mostly ail from the same, which is said once.
+/// The worst health of a queue and its pipes. They usually share one cause, so it is reported once.
 pub(crate) fn worst(queue: Health, pipes: impl Iterator<Item = Health>) -> Health {
     pipes.fold(queue, |worst, pipe| if pipe.status > worst.status { pipe } else { worst })
 }

@@ -20,6 +20,8 @@ pub(super) struct Counts {
     pub(super) points_sent: AtomicU64,
     /// Data points that the receiver refused of metrics it took.
     pub(super) points_refused: AtomicU64,
+    /// Data points that found no room.
+    pub(super) points_no_room: AtomicU64,
     /// Data points in requests that the receiver will never take.
     pub(super) points_not_taken: AtomicU64,
     /// Sendings that failed, of spans or of metrics.
@@ -29,10 +31,11 @@ pub(super) struct Counts {
 impl Counts {
     /// As families.
     pub(super) fn families(&self, outbox: &Outbox) -> Vec<Family> {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let points = [
-            ("no_room", outbox.dropped()),
-            ("not_taken", self.points_not_taken.load(Ordering::Relaxed)),
-            ("refused", self.points_refused.load(Ordering::Relaxed)),
+            ("no_room", outbox.dropped() + count(&self.points_no_room)),
+            ("not_taken", count(&self.points_not_taken)),
+            ("refused", count(&self.points_refused)),
         ];
         let dropped = [("no_room", &self.spans_no_room), ("not_taken", &self.spans_not_taken)];
         vec![
@@ -56,8 +59,7 @@ impl Counts {
             Family::new(
                 "gpuvitals_otlp_points_dropped_total",
                 Kind::Counter,
-                "Data points of metrics that the receiver of OTLP does not have: more waited than there is room for, it did not \
-                 take their request, or it refused them within one.",
+                "Data points of metrics that were lost: the queue was full, or the receiver refused the request or a part of it.",
             )
             .by("reason", points),
             Family::gauge(

@@ -15,6 +15,7 @@ use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, ScopeMetrics};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::convert::{Times, metrics};
@@ -34,7 +35,8 @@ pub(super) struct Exporter {
     pub(super) interval: Duration,
 }
 
-/// The receiver, as the outbox sees it: a request is taken once it needs no more sending, be it dropped.
+/// The receiver, as the outbox sees it. A request is taken when no further attempt is needed: it was delivered, or refused for good and
+/// counted.
 pub(super) struct Receiver {
     pub(super) transport: Transport,
     pub(super) timeout: Duration,
@@ -46,8 +48,10 @@ impl Exporter {
     /// Queues the values every interval until `stop`, and then once more, and sends what waits.
     pub(super) async fn run(self, stop: CancellationToken) {
         let started_ns = now_ns();
+        let mut ticks = interval_at(Instant::now() + self.interval, self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let looking = async {
-            while stop.run_until_cancelled(tokio::time::sleep(self.interval)).await.is_some() {
+            while stop.run_until_cancelled(ticks.tick()).await.is_some() {
                 self.look(started_ns).await;
             }
             self.look(started_ns).await;
@@ -62,7 +66,7 @@ impl Exporter {
             () = looking => {}
             ended = self.outbox.send(&self.receiver, &never, failed) => {
                 if let Err(error) = ended {
-                    tracing::error!(error = causes(&error), "metrics are sent by OTLP no more");
+                    tracing::error!(error = causes(&error), "the exporter of metrics by OTLP has stopped");
                 }
             }
         }
@@ -75,10 +79,10 @@ impl Exporter {
         for part in figures().flat_map(parts) {
             let points = part.iter().map(|family| family.samples.len()).sum::<usize>();
             let points = u32::try_from(points).unwrap_or(u32::MAX);
-            // The queue of this process does not open it.
+            // The content type is a placeholder: nothing decodes this payload.
             let frame = Frame::new(ContentType::Batch, points, self.request(&part, times).encode_to_vec());
             if let Err(error) = self.outbox.push(frame).await {
-                self.receiver.counts.points_not_taken.fetch_add(points.into(), Ordering::Relaxed);
+                self.receiver.counts.points_no_room.fetch_add(points.into(), Ordering::Relaxed);
                 tracing::debug!(
                     points,
                     error = causes(&error),

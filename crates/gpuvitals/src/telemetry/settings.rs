@@ -34,7 +34,7 @@ settings! {
         /// Time between two sendings of the metrics
         pub interval: Duration = "60s", from "1ms";
         /// Bytes of metrics that wait in memory at most while the receiver is away; then the oldest go
-        pub queue_max: Bytes = "16MiB";
+        pub queue_max: Bytes = "16MiB", from "4MiB";
         /// service.name; empty: gpuvitals-agent, gpuvitals-broker, gpuvitals-collect, gpuvitals-stream, gpuvitals-up
         pub service_name: String = "";
         /// More attributes of the sender: key=value,key=value

@@ -1,6 +1,7 @@
 //! The connection to the receiver: gRPC, or protobuf over HTTP/1.1. Spans go through the library's exporter over it, metrics
 //! as ready requests.
 
+use std::error::Error as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -52,9 +53,9 @@ pub(super) enum ExportError {
 /// What to do with metrics that were not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Send them again, and not before so long, if the receiver says so.
+    /// Retry, after the delay that the receiver asked for, if any.
     Later(Option<Duration>),
-    /// Drop them: the receiver will never take them.
+    /// Drop them: the receiver will never accept them.
     Never,
 }
 
@@ -67,6 +68,8 @@ impl ExportError {
                 429 | 502..=504 => Verdict::Later(*after),
                 _ => Verdict::Never,
             },
+            // The receiver did not send this: the connection ended.
+            Self::Refused(status) if status.source().is_some() => Verdict::Later(None),
             Self::Refused(status) => {
                 let wanted = status.get_details_retry_info().and_then(|info| info.retry_delay);
                 match status.code() {
@@ -100,13 +103,19 @@ pub(super) struct Http {
     headers: HeaderMap,
 }
 
-#[tonic::async_trait]
-impl HttpClient for Http {
-    async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+impl Http {
+    fn send(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         request.headers_mut().extend(self.headers.clone());
         let (parts, mut body) = self.agent.run(request.map(Vec::from))?.into_parts();
         let body = body.with_config().limit(ANSWER_MAX).read_to_vec()?;
         Ok(Response::from_parts(parts, body.into()))
+    }
+}
+
+#[tonic::async_trait]
+impl HttpClient for Http {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        self.send(request)
     }
 }
 
@@ -177,7 +186,10 @@ impl Transport {
                 let request = Request::post(format!("{endpoint}/v1/metrics"))
                     .header(CONTENT_TYPE, "application/x-protobuf")
                     .body(metrics)?;
-                let answer = client.send_bytes(request).await.map_err(ExportError::Unreachable)?;
+                let client = client.clone();
+                let sending = tokio::task::spawn_blocking(move || client.send(request));
+                let answer = sending.await.unwrap_or_else(|panicked| Err(panicked.into()));
+                let answer = answer.map_err(ExportError::Unreachable)?;
                 if !answer.status().is_success() {
                     return Err(ExportError::Answered(
                         answer.status(),
@@ -245,4 +257,34 @@ fn headers(settings: &Otlp) -> Result<HeaderMap, Failure> {
         headers.insert(known, value);
     }
     Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+
+    #[test]
+    fn what_may_be_taken_later_is_sent_again_and_nothing_else() {
+        let ten = Some(Duration::from_secs(10));
+        for (status, after, verdict) in [
+            (429, ten, Verdict::Later(ten)),
+            (503, None, Verdict::Later(None)),
+            (500, None, Verdict::Never),
+            (400, ten, Verdict::Never),
+        ] {
+            let error = ExportError::Answered(StatusCode::from_u16(status).unwrap(), after);
+            assert_eq!(error.verdict(), verdict, "{status}");
+        }
+        let of = |status: Status| ExportError::Refused(Box::new(status)).verdict();
+        assert_eq!(of(Status::unavailable("later")), Verdict::Later(None));
+        assert_eq!(of(Status::invalid_argument("never")), Verdict::Never);
+        assert_eq!(of(Status::resource_exhausted("full for good")), Verdict::Never);
+        let wanted = ErrorDetails::with_retry_info(ten);
+        let full = Status::with_error_details(Code::ResourceExhausted, "full", wanted);
+        assert_eq!(of(full), Verdict::Later(ten));
+        let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        assert_eq!(of(Status::from_error(Box::new(broken))), Verdict::Later(None), "the connection ended");
+    }
 }

@@ -8,7 +8,7 @@
 //!
 //! Nothing here waits for a queue that is away: producers and consumers are created without a connection, a
 //! publish then fails with [`PublishError::Unavailable`], and a receive keeps trying. A [`Sender`] sends
-//! refused frames again; [`forward`] does so with the frames of another queue, and an [`Outbox`] with those for a receiver that is no broker.
+//! refused frames again; [`forward`] does so with the frames of another queue, and an [`Outbox`] with those for a receiver that is not a broker.
 
 mod forward;
 mod grpc;

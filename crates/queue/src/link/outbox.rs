@@ -1,4 +1,4 @@
-//! Frames for a receiver that is no broker.
+//! A bounded queue in memory in front of a receiver that is not a broker.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::config::{Drain, QueueConfig, WhenFull};
 use crate::frame::Frame;
 use crate::service::{Producer, Queue, QueueClock};
 
-/// A lease: as long as the process lives, since the sending ends with it.
+/// Lease, longer than any process runs: a frame stays leased until it is sent.
 const LEASE: Duration = Duration::from_hours(24 * 365 * 10);
 /// Names of the queue's topic, and of the group that sends.
 const TOPIC: &str = "outbox";
@@ -30,8 +30,8 @@ pub enum OutboxError {
     Receive(#[source] ReceiveError),
 }
 
-/// A queue of one topic in memory, bounded in bytes, from those who make frames to a receiver. The newest frames are worth more
-/// than old ones: at the bound the oldest go.
+/// The queue. The newest frames are worth more than old ones: at the bound, in bytes, the oldest go. The frame that is being sent may be
+/// among them: it is counted as dropped then, though it may still arrive.
 #[derive(Debug)]
 pub struct Outbox {
     queue: Queue,
@@ -96,12 +96,12 @@ impl Outbox {
         give_up: &CancellationToken,
         failed: impl Fn(&str),
     ) -> Result<(), OutboxError> {
-        // Little is read ahead, so that what is dropped is what waits.
+        // One frame at a time is away from the queue.
         let options = ConsumerOptions { max_in_flight: NonZeroU32::MIN, ..ConsumerOptions::default() };
         let consumer = self.queue.subscribe(TOPIC, GROUP, &options).await.map_err(OutboxError::Subscribe)?;
         let observe = |event: &Forwarded<'_>| {
             match event {
-                // Not in those of a queue, since the program's own has not failed.
+                // The receiver's reason: the queue itself has not failed.
                 Forwarded::Failed(
                     PublishError::Full { topic: reason, .. } | PublishError::Unavailable { reason },
                 ) => failed(reason),

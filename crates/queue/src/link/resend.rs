@@ -28,6 +28,9 @@ use crate::frame::{Frame, ProducerStamp};
 use crate::name::PRODUCER_LEN_MAX;
 use crate::service::Producer;
 
+/// Longest time for which a queue or receiver may ask to be left alone.
+const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
+
 /// Delays between attempts: at most `base`, doubled with every failure up to `cap`. The actual delay is drawn
 /// between zero and that (full jitter), so that clients that failed together do not retry together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,7 +267,7 @@ impl<'p, P: Producer, T: Send + 'p> Sender<'p, P, T> {
         }
         match error {
             PublishError::Full { retry_after: Some(asked), .. } => {
-                self.try_at = self.try_at.max(Instant::now() + *asked);
+                self.try_at = self.try_at.max(Instant::now() + (*asked).min(RETRY_AFTER_MAX));
             }
             PublishError::SequenceTooOld { .. } => {
                 sent.frame.producer = sent.frame.producer.as_ref().map(Stamps::instead_of);

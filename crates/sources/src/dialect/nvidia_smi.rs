@@ -96,8 +96,7 @@ impl NvidiaSmi {
         let begun = Moment::now();
         loop {
             let fields = self.fields(due);
-            let spent_ns = u64::try_from(Moment::now().mono_ns - begun.mono_ns).unwrap_or_default();
-            let left = self.tool.patience().saturating_sub(Duration::from_nanos(spent_ns));
+            let left = self.tool.left(begun);
             let query = format!("--query-gpu={}", fields.join(","));
             let output = self.tool.run(&[&query, "--format=csv,nounits"], left)?;
             let text = String::from_utf8_lossy(&output.stdout);

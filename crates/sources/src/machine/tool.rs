@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use gpuvitals_core::clock::Moment;
+
 use crate::probe::ProbeError;
 
 /// Runs one tool. The dialects ask and parse; a `Tool` knows where the tool is.
@@ -18,6 +20,12 @@ pub trait Tool: fmt::Debug + Send + Sync {
 
     /// How long all runs for one question may take together.
     fn patience(&self) -> Duration;
+
+    /// What is left of that for a question that began then.
+    fn left(&self, begun: Moment) -> Duration {
+        let spent_ns = u64::try_from(Moment::now().mono_ns - begun.mono_ns).unwrap_or_default();
+        self.patience().saturating_sub(Duration::from_nanos(spent_ns))
+    }
 }
 
 /// [`Tool::patience`] on this machine.
@@ -31,7 +39,7 @@ pub struct ToolOutput {
     /// Its exit code; none if a signal ended it. Some tools fail and yet print what they know: `rocm-smi` ends with 2
     /// if any value is missing.
     pub code: Option<i32>,
-    /// Standard output, at most as long as asked for.
+    /// Standard output, at most as long as the tool's bound.
     pub stdout: Vec<u8>,
     /// Standard error, at most 64 KiB.
     pub stderr: Vec<u8>,

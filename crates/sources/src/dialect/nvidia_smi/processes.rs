@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gpuvitals_core::Identity;
+use gpuvitals_core::clock::Moment;
 
 use super::fields::reason_of;
 use super::pmon::{PmonRow, parse_pmon};
@@ -21,6 +22,8 @@ pub struct SmiProcesses {
     tool: Arc<dyn Tool>,
     node: Arc<str>,
     gpus: Vec<Arc<Identity>>,
+    /// When the question began.
+    begun: Moment,
 }
 
 impl SmiProcesses {
@@ -31,7 +34,7 @@ impl SmiProcesses {
 
     /// The tool as it can be run on this node. Nothing is run yet.
     pub fn through(tool: Arc<dyn Tool>, node: &str) -> Self {
-        Self { tool, node: Arc::from(node), gpus: Vec::new() }
+        Self { tool, node: Arc::from(node), gpus: Vec::new(), begun: Moment::now() }
     }
 
     /// As [`SmiProcesses::through`], with the node's GPUs as just read: the tool is not asked for them again, unless it
@@ -42,7 +45,7 @@ impl SmiProcesses {
 
     /// Standard output, and whether the tool says that all went well.
     fn run(&self, arguments: &[&str]) -> Result<(String, bool), ProbeError> {
-        let ToolOutput { code, stdout, .. } = self.tool.run(arguments, self.tool.patience())?;
+        let ToolOutput { code, stdout, .. } = self.tool.run(arguments, self.tool.left(self.begun))?;
         Ok((String::from_utf8_lossy(&stdout).into_owned(), code == Some(0)))
     }
 
@@ -104,6 +107,7 @@ impl ProcessTable for SmiProcesses {
     }
 
     fn read(&mut self) -> Result<ProcessList, ProbeError> {
+        self.begun = Moment::now();
         if self.gpus.is_empty() {
             self.learn()?;
         }
