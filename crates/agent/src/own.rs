@@ -71,7 +71,7 @@ impl Counts {
 
 /// All families, in the order they are shown.
 pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> Vec<Family> {
-    let mut families = of_process(counts);
+    let mut families = of_process(counts, ownership.owners().cluster());
     families.extend(counts.listener.families());
     families.extend(of_sampler(node));
     families.extend(node.publisher().into_iter().flat_map(Publisher::families));
@@ -87,7 +87,9 @@ pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> V
     families
 }
 
-fn of_process(counts: &Counts) -> Vec<Family> {
+fn of_process(counts: &Counts, cluster: Option<&str>) -> Vec<Family> {
+    let mut place = counts.place.clone();
+    place.extend(cluster.map(|cluster| ("cluster", cluster.to_owned())));
     let cpu = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
     let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), u32::try_from(cpu.tv_nsec).unwrap_or(0));
     let mut resident =
@@ -98,8 +100,8 @@ fn of_process(counts: &Counts) -> Vec<Family> {
     vec![
         Family::new("gpuvitals_build_info", Kind::Info, "Version of gpuvitals.")
             .by("version", [(env!("CARGO_PKG_VERSION"), true)]),
-        Family::new("gpuvitals_node_info", Kind::Info, "The node, and the pod of this agent on it.")
-            .with(counts.place.clone(), Number::Int(1)),
+        Family::new("gpuvitals_node_info", Kind::Info, "The node, its cluster, and the pod of this agent on it.")
+            .with(place, Number::Int(1)),
         Family::counter("gpuvitals_scrapes_total", "Scrapes answered.", &counts.scrapes),
         Family::counter(
             "gpuvitals_scrape_seconds_total",

@@ -24,6 +24,8 @@ export function stragglersQuery() {
       const stragglers = jobs.flatMap(({ job, gpus, clock_mhz: spread }) =>
         gpus.flatMap(({ gpu, name, clock_mhz, straggler }): Straggler[] => (straggler ? [{ gpu, name, clock_mhz, job, count: gpus.length, median: spread?.median ?? null }] : [])),
       );
+      const share = ({ clock_mhz: clock, median }: Straggler) => (clock === null || median === null ? 1 : clock / median);
+      stragglers.sort((a, b) => share(a) - share(b));
       return { stragglers, jobs: total, partial: partialOf(answer) };
     },
     // The server judges as often.

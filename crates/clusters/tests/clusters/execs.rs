@@ -7,7 +7,7 @@ use gpuvitals_core::clusters::{ClusterState, ClusterSummary, NodeState};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{IdentityColumn, Table};
 
-use crate::double::{Behaviour, Double, NodeSpec, World};
+use crate::double::{Behaviour, Double, NodeSpec, Seen, World};
 use crate::{settings, start, watched, when, when_seen, when_state};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -154,6 +154,23 @@ async fn hung_pods_are_asked_less_and_less_and_end_with_the_collector() {
     let execs = all.iter().filter(|seen| seen.path.ends_with("/exec")).count();
     assert!((1..=6).contains(&execs), "{execs} execs");
     assert_eq!(double.most_at_once().0, 1);
+    clusters.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_are_read_while_a_list_hangs() {
+    let double = Double::start(World::new(vec![NodeSpec::new("n1", 2)]), false).await;
+    let mut cluster = settings("east", &double);
+    // Longer than the test waits.
+    cluster.exec_deadline = Duration::from_mins(2);
+    let (clusters, _feed) = start(vec![cluster]);
+    when_state(&clusters, "east", ClusterState::Ok).await;
+    double.change(|world| world.hangs = true);
+    let mut seen = double.seen();
+    let execs = |all: &[Seen]| all.iter().filter(|seen| seen.path.ends_with("/exec")).count();
+    let before = execs(&seen.borrow());
+    // The next list begins within 0.4 s, and two execs are a reading.
+    when_seen(&mut seen, |all| execs(all) >= before + 12).await;
     clusters.stop().await;
 }
 

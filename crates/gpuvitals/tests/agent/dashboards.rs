@@ -15,14 +15,12 @@ use source::Source;
 const OF: &str = "on (job, instance, uuid, partition) group_left (cluster, node, model) gpu_info{cluster=~\"$cluster\",node=~\"$node\"}";
 /// The cluster alone.
 const IN: &str = "on (job, instance, uuid, partition) group_left (cluster) gpu_info{cluster=~\"$cluster\"}";
-/// The series of hosts of a chosen cluster.
-const HOST_IN: &str = "and on (job, instance) gpu_info{cluster=~\"$cluster\"}";
 /// Pods that hold a GPU. Not joined by `job`, which is the held job's number where a scrape honours labels.
 const PODS: &str = "max by (instance, uuid, partition, namespace, pod) (gpu_attribution_info{namespace!=\"\",namespace=~\"$namespace\"})";
 /// Batch jobs that hold a GPU. Prometheus makes `exported_job` of a scraped `job`, unless it honours labels.
 const JOBS: &str = "max by (instance, uuid, partition, exported_job) (label_replace(gpu_attribution_info{job=~\"[0-9]+\"}, \"exported_job\", \"$1\", \"job\", \"(.+)\") or gpu_attribution_info{exported_job!=\"\"})";
 /// The node of an agent; a gateway says the same of the nodes that it reads, with a vendor.
-const NODE_INFO: &str = "gpuvitals_node_info{node=~\"$node\",vendor=\"\"}";
+const NODE_INFO: &str = "gpuvitals_node_info{cluster=~\"$cluster\",node=~\"$node\",vendor=\"\"}";
 const NODE: &str = "{{node}} {{cluster}}";
 const LEGEND: &str = "{{node}} GPU {{gpu}} {{cluster}}";
 
@@ -77,7 +75,7 @@ fn sick() -> Panel {
         )
     };
     let away = format!(
-        "(up == 0) * on (job, instance) group_left (node) max by (job, instance, node) (last_over_time({NODE_INFO}[6h])) and on (job, instance) last_over_time(gpu_info{{cluster=~\"$cluster\"}}[6h])"
+        "(up == 0) * on (job, instance) group_left (node) max by (job, instance, node) (last_over_time({NODE_INFO}[6h]))"
     );
     let away = critical(&away, "the agent does not answer", "");
     let lost = critical("gpu_down_reason{reason!~\"starting|suspended\"}", "no values: $1", "reason");
@@ -179,7 +177,7 @@ fn node() -> Vec<Panel> {
     for (_, metric) in catalogue::host_metrics()
         .filter(|(_, metric)| metric.series <= Series::Standard && metric.scope == catalogue::Scope::Host)
     {
-        let expr = format!("{} * on (job, instance) group_left (node) {NODE_INFO} {HOST_IN}", rated(metric));
+        let expr = format!("{} * on (job, instance) group_left (node) {NODE_INFO}", rated(metric));
         panels.push(Panel {
             help: metric.help.to_owned(),
             ..lines(&title(metric), unit_of(metric), &expr, "{{node}}")

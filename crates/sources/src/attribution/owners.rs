@@ -53,6 +53,11 @@ impl Owners {
         Arc::new(Self { cluster, ..Self::default() })
     }
 
+    /// The cluster of the node, if it is known.
+    pub fn cluster(&self) -> Option<&str> {
+        self.cluster.as_deref()
+    }
+
     /// Changes whenever the owners do.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)

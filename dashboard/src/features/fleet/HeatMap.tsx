@@ -121,7 +121,7 @@ function useColouring(state: FleetState, gpus: readonly FleetGpu[]) {
 function severityDoubts(found: RenewedAnswer & { readonly error: Error | null }, namesAll: boolean): string[] {
   if (found.data === undefined) return found.error === null ? [] : [`The findings could not be read: ${found.error.message}`];
   const isCut = found.data.partial === null && !namesAll;
-  return [...answerDoubts(found), ...(isCut ? ["Not all findings, or not all GPUs of one, are named here: it is not known if the other GPUs have one."] : [])];
+  return [...answerDoubts(found), ...(isCut ? ["The list is incomplete: other GPUs may have findings too."] : [])];
 }
 
 function subscribe(listener: () => void): () => void {

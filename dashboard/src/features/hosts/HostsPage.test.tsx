@@ -63,7 +63,7 @@ describe("hosts", () => {
       mockApi({ [HOSTS]: three, [HINTS]: hints(rows, { free: 9, busy: 14, unhealthy: 1, whole_nodes: 1, fragmentation: 0.222 }) });
       renderAt("/hosts?sort=-free");
       await screen.findByRole("columnheader", { name: "Free" });
-      expect(screen.getByTestId("room").textContent).toBe("9 of 24 GPUs are free to schedule: 1 host as a whole, 22% of them on hosts where others are not. 1 should get no work. ");
+      expect(screen.getByTestId("room").textContent).toBe("9 of 24 GPUs are free: 7 on 1 whole host, 2 on partly used hosts. 1 is unfit for work. ");
       expect(names()).toEqual(["node-10", "node-1", "node-2"]);
       const free = (name: string) => screen.getByRole("link", { name }).closest("tr")?.children[3];
       expect(["node-10", "node-1", "node-2"].map((name) => free(name)?.textContent)).toEqual(["7", "2 · 1 unfit", "–"]);
@@ -77,7 +77,7 @@ describe("hosts", () => {
       unmount();
       mock.set(HINTS, hints([]));
       renderAt("/hosts");
-      expect((await screen.findByTestId("room")).textContent).toBe("No GPU is free to schedule. ");
+      expect((await screen.findByTestId("room")).textContent).toBe("No GPU is free. ");
       expect(screen.queryByRole("columnheader", { name: "Free" })).toBeNull();
     });
 

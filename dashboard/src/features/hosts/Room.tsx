@@ -20,14 +20,15 @@ export function Room() {
   );
 }
 
-/** `12 of 32 GPUs are free to schedule: 1 host as a whole, 33% of them on hosts where others are not. 2 should get no work.` */
+/** `12 of 32 GPUs are free: 8 on 1 whole host, 4 on partly used hosts. 2 are unfit for work.` */
 function roomWords({ free, busy, unhealthy, whole_nodes: whole, fragmentation }: Schemas["HintTotals"]): string {
-  const unfit = unhealthy === 0 ? "" : ` ${formatNumber(unhealthy)} should get no work.`;
-  if (free === 0) return `No GPU is free to schedule.${unfit}`;
+  const unfit = unhealthy === 0 ? "" : ` ${formatNumber(unhealthy)} ${unhealthy === 1 ? "is" : "are"} unfit for work.`;
+  if (free === 0) return `No GPU is free.${unfit}`;
+  const scattered = Math.round((fragmentation ?? 0) * free);
   const parts = [
-    ...(whole === 0 ? [] : [whole === 1 ? "1 host as a whole" : `${formatNumber(whole)} hosts as a whole`]),
-    ...(fragmentation === null || fragmentation === 0 ? [] : [`${formatNumber(Math.round(fragmentation * 100))}% of them on hosts where others are not`]),
+    ...(whole === 0 ? [] : [`${formatNumber(free - scattered)} on ${formatNumber(whole)} whole ${whole === 1 ? "host" : "hosts"}`]),
+    ...(scattered === 0 ? [] : [`${formatNumber(scattered)} on partly used hosts`]),
   ];
   const all = free + busy + unhealthy;
-  return `${formatNumber(free)} of ${formatNumber(all)} ${all === 1 ? "GPU is" : "GPUs are"} free to schedule${parts.length === 0 ? "" : `: ${parts.join(", ")}`}.${unfit}`;
+  return `${formatNumber(free)} of ${formatNumber(all)} ${all === 1 ? "GPU is" : "GPUs are"} free: ${parts.join(", ")}.${unfit}`;
 }

@@ -61,14 +61,14 @@ describe("jobs and namespaces", () => {
     const section = () => screen.findByRole("region", { name: "Stragglers" });
 
     it("are named with their job and how slow they are, and lead to their page", async () => {
-      const jobs = [spread("a/b/train-7", [member("GPU-3", 1530, true), member("GPU-4", 1980, false)]), spread("a/b/odd", [member("GPU-9", null, true)], null)];
+      const jobs = [spread("a/b/train-7", [member("GPU-3", 1530, true), member("GPU-4", 1980, false)]), spread("a/b/odd", [member("GPU-9", null, true), member("GPU-8", null, false)], null)];
       mockApi({ ...usage, [STRAGGLERS]: listOf(jobs) });
       renderAt("/jobs?by=job");
       const list = within(await section());
       await list.findByRole("link", { name: "node-1 / GPU-3" });
       expect(list.getAllByRole("listitem").map((item) => item.textContent)).toEqual([
         "node-1 / GPU-3: clock 1,530 MHz, 23% below the 1,980 MHz of its job a/b/train-7 with 2 GPUs",
-        "node-1 / GPU-9: slower than the others of its job a/b/odd with 1 GPUs",
+        "node-1 / GPU-9: slower than the others of its job a/b/odd with 2 GPUs",
       ]);
       expect(list.getByRole("link", { name: "node-1 / GPU-3" }).getAttribute("href")).toBe("/gpus/GPU-3");
     });
