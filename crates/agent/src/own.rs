@@ -100,8 +100,12 @@ fn of_process(counts: &Counts, cluster: Option<&str>) -> Vec<Family> {
     vec![
         Family::new("gpuvitals_build_info", Kind::Info, "Version of gpuvitals.")
             .by("version", [(env!("CARGO_PKG_VERSION"), true)]),
-        Family::new("gpuvitals_node_info", Kind::Info, "The node, its cluster, and the pod of this agent on it.")
-            .with(place, Number::Int(1)),
+        Family::new(
+            "gpuvitals_node_info",
+            Kind::Info,
+            "The node, its cluster, and the pod of this agent on it.",
+        )
+        .with(place, Number::Int(1)),
         Family::counter("gpuvitals_scrapes_total", "Scrapes answered.", &counts.scrapes),
         Family::counter(
             "gpuvitals_scrape_seconds_total",

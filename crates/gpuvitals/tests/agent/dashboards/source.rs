@@ -77,7 +77,10 @@ fn in_history(expr: &str) -> String {
         (format!("(gpu_up == 0) * {OF}"), lost.to_owned()),
         // A GPU is there as long as it has rows.
         ("gpu_up".to_owned(), "gpu_info".to_owned()),
-        (NODE_INFO.to_owned(), "group by (instance, node) (gpu_info{cluster=~\"$cluster\",node=~\"$node\"})".to_owned()),
+        (
+            NODE_INFO.to_owned(),
+            "group by (instance, node) (gpu_info{cluster=~\"$cluster\",node=~\"$node\"})".to_owned(),
+        ),
         // Rows have no mark where a job ends: for five minutes it is there beside the next one.
         (PODS.to_owned(), newest(r#"gpu_attribution_info{namespace!="",namespace=~"$namespace"}"#)),
         // Nobody has scraped them, so `job` is that of the row.
