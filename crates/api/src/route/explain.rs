@@ -82,14 +82,12 @@ pub(crate) async fn explain(
     api.answer(ExplainAsk { id, start_ns, end_ns }, &headers).await
 }
 
-impl Ask for ExplainAsk {
-    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let Part { answer: fleet, missing } = view.history.fleet().await?;
-        let gpu = fleet.find(&self.id).map_err(|why| ApiError::no_gpu(&self.id, why, &missing))?;
-        let gpu = Arc::clone(gpu);
+impl ExplainAsk {
+    /// First and last instant.
+    fn range(&self, now_ns: i64) -> Result<(i64, i64), ApiError> {
         // Without an end it is as much as can be explained.
         let longest = self.start_ns.map_or(i64::MAX, |start_ns| start_ns.saturating_add(LONGEST_NS));
-        let end_ns = self.end_ns.unwrap_or(view.now_ns().min(longest));
+        let end_ns = self.end_ns.unwrap_or(now_ns.min(longest));
         let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(DEFAULT_NS));
         if end_ns < start_ns {
             return Err(ApiError::EndBeforeStart);
@@ -98,6 +96,16 @@ impl Ask for ExplainAsk {
             let start = gpuvitals_core::time::format(start_ns);
             return Err(ApiError::parameter("start", &start, "at most 24 hours before the end"));
         }
+        Ok((start_ns, end_ns))
+    }
+}
+
+impl Ask for ExplainAsk {
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let Part { answer: fleet, missing } = view.history.fleet().await?;
+        let gpu = fleet.find(&self.id).map_err(|why| ApiError::no_gpu(&self.id, why, &missing))?;
+        let gpu = Arc::clone(gpu);
+        let (start_ns, end_ns) = self.range(view.now_ns())?;
         let peers = Peers::of(&gpu, &fleet);
         let neighbours = neighbours(&gpu, &fleet);
         let keys: HashSet<&Arc<str>> =
