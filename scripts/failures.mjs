@@ -1,9 +1,8 @@
-// Reads a test report: prints a line for each failed test, its name and the first lines of why; with --count, how many passed
-// and how many failed. A report that cannot be read is one failure. Arguments: [--count] vitest|playwright|junit FILE.
+// Reads a test report: prints how many passed and how many failed, then a line for each failure, its name and the first lines of why.
+// A report that cannot be read is one failure. Arguments: vitest|playwright|junit FILE.
 import { readFileSync } from "node:fs";
 
-const counts = process.argv[2] === "--count";
-const [kind, file] = process.argv.slice(counts ? 3 : 2);
+const [kind, file] = process.argv.slice(2);
 
 // A message in one line, without the codes of colours.
 const line = (text) => (text ?? "").replace(/\x1b\[[0-9;]*m/g, "").split("\n").map((part) => part.trim()).filter(Boolean).slice(0, 6).join(" | ");
@@ -28,7 +27,7 @@ const kinds = {
     const broken = report.suites.flatMap(specs).filter((spec) => !spec.ok);
     return {
       passed: report.stats.expected + report.stats.flaky,
-      failed: report.stats.unexpected + (report.stats.expected ? 0 : 1),
+      failed: report.stats.unexpected + report.errors.length + (report.stats.expected ? 0 : 1),
       why: [
         ...report.errors.map((error) => line(error.message)),
         ...broken.map((spec) => `${spec.file}:${spec.line} ${spec.title}: ${line(spec.tests[0]?.results[0]?.error?.message)}`),
@@ -53,5 +52,4 @@ try {
 } catch (error) {
   report = { passed: 0, failed: 1, why: [`no report: ${error.message}`] };
 }
-if (counts) console.log(report.passed, report.failed);
-else for (const why of report.why) console.log(why);
+for (const line of [`${report.passed} ${report.failed}`, ...report.why]) console.log(line);

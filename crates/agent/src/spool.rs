@@ -23,7 +23,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::FusedFuture as _;
 use gpuvitals_core::causes;
-use gpuvitals_queue::link::{Event, Forwarded, Patience, Sender, Stamps, forward};
+use gpuvitals_queue::link::{ENDLESS_LEASE, Event, Forwarded, Patience, Sender, Stamps, forward};
 use gpuvitals_queue::{
     ConsumerOptions, Drain, Frame, FrameDurability, InProcessConsumer, Millis, OpenError, Producer, Queue,
     QueueClock, QueueConfig, SubscribeError, WhenFull,
@@ -57,8 +57,6 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 /// Time between two syncs of written frames.
 const SYNC_PAUSE: Duration = Duration::from_secs(1);
-/// A lease: as long as the process lives, since the forwarder ends with it.
-const LEASE: Duration = Duration::from_hours(24 * 365 * 10);
 /// Name of the spool's topic, and of the group that the forwarder is.
 const TOPIC: &str = "spool";
 const GROUP: &str = "upstream";
@@ -256,8 +254,8 @@ fn both() -> QueueConfig {
     QueueConfig {
         max_messages: 1 << 40,
         when_full: WhenFull::DropOldest,
-        ack_timeout: LEASE,
-        max_lease: LEASE,
+        ack_timeout: ENDLESS_LEASE,
+        max_lease: ENDLESS_LEASE,
         drain: Drain::Return,
         drain_timeout: CLOSE_LIMIT,
         ..QueueConfig::default()

@@ -98,14 +98,12 @@ where
     'anew: for _ in 0..RESTARTS_MAX {
         let (mut params, mut count) = (params.clone().limit(PAGE_LEN), 0);
         loop {
-            let page = match timeout(deadline, api.list(&params)).await {
-                Ok(page) => page.map_err(ClusterError::of),
-                Err(_) => Err(ClusterError::TimedOut(deadline)),
-            };
-            let page = match page {
-                Ok(page) => page,
-                Err(ClusterError::Api { code: 410, .. }) => continue 'anew,
-                Err(other) => return Err(other),
+            let page = timeout(deadline, api.list(&params)).await;
+            let page = match page.map(|page| page.map_err(ClusterError::of)) {
+                Ok(Ok(page)) => page,
+                Ok(Err(ClusterError::Api { code: 410, .. })) => continue 'anew,
+                Ok(Err(other)) => return Err(other),
+                Err(_) => return Err(ClusterError::TimedOut(deadline)),
             };
             count += page.items.len();
             if count > OBJECTS_MAX {

@@ -40,7 +40,7 @@ pub(crate) fn cors(origins: &[WebOrigin]) -> CorsLayer {
 /// The origin of a foreign page that wants to change something and may not. A browser sends such a request with the login of its
 /// user and from the address of this machine, so neither tokens nor a loopback address keep it out.
 ///
-/// Whoever owns a name can point it at 127.0.0.1, and the browser then takes both for one site (DNS rebinding). So on a loopback port
+/// The owner of a host name can point it at 127.0.0.1; the browser then treats both as one site (DNS rebinding). So on a loopback port
 /// (`is_loopback`) a page over plain HTTP is foreign unless its host is `localhost` or an address.
 pub(crate) fn foreign<'a, B>(
     request: &'a Request<B>,

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gpuvitals_core::{causes, clock};
 use gpuvitals_listener::client::retry_after;
-use gpuvitals_queue::{Frame, FrameDurability, Producer, PublishError, Receipt};
+use gpuvitals_queue::Frame;
+use gpuvitals_queue::link::{OutboxReceiver, SendLater};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use prost::Message as _;
@@ -40,7 +41,7 @@ fn compressed(plain: &[u8]) -> Option<Vec<u8>> {
     snap::raw::Encoder::new().compress_vec(plain).ok()
 }
 
-/// The receiver, as the queue's forwarder sees it: a request is taken once it needs no more sending, be it dropped.
+/// The receiver, as the outbox sees it.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     settings: RemoteWriteSettings,
@@ -87,7 +88,7 @@ impl Receiver {
     ///
     /// # Errors
     /// When it has to be sent again.
-    async fn send(&self, samples: u64, packed: &Bytes) -> Result<(), PublishError> {
+    async fn deliver(&self, samples: u64, packed: &Bytes) -> Result<(), SendLater> {
         loop {
             let is_2 = self.speaks_2.load(Ordering::Relaxed);
             let Some(body) = self.body(packed, is_2) else {
@@ -101,14 +102,8 @@ impl Receiver {
                     self.settled(&answer, written.min(samples), samples);
                     return Ok(());
                 }
-                Verdict::Later(Some(retry_after)) => {
-                    return Err(PublishError::Full {
-                        topic: answer.reason().into(),
-                        retry_after: Some(retry_after),
-                    });
-                }
-                Verdict::Later(None) => {
-                    return Err(PublishError::Unavailable { reason: answer.reason().into() });
+                Verdict::Later(retry_after) => {
+                    return Err(SendLater { reason: answer.reason().into(), retry_after });
                 }
                 Verdict::Older => {
                     self.speaks_2.store(false, Ordering::Relaxed);
@@ -144,8 +139,8 @@ impl Receiver {
 
     /// # Errors
     /// When no answer comes, or a file with a secret cannot be used.
-    async fn post(&self, body: Vec<u8>, is_2: bool) -> Result<Answer, PublishError> {
-        let unavailable = |reason: String| PublishError::Unavailable { reason: reason.into() };
+    async fn post(&self, body: Vec<u8>, is_2: bool) -> Result<Answer, SendLater> {
+        let unavailable = |reason: String| SendLater { reason: reason.into(), retry_after: None };
         let mut headers = self.settings.headers().map_err(|error| unavailable(causes(&error)))?;
         let (content, version) = if is_2 {
             ("application/x-protobuf;proto=io.prometheus.write.v2.Request", "2.0.0")
@@ -175,18 +170,18 @@ impl Receiver {
     }
 }
 
-impl Producer for Receiver {
-    async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+impl OutboxReceiver for Receiver {
+    async fn send(&self, frame: Frame) -> Result<(), SendLater> {
         let samples = u64::from(frame.count);
         if let Some((newest_ms, packed)) = unpack(&frame.payload) {
             let age_ms = (clock::now_ns() / 1_000_000).saturating_sub(newest_ms);
             if u128::try_from(age_ms).is_ok_and(|age_ms| age_ms > self.settings.max_age.as_millis()) {
                 self.shared.counts.too_old(samples);
             } else {
-                self.send(samples, &packed).await?;
+                self.deliver(samples, &packed).await?;
             }
         }
-        Ok(Receipt { offset: None, durability: FrameDurability::Memory, duplicate: false })
+        Ok(())
     }
 }
 

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use command::LocalTool;
-pub use command::{find_tool, run_tool};
+pub use command::find_tool;
 pub use pinned::{PinnedFile, READ_LEN_MAX};
-pub(crate) use tool::{OUTPUT_LEN_MAX, PATIENCE};
 pub use tool::{Tool, ToolError, ToolOutput};
 
 /// A machine: this one, or a captured tree that looks like one.

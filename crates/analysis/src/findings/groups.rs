@@ -36,12 +36,31 @@ pub struct MemberLoad {
     pub gpu: Arc<str>,
     /// Its last minutes.
     pub window: GpuWindow,
-    /// Distance of its clock under load from the median in robust deviations; negative: below.
-    pub clock_distance: Option<f64>,
-    /// Of its power under load.
-    pub power_distance: Option<f64>,
-    /// Of its utilisation.
-    pub utilization_distance: Option<f64>,
+}
+
+impl HolderLoad {
+    /// Distance of the clock of one of its GPUs under load from the median, in robust deviations; negative: below.
+    pub fn clock_distance(&self, member: &MemberLoad) -> Option<f64> {
+        distance(self.clock, member.window.steady_clock(), share_of_median)
+    }
+
+    /// The same of its power under load.
+    pub fn power_distance(&self, member: &MemberLoad) -> Option<f64> {
+        distance(self.power, member.window.loaded_power_w, share_of_median)
+    }
+
+    /// The same of its utilisation.
+    pub fn utilization_distance(&self, member: &MemberLoad) -> Option<f64> {
+        distance(self.utilization, member.window.utilization_pct, |_| UTILIZATION_DEVIATION_MIN_PCT)
+    }
+}
+
+fn distance(spread: Option<Spread>, value: Option<f64>, least: fn(Spread) -> f64) -> Option<f64> {
+    spread.zip(value).map(|(spread, value)| rounded(spread.distance(value, least(spread))))
+}
+
+fn share_of_median(spread: Spread) -> f64 {
+    DEVIATION_MIN * spread.median
 }
 
 /// The jobs with several GPUs, by name, and how their GPUs spread.
@@ -60,32 +79,16 @@ fn load<'a>(
     members: impl Iterator<Item = Member<'a>>,
 ) -> (HolderLoad, Vec<&'a Arc<GpuState>>) {
     let member = |Member { gpu, window }: Member<'a>| {
-        let (clock_distance, power_distance, utilization_distance) = (None, None, None);
-        let gpu_key = Arc::clone(&gpu.key);
-        let load = MemberLoad {
-            gpu: gpu_key,
-            window: window?,
-            clock_distance,
-            power_distance,
-            utilization_distance,
-        };
-        Some((load, gpu))
+        Some((MemberLoad { gpu: Arc::clone(&gpu.key), window: window? }, gpu))
     };
-    let (mut members, states): (Vec<MemberLoad>, Vec<_>) = members.filter_map(member).unzip();
-    let clock = Spread::of(members.iter().filter_map(|member| member.window.steady_clock()));
-    let power = Spread::of(members.iter().filter_map(|member| member.window.loaded_power_w));
-    let utilization = Spread::of(members.iter().filter_map(|member| member.window.utilization_pct));
-    let share_of = |spread: Spread| DEVIATION_MIN * spread.median;
-    let distance = |spread: Option<Spread>, value: Option<f64>, least: fn(Spread) -> f64| {
-        spread.zip(value).map(|(spread, value)| rounded(spread.distance(value, least(spread))))
+    let (members, states): (Vec<MemberLoad>, Vec<_>) = members.filter_map(member).unzip();
+    let load = HolderLoad {
+        holder: Arc::clone(holder),
+        clock: Spread::of(members.iter().filter_map(|member| member.window.steady_clock())),
+        power: Spread::of(members.iter().filter_map(|member| member.window.loaded_power_w)),
+        utilization: Spread::of(members.iter().filter_map(|member| member.window.utilization_pct)),
+        members,
     };
-    for MemberLoad { window, clock_distance, power_distance, utilization_distance, .. } in &mut members {
-        *clock_distance = distance(clock, window.steady_clock(), share_of);
-        *power_distance = distance(power, window.loaded_power_w, share_of);
-        *utilization_distance =
-            distance(utilization, window.utilization_pct, |_| UTILIZATION_DEVIATION_MIN_PCT);
-    }
-    let load = HolderLoad { holder: Arc::clone(holder), clock, power, utilization, members };
     (load, states)
 }
 
@@ -109,7 +112,8 @@ impl Survey<'_> {
     }
 
     fn straggler(&self, load: &HolderLoad, member: &MemberLoad, gpu: &Arc<GpuState>) -> Option<Candidate> {
-        let (spread, clock, distance) = (load.clock?, member.window.steady_clock()?, member.clock_distance?);
+        let (spread, clock, distance) =
+            (load.clock?, member.window.steady_clock()?, load.clock_distance(member)?);
         let share = clock / spread.median;
         if share >= STRAGGLER_CLOCK.1 || distance > -STRAGGLER_DISTANCE.1 {
             return None;
@@ -143,7 +147,7 @@ impl Survey<'_> {
         let (work, others) = (member.window.power_w?, load.all_power()?);
         let (behind, share) = (spread.median - busy, work / others.median);
         // Servers of one service differ among each other; then one of them is no exception.
-        let is_far = member.utilization_distance? <= -STRAGGLER_DISTANCE.0;
+        let is_far = load.utilization_distance(member)? <= -STRAGGLER_DISTANCE.0;
         if behind < STARVED_PCT.1 || share > STARVED_POWER.1 || !is_far {
             return None;
         }

@@ -210,7 +210,7 @@ impl<'a> JobSpread<'a> {
         name: impl Fn(&str) -> String,
     ) -> Self {
         let mut members: Vec<&MemberLoad> = load.members.iter().collect();
-        let distance = |member: &MemberLoad| member.clock_distance.unwrap_or(f64::INFINITY);
+        let distance = |member: &MemberLoad| load.clock_distance(member).unwrap_or(f64::INFINITY);
         members.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
         Self {
             job: &load.holder,
@@ -223,9 +223,9 @@ impl<'a> JobSpread<'a> {
                     gpu: &member.gpu,
                     name: name(&member.gpu),
                     straggler: is_straggler(&member.gpu),
-                    clock_distance: member.clock_distance,
-                    power_distance: member.power_distance,
-                    utilization_distance: member.utilization_distance,
+                    clock_distance: load.clock_distance(member),
+                    power_distance: load.power_distance(member),
+                    utilization_distance: load.utilization_distance(member),
                     clock_mhz: member.window.loaded_clock_mhz,
                     power_w: member.window.loaded_power_w,
                     utilization_pct: member.window.utilization_pct,

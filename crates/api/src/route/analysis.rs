@@ -212,7 +212,7 @@ impl Ask for StragglersAsk {
                 })
             };
             let slowest = |job: &HolderLoad| {
-                let distances = job.members.iter().filter_map(|member| member.clock_distance);
+                let distances = job.members.iter().filter_map(|member| job.clock_distance(member));
                 distances.reduce(f64::min).unwrap_or(f64::INFINITY)
             };
             let mut jobs: Vec<&HolderLoad> = judgement.jobs.iter().collect();

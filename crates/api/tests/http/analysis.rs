@@ -106,6 +106,11 @@ async fn a_straggler_is_found_after_it_held_for_two_minutes() {
     let slowest = &job["gpus"][0];
     assert_eq!((&slowest["gpu"], &slowest["straggler"]), (&json!("GPU-7"), &json!(true)));
     assert_eq!(job["gpus"][1]["straggler"], false);
+    // 450 MHz and 150 W below the medians, of each of which one hundredth is the smallest deviation.
+    let distance = |of: &str| slowest[of].as_f64().unwrap();
+    assert!((distance("clock_distance") + 22.73).abs() < 0.01, "{slowest}");
+    assert!((distance("power_distance") + 23.08).abs() < 0.01, "{slowest}");
+    assert!(distance("utilization_distance").abs() < 0.01, "{slowest}");
 
     let metrics = world.get("/metrics").await.text().to_owned();
     assert!(metrics.contains("gpuvitals_findings{kind=\"straggler\",severity=\"warning\"} 1\n"), "{metrics}");

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{causes, clock};
-use gpuvitals_queue::link::Outbox;
-use gpuvitals_queue::{ContentType, Frame, FrameDurability, Producer, PublishError, Receipt};
+use gpuvitals_queue::link::{Outbox, OutboxReceiver, SendLater};
+use gpuvitals_queue::{ContentType, Frame};
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest,
 };
@@ -35,8 +35,7 @@ pub(super) struct Exporter {
     pub(super) interval: Duration,
 }
 
-/// The receiver, as the outbox sees it. A request is taken when no further attempt is needed: it was delivered, or refused for good and
-/// counted.
+/// The receiver, as the outbox sees it.
 pub(super) struct Receiver {
     pub(super) transport: Transport,
     pub(super) timeout: Duration,
@@ -122,8 +121,8 @@ impl Receiver {
     }
 }
 
-impl Producer for Receiver {
-    async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+impl OutboxReceiver for Receiver {
+    async fn send(&self, frame: Frame) -> Result<(), SendLater> {
         let points = u64::from(frame.count);
         match self.transport.metrics(frame.payload, self.timeout).await {
             Ok(answer) => {
@@ -133,20 +132,15 @@ impl Producer for Receiver {
             }
             Err(error) => {
                 let reason = causes(&error);
-                match error.verdict() {
-                    Verdict::Later(None) => return Err(PublishError::Unavailable { reason: reason.into() }),
-                    Verdict::Later(retry_after) => {
-                        return Err(PublishError::Full { topic: reason.into(), retry_after });
-                    }
-                    Verdict::Never => {
-                        self.counts.failures.fetch_add(1, Ordering::Relaxed);
-                        self.counts.points_not_taken.fetch_add(points, Ordering::Relaxed);
-                        self.signal.not_taken(&reason);
-                    }
+                if let Verdict::Later(retry_after) = error.verdict() {
+                    return Err(SendLater { reason: reason.into(), retry_after });
                 }
+                self.counts.failures.fetch_add(1, Ordering::Relaxed);
+                self.counts.points_not_taken.fetch_add(points, Ordering::Relaxed);
+                self.signal.not_taken(&reason);
             }
         }
-        Ok(Receipt { offset: None, durability: FrameDurability::Memory, duplicate: false })
+        Ok(())
     }
 }
 

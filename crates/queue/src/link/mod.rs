@@ -8,7 +8,8 @@
 //!
 //! Nothing here waits for a queue that is away: producers and consumers are created without a connection, a
 //! publish then fails with [`PublishError::Unavailable`], and a receive keeps trying. A [`Sender`] sends
-//! refused frames again; [`forward`] does so with the frames of another queue, and an [`Outbox`] with those for a receiver that is not a broker.
+//! refused frames again; [`forward`] does so with the frames of another queue, and an [`Outbox`] with those for a
+//! receiver that is not a broker.
 
 mod forward;
 mod grpc;
@@ -25,7 +26,7 @@ pub use gpuvitals_listener::client::{BearerToken, CredentialError, Credentials};
 
 pub use forward::{Forwarded, forward};
 pub use grpc::{GrpcConsumer, GrpcProducer};
-pub use outbox::{Outbox, OutboxError};
+pub use outbox::{ENDLESS_LEASE, Outbox, OutboxError, OutboxReceiver, SendLater};
 pub use resend::{Backoff, Event, Patience, Sender, Stamps, publish_until};
 pub use settings::MessageQueue;
 pub use url::{QueueUrl, Scheme, UrlError};

@@ -1,19 +1,20 @@
 //! A bounded queue in memory in front of a receiver that is not a broker.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{Forwarded, forward};
-use crate::broker::{ConsumerOptions, PublishError, ReceiveError, SubscribeError};
+use crate::broker::{ConsumerOptions, FrameDurability, PublishError, Receipt, ReceiveError, SubscribeError};
 use crate::config::{Drain, QueueConfig, WhenFull};
 use crate::frame::Frame;
 use crate::service::{Producer, Queue, QueueClock};
 
-/// Lease, longer than any process runs: a frame stays leased until it is sent.
-const LEASE: Duration = Duration::from_hours(24 * 365 * 10);
+/// Lease, longer than any process runs: a frame stays leased until it is sent. For queues whose only consumer ends with them.
+pub const ENDLESS_LEASE: Duration = Duration::from_hours(24 * 365 * 10);
 /// Names of the queue's topic, and of the group that sends.
 const TOPIC: &str = "outbox";
 const GROUP: &str = "receiver";
@@ -28,6 +29,37 @@ pub enum OutboxError {
     /// The queue gives nothing.
     #[error("receive from the outbox")]
     Receive(#[source] ReceiveError),
+}
+
+/// What an [`Outbox`] sends to.
+pub trait OutboxReceiver: Send + Sync {
+    /// Sends a frame. No further attempt is needed then: it was delivered, or refused for good, which the receiver counts itself.
+    ///
+    /// # Errors
+    /// It has to be sent again.
+    fn send(&self, frame: Frame) -> impl Future<Output = Result<(), SendLater>> + Send;
+}
+
+/// A receiver takes nothing now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendLater {
+    /// Why, for people.
+    pub reason: Arc<str>,
+    /// How long it wants to be left alone, if it says so.
+    pub retry_after: Option<Duration>,
+}
+
+/// A receiver as the forwarder sees it.
+struct AsProducer<'a, R>(&'a R);
+
+impl<R: OutboxReceiver> Producer for AsProducer<'_, R> {
+    async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+        match self.0.send(frame).await {
+            Ok(()) => Ok(Receipt { offset: None, durability: FrameDurability::Memory, duplicate: false }),
+            Err(SendLater { reason, retry_after: None }) => Err(PublishError::Unavailable { reason }),
+            Err(SendLater { reason, retry_after }) => Err(PublishError::Full { topic: reason, retry_after }),
+        }
+    }
 }
 
 /// The queue. The newest frames are worth more than old ones: at the bound, in bytes, the oldest go. The frame that is being sent may be
@@ -46,8 +78,8 @@ impl Outbox {
             max_bytes,
             max_messages: 1 << 40,
             when_full: WhenFull::DropOldest,
-            ack_timeout: LEASE,
-            max_lease: LEASE,
+            ack_timeout: ENDLESS_LEASE,
+            max_lease: ENDLESS_LEASE,
             drain: Drain::Return,
             ..QueueConfig::default()
         };
@@ -92,7 +124,7 @@ impl Outbox {
     /// Nothing is sent any more.
     pub async fn send(
         &self,
-        receiver: &impl Producer,
+        receiver: &impl OutboxReceiver,
         give_up: &CancellationToken,
         failed: impl Fn(&str),
     ) -> Result<(), OutboxError> {
@@ -101,7 +133,7 @@ impl Outbox {
         let consumer = self.queue.subscribe(TOPIC, GROUP, &options).await.map_err(OutboxError::Subscribe)?;
         let observe = |event: &Forwarded<'_>| {
             match event {
-                // The receiver's reason: the queue itself has not failed.
+                // What the receiver said.
                 Forwarded::Failed(
                     PublishError::Full { topic: reason, .. } | PublishError::Unavailable { reason },
                 ) => failed(reason),
@@ -110,6 +142,6 @@ impl Outbox {
             }
             self.settled.notify_waiters();
         };
-        forward(consumer, receiver, 1, give_up, observe).await.map_err(OutboxError::Receive)
+        forward(consumer, &AsProducer(receiver), 1, give_up, observe).await.map_err(OutboxError::Receive)
     }
 }

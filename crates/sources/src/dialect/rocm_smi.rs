@@ -17,7 +17,7 @@ use std::time::Duration;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Identity};
 
-use crate::machine::{Machine, OUTPUT_LEN_MAX, PATIENCE, ToolOutput, run_tool};
+use crate::machine::{LocalTool, Machine, Tool as _, ToolOutput};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::registry::{self, Discovery, Finding, Verdict};
 use crate::versions;
@@ -87,7 +87,7 @@ fn rocm_version(program: &Path) -> Option<String> {
 /// The tool, asked again and again.
 #[derive(Debug)]
 pub struct RocmSmi {
-    program: PathBuf,
+    tool: LocalTool,
     node: Arc<str>,
     /// Index of the way that gave cards last.
     way: usize,
@@ -100,7 +100,8 @@ pub struct RocmSmi {
 impl RocmSmi {
     /// The tool at a path (or a name on `PATH`), on a node. Nothing is run yet.
     pub fn new(program: impl Into<PathBuf>, node: &str) -> Self {
-        Self { program: program.into(), node: Arc::from(node), way: 0, known: Vec::new(), is_unsure: true }
+        let tool = LocalTool(program.into());
+        Self { tool, node: Arc::from(node), way: 0, known: Vec::new(), is_unsure: true }
     }
 
     /// Runs the variant that worked last, and then worse ones, until one lists cards. Returns the report and
@@ -110,9 +111,7 @@ impl RocmSmi {
         let mut said = String::new();
         for (at, way) in WAYS.iter().enumerate().skip(self.way) {
             let started = Moment::now();
-            let spent_ns = u64::try_from(started.mono_ns - begun.mono_ns).unwrap_or_default();
-            let left = PATIENCE.saturating_sub(Duration::from_nanos(spent_ns));
-            let output = run_tool(&self.program, &arguments(*way, due), left, OUTPUT_LEN_MAX)?;
+            let output = self.tool.run(&arguments(*way, due), self.tool.left(begun))?;
             let report = if way.json {
                 parse_json(&output.stdout).unwrap_or_default()
             } else {
@@ -125,7 +124,7 @@ impl RocmSmi {
             said = complaint(&output);
         }
         self.way = 0;
-        Err(ProbeError::Gone(format!("{} lists no GPU: {said}", self.program.display())))
+        Err(ProbeError::Gone(format!("{} lists no GPU: {said}", self.tool.0.display())))
     }
 
     /// Takes the present cards. One that has disappeared is reported once; one that stayed keeps its

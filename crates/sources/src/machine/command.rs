@@ -15,8 +15,12 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use super::tool::{OUTPUT_LEN_MAX, PATIENCE, Tool, ToolError, ToolOutput};
+use super::tool::{Tool, ToolError, ToolOutput};
 
+/// [`Tool::patience`] on this machine.
+const PATIENCE: Duration = Duration::from_secs(9);
+/// Most output that is read on this machine: nvidia-smi gives some 20 KiB for 16 GPUs, rocm-smi 200 KiB for 64 partitions.
+const OUTPUT_LEN_MAX: usize = 4 << 20;
 /// Bytes of standard error that are kept.
 const STDERR_LEN_MAX: usize = 64 << 10;
 /// Size of one read: a pipe's usual capacity.
@@ -61,7 +65,7 @@ pub fn find_tool(program: impl AsRef<OsStr>) -> Option<PathBuf> {
 ///
 /// # Errors
 /// If it cannot be found or started, or does not end in time.
-pub fn run_tool(
+fn run_tool(
     program: impl AsRef<OsStr>,
     args: &[impl AsRef<OsStr>],
     deadline: Duration,

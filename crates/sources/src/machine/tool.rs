@@ -28,11 +28,6 @@ pub trait Tool: fmt::Debug + Send + Sync {
     }
 }
 
-/// [`Tool::patience`] on this machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(9);
-/// Most output that is read on this machine: nvidia-smi gives some 20 KiB for 16 GPUs, rocm-smi 200 KiB for 64 partitions.
-pub(crate) const OUTPUT_LEN_MAX: usize = 4 << 20;
-
 /// The output of a tool that ended.
 #[derive(Debug, Clone)]
 pub struct ToolOutput {
