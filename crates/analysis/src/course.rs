@@ -213,7 +213,7 @@ fn value(buckets: &Buckets, group: usize, step: usize) -> Option<f64> {
 }
 
 fn seconds_between(end_ns: i64, at_ns: i64) -> f64 {
-    -crate::integral::seconds(end_ns.saturating_sub(at_ns))
+    -gpuvitals_core::integral::seconds(end_ns.saturating_sub(at_ns))
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use gpuvitals_core::batch::{MetricColumn, RowKeys};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, MetricId, Table};
 
 use crate::health_event::NewEvent;
-use crate::integral::Blanks;
-use crate::throttle::{Residency, StepColumns, whole};
+use gpuvitals_core::integral::Blanks;
+use gpuvitals_core::throttle::{Residency, StepColumns, whole};
 
 const XID_COUNT: MetricId = MetricId::of("xid_count");
 const XID_LAST: MetricId = MetricId::of("xid_last");

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::usage::IDLE_BELOW_PCT;
 use gpuvitals_core::{IdentityColumn, MetricId};
 use serde::Serialize;
 
 use crate::condition::Severity;
-use crate::findings::threshold::{GONE_AFTER_NS, IDLE_BELOW_PCT};
+use crate::findings::threshold::GONE_AFTER_NS;
 use crate::findings::{FleetFinding, Situation, Subject, holder_of};
 
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");

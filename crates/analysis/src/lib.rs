@@ -3,17 +3,13 @@
 mod cells;
 pub mod condition;
 pub mod course;
-pub mod energy;
 pub mod events;
 pub mod explain;
 pub mod findings;
 pub mod freshness;
 pub mod health_event;
 pub mod hints;
-pub mod integral;
 pub mod outgoing;
 pub mod robust;
 pub mod summary;
-pub mod throttle;
-pub mod usage;
 pub mod window;

@@ -14,9 +14,9 @@ use gpuvitals_core::sketch::Sketch;
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
 use serde::Serialize;
 
-use crate::energy::{Energy, EnergyColumns, EnergySource};
-use crate::integral::{Blanks, rounded};
-use crate::throttle::StepColumns;
+use gpuvitals_core::energy::{Energy, EnergyColumns, EnergySource};
+use gpuvitals_core::integral::{Blanks, rounded};
+use gpuvitals_core::throttle::StepColumns;
 use tally::{Gauge, Pulse};
 
 /// Least distance between two samples that is a gap: the slow tier always gives a row a second.

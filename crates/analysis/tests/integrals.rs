@@ -1,7 +1,7 @@
 //! Integrals equal the analytic ones; gaps, falls and clocks that step add nothing that was not seen.
 
-use gpuvitals_analysis::energy::Energy;
-use gpuvitals_analysis::integral::{Integral, Pace, Rise, RunningTotal};
+use gpuvitals_core::energy::Energy;
+use gpuvitals_core::integral::{Integral, Pace, Rise, RunningTotal};
 use proptest::prelude::*;
 
 const S: i64 = 1_000_000_000;

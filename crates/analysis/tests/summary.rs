@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_analysis::summary::{GpuSummary, Summary};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Scope;
+use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 
 const SECOND: i64 = 1_000_000_000;

@@ -229,7 +229,7 @@ impl Batch {
 
     /// A metric's column, if any row has a value.
     pub fn metric(&self, id: MetricId) -> Option<MetricColumn<'_>> {
-        self.records.column_by_name(id.metric().column).and_then(numbers)
+        metric_of(&self.records, id)
     }
 
     /// The metrics that have a value in this batch, in column order.
@@ -299,6 +299,11 @@ impl Batch {
             .map(|a| a.value(row));
         identity
     }
+}
+
+/// A metric's column among these, if any row has a value.
+pub fn metric_of(records: &RecordBatch, id: MetricId) -> Option<MetricColumn<'_>> {
+    records.column_by_name(id.metric().column).and_then(numbers)
 }
 
 /// Text of a row of a dictionary column.

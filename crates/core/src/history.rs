@@ -27,6 +27,7 @@ pub use selector::{
 pub use track::Track;
 
 use crate::ports::Answer;
+use crate::usage::{GpuUse, UseQuery, use_of_history};
 use crate::{Batch, Health};
 
 /// An answer, and what is not in it.
@@ -62,6 +63,11 @@ pub trait History: Send + Sync + fmt::Debug {
 
     /// Values by steps of time.
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets>;
+
+    /// The use of each GPU by each of its holders, by GPU and holder. A history that keeps no sums adds up rows.
+    fn usage(&self, query: UseQuery) -> Answered<'_, Vec<GpuUse>> {
+        Box::pin(use_of_history(self, query))
+    }
 
     /// Rows as they become visible, from now on.
     fn changes(&self) -> Box<dyn Changes>;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gpuvitals_analysis::integral::Blanks;
 use gpuvitals_analysis::window::Windows;
+use gpuvitals_core::integral::Blanks;
 use gpuvitals_core::{Absence, AbsenceReason, Batch, Identity, IdentityColumn, MetricId};
 
 use crate::labels::GpuLabels;

@@ -1,32 +1,18 @@
 //! Energy used by a GPU, and its busy and throttled time, since it was first seen.
 
-use gpuvitals_analysis::energy::{Energy, EnergyColumns, EnergySource};
-use gpuvitals_analysis::integral::{Blanks, Integral, Pace, RunningTotal};
-use gpuvitals_analysis::throttle::{Residency, StepColumns};
 use gpuvitals_core::batch::MetricColumn;
 use gpuvitals_core::catalogue::gpu_metrics;
+use gpuvitals_core::energy::{Energy, EnergyColumns, EnergySource};
+use gpuvitals_core::integral::{Blanks, Integral, Pace, RunningTotal};
+use gpuvitals_core::throttle::{Residency, ThrottleColumns};
 use gpuvitals_core::{Batch, MetricId};
 
-use crate::values::{bits, number};
+use crate::values::number;
 
 pub(crate) const ENERGY: MetricId = MetricId::of("energy_j");
 const BUSY: MetricId = MetricId::of("utilization_pct");
-const THROTTLED: MetricId = MetricId::of("throttled");
-const REASONS: MetricId = MetricId::of("throttle_reasons");
-const STATUS: MetricId = MetricId::of("throttle_status");
 const BY_POWER: MetricId = MetricId::of("throttled_power_ns");
 const BY_HEAT: MetricId = MetricId::of("throttled_thermal_ns");
-
-/// NVIDIA's clock event reasons: software power cap, power brake.
-const REASONS_POWER: i64 = 0x4 | 0x80;
-/// Software and hardware thermal slowdown.
-const REASONS_HEAT: i64 = 0x20 | 0x40;
-/// Hardware slowdown, which may be either.
-const REASONS_HARDWARE: i64 = 0x8;
-/// AMD's throttle status: limits of power and current.
-const STATUS_POWER: i64 = 0xffff_ffff;
-/// Limits of temperature.
-const STATUS_HEAT: i64 = 0xffff << 32;
 
 /// Family of the driver's throttled times, and so of ours.
 pub(crate) const THROTTLED_FAMILY: &str = "gpu_throttled_seconds_total";
@@ -59,14 +45,6 @@ pub(crate) struct Meters {
     gap_ns: i64,
     /// Whether it has reported nothing since the last row.
     is_lost: bool,
-}
-
-/// Reasons that hold the clocks down: 1 or 0 for a state, shares if they are counted.
-#[derive(Debug, Clone, Copy)]
-struct Held {
-    power: f64,
-    heat: f64,
-    any: f64,
 }
 
 impl Meters {
@@ -105,7 +83,7 @@ impl Meters {
             }
             self.energy.row(&columns.energy, row, time_ns, gap_max_ns);
             if let Some(percent) = shown(columns.busy) {
-                self.busy.sample(time_ns, (percent / 100.0).clamp(0.0, 1.0), gap_max_ns);
+                self.busy.state(time_ns, (percent / 100.0).clamp(0.0, 1.0), gap_max_ns);
             }
             self.hold(&columns, row, time_ns, gap_max_ns);
         }
@@ -158,32 +136,18 @@ impl Meters {
     }
 
     fn hold(&mut self, columns: &Columns<'_>, row: usize, time_ns: i64, gap_max_ns: i64) {
-        if let Some(steps) = columns.steps.at(row) {
-            if let Some(shares) = self.residency.read(steps) {
-                let held = Held { power: shares.power, heat: shares.heat, any: shares.any() };
-                self.throttled.mean(time_ns, held.any, gap_max_ns);
-                self.by_reason(held, |meter, share| meter.mean(time_ns, share, gap_max_ns));
-            }
-            return;
-        }
-        if self.residency.is_told() {
-            return;
-        }
-        let held = columns.state(row);
-        if let Some(any) = number(columns.throttled, row).or(held.map(|held| held.any)) {
-            self.throttled.sample(time_ns, any, gap_max_ns);
-        }
-        if let Some(held) = held {
-            self.by_reason(held, |meter, share| meter.sample(time_ns, share, gap_max_ns));
-        }
-    }
-
-    fn by_reason(&mut self, held: Held, add: impl Fn(&mut RunningTotal, f64)) {
+        let Some(held) = columns.throttle.at(row, &mut self.residency) else { return };
+        let add = if held.is_share { Integral::mean } else { Integral::state };
+        add(&mut self.throttled, time_ns, held.any, gap_max_ns);
+        let add = if held.is_share { RunningTotal::mean } else { RunningTotal::state };
         for (id, meter) in &mut self.reasons {
-            match *id {
-                BY_POWER => add(meter, held.power),
-                BY_HEAT => add(meter, held.heat),
-                _ => {}
+            let share = match *id {
+                BY_POWER => held.power,
+                BY_HEAT => held.heat,
+                _ => None,
+            };
+            if let Some(share) = share {
+                add(meter, time_ns, share, gap_max_ns);
             }
         }
     }
@@ -193,10 +157,7 @@ struct Columns<'a> {
     blanks: Blanks<'a>,
     energy: EnergyColumns<'a>,
     busy: Option<MetricColumn<'a>>,
-    throttled: Option<MetricColumn<'a>>,
-    reasons: Option<MetricColumn<'a>>,
-    status: Option<MetricColumn<'a>>,
-    steps: StepColumns<'a>,
+    throttle: ThrottleColumns<'a>,
 }
 
 impl<'a> Columns<'a> {
@@ -205,22 +166,7 @@ impl<'a> Columns<'a> {
             blanks: Blanks::of(batch),
             energy: EnergyColumns::of(batch),
             busy: batch.metric(BUSY),
-            throttled: batch.metric(THROTTLED),
-            reasons: batch.metric(REASONS),
-            status: batch.metric(STATUS),
-            steps: StepColumns::of(batch),
+            throttle: ThrottleColumns::of(batch.records()),
         }
-    }
-
-    /// The reasons that hold the clocks down in this row, by the driver's bits.
-    fn state(&self, row: usize) -> Option<Held> {
-        let (reasons, status) = (bits(self.reasons, row), bits(self.status, row));
-        reasons.or(status)?;
-        let (reasons, status) = (reasons.unwrap_or(0), status.unwrap_or(0));
-        let power = reasons & REASONS_POWER != 0 || status & STATUS_POWER != 0;
-        let heat = reasons & REASONS_HEAT != 0 || status & STATUS_HEAT != 0;
-        let any = power || heat || reasons & REASONS_HARDWARE != 0;
-        let share = |held: bool| f64::from(u8::from(held));
-        Some(Held { power: share(power), heat: share(heat), any: share(any) })
     }
 }

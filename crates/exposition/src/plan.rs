@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use gpuvitals_analysis::condition;
-use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_core::catalogue::{self, Group, Instrument, Metric, Series, Tier};
+use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::figures::{Family, Format, Kind, write_all, write_label};
 use gpuvitals_core::{AbsenceReason, MetricId};
 

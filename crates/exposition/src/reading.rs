@@ -1,10 +1,10 @@
 //! The value of a series.
 
 use gpuvitals_analysis::condition;
-use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_analysis::window::WindowSummary;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::ColumnType;
+use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::figures::Number;
 use gpuvitals_core::{AbsenceReason, MetricId};
 

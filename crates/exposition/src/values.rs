@@ -1,8 +1,8 @@
 //! The latest value of each metric, with its age.
 
-use gpuvitals_analysis::integral::Pace;
 use gpuvitals_core::batch::{MetricColumn, Value};
 use gpuvitals_core::catalogue::{METRICS, Tier};
+use gpuvitals_core::integral::Pace;
 use gpuvitals_core::{Batch, MetricId};
 
 /// Least usual distance between two values of the rare tier, and of the others, which come every second.
@@ -159,12 +159,4 @@ impl Values {
 /// A column's value in a row as a number.
 pub(crate) fn number(column: Option<MetricColumn<'_>>, row: usize) -> Option<f64> {
     column?.value(row).map(Value::as_f64)
-}
-
-/// A column's value in a row as bits.
-pub(crate) fn bits(column: Option<MetricColumn<'_>>, row: usize) -> Option<i64> {
-    match column?.value(row)? {
-        Value::Int(bits) => Some(bits),
-        Value::Float32(_) | Value::Float(_) => None,
-    }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
-use gpuvitals_analysis::integral::Blanks;
 use gpuvitals_core::catalogue::Scope;
+use gpuvitals_core::integral::Blanks;
 use gpuvitals_core::{AbsenceReason, IdentityColumn, Table};
 use gpuvitals_settings::Override;
 use gpuvitals_sources::attribution::Owners;

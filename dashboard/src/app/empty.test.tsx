@@ -5,12 +5,12 @@ import { renderAt } from "../testing/render";
 
 /** A server that has never received a row. */
 const pagination = { limit: 10_000, offset: 0, has_next: false };
-const energy = { group: null, energy_kwh: null, counted_kwh: 0, source: "none", gpu_hours: 0, gpus: 0 };
-const idle = { group: null, held_gpu_hours: 0, idle_gpu_hours: 0, idle_energy_kwh: 0, idle_cost: null, gpus: 0 };
+const energy = { group: null, energy_kwh: null, counted_kwh: null, source: null, gpu_hours: null, busy_gpu_hours: null, throttled_gpu_hours: null, gpus: 0 };
+const idle = { group: null, held_gpu_hours: null, idle_gpu_hours: null, idle_energy_kwh: null, idle_cost: null, gpus: 0 };
 const EMPTY = {
   "/api/v1/hosts": ok({ hosts: [], total: 0, pagination }),
-  "/api/v1/analysis/energy": ok({ groups: [], whole: energy, start: "", end: "", step_ms: 60_000, total: 0, pagination }),
-  "/api/v1/analysis/idle": ok({ groups: [], whole: idle, start: "", end: "", step_ms: 60_000, total: 0, pagination }),
+  "/api/v1/analysis/energy": ok({ groups: [], whole: energy, start: "", end: "", total: 0, pagination }),
+  "/api/v1/analysis/idle": ok({ groups: [], whole: idle, start: "", end: "", total: 0, pagination }),
 };
 
 it.each([

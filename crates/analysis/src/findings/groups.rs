@@ -11,8 +11,8 @@ use super::threshold::{
 };
 use super::throttling::percent;
 use super::{Candidate, Evidence, GpuWindow, Member, Reach, Situation, Subject, Survey, finding};
-use crate::integral::{rounded, seconds};
 use crate::robust::Spread;
+use gpuvitals_core::integral::{rounded, seconds};
 
 /// The GPUs of one job in the last minutes, and how they spread.
 #[derive(Debug, Clone, PartialEq)]

@@ -57,7 +57,5 @@ pub const FAN_AT_LIMIT_PCT: (f64, f64) = (97.0, 94.0);
 /// Median speed of its peers' fans in % up to which a fan at its limit is a fault of the GPU.
 pub const FAN_OF_PEERS_PCT: f64 = 80.0;
 
-/// Utilisation in % below which a GPU does nothing.
-pub const IDLE_BELOW_PCT: f64 = 1.0;
 /// How long the GPUs of a job do nothing until that is a finding.
 pub const IDLE_AFTER_NS: i64 = 30 * MINUTE_NS;

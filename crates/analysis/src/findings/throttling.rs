@@ -2,8 +2,8 @@
 
 use super::threshold::{BRAKE_SHARE, HEAT_SHARE, HELD_CLOCK, PEERS_MIN, UNEXPLAINED_SHARE};
 use super::{Candidate, Evidence, Member, Survey};
-use crate::integral::rounded;
 use crate::robust;
+use gpuvitals_core::integral::rounded;
 
 impl Survey<'_> {
     pub(super) fn throttling(&self, found: &mut Vec<Candidate>) {

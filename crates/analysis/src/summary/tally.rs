@@ -1,8 +1,8 @@
 //! Running figures of a column.
 
 use super::Extent;
-use crate::integral::{Integral, Rise, rounded, seconds};
-use crate::throttle::{Residency, Steps};
+use gpuvitals_core::integral::{Integral, Rise, rounded, seconds};
+use gpuvitals_core::throttle::{Residency, Steps};
 
 /// A value that goes up and down.
 #[derive(Debug, Default)]

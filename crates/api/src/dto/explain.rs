@@ -3,7 +3,7 @@
 use gpuvitals_analysis::explain::SlowCause;
 use gpuvitals_analysis::findings::{Evidence, GpuWindow};
 use gpuvitals_analysis::health_event::HealthEvent;
-use gpuvitals_analysis::integral::rounded;
+use gpuvitals_core::integral::rounded;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -16,8 +16,6 @@ pub(crate) struct EnergyList {
     pub(crate) start: Moment,
     /// Last instant.
     pub(crate) end: Moment,
-    /// Width of the steps that it was computed from, milliseconds.
-    pub(crate) step_ms: i64,
     /// How many groups there are in all.
     pub(crate) total: usize,
     /// Which part this is.
@@ -32,12 +30,16 @@ pub(crate) struct EnergyGroup {
     pub(crate) group: Option<String>,
     /// Energy in kWh; null without power and counter.
     pub(crate) energy_kwh: Option<f64>,
-    /// The part of it that the GPUs' counters say; the rest is integrated power.
-    pub(crate) counted_kwh: f64,
+    /// The part of it that the GPUs' counters say; the rest is integrated power. Null as the energy is.
+    pub(crate) counted_kwh: Option<f64>,
     /// `counter`, `integrated`, or `both` if it differs among the GPUs; null without energy.
     pub(crate) source: Option<&'static str>,
-    /// Hours of GPUs with values.
-    pub(crate) gpu_hours: f64,
+    /// Hours of GPUs between their rows, without gaps; null if each has a single row.
+    pub(crate) gpu_hours: Option<f64>,
+    /// These hours times the utilisation.
+    pub(crate) busy_gpu_hours: Option<f64>,
+    /// The part of them in which a limit held the clocks down.
+    pub(crate) throttled_gpu_hours: Option<f64>,
     /// How many GPUs.
     pub(crate) gpus: usize,
 }
@@ -53,8 +55,6 @@ pub(crate) struct IdleList {
     pub(crate) start: Moment,
     /// Last instant.
     pub(crate) end: Moment,
-    /// Width of the steps, milliseconds: a GPU is idle in a step if no sample of its utilisation was 1 % or more.
-    pub(crate) step_ms: i64,
     /// How many groups there are in all.
     pub(crate) total: usize,
     /// Which part this is.
@@ -67,10 +67,10 @@ pub(crate) struct IdleGroup {
     /// Key of the GPU, name of the node, namespace, job or pod; null: those without one.
     #[schema(value_type = Option<String>)]
     pub(crate) group: Option<String>,
-    /// Hours of GPUs that were held.
-    pub(crate) held_gpu_hours: f64,
+    /// Hours of GPUs that were held; null if each has a single row.
+    pub(crate) held_gpu_hours: Option<f64>,
     /// The part of them without work.
-    pub(crate) idle_gpu_hours: f64,
+    pub(crate) idle_gpu_hours: Option<f64>,
     /// Energy of that part, kWh.
     pub(crate) idle_energy_kwh: Option<f64>,
     /// Its cost at the price of the request; null without a price.

@@ -5,24 +5,22 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_analysis::energy::EnergySource;
-use gpuvitals_analysis::usage::{self, GpuUse};
-use gpuvitals_core::history::{GroupColumn, POINTS_MAX, Part};
+use gpuvitals_core::energy::EnergySource;
+use gpuvitals_core::history::{GroupColumn, Part};
 use gpuvitals_core::time::{HOUR_NS, MINUTE_NS};
+use gpuvitals_core::usage::{GpuUse, Held, UseQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Answered;
 use crate::api::Api;
-use crate::ask::{self, Ask, Body, Rendered, View};
+use crate::ask::{Ask, Body, Rendered, View};
 use crate::config::Limits;
 use crate::dto::{EnergyGroup, EnergyList, IdleGroup, IdleList, Moment};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Paging, given};
 
 const JOULES_PER_KWH: f64 = 3.6e6;
-/// Values of a GPU and step: four metrics, and room for GPUs that change hands.
-const VALUES_OF_A_STEP: i64 = 8;
 
 /// Which use.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -62,9 +60,9 @@ struct UsageAsk {
 
 /// Energy by GPU, node, namespace, job or pod.
 ///
-/// A GPU's energy is its counter's if that agrees with integrated power within 10 %, otherwise integrated power; `source` says which.
-/// Steps are a minute; they are longer for ranges of a day or more, and for large fleets. A step's energy belongs to its holders by
-/// their shares of it.
+/// A GPU's energy is its counter's while that agrees with integrated power within 10 %, otherwise integrated power; `source` says which.
+/// Energy and time between two rows belong to the holder of the earlier one. Time goes from the first row in the range to the last,
+/// without gaps: more than five times the usual distance of rows.
 #[utoipa::path(
     get, path = "/api/v1/analysis/energy", tag = "analysis", operation_id = "energy", params(UsageParams),
     responses(
@@ -85,7 +83,7 @@ pub(crate) async fn energy(
 
 /// GPU hours, energy and cost of GPUs that are held without work.
 ///
-/// Held: a namespace, pod or job has the GPU. Without work: no sample of the utilisation in the step was 1 % or more.
+/// Held: a namespace, pod or job has the GPU. Without work: its utilisation was below 1 %, from one sample to the next.
 #[utoipa::path(
     get, path = "/api/v1/analysis/idle", tag = "analysis", operation_id = "idle", params(UsageParams),
     responses(
@@ -106,18 +104,14 @@ pub(crate) async fn idle(
 
 impl Ask for UsageAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let Part { answer: fleet, missing } = view.history.fleet().await?;
         let end_ns = self.end_ns.unwrap_or(view.now_ns());
         let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(HOUR_NS).max(0));
         if end_ns < start_ns {
             return Err(ApiError::EndBeforeStart);
         }
-        let step_ns = step(end_ns.saturating_sub(start_ns), fleet.gpus.len());
-        let query = usage::usage_query(start_ns, end_ns, step_ns);
-        let Part { answer: buckets, missing: more } = view.history.buckets(query).await?;
-        view.render(ask::joined(missing, more), move |view, _| {
-            let uses = usage::usage(&buckets, start_ns, end_ns);
-            let range = (Moment(start_ns), Moment(end_ns), step_ns / 1_000_000);
+        let Part { answer: uses, missing } = view.history.usage(UseQuery { start_ns, end_ns }).await?;
+        view.render(missing, move |view, _| {
+            let range = (Moment(start_ns), Moment(end_ns));
             let until_ns =
                 self.end_ns.map_or_else(|| view.now_ns().saturating_add(MINUTE_NS / 4), |_| i64::MAX);
             if self.of_idle {
@@ -128,14 +122,6 @@ impl Ask for UsageAsk {
         })
         .await
     }
-}
-
-/// Steps of whole minutes by which the answer stays within its bounds.
-fn step(range_ns: i64, gpus: usize) -> i64 {
-    let gpus = i64::try_from(gpus.max(1)).unwrap_or(i64::MAX);
-    let points = i64::try_from(POINTS_MAX).unwrap_or(i64::MAX);
-    let steps = (points / gpus.saturating_mul(VALUES_OF_A_STEP)).clamp(1, 1_440);
-    (range_ns / steps / MINUTE_NS + 1).saturating_mul(MINUTE_NS)
 }
 
 impl UsageAsk {
@@ -165,7 +151,7 @@ impl UsageAsk {
         groups.into_iter().map(|(name, uses)| (name.map(|name| name.to_string()), uses)).collect()
     }
 
-    fn energy(&self, uses: &[GpuUse], (start, end, step_ms): (Moment, Moment, i64)) -> EnergyList {
+    fn energy(&self, uses: &[GpuUse], (start, end): (Moment, Moment)) -> EnergyList {
         let mut groups: Vec<EnergyGroup> =
             self.groups(uses.iter()).into_iter().map(|(name, uses)| energy_of(name, &uses)).collect();
         let energy = |group: &EnergyGroup| group.energy_kwh.unwrap_or(-1.0);
@@ -176,23 +162,23 @@ impl UsageAsk {
             whole: energy_of(None, &uses.iter().collect::<Vec<_>>()),
             start,
             end,
-            step_ms,
             total,
             pagination,
         }
     }
 
-    fn idle(&self, uses: &[GpuUse], (start, end, step_ms): (Moment, Moment, i64)) -> IdleList {
+    fn idle(&self, uses: &[GpuUse], (start, end): (Moment, Moment)) -> IdleList {
         let held: Vec<&GpuUse> = uses.iter().filter(|one| one.is_held()).collect();
         let mut groups: Vec<IdleGroup> = self
             .groups(held.iter().copied())
             .into_iter()
             .map(|(name, uses)| idle_of(name, &uses, self.price))
-            .filter(|group| group.idle_gpu_hours > 0.0)
+            .filter(|group| group.idle_gpu_hours.is_some_and(|hours| hours > 0.0))
             .collect();
-        groups.sort_by(|a, b| b.idle_gpu_hours.total_cmp(&a.idle_gpu_hours));
+        let hours = |group: &IdleGroup| group.idle_gpu_hours.unwrap_or(0.0);
+        groups.sort_by(|a, b| hours(b).total_cmp(&hours(a)));
         let (groups, total, pagination) = self.page.cut(groups);
-        IdleList { groups, whole: idle_of(None, &held, self.price), start, end, step_ms, total, pagination }
+        IdleList { groups, whole: idle_of(None, &held, self.price), start, end, total, pagination }
     }
 }
 
@@ -200,42 +186,51 @@ fn gpus(uses: &[&GpuUse]) -> usize {
     uses.iter().map(|one| &one.gpu).collect::<BTreeSet<_>>().len()
 }
 
+/// Hours of GPUs; none if each of them has only one row: that is no duration.
+fn hours(uses: &[&GpuUse], of: fn(&Held) -> f64) -> Option<f64> {
+    let has_time = uses.iter().any(|one| one.held.seconds > 0.0);
+    has_time.then(|| sum(uses.iter().map(|one| of(&one.held))) / 3_600.0)
+}
+
+/// From 0 on: the sum of nothing is not -0.
+fn sum(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |sum, value| sum + value)
+}
+
 fn energy_of(group: Option<String>, uses: &[&GpuUse]) -> EnergyGroup {
     let known: Vec<(f64, EnergySource)> =
-        uses.iter().filter_map(|one| Some((one.joules?, one.source))).collect();
+        uses.iter().filter_map(|one| Some((one.held.joules?, one.source?))).collect();
     let of = |source| known.iter().filter(move |one| one.1 == source).map(|one| one.0);
     let (counted, integrated) = (of(EnergySource::Counter), of(EnergySource::Integrated));
     let source = match (counted.clone().next().is_some(), integrated.clone().next().is_some()) {
         (true, true) => Some("both"),
-        (true, false) => Some("counter"),
-        (false, true) => Some("integrated"),
+        (true, false) => Some(EnergySource::Counter.name()),
+        (false, true) => Some(EnergySource::Integrated.name()),
         (false, false) => None,
     };
-    let counted_kwh = counted.sum::<f64>() / JOULES_PER_KWH;
-    let all_kwh = counted_kwh + integrated.sum::<f64>() / JOULES_PER_KWH;
+    let counted_kwh = sum(counted) / JOULES_PER_KWH;
+    let all_kwh = counted_kwh + sum(integrated) / JOULES_PER_KWH;
     EnergyGroup {
         group,
         energy_kwh: source.map(|_| all_kwh),
-        counted_kwh,
+        counted_kwh: source.map(|_| counted_kwh),
         source,
-        gpu_hours: uses.iter().map(|one| one.seconds).sum::<f64>() / 3_600.0,
+        gpu_hours: hours(uses, |held| held.seconds),
+        busy_gpu_hours: hours(uses, |held| held.busy_s),
+        throttled_gpu_hours: hours(uses, |held| held.throttled_s),
         gpus: gpus(uses),
     }
 }
 
 fn idle_of(group: Option<String>, uses: &[&GpuUse], price: Option<f64>) -> IdleGroup {
-    let hours = |of: fn(&GpuUse) -> f64| uses.iter().map(|one| of(one)).sum::<f64>() / 3_600.0;
-    let idle_gpu_hours = hours(|one| one.idle_seconds);
+    let idle_gpu_hours = hours(uses, |held| held.idle_s);
+    let idle_joules = uses.iter().filter_map(|one| one.held.idle_joules).reduce(|sum, joules| sum + joules);
     IdleGroup {
         group,
-        held_gpu_hours: hours(|one| one.seconds),
+        held_gpu_hours: hours(uses, |held| held.seconds),
         idle_gpu_hours,
-        idle_energy_kwh: uses
-            .iter()
-            .filter_map(|one| one.idle_joules)
-            .reduce(|sum, joules| sum + joules)
-            .map(|joules| joules / JOULES_PER_KWH),
-        idle_cost: price.map(|price| price * idle_gpu_hours),
+        idle_energy_kwh: idle_joules.map(|joules| joules / JOULES_PER_KWH),
+        idle_cost: price.zip(idle_gpu_hours).map(|(price, hours)| price * hours),
         gpus: gpus(uses),
     }
 }

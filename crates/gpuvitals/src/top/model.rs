@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_analysis::integral::Blanks;
+use gpuvitals_core::integral::Blanks;
 use gpuvitals_core::{Batch, Identity, MetricId, Table};
 use gpuvitals_sources::processes::ProcessList;
 use gpuvitals_sources::sampler::{Liveness, TargetState};

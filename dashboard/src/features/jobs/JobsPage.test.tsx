@@ -8,12 +8,12 @@ const ENERGY = "/api/v1/analysis/energy";
 const IDLE = "/api/v1/analysis/idle";
 const pagination = { limit: 10_000, offset: 0, has_next: false };
 const energy = (groups: (string | null)[], part = {}): Handler => {
-  const of = (group: string | null) => ({ group, energy_kwh: 12, counted_kwh: 6, source: "both", gpu_hours: 48, gpus: 2, ...part });
-  return ok({ groups: groups.map(of), whole: of(null), start: "", end: "", step_ms: 60_000, total: groups.length, pagination });
+  const of = (group: string | null) => ({ group, energy_kwh: 12, counted_kwh: 6, source: "both", gpu_hours: 48, busy_gpu_hours: 30, throttled_gpu_hours: 0, gpus: 2, ...part });
+  return ok({ groups: groups.map(of), whole: of(null), start: "", end: "", total: groups.length, pagination });
 };
 const idle = (groups: readonly (readonly [string, number])[]): Handler => {
   const of = (group: string | null, hours: number) => ({ group, held_gpu_hours: 40, idle_gpu_hours: hours, idle_energy_kwh: hours / 10, idle_cost: null, gpus: 2 });
-  return ok({ groups: groups.map(([group, hours]) => of(group, hours)), whole: of(null, 30), start: "", end: "", step_ms: 60_000, total: groups.length, pagination });
+  return ok({ groups: groups.map(([group, hours]) => of(group, hours)), whole: of(null, 30), start: "", end: "", total: groups.length, pagination });
 };
 const host = (last_seen: string) => ok({ hosts: [{ hostname: "node-1", gpu_count: 2, simulated: false, last_seen }], total: 1, pagination });
 const now = () => host(new Date().toISOString());
@@ -111,7 +111,7 @@ describe("jobs and namespaces", () => {
     expect(await screen.findByText("No GPU of this time has a job")).toBeTruthy();
     expect(screen.getByText(/SLURM_JOB_ID/)).toBeTruthy();
     unmount();
-    mock.set(ENERGY, energy([], { gpu_hours: 0 }));
+    mock.set(ENERGY, energy([], { gpu_hours: null, gpus: 0 }));
     renderAt("/jobs");
     expect(await screen.findByText("No values in this range")).toBeTruthy();
   });

@@ -81,7 +81,7 @@ export function JobsPage() {
         ) : (
           <WaitingRows label="Loading what GPUs used" />
         )
-      ) : whole.gpuHours === 0 ? (
+      ) : whole.gpus === 0 ? (
         <Empty title="No values in this range">No GPU reported anything in this time.</Empty>
       ) : (
         <div className={usage.isPlaceholderData ? "opacity-60" : ""}>
@@ -95,7 +95,7 @@ export function JobsPage() {
           )}
           <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
           <p className="mt-2 text-xs text-muted">
-            Held: a namespace, pod or job has the GPU. Idle: held, and no sample of its utilization in a step of {formatValue(data.idle.step_ms / MINUTE, "min")} was 1 % or more.
+            Held: a namespace, pod or job has the GPU. Idle: held, with a utilization below 1 % from one sample to the next.
             {data.energy.total > data.energy.groups.length && ` These are the ${data.energy.groups.length.toLocaleString("en")} with the most energy of ${data.energy.total.toLocaleString("en")}.`}
           </p>
         </div>

@@ -3,7 +3,7 @@ import type { EnergyGroup, IdleGroup } from "../../api/usage";
 import { DEFAULT, jobsPath, parseJobs, parsePrice } from "./jobsState";
 import { rowsOf, sorted, sourceWords } from "./usage";
 
-const energy = (part: Partial<EnergyGroup> = {}): EnergyGroup => ({ group: "a", energy_kwh: 10, counted_kwh: 10, source: "counter", gpu_hours: 20, gpus: 2, ...part });
+const energy = (part: Partial<EnergyGroup> = {}): EnergyGroup => ({ group: "a", energy_kwh: 10, counted_kwh: 10, source: "counter", gpu_hours: 20, busy_gpu_hours: 10, throttled_gpu_hours: 0, gpus: 2, ...part });
 const idle = (part: Partial<IdleGroup> = {}): IdleGroup => ({ group: "a", held_gpu_hours: 20, idle_gpu_hours: 5, idle_energy_kwh: 0.5, idle_cost: null, gpus: 2, ...part });
 
 describe("energy and idle hours side by side", () => {
@@ -20,7 +20,7 @@ describe("energy and idle hours side by side", () => {
   });
 
   it("energy that was not read is not 0, and who has none is there all the same", () => {
-    const rows = rowsOf("job", [energy({ energy_kwh: null, counted_kwh: 0, source: null })], [idle({ group: "b" })], null);
+    const rows = rowsOf("job", [energy({ energy_kwh: null, counted_kwh: null, source: null })], [idle({ group: "b" })], null);
     expect(rows.map(({ group, energyKwh, counted }) => [group, energyKwh, counted])).toEqual([["a", null, null], ["b", null, null]]);
   });
 });

@@ -6,7 +6,7 @@ export interface UsageRow {
   /** Null: GPUs without such a holder. */
   readonly group: string | null;
   readonly gpus: number;
-  readonly gpuHours: number;
+  readonly gpuHours: number | null;
   readonly energyKwh: number | null;
   /** The share of the energy that counters say; the rest is integrated power. */
   readonly counted: number | null;
@@ -26,9 +26,9 @@ function rowOf(group: string | null, energy: Part<EnergyGroup> | undefined, idle
   return {
     group,
     gpus: energy?.gpus ?? idle?.gpus ?? 0,
-    gpuHours: energy?.gpu_hours ?? idle?.held_gpu_hours ?? 0,
+    gpuHours: energy?.gpu_hours ?? idle?.held_gpu_hours ?? null,
     energyKwh: kwh,
-    counted: energy === undefined || kwh === null || kwh <= 0 ? null : energy.counted_kwh / kwh,
+    counted: energy?.counted_kwh == null || kwh === null || kwh <= 0 ? null : energy.counted_kwh / kwh,
     heldHours: idle?.held_gpu_hours ?? (isHeld ? (energy?.gpu_hours ?? null) : null),
     idleHours,
     idleKwh: idle === undefined ? worked : idle.idle_energy_kwh,

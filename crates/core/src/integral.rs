@@ -4,8 +4,8 @@
 //! seconds. Unobserved time adds nothing: a gap between two samples that is longer than the caller allows, or
 //! a shorter one in which the device is known to have reported nothing ([`Blanks`]).
 
-use gpuvitals_core::Batch;
-use gpuvitals_core::batch::MetricColumn;
+use crate::Batch;
+use crate::batch::MetricColumn;
 
 const SECOND: f64 = 1e9;
 
@@ -48,12 +48,22 @@ impl Pace {
         Self { least_ns, usual_ns: least_ns }
     }
 
+    /// Starts with a distance that is known to be usual.
+    pub fn known(usual_ns: i64) -> Self {
+        Self { least_ns: Self::FLOOR_NS, usual_ns: usual_ns.max(Self::FLOOR_NS) }
+    }
+
     /// Learns from a distance: at once if it is shorter, by a factor of eight at most if it is longer, so
     /// that one outage does not become usual.
     pub fn step(&mut self, distance_ns: i64) {
         if distance_ns > 0 {
             self.usual_ns = distance_ns.clamp(self.least_ns, self.usual_ns.saturating_mul(Self::GROWTH));
         }
+    }
+
+    /// The usual distance.
+    pub fn usual_ns(self) -> i64 {
+        self.usual_ns
     }
 
     /// Longest distance that is not a gap: five times the usual one.
@@ -86,8 +96,9 @@ pub fn rounded(value: f64) -> f64 {
     (1000.0 * value).round() / 1000.0
 }
 
+/// A distance in nanoseconds as seconds.
 #[expect(clippy::cast_precision_loss, reason = "distances are far below 2^52 nanoseconds")]
-pub(crate) fn seconds(distance_ns: i64) -> f64 {
+pub fn seconds(distance_ns: i64) -> f64 {
     distance_ns as f64 / SECOND
 }
 
@@ -107,6 +118,17 @@ impl Integral {
     /// A mean over the time since the sample before.
     pub fn mean(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
         self.add(time_ns, value, gap_max_ns, |_, mean| mean);
+    }
+
+    /// A state, which lasts until the next sample.
+    pub fn state(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
+        self.add(time_ns, value, gap_max_ns, |state, _| state);
+    }
+
+    /// Takes an integral that was made elsewhere, from the last sample here to another one.
+    pub(crate) fn extend(&mut self, integral: f64, last: (i64, f64)) {
+        *self.total.get_or_insert(0.0) += integral;
+        self.last = Some(last);
     }
 
     fn add(&mut self, time_ns: i64, value: f64, gap_max_ns: i64, between: fn(f64, f64) -> f64) {
@@ -180,17 +202,17 @@ impl RunningTotal {
         self.rise.read(time_ns, value, gap_max_ns);
     }
 
-    /// A sample of the quantity that the counter integrates.
-    pub fn sample(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
-        if self.rise.total().is_none() {
-            self.integral.sample(time_ns, value, gap_max_ns);
-        }
-    }
-
     /// Its mean over the time since the sample before.
     pub fn mean(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
         if self.rise.total().is_none() {
             self.integral.mean(time_ns, value, gap_max_ns);
+        }
+    }
+
+    /// Its state, which lasts until the next sample.
+    pub fn state(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
+        if self.rise.total().is_none() {
+            self.integral.state(time_ns, value, gap_max_ns);
         }
     }
 

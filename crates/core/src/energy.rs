@@ -3,8 +3,8 @@
 //!
 //! Both come from the same sensors and are off by the same few per cent, so more than [`TOLERANCE`] apart
 //! means a wrong unit or rate, or a counter that does not move. The integral is the energy until the counter
-//! has agreed with it over [`PIECE_S`]; from then on every rise of the counter replaces the integral over the
-//! same span, until the two disagree over the last [`CHECK_S`] in which both are known. Then it is integrated
+//! has agreed with it over [`PIECE_S`]; then every rise of the counter, from its first reading on, replaces the integral
+//! over the same span, until the two disagree over the last [`CHECK_S`] in which both are known. Then it is integrated
 //! again, from where they last agreed, until the two agree over [`CHECK_S`] once more: power that is sampled
 //! once a second may miss faster changes. A rise that the power cannot explain is refused, and a fall is a
 //! reset: over such a span it is integrated. The total never falls: after a correction downwards it stays
@@ -13,10 +13,13 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use gpuvitals_core::batch::{MetricColumn, Value};
-use gpuvitals_core::{Batch, MetricId};
+use arrow_array::RecordBatch;
+
+use crate::batch::{MetricColumn, Value, metric_of};
+use crate::{Batch, MetricId};
 
 use crate::integral::{Integral, Order, order, seconds};
+use crate::usage::PowerSpan;
 
 /// Largest difference between counter and integrated power, as a share of the larger.
 pub const TOLERANCE: f64 = 0.10;
@@ -48,15 +51,47 @@ pub struct EnergyColumns<'a> {
 }
 
 impl<'a> EnergyColumns<'a> {
+    /// Metrics that they hold.
+    pub const METRICS: [MetricId; 5] = {
+        let [limit, enforced] = LIMITS;
+        [POWER, POWER_AVERAGE, COUNTER, limit, enforced]
+    };
+
     /// The columns of a batch.
     pub fn of(batch: &'a Batch) -> Self {
+        Self::of_records(batch.records())
+    }
+
+    /// The columns of rows of `gpu_events`.
+    pub fn of_records(records: &'a RecordBatch) -> Self {
+        let column = |id: MetricId| metric_of(records, id);
         Self {
-            power: batch.metric(POWER),
-            average: batch.metric(POWER_AVERAGE),
-            counter: batch.metric(COUNTER),
-            limits: LIMITS.map(|id| batch.metric(id)),
+            power: column(POWER),
+            average: column(POWER_AVERAGE),
+            counter: column(COUNTER),
+            limits: LIMITS.map(column),
         }
     }
+
+    /// Power of a row, watts, and whether it is an average over the time before.
+    pub fn power(&self, row: usize) -> Option<(f64, bool)> {
+        let instant = number(self.power, row).map(|watts| (watts, false));
+        instant.or_else(|| number(self.average, row).map(|watts| (watts, true)))
+    }
+
+    /// The energy counter of a row, joules.
+    pub fn counter_j(&self, row: usize) -> Option<f64> {
+        number(self.counter, row)
+    }
+
+    /// The largest power limit of a row, watts; 0 without one.
+    pub fn limit_w(&self, row: usize) -> f64 {
+        self.limits.iter().filter_map(|column| number(*column, row)).fold(0.0, f64::max)
+    }
+}
+
+fn number(column: Option<MetricColumn<'_>>, row: usize) -> Option<f64> {
+    column?.value(row).map(Value::as_f64)
 }
 
 /// The energy of one GPU, from its rows in the order of time.
@@ -78,6 +113,8 @@ pub struct Energy {
     /// Seconds of sampled power when a span was last compared.
     compared_s: f64,
     piece: Span,
+    /// What was compared before the first verdict.
+    untried: Span,
     belief: Belief,
     /// The base: the energy is this, plus the integral since then.
     from: Mark,
@@ -137,6 +174,21 @@ pub enum EnergySource {
     Counter,
     /// Integrated power.
     Integrated,
+}
+
+impl EnergySource {
+    /// Its name: `counter` or `integrated`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Integrated => "integrated",
+        }
+    }
+
+    /// The source of that name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        [Self::Counter, Self::Integrated].into_iter().find(|source| source.name() == name)
+    }
 }
 
 /// The reason for the source.
@@ -200,29 +252,73 @@ pub struct EnergyTotal {
 impl Energy {
     /// A row. The average is used only if there is no other power: mixing the two would distort both.
     pub fn row(&mut self, columns: &EnergyColumns<'_>, row: usize, time_ns: i64, gap_max_ns: i64) {
-        let value = |column: Option<MetricColumn<'_>>| column?.value(row).map(Value::as_f64);
-        for limit in columns.limits.iter().filter_map(|column| value(*column)) {
-            self.limit = self.limit.max(limit);
+        self.allow(columns.limit_w(row));
+        if let Some((watts, is_average)) = columns.power(row) {
+            self.power(time_ns, watts, is_average, gap_max_ns);
         }
-        let power = value(columns.power);
-        self.has_power |= power.is_some();
-        if let Some(watts) = power.or_else(|| value(columns.average).filter(|_| !self.has_power)) {
-            self.sample(time_ns, watts, gap_max_ns);
-        }
-        if let Some(counter_j) = value(columns.counter) {
+        if let Some(counter_j) = columns.counter_j(row) {
             self.read(time_ns, counter_j, gap_max_ns);
+        }
+    }
+
+    /// The part may draw this power, watts.
+    pub(crate) fn allow(&mut self, limit_w: f64) {
+        self.limit = self.limit.max(limit_w);
+    }
+
+    /// A sample of power in watts, or an average over the time since the sample before; averages count until there is a
+    /// sample.
+    pub(crate) fn power(&mut self, time_ns: i64, watts: f64, is_average: bool, gap_max_ns: i64) {
+        self.has_power |= !is_average;
+        match (is_average, self.has_power) {
+            (false, _) => self.sample(time_ns, watts, gap_max_ns),
+            (true, false) => self.take(time_ns, watts, gap_max_ns, Integral::mean),
+            (true, true) => {}
         }
     }
 
     /// A sample of power in watts. Gaps longer than the limit are not filled.
     pub fn sample(&mut self, time_ns: i64, watts: f64, gap_max_ns: i64) {
+        self.take(time_ns, watts, gap_max_ns, Integral::sample);
+    }
+
+    fn take(&mut self, time_ns: i64, watts: f64, gap_max_ns: i64, add: fn(&mut Integral, i64, f64, i64)) {
         if !watts.is_finite() {
             return;
         }
-        self.power.sample(time_ns, watts, gap_max_ns);
-        self.seen.sample(time_ns, 1.0, gap_max_ns);
+        add(&mut self.power, time_ns, watts, gap_max_ns);
+        add(&mut self.seen, time_ns, 1.0, gap_max_ns);
         self.power_max = self.power_max.max(watts);
         self.grow();
+    }
+
+    /// Takes power that was integrated elsewhere by the same rule, from the last sample here to another one.
+    pub(crate) fn extend(&mut self, span: &PowerSpan) {
+        if span.is_average && self.has_power {
+            return;
+        }
+        self.power.extend(span.joules, span.last);
+        self.seen.extend(span.seconds, (span.last.0, 1.0));
+        self.power_max = self.power_max.max(span.max_w);
+        self.grow();
+    }
+
+    /// The counter began anew since its last reading: what it counted in between is unknown.
+    pub(crate) fn reset_counter(&mut self) {
+        if self.last.take().is_some() {
+            self.falls += 1;
+            self.leave_out(self.seen.total().unwrap_or(0.0));
+        }
+    }
+
+    /// The energy so far, joules.
+    pub(crate) fn joules(&self) -> f64 {
+        self.total
+    }
+
+    /// Seconds over which power was sampled.
+    pub(crate) fn seen_s(&self) -> f64 {
+        self.seen.total().unwrap_or(0.0)
     }
 
     /// The power from the last sample to the next one is unknown. A counter counts on.
@@ -336,13 +432,17 @@ impl Energy {
     fn leave_out(&mut self, seen_s: f64) {
         self.from = self.mark(self.now());
         if seen_s - self.compared_s >= CHECK_S {
-            (self.belief, self.piece) = (Belief::Untried, Span::default());
+            self.belief = Belief::Untried;
+            (self.piece, self.untried) = (Span::default(), Span::default());
             self.pieces.clear();
         }
     }
 
     fn compare(&mut self, span: Span) {
         self.piece = self.piece.and(span);
+        if matches!(self.belief, Belief::Untried) {
+            self.untried = self.untried.and(span);
+        }
         if self.piece.seen_s < PIECE_S {
             return;
         }
@@ -365,8 +465,13 @@ impl Energy {
         // The highest power of an hour ago says nothing about the steps of an idle GPU.
         let step_w = self.power_max.min(2.0 * over.integrated_j / over.seen_s);
         if apart <= TOLERANCE * larger + STEP_S * step_w {
-            if !matches!(self.belief, Belief::Agrees(_)) {
-                self.from = self.mark(self.now());
+            match self.belief {
+                Belief::Agrees(_) => {}
+                // The counter was right from its first reading on: so a range and its parts have one energy.
+                Belief::Untried => {
+                    self.from = self.mark(self.now() + self.untried.counted_j - self.untried.integrated_j);
+                }
+                Belief::Refuted(_) => self.from = self.mark(self.now()),
             }
             self.belief = Belief::Agrees(apart / larger);
             if is_whole {

@@ -1,0 +1,184 @@
+//! The use of one GPU, added up.
+
+use super::paced::{Paced, PacedStay};
+use super::stay::Between;
+use super::{PowerSpan, Stay};
+use crate::energy::{Energy, EnergySource};
+
+/// What a holder used of a GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Held {
+    /// Seconds between its rows and the next ones; 0 if it only has a GPU's last row.
+    pub seconds: f64,
+    /// Seconds times utilisation.
+    pub busy_s: f64,
+    /// Seconds in which the GPU did nothing.
+    pub idle_s: f64,
+    /// Seconds in which a limit held the clocks down.
+    pub throttled_s: f64,
+    /// Energy, joules; none without power and counter.
+    pub joules: Option<f64>,
+    /// Energy of the time in which the GPU did nothing, joules; none if there was no such time, or no energy.
+    pub idle_joules: Option<f64>,
+}
+
+impl Held {
+    fn add(&mut self, between: Between) {
+        self.seconds += between.seconds;
+        self.busy_s += between.busy_s;
+        self.idle_s += between.idle_s;
+        self.throttled_s += between.throttled_s;
+    }
+
+    fn add_joules(&mut self, joules: f64, idle_joules: Option<f64>) {
+        *self.joules.get_or_insert(0.0) += joules;
+        if let Some(idle) = idle_joules {
+            *self.idle_joules.get_or_insert(0.0) += idle;
+        }
+    }
+}
+
+/// The sums of a GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct GpuSums {
+    pub(super) held: Vec<(u32, Held)>,
+    pub(super) source: Option<EnergySource>,
+    pub(super) first_ns: i64,
+    pub(super) last_ns: i64,
+}
+
+/// Adds up rows and rollups of one GPU in the order of their times, by holder.
+#[derive(Debug, Clone, Default)]
+pub struct UseFold {
+    paced: Paced,
+    going: Option<Box<Going>>,
+}
+
+/// Sums of a GPU that has had a row.
+#[derive(Debug, Clone)]
+struct Going {
+    energy: Energy,
+    /// The last stay, and its holder.
+    last: (u32, Stay),
+    first_ns: i64,
+    held: Vec<(u32, Held)>,
+}
+
+impl UseFold {
+    /// Adds the rows of a holder. Rows that are not behind all earlier ones are counted already and add nothing.
+    pub fn add(&mut self, holder: u32, stay: Stay) {
+        if let Some(stay) = self.paced.push(holder, stay) {
+            self.take(stay);
+        }
+    }
+
+    fn take(&mut self, stay: PacedStay) {
+        match &mut self.going {
+            Some(going) => going.add(stay),
+            None => self.going = Some(Box::new(Going::new(stay))),
+        }
+    }
+
+    /// The sums; none without a row.
+    pub(super) fn finish(mut self) -> Option<GpuSums> {
+        while let Some(stay) = self.paced.next() {
+            self.take(stay);
+        }
+        let going = self.going?;
+        let has_joules = going.held.iter().any(|(_, held)| held.joules.is_some());
+        let source = going.energy.total().filter(|_| has_joules).map(|total| total.source);
+        Some(GpuSums { held: going.held, source, first_ns: going.first_ns, last_ns: going.last.1.last_ns })
+    }
+}
+
+impl Going {
+    fn new((holder, stay, _): PacedStay) -> Self {
+        let mut going = Self {
+            energy: Energy::default(),
+            first_ns: stay.first_ns,
+            last: (holder, stay.clone()),
+            held: Vec::new(),
+        };
+        going.feed(&stay, 0);
+        going.stay(holder, &stay);
+        going
+    }
+
+    fn add(&mut self, (holder, stay, gap_max_ns): PacedStay) {
+        if stay.first_ns <= self.last.1.last_ns {
+            return;
+        }
+        let between = Between::of(&self.last.1, &stay, gap_max_ns);
+        let is_idle = self.last.1.is_idle_after();
+        let (before_j, before_s) = (self.energy.joules(), self.energy.seen_s());
+        self.feed(&stay, gap_max_ns);
+        let joules = self.energy.joules() - before_j;
+        let has_energy = joules > 0.0 || self.energy.seen_s() > before_s;
+        let last = self.held(self.last.0);
+        last.add(between);
+        if has_energy {
+            last.add_joules(joules, is_idle.then_some(joules));
+        }
+        self.stay(holder, &stay);
+        // What a row does not say again lasts.
+        let utilization_after = stay.utilization_after.or(self.last.1.utilization_after);
+        let throttled_after = stay.throttled_after.or(self.last.1.throttled_after);
+        self.last = (holder, Stay { utilization_after, throttled_after, ..stay });
+    }
+
+    /// Gives the first values of a stay to the energy.
+    fn feed(&mut self, stay: &Stay, gap_max_ns: i64) {
+        self.energy.allow(stay.limit_w);
+        if let Some(PowerSpan { first: (time_ns, watts), is_average, .. }) = stay.power {
+            self.energy.power(time_ns, watts, is_average, gap_max_ns);
+        }
+        if let Some(counter) = stay.counter {
+            self.energy.read(counter.first.0, counter.first.1, gap_max_ns);
+        }
+    }
+
+    /// Adds what lies within a stay.
+    fn stay(&mut self, holder: u32, stay: &Stay) {
+        let before_j = self.energy.joules();
+        let power = stay.power.filter(|power| power.last.0 > power.first.0);
+        if let Some(power) = &power {
+            self.energy.extend(power);
+        }
+        let counter = stay.counter.filter(|counter| counter.last.0 > counter.first.0);
+        if let Some(counter) = counter {
+            if counter.fell {
+                self.energy.reset_counter();
+            }
+            self.energy.read(counter.last.0, counter.last.1, counter.last.0 - counter.first.0);
+        }
+        let joules = self.energy.joules() - before_j;
+        // Of the energy, the part of the idle time is that of the integral.
+        let idle_share = match power {
+            Some(power) if power.joules > 0.0 => power.idle_joules / power.joules,
+            _ if stay.seconds > 0.0 => stay.idle_s / stay.seconds,
+            _ => 0.0,
+        };
+        let has_energy = joules > 0.0 || power.is_some_and(|power| power.seconds > 0.0);
+        let is_idle = stay.idle_s > 0.0;
+        let held = self.held(holder);
+        held.add(Between {
+            seconds: stay.seconds,
+            busy_s: stay.busy_s,
+            idle_s: stay.idle_s,
+            throttled_s: stay.throttled_s,
+        });
+        if has_energy {
+            held.add_joules(joules, is_idle.then_some(joules * idle_share));
+        }
+    }
+
+    /// The sums of a holder; most GPUs have few.
+    fn held(&mut self, holder: u32) -> &mut Held {
+        let place = self.held.iter().rposition(|(known, _)| *known == holder).unwrap_or_else(|| {
+            self.held.push((holder, Held::default()));
+            self.held.len() - 1
+        });
+        #[expect(clippy::indexing_slicing, reason = "the place was just found or made")]
+        &mut self.held[place].1
+    }
+}

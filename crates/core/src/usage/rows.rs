@@ -1,0 +1,186 @@
+//! Rows of `gpu_events`, as stays and added up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use foldhash::fast::RandomState;
+
+use super::{CounterSpan, GpuUse, HOLDER_COLUMNS, PowerSpan, Stay, Usage, UseQuery};
+use crate::batch::{
+    KeylessRow, MetricColumn, RowKeys, TIMESTAMP_COLUMN, Value, as_dictionary, metric_of, text_at,
+};
+use crate::energy::EnergyColumns;
+use crate::history::{History, Part, QueryError, RowsQuery};
+use crate::throttle::{Residency, ThrottleColumns};
+use crate::{Batch, MetricId, Table};
+
+const UTILIZATION: MetricId = MetricId::of("utilization_pct");
+/// Rows of a page that a history is asked for.
+const PAGE_ROWS: usize = 20_000;
+
+/// Names of the metrics that a use is made of.
+pub fn use_columns() -> impl Iterator<Item = &'static str> {
+    let metrics = EnergyColumns::METRICS.into_iter().chain(ThrottleColumns::METRICS).chain([UTILIZATION]);
+    metrics.map(|id| id.metric().column)
+}
+
+/// The columns that a use is made of, looked up once for some rows.
+#[derive(Debug)]
+pub struct UseColumns<'a> {
+    energy: EnergyColumns<'a>,
+    throttle: ThrottleColumns<'a>,
+    utilization: Option<MetricColumn<'a>>,
+}
+
+impl<'a> UseColumns<'a> {
+    /// Of rows of `gpu_events`.
+    pub fn of(records: &'a RecordBatch) -> Self {
+        Self {
+            energy: EnergyColumns::of_records(records),
+            throttle: ThrottleColumns::of(records),
+            utilization: metric_of(records, UTILIZATION),
+        }
+    }
+
+    /// A row of a GPU whose earlier counters of throttling these are.
+    pub fn stay(&self, row: usize, time_ns: i64, counted: &mut Residency) -> Stay {
+        let power = self.energy.power(row).filter(|(watts, _)| watts.is_finite());
+        let power = power.map(|(watts, is_average)| PowerSpan {
+            is_average,
+            first: (time_ns, watts),
+            last: (time_ns, watts),
+            joules: 0.0,
+            seconds: 0.0,
+            idle_joules: 0.0,
+            max_w: watts,
+        });
+        let counter = self.energy.counter_j(row).filter(|joules| joules.is_finite());
+        let counter = counter.map(|joules| (time_ns, joules));
+        let utilization_after = self.utilization.and_then(|column| column.value(row)).map(Value::as_f64);
+        let throttled = self.throttle.at(row, counted);
+        let share = |of_share: bool| throttled.filter(|it| it.is_share == of_share).map(|it| it.any);
+        Stay {
+            first_ns: time_ns,
+            last_ns: time_ns,
+            pace_ns: 0,
+            seconds: 0.0,
+            busy_s: 0.0,
+            idle_s: 0.0,
+            throttled_s: 0.0,
+            throttled_before: share(true),
+            throttled_after: share(false),
+            utilization_after,
+            power,
+            counter: counter.map(|read| CounterSpan { first: read, last: read, fell: false }),
+            limit_w: self.energy.limit_w(row),
+        }
+    }
+}
+
+/// Rows that are added to a use, with what must be remembered from batch to batch.
+#[derive(Debug, Default)]
+pub struct RowsOfUse {
+    counted: HashMap<Arc<str>, Residency, RandomState>,
+}
+
+impl RowsOfUse {
+    /// Adds rows of `gpu_events`; those of a GPU come in the order of time, also from batch to batch.
+    ///
+    /// # Errors
+    /// The first row that names no GPU.
+    pub fn add(&mut self, usage: &mut Usage, records: &RecordBatch) -> Result<(), KeylessRow> {
+        let keys = RowKeys::of(records, Table::GpuEvents)?;
+        let times =
+            records.column_by_name(TIMESTAMP_COLUMN).map(|times| times.as_primitive::<Int64Type>().values());
+        let holders = usage.holders(records);
+        let columns = UseColumns::of(records);
+        for (row, time_ns) in times.into_iter().flatten().enumerate() {
+            let key = keys.ids.get(row).and_then(|id| keys.keys.get(*id as usize));
+            let (Some(key), Some(holder)) = (key, holders.get(row)) else { continue };
+            if !self.counted.contains_key(key) {
+                self.counted.insert(Arc::clone(key), Residency::default());
+            }
+            let Some(counted) = self.counted.get_mut(key) else { continue };
+            usage.gpu(key).add(*holder, columns.stay(row, *time_ns, counted));
+        }
+        Ok(())
+    }
+}
+
+impl Usage {
+    /// The number of the holder of each row.
+    pub fn holders(&mut self, records: &RecordBatch) -> Vec<u32> {
+        let columns =
+            HOLDER_COLUMNS.map(|column| records.column_by_name(column.name()).and_then(as_dictionary));
+        let columns = columns.each_ref().map(|array| array.as_ref()?.as_dictionary_opt::<Int32Type>());
+        let mut known: HashMap<[Option<usize>; HOLDER_COLUMNS.len()], u32, RandomState> = HashMap::default();
+        let mut last = None;
+        let numbers = (0..records.num_rows()).map(|row| {
+            let codes = columns.map(|column| column.and_then(|array| array.key(row)));
+            if let Some((seen, number)) = last
+                && seen == codes
+            {
+                return number;
+            }
+            let number = *known.entry(codes).or_insert_with(|| {
+                let texts = columns.map(|column| Some(Arc::<str>::from(text_at(column?, row)?)));
+                self.holder(&texts)
+            });
+            last = Some((codes, number));
+            number
+        });
+        numbers.collect()
+    }
+}
+
+/// The use of all GPUs, from the rows of a history that has no sums of them.
+///
+/// # Errors
+/// When the history gives no rows.
+pub async fn use_of_history(
+    history: &(impl History + ?Sized),
+    query: UseQuery,
+) -> Result<Part<Vec<GpuUse>>, QueryError> {
+    let uses = use_of_gpus(history, query, &[], usize::MAX).await?;
+    Ok(uses.unwrap_or_default())
+}
+
+/// The use of some GPUs, or of all, from the rows of a history, page by page; none if there are more rows than so many.
+///
+/// # Errors
+/// When the history gives no rows.
+pub async fn use_of_gpus(
+    history: &(impl History + ?Sized),
+    query: UseQuery,
+    gpus: &[Arc<str>],
+    rows_max: usize,
+) -> Result<Option<Part<Vec<GpuUse>>>, QueryError> {
+    let (mut usage, mut rows_of_use) = (Usage::default(), RowsOfUse::default());
+    let (mut after, mut read) = (None, 0_usize);
+    loop {
+        let page = RowsQuery {
+            gpus: gpus.to_vec(),
+            start_ns: Some(query.start_ns),
+            end_ns: Some(query.end_ns),
+            metrics: Some(use_columns().map(str::to_owned).collect()),
+            after: after.take(),
+            ..RowsQuery::of(Table::GpuEvents, PAGE_ROWS)
+        };
+        let Part { answer: rows, missing } = history.rows(page).await?;
+        after = rows.end();
+        let found = rows.batch.as_ref().map_or(0, Batch::rows);
+        read = read.saturating_add(found);
+        if read > rows_max {
+            return Ok(None);
+        }
+        if let Some(batch) = rows.batch {
+            rows_of_use.add(&mut usage, batch.records()).map_err(QueryError::failed)?;
+        }
+        if found < PAGE_ROWS || !missing.is_empty() {
+            return Ok(Some(Part { answer: usage.finish(), missing }));
+        }
+    }
+}
