@@ -9,6 +9,7 @@ use gpuvitals_core::history::{
     RowsQuery,
 };
 use gpuvitals_core::ports::Answer;
+use gpuvitals_core::usage::{GpuUse, UseQuery};
 use gpuvitals_core::{Batch, Health, Table};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -48,6 +49,10 @@ impl History for Store {
 
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
         self.work(move |inner, abandoned| inner.buckets(&query, abandoned))
+    }
+
+    fn usage(&self, query: UseQuery) -> Answered<'_, Vec<GpuUse>> {
+        self.work(move |inner, abandoned| inner.usage(query, abandoned))
     }
 
     fn changes(&self) -> Box<dyn Changes> {
@@ -102,6 +107,11 @@ impl History for StoreView {
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
         let seen = Arc::clone(&self.0);
         work(&self.0.readers, move |abandoned| seen.reading(abandoned, |it| query::buckets(it, &query)))
+    }
+
+    fn usage(&self, query: UseQuery) -> Answered<'_, Vec<GpuUse>> {
+        let seen = Arc::clone(&self.0);
+        work(&self.0.readers, move |abandoned| seen.reading(abandoned, |it| query::usage(it, query)))
     }
 
     fn changes(&self) -> Box<dyn Changes> {
@@ -224,6 +234,14 @@ impl Inner {
         let buckets = query::buckets(reading, query)?;
         self.inspect(&snapshot);
         Ok(buckets)
+    }
+
+    fn usage(&self, query: UseQuery, abandoned: &CancellationToken) -> Result<Part<Vec<GpuUse>>, QueryError> {
+        let snapshot = self.shared.snapshot.load_full();
+        let reading = Reading { reader: &self.shared.reader, snapshot: &snapshot, abandoned };
+        let uses = query::usage(reading, query)?;
+        self.inspect(&snapshot);
+        Ok(uses)
     }
 
     /// Has condemned files set aside.

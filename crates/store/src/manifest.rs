@@ -24,7 +24,7 @@ use crate::inventory::{Inventory, Kind};
 use crate::step::{FileStep, FileSteps};
 
 /// Version of the directory's layout.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 /// Nanoseconds of an hour.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 24 * HOUR_NS;

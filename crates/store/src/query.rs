@@ -8,8 +8,11 @@ mod range;
 mod rolled;
 mod stretches;
 mod tally;
+mod usage;
 
+use gpuvitals_core::Table;
 use gpuvitals_core::history::{BucketQuery, Buckets, Part, QueryError};
+use gpuvitals_core::usage::{GpuUse, UseQuery};
 
 use crate::reader::{Reading, Scope};
 
@@ -25,15 +28,32 @@ pub const ROWS_MAX: u64 = 16_000_000;
 /// # Errors
 /// As [`buckets::buckets`].
 pub(crate) fn buckets(reading: Reading<'_>, query: &BucketQuery) -> Result<Part<Buckets>, QueryError> {
+    let scope = Scope::new(query.table, &query.gpus, query.start_ns, query.end_ns);
+    of_sound_rollups(reading, &scope, || buckets::buckets(reading, query))
+}
+
+/// The use of GPUs, in the same way.
+///
+/// # Errors
+/// As [`usage::usage`].
+pub(crate) fn usage(reading: Reading<'_>, query: UseQuery) -> Result<Part<Vec<GpuUse>>, QueryError> {
+    let scope = Scope::new(Table::GpuEvents, &[], query.start_ns, query.end_ns);
+    of_sound_rollups(reading, &scope, || usage::usage(reading, query))
+}
+
+fn of_sound_rollups<T>(
+    reading: Reading<'_>,
+    scope: &Scope,
+    ask: impl Fn() -> Result<Part<T>, QueryError>,
+) -> Result<Part<T>, QueryError> {
     let snapshot = reading.snapshot;
     let damaged = || snapshot.rollups.iter().filter_map(|rollup| Some((rollup, rollup.damage()?)));
     loop {
         let before = damaged().count();
-        let mut part = buckets::buckets(reading, query)?;
+        let mut part = ask()?;
         if damaged().count() > before {
             continue;
         }
-        let scope = Scope::new(query.table, &query.gpus, query.start_ns, query.end_ns);
         let gone = damaged().filter(|(rollup, _)| scope.meets_rows(rollup) && !snapshot.has_rows_of(rollup));
         part.missing.extend(gone.map(|(rollup, reason)| format!("{}: {reason}", rollup.path.display())));
         return Ok(part);

@@ -8,6 +8,8 @@
 //! Only rows side by side with the same identity are put together: where a pod or job changes, a step has another row. So
 //! every selector and group has its values, and the rows of a GPU are apart in time.
 
+mod usage;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use gpuvitals_core::catalogue::{self, Instrument};
 use gpuvitals_core::history::{Cell, Measured, Track};
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::sketch::Sketch;
+use gpuvitals_core::usage::Stay;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
 use crate::config::StoreConfig;
@@ -36,6 +39,8 @@ use crate::query::{Run, count_column};
 use crate::step::FileSteps;
 use crate::tail;
 use gpuvitals_core::merge::{MergeError, as_text};
+use usage::Stays;
+pub(crate) use usage::{StayColumns, is_use, names as use_names};
 
 /// Time of the first row that was put together.
 pub(crate) const FIRST_NS: &str = "first_ns";
@@ -145,6 +150,11 @@ pub(crate) fn of_table(table: Table) -> bool {
     matches!(table, Table::GpuEvents | Table::SystemEvents)
 }
 
+/// Whether rollups have the use of GPUs.
+fn has_use(table: Table) -> bool {
+    table == Table::GpuEvents
+}
+
 /// What a column of rows becomes.
 fn fields_of(field: &Field, table: Table, grain: Grain) -> Vec<Field> {
     let name = field.name();
@@ -165,7 +175,8 @@ fn metric_of(name: &str, table: Table) -> Option<MetricId> {
 fn schema(rows: &Schema, table: Table, grain: Grain) -> SchemaRef {
     let time = [TIMESTAMP_COLUMN, FIRST_NS, LAST_NS].map(|name| Field::new(name, DataType::Int64, false));
     let rest = rows.fields().iter().flat_map(|field| fields_of(field, table, grain));
-    Arc::new(Schema::new(time.into_iter().chain(rest).collect::<Vec<_>>()))
+    let of_use = usage::fields().filter(|_| has_use(table));
+    Arc::new(Schema::new(time.into_iter().chain(rest).chain(of_use).collect::<Vec<_>>()))
 }
 
 /// Columns of the file of a rollup: the values of a decimal column are decimals too.
@@ -224,7 +235,7 @@ impl Runs {
 /// Puts merged rows together.
 fn roll(
     records: &RecordBatch,
-    runs: &[Run],
+    (runs, stays): (&[Run], &[Stay]),
     schema: &SchemaRef,
     (table, grain): (Table, Grain),
 ) -> Result<RecordBatch, MergeError> {
@@ -256,6 +267,9 @@ fn roll(
                 columns.extend(Figure::all(metric, grain).map(|figure| column(figure, &measured, &ends)));
             }
         }
+    }
+    if has_use(table) {
+        columns.extend(usage::arrays(stays));
     }
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }
@@ -427,12 +441,16 @@ impl<'a> Rollups<'a> {
         } else if self.rows >= PIECE_ROWS {
             self.give_up(HOPELESS);
         }
+        let finest = runs.iter().map(|(_, runs)| runs).max_by_key(|runs| runs.runs.len());
+        let finest = finest.filter(|_| has_use(self.table) && !self.rolling.is_empty());
+        let stays = finest.map(|finest| Stays::of(records, times, finest));
         for rolling in &mut self.rolling {
-            let Some((_, Runs { runs, gpus })) = runs.iter().find(|(grain, _)| *grain == rolling.grain)
-            else {
+            let Some((_, of_grain)) = runs.iter().find(|(grain, _)| *grain == rolling.grain) else {
                 continue;
             };
-            let records = roll(records, runs, &rolling.schema, (self.table, rolling.grain))?;
+            let stays = stays.as_ref().map_or_else(Vec::new, |stays| stays.by(of_grain));
+            let Runs { runs, gpus } = of_grain;
+            let records = roll(records, (runs, &stays), &rolling.schema, (self.table, rolling.grain))?;
             let batch = |rows: Range<usize>| Ok(records.slice(rows.start, rows.len()));
             rolling.writer.write(&Sorted { len: records.num_rows(), gpus, batch: &batch })?;
         }

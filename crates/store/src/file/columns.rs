@@ -14,7 +14,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
 use crate::grain::Grain;
-use crate::rollup::Figure;
+use crate::rollup::{Figure, is_use};
 
 /// Footer key of the table's version.
 const SCHEMA_KEY: &str = "gpuvitals.schema";
@@ -55,6 +55,11 @@ pub(crate) fn properties(
         let path = || ColumnPath::new(vec![field.name().clone()]);
         let coding = match Figure::of(field.name()).filter(|_| grain != Grain::Raw) {
             Some((metric, figure)) => coding_of(metric, figure, field.data_type()),
+            // As of figures: no dictionaries.
+            None if is_use(field.name()) && grain != Grain::Raw => Coding::Plain(match field.data_type() {
+                DataType::Int64 => Encoding::DELTA_BINARY_PACKED,
+                _ => Encoding::BYTE_STREAM_SPLIT,
+            }),
             None => coding(field.name(), field.data_type()),
         };
         builder = match coding {

@@ -199,10 +199,7 @@ impl Part {
         row_group: usize,
         keys: &[Arc<str>],
     ) -> Result<Vec<Range<usize>>, String> {
-        let index = match file.index(row_group) {
-            Some(index) => index,
-            None => file.set_index(row_group, self.find_gpus(table)?).ok_or("no such row group")?,
-        };
+        let index = self.index(table, file, row_group)?;
         let mut ranges = Vec::new();
         for key in keys {
             let from = index.partition_point(|(known, _)| known < key);
@@ -211,6 +208,27 @@ impl Part {
         }
         ranges.sort_unstable_by_key(|range| range.start);
         Ok(ranges)
+    }
+
+    fn index<'a>(&self, table: Table, file: &'a OpenFile, row_group: usize) -> Result<&'a GpuIndex, String> {
+        match file.index(row_group) {
+            Some(index) => Ok(index),
+            None => Ok(file.set_index(row_group, self.find_gpus(table)?).ok_or("no such row group")?),
+        }
+    }
+
+    /// Keys of its GPUs; one may be there twice.
+    ///
+    /// # Errors
+    /// As [`Part::read`].
+    pub(crate) fn gpus(&self, table: Table) -> Result<Vec<Arc<str>>, String> {
+        let key = |(key, _): &(Arc<str>, _)| Arc::clone(key);
+        match &self.kind {
+            Kind::Chunk(chunk) => Ok(chunk.gpus.iter().map(|(key, _)| Arc::clone(key)).collect()),
+            Kind::RowGroup { file, row_group, .. } => {
+                Ok(self.index(table, file, *row_group)?.iter().map(key).collect())
+            }
+        }
     }
 
     fn find_gpus(&self, table: Table) -> Result<GpuIndex, String> {

@@ -23,4 +23,5 @@ mod retention;
 mod rollups;
 mod support;
 mod tables;
+mod usage;
 mod view;

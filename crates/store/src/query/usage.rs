@@ -1,0 +1,162 @@
+//! The use of GPUs: from the coarsest rollups that lie in the range, from rows where there are none, in the order of time.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::history::{self, BucketQuery, QueryError};
+use gpuvitals_core::merge::{MergeError, Order, merge};
+use gpuvitals_core::time::DAY_NS;
+use gpuvitals_core::usage::{GpuUse, HOLDER_COLUMNS, RowsOfUse, Usage, UseQuery, use_columns};
+use gpuvitals_core::{IdentityColumn, Table};
+
+use super::stretches::{Source, sources};
+use crate::grain::Grain;
+use crate::reader::{Columns, Part, Reading, Scope, in_time, parallel};
+use crate::rollup::{StayColumns, use_names};
+use crate::tail;
+
+/// Rows that are held at a time: some hundred MB at most.
+const ROWS_AT_ONCE: usize = 1 << 20;
+/// Parts of rollups that are held at a time.
+const PARTS_AT_ONCE: usize = 16;
+
+/// Answers the question.
+///
+/// # Errors
+/// When the range makes no sense, or rows do not fit together.
+pub(crate) fn usage(reading: Reading<'_>, query: UseQuery) -> Result<history::Part<Vec<GpuUse>>, QueryError> {
+    let UseQuery { start_ns, end_ns } = query;
+    if end_ns < start_ns {
+        return Err(QueryError::Range { start_ns, end_ns, step_ns: DAY_NS });
+    }
+    let scope = Scope::new(Table::GpuEvents, &[], start_ns, end_ns);
+    let mut sums =
+        Sums { reading, usage: Usage::default(), rows: RowsOfUse::default(), missing: BTreeSet::new() };
+    sums.missing.extend(reading.lost(&scope));
+    // Every rollup divides a day.
+    let by_day = BucketQuery::of(Table::GpuEvents, Vec::new(), start_ns, end_ns, DAY_NS);
+    for Source { grain, start_ns, end_ns } in sources(reading.snapshot, &by_day) {
+        let scope = scope.during(start_ns, end_ns).by(grain);
+        let mut unread = Vec::new();
+        let parts = reading.parts(&scope, &mut unread)?;
+        sums.missing.extend(unread);
+        if grain == Grain::Raw { sums.add_rows(&parts, &scope)? } else { sums.add_rollups(parts, &scope)? }
+    }
+    Ok(history::Part { answer: sums.usage.finish(), missing: sums.missing.into_iter().collect() })
+}
+
+/// What has been added up.
+struct Sums<'a> {
+    reading: Reading<'a>,
+    usage: Usage,
+    rows: RowsOfUse,
+    missing: BTreeSet<String>,
+}
+
+impl Sums<'_> {
+    /// Adds rollups, by their times.
+    fn add_rollups(&mut self, mut parts: Vec<Part>, scope: &Scope) -> Result<(), QueryError> {
+        parts.sort_by_key(Part::times);
+        let columns = columns(use_names());
+        for some in parts.chunks(PARTS_AT_ONCE) {
+            for records in self.read(some, scope, &columns)? {
+                self.add_stays(&records).map_err(QueryError::from)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_stays(&mut self, records: &RecordBatch) -> Result<(), MergeError> {
+        let keys = RowKeys::of(records, Table::GpuEvents)
+            .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+        let holders = self.usage.holders(records);
+        let columns = StayColumns::of(records);
+        for (row, (id, holder)) in keys.ids.iter().zip(holders).enumerate() {
+            if let (Some(key), Some(stay)) = (keys.keys.get(*id as usize), columns.stay(row)) {
+                self.usage.gpu(key).add(holder, stay);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds rows: merged by key, some GPUs at a time, and of a GPU with very many some of the time.
+    fn add_rows(&mut self, parts: &[Part], scope: &Scope) -> Result<(), QueryError> {
+        let candidates = parts.iter().map(|part| part.candidates(scope).unwrap_or_default());
+        let rows: usize = candidates.flatten().map(|rows| rows.len()).sum();
+        let pieces = rows.div_ceil(ROWS_AT_ONCE);
+        if pieces <= 1 {
+            return self.add_merged(parts, scope);
+        }
+        let mut gpus = BTreeSet::new();
+        for part in parts {
+            self.reading.go_on()?;
+            match part.gpus(scope.table) {
+                Ok(found) => gpus.extend(found),
+                Err(words) => drop(self.missing.insert(words)),
+            }
+        }
+        let gpus: Vec<Arc<str>> = gpus.into_iter().collect();
+        let of_piece = gpus.len().div_ceil(pieces).max(1);
+        let windows = i64::try_from(pieces.div_ceil(gpus.len().max(1))).unwrap_or(1);
+        let width_ns = (scope.end_ns.saturating_sub(scope.start_ns) / windows).saturating_add(1);
+        for some in gpus.chunks(of_piece) {
+            let mut start_ns = scope.start_ns;
+            while start_ns <= scope.end_ns {
+                let end_ns = start_ns.saturating_add(width_ns - 1).min(scope.end_ns);
+                self.add_merged(parts, &Scope::new(scope.table, some, start_ns, end_ns))?;
+                let Some(next_ns) = end_ns.checked_add(1) else { break };
+                start_ns = next_ns;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_merged(&mut self, parts: &[Part], scope: &Scope) -> Result<(), QueryError> {
+        let records = self.read(parts, scope, &columns(use_columns()))?;
+        if let Some(merged) = merge(scope.table, &records, Order::GpuTime)? {
+            self.rows.add(&mut self.usage, &merged).map_err(QueryError::failed)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the rows in scope of some parts, in their order.
+    fn read(
+        &mut self,
+        parts: &[Part],
+        scope: &Scope,
+        columns: &Columns,
+    ) -> Result<Vec<RecordBatch>, QueryError> {
+        let reading = self.reading;
+        let found = parallel(parts, true, |_, part| {
+            reading.go_on()?;
+            Ok::<_, QueryError>(read_part(part, scope, columns))
+        });
+        let mut records = Vec::with_capacity(found.len());
+        for found in found {
+            match found? {
+                Ok(of_part) => records.extend(of_part),
+                Err(words) => drop(self.missing.insert(words)),
+            }
+        }
+        Ok(records)
+    }
+}
+
+fn read_part(part: &Part, scope: &Scope, columns: &Columns) -> Result<Vec<RecordBatch>, String> {
+    let rows = part.candidates(scope)?;
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let records = part.read(columns, &rows)?;
+    let slice = |rows: Range<usize>| records.slice(rows.start, rows.len());
+    Ok(in_time(tail::timestamps(&records), scope).into_iter().map(slice).collect())
+}
+
+/// Time, GPU, holder, and these.
+fn columns(names: impl Iterator<Item = &'static str>) -> Columns {
+    let identity = HOLDER_COLUMNS.into_iter().chain([IdentityColumn::Uuid, IdentityColumn::Partition]);
+    Columns::time_and(names.chain(identity.map(IdentityColumn::name)))
+}

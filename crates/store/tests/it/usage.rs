@@ -1,0 +1,118 @@
+//! The use of GPUs: that of rollups is that of their rows.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::history::History;
+use gpuvitals_core::usage::{GpuUse, UseQuery, use_of_history};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
+use gpuvitals_store::{Store, StoreConfig};
+
+use crate::support::{HOUR, SECOND, quiet, wait_for};
+
+/// Rows of some GPUs every second of a range, whose job changes every 700 s; the first GPU has a counter, and is silent for
+/// ten minutes.
+fn rows(gpus: usize, seconds: std::ops::Range<i64>) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for gpu in 0..gpus {
+        for second in seconds.clone() {
+            if gpu == 0 && (1_500..2_100).contains(&second) {
+                continue;
+            }
+            let identity = Identity::default()
+                .with(IdentityColumn::Uuid, &format!("GPU-{gpu:04}"))
+                .and_then(|it| it.with(IdentityColumn::Node, "node-1"))
+                .and_then(|it| it.with(IdentityColumn::Job, &format!("job-{}", (second / 700) % 3)))
+                .unwrap();
+            let identity = builder.intern(&identity);
+            let row = builder.row(HOUR + second * SECOND, identity);
+            let watts = 300.0 + ((second * 7 + gpu as i64) % 200) as f64;
+            let busy = if (second / 100) % 4 == 0 { 0.0 } else { 80.0 };
+            builder.set(row, MetricId::of("power_w"), Value::Float(watts)).unwrap();
+            builder.set(row, MetricId::of("utilization_pct"), Value::Float(busy)).unwrap();
+            if gpu == 0 {
+                let counted = Value::Float(400_000.0 * second as f64);
+                builder.set(row, MetricId::of("energy_mj"), counted).unwrap();
+            }
+        }
+    }
+    builder.finish(Origin::default(), 0).unwrap()
+}
+
+/// Merges by the hour at once.
+fn merging(dir: &Path) -> StoreConfig {
+    StoreConfig { merge: true, merge_after: Duration::ZERO, day_bytes: 0, rollup_rows: 8, ..quiet(dir) }
+}
+
+async fn filled(config: StoreConfig) -> Store {
+    let (store, _) = Store::open(config).unwrap();
+    for part in 0..8 {
+        store.append(vec![rows(3, part * 1_200..(part + 1) * 1_200)]).await.unwrap();
+        store.flush().await.unwrap();
+    }
+    store
+}
+
+fn seconds(start: i64, end: i64) -> UseQuery {
+    UseQuery { start_ns: HOUR + start * SECOND, end_ns: HOUR + end * SECOND }
+}
+
+async fn used(history: &dyn History, query: UseQuery) -> Vec<GpuUse> {
+    let part = history.usage(query).await.unwrap();
+    assert_eq!(part.missing, Vec::<String>::new());
+    part.answer
+}
+
+/// Whether each number is that of the other, to the last digits.
+fn assert_same(found: &[GpuUse], wanted: &[GpuUse], what: &str) {
+    assert_eq!(found.len(), wanted.len(), "{what}");
+    for (found, wanted) in found.iter().zip(wanted) {
+        assert_eq!(
+            (&found.gpu, &found.holder, found.source),
+            (&wanted.gpu, &wanted.holder, wanted.source),
+            "{what}"
+        );
+        assert_eq!((found.first_ns, found.last_ns), (wanted.first_ns, wanted.last_ns), "{what}");
+        let of = |one: &GpuUse| {
+            let held = one.held;
+            let joules = [held.joules, held.idle_joules].map(Option::unwrap_or_default);
+            [held.seconds, held.busy_s, held.idle_s, held.throttled_s, joules[0], joules[1]]
+        };
+        for (found_is, wanted_is) in of(found).into_iter().zip(of(wanted)) {
+            assert!(
+                (found_is - wanted_is).abs() <= 1e-9 * wanted_is.abs().max(1.0),
+                "{what}: {found:?}, not {wanted:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_use_of_rollups_is_that_of_their_rows() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = filled(merging(one.path())).await;
+    wait_for(&store, |store| store.stats().flushed.files == 0).await;
+    let plain = filled(quiet(other.path())).await;
+    for (start, end) in [(0, 9_600), (-10, 20_000), (3, 9_590), (3_600, 7_200), (1_234, 5_678), (700, 700)] {
+        let query = seconds(start, end);
+        let of_rows = used(&plain, query).await;
+        let what = format!("{start} to {end}");
+        assert_same(&of_rows, &use_of_history(&plain, query).await.unwrap().answer, &what);
+        assert_same(&used(&store, query).await, &of_rows, &what);
+    }
+    let whole = used(&store, seconds(0, 9_599)).await;
+    let hours = |gpu: &str| -> f64 {
+        whole.iter().filter(|one| one.gpu.as_ref() == gpu).map(|one| one.held.seconds).sum()
+    };
+    assert_eq!((hours("GPU-0000"), hours("GPU-0001")), (9_599.0 - 601.0, 9_599.0));
+}
+
+#[tokio::test]
+async fn an_instant_has_gpus_and_no_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = filled(quiet(dir.path())).await;
+    let uses = used(&store, seconds(40, 40)).await;
+    assert_eq!(uses.len(), 3);
+    assert!(uses.iter().all(|one| one.held.seconds == 0.0 && one.held.joules.is_none()), "{uses:?}");
+}
