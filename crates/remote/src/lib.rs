@@ -14,6 +14,7 @@ mod refusal;
 mod remote;
 mod service;
 mod shared;
+mod usage;
 
 pub use clusters::ClusterViews;
 pub use merged::{Merged, NamedHistory};

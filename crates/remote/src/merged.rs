@@ -11,6 +11,7 @@ use gpuvitals_core::history::{
 };
 use gpuvitals_core::merge::{Order, merge, without_empty};
 use gpuvitals_core::ports::Answer;
+use gpuvitals_core::usage::{GpuUse, UseQuery, join, use_of_gpus};
 use gpuvitals_core::{Batch, Health, Origin, Status, causes};
 use tokio::sync::watch;
 
@@ -19,6 +20,9 @@ use crate::remote::work;
 
 /// Versions of each list of members: more than the members count in their lives.
 const VERSIONS_OF_A_LIST: u64 = 1 << 40;
+
+/// Most rows that are read again because several members have the same GPU at the same time.
+const SHARED_ROWS_MAX: usize = 2_000_000;
 
 /// Why there is no answer without members.
 const NOBODY: &str = "no collector is known";
@@ -181,6 +185,39 @@ impl Merged {
     }
 }
 
+impl Merged {
+    async fn merged_usage(&self, query: UseQuery) -> Result<Part<Vec<GpuUse>>, QueryError> {
+        let Part { answer: found, mut missing } = self.ask(|history| history.usage(query)).await?;
+        let (mut uses, shared) = work(move || Ok(join(found))).await?;
+        if shared.is_empty() {
+            return Ok(Part { answer: uses, missing });
+        }
+        // Neither has all rows of these GPUs, and both may have the same ones: they are read, and merged by key.
+        let Some(of_rows) = use_of_gpus(self, query, &shared, SHARED_ROWS_MAX).await? else {
+            missing.push(format!(
+                "the use of {} GPUs is added up over the collectors, because they have more than {SHARED_ROWS_MAX} rows \
+                 in common times; take a shorter range: {}",
+                shared.len(),
+                named(&shared),
+            ));
+            return Ok(Part { answer: uses, missing });
+        };
+        missing
+            .extend(of_rows.missing.into_iter().filter(|words| !missing.contains(words)).collect::<Vec<_>>());
+        uses.retain(|one| shared.binary_search(&one.gpu).is_err());
+        let (answer, _) = join(vec![uses, of_rows.answer]);
+        Ok(Part { answer, missing })
+    }
+}
+
+/// The first few of some GPUs.
+fn named(gpus: &[Arc<str>]) -> String {
+    const NAMED: usize = 5;
+    let names: Vec<&str> = gpus.iter().take(NAMED).map(AsRef::as_ref).collect();
+    let more = if gpus.len() > NAMED { " …" } else { "" };
+    format!("{}{more}", names.join(", "))
+}
+
 /// The page of the rows of all members.
 fn page(found: &[Rows], query: &RowsQuery) -> Result<Rows, QueryError> {
     let order = if query.newest_first { Order::NewestGpu } else { Order::TimeGpu };
@@ -217,6 +254,10 @@ impl History for Merged {
 
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
         Box::pin(self.merged_buckets(query))
+    }
+
+    fn usage(&self, query: UseQuery) -> Answered<'_, Vec<GpuUse>> {
+        Box::pin(self.merged_usage(query))
     }
 
     fn changes(&self) -> Box<dyn Changes> {

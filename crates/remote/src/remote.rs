@@ -8,6 +8,7 @@ use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Changes, Fleet, History, HistoryStats, LiveFleet, Part, QueryError, Rows,
     RowsQuery, spelling,
 };
+use gpuvitals_core::usage::{GpuUse, UseQuery};
 use gpuvitals_core::{Batch, Health, Status as HealthStatus, clock, wire};
 use gpuvitals_listener::client::Dial;
 use tokio::task::JoinHandle;
@@ -17,7 +18,7 @@ use tonic::{Request, Status, Streaming};
 use crate::buckets::Gathering;
 use crate::changes::Feed;
 use crate::v1::history_client::HistoryClient;
-use crate::{MESSAGE_BYTES, border, refusal, v1};
+use crate::{MESSAGE_BYTES, border, refusal, usage, v1};
 
 /// Shortest and longest pause between two tries to watch.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -267,6 +268,19 @@ impl Inner {
         }
         work(move || gathering.finish()).await
     }
+
+    async fn usage(&self, query: UseQuery) -> Result<Part<Vec<GpuUse>>, QueryError> {
+        let UseQuery { start_ns, end_ns } = query;
+        let request = self.connection.request(v1::UsageRequest { start_ns, end_ns });
+        let answer = self.client()?.usage(request).await;
+        let mut parts = answer.map_err(|status| refusal::error(&status))?.into_inner();
+        let mut whole = Part::whole(Vec::new());
+        while let Some(part) = parts.message().await.map_err(|status| refusal::error(&status))? {
+            whole.answer.extend(part.uses.into_iter().map(usage::read));
+            whole.missing.extend(part.missing);
+        }
+        Ok(whole)
+    }
 }
 
 impl History for Remote {
@@ -284,6 +298,10 @@ impl History for Remote {
 
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
         Box::pin(self.0.buckets(query))
+    }
+
+    fn usage(&self, query: UseQuery) -> Answered<'_, Vec<GpuUse>> {
+        Box::pin(self.0.usage(query))
     }
 
     fn changes(&self) -> Box<dyn Changes> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use futures_util::{Stream, StreamExt, stream};
 use gpuvitals_core::history::{Fleet, History, Part, Rows, spelling};
+use gpuvitals_core::usage::UseQuery;
 use gpuvitals_core::{Batch, Status as Health, clock, wire};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -20,7 +21,7 @@ use crate::changes::{Filter, Following};
 use crate::clusters::{ClusterAnswers, ClusterViews};
 use crate::clusters_v1::clusters_server::ClustersServer;
 use crate::v1::history_server::{History as Calls, HistoryServer};
-use crate::{CLUSTERS_DEFINITION, DEFINITION, MESSAGE_BYTES, border, buckets, refusal, v1};
+use crate::{CLUSTERS_DEFINITION, DEFINITION, MESSAGE_BYTES, border, buckets, refusal, usage, v1};
 
 /// Calls that follow rows at a time, and calls that watch; each holds a stream open.
 const FOLLOWERS_MAX: usize = 256;
@@ -154,6 +155,7 @@ impl Calls for Answers {
     type FleetStream = Parts<v1::FleetPart>;
     type RowsStream = Parts<v1::RowsPart>;
     type BucketsStream = Parts<v1::BucketsPart>;
+    type UsageStream = Parts<v1::UsagePart>;
     type ChangesStream = Parts<v1::ChangesPart>;
     type WatchStream = Parts<v1::State>;
 
@@ -183,6 +185,12 @@ impl Calls for Answers {
         let query = border::bucket_query(request.into_inner())?;
         let answer = self.history.buckets(query).await.map_err(|error| refusal::status(&error))?;
         Ok(parts(buckets::parts(answer).map(Ok)))
+    }
+
+    async fn usage(&self, request: Request<v1::UsageRequest>) -> Result<Response<Self::UsageStream>, Status> {
+        let v1::UsageRequest { start_ns, end_ns } = request.into_inner();
+        let answer = self.history.usage(UseQuery { start_ns, end_ns }).await;
+        Ok(parts(usage::parts(answer.map_err(|error| refusal::status(&error))?)))
     }
 
     async fn changes(

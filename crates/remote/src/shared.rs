@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Changes, Fleet, History, HistoryStats, Rows, RowsQuery,
 };
+use gpuvitals_core::usage::{GpuUse, UseQuery};
 use gpuvitals_core::{Health, causes};
 
 /// The history of several services that write into one database: ranges of time are the database's, the latest state and the
@@ -41,6 +42,10 @@ impl History for SharedDatabase {
 
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
         self.database.buckets(query)
+    }
+
+    fn usage(&self, query: UseQuery) -> Answered<'_, Vec<GpuUse>> {
+        self.database.usage(query)
     }
 
     fn changes(&self) -> Box<dyn Changes> {

@@ -6,4 +6,5 @@ mod abandoned;
 mod clusters;
 mod merged;
 mod remote;
+mod usage;
 mod world;

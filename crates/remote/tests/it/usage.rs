@@ -1,0 +1,57 @@
+//! The use of GPUs over connections, and over several histories.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::history::History;
+use gpuvitals_core::usage::{GpuUse, UseQuery};
+use gpuvitals_remote::{Merged, NamedHistory};
+use gpuvitals_suite::{BASE_NS, TestRow, batch};
+
+use crate::world::{Kept, Service, remote};
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// Two GPUs, whose job changes now and then, every second of half a minute.
+fn frame(number: i64) -> Vec<TestRow> {
+    let row = |gpu: u8, second: i64| TestRow {
+        power: Some(800),
+        job: u8::try_from(second / 100 % 2).ok(),
+        ..TestRow::of(gpu, second)
+    };
+    (number * 30..(number + 1) * 30).flat_map(|second| [row(0, second), row(1, second)]).collect()
+}
+
+async fn used(history: &dyn History, seconds: i64) -> Vec<GpuUse> {
+    let query = UseQuery { start_ns: BASE_NS, end_ns: BASE_NS + seconds * SECOND_NS };
+    let part = history.usage(query).await.unwrap();
+    assert_eq!(part.missing, Vec::<String>::new());
+    part.answer
+}
+
+#[tokio::test]
+async fn a_remote_history_and_several_have_the_use_of_all_rows() {
+    let (a, b, all) = (Kept::new(), Kept::new(), Kept::new());
+    for number in 0..20 {
+        // A queue gives its frames to the collectors in turn, and one of them twice.
+        let frame = batch(&frame(number));
+        let to = if number % 2 == 0 { &a } else { &b };
+        to.store.append(vec![frame.clone()]).await.unwrap();
+        if number == 4 {
+            b.store.append(vec![frame.clone()]).await.unwrap();
+        }
+        all.store.append(vec![frame]).await.unwrap();
+    }
+    let wanted = used(&all.store, 600).await;
+    assert_eq!(wanted.len(), 4);
+    let joules: f64 = wanted.iter().filter_map(|one| one.held.joules).sum();
+    assert!((joules - 2.0 * 599.0 * 100.0).abs() < 1e-6, "{joules}");
+
+    let service = Service::new(Arc::new(all.store.clone())).await;
+    assert_eq!(used(&remote(&service), 600).await, wanted);
+    let named =
+        |name: &str, kept: &Kept| NamedHistory { name: name.into(), history: Arc::new(kept.store.clone()) };
+    let both = Merged::new(vec![named("a", &a), named("b", &b)], Duration::from_secs(30));
+    assert_eq!(used(&both, 600).await, wanted);
+    service.end().await;
+}
