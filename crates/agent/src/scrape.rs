@@ -165,7 +165,7 @@ mod tests {
             row.float(MetricId::of("power_w"), WATTS);
             row.int(MetricId::of("memory_used_mb"), self.tick);
             if due.slow {
-                row.double(MetricId::of("energy_j"), 1e6);
+                row.int(MetricId::of("energy_mj"), 1_000_000_000);
             }
             // Nobody may listen any more.
             let _unheard = self.told.try_send(self.tick);

@@ -7,7 +7,6 @@
 
 mod builder;
 mod concat;
-pub mod decimal;
 mod keys;
 
 use std::collections::HashSet;
@@ -368,7 +367,6 @@ pub fn widened(array: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
         (DataType::Int64, DataType::Float64) => {
             Arc::new(array.as_primitive::<Int64Type>().unary::<_, Float64Type>(|value| value as f64))
         }
-        (found, _) if decimal::float_of(found).is_some() => decimal::floats(array, wanted)?,
         _ => return None,
     })
 }

@@ -125,8 +125,8 @@ pub enum Unit {
     Celsius,
     /// Watt.
     Watt,
-    /// Joule.
-    Joule,
+    /// Millijoule.
+    Millijoule,
     /// Mebibyte (2^20 bytes).
     Mebibyte,
     /// Byte.

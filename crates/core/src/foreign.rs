@@ -29,6 +29,10 @@ pub enum Meaning {
     Unknown,
 }
 
+/// Counted in millijoules; foreign names without that unit mean joules.
+const ENERGY: MetricId = MetricId::of("energy_mj");
+const MILLIJOULES: f64 = 1e3;
+
 /// Possible names of the column that identifies the GPU, the most reliable first: `index` and `id` may number
 /// the rows.
 const GPU_NAMES: [&str; 5] = ["gpu_id", "gpu", "gpu_index", "index", "id"];
@@ -98,6 +102,9 @@ fn meaning_without_unit(name: &str) -> Meaning {
         "metric_name" | "metric" | "__name__" => Meaning::MetricName,
         "value" | "metric_value" => Meaning::MetricValue,
         "labels_raw" | "labels" => Meaning::Labels,
+        "energy" | "energy_j" | "energy_joules" | "total_energy_j" | "total_energy_joules" | "gpu_energy_j" => {
+            Meaning::Metric(ENERGY, MILLIJOULES)
+        }
         _ => catalogue::by_alias(name).map_or(Meaning::Unknown, |id| Meaning::Metric(id, 1.0)),
     }
 }

@@ -27,7 +27,7 @@ fn origin() -> Origin {
 }
 
 fn metrics() -> Vec<gpuvitals_core::MetricId> {
-    ["power_w", "gpu_clock_mhz", "temperature_c", "memory_used_mb", "utilization_pct", "energy_j"]
+    ["power_w", "gpu_clock_mhz", "temperature_c", "memory_used_mb", "utilization_pct", "energy_mj"]
         .into_iter()
         .filter_map(catalogue::by_column)
         .collect()

@@ -133,7 +133,7 @@ mod tests {
         assert!(named("gpu_clock_hertz") > 1 && named("gpu_throttled_seconds_total") > 1);
         assert!(others.iter().any(|name| name == "gpu_up") && named("gpu_up") == 0);
         let energy = series.iter().find(|series| series.name == "gpu_energy_joules_total").unwrap();
-        assert_eq!(energy.column, Some(MetricId::of("energy_j")));
+        assert_eq!(energy.column, Some(MetricId::of("energy_mj")));
     }
 
     #[test]

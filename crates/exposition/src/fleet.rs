@@ -169,7 +169,7 @@ mod tests {
             ("memory_used_mb", Value::Int(2), 3),
             ("temperature_c", Value::Float32(60.0), 91),
             ("interconnect_replay_errors", Value::Int(21), 91),
-            ("energy_j", Value::Float(7.0), 4),
+            ("energy_mj", Value::Int(7_000), 4),
         ];
         assert_eq!(
             lines(vec![gpu("a", 3, &values)]),

@@ -9,7 +9,7 @@ use gpuvitals_core::{Batch, MetricId};
 
 use crate::values::number;
 
-pub(crate) const ENERGY: MetricId = MetricId::of("energy_j");
+pub(crate) const ENERGY: MetricId = MetricId::of("energy_mj");
 const BUSY: MetricId = MetricId::of("utilization_pct");
 const BY_POWER: MetricId = MetricId::of("throttled_power_ns");
 const BY_HEAT: MetricId = MetricId::of("throttled_thermal_ns");

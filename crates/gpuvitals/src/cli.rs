@@ -418,7 +418,7 @@ pub(crate) struct Server {
   gpuvitals query gpus --sort=-power_w --limit 10
   gpuvitals query gpu host-7:gpu3
   gpuvitals query range power_w,utilization_pct --last 6h --step 5m --group-by node
-  gpuvitals query range energy_j --aggregate rate --group-by namespace,job --where 'job!=' --top 10
+  gpuvitals query range energy_mj --aggregate rate --group-by namespace,job --where 'job!=' --top 10
   gpuvitals query range cpu_pct --table system_events
   gpuvitals query rows gpu_health_events --last 1d
   gpuvitals query health --url http://10.0.0.5:8081")]

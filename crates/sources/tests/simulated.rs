@@ -236,11 +236,11 @@ fn energy_is_the_integral_of_power() {
     let mut checked = 0;
     let keys: Vec<&str> = rows.iter().take(64).map(|row| row.identity.uuid().unwrap()).collect();
     for key in keys {
-        let (power, energy) = (series(&rows, key, "power_w"), series(&rows, key, "energy_j"));
+        let (power, energy) = (series(&rows, key, "power_w"), series(&rows, key, "energy_mj"));
         assert_eq!(power.len(), energy.len());
         let (first, last) = (energy.first().unwrap(), energy.last().unwrap());
         let integral: f64 = power[1..].iter().map(|(_, watts)| watts * 2.0).sum();
-        let counted = last.1 - first.1;
+        let counted = (last.1 - first.1) / 1e3;
         assert!((integral - counted).abs() < 0.05 + 1e-6 * integral, "{key}: {integral} {counted}");
         checked += 1;
     }

@@ -34,7 +34,7 @@ const GAUGES: [&str; 20] = [
     "sm_clock_mhz",
     "memory_clock_mhz",
     "video_clock_mhz",
-    "energy_j",
+    "energy_mj",
     "power_limit_w",
     "fan_pct",
     "encoder_utilization_pct",

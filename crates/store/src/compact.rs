@@ -185,7 +185,7 @@ fn try_merge(
     else {
         return Ok(false);
     };
-    let schema = file::compacted(Merge::plan(table, &frames, Order::GpuTime)?.schema(), &frames);
+    let schema = Arc::clone(Merge::plan(table, &frames, Order::GpuTime)?.schema());
     let (root, grain) = (root.to_owned(), Grain::Raw);
     let mut place = Place { root, table, grain, level: span.level(), number, span, first_sequence };
     let mut output = Output::create(place.clone(), &schema, config, steps)?;

@@ -17,14 +17,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Field, Schema};
-use gpuvitals_core::batch::{data_type, decimal, widened};
+use gpuvitals_core::batch::{data_type, widened};
 use gpuvitals_core::catalogue;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use columns::{compacted, properties};
+pub(crate) use columns::properties;
 pub(crate) use describe::describe;
 pub(crate) use writing::{Place, Sorted, TableWriter, discard_all};
 
@@ -136,16 +136,15 @@ impl FileError {
     }
 }
 
-/// Rows of a file with numbers in the types of today: a decimal is the float that it holds, and a metric that another
-/// release had narrower is widened. A column that does not fit stays as it is, and who reads it names it.
+/// Rows of a file with numbers in the types of today: a metric that another release had narrower is widened. A column that
+/// does not fit stays as it is, and who reads it names it.
 ///
 /// # Errors
 /// If Arrow refuses, which is a defect.
 pub(crate) fn with_types_of_today(records: RecordBatch) -> Result<RecordBatch, ArrowError> {
     let of_today = |field: &Field| {
-        let metric = catalogue::by_column(field.name()).map(|id| data_type(id.metric().column_type));
-        let wanted = metric.or_else(|| decimal::float_of(field.data_type()).map(|(float, _)| float))?;
-        (wanted != *field.data_type()).then_some(wanted)
+        let metric = catalogue::by_column(field.name())?.metric();
+        Some(data_type(metric.column_type)).filter(|wanted| wanted != field.data_type())
     };
     if !records.schema_ref().fields().iter().any(|field| of_today(field).is_some()) {
         return Ok(records);

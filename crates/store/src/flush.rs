@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
@@ -82,7 +83,7 @@ fn write_hour(
     if plan.rows() == 0 {
         return Ok(None);
     }
-    let mut writer = TableWriter::create(place, file::compacted(plan.schema(), parts), config, steps)?;
+    let mut writer = TableWriter::create(place, Arc::clone(plan.schema()), config, steps)?;
     Sorted::merged(&plan, |rows| writer.write(rows))?;
     Ok(Some(writer.finish()?))
 }

@@ -22,7 +22,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::take::take;
-use gpuvitals_core::batch::{TIMESTAMP_COLUMN, data_type, decimal};
+use gpuvitals_core::batch::{TIMESTAMP_COLUMN, data_type};
 use gpuvitals_core::catalogue::{self, Instrument};
 use gpuvitals_core::history::{Cell, Measured, Track};
 use gpuvitals_core::identity::INDEX_COLUMN;
@@ -177,24 +177,6 @@ fn schema(rows: &Schema, table: Table, grain: Grain) -> SchemaRef {
     let rest = rows.fields().iter().flat_map(|field| fields_of(field, table, grain));
     let of_use = usage::fields().filter(|_| has_use(table));
     Arc::new(Schema::new(time.into_iter().chain(rest).chain(of_use).collect::<Vec<_>>()))
-}
-
-/// Columns of the file of a rollup: the values of a decimal column are decimals too.
-fn compacted(rollup: &Schema, rows: &Schema) -> SchemaRef {
-    let fields = rollup.fields().iter().map(|field| {
-        let decimal = match Figure::of(field.name()) {
-            Some((metric, Figure::Min | Figure::Max | Figure::Last)) => rows
-                .field_with_name(metric.metric().column)
-                .ok()
-                .filter(|rows| decimal::float_of(rows.data_type()).is_some()),
-            _ => None,
-        };
-        decimal.map_or_else(
-            || Arc::clone(field),
-            |rows| Arc::new(Field::new(field.name(), rows.data_type().clone(), true)),
-        )
-    });
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// Rows that are put together, each run into one, and the first run of each GPU.
@@ -396,7 +378,7 @@ impl<'a> Rollups<'a> {
         for grain in Grain::ROLLUPS.into_iter().filter(is_wanted) {
             let schema = schema(rows, of.table, grain);
             let place = Place { grain, first_sequence: 0, ..of.clone() };
-            let writer = TableWriter::create(place, compacted(&schema, rows), config, steps)?;
+            let writer = TableWriter::create(place, Arc::clone(&schema), config, steps)?;
             rolling.push(Rolling { grain, schema, writer, rows: 0 });
         }
         Ok(Self { table: of.table, config, rolling, rows: 0 })

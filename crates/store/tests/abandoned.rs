@@ -42,7 +42,7 @@ fn a_question_that_is_dropped_burns_nothing_50_ms_later() {
         table: Table::GpuEvents,
         gpus: Vec::new(),
         selector: Selector::default(),
-        metrics: vec![MetricId::of("power_w"), MetricId::of("energy_j")],
+        metrics: vec![MetricId::of("power_w"), MetricId::of("energy_mj")],
         start_ns: BASE_NS,
         end_ns: BASE_NS + SECONDS * 1_000_000_000,
         step_ns: 1_000_000_000,

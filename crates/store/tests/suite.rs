@@ -106,7 +106,7 @@ fn a_step_of_a_rollup_is_split_where_the_pod_changes() {
                 table: Table::GpuEvents,
                 gpus: Vec::new(),
                 selector: Selector::new(vec![Matcher { column: IdentityColumn::Pod, test }]).unwrap(),
-                metrics: vec![MetricId::of("energy_j")],
+                metrics: vec![MetricId::of("energy_mj")],
                 start_ns: BASE_NS + 20 * SECOND_NS,
                 end_ns: BASE_NS + 59 * SECOND_NS + 999_999_999,
                 step_ns: 20 * SECOND_NS,

@@ -195,7 +195,7 @@ fn bucket_questions() -> impl Strategy<Value = BucketQuery> {
     let aggregates = prop::sample::subsequence(AGGREGATES.to_vec(), 1..=AGGREGATES.len());
     // Few aggregates have ways of their own through a back end.
     let aggregates = prop_oneof![aggregates, prop::sample::subsequence(AGGREGATES[..3].to_vec(), 1..=3)];
-    let metrics = vec!["power_w", "memory_used_mb", "gpu_clock_mhz", "energy_j"];
+    let metrics = vec!["power_w", "memory_used_mb", "gpu_clock_mhz", "energy_mj"];
     let metrics = prop::sample::subsequence(metrics, 1..=4);
     let step = prop_oneof![1..130_i64, prop::sample::select(vec![20_i64, 40, 60, 120])];
     let phase = prop_oneof![3 => Just(0), 1 => 1..40_i64];

@@ -36,7 +36,7 @@ pub struct TestRow {
     pub memory: Option<i32>,
     /// `gpu_clock_mhz`: 32-bit integer.
     pub clock: Option<i16>,
-    /// `energy_j` in eighths: DOUBLE, a counter that may fall.
+    /// `energy_mj`: 64-bit integer, a counter that may fall.
     pub energy: Option<u64>,
     /// `strange`, a number that the catalogue does not know.
     pub extra: Option<i8>,
@@ -100,7 +100,7 @@ pub fn batch(rows: &[TestRow]) -> Batch {
             ("power_w", row.power.map(|power| Value::Float(f64::from(power) / 8.0))),
             ("memory_used_mb", row.memory.map(|memory| Value::Int(memory.into()))),
             ("gpu_clock_mhz", row.clock.map(|clock| Value::Int(clock.into()))),
-            ("energy_j", row.energy.map(|energy| Value::Float(eighths(energy)))),
+            ("energy_mj", row.energy.map(|energy| Value::Int(energy.cast_signed()))),
         ] {
             if let Some(value) = value {
                 builder.set(to, MetricId::of(column), value).unwrap();
@@ -138,11 +138,6 @@ pub(crate) fn batches(rows: &[TestRow]) -> Vec<Batch> {
     }
     let others = [details, system].into_iter().filter_map(|mut other| other.finish(Origin::default(), 0));
     std::iter::once(batch(rows)).chain(others).collect()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no test has counted 2^53")]
-fn eighths(count: u64) -> f64 {
-    count as f64 / 8.0
 }
 
 /// Rows of an answer.

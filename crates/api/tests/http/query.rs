@@ -119,18 +119,18 @@ async fn counters_are_asked_for_by_their_growth() {
     let world = World::new().await;
     let gpu = crate::world::gpu("GPU-e", "sim-node-03", 0, "AMD Instinct MI300X");
     let energy = [(20, 100.0), (15, 160.0), (10, 250.0), (5, 30.0), (0, 50.0)];
-    for (seconds_ago, joules) in energy {
-        let row: crate::world::Row<'_> = (gpu.clone(), seconds_ago, &[("energy_j", joules)]);
+    for (seconds_ago, millijoules) in energy {
+        let row: crate::world::Row<'_> = (gpu.clone(), seconds_ago, &[("energy_mj", millijoules)]);
         world.append(crate::world::rows(&[row])).await;
     }
     // From 100 to 160; to 250, and after the counter began anew to 30; to 50.
     for (aggregate, unit, expected) in [
-        ("increase", "J", json!([60.0, 120.0, 20.0])),
-        ("rate", "J/s", json!([6.0, 12.0, 2.0])),
-        ("delta", "J", json!([60.0, -130.0, 20.0])),
-        ("p50", "J", json!([100.0, 30.0, 50.0])),
+        ("increase", "mJ", json!([60.0, 120.0, 20.0])),
+        ("rate", "mJ/s", json!([6.0, 12.0, 2.0])),
+        ("delta", "mJ", json!([60.0, -130.0, 20.0])),
+        ("p50", "mJ", json!([100.0, 30.0, 50.0])),
     ] {
-        let found = series(&world, &format!("metrics=energy_j&aggregate={aggregate}")).await;
+        let found = series(&world, &format!("metrics=energy_mj&aggregate={aggregate}")).await;
         assert_eq!((&found[0]["unit"], &found[0]["values"]), (&json!(unit), &expected), "{aggregate}");
     }
 }

@@ -33,7 +33,7 @@ macro_rules! spelled {
 
 spelled!(ColumnType: I32 "int32", I64 "int64", F32 "float32", F64 "float64");
 spelled!(
-    Unit: None "", Percent "%", Ratio "ratio", Megahertz "MHz", Celsius "°C", Watt "W", Joule "J", Mebibyte "MiB",
+    Unit: None "", Percent "%", Ratio "ratio", Megahertz "MHz", Celsius "°C", Watt "W", Millijoule "mJ", Mebibyte "MiB",
     Byte "B", BytesPerSecond "B/s", Rpm "rpm", Millivolt "mV", Nanosecond "ns", GigatransfersPerSecond "GT/s",
 );
 spelled!(Instrument: Gauge "gauge", Counter "counter", State "state", Info "info");
@@ -110,7 +110,7 @@ impl Unit {
             Self::Megahertz => "_mhz",
             Self::Celsius => "_c",
             Self::Watt => "_w",
-            Self::Joule => "_j",
+            Self::Millijoule => "_mj",
             Self::Mebibyte => "_mb",
             Self::Byte => "_bytes",
             Self::BytesPerSecond => "_bytes_per_s",
@@ -129,7 +129,7 @@ impl Unit {
             Self::Megahertz => "hertz",
             Self::Celsius => "celsius",
             Self::Watt => "watts",
-            Self::Joule => "joules",
+            Self::Millijoule => "joules",
             Self::Mebibyte | Self::Byte => "bytes",
             Self::BytesPerSecond => "bytes_per_second",
             Self::Rpm => "rpm",
@@ -145,14 +145,13 @@ impl Unit {
             Self::Percent => 0.01,
             Self::Megahertz => 1e6,
             Self::Mebibyte => 1_048_576.0,
-            Self::Millivolt => 1e-3,
+            Self::Millivolt | Self::Millijoule => 1e-3,
             Self::Nanosecond => 1e-9,
             Self::GigatransfersPerSecond => 1e9,
             Self::None
             | Self::Ratio
             | Self::Celsius
             | Self::Watt
-            | Self::Joule
             | Self::Byte
             | Self::BytesPerSecond
             | Self::Rpm => 1.0,
@@ -171,7 +170,7 @@ impl Unit {
             Self::Megahertz => (0.0, 30_000.0),
             Self::Celsius => (-50.0, 150.0),
             Self::Watt => (0.0, 4_000.0),
-            Self::Joule => (0.0, 1e13),
+            Self::Millijoule => (0.0, 9.0e15),
             Self::Mebibyte => (0.0, 67_108_864.0), // 64 TiB
             Self::Byte | Self::Nanosecond => super::row::COUNT,
             Self::BytesPerSecond => (0.0, 1e14),
@@ -190,7 +189,7 @@ impl Unit {
             Self::Megahertz => &["mhz"],
             Self::Celsius => &["c", "°c", "celsius", "degc"],
             Self::Watt => &["w", "watt", "watts"],
-            Self::Joule => &["j", "joule", "joules"],
+            Self::Millijoule => &["mj", "millijoule", "millijoules"],
             Self::Mebibyte => &["mib", "mb"],
             Self::Byte => &["b", "byte", "bytes"],
             Self::BytesPerSecond => &["b/s", "bytes/s"],

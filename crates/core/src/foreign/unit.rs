@@ -79,7 +79,7 @@ pub(super) fn factor(written: &str, column: Unit) -> Option<f64> {
         Unit::Megahertz => (Dimension::Frequency, 1e6),
         Unit::Celsius => (Dimension::Temperature, 1.0),
         Unit::Watt => (Dimension::Power, 1.0),
-        Unit::Joule => (Dimension::Energy, 1.0),
+        Unit::Millijoule => (Dimension::Energy, 1e-3),
         Unit::Mebibyte => (Dimension::Size, 1_048_576.0),
         Unit::Byte => (Dimension::Size, 1.0),
         Unit::BytesPerSecond => (Dimension::Rate, 1.0),

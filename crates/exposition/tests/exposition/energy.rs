@@ -97,7 +97,7 @@ fn run(power: fn(f64) -> f64, counter: Shows, hz: i64, seconds: i64) -> Outcome 
                 if tick == 0
                     && let Some(joules) = counter(truth + missed, after)
                 {
-                    values.push(("energy_j", joules));
+                    values.push(("energy_mj", 1e3 * joules));
                 }
                 rows.push((at_ns, values));
             }
@@ -181,7 +181,7 @@ fn between_the_readings_of_a_counter_the_power_tells() {
     for tick in 0..600_i32 {
         let (at_ns, t) = (NOON + i64::from(tick) * S / 10, f64::from(tick) / 10.0);
         // The counter is read once a second; it shows 3 % more than the power.
-        let values = [("power_w", 200.0), ("energy_j", 5e6 + 206.0 * t)];
+        let values = [("power_w", 200.0), ("energy_mj", 5e9 + 206e3 * t)];
         let values = if tick % 10 == 0 { &values[..] } else { &values[..1] };
         exposition.observe(&batch(&nvidia(), &[(at_ns, values)]));
         let samples = scrape(&mut exposition, at_ns, &[up(&nvidia())]);

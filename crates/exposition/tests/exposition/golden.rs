@@ -38,7 +38,7 @@ fn observed(set: Series, compat: Compat) -> Exposition {
                     ("throttled", load),
                     ("throttle_reasons", 4.0 * load),
                     ("throttled_power_ns", 5e9 + 2.5e8 * tenths),
-                    ("energy_j", 322_435_711.0 + 3_714.83 * tenths),
+                    ("energy_mj", 322_435_711e3 + 3_714_830.0 * tenths),
                     ("pcie_replays", 3.0),
                     ("ecc_uncorrected_volatile", 0.0),
                     ("mig_mode", 0.0),

@@ -273,12 +273,12 @@ mod tests {
 
     #[test]
     fn several_aggregates_have_a_column_each_and_groups_one_for_each_of_their_columns() {
-        let series = |aggregate: &str, pod: Value, value: f64| json!({"metric": "energy_j", "unit": "J/s", "aggregate": aggregate, "labels": {"pod": pod, "job": "7"}, "values": [value]});
+        let series = |aggregate: &str, pod: Value, value: f64| json!({"metric": "energy_mj", "unit": "mJ/s", "aggregate": aggregate, "labels": {"pod": pod, "job": "7"}, "values": [value]});
         let series =
             [series("min", json!("a"), 1.0), series("max", json!("a"), 2.0), series("max", Value::Null, 3.0)];
         let table = range(&json!({"times": [0], "series": series}), &["pod", "job"], 10);
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0], ["TIME", "ENERGY", "J/s", "min", "ENERGY", "J/s", "max", "POD", "JOB"]);
+        assert_eq!(lines[0], ["TIME", "ENERGY", "mJ/s", "min", "ENERGY", "mJ/s", "max", "POD", "JOB"]);
         assert_eq!(lines[1][1..], ["1.00", "2.00", "a", "7"]);
         assert_eq!(lines[2].last(), Some(&"7"));
         assert_eq!(lines.len(), 3);

@@ -86,7 +86,7 @@ fn questions() -> Vec<String> {
     vec![
         "/api/v1/gpus?include=metrics".to_owned(),
         "/api/v1/telemetry?limit=37&offset=100".to_owned(),
-        "/api/v1/telemetry?limit=1000&metrics=power_w,energy_j".to_owned(),
+        "/api/v1/telemetry?limit=1000&metrics=power_w,energy_mj".to_owned(),
         "/api/v1/hosts".to_owned(),
         query("metrics=power_w,temperature_c&step=10s&aggregate=min,max,last,count"),
         query("metrics=gpu_clock_mhz&step=60s&aggregate=max&group_by=node"),

@@ -143,7 +143,7 @@ fn batch(rows: impl Iterator<Item = (i64, i64)>) -> Batch {
     for (after_ns, number) in rows {
         let row = builder.row(BASE_NS + after_ns, identity);
         builder.set(row, MetricId::of("power_w"), Value::Float32(power_of(number))).unwrap();
-        builder.set(row, MetricId::of("energy_j"), Value::Float(number as f64 * 7.0)).unwrap();
+        builder.set(row, MetricId::of("energy_mj"), Value::Int(number * 7_000)).unwrap();
     }
     builder.finish(Origin::default(), 0).unwrap()
 }

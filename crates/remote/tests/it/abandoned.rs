@@ -58,7 +58,7 @@ fn a_question_to_several_that_is_dropped_costs_the_collectors_no_more_time() {
     let (whole, took) = runtime.block_on(async {
         let member = |service| NamedHistory { name: "".into(), history: Arc::new(remote(service)) };
         let both = Merged::new(vec![member(&a.1), member(&b.1)], Duration::from_mins(1));
-        let metrics = ["power_w", "gpu_clock_mhz", "memory_used_mb", "energy_j"].map(MetricId::of).into();
+        let metrics = ["power_w", "gpu_clock_mhz", "memory_used_mb", "energy_mj"].map(MetricId::of).into();
         let end_ns = BASE_NS + (30 + SECONDS) * 1_000_000_000;
         let query = BucketQuery {
             aggregates: vec![Aggregate::P50, Aggregate::Mean],

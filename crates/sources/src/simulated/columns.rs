@@ -85,7 +85,7 @@ static COLUMNS: &[Column] = &[
     column(Fast, Amd, "throttle_ppt_count", |g| milliseconds(g.counters.power_capped_ns)),
     column(Fast, Amd, "throttle_socket_thermal_count", |g| milliseconds(g.counters.thermal_ns)),
     column(Fast, Amd, "throttle_hbm_thermal_count", |_| 0.0),
-    column(Slow, All, "energy_j", |g| (1000.0 * g.counters.energy_j).floor() / 1000.0),
+    column(Slow, All, "energy_mj", |g| (1000.0 * g.counters.energy_j).floor()),
     column(Slow, All, "power_limit_w", |g| g.model.power_limit),
     column(Slow, All, "memory_total_mb", |g| g.model.memory_total),
     column(Slow, All, "memory_free_mb", |g| g.model.memory_total - g.model.memory_reserved - g.memory_used()),

@@ -22,7 +22,7 @@ fn unit(unit: Unit) -> &'static str {
         Unit::Megahertz => " MHz",
         Unit::Celsius => " °C",
         Unit::Watt => " W",
-        Unit::Joule => " J",
+        Unit::Millijoule => " mJ",
         Unit::Mebibyte => " MiB",
         Unit::Byte => " B",
         Unit::BytesPerSecond => " B/s",

@@ -191,7 +191,7 @@ fn a_whole_package_gives_one_row_with_everything() {
     let row = &reading.rows()[0];
     let wanted = [
         ("power_w", 750.0),
-        ("energy_j", 1000.0),
+        ("energy_mj", 1_000_000.0),
         ("temperature_c", 71.0),
         ("temperature_junction_c", 71.0),
         ("temperature_memory_c", 58.0),
@@ -399,11 +399,11 @@ fn the_second_die_of_an_mi250_has_no_power_of_its_own() {
     assert_eq!(absence(row, "power_w"), Some(AbsenceReason::NotSupported));
     assert_eq!(absence(row, "power_average_w"), Some(AbsenceReason::NotSupported));
     assert_eq!(value(row, "gpu_clock_mhz"), Some(1700.0));
-    assert_eq!(value(row, "energy_j"), Some(1.0));
+    assert_eq!(value(row, "energy_mj"), Some(1_000.0));
     // A counter that stands at its beginning is one that the firmware does not have.
     write(&device, "gpu_metrics", table(120, 1, 3, &[(24, 8, 0), (54, 2, 1700)]));
     let mut reading = Reading::default();
     only_probe(&machine(dir.path())).read(Due::ALL, &mut reading).unwrap();
     let row = &reading.rows()[0];
-    assert_eq!((value(row, "gpu_clock_mhz"), value(row, "energy_j")), (Some(1700.0), None));
+    assert_eq!((value(row, "gpu_clock_mhz"), value(row, "energy_mj")), (Some(1700.0), None));
 }

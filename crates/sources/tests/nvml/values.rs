@@ -69,7 +69,7 @@ const VALUES: &[(&str, f64)] = &[
     ("temperature_slowdown_c", 91.0),
     ("temperature_memory_max_operating_c", 92.0),
     ("temperature_max_operating_c", 93.0),
-    ("energy_j", 987_654.321),
+    ("energy_mj", 987_654_321.0),
     ("power_limit_w", 700.0),
     ("power_limit_enforced_w", 690.0),
     ("power_limit_min_w", 200.0),
@@ -377,7 +377,7 @@ fn an_old_driver_gives_what_it_has() {
         assert_eq!(row.value("power_average_w"), average, "architecture {architecture}");
         for column in [
             "memory_reserved_mb",
-            "energy_j",
+            "energy_mj",
             "temperature_memory_c",
             "jpeg_utilization_pct",
             "sm_active_ratio",

@@ -18,7 +18,7 @@ const COLUMNS: [&str; 10] = [
     "memory_used_mb",
     "gpu_clock_mhz",
     "mem_clock_mhz",
-    "energy_j",
+    "energy_mj",
     "encoder_utilization_pct",
     "decoder_utilization_pct",
 ];
@@ -80,7 +80,7 @@ impl Maker {
         let mut noise = |from: u64, below: u64| if busy { (from + random.next(below)) as f64 } else { 0.0 };
         let [load, memory, heat] = [noise(95, 6), noise(40, 20), noise(28, 6)];
         let (used, clock) = if busy { (71_000.0, 1_980.0) } else { (4.0, 345.0) };
-        let energy = self.energy[gpu] as f64 / 1000.0;
+        let energy = self.energy[gpu] as f64;
         [power as f64 / 1000.0, 32.0 + heat, load, memory, used, clock, 2_619.0, energy, 0.0, 0.0]
     }
 

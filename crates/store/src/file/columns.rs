@@ -1,11 +1,8 @@
 //! Encoding of each column. The choice is measured (`reference/store.md`): noisy values are split into byte
 //! streams, counts are delta-coded, rarely changing ones use a dictionary.
 
-use std::sync::Arc;
-
-use arrow_array::RecordBatch;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use gpuvitals_core::batch::{TIMESTAMP_COLUMN, decimal};
+use arrow_schema::{DataType, Schema};
+use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use gpuvitals_core::catalogue::{self, Group, Instrument, Unit};
 use gpuvitals_core::{Metric, MetricId, Table};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -87,10 +84,6 @@ fn coding(name: &str, data_type: &DataType) -> Coding {
         (Some(id), DataType::Float32 | DataType::Float64) if !is_steady(id.metric()) => {
             Coding::Plain(Encoding::BYTE_STREAM_SPLIT)
         }
-        (Some(id), DataType::Decimal32(..) | DataType::Decimal64(..)) => match id.metric().instrument {
-            Instrument::Counter => Coding::Plain(Encoding::DELTA_BINARY_PACKED),
-            _ => Coding::Plain(Encoding::BYTE_STREAM_SPLIT),
-        },
         (Some(id), DataType::Int32 | DataType::Int64) => integer(id.metric()),
         (_, DataType::Int32 | DataType::Int64) => Coding::Dictionary(Some(Encoding::DELTA_BINARY_PACKED)),
         (_, DataType::Float32 | DataType::Float64) => Coding::Dictionary(Some(Encoding::BYTE_STREAM_SPLIT)),
@@ -126,31 +119,4 @@ fn integer(metric: &Metric) -> Coding {
         (_, Unit::Percent | Unit::Ratio | Unit::BytesPerSecond) => Coding::Plain(Encoding::BYTE_STREAM_SPLIT),
         _ => Coding::Dictionary(Some(Encoding::DELTA_BINARY_PACKED)),
     }
-}
-
-/// The columns of a file of these rows. Power, energy and rates, which are most of a file, are decimals if every value of
-/// the file is exact. A part without rows speaks for a file with its columns.
-pub(crate) fn compacted(schema: &Schema, parts: &[RecordBatch]) -> SchemaRef {
-    let fields = schema.fields().iter().map(|field| {
-        let metric = catalogue::by_column(field.name()).map(MetricId::metric);
-        let metered =
-            |metric: &Metric| matches!(metric.unit, Unit::Watt | Unit::Joule | Unit::BytesPerSecond);
-        if !metric.is_some_and(|metric| metered(metric) && !is_steady(metric)) {
-            return Arc::clone(field);
-        }
-        let exact = scale(field, parts).and_then(|scale| decimal::decimal(field.data_type(), scale));
-        exact.map_or_else(|| Arc::clone(field), |exact| Arc::new(Field::new(field.name(), exact, true)))
-    });
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-/// Digits after the point with which a float column of all parts is exact.
-fn scale(field: &Field, parts: &[RecordBatch]) -> Option<i8> {
-    parts.iter().filter_map(|part| part.column_by_name(field.name())).try_fold(0, |least, column| {
-        match decimal::float_of(column.data_type()) {
-            Some((float, scale)) if float == *field.data_type() => Some(scale.max(least)),
-            None if !column.is_empty() => decimal::scale_of(column, least),
-            _ => None,
-        }
-    })
 }

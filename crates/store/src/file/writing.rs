@@ -9,7 +9,6 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use gpuvitals_core::Table;
-use gpuvitals_core::batch::decimal;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::errors::ParquetError;
@@ -132,7 +131,6 @@ pub(crate) struct TableWriter<'a> {
     name: String,
     steps: &'a FileSteps,
     fresh: Fresh,
-    schema: SchemaRef,
     writer: ArrowWriter<Summed<'a>>,
     config: &'a StoreConfig,
     /// Those that are whole.
@@ -195,14 +193,13 @@ impl<'a> TableWriter<'a> {
             blocks: Vec::new(),
             in_footer: false,
         };
-        let writer = ArrowWriter::try_new_with_options(summed, Arc::clone(&schema), options)
+        let writer = ArrowWriter::try_new_with_options(summed, schema, options)
             .map_err(|error| FileError::parquet("beginning", &path, error))?;
         Ok(Self {
             place,
             name,
             steps,
             fresh,
-            schema,
             writer,
             config,
             groups: Vec::new(),
@@ -273,7 +270,6 @@ impl<'a> TableWriter<'a> {
             open.min_timestamp_ns = open.min_timestamp_ns.min(min);
             open.max_timestamp_ns = open.max_timestamp_ns.max(max);
             let is_full = open.rows >= group_rows as u64;
-            let piece = self.compacted(&piece)?;
             self.writer.write(&piece).map_err(self.parquet("writing"))?;
             if is_full {
                 self.end_group()?;
@@ -281,21 +277,6 @@ impl<'a> TableWriter<'a> {
             start = end;
         }
         Ok(())
-    }
-
-    /// Rows in the types of the file.
-    fn compacted(&self, rows: &RecordBatch) -> Result<RecordBatch, MergeError> {
-        let columns = self.schema.fields().iter().zip(rows.columns()).map(|(field, column)| {
-            if field.data_type() == column.data_type() {
-                return Ok(Arc::clone(column));
-            }
-            decimal::to_decimal(column, field.data_type()).ok_or_else(|| MergeError::Type {
-                column: field.name().clone(),
-                found: column.data_type().clone(),
-                wanted: field.data_type().clone(),
-            })
-        });
-        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns.collect::<Result<_, _>>()?)?)
     }
 
     /// First byte after the row groups that are whole. The magic number at the front is part of the first one's range.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Decimal64Type, Int64Type};
-use arrow_array::{Array, ArrayRef, Float32Array, Int32Array, RecordBatch};
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int32Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use gpuvitals_store::{Store, StoreConfig, repair};
 use parquet::arrow::ArrowWriter;
@@ -50,13 +50,9 @@ fn rewrite(path: &Path, of: impl Fn(&str, &ArrayRef) -> Option<(String, ArrayRef
 /// What an older or newer release would have written.
 fn elsewhere(name: &str, array: &ArrayRef) -> Option<(String, ArrayRef)> {
     let array: ArrayRef = match name {
-        "memory_used_mb" => {
+        "memory_used_mb" | "energy_mj" => {
             let numbers = array.as_primitive::<Int64Type>();
             Arc::new(numbers.iter().map(|it| it.map(|it| i32::try_from(it).unwrap())).collect::<Int32Array>())
-        }
-        "energy_j" => {
-            let numbers = array.as_primitive::<Decimal64Type>();
-            Arc::new(numbers.iter().map(|it| it.map(|it| it as f32 / 1e3)).collect::<Float32Array>())
         }
         "memory_total_mb" => return None,
         "later_hz" => return Some(("of_tomorrow".to_owned(), Arc::clone(array))),
@@ -70,7 +66,7 @@ fn rows(from: i64) -> Vec<Row> {
         let at = f64::from(i16::try_from(at % 50).unwrap());
         [
             ("power_w", 100.5 + at),
-            ("energy_j", 40.5 + at),
+            ("energy_mj", 40.0 + at),
             ("memory_used_mb", 1_000.0 + at),
             ("memory_total_mb", at),
         ]
@@ -119,7 +115,7 @@ async fn files_of_other_releases_answer_and_merge_with_todays() {
     assert_steps(&store, &model);
     let merged = std::fs::read_dir(&day).unwrap().map(|file| file.unwrap().path()).next().unwrap();
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(merged).unwrap()).unwrap();
-    let types = ["energy_j", "memory_used_mb"]
+    let types = ["energy_mj", "memory_used_mb"]
         .map(|name| reader.schema().field_with_name(name).unwrap().data_type().clone());
-    assert_eq!(types, [DataType::Float64, DataType::Int64], "the types of today");
+    assert_eq!(types, [DataType::Int64, DataType::Int64], "the types of today");
 }

@@ -9,7 +9,6 @@
 
 mod backup;
 mod crash;
-mod decimals;
 mod disk;
 mod evolution;
 mod faults;
@@ -23,5 +22,6 @@ mod retention;
 mod rollups;
 mod support;
 mod tables;
+mod types;
 mod usage;
 mod view;

@@ -16,7 +16,7 @@ enum Action {
 }
 
 const COLUMNS: [&str; 6] =
-    ["power_w", "temperature_c", "energy_j", "memory_used_mb", "utilization_pct", "a column nobody knows"];
+    ["power_w", "temperature_c", "energy_mj", "memory_used_mb", "utilization_pct", "a column nobody knows"];
 
 fn rows() -> impl Strategy<Value = Vec<Row>> {
     let values = prop::collection::vec((0..COLUMNS.len(), 0_u32..90), 0..4);

@@ -75,7 +75,7 @@ async fn a_late_row_changes_what_memory_says_only_above_its_oldest_row() {
     let mut model = Model::default();
     model.add(&grid(1, HOUR, 0..30));
     for time in [3 * SECOND + 1, 25 * SECOND + 1, 27 * SECOND] {
-        let late = [row("GPU-0000", HOUR + time, &[("energy_j", 7.0)])];
+        let late = [row("GPU-0000", HOUR + time, &[("energy_mj", 7.0)])];
         model.add(&late);
         store.append(vec![batch(&late)]).await.unwrap();
         assert_ends(&store);

@@ -409,7 +409,7 @@ const fn rate(
     labels: Labels,
     help: &'static str,
 ) -> Metric {
-    gauge((column, ColumnType::F64, Unit::BytesPerSecond), group, family, help).labels(labels)
+    gauge((column, ColumnType::I64, Unit::BytesPerSecond), group, family, help).labels(labels)
 }
 
 const fn counted(

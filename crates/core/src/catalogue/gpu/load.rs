@@ -251,7 +251,7 @@ pub(super) const ROWS: &[Metric] = &[
     )
     .dcgm(&[old("DCGM_FI_DEV_BAR1_FREE", 1.0), new("DCGM_FI_DEV_BAR1_FREE_BYTES", 1_048_576.0)]),
     info(
-        ("memory_bandwidth_max_bytes_per_s", ColumnType::F64, Unit::BytesPerSecond),
+        ("memory_bandwidth_max_bytes_per_s", ColumnType::I64, Unit::BytesPerSecond),
         Group::Memory,
         "gpu_memory_bandwidth_max_bytes_per_second",
         "Largest bandwidth of the device memory, as the part states it.",
@@ -369,7 +369,7 @@ const fn dram(
     labels: &'static [(&'static str, &'static str)],
     help: &'static str,
 ) -> Metric {
-    let cell = (column, ColumnType::F64, Unit::BytesPerSecond);
+    let cell = (column, ColumnType::I64, Unit::BytesPerSecond);
     gauge(cell, Group::Memory, "gpu_dram_bytes_per_second", help).labels(labels)
 }
 

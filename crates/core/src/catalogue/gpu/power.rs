@@ -110,20 +110,20 @@ pub(super) const ROWS: &[Metric] = &[
     apu("apu_graphics_power_w", &[("part", "graphics")], "Power of the graphics of an AMD APU."),
     apu("apu_soc_power_w", &[("part", "soc")], "Power of the SoC rail of an AMD APU (VDDCR_SOC)."),
     counter(
-        ("energy_j", ColumnType::F64, Unit::Joule),
+        ("energy_mj", ColumnType::I64, Unit::Millijoule),
         Group::Power,
         "gpu_energy_joules_total",
-        "Energy since the driver was loaded, by the part's own counter; absent if it has none.",
+        "Energy since the driver was loaded, by the part's own counter, in millijoules; absent if it has none.",
     )
     .basic()
-    .range(0.0, 1e13)
+    .range(0.0, 9.0e15)
     .dcgm(&[
-        old("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1e3),
-        old("dcgm_total_energy_consumption", 1e3),
-        new("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1.0),
+        old("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1.0),
+        old("dcgm_total_energy_consumption", 1.0),
+        new("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1e-3),
     ])
     .otel("hw.energy")
-    .aliases(&["energy", "energy_joules", "total_energy_j", "total_energy_joules", "gpu_energy_j"]),
+    .aliases(&["energy_millijoules", "total_energy_mj", "total_energy_millijoules", "gpu_energy_mj"]),
     // Temperatures
     sensor("temperature_edge_c", &[("sensor", "edge")], "Temperature at the edge of the die (AMD).").aliases(&[
         "temperature_edge",

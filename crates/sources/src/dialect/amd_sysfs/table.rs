@@ -13,7 +13,7 @@ use crate::probe::{Due, Instance, Row};
 pub(super) const POWER: MetricId = MetricId::of("power_w");
 pub(super) const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
-const ENERGY: MetricId = MetricId::of("energy_j");
+const ENERGY: MetricId = MetricId::of("energy_mj");
 const THROTTLED: MetricId = MetricId::of("throttled");
 const STATUS: MetricId = MetricId::of("throttle_status");
 const LOCKED: MetricId = MetricId::of("gpu_clock_locked");
@@ -74,8 +74,8 @@ const MILLI: Scale = Scale(1, 1_000);
 const TENTH: Scale = Scale(1, 10);
 const KIB: Scale = Scale(1024, 1);
 const MB: Scale = Scale(1_000_000, 1);
-/// Steps of the energy counter.
-const ENERGY_STEP: Scale = Scale(1, 1 << 16);
+/// Steps of the energy counter, 2⁻¹⁶ J, in millijoules.
+const ENERGY_STEP: Scale = Scale(1_000, 1 << 16);
 
 /// All of 1.x.
 const DISCRETE: &[Entry] = &[

@@ -24,7 +24,7 @@ struct Field {
 enum Scale {
     /// As it is.
     One,
-    /// Milliwatts to watts, millijoules to joules.
+    /// Milliwatts to watts.
     Thousandth,
     /// KiB to bytes.
     Kibi,
@@ -53,7 +53,7 @@ const FIELDS: &[Field] = &[
     field(id::NVML_FI_DEV_POWER_AVERAGE, GPU, "power_average_w", Scale::Thousandth),
     field(id::NVML_FI_DEV_POWER_INSTANT, MODULE, "module_power_w", Scale::Thousandth),
     field(id::NVML_FI_DEV_MEMORY_TEMP, 0, "temperature_memory_c", Scale::Celsius),
-    field(id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 0, "energy_j", Scale::Thousandth),
+    field(id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 0, "energy_mj", Scale::One),
     field(id::NVML_FI_DEV_POWER_REQUESTED_LIMIT, GPU, "power_limit_w", Scale::Thousandth),
     field(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, GPU, "power_limit_enforced_w", Scale::Thousandth),
     field(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, MODULE, "module_power_limit_w", Scale::Thousandth),
@@ -251,7 +251,7 @@ impl Scale {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "milliwatts and millijoules stay far below 2^52")]
+#[expect(clippy::cast_precision_loss, reason = "milliwatts stay far below 2^52")]
 fn as_f64(number: Number) -> f64 {
     match number {
         Number::Int(value) => value as f64,

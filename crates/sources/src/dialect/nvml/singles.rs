@@ -58,7 +58,7 @@ const SINGLES: &[Single] = &[
     single("pcie_width", |raw, gpu| raw.pcie_width(gpu).map(count)),
     single("pcie_speed_gtps", |raw, gpu| raw.pcie_speed_mbps(gpu).map(thousandth)),
     single("pcie_replays", |raw, gpu| raw.pcie_replays(gpu).map(count)),
-    single("energy_j", |raw, gpu| raw.energy_mj(gpu).map(thousandth_wide)),
+    single("energy_mj", |raw, gpu| raw.energy_mj(gpu).map(count_wide)),
     single("power_limit_w", |raw, gpu| raw.power_limit_mw(gpu).map(thousandth)),
     single("power_limit_enforced_w", |raw, gpu| raw.power_limit_enforced_mw(gpu).map(thousandth)),
     single("power_limit_default_w", |raw, gpu| raw.power_limit_default_mw(gpu).map(thousandth)),
@@ -120,11 +120,6 @@ fn first((value, _): (u32, u32)) -> Value {
 
 fn thousandth(value: u32) -> Value {
     Value::Float(f64::from(value) / 1000.0)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "2^53 mJ are 9 TJ")]
-fn thousandth_wide(value: u64) -> Value {
-    Value::Float(value as f64 / 1000.0)
 }
 
 /// All of the calls, by the column they fill.
