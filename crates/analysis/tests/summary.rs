@@ -58,7 +58,7 @@ fn a_known_load_has_the_known_figures() {
             ("throttled", f64::from(u8::from(t < 150.0))),
         ];
         if t.fract() < 0.001 {
-            row.push(("energy_j", 1e6 + t * 130.0));
+            row.push(("energy_mj", 1e9 + t * 130e3));
         }
         row
     });
