@@ -7,7 +7,8 @@
 //! A table file has rows of one table with our columns: `timestamp_ns`, the identity, metrics by column name. The first
 //! word of `gpuvitals.schema` in its footer names the table, else the name of the file does, else it is `gpu_events`. Columns
 //! that neither table nor catalogue knows are kept as numbers or text; `monotonic_ns` is left out, since it means nothing
-//! on another host. Narrower numbers are widened; a file with a column of another type is refused.
+//! on another host. Numbers of any type become those of the column, integers rounded; a file
+//! with a column that holds no numbers where there must be some is refused.
 //!
 //! Rows come out in the order of time, whatever order the file has. A first pass over the times alone divides them into
 //! windows of at most [`WINDOW_ROWS`] rows; then the row groups and pages that meet a window are read, and its rows
@@ -16,6 +17,7 @@
 mod columns;
 mod error;
 mod file;
+mod numbers;
 pub(crate) mod report;
 mod tables;
 pub(crate) mod timeline;

@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    ArrayRef, BooleanArray, DictionaryArray, Float32Array, Float64Array, Int32Array, Int64Array, RecordBatch,
-    StringArray, TimestampNanosecondArray,
+    ArrayRef, BooleanArray, Decimal32Array, DictionaryArray, Float32Array, Float64Array, Int16Array, Int32Array,
+    Int64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt16Array, UInt64Array,
 };
 use gpuvitals_core::batch::{Value, text_at};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{Batch, MetricId, Table, causes, wire};
+use gpuvitals_core::{Batch, MetricId, Table, catalogue, causes, wire};
 use gpuvitals_sources::replay::{
     Cause, Replay, ReplayConfig, ReplayError, ReplayPace, ReplaySource, WINDOW_ROWS,
 };
@@ -227,6 +227,65 @@ fn a_bad_row_is_skipped_and_a_bad_value_left_out_and_both_are_counted_with_their
 }
 
 #[test]
+fn numbers_of_other_types_become_those_of_the_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let decimal = Decimal32Array::from(vec![Some(61_125), None]).with_precision_and_scale(9, 3).unwrap();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("timestamp_ns", times([1, 2])),
+        ("uuid", texts([Some("a"), Some("b")])),
+        ("power_w", Arc::new(decimal)),
+        ("temperature_c", Arc::new(Float64Array::from(vec![61.5, 1e9]))),
+        ("utilization_pct", Arc::new(Int64Array::from(vec![7, 100]))),
+        ("memory_used_mb", Arc::new(Float64Array::from(vec![1_234.5, f64::NAN]))),
+        ("gpu_clock_mhz", Arc::new(UInt16Array::from(vec![1_980, 345]))),
+        ("pcie_rx_bytes_per_s", Arc::new(Float64Array::from(vec![Some(97_863_600.7), None]))),
+        ("energy_mj", Arc::new(UInt64Array::from(vec![6_662_613_499_215, 9_100_000_000_000_000]))),
+        ("hot", Arc::new(Int16Array::from(vec![-3, 3]))),
+    ];
+    let path = write(&dir.path().join("others.parquet"), None, columns);
+    let mut source = open(&path).unwrap();
+    let batches = all(&mut source);
+    let value = |batch: &Batch, row: usize, name: &str| {
+        let column = batch.metric(catalogue::by_column(name).unwrap())?;
+        column.value(row).map(|value| value.to_json().to_string())
+    };
+    let found: Vec<Vec<Option<String>>> = [
+        "power_w",
+        "temperature_c",
+        "utilization_pct",
+        "memory_used_mb",
+        "gpu_clock_mhz",
+        "pcie_rx_bytes_per_s",
+        "energy_mj",
+    ]
+    .map(|name| batches.iter().flat_map(|b| (0..b.rows()).map(move |row| value(b, row, name))).collect())
+    .into();
+    let two = |a: &str, b: Option<&str>| vec![Some(a.to_owned()), b.map(str::to_owned)];
+    assert_eq!(
+        found,
+        [
+            two("61.125", None),
+            two("61.5", None),
+            two("7.0", Some("100.0")),
+            two("1235", None),
+            two("1980", Some("345")),
+            two("97863601", None),
+            two("6662613499215", None),
+        ]
+    );
+    let reports: Vec<String> = source.drain_reports().iter().map(ToString::to_string).collect();
+    let file = path.display();
+    assert_eq!(
+        reports,
+        [
+            format!("{file}: row 2: column temperature_c: 1000000000 is outside -50 to 150"),
+            format!("{file}: row 2: column memory_used_mb: NaN is outside 0 to 67108864"),
+            format!("{file}: row 2: column energy_mj: 9100000000000000 is outside 0 to 9000000000000000"),
+        ]
+    );
+}
+
+#[test]
 fn a_file_that_does_not_fit_is_refused_by_name_and_column() {
     let dir = tempfile::tempdir().unwrap();
     let check = |schema: Option<&str>, columns: Vec<(&str, ArrayRef)>, expected: &str| {
@@ -247,8 +306,8 @@ fn a_file_that_does_not_fit_is_refused_by_name_and_column() {
     let wanted =
         "column \"timestamp_ns\" has type Float64, which does not become nanoseconds as a 64-bit integer";
     check(None, vec![seconds, gpu()], wanted);
-    let power = ("power_w", Arc::new(Float64Array::from(vec![1.0])) as ArrayRef);
-    let wanted = "column \"power_w\" has type Float64, which does not become a 32-bit float";
+    let power = ("power_w", Arc::new(BooleanArray::from(vec![true])) as ArrayRef);
+    let wanted = "column \"power_w\" has type Boolean, which does not become a number";
     check(None, vec![time(), gpu(), power], wanted);
     let flag = ("hot", Arc::new(BooleanArray::from(vec![true])) as ArrayRef);
     check(

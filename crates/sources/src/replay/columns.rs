@@ -18,7 +18,7 @@ use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::wire::TEXT_LEN_MAX;
 use gpuvitals_core::{Identity, IdentityColumn, Table};
 
-use super::ReplayError;
+use super::{ReplayError, numbers};
 use super::report::{Cause, Ledger};
 
 /// Longest name of an unknown column, in bytes.
@@ -152,7 +152,14 @@ impl Column {
         if self.data_type == text_type() {
             return Ok(self.texts(array.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?, bad));
         }
-        let array = widened(array, &self.data_type).ok_or_else(wrong)?;
+        let array = match widened(array, &self.data_type) {
+            Some(array) => array,
+            None => {
+                let floats: ArrayRef = Arc::new(numbers::floats(array).ok_or_else(wrong)?);
+                let possible = self.numbers::<Float64Type>(&floats, |value| value, bad);
+                numbers::narrowed(possible.as_primitive(), &self.data_type)
+            }
+        };
         #[expect(clippy::cast_precision_loss, reason = "compared with a range, not kept")]
         let as_f64 = |value: i64| value as f64;
         Ok(match self.data_type {
@@ -222,7 +229,7 @@ fn become_of(known: Option<DataType>, field: &Field) -> Result<DataType, &'stati
         let is_time = matches!(found, DataType::Int64 | DataType::Timestamp(TimeUnit::Nanosecond, _));
         return if is_time { Ok(DataType::Int64) } else { Err("nanoseconds as a 64-bit integer") };
     }
-    let is_number = |wanted: &DataType| widened(&arrow_array::new_empty_array(found), wanted).is_some();
+    let is_number = || numbers::floats(&arrow_array::new_empty_array(found)).is_some();
     match known {
         Some(wanted) if wanted == text_type() => {
             if *found == wanted {
@@ -231,13 +238,10 @@ fn become_of(known: Option<DataType>, field: &Field) -> Result<DataType, &'stati
                 Err("text")
             }
         }
-        Some(wanted) if is_number(&wanted) => Ok(wanted),
-        Some(DataType::Int32) => Err("a 32-bit integer"),
-        Some(DataType::Int64) => Err("a 64-bit integer"),
-        Some(DataType::Float32) => Err("a 32-bit float"),
-        Some(_) => Err("a 64-bit float"),
+        Some(wanted) if is_number() => Ok(wanted),
+        Some(_) => Err("a number"),
         None if *found == text_type() => Ok(text_type()),
-        None if is_number(&DataType::Float64) => Ok(DataType::Float64),
+        None if is_number() => Ok(DataType::Float64),
         None => Err("a number or text"),
     }
 }

@@ -1,0 +1,48 @@
+//! Numbers of other types than ours: what pandas, Polars and SQL write for the same values.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Decimal32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, Float64Array};
+use arrow_schema::DataType;
+
+/// Numbers of any type as 64-bit floats; none if they are no numbers. Integers beyond 2^53 lose their last digits.
+#[expect(clippy::cast_precision_loss, reason = "documented")]
+pub(super) fn floats(array: &ArrayRef) -> Option<Float64Array> {
+    let unit = |scale: i8| 10_f64.powi(scale.into());
+    Some(match array.data_type() {
+        DataType::Int8 => each::<Int8Type>(array, f64::from),
+        DataType::Int16 => each::<Int16Type>(array, f64::from),
+        DataType::Int32 => each::<Int32Type>(array, f64::from),
+        DataType::Int64 => each::<Int64Type>(array, |value| value as f64),
+        DataType::UInt8 => each::<UInt8Type>(array, f64::from),
+        DataType::UInt16 => each::<UInt16Type>(array, f64::from),
+        DataType::UInt32 => each::<UInt32Type>(array, f64::from),
+        DataType::UInt64 => each::<UInt64Type>(array, |value| value as f64),
+        DataType::Float32 => each::<Float32Type>(array, f64::from),
+        DataType::Float64 => each::<Float64Type>(array, |value| value),
+        DataType::Decimal32(_, scale) => each::<Decimal32Type>(array, |steps| f64::from(steps) / unit(*scale)),
+        DataType::Decimal64(_, scale) => each::<Decimal64Type>(array, |steps| steps as f64 / unit(*scale)),
+        DataType::Decimal128(_, scale) => each::<Decimal128Type>(array, |steps| steps as f64 / unit(*scale)),
+        _ => return None,
+    })
+}
+
+fn each<T: ArrowPrimitiveType>(array: &ArrayRef, number: impl Fn(T::Native) -> f64) -> Float64Array {
+    array.as_primitive::<T>().unary(number)
+}
+
+/// Floats within a column's range in its type: integers are rounded, as from text.
+#[expect(clippy::cast_possible_truncation, reason = "the range is checked, and integers are rounded first")]
+pub(super) fn narrowed(floats: &Float64Array, wanted: &DataType) -> ArrayRef {
+    match wanted {
+        DataType::Int32 => Arc::new(floats.unary::<_, Int32Type>(|value| value.round() as i32)),
+        DataType::Int64 => Arc::new(floats.unary::<_, Int64Type>(|value| value.round() as i64)),
+        DataType::Float32 => Arc::new(floats.unary::<_, Float32Type>(|value| value as f32)),
+        _ => Arc::new(floats.clone()),
+    }
+}
