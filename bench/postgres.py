@@ -18,7 +18,7 @@ METRICS = (
     ("power_w", 100, 600),
     ("memory_used_mb", 1_000, 70_000),
     ("utilization_pct", 0, 100),
-    ("energy_j", 1_000_000, 1_000_000),
+    ("energy_mj", 1_000_000, 1_000_000),
     ("encoder_utilization_pct", 0, 100),
     ("memory_total_mb", 81_559, 1),
     ("encoder_sessions", 0, 8),

@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import pandas
 import polars
+import pyarrow.parquet
 
 folder, url = Path(sys.argv[1]), sys.argv[2]
 files = sorted(str(path) for path in folder.glob("raw/gpu_events/**/*.parquet"))
@@ -61,19 +62,25 @@ check("there are files", len(files) > 1, True)
 total = api("telemetry", limit=1)["total"]
 check("rows in DuckDB", sql("SELECT count(*) FROM rows")[0][0], total)
 
-# The types that the columns are promised to have; what lies on a decimal grid is DECIMAL, a number like any other.
+# The types that the columns are promised to have, in every file.
 types = {name: kind for name, kind, *_ in sql("DESCRIBE SELECT * FROM rows")}
 promised = {
-    "timestamp_ns": ("BIGINT",),
-    "gpu_clock_mhz": ("INTEGER",),
-    "mem_clock_mhz": ("INTEGER",),
-    "memory_used_mb": ("BIGINT",),
-    "temperature_c": ("FLOAT", "DECIMAL(9,3)", "DECIMAL(9,0)"),
-    "power_w": ("FLOAT", "DECIMAL(9,3)", "DECIMAL(9,0)"),
-    "utilization_pct": ("FLOAT", "DECIMAL(9,3)", "DECIMAL(9,0)"),
+    "timestamp_ns": "BIGINT",
+    "gpu_clock_mhz": "INTEGER",
+    "mem_clock_mhz": "INTEGER",
+    "memory_used_mb": "BIGINT",
+    "temperature_c": "FLOAT",
+    "power_w": "FLOAT",
+    "utilization_pct": "FLOAT",
+    "energy_mj": "BIGINT",
+    "pcie_rx_bytes_per_s": "BIGINT",
 }
-for name, kinds in promised.items():
-    check(f"type of {name} ({types.get(name)})", types.get(name) in kinds, True)
+for name, kind in promised.items():
+    check(f"type of {name}", types.get(name), kind)
+schemas = [pyarrow.parquet.read_schema(file) for file in files]
+for name in set().union(*(schema.names for schema in schemas)):
+    kinds = {str(schema.field(name).type) for schema in schemas if name in schema.names}
+    check(f"types of {name}", len(kinds), 1)
 
 hour = "timestamp_ns // 3600000000000 - (SELECT min(timestamp_ns) // 3600000000000 FROM rows)"
 equal("mean power", steps("power_w", "mean", "gpu"), table(f"SELECT uuid, {hour}, avg(power_w::DOUBLE) FROM rows GROUP BY ALL"))
@@ -83,11 +90,11 @@ equal("values", steps("utilization_pct", "count", "all"), table(f"SELECT {hour},
 equal("newest", steps("gpu_clock_mhz", "last", "gpu"), table(f"SELECT uuid, {hour}, arg_max(gpu_clock_mhz, timestamp_ns) FROM rows GROUP BY ALL"))
 equal("median", steps("power_w", "p50", "node"), table(f"SELECT node, {hour}, quantile_disc(power_w, 0.5) FROM rows GROUP BY ALL"), 0.01)
 growth = f"""
-    SELECT uuid, hour, sum(greatest(energy_j - before, 0)) FROM (
-        SELECT uuid, {hour} AS hour, energy_j,
-               lag(energy_j, 1, energy_j) OVER (PARTITION BY uuid ORDER BY timestamp_ns) AS before FROM rows)
+    SELECT uuid, hour, sum(greatest(energy_mj - before, 0)) FROM (
+        SELECT uuid, {hour} AS hour, energy_mj,
+               lag(energy_mj, 1, energy_mj) OVER (PARTITION BY uuid ORDER BY timestamp_ns) AS before FROM rows)
     GROUP BY ALL"""
-equal("energy", steps("energy_j", "increase", "gpu"), table(growth))
+equal("energy", steps("energy_mj", "increase", "gpu"), table(growth))
 where = steps("power_w", "mean", "gpu", where="node=~.*-01")
 equal("one host", where, table(f"SELECT uuid, {hour}, avg(power_w::DOUBLE) FROM rows WHERE node LIKE '%-01' GROUP BY ALL"))
 best = api("query", metrics="power_w", aggregate="mean", step="1d", start=START, end=END, top=3)["series"]
@@ -100,10 +107,15 @@ lazy = polars.concat(frames, how="diagonal_relaxed")
 found = lazy.select(polars.len(), polars.col("power_w").cast(polars.Float64).mean()).collect().row(0)
 check("rows in Polars", found[0], total)
 check("mean in Polars", found[1], mean, 1e-6)
-check("Polars takes power for a number", lazy.collect_schema()["power_w"].is_numeric(), True)
+check("Polars's type of power", lazy.collect_schema()["power_w"], polars.Float32)
+joules = lazy.select((polars.col("energy_mj") / 1000).max()).collect().item()
+check("energy in Polars", joules, sql("SELECT max(energy_mj) FROM rows")[0][0] / 1000, 1e-9)
 frame = pandas.concat([pandas.read_parquet(file) for file in files])
 check("rows in pandas", len(frame), total)
-check("mean in pandas", float(frame["power_w"].astype(float).mean()), mean, 1e-6)
+check("mean in pandas", float(frame["power_w"].mean()), mean, 1e-5)
+for name in ("power_w", "temperature_c", "utilization_pct", "energy_mj", "pcie_rx_bytes_per_s"):
+    found = float((frame[name] * 1.5).max())
+    check(f"1.5 times {name} in pandas", found, 1.5 * float(sql(f"SELECT max({name}) FROM rows")[0][0]), 1e-6)
 
 print(f"{passed} passed, {failed} failed")
 sys.exit(failed > 0)

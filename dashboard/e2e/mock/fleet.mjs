@@ -7,7 +7,7 @@ const METRICS = [
   ["decoder_utilization_pct", "%", "utilization", "gauge", "How busy the decoder is."],
   ["power_w", "W", "power", "gauge", "Power of the board."],
   ["power_limit_w", "W", "power", "info", "Power limit in force."],
-  ["energy_j", "J", "power", "counter", "Energy since the driver was loaded."],
+  ["energy_mj", "mJ", "power", "counter", "Energy since the driver was loaded."],
   ["temperature_c", "°C", "temperature", "gauge", "Main temperature of the GPU."],
   ["memory_temperature_c", "°C", "temperature", "gauge", "Temperature of the device memory."],
   ["gpu_clock_mhz", "MHz", "clock", "gauge", "Clock of the graphics and compute engine."],
@@ -87,7 +87,7 @@ export class Fleet {
       case "encoder_utilization_pct": case "decoder_utilization_pct": return 0;
       case "power_w": return +(70 + load * (gpu.limit - 110) + 12 * wave(`${gpu.n}p`, time, 4000)).toFixed(3);
       case "power_limit_w": return gpu.limit;
-      case "energy_j": return Math.floor((time - CAPTURE_AT) / 1000) * 310;
+      case "energy_mj": return Math.floor((time - CAPTURE_AT) / 1000) * 310;
       case "temperature_c": return Math.round(31 + 44 * load + 4 * wave(`${gpu.n}t`, time, 60_000) + (gpu.fate === "sick" ? 12 : 0));
       case "memory_temperature_c": return Math.round(38 + 45 * load + 4 * wave(`${gpu.n}mt`, time, 60_000));
       case "gpu_clock_mhz": return load > 0 ? 1980 - 15 * Math.floor(wave(`${gpu.n}c`, time, 8000) * 9) : 345;

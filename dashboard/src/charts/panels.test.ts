@@ -6,7 +6,7 @@ const CATALOGUE = [
   row("gpu_clock_mhz", "MHz", "clock"),
   row("power_w", "W", "power"),
   row("power_limit_w", "W", "power", "info"),
-  row("energy_j", "J", "power", "counter"),
+  row("energy_mj", "mJ", "power", "counter"),
   row("utilization_pct", "%", "utilization"),
   row("memory_utilization_pct", "%", "utilization"),
 ];
@@ -31,7 +31,7 @@ describe("panelsOf", () => {
     expect(titles(CATALOGUE)).toEqual([
       "Utilization: utilization_pct memory_utilization_pct",
       "Power: power_w",
-      "Energy: energy_j",
+      "Energy: energy_mj",
       "Clocks: gpu_clock_mhz",
     ]);
   });

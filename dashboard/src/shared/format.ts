@@ -12,8 +12,7 @@ const UNIT_SYMBOLS: Readonly<Record<string, string>> = {
   C: "°C",
   watt: "W",
   watts: "W",
-  joule: "J",
-  joules: "J",
+  millijoule: "mJ",
   mebibyte: "MiB",
   byte: "B",
   bytes: "B",
@@ -38,7 +37,7 @@ const LADDERS: Readonly<Record<string, { readonly base: number; readonly steps: 
   MiB: { base: 1024, steps: ["MiB", "GiB", "TiB"] },
   B: { base: 1024, steps: ["B", "KiB", "MiB", "GiB", "TiB"] },
   "B/s": { base: 1000, steps: ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"] },
-  J: { base: 1000, steps: ["J", "kJ", "MJ", "GJ"] },
+  mJ: { base: 1000, steps: ["mJ", "J", "kJ", "MJ", "GJ"] },
   ns: { base: 1000, steps: ["ns", "µs", "ms", "s"] },
   mV: { base: 1000, steps: ["mV", "V"] },
 };
@@ -120,7 +119,7 @@ export function metricTitle(column: string): string {
   return title.startsWith("xGMI") ? title : capital(title);
 }
 
-const UNIT_SUFFIXES = new Set(["pct", "w", "c", "mhz", "mb", "j", "rpm", "mv", "ns", "gtps", "ratio", "bytes"]);
+const UNIT_SUFFIXES = new Set(["pct", "w", "c", "mhz", "mb", "mj", "rpm", "mv", "ns", "gtps", "ratio", "bytes"]);
 const ACRONYMS = new Map(
   ["gpu", "sm", "pcie", "ecc", "ras", "xid", "hbm", "dram", "nvlink", "jpeg", "fp16", "fp32", "fp64", "vr", "soc", "cpu", "irq", "rx", "tx", "ofa", "gtt", "mig", "sw", "hw"].map(
     (word) => [word, word.toUpperCase()] as const,

@@ -113,7 +113,7 @@ pub(super) const ROWS: &[Metric] = &[
         ("energy_mj", ColumnType::I64, Unit::Millijoule),
         Group::Power,
         "gpu_energy_joules_total",
-        "Energy since the driver was loaded, by the part's own counter, in millijoules; absent if it has none.",
+        "Energy since the driver was loaded, by the part's own counter; absent if it has none.",
     )
     .basic()
     .range(0.0, 9.0e15)
