@@ -348,7 +348,7 @@ mod tests {
         fn targets(&self) -> Vec<Arc<Identity>> {
             self.1.clone()
         }
-        fn read(&mut self, _: Due, _: &mut Reading) -> Result<(), ProbeError> {
+        fn fill(&mut self, _: Due, _: &mut Reading) -> Result<(), ProbeError> {
             Ok(())
         }
     }

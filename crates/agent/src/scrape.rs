@@ -159,7 +159,7 @@ mod tests {
         fn targets(&self) -> Vec<Arc<Identity>> {
             vec![Arc::clone(&self.gpu)]
         }
-        fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+        fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
             self.tick += 1;
             let row = reading.row(&self.gpu);
             row.float(MetricId::of("power_w"), WATTS);

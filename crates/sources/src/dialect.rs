@@ -12,10 +12,10 @@ use gpuvitals_core::MetricId;
 
 /// Clock event reasons of NVIDIA that hold clocks down: software power cap, hardware slowdown, software and hardware thermal
 /// slowdown, power brake. Idling, chosen clocks and sync boost do not count.
-const NVIDIA_HELD_DOWN: u64 = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
+pub(crate) const NVIDIA_HELD_DOWN: u64 = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
 
 /// Clock event reasons of NVIDIA that have columns of their own.
-const NVIDIA_REASONS: [(u64, MetricId); 6] = [
+pub(crate) const NVIDIA_REASONS: [(u64, MetricId); 6] = [
     (0x4, MetricId::of("throttled_sw_power_cap")),
     (0x8, MetricId::of("throttled_hw_slowdown")),
     (0x10, MetricId::of("throttled_sync_boost")),

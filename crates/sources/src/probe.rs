@@ -12,16 +12,21 @@
 //!   values missing this time are reported each time;
 //! - a value is set in its column unit, once; a sentinel is an absence.
 
+mod plausible;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::clock::mono_ns;
 use gpuvitals_core::{AbsenceReason, Identity, MetricId, Table};
 
 pub use crate::registry::Driver;
 use crate::registry::Finding;
+pub(crate) use plausible::Causes;
+use plausible::Known;
 
 /// Which tiers are due at a tick; the fast one always is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,12 +108,22 @@ pub trait Probe: Send {
         Duration::from_secs(1)
     }
 
-    /// Reads what is due into rows.
+    /// Reads what is due into rows, as the device tells it. Callers use [`Probe::read`].
+    ///
+    /// # Errors
+    /// As [`Probe::read`].
+    fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError>;
+
+    /// Reads what is due into rows, without the values that others of the same row contradict.
     ///
     /// # Errors
     /// If the whole device gives nothing. The sampler calls again at the next tick, or with a growing delay
     /// while the device is gone; the probe itself reopens the device.
-    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError>;
+    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+        self.fill(due, reading)?;
+        reading.settle();
+        Ok(())
+    }
 
     /// New findings of readings beyond names and rights: each once, and once more as
     /// [`Verdict::Good`](crate::registry::Verdict::Good) when it is over.
@@ -155,14 +170,6 @@ pub enum OwnValue {
     Text(Arc<str>),
 }
 
-/// A power beyond this multiple of the largest limit that can be set is refused: the most that PCI Express (CEM 5.0) lets a
-/// card draw for 100 µs, less than what any sensor averages over.
-const POWER_EXCURSION: f64 = 3.0;
-
-const POWER: MetricId = MetricId::of("power_w");
-const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
-const POWER_LIMIT_MAX: MetricId = MetricId::of("power_limit_max_w");
-
 /// Initial capacity of a row's values.
 const VALUES: usize = 64;
 
@@ -185,8 +192,9 @@ pub struct Row {
     down: Option<(AbsenceReason, &'static str)>,
     taken_ns: Option<i64>,
     refused: u64,
-    /// Largest power of its part, by the last limit read; kept from tick to tick.
-    power_max_w: f64,
+    held: Causes,
+    /// What is known of its GPU, kept from tick to tick.
+    known: Known,
 }
 
 impl Reading {
@@ -204,14 +212,15 @@ impl Reading {
                 down: None,
                 taken_ns: None,
                 refused: 0,
-                power_max_w: f64::INFINITY,
+                held: Causes::default(),
+                known: Known::default(),
             });
         }
         let row = self.rows.get_mut(self.used).expect("there is such a row");
         self.used += 1;
         if !Arc::ptr_eq(&row.identity, identity) {
             row.identity = Arc::clone(identity);
-            row.power_max_w = f64::INFINITY;
+            row.known = Known::default();
         }
         row.clear();
         row
@@ -220,6 +229,13 @@ impl Reading {
     /// The rows so far.
     pub fn rows(&self) -> &[Row] {
         self.rows.get(..self.used).unwrap_or_default()
+    }
+
+    fn settle(&mut self) {
+        let now_ns = mono_ns();
+        for row in self.rows.iter_mut().take(self.used) {
+            row.settle(now_ns);
+        }
     }
 
     /// Forgets the rows, keeps the memory.
@@ -238,6 +254,7 @@ impl Row {
         self.down = None;
         self.taken_ns = None;
         self.refused = 0;
+        self.held = Causes::default();
     }
 
     /// The identity of the row.
@@ -263,13 +280,8 @@ impl Row {
     /// Sets a value, as [`Row::int`].
     pub fn set(&mut self, metric: MetricId, value: Value) {
         let number = value.as_f64();
-        let is_beyond = matches!(metric, POWER | POWER_AVERAGE) && number > self.power_max_w;
-        if is_beyond || !metric.metric().admits(number) {
+        if !metric.metric().admits(number) {
             return self.refuse(metric);
-        }
-        // 0 means no limit.
-        if metric == POWER_LIMIT_MAX && number > 0.0 {
-            self.power_max_w = number * POWER_EXCURSION;
         }
         self.values.push((metric, value));
     }

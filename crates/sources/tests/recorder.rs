@@ -66,7 +66,7 @@ impl Probe for Counting {
         vec![Arc::clone(&self.identity)]
     }
 
-    fn read(&mut self, _: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, _: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         let row = reading.row(&self.identity);
         if self.table == Table::SystemEvents {
             row.int(CPU, self.readings % 100);
@@ -346,7 +346,7 @@ impl Probe for Mute {
         vec![Arc::clone(&self.0)]
     }
 
-    fn read(&mut self, _: Due, _: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, _: Due, _: &mut Reading) -> Result<(), ProbeError> {
         self.1 += 1;
         if self.1 == 2 {
             self.2.send(()).unwrap();

@@ -36,7 +36,7 @@ impl Probe for Scripted {
     fn deadline(&self) -> Duration {
         self.deadline
     }
-    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         (self.answer)(due, reading.row(&self.identity))
     }
 }
@@ -482,7 +482,7 @@ fn a_rate_that_a_driver_cannot_stand_is_refused_with_the_reason() {
         fn interval_min(&self) -> Duration {
             Duration::from_secs(1)
         }
-        fn read(&mut self, _: Due, _: &mut Reading) -> Result<(), ProbeError> {
+        fn fill(&mut self, _: Due, _: &mut Reading) -> Result<(), ProbeError> {
             Ok(())
         }
     }

@@ -156,7 +156,7 @@ impl Probe for IoctlProbe {
         vec![Arc::clone(&self.identity)]
     }
 
-    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         let folder = &self.folder;
         if self.sleep.get_or_insert_with(|| Sleep::open(folder)).is_asleep(due) {
             let text = "asleep (power/runtime_status); left so";

@@ -162,7 +162,7 @@ impl Probe for NvidiaSmi {
         Duration::from_secs(10)
     }
 
-    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         let (answer, taken) = self.ask(due)?;
         let mut told: Vec<Arc<Identity>> = Vec::new();
         for (at, gpu) in answer.gpus.iter().enumerate() {

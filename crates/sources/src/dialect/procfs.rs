@@ -141,7 +141,7 @@ impl Probe for HostProbe {
         self.cores.get_or_insert_default();
     }
 
-    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         let row = reading.row(&self.identity);
         let mut face = Face { row, due };
         let stat = self.stat.read(due);

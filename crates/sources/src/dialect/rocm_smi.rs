@@ -167,7 +167,7 @@ impl Probe for RocmSmi {
         Duration::from_secs(10)
     }
 
-    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         let due = Due { rare: due.rare || self.is_unsure, ..due };
         if due.rare {
             // A way that failed once may be there again.

@@ -58,7 +58,7 @@ impl Probe for ProcessProbe {
         Duration::from_secs(20)
     }
 
-    fn read(&mut self, _due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, _due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         let list = self.table.read();
         self.report(match &list {
             Ok(list) => list.gaps.first().map(ToString::to_string),

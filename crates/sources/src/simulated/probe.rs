@@ -73,7 +73,7 @@ impl Probe for SimulatedGpus {
         TICK
     }
 
-    fn read(&mut self, _due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, _due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         while let Ok(Poll::Ready(tick)) = self.fleet.poll(clock::now_ns()) {
             self.last = Some(tick);
         }

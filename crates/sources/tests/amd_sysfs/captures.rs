@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
-use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::Tier;
-use gpuvitals_core::catalogue::Unit;
+use gpuvitals_core::catalogue::{Tier, Unit};
+use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::dialect::amd_sysfs;
 use gpuvitals_sources::probe::{Due, Reading, Row};
 
 use crate::machines::{
-    CAPTURED, captured, copy, first_reading, fixture, id, machine, only_probe, table, value, write,
+    CAPTURED, absence, captured, copy, first_reading, fixture, id, machine, only_probe, table, value, write,
 };
 
 fn unit(unit: Unit) -> &'static str {
@@ -187,35 +186,87 @@ fn doctor_is_told_what_each_machine_lacks() {
 }
 
 #[test]
-fn the_bit_of_the_hotspot_means_nothing_on_cool_rdna3_and_rdna4() {
+fn a_throttle_status_that_neither_heat_nor_power_bears_out_is_left_out() {
     const HOTSPOT: u64 = 1 << 36;
+    const EDGE: u64 = 1 << 35;
+    const PROCHOT: u64 = 1 << 47;
     const PPT0: u64 = 1;
     // Idle, as captured.
     let captured = first_reading("rx7600s");
     let row = &captured.rows()[0];
     assert_eq!((value(row, "throttled"), value(row, "throttle_status")), (Some(0.0), Some(0.0)));
-    // Card, hotspot in °C, status of the table, status told.
-    for (name, hotspot, status, told) in [
-        ("rx7600s", 41, HOTSPOT, 0),
-        ("rx7600s", 41, HOTSPOT | PPT0, PPT0),
-        ("rx7600s", 41, HOTSPOT | (HOTSPOT >> 1), HOTSPOT >> 1),
-        ("rx7600s", 89, HOTSPOT, 0),
-        ("rx7600s", 90, HOTSPOT, HOTSPOT),
-        ("rx7800xt", 41, HOTSPOT, 0),
-        ("rx9070xt", 37, HOTSPOT, 0),
-        ("rx9070xt", 105, HOTSPOT, HOTSPOT),
-        ("rx6900xt", 41, HOTSPOT, HOTSPOT),
+    // Card, hotspot in °C, watts, status of the table, status told.
+    for (name, hotspot, watts, status, told) in [
+        ("rx7600s", 41, 5, HOTSPOT, 0),
+        ("rx7600s", 41, 5, HOTSPOT | PPT0, 0),
+        ("rx7600s", 41, 5, HOTSPOT | EDGE, 0),
+        ("rx7600s", 41, 5, HOTSPOT | PROCHOT, PROCHOT),
+        ("rx7800xt", 41, 20, HOTSPOT, 0),
+        ("rx7800xt", 41, 210, HOTSPOT | PPT0, PPT0),
+        ("rx7800xt", 89, 210, HOTSPOT, 0),
+        ("rx7800xt", 90, 210, HOTSPOT, HOTSPOT),
+        ("rx9070xt", 37, 20, HOTSPOT, 0),
+        ("rx9070xt", 105, 20, HOTSPOT, HOTSPOT),
+        ("rx6900xt", 41, 20, HOTSPOT, 0),
+        ("rx6900xt", 95, 20, HOTSPOT | PPT0, HOTSPOT),
     ] {
         let dir = copy(name);
         let cards = dir.path().join("class/drm");
         let card = std::fs::read_dir(cards).unwrap().next().unwrap().unwrap().path();
-        write(&card.join("device"), "gpu_metrics", table(120, 1, 3, &[(6, 2, hotspot), (112, 8, status)]));
+        let fields = [(6, 2, hotspot), (22, 2, watts), (112, 8, status)];
+        write(&card.join("device"), "gpu_metrics", table(120, 1, 3, &fields));
         let mut reading = Reading::default();
         only_probe(&machine(dir.path())).read(Due::ALL, &mut reading).unwrap();
         let row = &reading.rows()[0];
-        let throttled = f64::from(u8::from(told != 0));
+        let case = format!("{name}, {hotspot} °C, {watts} W, {status:x}");
         let is_told = row.get(id("throttle_status")) == Some(Value::Int(told.cast_signed()));
-        assert!(is_told, "{name}, {hotspot} °C, {status:x}");
-        assert_eq!(value(row, "throttled"), Some(throttled), "{name}, {hotspot} °C, {status:x}");
+        assert!(is_told, "{case}: {:?}", row.get(id("throttle_status")));
+        assert_eq!(value(row, "throttled"), Some(f64::from(u8::from(told != 0))), "{case}");
+        assert_eq!(row.refused(), u64::from(told != status), "{case}: it is counted");
     }
+}
+
+#[test]
+fn a_power_of_nothing_gives_way_to_the_file_of_the_same_quantity() {
+    // Vega20's table v1.0 says 0 W at 97 % and 1725 MHz.
+    let dir = copy("vega56");
+    let device = dir.path().join("class/drm/card0/device");
+    let fields = [(8, 8, 1), (16, 2, 61), (18, 2, 0), (28, 2, 97), (34, 2, 0), (54, 2, 1725), (68, 4, 0)];
+    write(&device, "gpu_metrics", table(80, 1, 0, &fields));
+    write(&device, "hwmon/hwmon4/power1_average", "187000000\n");
+    write(&device, "hwmon/hwmon4/temp2_input", "66000\n");
+    let mut probe = only_probe(&machine(dir.path()));
+    let mut reading = Reading::default();
+    for (due, microwatts, watts) in [(Due::ALL, 187_000_000, 187.0), (Due::default(), 190_000_000, 190.0)] {
+        write(&device, "hwmon/hwmon4/power1_average", format!("{microwatts}\n"));
+        reading.clear();
+        probe.read(due, &mut reading).unwrap();
+        let row = &reading.rows()[0];
+        assert_eq!((value(row, "power_w"), value(row, "power_average_w")), (Some(watts), Some(watts)));
+        assert_eq!(absence(row, "power_average_w"), None);
+        assert_eq!(
+            (value(row, "temperature_c"), value(row, "temperature_junction_c")),
+            (Some(61.0), Some(66.0))
+        );
+        assert_eq!(row.refused(), 2, "0 W and 0 °C are counted");
+    }
+}
+
+#[test]
+fn what_other_values_of_the_first_row_contradict_is_left_out() {
+    let dir = copy("rx6900xt");
+    let device = dir.path().join("class/drm/card0/device");
+    let hwmon = std::fs::read_dir(device.join("hwmon")).unwrap().next().unwrap().unwrap().path();
+    write(&hwmon, "power1_cap_max", "330000000\n");
+    write(&device, "gpu_metrics", table(120, 1, 3, &[(6, 2, 50), (22, 2, 1500)]));
+    write(&device, "mem_info_vis_vram_used", "99999999999\n");
+    write(&device, "mem_info_vis_vram_total", "17163091968\n");
+    let mut reading = Reading::default();
+    only_probe(&machine(dir.path())).read(Due::ALL, &mut reading).unwrap();
+    let row = &reading.rows()[0];
+    for column in ["power_w", "power_average_w", "visible_memory_used_mb"] {
+        let told = (value(row, column), absence(row, column));
+        assert_eq!(told, (None, Some(AbsenceReason::Invalid)), "{column}");
+    }
+    assert_eq!(value(row, "visible_memory_total_mb"), Some(16368.0));
 }

@@ -10,7 +10,7 @@ use gpuvitals_sources::probe::{Driver, Due, Reading, Row};
 use gpuvitals_sources::registry::discover;
 
 use crate::details::details;
-use crate::machines::{absence, copy, id, machine, only_probe, table, value, write};
+use crate::machines::{absence, copy, fixture, id, machine, only_probe, table, value, write};
 
 /// Buses of the eight packages of the capture.
 const BUSES: [u8; 8] = [0x05, 0x27, 0x47, 0x65, 0x85, 0xa7, 0xc7, 0xe5];
@@ -293,6 +293,55 @@ fn the_clocks_are_throttled_while_a_residency_grows() {
     assert_eq!(read(1, 6), (Some(1.0), None));
     assert_eq!(read(1, 6), (Some(1.0), None), "the same snapshot says the same");
     assert_eq!(read(2, 6), (Some(0.0), None));
+}
+
+#[test]
+fn residencies_that_count_every_step_of_an_idle_package_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = device(dir.path(), 0);
+    write(&device, "uevent", "DRIVER=amdgpu\nPCI_ID=1002:74A1\nPCI_SLOT_NAME=0000:0c:00.0\n");
+    write(&device, "hwmon/hwmon3/name", "amdgpu\n");
+    let blob = fs::read(fixture("../gpu-metrics-blobs").join("mi300x-v1.6-constructed.bin")).unwrap();
+    // Whether the limit is known, watts, °C, steps under each limit of the first snapshot and of 100 more steps; what is told:
+    // throttled, the counters of power and heat.
+    let nothing = [None, None];
+    for (limit, watts, hotspot, (first, more), (throttled, told)) in [
+        (true, 120, 42, (10_657_785, 100), (0.0, nothing)),
+        (false, 120, 42, (10_657_785, 100), (0.0, nothing)),
+        (true, 120, 42, (500, 0), (0.0, [Some(500.0); 2])),
+        (true, 740, 96, (10_657_785, 100), (1.0, [Some(10_658_785.0); 2])),
+        (true, 740, 42, (400, 100), (1.0, [Some(1400.0), None])),
+        (true, 120, 96, (400, 100), (1.0, [None, Some(1400.0)])),
+    ] {
+        let cap = device.join("hwmon/hwmon3/power1_cap");
+        let _gone = fs::remove_file(&cap);
+        if limit {
+            write(&device, "hwmon/hwmon3/power1_cap", "750000000\n");
+        }
+        let mut probe = amd_sysfs::find(&machine(dir.path())).probes.remove(0);
+        let mut reading = Reading::default();
+        let mut refused = 0;
+        for round in 0..=10_u32 {
+            let mut bytes = blob.clone();
+            let mut put = |at: usize, number: u32| bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+            put(32, 10_657_785 + 100 * round);
+            [40, 44, 52].into_iter().for_each(|at| put(at, first + more * round));
+            bytes[4..6].copy_from_slice(&u16::to_le_bytes(hotspot));
+            bytes[10..12].copy_from_slice(&u16::to_le_bytes(watts));
+            bytes[256] = bytes[256].wrapping_add(u8::try_from(round).unwrap());
+            fs::write(device.join("gpu_metrics"), bytes).unwrap();
+            reading.clear();
+            probe.read(if round == 0 { Due::ALL } else { Due::default() }, &mut reading).unwrap();
+            refused += reading.rows()[0].refused();
+        }
+        let row = &reading.rows()[0];
+        let case = format!("{limit} {watts} W, {hotspot} °C, {first} + {more}");
+        assert_eq!(value(row, "throttled"), Some(throttled), "{case}");
+        let counters =
+            ["throttle_ppt_count", "throttle_socket_thermal_count"].map(|column| value(row, column));
+        assert_eq!(counters, told, "{case}");
+        assert_eq!(refused > 0, told.contains(&None), "{case}");
+    }
 }
 
 #[test]

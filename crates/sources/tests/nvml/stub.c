@@ -271,7 +271,7 @@ NUMBER_OF(nvmlDeviceGetNvLinkState, "link", which < 17)
 /* Field values: field.ID or field.ID.SCOPE; what is not named answers NOT_SUPPORTED, unless it stands here. */
 typedef struct { u32 id, scope; long long timestamp, latency; u32 type; int code; u64 value; } field;
 static const struct { u32 id; u64 value; } FIELDS[] = {
-    { 186, 312500 }, { 185, 305250 }, { 82, 61 }, { 83, 987654321 }, { 190, 690000 }, { 192, 700000 }, { 187, 200000 },
+    { 186, 312500 }, { 185, 305250 }, { 82, 61 }, { 83, 987654321 }, { 190, 600000 }, { 192, 700000 }, { 187, 200000 },
     { 188, 700000 }, { 189, 700000 }, { 74, 5000000 }, { 75, 0 }, { 269, 1000 }, { 270, 2000 }, { 271, 3000 },
     { 94, 3 }, { 95, 0 }, { 173, 4 }, { 197, 1000000 }, { 198, 2000000 }, { 138, 1024 }, { 139, 2048 }, { 142, 1 },
     { 143, 2 }, { 144, 0 }, { 145, 0 }, { 91, 18 }, { 170, 10 }, { 161, 1 }, { 162, 2 }, { 163, 3 }, { 230, 0 },

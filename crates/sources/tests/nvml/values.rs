@@ -71,7 +71,7 @@ const VALUES: &[(&str, f64)] = &[
     ("temperature_max_operating_c", 93.0),
     ("energy_mj", 987_654_321.0),
     ("power_limit_w", 700.0),
-    ("power_limit_enforced_w", 690.0),
+    ("power_limit_enforced_w", 600.0),
     ("power_limit_min_w", 200.0),
     ("utilization_pct", 87.0),
     ("memory_utilization_pct", 41.0),
@@ -251,6 +251,36 @@ fn clocks_are_held_down_by_power_heat_and_hardware_only() {
         let row = &read(&mut probes[0], FAST).unwrap()[0];
         assert_eq!(row.value("throttle_reasons"), Some(f64::from(reasons)));
         assert_eq!(row.value("throttled"), Some(is_throttled), "{reasons:#x}");
+    }
+}
+
+#[test]
+fn reasons_that_neither_heat_nor_power_bears_out_are_left_out() {
+    // Power in mW of a limit of 600 W, °C of a limit of 91, reasons, reasons told.
+    for (power, heat, reasons, told) in [
+        (60_000, 35, 0x4, 0),
+        (60_000, 35, 0x20 | 0x40 | 0x8, 0),
+        (60_000, 35, 0x1 | 0x4, 0x1),
+        // A signal from outside is what makes a GPU draw little.
+        (60_000, 35, 0x80 | 0x8, 0x80 | 0x8),
+        (60_000, 35, 0x8, 0x8),
+        (60_000, 75, 0x20, 0x20),
+        (560_000, 35, 0x4, 0x4),
+        // It may be hot where no sensor is.
+        (560_000, 35, 0x20, 0x20),
+    ] {
+        let stub = Stub::new(Age::New);
+        let temperature = format!("temperature {heat}");
+        let margin = format!("margin {}", 91 - heat);
+        let [instant, average] = [186, 185].map(|field| format!("field.{field} {power}"));
+        stub.set(&[&instant, &average, &temperature, &margin, &format!("reasons {reasons}")]);
+        let row = &read(&mut stub.find().probes[0], Due::ALL).unwrap()[0];
+        let case = format!("{power} mW, {heat} °C, {reasons:#x}");
+        assert_eq!(row.value("throttle_reasons"), Some(f64::from(told)), "{case}");
+        assert_eq!(row.value("throttled"), Some(f64::from(u8::from(told & !1 != 0))), "{case}");
+        for (bit, flag) in [(0x4, "throttled_sw_power_cap"), (0x20, "throttled_sw_thermal")] {
+            assert_eq!(row.value(flag), Some(f64::from(u8::from(told & bit != 0))), "{case} {flag}");
+        }
     }
 }
 

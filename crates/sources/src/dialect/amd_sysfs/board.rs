@@ -201,13 +201,14 @@ impl Board {
         self.is_open = true;
     }
 
-    /// Opens and reads the files for values that the row lacks and no open file provides.
+    /// Opens and reads the files for values that the row lacks and no open file provides. A file also takes the place of a value
+    /// of `gpu_metrics` that cannot be true.
     fn open_gauges(&mut self, card: &Card, row: &mut Row) -> Result<Vec<Gauge>, Missing> {
         let mut gauges: Vec<Gauge> = Vec::new();
         for (path, what) in candidates(card, hwmon(&card.device).as_deref()) {
             let (metric, ..) = what;
-            let is_open = self.gauges.iter().flatten().any(|gauge| gauge.metric == metric);
-            if is_open || is_told(row, metric) {
+            let is_open = self.gauges.iter().flatten().chain(&gauges).any(|gauge| gauge.metric == metric);
+            if is_open || row.get(metric).is_some() {
                 continue;
             }
             match Gauge::open(&path, what, row) {

@@ -95,18 +95,6 @@ impl Card {
         })
     }
 
-    /// Whether it is an RDNA3 or RDNA4 card (not an APU), by its instruction set, else by its device id. Their firmware gives the
-    /// hotspot a share of throttling above 0 nearly always, also idle at 40 °C, and the kernel makes a bit of any share: issue
-    /// 3251 of drm/amd, issue 11781 of ROCm/rocm-systems. `LACT` (`libdrm_amdgpu_sys`) leaves the bit
-    /// out below 90 °C; `MangoHud` (pull request 1690) leaves it out too.
-    pub(super) fn is_always_hot(&self) -> bool {
-        let by_set =
-            self.gfx_version().map(|version| matches!(version, 110_000..=110_002 | 120_000..=120_001));
-        by_set.unwrap_or_else(|| {
-            self.device_id.is_some_and(|id| matches!(id, 0x7440..=0x749f | 0x7550..=0x759f))
-        })
-    }
-
     /// Whether the kernel sleeps for up to seconds when it is asked for the power: Bonaire, Hawaii, Tonga, Fiji.
     pub(super) fn is_power_slow(&self) -> bool {
         self.device_id.is_some_and(

@@ -81,7 +81,7 @@ impl Probe for SysfsProbe {
         self.whom = Whom { whole, partitions: Vec::new() };
     }
 
-    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         // Permanently missing values are reported at the rare tier, also those of the slow one.
         let due = Due { slow: due.slow || due.rare, rare: due.rare };
         if self.is_lost {

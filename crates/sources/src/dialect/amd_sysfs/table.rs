@@ -8,10 +8,15 @@ use gpuvitals_core::{AbsenceReason, MetricId};
 use super::card::Card;
 use super::sensor::{GPU_CLOCK, Scale, in_column_unit, is_dead_rail, put};
 use crate::dialect::amd_gpu_metrics::{Field, GpuMetrics, Version, XCP_MAX};
-use crate::probe::{Due, Instance, Row};
+use crate::probe::{Causes, Due, Instance, Row};
 
 pub(super) const POWER: MetricId = MetricId::of("power_w");
 pub(super) const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
+const TEMPERATURE: MetricId = MetricId::of("temperature_c");
+const TEMPERATURE_JUNCTION: MetricId = MetricId::of("temperature_junction_c");
+/// A 0 of these is a sensor that the firmware does not read (Radeon VII and MI50 report 0 W at full load: `MangoHud`, pull
+/// requests 2048 and 2089). It is refused, and the file of the same quantity is read instead, if there is one.
+const NEVER_ZERO: [MetricId; 4] = [POWER, POWER_AVERAGE, TEMPERATURE, TEMPERATURE_JUNCTION];
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
 const ENERGY: MetricId = MetricId::of("energy_mj");
 const THROTTLED: MetricId = MetricId::of("throttled");
@@ -220,27 +225,24 @@ const OF_PARTITION: [MetricId; 8] = [
     MetricId::of("below_limit_total_count"),
 ];
 
-/// Residencies that say that something holds the clocks down.
-const RESIDENCIES: [Field; 12] = [
-    Field::ProchotResidencyAcc,
-    Field::PptResidencyAcc,
-    Field::SocketThmResidencyAcc,
-    Field::VrThmResidencyAcc,
-    Field::HbmThmResidencyAcc,
-    Field::ThrottleResidencyProchot,
-    Field::ThrottleResidencySpl,
-    Field::ThrottleResidencyFppt,
-    Field::ThrottleResidencySppt,
-    Field::ThrottleResidencyThmCore,
-    Field::ThrottleResidencyThmGfx,
-    Field::ThrottleResidencyThmSoc,
+/// Residencies that say that something holds the clocks down, and what.
+const RESIDENCIES: [(Field, Causes); 12] = [
+    (Field::ProchotResidencyAcc, Causes::SIGNAL),
+    (Field::PptResidencyAcc, Causes::POWER),
+    (Field::SocketThmResidencyAcc, Causes::HEAT),
+    (Field::VrThmResidencyAcc, Causes::HEAT),
+    (Field::HbmThmResidencyAcc, Causes::HEAT),
+    (Field::ThrottleResidencyProchot, Causes::SIGNAL),
+    (Field::ThrottleResidencySpl, Causes::POWER),
+    (Field::ThrottleResidencyFppt, Causes::POWER),
+    (Field::ThrottleResidencySppt, Causes::POWER),
+    (Field::ThrottleResidencyThmCore, Causes::HEAT),
+    (Field::ThrottleResidencyThmGfx, Causes::HEAT),
+    (Field::ThrottleResidencyThmSoc, Causes::HEAT),
 ];
 
 /// Bits of the throttle status that are power, current and temperature.
 const LIMITS: i64 = (1 << 48) - 1;
-/// Bit of the hotspot, and the temperature in °C from which it counts on firmware that always sets it.
-const HOTSPOT: i64 = 1 << 36;
-const HOTSPOT_MIN_C: i64 = 90;
 
 /// Reads tables of one version into rows.
 #[derive(Debug)]
@@ -250,11 +252,10 @@ pub(super) struct Reader {
     /// Whether the energy counter has a unit that is known: 2^-16 J on Instinct GPUs since MI100. On others nobody says, and it
     /// has been seen to count millijoules (RX 6900 XT), to stand at 0 (RDNA3 and later), and to be absent (APUs).
     counts_energy: bool,
-    /// Whether the bit of the hotspot means nothing by itself.
-    always_hot: bool,
     /// Time and residencies of the snapshot before.
     before: Option<(i64, [Option<i64>; RESIDENCIES.len()])>,
-    was_throttled: Option<bool>,
+    /// What held the clocks down between the last two.
+    held: Option<Causes>,
     /// Which of [`OF_PARTITION`] each partition has given.
     given: [[bool; OF_PARTITION.len()]; XCP_MAX],
 }
@@ -281,9 +282,8 @@ impl Reader {
             version,
             entries,
             counts_energy: is_instinct || is_package,
-            always_hot: card.is_always_hot(),
             before: None,
-            was_throttled: None,
+            held: None,
             given: Default::default(),
         }
     }
@@ -310,7 +310,10 @@ impl Reader {
             if is_alone && SECOND_ENGINE.contains(&entry.metric) {
                 continue;
             }
-            if let Some(picked) = picked.filter(|(raw, _)| !is_dead_rail(row, entry.metric, *raw)) {
+            let is_no_sensor = NEVER_ZERO.contains(&entry.metric) && picked.is_some_and(|(raw, _)| raw == 0);
+            if is_no_sensor {
+                row.refuse(entry.metric);
+            } else if let Some(picked) = picked.filter(|(raw, _)| !is_dead_rail(row, entry.metric, *raw)) {
                 put_picked(row, entry, picked);
             }
             if due.rare {
@@ -351,33 +354,35 @@ impl Reader {
     /// own status; from MI300 on and on v3.0 by whether a residency grew since the snapshot before.
     fn fill_throttle(&mut self, table: &GpuMetrics<'_>, row: &mut Row) {
         if let Some(status) = table.get(Field::IndepThrottleStatus) {
-            let is_hot =
-                || table.get(Field::TemperatureHotspot).is_some_and(|degrees| degrees >= HOTSPOT_MIN_C);
-            let status = if self.always_hot && !is_hot() { status & !HOTSPOT } else { status };
             row.int(STATUS, status);
             row.int(THROTTLED, status & LIMITS != 0);
             return;
         }
         if self.version.format == 2 || (self.version.format == 1 && self.version.content < 3) {
-            let status = table.get(Field::ThrottleStatus).map(|status| status != 0);
-            let _told = status.map(|status| row.int(THROTTLED, status));
+            if let Some(status) = table.get(Field::ThrottleStatus) {
+                row.held_down(if status == 0 { Causes::NONE } else { Causes::UNSAID });
+            }
             return;
         }
         let time = table.get(Field::AccumulationCounter).or_else(|| table.get(Field::SystemClockCounter));
-        let now = RESIDENCIES.map(|field| table.get(field));
+        let now = RESIDENCIES.map(|(field, _)| table.get(field));
         let Some(time) = time.filter(|_| now.iter().any(Option::is_some)) else { return };
         if let Some((before, residencies)) = self.before
             && before != time
         {
-            self.was_throttled = Some(residencies != now);
+            let grown = RESIDENCIES.iter().zip(residencies.iter().zip(&now));
+            let grown = grown.filter(|(_, (before, now))| before != now);
+            self.held = Some(grown.fold(Causes::NONE, |held, ((_, cause), _)| held.and(*cause)));
         }
         self.before = Some((time, now));
-        let _told = self.was_throttled.map(|is_throttled| row.int(THROTTLED, is_throttled));
+        if let Some(held) = self.held {
+            row.held_down(held);
+        }
     }
 
     /// A metric that needs a second snapshot, while there is only one.
     pub(super) fn awaited(&self) -> Option<MetricId> {
-        (self.before.is_some() && self.was_throttled.is_none()).then_some(THROTTLED)
+        (self.before.is_some() && self.held.is_none()).then_some(THROTTLED)
     }
 
     /// Partitions of the package; none if it is whole, does not say, or has no separate values for each: 1.9

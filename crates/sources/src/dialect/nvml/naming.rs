@@ -163,13 +163,13 @@ impl Probe for NamingProbe {
         self.named.as_ref().map_or_else(|| vec![Arc::clone(&self.nameless.identity)], Probe::targets)
     }
 
-    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         let probe = if let Some(probe) = &mut self.named {
             probe
         } else {
             let probe = self.ask()?;
             self.named.insert(probe)
         };
-        probe.read(due, reading)
+        probe.fill(due, reading)
     }
 }

@@ -153,7 +153,7 @@ impl Probe for NvmlProbe {
         std::iter::once(&self.identity).chain(parts).map(Arc::clone).collect()
     }
 
-    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+    fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         let result = self.read_all(due, reading);
         if result.is_err() {
             // Values read before the device failed are not a row: half of it would look like a healthy GPU.
