@@ -103,8 +103,8 @@ impl GpuRow {
         }
     }
 
-    /// Values derived from other columns.
-    fn derive(&mut self) {
+    /// Values derived from other columns. `has_instant`: its power is the instantaneous one.
+    fn derive(&mut self, has_instant: bool) {
         let is_true = |metric: MetricId, value: &Value| metric.metric().admits(value.as_f64());
         let got = |metric| {
             let told = self.get(metric)?;
@@ -127,7 +127,7 @@ impl GpuRow {
             });
             derived.push((MEMORY_USED_SHARE, share));
         }
-        let is_averaged = self.compute_cap.is_some_and(|part| part > AVERAGED_ABOVE);
+        let is_averaged = !has_instant && self.compute_cap.is_some_and(|part| part > AVERAGED_ABOVE);
         // If a part's only power is an average, it is also its most instantaneous power.
         if let (true, Some(power), None | Some(Err(_))) = (is_averaged, got(POWER), got(POWER_AVERAGE)) {
             derived.push((POWER_AVERAGE, power));
@@ -187,8 +187,9 @@ pub fn parse_query_csv(text: &str, fields: &[&str]) -> Query {
         for (column, cell) in pairs().filter(|(column, _)| is_last(column)) {
             row.take(column, cell);
         }
-        row.derive();
+        row.derive(has_instant);
         if row.is_anybody() {
+        let has_instant = matches!(row.get(POWER), Some(Ok(_)));
             query.gpus.push(row);
         }
     }
