@@ -30,7 +30,7 @@ const PROGRAMS: [&str; 2] = ["rocm-smi", "/opt/rocm/bin/rocm-smi"];
 /// Arguments for the columns of each tier.
 const FAST: &[&str] = &["--showtemp", "--showpower", "--showuse", "--showmemuse"];
 const CLOCKS: &str = "--showclocks";
-const SLOW: &[&str] = &["--showfan", "--showvoltage", "--showmaxpower"];
+const SLOW: &[&str] = &["--showfan", "--showvoltage", "--showmaxpower", "--showreplaycount"];
 const RARE: &[&str] = &[
     "--showperflevel",
     "--showid",

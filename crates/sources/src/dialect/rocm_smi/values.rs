@@ -62,6 +62,7 @@ const COLUMNS: &[Column] = &[
     column("pcie_speed_gtps", &["pcie clock level"], link_speed),
     column("pcie_gen", &["pcie clock level"], link_generation),
     column("pcie_width", &["pcie clock level"], link_width),
+    column("pcie_replays", &["pcie replay count"], integer),
     column("memory_total_mb", &[VRAM_TOTAL], mebibytes),
     column("memory_used_mb", &["vram total used memory (b)"], mebibytes),
     column("visible_memory_total_mb", &["vis_vram total memory (b)"], mebibytes),
