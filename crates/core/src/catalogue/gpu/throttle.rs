@@ -131,6 +131,7 @@ pub(super) const ROWS: &[Metric] = &[
         &[("reason", "sync_boost")],
         &[
             old("DCGM_FI_DEV_SYNC_BOOST_VIOLATION", 1.0),
+            old("DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS", 1.0),
             old("DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_COUNT_NS", 1.0),
             old("dcgm_sync_boost_violation", 1.0),
         ],
