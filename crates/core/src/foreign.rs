@@ -5,7 +5,7 @@ mod unit;
 
 use crate::absence::AbsenceReason;
 use crate::batch::Value;
-use crate::catalogue::{self, Instrument, Metric, MetricId, Unit};
+use crate::catalogue::{self, Group, Instrument, Metric, MetricId, Unit};
 use crate::identity::IdentityColumn;
 
 /// Meaning of a foreign name.
@@ -215,6 +215,24 @@ pub fn blank_float(value: f64) -> Option<AbsenceReason> {
 
 fn blank_kind(kind: i64) -> AbsenceReason {
     if kind == 3 { AbsenceReason::Denied } else { AbsenceReason::NotSupported }
+}
+
+/// Whether a name is one of DCGM's.
+pub fn is_dcgm(name: &str) -> bool {
+    name.trim_start().get(..4).is_some_and(|head| head.eq_ignore_ascii_case("dcgm"))
+}
+
+/// Whether a value that DCGM reports of a MIG instance is one of the whole GPU: memory, load and profiling are the instance's
+/// own, while power, energy, temperatures, clocks and all else come once on each instance of the card.
+pub fn is_of_card(id: MetricId, name: &str) -> bool {
+    is_dcgm(name) && !matches!(id.metric().group, Group::Memory | Group::Utilization | Group::Profiling)
+}
+
+/// Why a number that DCGM gives is no reading: the memory of a GPU that runs has no 0 °C, which stands for a sensor that the
+/// board lacks.
+pub fn unread_by_dcgm(id: MetricId, value: f64, name: &str) -> Option<AbsenceReason> {
+    const MEMORY: MetricId = MetricId::of("temperature_memory_c");
+    (id == MEMORY && value == 0.0 && is_dcgm(name)).then_some(AbsenceReason::NotSupported)
 }
 
 /// Vendor derived from the product name, if possible.

@@ -249,6 +249,24 @@ impl Identity {
         self.set(IdentityColumn::Uuid, &uuid)
     }
 
+    /// The GPU that this is a partition of; none if it is no partition, or its own name is all that is known. Who holds the
+    /// partition does not hold the GPU.
+    pub fn card(&self) -> Option<Self> {
+        self.get(IdentityColumn::Partition)?;
+        self.uuid().filter(|uuid| !uuid.starts_with("MIG-"))?;
+        let mut card = self.clone();
+        for column in [
+            IdentityColumn::Partition,
+            IdentityColumn::Pod,
+            IdentityColumn::Namespace,
+            IdentityColumn::Container,
+            IdentityColumn::Job,
+        ] {
+            card.set(column, "").ok()?;
+        }
+        Some(card)
+    }
+
     /// Whether this GPU is known by its place on the node only (see [`Identity::resolve`]), and `other` is
     /// the one in that place under its own name: both are one GPU, whose name could not be read at first.
     pub fn stands_for(&self, other: &Self) -> bool {

@@ -132,9 +132,22 @@ fn add(
         invalid.extend(cells.iter().filter_map(|(name, cell)| Some((index, cell.refusal(name)?))));
         return Err(MessageError::Empty);
     }
-    let identity = builder.intern(&identity);
-    let row = builder.row(timestamp, identity);
+    // What belongs to the card is stored on the card, once for all its instances.
+    let card = identity.card();
+    let is_of_card = |name: &str, cell: &Cell<'_>| match *cell {
+        Cell::Metric(id, _) | Cell::Absent(id, _) => card.is_some() && foreign::is_of_card(id, name),
+        _ => false,
+    };
+    let has = |of_card| cells.iter().any(|(name, cell)| cell.is_value() && is_of_card(name, cell) == of_card);
+    let mut row_of = |identity: &Identity| {
+        let identity = builder.intern(identity);
+        builder.row(timestamp, identity)
+    };
+    let own = has(false).then(|| row_of(&identity));
+    let of_card = card.as_ref().filter(|_| has(true)).map(&mut row_of);
     for (name, cell) in &cells {
+        let (first, second) = if is_of_card(name, cell) { (of_card, own) } else { (own, of_card) };
+        let Some(row) = first.or(second) else { continue };
         let outcome = match *cell {
             Cell::Metric(id, value) => builder.set(row, id, value),
             Cell::Number(number) => builder.set_extra(row, name, number),
@@ -243,10 +256,12 @@ fn cell<'a>(name: &str, value: &'a Json) -> Option<Cell<'a>> {
             None => text
                 .and_then(|text| foreign::number(text, id.metric()).ok())
                 .map_or(Cell::Absent(id, AbsenceReason::Invalid), |number| Cell::Metric(id, number)),
-            Some(number) => match blank(number, name) {
-                Some(reason) => Cell::Absent(id, reason),
-                None => Cell::Metric(id, scaled(number, factor)),
-            },
+            Some(number) => {
+                match blank(number, name).or(foreign::unread_by_dcgm(id, number.as_f64(), name)) {
+                    Some(reason) => Cell::Absent(id, reason),
+                    None => Cell::Metric(id, scaled(number, factor)),
+                }
+            }
         }),
         Meaning::Unknown => unknown(value),
         Meaning::Gpu | Meaning::Identity(_) => None,
@@ -271,9 +286,8 @@ fn unknown(value: &Json) -> Option<Cell<'_>> {
 
 /// The reason, if the number is one of DCGM's blanks.
 fn blank(number: Value, name: &str) -> Option<AbsenceReason> {
-    let dcgm = name.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("dcgm"));
     match number {
-        Value::Int(whole) => blank_integer(whole, dcgm),
+        Value::Int(whole) => blank_integer(whole, foreign::is_dcgm(name)),
         other => blank_float(other.as_f64()),
     }
 }

@@ -237,6 +237,29 @@ fn a_text_is_no_longer_than_the_wire_takes() {
 }
 
 #[test]
+fn a_message_of_a_mig_instance_gives_its_card_what_is_the_cards() {
+    let document =
+        br#"{"timestamp": "2026-01-01T00:00:00Z", "fields": {"uuid": "GPU-1", "GPU_I_ID": "3", "pod": "a",
+        "DCGM_FI_DEV_POWER_USAGE": 80, "DCGM_FI_DEV_MEMORY_TEMP": 0, "DCGM_FI_DEV_FB_USED": 13}}"#;
+    let parsed = message::parse(document, Origin::default(), 1).unwrap();
+    let batch = parsed.batch.unwrap();
+    let told = |row: usize| {
+        let value = |id: &str| {
+            batch.metric(by_column(id).unwrap()).and_then(|column| column.value(row)).map(Value::as_f64)
+        };
+        let identity = batch.identity(row);
+        (
+            identity.key().unwrap().to_string(),
+            identity.get(IdentityColumn::Pod).map(str::to_owned),
+            [value("power_w"), value("memory_used_mb"), value("temperature_memory_c")],
+        )
+    };
+    assert_eq!(told(0), ("GPU-1:3".to_owned(), Some("a".to_owned()), [None, Some(13.0), None]));
+    assert_eq!(told(1), ("GPU-1".to_owned(), None, [Some(80.0), None, None]));
+    assert_eq!(batch.rows(), 2);
+}
+
+#[test]
 fn foreign_names_mean_what_people_mean() {
     let metric = |column: &str, factor: f64| Meaning::Metric(by_column(column).unwrap(), factor);
     let check = |name: &str, wanted: Meaning| assert_eq!(meaning(name), wanted, "{name}");

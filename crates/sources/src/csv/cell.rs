@@ -18,16 +18,19 @@ pub(super) struct Scale {
     pub(super) second: Option<MetricId>,
     /// The name is such another name.
     pub(super) is_own: bool,
+    /// What a MIG instance has of it is the card's.
+    pub(super) is_of_card: bool,
 }
 
 impl Scale {
     pub(super) fn new(id: MetricId, factor: f64, name: &str) -> Self {
         let facts = id.metric();
-        let dcgm = name.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("dcgm"));
+        let dcgm = foreign::is_dcgm(name);
         let second = second_by_dcgm(name);
         let is_shared = |name: &str| second_by_dcgm(name).is_some_and(|second| second != id);
         let is_own = second.is_none() && facts.dcgm.iter().any(|name| is_shared(name.name));
-        Self { id, factor, range: facts.range, dcgm, second, is_own }
+        let is_of_card = foreign::is_of_card(id, name);
+        Self { id, factor, range: facts.range, dcgm, second, is_own, is_of_card }
     }
 }
 
@@ -47,6 +50,11 @@ pub(super) fn metric(cell: &[u8], scale: &Scale) -> Result<Value, Missing> {
         None => value(std::str::from_utf8(cell).unwrap_or("\u{fffd}").trim(), scale)?,
     };
     let number = value.as_f64();
+    if scale.dcgm
+        && let Some(reason) = foreign::unread_by_dcgm(scale.id, number, "dcgm")
+    {
+        return Err(Missing::Absent(reason));
+    }
     let (min, max) = scale.range;
     if (min..=max).contains(&number) {
         return Ok(value);

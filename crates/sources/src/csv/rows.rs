@@ -42,6 +42,24 @@ struct RowPlace {
     time_ns: i64,
     /// The row, and whether it has the subject's unknown columns already.
     row: Option<(RowId, bool)>,
+    /// Other records have values of the same subject and time.
+    is_shared: bool,
+}
+
+/// The destinations of a record of a MIG instance: what belongs to its card is the card's.
+#[derive(Debug)]
+struct Places {
+    own: RowPlace,
+    card: Option<RowPlace>,
+}
+
+impl Places {
+    fn of(&mut self, scale: &Scale) -> &mut RowPlace {
+        match &mut self.card {
+            Some(card) if scale.is_of_card => card,
+            _ => &mut self.own,
+        }
+    }
 }
 
 /// The parts of a record besides values of metrics.
@@ -175,14 +193,22 @@ impl RowBuilder {
         let index = self.subjects.find(&self.plan, record)?;
         let mut rest = std::mem::take(&mut self.rest);
         rest.clear();
-        let mut place = RowPlace { index, time_ns, row: None };
-        self.read_metrics(record, &mut place, &mut rest, ledger);
+        let is_long = self.named.is_some();
+        let place = RowPlace { index, time_ns, row: None, is_shared: is_long };
+        let card = self.subjects.get_mut(index).and_then(|subject| subject.card);
+        let mut places = Places {
+            card: card.map(|index| RowPlace { index, time_ns, row: None, is_shared: true }),
+            own: place,
+        };
+        self.read_metrics(record, &mut places, &mut rest, ledger);
         for (column, name) in &self.extras {
             rest.extra(name, record.field(*column));
         }
         if let Some((name, value)) = self.named {
-            self.read_named(record, (name, value), &mut place, &mut rest, ledger);
+            self.read_named(record, (name, value), &mut places, &mut rest, ledger);
         }
+        let has_card = places.card.as_ref().is_some_and(|card| card.row.is_some());
+        let mut place = places.own;
         if place.row.is_none() && !rest.extras.is_empty() {
             self.open_row(&mut place);
         }
@@ -190,14 +216,16 @@ impl RowBuilder {
             self.put_rest(&place, row, known, &rest, record.record_line(), ledger);
         } else {
             self.note_absences(&place, &rest);
-            if rest.invalid == 0 {
+            if has_card {
+                // All of it is the card's.
+            } else if rest.invalid == 0 {
                 ledger.skip(Cause::NoValue, record.record_line(), None, "no field has a value".to_owned());
             } else {
                 ledger.emptied();
             }
         }
         self.rest = rest;
-        Ok(place.row.is_some())
+        Ok(place.row.is_some() || has_card)
     }
 
     /// The batch under construction, if it has rows.
@@ -216,17 +244,12 @@ impl RowBuilder {
     }
 
     /// Sets the metrics that have columns of their own.
-    fn read_metrics(
-        &mut self,
-        record: &Splitter,
-        place: &mut RowPlace,
-        rest: &mut Rest,
-        ledger: &mut Ledger,
-    ) {
+    fn read_metrics(&mut self, record: &Splitter, places: &mut Places, rest: &mut Rest, ledger: &mut Ledger) {
         for at in 0..self.metrics.len() {
             let Some(&(column, scale)) = self.metrics.get(at) else { return };
             match cell::metric(record.field(column), &scale) {
                 Ok(value) => {
+                    let place = places.of(&scale);
                     self.set(place, &scale, value);
                     if let (Some(messages), Some((row, _))) = (&mut self.messages, place.row) {
                         let name = self.plan.columns.get(column).map_or("", |c| &c.name);
@@ -246,7 +269,7 @@ impl RowBuilder {
         &mut self,
         record: &Splitter,
         (name_column, value_column): (usize, usize),
-        place: &mut RowPlace,
+        places: &mut Places,
         rest: &mut Rest,
         ledger: &mut Ledger,
     ) {
@@ -258,6 +281,7 @@ impl RowBuilder {
         };
         match cell::metric(record.field(value_column), &scale) {
             Ok(value) => {
+                let place = places.of(&scale);
                 self.set(place, &scale, value);
                 if let (Some(messages), Some((row, _))) = (&mut self.messages, place.row) {
                     messages.put(row, text(name).trim(), text(record.field(value_column)));
@@ -314,7 +338,7 @@ impl RowBuilder {
         let Self { subjects, builder, by_time, messages, .. } = self;
         let subject = subjects.get_mut(place.index)?;
         let id = subject.id_in(self.batch, builder);
-        let long = self.named.is_some();
+        let long = place.is_shared;
         if self.time.is_none() && !long {
             place.time_ns = subject.untimed(place.time_ns);
         }

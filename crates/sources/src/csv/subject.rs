@@ -48,6 +48,8 @@ pub(super) struct Subject {
     pub(super) has_own: bool,
     /// Last time given to a row that had none.
     pub(super) last_ns: i64,
+    /// The subject of its card, if it is an instance of one.
+    pub(super) card: Option<usize>,
 }
 
 /// The GPUs met so far.
@@ -114,9 +116,26 @@ impl Subjects {
         }
         // A subject takes more memory than its key: the identity's texts and the entry itself.
         self.remembered_len += self.key.len() + size_of::<Subject>();
+        let card = self.card_of(&subject);
         self.by_key.insert(self.key.as_slice().into(), self.all.len());
-        self.all.push(subject);
+        self.all.push(Subject { card, ..subject });
         Ok(self.all.len() - 1)
+    }
+
+    /// The subject of the card that a subject is an instance of.
+    fn card_of(&mut self, instance: &Subject) -> Option<usize> {
+        let identity = Arc::new(instance.identity.card()?);
+        if let Some(known) = self.all.iter().position(|known| known.identity == identity) {
+            return Some(known);
+        }
+        let is_its = |(name, _): &&Field| match meaning(name) {
+            Meaning::Identity(column) => identity.get(column).is_some(),
+            _ => true,
+        };
+        let fields = instance.fields.iter().filter(is_its).cloned().collect();
+        self.all.push(Subject::new(identity, Vec::new(), fields));
+        self.remembered_len += size_of::<Subject>();
+        Some(self.all.len() - 1)
     }
 }
 
@@ -165,16 +184,23 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
         let column = plan.find(|role| matches!(role, Role::Gpu | Role::Identity(IdentityColumn::Uuid)));
         Refusal { cause: Cause::Identity, column, reason: error.to_string() }
     })?;
-    Ok(Subject {
-        identity: Arc::new(identity),
-        extras,
-        fields,
-        batch: 0,
-        id: None,
-        row: None,
-        has_own: false,
-        last_ns: 0,
-    })
+    Ok(Subject::new(Arc::new(identity), extras, fields))
+}
+
+impl Subject {
+    fn new(identity: Arc<Identity>, extras: Vec<ExtraCell>, fields: Vec<Field>) -> Self {
+        Self {
+            identity,
+            extras,
+            fields,
+            batch: 0,
+            id: None,
+            row: None,
+            has_own: false,
+            last_ns: 0,
+            card: None,
+        }
+    }
 }
 
 fn refusal(column: usize, reason: String) -> Refusal {

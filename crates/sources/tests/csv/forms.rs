@@ -223,14 +223,53 @@ fn a_simulated_recording_stays_simulated() {
 #[test]
 fn labels_name_the_gpu_where_columns_do_not() {
     let text = "metric,value,labels\n\
-                DCGM_FI_DEV_GPU_TEMP,40,\"{gpu=\"\"3\"\",UUID=\"\"GPU-1\"\",Hostname=\"\"n1\"\",pod=\"\"exporter\"\",\
+                DCGM_FI_DEV_FB_USED,40,\"{gpu=\"\"3\"\",UUID=\"\"GPU-1\"\",Hostname=\"\"n1\"\",pod=\"\"exporter\"\",\
                 exported_pod=\"\"train-0\"\",job=\"\"dcgm\"\",GPU_I_ID=\"\"7\"\"}\"\n\
                 queue_depth,3,\"gpu=\"\"3\"\",UUID=\"\"GPU-1\"\"\"\n";
     assert_eq!(
         rows(&drain(&mut open(text))),
         [
-            "2026-11-20T12:00:00Z GPU-1:7 temperature_c=40 gpu=3 node=n1 partition=7 pod=train-0 source=csv label_job=dcgm",
+            "2026-11-20T12:00:00Z GPU-1:7 memory_used_mb=40 gpu=3 node=n1 partition=7 pod=train-0 source=csv label_job=dcgm",
             "2026-11-20T12:00:00Z GPU-1 gpu=3 source=csv queue_depth=3",
+        ]
+    );
+}
+
+#[test]
+fn what_belongs_to_the_card_of_mig_instances_is_stored_once_on_the_card() {
+    let mut text = "timestamp,metric_name,gpu_id,uuid,Hostname,pod,value,labels_raw\n".to_owned();
+    for (instance, pod, used) in [(3, "a", 13), (5, "b", 14)] {
+        for (name, value) in [
+            ("DCGM_FI_DEV_POWER_USAGE", 80),
+            ("DCGM_FI_DEV_GPU_TEMP", 31),
+            ("DCGM_FI_DEV_MEMORY_TEMP", 0),
+            ("DCGM_FI_DEV_FB_USED", used),
+            ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 1),
+        ] {
+            let labels = format!("\"GPU_I_ID=\"\"{instance}\"\"\"");
+            writeln!(text, "2026-10-01T00:00:00Z,{name},0,GPU-1,n1,{pod},{value},{labels}").unwrap();
+        }
+    }
+    let mut source = open(&text);
+    assert_eq!(
+        rows(&drain(&mut source)),
+        [
+            "2026-10-01T00:00:00Z GPU-1 power_w=80 temperature_c=31 gpu=0 node=n1 source=csv",
+            "2026-10-01T00:00:00Z GPU-1:3 graphics_engine_active_ratio=1 memory_used_mb=13 gpu=0 node=n1 partition=3 pod=a source=csv",
+            "2026-10-01T00:00:00Z GPU-1:5 graphics_engine_active_ratio=1 memory_used_mb=14 gpu=0 node=n1 partition=5 pod=b source=csv",
+        ]
+    );
+    assert_eq!(source.counts().rows_skipped(), 2, "0 °C of the memory is no value");
+    // The same in the wide form.
+    let wide = "timestamp,uuid,GPU_I_ID,DCGM_FI_DEV_POWER_USAGE,DCGM_FI_DEV_FB_USED\n\
+                2026-10-01T00:00:00Z,GPU-1,3,80,13\n\
+                2026-10-01T00:00:00Z,GPU-1,5,80,14\n";
+    assert_eq!(
+        rows(&drain(&mut open(wide))),
+        [
+            "2026-10-01T00:00:00Z GPU-1 power_w=80 source=csv",
+            "2026-10-01T00:00:00Z GPU-1:3 memory_used_mb=13 partition=3 source=csv",
+            "2026-10-01T00:00:00Z GPU-1:5 memory_used_mb=14 partition=5 source=csv",
         ]
     );
 }
