@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef};
 
 use super::live;
 use crate::batch::{Value, text_at};
-use crate::{Identity, MetricId};
+use crate::{Identity, IdentityColumn, MetricId};
 
 /// The fleet at one version. Cheap to hold; later versions share unchanged parts.
 #[derive(Debug, Clone, Default)]
@@ -81,13 +81,30 @@ pub enum NoGpu {
     Ambiguous(Vec<Arc<str>>),
 }
 
+/// Silence, beside a GPU of the same name that reports, after which a GPU has been replaced, nanoseconds.
+const REPLACED_NS: i64 = 60_000_000_000;
+
+/// Which of the GPUs of one name has it: the only living one, or the one that the other living ones are partitions of.
+fn holder_of_name<'a>(named: &[&'a Arc<GpuState>]) -> Option<&'a Arc<GpuState>> {
+    let newest_ns = named.iter().map(|gpu| gpu.last_seen_ns).max()?;
+    let mut living = named.iter().filter(|gpu| newest_ns.saturating_sub(gpu.last_seen_ns) <= REPLACED_NS);
+    let mut whole = living.clone().filter(|gpu| gpu.identity.get(IdentityColumn::Partition).is_none());
+    let holder = whole.next().filter(|_| whole.next().is_none());
+    let is_its = |holder: &GpuState, gpu: &GpuState| gpu.identity.uuid() == holder.identity.uuid();
+    match holder {
+        Some(holder) => living.all(|gpu| is_its(holder, gpu)).then_some(*holder),
+        None => living.next().filter(|_| living.next().is_none()).copied(),
+    }
+}
+
 impl Fleet {
     pub(super) fn new(version: u64, gpus: Vec<Arc<GpuState>>, names: Arc<Names>) -> Self {
         Self { version, gpus, names }
     }
 
     /// The GPU of that key, or the one that alone has that `uuid`, `pci`, `pci@node`, `node:gpuN` or name on its node. A GPU
-    /// of an unknown node is also found by its bare index.
+    /// of an unknown node is also found by its bare index. A name passes from a GPU that has fallen silent to the one in its
+    /// place; a divided GPU has it before its partitions.
     ///
     /// # Errors
     /// When no GPU answers to the name, or several do.
@@ -100,7 +117,9 @@ impl Fleet {
             }
             Some(None) => {
                 let named = self.gpus.iter().filter(|gpu| live::aliases_of(&gpu.identity).contains(id));
-                Err(NoGpu::Ambiguous(named.map(|gpu| Arc::clone(&gpu.key)).collect()))
+                let named: Vec<&Arc<GpuState>> = named.collect();
+                holder_of_name(&named)
+                    .ok_or_else(|| NoGpu::Ambiguous(named.iter().map(|gpu| Arc::clone(&gpu.key)).collect()))
             }
         }
     }
@@ -117,5 +136,54 @@ impl Fleet {
             .ok()
             .and_then(|i| gpu.latest.get(i))
             .map(|(_, v)| *v)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LiveFleet;
+    use super::*;
+
+    /// A GPU of the node `n1` with index 0, last seen then.
+    fn gpu(uuid: &str, partition: &str, seen_s: i64) -> Arc<GpuState> {
+        let texts = [
+            (IdentityColumn::Node, "n1"),
+            (IdentityColumn::Uuid, uuid),
+            (IdentityColumn::Partition, partition),
+        ];
+        let mut identity = Identity::default();
+        identity.index = Some(0);
+        for (column, text) in texts {
+            identity.set(column, text).unwrap();
+        }
+        Arc::new(GpuState {
+            key: identity.key().unwrap(),
+            identity,
+            first_seen_ns: 0,
+            last_seen_ns: seen_s * 1_000_000_000,
+            latest: Vec::new(),
+            extras: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn the_living_gpu_has_the_name_of_the_one_it_replaced_and_a_card_that_of_its_partitions() {
+        let check = |gpus: &[Arc<GpuState>], name: &str, wanted: Option<&str>| {
+            let mut live = LiveFleet::default();
+            gpus.iter().for_each(|gpu| live.add(gpu));
+            let fleet = live.snapshot();
+            assert_eq!(fleet.get(name).map(|gpu| &*gpu.key), wanted, "{name}");
+        };
+        let replaced = [gpu("GPU-old", "", 100), gpu("GPU-new", "", 1000)];
+        check(&replaced, "n1:gpu0", Some("GPU-new"));
+        check(&replaced, "GPU-old", Some("GPU-old"));
+        check(&[gpu("GPU-a", "", 990), gpu("GPU-b", "", 1000)], "n1:gpu0", None);
+        let divided = [gpu("GPU-a", "", 1000), gpu("GPU-a", "3", 1000), gpu("GPU-a", "5", 1000)];
+        check(&divided, "n1:gpu0", Some("GPU-a"));
+        check(&divided, "GPU-a", Some("GPU-a"));
+        check(&divided, "GPU-a:5", Some("GPU-a:5"));
+        check(divided.get(1..).unwrap(), "n1:gpu0", None);
+        check(&[gpu("GPU-a", "3", 1000), gpu("GPU-old", "", 1)], "n1:gpu0", Some("GPU-a:3"));
+        check(&[gpu("GPU-a", "3", 1000), gpu("GPU-b", "", 1000)], "n1:gpu0", None);
     }
 }
