@@ -130,7 +130,7 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
     let mut controls = chosen(found.controls, &flags.devices().gpus)?;
     let controls = controls.as_mut_slice();
     let code = match &flags.action {
-        Action::Show { json, .. } => show::show(controls, *json)?,
+        Action::Show { json, .. } => show::show(controls, *json, &machine)?,
         Action::Reset { dry_run: true, .. } => {
             let plans = controls.iter_mut().map(|control| {
                 let plan = control.plan_reset();
@@ -155,7 +155,7 @@ fn keep(controls: &mut [Box<dyn ClockControl>], lock: &Lock, machine: &Machine) 
     let mut journals = journals(controls, machine)?;
     let plans = planned(controls, lock)?;
     take(controls, plans, &mut journals, Journal::keep)?.into_iter().for_each(Held::keep);
-    show::show(controls, false)
+    show::show(controls, false, machine)
 }
 
 /// Locks clocks for as long as a command runs.
@@ -202,7 +202,7 @@ fn reset(controls: &mut [Box<dyn ClockControl>], machine: &Machine) -> Result<u8
         }
     }
     first?;
-    show::show(controls, false)
+    show::show(controls, false, machine)
 }
 
 /// The journal of each GPU, held as long as it lives.

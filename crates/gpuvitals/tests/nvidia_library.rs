@@ -75,6 +75,10 @@ fn a_lock_lasts_as_long_as_its_command_or_ends_with_the_code_of_a_missing_right(
     library.says(&["clock.0 1200"]);
     let kept = run(&library, &["clocks", "lock", "--driver", "nvml", "--gpu", "1", "--sclk", "1200"]);
     assert!(kept.status.success(), "{}", text(&kept.stderr));
+    let shown = run(&library, &["clocks", "show", "--driver", "nvml", "--json"]);
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let is_locked: Vec<_> = (0..2).map(|gpu| shown[gpu]["is_locked"].as_bool()).collect();
+    assert_eq!(is_locked, [None, Some(true)], "the driver does not tell, the lock is ours");
     library.says(&["clock.0 345"]);
     let low = run(&library, &["clocks", "lock", "--driver", "nvml", "--level", "low", "--", "true"]);
     assert!(low.status.success(), "{}", text(&low.stderr));

@@ -147,6 +147,13 @@ impl Noted {
     }
 }
 
+/// Whether a lock of ours is in force on a GPU, by its journal: kept, or held by a command, or left by a killed holder.
+pub(super) fn is_held(key: &str, machine: &Machine) -> bool {
+    let path = folder_of(machine).map(|folder| folder.join(name_of(key)));
+    let noted = path.and_then(|path| File::open(path).ok()).map(|mut file| Noted::read(&mut file));
+    noted.is_some_and(|noted| !noted.running.is_empty() || !noted.kept.is_empty())
+}
+
 fn file_of(key: &str, machine: &Machine) -> Option<(File, PathBuf)> {
     let folder = folder_of(machine)?;
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;

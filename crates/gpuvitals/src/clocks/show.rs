@@ -4,26 +4,37 @@ use std::io::{self, Write};
 
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_sources::clocks::{ClockControl, ClockState, get_current_clocks};
+use gpuvitals_sources::machine::Machine;
 use serde_json::{Value, json};
 
-use super::{failure, name, say};
+use super::{failure, journal, name, say};
 use crate::failure::Failure;
 
 /// Clocks of a list that are printed one by one; NVIDIA has a hundred.
 const CHOICES_SHOWN_MAX: usize = 16;
 
 /// Prints a line for each GPU. One that cannot be read prints its error; the command fails only if none can
-/// be read.
+/// be read. Where the driver does not tell whether the clocks are held, our own journal does if they are.
 ///
 /// # Errors
 /// If no GPU can be read, or standard output fails.
-pub(super) fn show(controls: &mut [Box<dyn ClockControl>], json: bool) -> Result<u8, Failure> {
+pub(super) fn show(
+    controls: &mut [Box<dyn ClockControl>],
+    json: bool,
+    machine: &Machine,
+) -> Result<u8, Failure> {
     let mut states = Vec::new();
     let mut first = None;
     for control in controls {
         let identity = control.identity().clone();
         match get_current_clocks(control.as_mut()) {
-            Ok(state) => states.push((identity, Ok(state))),
+            Ok(mut state) => {
+                let is_ours = || identity.key().is_some_and(|key| journal::is_held(&key, machine));
+                if state.is_locked.is_none() && is_ours() {
+                    state.is_locked = Some(true);
+                }
+                states.push((identity, Ok(state)));
+            }
             Err(error) => {
                 let failure = failure(&identity, error);
                 let text = failure.to_string();
