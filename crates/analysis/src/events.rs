@@ -125,11 +125,14 @@ impl Gpu {
             .filter(|absence| absence.metric == WATCHED && *absence.gpu == *key)
             .map(|absence| absence.reason);
         let reason = reasons.find(|reason| *reason != AbsenceReason::Suspended)?;
-        if !self.is_known || self.is_lost {
+        // One that is gone from the start is lost too: its driver names it and cannot reach it.
+        let was_there = self.is_known || reason == AbsenceReason::Gone;
+        if !was_there || self.is_lost {
             return None;
         }
         self.is_lost = true;
-        let detail = format!("it reports nothing any more: {}", reason.as_str());
+        let so_far = if self.is_known { "it reports nothing any more" } else { "it cannot be read" };
+        let detail = format!("{so_far}: {}", reason.as_str());
         Some(Event { kind: "lost", code: None, detail })
     }
 

@@ -25,9 +25,10 @@ impl Freshness {
         (!self.is_old(latest.timestamp_ns)).then_some(latest.value)
     }
 
-    /// Whether a GPU has rows, but no values any more.
+    /// Whether a GPU has rows, but no values any more, or never had any.
     pub fn is_blank(self, gpu: &GpuState) -> bool {
-        !self.is_old(gpu.last_seen_ns) && self.is_old(newest_value(gpu))
+        let has_none = gpu.latest.is_empty() && gpu.extras.is_empty();
+        !self.is_old(gpu.last_seen_ns) && (has_none || self.is_old(newest_value(gpu)))
     }
 }
 

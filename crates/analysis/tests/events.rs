@@ -107,7 +107,7 @@ fn throttling_is_an_event_when_it_begins_and_not_while_it_comes_and_goes() {
 #[test]
 fn a_gpu_is_lost_once_and_back_once_and_a_sleeping_one_is_neither() {
     let mut events = HealthEvents::default();
-    check(&mut events, Err(AbsenceReason::Gone), 0, &[]);
+    check(&mut events, Err(AbsenceReason::NotSupported), 0, &[]);
     check(&mut events, Ok(&[("power_w", 100)]), 1, &[]);
     check(&mut events, Err(AbsenceReason::Suspended), 2, &[]);
     check(&mut events, Ok(&[("power_w", 100)]), 3, &[]);
@@ -115,6 +115,10 @@ fn a_gpu_is_lost_once_and_back_once_and_a_sleeping_one_is_neither() {
     check(&mut events, Err(AbsenceReason::TimedOut), 4, &[lost]);
     check(&mut events, Err(AbsenceReason::Gone), 5, &[]);
     check(&mut events, Ok(&[("power_w", 100)]), 6, &[("back", 2, None, "it reports again")]);
+    // One that its driver names and never reaches.
+    let mut events = HealthEvents::default();
+    check(&mut events, Err(AbsenceReason::Gone), 0, &[("lost", 1, None, "it cannot be read: gone")]);
+    check(&mut events, Err(AbsenceReason::Gone), 1, &[]);
 }
 
 fn details(value: f64, at: i64) -> Batch {

@@ -34,6 +34,8 @@ pub(crate) struct NodeReader {
 #[derive(Debug)]
 pub(crate) struct NodeAnswer {
     pub(crate) reading: NodeReading,
+    /// The GPUs that the tool cannot reach, for people; none if it reaches all.
+    pub(crate) unread: Option<Arc<str>>,
     pub(crate) batches: Vec<Batch>,
 }
 
@@ -63,7 +65,12 @@ impl NodeReader {
         let mut batches =
             read_once(&mut self.gpus, owners, origin, self.sequence).map_err(|error| self.failure(&error))?;
         let taken_ns = clock::now_ns();
-        let gpus = batches.iter().find(|batch| batch.table() == Table::GpuEvents).cloned();
+        // GPUs without a value were not read.
+        let gpus = batches.iter().find(|batch| batch.table() == Table::GpuEvents).and_then(|batch| {
+            let columns: Vec<_> = batch.metrics().map(|(_, column)| column).collect();
+            let is_read = |row| columns.iter().any(|column| column.value(row).is_some());
+            batch.filter(&(0..batch.rows()).map(is_read).collect::<Vec<_>>())
+        });
         let Some(gpus) = gpus else {
             return Err(NodeFailure { cause: None, text: "nvidia-smi lists no GPU".to_owned() });
         };
@@ -74,7 +81,13 @@ impl NodeReader {
             Err(error) => (None, Some(Arc::from(self.failure(&error).text))),
         };
         batches.extend(processes.clone());
-        Ok(NodeAnswer { reading: NodeReading { taken_ns, gpus, processes, processes_error }, batches })
+        let unread = self.gpus.unreached();
+        let unread = (!unread.is_empty()).then(|| Arc::from(unread.join("; ")));
+        Ok(NodeAnswer {
+            reading: NodeReading { taken_ns, gpus, processes, processes_error },
+            unread,
+            batches,
+        })
     }
 
     fn failure(&self, error: &ProbeError) -> NodeFailure {
@@ -136,7 +149,9 @@ impl Node {
                 Some(format!("the driver's container in {pod} is not ready").into()),
             ),
             (DriverPod::Ready(_), _) => match self.view.state {
-                NodeState::Ok | NodeState::Failing => (self.view.state, self.view.error.clone()),
+                NodeState::Ok | NodeState::Partial | NodeState::Failing => {
+                    (self.view.state, self.view.error.clone())
+                }
                 _ => (NodeState::Waiting, None),
             },
         };
@@ -161,13 +176,14 @@ impl Node {
         Some((reader, pod))
     }
 
-    /// It was read.
-    pub(crate) fn answered(&mut self, reading: NodeReading, wall_ns: i64) {
+    /// It was read, but for the GPUs named in `unread`.
+    pub(crate) fn answered(&mut self, reading: NodeReading, unread: Option<Arc<str>>, wall_ns: i64) {
         self.failures = 0;
         let view = NodeView { reading: Some(Arc::new(reading)), ..NodeView::clone(&self.view) };
         self.view = Arc::new(view);
         if matches!(self.pod, DriverPod::Ready(_)) {
-            self.become_state(NodeState::Ok, None, wall_ns);
+            let state = if unread.is_some() { NodeState::Partial } else { NodeState::Ok };
+            self.become_state(state, unread, wall_ns);
         }
     }
 

@@ -266,8 +266,13 @@ impl Watcher {
         known.reader = Some(reader);
         match outcome {
             None => known.not_before = now,
-            Some(Ok(NodeAnswer { reading, batches })) => {
-                known.answered(reading, wall_ns);
+            Some(Ok(NodeAnswer { reading, unread, batches })) => {
+                if let Some(text) = &unread
+                    && known.view.error.as_ref() != Some(text)
+                {
+                    tracing::warn!(cluster = self.cluster.name(), %node, error = &**text, "cannot read every GPU of the node");
+                }
+                known.answered(reading, unread, wall_ns);
                 for batch in batches {
                     self.outlet.give(batch);
                 }

@@ -55,6 +55,8 @@ pub enum NodeState {
     Waiting,
     /// Read at the last attempt.
     Ok,
+    /// Read at the last attempt, but for GPUs that the tool cannot reach.
+    Partial,
     /// The last attempt failed. What was read before is kept, and is stale.
     Failing,
     /// No driver pod runs on it.
@@ -169,6 +171,7 @@ impl NodeState {
         match self {
             Self::Waiting => "waiting",
             Self::Ok => "ok",
+            Self::Partial => "partial",
             Self::Failing => "failing",
             Self::NoDriverPod => "no_driver_pod",
             Self::DriverPodNotReady => "driver_pod_not_ready",
@@ -177,8 +180,20 @@ impl NodeState {
     }
 
     /// Every state.
-    pub const ALL: [Self; 6] =
-        [Self::Waiting, Self::Ok, Self::Failing, Self::NoDriverPod, Self::DriverPodNotReady, Self::NoTool];
+    pub const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Ok,
+        Self::Partial,
+        Self::Failing,
+        Self::NoDriverPod,
+        Self::DriverPodNotReady,
+        Self::NoTool,
+    ];
+
+    /// Whether the last attempt to read the node gave a reading.
+    pub fn is_read(self) -> bool {
+        matches!(self, Self::Ok | Self::Partial)
+    }
 }
 
 impl ClusterView {
@@ -256,7 +271,7 @@ impl NodeView {
             (_, Some(error)) => error.as_ref(),
             (state, None) => state.name(),
         };
-        let what = if self.reading.is_some() { " (its last reading is shown)" } else { "" };
+        let what = if self.is_stale() { " (its last reading is shown)" } else { "" };
         Some(format!("cluster {cluster}: node {}: {why}{what}", self.name))
     }
 
@@ -268,7 +283,7 @@ impl NodeView {
 
     /// Whether its reading is older than its own last attempt.
     pub fn is_stale(&self) -> bool {
-        self.reading.is_some() && self.state != NodeState::Ok
+        self.reading.is_some() && !self.state.is_read()
     }
 
     /// Age of its reading, nanoseconds.

@@ -53,7 +53,7 @@ impl ClusterReaders {
             .map_err(|e| Failure::caused(Exit::Config, "configuration: kubernetes.clusters", e))?;
         let producer = producer()?;
         let (clusters, feed) = Clusters::start(checked, node);
-        Ok(Some(Arc::new(Self { clusters, pipe: SidePipe::start("rows of clusters", feed, producer) })))
+        Ok(Some(Arc::new(Self { clusters, pipe: SidePipe::of_readings("rows of clusters", feed, producer) })))
     }
 
     /// The clusters as they are now.

@@ -1631,6 +1631,7 @@ export interface components {
         NodeCounts: {
             waiting: number;
             ok: number;
+            partial: number;
             failing: number;
             no_driver_pod: number;
             driver_pod_not_ready: number;
@@ -1657,7 +1658,7 @@ export interface components {
          * @description The state of a GPU node.
          * @enum {string}
          */
-        NodeState: "waiting" | "ok" | "failing" | "no_driver_pod" | "driver_pod_not_ready" | "no_tool";
+        NodeState: "waiting" | "ok" | "partial" | "failing" | "no_driver_pod" | "driver_pod_not_ready" | "no_tool";
         /** @description Which part of a list this is. */
         Pagination: {
             /**

@@ -11,7 +11,7 @@ export function cluster(part: Partial<Cluster> = {}): Cluster {
     has_gpu: true,
     skips_tls_verify: false,
     node_count: 1,
-    nodes: { waiting: 0, ok: 1, failing: 0, no_driver_pod: 0, driver_pod_not_ready: 0, no_tool: 0 },
+    nodes: { waiting: 0, ok: 1, partial: 0, failing: 0, no_driver_pod: 0, driver_pod_not_ready: 0, no_tool: 0 },
     gpu_count: 1,
     newest_reading_age_seconds: 4,
     oldest_reading_age_seconds: 4,

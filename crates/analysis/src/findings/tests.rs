@@ -186,6 +186,10 @@ fn a_gpu_with_rows_but_no_values_is_lost_if_its_agent_says_so() {
     let one = found.first().unwrap();
     assert_eq!((found.len(), one.finding.kind.id), (1, "gpu_lost"));
     assert_eq!(one.finding.sentence, "it fell off the bus; before that: XID 79");
+    // One that never gave a value.
+    let gpus = [gpu("a", "n1", "", 0, &[])];
+    let found = judge(&Situation { gpus: &gpus, ..situation });
+    assert_eq!(found.first().map(|one| one.finding.sentence.as_str()), Some("it fell off the bus"));
 }
 
 #[test]

@@ -120,6 +120,7 @@ impl<'a> ClusterInfo<'a> {
 struct NodeCounts {
     waiting: usize,
     ok: usize,
+    partial: usize,
     failing: usize,
     no_driver_pod: usize,
     driver_pod_not_ready: usize,
@@ -133,6 +134,7 @@ impl NodeCounts {
             *match node.state {
                 NodeState::Waiting => &mut counts.waiting,
                 NodeState::Ok => &mut counts.ok,
+                NodeState::Partial => &mut counts.partial,
                 NodeState::Failing => &mut counts.failing,
                 NodeState::NoDriverPod => &mut counts.no_driver_pod,
                 NodeState::DriverPodNotReady => &mut counts.driver_pod_not_ready,

@@ -10,7 +10,7 @@ use gpuvitals_queue::link::AnyProducer;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Format, PipeError, Progress, Terms};
+use super::{Counted, Format, PipeError, Progress, Sampled, Terms};
 
 /// Names of the figures of the rows that findings make, see [`SidePipe::families`].
 pub(crate) const FINDING_ROWS: [&str; 2] =
@@ -39,15 +39,26 @@ impl SidePipe {
     /// That of findings, with the end to put their rows into.
     pub(crate) fn of_findings(producer: AnyProducer) -> (Outlet, Arc<Self>) {
         let (outlet, feed) = feed::open();
-        (outlet, Arc::new(Self::start("rows of findings", feed, producer)))
+        let fed = Arc::clone(feed.counts());
+        (outlet, Arc::new(Self::start("rows of findings", fed, feed, producer)))
     }
 
-    /// Publishes what comes out of the feed; `what` names the rows for people.
-    pub(crate) fn start(what: &'static str, feed: Feed, producer: AnyProducer) -> Self {
-        let (fed, progress) = (Arc::clone(feed.counts()), Arc::new(Progress::new()));
+    /// Publishes what comes out of a feed, with the rows that are made from them; `what` names the rows for people.
+    pub(crate) fn of_readings(what: &'static str, feed: Feed, producer: AnyProducer) -> Self {
+        let fed = Arc::clone(feed.counts());
+        Self::start(what, fed, Sampled::new(feed), producer)
+    }
+
+    fn start(
+        what: &'static str,
+        fed: Arc<FeedCounts>,
+        source: impl Counted + 'static,
+        producer: AnyProducer,
+    ) -> Self {
+        let progress = Arc::new(Progress::new());
         let [stop, give_up] = [(); 2].map(|()| CancellationToken::new());
         let terms = Terms { format: Format::Batch, rate: None, stop: stop.clone(), give_up: give_up.clone() };
-        let running = super::start(feed, vec![producer], &progress, terms);
+        let running = super::start(source, vec![producer], &progress, terms);
         let broken = Arc::new(Mutex::new(None));
         let breaks = Arc::clone(&broken);
         let running = tokio::spawn(async move {

@@ -84,28 +84,28 @@ impl Counted for Feed {
     }
 }
 
-/// The GPUs and the host of this machine, with the rows that are made from theirs.
+/// Rows that were read from GPUs and hosts, with the rows that are made from theirs.
 #[derive(Debug)]
-pub(crate) struct Sampled {
-    sampler: Sampler,
+pub(crate) struct Sampled<S> {
+    source: S,
     outgoing: Outgoing,
     /// Batches that come next.
     ready: VecDeque<Batch>,
 }
 
-impl Sampled {
-    /// Over a running sampler.
-    pub(crate) fn new(sampler: Sampler) -> Self {
-        Self { sampler, outgoing: Outgoing::default(), ready: VecDeque::new() }
+impl<S> Sampled<S> {
+    /// Over a running sampler, or rows that were read elsewhere.
+    pub(crate) fn new(source: S) -> Self {
+        Self { source, outgoing: Outgoing::default(), ready: VecDeque::new() }
     }
 }
 
-impl Source for Sampled {
-    type Error = std::convert::Infallible;
+impl<S: Source> Source for Sampled<S> {
+    type Error = S::Error;
 
     fn poll(&mut self, now_ns: i64) -> Result<Poll, Self::Error> {
         if self.ready.is_empty() {
-            match self.sampler.poll(now_ns)? {
+            match self.source.poll(now_ns)? {
                 Poll::Ready(batch) => self.ready.extend(self.outgoing.take(batch)),
                 other => return Ok(other),
             }
@@ -115,29 +115,39 @@ impl Source for Sampled {
     }
 }
 
-impl Counted for Sampled {
+impl<S: Counted> Counted for Sampled<S> {
     fn counts(&mut self) -> SourceCounts {
-        let stats = self.sampler.stats();
+        self.source.counts()
+    }
+
+    fn rest(&mut self) -> Vec<Batch> {
+        let mut rest: Vec<Batch> = self.ready.drain(..).collect();
+        for batch in self.source.rest() {
+            rest.extend(self.outgoing.take(batch));
+        }
+        rest
+    }
+}
+
+impl Counted for Sampler {
+    fn counts(&mut self) -> SourceCounts {
+        let stats = self.stats();
         let total = |count: fn(&WorkerStats) -> u64| stats.iter().map(count).sum::<u64>();
         SourceCounts {
             rows: total(|s| s.rows),
             values_invalid: total(|s| s.invalid),
             ticks_missed: total(|s| s.ticks_missed),
-            rows_dropped: self.sampler.rows_dropped(),
-            down: self.sampler.states().into_iter().filter_map(down).collect(),
+            rows_dropped: Self::rows_dropped(self),
+            down: self.states().into_iter().filter_map(down).collect(),
             ..SourceCounts::default()
         }
     }
 
     fn rest(&mut self) -> Vec<Batch> {
-        for state in self.sampler.stop(STOP_PATIENCE) {
+        for state in self.stop(STOP_PATIENCE) {
             tracing::warn!(gpu = state.identity.key().as_deref(), "left while it waits for its device");
         }
-        let mut rest: Vec<Batch> = self.ready.drain(..).collect();
-        while let Some(batch) = self.sampler.next(Duration::ZERO) {
-            rest.extend(self.outgoing.take(batch));
-        }
-        rest
+        std::iter::from_fn(|| self.next(Duration::ZERO)).collect()
     }
 }
 

@@ -61,6 +61,8 @@ pub struct NvidiaSmi {
     known: Vec<Arc<Identity>>,
     findings: Vec<Finding>,
 }
+    /// The GPUs that the last answer lacks, and why.
+    unreached: Vec<(Arc<Identity>, &'static str)>,
 
 impl NvidiaSmi {
     /// The tool at a path (or a name on `PATH`), on a node. Nothing is run yet.
@@ -78,10 +80,21 @@ impl NvidiaSmi {
             known: Vec::new(),
             findings: Vec::new(),
         }
+            unreached: Vec::new(),
     }
 
     /// The fields to ask for.
     fn fields(&self, due: Due) -> Vec<&'static str> {
+    /// The GPUs that the last answer lacks, each with the reason, for people.
+    pub fn unreached(&self) -> Vec<String> {
+        let text = |(identity, why): &(Arc<Identity>, &'static str)| {
+            let index = identity.index.map_or(String::new(), |index| format!(" {index}"));
+            let place = identity.get(IdentityColumn::Pci).or(identity.uuid()).unwrap_or_default();
+            format!("GPU{index} ({place}) was not read: {why}")
+        };
+        self.unreached.iter().map(text).collect()
+    }
+
         if self.is_plain {
             return EVERYWHERE.to_vec();
         }
@@ -125,6 +138,8 @@ impl NvidiaSmi {
         }
         let key = identity.key();
         match self.known.iter_mut().find(|known| known.key() == key) {
+        // A GPU that was known by its address only has got its name.
+        self.known.retain(|known| !known.stands_for(&identity));
             Some(known) if **known == *identity => return Some(Arc::clone(known)),
             Some(known) => *known = Arc::clone(&identity),
             None => self.known.push(Arc::clone(&identity)),
@@ -183,6 +198,15 @@ impl Probe for NvidiaSmi {
         }
         for identity in self.known.iter().filter(|known| !told.contains(known)) {
             let is_lost = identity.get(IdentityColumn::Pci).is_some_and(|pci| answer.complains_about(pci));
+        // One that it never listed is known by the address in its sentence.
+        for pci in answer.unreached() {
+            let is_known = |known: &Arc<Identity>| known.get(IdentityColumn::Pci) == Some(pci.as_str());
+            if !self.known.iter().any(is_known) && self.known.len() < LINES_MAX {
+                let row = GpuRow { pci: Some(pci), ..GpuRow::default() };
+                self.known.extend(identity_of(&row, &self.node, false));
+            }
+        }
+        self.unreached.clear();
             let detail = if is_lost {
                 "nvidia-smi cannot reach it: lost, or in need of a reset"
             } else {
@@ -191,6 +215,7 @@ impl Probe for NvidiaSmi {
             reading.row(identity).down(AbsenceReason::Gone, detail);
         }
         Ok(())
+            self.unreached.push((Arc::clone(identity), detail));
     }
 
     fn findings(&mut self) -> Vec<Finding> {

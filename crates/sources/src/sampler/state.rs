@@ -238,6 +238,11 @@ impl Target {
 
     /// Sets its liveness.
     pub(crate) fn becomes(&self, liveness: Liveness, now: Moment) {
+    /// Whether nothing is known of it yet.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.report().liveness == Liveness::Starting
+    }
+
         let mut report = self.report();
         if !report.liveness.is_like(&liveness) {
             report.since_ns = now.wall_ns;

@@ -265,9 +265,10 @@ impl Drop for Worker {
 }
 
 impl Entry {
-    /// It gave rows and gives none from now on: one row without a value records this.
+    /// It gave rows and gives none from now on: one row without a value records this. So it is with one that is gone from the
+    /// start, although its driver names it.
     fn lose(&self, rows: &mut RowList, reason: AbsenceReason, timestamp_ns: i64, now: Moment) {
-        if self.target.is_up() {
+        if self.target.is_up() || (reason == AbsenceReason::Gone && self.target.is_starting()) {
             rows.add_blank(&self.attributed, reason, timestamp_ns, now.mono_ns);
         }
     }

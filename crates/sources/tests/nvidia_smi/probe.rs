@@ -155,6 +155,29 @@ fn a_lost_gpu_is_down_and_the_others_go_on() {
 }
 
 #[test]
+fn a_gpu_that_is_lost_from_the_start_is_named_by_the_sentence_about_it() {
+    let sentence = "Unable to determine the device handle for GPU0: 0000:02:00.0: Unknown Error";
+    let tool = Tool::new(&node(&[FIRST, sentence]));
+    let mut probe = NvidiaSmi::new(tool.path(), "n1");
+    for _ in 0..2 {
+        let reading = read(&mut probe, Due::ALL);
+        let [first, lost] = reading.rows() else { panic!("{:?}", reading.rows()) };
+        assert_eq!((first.is_down(), lost.identity().uuid()), (None, Some("0000:02:00.0@n1")));
+        assert!(matches!(lost.is_down(), Some((AbsenceReason::Gone, _))));
+        let unreached = probe.unreached();
+        assert!(
+            unreached.len() == 1 && unreached[0].starts_with("GPU (0000:02:00.0) was not read: "),
+            "{unreached:?}"
+        );
+    }
+    tool.put("gpus", &node(&[FIRST, SECOND]));
+    let reading = read(&mut probe, TICK);
+    let names: Vec<_> = reading.rows().iter().map(|row| (row.identity().index, row.is_down())).collect();
+    assert_eq!(names, [(Some(0), None), (Some(1), None)], "it has its name now");
+    assert!(probe.unreached().is_empty());
+}
+
+#[test]
 fn gpus_with_one_uuid_are_told_apart_by_their_address() {
     let twin = SECOND.replace("GPU-1111", "GPU-0000");
     let tool = Tool::new(&node(&[FIRST, &twin]));

@@ -26,6 +26,7 @@ const CLUSTER_LOOKS: Readonly<Record<ClusterState, NamedLook>> = {
 };
 
 export const NODE_LOOKS: Readonly<Record<NodeState, NamedLook>> = {
+  partial: look("partial", TriangleAlert, "text-warn", "It was read at the last attempt, but for GPUs that the tool cannot reach"),
   failing: look("failing", TriangleAlert, "text-bad", "The last attempt to read it failed"),
   no_driver_pod: look("no driver pod", CircleSlash, "text-warn", "No driver pod runs on it"),
   driver_pod_not_ready: look("driver pod not ready", Clock, "text-warn", "Its driver pod is not ready; the driver may be building"),

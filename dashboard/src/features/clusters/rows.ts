@@ -4,7 +4,7 @@ import type { ClusterNode, GpuProcess, NodeGpu, NodeState } from "../../api/clus
 import type { ClustersState, NodeColumn, ProcessColumn } from "./clustersState";
 
 /** The sick before the well. What cannot be read by intent is not sick. */
-const SEVERITY: Readonly<Record<NodeState, number>> = { failing: 0, no_driver_pod: 2, driver_pod_not_ready: 3, waiting: 4, no_tool: 5, ok: 6 };
+const SEVERITY: Readonly<Record<NodeState, number>> = { failing: 0, partial: 1, no_driver_pod: 2, driver_pod_not_ready: 3, waiting: 4, no_tool: 5, ok: 6 };
 /** A state of a newer server: rather too far up than overlooked. */
 const UNHEARD_OF = 1;
 

@@ -58,7 +58,12 @@ pub struct GpuRow {
 impl Query {
     /// Whether the tool speaks of a GPU at this address in a sentence: one it cannot reach.
     pub fn complains_about(&self, pci: &str) -> bool {
-        self.sentences.iter().flat_map(|sentence| addresses(sentence)).any(|address| address == pci)
+        self.unreached().any(|address| address == pci)
+    }
+
+    /// The addresses of the GPUs that the tool speaks of in sentences.
+    pub(super) fn unreached(&self) -> impl Iterator<Item = String> {
+        self.sentences.iter().flat_map(|sentence| addresses(sentence))
     }
 }
 
@@ -184,12 +189,12 @@ pub fn parse_query_csv(text: &str, fields: &[&str]) -> Query {
         for (column, cell) in pairs().filter(|(column, _)| !is_last(column)) {
             row.take(column, cell);
         }
+        let has_instant = matches!(row.get(POWER), Some(Ok(_)));
         for (column, cell) in pairs().filter(|(column, _)| is_last(column)) {
             row.take(column, cell);
         }
         row.derive(has_instant);
         if row.is_anybody() {
-        let has_instant = matches!(row.get(POWER), Some(Ok(_)));
             query.gpus.push(row);
         }
     }
