@@ -314,6 +314,7 @@ fn status_of(state: TargetState) -> DeviceStatus {
     };
     DeviceStatus {
         identity: state.identity,
+        sharers: state.sharers,
         up,
         reason,
         stuck,
@@ -367,6 +368,7 @@ mod tests {
     fn state(driver: Driver, liveness: Liveness) -> TargetState {
         TargetState {
             identity: gpu("GPU-1"),
+            sharers: Vec::new(),
             table: Table::GpuEvents,
             driver,
             liveness,

@@ -83,6 +83,14 @@ pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> V
         )
         .by("source", ownership.sources()),
     );
+    families.push(
+        Family::new(
+            "gpuvitals_attribution_unresolved_total",
+            Kind::Counter,
+            "Devices held by pods that are no GPU known here: an id of unknown form, a claim that only its driver can tell, a GPU of another name.",
+        )
+        .by("cause", ownership.unresolved()),
+    );
     families.extend((counts.beside)());
     families
 }

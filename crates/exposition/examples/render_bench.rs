@@ -89,6 +89,7 @@ fn identity(index: i32) -> Arc<Identity> {
 fn up(identity: &Arc<Identity>) -> DeviceStatus {
     DeviceStatus {
         identity: Arc::clone(identity),
+        sharers: Vec::new(),
         up: true,
         reason: None,
         stuck: false,

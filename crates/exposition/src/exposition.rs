@@ -13,6 +13,7 @@ use gpuvitals_core::{Batch, IdentityColumn};
 use crate::cores::Cores;
 use crate::dcgm::Compat;
 use crate::gpu::Gpu;
+use crate::labels::LabelSet;
 use crate::plan::Plan;
 use crate::reading::{Reading, host_measured_ns, host_number};
 use crate::scrape::{Scrape, Text, Typed};
@@ -138,7 +139,14 @@ impl Exposition {
             to.family(family);
             for line in family.lines() {
                 for (status, gpu) in &pairs {
-                    if let Some(number) = line.reading.number(gpu, status, self.plan.window_ns, now_ns) {
+                    let Some(number) = line.reading.number(gpu, status, self.plan.window_ns, now_ns) else {
+                        continue;
+                    };
+                    if line.labels == LabelSet::Attribution && !status.sharers.is_empty() {
+                        for sharer in &status.sharers {
+                            to.sharer(line, sharer, number);
+                        }
+                    } else {
                         to.gpu(line, gpu, number);
                     }
                 }

@@ -1,8 +1,10 @@
 //! The two forms of a scrape: text, written into one buffer, and typed families.
 
+use gpuvitals_core::Identity;
 use gpuvitals_core::figures::{Family, Format, Labels, Number, Sample, Value};
 
 use crate::gpu::Gpu;
+use crate::labels::GpuLabels;
 use crate::plan::{FamilyPlan, Line};
 
 /// Receives the families of a scrape and, after each, its samples.
@@ -11,6 +13,8 @@ pub(crate) trait Scrape {
     fn family(&mut self, plan: &FamilyPlan);
     /// A sample of a GPU.
     fn gpu(&mut self, line: &Line, gpu: &Gpu, number: Number);
+    /// A sample of a GPU under one of the pods that share it.
+    fn sharer(&mut self, line: &Line, sharer: &Identity, number: Number);
     /// A sample of the host, or of one of its CPUs, measured at this time if it has one of its own.
     fn host(&mut self, line: &Line, core: Option<u32>, number: Number, at_ns: Option<i64>);
 }
@@ -65,6 +69,10 @@ impl Scrape for Text<'_> {
         }
     }
 
+    fn sharer(&mut self, line: &Line, sharer: &Identity, number: Number) {
+        self.line(line, GpuLabels::new(sharer).text(line.labels), number);
+    }
+
     fn host(&mut self, line: &Line, core: Option<u32>, number: Number, _at_ns: Option<i64>) {
         match core {
             Some(core) => self.line(line, format!("core=\"{core}\"}} ").as_bytes(), number),
@@ -114,6 +122,10 @@ impl Scrape for Typed {
         if !labels.is_empty() {
             self.sample(line, labels, number, line.reading.measured_ns(gpu, self.now_ns));
         }
+    }
+
+    fn sharer(&mut self, line: &Line, sharer: &Identity, number: Number) {
+        self.sample(line, line.labels.of(sharer), number, None);
     }
 
     fn host(&mut self, line: &Line, core: Option<u32>, number: Number, at_ns: Option<i64>) {

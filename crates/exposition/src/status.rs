@@ -10,6 +10,8 @@ use gpuvitals_core::{AbsenceReason, Identity};
 pub struct DeviceStatus {
     /// Its identity, with the present attribution.
     pub identity: Arc<Identity>,
+    /// The same under each pod that holds it, if several share it.
+    pub sharers: Vec<Arc<Identity>>,
     /// Whether its last reading gave a row.
     pub up: bool,
     /// Why not; none while its first reading has not finished.

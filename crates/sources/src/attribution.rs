@@ -6,4 +6,4 @@ mod ownership;
 pub mod slurm;
 
 pub use owners::{GpuName, Owner, Owners};
-pub use ownership::{Asking, OwnerSources, Ownership};
+pub use ownership::{Asking, OwnerSources, Ownership, Unresolved};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use gpuvitals_sources::attribution::kubelet::{Kubelet, KubeletError};
-use gpuvitals_sources::attribution::{GpuName, Owner};
+use gpuvitals_sources::attribution::{GpuName, Owner, Unresolved};
 use gpuvitals_sources::machine::Machine;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
@@ -155,14 +155,38 @@ async fn containers_with_gpus_are_found_under_every_resource() {
     .concat();
     let _server = serve(&path, Ok(answer));
     let kubelet = Kubelet::new(&path, &machine(dir.path())).unwrap();
-    let owners = kubelet.owners().await.unwrap();
+    let held = kubelet.owners().await.unwrap();
     let expected = [
         (GpuName::Pci("0000:0c:00.0".into()), owner("rocm", "hpc", "c")),
         (GpuName::Uuid("GPU-a".into()), owner("train-0", "ml", "main")),
         (GpuName::Uuid("GPU-b".into()), owner("train-0", "ml", "main")),
         (GpuName::Uuid("MIG-1".into()), owner("mig", "ml", "c")),
     ];
-    assert_eq!(owners, expected);
+    assert_eq!(held.owners, expected);
+    assert_eq!(held.unresolved, [(Unresolved::UnknownId, "amd.com/gpu amdgpu_xcp_1".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_claim_is_resolved_where_the_kubelet_says_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kubelet.sock");
+    let information = dir.path().join("driver/nvidia/gpus/0000:1c:00.0/information");
+    std::fs::create_dir_all(information.parent().unwrap()).unwrap();
+    std::fs::write(information, "Device Minor: \t 3\n").unwrap();
+    let claim = |driver: &str, device: &str| {
+        let claimed = [field(2, driver.as_bytes()), field(3, b"n1"), field(4, device.as_bytes())].concat();
+        field(5, &[field(2, b"claim"), field(3, b"ml"), field(4, &claimed)].concat())
+    };
+    let of = |name: &str, claims: &[Vec<u8>]| [field(1, name.as_bytes()), claims.concat()].concat();
+    let containers = [
+        of("whole", &[claim("gpu.nvidia.com", "gpu-3"), claim("dra.net", "eth1")]),
+        of("part", &[claim("gpu.nvidia.com", "gpu-3-mig-9-4-4")]),
+    ];
+    let _server = serve(&path, Ok(pod("train-0", "ml", &containers)));
+    let machine = Machine { procfs: dir.path().to_owned(), ..machine(dir.path()) };
+    let held = Kubelet::new(&path, &machine).unwrap().owners().await.unwrap();
+    assert_eq!(held.owners, [(GpuName::Pci("0000:1c:00.0".into()), owner("train-0", "ml", "whole"))]);
+    assert_eq!(held.unresolved, [(Unresolved::Claim, "gpu.nvidia.com gpu-3-mig-9-4-4".to_owned())]);
 }
 
 #[tokio::test]
@@ -187,7 +211,7 @@ async fn the_address_of_a_divided_gpu_is_its_first_partition() {
     let path = dir.path().join("kubelet.sock");
     let held = devices("amd.com/gpu", &["0000:0c:00.0", "0000:0d:00.0"]);
     let _server = serve(&path, Ok(pod("rocm", "hpc", &[container("c", &[held])])));
-    let owners = Kubelet::new(&path, &machine(dir.path())).unwrap().owners().await.unwrap();
+    let owners = Kubelet::new(&path, &machine(dir.path())).unwrap().owners().await.unwrap().owners;
     let names: Vec<_> = owners.into_iter().map(|(gpu, _)| gpu).collect();
     let address = |pci: &str| GpuName::Pci(pci.into());
     let first = GpuName::Part(Box::new(address("0000:0c:00.0")), 0);
@@ -209,12 +233,12 @@ async fn a_kubelet_that_restarts_is_asked_again_on_its_new_socket() {
         let _inside = kubelet_process.enter();
         let _server = serve(&path, answer("before"));
     }
-    assert_eq!(kubelet.owners().await.unwrap()[0].1.pod.as_deref(), Some("before"));
+    assert_eq!(kubelet.owners().await.unwrap().owners[0].1.pod.as_deref(), Some("before"));
     // With the runtime all its connections end, as with a process.
     kubelet_process.shutdown_background();
     std::fs::remove_file(&path).unwrap();
     let _second = serve(&path, answer("after"));
-    assert_eq!(kubelet.owners().await.unwrap()[0].1.pod.as_deref(), Some("after"));
+    assert_eq!(kubelet.owners().await.unwrap().owners[0].1.pod.as_deref(), Some("after"));
 }
 
 #[tokio::test]

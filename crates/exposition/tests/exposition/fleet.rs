@@ -72,6 +72,7 @@ pub(crate) fn host() -> Arc<Identity> {
 pub(crate) fn up(identity: &Arc<Identity>) -> DeviceStatus {
     DeviceStatus {
         identity: Arc::clone(identity),
+        sharers: Vec::new(),
         up: true,
         reason: None,
         stuck: false,

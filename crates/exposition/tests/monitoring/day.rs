@@ -55,6 +55,7 @@ impl Watched {
     fn devices(&self, now_ns: i64) -> impl Iterator<Item = DeviceStatus> {
         self.seen.values().map(move |(identity, last_ns)| DeviceStatus {
             identity: Arc::clone(identity),
+            sharers: Vec::new(),
             up: *last_ns == now_ns,
             reason: (*last_ns != now_ns).then_some(AbsenceReason::Gone),
             stuck: false,

@@ -41,6 +41,7 @@ fn row(table: Table, identity: &Identity, at_ns: i64, values: &[(&str, f64)]) ->
 fn state(identity: Identity, liveness: Liveness) -> TargetState {
     TargetState {
         identity: Arc::new(identity),
+        sharers: Vec::new(),
         table: Table::GpuEvents,
         driver: Driver::Nvml,
         liveness,

@@ -110,8 +110,15 @@ fn run(files: &mut Files, node: &Node, power: fn(f64) -> f64, hz: i64, seconds: 
             record.add(&batch);
         }
     }
-    let device =
-        DeviceStatus { identity, up: true, reason: None, stuck: false, since_ns: 0, update_interval: None };
+    let device = DeviceStatus {
+        identity,
+        sharers: Vec::new(),
+        up: true,
+        reason: None,
+        stuck: false,
+        since_ns: 0,
+        update_interval: None,
+    };
     let mut text = Vec::new();
     agent.render(Format::Prometheus, START_NS + seconds * S, &[device], &[], &mut text);
     let text = String::from_utf8(text).unwrap();

@@ -1,11 +1,15 @@
 //! The present owners of the node's GPUs, shared by attribution and sampler.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gpuvitals_core::{Identity, IdentityColumn};
 
 use crate::dialect::nvml;
+
+/// GPUs that are remembered, to tell which names none has.
+const MET_MAX: usize = 4096;
 
 /// The GPU in an owner's record. A name of the whole GPU does not match its partitions, nor the reverse.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,6 +44,8 @@ pub struct Owners {
     cluster: Option<Arc<str>>,
     generation: AtomicU64,
     known: Mutex<Arc<Vec<(GpuName, Owner)>>>,
+    /// The GPUs that were attributed so far, by key.
+    met: Mutex<HashMap<Arc<str>, Arc<Identity>>>,
 }
 
 impl Owners {
@@ -72,9 +78,36 @@ impl Owners {
         }
     }
 
+    /// The names that no GPU has which was attributed so far; none as long as there was no GPU.
+    pub(super) fn unmatched<'a>(
+        &self,
+        names: impl Iterator<Item = &'a GpuName>,
+    ) -> impl Iterator<Item = &'a GpuName> {
+        let met: Vec<Arc<Identity>> =
+            self.met.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        names.filter(move |name| !met.is_empty() && !met.iter().any(|gpu| is_named(gpu, name)))
+    }
+
+    /// The identity once for each pod and container that holds it, in the order of their names, if it has several: those that
+    /// share it in slices of time.
+    pub fn sharers(&self, identity: &Arc<Identity>) -> Vec<Arc<Identity>> {
+        let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut pods = known.iter().filter(|(name, owner)| owner.pod.is_some() && is_named(identity, name));
+        let (Some(first), Some(second)) = (pods.next(), pods.next()) else { return Vec::new() };
+        let of = |(_, owner): &(GpuName, Owner)| {
+            let mut held = Identity::clone(identity);
+            for (column, text) in owner.texts() {
+                let _refused = held.set(column, text.as_deref().unwrap_or_default());
+            }
+            Arc::new(held)
+        };
+        [first, second].into_iter().chain(pods).map(of).collect()
+    }
+
     /// The identity with its cluster and its present owners; unchanged if it has none. Several records of one GPU
     /// complement each other; if two contradict each other (time slicing) the first counts.
     pub fn attribute(&self, identity: &Arc<Identity>) -> Arc<Identity> {
+        self.meet(identity);
         let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
         let mut attributed: Option<Identity> = None;
         if let Some(cluster) = &self.cluster
@@ -87,13 +120,7 @@ impl Owners {
         }
         for (_, owner) in known.iter().filter(|(name, _)| is_named(identity, name)) {
             let into = attributed.get_or_insert_with(|| Identity::clone(identity));
-            let texts = [
-                (IdentityColumn::Pod, &owner.pod),
-                (IdentityColumn::Namespace, &owner.namespace),
-                (IdentityColumn::Container, &owner.container),
-                (IdentityColumn::Job, &owner.job),
-            ];
-            for (column, text) in texts {
+            for (column, text) in owner.texts() {
                 if let Some(text) = text
                     && into.get(column).is_none()
                 {
@@ -104,6 +131,26 @@ impl Owners {
             }
         }
         attributed.map_or_else(|| Arc::clone(identity), Arc::new)
+    }
+
+    fn meet(&self, identity: &Arc<Identity>) {
+        let Some(key) = identity.key() else { return };
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        if met.len() < MET_MAX && !met.contains_key(&key) {
+            met.insert(key, Arc::clone(identity));
+        }
+    }
+}
+
+impl Owner {
+    /// Its texts, with their columns.
+    fn texts(&self) -> [(IdentityColumn, &Option<Arc<str>>); 4] {
+        [
+            (IdentityColumn::Pod, &self.pod),
+            (IdentityColumn::Namespace, &self.namespace),
+            (IdentityColumn::Container, &self.container),
+            (IdentityColumn::Job, &self.job),
+        ]
     }
 }
 
@@ -139,6 +186,25 @@ fn part_of(identity: &Identity) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_pod_that_shares_a_gpu_is_told() {
+        let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
+        let owners = Owners::new();
+        let pod = |gpu: &str, pod: &str| {
+            let owner = Owner { pod: Some(pod.into()), namespace: Some("ns".into()), ..Owner::default() };
+            (GpuName::Uuid(gpu.into()), owner)
+        };
+        let sharers = || -> Vec<String> {
+            let sharers = owners.sharers(&gpu);
+            sharers.iter().map(|held| held.get(IdentityColumn::Pod).unwrap().to_owned()).collect()
+        };
+        owners.replace(vec![pod("GPU-1", "a"), pod("GPU-2", "b")]);
+        assert!(sharers().is_empty(), "one is its holder");
+        owners.replace(vec![pod("GPU-1", "a"), pod("GPU-1", "b"), pod("GPU-2", "c")]);
+        assert_eq!(sharers(), ["a", "b"]);
+        assert_eq!(owners.attribute(&gpu).get(IdentityColumn::Pod), Some("a"));
+    }
 
     #[test]
     fn a_name_is_that_of_the_whole_gpu_or_of_one_part() {

@@ -1,5 +1,6 @@
 //! Asks the kubelet and the batch system for the owners of the GPUs, and merges their answers into one list.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use gpuvitals_core::causes;
 use gpuvitals_core::clock::Moment;
 use tokio::sync::oneshot;
 
-use super::kubelet::Kubelet;
+use super::kubelet::{Holders, Kubelet};
 use super::slurm::Slurm;
 use super::{GpuName, Owner, Owners};
 use crate::machine::Machine;
@@ -27,6 +28,62 @@ const SILENCE_NS: i64 = 40_000_000_000;
 /// Process tables that wait for their thread at most; there is one for each vendor.
 const TABLES_MAX: usize = 16;
 
+/// Allocations without a GPU that are remembered, so that each counts once; a node has some hundred devices at most.
+const UNRESOLVED_MAX: usize = 4096;
+
+/// Why an allocation is that of no GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unresolved {
+    /// The device's id has no form that is known.
+    UnknownId,
+    /// A claim (DRA) names a device that only the claim's driver can tell.
+    Claim,
+    /// The id names a GPU, and none of this node is called so.
+    NoSuchGpu,
+}
+
+impl Unresolved {
+    /// Every cause.
+    pub const ALL: [Self; 3] = [Self::UnknownId, Self::Claim, Self::NoSuchGpu];
+
+    /// Spelling in the label `cause`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownId => "unknown_id",
+            Self::Claim => "claim",
+            Self::NoSuchGpu => "no_such_gpu",
+        }
+    }
+}
+
+/// Allocations without a GPU so far.
+#[derive(Debug, Default)]
+struct Strangers {
+    counts: [u64; Unresolved::ALL.len()],
+    known: HashSet<(Unresolved, String)>,
+}
+
+impl Strangers {
+    /// Counts those that are new; of each cause the first is in the log.
+    fn note(&mut self, found: Vec<(Unresolved, String)>) {
+        for (cause, device) in found {
+            if self.known.len() >= UNRESOLVED_MAX || self.known.contains(&(cause, device.clone())) {
+                continue;
+            }
+            let Some(count) = self.counts.get_mut(cause as usize) else { continue };
+            if *count == 0 {
+                tracing::warn!(
+                    device,
+                    cause = cause.as_str(),
+                    "a pod holds a device that is no GPU known here: it is not attributed; more of this cause are only counted"
+                );
+            }
+            *count += 1;
+            self.known.insert((cause, device));
+        }
+    }
+}
+
 /// What to ask for owners.
 #[derive(Debug, Default)]
 pub struct OwnerSources {
@@ -41,6 +98,7 @@ pub struct OwnerSources {
 pub struct Ownership {
     owners: Arc<Owners>,
     answers: Mutex<Vec<Answer>>,
+    strangers: Mutex<Strangers>,
 }
 
 /// Asks until it is dropped.
@@ -102,6 +160,24 @@ impl Ownership {
         sources
     }
 
+    /// The allocations so far that are of no GPU, by cause.
+    pub fn unresolved(&self) -> [(&'static str, u64); Unresolved::ALL.len()] {
+        let counts = self.strangers.lock().unwrap_or_else(PoisonError::into_inner).counts;
+        Unresolved::ALL.map(|cause| (cause.as_str(), counts.get(cause as usize).copied().unwrap_or_default()))
+    }
+
+    /// Counts the allocations of an answer that are of no GPU. A GPU that was named in the answer before and has not met its
+    /// name since then is none of this node.
+    fn note_strangers(&self, id: usize, holders: &mut Holders) {
+        let mut found = std::mem::take(&mut holders.unresolved);
+        let answers = self.answers();
+        let before = answers.iter().find(|answer| answer.id == id).map_or(&[][..], |answer| &answer.owners);
+        let old = holders.owners.iter().filter(|owner| before.contains(owner)).map(|(gpu, _)| gpu);
+        found.extend(self.owners.unmatched(old).map(|gpu| (Unresolved::NoSuchGpu, format!("{gpu:?}"))));
+        drop(answers);
+        self.strangers.lock().unwrap_or_else(PoisonError::into_inner).note(found);
+    }
+
     /// Asks these sources on threads of their own.
     ///
     /// # Errors
@@ -155,6 +231,10 @@ impl Ownership {
         self.expect(0, KUBELET, Moment::now());
         loop {
             let answer = kubelet.owners().await.map_err(|error| causes(&error));
+            let answer = answer.map(|mut holders| {
+                self.note_strangers(0, &mut holders);
+                holders.owners
+            });
             self.take(0, Moment::now(), answer, None);
             tokio::time::sleep(KUBELET_PAUSE).await;
         }
@@ -272,6 +352,8 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
+    use gpuvitals_core::{Identity, IdentityColumn};
+
     use super::*;
     use crate::probe::{Driver, ProbeError};
     use crate::processes::ProcessList;
@@ -330,6 +412,25 @@ mod tests {
         assert_eq!(reads[0].recv_timeout(minute), Err(RecvTimeoutError::Disconnected), "it is let go of");
         let ids: Vec<usize> = ownership.answers().iter().map(|answer| answer.id).collect();
         assert_eq!(ids, [2, 3]);
+    }
+
+    #[test]
+    fn an_allocation_that_is_of_no_gpu_counts_once_by_its_cause() {
+        let ownership = Ownership::new();
+        ownership.expect(0, KUBELET, Moment::now());
+        let gpu = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
+        ownership.owners().attribute(&Arc::new(gpu));
+        let named = |uuid: &str| (GpuName::Uuid(uuid.into()), Owner::default());
+        let mut round = || {
+            let unresolved = vec![(Unresolved::UnknownId, "nvidia.com/gpu 7".to_owned())];
+            let mut holders = Holders { owners: vec![named("GPU-1"), named("GPU-2")], unresolved };
+            ownership.note_strangers(0, &mut holders);
+            ownership.take(0, Moment::now(), Ok(holders.owners), None);
+            ownership.unresolved().map(|(_, count)| count)
+        };
+        assert_eq!(round(), [1, 0, 0], "whether a GPU has the name shows until the next answer");
+        assert_eq!(round(), [1, 0, 1]);
+        assert_eq!(round(), [1, 0, 1]);
     }
 
     #[test]

@@ -50,6 +50,8 @@ impl Liveness {
 pub struct TargetState {
     /// Its identity, with the present attribution.
     pub identity: Arc<Identity>,
+    /// The same under each pod that holds it, if several share it.
+    pub sharers: Vec<Arc<Identity>>,
     /// The table of its rows.
     pub table: Table,
     /// The driver that reads it.
@@ -236,13 +238,13 @@ impl Target {
         self.is_up.load(Ordering::Relaxed)
     }
 
-    /// Sets its liveness.
-    pub(crate) fn becomes(&self, liveness: Liveness, now: Moment) {
     /// Whether nothing is known of it yet.
     pub(crate) fn is_starting(&self) -> bool {
         self.report().liveness == Liveness::Starting
     }
 
+    /// Sets its liveness.
+    pub(crate) fn becomes(&self, liveness: Liveness, now: Moment) {
         let mut report = self.report();
         if !report.liveness.is_like(&liveness) {
             report.since_ns = now.wall_ns;
@@ -411,6 +413,7 @@ impl WorkerState {
             let known = |ns: &AtomicI64| Some(ns.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
             Some(TargetState {
                 identity: owners.attribute(&report.identity),
+                sharers: owners.sharers(&report.identity),
                 table: self.table,
                 driver: self.driver,
                 liveness,
