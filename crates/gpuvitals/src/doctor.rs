@@ -7,14 +7,15 @@
 mod history;
 mod surroundings;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use gpuvitals_analysis::condition::{self, MatchedCondition, Severity};
 use gpuvitals_core::clock::Moment;
-use gpuvitals_core::{AbsenceReason, Batch, MetricId, Table};
+use gpuvitals_core::{AbsenceReason, Batch, MetricId, Table, batch};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::nvml;
 use gpuvitals_sources::probe::Driver;
@@ -26,7 +27,7 @@ use crate::config::Config;
 use crate::failure::{Exit, Failure};
 
 /// How long devices have for their first reading; a vendor's tool may take seconds.
-const PATIENCE: Duration = Duration::from_secs(12);
+const PATIENCE: Duration = Duration::from_secs(35);
 /// Readings of each device, so that its price is an average.
 const READINGS: u64 = 5;
 /// Wait for one batch before the states are looked at again.
@@ -56,7 +57,7 @@ struct Examined {
 /// A device's values and absences.
 #[derive(Default)]
 struct Seen {
-    values: BTreeSet<MetricId>,
+    values: BTreeMap<MetricId, batch::Value>,
     absent: BTreeMap<&'static str, AbsenceReason>,
 }
 
@@ -134,8 +135,8 @@ fn note(batch: &Batch, seen: &mut BTreeMap<Arc<str>, Seen>) {
         let key = identity.key().or_else(|| identity.shared(gpuvitals_core::IdentityColumn::Node).cloned());
         let seen = seen.entry(key.clone().unwrap_or_default()).or_default();
         for (metric, column) in batch.metrics() {
-            if column.value(row).is_some() {
-                seen.values.insert(metric);
+            if let Some(value) = column.value(row) {
+                seen.values.insert(metric, value);
             }
         }
         for absence in batch.absences().iter().filter(|absence| Some(&absence.gpu) == key.as_ref()) {
@@ -147,7 +148,7 @@ fn note(batch: &Batch, seen: &mut BTreeMap<Arc<str>, Seen>) {
 /// Whether sampling will work.
 fn verdict(findings: &[Finding], examined: &[Examined]) -> Result<(), Failure> {
     let gpus = || examined.iter().filter(|one| one.state.table == Table::GpuEvents);
-    let sick = gpus().filter(|one| how(&one.state.liveness) == Verdict::Broken).count();
+    let sick = gpus().filter(|one| one.judged().0 == Verdict::Broken).count();
     let denied = findings.iter().any(|finding| finding.is_denied)
         || gpus()
             .any(|one| matches!(&one.state.liveness, Liveness::Down { reason: AbsenceReason::Denied, .. }));
@@ -157,13 +158,41 @@ fn verdict(findings: &[Finding], examined: &[Examined]) -> Result<(), Failure> {
         return Err(Failure::new(exit, "no GPU can be sampled here; see above for what to do"));
     }
     if sick > 0 {
-        let text = format!("{sick} of {} GPUs cannot be sampled; see above for what to do", gpus().count());
+        let all = gpus().count();
+        let text = format!("{sick} of {all} GPUs cannot be sampled or are sick; see above for what to do");
         return Err(Failure::new(exit, text));
     }
     if broken > 0 {
         return Err(Failure::new(exit, "not everything works; see above for what to do"));
     }
     Ok(())
+}
+
+impl Examined {
+    /// How well it is, why not, and what to do about it.
+    fn judged(&self) -> (Verdict, String, Option<&'static str>) {
+        let verdict = how(&self.state.liveness);
+        if verdict != Verdict::Good {
+            return (verdict, liveness(&self.state.liveness).1, None);
+        }
+        if self.seen.values.is_empty() {
+            return (Verdict::Broken, "it answers, and gives no value".to_owned(), None);
+        }
+        let conditions: Vec<MatchedCondition> =
+            condition::found(|metric| self.seen.values.get(&metric).copied()).collect();
+        if let Some(worst) = conditions.first().filter(|it| it.condition.severity >= Severity::Warning) {
+            let is_failed = worst.condition.severity == Severity::Critical;
+            let sentences: Vec<String> = conditions.iter().map(MatchedCondition::sentence).collect();
+            let verdict = if is_failed { Verdict::Broken } else { Verdict::Partial };
+            return (verdict, sentences.join("; "), Some(worst.condition.remedy));
+        }
+        let gone = self.seen.absent.values().filter(|reason| **reason == AbsenceReason::Gone).count();
+        if gone > 0 {
+            let text = format!("the driver has lost it or asks for a reset: {gone} of its values are gone");
+            return (Verdict::Broken, text, Some("reset the GPU, or reboot the node"));
+        }
+        (Verdict::Good, String::new(), None)
+    }
 }
 
 /// A GPU that sleeps is well; it gives values when it is used.
@@ -179,14 +208,17 @@ fn as_json(findings: &[Finding], examined: &[Examined], verdict: &Result<(), Fai
     let devices: Vec<Value> = examined
         .iter()
         .map(|one| {
-            let (liveness, detail) = liveness(&one.state.liveness);
+            let (liveness, _) = liveness(&one.state.liveness);
+            let (verdict, detail, remedy) = one.judged();
             let stats = one.stats.as_ref();
             json!({
                 "key": &*one.state.name(),
                 "driver": one.state.driver.as_str(),
                 "model": one.state.identity.get(gpuvitals_core::IdentityColumn::Model),
                 "liveness": liveness,
+                "verdict": word(verdict),
                 "detail": detail,
+                "remedy": remedy,
                 "values": one.seen.values.len(),
                 "reading_us": stats.and_then(mean_read_us),
                 "reading_max_us": stats.map(|stats| stats.read_max_ns / 1_000),
@@ -220,8 +252,7 @@ fn as_text(findings: &[Finding], examined: &[Examined], name_absent: bool) -> St
         }
     }
     for one in examined {
-        let (_, detail) = liveness(&one.state.liveness);
-        let verdict = how(&one.state.liveness);
+        let (verdict, detail, remedy) = one.judged();
         let price = one.stats.as_ref().and_then(mean_read_us).map_or(String::new(), |us| {
             format!("; a reading takes {us:.0} µs on average, slow values included")
         });
@@ -230,6 +261,9 @@ fn as_text(findings: &[Finding], examined: &[Examined], name_absent: bool) -> St
             _ => detail,
         };
         line(&mut out, colour, verdict, &subject(&one.state), &text);
+        if let Some(remedy) = remedy {
+            put(&mut out, &format!("            → {remedy}\n"));
+        }
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, reason) in &one.seen.absent {
             by_reason.entry(reason.as_str()).or_default().push(name);

@@ -115,6 +115,7 @@ pub(crate) fn run(flags: &Sample, sampling: &Sampling) -> Result<(), Failure> {
 fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> io::Result<u64> {
     let mut given: HashMap<Arc<str>, u64> = HashMap::new();
     let mut out = io::stdout().lock();
+    let mut sick = Sick::default();
     let enough = |given: &HashMap<Arc<str>, u64>, states: &[TargetState]| {
         count.is_some_and(|count| {
             states.iter().all(|state| match &state.liveness {
@@ -147,12 +148,44 @@ fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> i
         } else if sampler.is_over() {
             break;
         }
+        // Without any row the reasons are those of the failure.
+        if count.is_none() || !given.is_empty() {
+            sick.news(&sampler.states()).iter().for_each(|text| tell(text));
+        }
         if count.is_some() && enough(&given, &sampler.states()) {
             break;
         }
     }
     let printed = given.values().map(|&rows| count.map_or(rows, |count| rows.min(count))).sum();
     Ok(printed)
+}
+
+/// The devices that give nothing now, by name, and why, as far as it was said.
+#[derive(Debug, Default)]
+struct Sick(HashMap<Arc<str>, &'static str>);
+
+impl Sick {
+    /// Which devices hang or fail and why, and which answer again: each once.
+    fn news(&mut self, states: &[TargetState]) -> Vec<String> {
+        let mut news = Vec::new();
+        for state in states {
+            let name = state.name();
+            let (word, text) = match &state.liveness {
+                Liveness::Stuck { .. } => ("stuck", "hangs: the driver holds the call".to_owned()),
+                Liveness::Down { reason, detail } => (reason.as_str(), detail.clone()),
+                Liveness::Starting | Liveness::Up => {
+                    if self.0.remove(&name).is_some() && state.liveness == Liveness::Up {
+                        news.push(format!("{name} by {}: it answers again", state.driver));
+                    }
+                    continue;
+                }
+            };
+            if self.0.insert(Arc::clone(&name), word) != Some(word) {
+                news.push(format!("{name} by {}: {text}", state.driver));
+            }
+        }
+        news
+    }
 }
 
 /// Prints on standard error which values will be missing.
@@ -181,4 +214,39 @@ fn gave_nothing(states: &[TargetState]) -> Failure {
     });
     let text: String = std::iter::once("no device gave a row".to_owned()).chain(lines).collect();
     Failure::new(exit, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::Identity;
+    use gpuvitals_sources::probe::Driver;
+
+    use super::*;
+
+    #[test]
+    fn a_gpu_that_hangs_is_named_once_and_once_more_when_it_answers() {
+        let mut sick = Sick::default();
+        let mut news = |liveness| {
+            let mut identity = Identity::default().with(IdentityColumn::Node, "n1").unwrap();
+            identity.index = Some(3);
+            identity.resolve().unwrap();
+            sick.news(&[TargetState {
+                identity: Arc::new(identity),
+                sharers: Vec::new(),
+                table: Table::GpuEvents,
+                driver: Driver::Nvml,
+                liveness,
+                since_ns: 0,
+                last_row_ns: None,
+                update_interval: None,
+            }])
+        };
+        let hangs = ["n1:gpu3 by nvml: hangs: the driver holds the call"];
+        assert!(news(Liveness::Starting).is_empty() && news(Liveness::Up).is_empty());
+        assert_eq!(news(Liveness::Stuck { for_ns: 1_000_000_000 }), hangs);
+        assert!(news(Liveness::Stuck { for_ns: 9_000_000_000 }).is_empty());
+        let gone = Liveness::Down { reason: AbsenceReason::Gone, detail: "gone: it is lost".to_owned() };
+        assert_eq!(news(gone), ["n1:gpu3 by nvml: gone: it is lost"]);
+        assert_eq!(news(Liveness::Up), ["n1:gpu3 by nvml: it answers again"]);
+    }
 }

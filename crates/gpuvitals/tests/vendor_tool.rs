@@ -49,6 +49,57 @@ fn doctor_names_a_driver_that_is_older_than_any_that_was_tested() {
 }
 
 #[test]
+fn doctor_does_not_call_a_gpu_good_that_needs_a_reset() {
+    let reset = "echo 'index, uuid, name, memory.used [MiB], temperature.gpu, power.draw [W], gpu_recovery_action'; \
+                 echo '0, GPU-1, NVIDIA RTX PRO 6000, 58222, [GPU requires reset], [N/A], Reset'; \
+                 echo '1, GPU-2, NVIDIA RTX PRO 6000, 1000, 40, 100.00, None'";
+    // An older driver has no field for it.
+    let sensors = "echo 'index, uuid, name, memory.used [MiB], temperature.gpu, power.draw [W]'; \
+                   echo '0, GPU-1, NVIDIA A100, 58222, [GPU requires reset], [N/A]'; \
+                   echo '1, GPU-2, NVIDIA A100, 1000, 40, 100.00'";
+    let empty = "echo 'index, uuid, name, temperature.gpu, power.draw [W]'; echo '0, GPU-1, NVIDIA A100, [N/A], [N/A]'; \
+                 echo '1, GPU-2, NVIDIA A100, 40, 100.00'";
+    for (script, words) in [
+        (reset, "the driver asks for a reset of the GPU\n            → Drain the node"),
+        (sensors, "the driver has lost it or asks for a reset: 1 of its values"),
+        (empty, "it answers, and gives no value"),
+    ] {
+        let output = run(script, &["doctor"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(69), "{text}");
+        assert!(text.contains("broken   GPU 0 ") && text.contains(words), "{text}");
+        assert!(text.contains("good   GPU 1 "), "{text}");
+        assert!(text.contains("good   host by procfs"), "a chosen driver leaves the host: {text}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("1 of 2 GPUs"));
+    }
+}
+
+#[test]
+fn doctor_does_not_call_a_database_good_that_is_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("gpuvitals.yaml");
+    std::fs::write(&config, "database: {host: 127.0.0.1, port: 1, user: gv, dbname: telemetry}\n").unwrap();
+    let output = run_in(dir.path(), ANSWERS, &["doctor", "--config", config.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(69), "{text}");
+    assert!(text.contains("broken   database telemetry of 127.0.0.1: "), "{text}");
+    assert!(text.contains("→ start the server, or correct database.host"), "{text}");
+}
+
+#[test]
+fn a_gpu_that_is_lost_from_the_start_is_named_by_doctor_and_sample() {
+    let one_lost = "echo 'index, uuid, name, pci.bus_id, power.draw [W]'; echo '0, GPU-1, NVIDIA H200, 00000000:01:00.0, 77.71 W'; \
+                    echo 'Unable to determine the device handle for GPU0000:02:00.0: Unknown Error'; exit 15";
+    let doctor = run(one_lost, &["doctor"]);
+    let text = String::from_utf8_lossy(&doctor.stdout);
+    assert_eq!(doctor.status.code(), Some(69), "{text}");
+    assert!(text.contains("broken   0000:02:00.0@") && text.contains("nvidia-smi cannot reach it"), "{text}");
+    let sample = run(one_lost, &["sample", "-n", "1"]);
+    let text = String::from_utf8_lossy(&sample.stderr);
+    assert!(sample.status.success() && text.contains("nvidia-smi cannot reach it"), "{text}");
+}
+
+#[test]
 fn top_shows_the_gpus_of_a_tool_and_not_the_tool() {
     let one = "echo 'index, uuid, name, power.draw [W]'; echo '0, GPU-1, NVIDIA H200, 77.71 W'";
     let output = run(one, &["top", "--once"]);

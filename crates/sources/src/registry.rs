@@ -121,7 +121,7 @@ pub(crate) fn tool(
 }
 
 /// Finds the devices of a machine. Of each vendor the first way that finds any is taken, cheapest first; with `forced`
-/// only those ways are tried.
+/// only those ways are tried, and the host's: they name the way to the GPUs.
 pub fn discover(machine: &Machine, forced: &[Driver]) -> Discovery {
     let mut found = Discovery::default();
     for ways in WAYS.chunk_by(|one, other| one.vendor == other.vendor) {
@@ -137,7 +137,7 @@ fn first_of(ways: &[Way], machine: &Machine, forced: &[Driver]) -> Discovery {
     let mut mute = Vec::new();
     let is_tried = |way: &&Way| {
         let unasked = forced.is_empty() && way.driver != Driver::Simulated;
-        unasked || forced.contains(&way.driver)
+        unasked || forced.contains(&way.driver) || way.vendor == Driver::Procfs.vendor()
     };
     for way in ways.iter().filter(is_tried) {
         let mut way = (way.find)(machine);

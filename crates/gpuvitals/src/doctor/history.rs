@@ -1,18 +1,54 @@
-//! What keeping and serving a history needs: a place to store, a free port.
+//! What keeping and serving a history needs: a place to store, a database if there is one, a free port.
 
 use std::net::TcpListener;
 use std::path::Path;
 
+use gpuvitals_core::history::History as _;
+use gpuvitals_core::{Health, Status};
+use gpuvitals_postgres::Database;
 use gpuvitals_sources::registry::{Finding, Verdict};
 
 use crate::config::Config;
+use crate::failure::Failure;
+use crate::sinks::open_postgres;
 
 /// Below this much free space a store that writes all day is worth a word.
 const FREE_BYTES_MIN: u64 = 2 << 30;
 
-/// Looks at both.
-pub(super) fn look(config: &Config) -> [Finding; 2] {
-    [store(&config.store.dir), port(config)]
+/// Looks at all of it.
+pub(super) fn look(config: &Config) -> Vec<Finding> {
+    let has_database = !config.database.host.is_empty();
+    let mut findings = vec![store(&config.store.dir), port(config)];
+    findings.extend(has_database.then(|| database(&config.database)));
+    findings
+}
+
+/// Connects, and makes the tables if they are not there: only that shows whether the role may.
+fn database(settings: &Database) -> Finding {
+    let subject = format!("database {} of {}", settings.dbname, settings.host);
+    let asked = || -> Result<Health, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::io("cannot start a runtime", error))?;
+        runtime.block_on(async {
+            let postgres = open_postgres(settings, None).await?;
+            postgres.ping().await;
+            Ok(postgres.health())
+        })
+    };
+    let reason = match asked() {
+        Ok(health) if health.status == Status::Healthy => {
+            return Finding::new(Verdict::Good, subject, "answers, and has the tables");
+        }
+        Ok(health) => health.reason,
+        Err(failure) => failure.to_string(),
+    };
+    let remedy = if reason.contains("permission denied") {
+        let schema = "GRANT CREATE ON SCHEMA public TO";
+        format!("as its owner: {schema} {}; docs/postgres.md has all rights", settings.user)
+    } else {
+        "start the server, or correct database.host, port, user, password and dbname".to_owned()
+    };
+    Finding::new(Verdict::Broken, subject, reason).remedy(remedy)
 }
 
 fn store(dir: &Path) -> Finding {

@@ -30,6 +30,8 @@ pub use query::{GpuRow, LINES_MAX, Query, parse_query_csv};
 /// The tool's name, and its paths outside `PATH`: in WSL, and on hosts of the GPU operator.
 const PROGRAMS: [&str; 3] =
     ["nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"];
+/// How long a reading may take: without persistence mode the tool starts each GPU anew, and a node has many.
+const DEADLINE: Duration = Duration::from_secs(30);
 /// Exit status of the tool: NVML's code for a missing right.
 const NO_PERMISSION: i32 = 4;
 
@@ -59,10 +61,10 @@ pub struct NvidiaSmi {
     /// Whether the driver refused without naming the field.
     is_plain: bool,
     known: Vec<Arc<Identity>>,
-    findings: Vec<Finding>,
-}
     /// The GPUs that the last answer lacks, and why.
     unreached: Vec<(Arc<Identity>, &'static str)>,
+    findings: Vec<Finding>,
+}
 
 impl NvidiaSmi {
     /// The tool at a path (or a name on `PATH`), on a node. Nothing is run yet.
@@ -78,13 +80,11 @@ impl NvidiaSmi {
             refused: Vec::new(),
             is_plain: false,
             known: Vec::new(),
+            unreached: Vec::new(),
             findings: Vec::new(),
         }
-            unreached: Vec::new(),
     }
 
-    /// The fields to ask for.
-    fn fields(&self, due: Due) -> Vec<&'static str> {
     /// The GPUs that the last answer lacks, each with the reason, for people.
     pub fn unreached(&self) -> Vec<String> {
         let text = |(identity, why): &(Arc<Identity>, &'static str)| {
@@ -95,6 +95,8 @@ impl NvidiaSmi {
         self.unreached.iter().map(text).collect()
     }
 
+    /// The fields to ask for.
+    fn fields(&self, due: Due) -> Vec<&'static str> {
         if self.is_plain {
             return EVERYWHERE.to_vec();
         }
@@ -136,10 +138,10 @@ impl NvidiaSmi {
             let subject = Driver::NvidiaSmi.as_str();
             self.findings.extend(versions::untested(subject, "NVIDIA driver", version));
         }
-        let key = identity.key();
-        match self.known.iter_mut().find(|known| known.key() == key) {
         // A GPU that was known by its address only has got its name.
         self.known.retain(|known| !known.stands_for(&identity));
+        let key = identity.key();
+        match self.known.iter_mut().find(|known| known.key() == key) {
             Some(known) if **known == *identity => return Some(Arc::clone(known)),
             Some(known) => *known = Arc::clone(&identity),
             None => self.known.push(Arc::clone(&identity)),
@@ -174,7 +176,7 @@ impl Probe for NvidiaSmi {
     }
 
     fn deadline(&self) -> Duration {
-        Duration::from_secs(10)
+        DEADLINE
     }
 
     fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
@@ -196,8 +198,6 @@ impl Probe for NvidiaSmi {
             }
             told.push(identity);
         }
-        for identity in self.known.iter().filter(|known| !told.contains(known)) {
-            let is_lost = identity.get(IdentityColumn::Pci).is_some_and(|pci| answer.complains_about(pci));
         // One that it never listed is known by the address in its sentence.
         for pci in answer.unreached() {
             let is_known = |known: &Arc<Identity>| known.get(IdentityColumn::Pci) == Some(pci.as_str());
@@ -207,15 +207,17 @@ impl Probe for NvidiaSmi {
             }
         }
         self.unreached.clear();
+        for identity in self.known.iter().filter(|known| !told.contains(known)) {
+            let is_lost = identity.get(IdentityColumn::Pci).is_some_and(|pci| answer.complains_about(pci));
             let detail = if is_lost {
                 "nvidia-smi cannot reach it: lost, or in need of a reset"
             } else {
                 "nvidia-smi does not list it any more"
             };
             reading.row(identity).down(AbsenceReason::Gone, detail);
+            self.unreached.push((Arc::clone(identity), detail));
         }
         Ok(())
-            self.unreached.push((Arc::clone(identity), detail));
     }
 
     fn findings(&mut self) -> Vec<Finding> {

@@ -27,6 +27,9 @@ pub use report::{CARDS_MAX, Card, Report, parse_json, parse_text};
 /// The tool's name, and ROCm's path for it outside `PATH`.
 const PROGRAMS: [&str; 2] = ["rocm-smi", "/opt/rocm/bin/rocm-smi"];
 
+/// How long a reading may take, on a node with many GPUs that is busy.
+const DEADLINE: Duration = Duration::from_secs(30);
+
 /// Arguments for the columns of each tier.
 const FAST: &[&str] = &["--showtemp", "--showpower", "--showuse", "--showmemuse"];
 const CLOCKS: &str = "--showclocks";
@@ -164,7 +167,7 @@ impl Probe for RocmSmi {
     }
 
     fn deadline(&self) -> Duration {
-        Duration::from_secs(10)
+        DEADLINE
     }
 
     fn fill(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {

@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use super::tool::{Tool, ToolError, ToolOutput};
 
 /// [`Tool::patience`] on this machine.
-const PATIENCE: Duration = Duration::from_secs(9);
+const PATIENCE: Duration = Duration::from_secs(29);
 /// Most output that is read on this machine: nvidia-smi gives some 20 KiB for 16 GPUs, rocm-smi 200 KiB for 64 partitions.
 const OUTPUT_LEN_MAX: usize = 4 << 20;
 /// Bytes of standard error that are kept.
