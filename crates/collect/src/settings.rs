@@ -32,7 +32,7 @@ settings! {
         /// Seconds after which a frame that was not acknowledged is delivered again
         ack_timeout_seconds: u64 = 30, from 1;
         /// Workers, which share the rows
-        pub worker_count: usize = 4, from 1, flag "--workers N";
+        pub worker_count: usize = 4, from 1 to 1024, flag "--workers N";
         /// Collectors of one group share the rows, every group gets all of them
         pub group: String = "store", flag "--group NAME";
         /// Newest rows of each GPU that `collect` keeps in memory when they are in files; if there is not room for all, GPUs

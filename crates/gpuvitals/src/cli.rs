@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{
     Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
@@ -110,6 +111,50 @@ pub(crate) fn parse() -> Result<(Cli, Vec<Override>), clap::Error> {
         given.push(Override { setting: "source.kind", value: "replay".into(), flag: "--replay" });
     }
     Ok((Cli::from_arg_matches(&matches)?, given))
+}
+
+/// What an error about the command line leaves open: the commands there are, or the flags of the command, or the commands that
+/// have the flag.
+pub(crate) fn choices(error: &clap::Error) -> Option<String> {
+    let mut all = command();
+    all.build();
+    let mut chosen = &all;
+    for word in std::env::args().skip(1).filter(|word| !word.starts_with('-')) {
+        let Some(below) = chosen.find_subcommand(&word) else { break };
+        chosen = below;
+    }
+    let named = |command: &clap::Command| command.get_bin_name().unwrap_or(command.get_name()).to_owned();
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::InvalidSubcommand, _) => {
+            let commands =
+                chosen.get_subcommands().filter(|it| !it.is_hide_set()).map(clap::Command::get_name);
+            let commands: Vec<&str> = commands.collect();
+            Some(format!("Commands of `{}`: {}", named(chosen), commands.join(", ")))
+        }
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) if flag.starts_with("--") => {
+            let long = flag.trim_start_matches("--").split('=').next().unwrap_or_default();
+            let mut holders = Vec::new();
+            holders_of(long, &all, &mut holders);
+            if !holders.is_empty() {
+                return Some(format!("--{long} is a flag of: {}", holders.join(", ")));
+            }
+            let flags = chosen.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long);
+            let flags: Vec<String> = flags.map(|flag| format!("--{flag}")).collect();
+            Some(format!("Flags of `{}`: {}", named(chosen), flags.join(", ")))
+        }
+        _ => None,
+    }
+}
+
+/// The commands below one that have a flag of their own of this name.
+fn holders_of(long: &str, command: &clap::Command, holders: &mut Vec<String>) {
+    for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+        let has = below.get_arguments().any(|arg| arg.get_long() == Some(long) && !arg.is_global_set());
+        if has {
+            holders.push(format!("`{}`", below.get_bin_name().unwrap_or(below.get_name())));
+        }
+        holders_of(long, below, holders);
+    }
 }
 
 fn given_in(matches: &ArgMatches, setting: &'static Setting) -> Option<Override> {

@@ -84,6 +84,9 @@ fn main() -> ExitCode {
             // If not even this can be printed, nobody is left to report to.
             let _unprinted = error.print();
             return ExitCode::from(code);
+            if let Some(choices) = cli::choices(&error) {
+                let _unprinted = writeln!(std::io::stderr(), "{choices}");
+            }
         }
     };
     match run(cli, &given) {

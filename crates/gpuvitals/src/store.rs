@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use gpuvitals_core::time;
-use gpuvitals_settings::{Bytes, settings};
+use gpuvitals_settings::{Bytes, Refusal, settings};
 use gpuvitals_store::{Grain, RepairProgress, RepairReport, StoreCheck, StoreContents, StoreError};
 use serde_json::json;
 
@@ -24,7 +24,7 @@ use crate::terminal;
 
 settings! {
     /// History: tables in files
-    pub(crate) struct Store = "store" {
+    pub(crate) struct Store = "store", check Self::check {
         /// Directory; one process writes it, any number read it
         pub dir: PathBuf = "data", flag "--data-dir DIR";
         /// Rows leave memory for a file after this time,
@@ -45,6 +45,16 @@ settings! {
         pub keep_1d: Duration = "0";
         /// The files take at most this much of the disk, a rollup a tenth of it: beyond it the oldest are deleted; 0: no bound
         pub max_bytes: Bytes = "0";
+    }
+}
+
+impl Store {
+    /// Refuses a directory without a name.
+    fn check(&self) -> Result<(), Refusal> {
+        if self.dir.as_os_str().is_empty() {
+            return Err(Refusal::new("store.dir", "it is empty; name a directory, such as data"));
+        }
+        Ok(())
     }
 }
 

@@ -115,6 +115,30 @@ fn what_is_wrong_with_the_command_line_is_an_error_of_usage() {
 }
 
 #[test]
+fn what_is_not_there_is_answered_with_what_is() {
+    let check = |arguments: &[&str], code: i32, words: &str| {
+        let output = run(arguments, &[]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
+    };
+    for (arguments, words) in [
+        (&["foo"][..], "Commands of `gpuvitals`: up, "),
+        (&["queue", "foo"], "Commands of `gpuvitals queue`: stats, topics, tail, "),
+        (&["store", "stats", "--foo"], "Flags of `gpuvitals store stats`: --"),
+        (&["sample", "--port", "9"], "--port is a flag of: `gpuvitals up`, "),
+    ] {
+        check(arguments, 64, words);
+    }
+    for (section, key, value) in [("collector", "worker_count", "1000000"), ("store", "dir", "\"\"")] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), format!("{section}:\n  {key}: {value}\n")).unwrap();
+        let setting = format!("{section}.{key}");
+        check(&["config", "check", "--config", file.path().to_str().unwrap()], 78, &setting);
+    }
+}
+
+#[test]
 fn a_flag_that_is_true_or_false_is_written_in_every_way() {
     // What follows the flag is wrong, and named: the flag was understood.
     for (command, flag, follows) in [
