@@ -32,7 +32,7 @@ settings! {
         /// End with code 69 if no GPU is found, instead of serving the host alone
         pub require_gpus: bool = false, flag "--require-gpus BOOL";
         /// Longest time of a row on its way to the queue, if message_queue.address names one
-        pub publish_interval: Duration = "5s", from "100ms" to "5m";
+        pub publish_interval: Duration = "5s", from "100ms" to "1h", also "COLLECTION_INTERVAL";
         /// Directory for the rows that come while the queue is away; empty: they are kept in memory, 8 MiB at most
         spool_dir: Option<PathBuf> = "", flag "--spool-dir DIR";
         /// Bytes that the directory takes at most; beyond it the oldest rows go, counted
@@ -136,7 +136,7 @@ mod tests {
         }
         check(&[("agent.interval", json!("10ms"))], "1s to 1h");
         check(&[("agent.metrics", json!("some"))], "none of basic, standard, all");
-        check(&[("agent.publish_interval", json!("10ms"))], "100ms to 5m");
+        check(&[("agent.publish_interval", json!("10ms"))], "100ms to 1h");
         check(&[("agent.spool_dir", json!("/spool")), ("agent.spool_max", json!("1MiB"))], "8MiB");
     }
 }

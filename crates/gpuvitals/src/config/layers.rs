@@ -21,12 +21,12 @@ const OWN_VARIABLES: [&str; 3] = ["GPUVITALS_CONFIG", "GPUVITALS_URL", "GPUVITAL
 pub(crate) fn with_shared(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = Variable> {
     let (mut shared, mut own) = (Vec::new(), Vec::new());
     for variable in variables {
-        match settings().find(|setting| setting.also == Some(&variable.name)) {
-            Some(setting) if !variable.value.is_empty() => {
-                shared.push(Variable { name: setting.variable(), ..variable });
-            }
-            Some(_) => {}
-            None => own.push(variable),
+        let sharing: Vec<_> = settings().filter(|setting| setting.also == Some(&variable.name)).collect();
+        if sharing.is_empty() {
+            own.push(variable);
+        } else if !variable.value.is_empty() {
+            let as_set = |it: &Setting| Variable { name: it.variable(), ..variable.clone() };
+            shared.extend(sharing.into_iter().map(as_set));
         }
     }
     shared.into_iter().chain(own)
@@ -276,7 +276,9 @@ mod tests {
             ("LOG_LEVEL", ""),
         ];
         let set = agent(&shared, vec![]).unwrap();
-        assert_eq!((set.port, set.interval, &*set.metrics_path), (1234, Duration::from_secs(15), "/m"));
+        let quarter = Duration::from_secs(15);
+        assert_eq!((set.port, set.interval, &*set.metrics_path), (1234, quarter, "/m"));
+        assert_eq!(set.publish_interval, quarter);
         assert_eq!(
             agent(&[("COLLECTION_INTERVAL", "30s")], vec![]).unwrap().interval,
             Duration::from_secs(30)
