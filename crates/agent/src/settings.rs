@@ -31,6 +31,10 @@ settings! {
         compat: CompatName = "off", flag "--compat NAMES";
         /// End with code 69 if no GPU is found, instead of serving the host alone
         pub require_gpus: bool = false, flag "--require-gpus BOOL";
+        /// Labels of this Kubernetes node that are shown in gpuvitals_node_labels_info, read once with the pod's account; * at the
+        /// end stands for anything
+        pub node_labels: Vec<String> = ["nvidia.com/*", "amd.com/*", "beta.amd.com/*", "kubernetes.io/hostname",
+            "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
         /// Longest time of a row on its way to the queue, if message_queue.address names one
         pub publish_interval: Duration = "5s", from "100ms" to "1h", also "COLLECTION_INTERVAL";
         /// Directory for the rows that come while the queue is away; empty: they are kept in memory, 8 MiB at most

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gpuvitals_agent::{Agent, AgentError, Parts, SpoolError};
 use gpuvitals_core::catalogue::Table;
+use gpuvitals_core::figures::Family;
 use gpuvitals_listener::{Access, ListenerLimits, PortKind, Terms};
 use gpuvitals_queue::OpenError;
 use gpuvitals_remotewrite::{FamilyParts, RemoteWrite};
@@ -15,11 +16,12 @@ use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::service::{Service, Signals};
-use crate::{listening, remote_write, sampling, telemetry};
+use crate::{listening, node_labels, remote_write, sampling, telemetry};
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -79,9 +81,11 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
         queue: &config.message_queue,
         machine,
         found,
-        beside: remote_write::beside,
+        beside,
     };
     let agent = Agent::start(parts, &runtime).map_err(refused)?;
+    let labels = node_labels::read(config.sampling.node(), config.agent.node_labels.clone());
+    let _reading = AbortOnDropHandle::new(runtime.spawn(labels));
     telemetry::show(agent.figures());
     let figures = agent.figures();
     let read = Box::new(move || Some(Box::new(std::iter::once(figures.read())) as FamilyParts));
@@ -90,6 +94,11 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
 
     let running = Running { agent, sender, config, access, address };
     runtime.block_on(running.serve(socket, reload, signals))
+}
+
+/// Figures beside the agent's own.
+fn beside() -> Vec<Family> {
+    remote_write::beside().into_iter().chain(node_labels::families()).collect()
 }
 
 /// Says what was found and what is missing, with what to do about it.
@@ -224,6 +233,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("agent.listen", a.listen != b.listen),
         ("agent.port", a.port != b.port),
         ("agent.metrics_path", a.metrics_path != b.metrics_path),
+        ("agent.node_labels", a.node_labels != b.node_labels),
         ("agent.spool_dir, spool_max or publish_interval", !a.publishes_as(b)),
         ("listener.request_rate or request_burst", !old.listener.limits_as(&new.listener)),
         ("message_queue", old.message_queue != new.message_queue),

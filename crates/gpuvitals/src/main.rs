@@ -11,6 +11,7 @@ mod failure;
 mod findings;
 mod listening;
 mod logging;
+mod node_labels;
 mod percent;
 mod quantity;
 mod query;
@@ -83,10 +84,10 @@ fn main() -> ExitCode {
             let code = if error.use_stderr() { Exit::Usage as u8 } else { 0 };
             // If not even this can be printed, nobody is left to report to.
             let _unprinted = error.print();
-            return ExitCode::from(code);
             if let Some(choices) = cli::choices(&error) {
                 let _unprinted = writeln!(std::io::stderr(), "{choices}");
             }
+            return ExitCode::from(code);
         }
     };
     match run(cli, &given) {

@@ -1,13 +1,11 @@
 //! Figures of clusters that are read from outside.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use gpuvitals_core::clusters::{ClusterState, ClusterView, NodeState, NodeView};
 use gpuvitals_core::figures::{Family, Kind, Labels, Number};
 
-/// Names of labels of nodes that are remembered, which is for good. Further ones are in the inventory alone.
-const LABEL_NAMES_MAX: usize = 256;
+use crate::node_labels;
 
 /// Of the clusters as they are.
 pub(super) fn of_views(clusters: &[Arc<ClusterView>], now_ns: i64) -> Vec<Family> {
@@ -64,36 +62,6 @@ fn about(cluster: &ClusterView, node: &NodeView) -> Labels {
         ("node", node.name.to_string()),
         ("vendor", node.vendor.to_owned()),
     ];
-    for (name, text) in node.labels.iter() {
-        // Two labels may have the same name here: the first counts.
-        let Some(name) = label_name(name) else { continue };
-        if labels.iter().all(|(known, _)| *known != name) {
-            labels.push((name, text.clone()));
-        }
-    }
+    node_labels::extend(&mut labels, &node.labels);
     labels
-}
-
-/// `label_nvidia_com_gpu_product` of `nvidia.com/gpu.product`; none beyond [`LABEL_NAMES_MAX`].
-fn label_name(name: &str) -> Option<&'static str> {
-    static NAMES: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(name) {
-        return Some(known);
-    }
-    if names.len() == LABEL_NAMES_MAX {
-        return None;
-    }
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    let made: String = "label_".chars().chain(name.chars().map(plain)).collect();
-    // The names of labels are static in all figures; these come from the clusters, and are few.
-    let made: &'static str = Box::leak(made.into_boxed_str());
-    names.insert(name.to_owned(), made);
-    if names.len() == LABEL_NAMES_MAX {
-        tracing::warn!(
-            max = LABEL_NAMES_MAX,
-            "nodes have more labels than gpuvitals_node_info takes; narrow kubernetes.node_labels"
-        );
-    }
-    Some(made)
 }
