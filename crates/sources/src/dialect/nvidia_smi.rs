@@ -231,6 +231,7 @@ fn is_derived_from(field: &Field) -> bool {
 }
 
 fn fill(gpu: &GpuRow, due: Due, row: &mut Row) {
+    gpu.doubted.iter().filter(|metric| due.has(metric.metric().tier)).for_each(|metric| row.refuse(*metric));
     for &(metric, value) in &gpu.values {
         match value {
             Ok(value) if due.has(metric.metric().tier) => row.set(metric, value),

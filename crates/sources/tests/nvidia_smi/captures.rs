@@ -12,7 +12,7 @@ use crate::{COLUMNS, files, is_as_expected};
 fn rendered(query: &Query) -> String {
     let mut text = String::new();
     for gpu in &query.gpus {
-        let GpuRow { index, uuid, name, pci, driver, vbios, compute_cap, values } = gpu;
+        let GpuRow { index, uuid, name, pci, driver, vbios, compute_cap, values, doubted: _ } = gpu;
         writeln!(text, "{index:?} {uuid:?} {name:?} {pci:?} {driver:?} {vbios:?} {compute_cap:?}").unwrap();
         for (metric, value) in values {
             let facts = metric.metric();
@@ -155,6 +155,11 @@ fn power_is_an_instant_where_the_part_tells_it() {
     assert_eq!(power(&format!("{all}0, 300.00, [N/A], [N/A], 9.0\n")), [Some(300.0); 2], "Hopper averages");
     assert_eq!(power(&format!("{all}0, 300.00, [N/A], [N/A], 8.0\n")), [Some(300.0), None], "A100 does not");
     assert_eq!(power("index, power.draw\n0, 39.2\n"), [Some(39.2), None], "it is not known what it is");
+    assert_eq!(
+        power(&format!("{all}0, 300.00, [N/A], 0.00, 8.0\n")),
+        [Some(300.0), None],
+        "it draws something"
+    );
     // RTX PRO 6000: an instant is no average.
     assert_eq!(power(&format!("{all}0, [N/A], [N/A], 66.84, 12.0\n")), [Some(66.84), None]);
 }

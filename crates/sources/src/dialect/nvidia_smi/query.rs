@@ -53,6 +53,8 @@ pub struct GpuRow {
     pub compute_cap: Option<(u32, u32)>,
     /// Each column that was asked for: its value in the column's unit, or why it has none.
     pub values: Vec<(MetricId, Result<Value, AbsenceReason>)>,
+    /// Columns of which another field gave a value that cannot be true.
+    pub doubted: Vec<MetricId>,
 }
 
 impl Query {
@@ -77,10 +79,20 @@ impl GpuRow {
         self.index.is_some() || self.uuid.is_some() || self.pci.is_some()
     }
 
-    /// Takes a cell of a column that is still empty.
+    /// Takes a cell of a column that is still empty, or has a value that cannot be true where this one can.
     fn set(&mut self, metric: MetricId, value: Result<Value, AbsenceReason>) {
+        // A GPU that answers draws something.
+        let is_plausible = |value: &Result<Value, AbsenceReason>| {
+            value.is_ok_and(|value| {
+                metric.metric().admits(value.as_f64()) && (metric != POWER || value.as_f64() > 0.0)
+            })
+        };
         match self.values.iter_mut().find(|(id, _)| *id == metric) {
             Some((_, known)) if known.is_err() && value.is_ok() => *known = value,
+            Some((_, known)) if !is_plausible(known) && is_plausible(&value) => {
+                *known = value;
+                self.doubted.push(metric);
+            }
             Some(_) => {}
             None => self.values.push((metric, value)),
         }
