@@ -114,10 +114,10 @@ impl Model {
         }
         let mut found = BTreeMap::new();
         let mut all: BTreeMap<(Group, i64), Step> = BTreeMap::new();
-        let mut before: BTreeMap<(Group, &str), f64> = BTreeMap::new();
+        let mut before: BTreeMap<(Group, &str), (i64, f64)> = BTreeMap::new();
         for ((group, gpu, step), values) in steps {
-            let base = before.insert((group.clone(), gpu), values[values.len() - 1].1);
-            for (aggregate, moved) in moved(base, &values, query.step_ns) {
+            let base = before.insert((group.clone(), gpu), values[values.len() - 1]);
+            for (aggregate, moved) in moved(base, &values) {
                 *found.entry((aggregate, group.clone(), step)).or_default() += moved;
             }
             all.entry((group, step)).or_default().extend(values);
@@ -165,8 +165,8 @@ fn selects(selector: &Selector, cells: &Cells) -> bool {
 }
 
 /// By how much values of one GPU moved since the one before.
-fn moved(before: Option<f64>, values: &[(i64, f64)], step_ns: i64) -> [(Aggregate, f64); 3] {
-    let mut last = before.unwrap_or(values[0].1);
+fn moved(before: Option<(i64, f64)>, values: &[(i64, f64)]) -> Vec<(Aggregate, f64)> {
+    let (since_ns, mut last) = before.unwrap_or(values[0]);
     let delta = values[values.len() - 1].1 - last;
     let mut increase = 0.0;
     for (_, value) in values {
@@ -174,9 +174,13 @@ fn moved(before: Option<f64>, values: &[(i64, f64)], step_ns: i64) -> [(Aggregat
         increase += if *value < last { *value } else { value - last };
         last = *value;
     }
-    #[expect(clippy::cast_precision_loss, reason = "steps of tests are short")]
-    let rate = increase / (step_ns as f64 / 1e9);
-    [(Aggregate::Delta, delta), (Aggregate::Increase, increase), (Aggregate::Rate, rate)]
+    let mut moved = vec![(Aggregate::Delta, delta), (Aggregate::Increase, increase)];
+    let span_ns = values[values.len() - 1].0 - since_ns;
+    if span_ns > 0 {
+        #[expect(clippy::cast_precision_loss, reason = "times of tests are close together")]
+        moved.push((Aggregate::Rate, increase / (span_ns as f64 / 1e9)));
+    }
+    moved
 }
 
 fn aggregated(aggregate: Aggregate, values: &[(i64, f64)]) -> f64 {

@@ -64,7 +64,7 @@ pub(crate) struct QueryParams {
     step: Option<String>,
     /// Aggregates of each step, between commas: `mean`, `min`, `max`, `p50`, `p90`, `p99`, `last`, `count`, and by how much
     /// the values moved since the step before: `delta`, `increase` (of a counter: after a fall it began anew at 0), `rate`
-    /// (the same a second). A percentile is the smallest or largest value exactly, and within 1 % otherwise.
+    /// (its increase over the time between the two values; null for a first value). A percentile is the smallest or largest value exactly, and within 1 % otherwise.
     #[param(
         pattern = "^ *(?:(?:mean|min|max|p50|p90|p99|last|count|rate|increase|delta)? *, *)*(?:mean|min|max|p50|p90|p99|last|count|rate|increase|delta)? *$",
         default = "mean",

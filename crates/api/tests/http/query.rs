@@ -126,12 +126,37 @@ async fn counters_are_asked_for_by_their_growth() {
     // From 100 to 160; to 250, and after the counter began anew to 30; to 50.
     for (aggregate, unit, expected) in [
         ("increase", "mJ", json!([60.0, 120.0, 20.0])),
-        ("rate", "mJ/s", json!([6.0, 12.0, 2.0])),
+        ("rate", "mJ/s", json!([12.0, 12.0, 4.0])),
         ("delta", "mJ", json!([60.0, -130.0, 20.0])),
         ("p50", "mJ", json!([100.0, 30.0, 50.0])),
     ] {
         let found = series(&world, &format!("metrics=energy_mj&aggregate={aggregate}")).await;
         assert_eq!((&found[0]["unit"], &found[0]["values"]), (&json!(unit), &expected), "{aggregate}");
+    }
+}
+
+#[tokio::test]
+async fn the_rate_of_a_counter_that_is_read_rarely_is_that_of_the_time_between() {
+    let world = World::new().await;
+    let gpu = crate::world::gpu("GPU-e", "sim-node-03", 0, "AMD Instinct MI300X");
+    // 100 W, read every 30 s but for a gap.
+    for seconds_ago in [600, 570, 540, 90, 60, 30, 0] {
+        let joules = f64::from(600 - seconds_ago) * 100.0;
+        let row: crate::world::Row<'_> = (gpu.clone(), i64::from(seconds_ago), &[("energy_j", joules)]);
+        world.append(crate::world::rows(&[row])).await;
+    }
+    for step in ["", "&step=10s", "&step=30s", "&step=1m", "&step=5m"] {
+        let path = format!("/api/v1/query?metrics=energy_j&aggregate=rate,increase{step}");
+        let answer = world.ok(&path).await;
+        let found = answer["series"].as_array().unwrap();
+        let values: Vec<Option<f64>> = serde_json::from_value(found[0]["values"].clone()).unwrap();
+        let there: Vec<f64> = values.iter().copied().flatten().collect();
+        assert!(
+            !there.is_empty() && there.iter().all(|watts| (watts - 100.0).abs() < 1e-9),
+            "{step}: {there:?}"
+        );
+        let grown: Vec<Option<f64>> = serde_json::from_value(found[1]["values"].clone()).unwrap();
+        assert!((grown.iter().flatten().sum::<f64>() - 60_000.0).abs() < 1e-6, "{step}: {grown:?}");
     }
 }
 

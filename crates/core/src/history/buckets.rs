@@ -16,7 +16,6 @@ use super::track::Track;
 use crate::MetricId;
 use crate::catalogue::ColumnType;
 use crate::sketch::Sketch;
-use crate::time::SECOND_NS;
 
 /// Counts that a cell or an empty sketch counts for, by the memory it takes.
 const CELL_COUNTS: usize = 3;
@@ -380,16 +379,18 @@ impl Buckets {
     /// By how much the values of some lanes moved in each step, in all.
     fn moved(&self, measured: &Measured, aggregate: Aggregate, lanes: &[usize]) -> Vec<Option<f64>> {
         let mut sums: Vec<Option<f64>> = vec![None; self.steps.count];
-        let seconds = if aggregate == Aggregate::Rate { seconds(self.steps.step_ns) } else { 1.0 };
         for &lane in lanes {
             let places = self.place(lane, 0)..self.place(lane + 1, 0);
             let tracks = measured.tracks.get(places).unwrap_or_default();
             let mut before = None;
             for (sum, track) in sums.iter_mut().zip(tracks).filter(|(_, track)| !track.is_empty()) {
-                let moved =
-                    if aggregate == Aggregate::Delta { track.delta(before) } else { track.increase(before) };
-                *sum = Some(sum.unwrap_or(0.0) + moved / seconds);
-                before = Some(track.last);
+                let moved = match aggregate {
+                    Aggregate::Rate => track.rate(before),
+                    Aggregate::Delta => Some(track.delta(before)),
+                    _ => Some(track.increase(before)),
+                };
+                *sum = moved.map(|moved| sum.unwrap_or(0.0) + moved).or(*sum);
+                before = Some(track);
             }
         }
         sums.into_iter().map(|sum| sum.filter(|sum| sum.is_finite())).collect()
@@ -423,14 +424,6 @@ impl Measured {
         let is_whole = matches!(self.metric.metric().column_type, ColumnType::I32 | ColumnType::I64);
         Some(if is_whole { value.trunc() } else { value })
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a step is shorter than 2^53 ns or its last digits do not count"
-)]
-fn seconds(span_ns: i64) -> f64 {
-    span_ns as f64 / SECOND_NS as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no step has 2^53 values")]

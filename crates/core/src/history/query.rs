@@ -175,7 +175,8 @@ pub enum Aggregate {
     Last,
     /// How many.
     Count,
-    /// [`Aggregate::Increase`] divided by the seconds of the step.
+    /// [`Aggregate::Increase`] divided by the seconds between the two values that it is the difference of. None if the step has one
+    /// value and no step before has one. Of several GPUs the sum.
     Rate,
     /// By how much a counter grew: of each GPU the last value less the last value of its previous step with a value (in the
     /// first such step: less the first value), and the value before each fall, because a counter that falls has begun

@@ -1,5 +1,7 @@
 //! How far a value moved: the mergeable part of rates, increases and deltas.
 
+use crate::time::SECOND_NS;
+
 /// How the values of one GPU and group moved in a step.
 ///
 /// Tracks of times apart merge exactly. Of tracks whose times overlap the larger sum of falls is taken: what fell between
@@ -63,20 +65,33 @@ impl Track {
         Self { last_ns: later.last_ns, last: later.last, falls, ..*self }
     }
 
-    /// By how much a gauge changed since its newest value before, or since the first if there is none before.
-    pub fn delta(&self, before: Option<f64>) -> f64 {
-        self.last - before.unwrap_or(self.first)
+    /// By how much a gauge changed since the newest value of an earlier track, or since the first if there is none.
+    pub fn delta(&self, before: Option<&Self>) -> f64 {
+        self.last - before.map_or(self.first, |before| before.last)
     }
 
-    /// By how much a counter grew since its newest value before. A counter that falls has begun anew at 0.
-    pub fn increase(&self, before: Option<f64>) -> f64 {
-        self.delta(before) + self.falls + before.map_or(0.0, |before| fall(before, self.first))
+    /// By how much a counter grew since the newest value of an earlier track. A counter that falls has begun anew at 0.
+    pub fn increase(&self, before: Option<&Self>) -> f64 {
+        self.delta(before) + self.falls + before.map_or(0.0, |before| fall(before.last, self.first))
+    }
+
+    /// How fast a counter grew, a second: its increase over the time from the value that it is counted from to the newest. None of a
+    /// single value with none before.
+    pub fn rate(&self, before: Option<&Self>) -> Option<f64> {
+        let since_ns = before.map_or(self.first_ns, |before| before.last_ns);
+        let span_ns = self.last_ns.saturating_sub(since_ns);
+        (span_ns > 0).then(|| self.increase(before) / seconds(span_ns))
     }
 }
 
 /// What is lost between two values.
 fn fall(before: f64, after: f64) -> f64 {
     if after < before { before } else { 0.0 }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the last digits of spans beyond 2^53 ns do not count")]
+fn seconds(span_ns: i64) -> f64 {
+    span_ns as f64 / SECOND_NS as f64
 }
 
 #[cfg(test)]
@@ -95,10 +110,30 @@ mod tests {
     fn a_counter_that_falls_began_anew_at_0() {
         let whole = track(&[(1, 10.0), (2, 14.0), (3, 2.0), (4, 5.0)]);
         assert!((whole.increase(None) - 9.0).abs() < 1e-9);
-        assert!((whole.increase(Some(7.0)) - 12.0).abs() < 1e-9);
-        assert!((whole.increase(Some(30.0)) - 19.0).abs() < 1e-9, "10 since the reset before, then 9");
+        assert!((whole.increase(Some(&Track::of(0, 7.0))) - 12.0).abs() < 1e-9);
+        assert!(
+            (whole.increase(Some(&Track::of(0, 30.0))) - 19.0).abs() < 1e-9,
+            "10 since the reset before, then 9"
+        );
         assert!((whole.delta(None) + 5.0).abs() < 1e-9);
         assert!(track(&[(1, 3.0)]).increase(None).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_rate_is_over_the_time_between_its_values() {
+        let at = |second: i64, joules: f64| (second * SECOND_NS, joules);
+        let check = |before: Option<(i64, f64)>, values: &[(i64, f64)], expected: Option<f64>| {
+            let before = before.map(|(time_ns, value)| Track::of(time_ns, value));
+            let rate = track(values).rate(before.as_ref());
+            let is_close = rate.zip(expected).map_or(rate == expected, |(a, b)| (a - b).abs() < 1e-9);
+            assert!(is_close, "{values:?} after {before:?}: {rate:?}, not {expected:?}");
+        };
+        check(None, &[at(7, 100.0)], None);
+        check(None, &[at(7, 100.0), at(37, 3_100.0)], Some(100.0));
+        check(Some(at(0, 0.0)), &[at(30, 3_000.0)], Some(100.0));
+        check(Some(at(0, 0.0)), &[at(600, 50_000.0), at(610, 61_000.0)], Some(100.0));
+        check(Some(at(0, 5_000.0)), &[at(30, 1_000.0)], Some(1_000.0 / 30.0));
+        check(Some(at(30, 1.0)), &[at(30, 1.0)], None);
     }
 
     #[test]
