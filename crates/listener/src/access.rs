@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 use rustls::ServerConfig;
 
+use crate::host::OwnNames;
 use crate::settings::{Listener, PortKind};
 use crate::throttle::Throttle;
 use crate::tls::{self, TlsError};
@@ -51,13 +52,14 @@ impl Listener {
 }
 
 /// What the files of the settings hold.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Terms {
     settings: Listener,
     kind: PortKind,
     versions: [Version; 4],
     pub(crate) tls: Option<Arc<ServerConfig>>,
     tokens: Option<Tokens>,
+    pub(crate) names: OwnNames,
 }
 
 impl Terms {
@@ -68,12 +70,18 @@ impl Terms {
             Tokens::read(path).map_err(|source| AccessError::Tokens { path: path.clone(), source })
         };
         let tokens = settings.token_file.as_ref().map(read).transpose()?;
-        Ok(Self { tls: tls::config(&settings)?, tokens, versions, kind, settings })
+        let names = OwnNames::new(&settings.hosts);
+        Ok(Self { tls: tls::config(&settings)?, tokens, names, versions, kind, settings })
     }
 
     /// Whether the metrics need a token, too: those of a port that shows nothing else always do.
     fn guards_metrics(&self) -> bool {
         self.settings.guard_metrics || self.kind == PortKind::Metrics
+    }
+
+    /// Whether clients need a token.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.tokens.is_some()
     }
 
     /// The name of the token that admits a request, if one is needed.
@@ -110,7 +118,8 @@ impl Access {
     /// Access for everyone, without TLS.
     pub fn open() -> Self {
         let (settings, kind) = (Listener::OPEN, PortKind::Service);
-        let terms = Terms { settings, kind, versions: [None; 4], tls: None, tokens: None };
+        let names = OwnNames::new(&settings.hosts);
+        let terms = Terms { settings, kind, versions: [None; 4], tls: None, tokens: None, names };
         Self(Arc::new(ArcSwap::from_pointee(terms)))
     }
 
@@ -177,9 +186,7 @@ impl Access {
                     "certificates or tokens have changed and cannot be used; the old ones stay in force"
                 );
                 // Once for each change.
-                let Terms { settings, kind, tls, tokens, .. } = &*terms;
-                let (settings, kind, tls, tokens) = (settings.clone(), *kind, tls.clone(), tokens.clone());
-                self.0.store(Arc::new(Terms { settings, kind, versions, tls, tokens }));
+                self.0.store(Arc::new(Terms { versions, ..Terms::clone(&terms) }));
             }
         }
     }

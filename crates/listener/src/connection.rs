@@ -291,7 +291,7 @@ mod tests {
     const LEN: usize = 4 << 20;
     const PIPE_LEN: usize = 64 << 10;
     const IDLE: Duration = Duration::from_secs(75);
-    const REQUEST: &[u8] = b"GET /it HTTP/1.1\r\nhost: test\r\n\r\n";
+    const REQUEST: &[u8] = b"GET /it HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
     /// A connection to a service that answers with what `body` returns.
     struct Visit {
@@ -426,8 +426,8 @@ mod tests {
         request.extend_from_slice(&window);
         request.extend_from_slice(&[0, 0, 4, 8, 0, 0, 0, 0, 0]);
         request.extend_from_slice(&window);
-        request.extend_from_slice(&[0, 0, 13, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x04, 3]);
-        request.extend_from_slice(b"/it\x01\x04test");
+        request.extend_from_slice(&[0, 0, 18, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x04, 3]);
+        request.extend_from_slice(b"/it\x01\x09localhost");
         let handed = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&handed);
         let mut visit = Visit::new(&request, move || Body::from_stream(endless(Arc::clone(&counted)))).await;

@@ -6,7 +6,8 @@
 //!   that are held and ask nothing never keep others out ([`ListenerLimits`]).
 //! - **Access**: TLS, certificates of clients, and named tokens with scopes, whose files are read anew when they change
 //!   ([`Access`], [`Tokens`]). Probes never need any of them, `/metrics` only if that is set. A client sends so many requests a
-//!   second at most. Pages of other sites read and change only what their [`WebOrigin`] is listed for.
+//!   second at most. Pages of other sites read and change only what their [`WebOrigin`] is listed for, and a port on loopback without
+//!   tokens answers only requests to this machine's own names.
 //! - **Requests** have an id, a span in the trace that their headers name, a line in the log, time-outs and bounds.
 //!   Those that fail are answered with `{error, message, code}` ([`refuse`]), or with a status of gRPC.
 //! - **Health, readiness and figures** have the same paths everywhere ([`vitals`]).
@@ -20,6 +21,7 @@ mod authority;
 pub mod body;
 pub mod client;
 mod connection;
+mod host;
 mod meter;
 mod observe;
 mod origin;
@@ -37,6 +39,7 @@ pub mod vitals;
 pub use access::{Access, AccessError};
 pub use answer::{echo, refuse, refuse_with};
 pub use authority::{Authority, AuthorityError};
+pub use host::HostName;
 pub use meter::Meter;
 pub use origin::WebOrigin;
 pub use partial::Partial;

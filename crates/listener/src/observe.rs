@@ -26,6 +26,7 @@ use tracing::Instrument;
 
 use crate::answer::{echo, refuse, refuse_until};
 use crate::connection::{Activity, Open, Peer};
+use crate::host::Misdirected;
 use crate::origin::foreign;
 use crate::serve::Terms;
 use crate::throttle::Throttle;
@@ -82,6 +83,12 @@ impl Door {
         })
     }
 
+    /// Refuses a request to another host where only the address protects: a foreign page may have sent it (DNS rebinding).
+    fn check_host(&self, request: &Request) -> Result<(), Misdirected> {
+        let terms = self.terms.access.terms();
+        if self.is_loopback && !terms.has_tokens() { terms.names.check(request) } else { Ok(()) }
+    }
+
     /// The name of the token that admits a request, if it needs one.
     fn admit(&self, request: &Request, has_certificate: bool) -> Result<Option<String>, Denied> {
         let (method, path) = (request.method(), request.uri().path());
@@ -108,6 +115,9 @@ impl Door {
 
     /// The answer, unless it is refused here.
     async fn answer(&self, request: Request, next: Next) -> (Response, Option<String>) {
+        if let Err(misdirected) = self.check_host(&request) {
+            return (misdirect(&misdirected, is_grpc(&request)), None);
+        }
         let peer = request.extensions().get::<Peer>();
         let admitted = self.admit(&request, peer.is_some_and(|peer| peer.has_certificate));
         // Whose token is not known is counted by address.
@@ -123,7 +133,9 @@ impl Door {
                 return (deny(denied, is_grpc(&request)), None);
             }
         };
-        if let Some(origin) = foreign(&request, &self.terms.origins, self.is_loopback) {
+        let terms = self.terms.access.terms();
+        if let Some(origin) = foreign(&request, &self.terms.origins, self.is_loopback.then_some(&terms.names))
+        {
             let origin = echo(&String::from_utf8_lossy(origin.as_bytes()));
             let text = format!(
                 "a page of {origin} may change nothing here; the setting cors lists the origins that may"
@@ -206,6 +218,22 @@ fn limit(wait: Duration, is_grpc: bool) -> Response {
         Status::resource_exhausted(text).into_http()
     } else {
         refuse_until(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", text, wait)
+    }
+}
+
+/// The answer to a request for another host, or for none. gRPC's clients read its status whatever that of HTTP is.
+fn misdirect(misdirected: &Misdirected, is_grpc: bool) -> Response {
+    let text = misdirected.to_string();
+    let (status, code) = match misdirected {
+        Misdirected::Unclear => (StatusCode::BAD_REQUEST, "bad_host"),
+        Misdirected::Foreign(_) => (StatusCode::MISDIRECTED_REQUEST, "misdirected"),
+    };
+    if is_grpc {
+        let mut response = Status::permission_denied(text).into_http();
+        *response.status_mut() = status;
+        response
+    } else {
+        refuse(status, code, &text)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Pages of other sites: which of them may use a service from a browser.
 
-use std::net::IpAddr;
-
 use gpuvitals_settings::{Typed, Value, text};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request};
 use tower_http::cors::{Any, CorsLayer};
+
+use crate::host::OwnNames;
 
 /// In this header a browser says how the page of a request relates to the service. Pages cannot set it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -41,14 +41,14 @@ pub(crate) fn cors(origins: &[WebOrigin]) -> CorsLayer {
 /// user and from the address of this machine, so neither tokens nor a loopback address keep it out.
 ///
 /// The owner of a host name can point it at 127.0.0.1; the browser then treats both as one site (DNS rebinding). So on a loopback port
-/// (`is_loopback`) a page over plain HTTP is foreign unless its host is `localhost` or an address.
+/// (`names` are those of its machine) a page over plain HTTP is foreign unless its host is one of them.
 pub(crate) fn foreign<'a, B>(
     request: &'a Request<B>,
     allowed: &[WebOrigin],
-    is_loopback: bool,
+    names: Option<&OwnNames>,
 ) -> Option<&'a HeaderValue> {
     let headers = request.headers();
-    let is_rebound = headers.get(ORIGIN).filter(|_| is_loopback).is_some_and(has_a_name);
+    let is_rebound = names.zip(headers.get(ORIGIN)).is_some_and(|(names, origin)| is_foreign(origin, names));
     let is_own_page = || headers.get(FETCH_SITE).is_some_and(|site| site == "same-origin" || site == "none");
     if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
         || !is_rebound && is_own_page()
@@ -66,16 +66,15 @@ pub(crate) fn foreign<'a, B>(
     headers.get(ORIGIN).filter(|origin| !is_allowed(origin) && (is_rebound || !is_same(origin)))
 }
 
-/// Whether an origin over plain HTTP is a name that somebody may own, not an address and not `localhost`.
-fn has_a_name(origin: &HeaderValue) -> bool {
+/// Whether an origin over plain HTTP is a name that somebody else may own.
+fn is_foreign(origin: &HeaderValue, names: &OwnNames) -> bool {
     let Some(authority) = origin.to_str().ok().and_then(|text| text.strip_prefix("http://")) else {
         return false;
     };
     let host = authority
         .parse()
         .map_or_else(|_| authority.to_owned(), |authority: Authority| authority.host().to_owned());
-    let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-    !is_address && host != "localhost" && !host.ends_with(".localhost")
+    !names.has(&host)
 }
 
 fn host_of(headers: &HeaderMap) -> Option<&[u8]> {
@@ -85,6 +84,7 @@ fn host_of(headers: &HeaderMap) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::HostName;
 
     #[test]
     fn an_origin_is_a_scheme_with_a_host() {
@@ -109,7 +109,7 @@ mod tests {
                 request = request.header(*name, *value);
             }
             let friend = std::slice::from_ref(&friend);
-            foreign(&request.body(()).unwrap(), friend, false).is_some()
+            foreign(&request.body(()).unwrap(), friend, None).is_some()
         };
         let evil = ("origin", "https://evil.example");
         for method in ["POST", "DELETE", "PUT"] {
@@ -132,15 +132,24 @@ mod tests {
     #[test]
     fn a_name_that_means_this_machine_makes_no_page_its_own() {
         let friend = WebOrigin::read(&"http://ops.example:8081".into()).unwrap();
-        let is_foreign = |host: &str, origin: &str, is_loopback| {
+        let names = OwnNames::new(&[HostName::read(&"gpu.example".into()).unwrap()]);
+        let is_foreign = |host: &str, origin: &str, is_loopback: bool| {
             let request = Request::builder().method("POST").header(HOST, host).header(ORIGIN, origin);
             let request = request.header(FETCH_SITE, "same-origin").body(()).unwrap();
-            foreign(&request, std::slice::from_ref(&friend), is_loopback).is_some()
+            foreign(&request, std::slice::from_ref(&friend), is_loopback.then_some(&names)).is_some()
         };
         assert!(is_foreign("evil.example:8081", "http://evil.example:8081", true));
         assert!(is_foreign("evil.example", "http://evil.example", true));
         assert!(!is_foreign("evil.example:8081", "http://evil.example:8081", false), "a name of the network");
-        for own in ["localhost:8081", "a.localhost", "127.0.0.1:8081", "[::1]:8081", "ops.example:8081"] {
+        let own = [
+            "localhost:8081",
+            "a.localhost",
+            "127.0.0.1:8081",
+            "[::1]:8081",
+            "ops.example:8081",
+            "gpu.example",
+        ];
+        for own in own {
             assert!(!is_foreign(own, &format!("http://{own}"), true), "{own}");
         }
         assert!(!is_foreign("front", "https://front", true), "a proxy that ends TLS");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gpuvitals_settings::{Refusal, settings};
 
+use crate::host::HostName;
 use crate::throttle::RequestRate;
 
 settings! {
@@ -22,6 +23,9 @@ settings! {
         pub(crate) guard_metrics: bool = false;
         /// Serve an address beyond this machine although clients need neither a token nor a certificate there
         pub(crate) insecure: bool = false, flag "--insecure BOOL";
+        /// Host names by which a proxy or a port forward addresses a port on loopback, such as `gpu.example.org`; without tokens it
+        /// answers 421 to any other but localhost, addresses and the name of this machine
+        pub(crate) hosts: Vec<HostName> = [];
         /// Most requests a second of a token, or of an address without one: a number, off, or auto, which is off on loopback and for a
         /// broker, whose agents may share a token, and 1000 elsewhere
         pub(crate) request_rate: RequestRate = "auto";
@@ -50,6 +54,7 @@ impl Listener {
         token_file: None,
         guard_metrics: false,
         insecure: false,
+        hosts: Vec::new(),
         request_rate: RequestRate::Off,
         request_burst: None,
     };

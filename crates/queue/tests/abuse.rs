@@ -230,7 +230,8 @@ async fn what_is_no_grpc_is_told_so() {
     let rig = Rig::plain().await;
     for kind in ["", "content-type: application/json\r\n", "content-type: application/grpc-web\r\n"] {
         let mut stream = TcpStream::connect(rig.grpc).await.unwrap();
-        let head = "POST /gpuvitals.queue.v1.Queue/Publish HTTP/1.1\r\nhost: q\r\nconnection: close\r\n";
+        let head =
+            "POST /gpuvitals.queue.v1.Queue/Publish HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
         stream.write_all(format!("{head}{kind}content-length: 2\r\n\r\n{{}}").as_bytes()).await.unwrap();
         let mut answer = String::new();
         in_time(stream.read_to_string(&mut answer)).await.unwrap();

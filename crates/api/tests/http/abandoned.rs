@@ -98,7 +98,7 @@ async fn a_question_whose_client_has_gone_is_dropped() {
     let world = World::new().await;
     let (address, mut news) = endless(&world, Duration::from_mins(1)).await;
     let mut client = TcpStream::connect(address).await.unwrap();
-    client.write_all(b"GET /api/v1/query?metrics=power_w HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    client.write_all(b"GET /api/v1/query?metrics=power_w HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     assert_eq!(news.recv().await, Some("asked"));
     drop(client);
     assert_eq!(news.recv().await, Some("dropped"));

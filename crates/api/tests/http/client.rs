@@ -46,7 +46,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 /// One request on a connection of its own.
 pub(crate) async fn request(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let text = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{headers}\r\n");
+    let text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(text.as_bytes()).await.unwrap();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.unwrap();
@@ -77,7 +77,7 @@ impl Events {
 
     async fn open_with(address: SocketAddr, path: &str, headers: &str) -> Self {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let text = format!("GET {path} HTTP/1.0\r\nhost: test\r\n{headers}\r\n");
+        let text = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n{headers}\r\n");
         stream.write_all(text.as_bytes()).await.unwrap();
         let mut events = Self { reader: BufReader::new(stream), head: String::new(), id: None };
         events.head = events.block().await.expect("an answer has a head");

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::access::token;
@@ -172,4 +173,80 @@ fn who_sends_slowly_too_much_or_a_bomb_holds_up_nobody() {
     drop(slow);
     let (code, said) = target.gateway.process.terminated();
     assert_eq!(code, Some(0), "{said}");
+}
+
+/// The status of an answer to a request for a host, and its body; `is_h2`: over HTTP/2.
+fn addressed(url: &str, host: &str, is_h2: bool, more: &[&str]) -> (u16, String) {
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "--max-time", "20", "-w", "\n%{http_code}", "-H", &format!("host: {host}")]);
+    curl.args(more).arg(url).args(is_h2.then_some("--http2-prior-knowledge"));
+    let said = curl.output().unwrap();
+    assert!(said.status.success(), "{said:?}");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let (body, status) = said.rsplit_once('\n').unwrap();
+    (status.parse().unwrap(), body.to_owned())
+}
+
+#[test]
+fn who_points_a_name_at_loopback_gets_nothing_from_any_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let hosts = ("GPUVITALS_LISTENER_HOSTS", "gpu.example.org,other.example");
+    let up =
+        ["up", "--source", "simulated", "--gpus", "2", "--port", "0", "--data-dir", data.to_str().unwrap()];
+    let gateway = Gateway::of(start_with(&up, &[hosts, ("GPUVITALS_BROKER_PORT", "0")]));
+    let served = |process: &Process, words: &str| {
+        let line = process.says(words);
+        let at = line.find("127.0.0.1:").unwrap();
+        format!("http://{}", line[at..].split(['/', '"', ' ']).next().unwrap())
+    };
+    let broker = start_with(&["broker", "--port", "0"], &[hosts]);
+    let sysfs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/amd/sysfs/vega56");
+    let agent =
+        start_with(&["agent", "--driver", "amd-sysfs", "--sysfs", sysfs], &[hosts, ("EXPORTER_PORT", "0")]);
+    let grpc: &[&str] = &["-X", "POST", "-H", "content-type: application/grpc", "-H", "te: trailers"];
+    let (queue, agent_url) = (served(&broker, "queue: http"), served(&agent, "metrics: http"));
+    let beside = served(&gateway.process, "the queue is served");
+    let mut asked: Vec<(String, &[&str])> = Vec::new();
+    for path in
+        ["/", "/api/v1/gpus", "/api/v1/stream", "/api/v1/queue/stats", "/metrics", "/health", "/readyz"]
+    {
+        asked.push((format!("{}{path}", gateway.url), &[]));
+    }
+    asked.push((format!("{}/gpuvitals.history.v1.History/Fleet", gateway.url), grpc));
+    for url in [&queue, &beside] {
+        asked.extend(["/stats", "/metrics", "/healthz"].map(|path| (format!("{url}{path}"), &[][..])));
+        asked.push((format!("{url}/gpuvitals.queue.v1.Queue/Publish"), grpc));
+    }
+    asked.extend(["/metrics", "/health"].map(|path| (format!("{agent_url}{path}"), &[][..])));
+    for (url, more) in &asked {
+        for host in ["evil.example", "localhost.evil.example:8081", "127.0.0.1.evil.example"] {
+            for is_h2 in [false, true] {
+                let (status, body) = addressed(url, host, is_h2 || more.len() > 1, more);
+                assert_eq!(status, 421, "{url} for {host}: {body}");
+                assert!(!more.is_empty() || body.contains("listener.hosts"), "{url}: {body}");
+            }
+        }
+        let name = url.trim_start_matches("http://").split('/').next().unwrap();
+        for host in [name, "localhost", "a.localhost:1", "[::1]", "gpu.example.org", "OTHER.example.:8081"] {
+            if !url.ends_with("/stream") {
+                let (status, body) = addressed(url, host, !more.is_empty(), more);
+                assert_eq!(status, 200, "{url} for {host}: {body}");
+            }
+        }
+    }
+    let address = gateway.url.trim_start_matches("http://");
+    for hosts in ["", "host: localhost\r\nhost: localhost\r\n", "host:\r\n"] {
+        let said = Target::raw(
+            address,
+            format!("GET /api/v1/gpus HTTP/1.1\r\n{hosts}connection: close\r\n\r\n").as_bytes(),
+        );
+        assert_eq!(status(&said), 400, "{hosts}: {said}");
+    }
+    // Beyond the name of the header, the target of the request counts.
+    let said = Target::raw(
+        address,
+        b"GET http://evil.example/api/v1/gpus HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+    );
+    assert_eq!(status(&said), 421, "{said}");
 }

@@ -52,7 +52,7 @@ fn ask(address: &str, path: &str) -> (String, Duration) {
     let began = clock::instant();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: q\r\nconnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     (answer.split(' ').nth(1).unwrap().to_owned(), began.elapsed())

@@ -152,7 +152,7 @@ async fn the_port_answers_http_and_grpc_and_asks_both_for_tokens() {
         ("/stats", format!("authorization: Bearer {reader}\r\n"), "200 OK"),
     ] {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: q\r\nconnection: close\r\n{header}\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{header}\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         in_time(stream.read_to_string(&mut answer)).await.unwrap();

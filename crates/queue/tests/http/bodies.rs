@@ -58,7 +58,7 @@ async fn a_body_over_the_limit_is_refused_with_the_limit() {
     let answer = post(world.at, "/publish/t", &[LINES], body.as_bytes()).await;
     assert!(answer.refused(413, "body_too_large").contains("4194304 bytes"));
 
-    let head = "POST /publish/t HTTP/1.1\r\nhost: q\r\nconnection: close\r\ncontent-type: application/x-ndjson\r\n\
+    let head = "POST /publish/t HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/x-ndjson\r\n\
                 transfer-encoding: chunked\r\n\r\n";
     let chunked = format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
     let answer = say(world.at, chunked.as_bytes()).await;
@@ -69,7 +69,7 @@ async fn a_body_over_the_limit_is_refused_with_the_limit() {
 #[tokio::test]
 async fn chunks_are_put_together_and_a_cut_body_is_taken_in_no_part() {
     let world = World::new();
-    let head = "POST /publish/t HTTP/1.1\r\nhost: q\r\nconnection: close\r\ncontent-type: application/json\r\n\
+    let head = "POST /publish/t HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
                 transfer-encoding: chunked\r\n\r\n";
     let body = array(3);
     let (first, second) = body.split_at(50);
@@ -115,7 +115,7 @@ async fn bodies_that_never_end_do_not_take_more_memory_than_there_is_for_them() 
     };
     let world = World::with(QueueConfig::default(), limits);
     let mut stalled = TcpStream::connect(world.at).await.unwrap();
-    let head = "POST /publish/t HTTP/1.1\r\nhost: q\r\nconnection: close\r\ncontent-type: application/json\r\n\
+    let head = "POST /publish/t HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
                 content-length: 100000\r\n\r\n";
     stalled.write_all(&[head.as_bytes(), " ".repeat(60_000).as_bytes()].concat()).await.unwrap();
     let held = async || {

@@ -46,7 +46,7 @@ pub(crate) async fn ask(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Answer {
-    let mut request = vec![format!("{method} {path} HTTP/1.1\r\nhost: queue\r\nconnection: close\r\n")];
+    let mut request = vec![format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n")];
     request.extend(headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")));
     if method != "GET" {
         request.push(format!("content-length: {}\r\n", body.len()));

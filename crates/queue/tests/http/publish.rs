@@ -194,7 +194,7 @@ async fn a_producer_that_is_not_utf_8_is_refused() {
     // Two that are not UTF-8 would become one, and the other's messages repeats.
     let stamp: &[u8] = b"x-gpuvitals-sequence: 1\r\nx-gpuvitals-producer: importer-\xe4\r\n";
     let head = format!(
-        "POST /publish/t HTTP/1.1\r\nhost: queue\r\nconnection: close\r\n\
+        "POST /publish/t HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n",
         body.len()
     );
