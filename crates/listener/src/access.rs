@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 use rustls::ServerConfig;
 
+use crate::certificate::Certificate;
 use crate::host::OwnNames;
 use crate::settings::{Listener, PortKind};
 use crate::throttle::Throttle;
@@ -58,6 +59,8 @@ pub(crate) struct Terms {
     kind: PortKind,
     versions: [Version; 4],
     pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// The certificate of `tls`.
+    pub(crate) certificate: Option<Certificate>,
     tokens: Option<Tokens>,
     pub(crate) names: OwnNames,
 }
@@ -71,7 +74,8 @@ impl Terms {
         };
         let tokens = settings.token_file.as_ref().map(read).transpose()?;
         let names = OwnNames::new(&settings.hosts);
-        Ok(Self { tls: tls::config(&settings)?, tokens, names, versions, kind, settings })
+        let (tls, certificate) = tls::config(&settings)?.unzip();
+        Ok(Self { tls, certificate, tokens, names, versions, kind, settings })
     }
 
     /// Whether the metrics need a token, too: those of a port that shows nothing else always do.
@@ -119,7 +123,8 @@ impl Access {
     pub fn open() -> Self {
         let (settings, kind) = (Listener::OPEN, PortKind::Service);
         let names = OwnNames::new(&settings.hosts);
-        let terms = Terms { settings, kind, versions: [None; 4], tls: None, tokens: None, names };
+        let terms =
+            Terms { settings, kind, versions: [None; 4], tls: None, certificate: None, tokens: None, names };
         Self(Arc::new(ArcSwap::from_pointee(terms)))
     }
 
@@ -170,9 +175,10 @@ impl Access {
         self.0.load_full()
     }
 
-    /// Reads the files anew if one of them has changed; what cannot be used is logged, and the old stays in force.
+    /// Says when the certificate expires, and reads the files anew if one of them has changed; what cannot be used is logged, and the old stays in force.
     pub fn follow_files(&self) {
         let terms = self.terms();
+        terms.certificate.iter().for_each(Certificate::watch);
         let versions = terms.settings.versions();
         if versions == terms.versions {
             return;

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::figures::{Family, Histogram, Kind, Number};
 use http::StatusCode;
+
+use crate::access::Access;
 
 /// The label of requests whose path is none of the service's.
 const OTHER: &str = "other";
@@ -26,6 +28,8 @@ pub struct Meter {
     pub(crate) denied: AtomicU64,
     /// Requests beyond the rate of their client.
     pub(crate) limited: AtomicU64,
+    /// What holds the certificate that is served.
+    access: OnceLock<Access>,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +49,13 @@ impl Meter {
             refused: AtomicU64::new(0),
             denied: AtomicU64::new(0),
             limited: AtomicU64::new(0),
+            access: OnceLock::new(),
         }
+    }
+
+    /// Shows the certificate of this access from now on; the first counts.
+    pub(crate) fn watch(&self, access: &Access) {
+        self.access.get_or_init(|| access.clone());
     }
 
     fn routes(&self) -> MutexGuard<'_, BTreeMap<String, Route>> {
@@ -95,7 +105,13 @@ impl Meter {
         }
         let read = |count: &AtomicU64| Number::from(count.load(Ordering::Relaxed));
         let one = |name, kind, help, count| family(name, kind, help).with(Vec::new(), read(count));
-        vec![
+        let expires = self.access.get().and_then(|access| access.terms().certificate.as_ref()?.expires_s());
+        let expires = expires.map(|at| {
+            let help = "When the certificate that is served expires, seconds since 1970.";
+            family("certificate_expires_timestamp_seconds", Kind::Gauge, help)
+                .with(Vec::new(), Number::Int(at))
+        });
+        let mut families = vec![
             requests,
             took,
             one("connections", Kind::Gauge, "Connections that are open.", &self.connections),
@@ -117,7 +133,9 @@ impl Meter {
                 "Requests beyond the rate that a token or an address has.",
                 &self.limited,
             ),
-        ]
+        ];
+        families.extend(expires);
+        families
     }
 }
 

@@ -114,7 +114,7 @@ impl Door {
     }
 
     /// The answer, unless it is refused here.
-    async fn answer(&self, request: Request, next: Next) -> (Response, Option<String>) {
+    async fn answer(&self, mut request: Request, next: Next) -> (Response, Option<String>) {
         if let Err(misdirected) = self.check_host(&request) {
             return (misdirect(&misdirected, is_grpc(&request)), None);
         }
@@ -148,6 +148,9 @@ impl Door {
         if length.is_some_and(|length| length > limits.body_bytes) {
             let text = format!("the request has a body of more than {} bytes", limits.body_bytes);
             return (refuse(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", &text), token);
+        }
+        if let Some(certificate) = terms.certificate.clone() {
+            request.extensions_mut().insert(certificate);
         }
         let is_grpc = is_grpc(&request);
         let answer = tokio::time::timeout(limits.request, next.run(request)).await;

@@ -131,6 +131,7 @@ pub async fn serve(
     let stop = stop.child_token();
     let address = socket.local_addr().map_err(AcceptError)?;
     let origins = terms.origins.clone();
+    meter.watch(&access);
     let app = app
         .layer(CatchPanicLayer::custom(crashed))
         .layer(middleware::from_fn_with_state(Arc::new(Door::new(terms, address)), observe));

@@ -8,6 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
+use crate::certificate::Certificate;
 use crate::secret;
 use crate::settings::Listener;
 
@@ -52,7 +53,7 @@ pub enum TlsError {
 
 /// TLS 1.2 and 1.3 for HTTP/1.1 and HTTP/2, or none where the settings name no certificate. A client without a certificate
 /// passes the handshake even if one is required, since probes have none; its other requests are refused.
-pub(crate) fn config(settings: &Listener) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+pub(crate) fn config(settings: &Listener) -> Result<Option<(Arc<ServerConfig>, Certificate)>, TlsError> {
     let (Some(certificate), Some(key)) = (&settings.tls_cert, &settings.tls_key) else { return Ok(None) };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let unusable = |source| TlsError::Certificate { path: certificate.clone(), source };
@@ -74,12 +75,13 @@ pub(crate) fn config(settings: &Listener) -> Result<Option<Arc<ServerConfig>>, T
         builder.with_no_client_auth()
     };
     let chain = certificates(certificate)?;
+    let served = Certificate::new(certificate, chain.first().map_or(&[], |first| first.as_ref()));
     secret::warn_of_key(key);
     let key =
         PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Pem { path: key.clone(), source })?;
     let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Some(Arc::new(config)))
+    Ok(Some((Arc::new(config), served)))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -5,10 +5,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use gpuvitals_core::clock;
 use gpuvitals_core::figures::{Family, Format, render};
 use gpuvitals_core::time;
@@ -16,6 +16,8 @@ use gpuvitals_core::{Health, Status};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::json;
+
+use crate::certificate::Certificate;
 
 /// What a service says about itself.
 pub trait Vitals: Send + Sync + 'static {
@@ -51,8 +53,8 @@ pub fn probes<S: Clone + Send + Sync + 'static>(vitals: Arc<dyn Vitals>) -> Rout
 }
 
 /// `status`, `timestamp`, and `reason` if it is not healthy.
-async fn health(State(vitals): State<Arc<dyn Vitals>>) -> Response {
-    let Health { status, reason, .. } = vitals.health();
+async fn health(State(vitals): State<Arc<dyn Vitals>>, certificate: Served) -> Response {
+    let Health { status, reason, .. } = with(vitals.health(), certificate);
     let mut report = json!({ "status": status, "timestamp": time::format(clock::now_ns()) });
     if let Some(report) = report.as_object_mut().filter(|_| !reason.is_empty()) {
         report.insert("reason".to_owned(), reason.into());
@@ -64,8 +66,19 @@ async fn alive(State(vitals): State<Arc<dyn Vitals>>) -> Response {
     probe(&vitals.alive())
 }
 
-async fn ready(State(vitals): State<Arc<dyn Vitals>>) -> Response {
-    probe(&vitals.ready())
+async fn ready(State(vitals): State<Arc<dyn Vitals>>, certificate: Served) -> Response {
+    probe(&with(vitals.ready(), certificate))
+}
+
+/// The certificate that the listener serves, if there is one.
+type Served = Option<Extension<Certificate>>;
+
+/// With the health of the certificate.
+fn with(health: Health, certificate: Served) -> Health {
+    match certificate {
+        Some(Extension(certificate)) => Health::of_all([health, certificate.health()]),
+        None => health,
+    }
 }
 
 async fn metrics(State(vitals): State<Arc<dyn Vitals>>) -> Response {

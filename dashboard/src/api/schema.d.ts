@@ -1534,6 +1534,7 @@ export interface components {
             /** @description Batch job that holds it. */
             job: string | null;
             /** @description UUID of the device. */
+            certificate: components["schemas"]["Component"] | null;
             uuid: string | null;
             /** @description PCI address. */
             pci: string | null;

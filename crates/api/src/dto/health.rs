@@ -91,4 +91,6 @@ pub(crate) struct HealthReport {
     pub(crate) store: Component,
     /// The clusters whose nodes are read from outside, together; null if none is configured.
     pub(crate) clusters: Option<Component>,
+    /// The certificate that the gateway's port serves: degraded from two weeks before it expires on. Null without TLS.
+    pub(crate) certificate: Option<Component>,
 }

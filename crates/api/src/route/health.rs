@@ -1,10 +1,11 @@
 //! `/health`, and the probes `/healthz` and `/readyz`.
 
+use axum::Extension;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 use gpuvitals_core::{Health, Status};
-use gpuvitals_listener::vitals;
+use gpuvitals_listener::{Certificate, vitals};
 
 use super::{Answered, stats};
 use crate::api::Api;
@@ -22,8 +23,8 @@ use crate::error::ErrorBody;
         (status = 500, description = "A defect.", body = ErrorBody),
     )
 )]
-pub(crate) async fn health(Shared(api): Shared<Api>) -> Answered {
-    let report = report(&api);
+pub(crate) async fn health(Shared(api): Shared<Api>, certificate: Served) -> Answered {
+    let report = report(&api, certificate);
     let status =
         if report.status == Status::Unhealthy { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     let response: Response = stats::fresh(status, &report)?;
@@ -47,15 +48,20 @@ pub(crate) async fn alive() -> Response {
         (status = 503, description = "Unhealthy.", content_type = "text/plain", body = String),
     )
 )]
-pub(crate) async fn ready(Shared(api): Shared<Api>) -> Response {
-    let report = report(&api);
-    let parts = [&report.collector, &report.queue, &report.store].into_iter().chain(&report.clusters);
+pub(crate) async fn ready(Shared(api): Shared<Api>, certificate: Served) -> Response {
+    let report = report(&api, certificate);
+    let parts = [&report.collector, &report.queue, &report.store].into_iter();
+    let parts = parts.chain(&report.clusters).chain(&report.certificate);
     let reasons: Vec<&str> =
         parts.filter(|part| part.status == report.status).map(|part| part.reason.as_str()).collect();
     vitals::probe(&Health { status: report.status, reason: reasons.join("; "), since_ns: 0 })
 }
 
-fn report(api: &Api) -> HealthReport {
+/// The certificate that the listener serves, if there is one.
+type Served = Option<Extension<Certificate>>;
+
+fn report(api: &Api, certificate: Served) -> HealthReport {
+    let certificate = certificate.map(|Extension(certificate)| Component::from(certificate.health()));
     let (collectors, queues) = (api.status().collectors(), api.status().queues());
     let (collector, queue) = (Component::of_all(&collectors), Component::of_all(&queues));
     let store = Component::from(api.history().health());
@@ -63,9 +69,9 @@ fn report(api: &Api) -> HealthReport {
     let clusters = (!clusters.is_empty())
         .then(|| Component::from(Health::of_all(clusters.iter().map(|cluster| cluster.health()))));
     // A cluster is no part of the pipeline: degraded at worst.
-    let of_clusters = clusters.as_ref().map_or(Status::Healthy, |clusters| clusters.status);
+    let beside = clusters.iter().chain(&certificate).map(|part| part.status).max();
     HealthReport {
-        status: collector.status.max(queue.status).max(store.status).max(of_clusters),
+        status: collector.status.max(queue.status).max(store.status).max(beside.unwrap_or(Status::Healthy)),
         service: "telemetry-api-gateway",
         timestamp: Moment(api.config().clock.now_ns()),
         version: env!("CARGO_PKG_VERSION"),
@@ -75,5 +81,6 @@ fn report(api: &Api) -> HealthReport {
         queues: queues.into_iter().map(Into::into).collect(),
         store,
         clusters,
+        certificate,
     }
 }

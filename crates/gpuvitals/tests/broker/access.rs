@@ -317,3 +317,63 @@ fn an_open_address_is_refused_unless_it_is_meant() {
     let loopback = Broker::start(&[]);
     assert!(!loopback.log().contains("insecure"));
 }
+
+/// A certificate of its own authority for localhost that expires at the beginning of a day, so many days from now, and its key.
+fn ending_in(days: i64, folder: &std::path::Path) -> [String; 2] {
+    let day =
+        gpuvitals_core::time::format(gpuvitals_core::clock::now_ns() + days * gpuvitals_core::time::DAY_NS);
+    let part = |range: std::ops::Range<usize>| day[range].parse::<u16>().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let (month, day) = (u8::try_from(part(5..7)).unwrap(), u8::try_from(part(8..10)).unwrap());
+    params.not_after = rcgen::date_time_ymd(part(0..4).into(), month, day);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    [("tls.crt", certificate.pem()), ("tls.key", key.serialize_pem())].map(|(name, text)| {
+        let file = folder.join(name);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        file.to_str().unwrap().to_owned()
+    })
+}
+
+#[test]
+fn a_certificate_that_has_expired_or_soon_does_is_in_log_health_and_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    for (days, level, words) in [(-1, "error", "expired at"), (10, "warn", "expires at"), (60, "", "")] {
+        let [cert, key] = ending_in(days, folder.path());
+        let data = folder.path().join("data");
+        let roles: [(&str, &[&str]); 2] = [
+            ("queue: https://", &["broker", "--port", "0"]),
+            (
+                "dashboard and API: https://",
+                &["up", "--source", "none", "--port", "0", "--data-dir", data.to_str().unwrap()],
+            ),
+        ];
+        for (line, arguments) in roles {
+            let mut command = gpuvitals();
+            command
+                .args(arguments)
+                .args(["--tls-cert", &cert, "--tls-key", &key])
+                .env("GPUVITALS_BROKER_PORT", "0");
+            let process = Process::start(&mut command);
+            let said = process.says(line);
+            let at = said.split(line).nth(1).unwrap().split(['/', '"', ' ']).next().unwrap().to_owned();
+            let get = |path: &str| {
+                let got = std::process::Command::new("curl")
+                    .args(["-sSk", &format!("https://{at}{path}")])
+                    .output();
+                String::from_utf8(got.unwrap().stdout).unwrap()
+            };
+            let (health, ready, metrics) = (get("/health"), get("/readyz"), get("/metrics"));
+            assert!(metrics.contains("_certificate_expires_timestamp_seconds "), "{metrics}");
+            if words.is_empty() {
+                assert!(!health.contains("tls.crt") && ready.starts_with("ok"), "{health} {ready}");
+                continue;
+            }
+            let logged = process.says(words);
+            assert!(logged.contains(&format!("\"level\":\"{level}\"")), "{logged}");
+            assert!(health.contains("degraded") && health.contains(words), "{health}");
+            assert!(ready.starts_with("ok") && ready.contains(words), "{ready}");
+        }
+    }
+}

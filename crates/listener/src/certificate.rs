@@ -1,0 +1,182 @@
+//! How long the certificate of a listener is valid.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gpuvitals_core::clock;
+use gpuvitals_core::time::{self, DAY_NS, SECOND_NS};
+use gpuvitals_core::{Health, Status};
+
+/// How long before its end a certificate is reported.
+const NOTICE_NS: i64 = 14 * DAY_NS;
+/// Tags of DER.
+const SEQUENCE: u8 = 0x30;
+const VERSION: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+
+/// The certificate that a listener serves. Clones share what was said of it.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    path: PathBuf,
+    /// When it expires, nanoseconds UTC since 1970; none: never, or it cannot be told.
+    expires_ns: Option<i64>,
+    said: Arc<Mutex<Validity>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Validity {
+    Valid,
+    /// It expires within [`NOTICE_NS`].
+    Ending,
+    Expired,
+}
+
+impl Certificate {
+    /// The certificate of this file, in DER.
+    pub(crate) fn new(path: &Path, der: &[u8]) -> Self {
+        let said = Arc::new(Mutex::new(Validity::Valid));
+        Self { path: path.to_owned(), expires_ns: expiry(der), said }
+    }
+
+    /// When it expires, seconds since 1970; none: never, or it cannot be told.
+    pub(crate) fn expires_s(&self) -> Option<i64> {
+        self.expires_ns.map(|ns| ns / SECOND_NS)
+    }
+
+    /// Degraded from two weeks before it expires on: a person is needed, while clients that trust it are served.
+    pub fn health(&self) -> Health {
+        self.health_at(clock::now_ns())
+    }
+
+    fn health_at(&self, now_ns: i64) -> Health {
+        match self.words(now_ns) {
+            Some(reason) => Health { status: Status::Degraded, reason, since_ns: 0 },
+            None => Health::healthy(0),
+        }
+    }
+
+    /// Logs that it has expired or is about to, once each.
+    pub(crate) fn watch(&self) {
+        let now_ns = clock::now_ns();
+        let validity = self.validity(now_ns);
+        let before = {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *said, validity)
+        };
+        if let Some(words) = self.words(now_ns).filter(|_| before != validity) {
+            match validity {
+                Validity::Expired => tracing::error!("{words}"),
+                Validity::Ending | Validity::Valid => tracing::warn!("{words}"),
+            }
+        }
+    }
+
+    fn validity(&self, now_ns: i64) -> Validity {
+        match self.expires_ns {
+            Some(expires_ns) if expires_ns <= now_ns => Validity::Expired,
+            Some(expires_ns) if expires_ns.saturating_sub(NOTICE_NS) <= now_ns => Validity::Ending,
+            _ => Validity::Valid,
+        }
+    }
+
+    /// What is wrong with it, and what to do; none if nothing is.
+    fn words(&self, now_ns: i64) -> Option<String> {
+        let verb = match self.validity(now_ns) {
+            Validity::Valid => return None,
+            Validity::Ending => "expires",
+            Validity::Expired => "expired",
+        };
+        let (path, at) = (self.path.display(), time::format(self.expires_ns?));
+        Some(format!("the certificate {path} {verb} at {at}; replace the file, it is read again"))
+    }
+}
+
+/// The end of the validity of a certificate: `tbsCertificate.validity.notAfter` of RFC 5280.
+fn expiry(der: &[u8]) -> Option<i64> {
+    let (certificate, _) = element(der, SEQUENCE)?;
+    let (mut fields, _) = element(certificate, SEQUENCE)?;
+    if let Some((_, rest)) = element(fields, VERSION) {
+        fields = rest;
+    }
+    // Serial number, algorithm of the signature, issuer.
+    for _ in 0..3 {
+        (.., fields) = any(fields)?;
+    }
+    let (validity, _) = element(fields, SEQUENCE)?;
+    let (.., rest) = any(validity)?;
+    let (tag, text, _) = any(rest)?;
+    let text = std::str::from_utf8(text).ok()?;
+    let text = match tag {
+        UTC_TIME if text.get(..2)? < "50" => format!("20{text}"),
+        UTC_TIME => format!("19{text}"),
+        GENERALIZED_TIME => text.to_owned(),
+        _ => return None,
+    };
+    let part = |range| text.get(range);
+    let (date, clock) =
+        ([part(0..4)?, part(4..6)?, part(6..8)?], [part(8..10)?, part(10..12)?, part(12..14)?]);
+    time::parse(&format!("{}T{}Z", date.join("-"), clock.join(":"))).ok()
+}
+
+/// The content of an element of DER that has this tag, and what follows.
+fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    any(bytes).filter(|(found, ..)| *found == tag).map(|(_, content, rest)| (content, rest))
+}
+
+/// Tag and content of an element of DER, and what follows.
+fn any(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, first], rest) = bytes.split_first_chunk()?;
+    let (length, rest) = if first < 0x80 {
+        (usize::from(first), rest)
+    } else {
+        let (digits, rest) =
+            rest.split_at_checked(usize::from(first & 0x7f)).filter(|(digits, _)| digits.len() <= 4)?;
+        (digits.iter().fold(0, |length, digit| (length << 8) | usize::from(*digit)), rest)
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate(year: i32) -> Certificate {
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 3, 1);
+        let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        Certificate::new(Path::new("/etc/tls.pem"), made.der())
+    }
+
+    #[test]
+    fn the_end_is_read_of_either_form_of_time() {
+        for year in [1999, 2031, 2049, 2050, 2199] {
+            let expected = time::parse(&format!("{year}-03-01T00:00:00Z")).unwrap();
+            assert_eq!(certificate(year).expires_ns, Some(expected), "{year}");
+        }
+        // Without an end, as RFC 5280 writes it.
+        assert_eq!(certificate(9999).expires_ns, None);
+        for cut in 0..certificate_der().len().min(200) {
+            assert_eq!(expiry(&certificate_der()[..cut]), None, "{cut}");
+        }
+    }
+
+    fn certificate_der() -> Vec<u8> {
+        let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn two_weeks_before_its_end_health_is_degraded() {
+        let end_ns = time::parse("2031-03-01T00:00:00Z").unwrap();
+        let certificate = certificate(2031);
+        assert_eq!(certificate.health_at(end_ns - 15 * DAY_NS), Health::healthy(0));
+        let ending = certificate.health_at(end_ns - 13 * DAY_NS);
+        assert_eq!(ending.status, Status::Degraded);
+        let words = "the certificate /etc/tls.pem expires at 2031-03-01T00:00:00Z; replace the file, it is read again";
+        assert_eq!(ending.reason, words);
+        let expired = certificate.health_at(end_ns);
+        assert_eq!((expired.status, expired.reason), (Status::Degraded, words.replace("expires", "expired")));
+    }
+}
