@@ -22,7 +22,8 @@ pub use query::{
     QueryError, RowPlace, Rows, RowsQuery,
 };
 pub use selector::{
-    MATCHERS_MAX, Matcher, PATTERN_LEN_MAX, Pattern, PatternError, Selector, TextTest, TooManyMatchers,
+    MATCHERS_MAX, Matcher, PATTERNS_SIZE_MAX, Pattern, PatternError, PatternRoom, Selector, TextTest,
+    TooManyMatchers,
 };
 pub use track::Track;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::Table;
 use gpuvitals_core::figures::Kind;
-use gpuvitals_core::history::{Fleet, GpuState, History, Part};
+use gpuvitals_core::history::{Fleet, GpuState, History, Part, PatternRoom};
 use gpuvitals_exposition::ColumnSeries;
 
 use crate::error::PromError;
@@ -32,8 +32,11 @@ pub async fn series(
     end_ns: i64,
 ) -> Result<Part<Vec<SeriesLabels>>, PromError> {
     let texts = selectors.to_vec();
-    let fetches =
-        work(move || texts.iter().map(|text| fetch_of(text)).collect::<Result<Vec<_>, _>>()).await??;
+    let fetches = work(move || {
+        let mut room = PatternRoom::default();
+        texts.iter().map(|text| fetch_of(text, &mut room)).collect::<Result<Vec<_>, _>>()
+    });
+    let fetches = fetches.await??;
     let Part { answer: fleet, missing } = history.fleet().await?;
     let found = work(move || {
         let there = There::of(&fleet, start_ns, end_ns);
@@ -105,8 +108,8 @@ pub async fn label_values(
     Ok(Part { answer: found, missing })
 }
 
-fn fetch_of(selector: &str) -> Result<Fetch, PromError> {
-    let plan = expr::plan(selector, Grid::at(0))?;
+fn fetch_of(selector: &str, room: &mut PatternRoom) -> Result<Fetch, PromError> {
+    let plan = expr::plan(selector, Grid::at(0), room)?;
     match (&plan.root, plan.fetches.as_slice()) {
         (Node::Instant { .. }, [fetch]) => Ok(fetch.clone()),
         _ => Err(PromError::Syntax(format!("{selector} is no selector of series"))),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_core::history::PatternRoom;
 use gpuvitals_core::time::MINUTE_NS;
 use promql_parser::label::{Labels, Matchers};
 use promql_parser::parser::token::{self, TokenType};
@@ -214,15 +215,15 @@ impl BinaryOp {
 ///
 /// # Errors
 /// When it is no PromQL, too long or too deep, or uses what is not supported.
-pub(crate) fn plan(text: &str, grid: Grid) -> Result<Plan, PromError> {
-    text::check(text)?;
+pub(crate) fn plan(text: &str, grid: Grid, room: &mut PatternRoom) -> Result<Plan, PromError> {
+    text::check(text, room)?;
     // The parser panics on some durations, such as `offset Inf` (promql-parser 0.11.1).
     let parsed = std::panic::catch_unwind(|| parser::parse(text));
     let parsed =
         parsed.map_err(|_| PromError::Syntax("the text cannot be read: is a duration too long?".to_owned()));
     let parsed = parsed?.map_err(PromError::Syntax)?;
     let value_type = parsed.value_type();
-    let mut planning = Planning { whole: grid, fetches: Vec::new() };
+    let mut planning = Planning { whole: grid, fetches: Vec::new(), room };
     let root = match &parsed {
         Expr::MatrixSelector(matrix) if grid.count == 1 => planning.all(matrix)?,
         Expr::StringLiteral(text) => Node::Text(text.val.clone()),
@@ -235,12 +236,14 @@ pub(crate) fn plan(text: &str, grid: Grid) -> Result<Plan, PromError> {
 }
 
 /// The selectors found so far.
-struct Planning {
+struct Planning<'a> {
     whole: Grid,
     fetches: Vec<Fetch>,
+    /// For the patterns of `label_replace`.
+    room: &'a mut PatternRoom,
 }
 
-impl Planning {
+impl Planning<'_> {
     fn node(&mut self, expr: &Expr, grid: Grid, depth: usize) -> Result<Node, PromError> {
         if depth > DEPTH_MAX {
             return Err(too_deep());
@@ -368,8 +371,7 @@ impl Planning {
                 _ => Node::Call(Elementwise::Now, vec![*inner(self, 0)?]),
             },
             "label_replace" => {
-                let pattern = text::compile(&quoted(4)?);
-                let pattern = pattern.map_err(|error| PromError::Syntax(error.to_string()))?;
+                let pattern = text::compile(&quoted(4)?, self.room)?;
                 let to = label(&quoted(1)?)?;
                 Node::LabelReplace { of: inner(self, 0)?, to, with: quoted(2)?, from: quoted(3)?, pattern }
             }

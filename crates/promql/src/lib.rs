@@ -30,7 +30,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpuvitals_core::history::History;
+use gpuvitals_core::history::{History, PatternRoom};
 
 pub use aggregate::spell;
 pub use browse::{FamilyInfo, families, label_names, label_values, series};
@@ -95,7 +95,7 @@ pub async fn query(
     limits: PromLimits,
 ) -> Result<PromAnswer, PromError> {
     let text = text.to_owned();
-    let plan = fetch::work(move || expr::plan(&text, grid)).await??;
+    let plan = fetch::work(move || expr::plan(&text, grid, &mut PatternRoom::default())).await??;
     let finding = fetch::find(history, &plan.fetches, limits).await?;
     let cancel = Cancel::default();
     let is_cancelled = Arc::clone(&cancel.0);

@@ -1,5 +1,6 @@
 //! What is checked of a query's text before the parser sees it, which is recursive and compiles every regular expression.
 
+use gpuvitals_core::history::{PATTERNS_SIZE_MAX, PatternError, PatternRoom};
 use promql_parser::util::unquote_string;
 use regex::{Regex, RegexBuilder};
 
@@ -13,14 +14,12 @@ pub(crate) const DEPTH_MAX: usize = 64;
 const NESTS_MAX: usize = DEPTH_MAX * 4;
 /// Most regular expressions of a query.
 const PATTERNS_MAX: usize = 64;
-/// Most memory that one of them takes, compiled, bytes.
-const PATTERN_SIZE_MAX: usize = 1 << 20;
 
-/// Checks a text.
+/// Checks a text; its regular expressions take their part of the room.
 ///
 /// # Errors
 /// When it is too long, may be nested too deep, or has too many or too large regular expressions.
-pub(crate) fn check(text: &str) -> Result<(), PromError> {
+pub(crate) fn check(text: &str, room: &mut PatternRoom) -> Result<(), PromError> {
     if text.len() > TEXT_LEN_MAX {
         return Err(PromError::TooMuch(format!("a query may have {TEXT_LEN_MAX} bytes at most")));
     }
@@ -35,19 +34,24 @@ pub(crate) fn check(text: &str) -> Result<(), PromError> {
     }
     // The parser itself rejects invalid strings and patterns.
     for pattern in patterns.into_iter().filter_map(|quoted| unquote_string(quoted).ok()) {
-        if let Err(error @ regex::Error::CompiledTooBig(_)) = compile(&pattern) {
-            return Err(PromError::TooMuch(format!("a regular expression is too large: {error}")));
+        if let Err(error @ (PatternError::TooLong | PatternError::TooLarge)) = room.pattern(&pattern) {
+            return Err(PromError::TooMuch(error.to_string()));
         }
     }
     Ok(())
 }
 
-/// A regular expression for a whole label.
+/// A regular expression for a whole label, with its groups.
 ///
 /// # Errors
-/// When it is none, or too large.
-pub(crate) fn compile(pattern: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(&format!("^(?s:{pattern})$")).size_limit(PATTERN_SIZE_MAX).build()
+/// When it is none, or there is no room for it.
+pub(crate) fn compile(pattern: &str, room: &mut PatternRoom) -> Result<Regex, PromError> {
+    room.pattern(pattern).map_err(|error| match error {
+        PatternError::TooLong | PatternError::TooLarge => PromError::TooMuch(error.to_string()),
+        PatternError::Invalid(error) => PromError::Syntax(error.to_string()),
+    })?;
+    let built = RegexBuilder::new(&format!("^(?s:{pattern})$")).size_limit(PATTERNS_SIZE_MAX).build();
+    built.map_err(|error| PromError::Syntax(error.to_string()))
 }
 
 pub(crate) fn too_deep() -> PromError {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gpuvitals_core::catalogue::by_column;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, GroupColumn, Matcher, Pattern, QueryError, RowPlace, RowsQuery, Selector,
-    TextTest,
+    Aggregate, BucketQuery, GroupColumn, MATCHERS_MAX, Matcher, PatternRoom, QueryError, RowPlace, RowsQuery,
+    Selector, TextTest, TooManyMatchers,
 };
 use gpuvitals_core::{IdentityColumn, MetricId, Table, causes};
 use tonic::Status;
@@ -35,15 +35,32 @@ fn whole(field: &str, number: u64) -> Result<usize, Status> {
     usize::try_from(number).map_err(|_| wrong(field, "too large"))
 }
 
+/// Reads a question, whose regular expressions are compiled, on a thread for blocking work.
+///
+/// # Errors
+/// Those of `read`.
+pub(crate) async fn reading<T: Send + 'static, U: Send + 'static>(
+    request: T,
+    read: fn(T) -> Result<U, Status>,
+) -> Result<U, Status> {
+    let job = tokio::task::spawn_blocking(move || read(request));
+    job.await.map_err(|_| Status::internal("the question could not be read"))?
+}
+
 pub(crate) fn selector(matchers: Vec<v1::Matcher>) -> Result<Selector, Status> {
+    let too_many = |error: TooManyMatchers| wrong("selector", &error.to_string());
+    if matchers.len() > MATCHERS_MAX {
+        return Err(too_many(TooManyMatchers(matchers.len())));
+    }
+    let mut room = PatternRoom::default();
     let matcher = |matcher: v1::Matcher| {
         let column = IdentityColumn::by_name(&matcher.column);
         let column = column.ok_or_else(|| {
             wrong("selector.column", &format!("{:?} is no identity column", matcher.column))
         })?;
         let test = matcher.test();
-        let pattern = || match matcher.texts.as_slice() {
-            [pattern] => Pattern::new(pattern).map_err(|error| wrong("selector.texts", &causes(&error))),
+        let mut pattern = || match matcher.texts.as_slice() {
+            [pattern] => room.pattern(pattern).map_err(|error| wrong("selector.texts", &causes(&error))),
             _ => Err(wrong("selector.texts", "one pattern is expected")),
         };
         let test = match test {
@@ -56,7 +73,7 @@ pub(crate) fn selector(matchers: Vec<v1::Matcher>) -> Result<Selector, Status> {
         Ok(Matcher { column, test })
     };
     let matchers = matchers.into_iter().map(matcher).collect::<Result<_, _>>()?;
-    Selector::new(matchers).map_err(|error| wrong("selector", &error.to_string()))
+    Selector::new(matchers).map_err(too_many)
 }
 
 pub(crate) fn matchers(selector: &Selector) -> Vec<v1::Matcher> {
@@ -158,5 +175,25 @@ pub(crate) fn buckets_request(query: &BucketQuery) -> v1::BucketsRequest {
         phase_ns: query.phase_ns,
         aggregates: query.aggregates.iter().map(|aggregate| aggregate.name().into_owned()).collect(),
         group_by: query.group_by.iter().map(|column| column.name().to_owned()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_counted_before_they_are_compiled_and_share_a_bound() {
+        let matcher = |pattern: &str| v1::Matcher {
+            column: "pod".to_owned(),
+            test: Test::Matches.into(),
+            texts: vec![pattern.to_owned()],
+        };
+        let refused = |matchers: Vec<v1::Matcher>| selector(matchers).unwrap_err().message().to_owned();
+        // The first of them would be refused if it was compiled.
+        assert!(refused(vec![matcher("("); MATCHERS_MAX + 1]).contains("33 tests"));
+        let large = refused(vec![matcher(".{0,300}"); MATCHERS_MAX]);
+        assert!(large.contains("together"), "{large}");
+        assert_eq!(selector(vec![matcher("train-.*"); MATCHERS_MAX]).unwrap().matchers().len(), MATCHERS_MAX);
     }
 }

@@ -173,7 +173,7 @@ impl Calls for Answers {
     }
 
     async fn rows(&self, request: Request<v1::RowsRequest>) -> Result<Response<Self::RowsStream>, Status> {
-        let query = border::rows_query(request.into_inner())?;
+        let query = border::reading(request.into_inner(), border::rows_query).await?;
         let answer = self.history.rows(query).await.map_err(|error| refusal::status(&error))?;
         Ok(parts(rows_parts(answer)))
     }
@@ -182,7 +182,7 @@ impl Calls for Answers {
         &self,
         request: Request<v1::BucketsRequest>,
     ) -> Result<Response<Self::BucketsStream>, Status> {
-        let query = border::bucket_query(request.into_inner())?;
+        let query = border::reading(request.into_inner(), border::bucket_query).await?;
         let answer = self.history.buckets(query).await.map_err(|error| refusal::status(&error))?;
         Ok(parts(buckets::parts(answer).map(Ok)))
     }
@@ -197,7 +197,7 @@ impl Calls for Answers {
         &self,
         request: Request<v1::ChangesRequest>,
     ) -> Result<Response<Self::ChangesStream>, Status> {
-        let filter = Filter::of(request.into_inner())?;
+        let filter = border::reading(request.into_inner(), Filter::of).await?;
         let permit = permit(&self.followers)?;
         let following = Following::new(self.history.changes(), filter);
         let changes = stream::unfold(following, |mut following| async {

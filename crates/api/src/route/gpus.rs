@@ -19,7 +19,7 @@ use crate::dto::{Gpu, GpuDetail, GpuList, Labels, LatestColumns, LatestMetrics, 
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named, Paging, given};
 use crate::rack::RackPattern;
-use crate::selector::selector;
+use crate::selector::Tests;
 
 const FIELDS: [(&str, Field); 10] = [
     ("id", Field::Id),
@@ -121,7 +121,7 @@ pub(crate) struct GpusAsk {
     sort: Option<Sort>,
     latest: Latest,
     labels: Vec<Label>,
-    selector: Selector,
+    tests: Tests,
 }
 
 /// What the list says of a GPU beside its own fields.
@@ -280,7 +280,7 @@ pub(crate) async fn of_host(
         sort: None,
         latest: Latest::parse(params.include.as_ref(), params.metrics.as_ref())?,
         labels: Vec::new(),
-        selector: Selector::default(),
+        tests: Tests::default(),
     };
     api.answer(ask, &headers).await
 }
@@ -290,14 +290,22 @@ impl Ask for GpusAsk {
         let fleet = view.history.fleet().await?;
         parameter::known_columns(Table::GpuEvents, self.latest.columns(), &fleet)?;
         let Part { answer: fleet, missing } = fleet;
-        view.render(missing, move |view, missing| self.list(&fleet, missing, view)).await
+        let selector = self.tests.selector().await?;
+        view.render(missing, move |view, missing| self.list(&fleet, &selector, missing, view)).await
     }
 }
 
 impl GpusAsk {
-    fn list(&self, fleet: &Fleet, missing: &[String], view: &View) -> Result<Body, ApiError> {
+    fn list(
+        &self,
+        fleet: &Fleet,
+        selector: &Selector,
+        missing: &[String],
+        view: &View,
+    ) -> Result<Body, ApiError> {
         let rules = view.rules;
-        let mut gpus: Vec<&Arc<GpuState>> = fleet.gpus.iter().filter(|gpu| self.wants(gpu)).collect();
+        let mut gpus: Vec<&Arc<GpuState>> =
+            fleet.gpus.iter().filter(|gpu| self.wants(gpu, selector)).collect();
         if let Some(host) = self.of_host.as_deref().filter(|_| gpus.is_empty()) {
             return Err(ApiError::no_host(host, missing));
         }
@@ -331,7 +339,7 @@ impl GpusAsk {
             sort: given(params.sort.as_ref()).map(sort).transpose()?,
             latest: Latest::parse(params.include.as_ref(), params.metrics.as_ref())?,
             labels: labels(params.labels.as_ref())?,
-            selector: selector(params.selector.as_ref())?,
+            tests: Tests::parse(params.selector.as_ref())?,
         })
     }
 
@@ -341,12 +349,12 @@ impl GpusAsk {
         Gpu { labels: (!self.labels.is_empty()).then(texts), ..view.rules.show(gpu, self.latest.of(gpu)) }
     }
 
-    fn wants(&self, gpu: &GpuState) -> bool {
+    fn wants(&self, gpu: &GpuState, selector: &Selector) -> bool {
         let node = gpu.identity.node();
         let host = |host: &str| node == Some(host);
         self.of_host.as_deref().is_none_or(host)
             && (self.hosts.is_empty() || self.hosts.iter().any(|name| host(name)))
-            && self.selector.selects(|column| gpu.identity.get(column))
+            && selector.selects(|column| gpu.identity.get(column))
             && (self.words.is_empty() || self.is_found_in(gpu))
     }
 

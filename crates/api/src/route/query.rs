@@ -8,7 +8,7 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupColumn, Part, Selector,
+    Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupColumn, Part,
 };
 use gpuvitals_core::time::HOUR_NS;
 use gpuvitals_core::{Identity, IdentityColumn, MetricId, Table};
@@ -23,7 +23,7 @@ use crate::dto::{GroupLabels, Instant, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
 use crate::format::{self, Format};
 use crate::parameter::{self, Asked, given};
-use crate::selector::selector;
+use crate::selector::Tests;
 
 const AGGREGATES: [&str; 11] =
     ["mean", "min", "max", "p50", "p90", "p99", "last", "count", "rate", "increase", "delta"];
@@ -104,7 +104,7 @@ pub(crate) struct QueryAsk {
     step_ns: Option<i64>,
     aggregates: Vec<Aggregate>,
     group_by: Vec<GroupColumn>,
-    selector: Selector,
+    tests: Tests,
     best: Option<Best>,
     format: Format,
 }
@@ -156,7 +156,7 @@ impl Ask for QueryAsk {
         let none_wanted = gpus.as_ref().is_some_and(Vec::is_empty);
         let query = BucketQuery {
             gpus: gpus.unwrap_or_default(),
-            selector: self.selector.clone(),
+            selector: self.tests.selector().await?,
             aggregates: self.aggregates.clone(),
             group_by: self.group_by.clone(),
             ..BucketQuery::of(self.table, self.metrics.clone(), start_ns, end_ns, step_ns)
@@ -224,7 +224,7 @@ impl QueryAsk {
             step_ns: given(params.step.as_ref()).map(parameter::step).transpose()?,
             aggregates: aggregates(params.aggregate.as_ref())?,
             group_by: group_by(table, params.group_by.as_ref())?,
-            selector: selector(params.selector.as_ref())?,
+            tests: Tests::parse(params.selector.as_ref())?,
             best: best(params, limits)?,
             format: Format::accepted(headers),
         })
@@ -264,7 +264,7 @@ impl QueryAsk {
         // How many a selector leaves, the history finds out.
         let groups = match self.group_by.as_slice() {
             [] => 1,
-            _ if !self.selector.is_empty() => 1,
+            _ if !self.tests.is_empty() => 1,
             columns if columns.contains(&GroupColumn::Gpu) => count,
             columns => distinct(fleet, columns).min(count),
         };

@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::Table;
-use gpuvitals_core::history::{Fleet, Part, RowPlace, Rows, RowsQuery, Selector};
+use gpuvitals_core::history::{Fleet, Part, RowPlace, Rows, RowsQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -20,7 +20,7 @@ use crate::dto::{Instant, Pagination, TelemetryList};
 use crate::error::{ApiError, ErrorBody};
 use crate::format::Format;
 use crate::parameter::{self, Asked, Named};
-use crate::selector::selector;
+use crate::selector::Tests;
 
 /// Which rows of a GPU.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -120,7 +120,7 @@ pub(crate) struct TelemetryAsk {
     gpus: Vec<Arc<str>>,
     start_ns: Option<i64>,
     end_ns: Option<i64>,
-    selector: Selector,
+    tests: Tests,
     limit: usize,
     offset: usize,
     after: Option<RowPlace>,
@@ -202,7 +202,7 @@ impl Ask for TelemetryAsk {
                 Table::SystemEvents => self.gpus.clone(),
                 _ => keys(&fleet, &self.gpus)?,
             },
-            selector: self.selector.clone(),
+            selector: self.tests.selector().await?,
             start_ns: self.start_ns,
             end_ns: self.end_ns,
             // One more than shown: whether there is a next page.
@@ -261,7 +261,7 @@ impl TelemetryAsk {
             limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
             offset: parameter::offset(params.offset.as_ref())?,
             after: cursor::read(params.after.as_ref())?,
-            selector: selector(params.selector.as_ref())?,
+            tests: Tests::parse(params.selector.as_ref())?,
             metrics: parameter::columns(table, params.metrics.as_ref())?,
             oldest_first: parameter::flag("reverse", params.reverse.as_ref())?,
             format: Format::accepted(headers),

@@ -6,10 +6,13 @@ use regex::{Regex, RegexBuilder};
 
 use crate::IdentityColumn;
 
-/// Longest text of a pattern in bytes.
-pub const PATTERN_LEN_MAX: usize = 1_000;
-/// Most memory that a compiled pattern takes, in bytes.
-const PATTERN_SIZE_MAX: usize = 1 << 20;
+/// Longest text of all patterns of a question together, in bytes.
+const PATTERNS_LEN_MAX: usize = 16 << 10;
+/// Most memory that all patterns of a question take together, compiled, in bytes.
+pub const PATTERNS_SIZE_MAX: usize = 2 << 20;
+/// The least that a compiled pattern counts for. It counts for this, doubled until it fits: the crate `regex` does not say how large a
+/// pattern has become.
+const PATTERN_SIZE_MIN: usize = 8 << 10;
 
 /// Most tests of a selector.
 pub const MATCHERS_MAX: usize = 32;
@@ -93,31 +96,71 @@ pub struct Pattern {
 /// A text that is no pattern.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PatternError {
-    /// Longer than [`PATTERN_LEN_MAX`].
-    #[error("the regular expression is {len} bytes long, more than {PATTERN_LEN_MAX}")]
-    TooLong {
-        /// Its length in bytes.
-        len: usize,
-    },
-    /// Wrong, or too large when compiled.
+    /// The texts of all patterns are too long.
+    #[error("the regular expressions of a question may have {PATTERNS_LEN_MAX} bytes together")]
+    TooLong,
+    /// All patterns are too large together.
+    #[error(
+        "the regular expressions of a question may take {PATTERNS_SIZE_MAX} bytes together when compiled; repeat or list less"
+    )]
+    TooLarge,
+    /// No regular expression.
     #[error("not a regular expression")]
     Invalid(#[source] regex::Error),
 }
 
-impl Pattern {
+/// The room that the patterns of one question share. Compiling takes time and memory by the size of what comes out, which a short text
+/// can make large; so what all of them may come to is bounded at once. Compile on a thread for blocking work.
+#[derive(Debug)]
+pub struct PatternRoom {
+    len_left: usize,
+    size_left: usize,
+}
+
+impl Default for PatternRoom {
+    fn default() -> Self {
+        Self { len_left: PATTERNS_LEN_MAX, size_left: PATTERNS_SIZE_MAX }
+    }
+}
+
+impl PatternRoom {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// If the text is too long, no regular expression, or one that takes too much memory.
+    /// If the text is no regular expression, or there is no room for it beside those before.
+    pub fn pattern(&mut self, text: &str) -> Result<Pattern, PatternError> {
+        let left = self.len_left.checked_sub(text.len());
+        self.len_left = left.ok_or(PatternError::TooLong)?;
+        let mut size = PATTERN_SIZE_MIN;
+        let regex = loop {
+            if size > self.size_left {
+                return Err(PatternError::TooLarge);
+            }
+            match compiled(text, size) {
+                Err(regex::Error::CompiledTooBig(_)) => size = size.saturating_mul(2),
+                compiled => break compiled.map_err(PatternError::Invalid)?,
+            }
+        };
+        self.size_left -= size;
+        Ok(Pattern { text: Arc::from(text), regex })
+    }
+}
+
+/// A regular expression for a whole text, of so many bytes at most.
+fn compiled(text: &str, size: usize) -> Result<Regex, regex::Error> {
+    let compile = |text: &str| RegexBuilder::new(text).size_limit(size).build();
+    // Alone first: `a)(?:b` would be one between the anchors.
+    compile(text)?;
+    compile(&format!("^(?s:{text})$"))
+}
+
+impl Pattern {
+    /// Compiles the only pattern of a question.
+    ///
+    /// # Errors
+    /// As [`PatternRoom::pattern`].
     pub fn new(text: &str) -> Result<Self, PatternError> {
-        if text.len() > PATTERN_LEN_MAX {
-            return Err(PatternError::TooLong { len: text.len() });
-        }
-        // Alone first: `a)(?:b` would be one between the anchors.
-        let compile = |text: &str| RegexBuilder::new(text).size_limit(PATTERN_SIZE_MAX).build();
-        compile(text).map_err(PatternError::Invalid)?;
-        let regex = compile(&format!("^(?s:{text})$")).map_err(PatternError::Invalid)?;
-        Ok(Self { text: Arc::from(text), regex })
+        PatternRoom::default().pattern(text)
     }
 
     /// The text it was made of.
@@ -157,8 +200,24 @@ mod tests {
     fn wrong_and_huge_patterns_are_refused() {
         assert!(matches!(Pattern::new("a)(?:b"), Err(PatternError::Invalid(_))));
         assert!(matches!(Pattern::new("("), Err(PatternError::Invalid(_))));
-        assert!(matches!(Pattern::new("((a{100}){100}){100}"), Err(PatternError::Invalid(_))));
-        assert!(matches!(Pattern::new(&"a".repeat(1_001)), Err(PatternError::TooLong { len: 1_001 })));
+        assert!(matches!(Pattern::new("((a{100}){100}){100}"), Err(PatternError::TooLarge)));
+        assert!(matches!(Pattern::new(&"a".repeat(PATTERNS_LEN_MAX + 1)), Err(PatternError::TooLong)));
+    }
+
+    #[test]
+    fn patterns_of_a_question_share_one_bound() {
+        let mut room = PatternRoom::default();
+        let usual = ["node-.*", r"\w+-\d{1,3}", "a|b|c", "NVIDIA.*H100.*"];
+        for text in usual.iter().cycle().take(MATCHERS_MAX) {
+            room.pattern(text).unwrap();
+        }
+        // Short ones that grow, and many whose texts are long.
+        let mut room = PatternRoom::default();
+        let large = (0..MATCHERS_MAX).find_map(|_| room.pattern(".{0,300}").err());
+        assert_eq!(large, Some(PatternError::TooLarge));
+        let mut room = PatternRoom::default();
+        let long = (0..MATCHERS_MAX).find_map(|_| room.pattern(&"a".repeat(800)).err());
+        assert_eq!(long, Some(PatternError::TooLong));
     }
 
     #[test]

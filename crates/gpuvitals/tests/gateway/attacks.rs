@@ -6,6 +6,8 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
+use gpuvitals_core::clock;
+
 use crate::access::token;
 use crate::program::Process;
 use crate::site::{Gateway, start_with};
@@ -249,4 +251,67 @@ fn who_points_a_name_at_loopback_gets_nothing_from_any_service() {
         b"GET http://evil.example/api/v1/gpus HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
     );
     assert_eq!(status(&said), 421, "{said}");
+}
+
+#[test]
+fn who_sends_patterns_that_grow_holds_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let up =
+        ["up", "--source", "simulated", "--gpus", "2", "--port", "0", "--data-dir", data.to_str().unwrap()];
+    let gateway = Gateway::of(start_with(&up, &[("GPUVITALS_BROKER_PORT", "0")]));
+    let address = gateway.url.trim_start_matches("http://");
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    let form = |path: &str, body: &str| {
+        let length = body.len();
+        let kind = "application/x-www-form-urlencoded";
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+    };
+    let many = |count: usize| vec!["pod=~.{0,300}"; count].join(";");
+    let selector = format!("gpu_power_watts{{{}}}", vec!["pod=~\".{0,300}\""; 60].join(","));
+    let prom = "/api/v1/prom/api/v1";
+    let hostile = [
+        // More than there may be; as many; and one that grows by itself.
+        get(&format!("/api/v1/gpus?where={}", many(620))),
+        get(&format!("/api/v1/gpus?where={}", many(32))),
+        get(&format!("/api/v1/query?metrics=power_w&where={}", many(32))),
+        get(&format!("/api/v1/telemetry?where={}", many(32))),
+        get("/api/v1/gpus?where=pod=~((a{100}){100}){100}"),
+        form(
+            &format!("{prom}/query"),
+            &format!("query={}", selector.replace('{', "%7B").replace('}', "%7D")),
+        ),
+        form(&format!("{prom}/series"), &format!("match[]={selector}&").repeat(50)),
+    ];
+    for request in &hostile {
+        let said = Target::raw(address, request.as_bytes());
+        assert!([400, 422].contains(&status(&said)), "{request}: {said}");
+    }
+    std::thread::scope(|scope| {
+        let senders = [0; 8].map(|_| {
+            scope.spawn(|| {
+                for request in hostile.iter().take(4) {
+                    let said = Target::raw(address, request.as_bytes());
+                    assert!([400, 422].contains(&status(&said)), "{request}: {said}");
+                }
+            })
+        });
+        while senders.iter().any(|sender| !sender.is_finished()) {
+            let asked = clock::instant();
+            let said = Target::raw(address, get("/healthz").as_bytes());
+            assert_eq!(status(&said), 200, "{said}");
+            assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+        }
+    });
+    // What a question usually asks for is answered.
+    for usual in ["pod=~train-.*;namespace!~kube-.*|default", r"node=~sim-node-\d+;model=~.*(?:H100|MI300).*"]
+    {
+        let said = Target::raw(
+            address,
+            get(&format!("/api/v1/gpus?where={}", usual.replace('\\', "%5C"))).as_bytes(),
+        );
+        assert_eq!(status(&said), 200, "{usual}: {said}");
+    }
 }

@@ -352,9 +352,14 @@ fn bombs_are_refused() {
             ("max_over_time(gpu_power_watts[5m:0.0000000001])".to_owned(), "greater than 0"),
             ("max_over_time(gpu_power_watts[0])".to_owned(), "greater than 0"),
             (format!("{{{small}}}"), "64 regular expressions"),
-            (r#"gpu_info{node=~"((a{50}){50}){50}"}"#.to_owned(), "too large"),
+            (r#"gpu_info{node=~"((a{50}){50}){50}"}"#.to_owned(), "together when compiled"),
+            // Short ones that come to much together.
+            (format!("gpu_info{{{}}}", vec![r#"node=~".{0,300}""#; 60].join(",")), "together when compiled"),
             (nested("label_replace(", ", \"a\", \"b\", \"c\", \"d\")", 70, "gpu_info"), "64 regular"),
-            (r#"label_replace(gpu_info, "a", "", "a", "((a{50}){50}){50}")"#.to_owned(), "size limit"),
+            (
+                r#"label_replace(gpu_info, "a", "", "a", "((a{50}){50}){50}")"#.to_owned(),
+                "together when compiled",
+            ),
             // A text that grows.
             (nested("label_replace(", doubled, 12, "gpu_info"), "label may have 4096 bytes"),
             // Values: what is read, a series for each value, and what is kept of parts at a time.
