@@ -23,7 +23,8 @@ use crate::terminal::Lines;
 settings! {
     /// Logs
     pub(crate) struct Log = "log", check Self::check {
-        /// Level: error, warn, info, debug or trace, or by module (info,gpuvitals_sources=debug)
+        /// Level: error, warn, info, debug, trace or off, or by module (info,gpuvitals_sources=debug); other programs' names, such as
+        /// WARNING and critical, are understood
         pub level: String = "info", flag "--log-level LEVEL", also "LOG_LEVEL";
         /// Form of the lines; auto is human on a terminal, else json
         pub format: LogFormat = "auto";
@@ -45,7 +46,8 @@ words!(LogFormat);
 
 impl Log {
     fn check(&self) -> Result<(), Refusal> {
-        let is_word = |part: &&str| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err();
+        let is_word =
+            |part: &&str| !part.contains(['=', '[']) && own_name(part).parse::<LevelFilter>().is_err();
         let wrong = self.level.split(',').map(str::trim).find(is_word);
         let wrong = wrong.or(filter(&self.level).err().map(|_| self.level.as_str()));
         let Some(word) = wrong else { return Ok(()) };
@@ -102,13 +104,50 @@ pub(crate) fn start(
     Ok(Announcer { service: (!human).then_some(service) })
 }
 
+/// Levels as other programs call them, since a container's `LOG_LEVEL` may be meant for several, with ours.
+const OTHER_NAMES: [(&str, &str); 20] = [
+    ("warning", "warn"),
+    ("critical", "error"),
+    ("crit", "error"),
+    ("fatal", "error"),
+    ("panic", "error"),
+    ("dpanic", "error"),
+    ("alert", "error"),
+    ("emerg", "error"),
+    ("emergency", "error"),
+    ("severe", "error"),
+    ("err", "error"),
+    ("notice", "info"),
+    ("information", "info"),
+    ("informational", "info"),
+    ("default", "info"),
+    ("notset", "info"),
+    ("verbose", "debug"),
+    ("all", "trace"),
+    ("none", "off"),
+    ("disabled", "off"),
+];
+
+/// Our name of a level; a text that names none stays as it is.
+fn own_name(word: &str) -> &str {
+    let known = OTHER_NAMES.iter().find(|(other, _)| word.eq_ignore_ascii_case(other));
+    known.map_or(word, |(_, own)| own)
+}
+
 /// The levels a text names.
 ///
 /// # Errors
 /// When it names none.
 pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
-    // The client of NATS logs every connection at info, and its loss; the queue's own lines log it once.
-    let levels = if level == "info" { "info,async_nats=warn" } else { level };
+    let part = |part: &str| match part.trim().rsplit_once('=') {
+        Some((module, level)) => format!("{module}={}", own_name(level)),
+        None => own_name(part.trim()).to_owned(),
+    };
+    let mut levels = level.split(',').map(part).collect::<Vec<_>>().join(",");
+    // The client of NATS logs every try to connect, as an error if it fails; the queue's own lines log an outage once.
+    if !levels.contains("async_nats") {
+        levels.push_str(",async_nats=off");
+    }
     EnvFilter::builder().parse(levels).map_err(|e| {
         Failure::caused(Exit::Config, format!("configuration: log.level {level:?} is no level"), e)
     })
@@ -198,5 +237,41 @@ impl Visit for Line {
     }
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_of_other_programs_are_understood() {
+        let check = |level: &str| Log { level: level.to_owned(), format: LogFormat::Auto }.check().is_ok();
+        for level in [
+            "WARNING",
+            "Warn",
+            "critical",
+            "CRITICAL",
+            "fatal",
+            "notice",
+            "none",
+            "verbose",
+            "info,gpuvitals_store=WARNING",
+            "gpuvitals_store=debug",
+            "off",
+            "TRACE",
+        ] {
+            assert!(check(level), "{level}");
+            filter(level).unwrap();
+        }
+        for wrong in ["loud", "warnings", "info,loud", "info=loud", "1 2"] {
+            assert!(!check(wrong), "{wrong}");
+        }
+        let written = |level: &str| filter(level).unwrap().to_string();
+        assert_eq!(written("WARNING"), written("warn"));
+        assert_eq!(written("critical"), written("error"));
+        // The client of NATS is silent unless it is named.
+        assert!(written("debug").contains("async_nats=off"));
+        assert!(!written("debug,async_nats=debug").contains("async_nats=off"));
     }
 }

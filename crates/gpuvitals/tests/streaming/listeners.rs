@@ -4,13 +4,16 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gpuvitals_core::clock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::program::{PATIENCE, Process, gpuvitals};
+use crate::waiting;
 
 /// Longest time of the usual answer.
 const LIMIT: Duration = Duration::from_millis(50);
@@ -85,5 +88,39 @@ fn health_and_metrics_answer_beside_idle_and_slow_connections() {
             println!("{address} {line} {path}: {median:?} beside {idle} idle and {slow} slow connections");
             assert!(median < LIMIT, "{said} {path}: {median:?}");
         }
+    }
+}
+
+#[test]
+fn a_nats_port_that_accepts_and_closes_is_one_line_an_outage() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("rows.csv");
+    std::fs::write(&csv, "timestamp,gpu_id,temperature\n2026-01-01T00:00:00Z,gpu_0,50\n").unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("nats://{}", port.local_addr().unwrap());
+    let tried = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&tried);
+    std::thread::spawn(move || {
+        for taken in port.incoming() {
+            drop(taken);
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let data = folder.path().join("collect");
+    let roles: [&[&str]; 2] = [
+        &["stream", "--metrics-port", "0", "--csv", csv.to_str().unwrap()],
+        &["collect", "--api-port", "0", "--data-dir", data.to_str().unwrap()],
+    ];
+    for role in roles {
+        let before = tried.load(Ordering::Relaxed);
+        let mut command = gpuvitals();
+        let process = Process::start(command.args(role).args(["--mq-url", &url]).stderr(Stdio::piped()));
+        waiting::until("tries to connect", || tried.load(Ordering::Relaxed) - before, |tries| *tries >= 12);
+        let loud = process.said("lines", |lines| {
+            let is_loud =
+                |line: &&String| line.contains("\"level\":\"error\"") || line.contains("\"level\":\"warn\"");
+            Some(lines.iter().filter(is_loud).cloned().collect::<Vec<_>>())
+        });
+        assert!(loud.len() <= 1, "{role:?}: {loud:#?}");
     }
 }
