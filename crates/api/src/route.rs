@@ -45,13 +45,21 @@ macro_rules! routes {
         /// The document of the handlers and the types they answer with.
         #[derive(OpenApi)]
         #[openapi(
-            paths($($module::$handler,)+ acknowledge::acknowledge, acknowledge::release),
+            paths(
+                $($module::$handler,)+
+                acknowledge::acknowledge, acknowledge::release,
+                prom::at_once, prom::by_steps,
+                prom::browse::list_series, prom::browse::list_labels, prom::browse::list_values, prom::browse::metadata,
+                prom::browse::format_query, prom::browse::query_exemplars,
+                prom::browse::rules, prom::browse::alerts, prom::browse::build_info,
+            ),
             components(schemas(crate::dto::Instant)),
             tags(
                 (name = "GPUs", description = "Which GPUs there are and how they do."),
                 (name = "hosts", description = "Which hosts there are."),
                 (name = "telemetry", description = "What was read from them."),
                 (name = "analysis", description = "What is wrong, what it costs, and why."),
+                (name = "PromQL", description = "Prometheus' query API over the history: `/api/v1/prom` is the URL of a data source."),
                 (name = "clusters", description = "Clusters whose GPU nodes are read from outside, as they are now."),
                 (name = "operation", description = "Health of the gateway and of the parts behind it."),
             )

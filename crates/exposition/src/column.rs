@@ -107,6 +107,11 @@ impl ColumnSeries {
         matches!(self.labels, LabelSet::Attribution | LabelSet::Legacy | LabelSet::Modern | LabelSet::Both)
     }
 
+    /// Whether a GPU's labels of another series are its labels, but for those that tell it from others of its family.
+    pub fn has_labels_of(&self, other: &Self) -> bool {
+        self.labels == other.labels
+    }
+
     /// Its labels for a GPU; none: it has no such series.
     pub fn labels(&self, identity: &Identity) -> Option<Labels> {
         let labels = self.labels.of(identity);

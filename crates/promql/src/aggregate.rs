@@ -7,7 +7,7 @@ use gpuvitals_core::figures::Number;
 
 use crate::error::PromError;
 use crate::eval::{PromSeries, Values, nan_last};
-use crate::expr::{Aggregate, AggregateOp, Grouping};
+use crate::expr::{self, Aggregate, AggregateOp, Grouping};
 use crate::function::{float_of, mean, quantile, sum, variance};
 use crate::labels::{NAME, SeriesLabels};
 
@@ -54,7 +54,7 @@ pub(crate) fn aggregate(
             Ok(groups.into_iter().flat_map(|(_, members)| best(&members, is_top, number, count)).collect())
         }
         (AggregateOp::CountValues, Some(Values::Text(label))) => {
-            let label: Arc<str> = label.as_str().into();
+            let label = expr::label(label)?;
             let (mut all, series_max) = (Vec::new(), values_max / count.max(1));
             for (group, members) in &groups {
                 all.extend(counted(group, members, &label, count, series_max.saturating_sub(all.len()))?);

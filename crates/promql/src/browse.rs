@@ -1,25 +1,25 @@
 //! Which series, labels and families there are: what a query editor asks for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use gpuvitals_core::Table;
 use gpuvitals_core::figures::Kind;
-use gpuvitals_core::history::{Fleet, GpuState, History, Part, PatternRoom};
+use gpuvitals_core::history::{Fleet, GpuState, History, Part, PatternRoom, QueryError, RowsQuery};
+use gpuvitals_core::{Batch, IdentityColumn, MetricId, Table};
 use gpuvitals_exposition::ColumnSeries;
 
 use crate::error::PromError;
 use crate::expr::{self, Fetch, Node};
 use crate::fetch::{host, work};
 use crate::grid::Grid;
-use crate::labels::{NAME, SeriesLabels};
+use crate::labels::SeriesLabels;
 use crate::lines::table_of;
-use crate::names::{self, Names};
+use crate::names::{self, Exported, Names};
 
 /// Most series of an answer.
 const SERIES_MAX: usize = 100_000;
-/// Series with every label of a GPU between them.
-const EVERY_LABEL: &str = r#"{__name__=~"gpu_info|gpu_attribution_info|DCGM_FI_DEV_GPU_UTIL"}"#;
+/// The newest rows of hosts that say which series hosts have.
+const HOST_ROWS: usize = 1_000;
 
 /// The labels of the series that any of these selectors matches, of GPUs with rows between two instants; labels are those of now.
 ///
@@ -31,19 +31,28 @@ pub async fn series(
     start_ns: i64,
     end_ns: i64,
 ) -> Result<Part<Vec<SeriesLabels>>, PromError> {
+    matched(history, selectors, Exported::default(), start_ns, end_ns).await
+}
+
+async fn matched(
+    history: &dyn History,
+    selectors: &[String],
+    exported: Exported,
+    start_ns: i64,
+    end_ns: i64,
+) -> Result<Part<Vec<SeriesLabels>>, PromError> {
     let texts = selectors.to_vec();
     let fetches = work(move || {
         let mut room = PatternRoom::default();
         texts.iter().map(|text| fetch_of(text, &mut room)).collect::<Result<Vec<_>, _>>()
     });
     let fetches = fetches.await??;
-    let Part { answer: fleet, missing } = history.fleet().await?;
+    let Part { answer: there, missing } = There::of(history, start_ns, end_ns).await?;
     let found = work(move || {
-        let there = There::of(&fleet, start_ns, end_ns);
         let mut all = BTreeSet::new();
         for fetch in &fetches {
             for series in Names::all().of(fetch)? {
-                let labels = there.labels(series);
+                let labels = there.labels(series, fetch.exported.or(exported));
                 all.extend(labels.filter(|labels| names::passes(fetch, labels)));
                 if all.len() > SERIES_MAX {
                     return Err(PromError::TooMuch(format!(
@@ -67,16 +76,10 @@ pub async fn label_names(
     start_ns: i64,
     end_ns: i64,
 ) -> Result<Part<BTreeSet<String>>, PromError> {
-    let every = [EVERY_LABEL.to_owned()];
-    let asked = if selectors.is_empty() { &every } else { selectors };
-    let Part { answer, missing } = series(history, asked, start_ns, end_ns).await?;
-    let found = answer.iter().flat_map(|labels| labels.iter().map(|(name, _)| name.to_owned()));
-    let mut found: BTreeSet<String> = found.collect();
-    if selectors.is_empty() {
-        let fixed = Names::all().series.iter().flat_map(|series| &series.fixed);
-        found.extend(fixed.map(|(name, _)| (*name).to_owned()));
-    }
-    Ok(Part { answer: found, missing })
+    let names = |labels: &SeriesLabels, found: &mut BTreeSet<String>| {
+        found.extend(labels.iter().map(|(name, _)| name.to_owned()));
+    };
+    texts(history, selectors, Exported::default(), (start_ns, end_ns), names).await
 }
 
 /// The texts that a label has in the series that any of these selectors matches; without a selector in all.
@@ -90,22 +93,36 @@ pub async fn label_values(
     start_ns: i64,
     end_ns: i64,
 ) -> Result<Part<BTreeSet<String>>, PromError> {
-    if selectors.is_empty() && name == NAME {
-        let Part { answer: fleet, missing } = history.fleet().await?;
-        let there = There::of(&fleet, start_ns, end_ns);
-        let named = Names::all().series.iter().filter(|series| there.labels(series).next().is_some());
-        return Ok(Part { answer: named.map(|series| series.name.to_string()).collect(), missing });
+    let wanted = name.to_owned();
+    let values = move |labels: &SeriesLabels, found: &mut BTreeSet<String>| {
+        let text = labels.get(&wanted);
+        if !text.is_empty() && !found.contains(text) {
+            found.insert(text.to_owned());
+        }
+    };
+    texts(history, selectors, Exported::of(name), (start_ns, end_ns), values).await
+}
+
+/// Texts of the labels of series.
+async fn texts(
+    history: &dyn History,
+    selectors: &[String],
+    exported: Exported,
+    (start_ns, end_ns): (i64, i64),
+    take: impl Fn(&SeriesLabels, &mut BTreeSet<String>) + Send + 'static,
+) -> Result<Part<BTreeSet<String>>, PromError> {
+    let mut found = BTreeSet::new();
+    if !selectors.is_empty() {
+        let Part { answer, missing } = matched(history, selectors, exported, start_ns, end_ns).await?;
+        answer.iter().for_each(|labels| take(labels, &mut found));
+        return Ok(Part { answer: found, missing });
     }
-    let every = [EVERY_LABEL.to_owned()];
-    let asked = if selectors.is_empty() { &every } else { selectors };
-    let Part { answer, missing } = series(history, asked, start_ns, end_ns).await?;
-    let mut found: BTreeSet<String> = answer.iter().map(|labels| labels.get(name).to_owned()).collect();
-    if selectors.is_empty() {
-        let fixed = Names::all().series.iter().flat_map(|series| &series.fixed);
-        found.extend(fixed.filter(|(label, _)| *label == name).map(|(_, text)| (*text).to_owned()));
-    }
-    found.remove("");
-    Ok(Part { answer: found, missing })
+    let Part { answer: there, missing } = There::of(history, start_ns, end_ns).await?;
+    let job = work(move || {
+        there.each_label(exported, |labels| take(labels, &mut found));
+        found
+    });
+    Ok(Part { answer: job.await?, missing })
 }
 
 fn fetch_of(selector: &str, room: &mut PatternRoom) -> Result<Fetch, PromError> {
@@ -117,32 +134,88 @@ fn fetch_of(selector: &str, room: &mut PatternRoom) -> Result<Fetch, PromError> 
 }
 
 /// GPUs and hosts with rows in a time.
-struct There<'a> {
-    gpus: Vec<&'a Arc<GpuState>>,
-    hosts: BTreeSet<&'a str>,
+struct There {
+    gpus: Vec<Arc<GpuState>>,
+    hosts: BTreeSet<Arc<str>>,
+    /// The metrics of hosts that have values.
+    of_hosts: HashSet<MetricId>,
 }
 
-impl<'a> There<'a> {
-    fn of(fleet: &'a Fleet, start_ns: i64, end_ns: i64) -> Self {
+impl There {
+    async fn of(history: &dyn History, start_ns: i64, end_ns: i64) -> Result<Part<Self>, PromError> {
+        let Part { answer: fleet, mut missing } = history.fleet().await?;
         let is_there = |gpu: &&Arc<GpuState>| gpu.first_seen_ns <= end_ns && gpu.last_seen_ns >= start_ns;
-        let gpus: Vec<&Arc<GpuState>> = fleet.gpus.iter().filter(is_there).collect();
-        let hosts = gpus.iter().filter_map(|gpu| gpu.identity.node()).collect();
-        Self { gpus, hosts }
+        let gpus: Vec<Arc<GpuState>> = fleet.gpus.iter().filter(is_there).cloned().collect();
+        let node = |gpu: &Arc<GpuState>| gpu.identity.shared(IdentityColumn::Node).cloned();
+        let hosts = gpus.iter().filter_map(node).collect();
+        let newest = RowsQuery {
+            start_ns: Some(start_ns),
+            end_ns: Some(end_ns),
+            newest_first: true,
+            ..RowsQuery::of(Table::SystemEvents, HOST_ROWS)
+        };
+        let of_hosts = match history.rows(newest).await {
+            Ok(Part { answer, missing: of_hosts }) => {
+                missing.extend(of_hosts);
+                answer.batch.map_or_else(HashSet::new, |batch| metrics_of(&batch))
+            }
+            Err(QueryError::NotKept { .. }) => HashSet::new(),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Part { answer: Self { gpus, hosts, of_hosts }, missing })
     }
 
     /// The labels of a series of each that has it.
-    fn labels(&self, series: &ColumnSeries) -> impl Iterator<Item = SeriesLabels> {
+    fn labels(&self, series: &ColumnSeries, exported: Exported) -> impl Iterator<Item = SeriesLabels> {
         let is_host = table_of(series) == Table::SystemEvents;
-        let hosts = self.hosts.iter().filter(move |_| is_host);
-        let hosts = hosts.filter_map(|node| names::labels(series, &host(node)?));
-        let has_value = move |gpu: &GpuState| {
-            let columns = [series.column, series.instead(&gpu.identity)];
-            series.column.is_none()
-                || columns.into_iter().flatten().any(|column| Fleet::latest(gpu, column).is_some())
-        };
-        let gpus = self.gpus.iter().filter(move |gpu| !is_host && has_value(gpu));
-        hosts.chain(gpus.filter_map(|gpu| names::labels(series, &gpu.identity)))
+        let has_host = is_host && series.column.is_some_and(|column| self.of_hosts.contains(&column));
+        let hosts = self.hosts.iter().filter(move |_| has_host);
+        let hosts = hosts.filter_map(move |node| names::labels(series, &host(node)?, exported));
+        let gpus = self.gpus.iter().filter(move |gpu| !is_host && has_value(series, gpu));
+        hosts.chain(gpus.filter_map(move |gpu| names::labels(series, &gpu.identity, exported)))
     }
+
+    /// Labels of series, each text of each label at least once: of a series, and of a GPU with labels of one kind, one is enough.
+    fn each_label(&self, exported: Exported, mut take: impl FnMut(&SeriesLabels)) {
+        let mut kinds: Vec<(&ColumnSeries, Vec<bool>)> = Vec::new();
+        for series in &Names::all().series {
+            self.labels(series, exported).take(1).for_each(|labels| take(&labels));
+            if table_of(series) == Table::SystemEvents {
+                self.labels(series, exported).for_each(|labels| take(&labels));
+                continue;
+            }
+            let at = kinds.iter().position(|(of, _)| of.has_labels_of(series)).unwrap_or_else(|| {
+                kinds.push((series, vec![false; self.gpus.len()]));
+                kinds.len() - 1
+            });
+            let Some((_, known)) = kinds.get_mut(at) else { continue };
+            for (gpu, is_known) in self.gpus.iter().zip(known).filter(|(_, is_known)| !**is_known) {
+                if let Some(labels) =
+                    has_value(series, gpu).then(|| names::labels(series, &gpu.identity, exported))
+                {
+                    *is_known = true;
+                    labels.iter().for_each(&mut take);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a GPU has the series.
+fn has_value(series: &ColumnSeries, gpu: &GpuState) -> bool {
+    let columns = [series.column, series.instead(&gpu.identity)];
+    series.column.is_none()
+        || columns.into_iter().flatten().any(|column| Fleet::latest(gpu, column).is_some())
+}
+
+/// The metrics of which some row has a value.
+fn metrics_of(batch: &Batch) -> HashSet<MetricId> {
+    let columns = Names::all().series.iter().filter_map(|series| series.column);
+    let has_value = |column: &MetricId| {
+        let values = batch.metric(*column);
+        values.is_some_and(|values| (0..batch.rows()).any(|row| values.value(row).is_some()))
+    };
+    columns.collect::<HashSet<_>>().into_iter().filter(has_value).collect()
 }
 
 /// A family of series.

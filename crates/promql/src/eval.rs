@@ -1,5 +1,6 @@
 //! Evaluation of a query over what its selectors have found.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -75,7 +76,7 @@ impl Evaluation<'_> {
                 Values::Vector(self.instant(*fetch, *lookup, *wants_time, grid)?)
             }
             // Taken apart by who asks.
-            Node::All { .. } => Values::Vector(Vec::new()),
+            Node::All(_) => Values::Vector(Vec::new()),
             Node::Over(over) => Values::Vector(self.over(over, grid)?),
             Node::Call(function, arguments) => self.call(*function, arguments, grid)?,
             Node::Aggregate(of) => {
@@ -204,21 +205,14 @@ impl Evaluation<'_> {
             Some(node) => self.scalar(node, grid)?,
             None => vec![0.0; grid.count],
         };
-        let subquery;
-        let found = match &over.of {
-            Ranged::Fetch(fetch) => self.found(*fetch),
-            Ranged::Subquery(node, inner) => {
-                subquery = self.subquery(node, *inner)?;
-                &subquery
-            }
-        };
+        let found = self.ranged(&over.of)?;
         self.check(found.len(), grid)?;
         let span = |time_ns: i64| {
             let to_ns = over.lookup.time(time_ns);
             Span { from_ns: to_ns.saturating_sub(over.range_ns), to_ns, now_ns: time_ns }
         };
         let mut all = Vec::with_capacity(found.len());
-        for one in found {
+        for one in found.iter() {
             let mut windows = one.points.windows();
             let mut at = |(time_ns, parameter): (i64, &f64)| {
                 self.go_on()?;
@@ -235,6 +229,14 @@ impl Evaluation<'_> {
             return Ok(absent(&all, &over.told, grid.count));
         }
         if over.function.keeps_name() { Ok(all) } else { nameless(all) }
+    }
+
+    /// The series whose values a range is of.
+    pub(crate) fn ranged(&self, of: &Ranged) -> Result<Cow<'_, [Found]>, PromError> {
+        Ok(match of {
+            Ranged::Fetch(fetch) => Cow::Borrowed(self.found(*fetch)),
+            Ranged::Subquery(node, inner) => Cow::Owned(self.subquery(node, *inner)?),
+        })
     }
 
     /// The values of a part at the instants of a subquery, as those of a series.

@@ -13,6 +13,7 @@ use promql_parser::parser::{self, AtModifier, BinModifier, Expr, LabelModifier, 
 use crate::error::PromError;
 use crate::function::{Elementwise, OverRange};
 use crate::grid::{Grid, Lookup};
+use crate::names::Exported;
 use crate::text::{self, DEPTH_MAX, too_deep};
 
 /// Most instants of a subquery.
@@ -27,6 +28,8 @@ const SUBQUERY_STEP_NS: i64 = MINUTE_NS;
 pub(crate) struct Fetch {
     pub(crate) name: Option<String>,
     pub(crate) matchers: Matchers,
+    /// Labels that its series have besides their own.
+    pub(crate) exported: Exported,
     /// The instants that values are looked up for.
     pub(crate) grid: Grid,
     /// How far an instant looks back.
@@ -72,11 +75,7 @@ pub(crate) enum Node {
     /// A function of the values before each instant.
     Over(Box<Over>),
     /// All values of a time, for an instant query that asks for nothing else.
-    All {
-        fetch: usize,
-        range_ns: i64,
-        lookup: Lookup,
-    },
+    All(Box<All>),
     Call(Elementwise, Vec<Node>),
     Aggregate(Box<Aggregate>),
     Binary(Box<Binary>),
@@ -104,6 +103,14 @@ pub(crate) enum Node {
     },
     /// `sort` and `sort_desc`.
     Sorted(Box<Node>, bool),
+}
+
+/// The values of a time.
+#[derive(Debug)]
+pub(crate) struct All {
+    pub(crate) of: Ranged,
+    pub(crate) range_ns: i64,
+    pub(crate) lookup: Lookup,
 }
 
 /// A function of the values before each instant.
@@ -216,28 +223,46 @@ impl BinaryOp {
 /// # Errors
 /// When it is no PromQL, too long or too deep, or uses what is not supported.
 pub(crate) fn plan(text: &str, grid: Grid, room: &mut PatternRoom) -> Result<Plan, PromError> {
-    text::check(text, room)?;
-    // The parser panics on some durations, such as `offset Inf` (promql-parser 0.11.1).
-    let parsed = std::panic::catch_unwind(|| parser::parse(text));
-    let parsed =
-        parsed.map_err(|_| PromError::Syntax("the text cannot be read: is a duration too long?".to_owned()));
-    let parsed = parsed?.map_err(PromError::Syntax)?;
-    let value_type = parsed.value_type();
-    let mut planning = Planning { whole: grid, fetches: Vec::new(), room };
-    let root = match &parsed {
-        Expr::MatrixSelector(matrix) if grid.count == 1 => planning.all(matrix)?,
-        Expr::StringLiteral(text) => Node::Text(text.val.clone()),
-        _ if value_type == ValueType::Matrix => {
-            return Err(PromError::Syntax("a query by steps needs a scalar or an instant vector".to_owned()));
+    let parsed = parsed(text, room)?;
+    let is_by_steps = grid.range_end_ns.is_some();
+    let refused = match parsed.value_type() {
+        ValueType::String if is_by_steps => Some("string"),
+        ValueType::Matrix if is_by_steps => Some("range vector"),
+        _ => None,
+    };
+    if let Some(kind) = refused {
+        return Err(PromError::Syntax(format!(
+            "invalid parameter \"query\": invalid expression type \"{kind}\" for range query, must be Scalar or instant Vector"
+        )));
+    }
+    let mut planning = Planning { whole: grid, exported: Exported::of(text), fetches: Vec::new(), room };
+    let root = match unwrapped(&parsed) {
+        range @ (Expr::MatrixSelector(_) | Expr::Subquery(_)) => {
+            let (of, range_ns, lookup) = planning.range(range, grid, Needs::Every, 0)?;
+            Node::All(Box::new(All { of, range_ns, lookup }))
         }
         _ => planning.node(&parsed, grid, 0)?,
     };
     Ok(Plan { root, fetches: planning.fetches })
 }
 
+/// Parses a query.
+///
+/// # Errors
+/// When it is no PromQL, too long or too deep.
+pub(crate) fn parsed(text: &str, room: &mut PatternRoom) -> Result<Expr, PromError> {
+    text::check(text, room)?;
+    // The parser panics on some durations, such as `offset Inf` (promql-parser 0.11.1).
+    let parsed = std::panic::catch_unwind(|| parser::parse(text));
+    let parsed =
+        parsed.map_err(|_| PromError::Syntax("the text cannot be read: is a duration too long?".to_owned()));
+    parsed?.map_err(PromError::Syntax)
+}
+
 /// The selectors found so far.
 struct Planning<'a> {
     whole: Grid,
+    exported: Exported,
     fetches: Vec<Fetch>,
     /// For the patterns of `label_replace`.
     room: &'a mut PatternRoom,
@@ -290,17 +315,36 @@ impl Planning<'_> {
         Ok(Node::Instant { fetch, lookup, wants_time })
     }
 
-    fn all(&mut self, matrix: &parser::MatrixSelector) -> Result<Node, PromError> {
-        let lookup = self.lookup(matrix.vs.at.as_ref(), matrix.vs.offset.as_ref())?;
-        let range_ns = span(matrix.range)?;
-        let fetch = self.fetch(&matrix.vs, lookup.grid(self.whole), range_ns, Needs::Every);
-        Ok(Node::All { fetch, range_ns, lookup })
+    /// Where the values of a range come from, how long it is, and when it ends.
+    fn range(
+        &mut self,
+        range: &Expr,
+        grid: Grid,
+        needs: Needs,
+        depth: usize,
+    ) -> Result<(Ranged, i64, Lookup), PromError> {
+        match range {
+            Expr::MatrixSelector(matrix) => {
+                let lookup = self.lookup(matrix.vs.at.as_ref(), matrix.vs.offset.as_ref())?;
+                let range_ns = span(matrix.range)?;
+                let fetch = self.fetch(&matrix.vs, lookup.grid(grid), range_ns, needs);
+                Ok((Ranged::Fetch(fetch), range_ns, lookup))
+            }
+            Expr::Subquery(subquery) => {
+                let lookup = self.lookup(subquery.at.as_ref(), subquery.offset.as_ref())?;
+                let range_ns = span(subquery.range)?;
+                let step_ns = subquery.step.map(span).transpose()?.unwrap_or(SUBQUERY_STEP_NS);
+                let inner = inner_grid(lookup.grid(grid), range_ns, step_ns)?;
+                Ok((Ranged::Subquery(self.node(&subquery.expr, inner, depth)?, inner), range_ns, lookup))
+            }
+            _ => Err(PromError::Syntax("the function needs a range of values".to_owned())),
+        }
     }
 
     /// Number of a selector's fetch; equal ones are fetched once.
     fn fetch(&mut self, selector: &VectorSelector, grid: Grid, back_ns: i64, needs: Needs) -> usize {
         let (name, matchers) = (selector.name.clone(), selector.matchers.clone());
-        let fetch = Fetch { name, matchers, grid, back_ns, needs };
+        let fetch = Fetch { name, matchers, exported: self.exported, grid, back_ns, needs };
         self.fetches.iter().position(|known| *known == fetch).unwrap_or_else(|| {
             self.fetches.push(fetch);
             self.fetches.len() - 1
@@ -316,7 +360,7 @@ impl Planning<'_> {
         let at_ns = match at {
             None => None,
             Some(AtModifier::Start) => Some(self.whole.start_ns),
-            Some(AtModifier::End) => Some(self.whole.end_ns()),
+            Some(AtModifier::End) => Some(self.whole.range_end_ns.unwrap_or(self.whole.start_ns)),
             Some(AtModifier::At(time)) => {
                 let since = time.duration_since(std::time::UNIX_EPOCH);
                 Some(since.map_or_else(|before| nanoseconds(before.duration()).map(|ns| -ns), nanoseconds)?)
@@ -376,7 +420,8 @@ impl Planning<'_> {
                 Node::LabelReplace { of: inner(self, 0)?, to, with: quoted(2)?, from: quoted(3)?, pattern }
             }
             "label_join" => {
-                let from = (3..arguments.len()).map(quoted).collect::<Result<_, _>>()?;
+                let from = (3..arguments.len()).map(quoted).collect::<Result<Vec<_>, _>>()?;
+                from.iter().try_for_each(|name| label(name).map(drop))?;
                 Node::LabelJoin { of: inner(self, 0)?, to: label(&quoted(1)?)?, with: quoted(2)?, from }
             }
             _ => {
@@ -404,22 +449,7 @@ impl Planning<'_> {
         let parameter = arguments.iter().find(|expr| !ranged(expr));
         let parameter = parameter.map(|expr| self.node(expr, grid, depth)).transpose()?;
         let told = told(range);
-        let (of, range_ns, lookup) = match range {
-            Expr::MatrixSelector(matrix) => {
-                let lookup = self.lookup(matrix.vs.at.as_ref(), matrix.vs.offset.as_ref())?;
-                let range_ns = span(matrix.range)?;
-                let fetch = self.fetch(&matrix.vs, lookup.grid(grid), range_ns, function.needs());
-                (Ranged::Fetch(fetch), range_ns, lookup)
-            }
-            Expr::Subquery(subquery) => {
-                let lookup = self.lookup(subquery.at.as_ref(), subquery.offset.as_ref())?;
-                let range_ns = span(subquery.range)?;
-                let step_ns = subquery.step.map(span).transpose()?.unwrap_or(SUBQUERY_STEP_NS);
-                let inner = inner_grid(lookup.grid(grid), range_ns, step_ns)?;
-                (Ranged::Subquery(self.node(&subquery.expr, inner, depth)?, inner), range_ns, lookup)
-            }
-            _ => return Err(PromError::Syntax("the function needs a range of values".to_owned())),
-        };
+        let (of, range_ns, lookup) = self.range(range, grid, function.needs(), depth)?;
         Ok(Node::Over(Box::new(Over { function, of, range_ns, lookup, parameter, told })))
     }
 }
@@ -461,13 +491,14 @@ fn unwrapped(expr: &Expr) -> &Expr {
     }
 }
 
-fn label(name: &str) -> Result<Arc<str>, PromError> {
+/// The name of a label that a query makes. As in Prometheus, another one is found when the query is evaluated.
+pub(crate) fn label(name: &str) -> Result<Arc<str>, PromError> {
     let mut letters = name.chars();
     let begins = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     if begins && letters.all(|c| c.is_ascii_alphanumeric() || c == '_') {
         return Ok(name.into());
     }
-    Err(PromError::Syntax(format!("{name:?} is no name of a label")))
+    Err(PromError::Execution(format!("invalid label name {name:?}")))
 }
 
 fn nanoseconds(duration: Duration) -> Result<i64, PromError> {

@@ -130,7 +130,7 @@ impl Reader<'_> {
             points.extend(self.points(&Question { fetch, series, columns: vec![column], subjects }).await?);
         }
         let found = points.into_iter().filter_map(|(group, points)| {
-            let labels = names::labels(series, &self.identity(&group, series))?;
+            let labels = names::labels(series, &self.identity(&group, series), fetch.exported)?;
             names::passes(fetch, &labels).then_some(Found { labels, points })
         });
         let mut found: Vec<Found> = found.collect();
@@ -460,7 +460,8 @@ impl Question<'_> {
 fn may_pass(fetch: &Fetch, series: &ColumnSeries, gpu: &GpuState) -> bool {
     fetch.matchers.matchers.is_empty()
         || series.names_holder()
-        || names::labels(series, &gpu.identity).is_some_and(|labels| names::passes(fetch, &labels))
+        || names::labels(series, &gpu.identity, fetch.exported)
+            .is_some_and(|labels| names::passes(fetch, &labels))
 }
 
 fn count(count: usize) -> i64 {

@@ -11,19 +11,21 @@ pub struct Grid {
     pub step_ns: i64,
     /// How many, at least one.
     pub count: usize,
+    /// The end of the range that was asked for, at or after the last instant; none of a single instant.
+    pub range_end_ns: Option<i64>,
 }
 
 impl Grid {
     /// A single instant.
     pub fn at(time_ns: i64) -> Self {
-        Self { start_ns: time_ns, step_ns: SECOND_NS, count: 1 }
+        Self { start_ns: time_ns, step_ns: SECOND_NS, count: 1, range_end_ns: None }
     }
 
     /// From `start_ns` by `step_ns` up to `end_ns` at most; none if there would be none.
     pub fn between(start_ns: i64, end_ns: i64, step_ns: i64) -> Option<Self> {
         let span_ns = end_ns.checked_sub(start_ns).filter(|span_ns| *span_ns >= 0 && step_ns > 0)?;
         let count = usize::try_from(span_ns / step_ns).ok()?.checked_add(1)?;
-        Some(Self { start_ns, step_ns, count })
+        Some(Self { start_ns, step_ns, count, range_end_ns: Some(end_ns) })
     }
 
     /// The last instant.

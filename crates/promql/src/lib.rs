@@ -114,6 +114,20 @@ pub async fn query(
     Ok(PromAnswer { result, missing, notes })
 }
 
+/// Lays a query out for people.
+///
+/// # Errors
+/// When the text is no PromQL, or too long, too deep or too large.
+pub async fn format(text: &str) -> Result<String, PromError> {
+    let text = text.to_owned();
+    fetch::work(move || Ok(expr::parsed(&text, &mut PatternRoom::default())?.prettify())).await?
+}
+
+/// Whether a text can be the name of a label.
+pub fn is_label_name(text: &str) -> bool {
+    expr::label(text).is_ok()
+}
+
 /// Ends the evaluation when nobody waits for it any more.
 #[derive(Default)]
 struct Cancel(Arc<AtomicBool>);
@@ -125,10 +139,10 @@ impl Drop for Cancel {
 }
 
 fn evaluate(plan: &Plan, evaluation: &Evaluation<'_>, grid: Grid) -> Result<Outcome, PromError> {
-    if let Node::All { fetch, range_ns, lookup } = &plan.root {
-        let to_ns = lookup.time(grid.start_ns);
-        let from_ns = to_ns.saturating_sub(*range_ns);
-        let found = evaluation.found.get(*fetch).map(Vec::as_slice).unwrap_or_default();
+    if let Node::All(all) = &plan.root {
+        let to_ns = all.lookup.time(grid.start_ns);
+        let from_ns = to_ns.saturating_sub(all.range_ns);
+        let found = evaluation.ranged(&all.of)?;
         let ranges = found.iter().map(|found| {
             let window = found.points.windows().next(from_ns, to_ns);
             let points: Vec<_> = window.newest().map(|point| (point.time_ns, point.value)).collect();

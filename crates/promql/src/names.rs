@@ -25,6 +25,39 @@ pub(crate) struct Names {
 /// Names of the labels that a scraper adds.
 const TARGET: [&str; 3] = ["cluster", "instance", "node"];
 
+/// The names that Prometheus gives the holder's labels of a scrape, since its targets have labels of the same names
+/// (`honor_labels: false`), and the columns that hold their texts.
+const EXPORTED: [(&str, IdentityColumn); 4] = [
+    ("exported_container", IdentityColumn::Container),
+    ("exported_job", IdentityColumn::Job),
+    ("exported_namespace", IdentityColumn::Namespace),
+    ("exported_pod", IdentityColumn::Pod),
+];
+
+/// Which of the names of [`EXPORTED`] a question knows: series have those labels, besides their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Exported([bool; EXPORTED.len()]);
+
+impl Exported {
+    /// The names that a text has.
+    pub(crate) fn of(text: &str) -> Self {
+        Self(EXPORTED.map(|(name, _)| text.contains(name)))
+    }
+
+    /// The names of either.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let mut both = self;
+        both.0.iter_mut().zip(other.0).for_each(|(own, other)| *own |= other);
+        both
+    }
+
+    /// Its labels of a GPU.
+    fn labels(self, identity: &Identity) -> impl Iterator<Item = (&'static str, Arc<str>)> {
+        let known = EXPORTED.into_iter().zip(self.0).filter(|(_, is_known)| *is_known);
+        known.filter_map(|((name, column), _)| Some((name, Arc::clone(identity.shared(column)?))))
+    }
+}
+
 impl Names {
     pub(crate) fn all() -> &'static Self {
         static NAMES: OnceLock<Names> = OnceLock::new();
@@ -37,7 +70,8 @@ impl Names {
                 let _is_one = whole.set(column, "a");
             }
             let own = series.iter().filter_map(|series| series.labels(&whole)).flatten();
-            let names = own.map(|(name, _)| name).chain(TARGET).chain([NAME]);
+            let exported = EXPORTED.map(|(name, _)| name);
+            let names = own.map(|(name, _)| name).chain(TARGET).chain(exported).chain([NAME]);
             let labels = names.map(|name| (name, Arc::from(name))).collect();
             Names { series, others, labels }
         })
@@ -74,14 +108,16 @@ fn of_name(matchers: &[Matcher]) -> impl Iterator<Item = &Matcher> {
 }
 
 /// The labels of a series of a GPU or host: the exposition's, and those that a scraper adds.
-pub(crate) fn labels(series: &ColumnSeries, identity: &Identity) -> Option<SeriesLabels> {
+pub(crate) fn labels(series: &ColumnSeries, identity: &Identity, exported: Exported) -> Option<SeriesLabels> {
     let own = series.labels(identity)?;
     let text = |column: IdentityColumn| identity.shared(column).cloned().unwrap_or_default();
     let (names, node) = (Names::all(), text(IdentityColumn::Node));
     let texts = [text(IdentityColumn::Cluster), Arc::clone(&node), node];
     let target = TARGET.into_iter().zip(texts).chain([(NAME, Arc::from(series.name.as_ref()))]);
     let own = own.into_iter().map(|(name, text)| (name, Arc::from(text)));
-    Some(SeriesLabels::of(target.chain(own).map(|(name, text)| (names.label(name), text))))
+    let exported = series.names_holder().then(|| exported.labels(identity)).into_iter().flatten();
+    let all = target.chain(own).chain(exported);
+    Some(SeriesLabels::of(all.map(|(name, text)| (names.label(name), text))))
 }
 
 /// Whether labels pass the tests of a selector.

@@ -48,7 +48,9 @@ pub(crate) fn check(text: &str, room: &mut PatternRoom) -> Result<(), PromError>
 pub(crate) fn compile(pattern: &str, room: &mut PatternRoom) -> Result<Regex, PromError> {
     room.pattern(pattern).map_err(|error| match error {
         PatternError::TooLong | PatternError::TooLarge => PromError::TooMuch(error.to_string()),
-        PatternError::Invalid(error) => PromError::Syntax(error.to_string()),
+        PatternError::Invalid(_) => {
+            PromError::Execution(format!("invalid regular expression in label_replace(): {pattern}"))
+        }
     })?;
     let built = RegexBuilder::new(&format!("^(?s:{pattern})$")).size_limit(PATTERNS_SIZE_MAX).build();
     built.map_err(|error| PromError::Syntax(error.to_string()))

@@ -556,6 +556,217 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/prom/api/v1/query": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The value of a query at one instant. */
+        get: operations["prom_query"];
+        put?: never;
+        /**
+         * The value of a query at one instant.
+         * @description As by GET; the parameters may stand in a form in the body, too.
+         */
+        post: operations["prom_query_form"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prom/api/v1/query_range": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The values of a query at equal distances over a range. */
+        get: operations["prom_query_range"];
+        put?: never;
+        /**
+         * The values of a query at equal distances over a range.
+         * @description As by GET; the parameters may stand in a form in the body, too.
+         */
+        post: operations["prom_query_range_form"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prom/api/v1/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The series that selectors match, with their present labels. */
+        get: operations["prom_series"];
+        put?: never;
+        /**
+         * The series that selectors match, with their present labels.
+         * @description As by GET; the parameters may stand in a form in the body, too.
+         */
+        post: operations["prom_series_form"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prom/api/v1/labels": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The names of the labels that series have. */
+        get: operations["prom_labels"];
+        put?: never;
+        /**
+         * The names of the labels that series have.
+         * @description As by GET; the parameters may stand in a form in the body, too.
+         */
+        post: operations["prom_labels_form"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prom/api/v1/label/{name}/values": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The texts that a label has. */
+        get: operations["prom_label_values"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prom/api/v1/metadata": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Type, help and unit of every family of series. */
+        get: operations["prom_metadata"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prom/api/v1/format_query": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A query, laid out for people. */
+        get: operations["prom_format_query"];
+        put?: never;
+        /**
+         * A query, laid out for people.
+         * @description As by GET; the parameters may stand in a form in the body, too.
+         */
+        post: operations["prom_format_query_form"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prom/api/v1/query_exemplars": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The exemplars of a query's series: there are none. */
+        get: operations["prom_query_exemplars"];
+        put?: never;
+        /**
+         * The exemplars of a query's series: there are none.
+         * @description As by GET; the parameters may stand in a form in the body, too.
+         */
+        post: operations["prom_query_exemplars_form"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prom/api/v1/rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Groups of rules: there are none here. Those of `deploy/prometheus` are for a Prometheus. */
+        get: operations["prom_rules"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prom/api/v1/alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Alerts of rules: there are none here. What is wrong is in `/api/v1/analysis/findings`. */
+        get: operations["prom_alerts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prom/api/v1/status/buildinfo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The version of Prometheus whose query API this is like, and in `buildUser` that of gpuvitals. */
+        get: operations["prom_build_info"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1323,6 +1534,7 @@ export interface components {
             /** @description The store. */
             store: components["schemas"]["Component"];
             clusters: components["schemas"]["Component"] | null;
+            certificate: components["schemas"]["Component"] | null;
         };
         /**
          * @description How well something does: `healthy`, `degraded` (works in part, recovers by itself, nothing acknowledged is lost) or
@@ -1534,7 +1746,6 @@ export interface components {
             /** @description Batch job that holds it. */
             job: string | null;
             /** @description UUID of the device. */
-            certificate: components["schemas"]["Component"] | null;
             uuid: string | null;
             /** @description PCI address. */
             pci: string | null;
@@ -1732,6 +1943,43 @@ export interface components {
             node_name: string;
             /** @description The cluster. */
             cluster_id: string;
+        };
+        /** @description An answer as Prometheus gives it. */
+        PromBody_String: {
+            /**
+             * @description `success`.
+             * @example success
+             */
+            status: string;
+            data: string;
+            /** @description What the answer lacks, in words; missing if that is nothing. */
+            warnings?: string[];
+        };
+        /** @description An answer as Prometheus gives it. */
+        PromBody_Value: {
+            /**
+             * @description `success`.
+             * @example success
+             */
+            status: string;
+            data: unknown;
+            /** @description What the answer lacks, in words; missing if that is nothing. */
+            warnings?: string[];
+        };
+        /** @description A request without an answer, as Prometheus says it. */
+        PromErrorBody: {
+            /**
+             * @description `error`.
+             * @example error
+             */
+            status: string;
+            /**
+             * @description The kind of error: `bad_data`, `execution`, `unavailable`, `not_found` or `internal`.
+             * @example bad_data
+             */
+            errorType: string;
+            /** @description The error, for people. */
+            error: string;
         };
         /**
          * @description A Prometheus series.
@@ -2701,7 +2949,7 @@ export interface operations {
                 /**
                  * @description Aggregates of each step, between commas: `mean`, `min`, `max`, `p50`, `p90`, `p99`, `last`, `count`, and by how much
                  *     the values moved since the step before: `delta`, `increase` (of a counter: after a fall it began anew at 0), `rate`
-                 *     (the same a second). A percentile is the smallest or largest value exactly, and within 1 % otherwise.
+                 *     (its increase over the time between the two values; null for a first value). A percentile is the smallest or largest value exactly, and within 1 % otherwise.
                  * @example mean
                  */
                 aggregate?: string;
@@ -3881,6 +4129,930 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    prom_query: {
+        parameters: {
+            query: {
+                /**
+                 * @description The query in PromQL.
+                 * @example topk(3, gpu_power_watts)
+                 */
+                query: string;
+                /**
+                 * @description The instant: RFC 3339, or seconds since 1970. Now without it.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                time?: string;
+                /**
+                 * @description Most series of the answer; 0: all.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The result: `resultType` and `result` as Prometheus writes them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is missing or wrong, or the query is no PromQL. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description The query cannot be evaluated, or would be too much. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too busy, or a collector is away; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_query_form: {
+        parameters: {
+            query: {
+                /**
+                 * @description The query in PromQL.
+                 * @example topk(3, gpu_power_watts)
+                 */
+                query: string;
+                /**
+                 * @description The instant: RFC 3339, or seconds since 1970. Now without it.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                time?: string;
+                /**
+                 * @description Most series of the answer; 0: all.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The result: `resultType` and `result` as Prometheus writes them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is missing or wrong, or the query is no PromQL. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description The query cannot be evaluated, or would be too much. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too busy, or a collector is away; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_query_range: {
+        parameters: {
+            query: {
+                /**
+                 * @description The query in PromQL: a scalar or an instant vector.
+                 * @example sum by (node) (gpu_power_watts)
+                 */
+                query: string;
+                /**
+                 * @description The first instant.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start: string;
+                /**
+                 * @description The last instant, at most.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end: string;
+                /**
+                 * @description The distance: `30s`, or a number of seconds.
+                 * @example 30s
+                 */
+                step: string;
+                /**
+                 * @description Most series of the answer; 0: all.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The result, a `matrix`. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is missing or wrong, or the query is no PromQL. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description The query cannot be evaluated, or would be too much. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too busy, or a collector is away; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_query_range_form: {
+        parameters: {
+            query: {
+                /**
+                 * @description The query in PromQL: a scalar or an instant vector.
+                 * @example sum by (node) (gpu_power_watts)
+                 */
+                query: string;
+                /**
+                 * @description The first instant.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start: string;
+                /**
+                 * @description The last instant, at most.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end: string;
+                /**
+                 * @description The distance: `30s`, or a number of seconds.
+                 * @example 30s
+                 */
+                step: string;
+                /**
+                 * @description Most series of the answer; 0: all.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The result, a `matrix`. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is missing or wrong, or the query is no PromQL. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description The query cannot be evaluated, or would be too much. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too busy, or a collector is away; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_series: {
+        parameters: {
+            query: {
+                /**
+                 * @description Selectors of series.
+                 * @example [
+                 *       "gpu_power_watts"
+                 *     ]
+                 */
+                "match[]": string[];
+                /**
+                 * @description Only of GPUs with rows from this instant on.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start?: string;
+                /**
+                 * @description Only of GPUs with rows up to this instant.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: string;
+                /**
+                 * @description Most entries of the answer; 0: all.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The labels of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is missing or wrong. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too many series match. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too busy, or a collector is away; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_series_form: {
+        parameters: {
+            query: {
+                /**
+                 * @description Selectors of series.
+                 * @example [
+                 *       "gpu_power_watts"
+                 *     ]
+                 */
+                "match[]": string[];
+                /**
+                 * @description Only of GPUs with rows from this instant on.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start?: string;
+                /**
+                 * @description Only of GPUs with rows up to this instant.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: string;
+                /**
+                 * @description Most entries of the answer; 0: all.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The labels of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is missing or wrong. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too many series match. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too busy, or a collector is away; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_labels: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Selectors of series; all series without one.
+                 * @example [
+                 *       "gpu_power_watts"
+                 *     ]
+                 */
+                "match[]"?: string[];
+                /**
+                 * @description Only of GPUs with rows from this instant on.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start?: string;
+                /**
+                 * @description Only of GPUs with rows up to this instant.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: string;
+                /**
+                 * @description Most entries of the answer; 0: all.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The names. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is missing or wrong. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too many series match. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too busy, or a collector is away; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_labels_form: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Selectors of series; all series without one.
+                 * @example [
+                 *       "gpu_power_watts"
+                 *     ]
+                 */
+                "match[]"?: string[];
+                /**
+                 * @description Only of GPUs with rows from this instant on.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start?: string;
+                /**
+                 * @description Only of GPUs with rows up to this instant.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: string;
+                /**
+                 * @description Most entries of the answer; 0: all.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The names. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is missing or wrong. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too many series match. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too busy, or a collector is away; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_label_values: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Selectors of series; all series without one.
+                 * @example [
+                 *       "gpu_power_watts"
+                 *     ]
+                 */
+                "match[]"?: string[];
+                /**
+                 * @description Only of GPUs with rows from this instant on.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start?: string;
+                /**
+                 * @description Only of GPUs with rows up to this instant.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: string;
+                /**
+                 * @description Most entries of the answer; 0: all.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the label.
+                 * @example node
+                 */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The texts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is missing or wrong. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too many series match. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description Too busy, or a collector is away; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_metadata: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The name of one family.
+                 * @example gpu_power_watts
+                 */
+                metric?: string;
+                /**
+                 * @description Most families of the answer; 0: all.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lists of `type`, `help` and `unit`, by family. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is wrong. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_format_query: {
+        parameters: {
+            query: {
+                /**
+                 * @description The query in PromQL.
+                 * @example sum(gpu_power_watts)by(node)
+                 */
+                query: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The query. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_String"];
+                };
+            };
+            /** @description The query is missing or no PromQL. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description The query is too long, too deep or too large. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_format_query_form: {
+        parameters: {
+            query: {
+                /**
+                 * @description The query in PromQL.
+                 * @example sum(gpu_power_watts)by(node)
+                 */
+                query: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The query. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_String"];
+                };
+            };
+            /** @description The query is missing or no PromQL. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description The query is too long, too deep or too large. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_query_exemplars: {
+        parameters: {
+            query: {
+                /**
+                 * @description The query in PromQL.
+                 * @example gpu_power_watts
+                 */
+                query: string;
+                /**
+                 * @description The first instant.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start?: string;
+                /**
+                 * @description The last instant.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description An empty list. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is missing or wrong, or the query is no PromQL. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description The query is too long, too deep or too large. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_query_exemplars_form: {
+        parameters: {
+            query: {
+                /**
+                 * @description The query in PromQL.
+                 * @example gpu_power_watts
+                 */
+                query: string;
+                /**
+                 * @description The first instant.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start?: string;
+                /**
+                 * @description The last instant.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description An empty list. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is missing or wrong, or the query is no PromQL. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+            /** @description The query is too long, too deep or too large. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
+                };
+            };
+        };
+    };
+    prom_rules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description `groups`, an empty list. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+        };
+    };
+    prom_alerts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description `alerts`, an empty list. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+        };
+    };
+    prom_build_info: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Texts; what does not apply is empty. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromBody_Value"];
                 };
             };
         };

@@ -4,7 +4,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{InfoBuilder, License, RefOr, Schema};
 
-use super::Document;
+use super::{Document, prom};
 use crate::config::Limits;
 
 /// The document as JSON.
@@ -40,6 +40,16 @@ fn document() -> utoipa::openapi::OpenApi {
         .description(Some(description()))
         .license(Some(License::builder().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))
         .build();
+    for path in prom::FORMS {
+        if let Some(item) = document.paths.paths.get_mut(path) {
+            item.post = item.get.clone().map(|mut operation| {
+                operation.operation_id = operation.operation_id.map(|id| id + "_form");
+                operation.description =
+                    Some("As by GET; the parameters may stand in a form in the body, too.".to_owned());
+                operation
+            });
+        }
+    }
     let schemas = document.components.iter_mut().flat_map(|components| components.schemas.values_mut());
     schemas.for_each(require_what_may_be_null);
     document
@@ -76,8 +86,8 @@ fn description() -> String {
          `simulated`.\n\n\
          **Lists** have `limit` ({page} unless given, at most {page_max}) and `offset`, and answer with `total` and \
          `pagination`.\n\n\
-         **Errors** are `{{error, message, code}}` everywhere; `code` is one of the list `ErrorCode`, and `message` \
-         names the parameter and what is allowed.\n\n\
+         **Errors** are `{{error, message, code}}` everywhere but below `/api/v1/prom`, where they are Prometheus'; `code` is one \
+         of the list `ErrorCode`, and `message` names the parameter and what is allowed.\n\n\
          **Partial answers**: what could not be read is named in the header `x-partial`, in `partial` of those answers \
          that have it, and first on a live stream; the rest of the answer stands. A name that may be in it is refused \
          with `incomplete`, not called unknown.\n\n\

@@ -3,25 +3,22 @@
 //! Parameters, shapes and errors are those of Prometheus (`{"status": "success", "data": …}`), by GET or by POST with a form.
 //! `/api/v1/prom` is what a data source is pointed at. See `docs/promql.md`.
 
-use std::collections::BTreeSet;
+pub(crate) mod answer;
+pub(crate) mod browse;
 
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest, Path, Request, State as Shared};
+use axum::extract::{FromRequest, Request, State as Shared};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use gpuvitals_core::figures::Number;
-use gpuvitals_core::history::{Part, QueryError};
+use gpuvitals_core::history::QueryError;
 use gpuvitals_core::time;
-use gpuvitals_promql::{
-    FamilyInfo, Grid, Outcome, PromAnswer, PromError, PromLimits, PromSeries, SeriesLabels, families,
-    label_names, label_values, query, series, spell,
-};
-use serde_json::{Map, Value, json};
+use gpuvitals_promql::{Grid, PromAnswer, PromError, PromLimits, query};
 
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
+use crate::dto::{PromBody, PromErrorBody};
 use crate::error::ApiError;
 
 const MILLISECOND_NS: i64 = 1_000_000;
@@ -30,23 +27,42 @@ const NOW_SERVES_NS: i64 = 1_000_000_000;
 /// Earliest and latest instants that a question without a range asks for.
 const ALWAYS: (i64, i64) = (i64::MIN / 2, i64::MAX / 2);
 
+/// What is added to the warnings of an answer that `limit` has cut.
+const TRUNCATED: &str = "results truncated due to limit";
+/// Below it are the paths.
+const ROOT: &str = "/api/v1/prom/api/v1";
+/// Those that take their parameters by POST with a form as well.
+pub(crate) const FORMS: [&str; 6] = [
+    "/api/v1/prom/api/v1/query",
+    "/api/v1/prom/api/v1/query_range",
+    "/api/v1/prom/api/v1/series",
+    "/api/v1/prom/api/v1/labels",
+    "/api/v1/prom/api/v1/format_query",
+    "/api/v1/prom/api/v1/query_exemplars",
+];
+
 /// The paths.
 pub(crate) fn paths() -> Router<Api> {
     let api = Router::new()
         .route("/query", get(at_once).post(at_once))
         .route("/query_range", get(by_steps).post(by_steps))
-        .route("/series", get(list_series).post(list_series))
-        .route("/labels", get(list_labels).post(list_labels))
-        .route("/label/{name}/values", get(list_values))
-        .route("/metadata", get(metadata))
+        .route("/series", get(browse::list_series).post(browse::list_series))
+        .route("/labels", get(browse::list_labels).post(browse::list_labels))
+        .route("/label/{name}/values", get(browse::list_values))
+        .route("/metadata", get(browse::metadata))
+        .route("/format_query", get(browse::format_query).post(browse::format_query))
+        .route("/query_exemplars", get(browse::query_exemplars).post(browse::query_exemplars))
+        .route("/rules", get(browse::rules))
+        .route("/alerts", get(browse::alerts))
+        .route("/status/buildinfo", get(browse::build_info))
         .fallback(nothing)
         .method_not_allowed_fallback(refuse_method);
-    Router::new().nest("/api/v1/prom/api/v1", api)
+    Router::new().nest(ROOT, api)
 }
 
 /// Parameters of the query string, and of a form in the body.
 #[derive(Debug)]
-struct Parameters(Vec<(String, String)>);
+pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl<S: Send + Sync> FromRequest<S> for Parameters {
     type Rejection = PromFailure;
@@ -88,6 +104,15 @@ impl Parameters {
         found.map(Some).ok_or_else(text)
     }
 
+    /// The most entries that are wanted; 0 is no limit.
+    fn limit(&self) -> Result<usize, PromFailure> {
+        let Some(text) = self.get("limit") else { return Ok(usize::MAX) };
+        let limit = text.parse().map_err(|_| {
+            PromFailure::bad(format!("invalid parameter \"limit\": {text:?} is no whole number of 0 or more"))
+        })?;
+        Ok(if limit == 0 { usize::MAX } else { limit })
+    }
+
     fn range(&self) -> Result<(i64, i64), PromFailure> {
         let (start, end) = (self.instant("start")?, self.instant("end")?);
         Ok((start.unwrap_or(ALWAYS.0), end.unwrap_or(ALWAYS.1)))
@@ -104,7 +129,7 @@ fn nanoseconds(text: &str) -> Option<i64> {
 
 /// Why a request has no answer, as Prometheus says it.
 #[derive(Debug)]
-struct PromFailure {
+pub(crate) struct PromFailure {
     status: StatusCode,
     kind: &'static str,
     text: String,
@@ -156,13 +181,14 @@ impl From<ApiError> for PromFailure {
 impl IntoResponse for PromFailure {
     fn into_response(self) -> Response {
         let Self { status, kind, text } = self;
-        (status, Json(json!({ "status": "error", "errorType": kind, "error": text }))).into_response()
+        (status, Json(PromErrorBody { status: "error", error_type: kind, error: text })).into_response()
     }
 }
 
 async fn nothing() -> PromFailure {
     let text =
-        "there is nothing here; query, query_range, series, labels, label/NAME/values and metadata are"
+        "there is nothing here; query, query_range, series, labels, label/NAME/values, metadata, format_query, query_exemplars, \
+         rules, alerts and status/buildinfo are"
             .to_owned();
     PromFailure { status: StatusCode::NOT_FOUND, kind: "not_found", text }
 }
@@ -179,19 +205,53 @@ struct PromAsk {
     /// The instants; none: now.
     grid: Option<Grid>,
     is_range: bool,
+    limit: usize,
 }
 
-async fn at_once(
+/// The value of a query at one instant.
+#[utoipa::path(
+    get, path = "/api/v1/prom/api/v1/query", tag = "PromQL", operation_id = "prom_query",
+    params(
+        ("query" = String, Query, description = "The query in PromQL.", example = "topk(3, gpu_power_watts)"),
+        ("time" = Option<String>, Query, description = "The instant: RFC 3339, or seconds since 1970. Now without it.", example = "2026-11-20T16:00:00Z"),
+        ("limit" = Option<u32>, Query, description = "Most series of the answer; 0: all.", example = 100),
+    ),
+    responses(
+        (status = 200, description = "The result: `resultType` and `result` as Prometheus writes them.", body = PromBody<serde_json::Value>),
+        (status = 400, description = "A parameter is missing or wrong, or the query is no PromQL.", body = PromErrorBody),
+        (status = 422, description = "The query cannot be evaluated, or would be too much.", body = PromErrorBody),
+        (status = 503, description = "Too busy, or a collector is away; try again.", body = PromErrorBody),
+    )
+)]
+pub(crate) async fn at_once(
     Shared(api): Shared<Api>,
     headers: HeaderMap,
     parameters: Parameters,
 ) -> Result<Response, PromFailure> {
     let grid = parameters.instant("time")?.map(Grid::at);
-    let ask = PromAsk { text: parameters.need("query")?.to_owned(), grid, is_range: false };
+    let (text, limit) = (parameters.need("query")?.to_owned(), parameters.limit()?);
+    let ask = PromAsk { text, grid, is_range: false, limit };
     Ok(api.answer(ask, &headers).await?)
 }
 
-async fn by_steps(
+/// The values of a query at equal distances over a range.
+#[utoipa::path(
+    get, path = "/api/v1/prom/api/v1/query_range", tag = "PromQL", operation_id = "prom_query_range",
+    params(
+        ("query" = String, Query, description = "The query in PromQL: a scalar or an instant vector.", example = "sum by (node) (gpu_power_watts)"),
+        ("start" = String, Query, description = "The first instant.", example = "2026-11-20T15:00:00Z"),
+        ("end" = String, Query, description = "The last instant, at most.", example = "2026-11-20T16:00:00Z"),
+        ("step" = String, Query, description = "The distance: `30s`, or a number of seconds.", example = "30s"),
+        ("limit" = Option<u32>, Query, description = "Most series of the answer; 0: all.", example = 100),
+    ),
+    responses(
+        (status = 200, description = "The result, a `matrix`.", body = PromBody<serde_json::Value>),
+        (status = 400, description = "A parameter is missing or wrong, or the query is no PromQL.", body = PromErrorBody),
+        (status = 422, description = "The query cannot be evaluated, or would be too much.", body = PromErrorBody),
+        (status = 503, description = "Too busy, or a collector is away; try again.", body = PromErrorBody),
+    )
+)]
+pub(crate) async fn by_steps(
     Shared(api): Shared<Api>,
     headers: HeaderMap,
     parameters: Parameters,
@@ -216,7 +276,8 @@ async fn by_steps(
             "exceeded maximum resolution of {max} points per timeseries. Try decreasing the query resolution (?step=XX)"
         )));
     }
-    let ask = PromAsk { text: parameters.need("query")?.to_owned(), grid: Some(grid), is_range: true };
+    let (text, limit) = (parameters.need("query")?.to_owned(), parameters.limit()?);
+    let ask = PromAsk { text, grid: Some(grid), is_range: true, limit };
     Ok(api.answer(ask, &headers).await?)
 }
 
@@ -226,15 +287,18 @@ impl Ask for PromAsk {
         let grid = self.grid.unwrap_or_else(|| Grid::at(now_ns));
         let limits = PromLimits { values_max: view.limits.promql_values_max, ..PromLimits::default() };
         let answer = query(view.history.as_ref(), &self.text, grid, limits).await;
-        let PromAnswer { result, missing, notes } = answer.map_err(ApiError::Prom)?;
+        let PromAnswer { mut result, missing, mut notes } = answer.map_err(ApiError::Prom)?;
+        if answer::cut(&mut result, self.limit) {
+            notes.push(TRUNCATED.to_owned());
+        }
         let until_ns = if self.grid.is_some() { i64::MAX } else { now_ns.saturating_add(NOW_SERVES_NS) };
         view.render(missing, move |_, partial| {
             let mut json = Vec::with_capacity(1 << 16);
             json.extend_from_slice(b"{\"status\":\"success\",\"data\":");
             if self.is_range {
-                matrix(&mut json, result, grid)
+                answer::matrix(&mut json, result, grid)
             } else {
-                instant(&mut json, result, grid.start_ns)
+                answer::instant(&mut json, result, grid.start_ns)
             }?;
             let warnings: Vec<&String> = partial.iter().chain(&notes).collect();
             if !warnings.is_empty() {
@@ -246,221 +310,4 @@ impl Ask for PromAsk {
         })
         .await
     }
-}
-
-/// The result of a query by steps.
-fn matrix(json: &mut Vec<u8>, result: Outcome, grid: Grid) -> Result<(), serde_json::Error> {
-    let all = match result {
-        Outcome::Vector(series) => series,
-        Outcome::Scalar(numbers) => {
-            vec![PromSeries {
-                labels: SeriesLabels::default(),
-                values: numbers.into_iter().map(Some).collect(),
-            }]
-        }
-        Outcome::Text(_) | Outcome::Ranges(_) => Vec::new(),
-    };
-    json.extend_from_slice(b"{\"resultType\":\"matrix\",\"result\":[");
-    for (at, PromSeries { labels, values }) in all.iter().enumerate() {
-        separate(json, at);
-        metric(json, labels)?;
-        json.extend_from_slice(b",\"values\":[");
-        let pairs = grid.times().zip(values).filter_map(|(time_ns, value)| Some((time_ns, (*value)?)));
-        for (at, (time_ns, value)) in pairs.enumerate() {
-            separate(json, at);
-            pair(json, time_ns, value);
-        }
-        json.extend_from_slice(b"]}");
-    }
-    json.extend_from_slice(b"]}");
-    Ok(())
-}
-
-/// The result of a query at one instant.
-fn instant(json: &mut Vec<u8>, result: Outcome, time_ns: i64) -> Result<(), serde_json::Error> {
-    let begin = |json: &mut Vec<u8>, kind: &str| {
-        json.extend_from_slice(format!("{{\"resultType\":\"{kind}\",\"result\":").as_bytes());
-    };
-    match result {
-        Outcome::Scalar(numbers) => {
-            begin(json, "scalar");
-            pair(json, time_ns, numbers.first().copied().unwrap_or(f64::NAN));
-        }
-        Outcome::Text(text) => {
-            begin(json, "string");
-            json.push(b'[');
-            seconds(json, time_ns);
-            json.push(b',');
-            serde_json::to_writer(&mut *json, &text)?;
-            json.push(b']');
-        }
-        Outcome::Vector(all) => {
-            begin(json, "vector");
-            json.push(b'[');
-            let there = all.iter().filter_map(|one| Some((&one.labels, (*one.values.first()?)?)));
-            for (at, (labels, value)) in there.enumerate() {
-                separate(json, at);
-                metric(json, labels)?;
-                json.extend_from_slice(b",\"value\":");
-                pair(json, time_ns, value);
-                json.push(b'}');
-            }
-            json.push(b']');
-        }
-        Outcome::Ranges(all) => {
-            begin(json, "matrix");
-            json.push(b'[');
-            for (at, (labels, points)) in all.iter().enumerate() {
-                separate(json, at);
-                metric(json, labels)?;
-                json.extend_from_slice(b",\"values\":[");
-                for (at, (time_ns, value)) in points.iter().enumerate() {
-                    separate(json, at);
-                    pair(json, *time_ns, *value);
-                }
-                json.extend_from_slice(b"]}");
-            }
-            json.push(b']');
-        }
-    }
-    json.push(b'}');
-    Ok(())
-}
-
-fn separate(json: &mut Vec<u8>, at: usize) {
-    if at > 0 {
-        json.push(b',');
-    }
-}
-
-/// The beginning of a series: its labels.
-fn metric(json: &mut Vec<u8>, labels: &SeriesLabels) -> Result<(), serde_json::Error> {
-    json.extend_from_slice(b"{\"metric\":");
-    serde_json::to_writer(json, &labels_of(labels))
-}
-
-fn labels_of(labels: &SeriesLabels) -> Map<String, Value> {
-    labels.iter().map(|(name, text)| (name.to_owned(), text.into())).collect()
-}
-
-/// A time in seconds and a value.
-fn pair(json: &mut Vec<u8>, time_ns: i64, value: f64) {
-    json.push(b'[');
-    seconds(json, time_ns);
-    json.extend_from_slice(b",\"");
-    spell(value, json);
-    json.extend_from_slice(b"\"]");
-}
-
-/// Seconds to the millisecond.
-fn seconds(json: &mut Vec<u8>, time_ns: i64) {
-    Number::Nanoseconds(time_ns.div_euclid(MILLISECOND_NS) * MILLISECOND_NS).write(json);
-}
-
-/// What a query editor asks for.
-#[derive(Debug)]
-struct BrowseAsk {
-    what: What,
-    selectors: Vec<String>,
-    start_ns: i64,
-    end_ns: i64,
-}
-
-#[derive(Debug)]
-enum What {
-    Series,
-    Labels,
-    Values(String),
-}
-
-async fn list_series(
-    Shared(api): Shared<Api>,
-    headers: HeaderMap,
-    parameters: Parameters,
-) -> Result<Response, PromFailure> {
-    if parameters.selectors().is_empty() {
-        return Err(PromFailure::bad("no match[] parameter provided".to_owned()));
-    }
-    browse(&api, &headers, &parameters, What::Series).await
-}
-
-async fn list_labels(
-    Shared(api): Shared<Api>,
-    headers: HeaderMap,
-    parameters: Parameters,
-) -> Result<Response, PromFailure> {
-    browse(&api, &headers, &parameters, What::Labels).await
-}
-
-async fn list_values(
-    Shared(api): Shared<Api>,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-    parameters: Parameters,
-) -> Result<Response, PromFailure> {
-    browse(&api, &headers, &parameters, What::Values(name)).await
-}
-
-async fn browse(
-    api: &Api,
-    headers: &HeaderMap,
-    parameters: &Parameters,
-    what: What,
-) -> Result<Response, PromFailure> {
-    let (start_ns, end_ns) = parameters.range()?;
-    let ask = BrowseAsk { what, selectors: parameters.selectors(), start_ns, end_ns };
-    Ok(api.answer(ask, headers).await?)
-}
-
-impl Ask for BrowseAsk {
-    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let Self { what, selectors, start_ns, end_ns } = self;
-        let history = view.history.as_ref();
-        let found = match &what {
-            What::Series => listed(series(history, &selectors, start_ns, end_ns).await, Listed::Series),
-            What::Labels => listed(label_names(history, &selectors, start_ns, end_ns).await, Listed::Texts),
-            What::Values(name) => {
-                listed(label_values(history, name, &selectors, start_ns, end_ns).await, Listed::Texts)
-            }
-        };
-        let Part { answer, missing } = found.map_err(ApiError::Prom)?;
-        view.render(missing, move |_, partial| {
-            let data: Value = match answer {
-                Listed::Series(all) => all.iter().map(labels_of).map(Value::Object).collect(),
-                Listed::Texts(all) => json!(all),
-            };
-            let whole = if partial.is_empty() {
-                json!({ "status": "success", "data": data })
-            } else {
-                json!({ "status": "success", "data": data, "warnings": partial })
-            };
-            Body::until(i64::MAX, &whole)
-        })
-        .await
-    }
-}
-
-/// What a query editor gets.
-enum Listed {
-    Series(Vec<SeriesLabels>),
-    Texts(BTreeSet<String>),
-}
-
-fn listed<T>(found: Result<Part<T>, PromError>, of: fn(T) -> Listed) -> Result<Part<Listed>, PromError> {
-    found.map(|Part { answer, missing }| Part { answer: of(answer), missing })
-}
-
-async fn metadata(parameters: Parameters) -> Result<Response, PromFailure> {
-    let limit = parameters.get("limit").map(str::parse::<usize>).transpose();
-    let limit =
-        limit.map_err(|_| PromFailure::bad("limit must be a number".to_owned()))?.unwrap_or(usize::MAX);
-    let wanted = parameters.get("metric");
-    let all = families().into_iter().filter(|family| wanted.is_none_or(|wanted| wanted == family.name));
-    let data: Map<String, Value> = all
-        .take(limit)
-        .map(|FamilyInfo { name, kind, help, unit }| {
-            (name, json!([{ "type": kind, "help": help, "unit": unit }]))
-        })
-        .collect();
-    Ok(Json(json!({ "status": "success", "data": data })).into_response())
 }

@@ -309,8 +309,13 @@ async fn documented_parameters_are_known() {
         if path == "/api/v1/stream" {
             continue;
         }
-        let examples =
-            [("{id}", "GPU-a"), ("{hostname}", "sim-node-01"), ("{cluster}", "east"), ("{node}", "node-07")];
+        let examples = [
+            ("{id}", "GPU-a"),
+            ("{hostname}", "sim-node-01"),
+            ("{cluster}", "east"),
+            ("{node}", "node-07"),
+            ("{name}", "node"),
+        ];
         let filled = examples.iter().fold(path.clone(), |path, (name, value)| path.replace(name, value));
         let Some(get) = item.get("get") else { continue };
         let parameters = get["parameters"].as_array().cloned().unwrap_or_default();
@@ -324,6 +329,8 @@ async fn documented_parameters_are_known() {
                     "gpus" => json!("GPU-a"),
                     _ => parameter.get("example").cloned().unwrap_or(parameter["schema"]["default"].clone()),
                 };
+                // Of a list one entry.
+                let example = example.get(0).cloned().unwrap_or(example);
                 let text =
                     example.as_str().map_or_else(|| example.to_string(), |text| text.replace(' ', "%20"));
                 assert!(example != Value::Null, "{path}: {name} has no example");

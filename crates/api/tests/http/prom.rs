@@ -115,6 +115,70 @@ async fn series_labels_values_and_families_are_listed() {
 }
 
 #[tokio::test]
+async fn a_subquery_alone_is_a_matrix_and_the_end_is_the_one_asked_for() {
+    let world = World::new().await;
+    let power = "max(gpu_power_watts%7Bgpu%3D%220%22%7D)";
+    let found = data(&world, &format!("query?query={power}%5B20s:10s%5D&time={}", NOW + 3)).await;
+    assert_eq!(
+        found,
+        json!({"resultType": "matrix", "result": [{"metric": {}, "values": [
+            [NOW - 10, "612.4"], [NOW, "598.1"]
+        ]}]})
+    );
+    // The last step is 12 s before the end.
+    let power = "max(gpu_power_watts%7Bgpu%3D%220%22%7D%20@%20end())";
+    let steps = format!("query_range?query={power}&start={}&end={NOW}&step=16s", NOW - 28);
+    assert_eq!(
+        data(&world, &steps).await["result"][0]["values"],
+        json!([[NOW - 28, "598.1"], [NOW - 12, "598.1"]])
+    );
+}
+
+#[tokio::test]
+async fn a_limit_cuts_an_answer_and_a_warning_says_so() {
+    let world = World::new().await;
+    let matcher = "match[]=gpu_power_watts";
+    for (path, most) in [
+        (format!("query?query=gpu_power_watts&time={NOW}"), 3),
+        (format!("query?query=gpu_power_watts%5B1m%5D&time={NOW}"), 3),
+        (format!("query_range?query=gpu_power_watts&start={NOW}&end={NOW}&step=1"), 3),
+        (format!("series?{matcher}"), 3),
+        (format!("labels?{matcher}"), 4),
+        ("label/__name__/values?".to_owned(), 4),
+    ] {
+        let entries = |answer: &Value| {
+            let data = &answer["data"];
+            data.get("result").unwrap_or(data).as_array().unwrap().len()
+        };
+        let whole = world.ok(&format!("{PROM}/{path}&limit=0")).await;
+        assert!(entries(&whole) >= most && whole.get("warnings").is_none(), "{path}: {whole}");
+        let cut = world.ok(&format!("{PROM}/{path}&limit=2")).await;
+        assert_eq!(entries(&cut), 2, "{path}: {cut}");
+        assert_eq!(cut["warnings"], json!(["results truncated due to limit"]), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_history_has_not_is_well_formed_and_empty() {
+    let world = World::new().await;
+    assert_eq!(data(&world, "rules?type=alert").await, json!({ "groups": [] }));
+    assert_eq!(data(&world, "alerts").await, json!({ "alerts": [] }));
+    assert_eq!(data(&world, &format!("query_exemplars?query=gpu_info&start=0&end={NOW}")).await, json!([]));
+    let build = data(&world, "status/buildinfo").await;
+    assert!(build["version"].as_str().unwrap().starts_with("3."), "{build}");
+    for name in ["revision", "branch", "buildUser", "buildDate", "goVersion"] {
+        assert!(build[name].is_string(), "{build}");
+    }
+    assert_eq!(
+        data(&world, "format_query?query=sum(gpu_power_watts)by(node)").await,
+        "sum by (node) (gpu_power_watts)"
+    );
+    let form = "content-type: application/x-www-form-urlencoded\r\ncontent-length: 11\r\n\r\nquery=1%2B1";
+    let answer = request(world.address, "POST", &format!("{PROM}/format_query"), form).await;
+    assert_eq!((answer.status, &answer.json()["data"]), (200, &json!("1 + 1")));
+}
+
+#[tokio::test]
 async fn errors_are_prometheus_and_say_what_to_change() {
     let world = World::new().await;
     for (path, status, kind, words) in [
@@ -135,7 +199,26 @@ async fn errors_are_prometheus_and_say_what_to_change() {
         ),
         ("series", 400, "bad_data", "match[]"),
         ("series?match[]=1", 400, "bad_data", "no selector"),
-        ("rules", 404, "not_found", "nothing here"),
+        // A text or a range of values is none for steps, and a label has a name.
+        ("query_range?query=%22a%22&start=0&end=10&step=1", 400, "bad_data", "\"string\" for range query"),
+        ("query_range?query=(%22a%22)&start=0&end=0&step=1", 400, "bad_data", "\"string\" for range query"),
+        ("query_range?query=gpu_info%5B1m:%5D&start=0&end=0&step=1", 400, "bad_data", "\"range vector\""),
+        ("query?query=label_replace(gpu_info,%22a-b%22,%22%22,%22%22,%22%22)", 422, "execution", "\"a-b\""),
+        (
+            "query?query=label_replace(gpu_info,%22a%22,%22%22,%22%22,%22(%22)",
+            422,
+            "execution",
+            "regular expression",
+        ),
+        ("query?query=label_join(gpu_info,%22a%22,%22%22,%22a-b%22)", 422, "execution", "\"a-b\""),
+        ("query?query=count_values(%22a-b%22,gpu_power_watts)", 422, "execution", "\"a-b\""),
+        ("label/a-b/values", 400, "bad_data", "invalid label name"),
+        ("query?query=1&limit=-1", 400, "bad_data", "\"limit\""),
+        ("labels?limit=x", 400, "bad_data", "\"limit\""),
+        ("format_query?query=sum(", 400, "bad_data", "parenthesis"),
+        ("query_exemplars?query=1&start=2&end=1", 400, "bad_data", "before start"),
+        ("query_exemplars?query=)", 400, "bad_data", ""),
+        ("targets", 404, "not_found", "nothing here"),
     ] {
         let answer = world.get(&format!("{PROM}/{path}")).await;
         let said = answer.json();
@@ -217,6 +300,7 @@ async fn no_text_is_a_defect() {
             format!("query?time={NOW}&query={text}"),
             format!("query_range?start={}&end={NOW}&step=7&query={text}", NOW - 60),
             format!("series?match[]={text}"),
+            format!("format_query?query={text}"),
         ] {
             let answer = world.get(&format!("{PROM}/{path}")).await;
             assert!(answer.status < 500, "{path}: {}", answer.text());

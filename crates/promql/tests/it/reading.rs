@@ -1,6 +1,6 @@
 //! What is read of a history: the values of its rows, figures where there are too many, and which series there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use std::time::Duration;
 
@@ -303,7 +303,7 @@ fn what_is_not_supported_is_refused_by_name() {
         ("rate(gpu_power_watts)", "expected type"),
         ("sum(", "unclosed left parenthesis"),
         ("gpu_power_watts{node=~\"(\"}", "regex"),
-        ("label_replace(gpu_power_watts, \"a-b\", \"\", \"node\", \"\")", "\"a-b\" is no name of a label"),
+        ("label_replace(gpu_power_watts, \"a-b\", \"\", \"node\", \"\")", "invalid label name \"a-b\""),
         ("gpu_power_watts[5m] offset 300y", "292 years"),
     ] {
         let said = refused(text);
@@ -425,6 +425,14 @@ fn series_labels_and_families_can_be_browsed() {
             run.block_on(label_values(&world.store, name, selectors, start_ns, end_ns)).unwrap().answer;
         found.into_iter().collect::<Vec<_>>()
     };
+    let all = run.block_on(series(&world.store, &["{__name__=~\".+\"}".to_owned()], start_ns, end_ns));
+    let of_series: BTreeSet<String> = all
+        .unwrap()
+        .answer
+        .iter()
+        .flat_map(|labels| labels.iter().map(|(name, _)| name.to_owned()))
+        .collect();
+    assert_eq!(names, of_series, "no label that no series has");
     assert_eq!(values("node", &[]), ["n0", "n1"]);
     assert_eq!(values("vendor", &[]), ["amd", "nvidia"]);
     assert_eq!(values("node", &["gpu_power_watts{vendor=\"amd\"}".to_owned()]), ["n1"]);
@@ -434,4 +442,72 @@ fn series_labels_and_families_can_be_browsed() {
     assert!(nothing.is_empty(), "before the first row: {nothing:?}");
     let power = families().into_iter().find(|family| family.name == "gpu_power_watts").unwrap();
     assert_eq!((power.kind, power.unit), ("gauge", "watts"));
+}
+
+/// Prometheus' names for the holder's labels of a scrape whose targets have such labels themselves.
+#[test]
+fn the_holder_answers_to_the_names_that_prometheus_gives_it() {
+    let world = World::new();
+    let grid = Grid::at(BASE_NS + 1_000 * SECOND_NS);
+    let labels = |text: &str| {
+        let (series, _) = world.series(text, grid, PromLimits::default());
+        let one =
+            |series: &PromSeries| series.labels.iter().map(|(name, text)| format!("{name}={text}")).collect();
+        series.iter().map(one).collect::<Vec<Vec<String>>>()
+    };
+    for name in ["DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_POWER_USAGE", "gpu_attribution_info"] {
+        let by =
+            labels(&format!("count by (exported_pod, exported_namespace) ({name}{{exported_pod!=\"\"}})"));
+        let pods = labels(&format!("count by (pod, namespace) ({name}{{pod!=\"\"}})"));
+        let renamed =
+            |labels: Vec<String>| labels.into_iter().map(|label| format!("exported_{label}")).collect();
+        let mut wanted: Vec<Vec<String>> = pods.into_iter().map(renamed).collect();
+        let mut found = by;
+        found.sort();
+        wanted.sort();
+        assert!(found.len() > 3 && found == wanted, "{name}: {found:?}, not {wanted:?}");
+    }
+    let jobs = labels("sum by (exported_job) (gpu_attribution_info{exported_job=~\".+\"})");
+    assert_eq!(jobs, [["exported_job=4711"]]);
+    let joined = labels(
+        "label_replace(DCGM_FI_DEV_GPU_UTIL{exported_pod=\"train-1\"}, \"pod\", \"$1\", \"exported_pod\", \"(.*)\") \
+         * on (pod) group_left (exported_container) gpu_attribution_info{exported_container=\"main\"}",
+    );
+    assert!(joined.len() == 1 && joined[0].contains(&"exported_container=main".to_owned()), "{joined:?}");
+    // A question that does not name them has none.
+    assert!(labels("DCGM_FI_DEV_GPU_UTIL").iter().flatten().all(|label| !label.starts_with("exported_")));
+    let run = &world.runtime;
+    let values = |name: &str, selectors: &[String]| {
+        let found = label_values(&world.store, name, selectors, BASE_NS, BASE_NS + ROWS * EVERY_NS);
+        run.block_on(found).unwrap().answer
+    };
+    for selectors in [vec![], vec!["DCGM_FI_DEV_GPU_UTIL".to_owned()]] {
+        assert_eq!(values("exported_namespace", &selectors), values("namespace", &selectors));
+        assert!(values("exported_pod", &selectors).contains("train-11"));
+    }
+}
+
+#[test]
+fn a_ratio_has_no_more_digits_than_its_percentage() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let identity = Identity::default().with(IdentityColumn::Uuid, "GPU-r").unwrap();
+    let identity = builder.intern(&identity);
+    let load = MetricId::of("utilization_pct");
+    for percent in 0..1_000_i32 {
+        let row = builder.row(BASE_NS + i64::from(percent) * SECOND_NS, identity);
+        builder.set(row, load, Value::Float32(percent as f32 / 10.0)).unwrap();
+    }
+    runtime.block_on(store.append(vec![builder.finish(Origin::default(), 0).unwrap()])).unwrap();
+    let grid = Grid::between(BASE_NS, BASE_NS + 999 * SECOND_NS, SECOND_NS).unwrap();
+    for (text, grid) in [("gpu_utilization_ratio", grid), ("max_over_time(gpu_utilization_ratio[1s])", grid)]
+    {
+        let answer = runtime.block_on(query(&store, text, grid, PromLimits::default())).unwrap();
+        let Outcome::Vector(series) = answer.result else { panic!("{text} gives no series") };
+        for (percent, value) in (0..).zip(&series[0].values) {
+            assert_eq!(value.unwrap(), format!("{}e-3", percent).parse::<f64>().unwrap(), "{text}");
+        }
+    }
 }
