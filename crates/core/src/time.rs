@@ -1,5 +1,9 @@
 //! Instants as nanoseconds UTC since 1970, and their spellings.
 
+mod written;
+
+pub use written::{DateOrder, Written, Zone, ZoneError};
+
 /// Nanoseconds in a second.
 pub const SECOND_NS: i64 = 1_000_000_000;
 /// In a minute.
@@ -19,7 +23,14 @@ pub const FUTURE_MAX_NS: i64 = HOUR_NS;
 )]
 pub struct TimeError(String);
 
-/// Parses RFC 3339, the same with a blank instead of `T` or without zone (taken as UTC), or a number since 1970:
+impl TimeError {
+    /// Of a text that is no time.
+    pub fn of(text: &str) -> Self {
+        Self(text.chars().take(64).collect())
+    }
+}
+
+/// Parses a date and time in a form that [`Written::read`] knows, without zone taken as UTC, or a number since 1970:
 /// seconds (with fraction), milliseconds from 10^11 on, microseconds from 10^14 on, nanoseconds from 10^17 on.
 ///
 /// # Errors
@@ -33,8 +44,9 @@ pub fn parse(text: &str) -> Result<i64, TimeError> {
             to_ns(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
         })
         .or_else(|| from_number(text))
+        .or_else(|| Written::read(text, DateOrder::Open)?.instant(&Zone::utc(), None))
         .filter(|&ns| ns >= 0)
-        .ok_or_else(|| TimeError(text.chars().take(64).collect()))
+        .ok_or_else(|| TimeError::of(text))
 }
 
 /// Parses a bound of a range as [`parse`] does. A time before 1970 or after 2261 becomes the first or last
