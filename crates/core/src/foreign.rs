@@ -1,7 +1,12 @@
 //! The meaning of foreign column names: the only place that maps a CSV header or a JSON field to the
 //! catalogue.
 
+mod dialect;
+mod term;
 mod unit;
+
+pub use dialect::{Dialect, DialectColumn};
+pub use term::{Topic, names_gpu};
 
 use crate::absence::AbsenceReason;
 use crate::batch::Value;
@@ -48,22 +53,67 @@ fn folded(name: &str) -> String {
     name.trim().chars().map(|c| fold(c).to_ascii_lowercase()).collect()
 }
 
-/// The meaning of a foreign column or field name. Case is ignored; catalogue and DCGM names come first. A known name
-/// may have a unit behind it that is not the column's: `power.draw [mW]`.
+/// The meaning of a foreign column or field name. Case is ignored; catalogue and DCGM names come first, then known
+/// spellings, then base term and unit (`mem_used_gib`, `power.draw [mW]`).
 pub fn meaning(name: &str) -> Meaning {
-    let name = name.trim();
-    match meaning_without_unit(name) {
-        Meaning::Unknown => meaning_with_unit(name).unwrap_or(Meaning::Unknown),
-        meaning => meaning,
+    let column = column(name, Topic::Gpu);
+    if column.gpu.is_some() { Meaning::Unknown } else { column.meaning }
+}
+
+/// A foreign column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForeignColumn {
+    /// Its meaning.
+    pub meaning: Meaning,
+    /// The GPU that its name has in it (`gpu0_power_w`), as one would write it in a column of its own.
+    pub gpu: Option<String>,
+    /// The unit in the name.
+    pub unit: Option<String>,
+}
+
+impl From<Meaning> for ForeignColumn {
+    fn from(meaning: Meaning) -> Self {
+        Self { meaning, gpu: None, unit: None }
     }
 }
 
-fn meaning_with_unit(name: &str) -> Option<Meaning> {
-    let (head, written) = [('[', ']'), ('(', ')')]
+/// The meaning of a column in a file whose columns are about `topic` where they do not say what they are about.
+pub fn column(name: &str, topic: Topic) -> ForeignColumn {
+    let name = name.trim();
+    let known = match meaning_without_unit(name) {
+        Meaning::Unknown => meaning_with_unit(name),
+        meaning => Some((meaning, bracketed(name).map(|(_, unit)| unit.to_owned()))),
+    };
+    if let Some((meaning, unit)) = known {
+        return ForeignColumn { meaning, gpu: None, unit };
+    }
+    term::read(name, topic).map_or(Meaning::Unknown.into(), |term| ForeignColumn {
+        meaning: Meaning::Metric(term.id, term.factor),
+        gpu: term.gpu,
+        unit: term.unit,
+    })
+}
+
+/// The factor from a number in a written unit to the metric's; none if the unit is unknown or measures something else.
+pub fn unit_factor(written: &str, metric: &Metric) -> Option<f64> {
+    unit::factor(written, metric.unit)
+}
+
+/// `power.draw [W]` to `power.draw` and `W`.
+fn bracketed(name: &str) -> Option<(&str, &str)> {
+    let parts = [('[', ']'), ('(', ')')]
         .iter()
-        .find_map(|&(open, close)| name.strip_suffix(close)?.rsplit_once(open))?;
-    match meaning_without_unit(head.trim()) {
-        Meaning::Metric(id, _) => Some(Meaning::Metric(id, unit::factor(written.trim(), id.metric().unit)?)),
+        .find_map(|&(open, close)| name.trim().strip_suffix(close)?.rsplit_once(open));
+    parts.map(|(head, unit)| (head.trim(), unit.trim()))
+}
+
+fn meaning_with_unit(name: &str) -> Option<(Meaning, Option<String>)> {
+    let (head, written) = bracketed(name)?;
+    match meaning_without_unit(head) {
+        Meaning::Metric(id, _) => {
+            let factor = unit::factor(written, id.metric().unit)?;
+            Some((Meaning::Metric(id, factor), Some(written.to_owned())))
+        }
         _ => None,
     }
 }
@@ -79,14 +129,14 @@ fn meaning_without_unit(name: &str) -> Meaning {
     match folded.as_str() {
         "timestamp" | "time" | "ts" | "timestamp_ns" | "datetime" | "date" => Meaning::Time,
         "gpu_id" | "gpu" | "index" | "gpu_index" | "id" => Meaning::Gpu,
-        "uuid" | "gpu_uuid" | "unique_id" => Meaning::Identity(IdentityColumn::Uuid),
-        "hostname" | "host" | "node" | "node_name" | "instance_host" => {
+        "uuid" | "gpu_uuid" | "unique_id" | "gpu_unique_id" => Meaning::Identity(IdentityColumn::Uuid),
+        "hostname" | "host" | "host_name" | "node" | "node_name" | "nodename" | "instance_host" => {
             Meaning::Identity(IdentityColumn::Node)
         }
-        "modelname" | "model" | "model_name" | "name" | "gpu_name" | "product_name" => {
-            Meaning::Identity(IdentityColumn::Model)
-        }
-        "pci" | "pci_bus_id" | "bus_id" | "pci_address" => Meaning::Identity(IdentityColumn::Pci),
+        "modelname" | "model" | "model_name" | "name" | "gpu_name" | "gpu_model" | "product_name"
+        | "device_name" | "card_series" => Meaning::Identity(IdentityColumn::Model),
+        "pci" | "pci_bus_id" | "bus_id" | "pci_address" | "pci_bus" | "bus" | "bdf" | "pci_bdf"
+        | "gpu_bus_id" | "pci_device_bus_id" => Meaning::Identity(IdentityColumn::Pci),
         "gpu_i_id" | "mig_instance" | "partition" => Meaning::Identity(IdentityColumn::Partition),
         "driver" | "driver_version" | "dcgm_fi_driver_version" | "dcgm_fi_system_driver_version" => {
             Meaning::Identity(IdentityColumn::Driver)

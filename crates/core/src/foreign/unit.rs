@@ -21,27 +21,46 @@ enum Dimension {
 const UNITS: &[(&str, Dimension, f64)] = &[
     ("%", Dimension::Share, 0.01),
     ("percent", Dimension::Share, 0.01),
+    ("pct", Dimension::Share, 0.01),
+    ("perc", Dimension::Share, 0.01),
+    ("prozent", Dimension::Share, 0.01),
+    ("ratio", Dimension::Share, 1.0),
+    ("fraction", Dimension::Share, 1.0),
     ("MHz", Dimension::Frequency, 1e6),
     ("Hz", Dimension::Frequency, 1.0),
     ("kHz", Dimension::Frequency, 1e3),
     ("GHz", Dimension::Frequency, 1e9),
+    ("hertz", Dimension::Frequency, 1.0),
+    ("megahertz", Dimension::Frequency, 1e6),
     ("C", Dimension::Temperature, 1.0),
     ("°C", Dimension::Temperature, 1.0),
     ("degC", Dimension::Temperature, 1.0),
     ("celsius", Dimension::Temperature, 1.0),
+    ("deg", Dimension::Temperature, 1.0),
+    ("degrees", Dimension::Temperature, 1.0),
     ("W", Dimension::Power, 1.0),
     ("mW", Dimension::Power, 1e-3),
     ("uW", Dimension::Power, 1e-6),
     ("kW", Dimension::Power, 1e3),
+    ("watt", Dimension::Power, 1.0),
     ("watts", Dimension::Power, 1.0),
+    ("milliwatt", Dimension::Power, 1e-3),
+    ("milliwatts", Dimension::Power, 1e-3),
+    ("microwatts", Dimension::Power, 1e-6),
+    ("kilowatts", Dimension::Power, 1e3),
     ("J", Dimension::Energy, 1.0),
     ("mJ", Dimension::Energy, 1e-3),
     ("uJ", Dimension::Energy, 1e-6),
     ("kJ", Dimension::Energy, 1e3),
     ("Wh", Dimension::Energy, 3600.0),
     ("kWh", Dimension::Energy, 3.6e6),
+    ("joule", Dimension::Energy, 1.0),
+    ("joules", Dimension::Energy, 1.0),
+    ("millijoules", Dimension::Energy, 1e-3),
+    ("microjoules", Dimension::Energy, 1e-6),
     ("MiB", Dimension::Size, 1_048_576.0),
     ("B", Dimension::Size, 1.0),
+    ("byte", Dimension::Size, 1.0),
     ("bytes", Dimension::Size, 1.0),
     ("KiB", Dimension::Size, 1024.0),
     ("GiB", Dimension::Size, 1_073_741_824.0),
@@ -50,7 +69,12 @@ const UNITS: &[(&str, Dimension, f64)] = &[
     ("MB", Dimension::Size, 1e6),
     ("GB", Dimension::Size, 1e9),
     ("TB", Dimension::Size, 1e12),
+    ("mebibytes", Dimension::Size, 1_048_576.0),
+    ("gibibytes", Dimension::Size, 1_073_741_824.0),
+    ("megabytes", Dimension::Size, 1e6),
+    ("gigabytes", Dimension::Size, 1e9),
     ("B/s", Dimension::Rate, 1.0),
+    ("bytes/s", Dimension::Rate, 1.0),
     ("KiB/s", Dimension::Rate, 1024.0),
     ("MiB/s", Dimension::Rate, 1_048_576.0),
     ("GiB/s", Dimension::Rate, 1_073_741_824.0),
@@ -60,6 +84,9 @@ const UNITS: &[(&str, Dimension, f64)] = &[
     ("RPM", Dimension::Rotation, 1.0),
     ("mV", Dimension::Voltage, 1e-3),
     ("V", Dimension::Voltage, 1.0),
+    ("volt", Dimension::Voltage, 1.0),
+    ("volts", Dimension::Voltage, 1.0),
+    ("millivolts", Dimension::Voltage, 1e-3),
     ("uV", Dimension::Voltage, 1e-6),
     ("ns", Dimension::Duration, 1e-9),
     ("us", Dimension::Duration, 1e-6),
@@ -68,6 +95,21 @@ const UNITS: &[(&str, Dimension, f64)] = &[
     ("s", Dimension::Duration, 1.0),
     ("GT/s", Dimension::Transfers, 1.0),
 ];
+
+/// Decimal units of memory, in MiB as they are meant.
+const BINARY: &[(&str, f64)] = &[
+    ("kB", 1.0 / 1024.0),
+    ("MB", 1.0),
+    ("megabytes", 1.0),
+    ("GB", 1024.0),
+    ("gigabytes", 1024.0),
+    ("TB", 1_048_576.0),
+];
+
+/// Whether the text is a unit.
+pub(super) fn is_known(written: &str) -> bool {
+    UNITS.iter().any(|(spelling, _, _)| spelling.eq_ignore_ascii_case(written))
+}
 
 /// The factor from a number in the written unit to the column unit; `None` if the unit is unknown or measures
 /// something else. Case matters only if it distinguishes units (`mW`).
@@ -88,10 +130,11 @@ pub(super) fn factor(written: &str, column: Unit) -> Option<f64> {
         Unit::Nanosecond => (Dimension::Duration, 1e-9),
         Unit::GigatransfersPerSecond => (Dimension::Transfers, 1.0),
     };
-    // Tools that print MB for memory (amd-smi, old nvidia-smi) count in MiB, and the catalogue interprets a
-    // header the same way.
-    if column == Unit::Mebibyte && written.eq_ignore_ascii_case("MB") {
-        return Some(1.0);
+    // Tools that print MB or GB for memory (amd-smi, old nvidia-smi, free) count in powers of 1024.
+    if column == Unit::Mebibyte
+        && let Some((_, size)) = BINARY.iter().find(|(unit, _)| written.eq_ignore_ascii_case(unit))
+    {
+        return Some(*size);
     }
     let mut known = UNITS.iter().filter(|(_, d, _)| *d == dimension);
     let (_, _, size) = known
@@ -110,6 +153,8 @@ mod tests {
     fn megabytes_of_memory_are_the_same_in_header_and_cell() {
         assert_eq!(factor("MB", Unit::Mebibyte), Some(1.0));
         assert_eq!(factor("MiB", Unit::Mebibyte), Some(1.0));
+        assert_eq!(factor("GB", Unit::Mebibyte), Some(1024.0));
+        assert_eq!(factor("gb", Unit::Mebibyte), factor("GiB", Unit::Mebibyte));
         assert_eq!(factor("B", Unit::Mebibyte), Some(1.0 / 1_048_576.0));
         assert_eq!(factor("MB/s", Unit::BytesPerSecond), Some(1e6));
         assert_eq!(factor("mW", Unit::Watt), Some(1e-3));

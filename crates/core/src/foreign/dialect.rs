@@ -1,0 +1,264 @@
+//! The dialects that a header gives away: what a tool means by names that elsewhere mean something else.
+
+use super::unit;
+use crate::catalogue::{self, MetricId};
+
+/// The names of a tool.
+#[derive(Debug, PartialEq)]
+pub struct Dialect {
+    /// The tool, for people.
+    pub name: &'static str,
+    /// Columns that together only this tool has; `*` stands for digits, and at the end for anything.
+    signature: &'static [&'static str],
+    columns: &'static [(&'static str, Sense)],
+}
+
+/// What a dialect's column is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Sense {
+    /// A metric by column or alias, and its unit (empty: the column's). Of several columns of one metric the largest
+    /// value counts: engines of a GPU that have a clock each.
+    Metric(&'static str, &'static str),
+    /// The GPU of the row.
+    Gpu,
+    /// It is kept under its own name, whatever else the name means.
+    Own,
+}
+
+use Sense::{Gpu, Metric, Own};
+
+/// A column of a dialect.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DialectColumn {
+    /// Column value = foreign value × factor; the GPU that the name has in it; the unit.
+    Metric(MetricId, f64, Option<String>, &'static str),
+    /// The GPU of the row.
+    Gpu,
+    /// Kept under its own name.
+    Own,
+}
+
+const DIALECTS: &[Dialect] = &[
+    Dialect {
+        name: "amd-smi metric",
+        signature: &["gfx_activity", "umc_activity"],
+        columns: &[
+            ("gpu", Gpu),
+            ("gfx_activity", Metric("utilization_pct", "%")),
+            ("umc_activity", Metric("memory_utilization_pct", "%")),
+            ("mm_activity", Metric("media_utilization_pct", "%")),
+            ("vcn_activity", Metric("media_utilization_pct", "%")),
+            ("jpeg_activity", Metric("jpeg_utilization_pct", "%")),
+            ("socket_power", Metric("power_w", "W")),
+            ("gfx_voltage", Metric("voltage_gfx_mv", "mV")),
+            ("soc_voltage", Metric("voltage_soc_mv", "mV")),
+            ("mem_voltage", Metric("voltage_mem_mv", "mV")),
+            ("gfx_*_clk", Metric("gpu_clock_mhz", "MHz")),
+            ("gfx_*_max_clk", Metric("gpu_clock_max_mhz", "MHz")),
+            ("mem_*_clk", Metric("mem_clock_mhz", "MHz")),
+            ("mem_*_max_clk", Metric("mem_clock_max_mhz", "MHz")),
+            ("vclk_*_clk", Metric("video_clock_mhz", "MHz")),
+            ("dclk_*_clk", Metric("video_decode_clock_mhz", "MHz")),
+            ("socclk_*_clk", Metric("soc_clock_mhz", "MHz")),
+            ("fclk_*_clk", Metric("fabric_clock_mhz", "MHz")),
+            ("edge", Metric("temperature_edge_c", "C")),
+            ("hotspot", Metric("temperature_junction_c", "C")),
+            ("mem", Metric("temperature_memory_c", "C")),
+            ("total_energy_consumption", Metric("energy", "J")),
+            ("total_vram", Metric("memory_total_mb", "MB")),
+            ("used_vram", Metric("memory_used_mb", "MB")),
+            ("free_vram", Metric("memory_free_mb", "MB")),
+            ("throttle_status", Own),
+        ],
+    },
+    Dialect {
+        name: "amd-smi monitor",
+        signature: &["power_usage", "hotspot_temperature"],
+        columns: &[
+            ("gpu", Gpu),
+            ("power_usage", Metric("power_w", "W")),
+            ("max_power", Metric("power_limit_w", "W")),
+            ("hotspot_temperature", Metric("temperature_junction_c", "C")),
+            ("memory_temperature", Metric("temperature_memory_c", "C")),
+            ("gfx_clk", Metric("gpu_clock_mhz", "MHz")),
+            ("gfx", Metric("utilization_pct", "%")),
+            ("mem", Metric("memory_utilization_pct", "%")),
+            ("mem_clock", Metric("mem_clock_mhz", "MHz")),
+            ("encoder", Metric("encoder_utilization_pct", "%")),
+            ("decoder", Metric("decoder_utilization_pct", "%")),
+            ("vclock", Metric("video_clock_mhz", "MHz")),
+            ("dclock", Metric("video_decode_clock_mhz", "MHz")),
+            ("single_bit_ecc", Metric("ecc_corrected_volatile", "")),
+            ("double_bit_ecc", Metric("ecc_uncorrected_volatile", "")),
+            ("pcie_replay", Metric("pcie_replays", "")),
+            ("vram_used", Metric("memory_used_mb", "MB")),
+            ("vram_free", Metric("memory_free_mb", "MB")),
+            ("vram_total", Metric("memory_total_mb", "MB")),
+            ("vram_percent", Metric("memory_used_pct", "%")),
+        ],
+    },
+    Dialect { name: "nvidia-smi dmon", signature: &["pwr", "gtemp"], columns: DMON },
+    Dialect { name: "nvidia-smi dmon", signature: &["sm", "mem", "enc", "dec"], columns: DMON },
+    Dialect { name: "nvidia-smi dmon", signature: &["mclk", "pclk"], columns: DMON },
+    Dialect {
+        name: "jtop",
+        signature: &["jetson_clocks"],
+        columns: &[
+            ("gpu", Metric("utilization_pct", "%")),
+            ("gpu1", Metric("utilization_pct", "%")),
+            ("temp_gpu", Metric("temperature_c", "C")),
+            ("nvenc", Own),
+            ("nvdec", Own),
+            ("nvjpg", Own),
+            ("emc", Metric("memory_utilization_pct", "%")),
+            ("fan", Metric("fan_speed_pct", "%")),
+            ("fan*", Metric("fan_speed_pct", "%")),
+            ("power_tot", Metric("module_power_w", "mW")),
+            ("power_total", Metric("module_power_w", "mW")),
+            ("cpu*", Own),
+            ("ram", Own),
+            ("swap", Own),
+        ],
+    },
+    Dialect {
+        name: "codecarbon",
+        signature: &["emissions_rate", "energy_consumed"],
+        columns: &[
+            ("gpu_power", Metric("power_w", "W")),
+            // Since the start of the run, over all GPUs.
+            ("gpu_energy", Metric("energy", "kWh")),
+            ("gpu_model", Own),
+            ("gpu_count", Own),
+            ("cpu_power", Own),
+            ("ram_power", Own),
+            ("os", Own),
+            ("cpu_count", Metric("cpu_count", "")),
+        ],
+    },
+    Dialect {
+        name: "wandb",
+        signature: &["system_gpu_*"],
+        columns: &[
+            ("system_gpu_*_gpu", Metric("utilization_pct", "%")),
+            ("system_gpu_*_memory", Metric("memory_utilization_pct", "%")),
+            ("system_gpu_*_memoryallocated", Metric("memory_used_pct", "%")),
+            ("system_gpu_*_memoryallocatedbytes", Metric("memory_used_mb", "B")),
+            ("system_gpu_*_temp", Metric("temperature_c", "C")),
+            ("system_gpu_*_powerwatts", Metric("power_w", "W")),
+            ("system_gpu_*_enforcedpowerlimitwatts", Metric("power_limit_enforced_w", "W")),
+            ("system_gpu_*_smclock", Metric("sm_clock_mhz", "MHz")),
+            ("system_gpu_*_graphicsclock", Metric("gpu_clock_mhz", "MHz")),
+            ("system_gpu_*_memoryclock", Metric("mem_clock_mhz", "MHz")),
+            ("system_gpu_*_correctedmemoryerrors", Metric("ecc_corrected_volatile", "")),
+            ("system_gpu_*_uncorrectedmemoryerrors", Metric("ecc_uncorrected_volatile", "")),
+            ("system_gpu_*", Own),
+            ("system_cpu", Metric("cpu_pct", "%")),
+            ("system_*", Own),
+        ],
+    },
+];
+
+const DMON: &[(&str, Sense)] = &[
+    ("gpu", Gpu),
+    ("pwr", Metric("power_w", "W")),
+    ("gtemp", Metric("temperature_c", "C")),
+    ("mtemp", Metric("temperature_memory_c", "C")),
+    ("sm", Metric("utilization_pct", "%")),
+    ("mem", Metric("memory_utilization_pct", "%")),
+    ("enc", Metric("encoder_utilization_pct", "%")),
+    ("dec", Metric("decoder_utilization_pct", "%")),
+    ("jpg", Metric("jpeg_utilization_pct", "%")),
+    ("ofa", Metric("ofa_utilization_pct", "%")),
+    ("mclk", Metric("mem_clock_mhz", "MHz")),
+    ("pclk", Metric("gpu_clock_mhz", "MHz")),
+    ("fb", Metric("memory_used_mb", "MB")),
+    ("bar1", Metric("bar1_used_mb", "MB")),
+    ("sbecc", Metric("ecc_corrected_aggregate", "")),
+    ("dbecc", Metric("ecc_uncorrected_aggregate", "")),
+    ("pci", Metric("pcie_replays", "")),
+    ("rxpci", Metric("pcie_rx_bytes_per_s", "MB/s")),
+    ("txpci", Metric("pcie_tx_bytes_per_s", "MB/s")),
+];
+
+impl Dialect {
+    /// The dialect that a header gives away.
+    pub fn of(names: &[String]) -> Option<&'static Self> {
+        let folded: Vec<String> = names.iter().map(|name| folded(name)).collect();
+        let has = |pattern: &&str| folded.iter().any(|name| matches(pattern, name));
+        DIALECTS.iter().find(|dialect| dialect.signature.iter().all(|pattern| has(pattern)))
+    }
+
+    /// What its column of that name is; a unit in brackets goes before the dialect's.
+    pub fn column(&self, name: &str) -> Option<DialectColumn> {
+        let bare = folded(name);
+        let (pattern, sense) = self.columns.iter().find(|(pattern, _)| matches(pattern, &bare))?;
+        Some(match *sense {
+            Gpu => DialectColumn::Gpu,
+            Own => DialectColumn::Own,
+            Metric(metric, unit) => {
+                let id = catalogue::by_alias(metric)?;
+                let factor = |unit: &str| unit::factor(unit, id.metric().unit);
+                let written = super::bracketed(name).and_then(|(_, written)| factor(written));
+                let factor = written.or_else(|| if unit.is_empty() { Some(1.0) } else { factor(unit) })?;
+                let gpu = pattern.contains("gpu_*").then(|| digits(&bare));
+                DialectColumn::Metric(id, factor, gpu, unit)
+            }
+        })
+    }
+}
+
+/// The first number in a name.
+fn digits(name: &str) -> String {
+    let from = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
+    name.chars().skip(from).take_while(char::is_ascii_digit).collect()
+}
+
+/// A name in lower case with `_` for separators, without a unit in brackets.
+fn folded(name: &str) -> String {
+    let bare = super::bracketed(name).map_or(name, |(head, _)| head);
+    let bare = bare.trim().trim_end_matches(':');
+    // The name of a run stands before a chart's: `brave-sky-3 - system/gpu.0.temp`.
+    let bare = bare.rsplit_once(" - ").map_or(bare, |(_, name)| name);
+    let fold = |c: char| if matches!(c, '-' | ' ' | '.' | '/' | ':') { '_' } else { c.to_ascii_lowercase() };
+    bare.chars().map(fold).collect()
+}
+
+/// Whether a name fits a pattern: `*` is one or more digits, or at the end anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, tail)) = pattern.split_once('*') else { return pattern == name };
+    let Some(rest) = name.strip_prefix(head) else { return false };
+    if tail.is_empty() {
+        return !rest.is_empty();
+    }
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    digits > 0 && rest.get(digits..) == Some(tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_of_a_dialect_is_in_the_catalogue_with_its_unit() {
+        for dialect in DIALECTS {
+            for (name, sense) in dialect.columns {
+                let Metric(metric, unit) = *sense else { continue };
+                let id = catalogue::by_alias(metric).unwrap_or_else(|| panic!("{name}: {metric}"));
+                assert!(unit.is_empty() || unit::factor(unit, id.metric().unit).is_some(), "{name}: {unit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_gives_its_tool_away() {
+        let of = |names: &str| {
+            let names: Vec<String> = names.split(',').map(str::to_owned).collect();
+            Dialect::of(&names).map(|dialect| dialect.name)
+        };
+        assert_eq!(of("timestamp,gpu,gfx_activity,umc_activity,hotspot,mem"), Some("amd-smi metric"));
+        assert_eq!(of("gpu,power_usage,hotspot_temperature,gfx,mem"), Some("amd-smi monitor"));
+        assert_eq!(of("gpu,pwr [W],gtemp [C],sm [%],mem [%]"), Some("nvidia-smi dmon"));
+        assert_eq!(of("time,run - system/gpu.0.temp"), Some("wandb"));
+        assert_eq!(of("timestamp,gpu_id,mem_used"), None);
+    }
+}
