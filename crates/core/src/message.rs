@@ -21,6 +21,9 @@ use crate::wire::ROWS_MAX;
 /// Largest JSON document in bytes.
 pub const DOCUMENT_LEN_MAX: usize = 4 << 20;
 
+/// Longest name in an error.
+const NAME_LEN_MAX: usize = 64;
+
 /// A refused document or message.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
@@ -145,6 +148,9 @@ fn add(
     };
     let own = has(false).then(|| row_of(&identity));
     let of_card = card.as_ref().filter(|_| has(true)).map(&mut row_of);
+    let beside = message.as_object().into_iter().flat_map(Map::keys);
+    let beside = beside.filter(|key| !matches!(key.as_str(), "timestamp" | "fields"));
+    invalid.extend(beside.map(|key| (index, ValueError::Beside(key.chars().take(NAME_LEN_MAX).collect()))));
     for (name, cell) in &cells {
         let (first, second) = if is_of_card(name, cell) { (of_card, own) } else { (own, of_card) };
         let Some(row) = first.or(second) else { continue };

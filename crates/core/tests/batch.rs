@@ -386,3 +386,32 @@ fn a_32_bit_float_is_read_as_its_shortest_decimal() {
     same("1048576.25".parse().unwrap());
     same(-0.0);
 }
+
+#[test]
+fn a_message_has_nvidia_smis_time_in_utc_and_what_stands_beside_its_fields_is_counted() {
+    let document = br#"[
+        {"timestamp": "2026/04/24 10:00:00.5", "fields": {"uuid": "GPU-1", "power.draw [mW]": 99100}},
+        {"timestamp": "2026-04-24 10:00:00.5+02:00", "fields": {"uuid": "GPU-1", "mem_used_gib": 2}, "host": "a", "power_w": 3}
+    ]"#;
+    let parsed = message::parse(document, Origin::default(), 1).unwrap();
+    assert!(parsed.refused.is_empty(), "{:?}", parsed.refused);
+    let batch = parsed.batch.unwrap();
+    let times: Vec<String> = batch.timestamps().iter().map(|at| gpuvitals_core::time::format(*at)).collect();
+    assert_eq!(times, ["2026-04-24T10:00:00.5Z", "2026-04-24T08:00:00.5Z"]);
+    let value = |column: &str, row: usize| {
+        batch.metrics().find(|(id, _)| id.metric().column == column).and_then(|(_, values)| values.value(row))
+    };
+    assert_eq!(value("power_w", 0).map(Value::as_decimal), Some(99.1));
+    assert_eq!(value("memory_used_mb", 1).map(Value::as_f64), Some(2048.0));
+    let left_out: Vec<(usize, String)> =
+        parsed.invalid.iter().map(|(index, error)| (*index, error.to_string())).collect();
+    let beside = |name: &str| {
+        (
+            1,
+            format!(
+                "\"{name}\" stands beside timestamp and fields, and is left out; a value goes into fields"
+            ),
+        )
+    };
+    assert_eq!(left_out, [beside("host"), beside("power_w")]);
+}

@@ -133,6 +133,9 @@ pub enum ValueError {
         /// Its length in bytes.
         len: usize,
     },
+    /// A key of a message that stands beside `timestamp` and `fields`.
+    #[error("{0:?} stands beside timestamp and fields, and is left out; a value goes into fields")]
+    Beside(String),
     /// Text for a column of the table that holds numbers.
     #[error("column {0:?} holds numbers, not text")]
     Mixed(String),
