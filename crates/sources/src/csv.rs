@@ -1,7 +1,8 @@
 //! Recorded telemetry as a source: CSV files in the wide or the long (DCGM) form, replayed.
 //!
-//! The header decides: names are mapped by the catalogue ([`gpuvitals_core::foreign::meaning`]), columns it
-//! does not know are kept under their own name. A file with the columns `metric_name` and `value` is in the
+//! Header and first rows decide: names are mapped by the user's hints, the dialect of the tool that wrote the file, and
+//! the catalogue ([`gpuvitals_core::foreign`]). Columns that nobody knows, and those whose values cannot be what their name
+//! says, are kept under their own name. A file with the columns `metric_name` and `value` is in the
 //! long form; its adjacent rows with one GPU and one time fill one row of a batch, the others merge
 //! downstream.
 //!
@@ -13,14 +14,24 @@
 //! ([`CsvSource::counts`], [`CsvSource::drain_reports`]). Only a file that cannot be read at all is an error.
 
 mod cell;
+mod describe;
 mod error;
+mod head;
 mod header;
+mod hints;
 mod input;
 mod labels;
 mod messages;
+mod owner;
+mod part;
+mod plan;
 mod rows;
+mod sample;
 mod split;
 mod subject;
+mod text;
+mod times;
+mod when;
 pub mod write;
 
 use std::path::PathBuf;
@@ -32,18 +43,26 @@ use gpuvitals_core::{Batch, Origin};
 
 use crate::replay::ReplayConfig;
 use crate::replay::report::{Cause, Counts, Ledger, Report};
-use crate::replay::timeline::Timeline;
+use crate::replay::timeline::{Replay, Timeline};
 
+pub use describe::{CsvColumn, CsvDescription};
 pub use error::CsvError;
-pub use header::CsvForm;
+pub use hints::{ColumnHint, HintError, HintSense, Hints};
 pub use input::CsvInput;
+pub use plan::CsvForm;
 
-use header::{Plan, Unfit};
+use head::Head;
+use plan::{Plan, Surroundings, Unfit};
 use rows::RowBuilder;
+use sample::Sample;
 use split::{FIELD_LEN_MAX, FIELDS_MAX, RECORD_LEN_MAX, SplitStep, Splitter};
+use text::TextKind;
 
 /// Most bytes of input in one batch, and most that one call of `poll` processes.
 const BATCH_INPUT_LEN_MAX: usize = 4 << 20;
+
+/// Most characters of an error that says what each column is.
+const SUMMARY_LEN_MAX: usize = 2_000;
 
 /// A CSV file as a source of batches.
 #[derive(Debug)]
@@ -63,6 +82,9 @@ pub struct CsvSource {
     /// A stream hands over its rows before it waits for more.
     stream: bool,
     sequence: u64,
+    /// Rows of hosts, which follow those of GPUs.
+    hosts: Option<Batch>,
+    first_ns: Option<i64>,
     /// When the batch under construction got its first row, and its bytes so far.
     batch_since_ns: i64,
     batch_input_len: usize,
@@ -89,7 +111,7 @@ impl CsvSource {
         let input = input.into();
         let file: Arc<str> = input.name().into();
         config.check()?;
-        let (records, plan, opened) = open(input, &file)?;
+        let Begun { records, plan, opened, first_ns } = open(input, &file, &config, now_ns)?;
         if config.loop_file && opened.again.is_none() {
             return Err(CsvError::NoLoop { file });
         }
@@ -108,6 +130,8 @@ impl CsvSource {
             again: opened.again,
             file,
             sequence: 0,
+            hosts: None,
+            first_ns,
             batch_since_ns: now_ns,
             batch_input_len: 0,
             pass_taken: 0,
@@ -119,6 +143,36 @@ impl CsvSource {
     /// Wide or long.
     pub fn form(&self) -> CsvForm {
         self.rows.plan().form
+    }
+
+    /// The file's name in reports.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// What the file is taken for.
+    pub fn description(&self) -> CsvDescription {
+        describe::describe(self.rows.plan())
+    }
+
+    /// What is left out of the file, in sentences.
+    pub fn warnings(&self) -> &[String] {
+        &self.rows.plan().warnings
+    }
+
+    /// What was settled that the file does not say, in sentences.
+    pub fn notes(&self) -> &[String] {
+        &self.rows.plan().notes
+    }
+
+    /// The first time of a row as recorded, if rows have times.
+    pub fn first_ns(&self) -> Option<i64> {
+        self.first_ns
+    }
+
+    /// Of several files of one time: with this recorded time the replay begins.
+    pub(crate) fn begin_with(&mut self, first_ns: i64) {
+        self.timeline.begin_with(first_ns);
     }
 
     /// The rows of the batch that was handed over last as messages ([`gpuvitals_core::message`]) with the file's own names
@@ -143,9 +197,10 @@ impl CsvSource {
 
     fn hand_over(&mut self) -> Option<Batch> {
         self.batch_input_len = 0;
-        let batch = self.rows.finish(self.origin.clone(), self.sequence + 1)?;
-        self.sequence += 1;
-        Some(batch)
+        let (gpus, hosts) = self.rows.finish(&self.origin, self.sequence + 1);
+        self.sequence += u64::from(gpus.is_some()) + u64::from(hosts.is_some());
+        self.hosts = hosts;
+        gpus.or_else(|| self.hosts.take())
     }
 
     /// The rows so far, or nothing before `due_ns`.
@@ -168,7 +223,8 @@ impl CsvSource {
             self.state = State::Ended;
             return Ok(());
         };
-        let (records, plan, opened) = open(CsvInput::File(path), &self.file)?;
+        let Begun { records, plan, opened, .. } =
+            open(CsvInput::File(path), &self.file, &self.config, now_ns)?;
         self.taken_before += self.taken.load(Ordering::Relaxed);
         self.taken = opened.taken;
         self.ledger.counts.bytes_total = opened.total;
@@ -182,11 +238,15 @@ impl CsvSource {
     /// Processes the current record; `Some` if it must wait.
     fn record(&mut self, now_ns: i64) -> Option<i64> {
         let line = self.records.record_line();
+        if self.rows.is_header(&self.records) {
+            return None;
+        }
         if !self.held {
             self.ledger.counts.rows_read += 1;
         }
         self.held = false;
-        let outcome = match self.rows.check(&self.records, now_ns) {
+        let any_date = self.config.replay == Replay::Shifted;
+        let outcome = match self.rows.check(&self.records, now_ns, any_date) {
             Ok(recorded_ns) => {
                 let due_ns = self.timeline.due(recorded_ns);
                 if due_ns > now_ns {
@@ -270,6 +330,9 @@ impl Source for CsvSource {
     type Error = CsvError;
 
     fn poll(&mut self, now_ns: i64) -> Result<Poll, CsvError> {
+        if let Some(hosts) = self.hosts.take() {
+            return Ok(Poll::Ready(hosts));
+        }
         loop {
             if !matches!(self.state, State::Running) {
                 if let Some(batch) = self.hand_over() {
@@ -295,69 +358,45 @@ impl Source for CsvSource {
     }
 }
 
-/// Opens an input and reads its header.
-fn open(input: CsvInput, file: &Arc<str>) -> Result<(Splitter, Plan, input::Opened), CsvError> {
+/// An input that is open, at its first row.
+struct Begun {
+    records: Splitter,
+    plan: Plan,
+    opened: input::Opened,
+    /// The first time of a row, if rows have times.
+    first_ns: Option<i64>,
+}
+
+/// Opens an input and settles what its columns are.
+fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) -> Result<Begun, CsvError> {
+    let stem = input.stem();
     let mut opened =
         input::open(input).map_err(|source| CsvError::Open { file: Arc::clone(file), source })?;
     let bytes = std::mem::replace(&mut opened.bytes, Box::new(std::io::empty()));
-    let mut records = Splitter::new(bytes);
-    let plan = header(&mut records, file)?;
-    Ok((records, plan, opened))
-}
-
-fn header(records: &mut Splitter, file: &Arc<str>) -> Result<Plan, CsvError> {
-    let file = || Arc::clone(file);
-    let line_is_there = |ahead: &[u8]| {
-        let text = ahead.iter().position(|b| !matches!(b, b'\n' | b'\r')).and_then(|at| ahead.get(at..));
-        text.is_some_and(|text| memchr::memchr2(b'\n', b'\r', text).is_some())
-    };
-    while !line_is_there(records.ahead()) && records.ahead().len() <= RECORD_LEN_MAX {
-        let read = records.fill().map_err(|source| CsvError::Read { file: file(), line: 1, source })?;
-        if read == 0 {
-            break;
-        }
+    let head = Head::read(bytes, opened.total.is_none());
+    if let TextKind::Foreign(what, remedy) = head.kind {
+        return Err(CsvError::Foreign { file: Arc::clone(file), what, remedy });
     }
-    let binary = |what| CsvError::Binary { file: file(), line: 1, what };
-    if !line_is_there(records.ahead()) && records.ahead().len() > RECORD_LEN_MAX {
-        let nul = memchr::memchr(0, records.ahead()).is_some();
-        return Err(if nul {
-            binary("it has NUL bytes")
-        } else {
-            CsvError::HeaderTooLong { file: file(), line: 1 }
-        });
-    }
-    if records.ahead().starts_with(b"\xff\xfe") || records.ahead().starts_with(b"\xfe\xff") {
-        return Err(binary("UTF-16; convert it with iconv -f UTF-16 -t UTF-8"));
-    }
-    if records.ahead().starts_with(b"\xef\xbb\xbf") {
-        records.pass_over(3);
-    }
-    let first = records.ahead().iter().position(|b| !matches!(b, b'\n' | b'\r')).unwrap_or(0);
-    records.set_delimiter(header::delimiter(records.ahead().get(first..).unwrap_or_default()));
-    let step = loop {
-        match records.step() {
-            SplitStep::NeedInput if records.ahead().len() <= RECORD_LEN_MAX => {
-                records.fill().map_err(|source| CsvError::Read { file: file(), line: 1, source })?;
-            }
-            step => break step,
-        }
-    };
+    let mut records = Splitter::new(head.reader);
+    let (names, delimiter) = header::read(&mut records, file)?;
     let line = records.record_line();
-    if memchr::memchr(0, records.text()).is_some() {
-        return Err(CsvError::Binary { file: file(), line, what: "it has NUL bytes" });
-    }
-    match step {
-        SplitStep::End => return Err(CsvError::Empty { file: file() }),
-        SplitStep::Record => {}
-        _ => return Err(CsvError::HeaderTooLong { file: file(), line }),
-    }
-    let names: Result<Vec<String>, _> =
-        (0..records.len()).map(|i| String::from_utf8(records.field(i).to_vec())).collect();
-    let names = names.map_err(|_| CsvError::Binary { file: file(), line, what: "it is not UTF-8" })?;
-    let columns = || names.join(", ").escape_debug().take(400).collect();
-    Plan::new(&names).map_err(|unfit| match unfit {
-        Unfit::Data(field) => CsvError::NoHeader { file: file(), line, field },
-        Unfit::NoGpu => CsvError::NoGpu { file: file(), line, columns: columns() },
-        Unfit::NoMetric => CsvError::NoMetric { file: file(), line, columns: columns() },
-    })
+    let mut look = Splitter::new(Box::new(std::io::Cursor::new(Arc::clone(&head.bytes))));
+    let sample = match header::read(&mut look, file) {
+        Ok(_) => Sample::of(&mut look, &names, head.is_whole),
+        Err(_) => Sample::default(),
+    };
+    let any_date = config.replay == Replay::Shifted;
+    let around = Surroundings { hints: &config.hints, stem: &stem, delimiter, any_date, now_ns };
+    let plan = Plan::new(&names, &sample, around).map_err(|(unfit, summary)| {
+        let file = Arc::clone(file);
+        let columns = || summary.escape_debug().take(SUMMARY_LEN_MAX).collect();
+        match unfit {
+            Unfit::Data(field) => CsvError::NoHeader { file, line, field },
+            Unfit::NoMetric => CsvError::NoMetric { file, line, columns: columns() },
+            Unfit::Time(column, reason) => CsvError::Time { file, column, reason, columns: columns() },
+            Unfit::Hint(name) => CsvError::Hint { file, name, columns: columns() },
+        }
+    })?;
+    let first_ns = plan.times.as_ref().and_then(|times| times.first(&sample));
+    Ok(Begun { records, plan, opened, first_ns })
 }

@@ -19,6 +19,7 @@ mod error;
 mod file;
 mod numbers;
 pub(crate) mod report;
+mod several;
 mod tables;
 pub(crate) mod timeline;
 mod windows;
@@ -31,9 +32,10 @@ use std::sync::Arc;
 use gpuvitals_core::Table;
 use gpuvitals_core::ports::{Poll, Source};
 
-use crate::csv::{CsvError, CsvInput, CsvSource};
+use crate::csv::{CsvError, CsvInput, CsvSource, Hints};
 pub use error::ReplayError;
 pub use report::{Cause, Counts, REPORTS_MAX, Report};
+pub use several::SeveralSource;
 pub use tables::TableSource;
 pub use timeline::{Replay, ReplayPace};
 pub use windows::WINDOW_ROWS;
@@ -60,6 +62,8 @@ pub struct ReplayConfig {
     pub messages: bool,
     /// Host name of this process, for the batches' origin.
     pub node: Arc<str>,
+    /// What the user says about CSV files.
+    pub hints: Hints,
 }
 
 impl Default for ReplayConfig {
@@ -74,6 +78,7 @@ impl Default for ReplayConfig {
             batch_age_ns: 100_000_000,
             messages: false,
             node: Arc::from(""),
+            hints: Hints::default(),
         }
     }
 }
@@ -97,6 +102,8 @@ impl ReplayConfig {
 pub enum ReplaySource {
     /// A CSV file.
     Csv(Box<CsvSource>),
+    /// CSV files of one machine.
+    Several(Box<SeveralSource>),
     /// Table files.
     Tables(Box<TableSource>),
 }
@@ -118,9 +125,33 @@ impl ReplaySource {
         Ok(Self::Tables(Box::new(TableSource::open(paths, config, now_ns)?)))
     }
 
+    /// Opens CSV files of one machine as one replay, and a single path as [`ReplaySource::open`] does.
+    ///
+    /// # Errors
+    /// As [`ReplaySource::open`], and if there are several and one is a table file.
+    pub fn open_all(paths: &[PathBuf], config: ReplayConfig, now_ns: i64) -> Result<Self, ReplayError> {
+        if let [path] = paths {
+            return Self::open(path, config, now_ns);
+        }
+        if let Some(path) = paths.iter().find(|path| path.is_dir() || is_parquet(path)) {
+            return Err(ReplayError::NotCsv { file: path.display().to_string().into() });
+        }
+        Ok(Self::Several(Box::new(SeveralSource::open(paths.to_vec(), config, now_ns)?)))
+    }
+
+    /// The CSV files that it reads.
+    pub fn csv_files(&self) -> Vec<&CsvSource> {
+        match self {
+            Self::Csv(csv) => vec![csv],
+            Self::Several(several) => several.files().collect(),
+            Self::Tables(_) => Vec::new(),
+        }
+    }
+
     /// Counts of the rows so far.
     pub fn counts(&self) -> Counts {
         match self {
+            Self::Several(several) => several.counts(),
             Self::Csv(csv) => csv.counts(),
             Self::Tables(tables) => tables.counts(),
         }
@@ -130,6 +161,7 @@ impl ReplaySource {
     /// counted.
     pub fn drain_reports(&mut self) -> Vec<Report> {
         match self {
+            Self::Several(several) => several.drain_reports(),
             Self::Csv(csv) => csv.drain_reports(),
             Self::Tables(tables) => tables.drain_reports(),
         }
@@ -139,6 +171,7 @@ impl ReplaySource {
     /// ([`CsvSource::messages`]).
     pub fn messages(&mut self) -> Option<Vec<serde_json::Value>> {
         match self {
+            Self::Several(several) => several.messages(),
             Self::Csv(csv) => csv.messages(),
             Self::Tables(_) => None,
         }
@@ -151,6 +184,7 @@ impl Source for ReplaySource {
     fn poll(&mut self, now_ns: i64) -> Result<Poll, ReplayError> {
         match self {
             Self::Csv(csv) => Ok(csv.poll(now_ns)?),
+            Self::Several(several) => Ok(several.poll(now_ns)?),
             Self::Tables(tables) => tables.poll(now_ns),
         }
     }

@@ -1,5 +1,7 @@
 //! The content of a cell: a number in the column's unit, a marker of absence, or nonsense.
 
+use std::borrow::Cow;
+
 use gpuvitals_core::AbsenceReason;
 use gpuvitals_core::batch::{Value, ValueError};
 use gpuvitals_core::catalogue::{MetricId, second_by_dcgm};
@@ -31,6 +33,11 @@ impl Scale {
         let is_own = second.is_none() && facts.dcgm.iter().any(|name| is_shared(name.name));
         let is_of_card = foreign::is_of_card(id, name);
         Self { id, factor, range: facts.range, dcgm, second, is_own, is_of_card }
+    }
+
+    /// Column value = cell × this.
+    pub(super) fn factor(&self) -> f64 {
+        self.factor
     }
 }
 
@@ -68,6 +75,30 @@ pub(super) fn metric(cell: &[u8], scale: &Scale) -> Result<Value, Missing> {
     Err(Missing::Invalid(error.to_string()))
 }
 
+/// A cell with its number written as programs do: with a decimal point, and nothing between thousands.
+pub(super) fn pointed(cell: &[u8], comma: bool) -> Cow<'_, [u8]> {
+    let is_number = |byte: &u8| byte.is_ascii_digit() || b"+-.,".contains(byte);
+    let len = cell.iter().position(|byte| !is_number(byte)).unwrap_or(cell.len());
+    let Some((number, rest)) = cell.split_at_checked(len).filter(|(number, _)| number.contains(&b',')) else {
+        return Cow::Borrowed(cell);
+    };
+    let written: Vec<u8> = if comma {
+        number
+            .iter()
+            .filter(|byte| **byte != b'.')
+            .map(|byte| if *byte == b',' { b'.' } else { *byte })
+            .collect()
+    } else {
+        let whole = number.split(|byte| *byte == b'.').next().unwrap_or_default();
+        // 1,234.5 and 1,234,567, but not 12,5.
+        if !whole.split(|byte| *byte == b',').skip(1).all(|group| group.len() == 3) {
+            return Cow::Borrowed(cell);
+        }
+        number.iter().filter(|byte| **byte != b',').copied().collect()
+    };
+    Cow::Owned([&written, rest].concat())
+}
+
 /// A number as in nearly all cells: a float holds it, and it is below the blanks, the smallest of which is
 /// 2^31 - 16.
 fn plain(cell: &[u8]) -> Option<Value> {
@@ -101,7 +132,15 @@ fn value(text: &str, scale: &Scale) -> Result<Value, Missing> {
     if let Some(reason) = absence(text) {
         return Err(Missing::Absent(reason));
     }
-    foreign::number(text, scale.id.metric()).map_err(|none| {
+    if let Cow::Owned(written) = pointed(text.as_bytes(), false) {
+        return value(std::str::from_utf8(&written).unwrap_or_default(), scale);
+    }
+    if let Some(mean) = list(text) {
+        return mean.map(|mean| scaled(Value::Float(mean), scale.factor));
+    }
+    // `(1700Mhz)` of rocm-smi.
+    let bare = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(text);
+    foreign::number(bare, scale.id.metric()).map_err(|none| {
         Missing::Invalid(match none {
             NoNumber::NotNumber => format!("{:?} is no number", shortened(text)),
             NoNumber::Unit => {
@@ -109,6 +148,28 @@ fn value(text: &str, scale: &Scale) -> Result<Value, Missing> {
             }
         })
     })
+}
+
+/// The mean of a list (`[3, 0, 'N/A']`), which tools write for the engines of a GPU; none if it is no list.
+fn list(text: &str) -> Option<Result<f64, Missing>> {
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+    let parts = inner.split(',').map(|part| part.trim().trim_matches(['\'', '"']));
+    let (mut sum, mut count, mut parts_count) = (0.0, 0.0, 0);
+    for part in parts {
+        parts_count += 1;
+        match part.parse::<f64>() {
+            Ok(number) if number.is_finite() => {
+                sum += number;
+                count += 1.0;
+            }
+            _ if absence(part).is_some() => {}
+            _ => return None,
+        }
+    }
+    if parts_count < 2 && count == 0.0 {
+        return None;
+    }
+    Some(if count > 0.0 { Ok(sum / count) } else { Err(Missing::Absent(AbsenceReason::NotSupported)) })
 }
 
 fn column(scale: &Scale) -> &'static str {

@@ -71,31 +71,50 @@ pub enum CsvError {
         /// The field that is not a name.
         field: String,
     },
-    /// No column identifies the GPU of a row.
-    #[error(
-        "{file}: line {line}: no column names the GPU; one must be called gpu_id, uuid or pci (or, in the long form, \
-         labels_raw); found: {columns}"
-    )]
-    NoGpu {
-        /// The file.
-        file: Arc<str>,
-        /// Line.
-        line: u64,
-        /// Names in the header.
-        columns: String,
-    },
-    /// No column has values.
+    /// No column has values of a GPU or host.
     #[error(
         "{file}: line {line}: no column has a metric; add one such as temperature or power_draw, or the pair \
-         metric_name and value; found: {columns}"
+         metric_name and value, or say what a column is with --column NAME=METRIC[:UNIT]; found: {columns}"
     )]
     NoMetric {
         /// The file.
         file: Arc<str>,
         /// Line.
         line: u64,
+        /// What each column is.
+        columns: String,
+    },
+    /// The times of the rows cannot be read.
+    #[error("{file}: column {column}: {reason}; found: {columns}")]
+    Time {
+        /// The file.
+        file: Arc<str>,
+        /// The column.
+        column: String,
+        /// Why, and what to do.
+        reason: String,
+        /// What each column is.
+        columns: String,
+    },
+    /// The user speaks of a column that there is not.
+    #[error("{file}: there is no column {name:?} (--column); found: {columns}")]
+    Hint {
+        /// The file.
+        file: Arc<str>,
+        /// The name.
+        name: String,
         /// Names in the header.
         columns: String,
+    },
+    /// The file is something else.
+    #[error("{file}: this is {what}, not CSV; {remedy}")]
+    Foreign {
+        /// The file.
+        file: Arc<str>,
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        remedy: &'static str,
     },
     /// An input that can be read only once should loop.
     #[error("{file}: cannot be read more than once; give a file, or do not ask for a loop")]

@@ -1,157 +1,114 @@
-//! The meaning of a file's columns, from its first line.
+//! The first line of a file: where it is, what is between its names.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use gpuvitals_core::batch::is_unknown;
-use gpuvitals_core::foreign::{Meaning, gpu_rank, meaning};
-use gpuvitals_core::{IdentityColumn, Table, time};
+use super::error::CsvError;
+use super::split::{RECORD_LEN_MAX, SplitStep, Splitter};
 
-use super::cell::{self, Scale};
+/// Lines before the header that are passed over at most.
+const PREAMBLE_MAX: usize = 32;
 
-/// Longest name of a column that the catalogue does not know.
-const EXTRA_NAME_LEN_MAX: usize = 100;
-
-/// The two shapes of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CsvForm {
-    /// One line has all the values of a GPU at an instant.
-    Wide,
-    /// One line has one value and the name of its metric (DCGM).
-    Long,
-}
-
-/// The meaning of a column.
-#[derive(Debug, Clone)]
-pub(super) enum Role {
-    Time,
-    Gpu,
-    Identity(IdentityColumn),
-    Metric(Scale),
-    /// Kept under this name.
-    Extra(Arc<str>),
-    MetricName,
-    MetricValue,
-    Labels,
-}
-
-/// One column of the file.
-#[derive(Debug, Clone)]
-pub(super) struct Column {
-    /// Name in the file, for reports.
-    pub(super) name: String,
-    pub(super) role: Role,
-}
-
-/// The columns of a file.
-#[derive(Debug, Clone)]
-pub(super) struct Plan {
-    pub(super) columns: Vec<Column>,
-    pub(super) form: CsvForm,
-}
-
-/// A first line that cannot be used as a header.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
-    /// It looks like a row of data: this field is a number or a time.
-    Data(String),
-    /// No column names a GPU.
-    NoGpu,
-    /// No column has values.
-    NoMetric,
-}
-
-impl Plan {
-    /// Reads a header.
-    pub(super) fn new(names: &[String]) -> Result<Self, Unfit> {
-        let meanings: Vec<Meaning> = names.iter().map(|name| meaning(name)).collect();
-        let long = meanings.contains(&Meaning::MetricName) && meanings.contains(&Meaning::MetricValue);
-        // Of several that may identify the GPU the best: in id,timestamp,gpu_id the first numbers the rows.
-        let ranked = names.iter().enumerate().filter_map(|(index, name)| Some((gpu_rank(name)?, index)));
-        let gpu = ranked.min().map(|(_, index)| index);
-        let mut taken: HashSet<String> = HashSet::new();
-        let mut once: Vec<(Meaning, bool)> = Vec::new();
-        let mut columns = Vec::with_capacity(names.len());
-        for (index, (name, meaning)) in names.iter().zip(meanings).enumerate() {
-            let name = &name.trim().chars().filter(|c| !c.is_control()).collect::<String>();
-            let known = role(name, meaning, long).filter(|_| meaning != Meaning::Gpu || gpu == Some(index));
-            // Of two columns with one meaning the first gets it; the other is kept under its own name.
-            let single = match &known {
-                Some(Role::Metric(scale)) => (Meaning::Metric(scale.id, 1.0), scale.second.is_some()),
-                _ => (meaning, false),
-            };
-            let role = known.filter(|_| !once.contains(&single));
-            let role = role.unwrap_or_else(|| Role::Extra(extra_name(name, index, &mut taken)));
-            if !matches!(role, Role::Extra(_)) {
-                once.push(single);
+/// Reads the names of the columns; the splitter is then at the first row. Lines before the header are passed over:
+/// comments, `sep=;`, a title.
+pub(super) fn read(records: &mut Splitter, file: &Arc<str>) -> Result<(Vec<String>, u8), CsvError> {
+    let file = || Arc::clone(file);
+    fill(records, file)?;
+    if records.ahead().starts_with(b"\xef\xbb\xbf") {
+        records.pass_over(3);
+    }
+    let mut asked = None;
+    for _ in 0..PREAMBLE_MAX {
+        match preamble(records.ahead()) {
+            Preamble::None => break,
+            Preamble::Separator(separator) => asked = Some(separator),
+            Preamble::Comment => {}
+            Preamble::Mark(len) => {
+                records.pass_over(len);
+                break;
             }
-            columns.push(Column { name: name.to_owned(), role });
         }
-        let plan = Self { columns, form: if long { CsvForm::Long } else { CsvForm::Wide } };
-        plan.checked(names)
+        records.pass_line();
     }
-
-    /// The first column with that role, if there is one.
-    pub(super) fn find(&self, is: impl Fn(&Role) -> bool) -> Option<usize> {
-        self.columns.iter().position(|column| is(&column.role))
-    }
-
-    fn checked(self, names: &[String]) -> Result<Self, Unfit> {
-        let has = |is: fn(&Role) -> bool| self.columns.iter().any(|column| is(&column.role));
-        let gpu = has(|role| {
-            matches!(
-                role,
-                Role::Gpu | Role::Labels | Role::Identity(IdentityColumn::Uuid | IdentityColumn::Pci)
-            )
-        });
-        let valued = has(|role| matches!(role, Role::Metric(_) | Role::MetricValue | Role::Extra(_)));
-        if gpu && valued {
-            return Ok(self);
+    let first = records.ahead().iter().position(|b| !matches!(b, b'\n' | b'\r')).unwrap_or(0);
+    let separator = asked.unwrap_or_else(|| delimiter(records.ahead().get(first..).unwrap_or_default()));
+    records.set_delimiter(separator);
+    let step = loop {
+        match records.step() {
+            SplitStep::NeedInput if records.ahead().len() <= RECORD_LEN_MAX => {
+                records.fill().map_err(|source| CsvError::Read { file: file(), line: 1, source })?;
+            }
+            step => break step,
         }
-        let data = names.iter().find(|name| {
-            let name = name.trim();
-            !name.is_empty() && (cell::plain_number(name).is_some() || time::parse(name).is_ok())
-        });
-        Err(match data {
-            Some(name) => Unfit::Data(name.trim().chars().take(64).collect()),
-            None if gpu => Unfit::NoMetric,
-            None => Unfit::NoGpu,
-        })
+    };
+    let line = records.record_line();
+    if memchr::memchr(0, records.text()).is_some() {
+        return Err(CsvError::Binary { file: file(), line, what: "it has NUL bytes" });
     }
+    match step {
+        SplitStep::End => return Err(CsvError::Empty { file: file() }),
+        SplitStep::Record => {}
+        _ => return Err(CsvError::HeaderTooLong { file: file(), line }),
+    }
+    let names: Result<Vec<String>, _> =
+        (0..records.len()).map(|i| String::from_utf8(records.field(i).to_vec())).collect();
+    let names = names.map_err(|_| CsvError::Binary { file: file(), line, what: "it is not UTF-8" })?;
+    Ok((names, separator))
 }
 
-fn role(name: &str, meaning: Meaning, long: bool) -> Option<Role> {
-    Some(match meaning {
-        Meaning::Time => Role::Time,
-        Meaning::Gpu => Role::Gpu,
-        Meaning::Identity(column) => Role::Identity(column),
-        Meaning::Metric(id, factor) => Role::Metric(Scale::new(id, factor, name)),
-        Meaning::MetricName if long => Role::MetricName,
-        Meaning::MetricValue if long => Role::MetricValue,
-        Meaning::Labels => Role::Labels,
-        Meaning::MetricName | Meaning::MetricValue | Meaning::Unknown => return None,
+/// Reads until a line is there.
+fn fill(records: &mut Splitter, file: impl Fn() -> Arc<str>) -> Result<(), CsvError> {
+    let line_is_there = |ahead: &[u8]| {
+        let text = ahead.iter().position(|b| !matches!(b, b'\n' | b'\r')).and_then(|at| ahead.get(at..));
+        text.is_some_and(|text| memchr::memchr2(b'\n', b'\r', text).is_some())
+    };
+    while !line_is_there(records.ahead()) && records.ahead().len() <= RECORD_LEN_MAX {
+        let read = records.fill().map_err(|source| CsvError::Read { file: file(), line: 1, source })?;
+        if read == 0 {
+            break;
+        }
+    }
+    if line_is_there(records.ahead()) || records.ahead().len() <= RECORD_LEN_MAX {
+        return Ok(());
+    }
+    let nul = memchr::memchr(0, records.ahead()).is_some();
+    Err(if nul {
+        CsvError::Binary { file: file(), line: 1, what: "it has NUL bytes" }
+    } else {
+        CsvError::HeaderTooLong { file: file(), line: 1 }
     })
 }
 
-/// A valid, unused name in the table for a column that the catalogue does not know.
-fn extra_name(name: &str, index: usize, taken: &mut HashSet<String>) -> Arc<str> {
-    let mut base: String = name.chars().filter(|c| !c.is_control()).collect();
-    let len = (0..=EXTRA_NAME_LEN_MAX).rev().find(|&len| base.is_char_boundary(len)).unwrap_or(0);
-    base.truncate(len);
-    if base.is_empty() {
-        base = format!("column_{}", index + 1);
+/// What stands before the header.
+enum Preamble {
+    None,
+    /// `sep=;`
+    Separator(u8),
+    /// A line that is no header.
+    Comment,
+    /// A mark before the names in the header's own line, with the blanks behind it.
+    Mark(usize),
+}
+
+fn preamble(ahead: &[u8]) -> Preamble {
+    let mut lines = ahead.split(|byte| matches!(byte, b'\n' | b'\r')).filter(|line| !line.is_empty());
+    let (first, second) = (lines.next().unwrap_or_default(), lines.next());
+    if let Some(separator) = first.strip_prefix(b"sep=").or_else(|| first.strip_prefix(b"SEP=")) {
+        return separator.first().map_or(Preamble::Comment, |byte| Preamble::Separator(*byte));
     }
-    let mut unique = base.clone();
-    let mut number = 2;
-    while !is_unknown(Table::GpuEvents, &unique) || !taken.insert(unique.clone()) {
-        unique = format!("{base}_{number}");
-        number += 1;
+    let fields = |line: &[u8]| line.iter().filter(|byte| matches!(byte, b',' | b';' | b'\t')).count();
+    let Some(second) = second else { return Preamble::None };
+    if first.starts_with(b"#") {
+        let is_header = fields(first) > 0 && fields(first) == fields(second) && !second.starts_with(b"#");
+        let blanks = first.iter().take_while(|byte| matches!(byte, b'#' | b' ')).count();
+        let before = ahead.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+        return if is_header { Preamble::Mark(before + blanks) } else { Preamble::Comment };
     }
-    unique.into()
+    // A title: only what follows is a table.
+    if fields(first) == 0 && fields(second) > 0 { Preamble::Comment } else { Preamble::None }
 }
 
 /// The delimiter of a header line: comma, semicolon or tab, whichever is most frequent outside quotes.
-pub(super) fn delimiter(line: &[u8]) -> u8 {
+fn delimiter(line: &[u8]) -> u8 {
     let mut counts = [(b',', 0_usize), (b';', 0), (b'\t', 0)];
     let mut quoted = false;
     for &byte in line {

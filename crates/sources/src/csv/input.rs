@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 
+/// Endings of files, which are no part of a machine's name.
+const ENDINGS: [&str; 9] = ["csv", "tsv", "txt", "log", "gz", "prom", "dat", "out", "nvidia-smi"];
+
 /// The input to read.
 pub enum CsvInput {
     /// A file, compressed with gzip or not.
@@ -52,6 +55,25 @@ impl CsvInput {
             Self::Stdin => "standard input".to_owned(),
             Self::Reader { name, .. } => name.clone(),
         }
+    }
+
+    /// Its name without folder and endings, which stands for the machine that wrote it: `node7` of `logs/node7.csv.gz`.
+    pub(crate) fn stem(&self) -> String {
+        let name = match self {
+            Self::File(path) => {
+                path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+            }
+            Self::Stdin => "stdin".to_owned(),
+            Self::Reader { name, .. } => name.rsplit('/').next().unwrap_or_default().to_owned(),
+        };
+        let mut stem = name.as_str();
+        while let Some((rest, ending)) = stem.rsplit_once('.') {
+            if rest.is_empty() || !ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)) {
+                break;
+            }
+            stem = rest;
+        }
+        stem.trim_start_matches('.').replace("..", "_")
     }
 }
 

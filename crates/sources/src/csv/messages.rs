@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gpuvitals_core::batch::RowId;
+use gpuvitals_core::batch::{RowId, Value};
 use gpuvitals_core::time;
 use serde_json::{Map, Value as Json};
 
@@ -39,6 +39,11 @@ impl Messages {
     /// Sets a field of a row to what a cell holds.
     pub(super) fn put(&mut self, row: RowId, name: &str, cell: &str) {
         self.insert(row, name, value(cell));
+    }
+
+    /// Sets a field of a row to a value of the table.
+    pub(super) fn put_value(&mut self, row: RowId, name: &str, value: Value) {
+        self.insert(row, name, value.to_json());
     }
 
     /// Sets a field of a row to the number or text that a cell of an unknown column is taken for.

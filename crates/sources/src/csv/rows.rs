@@ -3,17 +3,19 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use gpuvitals_core::batch::{IdentityId, RowId, Value};
+use gpuvitals_core::batch::{IdentityId, RowId, Value, is_unknown};
 use gpuvitals_core::catalogue::MetricId;
 use gpuvitals_core::foreign::{Meaning, absence, meaning};
 use gpuvitals_core::time::{self, FUTURE_MAX_NS};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Origin, Table};
 
 use super::cell::{self, Missing, Scale};
-use super::header::{CsvForm, Plan, Role};
 use super::messages::Messages;
+use super::part::{Cells, Part, Whose};
+use super::plan::{Plan, Role};
 use super::split::Splitter;
 use super::subject::{ExtraCell, Subject, Subjects};
+use super::times::Times;
 use crate::replay::report::{Cause, Ledger, Refusal};
 
 /// Most names of metrics remembered; further ones are looked up again.
@@ -34,12 +36,13 @@ enum Named {
     Extra(Arc<str>),
 }
 
-/// The destination of a record's values. The first value opens the row: a record without any creates none.
+/// The destination of a part's values. The first value opens the row: a part without any creates none.
 #[derive(Debug)]
 struct RowPlace {
     /// The subject.
     index: usize,
     time_ns: i64,
+    is_host: bool,
     /// The row, and whether it has the subject's unknown columns already.
     row: Option<(RowId, bool)>,
     /// Other records have values of the same subject and time.
@@ -74,13 +77,14 @@ struct Rest {
 #[derive(Debug)]
 pub(super) struct RowBuilder {
     plan: Arc<Plan>,
-    time: Option<usize>,
-    metrics: Vec<(usize, Scale)>,
-    extras: Vec<(usize, Arc<str>)>,
+    times: Option<Times>,
+    parts: Arc<[Part]>,
     named: Option<(usize, usize)>,
     names: Map<Box<[u8]>, Named>,
     subjects: Subjects,
     builder: BatchBuilder,
+    /// Rows of hosts.
+    hosts: BatchBuilder,
     batch: u64,
     by_time: Map<(IdentityId, i64), RowId>,
     /// Values of this batch that were set under the first meaning of a shared name, with the second.
@@ -90,32 +94,20 @@ pub(super) struct RowBuilder {
     messages: Option<Messages>,
     handed_over: Vec<serde_json::Value>,
     rest: Rest,
-    time_text: Vec<u8>,
-    time_ns: i64,
 }
 
 impl RowBuilder {
     pub(super) fn new(plan: Plan, with_messages: bool) -> Self {
-        let columns = || plan.columns.iter().enumerate();
-        let metrics = columns()
-            .filter_map(|(i, c)| if let Role::Metric(scale) = c.role { Some((i, scale)) } else { None })
-            .collect();
-        let extras = columns()
-            .filter(|_| plan.form == CsvForm::Wide)
-            .filter_map(
-                |(i, c)| if let Role::Extra(name) = &c.role { Some((i, Arc::clone(name))) } else { None },
-            )
-            .collect();
         let name = plan.find(|role| matches!(role, Role::MetricName));
         Self {
-            time: plan.find(|role| matches!(role, Role::Time)),
-            metrics,
-            extras,
+            times: plan.times.clone(),
+            parts: Part::all(&plan, with_messages).into(),
             named: name.zip(plan.find(|role| matches!(role, Role::MetricValue))),
             names: Map::default(),
             subjects: Subjects::new(&plan),
             plan: Arc::new(plan),
             builder: BatchBuilder::new(Table::GpuEvents),
+            hosts: BatchBuilder::new(Table::SystemEvents),
             batch: 1,
             by_time: Map::default(),
             shared: Map::default(),
@@ -123,8 +115,6 @@ impl RowBuilder {
             messages: with_messages.then(Messages::default),
             handed_over: Vec::new(),
             rest: Rest::default(),
-            time_text: Vec::new(),
-            time_ns: 0,
         }
     }
 
@@ -134,53 +124,63 @@ impl RowBuilder {
 
     /// Whether the rows have times of their own.
     pub(super) fn is_timed(&self) -> bool {
-        self.time.is_some()
+        self.times.is_some()
     }
 
     /// Another pass over the file, whose header may have changed since the last.
     pub(super) fn go_on_with(&mut self, plan: Plan) {
         let like =
             |a: &Plan, b: &Plan| a.columns.iter().map(|c| &c.name).eq(b.columns.iter().map(|c| &c.name));
-        if !like(&self.plan, &plan) {
-            let before = std::mem::replace(self, Self::new(plan, false));
-            (self.builder, self.batch) = (before.builder, before.batch);
-            self.messages = before.messages;
-            self.text_columns = before.text_columns;
+        if like(&self.plan, &plan) {
+            if let Some(times) = &mut self.times {
+                times.restart();
+            }
+            return;
         }
+        let before = std::mem::replace(self, Self::new(plan, false));
+        (self.builder, self.hosts, self.batch) = (before.builder, before.hosts, before.batch);
+        self.messages = before.messages;
+        self.text_columns = before.text_columns;
     }
 
     /// Rows of the batch under construction.
     pub(super) fn len(&self) -> usize {
-        self.builder.rows()
+        self.builder.rows() + self.hosts.rows()
+    }
+
+    /// Whether the current record repeats the header.
+    pub(super) fn is_header(&self, record: &Splitter) -> bool {
+        let columns = &self.plan.columns;
+        let is_same = |index: usize, name: &str| record.field(index).trim_ascii() == name.as_bytes();
+        record.len() == columns.len()
+            && columns.iter().enumerate().all(|(index, column)| is_same(index, &column.name))
     }
 
     /// Whether the current record is one that can be read, and its recorded time; without a column of times, now.
-    pub(super) fn check(&mut self, record: &Splitter, now_ns: i64) -> Result<i64, Refusal> {
+    pub(super) fn check(&mut self, record: &Splitter, now_ns: i64, any_date: bool) -> Result<i64, Refusal> {
         let (found, wanted) = (record.len(), self.plan.columns.len());
-        if found != wanted {
+        // A delimiter behind the last field makes no field.
+        let is_fit = (self.plan.fields_min..=wanted).contains(&found)
+            || (found > wanted && (wanted..found).all(|index| record.field(index).trim_ascii().is_empty()));
+        if !is_fit {
             let reason = format!("{found} fields where the header has {wanted}");
             return Err(Refusal { cause: Cause::Fields, column: None, reason });
         }
         if let column @ Some(_) = record.not_text() {
             return Err(Refusal { cause: Cause::Encoding, column, reason: "not UTF-8".to_owned() });
         }
-        let Some(column) = self.time else { return Ok(now_ns) };
-        let raw = record.field(column);
-        if self.time_text != raw || raw.is_empty() {
-            let text = String::from_utf8_lossy(raw);
-            self.time_ns = parse_time(&text).map_err(|error| Refusal {
-                cause: Cause::Time,
-                column: Some(column),
-                reason: error.to_string(),
-            })?;
-            self.time_text.clear();
-            self.time_text.extend_from_slice(raw);
+        let Some(times) = &mut self.times else { return Ok(now_ns) };
+        let column = times.columns.first().copied();
+        let time_ns = times.read(record).map_err(|text| Refusal {
+            cause: Cause::Time,
+            column,
+            reason: time::TimeError::of(&text).to_string(),
+        })?;
+        if !any_date && time_ns > now_ns.saturating_add(FUTURE_MAX_NS) {
+            let reason = format!("{} is more than an hour ahead of now", time::format(time_ns));
+            return Err(Refusal { cause: Cause::Future, column, reason });
         }
-        if self.time_ns > now_ns.saturating_add(FUTURE_MAX_NS) {
-            let reason = format!("{} is more than an hour ahead of now", time::format(self.time_ns));
-            return Err(Refusal { cause: Cause::Future, column: Some(column), reason });
-        }
-        Ok(self.time_ns)
+        Ok(time_ns)
     }
 
     /// Puts the current record into the batch; `false` when it has no value to put there.
@@ -190,52 +190,70 @@ impl RowBuilder {
         time_ns: i64,
         ledger: &mut Ledger,
     ) -> Result<bool, Refusal> {
-        let index = self.subjects.find(&self.plan, record)?;
-        let mut rest = std::mem::take(&mut self.rest);
-        rest.clear();
-        let is_long = self.named.is_some();
-        let place = RowPlace { index, time_ns, row: None, is_shared: is_long };
+        let parts = Arc::clone(&self.parts);
+        let (mut is_taken, mut invalid) = (false, 0);
+        for (number, part) in parts.iter().enumerate() {
+            let mut rest = std::mem::take(&mut self.rest);
+            rest.clear();
+            is_taken |= self.take_part(record, time_ns, (number, part), &mut rest, ledger)?;
+            invalid += rest.invalid;
+            self.rest = rest;
+        }
+        if !is_taken && invalid == 0 {
+            ledger.skip(Cause::NoValue, record.record_line(), None, "no field has a value".to_owned());
+        } else if !is_taken {
+            ledger.emptied();
+        }
+        Ok(is_taken)
+    }
+
+    /// Puts a part of the record into its row, if it has a value.
+    fn take_part(
+        &mut self,
+        record: &Splitter,
+        time_ns: i64,
+        (number, part): (usize, &Part),
+        rest: &mut Rest,
+        ledger: &mut Ledger,
+    ) -> Result<bool, Refusal> {
+        let index = self.subjects.find(&self.plan, record, (number, &part.whose))?;
+        let is_host = part.whose == Whose::Host;
+        let is_shared = self.named.is_some();
         let card = self.subjects.get_mut(index).and_then(|subject| subject.card);
         let mut places = Places {
-            card: card.map(|index| RowPlace { index, time_ns, row: None, is_shared: true }),
-            own: place,
+            card: card.map(|index| RowPlace { index, time_ns, is_host, row: None, is_shared: true }),
+            own: RowPlace { index, time_ns, is_host, row: None, is_shared },
         };
-        self.read_metrics(record, &mut places, &mut rest, ledger);
-        for (column, name) in &self.extras {
-            rest.extra(name, record.field(*column));
+        for cells in &part.metrics {
+            self.read_cells(record, cells, &mut places, rest, ledger);
         }
-        if let Some((name, value)) = self.named {
-            self.read_named(record, (name, value), &mut places, &mut rest, ledger);
+        for (column, name) in &part.extras {
+            rest.extra(name, &cell::pointed(record.field(*column), self.plan.comma));
+        }
+        if let Some((name, value)) = self.named.filter(|_| part.whose == Whose::Row) {
+            self.read_named(record, (name, value), &mut places, rest, ledger);
         }
         let has_card = places.card.as_ref().is_some_and(|card| card.row.is_some());
         let mut place = places.own;
         if place.row.is_none() && !rest.extras.is_empty() {
             self.open_row(&mut place);
         }
-        if let Some((row, known)) = place.row {
-            self.put_rest(&place, row, known, &rest, record.record_line(), ledger);
-        } else {
-            self.note_absences(&place, &rest);
-            if has_card {
-                // All of it is the card's.
-            } else if rest.invalid == 0 {
-                ledger.skip(Cause::NoValue, record.record_line(), None, "no field has a value".to_owned());
-            } else {
-                ledger.emptied();
-            }
+        match place.row {
+            Some((row, known)) => self.put_rest(&place, row, known, rest, record.record_line(), ledger),
+            None => self.note_absences(&place, rest),
         }
-        self.rest = rest;
         Ok(place.row.is_some() || has_card)
     }
 
-    /// The batch under construction, if it has rows.
-    pub(super) fn finish(&mut self, origin: Origin, sequence: u64) -> Option<Batch> {
-        let batch = self.builder.finish(origin, sequence);
+    /// The batches under construction that have rows: of GPUs, and of hosts. `sequence` is the number of the first.
+    pub(super) fn finish(&mut self, origin: &Origin, sequence: u64) -> (Option<Batch>, Option<Batch>) {
+        let batch = self.builder.finish(origin.clone(), sequence);
+        let hosts = self.hosts.finish(origin.clone(), sequence + u64::from(batch.is_some()));
         self.handed_over = self.messages.as_mut().map(Messages::take).unwrap_or_default();
         self.batch += 1;
         self.by_time.clear();
         self.shared.clear();
-        batch
+        (batch, hosts)
     }
 
     /// The rows of the last batch as messages, if wanted.
@@ -243,23 +261,42 @@ impl RowBuilder {
         self.messages.is_some().then(|| std::mem::take(&mut self.handed_over))
     }
 
-    /// Sets the metrics that have columns of their own.
-    fn read_metrics(&mut self, record: &Splitter, places: &mut Places, rest: &mut Rest, ledger: &mut Ledger) {
-        for at in 0..self.metrics.len() {
-            let Some(&(column, scale)) = self.metrics.get(at) else { return };
-            match cell::metric(record.field(column), &scale) {
-                Ok(value) => {
-                    let place = places.of(&scale);
-                    self.set(place, &scale, value);
-                    if let (Some(messages), Some((row, _))) = (&mut self.messages, place.row) {
-                        let name = self.plan.columns.get(column).map_or("", |c| &c.name);
-                        messages.put(row, name, text(record.field(column)));
-                    }
+    /// Sets a metric that has columns of its own, to the largest of their values.
+    fn read_cells(
+        &mut self,
+        record: &Splitter,
+        cells: &Cells,
+        places: &mut Places,
+        rest: &mut Rest,
+        ledger: &mut Ledger,
+    ) {
+        let comma = self.plan.comma;
+        let read = |column: usize| match comma {
+            false => cell::metric(record.field(column), &cells.scale),
+            true => cell::metric(&cell::pointed(record.field(column), true), &cells.scale),
+        };
+        let mut largest: Option<(usize, Value)> = None;
+        for &column in &cells.columns {
+            match read(column) {
+                Ok(value) if largest.is_none_or(|(_, found)| found.as_f64() < value.as_f64()) => {
+                    largest = Some((column, value));
                 }
+                Ok(_) => {}
                 Err(missing) => {
                     let name = self.plan.columns.get(column).map(|c| c.name.as_str());
-                    rest.missing(scale.id, missing, record.record_line(), name, ledger);
+                    rest.missing(cells.scale.id, missing, record.record_line(), name, ledger);
                 }
+            }
+        }
+        let Some((column, value)) = largest else { return };
+        let place = places.of(&cells.scale);
+        self.set(place, &cells.scale, value);
+        let Some((row, _)) = place.row.filter(|_| !place.is_host) else { return };
+        if let Some(messages) = &mut self.messages {
+            let name = self.plan.columns.get(column).map_or("", |c| &c.name);
+            match cells.message {
+                None => messages.put(row, name, text(&cell::pointed(record.field(column), comma))),
+                Some(name) => messages.put_value(row, name, value),
             }
         }
     }
@@ -279,7 +316,7 @@ impl RowBuilder {
             Named::Metric(scale) => scale,
             Named::Extra(name) => return rest.extra(&name, record.field(value_column)),
         };
-        match cell::metric(record.field(value_column), &scale) {
+        match cell::metric(&cell::pointed(record.field(value_column), self.plan.comma), &scale) {
             Ok(value) => {
                 let place = places.of(&scale);
                 self.set(place, &scale, value);
@@ -297,7 +334,9 @@ impl RowBuilder {
         if self.names.len() >= NAMES_MAX {
             self.names.clear();
         }
-        let named = named(&String::from_utf8_lossy(name));
+        let text = String::from_utf8_lossy(name);
+        let is_misfit = self.plan.misfits.contains_key(text.trim());
+        let named = if is_misfit { Named::Extra(own_name(text.trim())) } else { named(&text) };
         self.names.insert(name.into(), named.clone());
         named
     }
@@ -308,7 +347,9 @@ impl RowBuilder {
             Some((row, _)) => Some(row),
             None => self.open_row(place),
         };
-        if let Some(row) = row {
+        if let Some(row) = row.filter(|_| place.is_host) {
+            let _set = self.hosts.set(row, scale.id, value);
+        } else if let Some(row) = row {
             let is_plain = scale.second.is_none() && !scale.is_own;
             let metric = if is_plain { scale.id } else { self.settle(place.index, row, scale, value) };
             // The value is in the catalogue's range, which is all that could be wrong with it.
@@ -335,11 +376,12 @@ impl RowBuilder {
 
     /// The row of the batch that the record fills: a new one, or in the long form the one its GPU has at that time.
     fn open_row(&mut self, place: &mut RowPlace) -> Option<RowId> {
-        let Self { subjects, builder, by_time, messages, .. } = self;
+        let Self { subjects, builder, hosts, by_time, messages, .. } = self;
         let subject = subjects.get_mut(place.index)?;
+        let builder = if place.is_host { hosts } else { builder };
         let id = subject.id_in(self.batch, builder);
         let long = place.is_shared;
-        if self.time.is_none() && !long {
+        if self.times.is_none() && !long {
             place.time_ns = subject.untimed(place.time_ns);
         }
         let time_ns = place.time_ns;
@@ -349,7 +391,7 @@ impl RowBuilder {
             _ => (builder.row(time_ns, id), false),
         };
         subject.row = Some((time_ns, row));
-        if let Some(messages) = messages {
+        if let Some(messages) = messages.as_mut().filter(|_| !place.is_host) {
             messages.begin(row, time_ns, &subject.fields);
         }
         place.row = Some((row, known));
@@ -366,7 +408,8 @@ impl RowBuilder {
         line: u64,
         ledger: &mut Ledger,
     ) {
-        let Self { subjects, builder, text_columns, messages, .. } = self;
+        let Self { subjects, builder, hosts, text_columns, messages, .. } = self;
+        let builder = if place.is_host { hosts } else { builder };
         let Some(subject) = subjects.get_mut(place.index) else { return };
         for (metric, reason) in &rest.absent {
             builder.absent(row, *metric, *reason);
@@ -387,7 +430,7 @@ impl RowBuilder {
             if is_new_text && text_columns.len() < TEXT_COLUMNS_MAX {
                 text_columns.insert(Arc::clone(&cell.name));
             }
-            if let Some(messages) = messages {
+            if let Some(messages) = messages.as_mut().filter(|_| !place.is_host) {
                 messages.put_extra(row, cell);
             }
         }
@@ -398,8 +441,9 @@ impl RowBuilder {
         let subject = self.subjects.get_mut(place.index).filter(|subject| subject.batch == self.batch);
         let row = subject.and_then(|subject| subject.row).filter(|(at, _)| *at == place.time_ns);
         if let Some((_, row)) = row {
+            let builder = if place.is_host { &mut self.hosts } else { &mut self.builder };
             for (metric, reason) in &rest.absent {
-                self.builder.absent(row, *metric, *reason);
+                builder.absent(row, *metric, *reason);
             }
         }
     }
@@ -475,13 +519,7 @@ fn named(name: &str) -> Named {
     }
 }
 
-/// A time, also as nvidia-smi writes it: `2025/07/18 20:42:34.123`.
-fn parse_time(text: &str) -> Result<i64, time::TimeError> {
-    let text = text.trim();
-    if let [_, _, _, _, b'/', _, _, b'/', ..] = text.as_bytes()
-        && let Ok(time_ns) = time::parse(&text.replacen('/', "-", 2))
-    {
-        return Ok(time_ns);
-    }
-    time::parse(text)
+/// The name of a column for a metric that is not what its name says.
+fn own_name(name: &str) -> Arc<str> {
+    if is_unknown(Table::GpuEvents, name) { name.into() } else { format!("{name}_2").into() }
 }

@@ -135,6 +135,14 @@ impl Splitter {
         self.next = (self.next + len).min(self.end);
     }
 
+    /// Skips a line that belongs to no record, and empty ones before it.
+    pub(super) fn pass_line(&mut self) {
+        self.pass_line_ends();
+        let len = memchr::memchr2(b'\n', b'\r', self.ahead()).unwrap_or(self.ahead().len());
+        self.next += len;
+        self.pass_line_ends();
+    }
+
     /// Line on which the current record begins, from 1.
     pub(super) fn record_line(&self) -> u64 {
         self.record_line

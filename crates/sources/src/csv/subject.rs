@@ -1,17 +1,20 @@
 //! The GPU of a row: identity columns and labels, resolved once for each GPU and recognised by their bytes.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::batch::{IdentityId, RowId};
-use gpuvitals_core::foreign::{Meaning, absence, meaning, vendor_of};
+use gpuvitals_core::foreign::{Meaning, absence, meaning};
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use memchr::memmem;
 
 use super::cell::plain_number;
-use super::header::{CsvForm, Plan, Role};
 use super::labels;
 use super::messages::{self, Field};
+use super::owner;
+use super::part::Whose;
+use super::plan::{CsvForm, Plan, Role};
 use super::split::Splitter;
 use crate::replay::report::{Cause, Refusal};
 
@@ -91,9 +94,15 @@ impl Subjects {
         self.all.get_mut(index)
     }
 
-    /// The subject of the current record.
-    pub(super) fn find(&mut self, plan: &Plan, record: &Splitter) -> Result<usize, Refusal> {
+    /// The subject of a part of the current record; `number` tells parts apart.
+    pub(super) fn find(
+        &mut self,
+        plan: &Plan,
+        record: &Splitter,
+        (number, whose): (usize, &Whose),
+    ) -> Result<usize, Refusal> {
         self.key.clear();
+        self.key.extend_from_slice(&number.to_le_bytes());
         for &column in &self.columns {
             self.key.extend_from_slice(record.field(column));
             self.key.push(KEY_SEPARATOR);
@@ -108,7 +117,7 @@ impl Subjects {
         if let Some(&index) = self.by_key.get(self.key.as_slice()) {
             return Ok(index);
         }
-        let subject = subject(plan, record)?;
+        let subject = subject(plan, record, whose)?;
         if self.remembered_len > REMEMBERED_LEN_MAX {
             self.by_key.clear();
             self.all.clear();
@@ -139,50 +148,47 @@ impl Subjects {
     }
 }
 
-fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
+fn subject(plan: &Plan, record: &Splitter, whose: &Whose) -> Result<Subject, Refusal> {
     let mut identity = Identity::default();
     let (mut extras, mut fields) = (Vec::new(), Vec::new());
     let mut gpu = None;
     for (index, column) in plan.columns.iter().enumerate() {
         let text = std::str::from_utf8(record.field(index)).unwrap_or_default().trim();
-        if text.is_empty() {
+        let is_absent = absence(text).is_some();
+        if text.is_empty() || (is_absent && matches!(column.role, Role::Gpu | Role::Identity(_))) {
             continue;
         }
         let refused = |error: IdentityError| refusal(index, error.to_string());
-        if matches!(column.role, Role::Gpu | Role::Identity(_)) && absence(text).is_none() {
-            fields.push((column.name.as_str().into(), messages::name(text)));
+        let text = match &column.role {
+            Role::Gpu => owner::gpu_name(text),
+            Role::Identity(column) => owner::safe(*column, text),
+            _ => Cow::Borrowed(text),
+        };
+        if matches!(column.role, Role::Gpu | Role::Identity(_)) {
+            fields.push((column.name.as_str().into(), messages::name(&text)));
         }
         match &column.role {
-            Role::Gpu if absence(text).is_none() => gpu = Some((index, text.to_owned())),
-            Role::Identity(column) if absence(text).is_none() => {
-                identity.set(*column, text).map_err(refused)?;
-            }
-            Role::Extra(name) if plan.form == CsvForm::Long && absence(text).is_none() => {
-                let number = plain_number(text);
-                extras.push(ExtraCell { name: Arc::clone(name), number, text: text.to_owned() });
+            Role::Gpu => gpu = Some((index, text.into_owned())),
+            Role::Identity(column) => identity.set(*column, &text).map_err(refused)?,
+            Role::Extra(name) if plan.form == CsvForm::Long && !is_absent => {
+                let number = plain_number(&text);
+                extras.push(ExtraCell { name: Arc::clone(name), number, text: text.into_owned() });
             }
             Role::Labels => {
-                let named = read_labels(plan, text, &column.name, &mut identity, &mut extras, &mut fields)
+                let named = read_labels(plan, &text, &column.name, &mut identity, &mut extras, &mut fields)
                     .map_err(|reason| refusal(index, reason))?;
                 gpu = gpu.or(named.map(|name| (index, name)));
             }
             _ => {}
         }
     }
-    if let Some((index, text)) = gpu {
-        identity.name_gpu(&text).map_err(|error| refusal(index, error.to_string()))?;
-    }
-    if identity.get(IdentityColumn::Source).is_none() {
-        identity.set(IdentityColumn::Source, "csv").map_err(|e| refusal(0, e.to_string()))?;
-    }
-    if identity.get(IdentityColumn::Vendor).is_none()
-        && let Some(vendor) = identity.get(IdentityColumn::Model).and_then(vendor_of)
-    {
-        identity.set(IdentityColumn::Vendor, vendor).map_err(|e| refusal(0, e.to_string()))?;
-    }
-    identity.resolve().map_err(|error| {
-        let column = plan.find(|role| matches!(role, Role::Gpu | Role::Identity(IdentityColumn::Uuid)));
-        Refusal { cause: Cause::Identity, column, reason: error.to_string() }
+    let (column, gpu) = gpu.map_or((None, None), |(index, text)| (Some(index), Some(text)));
+    let column =
+        column.or_else(|| plan.find(|role| matches!(role, Role::Gpu | Role::Identity(IdentityColumn::Uuid))));
+    owner::settle(&mut identity, plan, whose, gpu.as_deref(), &mut fields).map_err(|error| Refusal {
+        cause: Cause::Identity,
+        column,
+        reason: error.to_string(),
     })?;
     Ok(Subject::new(Arc::new(identity), extras, fields))
 }

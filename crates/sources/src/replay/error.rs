@@ -30,6 +30,12 @@ pub enum ReplayError {
         /// The directory.
         file: Arc<str>,
     },
+    /// Of several paths one is no CSV file.
+    #[error("{file}: several files must be CSV; give a recording or a Parquet file alone")]
+    NotCsv {
+        /// The path.
+        file: Arc<str>,
+    },
     /// The directory has no table file.
     #[error("{file}: the directory has no gpu_events.parquet, nor the file of another table")]
     NoTables {

@@ -103,12 +103,31 @@ pub struct Counts {
     pub bytes_total: Option<u64>,
     /// Times the file was read to its end.
     pub passes: u64,
+    /// The first skipped row, with its place and the reason.
+    pub first_skipped: Option<String>,
 }
 
 impl Counts {
     /// Rows skipped for that cause.
     pub fn skipped(&self, cause: Cause) -> u64 {
         self.skipped.get(cause as usize).copied().unwrap_or(0)
+    }
+
+    /// The counts of two files.
+    #[must_use]
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.rows_read += other.rows_read;
+        self.rows_taken += other.rows_taken;
+        for (count, more) in self.skipped.iter_mut().zip(other.skipped) {
+            *count += more;
+        }
+        self.values_invalid += other.values_invalid;
+        self.values_absent += other.values_absent;
+        self.bytes_read += other.bytes_read;
+        self.bytes_total = self.bytes_total.zip(other.bytes_total).map(|(one, another)| one + another);
+        self.passes = self.passes.max(other.passes);
+        self.first_skipped = self.first_skipped.or(other.first_skipped);
+        self
     }
 
     /// Rows skipped for any cause.
@@ -147,6 +166,10 @@ impl Ledger {
         if let Some(count) = self.counts.skipped.get_mut(cause as usize) {
             *count += 1;
         }
+        if self.counts.first_skipped.is_none() {
+            let report = self.report_of(cause, line, column, reason.clone());
+            self.counts.first_skipped = Some(report.to_string());
+        }
         self.report(cause, line, column, reason);
     }
 
@@ -173,8 +196,12 @@ impl Ledger {
             return;
         };
         *kept += 1;
+        let report = self.report_of(cause, line, column, reason);
+        self.reports.push(report);
+    }
+
+    fn report_of(&self, cause: Cause, line: u64, column: Option<&str>, reason: String) -> Report {
         let column = column.map(|name| name.chars().take(128).collect());
-        let file = Arc::clone(&self.file);
-        self.reports.push(Report { file, unit: self.unit, line, column, reason, cause });
+        Report { file: Arc::clone(&self.file), unit: self.unit, line, column, reason, cause }
     }
 }

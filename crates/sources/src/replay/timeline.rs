@@ -62,6 +62,11 @@ impl Timeline {
         }
     }
 
+    /// The pass begins with this recorded time.
+    pub(crate) fn begin_with(&mut self, first_ns: i64) {
+        self.first = Some(first_ns);
+    }
+
     /// When the next row is due, whatever its own time is.
     pub(crate) fn next_due(&self) -> i64 {
         match self.pace {

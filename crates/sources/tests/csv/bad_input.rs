@@ -37,20 +37,19 @@ fn a_file_that_cannot_be_worked_with_is_refused_at_once() {
     check(b"\x7fELF\x02\x01\0\0\0,\n", &binary(1, "it has NUL bytes"));
     check(b"\x89PNG\r\n\x1a\n", &binary(1, "it is not UTF-8"));
     check(&vec![0; 3 << 20], &binary(1, "it has NUL bytes"));
-    check(b"\xff\xfeg\0p\0u\0\n\0", &binary(1, "UTF-16; convert it with iconv -f UTF-16 -t UTF-8"));
     check(
         &vec![b'x'; 3 << 20],
         "rows.csv: line 1: the first line has no end within 1048576 bytes; is this a CSV file?",
     );
     check(
-        b"timestamp,temperature,\x1b[31mred\n1,2,3\n",
-        "rows.csv: line 1: no column names the GPU; one must be called gpu_id, uuid or pci (or, in the long form, \
-         labels_raw); found: timestamp, temperature, \\u{1b}[31mred",
-    );
-    check(
         b"timestamp,gpu_id\n1,2\n",
         "rows.csv: line 1: no column has a metric; add one such as temperature or power_draw, or the pair \
-         metric_name and value; found: timestamp, gpu_id",
+         metric_name and value, or say what a column is with --column NAME=METRIC[:UNIT]; found: timestamp, gpu_id",
+    );
+    check(
+        b"name,\x1b[31mred\n1,2\n",
+        "rows.csv: line 1: no column has a metric; add one such as temperature or power_draw, or the pair \
+         metric_name and value, or say what a column is with --column NAME=METRIC[:UNIT]; found: name, \\u{1b}[31mred",
     );
     let missing = CsvSource::open(CsvInput::File("/nowhere/rows.csv".into()), config(), NOW).unwrap_err();
     assert_eq!(missing.to_string(), "/nowhere/rows.csv: cannot be opened");
@@ -97,7 +96,7 @@ fn a_bad_row_is_skipped_counted_and_reported_with_its_place() {
     check(
         b"2026-01-01T00:00:01Z,../../x,50,1",
         Cause::Identity,
-        "column gpu_id: uuid has the character '/', which no uuid has",
+        "column gpu_id: uuid begins with a dot or has two in a row",
     );
     check(
         b"2026-01-01T00:00:01Z,..,50,1",
@@ -174,10 +173,10 @@ fn a_quote_that_is_never_closed_ends_the_file_with_a_report() {
 fn the_first_reports_of_a_cause_are_kept_and_all_are_counted() {
     let mut text = "timestamp,gpu_id,temperature\n".to_owned();
     for _ in 0..1000 {
-        text.push_str("never,g,1\n1,g\n");
+        text.push_str("1700000000,g,1\n1700000000,g,1\nnever,g,1\n1,g\n");
     }
     let mut source = open(&text);
-    assert!(drain(&mut source).is_empty());
+    drain(&mut source);
     let counts = source.counts();
     assert_eq!((counts.skipped(Cause::Time), counts.skipped(Cause::Fields)), (1000, 1000));
     assert_eq!(source.drain_reports().len(), 2 * REPORTS_MAX as usize);
@@ -248,7 +247,7 @@ proptest! {
             b"gpu_id,metric_name,value,labels_raw\n".to_vec()
         };
         text.extend(bytes);
-        let mut source = CsvSource::open(reader(text), config(), NOW).unwrap();
+        let Ok(mut source) = CsvSource::open(reader(text), config(), NOW) else { return Ok(()) };
         let taken: usize = drain(&mut source).iter().map(gpuvitals_core::Batch::rows).sum();
         let counts = source.counts();
         prop_assert_eq!(counts.rows_read, counts.rows_taken + counts.rows_skipped());

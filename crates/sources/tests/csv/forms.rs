@@ -107,16 +107,16 @@ fn columns_the_catalogue_does_not_know_are_kept() {
 
 #[test]
 fn a_column_of_numbers_that_turns_to_text_keeps_both() {
-    let text = "timestamp,gpu_id,slot\n1,g,7\n2,g,7\n3,g,upper\n4,g,8\n";
+    let text = "timestamp,gpu_id,slot\n1700000001,g,7\n1700000002,g,7\n1700000003,g,upper\n1700000004,g,8\n";
     let mut source = open(text);
     let batches = drain(&mut source);
     assert_eq!(
         rows(&batches),
         [
-            "1970-01-01T00:00:01Z g source=csv slot=7",
-            "1970-01-01T00:00:02Z g source=csv slot=7",
-            "1970-01-01T00:00:03Z g source=csv slot=upper",
-            "1970-01-01T00:00:04Z g source=csv slot=8",
+            "2023-11-14T22:13:21Z g source=csv slot=7",
+            "2023-11-14T22:13:22Z g source=csv slot=7",
+            "2023-11-14T22:13:23Z g source=csv slot=upper",
+            "2023-11-14T22:13:24Z g source=csv slot=8",
         ]
     );
     assert_eq!(source.counts().values_invalid, 0);
@@ -135,11 +135,11 @@ fn nvidia_smi_writes_units_in_header_and_cells_and_texts_for_what_is_missing() {
     assert_eq!(
         rows(&batches),
         [
-            "2025-07-18T20:42:34.5Z 0000:0c:00.0@unknown memory_used_mb=70000 power_limit_w=700 \
-             power_w=689.4 sm_clock_mhz=1980 utilization_pct=97 driver=535.129.03 model=NVIDIA H100 80GB HBM3 pci=0000:0c:00.0 \
+            "2025-07-18T20:42:34.5Z 0000:0c:00.0@rows memory_used_mb=70000 power_limit_w=700 \
+             power_w=689.4 sm_clock_mhz=1980 utilization_pct=97 driver=535.129.03 model=NVIDIA H100 80GB HBM3 node=rows pci=0000:0c:00.0 \
              source=csv vendor=nvidia",
-            "2025-07-18T20:42:35.5Z 0000:0c:00.0@unknown power_limit_w=700 driver=535.129.03 \
-             model=NVIDIA H100 80GB HBM3 pci=0000:0c:00.0 source=csv vendor=nvidia",
+            "2025-07-18T20:42:35.5Z 0000:0c:00.0@rows power_limit_w=700 driver=535.129.03 \
+             model=NVIDIA H100 80GB HBM3 node=rows pci=0000:0c:00.0 source=csv vendor=nvidia",
         ]
     );
     assert_eq!(source.counts().values_absent, 6);
@@ -165,15 +165,17 @@ fn nvidia_smi_writes_units_in_header_and_cells_and_texts_for_what_is_missing() {
 fn dcgms_mean_power_is_the_power_only_of_a_gpu_without_the_instant_in_any_order() {
     let (mean, instant) = ("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE_INSTANT");
     let expected = [
-        "1970-01-01T00:16:40Z n1:gpu0 power_average_w=300 power_w=410 gpu=0 node=n1 source=csv",
-        "1970-01-01T00:16:40Z n1:gpu1 power_w=90 gpu=1 node=n1 source=csv",
-        "1970-01-01T00:16:41Z n1:gpu0 power_average_w=310 power_w=420 gpu=0 node=n1 source=csv",
-        "1970-01-01T00:16:41Z n1:gpu1 power_w=91 gpu=1 node=n1 source=csv",
+        "2023-11-14T22:13:20Z n1:gpu0 power_average_w=300 power_w=410 gpu=0 node=n1 source=csv",
+        "2023-11-14T22:13:20Z n1:gpu1 power_w=90 gpu=1 node=n1 source=csv",
+        "2023-11-14T22:13:21Z n1:gpu0 power_average_w=310 power_w=420 gpu=0 node=n1 source=csv",
+        "2023-11-14T22:13:21Z n1:gpu1 power_w=91 gpu=1 node=n1 source=csv",
     ];
     for names in [[mean, instant], [instant, mean]] {
         let mut wide = format!("timestamp,gpu_id,Hostname,{},{}\n", names[0], names[1]);
         let mut long = "timestamp,metric_name,gpu_id,Hostname,value\n".to_owned();
-        for (second, gpus) in [(1000, [(300, "410"), (90, "")]), (1001, [(310, "420"), (91, "")])] {
+        for (second, gpus) in
+            [(1_700_000_000, [(300, "410"), (90, "")]), (1_700_000_001, [(310, "420"), (91, "")])]
+        {
             for (gpu, (averaged, now)) in gpus.into_iter().enumerate() {
                 let averaged = averaged.to_string();
                 let cells = names.map(|name| if name == mean { averaged.as_str() } else { now });

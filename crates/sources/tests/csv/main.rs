@@ -4,5 +4,6 @@
 mod bad_input;
 mod capture;
 mod forms;
+mod logs;
 mod messages;
 mod reading;

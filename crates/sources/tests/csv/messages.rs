@@ -70,7 +70,7 @@ fn a_message_has_the_names_and_values_of_the_file() {
             json!({"timestamp": "2026-01-01T00:00:01Z", "fields": {
                 "gpu_id": "gpu_1", "utilization": 0, "performance_state": "P8",
             }}),
-            json!({"timestamp": "2026-01-01T00:00:03Z", "fields": {"gpu_id": "007", "temperature": "51.25 C"}}),
+            json!({"timestamp": "2026-01-01T00:00:03Z", "fields": {"gpu_id": "007", "node": "rows", "temperature": "51.25 C"}}),
         ]
     );
     assert_eq!(
@@ -89,7 +89,7 @@ fn a_message_has_the_names_and_values_of_the_file() {
             "2026-01-01T00:00:00Z gpu_0 memory_used_mb=1025 performance_state=0 power_w=300.123 temperature_c=50 \
              utilization_pct=97.5 source=csv rack=r1 slot=7",
             "2026-01-01T00:00:01Z gpu_1 performance_state=8 utilization_pct=0 source=csv",
-            "2026-01-01T00:00:03Z unknown:gpu7 temperature_c=51.25 gpu=7 source=csv",
+            "2026-01-01T00:00:03Z rows:gpu7 temperature_c=51.25 gpu=7 node=rows source=csv",
         ],
         "the table has its own units and types"
     );
@@ -98,16 +98,16 @@ fn a_message_has_the_names_and_values_of_the_file() {
 #[test]
 fn a_row_of_the_long_form_is_one_message_with_dcgms_names() {
     let text = "timestamp,metric_name,gpu_id,device,uuid,Hostname,value,labels_raw\n\
-                1000,DCGM_FI_DEV_GPU_TEMP,0,nvidia0,GPU-5fd4f087-86f3-7a43-b711-4771313afc50,n1,63,\
+                1700000000,DCGM_FI_DEV_GPU_TEMP,0,nvidia0,GPU-5fd4f087-86f3-7a43-b711-4771313afc50,n1,63,\
                 \"DCGM_FI_DRIVER_VERSION=\"\"535.129.03\"\",gpu=\"\"0\"\",rack=\"\"r1\"\"\"\n\
-                1000,rack_fan,0,nvidia0,GPU-5fd4f087-86f3-7a43-b711-4771313afc50,n1,4.5,\
+                1700000000,rack_fan,0,nvidia0,GPU-5fd4f087-86f3-7a43-b711-4771313afc50,n1,4.5,\
                 \"DCGM_FI_DRIVER_VERSION=\"\"535.129.03\"\",gpu=\"\"0\"\",rack=\"\"r1\"\"\"\n\
-                1000,DCGM_FI_DEV_POWER_USAGE,0,nvidia0,GPU-5fd4f087-86f3-7a43-b711-4771313afc50,n1,156.596,\
+                1700000000,DCGM_FI_DEV_POWER_USAGE,0,nvidia0,GPU-5fd4f087-86f3-7a43-b711-4771313afc50,n1,156.596,\
                 \"DCGM_FI_DRIVER_VERSION=\"\"535.129.03\"\",gpu=\"\"0\"\",rack=\"\"r1\"\"\"\n";
     let messages = assert_comes_back(reader(text.as_bytes().to_vec()), "the long form");
     assert_eq!(
         messages,
-        [json!({"timestamp": "1970-01-01T00:16:40Z", "fields": {
+        [json!({"timestamp": "2023-11-14T22:13:20Z", "fields": {
             "gpu_id": 0, "device": "nvidia0", "uuid": "GPU-5fd4f087-86f3-7a43-b711-4771313afc50", "Hostname": "n1",
             "DCGM_FI_DRIVER_VERSION": "535.129.03", "label_rack": "r1", "DCGM_FI_DEV_GPU_TEMP": 63, "rack_fan": 4.5,
             "DCGM_FI_DEV_POWER_USAGE": 156.596,
@@ -118,7 +118,7 @@ fn a_row_of_the_long_form_is_one_message_with_dcgms_names() {
 #[test]
 fn labels_stay_texts_whatever_they_look_like() {
     let text = "timestamp,metric_name,gpu_id,uuid,value,labels_raw\n\
-                1000,DCGM_FI_DEV_GPU_TEMP,0,GPU-5fd4f087-86f3-7a43-b711-4771313afc50,63,\
+                1700000000,DCGM_FI_DEV_GPU_TEMP,0,GPU-5fd4f087-86f3-7a43-b711-4771313afc50,63,\
                 \"rack=\"\"007\"\",row=\"\"1e3\"\"\"\n";
     let messages = assert_comes_back(reader(text.as_bytes().to_vec()), "labels");
     let fields = &messages[0]["fields"];
@@ -141,7 +141,7 @@ fn what_nvidia_smi_wrote_on_real_machines_comes_back_as_the_same_rows() {
 
 #[test]
 fn without_the_wish_there_are_no_messages() {
-    let mut source = crate::reading::open("timestamp,gpu_id,temperature\n1,gpu_0,50\n");
+    let mut source = crate::reading::open("timestamp,gpu_id,temperature\n1700000000,gpu_0,50\n");
     assert!(matches!(source.poll(NOW).unwrap(), Poll::NotBefore(_) | Poll::Ready(_)));
     assert!(source.messages().is_none());
 }

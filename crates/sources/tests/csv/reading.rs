@@ -5,7 +5,7 @@ use std::io::Cursor;
 use gpuvitals_core::batch::text_at;
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::{Batch, IdentityColumn, time};
-use gpuvitals_sources::csv::{CsvInput, CsvSource};
+use gpuvitals_sources::csv::{CsvInput, CsvSource, Hints};
 use gpuvitals_sources::replay::ReplayConfig;
 
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
@@ -14,7 +14,8 @@ pub(crate) const SECOND_NS: i64 = 1_000_000_000;
 pub(crate) const NOW: i64 = 1_795_176_000 * SECOND_NS;
 
 pub(crate) fn config() -> ReplayConfig {
-    ReplayConfig { node: "here".into(), ..ReplayConfig::default() }
+    let hints = Hints { timezone: Some(time::Zone::utc()), ..Hints::default() };
+    ReplayConfig { node: "here".into(), hints, ..ReplayConfig::default() }
 }
 
 pub(crate) fn reader(bytes: Vec<u8>) -> CsvInput {

@@ -1,0 +1,100 @@
+//! The beginning of a file, which is looked at before any row is taken, and the reader that begins with it again.
+
+use std::io::{self, Cursor, Read};
+use std::sync::Arc;
+
+use super::sample::HEAD_LEN_MAX;
+use super::text::{self, PEEK_LEN, TextKind, Utf16};
+
+/// Bytes requested at once: as many as the splitter requests.
+const CHUNK_LEN: usize = 128 << 10;
+
+/// The beginning of an input.
+pub(super) struct Head {
+    /// Its bytes, as CSV.
+    pub(super) bytes: Arc<[u8]>,
+    /// Whether they are all, or end with a whole line.
+    pub(super) is_whole: bool,
+    pub(super) kind: TextKind,
+    /// The whole input as CSV, from its first byte.
+    pub(super) reader: Box<dyn Read + Send>,
+}
+
+impl Head {
+    /// Reads the beginning. Of a stream only as much as is needed to have a first row, so that a live one is not waited for.
+    pub(super) fn read(mut input: Box<dyn Read + Send>, is_stream: bool) -> Self {
+        let (mut peeked, ended) = read_until(&mut input, PEEK_LEN, is_stream);
+        let mark = match peeked.first_chunk() {
+            Some([0xff, 0xfe]) => Some(false),
+            Some([0xfe, 0xff]) => Some(true),
+            _ => None,
+        };
+        let mut reader = again(peeked.clone(), ended, input);
+        if let Some(is_big) = mark {
+            let mut behind = Vec::new();
+            let _skipped = reader.by_ref().take(2).read_to_end(&mut behind);
+            reader = Box::new(Utf16::new(reader, is_big));
+            let (decoded, ended) = read_until(&mut reader, PEEK_LEN, is_stream);
+            peeked = decoded;
+            reader = again(peeked.clone(), ended, reader);
+        }
+        let kind = text::kind(&peeked);
+        let mut reader = text::as_csv(kind, reader);
+        let (bytes, ended) = read_until(&mut reader, HEAD_LEN_MAX, is_stream);
+        let is_whole = matches!(ended, Ended::Whole);
+        let reader = again(bytes.clone(), ended, reader);
+        // A last line with an end is no cut one.
+        let is_whole = is_whole || bytes.ends_with(b"\n");
+        Self { bytes: bytes.into(), is_whole, kind, reader }
+    }
+}
+
+/// How reading the beginning ended.
+enum Ended {
+    /// There is more.
+    Open,
+    /// There is no more.
+    Whole,
+    /// It failed.
+    Broken(io::Error),
+}
+
+fn read_until(reader: &mut dyn Read, len: usize, is_stream: bool) -> (Vec<u8>, Ended) {
+    let mut bytes = Vec::new();
+    let mut chunk = vec![0; CHUNK_LEN];
+    loop {
+        // The header and a row.
+        if bytes.len() >= len || (is_stream && lines(&bytes) >= 2) {
+            return (bytes, Ended::Open);
+        }
+        match reader.read(&mut chunk) {
+            Ok(0) => return (bytes, Ended::Whole),
+            Ok(read) => bytes.extend_from_slice(chunk.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (bytes, Ended::Broken(error)),
+        }
+    }
+}
+
+fn lines(bytes: &[u8]) -> usize {
+    memchr::memchr2_iter(b'\n', b'\r', bytes).count()
+}
+
+/// A reader that begins with what was read.
+fn again(bytes: Vec<u8>, ended: Ended, rest: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
+    let begun = Cursor::new(bytes);
+    match ended {
+        Ended::Open => Box::new(begun.chain(rest)),
+        Ended::Whole => Box::new(begun),
+        Ended::Broken(error) => Box::new(begun.chain(Broken(Some(error)))),
+    }
+}
+
+/// An input that fails.
+struct Broken(Option<io::Error>);
+
+impl Read for Broken {
+    fn read(&mut self, _to: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}

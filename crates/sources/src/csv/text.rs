@@ -1,0 +1,299 @@
+//! Text that is no CSV and can be read as it: UTF-16, Prometheus text, the tables of `nvidia-smi dmon`.
+//!
+//! Each becomes CSV while it is read, line by line.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, BufRead, BufReader, Read};
+
+use gpuvitals_core::catalogue::{Metric, gpu_metrics};
+
+use super::split::RECORD_LEN_MAX;
+
+/// Bytes at the beginning that tell what a text is.
+pub(super) const PEEK_LEN: usize = 4 << 10;
+
+/// What a text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextKind {
+    Csv,
+    /// Scraped from an exporter; whether its samples have times.
+    Prometheus {
+        is_timed: bool,
+    },
+    /// Columns between blanks under two lines that begin with `#`.
+    Spaced,
+    /// It cannot be read: what it is, and what to do.
+    Foreign(&'static str, &'static str),
+}
+
+const QUERY: &str =
+    "log with nvidia-smi --query-gpu=timestamp,uuid,power.draw,utilization.gpu --format=csv -l 1";
+
+/// What a text is that begins so.
+pub(super) fn kind(head: &[u8]) -> TextKind {
+    let text = String::from_utf8_lossy(head);
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    if text.contains("NVSMI LOG") {
+        return TextKind::Foreign("the text of nvidia-smi -q", QUERY);
+    }
+    if text.contains("| NVIDIA-SMI ") {
+        return TextKind::Foreign("the table of nvidia-smi", QUERY);
+    }
+    if text.contains("ROCm System Management Interface") {
+        return TextKind::Foreign(
+            "the text of rocm-smi",
+            "log with rocm-smi -a --csv, or amd-smi metric --csv -w 1",
+        );
+    }
+    let is_json = first.starts_with('{')
+        || (first.starts_with('[') && !first.starts_with("[\"") && first.len() < 3)
+        || first.starts_with("[{");
+    if is_json {
+        return TextKind::Foreign(
+            "JSON",
+            "write it as CSV; messages {\"timestamp\", \"fields\"} can be published to the queue by HTTP",
+        );
+    }
+    if first.starts_with("# HELP ")
+        || first.starts_with("# TYPE ")
+        || sample(first).is_some_and(|it| !it.labels.is_empty())
+    {
+        let samples = text.lines().filter_map(sample);
+        let is_timed = samples.take(8).any(|sample| sample.time.is_some());
+        return TextKind::Prometheus { is_timed };
+    }
+    let second = lines.next().unwrap_or_default();
+    if first.starts_with('#') && second.starts_with('#') && !first.contains([',', ';', '\t']) {
+        let words: Vec<&str> = first.trim_start_matches('#').split_whitespace().collect();
+        if words.contains(&"pid") {
+            return TextKind::Foreign(
+                "a list of processes (nvidia-smi pmon)",
+                "rows are of GPUs: log with nvidia-smi dmon -o DT",
+            );
+        }
+        return TextKind::Spaced;
+    }
+    TextKind::Csv
+}
+
+/// The text as CSV.
+pub(super) fn as_csv(kind: TextKind, reader: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
+    match kind {
+        TextKind::Csv | TextKind::Foreign(..) => reader,
+        TextKind::Prometheus { is_timed } => {
+            let families = families();
+            let mut begun = false;
+            rewritten(reader, move |line, out| {
+                if !begun {
+                    begun = true;
+                    out.push_str("metric_name,value,labels_raw");
+                    out.push_str(if is_timed { ",timestamp\n" } else { "\n" });
+                }
+                if let Some(sample) = sample(line) {
+                    sample.write(&families, is_timed, out);
+                }
+            })
+        }
+        TextKind::Spaced => {
+            let mut heads: Vec<String> = Vec::new();
+            let mut begun = false;
+            rewritten(reader, move |line, out| match line.trim().strip_prefix('#') {
+                Some(head) if !begun => heads.push(head.to_owned()),
+                Some(_) => {}
+                None => {
+                    if !begun && !line.trim().is_empty() {
+                        begun = true;
+                        spaced_header(&heads, out);
+                    }
+                    out.push_str(&line.split_whitespace().collect::<Vec<_>>().join(","));
+                    out.push('\n');
+                }
+            })
+        }
+    }
+}
+
+/// `# gpu pwr` and `# Idx W` to `gpu,pwr [W]`.
+fn spaced_header(heads: &[String], out: &mut String) {
+    let words =
+        |at: usize| heads.get(at).map(|head| head.split_whitespace().collect::<Vec<_>>()).unwrap_or_default();
+    let (names, units) = (words(0), words(1));
+    for (at, name) in names.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        out.push_str(name);
+        let unit = units.get(at).filter(|unit| ["W", "C", "%", "MHz", "MB", "MB/s"].contains(unit));
+        if let Some(unit) = unit {
+            let _written = write!(out, " [{unit}]");
+        }
+    }
+    out.push('\n');
+}
+
+/// One line of Prometheus text.
+struct PromSample<'a> {
+    name: &'a str,
+    labels: &'a str,
+    value: &'a str,
+    /// Milliseconds since 1970.
+    time: Option<&'a str>,
+}
+
+fn sample(line: &str) -> Option<PromSample<'_>> {
+    let line = line.trim();
+    let len = line.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'))?;
+    let (name, rest) = line.split_at_checked(len).filter(|(name, _)| !name.is_empty())?;
+    let (labels, rest) = match rest.trim_start().strip_prefix('{') {
+        None => ("", rest),
+        Some(rest) => {
+            let (mut quoted, mut escaped) = (false, false);
+            let end = rest.find(|c: char| {
+                let ends = c == '}' && !quoted;
+                if c == '"' && !escaped {
+                    quoted = !quoted;
+                }
+                escaped = c == '\\' && !escaped;
+                ends
+            })?;
+            (rest.get(..end)?, rest.get(end + 1..)?)
+        }
+    };
+    let mut words = rest.split_whitespace();
+    let (value, time) = (words.next()?, words.next());
+    let is_number = value.parse::<f64>().is_ok() || matches!(value, "+Inf" | "-Inf");
+    (is_number && words.next().is_none()).then_some(PromSample { name, labels, value, time })
+}
+
+/// Our own families: one name may have several metrics, told apart by labels.
+fn families() -> HashMap<&'static str, Vec<&'static Metric>> {
+    let mut families: HashMap<&str, Vec<&Metric>> = HashMap::new();
+    for (_, metric) in gpu_metrics() {
+        families.entry(metric.prometheus).or_default().push(metric);
+    }
+    families
+}
+
+impl PromSample<'_> {
+    fn write(&self, families: &HashMap<&str, Vec<&Metric>>, is_timed: bool, out: &mut String) {
+        let has = |(name, value): &(&str, &str)| self.labels.contains(&format!("{name}=\"{value}\""));
+        let own = families.get(self.name).and_then(|metrics| {
+            let fits = metrics.iter().filter(|metric| metric.labels.iter().all(has));
+            fits.max_by_key(|metric| metric.labels.len())
+        });
+        match (own, self.value.parse::<f64>()) {
+            (Some(metric), Ok(value)) => {
+                let _written = write!(out, "{},{},", metric.column, value / metric.factor);
+            }
+            _ => {
+                let _written = write!(out, "{},{},", self.name, self.value);
+            }
+        }
+        let _written = write!(out, "\"{}\"", self.labels.replace('"', "\"\""));
+        if is_timed {
+            let _written = write!(out, ",{}", self.time.unwrap_or_default());
+        }
+        out.push('\n');
+    }
+}
+
+/// Reads lines and gives what is made of them.
+struct Rewritten<F> {
+    input: BufReader<Box<dyn Read + Send>>,
+    rewrite: F,
+    out: Vec<u8>,
+    at: usize,
+}
+
+fn rewritten(
+    reader: Box<dyn Read + Send>,
+    rewrite: impl FnMut(&str, &mut String) + Send + 'static,
+) -> Box<dyn Read + Send> {
+    Box::new(Rewritten { input: BufReader::new(reader), rewrite, out: Vec::new(), at: 0 })
+}
+
+impl<F: FnMut(&str, &mut String)> Read for Rewritten<F> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.out.len() {
+            let mut out = String::new();
+            // As many lines as are there without another wait.
+            while out.is_empty() || (out.len() < to.len() && self.input.buffer().contains(&b'\n')) {
+                let mut line = Vec::new();
+                // A line that is longer is cut: no sample is.
+                if self.input.by_ref().take(RECORD_LEN_MAX as u64).read_until(b'\n', &mut line)? == 0 {
+                    break;
+                }
+                (self.rewrite)(&String::from_utf8_lossy(&line), &mut out);
+            }
+            if out.is_empty() {
+                return Ok(0);
+            }
+            (self.out, self.at) = (out.into_bytes(), 0);
+        }
+        let ready = self.out.get(self.at..).unwrap_or_default();
+        let len = ready.len().min(to.len());
+        if let (Some(to), Some(ready)) = (to.get_mut(..len), ready.get(..len)) {
+            to.copy_from_slice(ready);
+        }
+        self.at += len;
+        Ok(len)
+    }
+}
+
+/// UTF-16 as UTF-8. A half of a pair without the other is a replacement character.
+pub(super) struct Utf16 {
+    input: Box<dyn Read + Send>,
+    is_big: bool,
+    /// Bytes that are not decoded yet: half a character.
+    rest: Vec<u8>,
+    out: Vec<u8>,
+    at: usize,
+}
+
+impl Utf16 {
+    /// Behind a byte order mark, which says whether the large half comes first.
+    pub(super) fn new(input: Box<dyn Read + Send>, is_big: bool) -> Self {
+        Self { input, is_big, rest: Vec::new(), out: Vec::new(), at: 0 }
+    }
+
+    fn decode(&mut self, is_end: bool) {
+        let mut whole = self.rest.len() / 2 * 2;
+        let unit = |pair: &[u8]| {
+            let pair = [pair.first().copied().unwrap_or(0), pair.get(1).copied().unwrap_or(0)];
+            if self.is_big { u16::from_be_bytes(pair) } else { u16::from_le_bytes(pair) }
+        };
+        let is_half = |pair: &[u8]| (0xd800..0xdc00).contains(&unit(pair));
+        if !is_end && whole >= 2 && self.rest.get(whole - 2..whole).is_some_and(is_half) {
+            whole -= 2;
+        }
+        let units: Vec<u16> = self.rest.get(..whole).unwrap_or_default().chunks_exact(2).map(unit).collect();
+        let text: String =
+            char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+        self.rest.drain(..whole);
+        (self.out, self.at) = (text.into_bytes(), 0);
+    }
+}
+
+impl Read for Utf16 {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.out.len() {
+            let mut chunk = [0; 4096];
+            let read = self.input.read(&mut chunk)?;
+            self.rest.extend_from_slice(chunk.get(..read).unwrap_or_default());
+            self.decode(read == 0);
+            if read == 0 && self.out.is_empty() {
+                return Ok(0);
+            }
+        }
+        let ready = self.out.get(self.at..).unwrap_or_default();
+        let len = ready.len().min(to.len());
+        if let (Some(to), Some(ready)) = (to.get_mut(..len), ready.get(..len)) {
+            to.copy_from_slice(ready);
+        }
+        self.at += len;
+        Ok(len)
+    }
+}

@@ -1,0 +1,270 @@
+//! The times of a file: which columns have them, in what form, in which zone.
+
+use gpuvitals_core::time::{self, DateOrder, SECOND_NS, Written, Zone};
+
+use super::sample::Sample;
+use super::split::Splitter;
+
+/// A number below this, in seconds, is no time since 1970 but one since the log began.
+const EPOCH_MIN: f64 = 100_000_000.0;
+
+/// Texts of a time column that are looked at to tell the order of its dates.
+const TEXTS_MAX: usize = 50_000;
+
+/// Times of rows.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Times {
+    /// One column, or date and time of day.
+    pub(super) columns: Vec<usize>,
+    form: Form,
+    pub(super) zone: Zone,
+    /// Whether the zone was asked for, or the texts have one.
+    pub(super) zone_from: ZoneFrom,
+    last: Option<i64>,
+    text: String,
+}
+
+/// Where the zone of a file's times comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ZoneFrom {
+    /// Each time has its own, or is a count of seconds.
+    File,
+    /// The user names it.
+    User,
+    /// It is this machine's.
+    Machine,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Numbers since 1970, and dates with this order of day and month.
+    Instant(DateOrder),
+    /// `20250718`, with or without a time, which as a number would be in 1970.
+    Compact,
+    /// Numbers of seconds since some beginning, where the date does not matter.
+    Relative,
+    /// A time of day, where the date does not matter.
+    OfDay,
+}
+
+/// Times that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Untimely {
+    /// This text is none.
+    Unknown(String),
+    /// Day and month cannot be told apart.
+    Order(String),
+    /// Some dates have the day first, some the month.
+    Mixed(String, String),
+    /// A count from some beginning.
+    Relative(String),
+    /// A time of day without a date.
+    OfDay(String),
+}
+
+impl Times {
+    /// Settles how the times of these columns are read. `order` is what the user says of the dates, `any_date` whether the
+    /// date does not matter, `now_ns` the time that no row is behind.
+    pub(super) fn of(
+        columns: Vec<usize>,
+        sample: &Sample,
+        (order, zone): (DateOrder, Option<&Zone>),
+        any_date: bool,
+        now_ns: i64,
+    ) -> Result<Self, Untimely> {
+        let texts = texts(&columns, sample);
+        let form = form(&texts, order, any_date, now_ns)?;
+        let is_settled = texts.iter().all(|text| {
+            number(text).is_some()
+                || Written::read(text, DateOrder::Open).is_some_and(|written| written.has_zone())
+        });
+        let (zone, zone_from) = match zone {
+            _ if is_settled && !texts.is_empty() && form != Form::Compact => (Zone::utc(), ZoneFrom::File),
+            Some(zone) => (zone.clone(), ZoneFrom::User),
+            None => (Zone::of_machine(), ZoneFrom::Machine),
+        };
+        Ok(Self { columns, form, zone, zone_from, last: None, text: String::new() })
+    }
+
+    /// The form, for people.
+    pub(super) fn form(&self) -> &'static str {
+        match self.form {
+            Form::Instant(DateOrder::Open) => "",
+            Form::Instant(DateOrder::DayFirst) => "day first",
+            Form::Instant(DateOrder::MonthFirst) => "month first",
+            Form::Compact => "year, month and day as one number",
+            Form::Relative => "seconds since the log began",
+            Form::OfDay => "time of day",
+        }
+    }
+
+    /// The time of a record, and the text if it is none.
+    pub(super) fn read(&mut self, record: &Splitter) -> Result<i64, String> {
+        let raw = |column: &usize| std::str::from_utf8(record.field(*column)).unwrap_or_default().trim();
+        let mut columns = self.columns.iter();
+        let first = columns.next().map_or("", raw);
+        let instant = match columns.next() {
+            None if first == self.text && self.last.is_some() => return self.last.ok_or_else(String::new),
+            None => self.instant(first),
+            Some(second) => {
+                let joined = format!("{first} {}", raw(second));
+                if joined == self.text
+                    && let Some(last) = self.last
+                {
+                    return Ok(last);
+                }
+                let instant = self.instant(&joined);
+                self.keep(&joined);
+                let instant = instant.ok_or(joined)?;
+                self.last = Some(instant);
+                return Ok(instant);
+            }
+        };
+        match instant {
+            Some(instant) => {
+                self.keep(first);
+                self.last = Some(instant);
+                Ok(instant)
+            }
+            None => Err(first.to_owned()),
+        }
+    }
+
+    fn keep(&mut self, text: &str) {
+        self.text.clear();
+        self.text.push_str(text);
+    }
+
+    /// The rows begin again.
+    pub(super) fn restart(&mut self) {
+        self.last = None;
+        self.text.clear();
+    }
+
+    /// The first time of a sample.
+    pub(super) fn first(&self, sample: &Sample) -> Option<i64> {
+        let mut times = self.clone();
+        texts(&self.columns, sample).iter().find_map(|text| times.instant(text))
+    }
+
+    fn instant(&mut self, text: &str) -> Option<i64> {
+        let instant = match self.form {
+            Form::Compact => Written::read(text, DateOrder::Open)?.instant(&self.zone, self.last),
+            Form::Relative => Some(scaled(number(text)?)),
+            Form::OfDay => {
+                let at = Written::read(&format!("2000-01-01 {text}"), DateOrder::Open)?
+                    .instant(&Zone::utc(), None)?;
+                // Midnight passes.
+                let days = self.last.map_or(0, |last| (last - at + time::DAY_NS / 2).max(0) / time::DAY_NS);
+                Some(at + days * time::DAY_NS)
+            }
+            Form::Instant(order) => {
+                if number(text).is_some() {
+                    time::parse(text).ok().or_else(|| Some(scaled(number(text)?)))
+                } else {
+                    Written::read(text, order)?.instant(&self.zone, self.last)
+                }
+            }
+        };
+        instant.filter(|instant| *instant >= 0)
+    }
+}
+
+/// Seconds of a number that the plain form does not know, such as `1.75E+09`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "saturates; a time is meant"
+)]
+fn scaled(seconds: f64) -> i64 {
+    (seconds * SECOND_NS as f64).round() as i64
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+fn texts(columns: &[usize], sample: &Sample) -> Vec<String> {
+    let (first, second) = (columns.first(), columns.get(1));
+    let Some(first) = first else { return Vec::new() };
+    let cells = sample.cells(*first).take(TEXTS_MAX);
+    let joined: Vec<String> = match second {
+        None => cells.map(str::to_owned).collect(),
+        Some(second) => {
+            cells.zip(sample.cells(*second)).map(|(date, time)| format!("{date} {time}")).collect()
+        }
+    };
+    joined.into_iter().filter(|text| !text.trim().is_empty()).collect()
+}
+
+fn form(texts: &[String], order: DateOrder, any_date: bool, now_ns: i64) -> Result<Form, Untimely> {
+    let Some(first) = texts.first() else { return Ok(Form::Instant(order)) };
+    let most = |is: &dyn Fn(&str) -> bool| texts.iter().filter(|text| is(text)).count() * 2 >= texts.len();
+    if most(&|text| number(text).is_some()) {
+        if most(&is_compact) {
+            return Ok(Form::Compact);
+        }
+        let is_epoch = texts.iter().filter_map(|text| number(text)).any(|number| number >= EPOCH_MIN);
+        return match (is_epoch, any_date) {
+            (true, _) => Ok(Form::Instant(order)),
+            (false, true) => Ok(Form::Relative),
+            (false, false) => Err(Untimely::Relative(first.clone())),
+        };
+    }
+    if most(&|text| Written::read(text, order).is_some()) {
+        return Ok(Form::Instant(order));
+    }
+    let shown: Vec<(&String, DateOrder)> =
+        texts.iter().filter_map(|text| Some((text, Written::shows(text)?))).collect();
+    if shown.len() * 2 > texts.len() {
+        let of = |wanted: DateOrder| {
+            shown.iter().find(|(_, order)| *order == wanted).map(|(text, _)| (*text).clone())
+        };
+        return match (of(DateOrder::DayFirst), of(DateOrder::MonthFirst)) {
+            (Some(_), None) => Ok(Form::Instant(DateOrder::DayFirst)),
+            (None, Some(_)) => Ok(Form::Instant(DateOrder::MonthFirst)),
+            (Some(one), Some(other)) => Err(Untimely::Mixed(one, other)),
+            (None, None) => match likely(texts, now_ns) {
+                Some(order) => Ok(Form::Instant(order)),
+                None if any_date => Ok(Form::Instant(DateOrder::DayFirst)),
+                None => Err(Untimely::Order(first.clone())),
+            },
+        };
+    }
+    if most(&|text| Written::read(&format!("2000-01-01 {text}"), DateOrder::Open).is_some()) {
+        return if any_date { Ok(Form::OfDay) } else { Err(Untimely::OfDay(first.clone())) };
+    }
+    Err(Untimely::Unknown(first.clone()))
+}
+
+/// Whether digits alone are a date of our time: as a number of seconds they would be in 1970.
+fn is_compact(text: &str) -> bool {
+    let is_digits = text.bytes().all(|b| b.is_ascii_digit());
+    is_digits
+        && matches!(text.len(), 8 | 14)
+        && (text.starts_with("19") || text.starts_with("20"))
+        && Written::read(text, DateOrder::Open).is_some()
+}
+
+/// The order that the rows follow: read in the other one they would lie in the future, or jump from month to month where
+/// these go from day to day.
+fn likely(texts: &[String], now_ns: i64) -> Option<DateOrder> {
+    /// How much shorter the span must be in one order.
+    const CLEARLY: i64 = 5;
+    let span = |order| -> Option<i64> {
+        let zone = Zone::utc();
+        let at = |text: &String| Written::read(text, order)?.instant(&zone, None);
+        let all: Option<Vec<i64>> = texts.iter().map(at).collect();
+        let all = all?;
+        let (first, last) = (all.iter().min()?, all.iter().max()?);
+        // A day for zones.
+        (*last <= now_ns.saturating_add(time::DAY_NS)).then_some(last - first)
+    };
+    match (span(DateOrder::DayFirst), span(DateOrder::MonthFirst)) {
+        (Some(_), None) => Some(DateOrder::DayFirst),
+        (None, Some(_)) => Some(DateOrder::MonthFirst),
+        (Some(day), Some(month)) if day.saturating_mul(CLEARLY) < month => Some(DateOrder::DayFirst),
+        (Some(day), Some(month)) if month.saturating_mul(CLEARLY) < day => Some(DateOrder::MonthFirst),
+        _ => None,
+    }
+}

@@ -1,0 +1,126 @@
+//! Several CSV files of one machine, replayed as one.
+
+use std::path::{Path, PathBuf};
+
+use gpuvitals_core::ports::{Poll, Source};
+
+use super::{Counts, ReplayConfig, ReplayPace, Report};
+use crate::csv::{CsvError, CsvInput, CsvSource};
+
+/// Several CSV files. Their batches come in turn, or when they are due.
+#[derive(Debug)]
+pub struct SeveralSource {
+    paths: Vec<PathBuf>,
+    /// Of one pass over one file.
+    config: ReplayConfig,
+    is_looped: bool,
+    sources: Vec<CsvSource>,
+    /// Whose turn it is, and whose batch was the last.
+    next: usize,
+    last: usize,
+    /// Counts of the passes before.
+    before: Vec<Counts>,
+    /// Reports of the passes before.
+    reports: Vec<Report>,
+}
+
+impl SeveralSource {
+    /// Opens the files. GPUs that mean nothing without their machine get one host, since all files are of one machine: the
+    /// user's, else the name of the folder that all files are in, else the first file's name.
+    pub(super) fn open(paths: Vec<PathBuf>, mut config: ReplayConfig, now_ns: i64) -> Result<Self, CsvError> {
+        let is_looped = std::mem::take(&mut config.loop_file);
+        config.hints.usual_host = config.hints.usual_host.or_else(|| Some(machine_of(&paths)));
+        if let ReplayPace::Rate(rate) = config.pace {
+            #[expect(clippy::cast_precision_loss, reason = "a number of files")]
+            let share = rate / paths.len().max(1) as f64;
+            config.pace = ReplayPace::Rate(share);
+        }
+        let sources = open(&paths, &config, now_ns)?;
+        if is_looped && let Some(path) = paths.iter().find(|path| !path.is_file()) {
+            return Err(CsvError::NoLoop { file: path.display().to_string().into() });
+        }
+        Ok(Self {
+            paths,
+            config,
+            is_looped,
+            sources,
+            next: 0,
+            last: 0,
+            before: Vec::new(),
+            reports: Vec::new(),
+        })
+    }
+
+    /// The files, in their order.
+    pub fn files(&self) -> impl Iterator<Item = &CsvSource> {
+        self.sources.iter()
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let all = self.before.iter().cloned().chain(self.sources.iter().map(CsvSource::counts));
+        all.reduce(Counts::and).unwrap_or_default()
+    }
+
+    pub(super) fn drain_reports(&mut self) -> Vec<Report> {
+        let mut reports = std::mem::take(&mut self.reports);
+        reports.extend(self.sources.iter_mut().flat_map(CsvSource::drain_reports));
+        reports
+    }
+
+    pub(super) fn messages(&mut self) -> Option<Vec<serde_json::Value>> {
+        self.sources.get_mut(self.last)?.messages()
+    }
+
+    pub(super) fn poll(&mut self, now_ns: i64) -> Result<Poll, CsvError> {
+        let mut due_ns: Option<i64> = None;
+        for _ in 0..self.sources.len() {
+            let at = self.next;
+            self.next = (self.next + 1) % self.sources.len().max(1);
+            let Some(source) = self.sources.get_mut(at) else { continue };
+            match source.poll(now_ns)? {
+                Poll::Ready(batch) => {
+                    self.last = at;
+                    return Ok(Poll::Ready(batch));
+                }
+                Poll::NotBefore(at_ns) => due_ns = Some(due_ns.map_or(at_ns, |due| due.min(at_ns))),
+                Poll::End => {}
+            }
+        }
+        if let Some(due_ns) = due_ns {
+            return Ok(Poll::NotBefore(due_ns));
+        }
+        let taken: u64 = self.sources.iter().map(|source| source.counts().rows_taken).sum();
+        if !self.is_looped || taken == 0 {
+            return Ok(Poll::End);
+        }
+        self.reports = self.drain_reports();
+        let ended = std::mem::replace(&mut self.sources, open(&self.paths, &self.config, now_ns)?);
+        let counts = ended.iter().map(CsvSource::counts).chain(self.before.drain(..)).reduce(Counts::and);
+        self.before = counts.into_iter().collect();
+        Ok(Poll::NotBefore(now_ns))
+    }
+}
+
+/// Opens one pass: its times begin with the first time of all files.
+fn open(paths: &[PathBuf], config: &ReplayConfig, now_ns: i64) -> Result<Vec<CsvSource>, CsvError> {
+    let one = |path: &PathBuf| CsvSource::open(CsvInput::from(path.as_path()), config.clone(), now_ns);
+    let mut sources = paths.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+    if let Some(first_ns) = sources.iter().filter_map(CsvSource::first_ns).min() {
+        sources.iter_mut().for_each(|source| source.begin_with(first_ns));
+    }
+    Ok(sources)
+}
+
+/// The machine that wrote the files, as far as their places tell.
+fn machine_of(paths: &[PathBuf]) -> String {
+    let folder = |path: &PathBuf| {
+        let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        whole.parent().map(Path::to_owned)
+    };
+    let mut folders = paths.iter().map(folder);
+    let first = folders.next().flatten().filter(|first| folders.all(|other| other.as_ref() == Some(first)));
+    let name = first.and_then(|folder| Some(folder.file_name()?.to_string_lossy().into_owned()));
+    let name = name.map(|name| name.trim_start_matches('.').to_owned()).filter(|name| !name.is_empty());
+    let of_file = || paths.first().map(|path| CsvInput::from(path.as_path()).stem());
+    name.or_else(of_file).unwrap_or_default()
+}

@@ -1,0 +1,368 @@
+//! Logs as people have them: what each column becomes, whose rows they are, when they were.
+
+use std::path::{Path, PathBuf};
+
+use gpuvitals_core::time::Zone;
+use gpuvitals_sources::csv::{CsvError, CsvInput, CsvSource, Hints};
+use gpuvitals_sources::replay::{Cause, Replay, ReplayConfig};
+
+use crate::reading::{NOW, config, drain, open, reader, rows};
+
+fn log(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/logs").join(name)
+}
+
+fn hinted(hints: Hints) -> ReplayConfig {
+    ReplayConfig { hints, ..config() }
+}
+
+fn column(text: &str) -> Hints {
+    Hints { columns: vec![text.parse().unwrap()], timezone: Some(Zone::utc()), ..Hints::default() }
+}
+
+/// The rows of a log, each without its source, and how many were skipped.
+fn read_with(input: impl Into<CsvInput>, config: ReplayConfig) -> (Vec<String>, u64) {
+    let mut source = CsvSource::open(input, config, NOW).unwrap();
+    let read = rows(&drain(&mut source));
+    (read.iter().map(|row| row.replace(" source=csv", "")).collect(), source.counts().rows_skipped())
+}
+
+fn read(name: &str) -> Vec<String> {
+    let (rows, skipped) = read_with(log(name), config());
+    assert_eq!(skipped, 0, "{name}");
+    rows
+}
+
+fn refused(text: &str) -> String {
+    CsvSource::open(reader(text.as_bytes().to_vec()), config(), NOW).unwrap_err().to_string()
+}
+
+#[test]
+fn date_and_time_in_two_columns_are_one_instant() {
+    assert_eq!(
+        read("date-and-time.csv"),
+        [
+            "2023-05-07T00:00:01Z node01:gpu0 temperature_c=45 utilization_pct=98 gpu=0 node=node01",
+            "2023-05-07T00:05:01Z node01:gpu0 temperature_c=47 utilization_pct=97 gpu=0 node=node01",
+            "2023-05-07T00:10:01Z node01:gpu0 temperature_c=49 utilization_pct=12 gpu=0 node=node01",
+            "2023-05-08T00:00:01Z node01:gpu0 temperature_c=40 utilization_pct=0 gpu=0 node=node01",
+        ]
+    );
+}
+
+#[test]
+fn a_log_without_a_column_for_the_gpu_is_of_one_gpu() {
+    assert_eq!(
+        read("name-only.csv")[0],
+        "2026-01-03T15:36:53.507Z NVIDIA_GeForce_RTX_4090@name-only memory_used_mb=1129 memory_utilization_pct=2 \
+         power_w=33.09 utilization_pct=1 model=NVIDIA GeForce RTX 4090 node=name-only vendor=nvidia"
+    );
+    assert_eq!(
+        read("power-only.csv")[0],
+        "2025-04-24T15:58:57.879Z power-only:gpu0 power_w=18.81 gpu=0 node=power-only"
+    );
+    let hints = Hints {
+        gpu: Some("left card".to_owned()),
+        host: Some("lab/3".to_owned()),
+        timezone: Some(Zone::named("+02:00").unwrap()),
+        ..Hints::default()
+    };
+    assert_eq!(
+        read_with(log("power-only.csv"), hinted(hints)).0[0],
+        "2025-04-24T13:58:57.879Z left_card@lab_3 power_w=18.81 node=lab_3"
+    );
+}
+
+#[test]
+fn a_date_whose_day_may_be_its_month_is_asked_for_and_never_guessed() {
+    let error = CsvSource::open(log("jetson.csv"), config(), NOW).unwrap_err();
+    assert!(matches!(&error, CsvError::Time { .. }));
+    let text = error.to_string();
+    assert!(text.contains("--column timestamp=time:dmy") && text.contains("time:mdy"), "{text}");
+    let (rows, _) = read_with(log("jetson.csv"), hinted(column("timestamp=time:mdy")));
+    assert_eq!(
+        rows[0],
+        "2026-03-11T15:13:16Z Orin@jetson memory_free_mb=36669 memory_used_mb=26133 memory_utilization_pct=0 \
+         temperature_c=45.218 utilization_pct=99 model=Orin node=jetson"
+    );
+    // A later row tells: its 13th is no month, and the file goes from day to day.
+    let first = |text: &str| read_with(reader(text.as_bytes().to_vec()), config()).0[0][..10].to_owned();
+    assert_eq!(first("time,power_w\n03/11/2025 10:00,1\n13/11/2025 10:00,2\n"), "2025-11-03");
+    assert_eq!(first("time,power_w\n03/11/2025 10:00,1\n03/13/2025 10:00,2\n"), "2025-03-11");
+    assert_eq!(
+        first("time,power_w\n03/11/2025 10:00,1\n04/11/2025 10:00,2\n05/11/2025 10:00,2\n"),
+        "2025-11-03"
+    );
+    assert_eq!(first("time,power_w\n03.04.2025 10:00:00,1\n"), "2025-04-03");
+    assert!(
+        refused("time,power_w\n13/11/2025 10:00,1\n11/13/2025 10:00,2\n").contains("has the day first and")
+    );
+}
+
+#[test]
+fn other_languages_and_decimal_commas() {
+    assert_eq!(
+        read("german.csv"),
+        ["2023-10-04T12:33:21Z german:gpu0 power_w=45.37 temperature_c=51.5 gpu=0 node=german"]
+    );
+    assert_eq!(
+        read("comma.csv")[1],
+        "2023-10-04T12:33:22Z comma:gpu0 power_w=46.12 temperature_c=51.6 gpu=0 node=comma"
+    );
+    let (rows, skipped) = read_with(
+        reader(b"sep=;\ntime;power [W];temp\n04.10.2023 12:33:21,5;1.045,37 W;51,5;\n".to_vec()),
+        config(),
+    );
+    assert_eq!(
+        (rows, skipped),
+        (
+            vec![
+                "2023-10-04T12:33:21.5Z rows:gpu0 power_w=1045.37 temperature_c=51.5 gpu=0 node=rows"
+                    .to_owned()
+            ],
+            0
+        )
+    );
+    let thousands =
+        "time,gpu,memory_used\n2025-01-01T00:00:00Z,0,\"12,345\"\n2025-01-01T00:00:00Z,1,\"1,345.5\"\n";
+    let (rows, _) = read_with(reader(thousands.as_bytes().to_vec()), config());
+    assert!(
+        rows[0].contains("memory_used_mb=12345 ") && rows[1].contains("memory_used_mb=1346 "),
+        "{rows:?}"
+    );
+}
+
+#[test]
+fn amd_smi_is_known_by_its_header() {
+    let rows = read("amd-smi-metric.csv");
+    assert!(
+        rows[0].starts_with(
+            "2026-08-12T16:57:32Z amd-smi-metric:gpu0 fabric_clock_mhz=1250 gpu_clock_max_mhz=2400 gpu_clock_mhz=111 \
+             mem_clock_max_mhz=2000 mem_clock_mhz=2000 "
+        ),
+        "{}",
+        rows[0]
+    );
+    for part in [
+        "memory_utilization_pct=0",
+        "power_w=238",
+        "temperature_c=37",
+        "temperature_junction_c=37",
+        "temperature_memory_c=23",
+        "utilization_pct=0",
+    ] {
+        assert!(rows[0].contains(part), "{part} is not in {}", rows[0]);
+    }
+}
+
+#[test]
+fn prometheus_text_and_dmon_are_read() {
+    let mut source = CsvSource::open(log("dcgm.prom"), config(), NOW).unwrap();
+    let read = rows(&drain(&mut source));
+    assert_eq!(read.len(), 1, "{read:?}");
+    assert!(
+        read[0].contains("GPU-00000000-0000-0000-0000-000000000001") && read[0].contains("node=gpu1"),
+        "{read:?}"
+    );
+    assert!(source.warnings().iter().any(|it| it.contains("no column is a time")), "{:?}", source.warnings());
+    let ours = "# TYPE gpu_temperature_celsius gauge\n\
+                gpu_temperature_celsius{gpu=\"0\",hostname=\"n1\",sensor=\"gpu\"} 40 1700000000000\n\
+                gpu_temperature_celsius{gpu=\"0\",hostname=\"n1\",sensor=\"memory\"} 50 1700000000000\n\
+                gpu_memory_used_bytes{gpu=\"0\",hostname=\"n1\"} 1048576 1700000000000\n\
+                nvidia_smi_utilization_gpu_ratio{gpu=\"0\",hostname=\"n1\"} 0.5 1700000000000\n";
+    let (rows, _) = read_with(reader(ours.as_bytes().to_vec()), config());
+    // Rows of one GPU and time with different labels merge later.
+    assert_eq!(
+        rows,
+        [
+            "2023-11-14T22:13:20Z n1:gpu0 temperature_c=40 gpu=0 node=n1 label_sensor=gpu",
+            "2023-11-14T22:13:20Z n1:gpu0 temperature_memory_c=50 gpu=0 node=n1 label_sensor=memory",
+            "2023-11-14T22:13:20Z n1:gpu0 memory_used_mb=1 utilization_pct=50 gpu=0 node=n1",
+        ]
+    );
+    assert_eq!(
+        read_dmon()[0],
+        "2025-07-18T20:42:34Z dmon:gpu0 decoder_utilization_pct=0 encoder_utilization_pct=0 gpu_clock_mhz=1980 \
+         mem_clock_mhz=2619 memory_utilization_pct=37 power_w=301 temperature_c=54 temperature_memory_c=61 \
+         utilization_pct=99 gpu=0 node=dmon"
+    );
+}
+
+fn read_dmon() -> Vec<String> {
+    let rows = read("dmon.txt");
+    assert_eq!(rows.len(), 4);
+    rows
+}
+
+#[test]
+fn what_is_no_table_of_gpus_is_named() {
+    let check = |text: &str, part: &str| assert!(refused(text).contains(part), "{}", refused(text));
+    check("[{\"gpu\": 0}]\n", "this is JSON, not CSV");
+    check(
+        "# gpu         pid  type    sm\n# Idx           #   C/G     %\n    0     1     G      -\n",
+        "nvidia-smi pmon",
+    );
+    check("==============NVSMI LOG==============\n\nTimestamp : x\n", "nvidia-smi -q");
+    check("time_s,power_w\n0.0,12\n0.5,13\n", "one since the log began; --times now");
+    check("time,power_w\n12:00:00,12\n12:00:01,13\n", "a time of day without a date");
+    check("timestamp,power_w\nyesterday,12\ntoday,13\n", "is no time that is known");
+}
+
+#[test]
+fn the_date_does_not_matter_when_rows_are_replayed_as_if_live() {
+    let shifted = || ReplayConfig { replay: Replay::Shifted, ..config() };
+    for times in
+        [["0.0", "1.5"], ["23:59:59", "00:00:00.5"], ["2031-01-01 00:00:00", "2031-01-01 00:00:01.5"]]
+    {
+        let text = format!("time,power_w\n{},1\n{},2\n", times[0], times[1]);
+        let (rows, skipped) = read_with(reader(text.into_bytes()), shifted());
+        assert_eq!(skipped, 0, "{times:?}");
+        assert!(rows[1].starts_with("2026-11-20T12:00:01.5Z"), "{rows:?}");
+    }
+}
+
+#[test]
+fn the_zone_is_the_files_else_the_one_asked_for() {
+    let at = |time: &str, zone: &str| {
+        let hints = Hints { timezone: Some(Zone::named(zone).unwrap()), ..Hints::default() };
+        let text = format!("timestamp,power_w\n{time},1\n");
+        read_with(reader(text.into_bytes()), hinted(hints)).0[0][..20].to_owned()
+    };
+    assert_eq!(at("2026/01/03 15:36:53", "Asia/Tokyo"), "2026-01-03T06:36:53Z");
+    assert_eq!(at("2026-07-03 15:36:53", "America/New_York"), "2026-07-03T19:36:53Z");
+    assert_eq!(at("2026-07-03T15:36:53+02:00", "Asia/Tokyo"), "2026-07-03T13:36:53Z");
+    assert_eq!(at("1767454613", "Asia/Tokyo"), "2026-01-03T15:36:53Z");
+}
+
+#[test]
+fn five_files_of_an_mi300x_machine() {
+    let of = |name: &str| {
+        let hints = Hints { usual_host: Some("mi300x".to_owned()), ..config().hints };
+        read_with(log(name), hinted(hints))
+    };
+    let (rows, skipped) = of("mi300x/gpu_power.csv");
+    assert_eq!((rows.len(), skipped), (15, 2), "rows without a GPU, one of them cut");
+    assert_eq!(rows[0], "2025-08-07T16:58:23Z card0@mi300x power_w=152 node=mi300x");
+    let (rows, _) = of("mi300x/gpu_temp.csv");
+    assert_eq!(
+        rows[0],
+        "2025-08-07T16:58:23Z card0@mi300x temperature_c=51 temperature_edge_c=51 temperature_junction_c=44 node=mi300x"
+    );
+    let (rows, _) = of("mi300x/gpu_usage.csv");
+    assert_eq!(
+        rows[0],
+        "2025-08-07T16:58:23Z card0@mi300x memory_total_mb=196592 memory_used_mb=284 utilization_pct=0 node=mi300x \
+         gfx_activity=87772295"
+    );
+    let host = |name: &str| {
+        let hints = Hints { usual_host: Some("mi300x".to_owned()), ..config().hints };
+        let mut source = CsvSource::open(log(name), hinted(hints), NOW).unwrap();
+        let batches = drain(&mut source);
+        let batch = &batches[0];
+        assert_eq!((batch.table(), batches.len()), (gpuvitals_core::Table::SystemEvents, 1));
+        assert_eq!(batch.identity(0).node(), Some("mi300x"));
+        let mut values: Vec<String> = batch
+            .metrics()
+            .filter_map(|(id, column)| Some(format!("{}={}", id.metric().column, column.value(0)?.to_json())))
+            .collect();
+        values.sort();
+        values
+    };
+    assert_eq!(host("mi300x/cpu.csv"), ["cpu_system_pct=0.8", "cpu_user_pct=0.9", "load1=0.53"]);
+    assert_eq!(
+        host("mi300x/memory.csv"),
+        ["host_memory_available_mb=2015056", "host_memory_total_mb=2062336", "memory_mb=46080"]
+    );
+}
+
+#[test]
+fn columns_of_a_gpu_each_become_rows() {
+    let text = "timestamp,gpu0_power_W,gpu0_temp,gpu1_power_W,gpu1_temp,cpu_percent,note\n\
+                1700000000,100,40,200,,12.5,x\n1700000001,101,41,201,51,,y\n";
+    let mut source = open(text);
+    let batches = drain(&mut source);
+    let read = rows(&batches[..1]);
+    assert_eq!(
+        read,
+        [
+            "2023-11-14T22:13:20Z rows:gpu0 power_w=100 temperature_c=40 gpu=0 node=rows source=csv",
+            "2023-11-14T22:13:20Z rows:gpu1 power_w=200 gpu=1 node=rows source=csv",
+            "2023-11-14T22:13:21Z rows:gpu0 power_w=101 temperature_c=41 gpu=0 node=rows source=csv",
+            "2023-11-14T22:13:21Z rows:gpu1 power_w=201 temperature_c=51 gpu=1 node=rows source=csv",
+        ]
+    );
+    assert_eq!((batches[1].table(), batches[1].rows()), (gpuvitals_core::Table::SystemEvents, 2));
+    assert_eq!(source.counts().rows_taken, 2);
+    let wandb = "_timestamp,system.gpu.0.gpu,system.gpu.0.memoryAllocated,system.gpu.0.powerWatts,system.cpu\n\
+                 1700000000.5,97,50.5,300,10\n";
+    assert_eq!(
+        rows(&drain(&mut open(wandb))[..1]),
+        [
+            "2023-11-14T22:13:20.5Z rows:gpu0 memory_used_pct=50.5 power_w=300 utilization_pct=97 gpu=0 node=rows source=csv"
+        ]
+    );
+}
+
+#[test]
+fn a_column_whose_values_cannot_be_true_stays_under_its_own_name() {
+    let text =
+        "timestamp,gpu,power,temperature\n1700000000,0,45000,50\n1700000001,0,46000,51\n1700000002,0,47,52\n";
+    let mut source = open(text);
+    assert_eq!(
+        rows(&drain(&mut source))[0],
+        "2023-11-14T22:13:20Z rows:gpu0 temperature_c=50 gpu=0 node=rows source=csv power=45000"
+    );
+    assert!(
+        source
+            .warnings()
+            .iter()
+            .any(|it| it.contains("column power is kept under the name power: 2 of its first 3")),
+        "{:?}",
+        source.warnings()
+    );
+    let (rows, _) = read_with(reader(text.as_bytes().to_vec()), hinted(column("POWER=power_w:mW")));
+    assert!(rows[0].contains("power_w=45 "), "{rows:?}");
+    let error =
+        CsvSource::open(reader(text.as_bytes().to_vec()), hinted(column("watts=power_w")), NOW).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("rows.csv: there is no column \"watts\" (--column); found: timestamp, gpu")
+    );
+}
+
+#[test]
+fn two_machines_are_two_gpus_and_known_spellings_are_known() {
+    assert!(read("hostA.csv")[0].contains(" hostA:gpu0 ") && read("hostB.csv")[0].contains(" hostB:gpu0 "));
+    assert_eq!(
+        read("cleaned.csv")[0],
+        "2023-06-22T18:56:56Z 0000:01:00.0@cleaned memory_free_mb=7140 memory_total_mb=8192 memory_used_mb=841 \
+         memory_utilization_pct=6 utilization_pct=22 model=NVIDIA GeForce RTX 2070 node=cleaned pci=0000:01:00.0 \
+         vendor=nvidia index_gpu=0"
+    );
+}
+
+#[test]
+fn utf_16_repeated_headers_and_fields_that_no_row_has() {
+    let text = "timestamp,gpu,power,limit,\r\n1700000000,GPU 0,45,\r\ntimestamp,gpu,power,limit,\r\n1700000001,rack/1,46,\r\n17000";
+    for is_big in [false, true] {
+        let mark = [0xfeff_u16].into_iter().chain(text.encode_utf16());
+        let bytes: Vec<u8> =
+            mark.flat_map(|unit| if is_big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect();
+        let mut source = CsvSource::open(reader(bytes), config(), NOW).unwrap();
+        assert_eq!(
+            rows(&drain(&mut source)),
+            [
+                "2023-11-14T22:13:20Z GPU_0@rows power_w=45 node=rows source=csv",
+                "2023-11-14T22:13:21Z rack_1 power_w=46 source=csv",
+            ]
+        );
+        assert_eq!((source.counts().rows_read, source.counts().skipped(Cause::Fields)), (3, 1));
+        let lacking = source
+            .warnings()
+            .iter()
+            .filter(|remark| remark.contains("every row lacks the last fields"))
+            .count();
+        assert_eq!(lacking, 1, "{:?}", source.warnings());
+    }
+}
