@@ -47,8 +47,11 @@ const MACHINE: &[&str] =
     &["sampling.drivers", "sampling.sysfs", "sampling.procfs", "sampling.dev", "sampling.node"];
 
 /// The settings that a command has flags for: one, or all of a section that have a flag.
-const FLAGS: [(&str, &[&str]); 10] = [
-    ("up", &["source", "sampling.cluster", "store.dir", "collector.sinks", "api", "listener", "otlp"]),
+const FLAGS: [(&str, &[&str]); 11] = [
+    (
+        "up",
+        &["source", "files", "sampling.cluster", "store.dir", "collector.sinks", "api", "listener", "otlp"],
+    ),
     ("record", &["sampling.cluster"]),
     (
         "agent",
@@ -78,7 +81,7 @@ const FLAGS: [(&str, &[&str]); 10] = [
         ],
     ),
     ("serve", &["api", "gateway", "listener", "message_queue.address", "otlp"]),
-    ("stream", &["stream", "listener", "message_queue.address", "message_queue.topic", "otlp"]),
+    ("stream", &["stream", "files", "listener", "message_queue.address", "message_queue.topic", "otlp"]),
     (
         "queue",
         &[
@@ -90,6 +93,7 @@ const FLAGS: [(&str, &[&str]); 10] = [
         ],
     ),
     ("store", &["store.dir"]),
+    ("inspect", &["files"]),
     ("token", &["listener.token_file"]),
 ];
 /// Commands that read the machine.
@@ -164,6 +168,10 @@ fn given_in(matches: &ArgMatches, setting: &'static Setting) -> Option<Override>
         return None;
     }
     let texts = matches.get_raw(setting.path)?.map(|text| text.to_string_lossy());
+    if matches!(setting.notation, Notation::Texts) {
+        let value = texts.map(std::borrow::Cow::into_owned).collect::<Vec<String>>().into();
+        return Some(Override { setting: setting.path, value, flag });
+    }
     // A list takes texts with commas between.
     let value = texts.collect::<Vec<_>>().join(",");
     Some(Override { setting: setting.path, value: value.into(), flag })
@@ -188,6 +196,10 @@ fn command() -> clap::Command {
         let flags = config::settings().filter(is_of).filter_map(flag_of).collect();
         command = with_flags(command, name, flags);
     }
+    let of_files = || config::settings().filter(|it| it.path.starts_with("files.")).filter_map(flag_of);
+    if let Some(store) = command.find_subcommand_mut("store") {
+        *store = store.clone().mut_subcommand("import", |import| import.args(of_files()));
+    }
     for name in READERS {
         let flags = config::settings().filter(|setting| MACHINE.contains(&setting.path)).filter_map(flag_of);
         command = with_flags(command, name, flags.map(|arg| arg.help_heading("Machine")).collect());
@@ -210,6 +222,8 @@ fn flag_of(setting: &'static Setting) -> Option<Arg> {
     Some(match setting.notation {
         Notation::Plain | Notation::Duration | Notation::Secret => arg.value_parser(read),
         Notation::Url | Notation::Objects(_) => arg,
+        Notation::Texts if name == "--replay" => arg.num_args(1..).action(ArgAction::Append),
+        Notation::Texts => arg.value_parser(read).action(ArgAction::Append),
         Notation::Switch => arg.value_parser(read).num_args(0..=1).default_missing_value("true"),
         Notation::Words(words) => arg.value_parser(PossibleValuesParser::new(words())),
         Notation::List(words) => {
@@ -296,6 +310,9 @@ pub(crate) enum Command {
     Findings(FindingsFlags),
     /// Why a GPU was slow: what held it up, the heaviest first
     Explain(ExplainFlags),
+    /// Say what gpuvitals makes of files of rows: what each column became, GPUs, hosts, times; nothing is stored
+    #[command(after_help = crate::inspect::EXAMPLES)]
+    Inspect(crate::inspect::Inspect),
     /// Print the catalogue of metrics: columns, units, Prometheus and DCGM names
     Metrics {
         /// How it is printed

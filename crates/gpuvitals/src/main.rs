@@ -8,7 +8,9 @@ mod clocks;
 mod config;
 mod doctor;
 mod failure;
+mod files;
 mod findings;
+mod inspect;
 mod listening;
 mod logging;
 mod node_labels;
@@ -133,6 +135,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Command::Query(query) => query::run(&query),
         Command::Findings(flags) => findings::run(&flags),
         Command::Explain(flags) => findings::explain(&flags),
+        Command::Inspect(flags) => inspect::run(&flags, &tool(vec![])?.files),
         Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Metrics { format, json, filter } => {
             let format = if json { CatalogueFormat::Json } else { format };

@@ -31,12 +31,13 @@ pub(crate) fn run(
         ServiceCommand::Store(command) => {
             let config = tool(vec![])?;
             let opened = || sinks::open_store(sinks::store_config(&config.store, &config.collector));
-            store::run(&command, &config.store, opened)
+            store::run(&command, (&config.store, &config.files), opened)
         }
     }
 }
 
 fn streaming(config: &Config, service: Service) -> Result<(), Failure> {
     let (settings, queue, listener) = (&config.stream, &config.queue_elsewhere(), &config.listener);
-    stream::run(stream::Parts { settings, queue, listener, grace: config.shutdown.grace }, service)
+    let (files, grace) = (&config.files, config.shutdown.grace);
+    stream::run(stream::Parts { settings, files, queue, listener, grace }, service)
 }

@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
+use crate::files::Files;
 use crate::pipe::Times;
 use crate::pipe::{self, Format, PipeError, Progress, Terms};
 use crate::sampling;
@@ -67,7 +68,7 @@ pub(crate) struct Running {
 /// If the file cannot be read or has no rows of ours, the simulated fleet is impossible, or GPUs are
 /// required and there are none.
 pub(crate) fn open(
-    settings: &Source,
+    (settings, files): (&Source, &Files),
     sampling: &Sampling,
     attribution: Attribution,
 ) -> Result<Opened, Failure> {
@@ -75,14 +76,14 @@ pub(crate) fn open(
         SourceKind::Auto | SourceKind::Machine => open_machine(settings.kind, sampling, attribution)?,
         SourceKind::None => (Kind::None, "showing stored rows; no source is configured".to_owned()),
         SourceKind::Replay => {
-            let replay = open_replay(settings)?;
+            let replay = open_replay(settings, files)?;
             let how = match (settings.times, settings.looped) {
                 (Times::Recorded, false) => "once, with its recorded times",
                 (Times::Recorded, true) => "again and again, with its recorded times",
                 (Times::Now, false) => "once, as if it began now",
                 (Times::Now, true) => "again and again, as if it began now",
             };
-            (Kind::Replay(Box::new(replay)), format!("replaying {} {how}", settings.replay))
+            (Kind::Replay(Box::new(replay)), format!("replaying {} {how}", settings.replay.0.join(", ")))
         }
         SourceKind::Simulated => {
             let config = SimConfig {
@@ -146,15 +147,16 @@ fn open_machine(
     Ok((Kind::Machine(Box::new(hardware)), text))
 }
 
-fn open_replay(settings: &Source) -> Result<ReplaySource, Failure> {
+fn open_replay(settings: &Source, files: &Files) -> Result<ReplaySource, Failure> {
     let config = ReplayConfig {
         speed: settings.speed,
         pace: if settings.rate > 0.0 { ReplayPace::Rate(settings.rate) } else { ReplayPace::Unthrottled },
         loop_file: settings.looped,
         node: Arc::from("replay"),
+        hints: pipe::hints(files)?,
         ..ReplayConfig::default()
     };
-    pipe::open_replay(&settings.replay, settings.times, config)
+    pipe::open_replay(&settings.replay.0, settings.times, config)
 }
 
 impl Opened {

@@ -18,6 +18,8 @@ use gpuvitals_store::{Grain, RepairProgress, RepairReport, StoreCheck, StoreCont
 use serde_json::json;
 
 use crate::failure::{Exit, Failure};
+use crate::files::Files;
+use crate::pipe;
 use crate::record::{bytes, count};
 use crate::table::with_numbers;
 use crate::terminal;
@@ -138,7 +140,7 @@ struct Output {
 /// If there is no store, a command that changes it finds it open, one that reads it finds a fault, or the disk refuses.
 pub(crate) fn run(
     command: &StoreCommand,
-    settings: &Store,
+    (settings, csv): (&Store, &Files),
     open: impl FnOnce() -> Result<Arc<gpuvitals_store::Store>, Failure>,
 ) -> Result<(), Failure> {
     let dir = &settings.dir;
@@ -168,7 +170,7 @@ pub(crate) fn run(
             terminal::leave();
             output.print(&as_json(&repaired), || text(&repaired))
         }
-        What::Import(flags) => import::run(flags, dir, open),
+        What::Import(flags) => import::run(flags, pipe::hints(csv)?, dir, open),
         What::Export(flags) => export::run(flags, dir),
         What::Compact(output) => compact::run(output, dir, open),
     }

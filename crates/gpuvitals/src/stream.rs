@@ -19,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::failure::{Exit, Failure};
+use crate::files::Files;
 use crate::listening;
 use crate::logging::Announcer;
 use crate::pipe::{self, Format, PipeError, Progress, Rate, Terms};
@@ -36,6 +37,8 @@ pub(crate) const THREADS: usize = 2;
 pub(crate) struct Parts<'a> {
     /// Its settings.
     pub settings: &'a Stream,
+    /// What is said about the files.
+    pub files: &'a Files,
     /// The queue that takes the rows.
     pub queue: &'a MessageQueue,
     /// What protects its port.
@@ -50,8 +53,8 @@ pub(crate) struct Parts<'a> {
 /// When the file cannot be read, the queue will never take its rows, or rows that were read could not be sent in time.
 pub(crate) fn run(parts: Parts<'_>, mut service: Service) -> Result<(), Failure> {
     let Parts { settings, queue, .. } = parts;
-    let to_open = settings.clone();
-    let Some(source) = service.open(move || open(&to_open))? else { return Ok(()) };
+    let to_open = (settings.clone(), parts.files.clone());
+    let Some(source) = service.open(move || open(&to_open.0, &to_open.1))? else { return Ok(()) };
     let client = queue.client()?;
     let producers = (0..parts.settings.workers)
         .map(|_| client.producer(queue.topic.as_str()))
@@ -60,7 +63,7 @@ pub(crate) fn run(parts: Parts<'_>, mut service: Service) -> Result<(), Failure>
     let announcer = service.announcer;
     announcer.tell(&format!(
         "streaming {} to {url}, topic {}{}",
-        parts.settings.replay,
+        parts.settings.replay.0.join(", "),
         queue.topic,
         if parts.settings.once { "" } else { ", again and again" }
     ));
@@ -86,22 +89,27 @@ pub(crate) fn run(parts: Parts<'_>, mut service: Service) -> Result<(), Failure>
             Exit::Unavailable,
             format!("{} rows were read and not taken by the queue at {url}", counts.left),
         )),
+        // Who streams a file once wants to know that nothing of it went.
+        None if parts.settings.once => {
+            progress.nothing_read().map_or(Ok(()), |why| Err(Failure::new(Exit::Data, why)))
+        }
         None => Ok(()),
     }
 }
 
-fn open(settings: &Stream) -> Result<ReplaySource, Failure> {
+fn open(settings: &Stream, files: &Files) -> Result<ReplaySource, Failure> {
     let config = ReplayConfig {
         speed: settings.speed,
         // Standard input can be read only once, so this is implied.
-        loop_file: !settings.once && settings.replay != "-",
+        loop_file: !settings.once && !settings.replay.0.iter().any(|path| path == "-"),
         batch_rows: usize::try_from(settings.frame_rows()).unwrap_or(usize::MAX),
         batch_age_ns: i64::try_from(LINGER.as_nanos()).unwrap_or(i64::MAX),
         messages: settings.format == Format::Json,
         node: Arc::from("stream"),
+        hints: pipe::hints(files)?,
         ..ReplayConfig::default()
     };
-    pipe::open_replay(&settings.replay, settings.times, config)
+    pipe::open_replay(&settings.replay.0, settings.times, config)
 }
 
 /// Reads and sends until all ends. Why it failed, if it did.
@@ -176,7 +184,7 @@ struct Shown {
 
 impl Vitals for Shown {
     fn health(&self) -> Health {
-        self.progress.queue()
+        pipe::worst(self.progress.queue(), std::iter::once(self.progress.reading()))
     }
 
     fn families(&self) -> Vec<Family> {

@@ -35,6 +35,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   gpuvitals up                                      the GPUs of this machine
   gpuvitals up --source simulated                   a fleet that needs no GPU
   gpuvitals up --csv rows.csv --times now --loop    recorded rows, as if live
+  gpuvitals up --csv power.csv temperature.csv      several files of one machine
   gpuvitals up --replay telemetry                   the recording in a directory
 
 Dashboard and API are then at http://127.0.0.1:8081, the queue at http://127.0.0.1:9090.";
@@ -52,8 +53,9 @@ const QUEUE_SHARE: u32 = 2;
 /// When something cannot be opened, or the source fails.
 pub(crate) fn run(config: &Config, mut service: Service) -> Result<(), Failure> {
     crate::limits::raise_open_files();
-    let settings = (config.source.clone(), config.sampling.clone(), config.attribution.clone());
-    let open = move || source::open(&settings.0, &settings.1, settings.2);
+    let settings = (config.source.clone(), config.files.clone());
+    let machine = (config.sampling.clone(), config.attribution.clone());
+    let open = move || source::open((&settings.0, &settings.1), &machine.0, machine.1);
     let Some(opened) = service.open(open)? else { return Ok(()) };
     service.announcer.tell(opened.announcement());
     service.runtime.clone().block_on(serve(config, opened, service))
@@ -160,6 +162,10 @@ fn source_ended(ended: Result<(), PipeError>, progress: &Progress, status: &Stat
         Ok(()) => {
             let Counts { rows, bad, .. } = progress.counts();
             tracing::info!(rows, bad_rows = bad, "the source has handed over everything");
+            if let Some(why) = progress.nothing_read() {
+                tracing::error!("{why}");
+                status.collector().source_broke(&why);
+            }
             None
         }
         Err(error @ PipeError::Panicked) => Some(Failure::caused(Exit::Bug, "the source failed", error)),

@@ -12,7 +12,7 @@ pub use serde_json::Value;
 #[doc(hidden)]
 pub use serde_json::json;
 
-pub use typed::{Bytes, Secret, Switch, Typed, is_loopback, text, within};
+pub use typed::{Bytes, Secret, Switch, Texts, Typed, is_loopback, text, within};
 
 /// Declares a section: a struct that is read from the layers of the configuration, and the table of its settings.
 ///
@@ -169,6 +169,8 @@ pub enum Notation {
     Words(fn() -> Vec<PossibleValue>),
     /// Some of these, or any if there are none, separated by commas.
     List(fn() -> Vec<PossibleValue>),
+    /// Texts that may have commas in them: as a flag given several times, in the environment one.
+    Texts,
     /// A URL, which is not repeated if it is wrong: it may hold a secret.
     Url,
     /// A text that is not shown.

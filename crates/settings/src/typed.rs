@@ -151,6 +151,22 @@ impl<T: Typed> Typed for Vec<T> {
     }
 }
 
+/// Some texts, which may have commas in them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Texts(pub Vec<String>);
+
+impl Typed for Texts {
+    const NOTATION: Notation = Notation::Texts;
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let items = match value {
+            Value::Array(items) => items.iter().map(text).collect::<Result<Vec<_>, _>>()?,
+            one => vec![text(one)?],
+        };
+        Ok(Self(items.into_iter().filter(|item| !item.is_empty()).collect()))
+    }
+}
+
 impl Typed for Duration {
     const NOTATION: Notation = Notation::Duration;
 

@@ -49,6 +49,7 @@ sections! {
     listener: Listener,
     #[feature = "services"]
     source: crate::source::Source,
+    files: crate::files::Files,
     sampling: Sampling,
     attribution: Attribution,
     agent: AgentSettings,

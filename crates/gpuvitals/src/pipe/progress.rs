@@ -16,6 +16,9 @@ pub(crate) struct SourceCounts {
     pub rows: u64,
     /// Rows of a file that are none.
     pub rows_skipped: u64,
+    /// Why the first of them is none.
+    #[serde(skip)]
+    pub first_skipped: Option<String>,
     /// Values that cannot be true.
     pub values_invalid: u64,
     /// Readings left out because the one before took too long.
@@ -62,6 +65,7 @@ pub(crate) struct Progress {
     has_ended: AtomicBool,
     source: Mutex<SourceCounts>,
     queue: Mutex<Health>,
+    reading: Mutex<Health>,
 }
 
 /// A pipe's counts at one moment.
@@ -89,6 +93,7 @@ impl Progress {
             has_ended: AtomicBool::new(false),
             source: Mutex::default(),
             queue: Mutex::new(Health::healthy(clock::now_ns())),
+            reading: Mutex::new(Health::healthy(clock::now_ns())),
         }
     }
 
@@ -157,6 +162,26 @@ impl Progress {
             left: read(&self.left),
             bad: lock(&self.source).rows_skipped,
         }
+    }
+
+    /// Why nothing came of a file that has rows, if all of them were skipped so far.
+    pub(crate) fn nothing_read(&self) -> Option<String> {
+        let source = lock(&self.source);
+        let is_nothing = source.rows > 0 && source.rows_skipped >= source.rows;
+        is_nothing.then(|| {
+            let first =
+                source.first_skipped.as_ref().map(|why| format!("; the first: {why}")).unwrap_or_default();
+            format!("all rows of the file were skipped ({}){first}", source.rows_skipped)
+        })
+    }
+
+    /// Whether rows come of the file.
+    pub(crate) fn reading(&self) -> Health {
+        let why = self.nothing_read();
+        let status = if why.is_some() { Status::Degraded } else { Status::Healthy };
+        let mut health = lock(&self.reading);
+        health.observe(status, why.unwrap_or_default(), clock::now_ns());
+        health.clone()
     }
 
     /// As far as the source is.

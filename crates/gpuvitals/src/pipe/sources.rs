@@ -1,13 +1,14 @@
 //! The sources of a pipe, and their counts.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gpuvitals_analysis::outgoing::Outgoing;
 use gpuvitals_core::feed::Feed;
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, clock};
+use gpuvitals_sources::csv::Hints;
 use gpuvitals_sources::replay::{Replay, ReplayConfig, ReplayPace, ReplaySource};
 use gpuvitals_sources::sampler::{Liveness, Sampler, TargetState, WorkerStats};
 use gpuvitals_sources::simulated::Simulated;
@@ -16,6 +17,7 @@ use super::Times;
 use super::progress::Down;
 use super::{Counted, SourceCounts};
 use crate::failure::{Exit, Failure};
+use crate::files::Files;
 
 /// How long the workers of a sampler may take to end; one that waits for a sick device is left.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
@@ -25,17 +27,37 @@ const STOP_PATIENCE: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// If the file cannot be read or has no rows of ours.
-pub(crate) fn open_replay(path: &str, times: Times, config: ReplayConfig) -> Result<ReplaySource, Failure> {
+pub(crate) fn open_replay(
+    paths: &[String],
+    times: Times,
+    config: ReplayConfig,
+) -> Result<ReplaySource, Failure> {
     let replay = if times == Times::Now { Replay::Shifted } else { Replay::Recorded };
     let pace = match config.pace {
         ReplayPace::Unthrottled if times == Times::Now => ReplayPace::Recorded,
         pace => pace,
     };
     let config = ReplayConfig { replay, pace, ..config };
-    ReplaySource::open(Path::new(path), config, clock::now_ns()).map_err(|error| {
+    let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+    let source = ReplaySource::open_all(&paths, config, clock::now_ns()).map_err(|error| {
         let exit = error.io().map_or(Exit::Data, Exit::of);
         Failure::new(exit, format!("cannot replay {}", causes(&error)))
-    })
+    })?;
+    for csv in source.csv_files() {
+        csv.warnings().iter().for_each(|text| tracing::warn!(file = csv.file(), "{text}"));
+        csv.notes().iter().for_each(|text| tracing::info!(file = csv.file(), "{text}"));
+    }
+    Ok(source)
+}
+
+/// What is said about CSV files.
+///
+/// # Errors
+/// When it says nothing; the settings were checked before.
+pub(crate) fn hints(files: &Files) -> Result<Hints, Failure> {
+    files
+        .hints()
+        .map_err(|refusal| Failure::new(Exit::Config, format!("{}: {}", refusal.setting, refusal.why)))
 }
 
 impl Counted for ReplaySource {
@@ -53,6 +75,7 @@ impl Counted for ReplaySource {
             values_invalid: counts.values_invalid,
             bytes_read: Some(counts.bytes_read),
             bytes_total: counts.bytes_total,
+            first_skipped: counts.first_skipped,
             ..SourceCounts::default()
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use gpuvitals_settings::{Refusal, settings, words};
+use gpuvitals_settings::{Refusal, Texts, settings, words};
 
 use crate::pipe::{Times, is_other_speed};
 
@@ -13,8 +13,8 @@ settings! {
         /// Where rows come from; simulated rows are labelled so
         pub kind: SourceKind = "auto", flag "--source KIND";
         /// Replay this file: CSV (long DCGM form or wide; .gz is understood, - is standard input), Parquet with our columns
-        /// (a recording, a file of the store), or the directory of a recording
-        pub replay: String = "", flag "--replay FILE";
+        /// (a recording, a file of the store), or the directory of a recording; several CSV files are of one machine
+        pub replay: Texts = [], flag "--replay FILE";
         /// Times of replayed rows: as recorded, or shifted so that the first is now
         pub times: Times = "recorded", flag "--times TIMES";
         /// With times now: how many times faster than recorded
@@ -57,7 +57,7 @@ impl Source {
         let refuse = |setting, why: &str| Err(Refusal::new(setting, why));
         let is_replay = self.kind == SourceKind::Replay;
         match self.times {
-            _ if is_replay && self.replay.is_empty() => {
+            _ if is_replay && self.replay.0.is_empty() => {
                 refuse("source.kind", "it is replay, but source.replay names no file")
             }
             Times::Now if is_replay && self.rate > 0.0 => {

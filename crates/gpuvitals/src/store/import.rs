@@ -16,6 +16,7 @@ use gpuvitals_core::history::RowsQuery;
 use gpuvitals_core::ports::{Poll, Sink, SinkError, Source as _};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Batch, causes, clock};
+use gpuvitals_sources::csv::Hints;
 use gpuvitals_sources::replay::{Cause, ReplayConfig, ReplaySource};
 use gpuvitals_store::{Store, StoreView};
 use serde::Serialize;
@@ -69,6 +70,7 @@ enum Stop {
 /// If the store is open elsewhere or fails, or a path was not imported whole: then the others were.
 pub(super) fn run(
     import: &Import,
+    hints: Hints,
     dir: &Path,
     open: impl FnOnce() -> Result<Arc<Store>, Failure>,
 ) -> Result<(), Failure> {
@@ -83,7 +85,8 @@ pub(super) fn run(
         shows: stderr().is_terminal(),
         drawn: clock::instant(),
     };
-    let mut importer = Importer { runtime, open: Some(open), store: None, dir: dir.to_owned(), progress };
+    let mut importer =
+        Importer { runtime, open: Some(open), store: None, dir: dir.to_owned(), hints, progress };
     let outcome = importer.all(&import.paths);
     let closed = importer.store.map_or(Ok(()), |store| importer.runtime.block_on(store.close()));
     terminal::leave();
@@ -105,6 +108,7 @@ struct Importer<O> {
     open: Option<O>,
     store: Option<Arc<Store>>,
     dir: PathBuf,
+    hints: Hints,
     progress: Progress,
 }
 
@@ -134,10 +138,15 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
 
     /// A CSV file, a table file or a directory of them.
     fn file(&mut self, path: &Path, outcome: &mut Imported) -> Result<(), Stop> {
-        let config =
-            ReplayConfig { batch_rows: BATCH_ROWS, node: Arc::from("import"), ..ReplayConfig::default() };
+        let (node, hints) = (Arc::from("import"), self.hints.clone());
+        let config = ReplayConfig { batch_rows: BATCH_ROWS, node, hints, ..ReplayConfig::default() };
         let mut source =
             ReplaySource::open(path, config, clock::now_ns()).map_err(|e| Stop::Path(causes(&e)))?;
+        for csv in source.csv_files() {
+            for text in csv.warnings().iter().chain(csv.notes()) {
+                let _unwritten = writeln!(terminal::Lines, "{}: {text}", csv.file());
+            }
+        }
         let ended = loop {
             for report in source.drain_reports() {
                 // If this cannot be written, the counts still say it.
@@ -159,6 +168,9 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
         let skipped = Cause::ALL.map(|cause| (cause.as_str(), counts.skipped(cause)));
         outcome.rows_skipped.extend(skipped.into_iter().filter(|(_, rows)| *rows > 0));
         outcome.values_invalid = counts.values_invalid;
+        if ended.is_ok() && counts.rows_read > 0 && counts.rows_skipped() == counts.rows_read {
+            return Err(Stop::Path("all its rows were skipped".to_owned()));
+        }
         ended
     }
 

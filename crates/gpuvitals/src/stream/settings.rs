@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use gpuvitals_settings::{Refusal, settings};
+use gpuvitals_settings::{Refusal, Texts, settings};
 
 use crate::pipe::Format;
 use crate::pipe::{Times, is_other_speed};
@@ -23,8 +23,9 @@ settings! {
     /// From recorded rows to the queue: `gpuvitals stream`
     pub(crate) struct Stream = "stream", check Self::check {
         /// Replay this file, for ever unless told otherwise: CSV (long DCGM form or wide; .gz is understood, - is standard
-        /// input), Parquet with our columns (a recording, a file of the store), or the directory of a recording
-        pub replay: String = "data.csv", flag "--replay FILE";
+        /// input), Parquet with our columns (a recording, a file of the store), or the directory of a recording; several CSV
+        /// files are of one machine
+        pub replay: Texts = ["data.csv"], flag "--replay FILE";
         /// Workers, each with a connection of its own; frames go to them in turn
         pub workers: usize = 4, from 1 to 256, flag "--workers N";
         /// Messages (rows) a second of each worker; 0: as fast as the queue takes them

@@ -72,6 +72,39 @@ fn bad_rows_are_skipped_and_counted_and_the_rest_arrives() {
 }
 
 #[test]
+fn a_file_whose_rows_are_all_skipped_is_no_health() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("future.csv");
+    std::fs::write(&path, "timestamp,gpu_id,temperature\n2126-01-01T00:00:00Z,gpu_0,50\n").unwrap();
+    let server = Server::start(&folder.path().join("data"), &["--csv", path.to_str().unwrap()]);
+    let health = server.until("/health", "degraded", |health| health["collector"]["status"] == "degraded");
+    let reason = health["collector"]["reason"].as_str().unwrap();
+    assert!(reason.contains("all rows of the file were skipped") && reason.contains("line 2"), "{reason}");
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn several_files_of_one_machine_are_one_replay() {
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/logs/mi300x");
+    let folder = tempfile::tempdir().unwrap();
+    let files =
+        ["gpu_power", "gpu_temp", "gpu_usage", "cpu", "memory"].map(|name| logs.join(format!("{name}.csv")));
+    let mut arguments = vec!["--csv"];
+    arguments.extend(files.iter().map(|path| path.to_str().unwrap()));
+    let server = Server::start(&folder.path().join("data"), &arguments);
+    server.until("/stats", "the end of the files", |stats| {
+        stats["source"]["ended"] == true && stats["source"]["rows_stored"].as_u64() >= Some(48)
+    });
+    let gpus = server.get("/api/v1/gpus");
+    assert_eq!(gpus["total"], 8, "{gpus}");
+    let rows = server
+        .get("/api/v1/gpus/card0@mi300x/telemetry?start_time=2025-01-01T00:00:00Z&limit=1&reverse=true");
+    let metrics = &rows["data"][0]["metrics"];
+    assert_eq!((&metrics["power_w"], &metrics["temperature_c"]), (&152.0.into(), &51.0.into()), "{rows}");
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
 fn a_file_that_breaks_off_leaves_the_program_up_with_what_was_read() {
     let folder = tempfile::tempdir().unwrap();
     let plain = folder.path().join("rows.csv");

@@ -55,6 +55,22 @@ fn a_queue_that_is_away_is_waited_for_and_bad_rows_are_named() {
     }
 }
 
+#[test]
+fn a_file_of_which_nothing_is_sent_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.csv");
+    std::fs::write(&file, "timestamp,gpu_id,temperature\n2126-01-01T00:00:00Z,gpu_0,50\n").unwrap();
+    let port = Port::new();
+    let _broker = broker(&port);
+    let (code, said) = stream(&file, &port, &["--once", "--rate", "0"]).ended();
+    assert_eq!(code, Some(65), "{said}");
+    assert!(
+        said.contains("all rows of the file were skipped (1); the first: ")
+            && said.contains("rows.csv: line 2"),
+        "{said}"
+    );
+}
+
 /// The content of the next frame, as a foreign consumer unpacks it.
 fn next_messages(port: &str) -> Value {
     let receive = async {

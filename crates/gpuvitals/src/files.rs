@@ -1,0 +1,47 @@
+//! Section `files` of the configuration: what the user says about CSV files, alike for `up`, `stream`, `store import` and
+//! `inspect`.
+
+use gpuvitals_core::time::Zone;
+use gpuvitals_settings::{Refusal, Texts, settings};
+use gpuvitals_sources::csv::{ColumnHint, Hints};
+
+settings! {
+    /// What you say about CSV files that are replayed, imported or inspected; it goes before what they say
+    pub(crate) struct Files = "files", check Self::check {
+        /// What a column is, such as "Board Power=power_w:mW"; may be given several times. METRIC is a column or alias of
+        /// `gpuvitals metrics`, or time (time:dmy with the day first, time:mdy with the month first), gpu, host, or own to
+        /// keep it under its own name
+        pub columns: Texts = [], flag "--column NAME=METRIC[:UNIT]";
+        /// Host of all rows; without it a column's, and for GPUs that mean nothing without a host the file's name
+        pub host: String = "", flag "--host HOST";
+        /// The GPU of a file without a column for it; without it its model, else index 0
+        pub gpu: String = "", flag "--gpu NAME";
+        /// Zone of times without one, such as Europe/Berlin or +09:00; without it this machine's
+        pub timezone: String = "", flag "--timezone ZONE";
+    }
+}
+
+impl Files {
+    fn check(&self) -> Result<(), Refusal> {
+        self.hints().map(drop)
+    }
+
+    /// What is said.
+    ///
+    /// # Errors
+    /// When a column's meaning or the zone is none.
+    pub(crate) fn hints(&self) -> Result<Hints, Refusal> {
+        let column = |text: &String| text.parse::<ColumnHint>();
+        let columns = self.columns.0.iter().map(column).collect::<Result<_, _>>();
+        let timezone =
+            Some(self.timezone.trim()).filter(|name| !name.is_empty()).map(Zone::named).transpose();
+        let given = |text: &String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        Ok(Hints {
+            columns: columns.map_err(|error| Refusal::new("files.columns", error.to_string()))?,
+            host: given(&self.host),
+            usual_host: None,
+            gpu: given(&self.gpu),
+            timezone: timezone.map_err(|error| Refusal::new("files.timezone", error.to_string()))?,
+        })
+    }
+}

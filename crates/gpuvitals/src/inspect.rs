@@ -1,0 +1,305 @@
+//! `gpuvitals inspect`: what gpuvitals makes of files of rows. Nothing is stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use gpuvitals_core::ports::{Poll, Source as _};
+use gpuvitals_core::quantity::counted;
+use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::{Batch, causes, clock, time};
+use gpuvitals_sources::csv::{CsvColumn, CsvDescription, Hints};
+use gpuvitals_sources::replay::{Cause, ReplayConfig, ReplayError, ReplaySource};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::failure::{Exit, Failure};
+use crate::files::Files;
+use crate::record::count;
+use crate::table::aligned;
+
+/// Examples for the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  gpuvitals inspect smi.csv
+  gpuvitals inspect --timezone Europe/Berlin --host node7 smi.csv
+  gpuvitals inspect --column \"Board Power=power_w:mW\" log.csv
+  gpuvitals inspect --json *.csv";
+
+/// Rows looked at together.
+const BATCH_ROWS: usize = 8_192;
+/// GPUs and hosts that are told apart; the others are one.
+const NAMES_MAX: usize = 100_000;
+/// Names that are printed.
+const NAMES_SHOWN: usize = 16;
+/// Distances between rows of which the middle one is shown.
+const STEPS_MAX: usize = 10_000;
+/// Skipped rows of each file whose reasons are printed.
+const REASONS_SHOWN: usize = 10;
+
+/// Flags of `inspect`.
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// CSV files, Parquet files with our columns, recordings; - is CSV on standard input
+    #[arg(required = true, value_name = "FILE")]
+    paths: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found in a file.
+#[derive(Debug, Default, Serialize)]
+struct Found {
+    file: String,
+    /// Why it is refused, or cannot be read on.
+    error: Option<String>,
+    /// Of a CSV file: what it is taken for.
+    csv: Option<CsvDescription>,
+    rows_read: u64,
+    rows_taken: u64,
+    /// Rows that would be skipped, by reason.
+    rows_skipped: BTreeMap<&'static str, u64>,
+    /// Values that would be left out.
+    values_invalid: u64,
+    /// Values that the file marks as missing.
+    values_absent: u64,
+    /// Rows of each table.
+    tables: BTreeMap<&'static str, u64>,
+    gpus: Names,
+    hosts: Names,
+    first: Option<String>,
+    last: Option<String>,
+    /// Between two rows of a GPU, seconds: the middle one.
+    interval_seconds: Option<f64>,
+    /// The first rows and values that are left out, with the reason.
+    problems: Vec<String>,
+}
+
+/// Different names.
+#[derive(Debug, Default, Serialize)]
+struct Names {
+    count: usize,
+    names: BTreeSet<String>,
+}
+
+impl Names {
+    fn add(&mut self, name: &str) {
+        if self.names.len() < NAMES_MAX && !self.names.contains(name) {
+            self.names.insert(name.to_owned());
+        }
+        self.count = self.names.len();
+    }
+}
+
+/// Looks at the files.
+///
+/// # Errors
+/// When one is refused, cannot be read, or all its rows would be skipped; the others are shown.
+pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
+    let refused = |refusal: gpuvitals_settings::Refusal| Failure::new(Exit::Usage, refusal.why);
+    let hints = files.hints().map_err(refused)?;
+    let (mut all, mut exit) = (Vec::with_capacity(flags.paths.len()), Exit::Data);
+    for path in &flags.paths {
+        let mut found = Found { file: path.display().to_string(), ..Found::default() };
+        if let Err(error) = look(path, &hints, &mut found) {
+            exit = error.io().map_or(exit, Exit::of);
+            found.error = Some(causes(&error));
+        } else if found.rows_read > 0 && found.rows_taken == 0 {
+            found.error = Some("all its rows would be skipped".to_owned());
+        }
+        all.push(found);
+    }
+    let text = if flags.json {
+        format!("{:#}\n", json!({ "files": all }))
+    } else {
+        all.iter().map(text).collect::<Vec<_>>().join("\n")
+    };
+    crate::print(&text)?;
+    let bad: Vec<&str> = all.iter().filter(|it| it.error.is_some()).map(|it| it.file.as_str()).collect();
+    if bad.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::new(exit, format!("cannot be used: {}", bad.join(", "))))
+    }
+}
+
+/// Reads a file to its end.
+fn look(path: &Path, hints: &Hints, found: &mut Found) -> Result<(), ReplayError> {
+    let (node, hints) = (Arc::from("inspect"), hints.clone());
+    let config = ReplayConfig { batch_rows: BATCH_ROWS, node, hints, ..ReplayConfig::default() };
+    let mut source = ReplaySource::open(path, config, clock::now_ns())?;
+    found.csv = source.csv_files().first().map(|csv| csv.description());
+    let mut times = Times::default();
+    let ended = loop {
+        match source.poll(clock::now_ns()) {
+            Ok(Poll::Ready(batch)) => {
+                *found.tables.entry(batch.table().name()).or_default() += batch.rows() as u64;
+                add_names(&batch, found);
+                times.add(&batch);
+            }
+            // It never waits.
+            Ok(Poll::NotBefore(_)) => {}
+            Ok(Poll::End) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+        let reports = source.drain_reports();
+        found.problems.extend(reports.iter().map(ToString::to_string));
+        found.problems.truncate(REASONS_SHOWN);
+    };
+    found.problems.extend(source.drain_reports().iter().map(ToString::to_string));
+    found.problems.truncate(REASONS_SHOWN);
+    let counts = source.counts();
+    (found.rows_read, found.rows_taken) = (counts.rows_read, counts.rows_taken);
+    let skipped = Cause::ALL.map(|cause| (cause.as_str(), counts.skipped(cause)));
+    found.rows_skipped.extend(skipped.into_iter().filter(|(_, rows)| *rows > 0));
+    (found.values_invalid, found.values_absent) = (counts.values_invalid, counts.values_absent);
+    // Rows of a file without times have that of this moment.
+    if found.csv.as_ref().is_none_or(|csv| csv.timezone_from.is_some()) {
+        found.first = times.span.map(|(first, _)| time::format(first));
+        found.last = times.span.map(|(_, last)| time::format(last));
+        found.interval_seconds = times.interval();
+    }
+    ended
+}
+
+fn add_names(batch: &Batch, found: &mut Found) {
+    for row in 0..batch.rows() {
+        let identity = batch.identity(row);
+        if let Some(key) = identity.key() {
+            found.gpus.add(&key);
+        }
+        if let Some(node) = identity.node() {
+            found.hosts.add(node);
+        }
+    }
+}
+
+/// When rows were.
+#[derive(Default)]
+struct Times {
+    span: Option<(i64, i64)>,
+    /// The first subject's name, and its last time.
+    subject: Option<(String, i64)>,
+    steps: Vec<i64>,
+}
+
+impl Times {
+    fn add(&mut self, batch: &Batch) {
+        for (row, &at) in batch.timestamps().iter().enumerate() {
+            self.span = Some(self.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+            if self.steps.len() >= STEPS_MAX {
+                continue;
+            }
+            let identity = batch.identity(row);
+            let name =
+                identity.key().map(|key| key.to_string()).or_else(|| identity.node().map(str::to_owned));
+            let Some(name) = name else { continue };
+            let (subject, last) = self.subject.get_or_insert_with(|| (name.clone(), at));
+            if *subject == name && at > *last {
+                self.steps.push(at - *last);
+                *last = at;
+            }
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a distance is shown")]
+    fn interval(mut self) -> Option<f64> {
+        self.steps.sort_unstable();
+        self.steps.get(self.steps.len() / 2).map(|step| *step as f64 / SECOND_NS as f64)
+    }
+}
+
+fn text(found: &Found) -> String {
+    let mut text = format!("{}\n", found.file);
+    if let Some(error) = &found.error {
+        let _written = writeln!(text, "  refused: {error}");
+    }
+    if let Some(csv) = &found.csv {
+        let dialect = csv.dialect.map(|name| format!(", columns of {name}")).unwrap_or_default();
+        let _written = writeln!(text, "  form: {}{dialect}", csv.form);
+    }
+    if found.rows_read > 0 {
+        let _written = writeln!(
+            text,
+            "  rows: {} read, {} taken{}",
+            count(found.rows_read),
+            count(found.rows_taken),
+            losses(found)
+        );
+        let tables = found.tables.iter().map(|(table, rows)| format!("{table} {}", count(*rows)));
+        let _written = writeln!(text, "  tables: {}", tables.collect::<Vec<_>>().join(", "));
+        let _written = writeln!(text, "  times: {}", span(found));
+        let _written = writeln!(text, "  hosts: {}", names(&found.hosts));
+        let _written = writeln!(text, "  GPUs: {}", names(&found.gpus));
+    }
+    if let Some(csv) = &found.csv {
+        let mut rows = vec![["COLUMN", "IS", "UNIT", "FACTOR", "EXAMPLE", "WHY"].map(str::to_owned).to_vec()];
+        rows.extend(csv.columns.iter().map(line));
+        for line in aligned(&rows).lines() {
+            let _written = writeln!(text, "  {line}");
+        }
+        for remark in &csv.remarks {
+            let _written = writeln!(text, "  note: {remark}");
+        }
+    }
+    for problem in &found.problems {
+        let _written = writeln!(text, "  left out: {problem}");
+    }
+    text
+}
+
+fn losses(found: &Found) -> String {
+    let mut text = String::new();
+    for (cause, rows) in &found.rows_skipped {
+        let _written = write!(text, ", {} skipped for {cause}", count(*rows));
+    }
+    if found.values_invalid > 0 {
+        let _written = write!(text, ", {} left out", counted(found.values_invalid, "value"));
+    }
+    text
+}
+
+fn span(found: &Found) -> String {
+    let Some((first, last)) = found.first.as_ref().zip(found.last.as_ref()) else {
+        return "none in the file".to_owned();
+    };
+    let mut text = format!("{first} to {last}");
+    if let Some(seconds) = found.interval_seconds {
+        let _written = write!(text, ", a row of a GPU each {seconds} s");
+    }
+    let zone = found.csv.as_ref().and_then(|csv| Some((csv.timezone.as_ref()?, csv.timezone_from?)));
+    if let Some((zone, from)) = zone {
+        let whose = if from == "user" { "as you say" } else { "this machine's" };
+        let _written = write!(text, ", written in {zone} ({whose})");
+    }
+    text
+}
+
+fn names(names: &Names) -> String {
+    if names.count == 0 {
+        return "none".to_owned();
+    }
+    let shown: Vec<&str> = names.names.iter().take(NAMES_SHOWN).map(String::as_str).collect();
+    let more = if names.count > shown.len() { ", …" } else { "" };
+    format!("{} ({}{more})", names.count, shown.join(", "))
+}
+
+fn line(column: &CsvColumn) -> Vec<String> {
+    let is = match (&column.column, &column.gpu) {
+        (Some(name), Some(gpu)) => format!("{name} of GPU {gpu}"),
+        (Some(name), None) if column.role == "own" => format!("own column {name}"),
+        (Some(name), None) => name.clone(),
+        (None, _) => column.role.to_owned(),
+    };
+    let cell = |text: Option<&str>| crate::table::text(&text.map_or(serde_json::Value::Null, Into::into));
+    vec![
+        cell(Some(&column.name)),
+        cell(Some(&is)),
+        cell(column.unit),
+        column.factor.map_or_else(|| "-".to_owned(), |factor| factor.to_string()),
+        cell(column.example.as_deref()),
+        column.why.clone().unwrap_or_default(),
+    ]
+}

@@ -1,0 +1,88 @@
+//! `gpuvitals inspect`: what each log of `fixtures/logs` is taken for. `UPDATE=1` writes the expected texts.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/logs")
+}
+
+fn inspect(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
+    command.env_clear().env("TZ", "UTC").current_dir(folder).arg("inspect").args(arguments).output().unwrap()
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> Value {
+    let output = inspect(folder, &[&["--json"], arguments].concat());
+    serde_json::from_slice::<Value>(&output.stdout).unwrap()["files"][0].clone()
+}
+
+#[test]
+fn each_log_is_taken_for_what_it_is() {
+    for (log, arguments) in [
+        ("date-and-time.csv", &[][..]),
+        ("jetson.csv", &["--column", "timestamp=time:mdy"]),
+        ("name-only.csv", &["--timezone", "+09:00", "--gpu", "left"]),
+        ("power-only.csv", &["--host", "lab"]),
+        ("german.csv", &[]),
+        ("amd-smi-metric.csv", &[]),
+        ("comma.csv", &[]),
+        ("cleaned.csv", &[]),
+        ("hostA.csv", &[]),
+        ("dmon.txt", &[]),
+        ("dcgm.prom", &[]),
+        ("mi300x/gpu_power.csv", &[]),
+        ("mi300x/gpu_temp.csv", &[]),
+        ("mi300x/gpu_usage.csv", &[]),
+        ("mi300x/cpu.csv", &[]),
+        ("mi300x/memory.csv", &[]),
+    ] {
+        let output = inspect(&folder(), &[arguments, &[log]].concat());
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{log}: {said}{}", String::from_utf8_lossy(&output.stderr));
+        let expected = folder().join(format!("{log}.inspect"));
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&expected, &said).unwrap();
+        }
+        let expected = std::fs::read_to_string(&expected).unwrap_or_default();
+        assert_eq!(said, expected, "{log}: run with UPDATE=1 and read what changed");
+    }
+}
+
+#[test]
+fn a_program_reads_the_same() {
+    let found =
+        json(&folder(), &["--host", "rack/7", "--column", "Power_Draw=power_average_w:mW", "comma.csv"]);
+    assert_eq!(found["gpus"]["names"][0], "rack_7:gpu0");
+    let power = &found["csv"]["columns"][2];
+    assert_eq!((&power["role"], &power["column"]), (&"metric".into(), &"power_average_w".into()));
+    assert_eq!((&power["factor"], &power["example"]), (&0.001.into(), &"45,37".into()));
+    assert_eq!((&found["rows_taken"], &found["interval_seconds"]), (&2.into(), &1.0.into()));
+    assert_eq!(
+        (&found["csv"]["timezone"], &found["csv"]["timezone_from"]),
+        (&"UTC".into(), &"machine".into())
+    );
+}
+
+#[test]
+fn what_is_refused_says_what_each_column_is_and_what_settles_it() {
+    let output = inspect(&folder(), &["jetson.csv"]);
+    assert_eq!(output.status.code(), Some(65));
+    let said = String::from_utf8_lossy(&output.stdout);
+    for words in ["--column timestamp=time:dmy", "utilization.gpu [%] (utilization_pct)", "name (model)"] {
+        assert!(said.contains(words), "{words} is not in {said}");
+    }
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("future.csv"), "timestamp,power_w\n2500-01-01T00:00:00Z,1\n").unwrap();
+    let output = inspect(other.path(), &["future.csv", "none.csv"]);
+    assert_eq!(output.status.code(), Some(74));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("all its rows would be skipped") && said.contains("none.csv"), "{said}");
+    let output = inspect(&folder(), &["--column", "a=powr_w", "comma.csv"]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean power_w?"));
+    assert!(std::fs::read_dir(other.path()).unwrap().count() == 1, "nothing is stored");
+}
