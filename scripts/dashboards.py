@@ -130,9 +130,9 @@ def of_compose():
         files[name] = yaml.safe_load((COMPOSE / "grafana" / name).read_text())
         for error in jsonschema.Draft202012Validator(schema).iter_errors(files[name]):
             yield f"{name}: {error.json_path}: {error.message}"
-    services = yaml.safe_load((COMPOSE / "docker-compose.yml").read_text())["services"]
+    services = yaml.safe_load(Path("docker-compose.yml").read_text())["services"]
     mounts = [volume.split(":")[:2] for volume in services["grafana"]["volumes"]]
-    mounts = {inside: (COMPOSE / outside).resolve() for outside, inside in mounts}
+    mounts = {inside: Path(outside).resolve() for outside, inside in mounts}
     for provider in files["dashboards/files.yaml"]["providers"]:
         if mounts.get(provider["options"]["path"]) != Path("deploy/grafana").resolve():
             yield f"{provider['options']['path']} is not deploy/grafana"
