@@ -557,34 +557,43 @@ def generated_files():
     check("auto: no kinds of the operator", not any(part["kind"] in OPERATOR for part in objects(render({}))))
 
 
+def as_list(parts):
+    """Objects as one List, so that all of them share the one line that names the image."""
+    lines = ["apiVersion: v1", "kind: List", "items:"]
+    for part in parts:
+        lines += [(("  - " if at == 0 else "    ") + line).rstrip() for at, line in enumerate(part.splitlines())]
+    images = [at for at, line in enumerate(lines) if re.match(r"\s+(- )?image: ", line)]
+    for at in images:
+        key, image = lines[at].split("image: ")
+        lines[at] = f"{key}image: " + (f"&image {image}" if at == images[0] else "*image")
+    return "\n".join(lines) + "\n"
+
+
 def plain(values):
-    """deploy/kubernetes is the rendering, without what names Helm, in a file for each component."""
-    wanted = {}
-    for name, text in render(values).items():
-        parts = [part.strip() for part in re.split(r"^---$", text, flags=re.M)]
-        parts = [part for part in parts if part and "helm.sh/hook" not in part and yaml.safe_load(part)]
-        if parts:
-            lines = [line.rstrip() for line in "\n---\n".join(parts).splitlines()]
-            kept = [line for line in lines if "managed-by: Helm" not in line and "helm.sh/chart" not in line]
-            head = "# Generated from deploy/helm/gpuvitals and its ci/manifests.yaml by UPDATE=1 scripts/charts.\n"
-            wanted[f"{name}.yaml"] = head + "\n".join(kept) + "\n"
+    """deploy/kubernetes is the rendering, without what names Helm, as one List."""
+    parts = []
+    for _, text in sorted(render(values).items()):
+        for part in re.split(r"^---$", text, flags=re.M):
+            part = "\n".join(line.rstrip() for line in part.strip().splitlines())
+            if part and "helm.sh/hook" not in part and yaml.safe_load(part):
+                kept = [line for line in part.splitlines() if "managed-by: Helm" not in line and "helm.sh/chart" not in line]
+                parts.append("\n".join(kept))
+    head = "# Generated from deploy/helm/gpuvitals and its ci/manifests.yaml by UPDATE=1 scripts/charts. The line with &image names the\n"
+    head += "# image of all of them.\n"
+    wanted = head + as_list(parts)
+    path = PLAIN / "gpuvitals.yaml"
     if os.environ.get("UPDATE"):
-        PLAIN.mkdir(exist_ok=True)
-        for old in PLAIN.glob("*.yaml"):
-            if old.name not in wanted and old.name != "00-namespace.yaml":
-                old.unlink()
-        for name, text in wanted.items():
-            (PLAIN / name).write_text(text)
-    found = {path.name: path.read_text() for path in PLAIN.glob("*.yaml") if path.name != "00-namespace.yaml"}
-    equal("files of deploy/kubernetes", sorted(found), sorted(wanted))
-    for name in wanted:
-        check(f"deploy/kubernetes/{name} is the rendering: UPDATE=1 scripts/charts", found.get(name) == wanted[name])
+        path.write_text(wanted)
+    equal("files of deploy/kubernetes", sorted(it.name for it in PLAIN.glob("*.yaml")), ["00-namespace.yaml", path.name])
+    check(f"{path} is the rendering: UPDATE=1 scripts/charts", path.read_text() == wanted)
     namespace = yaml.safe_load((PLAIN / "00-namespace.yaml").read_text())
     equal("namespace", namespace["metadata"]["name"], NAMESPACE)
-    for path in sorted(PLAIN.glob("*.yaml")):
-        for part in yaml.safe_load_all(path.read_text()):
-            valid("deploy/kubernetes", part)
-            check(f"{path.name}: namespace", part["kind"] == "Namespace" or part["metadata"].get("namespace") == NAMESPACE)
+    valid("deploy/kubernetes", namespace)
+    items = yaml.safe_load(wanted)["items"]
+    equal("objects of the list", items, [yaml.safe_load(part + "\n") for part in parts])
+    for part in items:
+        valid("deploy/kubernetes", part)
+        equal("its namespace", part["metadata"].get("namespace"), NAMESPACE)
 
 
 helm_python.disable_logging()
