@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::child;
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
+use crate::terminal;
 
 settings! {
     /// The end
@@ -26,7 +27,7 @@ settings! {
 pub(crate) enum Hangup {
     /// The end, unless it was ignored from the start, as under `nohup`.
     Ends,
-    /// Read the settings again.
+    /// Read the settings again; the end if the terminal of the service is gone.
     Reloads,
 }
 
@@ -38,6 +39,7 @@ pub(crate) struct Signals {
     terminate: Signal,
     /// None: it stays ignored.
     hangup: Option<Signal>,
+    terminal: Option<terminal::Own>,
 }
 
 impl Signals {
@@ -49,10 +51,11 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: is_handled.then(|| signal(SignalKind::hangup())).transpose()?,
+            terminal: terminal::Own::find(),
         })
     }
 
-    /// Waits for SIGINT, SIGTERM or SIGHUP and says which.
+    /// Waits for SIGINT, SIGTERM or SIGHUP and says which; of a SIGHUP that came with the end of the terminal, that.
     pub(crate) async fn next(&mut self) -> &'static str {
         let hung_up = async {
             match &mut self.hangup {
@@ -63,7 +66,10 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
-            _ = hung_up => "SIGHUP",
+            _ = hung_up => match &self.terminal {
+                Some(terminal) if terminal.is_gone() => "the end of the terminal",
+                _ => "SIGHUP",
+            },
         }
     }
 }

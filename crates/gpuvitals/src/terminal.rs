@@ -1,11 +1,37 @@
-//! Standard error with one line of progress that is redrawn in place: log lines meanwhile are on lines of
-//! their own.
+//! The terminal of this process: standard error with one line of progress that is redrawn in place, so that log lines
+//! meanwhile are on lines of their own; and whether the terminal is still there.
 
-use std::io::{self, Stderr, Write, stderr};
+use std::io::{self, IsTerminal, Stderr, Write, stderr, stdin, stdout};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 static SCREEN: LazyLock<Mutex<Screen<Stderr>>> =
     LazyLock::new(|| Mutex::new(Screen { out: stderr(), drawn: false }));
+
+/// The terminal that this process was started on.
+#[derive(Debug)]
+pub(crate) struct Own(OwnedFd);
+
+impl Own {
+    /// The terminal behind one of the standard streams, if there is one. To be asked at the start: a terminal that is gone
+    /// is no terminal any more.
+    pub(crate) fn find() -> Option<Self> {
+        let own = |stream: BorrowedFd<'_>| {
+            stream.is_terminal().then(|| stream.try_clone_to_owned().ok()).flatten().map(Self)
+        };
+        own(stdin().as_fd()).or_else(|| own(stdout().as_fd())).or_else(|| own(stderr().as_fd()))
+    }
+
+    /// Whether its other end has closed: the window, `tmux`, or the connection of `ssh`.
+    pub(crate) fn is_gone(&self) -> bool {
+        let mut asked = [PollFd::new(&self.0, PollFlags::empty())];
+        let answered = poll(&mut asked, Some(&Timespec::default()));
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        answered.is_ok() && asked.iter().any(|stream| stream.revents().intersects(gone))
+    }
+}
 
 /// Redraws the line of progress.
 pub(crate) fn draw(line: &str) {

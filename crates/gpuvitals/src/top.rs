@@ -9,6 +9,7 @@ mod view;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use clap::Args;
@@ -26,6 +27,7 @@ use ratatui::backend::{CrosstermBackend, TestBackend};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
+use crate::terminal;
 use keys::Action;
 use model::Model;
 
@@ -33,6 +35,8 @@ use model::Model;
 const LOOK: Duration = Duration::from_millis(40);
 /// Time between two listings of processes: they are expensive, and nobody reads faster.
 const PROCESS_INTERVAL: Duration = Duration::from_secs(2);
+/// Keys that were typed and not acted upon yet.
+const KEYS_MAX: usize = 64;
 /// Size of a frame that is printed and not shown.
 const PLAIN: (u16, u16) = (100, 40);
 
@@ -122,37 +126,85 @@ fn lines_of(buffer: &ratatui::buffer::Buffer, width: u16) -> String {
     text
 }
 
+/// Shows the GPUs until told to quit, or until the terminal is gone.
 fn show(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result<()> {
+    let own = terminal::Own::find();
+    let is_gone = || own.as_ref().is_some_and(terminal::Own::is_gone);
     let told_to_end = crate::service::watched()?;
     let screen = Screen::enter()?;
+    let events = events()?;
     let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
     let mut changed = true;
-    while !told_to_end.load(Ordering::Acquire) {
+    let shown = loop {
+        if told_to_end.load(Ordering::Acquire) || is_gone() {
+            break Ok(());
+        }
         while let Some(batch) = sampler.next(Duration::ZERO) {
             model.observe(&batch);
             changed = true;
         }
         model.states(sampler.states());
         model.processes(processes.latest());
-        if changed && !model.is_paused() {
-            terminal.draw(|frame| view::draw(frame, model))?;
+        let drawn = if changed && !model.is_paused() {
             changed = false;
+            terminal.draw(|frame| view::draw(frame, model)).map(drop)
+        } else {
+            Ok(())
+        };
+        match drawn.and_then(|()| act(&events, model)) {
+            Ok(Answer::Draw) => drop(terminal.draw(|frame| view::draw(frame, model))),
+            Ok(Answer::Nothing) => {}
+            Ok(Answer::Quit) => break Ok(()),
+            Err(error) => break Err(error),
         }
-        if event::poll(LOOK)? {
-            match event::read()? {
-                Event::Key(key) => match keys::action(key, model.is_typing()) {
-                    Some(Action::Quit) => break,
-                    Some(action) => model.apply(action),
-                    None => continue,
-                },
-                Event::Resize(..) => {}
-                _ => continue,
-            }
-            terminal.draw(|frame| view::draw(frame, model))?;
-        }
-    }
+    };
     drop(screen);
-    Ok(())
+    // A terminal that goes away while it is drawn on is an end like any other.
+    if is_gone() { Ok(()) } else { shown }
+}
+
+/// What follows from an event.
+enum Answer {
+    Nothing,
+    Draw,
+    Quit,
+}
+
+/// Waits for an event, and acts on it.
+fn act(events: &Receiver<io::Result<Event>>, model: &mut Model) -> io::Result<Answer> {
+    let event = match events.recv_timeout(LOOK) {
+        Ok(event) => event?,
+        Err(RecvTimeoutError::Timeout) => return Ok(Answer::Nothing),
+        Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::UnexpectedEof.into()),
+    };
+    Ok(match event {
+        Event::Key(key) => match keys::action(key, model.is_typing()) {
+            Some(Action::Quit) => Answer::Quit,
+            Some(action) => {
+                model.apply(action);
+                Answer::Draw
+            }
+            None => Answer::Nothing,
+        },
+        Event::Resize(..) => Answer::Draw,
+        _ => Answer::Nothing,
+    })
+}
+
+/// Reads keys on a thread of its own, which ends with the process: reading never comes back from a terminal that is gone.
+fn events() -> io::Result<Receiver<io::Result<Event>>> {
+    let (sender, receiver) = sync_channel(KEYS_MAX);
+    let read = move || {
+        loop {
+            let event = event::read();
+            let is_last = event.is_err();
+            if sender.send(event).is_err() || is_last {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("keys".to_owned()).spawn(read)?;
+    Ok(receiver)
 }
 
 /// The terminal in the state that drawing needs; given back when dropped, also by a panic.
