@@ -165,6 +165,11 @@ impl Agent {
         self.node.end(Moment::now())
     }
 
+    /// Why the spool stores nothing more on its disk, if so: rows are kept in memory from then on.
+    pub fn spool_failed(&self) -> Option<Arc<str>> {
+        self.node.publisher()?.spool_failed()
+    }
+
     /// Brings new settings into force, as far as that goes while it runs.
     pub fn reload(&self, old: &AgentSettings, new: &AgentSettings) {
         if !new.exposes_as(old) {

@@ -93,6 +93,11 @@ impl Publisher {
         }
     }
 
+    /// Why the spool stores nothing more on its disk, if so.
+    pub(crate) fn spool_failed(&self) -> Option<Arc<str>> {
+        self.spool.stats().failed
+    }
+
     /// A line about a queue that takes nothing, or a spool that stores nothing.
     pub(crate) fn ailment(&self, clock: &QueueClock) -> Option<String> {
         let stats = self.spool.stats();

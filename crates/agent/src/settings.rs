@@ -110,7 +110,7 @@ impl AgentSettings {
     }
 
     /// Directory of the spool; none: in memory.
-    pub(crate) fn spool_dir(&self) -> Option<&Path> {
+    pub fn spool_dir(&self) -> Option<&Path> {
         self.spool_dir.as_deref()
     }
 

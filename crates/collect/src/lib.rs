@@ -86,7 +86,8 @@ impl Workers {
             joined.push(member.join().await?);
         }
         let work = |consumer| worker::work(consumer, member.clone(), terms.clone());
-        let running = joined.into_iter().map(work).collect();
+        let mut running: JoinSet<_> = joined.into_iter().map(work).collect();
+        running.spawn(worker::watch(terms.clone()));
         Ok(Self { running, terms })
     }
 

@@ -25,6 +25,9 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 /// ten minutes; one that expires counts as a failed attempt, and a frame has few.
 const PATIENCE: Duration = Duration::from_mins(3);
 
+/// How often it is looked whether the sink has failed.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
 /// State shared by the workers of a collector.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
@@ -101,6 +104,22 @@ pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms
             Ok(consumer) => consumer,
             Err(error) => return Ended::Refused(error),
         };
+    }
+}
+
+/// Asks the sink each second whether it has failed, so that it shows though no rows come.
+pub(super) async fn watch(terms: Terms) -> Ended {
+    let mut looks = tokio::time::interval(LOOK_PAUSE);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = terms.stop.cancelled() => return Ended::Stopped,
+            () = terms.abandon.cancelled() => return Ended::Stopped,
+            _ = looks.tick() => {}
+        }
+        if let Err(error @ SinkError::Failed(_)) = terms.sink.accept(Vec::new()).await {
+            return Ended::SinkFailed(error);
+        }
     }
 }
 

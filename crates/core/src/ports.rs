@@ -40,7 +40,8 @@ pub trait Source: Send {
 /// A place that keeps rows.
 pub trait Sink: Send + Sync + fmt::Debug {
     /// Takes rows; ends when they are durable. Rows with equal keys merge, so that rows sent again change nothing. Of
-    /// rows that are refused any part may have been taken; the same goes for an answer that is dropped before it is there.
+    /// rows that are refused any part may have been taken; the same goes for an answer that is dropped before it is there. No
+    /// rows ask whether it has failed.
     fn accept(&self, batches: Vec<Batch>) -> Answer<'_, Result<(), SinkError>>;
 
     /// Takes nothing more, finishes its work and releases what it holds.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use gpuvitals_agent::{Agent, AgentError, Parts, SpoolError};
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::figures::Family;
+use gpuvitals_log::DISPLACED;
 use gpuvitals_listener::{Access, ListenerLimits, PortKind, Terms};
 use gpuvitals_queue::OpenError;
 use gpuvitals_remotewrite::{FamilyParts, RemoteWrite};
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::Config;
+use crate::disk;
 use crate::failure::{Exit, Failure};
 use crate::service::{Service, Signals};
 use crate::{listening, node_labels, remote_write, sampling, telemetry};
@@ -169,6 +171,10 @@ impl Running {
                 _ = looks.tick() => {
                     if let Some(why) = self.agent.end() {
                         break Some(Failure::new(Exit::Unavailable, why));
+                    }
+                    // Of any other failure of its disk the spool makes the best, in memory.
+                    if let Some(why) = self.agent.spool_failed().filter(|why| why.contains(DISPLACED)) {
+                        break Some(disk::failed("spool", self.config.agent.spool_dir(), &why));
                     }
                 }
                 signal = signals.next() => {

@@ -3,16 +3,23 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gpuvitals_log::DISPLACED;
+
 use crate::failure::{Exit, Failure};
 
 /// A log has failed for good, so the process ends: the failure, the disk, and the remedy.
 pub(crate) fn failed(what: &str, directory: Option<&Path>, reason: &str) -> Failure {
     let place = directory.map(|directory| format!(" in {}", directory.display())).unwrap_or_default();
+    let failed = format!("the {what} can store nothing more{place}: {reason}");
+    if reason.contains(DISPLACED) {
+        let advice = "it took nothing more from then on; put the directory back, or start again with a new one";
+        return Failure::new(Exit::Io, format!("{failed}; {advice}"));
+    }
     let disk =
         directory.and_then(disk_of).map_or_else(|| "the disk".to_owned(), |disk| format!("the disk {disk}"));
     let advice =
         format!("check {disk} (dmesg says what it reported), then start again: acknowledged data is safe");
-    Failure::new(Exit::Io, format!("the {what} can store nothing more{place}: {reason}; {advice}"))
+    Failure::new(Exit::Io, format!("{failed}; {advice}"))
 }
 
 /// Device and mount point of a directory.

@@ -6,6 +6,7 @@ mod cli;
 mod client;
 mod clocks;
 mod config;
+mod disk;
 mod doctor;
 mod failure;
 mod files;
@@ -36,8 +37,6 @@ mod broker;
 mod clusters;
 #[cfg(feature = "services")]
 mod collect;
-#[cfg(feature = "services")]
-mod disk;
 #[cfg(feature = "services")]
 mod gateway;
 #[cfg(feature = "services")]

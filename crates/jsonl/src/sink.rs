@@ -1,7 +1,6 @@
 //! The handle that callers hold.
 
-use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,9 +9,9 @@ use std::thread::JoinHandle;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, Status, Table, causes, clock, wire};
-use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use gpuvitals_log::{
+    Appended, DirectoryLock, Disk, Durability, FsDisk, LockError, Log, LogConfig, LogError,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::error::JsonlError;
@@ -59,7 +58,7 @@ struct Inner {
     events: SyncSender<Event>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Locked as long as it is open.
-    lock: Mutex<Option<std::fs::File>>,
+    lock: Mutex<Option<Arc<DirectoryLock>>>,
 }
 
 /// State shared by the handles and the thread.
@@ -98,11 +97,15 @@ impl Jsonl {
     /// When the directory is in use, or cannot be read or written, or its log has a record that this version cannot read.
     pub fn open(config: &JsonlConfig) -> Result<(Self, JsonlRecovered), JsonlError> {
         let dir = config.dir.join("jsonl-log");
-        let disk = |dir: &Path| {
-            FsDisk::open(dir).map_err(|e| JsonlError::io("opening", &dir.display().to_string(), e))
+        let lock = DirectoryLock::take(&dir).map_err(|error| match error {
+            LockError::InUse(path) => JsonlError::Locked(path),
+            LockError::Io { path, source } => JsonlError::io("locking", &path.display().to_string(), source),
+        })?;
+        let lock = Arc::new(lock);
+        let disk = |dir: &PathBuf| {
+            FsDisk::under(&lock, dir).map_err(|e| JsonlError::io("opening", &dir.display().to_string(), e))
         };
         let (files, log) = (disk(&config.dir)?, disk(&dir)?);
-        let lock = lock(&dir)?;
         let (jsonl, found) = Self::open_on(config, files, log)?;
         *jsonl.0.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
         Ok((jsonl, found))
@@ -139,13 +142,26 @@ impl Jsonl {
         shared.check()?;
         let (batches, others): (Vec<_>, Vec<_>) =
             batches.into_iter().partition(|batch| batch.table() == Table::GpuEvents);
-        if !batches.is_empty() {
+        if batches.is_empty() {
+            self.look().await?;
+        } else {
             self.append_gpus(batches).await?;
         }
         for batch in others {
             shared.leave_out(&batch);
         }
         Ok(())
+    }
+
+    /// Whether rows would be taken.
+    async fn look(&self) -> Result<(), JsonlError> {
+        let (answer, outcome) = oneshot::channel();
+        self.0.log.check_with(Box::new(move |checked| drop(answer.send(checked))));
+        match outcome.await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.0.shared.note_log(error)),
+            Err(_) => Err(JsonlError::Closed),
+        }
     }
 
     async fn append_gpus(&self, batches: Vec<Batch>) -> Result<(), JsonlError> {
@@ -249,19 +265,6 @@ impl Sink for Jsonl {
             ),
             Family::gauge("gpuvitals_jsonl_log_bytes", "Bytes of the log.", log.bytes),
         ]
-    }
-}
-
-/// The lock of a directory.
-fn lock(dir: &Path) -> Result<std::fs::File, JsonlError> {
-    let path = dir.join("LOCK");
-    let name = path.display().to_string();
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-    let lock = lock.map_err(|e| JsonlError::io("opening", &name, e))?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(Errno::WOULDBLOCK) => Err(JsonlError::Locked(dir.to_owned())),
-        Err(errno) => Err(JsonlError::io("locking", &name, errno.into())),
     }
 }
 

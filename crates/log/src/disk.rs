@@ -4,7 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
+
+use crate::lock::{DirectoryLock, Identity, create_file, make_directory};
 
 /// Bytes zero-filled with one write.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -52,6 +55,14 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// The system's error; then it is unknown which are durable.
     fn sync_dir(&self) -> io::Result<()>;
+
+    /// Whether what is stored is still where it will be looked for.
+    ///
+    /// # Errors
+    /// If the directory was removed, moved or replaced.
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Runs `step` repeatedly in the background until it returns `false`.
     ///
@@ -148,22 +159,28 @@ pub fn read_full(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) -> io::Res
 #[derive(Debug, Clone)]
 pub struct FsDisk {
     directory: PathBuf,
+    known: Identity,
+    lock: Option<Arc<DirectoryLock>>,
 }
 
 impl FsDisk {
-    /// Opens a directory, and creates it (durably) if it does not exist.
+    /// Opens a directory, and creates it (durably) if it does not exist. Only this user can read what is made.
     ///
     /// # Errors
     /// If it cannot be created, or is not a directory.
     pub fn open(directory: impl Into<PathBuf>) -> io::Result<Self> {
         let directory = directory.into();
-        let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
-        fs::create_dir_all(&directory)?;
-        for parent in missing.iter().filter_map(|path| path.parent()) {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            File::open(parent)?.sync_all()?;
-        }
-        Ok(Self { directory })
+        make_directory(&directory)?;
+        let known = Identity::of(&directory)?;
+        Ok(Self { directory, known, lock: None })
+    }
+
+    /// The same under a lock: what is stored counts only while the locked directory is in its place too.
+    ///
+    /// # Errors
+    /// As [`FsDisk::open`].
+    pub fn under(lock: &Arc<DirectoryLock>, directory: impl Into<PathBuf>) -> io::Result<Self> {
+        Ok(Self { lock: Some(Arc::clone(lock)), ..Self::open(directory)? })
     }
 }
 
@@ -184,8 +201,7 @@ impl Disk for FsDisk {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let path = self.directory.join(name);
-        Ok(Box::new(OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?))
+        Ok(Box::new(create_file(&self.directory.join(name))?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -198,6 +214,11 @@ impl Disk for FsDisk {
 
     fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.directory)?.sync_all()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.known.check()?;
+        self.lock.as_ref().map_or(Ok(()), |lock| lock.check())
     }
 
     fn in_background(&self, mut step: Step) -> io::Result<Join> {

@@ -28,7 +28,7 @@
 //!
 //! It is not a queue, an index or a database: it reads a record back from the [`Place`] that it returned when
 //! the record was appended or replayed, and knows no other key. **It does not lock its directory**: one
-//! process owns a directory, and the caller must ensure this. It knows no runtime, no clock and no metrics;
+//! process owns a directory, and the caller must ensure this ([`DirectoryLock`]). It knows no runtime, no clock and no metrics;
 //! it blocks on one thread of its own, and on a caller's if requested ([`Log::commit`]).
 //!
 //! # Further documentation
@@ -49,6 +49,7 @@ mod disk;
 mod error;
 pub mod fault;
 mod format;
+mod lock;
 mod log;
 mod place;
 mod read;
@@ -63,6 +64,7 @@ pub use config::{Durability, LogConfig};
 pub use disk::{Disk, DiskFile, FsDisk, Join, Step, free_bytes, read_full, write_all};
 pub use error::LogError;
 pub use format::RECORD_LEN_MAX;
+pub use lock::{DISPLACED, DirectoryLock, LockError, create_file, make_directory};
 pub use log::{Log, LogStats, Ticket};
 pub use place::{Appended, Place, SegmentStats};
 pub use recovery::{Damage, Record, Recovery, TornTail};

@@ -171,6 +171,13 @@ impl Log {
         self.shared.submit(Command::Sync(Completion::new(done)), WhenFull::Exceed);
     }
 
+    /// Looks whether the directory is still in its place, as every sync does: called on a timer, it bounds how long a log
+    /// without appends goes on after its directory was removed or moved. `done` is called as in [`Log::append_with`], with
+    /// the sequence below which everything is durable, or with [`LogError::Poisoned`].
+    pub fn check_with(&self, done: Box<dyn FnOnce(Result<u64, LogError>) + Send>) {
+        self.shared.submit(Command::Check(Completion::new(done)), WhenFull::Exceed);
+    }
+
     /// Removes the segments all of whose records are below `sequence`, and returns how many. The last segment
     /// stays, and damaged ones are renamed, not removed. Queued behind earlier appends, which are durable
     /// before a segment is removed.

@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Sync(Completion<u64>),
     /// Drop segments below the sequence; completed with their number.
     TruncateBefore(u64, Completion<u64>),
+    /// Look whether the directory is in its place; completed with the sequence below which all is durable.
+    Check(Completion<u64>),
 }
 
 impl Command {
@@ -70,14 +72,14 @@ impl Command {
     fn size(&self) -> usize {
         match self {
             Self::Append(append) => append.size(),
-            Self::Sync(_) | Self::TruncateBefore(..) => 0,
+            Self::Sync(_) | Self::TruncateBefore(..) | Self::Check(_) => 0,
         }
     }
 
     fn refuse(self, error: LogError) {
         match self {
             Self::Append(append) => append.done.complete(Err(error)),
-            Self::Sync(done) | Self::TruncateBefore(_, done) => done.complete(Err(error)),
+            Self::Sync(done) | Self::TruncateBefore(_, done) | Self::Check(done) => done.complete(Err(error)),
         }
     }
 }
@@ -86,6 +88,7 @@ impl Command {
 pub(crate) enum Work {
     Group(Group),
     TruncateBefore(u64, Completion<u64>),
+    Check(Completion<u64>),
 }
 
 /// Records written with one call and synced with one, if anyone waits for a sync.
@@ -306,9 +309,12 @@ impl Drop for Turn<'_> {
 
 impl State {
     fn take_work(&mut self, room: usize, capacity: usize, group_max: usize) -> Option<Work> {
-        let is_truncation = |command: &mut Command| matches!(command, Command::TruncateBefore(..));
-        if let Some(Command::TruncateBefore(sequence, done)) = self.commands.pop_front_if(is_truncation) {
-            return Some(Work::TruncateBefore(sequence, done));
+        let is_alone =
+            |command: &mut Command| matches!(command, Command::TruncateBefore(..) | Command::Check(_));
+        match self.commands.pop_front_if(is_alone) {
+            Some(Command::TruncateBefore(sequence, done)) => return Some(Work::TruncateBefore(sequence, done)),
+            Some(Command::Check(done)) => return Some(Work::Check(done)),
+            _ => {}
         }
         let is_empty = self.commands.is_empty();
         (!is_empty).then(|| Work::Group(self.take_group(room, capacity, group_max)))
@@ -325,7 +331,7 @@ impl State {
                 taken <= *limit.get_or_insert(group_max.min(room).max(size))
             }
             Command::Sync(_) => true,
-            Command::TruncateBefore(..) => false,
+            Command::TruncateBefore(..) | Command::Check(_) => false,
         };
         while let Some(command) = self.commands.pop_front_if(&mut fits) {
             match command {
@@ -333,7 +339,9 @@ impl State {
                     self.bytes -= append.size();
                     group.appends.push(append);
                 }
-                Command::Sync(done) | Command::TruncateBefore(_, done) => group.barriers.push(done),
+                Command::Sync(done) | Command::TruncateBefore(_, done) | Command::Check(done) => {
+                    group.barriers.push(done);
+                }
             }
         }
         group

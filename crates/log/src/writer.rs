@@ -138,6 +138,11 @@ impl Writer {
                     self.show(removed.as_ref().err());
                     done.complete(removed);
                 }
+                Work::Check(done) => {
+                    let checked = self.check();
+                    self.show(checked.as_ref().err());
+                    done.complete(checked.map(|()| self.durable));
+                }
             }
         }
     }
@@ -281,7 +286,12 @@ impl Writer {
             self.syncs += 1;
             self.durable = self.next;
         }
-        Ok(())
+        self.check()
+    }
+
+    /// What is stored in a directory that is not in its place any more would not be found again.
+    fn check(&self) -> Result<(), LogError> {
+        self.disk.check().map_err(|source| LogError::poisoned("look for", "its directory", source))
     }
 
     /// Seals the current segment and creates the next one.

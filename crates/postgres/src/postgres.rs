@@ -144,6 +144,9 @@ impl Inner {
     }
 
     async fn accept(&self, batches: Vec<Batch>) -> Result<(), PostgresError> {
+        if batches.is_empty() {
+            return Ok(());
+        }
         let came: usize = batches.iter().map(Batch::rows).sum();
         let writing = async {
             let mut lease = self.lease(Purpose::Other).await?;

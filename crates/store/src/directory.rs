@@ -1,11 +1,11 @@
 //! The store's directory: its lock, its layout, and files that appear whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use gpuvitals_log::{DirectoryLock, LockError, create_file, make_directory};
 
 use crate::error::StoreError;
 use crate::grain::Grain;
@@ -18,7 +18,7 @@ pub(crate) const QUARANTINE: &str = "quarantine";
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
-    lock: File,
+    lock: Arc<DirectoryLock>,
 }
 
 impl Directory {
@@ -27,25 +27,15 @@ impl Directory {
     /// # Errors
     /// When it cannot be made or is in use.
     pub(crate) fn open(root: &Path) -> Result<Self, StoreError> {
-        make(root).map_err(|e| StoreError::io("creating", root, e))?;
-        let path = root.join("LOCK");
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(|e| StoreError::io("opening", &path, e))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(StoreError::Locked(root.to_owned())),
-            Err(errno) => return Err(StoreError::io("locking", &path, errno.into())),
-        }
+        let lock = DirectoryLock::take(root).map_err(|error| match error {
+            LockError::InUse(path) => StoreError::Locked(path),
+            LockError::Io { path, source } => StoreError::io("locking", path, source),
+        })?;
         for name in Grain::ALL.map(Grain::name).into_iter().chain([QUARANTINE]) {
             let path = root.join(name);
-            fs::create_dir_all(&path).map_err(|e| StoreError::io("creating", &path, e))?;
+            make_directory(&path).map_err(|e| StoreError::io("creating", &path, e))?;
         }
-        sync_dir(root).map_err(|e| StoreError::io("syncing", root, e))?;
-        Ok(Self { root: root.to_owned(), lock })
+        Ok(Self { root: root.to_owned(), lock: Arc::new(lock) })
     }
 
     /// The directory itself.
@@ -53,10 +43,9 @@ impl Directory {
         &self.root
     }
 
-    /// Lets the next one in.
-    pub(crate) fn release(&self) {
-        // Closing the file undoes a failure here.
-        let _released = flock(&self.lock, FlockOperation::Unlock);
+    /// Its lock.
+    pub(crate) fn lock(&self) -> &Arc<DirectoryLock> {
+        &self.lock
     }
 
     /// Directory of the log.
@@ -66,7 +55,7 @@ impl Directory {
 
     /// Path of a file of that name in `quarantine/`.
     pub(crate) fn aside(&self, name: &str) -> PathBuf {
-        self.root.join(QUARANTINE).join(name.replace('/', "+"))
+        aside(&self.root, name)
     }
 
     /// Moves a file to `quarantine/`. Its name there is the one in the directory, with `+` for `/`.
@@ -86,12 +75,17 @@ impl Directory {
     pub(crate) fn bring_back(&self, name: &str) -> io::Result<PathBuf> {
         let target = self.root.join(name);
         if let Some(day) = target.parent() {
-            make(day)?;
+            make_directory(day)?;
         }
         rename_new(&self.aside(name), &target)?;
         target.parent().map_or(Ok(()), sync_dir)?;
         Ok(target)
     }
+}
+
+/// Path of a file of that name in the `quarantine/` of a store's directory.
+pub(crate) fn aside(root: &Path, name: &str) -> PathBuf {
+    root.join(QUARANTINE).join(name.replace('/', "+"))
 }
 
 /// The name in the directory of a file of that name in `quarantine/`.
@@ -105,16 +99,6 @@ fn rename_new(path: &Path, target: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{} exists", target.display())));
     }
     fs::rename(path, target)
-}
-
-/// Creates a missing directory, durably, with its parents.
-fn make(path: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
-    fs::create_dir_all(path)?;
-    for parent in missing.iter().filter_map(|path| path.parent()) {
-        sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
-    }
-    Ok(())
 }
 
 /// Makes entries of a directory durable.
@@ -134,7 +118,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8], steps: &FileSteps, last: FileStep
     let fresh = path.with_extension("tmp");
     let written = (|| {
         steps.take(FileStep::Create, &fresh)?;
-        let mut file = File::create(&fresh)?;
+        let mut file = create_file(&fresh)?;
         file.write_all(bytes)?;
         steps.take(FileStep::Sync, &fresh)?;
         file.sync_all()?;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::{LiveFleet, Part};
+use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Batch, Origin, Table, wire};
 use gpuvitals_log::{Record, Recovery};
 use parquet::errors::ParquetError;
@@ -273,6 +274,15 @@ pub(crate) fn align(
     is_whole: bool,
     found: &mut Recovered,
 ) -> Result<(), StoreError> {
+    let known = recovery.next_sequence.max(manifest.flushed_through.map_or(0, |flushed| flushed.saturating_add(1)));
+    let beyond = directory.lock().noted_end().saturating_sub(known);
+    if beyond > 0 {
+        found.damage.push(format!(
+            "the end of the log is gone, with {} that were stored: its newest segment was removed, or the directory is \
+             an older copy",
+            counted(beyond, "record")
+        ));
+    }
     let Some(flushed) = manifest.flushed_through else {
         say_lost(directory, manifest, found);
         return Ok(());

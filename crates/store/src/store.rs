@@ -20,7 +20,7 @@ use crate::keeper::{JOBS, Job, Keeper};
 use crate::recover::{self, KIND_ROWS, Recovered};
 use crate::shared::{Shared, count};
 use crate::stats::StoreStats;
-use crate::step::FileSteps;
+use crate::step::{FileStep, FileSteps};
 use crate::tail::weight;
 use crate::writer::{Arrival, EVENTS, Event, Writer};
 
@@ -46,9 +46,12 @@ impl Store {
     /// When the directory is in use, cannot be read or written, or has a format this program does not know. Damaged
     /// files and log records are no error: [`Recovered::damage`] names them.
     pub fn open(config: StoreConfig) -> Result<(Self, Recovered), StoreError> {
-        let wal = config.dir.join("wal");
-        let disk = FsDisk::open(&wal).map_err(|e| StoreError::io("opening", &wal, e))?;
-        Self::open_on(config, disk, FileSteps::default())
+        let directory = Directory::open(&config.dir)?;
+        let (lock, wal) = (Arc::clone(directory.lock()), directory.wal());
+        let disk = FsDisk::under(&lock, &wal).map_err(|e| StoreError::io("opening", &wal, e))?;
+        // A file in a directory that is not in its place would not be found again, and nor would what made room for it.
+        let steps = FileSteps::asking(move |step, _| if step == FileStep::Read { Ok(()) } else { lock.check() });
+        Self::open_in(directory, config, disk, steps)
     }
 
     /// [`Store::open`] with the log on a disk of the caller's choice, and a caller that is asked before each step on a
@@ -61,7 +64,17 @@ impl Store {
         disk: impl Disk,
         steps: FileSteps,
     ) -> Result<(Self, Recovered), StoreError> {
-        let directory = Arc::new(Directory::open(&config.dir)?);
+        let directory = Directory::open(&config.dir)?;
+        Self::open_in(directory, config, disk, steps)
+    }
+
+    fn open_in(
+        directory: Directory,
+        config: StoreConfig,
+        disk: impl Disk,
+        steps: FileSteps,
+    ) -> Result<(Self, Recovered), StoreError> {
+        let directory = Arc::new(directory);
         let mut found = Recovered::default();
         let (mut manifest, is_whole) = recover::files(&directory, &steps, &mut found)?;
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
@@ -107,7 +120,8 @@ impl Store {
 
     /// Takes rows; returns when they are synced in the log and visible, with the version that shows them. Appends that
     /// come at the same time share a sync. Waits while memory is full of rows that are not in files yet; is refused while
-    /// files cannot be written and memory is full. Rows that were appended before change nothing.
+    /// files cannot be written and memory is full. Rows that were appended before change nothing. Without rows
+    /// it looks whether the directory is in its place.
     ///
     /// # Errors
     /// When the rows are not durable. After [`AppendError::Failed`] nothing is taken until the store is opened anew, best
@@ -123,7 +137,7 @@ impl Store {
             arrivals.push(Arrival::new(batch)?);
         }
         if arrivals.is_empty() {
-            return Ok(self.version());
+            return self.checked().await;
         }
         let room = shared.room(bytes).await?;
         let (answer, outcome) = oneshot::channel();
@@ -143,6 +157,20 @@ impl Store {
         let refused = visible.as_ref().err().map(|error| format!("rows are not taken: {}", causes(error)));
         shared.board.set(Part::Log, refused);
         visible
+    }
+
+    /// Whether rows would be taken.
+    async fn checked(&self) -> Result<u64, AppendError> {
+        let (answer, outcome) = oneshot::channel();
+        let directory = Arc::clone(&self.0.directory);
+        self.0.log.check_with(Box::new(move |checked| {
+            if let Ok(end) = checked {
+                directory.lock().note_end(end);
+            }
+            drop(answer.send(checked));
+        }));
+        outcome.await.map_err(|_| AppendError::Closed)?.map_err(AppendError::from)?;
+        Ok(self.version())
     }
 
     /// Latest state of all GPUs.
@@ -228,8 +256,9 @@ impl Inner {
     fn end(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);
         self.shared.room.close();
-        if let Err(error) = self.log.close() {
-            tracing::warn!(error = causes(&error), "closing the log");
+        match self.log.close() {
+            Ok(()) => self.directory.lock().note_end(self.log.stats().next_sequence),
+            Err(error) => tracing::warn!(error = causes(&error), "closing the log"),
         }
         // A writer that has ended already needs no word.
         let _told = self.events.send(Event::Close);
@@ -239,7 +268,7 @@ impl Inner {
                 tracing::error!("a thread of the store ended with a panic");
             }
         }
-        self.directory.release();
+        self.directory.lock().release();
     }
 }
 

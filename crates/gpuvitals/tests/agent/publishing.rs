@@ -170,3 +170,14 @@ fn what_cannot_be_sent_at_the_end_is_spooled() {
         assert_eq!(second.terminate(), Some(0));
     }
 }
+
+#[test]
+fn an_agent_whose_spool_is_moved_ends_with_74_and_says_why() {
+    let (node, queue) = (Node::new(), TestQueue::away());
+    let directory = node.path("spool");
+    let agent = agent(&node, &queue.url(), &["--spool-dir", directory.to_str().unwrap()]);
+    agent.until("rows in the spool", |text| figure(text, "gpuvitals_spool_rows") > 10.0);
+    std::fs::rename(&directory, node.path("elsewhere")).unwrap();
+    assert_eq!(agent.process.ended().0, Some(74));
+    assert!(!directory.exists(), "it makes nothing anew");
+}

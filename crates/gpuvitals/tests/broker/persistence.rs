@@ -1,12 +1,13 @@
 //! State that outlives the process.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpuvitals_queue::link::{Backoff, Client, Credentials, Stamps, publish_until};
-use gpuvitals_queue::{Consumer, ContentType, Frame, FrameDurability, Nack, NackKind};
+use gpuvitals_queue::{Consumer, ContentType, Frame, FrameDurability, Nack, NackKind, Producer as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::process::{Broker, agent, consumer, message, outcome, receive};
@@ -252,4 +253,62 @@ async fn of_an_empty_file_nobody_says_how_much_it_held() {
     let (_, health) = broker.get("/health");
     let reason = health["reason"].as_str().unwrap();
     assert!(reason.ends_with("records are gone, and nothing tells how many"), "{health}");
+}
+
+#[tokio::test]
+async fn a_broker_whose_directory_is_not_in_its_place_ends_with_74_and_says_why() {
+    let cases: [(bool, fn(&Path)); 3] = [
+        (true, |path| std::fs::rename(path, path.with_extension("moved")).unwrap()),
+        (false, |path| std::fs::remove_dir_all(path).unwrap()),
+        (false, |path| std::fs::remove_file(path.join("LOCK")).unwrap()),
+    ];
+    for (publishes, displace) in cases {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("mq");
+        let broker = over(&folder, &[]);
+        let frame = || Frame::new(ContentType::Json, 1, message(0, 1));
+        assert_eq!(broker.publish("t", frame()).await.durability, FrameDurability::Synced);
+        displace(&folder);
+        if publishes {
+            let client = Client::new(broker.grpc.parse().unwrap(), Credentials::default());
+            assert!(client.producer("t").unwrap().publish(frame()).await.is_err());
+        }
+        let (code, said) = broker.process.ended();
+        assert_eq!(code, Some(74), "{said}");
+        assert!(!folder.join("LOCK").exists(), "it makes nothing anew");
+    }
+}
+
+#[tokio::test]
+async fn a_removed_end_of_the_log_is_counted_at_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = over(folder.path(), &[]);
+    let frame = || Frame::new(ContentType::Json, 1, message(0, 1));
+    for _ in 0..3 {
+        broker.publish("t", frame()).await;
+    }
+    assert_eq!(broker.terminate(), Some(0));
+    let broker = over(folder.path(), &[]);
+    assert_eq!(broker.get("/health").1["status"], "healthy");
+    assert_eq!(broker.terminate(), Some(0));
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+    let newest = files.filter(|path| path.extension().is_some_and(|kind| kind == "wal")).max().unwrap();
+    std::fs::remove_file(newest).unwrap();
+    let broker = over(folder.path(), &[]);
+    let health = broker.get("/health").1;
+    assert_eq!(health["status"], "degraded", "{health}");
+    let reason = health["reason"].as_str().unwrap();
+    assert!(reason.contains("the end of the log is gone, with ") && reason.contains(" records"), "{reason}");
+}
+
+#[tokio::test]
+async fn what_a_broker_keeps_is_nobody_elses_to_read() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("mq");
+    let broker = over(&folder, &[]);
+    broker.publish("t", Frame::new(ContentType::Json, 1, message(0, 1))).await;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    let files = std::fs::read_dir(&folder).unwrap().map(|file| mode(&file.unwrap().path()));
+    assert!(files.collect::<Vec<_>>().iter().all(|mode| *mode == 0o600));
 }

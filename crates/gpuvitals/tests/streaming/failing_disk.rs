@@ -1,6 +1,7 @@
 //! A disk that fails a sync of the store's log: the process ends with 74 and says what to do; its next start has every row
 //! that was acknowledged.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -95,4 +96,53 @@ fn a_collector_ends_when_a_sync_of_its_log_fails_and_the_next_one_has_all_rows()
     disk.works();
     let collector = pipeline.collector_with(&disk.environment());
     pipeline.check(collector);
+}
+
+#[test]
+fn a_collector_whose_directory_is_moved_or_removed_ends_with_74_though_no_rows_come() {
+    let cases: [fn(&Path); 2] = [
+        |path| std::fs::rename(path, path.with_extension("moved")).unwrap(),
+        |path| std::fs::remove_dir_all(path).unwrap(),
+    ];
+    for displace in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let mut pipeline = Pipeline::new("2", &data);
+        let collector = pipeline.collector_with(&[]);
+        pipeline.publish();
+        pipeline.until_empty();
+        displace(&data);
+        let (code, said) = collector.ended();
+        assert_eq!(code, Some(74), "{said}");
+        let last = said.lines().rfind(|line| !line.starts_with('{')).unwrap();
+        assert!(last.contains("was removed, moved or replaced while it was open"), "{last}");
+        assert!(!data.exists(), "it makes nothing anew");
+    }
+}
+
+#[test]
+fn what_a_collector_keeps_is_nobody_elses_to_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut pipeline = Pipeline::new("2", &data);
+    let collector = pipeline.collector_with(&[]);
+    pipeline.publish();
+    pipeline.until_empty();
+    assert_eq!(collector.terminated().0, Some(0));
+    let mut folders = vec![data];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700, "{folder:?}");
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let entry = entry.unwrap();
+            let facts = entry.metadata().unwrap();
+            if facts.is_dir() {
+                folders.push(entry.path());
+            } else {
+                assert_eq!(facts.permissions().mode() & 0o777, 0o600, "{:?}", entry.path());
+                files += 1;
+            }
+        }
+    }
+    assert!(files > 3, "lock, log, list, fleet and rows");
 }

@@ -1,11 +1,9 @@
 //! The log, and what it has answered.
 
-use std::fs::File;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use gpuvitals_log::{Appended, Durability, Log, LogError, Place, free_bytes};
+use gpuvitals_log::{Appended, DirectoryLock, Durability, Log, LogError, Place, free_bytes};
 use tokio::sync::oneshot;
 
 use super::frame_record::FrameRecord;
@@ -45,6 +43,8 @@ pub(crate) enum Done {
         outcome: Result<u64, LogError>,
     },
     Truncated(Result<u64, LogError>),
+    /// Whether the directory is in its place.
+    Checked(Result<u64, LogError>),
     /// A record could not be read for now, and why.
     Unread(Arc<str>),
 }
@@ -81,8 +81,8 @@ pub(crate) struct Journal {
     pub(crate) log: Log,
     done: Mutex<Vec<Done>>,
     pub(crate) config: QueueConfig,
-    /// The directory, and its lock: held as long as it is ours. None on a disk of the caller's.
-    directory: Option<(PathBuf, File)>,
+    /// Held as long as the directory is ours. None on a disk of the caller's.
+    directory: Option<Arc<DirectoryLock>>,
 }
 
 impl std::fmt::Debug for Journal {
@@ -98,13 +98,37 @@ pub(crate) type Append<'a> = &'a dyn Fn(u8, Bytes, Durability, Answer);
 pub(crate) type Answer = Box<dyn FnOnce(Result<Appended, LogError>) -> Done + Send>;
 
 impl Journal {
-    pub(crate) fn new(log: Log, config: QueueConfig, directory: Option<(PathBuf, File)>) -> Self {
+    pub(crate) fn new(log: Log, config: QueueConfig, directory: Option<Arc<DirectoryLock>>) -> Self {
         Self { log, done: Mutex::default(), config, directory }
     }
 
     /// Bytes that are free on its disk; none if nobody says.
     pub(crate) fn disk_free_bytes(&self) -> Option<u64> {
-        free_bytes(&self.directory.as_ref()?.0)
+        free_bytes(self.directory.as_ref()?.directory())
+    }
+
+    /// Looks whether the directory is in its place, and notes how far the log goes; `done` gets the outcome. On a disk of
+    /// the caller's there is nothing to look at.
+    pub(crate) fn check(&self, done: impl FnOnce(Done) + Send + 'static) {
+        let Some(directory) = self.directory.clone() else { return };
+        self.log.check_with(Box::new(move |outcome| {
+            if let Ok(end) = outcome {
+                directory.note_end(end);
+            }
+            done(Done::Checked(outcome));
+        }));
+    }
+
+    /// Ends the log. Blocks until all is on disk.
+    ///
+    /// # Errors
+    /// If it was or became poisoned.
+    pub(crate) fn close(&self) -> Result<(), LogError> {
+        self.log.close()?;
+        if let Some(directory) = &self.directory {
+            directory.note_end(self.log.stats().next_sequence);
+        }
+        Ok(())
     }
 
     /// Keeps an answer until somebody looks.

@@ -112,6 +112,7 @@ impl Keeper {
     /// Takes an answer of the log in.
     pub(crate) fn take_in(&mut self, broker: &mut Broker, now: Millis, done: Done, replies: &mut Vec<Reply>) {
         match done {
+            Done::Checked(outcome) => drop(self.noted(broker, now, outcome)),
             Done::Unread(reason) => failed(&mut self.unread, now, reason),
             Done::Frame { topic, offset, publisher, outcome } => {
                 let outcome = self.landed(broker, now, topic, offset, outcome);

@@ -25,11 +25,10 @@ mod recover;
 mod tests;
 
 use std::error::Error;
-use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpuvitals_log::{FsDisk, LogError};
+use gpuvitals_log::{DirectoryLock, FsDisk, LockError, LogError};
 
 pub(crate) use self::answers::{Answer, Done, Journal, Reply, Unreadable};
 pub(crate) use self::frame_record::encode_head;
@@ -44,9 +43,6 @@ const MOVED: u8 = 2;
 const FACTS: u8 = 3;
 /// A part of a checkpoint.
 const CHECKPOINT: u8 = 4;
-
-/// The file in a queue's directory that its owner holds.
-const LOCK: &str = "LOCK";
 
 /// What was found when a queue was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,20 +100,15 @@ pub enum OpenError {
 /// # Errors
 ///
 /// If it cannot be made, or another process has it.
-pub(crate) fn take_directory(path: &Path) -> Result<(FsDisk, File), OpenError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| OpenError::Directory { path, source }
-    };
-    let disk = FsDisk::open(path).map_err(failed(path))?;
-    let lock_path = path.join(LOCK);
-    let lock = File::options().create(true).truncate(false).write(true).open(&lock_path);
-    let lock = lock.map_err(failed(&lock_path))?;
-    match lock.try_lock() {
-        Ok(()) => Ok((disk, lock)),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(OpenError::Directory { path: lock_path, source }),
-    }
+pub(crate) fn take_directory(path: &Path) -> Result<(FsDisk, Arc<DirectoryLock>), OpenError> {
+    let lock = DirectoryLock::take(path).map_err(|error| match error {
+        LockError::InUse(path) => OpenError::Locked { path },
+        LockError::Io { path, source } => OpenError::Directory { path, source },
+    })?;
+    let lock = Arc::new(lock);
+    let disk = FsDisk::under(&lock, path);
+    let disk = disk.map_err(|source| OpenError::Directory { path: path.to_owned(), source })?;
+    Ok((disk, lock))
 }
 
 /// An error with its causes, in one line.

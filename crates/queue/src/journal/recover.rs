@@ -1,5 +1,6 @@
 //! From a log to a broker.
 
+use gpuvitals_core::quantity::counted;
 use gpuvitals_log::{Disk, Log, LogConfig, Record, Recovery};
 
 use super::bytes::Malformed;
@@ -21,12 +22,17 @@ pub(crate) struct Recovered {
     pub(crate) keeper: Keeper,
 }
 
-/// Opens a log and reads it once, from the start to the end. Blocks on the disk.
+/// Opens a log and reads it once, from the start to the end. Blocks on the disk. Below `noted_end` every record was durable.
 ///
 /// # Errors
 ///
 /// If it cannot be opened or read, or was written by a later version. Damage is no error.
-pub(crate) fn recover(disk: impl Disk, config: &QueueConfig, now: Millis) -> Result<Recovered, OpenError> {
+pub(crate) fn recover(
+    disk: impl Disk,
+    config: &QueueConfig,
+    now: Millis,
+    noted_end: u64,
+) -> Result<Recovered, OpenError> {
     let log_config = LogConfig {
         segment_len: config.segment_len,
         fill_len: LogConfig::default().fill_len.min(config.segment_len),
@@ -49,6 +55,14 @@ pub(crate) fn recover(disk: impl Disk, config: &QueueConfig, now: Millis) -> Res
     let mut opened = report(&recovery, &unreadable);
     (opened.frames, opened.messages, opened.dead_letters) =
         (found.frames, found.messages, found.dead_letters);
+    let beyond = noted_end.saturating_sub(recovery.next_sequence);
+    if beyond > 0 {
+        opened.damage.push(format!(
+            "the end of the log is gone, with {} that were stored: its newest segment was removed, or the directory is \
+             an older copy",
+            counted(beyond, "record")
+        ));
+    }
     if found.missing > 0 {
         opened.damage.push(format!("{} frames were known and are gone", found.missing));
     }

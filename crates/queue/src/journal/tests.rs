@@ -186,7 +186,7 @@ fn a_checkpoint_replaces_all_but_what_was_under_way() {
     note(What::Settled { group: "g".into(), frames: 2..4 });
     log.close().unwrap();
 
-    let found = recover(disk, &QueueConfig::default(), Millis(5)).unwrap();
+    let found = recover(disk, &QueueConfig::default(), Millis(5), 0).unwrap();
     assert_eq!((found.opened.frames, &found.opened.damage), (3, &Vec::new()));
     let state = &found.broker.state()[0];
     assert_eq!((&state.held, state.groups_made), (&ranges(&[1, 2, 3]), 2));

@@ -1,11 +1,10 @@
 //! A queue for one process, in memory or in a directory: the handle that servers and others hold.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpuvitals_log::{Disk, LogError};
+use gpuvitals_log::{DirectoryLock, Disk, LogError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -80,7 +79,7 @@ impl Queue {
         let directory = directory.into();
         Self::open_with(config, clock, move |config, now| {
             let (disk, lock) = take_directory(&directory)?;
-            Ok((recover(disk, config, now)?, Some((directory, lock))))
+            Ok((recover(disk, config, now, lock.noted_end())?, Some(lock)))
         })
         .await
     }
@@ -99,13 +98,13 @@ impl Queue {
         config: QueueConfig,
         clock: QueueClock,
     ) -> Result<(Self, Opened), OpenError> {
-        Self::open_with(config, clock, |config, now| Ok((recover(disk, config, now)?, None))).await
+        Self::open_with(config, clock, |config, now| Ok((recover(disk, config, now, 0)?, None))).await
     }
 
     async fn open_with(
         config: QueueConfig,
         clock: QueueClock,
-        recover: impl FnOnce(&QueueConfig, Millis) -> Result<(Recovered, Option<(PathBuf, File)>), OpenError>
+        recover: impl FnOnce(&QueueConfig, Millis) -> Result<(Recovered, Option<Arc<DirectoryLock>>), OpenError>
         + Send
         + 'static,
     ) -> Result<(Self, Opened), OpenError> {

@@ -29,7 +29,7 @@ use crate::trouble::{Trouble, TroubleLog};
 const DEAD_GROWTH_MAX: usize = 1_200;
 /// Dead letters that are published at once: frames that are not in memory are read before.
 const DEAD_AT_ONCE: usize = 16;
-/// How often it is looked for troubles to be logged.
+/// How often it is looked for troubles to be logged, and whether the directory is in its place.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Shared {
@@ -179,6 +179,14 @@ impl Shared {
                 let answered = Box::new(move |outcome| shared.answered(done(outcome)));
                 journal.log.append_exceeding_with(kind, payload, durability, answered);
             }
+        }
+    }
+
+    /// Looks whether the log's directory is in its place.
+    fn check(self: &Arc<Self>) {
+        if let Some(journal) = &self.journal {
+            let shared = Arc::clone(self);
+            journal.check(move |done| shared.answered(done));
         }
     }
 
@@ -361,7 +369,10 @@ impl Shared {
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = self.rearm.notified() => {}
-                _ = looks.tick() => log.look(self.clock.now(), &self.troubles()),
+                _ = looks.tick() => {
+                    self.check();
+                    log.look(self.clock.now(), &self.troubles());
+                }
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
                 Some(_) = chores.join_next(), if !chores.is_empty() => {}
             }
@@ -452,7 +463,7 @@ impl Shared {
                 keeper.checkpoint(broker, Millis(u64::MAX), &self.append());
             }
         });
-        if let Err(error) = journal.log.close() {
+        if let Err(error) = journal.close() {
             tracing::error!(error = &*crate::journal::in_words(&error), "queue's log did not close well");
         }
         self.take_answers();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use gpuvitals_core::Table;
+use gpuvitals_log::{create_file, make_directory};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::errors::ParquetError;
@@ -170,15 +171,11 @@ impl<'a> TableWriter<'a> {
         let name = place.name();
         let path = place.root.join(&name).with_extension("tmp");
         let io = |source| FileError::Io { action: "creating", path: path.clone(), source };
-        if let Some(day) = path.parent().filter(|day| !day.exists()) {
-            fs::create_dir_all(day).map_err(io)?;
-            // The day's folder, its table's and that one's may be new.
-            for parent in day.ancestors().skip(1).take(3) {
-                sync_dir(parent).map_err(io)?;
-            }
-        }
         steps.take(FileStep::Create, &path).map_err(io)?;
-        let file = File::create(&path).map_err(io)?;
+        if let Some(day) = path.parent() {
+            make_directory(day).map_err(io)?;
+        }
+        let file = create_file(&path).map_err(io)?;
         let fresh = Fresh { path: path.clone(), kept: false };
         // Of the hundreds of columns of a rollup the types of Parquet say enough, and take less room.
         let options = ArrowWriterOptions::new()
