@@ -22,6 +22,7 @@ use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::queue::TAIL_PREFIX;
 use crate::service::Service;
+use crate::up::BROKER_PORT;
 
 pub(crate) use opening::open;
 
@@ -160,14 +161,14 @@ impl Serving {
     /// When a setting is wrong.
     pub(crate) fn beside(config: &Config, queue: &Queue) -> Result<Self, Failure> {
         let settings = &config.broker;
-        let (socket, access) = match listening::listen(settings.listen, settings.port, "broker.port") {
+        let (socket, access) = match listening::listen(settings.listen, settings.port, BROKER_PORT) {
             Ok((socket, address)) => {
                 let access = listening::access(&config.listener, address, PortKind::Queue)?;
                 tracing::info!(%address, "the queue is served");
                 (Some(socket), access)
             }
             Err(failure) => {
-                tracing::warn!(reason = %failure, "the queue is not served");
+                tracing::warn!(port = settings.port, reason = %failure, "the queue is not served");
                 (None, Access::open())
             }
         };

@@ -347,7 +347,7 @@ pub(crate) enum Command {
 pub(crate) enum ServiceCommand {
     /// Run everything in one process: source, queue, store, API and dashboard
     #[command(after_help = crate::up::EXAMPLES)]
-    Up,
+    Up(crate::up::UpFlags),
     /// Replay recorded rows (CSV or Parquet) into a queue
     #[command(after_help = crate::stream::EXAMPLES)]
     Stream,

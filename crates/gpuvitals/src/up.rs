@@ -10,12 +10,14 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use gpuvitals_api::{Api, Beside};
 use gpuvitals_collect::{Member, Workers};
 use gpuvitals_core::causes;
 use gpuvitals_listener::{AcceptError, Figures, PortKind};
 use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::{AnyProducer, Client, MessageQueue, Scheme};
+use gpuvitals_settings::Override;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -37,15 +39,34 @@ pub(crate) const EXAMPLES: &str = "Examples:
   gpuvitals up --csv rows.csv --times now --loop    recorded rows, as if live
   gpuvitals up --csv power.csv temperature.csv      several files of one machine
   gpuvitals up --replay telemetry                   the recording in a directory
+  gpuvitals up --broker-port 9091                   beside a broker that has port 9090
 
 Dashboard and API are then at http://127.0.0.1:8081, the queue at http://127.0.0.1:9090.";
 
+/// The flag that names the queue's port.
+pub(crate) const BROKER_PORT: &str = "--broker-port";
 /// Between two looks at the health of the parts: `since` is late by this at most.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Part of the grace that a source may take to stop: one that waits for standard input cannot be stopped.
 const SOURCE_SHARE: u32 = 8;
 /// Part of the grace that the queue may take to drain; the rest is the store's and the API's.
 const QUEUE_SHARE: u32 = 2;
+
+/// `gpuvitals up`
+#[derive(Debug, Args)]
+pub(crate) struct UpFlags {
+    /// Port of the queue of this process; 0 takes a free one, and one that is taken is done without [default: 9090]
+    #[arg(long, value_name = "PORT", conflicts_with = "message_queue.address")]
+    broker_port: Option<u16>,
+}
+
+impl UpFlags {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        let port = |port: u16| Override { setting: "broker.port", value: port.into(), flag: BROKER_PORT };
+        self.broker_port.map(port).into_iter().collect()
+    }
+}
 
 /// Runs until a signal, or until the source fails.
 ///

@@ -16,7 +16,7 @@ impl Up {
         command
             .args(["up", "--source", "none", "--port", "0", "--data-dir"])
             .arg(folder)
-            .env("GPUVITALS_BROKER_PORT", port.to_string());
+            .args(["--broker-port", &port.to_string()]);
         Self(Process::start(&mut command))
     }
 
@@ -81,8 +81,11 @@ fn the_gateway_shows_the_queue_without_the_paths_to_publish() {
 fn a_port_that_is_taken_is_done_without() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let up = Up::start(folder.path(), taken.local_addr().unwrap().port());
+    let port = taken.local_addr().unwrap().port();
+    let up = Up::start(folder.path(), port);
     let warning = up.line("the queue is not served");
-    assert!(warning["reason"].as_str().unwrap().contains("broker.port 0 takes a free one"), "{warning}");
+    let reason = warning["reason"].as_str().unwrap();
+    assert!(reason.contains("--broker-port 0 takes a free one"), "{warning}");
+    assert!(reason.contains(&format!(":{port};")) && warning["port"] == port, "{warning}");
     up.line("dashboard and API: ");
 }
