@@ -38,8 +38,7 @@ pub(super) async fn publish(
     progress: Arc<Progress>,
 ) -> Result<(), PipeError> {
     let began = Instant::now();
-    let window = if terms.rate.is_some() { 1 } else { producer.window() };
-    let mut sender = Sender::new(&producer, window, Patience::Passing);
+    let mut sender = Sender::new(&producer, producer.window(), Patience::Passing);
     let mut bucket = terms.rate.map(|rate| TokenBucket::new(rate.messages, rate.burst, Duration::ZERO));
     let (mut more_comes, mut under_way) = (true, 0);
     let outcome = loop {

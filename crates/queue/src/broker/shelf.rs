@@ -266,7 +266,11 @@ impl Shelf {
         let name = origin.unwrap_or(&self.name);
         let full = self.ledger.refused_lately.lately(now).map(|refused| {
             let (held, refused) = (counted(self.messages, "message"), counted(refused, "message"));
-            (Cause::Full, format!("topic {name} is full ({held}) and refuses publishers: {refused} refused"))
+            let words = format!(
+                "topic {name} is full ({held}) and refuses publishers: {refused} refused; gpuvitals queue stats names the \
+                 group that is behind, broker.messages_max and broker.bytes_max raise the bound"
+            );
+            (Cause::Full, words)
         });
         let dead = Some(self.messages).filter(|count| *count > 0 && self.is_dead).map(|count| {
             let dropped = match self.ledger.dropped {

@@ -287,7 +287,10 @@ pub enum PublishError {
         bytes: u64,
     },
     /// The topic is at its bound.
-    #[error("topic {topic} is full")]
+    #[error(
+        "topic {topic} is full: more comes than is collected. Start or add collectors (gpuvitals queue stats names the group \
+         that is behind), or raise broker.messages_max and broker.bytes_max"
+    )]
     Full {
         /// The topic.
         topic: Arc<str>,
