@@ -193,7 +193,10 @@ impl Output {
 }
 
 fn contents_text(found: &StoreContents) -> String {
-    let mut text = format!("{}\n", found.manifest.display());
+    let mut text = match &found.manifest {
+        Some(manifest) => format!("{}\n", manifest.display()),
+        None => "no list of files, as in a copy of an open store: these are all that are there\n".to_owned(),
+    };
     let heads = ["TABLE", "ROLLUP", "FILES OF", "FIRST", "LAST", "FILES", "ROWS", "SIZE"];
     let mut lines = vec![heads.map(str::to_owned).to_vec()];
     for of in &found.tables {

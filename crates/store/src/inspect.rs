@@ -14,8 +14,8 @@ use crate::error::StoreError;
 use crate::file::{self, FileError};
 use crate::grain::Grain;
 use crate::inventory::Inventory;
-use crate::manifest::{FileEntry, Manifest};
-use crate::repair::{FileFault, RepairProgress};
+use crate::manifest::{FileEntry, LostFile, Manifest};
+use crate::repair::{self, FileFault, RepairProgress};
 use crate::stats::LevelStats;
 use crate::step::FileSteps;
 
@@ -44,8 +44,9 @@ pub struct TableFiles {
 /// What a store holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StoreContents {
-    /// The list of files in force.
-    pub manifest: PathBuf,
+    /// The list of files in force. None: it has none, as a copy that was made while the store was open; then its files are
+    /// those in their places, and each was read.
+    pub manifest: Option<PathBuf>,
     /// Its files by table, grain and level.
     pub tables: Vec<TableFiles>,
     /// Bytes of the log, which has the rows that are in no file yet.
@@ -67,7 +68,7 @@ pub struct StoreCheck {
     pub faults: Vec<FileFault>,
 }
 
-/// What a store holds, by its list of files. Neither the files nor the log are read.
+/// What a store holds, by its list of files. If it has one, neither the files nor the log are read.
 ///
 /// # Errors
 /// If there is no store, no list of it verifies, or the disk refuses.
@@ -88,7 +89,7 @@ pub fn contents(dir: &Path) -> Result<StoreContents, StoreError> {
         of.max_timestamp_ns = of.max_timestamp_ns.max(file.max_timestamp_ns);
     }
     Ok(StoreContents {
-        manifest: dir.join(manifest.name()),
+        manifest: manifest.is_listed().then(|| dir.join(manifest.name())),
         tables: tables.into_values().collect(),
         log_bytes: bytes_in(&dir.join("wal"))?,
         lost: manifest.lost.iter().map(ToString::to_string).collect(),
@@ -107,6 +108,10 @@ pub fn check(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Sto
     let bytes_total = files.iter().map(|file| file.bytes).sum();
     let mut done = RepairProgress { files: 0, files_total: files.len(), bytes: 0, bytes_total };
     let mut outcome = StoreCheck::default();
+    if !manifest.is_listed() {
+        let fault = |lost: &LostFile| FileFault { path: dir.join(&lost.file.name), reason: lost.fault.clone() };
+        outcome.faults.extend(manifest.lost.iter().map(fault));
+    }
     while let Some(file) = files.pop() {
         progress(done);
         done = RepairProgress { files: done.files + 1, bytes: done.bytes + file.bytes, ..done };
@@ -139,10 +144,11 @@ fn verify(entry: &Arc<FileEntry>) -> Result<(), FileError> {
     (0..file.row_groups.len()).try_for_each(|group| file.verify(group))
 }
 
-/// The list in force, the files beside it, and newer lists that do not verify. A writer may replace the list meanwhile.
+/// The list in force, the files beside it, and newer lists that do not verify. A writer may replace the list meanwhile. A
+/// copy without a list gets one.
 pub(crate) fn newest(dir: &Path) -> Result<(Manifest, Inventory, Vec<String>), StoreError> {
     fs::metadata(dir).map_err(|e| StoreError::io("opening", dir, e))?;
-    if !dir.join("raw").exists() {
+    if !["raw", "wal"].iter().any(|name| dir.join(name).is_dir()) {
         return Err(StoreError::NoStore(dir.to_owned()));
     }
     for _try in 0..TRIES {
@@ -153,6 +159,9 @@ pub(crate) fn newest(dir: &Path) -> Result<(Manifest, Inventory, Vec<String>), S
         let mut damaged = Vec::new();
         match Manifest::newest(dir, &inventory, &mut damaged) {
             Ok(Some(manifest)) => return Ok((manifest, inventory, damaged)),
+            Ok(None) if damaged.is_empty() => {
+                return Ok((repair::unlisted(dir, &inventory)?, inventory, damaged));
+            }
             Ok(None) => return Err(StoreError::NoManifest { tables: inventory.tables(), damaged }),
             Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),

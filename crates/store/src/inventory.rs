@@ -111,7 +111,9 @@ impl Inventory {
                 }
             }
         }
-        for Entry { name, .. } in entries(&root.join(QUARANTINE))? {
+        // A copy of an open store has none.
+        let aside = root.join(QUARANTINE);
+        for Entry { name, .. } in if aside.exists() { entries(&aside)? } else { Vec::new() } {
             let name = directory::before_aside(&name);
             found.aside.extend(Kind::of(&name).map(|kind| (name, kind)));
         }

@@ -217,7 +217,8 @@ impl LostFile {
 impl fmt::Display for LostFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file: FileRecord { name, rows, .. }, fault } = self;
-        write!(f, "{name} with {rows} rows {fault}")
+        // A file that no list describes may have any number.
+        if *rows == 0 { write!(f, "{name} {fault}") } else { write!(f, "{name} with {rows} rows {fault}") }
     }
 }
 
@@ -393,6 +394,11 @@ impl Manifest {
     /// All live files.
     pub(crate) fn all_files(&self) -> impl Iterator<Item = &Arc<FileEntry>> {
         self.files.iter().chain(&self.rollups)
+    }
+
+    /// Whether a file of the store is or was this list; else it was made for somebody who only reads.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.number > 0
     }
 
     /// Name of the file of this list.

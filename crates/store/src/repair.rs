@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use gpuvitals_core::{Table, causes};
 use serde::Serialize;
 
-use crate::directory::Directory;
+use crate::directory::{self, Directory};
 use crate::error::StoreError;
 use crate::file::{self, FileError};
 use crate::grain::Grain;
 use crate::inventory::{Inventory, Kind};
-use crate::manifest::{FileRecord, Manifest};
+use crate::manifest::{FileRecord, LostFile, Manifest};
 use crate::step::FileSteps;
 
 /// How far a repair or a check has come.
@@ -59,16 +59,18 @@ pub struct RepairReport {
 /// already stay single.
 ///
 /// # Errors
-/// If there is no store, another process has it open, or the disk refuses.
+/// If there is no store, it has a format that this program does not know, another process has it open, or the disk refuses.
 pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<RepairReport, StoreError> {
     // Neither a directory nor a store is made.
     fs::metadata(dir).map_err(|e| StoreError::io("opening", dir, e))?;
     if !["raw", "wal"].iter().any(|name| dir.join(name).exists()) {
         return Err(StoreError::NoStore(dir.to_owned()));
     }
+    // Files of another format would all go to quarantine.
+    Manifest::newest(dir, &Inventory::take(dir)?, &mut Vec::new())?;
     let directory = Directory::open(dir)?;
     let inventory = Inventory::take(dir)?;
-    let tables = tables(&directory, &inventory)?;
+    let tables = tables(dir, &inventory)?;
     if !inventory.has_store() && tables.is_empty() {
         return Err(StoreError::NoStore(dir.to_owned()));
     }
@@ -110,6 +112,32 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
     })
 }
 
+/// The list of a store that has none, as a copy has that was made while the store was open: all table files in their
+/// places, those that are not whole as lost. Reads and checks all of them, and changes nothing.
+///
+/// # Errors
+/// If the disk refuses.
+pub(crate) fn unlisted(root: &Path, inventory: &Inventory) -> Result<Manifest, StoreError> {
+    let (mut manifest, mut records) = (Manifest::default(), Vec::new());
+    for table in tables(root, inventory)?.into_iter().filter(|table| !table.is_aside) {
+        let (rows_of, place) = ((table.table, table.grain), (table.level, table.number));
+        match file::describe(&table.path, rows_of, table.name, place) {
+            Ok(record) => records.push(record),
+            Err(error) => manifest.lost.push(LostFile { file: table.unknown(), fault: reason(error) }),
+        }
+    }
+    manifest.add(root, records);
+    Ok(manifest)
+}
+
+/// The fault of a file, without its path.
+fn reason(error: FileError) -> String {
+    match error {
+        FileError::Damaged { what, .. } => what.to_owned(),
+        error => causes(&error),
+    }
+}
+
 /// A table file and the facts in its name.
 struct Candidate<'a> {
     name: &'a str,
@@ -122,13 +150,35 @@ struct Candidate<'a> {
     is_aside: bool,
 }
 
+impl Candidate<'_> {
+    /// The entry of a file whose footer cannot be read: its rows may have any time and GPU.
+    fn unknown(&self) -> FileRecord {
+        FileRecord {
+            name: self.name.to_owned(),
+            table: self.table,
+            grain: self.grain,
+            level: self.level,
+            order: self.number,
+            first_sequence: 0,
+            rows: 0,
+            bytes: self.bytes,
+            min_timestamp_ns: i64::MIN,
+            max_timestamp_ns: i64::MAX,
+            min_key: String::new(),
+            max_key: char::MAX.to_string(),
+            footer_offset: 0,
+            footer_crc32c: 0,
+        }
+    }
+}
+
 /// The table files in their places and in quarantine, by number.
-fn tables<'a>(directory: &Directory, inventory: &'a Inventory) -> Result<Vec<Candidate<'a>>, StoreError> {
+fn tables<'a>(root: &Path, inventory: &'a Inventory) -> Result<Vec<Candidate<'a>>, StoreError> {
     let mut tables = Vec::new();
     for (files, is_aside) in [(&inventory.files, false), (&inventory.aside, true)] {
         for (name, kind) in files {
             let Kind::Table { table, grain, level, number } = *kind else { continue };
-            let path = if is_aside { directory.aside(name) } else { directory.root().join(name) };
+            let path = if is_aside { directory::aside(root, name) } else { root.join(name) };
             let bytes = fs::metadata(&path).map_err(|e| StoreError::io("inspecting", &path, e))?.len();
             tables.push(Candidate { name, table, grain, path, level, number, bytes, is_aside });
         }
@@ -157,11 +207,7 @@ fn sort(
                 // One that cannot be read now may be whole: it stays for another repair.
                 let stays = is_aside || !error.is_damage();
                 let moved = if stays { None } else { directory.quarantine(table.name).ok() };
-                let reason = match error {
-                    FileError::Damaged { what, .. } => what.to_owned(),
-                    error => causes(&error),
-                };
-                set_aside.push(FileFault { path: moved.unwrap_or(table.path), reason });
+                set_aside.push(FileFault { path: moved.unwrap_or(table.path), reason: reason(error) });
             }
         }
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{IsTerminal, Write as _, stderr};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ use crate::terminal;
 
 /// Rows that are acknowledged together.
 const BATCH_ROWS: usize = 8_192;
+/// Files and folders that are looked at for their size.
+const LOOKS_MAX: usize = 10_000;
 /// Between two drawings of the progress.
 const DRAW_PAUSE: Duration = Duration::from_millis(100);
 
@@ -123,7 +126,7 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
                 values_invalid: 0,
                 error: None,
             };
-            let is_store = path.join("raw").is_dir();
+            let is_store = ["raw", "wal"].iter().any(|name| path.join(name).is_dir());
             let ended = if is_store { self.store(path, &mut outcome) } else { self.file(path, &mut outcome) };
             match ended {
                 Ok(()) => {}
@@ -138,6 +141,10 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
 
     /// A CSV file, a table file or a directory of them.
     fn file(&mut self, path: &Path, outcome: &mut Imported) -> Result<(), Stop> {
+        if is_named_pipe(path) {
+            let why = "it is a named pipe, which waits until somebody writes into it; - reads standard input";
+            return Err(Stop::Path(why.to_owned()));
+        }
         let (node, hints) = (Arc::from("import"), self.hints.clone());
         let config = ReplayConfig { batch_rows: BATCH_ROWS, node, hints, ..ReplayConfig::default() };
         let mut source =
@@ -247,15 +254,26 @@ impl Progress {
     }
 }
 
-/// Bytes of a file, or of the table files below a directory.
+/// Whether this is a pipe by its own name. One of a shell (`<(zcat rows.csv.gz)`) has none.
+fn is_named_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|facts| facts.file_type().is_fifo()) && path.canonicalize().is_ok()
+}
+
+/// Bytes of a file, or of the table files below a directory, as far as few looks tell: they only show how far an import is.
 fn bytes_of(path: &Path) -> u64 {
-    if path.is_dir() {
-        let entries =
-            fs::read_dir(path).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let (mut bytes, mut looks, mut paths) = (0, LOOKS_MAX, vec![path.to_owned()]);
+    while let Some(path) = paths.pop().filter(|_| looks > 0) {
+        looks -= 1;
+        if !path.is_dir() {
+            bytes += fs::metadata(path).map_or(0, |facts| facts.len());
+            continue;
+        }
+        let entries = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
         let is_table = |path: &PathBuf| path.is_dir() || path.extension().is_some_and(|it| it == "parquet");
-        return entries.filter(is_table).map(|path| bytes_of(&path)).sum();
+        let tables = entries.take(looks).map(|entry| entry.path()).filter(is_table);
+        paths.extend(tables);
     }
-    fs::metadata(path).map_or(0, |metadata| metadata.len())
+    bytes
 }
 
 fn text(imported: &[Imported], dir: &Path) -> String {

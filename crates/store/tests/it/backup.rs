@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::support::{HOUR, Model, SECOND, assert_is, batch, contents, copy, grid, quiet};
-use gpuvitals_store::{Store, StoreConfig, StoreError, repair};
+use gpuvitals_core::Table;
+use gpuvitals_core::history::RowsQuery;
+use gpuvitals_store::{Store, StoreConfig, StoreError, StoreView, check, contents as held, repair};
 use tempfile::TempDir;
 
 /// Copies a store that is open: the log, then the tables; again if a file went meanwhile.
@@ -160,4 +162,55 @@ fn a_repair_makes_no_store_where_none_is() {
     assert!(matches!(repair(dir.path(), |_| ()), Err(StoreError::NoStore(_))));
     assert!(matches!(repair(&dir.path().join("nowhere"), |_| ()), Err(StoreError::Io { .. })));
     assert!(!dir.path().join("nowhere").exists());
+}
+
+/// The rows that a view has.
+fn rows_of(view: &StoreView) -> usize {
+    let mut rows = view.all(RowsQuery::of(Table::GpuEvents, 0)).unwrap();
+    assert_eq!(rows.missing().count(), 0);
+    std::iter::from_fn(|| rows.next_batch().unwrap()).map(|batch| batch.rows()).sum()
+}
+
+#[tokio::test]
+async fn a_copy_of_an_open_store_is_read_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    store.append(vec![batch(&grid(3, HOUR, 0..10))]).await.unwrap();
+    store.flush().await.unwrap();
+    store.append(vec![batch(&grid(3, HOUR, 10..20))]).await.unwrap();
+    let backup = back_up(dir.path());
+    let names = || {
+        let entries = std::fs::read_dir(backup.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let found = held(backup.path()).unwrap();
+    assert_eq!((found.manifest, found.lost.len()), (None, 0));
+    assert_eq!(found.tables.iter().map(|table| table.size.rows).sum::<u64>(), 30);
+    let checked = check(backup.path(), |_| ()).unwrap();
+    assert_eq!((checked.whole.files, checked.faults), (found.tables[0].size.files, Vec::new()));
+    assert_eq!(rows_of(&StoreView::open(backup.path()).unwrap()), 60);
+    assert_eq!(names(), before, "nothing is made there");
+
+    let table = std::fs::read_dir(backup.path().join("raw/gpu_events/2026-11-20")).unwrap().next().unwrap();
+    std::fs::write(table.unwrap().path(), b"PAR1 and no more").unwrap();
+    assert_eq!(check(backup.path(), |_| ()).unwrap().faults.len(), 1);
+    assert_eq!(held(backup.path()).unwrap().lost.len(), 1);
+    let view = StoreView::open(backup.path()).unwrap();
+    let mut rows = view.all(RowsQuery::of(Table::GpuEvents, 0)).unwrap();
+    while rows.next_batch().unwrap().is_some() {}
+    assert_eq!(rows.missing().count(), 1);
+}
+
+#[tokio::test]
+async fn a_repair_leaves_a_store_of_another_format_as_it_is() {
+    let (dir, _) = closed().await;
+    let json = r#"{"format":999}"#;
+    let list = dir.path().join("MANIFEST-0000009999");
+    std::fs::write(&list, format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes()))).unwrap();
+    let error = repair(dir.path(), |_| ()).unwrap_err();
+    assert!(matches!(error, StoreError::Format { found: 999, .. }), "{error:?}");
+    assert!(list.exists());
 }
