@@ -11,6 +11,7 @@
 //! copied. Output can be taken in chunks: memory is the parts, 24 bytes a row, and one chunk.
 
 mod gather;
+mod overwritten;
 mod schema;
 mod sort;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 
 use crate::batch::RowKeys;
+pub use overwritten::Overwritten;
 use schema::Columns;
 pub use schema::{as_text, widen};
 use sort::Sorted;
@@ -133,6 +135,11 @@ impl Merge {
     /// Rows of the result.
     pub fn rows(&self) -> usize {
         self.sorted.picks.len()
+    }
+
+    /// The rows of the result that are made of rows with different values.
+    pub fn overwritten(&self) -> Overwritten {
+        Overwritten::of(&self.columns, &self.sorted)
     }
 
     /// The GPUs or hosts of the result by key, and the first row of each. Only of use in [`Order::GpuTime`].
