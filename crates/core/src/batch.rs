@@ -281,6 +281,21 @@ impl Batch {
         Some(Self { records, wire: None, ..self.clone() })
     }
 
+    /// Without those of its foreign columns for whose names `is_dropped` is true.
+    ///
+    /// # Panics
+    /// Never: the columns are its own.
+    #[expect(clippy::expect_used, reason = "the indices are those of its own columns")]
+    #[must_use]
+    pub fn without_foreign(&self, is_dropped: impl Fn(&str) -> bool) -> Self {
+        let is_kept = |name: &str| !(is_unknown(self.table, name) && is_dropped(name));
+        let fields = self.records.schema_ref().fields().iter().enumerate();
+        let kept: Vec<usize> =
+            fields.filter(|(_, field)| is_kept(field.name())).map(|(index, _)| index).collect();
+        let records = self.records.project(&kept).expect("its own columns");
+        Self { records, wire: None, ..self.clone() }
+    }
+
     /// Identity of a row.
     pub fn identity(&self, row: usize) -> Identity {
         let mut identity = Identity::default();
