@@ -3,7 +3,9 @@
 //! A [`History`] is a store in a directory, a database, another gpuvitals, or several of these together. Every answer
 //! is a [`Part`]: what the history knows, and what it could not read. Answers of several histories can be put together.
 
+mod ahead;
 mod buckets;
+mod changes;
 mod fleet;
 mod live;
 mod query;
@@ -15,8 +17,9 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use buckets::{Buckets, Cell, Measured, TimeSteps, UnlikeBuckets};
+pub use changes::ChangeFeed;
 pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue, NoGpu};
-pub use live::LiveFleet;
+pub use live::{FleetBounds, LiveFleet};
 pub use query::{
     Aggregate, BUCKETS_MAX, BucketQuery, BucketSeries, COUNTS_MAX, GroupColumn, GroupName, POINTS_MAX,
     QueryError, RowPlace, Rows, RowsQuery,

@@ -16,6 +16,10 @@ pub const DAY_NS: i64 = 24 * HOUR_NS;
 /// How far ahead of the reader's clock a row may be: hosts' clocks differ.
 pub const FUTURE_MAX_NS: i64 = HOUR_NS;
 
+/// How far ahead of the collector's clock a row may be to count for the latest state at once; a later one counts when its time
+/// has come.
+pub const AHEAD_MAX_NS: i64 = 5 * SECOND_NS;
+
 /// A text that is not a known form of time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(

@@ -9,6 +9,7 @@ use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, DictionaryArray};
 use foldhash::fast::RandomState;
 
+use super::ahead::RowsAhead;
 use super::fleet::{ExtraValue, Fleet, GpuState, LatestValue, Names};
 use crate::batch::{EXTRA_COLUMNS_MAX, MetricColumn, RowKeys, text_at};
 use crate::identity::INDEX_COLUMN;
@@ -28,10 +29,37 @@ const PASSING: [IdentityColumn; 5] = [
 /// every second.
 const NAMING: [IdentityColumn; 3] = [IdentityColumn::Node, IdentityColumn::Uuid, IdentityColumn::Pci];
 
+/// One of this many GPUs leaves with those that find no room, so that not each further GPU costs a look at all.
+const SPARE: usize = 256;
+
+/// What a fleet holds, and which rows count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FleetBounds {
+    /// Most GPUs; the longest silent leave first.
+    pub gpus_max: usize,
+    /// A row that is further ahead of the clock than this counts when its time has come, nanoseconds.
+    pub ahead_max_ns: i64,
+}
+
+impl FleetBounds {
+    /// Most GPUs, unless a setting says otherwise.
+    pub const GPUS_MAX: usize = 131_072;
+}
+
+impl Default for FleetBounds {
+    /// Rows of any time count at once.
+    fn default() -> Self {
+        Self { gpus_max: Self::GPUS_MAX, ahead_max_ns: i64::MAX }
+    }
+}
+
 /// Latest state of every GPU, changed in place; state that a snapshot holds is copied first.
 #[derive(Debug, Default)]
 pub struct LiveFleet {
+    bounds: FleetBounds,
     version: u64,
+    forgotten: u64,
+    ahead: RowsAhead,
     ordinals: HashMap<Arc<str>, usize, RandomState>,
     gpus: Vec<Arc<GpuState>>,
     /// Order of presentation and names, until a naming column changes.
@@ -65,6 +93,16 @@ impl<'a> Columns<'a> {
 }
 
 impl LiveFleet {
+    /// Without a GPU.
+    pub fn new(bounds: FleetBounds) -> Self {
+        Self { bounds, ..Self::default() }
+    }
+
+    /// What it holds, and which rows count.
+    pub fn bounds(&self) -> FleetBounds {
+        self.bounds
+    }
+
     /// Sets the version that readers see from now on.
     pub fn set_version(&mut self, version: u64) {
         self.version = version;
@@ -73,6 +111,50 @@ impl LiveFleet {
     /// GPUs seen.
     pub fn gpus(&self) -> usize {
         self.gpus.len()
+    }
+
+    /// Whether a GPU is held.
+    pub fn holds(&self, key: &str) -> bool {
+        self.ordinals.contains_key(key)
+    }
+
+    /// GPUs that left to make room, the same GPU each time.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// The earliest time that a row waits for, nanoseconds UTC since 1970.
+    pub fn next_ns(&self) -> Option<i64> {
+        self.ahead.next_ns()
+    }
+
+    /// Takes in rows of `gpu_events` that come at `now_ns`: those of a clock ahead ([`FleetBounds::ahead_max_ns`]) count when
+    /// their time has come. `keys` are those of the batch.
+    pub fn arrive(&mut self, batch: &Batch, keys: &RowKeys, now_ns: i64) {
+        self.advance(now_ns);
+        let limit_ns = now_ns.saturating_add(self.bounds.ahead_max_ns);
+        let counts: Vec<bool> = batch.timestamps().iter().map(|time| *time <= limit_ns).collect();
+        if !counts.contains(&false) {
+            return self.apply(batch, keys);
+        }
+        self.ahead.hold(batch, keys, now_ns, limit_ns);
+        if let Some(rest) = batch.filter(&counts) {
+            self.apply_rows(&rest);
+        }
+    }
+
+    /// Takes in the rows whose time has come by now, and says whether there were any.
+    pub fn advance(&mut self, now_ns: i64) -> bool {
+        let due = self.ahead.due(now_ns);
+        due.iter().for_each(|batch| self.apply_rows(batch));
+        !due.is_empty()
+    }
+
+    fn apply_rows(&mut self, batch: &Batch) {
+        // They are rows of batches that had keys.
+        if let Ok(keys) = RowKeys::of(batch.records(), batch.table()) {
+            self.apply(batch, &keys);
+        }
     }
 
     /// Takes rows of `gpu_events` in. `keys` are those of the batch.
@@ -107,6 +189,7 @@ impl LiveFleet {
                 note(gpu, name, column, row, time);
             }
         }
+        self.make_room();
     }
 
     /// Takes in the state of a GPU that another history has: of each column the newer value, and the identity of the newer row with
@@ -121,6 +204,23 @@ impl LiveFleet {
         } else {
             *own = Arc::clone(state);
         }
+        self.make_room();
+    }
+
+    /// Lets the longest silent go if there are too many.
+    fn make_room(&mut self) {
+        let most = self.bounds.gpus_max;
+        if self.gpus.len() <= most {
+            return;
+        }
+        let gone = self.gpus.len() - (most - most / SPARE);
+        let last_seen = |gpu: &Arc<GpuState>| gpu.last_seen_ns;
+        self.gpus.select_nth_unstable_by_key(gone - 1, last_seen);
+        self.gpus.drain(..gone);
+        let ordinals = self.gpus.iter().enumerate();
+        self.ordinals = ordinals.map(|(ordinal, gpu)| (Arc::clone(&gpu.key), ordinal)).collect();
+        self.index = None;
+        self.forgotten += gone as u64;
     }
 
     fn ordinal(&mut self, key: &Arc<str>) -> usize {
@@ -296,4 +396,77 @@ pub(super) fn aliases_of(identity: &Identity) -> BTreeSet<Arc<str>> {
         }));
     }
     aliases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::SECOND_NS;
+    use crate::{BatchBuilder, Origin, Table};
+
+    /// A row of each of these GPUs, at a time of its own.
+    fn rows(rows: &[(&str, i64)]) -> (Batch, RowKeys) {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        for (gpu, time) in rows {
+            let identity = builder.intern(&Identity::default().with(IdentityColumn::Uuid, gpu).unwrap());
+            builder.row(*time, identity);
+        }
+        let batch = builder.finish(Origin::default(), 0).unwrap();
+        let keys = RowKeys::of(batch.records(), Table::GpuEvents).unwrap();
+        (batch, keys)
+    }
+
+    fn held(fleet: &mut LiveFleet) -> Vec<(String, i64)> {
+        fleet.snapshot().gpus.iter().map(|gpu| (gpu.key.to_string(), gpu.last_seen_ns)).collect()
+    }
+
+    #[test]
+    fn the_longest_silent_leave_when_there_are_too_many() {
+        let mut fleet = LiveFleet::new(FleetBounds { gpus_max: 3, ..FleetBounds::default() });
+        let (batch, keys) = rows(&[("b", 2), ("a", 1), ("c", 3), ("d", 4)]);
+        fleet.apply(&batch, &keys);
+        assert_eq!(held(&mut fleet), [("b".to_owned(), 2), ("c".to_owned(), 3), ("d".to_owned(), 4)]);
+        let (batch, keys) = rows(&[("b", 5), ("a", 6)]);
+        fleet.apply(&batch, &keys);
+        assert_eq!(held(&mut fleet), [("a".to_owned(), 6), ("b".to_owned(), 5), ("d".to_owned(), 4)]);
+        assert!(fleet.forgotten() == 2 && fleet.holds("b") && !fleet.holds("c"));
+        // As do those that come from another history.
+        let mut whole = LiveFleet::new(FleetBounds { gpus_max: 2, ..FleetBounds::default() });
+        fleet.snapshot().gpus.iter().for_each(|gpu| whole.add(gpu));
+        assert_eq!(held(&mut whole), [("a".to_owned(), 6), ("b".to_owned(), 5)]);
+    }
+
+    #[test]
+    fn a_row_of_a_clock_ahead_counts_when_its_time_has_come() {
+        let bounds = FleetBounds { ahead_max_ns: 5 * SECOND_NS, ..FleetBounds::default() };
+        let mut fleet = LiveFleet::new(bounds);
+        let at = |second: i64| second * SECOND_NS;
+        let (batch, keys) = rows(&[("a", at(3_000)), ("a", at(5)), ("b", at(20))]);
+        fleet.arrive(&batch, &keys, 0);
+        assert_eq!(held(&mut fleet), [("a".to_owned(), at(5))]);
+        assert_eq!(fleet.next_ns(), Some(at(20)));
+        let (batch, keys) = rows(&[("a", at(6))]);
+        fleet.arrive(&batch, &keys, at(6));
+        assert_eq!(held(&mut fleet), [("a".to_owned(), at(6))]);
+        assert!(!fleet.advance(at(19)) && fleet.advance(at(20)));
+        assert_eq!(held(&mut fleet), [("a".to_owned(), at(6)), ("b".to_owned(), at(20))]);
+        assert!(fleet.advance(at(3_000)) && fleet.next_ns().is_none());
+        assert_eq!(held(&mut fleet), [("a".to_owned(), at(3_000)), ("b".to_owned(), at(20))]);
+    }
+
+    #[test]
+    fn a_clock_that_stays_ahead_is_followed_with_few_rows() {
+        let bounds = FleetBounds { ahead_max_ns: 5 * SECOND_NS, ..FleetBounds::default() };
+        let (mut fleet, lead) = (LiveFleet::new(bounds), 3_200);
+        for second in 0..2 * lead {
+            let (batch, keys) = rows(&[("a", (second + lead) * SECOND_NS)]);
+            fleet.arrive(&batch, &keys, second * SECOND_NS);
+            if second >= lead {
+                let (_, seen) = held(&mut fleet)[0];
+                let age = second - seen / SECOND_NS;
+                assert!((0..=lead / 64).contains(&age), "{age} s at {second}");
+            }
+        }
+        assert!(fleet.ahead.len() <= 65, "{} rows wait", fleet.ahead.len());
+    }
 }
