@@ -20,9 +20,13 @@ pub(crate) enum Part {
     Files,
     /// What was found damaged or missing at the start.
     Damage,
+    /// Foreign columns without room.
+    Columns,
+    /// Files that take more room than they may.
+    Room,
 }
 
-const PARTS: usize = 5;
+const PARTS: usize = 7;
 
 /// The first of several reasons, and the number of others.
 pub(crate) fn first_and_more(reasons: &[String]) -> Option<String> {

@@ -26,7 +26,7 @@ use crate::rollup::{self, Rollups};
 use crate::shared::Shared;
 use crate::step::FileSteps;
 use gpuvitals_core::batch::RowKeys;
-use gpuvitals_core::merge::{Merge, MergeError, Order};
+use gpuvitals_core::merge::{Merge, MergeError, Order, Overwritten};
 
 /// A complete hour or day is merged again when the new files have a quarter of the merged one's bytes.
 const WORTH: u64 = 4;
@@ -46,8 +46,8 @@ const PAGES_MAX: usize = 4;
 /// The outcome of a merge.
 #[derive(Debug)]
 pub(crate) enum Merged {
-    /// These files instead of the inputs: merged rows and rollups.
-    Done(Vec<FileRecord>),
+    /// These files instead of the inputs: merged rows and rollups; and the rows whose values differed.
+    Done(Vec<FileRecord>, Overwritten),
     /// The store is closing.
     Stopped,
     /// An input is damaged and has been condemned.
@@ -56,15 +56,25 @@ pub(crate) enum Merged {
     Failed(StoreError),
 }
 
+/// Which files are due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Due {
+    /// Those of hours and days that are complete, or many.
+    At(Instant),
+    /// Those of hours that take less room once they are merged, complete or not.
+    ForRoom,
+    /// All that can be merged.
+    All,
+}
+
 /// The files to merge next, oldest arrival first, if any are due: all those of one table and hour, or day. The time that
-/// failed last comes after all others, so that it cannot hold them up. Days of more than `day_bytes` are not. Without `now` all
-/// that can be merged are due.
+/// failed last comes after all others, so that it cannot hold them up. Days of more than `day_bytes` are not.
 pub(crate) fn due(
     files: &[Arc<FileEntry>],
     config: &StoreConfig,
     day_bytes: u64,
     failed: Option<(Table, Span)>,
-    now: Option<Instant>,
+    when: Due,
 ) -> Option<Vec<Arc<FileEntry>>> {
     let newest = files.iter().map(|file| file.max_timestamp_ns).max()?;
     let mut spans: BTreeMap<(Table, Span), Vec<&Arc<FileEntry>>> = BTreeMap::new();
@@ -80,9 +90,8 @@ pub(crate) fn due(
         let rest = config.merge_after * if is_day { DAY_REST } else { 1 };
         let rest_ns = i64::try_from(rest.as_nanos()).unwrap_or(i64::MAX);
         let idle = |rest| {
-            let is_old =
-                |file: &FileEntry| now.is_none_or(|it| it.saturating_duration_since(file.since) >= rest);
-            files.iter().all(|file| is_old(file))
+            let Due::At(now) = when else { return true };
+            files.iter().all(|file| now.saturating_duration_since(file.since) >= rest)
         };
         let complete = newest >= span.end_ns().saturating_add(rest_ns) || idle(rest);
         let bytes = |merged: bool| {
@@ -90,8 +99,11 @@ pub(crate) fn due(
             of.map(|file| file.bytes).sum::<u64>()
         };
         let (fresh, merged) = (bytes(false), bytes(true));
-        let worth =
-            complete && fresh > 0 && (fresh.saturating_mul(WORTH) >= merged || idle(rest * LATE_RESTS));
+        let is_much = fresh.saturating_mul(WORTH) >= merged;
+        if matches!(when, Due::ForRoom) {
+            return !is_day && files.len() > 1 && fresh > 0 && is_much;
+        }
+        let worth = complete && fresh > 0 && (is_much || idle(rest * LATE_RESTS));
         let flushed = files.iter().filter(|file| file.level == 0).count();
         let many = !is_day && flushed >= config.merge_files.max(2);
         let hours =
@@ -126,8 +138,8 @@ pub(crate) fn merge(
 ) -> Merged {
     let mut done = Vec::new();
     let outcome = match try_merge(inputs, root, number, shared, steps, &mut done) {
-        Ok(true) => return Merged::Done(done),
-        Ok(false) => Merged::Stopped,
+        Ok(Some(overwritten)) => return Merged::Done(done, overwritten),
+        Ok(None) => Merged::Stopped,
         Err(StoreError::File(_)) if inputs.iter().any(|input| input.damage().is_some()) => Merged::Damaged,
         Err(error) => Merged::Failed(error),
     };
@@ -162,7 +174,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Whether all is merged; not if the store is closing. `done` gets the files that are finished.
+/// The rows whose values differed, when all is merged; none if the store is closing. `done` gets the files that are finished.
 fn try_merge(
     inputs: &[Arc<FileEntry>],
     root: &Path,
@@ -170,8 +182,9 @@ fn try_merge(
     shared: &Shared,
     steps: &FileSteps,
     done: &mut Vec<FileRecord>,
-) -> Result<bool, StoreError> {
+) -> Result<Option<Overwritten>, StoreError> {
     let config = &shared.config;
+    let mut overwritten = Overwritten::default();
     let rows = (ROWS_AT_ONCE / inputs.len().max(1)).max(ROWS_MIN).min(config.page_rows * PAGES_MAX);
     let open = |entry| Cursor::open(entry, rows, steps);
     let mut cursors: Vec<Cursor> = inputs.iter().map(open).collect::<Result<_, _>>()?;
@@ -183,7 +196,7 @@ fn try_merge(
     let (Some((table, span)), Some(first_sequence)) =
         (span_of(inputs), inputs.iter().map(|input| input.first_sequence).min())
     else {
-        return Ok(false);
+        return Ok(None);
     };
     let schema = Arc::clone(Merge::plan(table, &frames, Order::GpuTime)?.schema());
     let (root, grain) = (root.to_owned(), Grain::Raw);
@@ -191,7 +204,7 @@ fn try_merge(
     let mut output = Output::create(place.clone(), &schema, config, steps)?;
     while let Some(bound) = advance(&mut cursors)? {
         if shared.ending.load(Ordering::Relaxed) {
-            return Ok(false);
+            return Ok(None);
         }
         // What was written are whole GPUs.
         if output.writer.bytes() >= config.file_bytes && place.number + 1 < number + NUMBERS {
@@ -204,11 +217,12 @@ fn try_merge(
             cursor.take_below(&bound, &mut parts)?;
         }
         let plan = Merge::plan(table, &parts, Order::GpuTime)?;
+        overwritten.add(plan.overwritten());
         let Output { writer, rollups, .. } = &mut output;
         Sorted::merged(&plan, |rows| writer.write(rows).and_then(|()| rollups.write(rows)))?;
     }
     output.finish(done)?;
-    Ok(true)
+    Ok(Some(overwritten))
 }
 
 /// Reads on until some rows are whole; up to which key they are, or none at the end.
@@ -384,7 +398,7 @@ mod tests {
     fn due_at(files: &[Arc<FileEntry>], failed: Option<Span>, later: Duration) -> Option<Span> {
         let failed = failed.map(|span| (Table::GpuEvents, span));
         let now = gpuvitals_core::clock::instant() + later;
-        due(files, &StoreConfig::new("store"), 2_000_000, failed, Some(now))
+        due(files, &StoreConfig::new("store"), 2_000_000, failed, Due::At(now))
             .map(|found| span_of(&found).unwrap().1)
     }
 
@@ -419,7 +433,7 @@ mod tests {
         assert_eq!(due_at(&over, None, Duration::ZERO), Some(Span::Day(0)));
         assert_eq!(due_at(&over[..2], None, Duration::ZERO), None);
         assert_eq!(due_at(&over[..2], None, Duration::from_mins(61)), Some(Span::Day(0)));
-        let now = Some(gpuvitals_core::clock::instant());
+        let now = Due::At(gpuvitals_core::clock::instant());
         let hour = due(&over, &StoreConfig::new("store"), 1_999, None, now).unwrap();
         assert_eq!(span_of(&hour).unwrap().1, Span::Hour(1));
     }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gpuvitals_core::history::FleetBounds;
+
 use crate::grain::Grain;
 
 /// Settings of the store, with all of its limits.
@@ -37,7 +39,7 @@ pub struct StoreConfig {
     pub rollup_rows: usize,
     /// Size of a log segment in bytes.
     pub segment_bytes: u32,
-    /// Appends a subscriber may fall behind before it loses the oldest.
+    /// Appends a subscriber may fall behind before it loses the oldest; fewer if they are large.
     pub subscriber_lag: usize,
     /// Whether small files are merged in the background.
     pub merge: bool,
@@ -53,6 +55,8 @@ pub struct StoreConfig {
     /// Bytes that these rows take, of all GPUs; the GPUs asked for longest ago leave first. A flush adds its rows before they
     /// leave.
     pub recent_bytes: usize,
+    /// What the latest state holds, and which rows count for it.
+    pub fleet: FleetBounds,
     /// Whether the latest values are written with every flush. If not, opening reads them from all files.
     pub checkpoint: bool,
 }
@@ -81,6 +85,7 @@ impl StoreConfig {
             max_bytes: None,
             recent_rows: 0,
             recent_bytes: 64 << 20,
+            fleet: FleetBounds::default(),
             checkpoint: true,
         }
     }

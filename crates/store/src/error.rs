@@ -111,14 +111,6 @@ pub enum AppendError {
     /// A row that names no GPU, or columns that do not fit together.
     #[error("the rows cannot be merged")]
     Rows(#[from] MergeError),
-    /// Columns that the catalogue does not know come under ever new names: each costs memory and files.
-    #[error("column {name:?} is one more than the {max} unknown columns taken since the store was opened")]
-    TooManyColumns {
-        /// The first column beyond the bound.
-        name: String,
-        /// Unknown columns taken at most.
-        max: usize,
-    },
     /// The store has been closed, or its thread ended.
     #[error("the store is closed")]
     Closed,

@@ -16,9 +16,10 @@ use crate::grain::Grain;
 use crate::manifest::{FileRecord, Span};
 use crate::step::FileSteps;
 use crate::tail::{Tail, timestamps};
-use gpuvitals_core::merge::{Merge, MergeError, Order};
+use gpuvitals_core::merge::{Merge, MergeError, Order, Overwritten};
 
-/// Writes a tail as one file per table and hour. On an error none of them stays.
+/// Writes a tail as one file per table and hour; `overwritten` gets the rows whose values differed. On an error none of the
+/// files stays.
 ///
 /// # Errors
 /// When the disk refuses, or columns do not fit together.
@@ -28,6 +29,7 @@ pub(crate) fn write(
     order: u64,
     config: &StoreConfig,
     steps: &FileSteps,
+    overwritten: &mut Overwritten,
 ) -> Result<Vec<FileRecord>, StoreError> {
     let mut written = Vec::new();
     for ((table, span), parts) in by_hour(tail).map_err(MergeError::from)? {
@@ -41,7 +43,7 @@ pub(crate) fn write(
             span,
             first_sequence,
         };
-        match write_hour(&parts, place, config, steps) {
+        match write_hour(&parts, place, config, steps, overwritten) {
             Ok(record) => written.extend(record),
             Err(error) => {
                 file::discard_all(root, &written);
@@ -78,8 +80,10 @@ fn write_hour(
     place: Place,
     config: &StoreConfig,
     steps: &FileSteps,
+    overwritten: &mut Overwritten,
 ) -> Result<Option<FileRecord>, StoreError> {
     let plan = Merge::plan(place.table, parts, Order::GpuTime)?;
+    overwritten.add(plan.overwritten());
     if plan.rows() == 0 {
         return Ok(None);
     }

@@ -13,7 +13,6 @@ use gpuvitals_core::usage::{GpuUse, UseQuery};
 use gpuvitals_core::{Batch, Health, Table};
 use serde_json::json;
 use tokio::sync::Semaphore;
-use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
 use crate::keeper::Job;
@@ -56,7 +55,7 @@ impl History for Store {
     }
 
     fn changes(&self) -> Box<dyn Changes> {
-        Box::new(Subscription(self.0.shared.subscribers.subscribe()))
+        self.0.shared.subscribers.follow()
     }
 
     fn health(&self) -> Health {
@@ -71,22 +70,6 @@ impl History for Store {
             // Names and numbers: always JSON.
             own: serde_json::to_value(stats).unwrap_or_default(),
         }
-    }
-}
-
-/// A receiver that falls behind by more than [`crate::StoreConfig::subscriber_lag`] appends loses the oldest.
-#[derive(Debug)]
-struct Subscription(broadcast::Receiver<Arc<[Batch]>>);
-
-impl Changes for Subscription {
-    fn next(&mut self) -> Answer<'_, Option<Change>> {
-        Box::pin(async {
-            match self.0.recv().await {
-                Ok(rows) => Some(Change::Rows(rows)),
-                Err(RecvError::Lagged(missed)) => Some(Change::Missed(missed)),
-                Err(RecvError::Closed) => None,
-            }
-        })
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tracing::field::Empty;
 
 use crate::board::{Part, first_and_more};
-use crate::compact::{self, Merged};
+use crate::compact::{self, Due, Merged};
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
 use crate::file;
@@ -30,6 +30,7 @@ use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
 use crate::writer::Event;
 use gpuvitals_core::history::spelling;
+use gpuvitals_core::merge::Overwritten;
 use gpuvitals_core::{Table, causes, clock};
 
 /// Waiting jobs: one flush, one finished merge, one inspection, one compaction, one close. So sending a job never waits: the
@@ -74,6 +75,8 @@ pub(crate) struct Keeper {
     /// later list is in force.
     orphans: BTreeSet<String>,
     merging: Option<JoinHandle<()>>,
+    /// Files take more room than they may, and merging some makes room.
+    lacks_room: bool,
     /// A merge failed: none is begun before a flush has shown that the disk takes files again.
     merging_rests: bool,
     /// Table and time whose merge failed last.
@@ -120,6 +123,7 @@ impl Keeper {
             jobs,
             orphans,
             merging,
+            lacks_room: false,
             merging_rests,
             failed: None,
             compacting: None,
@@ -194,7 +198,8 @@ impl Keeper {
         // A number is used up even if the attempt fails: its leftovers are never overwritten.
         let order = self.manifest.next_order;
         self.manifest.next_order += 1;
-        let records = flush::write(tail, &root, order, &self.shared.config, &self.steps)?;
+        let mut overwritten = Overwritten::default();
+        let records = flush::write(tail, &root, order, &self.shared.config, &self.steps, &mut overwritten)?;
         let mut next = self.manifest.successor(&self.directory);
         next.flushed_through = next.flushed_through.max(Some(tail.last_sequence));
         next.add(&root, records.iter().cloned());
@@ -204,7 +209,9 @@ impl Keeper {
             file::discard_all(&root, &records);
             return Err(error);
         }
-        self.switch(next, Some(tail))
+        self.switch(next, Some(tail))?;
+        self.shared.overwritten(overwritten);
+        Ok(())
     }
 
     /// Writes the latest values beside the manifest that will name them. Those that lack something are read from the files
@@ -310,13 +317,20 @@ impl Keeper {
     }
 
     fn tidy(&mut self) {
+        self.shared.tell_foreign();
         self.delete_expired();
         self.merge_if_due();
     }
 
-    /// Deletes files that are too old, or too many. Queries that read them read on.
+    /// Deletes files that are too old, or too many once what can be merged has been. Queries that read them read on.
     fn delete_expired(&mut self) {
-        let Expired { by_age, by_size } = expired(&self.manifest, &self.shared.config);
+        let Expired { by_age, mut by_size, excess } = expired(&self.manifest, &self.shared.config);
+        self.lacks_room = (excess > 0 || !by_size.is_empty()) && self.can_make_room();
+        if self.lacks_room {
+            by_size.clear();
+        } else {
+            self.shared.board.set(Part::Room, (excess > 0).then(|| self.too_large(excess)));
+        }
         let goes = |file: &Arc<FileEntry>| by_age.iter().chain(&by_size).any(|gone| Arc::ptr_eq(gone, file));
         if by_age.is_empty() && by_size.is_empty() {
             return;
@@ -348,6 +362,16 @@ impl Keeper {
         }
     }
 
+    /// What is wrong if the newest hour alone takes more room than all files may.
+    fn too_large(&self, excess: u64) -> String {
+        let most = self.shared.config.max_bytes.unwrap_or(u64::MAX);
+        format!(
+            "the newest hour alone takes {} bytes of files, more than store.max_bytes ({most}); nothing of it is deleted: raise \
+             store.max_bytes, or have fewer rows come",
+            most.saturating_add(excess)
+        )
+    }
+
     fn merge_if_due(&mut self) {
         // Until its outcome has been handled, a merge is running: its inputs are still listed.
         if self.merging.is_some()
@@ -358,9 +382,12 @@ impl Keeper {
         {
             return;
         }
-        let (files, config) = (&self.manifest.files, &self.shared.config);
-        let now = self.compacting.is_none().then(clock::instant);
-        let Some(inputs) = compact::due(files, config, self.day_bytes(), self.failed, now) else {
+        let when = match (&self.compacting, self.lacks_room) {
+            (Some(_), _) => Due::All,
+            (None, true) => Due::ForRoom,
+            (None, false) => Due::At(clock::instant()),
+        };
+        let Some(inputs) = self.due(when) else {
             self.compacted(Ok(()));
             return;
         };
@@ -387,6 +414,18 @@ impl Keeper {
         }
     }
 
+    fn due(&self, when: Due) -> Option<Vec<Arc<FileEntry>>> {
+        compact::due(&self.manifest.files, &self.shared.config, self.day_bytes(), self.failed, when)
+    }
+
+    /// Whether there are files that take less room once they are merged, and nothing keeps them from it.
+    fn can_make_room(&self) -> bool {
+        self.shared.config.merge
+            && !self.merging_rests
+            && self.pending.is_none()
+            && (self.merging.is_some() || self.due(Due::ForRoom).is_some())
+    }
+
     /// Most bytes of a day that is merged: until the merge is done they are on the disk twice, and later they are deleted at
     /// once.
     fn day_bytes(&self) -> u64 {
@@ -402,7 +441,7 @@ impl Keeper {
             tracing::error!("merging files ended with a panic");
         }
         match outcome {
-            Merged::Done(records) => self.replace_merged(inputs, records),
+            Merged::Done(records, overwritten) => self.replace_merged(inputs, records, overwritten),
             Merged::Stopped => {}
             Merged::Damaged => self.inspect(),
             Merged::Failed(error) => {
@@ -423,7 +462,12 @@ impl Keeper {
         let _told = self.compacting.take().map(|answer| answer.send(outcome));
     }
 
-    fn replace_merged(&mut self, inputs: &[Arc<FileEntry>], records: Vec<FileRecord>) {
+    fn replace_merged(
+        &mut self,
+        inputs: &[Arc<FileEntry>],
+        records: Vec<FileRecord>,
+        overwritten: Overwritten,
+    ) {
         let root = self.directory.root();
         let is_input = |file: &Arc<FileEntry>| inputs.iter().any(|input| Arc::ptr_eq(input, file));
         let listed = self.manifest.files.iter().filter(|file| is_input(file)).count();
@@ -447,6 +491,7 @@ impl Keeper {
                     input.doom();
                 }
                 count(&self.shared.counters.merges, 1);
+                self.shared.overwritten(overwritten);
                 self.shared.board.set(Part::Merge, None);
             }
             Err(error) => self.small_files_stay(error),

@@ -23,6 +23,7 @@ mod error;
 mod export;
 mod file;
 mod flush;
+mod foreign;
 mod grain;
 mod history;
 mod inspect;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use gpuvitals_core::batch::RowKeys;
-use gpuvitals_core::history::{LiveFleet, Part};
+use gpuvitals_core::history::{FleetBounds, LiveFleet, Part};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Batch, Origin, Table, wire};
 use gpuvitals_log::{Record, Recovery};
@@ -25,8 +25,8 @@ use crate::shared::PERMIT_BYTES;
 use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
 use crate::writer::Arrival;
-use gpuvitals_core::causes;
 use gpuvitals_core::history::spelling;
+use gpuvitals_core::{causes, clock};
 
 /// Kind of a log record that holds rows, as [`wire::push_frame`] puts them.
 pub(crate) const KIND_ROWS: u8 = 2;
@@ -194,9 +194,14 @@ fn sweep(
 
 /// Latest values as of the manifest; from all files if they have no file of their own, or it is damaged. They lack those
 /// of the files that are lost or cannot be read.
-pub(crate) fn fleet(root: &Path, manifest: &Manifest, found: &mut Recovered) -> Part<LiveFleet> {
-    let mut fleet = LiveFleet::default();
-    let Some(record) = &manifest.fleet else { return fleet_of_files(manifest, found) };
+pub(crate) fn fleet(
+    root: &Path,
+    manifest: &Manifest,
+    bounds: FleetBounds,
+    found: &mut Recovered,
+) -> Part<LiveFleet> {
+    let mut fleet = LiveFleet::new(bounds);
+    let Some(record) = &manifest.fleet else { return fleet_of_files(manifest, bounds, found) };
     let path = root.join(&record.name);
     let read = fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
         if crc32c::crc32c(&bytes) != record.crc32c {
@@ -209,11 +214,11 @@ pub(crate) fn fleet(root: &Path, manifest: &Manifest, found: &mut Recovered) -> 
         "{} is damaged ({reason}); latest values are taken from the files, the next flush writes it anew",
         record.name
     ));
-    fleet_of_files(manifest, found)
+    fleet_of_files(manifest, bounds, found)
 }
 
-fn fleet_of_files(manifest: &Manifest, found: &mut Recovered) -> Part<LiveFleet> {
-    let mut fleet = LiveFleet::default();
+fn fleet_of_files(manifest: &Manifest, bounds: FleetBounds, found: &mut Recovered) -> Part<LiveFleet> {
+    let mut fleet = LiveFleet::new(bounds);
     let lost = manifest.lost.iter();
     let lost = lost.filter(|lost| (lost.file.table, lost.file.grain) == (Table::GpuEvents, Grain::Raw));
     let mut missing: Vec<String> = lost.map(ToString::to_string).collect();
@@ -257,7 +262,7 @@ fn apply_file(entry: &FileEntry, fleet: &mut LiveFleet) -> Result<(), file::File
 pub(crate) fn apply(rows: &RecordBatch, fleet: &mut LiveFleet) -> Result<(), Box<dyn Error + Send + Sync>> {
     let keys = RowKeys::of(rows, Table::GpuEvents)?;
     let batch = Batch::new(Table::GpuEvents, rows.clone(), Origin::default(), 0)?;
-    fleet.apply(&batch, &keys);
+    fleet.arrive(&batch, &keys, clock::now_ns());
     Ok(())
 }
 
@@ -366,10 +371,10 @@ pub(crate) fn log(
             }
         };
         found.records += 1;
-        for Arrival { batch, keys, chunk } in arrivals {
+        for Arrival { batch, keys, chunk, .. } in arrivals {
             found.log_rows += batch.rows() as u64;
             if batch.table() == Table::GpuEvents {
-                fleet.apply(&batch, &keys);
+                fleet.arrive(&batch, &keys, clock::now_ns());
             }
             if let Err(error) = tail.push(chunk, record.sequence) {
                 // As when they came: they stay apart.

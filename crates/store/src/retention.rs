@@ -13,6 +13,8 @@ pub(crate) struct Expired {
     pub(crate) by_age: Vec<Arc<FileEntry>>,
     /// The oldest, of files that take more room than they may.
     pub(crate) by_size: Vec<Arc<FileEntry>>,
+    /// Bytes that the others take beyond what they may.
+    pub(crate) excess: u64,
 }
 
 /// The part of the room of all files that each rollup may take. Rows as they came may take what the rollups leave.
@@ -45,6 +47,7 @@ pub(crate) fn expired(manifest: &Manifest, config: &StoreConfig) -> Expired {
             bytes -= files.iter().map(|file| file.bytes).sum::<u64>();
             found.by_size.extend_from_slice(files);
         }
+        found.excess = bytes.saturating_sub(room);
         room = room.saturating_sub(bytes);
     }
     found
@@ -67,7 +70,9 @@ mod tests {
     fn gone(hours: &[i64], keep: Option<Duration>, max_bytes: Option<u64>) -> (Vec<Span>, Vec<Span>) {
         let config = StoreConfig { keep, max_bytes, ..StoreConfig::new("store") };
         let manifest = Manifest { files: files(hours), ..Manifest::default() };
-        let Expired { by_age, by_size } = expired(&manifest, &config);
+        let Expired { by_age, by_size, excess } = expired(&manifest, &config);
+        let newest = if hours.is_empty() { 0 } else { 1_000_u64 };
+        assert_eq!(excess, max_bytes.map_or(0, |most| newest.saturating_sub(most)), "the newest hour stays");
         let spans = |files: Vec<Arc<FileEntry>>| files.iter().map(|file| file.span()).collect();
         (spans(by_age), spans(by_size))
     }

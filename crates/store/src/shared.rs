@@ -1,18 +1,18 @@
 //! State shared by the store's threads and handles.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use gpuvitals_core::Batch;
-use gpuvitals_core::batch::is_unknown;
-use gpuvitals_core::history::{Fleet, LiveFleet, Part};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
+use gpuvitals_core::history::{ChangeFeed, Fleet, LiveFleet, Part};
+use gpuvitals_core::merge::Overwritten;
+use gpuvitals_core::{Batch, clock};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::board::Board;
+use crate::board::{self, Board};
 use crate::config::StoreConfig;
 use crate::error::AppendError;
+use crate::foreign::ForeignColumns;
 use crate::reader::Reader;
 use crate::recent::Recent;
 use crate::snapshot::Snapshot;
@@ -24,14 +24,11 @@ pub(crate) const PERMIT_BYTES: usize = 1024;
 /// Queries that are worked on at a time, each on a thread and its wide steps on several; more wait.
 pub(crate) const READERS_MAX: usize = 8;
 
-/// Names of unknown columns taken from one opening to the next. Rows in memory and in files of one hour are joined,
-/// and every joined row has room for all of them.
-pub(crate) const UNKNOWN_COLUMNS_MAX: usize = 512;
-
 /// How often, how much; all since the store was opened, but for the GPUs.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) gpus: AtomicU64,
+    pub(crate) gpus_forgotten: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) merges: AtomicU64,
     pub(crate) quarantined: AtomicU64,
@@ -39,6 +36,8 @@ pub(crate) struct Counters {
     pub(crate) rows_too_many: AtomicU64,
     pub(crate) tail_rows: AtomicU64,
     pub(crate) tail_bytes: AtomicU64,
+    pub(crate) left_out: AtomicU64,
+    pub(crate) rows_overwritten: AtomicU64,
     pub(crate) asked: AtomicU64,
     pub(crate) from_memory: AtomicU64,
 }
@@ -58,7 +57,7 @@ pub(crate) struct Shared {
     shown: ArcSwap<Fleet>,
     /// What the fleet lacks, from one opening to the next.
     pub(crate) fleet_missing: Vec<String>,
-    pub(crate) subscribers: broadcast::Sender<Arc<[Batch]>>,
+    pub(crate) subscribers: ChangeFeed,
     /// Room in memory for rows that are not in files.
     pub(crate) room: Arc<Semaphore>,
     pub(crate) room_permits: usize,
@@ -73,7 +72,7 @@ pub(crate) struct Shared {
     /// One permit for each query that is worked on.
     pub(crate) readers: Arc<Semaphore>,
     /// Names of columns that the catalogue does not know.
-    unknown: Mutex<HashSet<Arc<str>>>,
+    pub(crate) foreign: Mutex<ForeignColumns>,
     /// An inspection waits in the keeper's queue.
     pub(crate) inspecting: AtomicBool,
     /// The store is closing: merging stops immediately.
@@ -90,7 +89,7 @@ impl Shared {
             fleet: Mutex::new(fleet.answer),
             shown: ArcSwap::default(),
             fleet_missing: fleet.missing,
-            subscribers: broadcast::Sender::new(config.subscriber_lag.max(1)),
+            subscribers: ChangeFeed::new(config.subscriber_lag),
             room: Arc::new(Semaphore::new(room_permits)),
             room_permits,
             stuck: watch::Sender::new(None),
@@ -99,29 +98,39 @@ impl Shared {
             recent: (config.recent_rows > 0).then(|| Recent::new(config.recent_rows, config.recent_bytes)),
             reader: Reader::of_store(steps),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
-            unknown: Mutex::default(),
+            foreign: Mutex::default(),
             inspecting: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             config,
         }
     }
 
-    /// Whether a column of this name is accepted: it is known, or there are not too many.
-    pub(crate) fn takes_column(&self, name: &str) -> bool {
-        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-        unknown.contains(name) || (unknown.len() < UNKNOWN_COLUMNS_MAX && unknown.insert(Arc::from(name)))
+    /// The batch without foreign columns for which there is no room. The values are counted, and the health says whose
+    /// they were.
+    pub(crate) fn admit(&self, batch: Batch) -> Batch {
+        let now_ns = clock::now_ns();
+        let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        let (batch, left_out) = foreign.admit(batch, now_ns);
+        count(&self.counters.left_out, left_out);
+        self.board.set(board::Part::Columns, foreign.words(now_ns));
+        batch
     }
 
-    /// Refuses columns under ever new names.
-    pub(crate) fn check(&self, batch: &Batch) -> Result<(), AppendError> {
-        let unknown =
-            batch.extras().find(|(name, _)| is_unknown(batch.table(), name) && !self.takes_column(name));
-        match unknown {
-            None => Ok(()),
-            Some((name, _)) => {
-                Err(AppendError::TooManyColumns { name: name.to_owned(), max: UNKNOWN_COLUMNS_MAX })
-            }
+    /// Counts rows that were put together although they differ. The log has the first.
+    pub(crate) fn overwritten(&self, Overwritten { rows, first }: Overwritten) {
+        if rows > 0 && self.counters.rows_overwritten.fetch_add(rows, Ordering::Relaxed) == 0 {
+            let first = first.as_deref().unwrap_or_default();
+            tracing::warn!(
+                first,
+                "two rows of one GPU and time have different values: the later one stays; more of them are only counted"
+            );
         }
+    }
+
+    /// The health says no more whose columns were left out when none has been for a while.
+    pub(crate) fn tell_foreign(&self) {
+        let words = self.foreign.lock().unwrap_or_else(PoisonError::into_inner).words(clock::now_ns());
+        self.board.set(board::Part::Columns, words);
     }
 
     /// Room in memory for `bytes` of columns: waits for it, unless files cannot be written, because then it may never come.

@@ -35,10 +35,9 @@ impl From<AppendError> for SinkError {
             AppendError::Closed => Self::Closed,
             AppendError::Failed(_) => Self::Failed(error.into()),
             AppendError::Log(_) | AppendError::MemoryFull(_) => Self::Busy(error.into()),
-            AppendError::TooLarge { .. }
-            | AppendError::Encode(_)
-            | AppendError::Rows(_)
-            | AppendError::TooManyColumns { .. } => Self::Refused(error.into()),
+            AppendError::TooLarge { .. } | AppendError::Encode(_) | AppendError::Rows(_) => {
+                Self::Refused(error.into())
+            }
         }
     }
 }
@@ -52,6 +51,12 @@ fn families(store: &StoreStats) -> Vec<Family> {
     });
     let families = [
         Family::gauge("gpuvitals_store_gpus", "GPUs that are known.", store.gpus),
+        Family::counter(
+            "gpuvitals_store_gpus_forgotten_total",
+            "GPUs that left the latest state because there were more than collector.gpus_max, the longest silent first. Their \
+             rows stay.",
+            store.gpus_forgotten,
+        ),
         Family::gauge(
             "gpuvitals_store_memory_rows",
             "Rows that are in the log and in memory, and not in files yet.",
@@ -76,6 +81,18 @@ fn families(store: &StoreStats) -> Vec<Family> {
             store.flushed.bytes + store.merged.bytes,
         ),
         Family::gauge("gpuvitals_store_rollup_bytes", "Bytes of rollups.", store.rollups.bytes),
+        Family::counter(
+            "gpuvitals_store_rows_overwritten_total",
+            "Rows that were put together with one of the same GPU and time although a column had another value: the later \
+             stayed. Repeats are none. The log names the first.",
+            store.rows_overwritten,
+        ),
+        Family::counter(
+            "gpuvitals_store_left_out_total",
+            "Values that were left out of rows that were taken: their columns, which the catalogue does not know, found no \
+             room. The health says whose they are.",
+            store.values_left_out,
+        ),
         Family::new(
             "gpuvitals_store_deleted_rows_total",
             Kind::Counter,

@@ -32,6 +32,8 @@ impl LevelStats {
 pub struct StoreStats {
     /// GPUs known.
     pub gpus: u64,
+    /// GPUs that left the latest state to make room, the longest silent first. Their rows stay.
+    pub gpus_forgotten: u64,
     /// Files as flushed.
     pub flushed: LevelStats,
     /// Merged files.
@@ -62,6 +64,10 @@ pub struct StoreStats {
     pub rows_too_old: u64,
     /// Rows of files that were deleted for the room that all took.
     pub rows_too_many: u64,
+    /// Rows that were put together although a column had two different values; the later stayed.
+    pub rows_overwritten: u64,
+    /// Values of foreign columns for which there was no room. Their rows were taken.
+    pub values_left_out: u64,
     /// Bytes that are free on the disk of the files, for this user; none if the system does not say.
     pub disk_free_bytes: Option<u64>,
 }
@@ -81,6 +87,7 @@ impl StoreStats {
         let (recent_rows, recent_bytes) = shared.recent.as_ref().map_or((0, 0), Recent::size);
         Self {
             gpus: read(&counters.gpus),
+            gpus_forgotten: read(&counters.gpus_forgotten),
             flushed: level(false),
             merged: level(true),
             rollups,
@@ -96,6 +103,8 @@ impl StoreStats {
             quarantined: read(&counters.quarantined),
             rows_too_old: read(&counters.rows_too_old),
             rows_too_many: read(&counters.rows_too_many),
+            rows_overwritten: read(&counters.rows_overwritten),
+            values_left_out: read(&counters.left_out),
             disk_free_bytes: gpuvitals_log::free_bytes(&shared.config.dir),
         }
     }

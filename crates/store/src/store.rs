@@ -6,9 +6,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use gpuvitals_core::batch::is_unknown;
 use gpuvitals_core::history::Fleet;
-use gpuvitals_core::{Batch, Health, causes, wire};
+use gpuvitals_core::{Batch, Health, causes, clock, wire};
 use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError};
 use tokio::sync::oneshot;
 
@@ -80,16 +79,13 @@ impl Store {
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
         let (log, recovery) = Log::open(disk, log_config)?;
         recover::align(&recovery, &directory, &steps, &mut manifest, is_whole, &mut found)?;
-        let mut fleet = recover::fleet(directory.root(), &manifest, &mut found);
+        let mut fleet = recover::fleet(directory.root(), &manifest, config.fleet, &mut found);
         let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet.answer, &mut found)?;
         found.gpus = fleet.answer.gpus();
         let shared = Arc::new(Shared::new(config, fleet, steps.clone()));
         for chunk in tail.chunks() {
-            let fields = chunk.records.schema_ref().fields().iter();
-            for field in fields.filter(|field| is_unknown(chunk.table, field.name())) {
-                // It was taken once.
-                let _known = shared.takes_column(field.name());
-            }
+            let mut foreign = shared.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+            foreign.recall(chunk.table, &chunk.records, clock::now_ns());
         }
         // Takes as many permits as there are; no more than that is given back.
         tail.permits = shared.room.forget_permits(tail.permits);
@@ -120,8 +116,8 @@ impl Store {
 
     /// Takes rows; returns when they are synced in the log and visible, with the version that shows them. Appends that
     /// come at the same time share a sync. Waits while memory is full of rows that are not in files yet; is refused while
-    /// files cannot be written and memory is full. Rows that were appended before change nothing. Without rows
-    /// it looks whether the directory is in its place.
+    /// files cannot be written and memory is full. Rows that were appended before change nothing. Foreign columns under ever
+    /// new names are left out, and the health says whose. Without rows it looks whether the directory is in its place.
     ///
     /// # Errors
     /// When the rows are not durable. After [`AppendError::Failed`] nothing is taken until the store is opened anew, best
@@ -129,8 +125,8 @@ impl Store {
     pub async fn append(&self, batches: Vec<Batch>) -> Result<u64, AppendError> {
         let shared = &self.0.shared;
         let (mut payload, mut arrivals, mut bytes) = (Vec::new(), Vec::with_capacity(batches.len()), 0);
-        for mut batch in batches {
-            shared.check(&batch)?;
+        for batch in batches {
+            let mut batch = shared.admit(batch);
             bytes += weight(batch.records());
             wire::push_frame(&mut payload, &wire::encode(&batch)?);
             batch.forget_wire();

@@ -16,7 +16,7 @@ use gpuvitals_core::Table;
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 
 use gpuvitals_core::batch::RowKeys;
-use gpuvitals_core::merge::{Merge, MergeError, Order};
+use gpuvitals_core::merge::{Merge, MergeError, Order, Overwritten};
 
 /// How many chunks of about one size are folded into one.
 const FOLD: usize = 16;
@@ -40,13 +40,18 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Merges rows, oldest to newest, of which `keys` are the GPUs or hosts.
+    /// Merges rows, oldest to newest, of which `keys` are the GPUs or hosts. With them come those of which values were
+    /// overwritten.
     ///
     /// # Errors
     /// When columns of the same name do not fit together.
-    pub(crate) fn merged(table: Table, parts: &[RecordBatch], keys: &[RowKeys]) -> Result<Self, MergeError> {
+    pub(crate) fn merged(
+        table: Table,
+        parts: &[RecordBatch],
+        keys: &[RowKeys],
+    ) -> Result<(Self, Overwritten), MergeError> {
         let plan = Merge::plan_with(table, parts, keys, Order::GpuTime)?;
-        Ok(Self::sorted(table, plan.batch(0..plan.rows())?, plan.gpus()))
+        Ok((Self::sorted(table, plan.batch(0..plan.rows())?, plan.gpus()), plan.overwritten()))
     }
 
     /// A chunk of rows that are merged and sorted by GPU and time; `gpus` has the first row of each.
@@ -143,11 +148,12 @@ impl Tail {
         self.chunks.get(&table).map_or(&[], Vec::as_slice)
     }
 
-    /// Adds rows that came in one batch, and the number of their log record.
+    /// Adds rows that came in one batch, and the number of their log record. Returns what was overwritten where rows were put
+    /// together.
     ///
     /// # Errors
     /// When columns of the same name do not fit together; then nothing is lost, they stay apart.
-    pub(crate) fn push(&mut self, chunk: Chunk, sequence: u64) -> Result<(), MergeError> {
+    pub(crate) fn push(&mut self, chunk: Chunk, sequence: u64) -> Result<Overwritten, MergeError> {
         if self.chunks.is_empty() {
             self.first_sequence = sequence;
         }
@@ -159,8 +165,9 @@ impl Tail {
         self.fold(table)
     }
 
-    fn fold(&mut self, table: Table) -> Result<(), MergeError> {
-        let Some(chunks) = self.chunks.get_mut(&table) else { return Ok(()) };
+    fn fold(&mut self, table: Table) -> Result<Overwritten, MergeError> {
+        let mut overwritten = Overwritten::default();
+        let Some(chunks) = self.chunks.get_mut(&table) else { return Ok(overwritten) };
         let mut bound = FOLD;
         while bound <= SEALED_ROWS {
             let small = |chunk: &&Arc<Chunk>| chunk.records.num_rows() < bound;
@@ -169,7 +176,8 @@ impl Tail {
                 let first = chunks.len() - run;
                 let (parts, keys): (Vec<RecordBatch>, Vec<RowKeys>) =
                     chunks.iter().skip(first).map(|chunk| (chunk.records.clone(), chunk.keys())).unzip();
-                let merged = Chunk::merged(table, &parts, &keys)?;
+                let (merged, more) = Chunk::merged(table, &parts, &keys)?;
+                overwritten.add(more);
                 let before: usize = parts.iter().map(weight).sum();
                 self.bytes = self.bytes.saturating_sub(before).saturating_add(weight(&merged.records));
                 chunks.truncate(first);
@@ -177,7 +185,7 @@ impl Tail {
             }
             bound *= FOLD;
         }
-        Ok(())
+        Ok(overwritten)
     }
 }
 
@@ -198,7 +206,8 @@ mod tests {
         }
         let batch = builder.finish(Origin::default(), 0).unwrap();
         let keys = RowKeys::of(batch.records(), Table::GpuEvents).unwrap();
-        tail.push(Chunk::merged(Table::GpuEvents, &[batch.records().clone()], &[keys]).unwrap(), 1).unwrap();
+        let (chunk, _) = Chunk::merged(Table::GpuEvents, &[batch.records().clone()], &[keys]).unwrap();
+        tail.push(chunk, 1).unwrap();
     }
 
     fn times(tail: &Tail, key: &str) -> Vec<i64> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use gpuvitals_core::history::{Fleet, Part, QueryError, RowsQuery};
+use gpuvitals_core::history::{Fleet, FleetBounds, Part, QueryError, RowsQuery};
 use gpuvitals_core::{Batch, Health, Origin, Status, Table, causes, clock};
 use gpuvitals_log::{LogError, read_beside};
 use tokio::sync::Semaphore;
@@ -131,7 +131,7 @@ impl Seen {
     fn of(dir: &Path, manifest: Manifest, log: Log) -> Self {
         let Log { tail, faults, .. } = log;
         let Part { answer: mut live, mut missing } =
-            recover::fleet(dir, &manifest, &mut Recovered::default());
+            recover::fleet(dir, &manifest, FleetBounds::default(), &mut Recovered::default());
         let applied = tail.of(Table::GpuEvents).iter().map(|chunk| recover::apply(&chunk.records, &mut live));
         missing.extend(applied.filter_map(|outcome| {
             Some(format!("latest values of rows of the log: {}", causes(outcome.err()?.as_ref())))

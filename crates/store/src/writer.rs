@@ -26,12 +26,15 @@ use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::tail::{Chunk, Tail};
 use gpuvitals_core::batch::RowKeys;
-use gpuvitals_core::merge::MergeError;
+use gpuvitals_core::merge::{MergeError, Overwritten};
 
 /// Events that wait for the writer at most; then the log's thread waits.
 pub(crate) const EVENTS: usize = 1024;
 /// Most events processed before their changes are published.
 const EVENTS_PER_PUBLISH: usize = 256;
+
+/// Shortest pause before rows of a clock ahead are looked at again.
+const AHEAD_PAUSE_NS: i64 = 200_000_000;
 
 /// Rows on their way in.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(crate) struct Arrival {
     pub(crate) batch: Batch,
     pub(crate) keys: RowKeys,
     pub(crate) chunk: Chunk,
+    /// What was overwritten within the batch.
+    pub(crate) overwritten: Overwritten,
 }
 
 impl Arrival {
@@ -49,9 +54,9 @@ impl Arrival {
     pub(crate) fn new(batch: Batch) -> Result<Self, MergeError> {
         let keys = RowKeys::of(batch.records(), batch.table())
             .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
-        let chunk =
+        let (chunk, overwritten) =
             Chunk::merged(batch.table(), std::slice::from_ref(batch.records()), std::slice::from_ref(&keys))?;
-        Ok(Self { batch, keys, chunk })
+        Ok(Self { batch, keys, chunk, overwritten })
     }
 }
 
@@ -102,6 +107,8 @@ pub(crate) struct Writer {
     news: Vec<Arc<[Batch]>>,
     answers: Vec<Answer>,
     changed: bool,
+    /// The earliest time that a row of a clock ahead waits for, nanoseconds UTC since 1970.
+    next_ns: Option<i64>,
 }
 
 impl Writer {
@@ -122,7 +129,9 @@ impl Writer {
             news: Vec::new(),
             answers: Vec::new(),
             changed: true,
+            next_ns: None,
         };
+        writer.next_ns = lock(&writer.shared).next_ns();
         writer.publish();
         writer
     }
@@ -144,6 +153,7 @@ impl Writer {
                 }
                 self.take(event);
             }
+            self.advance();
             self.publish();
             self.freeze_if_due();
         }
@@ -152,6 +162,24 @@ impl Writer {
     }
 
     fn patience(&self) -> Duration {
+        let ahead = self.next_ns.map(|next_ns| next_ns.saturating_sub(clock::now_ns()).max(AHEAD_PAUSE_NS));
+        let ahead = ahead.map_or(Duration::MAX, |ns| Duration::from_nanos(ns.unsigned_abs()));
+        self.flush_patience().min(ahead)
+    }
+
+    /// Has rows of a clock ahead count when their time has come.
+    fn advance(&mut self) {
+        let now_ns = clock::now_ns();
+        if self.next_ns.is_none_or(|next_ns| next_ns > now_ns) {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let mut fleet = lock(&shared);
+        self.changed |= fleet.advance(now_ns);
+        self.next_ns = fleet.next_ns();
+    }
+
+    fn flush_patience(&self) -> Duration {
         if self.tail.is_empty() || self.frozen.is_some() {
             return Duration::from_hours(1);
         }
@@ -192,14 +220,18 @@ impl Writer {
         room.forget();
         let shared = Arc::clone(&self.shared);
         let mut batches = Vec::with_capacity(arrivals.len());
-        for Arrival { batch, keys, chunk } in arrivals {
+        for Arrival { batch, keys, chunk, overwritten } in arrivals {
             if batch.table() == Table::GpuEvents {
-                lock(&shared).apply(&batch, &keys);
+                let mut fleet = lock(&shared);
+                fleet.arrive(&batch, &keys, clock::now_ns());
+                self.next_ns = fleet.next_ns();
             }
-            if let Err(error) = self.tail.push(chunk, sequence) {
+            shared.overwritten(overwritten);
+            match self.tail.push(chunk, sequence) {
+                Ok(overwritten) => shared.overwritten(overwritten),
                 // Columns of one name with incompatible types stay in chunks of their own; queries report
                 // what they could not join.
-                tracing::warn!(error = causes(&error), "rows in memory do not fold");
+                Err(error) => tracing::warn!(error = causes(&error), "rows in memory do not fold"),
             }
             batches.push(batch);
         }
@@ -223,21 +255,21 @@ impl Writer {
             tail,
         }));
         let version = self.shared.version.load(Ordering::Relaxed) + 1;
-        let gpus = {
+        let (gpus, forgotten) = {
             let mut fleet = lock(&self.shared);
             fleet.set_version(version);
-            fleet.gpus()
+            (fleet.gpus(), fleet.forgotten())
         };
         self.shared.version.store(version, Ordering::Release);
         self.shared.counters.gpus.store(gpus as u64, Ordering::Relaxed);
+        self.shared.counters.gpus_forgotten.store(forgotten, Ordering::Relaxed);
         let tails = || self.frozen.iter().map(AsRef::as_ref).chain([&self.tail]);
         let rows: usize = tails().map(|tail| tail.rows).sum();
         let bytes: usize = tails().map(|tail| tail.bytes).sum();
         self.shared.counters.tail_rows.store(rows as u64, Ordering::Relaxed);
         self.shared.counters.tail_bytes.store(bytes as u64, Ordering::Relaxed);
         for batches in self.news.drain(..) {
-            // No subscriber, no news.
-            let _heard = self.shared.subscribers.send(batches);
+            self.shared.subscribers.send(batches);
         }
         for answer in self.answers.drain(..) {
             let _gone = answer.send(Ok(version));

@@ -55,6 +55,8 @@ struct Imported {
     /// Rows that were skipped, by reason.
     rows_skipped: BTreeMap<&'static str, u64>,
     values_invalid: u64,
+    /// Values of columns that the catalogue does not know and that found no room.
+    values_left_out: u64,
     /// Why it was not imported whole.
     error: Option<String>,
 }
@@ -124,19 +126,27 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
                 rows: 0,
                 rows_skipped: BTreeMap::new(),
                 values_invalid: 0,
+                values_left_out: 0,
                 error: None,
             };
             let is_store = ["raw", "wal"].iter().any(|name| path.join(name).is_dir());
+            let left_out_before = self.left_out();
             let ended = if is_store { self.store(path, &mut outcome) } else { self.file(path, &mut outcome) };
             match ended {
                 Ok(()) => {}
                 Err(Stop::Path(reason)) => outcome.error = Some(reason),
                 Err(Stop::Store(failure)) => return Err(failure),
             }
+            outcome.values_left_out = self.left_out() - left_out_before;
             self.progress.next(bytes_of(path));
             all.push(outcome);
         }
         Ok(all)
+    }
+
+    /// Values of columns without room, so far.
+    fn left_out(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.stats().values_left_out)
     }
 
     /// A CSV file, a table file or a directory of them.
@@ -145,7 +155,8 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
             let why = "it is a named pipe, which waits until somebody writes into it; - reads standard input";
             return Err(Stop::Path(why.to_owned()));
         }
-        let (node, hints) = (Arc::from("import"), self.hints.clone());
+        let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let (node, hints) = (Arc::from(file), self.hints.clone());
         let config = ReplayConfig { batch_rows: BATCH_ROWS, node, hints, ..ReplayConfig::default() };
         let mut source =
             ReplaySource::open(path, config, clock::now_ns()).map_err(|e| Stop::Path(causes(&e)))?;
@@ -278,13 +289,18 @@ fn bytes_of(path: &Path) -> u64 {
 
 fn text(imported: &[Imported], dir: &Path) -> String {
     let mut text = String::new();
-    for Imported { path, rows, rows_skipped, values_invalid, error } in imported {
+    for Imported { path, rows, rows_skipped, values_invalid, values_left_out, error } in imported {
         let _written = write!(text, "{path}: {}", counted(*rows, "row"));
         for (cause, rows) in rows_skipped {
             let _written = write!(text, ", {} skipped for {cause}", count(*rows));
         }
         if *values_invalid > 0 {
             let _written = write!(text, ", {} left out", counted(*values_invalid, "value"));
+        }
+        if *values_left_out > 0 {
+            let left_out = counted(*values_left_out, "value");
+            let _written =
+                write!(text, ", {left_out} left out, because the names of their columns are too many");
         }
         let reason = error.as_ref().map(|error| format!("; not whole: {error}"));
         let _written = writeln!(text, "{}", reason.unwrap_or_default());

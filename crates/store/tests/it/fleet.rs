@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::history::{ExtraValue, NoGpu};
-use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
-use gpuvitals_store::Store;
+use gpuvitals_core::history::{ExtraValue, FleetBounds, NoGpu};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue, clock};
+use gpuvitals_store::{Store, StoreConfig};
 
-use crate::support::{HOUR, SECOND, quiet};
+use crate::support::{HOUR, SECOND, everything, quiet, rows_of, wait_for};
 
 fn identity(columns: &[(IdentityColumn, &str)], index: Option<i32>) -> Identity {
     let mut identity = Identity::default();
@@ -117,4 +117,51 @@ async fn a_gpu_answers_to_every_name_that_is_its_own() {
         assert_eq!(fleet.find(name).unwrap_err(), why, "{name}");
     }
     assert!(std::sync::Arc::ptr_eq(&store.fleet(), &fleet), "the fleet was made anew without need");
+}
+
+#[tokio::test]
+async fn a_row_of_a_clock_ahead_is_kept_and_counts_when_its_time_has_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = FleetBounds { ahead_max_ns: SECOND / 10, ..FleetBounds::default() };
+    let config = || StoreConfig { fleet, ..quiet(dir.path()) };
+    let (store, _) = Store::open(config()).unwrap();
+    let (now, gpu) = (clock::now_ns(), identity(&[(IdentityColumn::Uuid, "GPU-1")], None));
+    let (hour_ahead, soon) = (now + 3_000 * SECOND, now + SECOND / 2);
+    store.append(vec![one(&gpu, hour_ahead, Some(1.0), None)]).await.unwrap();
+    assert_eq!(store.fleet().gpus.len(), 0);
+    // With the right time again it goes on at once, also after a restart.
+    store.append(vec![one(&gpu, now, Some(2.0), None)]).await.unwrap();
+    assert_eq!(store.fleet().gpus[0].last_seen_ns, now);
+    drop(store);
+    let (store, _) = Store::open(config()).unwrap();
+    assert_eq!(store.fleet().gpus[0].last_seen_ns, now);
+    // Nothing else comes, and its time does.
+    store.append(vec![one(&gpu, soon, Some(3.0), None)]).await.unwrap();
+    let version = store.version();
+    wait_for(&store, |store| store.fleet().gpus[0].last_seen_ns == soon).await;
+    assert!(store.version() > version && clock::now_ns() >= soon);
+    assert_eq!(rows_of(&store, everything()).answer.total, Some(3));
+}
+
+#[tokio::test]
+async fn the_longest_silent_gpus_leave_the_latest_state_and_their_rows_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = FleetBounds { gpus_max: 2, ..FleetBounds::default() };
+    let config = || StoreConfig { fleet, ..quiet(dir.path()) };
+    let (store, _) = Store::open(config()).unwrap();
+    for (second, gpu) in [(1, "GPU-1"), (2, "GPU-2"), (3, "GPU-3"), (4, "GPU-4")] {
+        let gpu = identity(&[(IdentityColumn::Uuid, gpu)], None);
+        store.append(vec![one(&gpu, HOUR + second * SECOND, Some(1.0), None)]).await.unwrap();
+    }
+    let held = |store: &Store| {
+        let fleet = store.fleet();
+        fleet.gpus.iter().map(|gpu| gpu.key.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(held(&store), ["GPU-3", "GPU-4"]);
+    assert_eq!((store.stats().gpus, store.stats().gpus_forgotten), (2, 2));
+    assert_eq!(rows_of(&store, everything()).answer.total, Some(4));
+    store.close().await.unwrap();
+    drop(store);
+    let (store, _) = Store::open(config()).unwrap();
+    assert_eq!(held(&store), ["GPU-3", "GPU-4"]);
 }

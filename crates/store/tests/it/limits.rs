@@ -127,30 +127,53 @@ async fn a_query_of_more_files_than_may_be_open_is_whole() {
 }
 
 #[tokio::test]
-async fn columns_under_ever_new_names_are_refused_in_time() {
+async fn columns_under_ever_new_names_are_left_out_and_their_rows_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut model = Model::default();
     for restart in 0..2 {
         let (store, _) = Store::open(quiet(dir.path())).unwrap();
-        for n in 0..20 {
-            let names: Vec<String> = (0..100).map(|column| format!("new {n} {column}")).collect();
+        for n in 0..8 {
+            let names: Vec<String> = (0..64).map(|column| format!("new {n} {column}")).collect();
             let names: Vec<(&'static str, f64)> =
                 names.into_iter().map(|name| (&*Box::leak(name.into_boxed_str()), 1.0)).collect();
-            let rows = [row(format!("GPU-{n:02}"), HOUR + restart * SECOND, &names)];
-            match store.append(vec![batch(&rows)]).await {
-                Ok(_) => model.add(&rows),
-                Err(error) => {
-                    assert!(n >= 5, "{error}");
-                    assert!(matches!(error, AppendError::TooManyColumns { max: 512, .. }), "{error}");
-                    assert!(matches!(SinkError::from(error), SinkError::Refused(_)));
-                }
-            }
+            let of_gpu = |columns: &[(&'static str, f64)]| {
+                let columns = [columns, &[("power_w", 3.0)]].concat();
+                [row(format!("GPU-{n}"), HOUR + restart * SECOND, &columns)]
+            };
+            store.append(vec![batch(&of_gpu(&names))]).await.unwrap();
+            // One node has room for 128 names.
+            model.add(&of_gpu(if n < 2 { &names } else { &[] }));
         }
-        assert_eq!(model.0.len(), if restart == 0 { 5 } else { 11 });
-        // Names that are known, and none, are taken all the same.
-        let rows = [row("other", HOUR + restart * SECOND, &[("new 0 7", 2.0), ("power_w", 3.0)])];
-        store.append(vec![batch(&rows)]).await.unwrap();
-        model.add(&rows);
         assert_is(&store, &model);
+        assert_eq!(store.stats().values_left_out, 6 * 64);
+        let reason = store.health().reason;
+        assert!(reason.starts_with("columns of node-1 are left out, such as \"new 2 "), "{reason}");
     }
+}
+
+#[tokio::test]
+async fn rows_that_contradict_each_other_are_counted_and_repeats_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    let add = async |at: i64, values: &[(&'static str, f64)]| {
+        store.append(vec![batch(&[row("GPU-1", HOUR + at * SECOND, values)])]).await.unwrap();
+    };
+    let flush = async |overwritten: u64| {
+        store.flush().await.unwrap();
+        store.compact().await.unwrap();
+        assert_eq!(store.stats().rows_overwritten, overwritten);
+    };
+    add(0, &[("power_w", 100.1), ("temperature_c", 40.0)]).await;
+    add(1, &[("power_w", 100.0)]).await;
+    // A repeat, and what the first row lacked.
+    add(0, &[("power_w", 100.1), ("memory_used_mb", 7.0)]).await;
+    flush(0).await;
+    // Another value, of rows in memory.
+    add(2, &[("power_w", 1.0), ("temperature_c", 40.0)]).await;
+    add(2, &[("power_w", 2.0), ("temperature_c", 40.0)]).await;
+    flush(1).await;
+    // Of rows that are in files already: a repeat, and another value.
+    add(0, &[("power_w", 100.1), ("temperature_c", 40.0)]).await;
+    add(1, &[("power_w", 101.0)]).await;
+    flush(2).await;
 }

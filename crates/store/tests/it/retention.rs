@@ -76,3 +76,61 @@ async fn beyond_the_room_the_oldest_go_and_a_reader_reads_on() {
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
     assert_is(&store, &model);
 }
+
+/// Rows of three GPUs in four hours, as many small files.
+async fn in_small_files(store: &Store) -> Model {
+    let mut model = Model::default();
+    for hour in 0..4 {
+        for minute in 0..10 {
+            let rows = grid(3, HOUR + (hour * 3_600 + minute * 60) * SECOND, 0..5);
+            append(store, &rows).await;
+            model.add(&rows);
+        }
+    }
+    model
+}
+
+#[tokio::test]
+async fn what_can_be_merged_is_merged_before_anything_is_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    in_small_files(&store).await;
+    let small = store.stats().flushed.bytes;
+    store.compact().await.unwrap();
+    let merged = store.stats().merged.bytes + store.stats().rollups.bytes;
+    assert!(merged * 3 < small, "{merged} of {small}");
+    store.close().await.unwrap();
+
+    let dir = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        merge: true,
+        merge_files: 1_000,
+        merge_after: Duration::from_hours(100),
+        max_bytes: Some(merged * 2),
+        ..quiet(dir.path())
+    };
+    let (store, _) = Store::open(config).unwrap();
+    let model = in_small_files(&store).await;
+    let bytes = |store: &Store| {
+        let stats = store.stats();
+        stats.flushed.bytes + stats.merged.bytes + stats.rollups.bytes
+    };
+    wait_for(&store, |store| bytes(store) <= merged * 2).await;
+    assert_eq!((store.stats().rows_too_many, store.health().reason), (0, String::new()));
+    assert_is(&store, &model);
+}
+
+#[tokio::test]
+async fn of_a_newest_hour_that_is_too_large_nothing_is_deleted_and_the_health_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(StoreConfig { max_bytes: Some(1_000), ..quiet(dir.path()) }).unwrap();
+    append(&store, &day(0)).await;
+    append(&store, &day(1)).await;
+    wait_for(&store, |store| store.stats().rows_too_many == 30).await;
+    wait_for(&store, |store| !store.health().reason.is_empty()).await;
+    let reason = store.health().reason;
+    assert!(reason.starts_with("the newest hour alone takes ") && reason.contains("(1000)"), "{reason}");
+    let mut model = Model::default();
+    model.add(&day(1));
+    assert_eq!(rows_of(&store, everything()).answer.total, Some(30));
+}
