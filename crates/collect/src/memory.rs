@@ -6,8 +6,8 @@
 //! A GPU has at most [`CollectorSettings::max_entries`] rows, and no more bytes than its equal share of
 //! [`CollectorSettings::cache_bytes`], but always its newest row. A row takes 160 bytes and 24 for each value. A value of an
 //! unknown column takes 64 and the length of the name, a text 24 and its length more. Rows of a GPU share equal identities:
-//! each takes 300 bytes, and for each of its texts 24 and the length. The latest state is not bounded: every GPU has one, as
-//! in the store.
+//! each takes 300 bytes, and for each of its texts 24 and the length. [`CollectorSettings::gpus_max`] GPUs have a latest state and
+//! rows; if there are more, the longest silent leave first.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -19,16 +19,15 @@ use arrow_array::ArrayRef;
 use gpuvitals_core::batch::{MetricColumn, RowKeys, Value};
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{
-    Answered, BucketQuery, Buckets, Change, Changes, ExtraValue, Fleet, History, HistoryStats, LiveFleet,
+    Answered, BucketQuery, Buckets, ChangeFeed, Changes, ExtraValue, Fleet, History, HistoryStats, LiveFleet,
     Part, QueryError, Rows, RowsQuery,
 };
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{
-    Batch, BatchBuilder, Health, Identity, IdentityColumn, MetricId, Origin, Table, ValueError,
+    Batch, BatchBuilder, Health, Identity, IdentityColumn, MetricId, Origin, Table, ValueError, clock,
 };
 use serde_json::json;
 use tokio::sync::Semaphore;
-use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::CollectorSettings;
 
@@ -50,9 +49,9 @@ const NOT_KEPT: &str = "collector.sinks has no store, so memory has the latest v
 pub struct MemoryHistory {
     sink: Arc<dyn Sink>,
     kept: Arc<Mutex<Kept>>,
-    version: AtomicU64,
+    version: Arc<AtomicU64>,
     readers: Arc<Semaphore>,
-    subscribers: broadcast::Sender<Arc<[Batch]>>,
+    subscribers: ChangeFeed,
 }
 
 #[derive(Debug)]
@@ -96,7 +95,7 @@ impl MemoryHistory {
     /// A memory of the rows that this sink takes from now on.
     pub fn new(sink: Arc<dyn Sink>, settings: &CollectorSettings) -> Self {
         let kept = Kept {
-            live: LiveFleet::default(),
+            live: LiveFleet::new(settings.fleet_bounds()),
             shown: Arc::default(),
             version: 0,
             gpus: HashMap::new(),
@@ -106,9 +105,9 @@ impl MemoryHistory {
         Self {
             sink,
             kept: Arc::new(Mutex::new(kept)),
-            version: AtomicU64::new(0),
+            version: Arc::default(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
-            subscribers: broadcast::Sender::new(CHANGES_MAX),
+            subscribers: ChangeFeed::new(CHANGES_MAX),
         }
     }
 
@@ -122,8 +121,7 @@ impl MemoryHistory {
         kept.version += 1;
         self.version.store(kept.version, Ordering::Release);
         drop(kept);
-        // Without a reader nobody hears it.
-        let _heard = self.subscribers.send(batches.into());
+        self.subscribers.send(batches.into());
     }
 
     /// Works on an answer on a thread for blocking work. That work counts as one of [`READERS_MAX`] until it ends, also if the
@@ -162,7 +160,11 @@ impl Sink for MemoryHistory {
     }
 
     fn families(&self) -> Vec<Family> {
-        self.sink.families()
+        let help = "GPUs that left the latest state because there were more than collector.gpus_max, the longest silent first.";
+        let forgotten = lock(&self.kept).live.forgotten();
+        let mut families = self.sink.families();
+        families.push(Family::counter("gpuvitals_memory_gpus_forgotten_total", help, forgotten));
+        families
     }
 }
 
@@ -173,9 +175,9 @@ impl History for MemoryHistory {
 
     /// Does not wait for those who ask for rows.
     fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
-        let kept = Arc::clone(&self.kept);
+        let (kept, version) = (Arc::clone(&self.kept), Arc::clone(&self.version));
         Box::pin(async move {
-            let job = tokio::task::spawn_blocking(move || lock(&kept).fleet());
+            let job = tokio::task::spawn_blocking(move || lock(&kept).fleet(&version));
             Ok(Part::whole(job.await.map_err(QueryError::failed)?))
         })
     }
@@ -196,7 +198,7 @@ impl History for MemoryHistory {
     }
 
     fn changes(&self) -> Box<dyn Changes> {
-        Box::new(Subscription(self.subscribers.subscribe()))
+        self.subscribers.follow()
     }
 
     /// That of the sink.
@@ -211,23 +213,13 @@ impl History for MemoryHistory {
         HistoryStats {
             rows_on_disk: None,
             rows_in_memory: Some(rows as u64),
-            own: json!({ "gpus": kept.gpus.len(), "rows_in_memory": rows, "bytes_in_memory": bytes }),
+            own: json!({
+                "gpus": kept.gpus.len(),
+                "gpus_forgotten": kept.live.forgotten(),
+                "rows_in_memory": rows,
+                "bytes_in_memory": bytes,
+            }),
         }
-    }
-}
-
-#[derive(Debug)]
-struct Subscription(broadcast::Receiver<Arc<[Batch]>>);
-
-impl Changes for Subscription {
-    fn next(&mut self) -> Answer<'_, Option<Change>> {
-        Box::pin(async {
-            match self.0.recv().await {
-                Ok(rows) => Some(Change::Rows(rows)),
-                Err(RecvError::Lagged(missed)) => Some(Change::Missed(missed)),
-                Err(RecvError::Closed) => None,
-            }
-        })
     }
 }
 
@@ -242,7 +234,8 @@ impl Kept {
         }
         // A sink takes no row without a key.
         let Ok(keys) = RowKeys::of(batch.records(), Table::GpuEvents) else { return };
-        self.live.apply(batch, &keys);
+        let forgotten_before = self.live.forgotten();
+        self.live.arrive(batch, &keys, clock::now_ns());
         let columns = Columns::of(batch);
         let gpus_before = self.gpus.len();
         for (row, (&time_ns, &id)) in batch.timestamps().iter().zip(&keys.ids).enumerate() {
@@ -250,6 +243,9 @@ impl Kept {
             let gpu = self.gpus.entry(Arc::clone(key)).or_default();
             gpu.add(time_ns, columns.row(batch, row));
             gpu.trim(self.rows_max, usize::MAX);
+        }
+        if self.live.forgotten() > forgotten_before {
+            self.gpus.retain(|key, _| self.live.holds(key));
         }
         let share = self.bytes_max / self.gpus.len().max(1);
         if self.gpus.len() > gpus_before {
@@ -261,7 +257,12 @@ impl Kept {
         }
     }
 
-    fn fleet(&mut self) -> Arc<Fleet> {
+    /// The present fleet; the version is that of the history.
+    fn fleet(&mut self, version: &AtomicU64) -> Arc<Fleet> {
+        if self.live.advance(clock::now_ns()) {
+            self.version += 1;
+            version.store(self.version, Ordering::Release);
+        }
         if self.shown.version != self.version {
             self.live.set_version(self.version);
             self.shown = Arc::new(self.live.snapshot());

@@ -20,6 +20,13 @@ pub fn families(progress: &CollectorProgress, workers: usize) -> Vec<Family> {
             "Rows or frames refused: their time is in the future, or they are no rows (these are dead letters).",
         )
         .by("reason", refused),
+        Family::new(
+            "gpuvitals_collector_rows_ahead_total",
+            Kind::Counter,
+            "Rows whose time was more than 5 s ahead of the clock here, by host. They were stored, and count for the latest \
+             state when their time has come.",
+        )
+        .by("host", progress.rows_ahead().into_iter().map(|(host, rows)| (host.to_string(), rows))),
         Family::counter(
             "gpuvitals_collector_values_invalid_total",
             "Values left out of rows that were taken: they cannot be true, or no column takes them.",
@@ -59,6 +66,8 @@ mod tests {
         progress.stored(7, Duration::from_micros(300));
         progress.stored(2, Duration::from_mins(1));
         progress.rows_future.store(3, Ordering::Relaxed);
+        progress.ahead("node-1", 2);
+        progress.ahead("node-1", 3);
         progress.not_stored("disk full");
         let text = String::from_utf8(render(&families(&progress, 4))).unwrap();
         for line in [
@@ -66,6 +75,7 @@ mod tests {
             "gpuvitals_collector_rows_stored_total 9",
             "gpuvitals_collector_refused_total{reason=\"future\"} 3",
             "gpuvitals_collector_refused_total{reason=\"invalid\"} 0",
+            "gpuvitals_collector_rows_ahead_total{host=\"node-1\"} 5",
             "gpuvitals_collector_values_invalid_total 0",
             "gpuvitals_collector_store_failures_total 1",
             "gpuvitals_collector_healthy 0",

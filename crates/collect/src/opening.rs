@@ -1,11 +1,14 @@
 //! Opening frames: here bytes from anyone become rows.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use gpuvitals_core::{Batch, Origin, causes, message, wire};
+use gpuvitals_core::batch::text_at;
+use gpuvitals_core::time::{AHEAD_MAX_NS, FUTURE_MAX_NS};
+use gpuvitals_core::{Batch, IdentityColumn, Origin, causes, message, wire};
 use gpuvitals_queue::{ContentType, Delivery, Encoding, Frame};
 
 use crate::{CollectorProgress, bad};
@@ -24,14 +27,15 @@ pub(super) struct Opened {
     pub bad: Vec<Frame>,
 }
 
-/// Opens a frame for the collector's group. Rows with times after `latest_ns` (nanoseconds UTC since 1970) are bad.
+/// Opens a frame for the collector's group at `now_ns` (nanoseconds UTC since 1970). Rows whose time is more than
+/// [`FUTURE_MAX_NS`] ahead are bad.
 ///
 /// # Errors
 /// The reason why it can never be stored, in words.
 pub(super) fn open(
     delivery: &Delivery,
     group: &str,
-    latest_ns: i64,
+    now_ns: i64,
     progress: &CollectorProgress,
 ) -> Result<Opened, String> {
     let payload = unpacked(&delivery.frame)?;
@@ -54,12 +58,28 @@ pub(super) fn open(
             batch
         }
     };
-    let (kept, ahead) = split(&batch, latest_ns);
+    let (kept, ahead) = split(&batch, now_ns.saturating_add(FUTURE_MAX_NS));
     if let Some(ahead) = ahead {
         progress.rows_future.fetch_add(ahead.rows() as u64, Ordering::Relaxed);
         letters.push(bad::ahead(delivery, group, &ahead)?);
     }
+    kept.iter().for_each(|kept| count_ahead(kept, now_ns.saturating_add(AHEAD_MAX_NS), progress));
     Ok(Opened { rows: kept, bad: letters })
+}
+
+/// Counts the rows with times after `limit_ns`, by host.
+fn count_ahead(batch: &Batch, limit_ns: i64, progress: &CollectorProgress) {
+    let times = batch.timestamps();
+    if times.iter().all(|time| *time <= limit_ns) {
+        return;
+    }
+    let hosts = batch.identity_column(IdentityColumn::Node);
+    let mut rows: BTreeMap<&str, u64> = BTreeMap::new();
+    for (row, _) in times.iter().enumerate().filter(|(_, time)| **time > limit_ns) {
+        let host = hosts.and_then(|hosts| text_at(hosts, row)).unwrap_or_default();
+        *rows.entry(host).or_default() += 1;
+    }
+    rows.into_iter().for_each(|(host, rows)| progress.ahead(host, rows));
 }
 
 /// The unpacked payload. A few bytes can unpack to any size, so there is a bound.

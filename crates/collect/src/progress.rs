@@ -1,7 +1,8 @@
 //! Counts and health of the collector.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::figures::Histogram;
@@ -11,6 +12,10 @@ use tokio::sync::watch;
 
 use gpuvitals_core::clock;
 
+/// Hosts whose rows ahead are counted apart; those of further ones are counted together.
+const HOSTS_MAX: usize = 1_000;
+const OTHER_HOSTS: &str = "others";
+
 /// Counts and health of the collector.
 #[derive(Debug)]
 pub struct CollectorProgress {
@@ -18,6 +23,8 @@ pub struct CollectorProgress {
     pub rows_stored: AtomicU64,
     /// Rows refused because their time is in the future.
     pub rows_future: AtomicU64,
+    /// Rows that were taken although their clock is ahead ([`AHEAD_MAX_NS`](gpuvitals_core::time::AHEAD_MAX_NS)), by host.
+    rows_ahead: Mutex<BTreeMap<Arc<str>, u64>>,
     /// Messages refused because they are no rows.
     pub messages_refused: AtomicU64,
     /// Values left out of rows that were taken: they cannot be true, or no column takes them.
@@ -48,6 +55,7 @@ impl CollectorProgress {
         Self {
             rows_stored: AtomicU64::new(0),
             rows_future: AtomicU64::new(0),
+            rows_ahead: Mutex::default(),
             messages_refused: AtomicU64::new(0),
             values_invalid: AtomicU64::new(0),
             store_failures: AtomicU64::new(0),
@@ -98,6 +106,26 @@ impl CollectorProgress {
         Health::of_all(
             [storing, dead_letters, self.reach()].into_iter().chain(self.source_broken.get().cloned()),
         )
+    }
+
+    /// Rows of a host came with a time ahead of the clock here.
+    pub(super) fn ahead(&self, host: &str, rows: u64) {
+        let mut ahead = self.rows_ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = if ahead.len() < HOSTS_MAX || ahead.contains_key(host) { host } else { OTHER_HOSTS };
+        if let Some(counted) = ahead.get_mut(host) {
+            *counted += rows;
+        } else {
+            tracing::warn!(
+                host,
+                "rows come with a time ahead of the clock here; they count when it has come"
+            );
+            ahead.insert(host.into(), rows);
+        }
+    }
+
+    /// Rows whose time was ahead when they came, by host.
+    pub fn rows_ahead(&self) -> BTreeMap<Arc<str>, u64> {
+        self.rows_ahead.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Rows are durable, after this time.

@@ -5,6 +5,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use gpuvitals_core::history::FleetBounds;
+use gpuvitals_core::time::AHEAD_MAX_NS;
 use gpuvitals_queue::ConsumerOptions;
 use gpuvitals_queue::link::check_group;
 use gpuvitals_settings::{Bytes, Refusal, Typed as _, settings, words};
@@ -41,6 +43,8 @@ settings! {
         pub max_entries: usize = 1000, from 1, flag "--max-entries ROWS";
         /// Room for these rows of all GPUs
         pub cache_bytes: Bytes = "64MiB";
+        /// Most GPUs whose latest state is held; if more report, the longest silent leave first. Their rows stay
+        pub gpus_max: usize = 131_072, from 1;
         /// Write the latest values beside the files; with false a start reads all files for them. It continues where it was
         /// either way
         pub checkpoint: bool = true, flag "--checkpoint BOOL";
@@ -62,6 +66,11 @@ impl CollectorSettings {
             return Err(Refusal::new("collector.sinks", format!("it names no sink; there are {allowed}")));
         }
         check_group(&self.group).map_err(|error| Refusal::new("collector.group", error.to_string()))
+    }
+
+    /// What the latest state holds, and which rows count for it.
+    pub fn fleet_bounds(&self) -> FleetBounds {
+        FleetBounds { gpus_max: self.gpus_max, ahead_max_ns: AHEAD_MAX_NS }
     }
 
     /// How long a delivery may take.

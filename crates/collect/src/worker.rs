@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gpuvitals_core::ports::{Sink, SinkError};
-use gpuvitals_core::time::FUTURE_MAX_NS;
 use gpuvitals_core::{Batch, causes, clock};
 use gpuvitals_queue::link::{AnyConsumer, Away, ConnectError};
 use gpuvitals_queue::{Consumer, Delivery, DeliveryId, Nack, NackKind, ReceiveError, SettleError};
@@ -201,7 +200,7 @@ impl Holding {
 
     /// Opens received frames. One that can never be stored is refused at once.
     async fn take(&mut self, deliveries: &[Delivery], consumer: &AnyConsumer, terms: &Terms) {
-        let latest_ns = clock::now_ns().saturating_add(FUTURE_MAX_NS);
+        let now_ns = clock::now_ns();
         let mut rejected = Vec::new();
         let mut traces = deliveries.iter().filter_map(|delivery| delivery.frame.trace.as_deref());
         let batch = self.coming.get_or_insert_with(|| {
@@ -214,7 +213,7 @@ impl Holding {
         traces.for_each(|other| gpuvitals_listener::trace::link(batch, other));
         tracing::info_span!(parent: batch.id(), "decode", frames = deliveries.len()).in_scope(|| {
             for delivery in deliveries {
-                let open = || opening::open(delivery, &self.bad.group, latest_ns, &terms.progress);
+                let open = || opening::open(delivery, &self.bad.group, now_ns, &terms.progress);
                 match defect::caught("decoding", open) {
                     Ok(item) => self.next.push((delivery.id, item)),
                     Err(reason) => rejected.push(reject(delivery.id, reason, &terms.progress)),

@@ -214,3 +214,15 @@ async fn rows_are_shown_when_the_sink_has_them_and_not_before() {
     assert!(matches!(late, Err(SinkError::Closed)));
     assert_eq!((world.times("GPU-0").await, world.memory.version()), (vec![1], 1));
 }
+
+#[tokio::test]
+async fn gpus_that_find_no_room_leave_with_their_rows_the_longest_silent_first() {
+    let world = World::new(&[("collector.gpus_max", 2.into())]);
+    for (gpu, time) in [(0, 1), (1, 2), (2, 3)] {
+        world.accept(&[(gpu, time, 0, 1)]).await;
+    }
+    let fleet = world.memory.fleet().await.unwrap().answer;
+    assert_eq!(fleet.gpus.iter().map(|gpu| gpu.key.as_ref()).collect::<Vec<_>>(), ["GPU-1", "GPU-2"]);
+    assert_eq!((world.times("GPU-0").await, world.times("GPU-2").await), (vec![], vec![3]));
+    assert_eq!(world.memory.stats().own["gpus_forgotten"], 1);
+}

@@ -53,13 +53,15 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     let access = listening::access(&config.listener, address, PortKind::Service)?;
     let queue_settings = config.queue_elsewhere();
     let queue = Watched::queue(&queue_settings)?;
-    let merged = Arc::new(Merged::new(Vec::new(), config.gateway.timeout));
+    let merged = Arc::new(
+        Merged::new(Vec::new(), config.gateway.timeout).with_bounds(config.collector.fleet_bounds()),
+    );
     let collectors = Arc::new(Collectors::new(&config.gateway, Arc::clone(&merged))?);
     let database = if config.database.host.is_empty() {
         None
     } else {
         let keep = sinks::store_config(&config.store, &config.collector).keep;
-        Some(sinks::open_postgres(&config.database, keep).await?)
+        Some(sinks::open_postgres(&config.database, keep, config.collector.fleet_bounds()).await?)
     };
     let history: Arc<dyn History> = match &database {
         Some(database) => Arc::new(SharedDatabase { database: Arc::clone(database) as _, services: merged }),

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use futures_util::future::join_all;
 use gpuvitals_collect::{CollectorSettings, MemoryHistory, SinkKind};
 use gpuvitals_core::figures::Family;
-use gpuvitals_core::history::History;
+use gpuvitals_core::history::{FleetBounds, History};
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, Table, causes};
 use gpuvitals_jsonl::{Jsonl, JsonlConfig, JsonlError};
@@ -41,6 +41,7 @@ pub(crate) fn store_config(settings: &store::Store, collector: &CollectorSetting
         keep: kept(settings.keep),
         keep_rollups: [settings.keep_10s, settings.keep_1m, settings.keep_1h, settings.keep_1d].map(kept),
         max_bytes: Some(settings.max_bytes.0).filter(|max_bytes| *max_bytes > 0),
+        fleet: collector.fleet_bounds(),
         checkpoint: collector.checkpoint,
         ..StoreConfig::new(&settings.dir)
     }
@@ -73,7 +74,7 @@ pub(crate) async fn open(
                 store
             }
             SinkKind::Postgres => {
-                let postgres = open_postgres(database, store.keep).await?;
+                let postgres = open_postgres(database, store.keep, settings.fleet_bounds()).await?;
                 history.get_or_insert(Arc::clone(&postgres) as _);
                 postgres
             }
@@ -171,9 +172,10 @@ fn open_jsonl(dir: &Path, settings: &JsonLines) -> Result<Arc<dyn Sink>, Failure
 pub(crate) async fn open_postgres(
     database: &Database,
     keep: Option<Duration>,
+    bounds: FleetBounds,
 ) -> Result<Arc<Postgres>, Failure> {
     let settings = database.clone().or_password(&std::env::var("PGPASSWORD").unwrap_or_default());
-    let postgres = Postgres::open(settings, keep).await.map_err(|error| {
+    let postgres = Postgres::open(settings, keep, bounds).await.map_err(|error| {
         Failure::caused(
             Exit::Config,
             format!("cannot use database {} of {}", database.dbname, database.host),

@@ -9,6 +9,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::history::FleetBounds;
 use gpuvitals_core::ports::Sink;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_postgres::{Database, Postgres};
@@ -60,8 +61,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let settings = [("host", host), ("dbname", dbname), ("user", user)]
         .map(|(key, value)| (format!("database.{key}"), value.as_str().into()));
     let settings: Vec<_> = settings.iter().map(|(key, value)| (key.as_str(), Clone::clone(value))).collect();
-    let postgres =
-        Postgres::open(Database::of(&settings).map_err(|refusal| format!("{refusal:?}"))?, None).await?;
+    let postgres = Postgres::open(
+        Database::of(&settings).map_err(|refusal| format!("{refusal:?}"))?,
+        None,
+        FleetBounds::default(),
+    )
+    .await?;
     let batches: Vec<Batch> = (0..seconds)
         .step_by(usize::try_from(BATCH_SECONDS)?)
         .map(|from| batch(gpus, from))

@@ -7,13 +7,12 @@ use std::time::Duration;
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{
-    Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, LiveFleet, Part,
-    QueryError, Rows, RowsQuery,
+    Answered, BucketQuery, Buckets, ChangeFeed, Changes, Fleet, FleetBounds, History, HistoryStats,
+    LiveFleet, Part, QueryError, Rows, RowsQuery,
 };
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, Status, Table, causes, clock};
 use serde_json::json;
-use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::error::PostgresError;
 use crate::link::{Lease, Links, Purpose};
@@ -44,7 +43,7 @@ struct Inner {
     read_to: tokio::sync::Mutex<Option<i32>>,
     live: Mutex<Live>,
     version: AtomicU64,
-    subscribers: broadcast::Sender<Arc<[Batch]>>,
+    subscribers: ChangeFeed,
     /// Of writing.
     health: Mutex<Health>,
     /// Of reading.
@@ -55,7 +54,7 @@ struct Inner {
     failures: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Live {
     fleet: LiveFleet,
     shown: Arc<Fleet>,
@@ -63,20 +62,24 @@ struct Live {
 
 impl Postgres {
     /// Connects and makes what is missing. A server that is away is tried again whenever it is needed, and [`Sink::health`] says
-    /// so. Rows older than `keep` are dropped by the day. The latest state of each GPU is read when it is asked for first.
+    /// so. Rows older than `keep` are dropped by the day. `bounds` are those of the latest state. The latest state of each GPU is read when it is asked for first.
     ///
     /// # Errors
     /// If the settings are wrong, or the tables are those of another version.
-    pub async fn open(settings: Database, keep: Option<Duration>) -> Result<Self, PostgresError> {
+    pub async fn open(
+        settings: Database,
+        keep: Option<Duration>,
+        bounds: FleetBounds,
+    ) -> Result<Self, PostgresError> {
         let inner = Inner {
             links: Links::new(settings)?,
             names: Names::default(),
             partitions: Partitions::new(keep),
             is_ready: tokio::sync::Mutex::default(),
             read_to: tokio::sync::Mutex::new(Some(i32::MIN)),
-            live: Mutex::default(),
+            live: Mutex::new(Live { fleet: LiveFleet::new(bounds), shown: Arc::default() }),
             version: AtomicU64::new(1),
-            subscribers: broadcast::Sender::new(CHANGES_MAX),
+            subscribers: ChangeFeed::new(CHANGES_MAX),
             health: Mutex::new(Health::healthy(clock::now_ns())),
             reading: Mutex::new(Health::healthy(clock::now_ns())),
             rows: AtomicU64::new(0),
@@ -130,9 +133,11 @@ impl Inner {
             return Ok(());
         }
         let mut lease = self.lease(Purpose::Question).await?;
+        let ahead_max_ns = lock(&self.live).fleet.bounds().ahead_max_ns;
+        let latest_ns = clock::now_ns().saturating_add(ahead_max_ns);
         while let Some(after) = *read_to {
             let moment = lease.moment().await?;
-            let found = read::latest(&moment, &self.names, after).await?;
+            let found = read::latest(&moment, &self.names, after, latest_ns).await?;
             drop(moment);
             if let Some(batch) = found.as_ref().and_then(|(_, batch)| batch.as_ref()) {
                 self.show_older(batch);
@@ -168,8 +173,7 @@ impl Inner {
         self.rows_too_old.fetch_add((came - kept) as u64, Ordering::Relaxed);
         self.transactions.fetch_add(1, Ordering::Relaxed);
         self.show(&batches);
-        // Without a reader nobody hears it.
-        let _heard = self.subscribers.send(batches.into());
+        self.subscribers.send(batches.into());
         Ok(())
     }
 
@@ -184,9 +188,9 @@ impl Inner {
 
     /// Shows rows that were there before: newer ones of their GPUs may be shown already.
     fn show_older(&self, batch: &Batch) {
-        let mut older = LiveFleet::default();
-        apply(&mut older, batch);
         let mut live = lock(&self.live);
+        let mut older = LiveFleet::new(live.fleet.bounds());
+        apply(&mut older, batch);
         for gpu in &older.snapshot().gpus {
             live.fleet.add(gpu);
         }
@@ -226,6 +230,9 @@ impl Inner {
 
     fn fleet(&self) -> Arc<Fleet> {
         let mut live = lock(&self.live);
+        if live.fleet.advance(clock::now_ns()) {
+            self.version.fetch_add(1, Ordering::AcqRel);
+        }
         let version = self.version.load(Ordering::Acquire);
         if live.shown.version != version {
             live.fleet.set_version(version);
@@ -264,6 +271,12 @@ impl Sink for Postgres {
                 "gpuvitals_postgres_transactions_total",
                 "Transactions that wrote them.",
                 &inner.transactions,
+            ),
+            Family::counter(
+                "gpuvitals_postgres_gpus_forgotten_total",
+                "GPUs that left the latest state because there were more than collector.gpus_max, the longest silent first. \
+                 Their rows stay.",
+                lock(&inner.live).fleet.forgotten(),
             ),
             Family::counter(
                 "gpuvitals_postgres_failures_total",
@@ -311,7 +324,7 @@ impl History for Postgres {
     }
 
     fn changes(&self) -> Box<dyn Changes> {
-        Box::new(Subscription(self.0.subscribers.subscribe()))
+        self.0.subscribers.follow()
     }
 
     fn health(&self) -> Health {
@@ -326,27 +339,12 @@ impl History for Postgres {
             rows_in_memory: None,
             own: json!({
                 "gpus": lock(&inner.live).fleet.gpus(),
+                "gpus_forgotten": lock(&inner.live).fleet.forgotten(),
                 "rows_written": count(&inner.rows),
                 "transactions": count(&inner.transactions),
                 "failures": count(&inner.failures),
             }),
         }
-    }
-}
-
-/// A receiver that falls behind loses the oldest.
-#[derive(Debug)]
-struct Subscription(broadcast::Receiver<Arc<[Batch]>>);
-
-impl Changes for Subscription {
-    fn next(&mut self) -> Answer<'_, Option<Change>> {
-        Box::pin(async {
-            match self.0.recv().await {
-                Ok(rows) => Some(Change::Rows(rows)),
-                Err(RecvError::Lagged(missed)) => Some(Change::Missed(missed)),
-                Err(RecvError::Closed) => None,
-            }
-        })
     }
 }
 
@@ -357,7 +355,7 @@ fn apply(fleet: &mut LiveFleet, batch: &Batch) {
     if let Ok(keys) = keys
         && batch.table() == Table::GpuEvents
     {
-        fleet.apply(batch, &keys);
+        fleet.arrive(batch, &keys, clock::now_ns());
     }
 }
 

@@ -204,7 +204,7 @@ fn note(name: &str, set: Result<(), ValueError>) {
 }
 
 /// Rows of the next GPUs behind a subject: those of its newest rows that hold the latest value of a column, and its oldest row,
-/// by time. With them comes the last of these subjects; none: there are no more.
+/// by time, of those up to `latest_ns`. With them comes the last of these subjects; none: there are no more.
 ///
 /// # Errors
 /// If the server refuses.
@@ -212,6 +212,7 @@ pub(crate) async fn latest(
     client: &Transaction<'_>,
     names: &Names,
     after: i32,
+    latest_ns: i64,
 ) -> Result<Option<(i32, Option<Batch>)>, PostgresError> {
     let failed = PostgresError::statement("reading the latest values");
     let next = format!("SELECT id FROM gpuvitals_subjects WHERE id > $1 ORDER BY id LIMIT {GPUS_AT_ONCE}");
@@ -228,15 +229,17 @@ pub(crate) async fn latest(
     let select = format!(
         "{} FROM unnest($1::int4[]) s(id) CROSS JOIN LATERAL (
              WITH newest AS MATERIALIZED (
-                 SELECT * FROM {table} WHERE subject_id = s.id ORDER BY timestamp_ns DESC LIMIT {LATEST_ROWS}),
+                 SELECT * FROM {table} WHERE subject_id = s.id AND timestamp_ns <= $2
+                     ORDER BY timestamp_ns DESC LIMIT {LATEST_ROWS}),
              times AS (
                  SELECT unnest(ARRAY[max(timestamp_ns){newest}]) FROM newest
                  UNION SELECT max(timestamp_ns) FROM newest, jsonb_object_keys({EXTRAS}) k(name) GROUP BY k.name)
              SELECT * FROM newest WHERE timestamp_ns IN (SELECT * FROM times)
-             UNION ALL (SELECT * FROM {table} WHERE subject_id = s.id ORDER BY timestamp_ns LIMIT 1)) e
+             UNION ALL (SELECT * FROM {table} WHERE subject_id = s.id AND timestamp_ns <= $2
+                 ORDER BY timestamp_ns LIMIT 1)) e
          ORDER BY e.timestamp_ns",
         selected(&columns)
     );
-    let batch = batch(client, names, table, &columns, &select, &[&subjects], |_| true).await?;
+    let batch = batch(client, names, table, &columns, &select, &[&subjects, &latest_ns], |_| true).await?;
     Ok(Some((last, batch)))
 }

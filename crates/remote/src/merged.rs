@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{join_all, select_all};
 use gpuvitals_core::history::{
-    Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, LiveFleet, Part,
-    QueryError, Rows, RowsQuery,
+    Answered, BucketQuery, Buckets, Change, Changes, Fleet, FleetBounds, History, HistoryStats, LiveFleet,
+    Part, QueryError, Rows, RowsQuery,
 };
 use gpuvitals_core::merge::{Order, merge, without_empty};
 use gpuvitals_core::ports::Answer;
@@ -52,6 +52,7 @@ pub struct NamedHistory {
 pub struct Merged {
     members: watch::Sender<Members>,
     deadline: Duration,
+    bounds: FleetBounds,
     fleet: Mutex<Option<WholeFleet>>,
 }
 
@@ -63,13 +64,26 @@ struct Members {
 }
 
 /// The fleets of the members, and the one that was made of them.
-type WholeFleet = (Vec<Arc<Fleet>>, Arc<Fleet>);
+#[derive(Debug, Clone)]
+struct WholeFleet {
+    of: Vec<Arc<Fleet>>,
+    fleet: Arc<Fleet>,
+    /// GPUs without room in it.
+    forgotten: u64,
+}
 
 impl Merged {
     /// Of these members, each of which has so long for an answer.
     pub fn new(members: Vec<NamedHistory>, deadline: Duration) -> Self {
         let members = Members { list: members.into(), number: 0 };
-        Self { members: watch::Sender::new(members), deadline, fleet: Mutex::default() }
+        let bounds = FleetBounds::default();
+        Self { members: watch::Sender::new(members), deadline, bounds, fleet: Mutex::default() }
+    }
+
+    /// With other bounds of the latest state.
+    #[must_use]
+    pub fn with_bounds(self, bounds: FleetBounds) -> Self {
+        Self { bounds, ..self }
     }
 
     /// From now on these are the members.
@@ -125,23 +139,27 @@ impl Merged {
 
     async fn whole_fleet(&self) -> Result<Part<Arc<Fleet>>, QueryError> {
         let version = self.version();
-        let Part { answer: fleets, missing } = self.ask(|history| history.fleet()).await?;
+        let Part { answer: fleets, mut missing } = self.ask(|history| history.fleet()).await?;
         let held = self.fleet.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let is_same = |of: &[Arc<Fleet>]| {
             of.len() == fleets.len() && of.iter().zip(&fleets).all(|(a, b)| Arc::ptr_eq(a, b))
         };
-        if let Some((_, fleet)) = held.filter(|(of, _)| is_same(of)) {
+        if let Some(WholeFleet { fleet, forgotten, .. }) = held.filter(|held| is_same(&held.of)) {
+            missing.extend(too_many(self.bounds, forgotten));
             return Ok(Part { answer: fleet, missing });
         }
         let parts = fleets.clone();
+        let bounds = self.bounds;
         let merging = work(move || {
-            let mut whole = LiveFleet::default();
+            let mut whole = LiveFleet::new(bounds);
             parts.iter().flat_map(|fleet| &fleet.gpus).for_each(|gpu| whole.add(gpu));
             whole.set_version(version);
-            Ok(Arc::new(whole.snapshot()))
+            Ok((Arc::new(whole.snapshot()), whole.forgotten()))
         });
-        let fleet = merging.await?;
-        *self.fleet.lock().unwrap_or_else(PoisonError::into_inner) = Some((fleets, Arc::clone(&fleet)));
+        let (fleet, forgotten) = merging.await?;
+        missing.extend(too_many(bounds, forgotten));
+        let held = WholeFleet { of: fleets, fleet: Arc::clone(&fleet), forgotten };
+        *self.fleet.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
         Ok(Part { answer: fleet, missing })
     }
 
@@ -216,6 +234,14 @@ fn named(gpus: &[Arc<str>]) -> String {
     let names: Vec<&str> = gpus.iter().take(NAMED).map(AsRef::as_ref).collect();
     let more = if gpus.len() > NAMED { " …" } else { "" };
     format!("{}{more}", names.join(", "))
+}
+
+/// What a fleet lacks from which GPUs had to leave.
+pub(crate) fn too_many(bounds: FleetBounds, forgotten: u64) -> Option<String> {
+    let most = bounds.gpus_max;
+    (forgotten > 0).then(|| {
+        format!("there are more than {most} GPUs (collector.gpus_max); the longest silent are left out")
+    })
 }
 
 /// The page of the rows of all members.

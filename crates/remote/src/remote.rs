@@ -17,6 +17,7 @@ use tonic::{Request, Status, Streaming};
 
 use crate::buckets::Gathering;
 use crate::changes::Feed;
+use crate::merged::too_many;
 use crate::v1::history_client::HistoryClient;
 use crate::{MESSAGE_BYTES, border, refusal, usage, v1};
 
@@ -227,19 +228,21 @@ impl Inner {
         if let (true, Some((.., fleet))) = (head.unchanged, known) {
             return Ok(Part::whole(fleet));
         }
-        let fleet = work(move || {
+        let (fleet, too_many) = work(move || {
             let mut fleet = LiveFleet::default();
             for part in parts {
                 spelling::read(&part.gpus, &mut fleet).map_err(QueryError::failed)?;
             }
             fleet.set_version(version);
-            Ok(Arc::new(fleet.snapshot()))
+            let missing = too_many(fleet.bounds(), fleet.forgotten());
+            Ok((Arc::new(fleet.snapshot()), missing))
         })
         .await?;
-        if head.missing.is_empty() {
+        let missing: Vec<String> = head.missing.into_iter().chain(too_many).collect();
+        if missing.is_empty() {
             *lock(&self.fleet) = Some((head.version, head.life, Arc::clone(&fleet)));
         }
-        Ok(Part { answer: fleet, missing: head.missing })
+        Ok(Part { answer: fleet, missing })
     }
 
     async fn rows(&self, query: RowsQuery) -> Result<Part<Rows>, QueryError> {

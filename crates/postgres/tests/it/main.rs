@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::figures::render;
-use gpuvitals_core::history::{History, QueryError, RowsQuery};
+use gpuvitals_core::history::{FleetBounds, History, QueryError, RowsQuery};
 use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::{
     Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Status, Table, causes,
@@ -57,12 +57,12 @@ fn power(time_ns: i64, watts: f64) -> Batch {
 
 /// Opens it without a bound on age.
 pub(crate) async fn open(settings: &Database) -> Postgres {
-    Postgres::open(settings.clone(), None).await.unwrap()
+    Postgres::open(settings.clone(), None, FleetBounds::default()).await.unwrap()
 }
 
 /// Opens it with a bound on age.
 async fn open_keeping(settings: &Database, keep: Duration) -> Postgres {
-    Postgres::open(settings.clone(), Some(keep)).await.unwrap()
+    Postgres::open(settings.clone(), Some(keep), FleetBounds::default()).await.unwrap()
 }
 
 /// Times and powers of the rows that there are.
@@ -189,7 +189,10 @@ async fn every_table_and_every_kind_of_column_comes_back_as_it_was() {
 async fn tables_are_made_once_by_many_at_a_time_and_columns_that_are_missing_are_added() {
     let server = Server::shared();
     let settings = server.database().await;
-    let opened = futures_util::future::join_all((0..4).map(|_| Postgres::open(settings.clone(), None))).await;
+    let opened = futures_util::future::join_all(
+        (0..4).map(|_| Postgres::open(settings.clone(), None, FleetBounds::default())),
+    )
+    .await;
     assert!(opened.iter().all(Result::is_ok), "{opened:?}");
     let writing =
         opened.iter().flatten().map(|postgres| postgres.accept(vec![power(1, 1.0), power(DAY_NS * 3, 2.0)]));
@@ -206,13 +209,13 @@ async fn tables_are_made_once_by_many_at_a_time_and_columns_that_are_missing_are
     assert_eq!(types, ["int8", "float4"].map(|name| Some(name.to_owned())));
     assert_eq!(powers(&postgres).await, [(1, Some(1.0)), (DAY_NS * 3, Some(2.0))]);
     server.sql(database, "ALTER TABLE gpu_events ALTER gpu_clock_mhz TYPE int8").await;
-    let error = Postgres::open(settings.clone(), None).await.unwrap_err();
+    let error = Postgres::open(settings.clone(), None, FleetBounds::default()).await.unwrap_err();
     assert!(
         matches!(error, PostgresError::Column { .. }) && error.to_string().contains("gpu_clock_mhz"),
         "{error}"
     );
     server.sql(database, "UPDATE gpuvitals_schema SET version = 2").await;
-    let error = Postgres::open(settings, None).await.unwrap_err();
+    let error = Postgres::open(settings, None, FleetBounds::default()).await.unwrap_err();
     assert!(error.to_string().contains("layout 2"), "{error}");
 }
 

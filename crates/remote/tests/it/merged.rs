@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gpuvitals_core::history::{Aggregate, BucketQuery, Change, GroupColumn, History, QueryError, RowsQuery};
+use gpuvitals_core::history::{
+    Aggregate, BucketQuery, Change, FleetBounds, GroupColumn, History, QueryError, RowsQuery,
+};
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, MetricId, Status, Table, figures::Family};
 use gpuvitals_listener::client::Credentials;
@@ -280,4 +282,21 @@ async fn changes_and_states_of_all_are_those_of_the_whole() {
     assert!(Arc::ptr_eq(&fleet, &both.fleet().await.unwrap().answer), "nothing has changed");
     let rows = both.rows(RowsQuery::of(Table::GpuEvents, 10)).await.unwrap().answer;
     assert_eq!(answer(&rows).len(), 3);
+}
+
+#[tokio::test]
+async fn a_fleet_of_more_gpus_than_it_may_have_says_that_some_are_left_out() {
+    let (a, b, both) = two();
+    let both = both.with_bounds(FleetBounds { gpus_max: 2, ..FleetBounds::default() });
+    let of = |gpu: u8, second: i64| {
+        let time_ns = BASE_NS + second * 1_000_000_000;
+        batch(&[TestRow { gpu, time_ns, power: Some(8), ..TestRow::default() }])
+    };
+    Sink::accept(&a.store, vec![of(0, 1), of(1, 3)]).await.unwrap();
+    Sink::accept(&b.store, vec![of(2, 2)]).await.unwrap();
+    for _again in 0..2 {
+        let fleet = both.fleet().await.unwrap();
+        assert_eq!(fleet.answer.gpus.len(), 2);
+        assert!(fleet.missing[0].starts_with("there are more than 2 GPUs"), "{:?}", fleet.missing);
+    }
 }
