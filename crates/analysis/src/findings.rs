@@ -5,6 +5,7 @@
 //! opened, and keeps its beginning meanwhile. [`KINDS`] and [`threshold`] hold all rules and numbers; docs/findings.md
 //! explains them.
 
+mod clock;
 mod groups;
 mod hardware;
 mod kinds;
@@ -27,6 +28,7 @@ use serde::Serialize;
 use crate::condition::{self, Severity};
 use crate::freshness::Freshness;
 
+pub use clock::{ClockWatch, RowAhead};
 pub use groups::{HolderLoad, MemberLoad, holder_loads};
 pub use kinds::{FindingKind, KINDS};
 pub use life::{Acknowledgement, LifeChange, LifeKind, life_rows};

@@ -11,15 +11,16 @@ use std::time::Duration;
 
 use gpuvitals_analysis::condition::Severity;
 use gpuvitals_analysis::findings::{
-    self, FleetFinding, HolderLoad, KINDS, LifeChange, LostGpu, Recent, Situation, Subject, Tracker,
+    self, ClockWatch, FleetFinding, HolderLoad, KINDS, LifeChange, LostGpu, Recent, RowAhead, Situation,
+    Subject, Tracker,
 };
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_analysis::hints::{self, NodeHint};
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::{Family, Kind};
-use gpuvitals_core::history::{Fleet, History, Part, QueryError, RowsQuery};
-use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
-use gpuvitals_core::{Origin, Table, causes};
+use gpuvitals_core::history::{Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector, TextTest};
+use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
+use gpuvitals_core::{IdentityColumn, Origin, Table, causes};
 
 use crate::ask;
 use crate::condition;
@@ -28,6 +29,8 @@ use crate::condition;
 const EVENTS_MAX: usize = 10_000;
 /// Age from which a health event does not count any more.
 const EVENTS_BACK_NS: i64 = 7 * DAY_NS;
+/// Most hosts whose clocks are ahead that are named.
+const HOSTS_AHEAD_MAX: usize = 16;
 /// How far the look for acknowledgements of other gateways goes back behind the last look: rows take a while to arrive.
 const EVENTS_LATE_NS: i64 = 2 * MINUTE_NS;
 
@@ -62,6 +65,7 @@ impl fmt::Debug for FleetWatch {
 struct Work {
     recent: Recent,
     tracker: Tracker,
+    clocks: ClockWatch,
     /// Until when events were read.
     read_ns: i64,
 }
@@ -120,9 +124,10 @@ impl FleetWatch {
             self.blocking(move |work| work.recent.take(&buckets)).await?;
         }
         let lost = Arc::new(lost(history, &fleet, fresh).await?);
+        let ahead = ahead(history, fresh.now_ns).await?;
         let (seen, gone) = (Arc::clone(&fleet), Arc::clone(&lost));
         let is_whole = missing.is_empty();
-        let query = self.blocking(move |work| work.take(&seen, fresh, &gone, is_whole)).await?;
+        let query = self.blocking(move |work| work.take(&seen, fresh, &gone, &ahead, is_whole)).await?;
         let is_read = match query {
             Some(query) => self.recall(history, query, fresh.now_ns).await?,
             None => true,
@@ -248,9 +253,11 @@ impl Work {
         fleet: &Fleet,
         fresh: Freshness,
         lost: &HashMap<Arc<str>, LostGpu>,
+        ahead: &[RowAhead],
         is_whole: bool,
     ) -> Option<RowsQuery> {
-        let candidates = findings::judge(&situation(&self.recent, fleet, fresh, lost));
+        let mut candidates = findings::judge(&situation(&self.recent, fleet, fresh, lost));
+        candidates.extend(self.clocks.look(ahead, &fleet.gpus, fresh.now_ns));
         self.tracker.update(fresh.now_ns, candidates, is_whole);
         let is_new = self.tracker.open_ones(true).next().is_some();
         // What is new may go on from before, and may be any age.
@@ -327,4 +334,28 @@ async fn lost(
         ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
     };
     Ok(findings::lost_gpus(&ask::health_events(history, query).await?.answer))
+}
+
+/// The newest row of each host that is ahead of the clock here, those furthest ahead first. A history without ranges of time has none.
+async fn ahead(history: &dyn History, now_ns: i64) -> Result<Vec<RowAhead>, QueryError> {
+    let (mut found, mut hosts) = (Vec::new(), Vec::new());
+    while found.len() < HOSTS_AHEAD_MAX {
+        let others = Matcher { column: IdentityColumn::Node, test: TextTest::IsNot(hosts.clone()) };
+        let others = Some(others).filter(|_| !hosts.is_empty());
+        let query = RowsQuery {
+            selector: Selector::new(others.into_iter().collect()).map_err(QueryError::failed)?,
+            start_ns: Some(now_ns.saturating_add(AHEAD_MAX_NS)),
+            newest_first: true,
+            ..RowsQuery::of(Table::GpuEvents, 1)
+        };
+        let rows = match history.rows(query).await {
+            Err(QueryError::NotKept { .. }) => break,
+            rows => rows?.answer,
+        };
+        let Some(batch) = rows.batch else { break };
+        let (identity, at_ns) = (batch.identity(0), batch.timestamps().first().copied().unwrap_or(now_ns));
+        hosts.push(Arc::from(identity.node().unwrap_or_default()));
+        found.push(RowAhead { at_ns, identity });
+    }
+    Ok(found)
 }

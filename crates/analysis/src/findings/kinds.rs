@@ -98,6 +98,12 @@ pub const KINDS: &[FindingKind] = &[
             "A node has fewer GPUs than its peers, and the missing ones never reported.",
         )
     },
+    FindingKind {
+        opens_after_ns: MINUTE_NS,
+        remedy: "`timedatectl` on the host: is its clock synchronised? `chronyc tracking` or `ntpq -p` says how far it is off. Rows with a \
+                 wrong time stay where they are.",
+        ..unsteady(Severity::Warning, "clock_wrong", "The rows of a host have times that have not come yet.")
+    },
     condition(Severity::Warning, "row_remap_pending", "A memory row waits for a reset to be replaced."),
     condition(
         Severity::Warning,

@@ -362,3 +362,38 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_host_whose_rows_are_ahead_has_a_wrong_clock() {
+    let gpus = [gpu("a", "n1", "", 0, &[]), gpu("b", "n1", "", 0, &[]), gpu("c", "n2", "", 0, &[])];
+    let row = |uuid: &str, node: Option<&str>, ahead_ns: i64| {
+        let mut identity = Identity::default().with(IdentityColumn::Uuid, uuid).unwrap();
+        node.into_iter().for_each(|node| identity.set(IdentityColumn::Node, node).unwrap());
+        RowAhead { at_ns: NOW_NS + ahead_ns, identity }
+    };
+    let ahead = |seconds: i64| {
+        [
+            row("a", Some("n1"), 50 * MINUTE_NS + seconds * SECOND_NS),
+            row("d", Some("n9"), (9 + seconds) * SECOND_NS),
+            row("e", None, (9 + seconds) * SECOND_NS),
+            // Set right meanwhile.
+            row("b", Some("n8"), 50 * MINUTE_NS),
+        ]
+    };
+    let mut clocks = ClockWatch::default();
+    assert_eq!(clocks.look(&ahead(0), &gpus, NOW_NS), [], "one look says nothing");
+    let found = clocks.look(&ahead(15), &gpus, NOW_NS + 15 * SECOND_NS);
+    let ids: Vec<String> = found.iter().map(|one| one.finding.id()).collect();
+    assert_eq!(ids, ["clock_wrong:n1", "clock_wrong:n9", "clock_wrong:e"]);
+    let [n1, n9, _] = &found[..] else { panic!("{found:?}") };
+    assert!(n1.finding.sentence.starts_with("its rows come with a time 50 min ahead"), "{n1:?}");
+    assert_eq!(n1.finding.reach.gpus.len(), 2);
+    assert_eq!((n9.finding.reach.gpus.len(), n9.finding.reach.node.as_deref()), (1, Some("n9")));
+    // It opens after a minute.
+    let mut tracker = Tracker::default();
+    tracker.update(NOW_NS, found.clone(), true);
+    assert_eq!(tracker.open().len(), 0);
+    tracker.update(NOW_NS + MINUTE_NS, found, true);
+    assert_eq!(tracker.open().len(), 3);
+    assert_eq!(clocks.look(&ahead(15), &gpus, NOW_NS + 3 * MINUTE_NS), [], "no more rows are ahead");
+}

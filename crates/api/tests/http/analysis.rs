@@ -118,6 +118,21 @@ async fn a_straggler_is_found_after_it_held_for_two_minutes() {
 }
 
 #[tokio::test]
+async fn a_host_whose_rows_go_on_ahead_of_the_clock_has_a_wrong_one() {
+    let world = judging().await;
+    for second in [0, 15, 30, 75] {
+        world.set_time(now_ns() + second * SECOND_NS);
+        world.append(rows(&[(gpu("GPU-a", "n1", 0, H100), -3_000 - second, &[("power_w", 1.0)])])).await;
+        let list = world.ok("/api/v1/analysis/findings?kind=clock_wrong").await;
+        assert_eq!(ids(&list).len(), usize::from(second == 75), "{second} s: {list}");
+    }
+    let list = world.ok("/api/v1/analysis/findings?kind=clock_wrong").await;
+    assert_eq!(ids(&list), ["clock_wrong:n1"]);
+    let sentence = list["findings"][0]["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("its rows come with a time 50 min ahead"), "{sentence}");
+}
+
+#[tokio::test]
 async fn a_slow_gpu_is_explained_by_its_clock_beside_its_job() {
     let world = judging().await;
     a_job_with_a_straggler(&world).await;
