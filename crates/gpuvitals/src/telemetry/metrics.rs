@@ -1,5 +1,7 @@
 //! Metrics: the families of a service, sent every interval through an [`Outbox`].
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -26,6 +28,9 @@ use super::{SCOPE, Shown};
 /// Most samples of a request: some 1.5 MB, below the 4 MiB that receivers of gRPC take unless told otherwise.
 const SAMPLES_MAX: usize = 5_000;
 
+/// Looks at the figures after which a series that is no longer among them is forgotten.
+const ROUNDS_KEPT: u32 = 10;
+
 /// The data to send, and its destination.
 pub(super) struct Exporter {
     pub(super) receiver: Receiver,
@@ -50,10 +55,11 @@ impl Exporter {
         let mut ticks = interval_at(Instant::now() + self.interval, self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let looking = async {
+            let mut sent = SentSamples::default();
             while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-                self.look(started_ns).await;
+                self.look(started_ns, &mut sent).await;
             }
-            self.look(started_ns).await;
+            self.look(started_ns, &mut sent).await;
             self.outbox.emptied().await;
         };
         let failed = |reason: &str| {
@@ -71,11 +77,12 @@ impl Exporter {
         }
     }
 
-    async fn look(&self, started_ns: u64) {
+    async fn look(&self, started_ns: u64, sent: &mut SentSamples) {
         let figures = self.figures.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(figures) = figures else { return };
         let times = Times { start_ns: started_ns, now_ns: now_ns() };
-        for part in figures().flat_map(parts) {
+        sent.round = sent.round.wrapping_add(1);
+        for part in figures().flat_map(|families| parts(sent.new_in(families))) {
             let points = part.iter().map(|family| family.samples.len()).sum::<usize>();
             let points = u32::try_from(points).unwrap_or(u32::MAX);
             // The content type is a placeholder: nothing decodes this payload.
@@ -89,6 +96,7 @@ impl Exporter {
                 );
             }
         }
+        sent.forget();
     }
 
     fn request(&self, families: &[Family], times: Times) -> ExportMetricsServiceRequest {
@@ -103,6 +111,44 @@ impl Exporter {
             ..ResourceMetrics::default()
         }];
         ExportMetricsServiceRequest { resource_metrics }
+    }
+}
+
+/// The samples with a time of their own that were sent: a value that was not measured anew is no new point.
+#[derive(Default)]
+struct SentSamples {
+    /// By a hash of name and labels.
+    series: HashMap<u64, Sent>,
+    hasher: RandomState,
+    /// Looks so far.
+    round: u32,
+}
+
+struct Sent {
+    /// When its value was measured.
+    at_ns: i64,
+    /// The look that had it last.
+    round: u32,
+}
+
+impl SentSamples {
+    /// The families with those samples that have not been sent.
+    fn new_in(&mut self, mut families: Vec<Family>) -> Vec<Family> {
+        for Family { name, samples, .. } in &mut families {
+            samples.retain(|sample| {
+                let Some(at_ns) = sample.at_ns else { return true };
+                let series = self.hasher.hash_one((name.as_ref(), &sample.labels));
+                let before = self.series.insert(series, Sent { at_ns, round: self.round });
+                before.is_none_or(|before| before.at_ns != at_ns)
+            });
+        }
+        families
+    }
+
+    /// Forgets the series that are gone.
+    fn forget(&mut self) {
+        let round = self.round;
+        self.series.retain(|_, sent| round.wrapping_sub(sent.round) < ROUNDS_KEPT);
     }
 }
 
@@ -199,5 +245,33 @@ mod tests {
                 vec![("b".into(), 2)]
             ]
         );
+    }
+
+    #[test]
+    fn a_value_that_was_not_measured_anew_is_sent_once() {
+        let family = |name: &'static str, times: [Option<i64>; 2]| {
+            let mut family = Family::new(name, Kind::Gauge, "").by("gpu", [("a", 1_u64), ("b", 2)]);
+            for (sample, at_ns) in family.samples.iter_mut().zip(times) {
+                sample.at_ns = at_ns;
+            }
+            family
+        };
+        let mut sent = SentSamples::default();
+        let mut look = |times| -> usize {
+            sent.round += 1;
+            let found = sent.new_in(vec![family("watts", times), family("own", [None, None])]);
+            sent.forget();
+            found.iter().map(|family| family.samples.len()).sum::<usize>() - 2
+        };
+        assert_eq!(look([Some(1), Some(1)]), 2);
+        assert_eq!(look([Some(1), Some(2)]), 1);
+        assert_eq!(look([Some(1), Some(2)]), 0);
+        assert_eq!(look([Some(3), Some(1)]), 2, "also after the clock was set back");
+        assert!(sent.series.len() == 2);
+        for _ in 0..ROUNDS_KEPT {
+            sent.round += 1;
+            sent.forget();
+        }
+        assert!(sent.series.is_empty());
     }
 }
