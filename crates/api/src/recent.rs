@@ -230,6 +230,12 @@ impl StreamFollower {
         self.place
     }
 
+    /// The change that was taken last comes again, behind a place in it.
+    pub(crate) fn stay(&mut self, place: StreamPlace) {
+        self.next = self.next.saturating_sub(1);
+        self.place = place;
+    }
+
     /// The next change; none when the history has ended. Dropping the answer before it is there loses nothing.
     pub(crate) async fn next(&mut self) -> Option<StreamNext> {
         loop {

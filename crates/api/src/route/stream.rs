@@ -28,8 +28,10 @@ use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked};
 use crate::recent::{StreamFollower, StreamNext, StreamPlace};
 
-/// Rows of one event. A larger append comes as several, so that no event is larger than about a megabyte.
+/// Most rows of one event; a larger append comes as several.
 const EVENT_ROWS_MAX: usize = 1_000;
+/// Bytes after which an event takes no further row: so much is held for a client that reads nothing, and a part of it once more.
+const EVENT_BYTES: usize = 256 << 10;
 /// The beginning of a stream: how long to wait before reconnecting, and something to see at once.
 const GREETING: &str = "retry: 3000\n: live\n";
 const HEARTBEAT: &str = ": still here\n";
@@ -133,6 +135,8 @@ fn events(
         let Opening { mut follower, .. } = opening;
         let heartbeat = api.config().limits.heartbeat;
         let (mut place, mut silent_since) = (follower.place(), Instant::now());
+        // Of the change that is being sent.
+        let mut rows_passed = 0;
         loop {
             let received = tokio::select! {
                 () = api.stopping().cancelled() => break,
@@ -141,7 +145,10 @@ fn events(
             let sent = match received {
                 Err(_) => vec![Bytes::from(format!("{HEARTBEAT}id: {place}\n\n"))],
                 Ok(None) => break,
-                Ok(Some(StreamNext::Missed(missed))) => vec![lagged(&api, missed, None)],
+                Ok(Some(StreamNext::Missed(missed))) => {
+                    rows_passed = 0;
+                    vec![lagged(&api, missed, None)]
+                }
                 Ok(Some(StreamNext::Change(at, Change::Missed(missed)))) => {
                     place = at.behind(1);
                     if at.events() > 0 { Vec::new() } else { vec![lagged(&api, missed, Some(place))] }
@@ -150,9 +157,16 @@ fn events(
                     if !filter.names.is_empty() && let Ok(fleet) = api.history().fleet().await {
                         filter.resolve(&fleet.answer);
                     }
-                    let (events, end) = filter.events(&appended, at);
-                    place = end;
-                    events
+                    // One at a time: for a client that reads nothing neither the others are made nor the change is held.
+                    let event = filter.event(&appended, at, &mut rows_passed);
+                    place = at.behind(at.events().saturating_add(u32::from(event.is_some())));
+                    let of_gpus = appended.iter().filter(|batch| batch.table() == Table::GpuEvents);
+                    if event.is_some() && rows_passed < of_gpus.map(Batch::rows).sum::<usize>() {
+                        follower.stay(place);
+                    } else {
+                        rows_passed = 0;
+                    }
+                    event.map(|rows| samples(&rows, place)).into_iter().collect()
                 }
             };
             for event in sent {
@@ -217,29 +231,62 @@ impl Filter {
             && (self.metrics.is_none() || !entry.metrics.is_empty())
     }
 
-    /// The rows of a change that are wanted, as events, without those that have passed; and the place behind them.
-    fn events(&self, appended: &[Batch], at: StreamPlace) -> (Vec<Bytes>, StreamPlace) {
-        let (mut events, mut place) = (Vec::new(), at.behind(0));
+    /// The rows of the next event of a change, as JSON, if there are more that are wanted. The first `rows_passed` rows of the
+    /// change have been looked at; without any, the events that have passed at `at` are passed over.
+    fn event(&self, appended: &[Batch], at: StreamPlace, rows_passed: &mut usize) -> Option<Vec<u8>> {
+        let passed = if *rows_passed == 0 { at.events() } else { 0 };
+        for _ in 0..passed {
+            self.next_event(appended, rows_passed)?;
+        }
+        self.next_event(appended, rows_passed)
+    }
+
+    fn next_event(&self, appended: &[Batch], rows_passed: &mut usize) -> Option<Vec<u8>> {
+        let mut first = 0;
         for batch in appended.iter().filter(|batch| batch.table() == Table::GpuEvents) {
-            let Some(rows) = GpuRows::of(batch, self.metrics.as_deref()) else { continue };
-            let wanted: Vec<TelemetryEntry<'_>> = rows.entries().filter(|entry| self.wants(entry)).collect();
-            for rows in wanted.chunks(EVENT_ROWS_MAX) {
-                place = place.behind(place.events().saturating_add(1));
-                if place.events() > at.events()
-                    && let Ok(event) = samples(rows, place)
-                {
-                    events.push(event);
-                }
+            let end = first + batch.rows();
+            if *rows_passed < end
+                && let Some(rows) = GpuRows::of(batch, self.metrics.as_deref())
+                && let Some(event) = self.event_of(&rows, first, rows_passed)
+            {
+                return Some(event);
+            }
+            *rows_passed = end.max(*rows_passed);
+            first = end;
+        }
+        None
+    }
+
+    /// An event of rows of a batch, the first of which is row `first` of the change.
+    fn event_of(&self, rows: &GpuRows<'_>, first: usize, rows_passed: &mut usize) -> Option<Vec<u8>> {
+        let (mut event, mut count) = (Vec::new(), 0);
+        for (row, entry) in rows.entries().enumerate().skip(rows_passed.saturating_sub(first)) {
+            *rows_passed = first + row + 1;
+            if !self.wants(&entry) {
+                continue;
+            }
+            let len = event.len();
+            event.push(if count == 0 { b'[' } else { b',' });
+            if serde_json::to_writer(&mut event, &entry).is_err() {
+                event.truncate(len);
+                continue;
+            }
+            count += 1;
+            if count == EVENT_ROWS_MAX || event.len() >= EVENT_BYTES {
+                break;
             }
         }
-        (events, place)
+        (count > 0).then(|| {
+            event.push(b']');
+            event
+        })
     }
 }
 
 /// An event with rows.
-fn samples(rows: &[TelemetryEntry<'_>], place: StreamPlace) -> Result<Bytes, serde_json::Error> {
+fn samples(rows: &[u8], place: StreamPlace) -> Bytes {
     let mut event = format!("event: samples\nid: {place}\ndata: ").into_bytes();
-    serde_json::to_writer(&mut event, rows)?;
+    event.extend_from_slice(rows);
     event.extend_from_slice(b"\n\n");
-    Ok(Bytes::from(event))
+    Bytes::from(event)
 }
