@@ -4,13 +4,20 @@
 //! of the lost speed, 0 to 1: a share of time, or a difference to the peers. Whether the neighbours, the other GPUs of the host, were held
 //! down as well tells a fault of the GPU from one of the host's cooling or power supply.
 
+mod happened;
+mod presence;
+
 use gpuvitals_core::MetricId;
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::{Fleet, GpuState};
 
-use crate::findings::threshold::PEERS_MIN;
+use crate::condition;
 use crate::findings::{Evidence, GpuWindow};
 use crate::health_event::HealthEvent;
-use crate::robust;
+use crate::robust::Spread;
+
+pub use happened::Happened;
+pub use presence::Presence;
 
 /// Smallest weight of a cause that is worth a line.
 const WEIGHT_MIN: f64 = 0.02;
@@ -20,8 +27,11 @@ const POWER_SET: MetricId = MetricId::of("power_limit_w");
 const POWER_DEFAULT: MetricId = MetricId::of("power_limit_default_w");
 const CLOCK_MAX: MetricId = MetricId::of("gpu_clock_max_mhz");
 const CLOCK_APPLICATION: MetricId = MetricId::of("gpu_clock_application_mhz");
+const XID_LAST: MetricId = MetricId::of("xid_last");
 
 const NO_DATA: &str = "no_data";
+/// Weight of an XID that came before the time: what it broke may be broken still.
+const XID_BEFORE_WEIGHT: f64 = 0.5;
 
 /// Something that made a GPU slow.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,15 +58,18 @@ pub struct SlowTime<'a> {
     pub peers: &'a [GpuWindow],
     /// Those of the other GPUs of its host.
     pub neighbours: &'a [GpuWindow],
-    /// Minutes of the time.
-    pub minutes: usize,
-    /// Events in it.
+    /// In which minutes it reported.
+    pub presence: Presence,
+    /// Events in the time: those that its agent wrote, and those that its values show.
     pub events: &'a [HealthEvent],
+    /// The XID that it reported last, if it came before.
+    pub xid_before: Option<i64>,
 }
 
 /// The causes, the heaviest first; none: nothing unusual is known.
 pub fn explain(time: &SlowTime<'_>) -> Vec<SlowCause> {
-    let mut causes: Vec<SlowCause> = failures(time.events).into_iter().chain(no_data(time)).collect();
+    let failures = failures(time.events).or_else(|| failed_before(time.xid_before?));
+    let mut causes: Vec<SlowCause> = failures.into_iter().chain(no_data(time)).collect();
     if let Some(own) = time.own {
         causes.extend(limits(time, &own));
         causes.extend(clock(time, &own));
@@ -81,12 +94,23 @@ fn failures(events: &[HealthEvent]) -> Option<SlowCause> {
     Some(SlowCause { id: "events", weight: 1.0, sentence, evidence })
 }
 
+/// An XID from before, which applications do not cause.
+fn failed_before(xid: i64) -> Option<SlowCause> {
+    let is_grave = condition::holds("xid", |metric| (metric == XID_LAST).then_some(Value::Int(xid)));
+    let sentence = format!("XID {xid} came before this time, and nothing has cleared it");
+    #[expect(clippy::cast_precision_loss, reason = "a code")]
+    let evidence = vec![Evidence::of(XID_LAST, xid as f64)];
+    is_grave.then_some(SlowCause { id: "events", weight: XID_BEFORE_WEIGHT, sentence, evidence })
+}
+
 #[expect(clippy::cast_precision_loss, reason = "numbers of minutes")]
 fn no_data(time: &SlowTime<'_>) -> Option<SlowCause> {
-    let seen = time.own.map_or(0, |own| own.minutes);
-    let silent = time.minutes.checked_sub(seen).filter(|silent| *silent > 0)?;
-    let weight = silent as f64 / time.minutes as f64;
-    let sentence = format!("it reported nothing for {silent} of {} minutes", time.minutes);
+    let Presence { minutes, silent } = time.presence;
+    if silent == 0 {
+        return None;
+    }
+    let weight = silent as f64 / minutes as f64;
+    let sentence = format!("it reported nothing for {silent} of {minutes} minutes");
     let evidence = vec![Evidence::derived("minutes_without_values", "min", silent as f64)];
     Some(SlowCause { id: NO_DATA, weight, sentence, evidence })
 }
@@ -155,7 +179,7 @@ fn held_down(neighbours: &[GpuWindow], share: fn(&GpuWindow) -> Option<f64>) -> 
 fn clock(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<SlowCause> {
     let Some(clock) = own.loaded_clock_mhz else { return Vec::new() };
     let mut causes = Vec::new();
-    if let Some(median) = median(time.peers, |peer| peer.loaded_clock_mhz) {
+    if let Some(median) = median(time.peers, |peer| peer.loaded_clock_mhz).filter(|median| *median > 0.0) {
         let weight = 1.0 - clock / median;
         let sentence =
             format!("under load it ran at {clock:.0} MHz, the median of its peers is {median:.0} MHz");
@@ -230,100 +254,10 @@ fn little_work(time: &SlowTime<'_>, own: &GpuWindow) -> Option<SlowCause> {
     Some(SlowCause { id: "little_work", weight: behind / 100.0, sentence, evidence: vec![evidence] })
 }
 
+/// The median of all peers that have a value: one that does nothing is a peer, too.
 fn median(peers: &[GpuWindow], of: impl Fn(&GpuWindow) -> Option<f64>) -> Option<f64> {
-    let mut values: Vec<f64> = peers.iter().filter_map(of).filter(|value| *value > 0.0).collect();
-    robust::median(&mut values).filter(|_| values.len() >= PEERS_MIN)
+    Spread::of_peers(peers.iter().filter_map(of)).map(|spread| spread.median)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use gpuvitals_core::Identity;
-    use gpuvitals_core::batch::Value;
-    use gpuvitals_core::history::LatestValue;
-
-    use super::*;
-
-    const SOUND: GpuWindow = GpuWindow {
-        minutes: 10,
-        held_minutes: 10,
-        loaded_minutes: 10,
-        utilization_pct: Some(99.0),
-        power_w: Some(600.0),
-        loaded_clock_mhz: Some(1980.0),
-        loaded_power_w: Some(600.0),
-        temperature_max_c: Some(70.0),
-        fan_pct: None,
-        heat_share: Some(0.0),
-        power_share: Some(0.0),
-        brake_share: Some(0.0),
-        pcie_width: Some(16.0),
-        pcie_generation: Some(5.0),
-        links_up: Some(18.0),
-        idle_since_ns: None,
-    };
-
-    fn latest(metric: MetricId, watts: f64) -> (MetricId, LatestValue) {
-        (metric, LatestValue { value: Value::Float(watts), timestamp_ns: 0 })
-    }
-
-    fn of(own: GpuWindow, events: &[HealthEvent]) -> Vec<(&'static str, String)> {
-        let gpu = GpuState {
-            key: Arc::from("a"),
-            identity: Identity::default(),
-            first_seen_ns: 0,
-            last_seen_ns: 0,
-            latest: vec![latest(POWER_SET, 500.0), latest(POWER_DEFAULT, 700.0)],
-            extras: Vec::new(),
-        };
-        let neighbours = [SOUND, SOUND, GpuWindow { heat_share: Some(0.1), ..SOUND }];
-        let time = SlowTime {
-            gpu: &gpu,
-            own: Some(own),
-            peers: &[SOUND; 7],
-            neighbours: &neighbours,
-            minutes: 10,
-            events,
-        };
-        explain(&time).into_iter().map(|cause| (cause.id, cause.sentence)).collect()
-    }
-
-    fn ids(causes: &[(&'static str, String)]) -> Vec<&'static str> {
-        causes.iter().map(|(id, _)| *id).collect()
-    }
-
-    #[test]
-    fn a_sound_gpu_has_no_cause_and_the_heaviest_comes_first() {
-        assert!(of(SOUND, &[]).is_empty());
-        let hot = GpuWindow {
-            heat_share: Some(0.6),
-            loaded_clock_mhz: Some(1584.0),
-            power_share: Some(0.2),
-            pcie_width: Some(8.0),
-            ..SOUND
-        };
-        let causes = of(hot, &[]);
-        assert_eq!(ids(&causes), ["heat", "pcie", "clock", "power_limit"]);
-        let (_, heat) = causes.first().unwrap();
-        assert_eq!(
-            heat,
-            "heat held the clock down for 60 % of the time; it held down 1 of the 3 other GPUs of the host; the GPU reached 70 °C"
-        );
-        assert_eq!(
-            causes[3].1,
-            "the power limit held the clock down for 20 % of the time; it held down no other GPU of the host; the limit is set to \
-             500 W, the default is 700 W"
-        );
-        let [gpu, kind, detail] = ["a", "xid", "XID 79"].map(Arc::from);
-        let event = HealthEvent { gpu, at_ns: 0, kind, detail, finding: None };
-        let lost = GpuWindow { minutes: 4, ..SOUND };
-        let causes = of(lost, &[event]);
-        assert_eq!(ids(&causes), ["events", "no_data"]);
-        assert_eq!(causes[1].1, "it reported nothing for 6 of 10 minutes");
-        let slow_link = GpuWindow { pcie_generation: Some(4.0), ..SOUND };
-        assert_eq!(of(slow_link, &[])[0].1, "its PCIe link runs at generation 4, its peers' at 5");
-        let starved = GpuWindow { utilization_pct: Some(40.0), ..SOUND };
-        assert_eq!(ids(&of(starved, &[])), ["little_work"]);
-    }
-}
+mod tests;

@@ -32,6 +32,7 @@ pub use clock::{ClockWatch, RowAhead};
 pub use groups::{HolderLoad, MemberLoad, holder_loads};
 pub use kinds::{FindingKind, KINDS};
 pub use life::{Acknowledgement, LifeChange, LifeKind, life_rows};
+pub(crate) use recent::SETTLE_NS;
 pub use recent::{GpuWindow, Recent};
 pub use silence::{LostGpu, lost_gpus};
 pub use tracker::Tracker;

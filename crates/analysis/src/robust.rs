@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::findings::threshold::PEERS_MIN;
+
 /// Factor by which the median absolute deviation of normal values is multiplied to be their standard deviation.
 const NORMAL: f64 = 1.4826;
 
@@ -25,6 +27,21 @@ impl Spread {
         }
         let deviation = NORMAL * self::median(&mut values)?;
         Some(Self { median, deviation })
+    }
+
+    /// Of the values of a GPU's peers, none left out; none of too few to compare it with.
+    pub fn of_peers(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        Self::of_some(values, PEERS_MIN)
+    }
+
+    /// Of the values of a GPU and its peers: one among many changes neither middle nor width. None of too few peers.
+    pub fn of_group(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        Self::of_some(values, PEERS_MIN + 1)
+    }
+
+    fn of_some(values: impl IntoIterator<Item = f64>, least: usize) -> Option<Self> {
+        let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        Self::of(values.iter().copied()).filter(|_| values.len() >= least)
     }
 
     /// Distance of a value from the median in deviations, negative below it. `least` is the smallest deviation that counts, so

@@ -7,9 +7,9 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::GpuState;
 use gpuvitals_core::{IdentityColumn, MetricId};
 
-use super::threshold::{COMMON_LINK_SHARE, FAN_AT_LIMIT_PCT, FAN_NEEDED_FROM_C, FAN_OF_PEERS_PCT, PEERS_MIN};
+use super::threshold::{COMMON_LINK_SHARE, FAN_AT_LIMIT_PCT, FAN_NEEDED_FROM_C, FAN_OF_PEERS_PCT};
 use super::{Candidate, Evidence, GpuWindow, Member, Reach, Subject, Survey, common, finding};
-use crate::robust;
+use crate::robust::Spread;
 
 /// Most nodes that a sentence names.
 const NAMED_NODES_MAX: usize = 5;
@@ -91,8 +91,8 @@ impl Survey<'_> {
         for (model, places) in &self.models {
             let members: Vec<Member<'_>> = self.members(places).collect();
             let fan = |member: &Member<'_>| member.window?.fan_pct;
-            let mut speeds: Vec<f64> = members.iter().filter_map(fan).map(|(mean, _)| mean).collect();
-            let median = robust::median(&mut speeds).filter(|_| model.is_some() && speeds.len() > PEERS_MIN);
+            let speeds = members.iter().filter_map(fan).map(|(mean, _)| mean);
+            let median = Spread::of_group(speeds).filter(|_| model.is_some()).map(|spread| spread.median);
             for member in &members {
                 let (Some((mean, highest)), Some(window)) = (fan(member), member.window) else { continue };
                 let hot = window.temperature_max_c.filter(|celsius| *celsius >= FAN_NEEDED_FROM_C);

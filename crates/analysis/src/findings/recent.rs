@@ -14,7 +14,7 @@ use gpuvitals_core::integral::seconds;
 use gpuvitals_core::throttle::{STEPS, STEPS_AT_POWER_LIMIT, STEPS_OF_HEAT};
 
 /// A minute is read when it has been over for so long: rows are under way for some seconds.
-const SETTLE_NS: i64 = 10_000_000_000;
+pub(crate) const SETTLE_NS: i64 = 10_000_000_000;
 /// Minutes without a value after which a GPU is forgotten, and its idleness is not known any more.
 const FORGET_NS: i64 = 15 * MINUTE_NS;
 /// How far back idleness is looked for at the start.
@@ -140,8 +140,10 @@ impl Recent {
         recent
     }
 
-    /// What to ask the history for some GPUs in a range of time: whole minutes, and the one before, with which counters begin.
+    /// What to ask the history for some GPUs in a range of time: whole minutes, and the one before, with which counters begin. An end
+    /// on a whole minute ends the minute before it.
     pub fn range_query(gpus: Vec<Arc<str>>, start_ns: i64, end_ns: i64) -> BucketQuery {
+        let end_ns = end_ns.saturating_sub(1).max(start_ns);
         let start_ns = start_ns.div_euclid(MINUTE_NS) * MINUTE_NS - MINUTE_NS;
         BucketQuery { gpus, ..query(metrics(), start_ns, end_ns) }
     }

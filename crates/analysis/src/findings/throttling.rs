@@ -1,17 +1,16 @@
 //! Clocks that are held down.
 
-use super::threshold::{BRAKE_SHARE, HEAT_SHARE, HELD_CLOCK, PEERS_MIN, UNEXPLAINED_SHARE};
+use super::threshold::{BRAKE_SHARE, HEAT_SHARE, HELD_CLOCK, UNEXPLAINED_SHARE};
 use super::{Candidate, Evidence, Member, Survey};
-use crate::robust;
+use crate::robust::Spread;
 use gpuvitals_core::integral::rounded;
 
 impl Survey<'_> {
     pub(super) fn throttling(&self, found: &mut Vec<Candidate>) {
         for (model, places) in &self.models {
             let members: Vec<Member<'_>> = self.members(places).collect();
-            let mut clocks: Vec<f64> =
-                members.iter().filter_map(|member| member.window?.steady_clock()).collect();
-            let median = robust::median(&mut clocks).filter(|_| model.is_some() && clocks.len() > PEERS_MIN);
+            let clocks = members.iter().filter_map(|member| member.window?.steady_clock());
+            let median = Spread::of_group(clocks).filter(|_| model.is_some()).map(|spread| spread.median);
             for member in members {
                 found.extend(self.heat(member, median));
                 found.extend(self.brake(member, median));

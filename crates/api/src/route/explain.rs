@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_analysis::explain::{self, SlowTime};
+use gpuvitals_analysis::explain::{self, Happened, Presence, SlowTime};
 use gpuvitals_analysis::findings::{GpuWindow, Recent, holder_of};
+use gpuvitals_analysis::health_event::HealthEvent;
 use gpuvitals_core::history::{Fleet, GpuState, Part, RowsQuery};
 use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Table};
@@ -114,10 +115,14 @@ impl Ask for ExplainAsk {
         let Part { answer: buckets, missing: more } =
             view.history.buckets(Recent::range_query(keys, start_ns, end_ns)).await?;
         let missing = ask::joined(missing, more);
+        let Part { answer: values, missing: more } =
+            view.history.buckets(Happened::query(&gpu, start_ns, end_ns)).await?;
+        let missing = ask::joined(missing, more);
         let of_gpu = RowsQuery {
             gpus: vec![Arc::clone(&gpu.key)],
             start_ns: Some(start_ns),
             end_ns: Some(end_ns),
+            newest_first: true,
             ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
         };
         let Part { answer: events, missing: more } =
@@ -128,18 +133,17 @@ impl Ask for ExplainAsk {
                 |gpus: &[Arc<GpuState>]| gpus.iter().filter_map(|gpu| recent.window(gpu)).collect();
             let windows: Vec<GpuWindow> = windows_of(&peers.gpus);
             let neighbours: Vec<GpuWindow> = windows_of(&neighbours);
-            // The minute before the range was for the counters.
-            let steps = buckets.steps();
-            let unborn = steps.times().skip(1).filter(|at| at.saturating_add(MINUTE_NS) <= gpu.first_seen_ns);
-            let minutes = steps.count.saturating_sub(1 + unborn.count());
+            let happened = Happened::of(&values, &gpu, start_ns);
+            let events = with_values(events, happened.events);
             let own = recent.window(&gpu);
             let time = SlowTime {
                 gpu: &gpu,
                 own,
                 peers: &windows,
                 neighbours: &neighbours,
-                minutes,
+                presence: Presence::of(&buckets, &gpu, end_ns, view.now_ns()),
                 events: &events,
+                xid_before: happened.xid_before,
             };
             let causes = explain::explain(&time);
             let verdict = causes.first().map_or_else(
@@ -166,6 +170,14 @@ impl Ask for ExplainAsk {
         })
         .await
     }
+}
+
+/// Events that an agent wrote, and those that the values show of the kinds that it did not write.
+fn with_values(mut written: Vec<HealthEvent>, shown: Vec<HealthEvent>) -> Vec<HealthEvent> {
+    let kinds: HashSet<Arc<str>> = written.iter().map(|event| Arc::clone(&event.kind)).collect();
+    written.extend(shown.into_iter().filter(|event| !kinds.contains(&event.kind)));
+    written.sort_by_key(|event| event.at_ns);
+    written
 }
 
 /// The other GPUs of its host.

@@ -143,7 +143,7 @@ async fn a_slow_gpu_is_explained_by_its_clock_beside_its_job() {
     assert_eq!(answer["causes"][0]["evidence"][0]["compared_with"]["value"], 1980.0);
     assert_eq!(
         (&answer["start"], &answer["figures"]["minutes"]),
-        (&json!("2026-11-20T15:50:00Z"), &json!(11))
+        (&json!("2026-11-20T15:50:00Z"), &json!(10))
     );
     let sound =
         world.ok("/api/v1/gpus/GPU-0/explain?start=2026-11-20T15:50:00Z&end=2026-11-20T15:59:00Z").await;
@@ -158,6 +158,29 @@ async fn a_slow_gpu_is_explained_by_its_clock_beside_its_job() {
     ] {
         assert_eq!(world.get(&format!("/api/v1/gpus/{query}")).await.json()["code"], code, "{query}");
     }
+}
+
+#[tokio::test]
+async fn an_xid_in_the_values_is_a_cause_and_a_whole_minute_at_the_end_is_not_empty() {
+    let world = judging().await;
+    let who = gpu("GPU-x", "n1", 0, H100);
+    let rows_of = |from: i64, xid: f64| -> Vec<(i64, [(&'static str, f64); 3])> {
+        let at = |n: i64| (from - 10 * n, [("utilization_pct", 99.0), ("power_w", 600.0), ("xid_last", xid)]);
+        (0..60).map(at).collect()
+    };
+    let all: Vec<_> = rows_of(1_205, 0.0).into_iter().chain(rows_of(605, 79.0)).collect();
+    let all: Vec<Row<'_>> = all.iter().map(|(at, values)| (who.clone(), *at, values.as_slice())).collect();
+    world.append(rows(&all)).await;
+    let ask = |range: &'static str| world.ok(range);
+    let answer = ask("/api/v1/gpus/GPU-x/explain?start=2026-11-20T15:45:00Z&end=2026-11-20T15:55:00Z").await;
+    assert_eq!(answer["causes"].as_array().unwrap().len(), 1, "{answer}");
+    assert_eq!(answer["verdict"], "it had events that interrupt work: XID 79");
+    let event = json!({"timestamp": "2026-11-20T15:49:55Z", "kind": "xid", "detail": "XID 79"});
+    assert_eq!((&answer["events"], &answer["figures"]["minutes"]), (&json!([event]), &json!(10)));
+    let later = ask("/api/v1/gpus/GPU-x/explain?start=2026-11-20T15:52:00Z&end=2026-11-20T15:58:00Z").await;
+    assert_eq!(later["verdict"], "XID 79 came before this time, and nothing has cleared it");
+    let before = ask("/api/v1/gpus/GPU-x/explain?start=2026-11-20T15:41:00Z&end=2026-11-20T15:49:00Z").await;
+    assert_eq!((&before["causes"], &before["events"]), (&json!([]), &json!([])));
 }
 
 #[tokio::test]

@@ -1,0 +1,247 @@
+use std::sync::Arc;
+
+use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GroupName, LatestValue};
+use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
+use gpuvitals_core::{Identity, catalogue};
+
+use super::*;
+
+const SOUND: GpuWindow = GpuWindow {
+    minutes: 10,
+    held_minutes: 10,
+    loaded_minutes: 10,
+    utilization_pct: Some(99.0),
+    power_w: Some(600.0),
+    loaded_clock_mhz: Some(1980.0),
+    loaded_power_w: Some(600.0),
+    temperature_max_c: Some(70.0),
+    fan_pct: None,
+    heat_share: Some(0.0),
+    power_share: Some(0.0),
+    brake_share: Some(0.0),
+    pcie_width: Some(16.0),
+    pcie_generation: Some(5.0),
+    links_up: Some(18.0),
+    idle_since_ns: None,
+};
+
+fn latest(metric: MetricId, watts: f64) -> (MetricId, LatestValue) {
+    (metric, LatestValue { value: Value::Float(watts), timestamp_ns: 0 })
+}
+
+fn of(own: GpuWindow, events: &[HealthEvent]) -> Vec<(&'static str, String)> {
+    let gpu = GpuState {
+        key: Arc::from("a"),
+        identity: Identity::default(),
+        first_seen_ns: 0,
+        last_seen_ns: 0,
+        latest: vec![latest(POWER_SET, 500.0), latest(POWER_DEFAULT, 700.0)],
+        extras: Vec::new(),
+    };
+    let neighbours = [SOUND, SOUND, GpuWindow { heat_share: Some(0.1), ..SOUND }];
+    let time = SlowTime {
+        gpu: &gpu,
+        own: Some(own),
+        peers: &[SOUND; 7],
+        neighbours: &neighbours,
+        presence: Presence { minutes: 10, silent: 10 - own.minutes },
+        events,
+        xid_before: None,
+    };
+    explain(&time).into_iter().map(|cause| (cause.id, cause.sentence)).collect()
+}
+
+fn ids(causes: &[(&'static str, String)]) -> Vec<&'static str> {
+    causes.iter().map(|(id, _)| *id).collect()
+}
+
+#[test]
+fn a_sound_gpu_has_no_cause_and_the_heaviest_comes_first() {
+    assert!(of(SOUND, &[]).is_empty());
+    let hot = GpuWindow {
+        heat_share: Some(0.6),
+        loaded_clock_mhz: Some(1584.0),
+        power_share: Some(0.2),
+        pcie_width: Some(8.0),
+        ..SOUND
+    };
+    let causes = of(hot, &[]);
+    assert_eq!(ids(&causes), ["heat", "pcie", "clock", "power_limit"]);
+    let (_, heat) = causes.first().unwrap();
+    assert_eq!(
+        heat,
+        "heat held the clock down for 60 % of the time; it held down 1 of the 3 other GPUs of the host; the GPU reached 70 °C"
+    );
+    assert_eq!(
+        causes[3].1,
+        "the power limit held the clock down for 20 % of the time; it held down no other GPU of the host; the limit is set to \
+         500 W, the default is 700 W"
+    );
+    let [gpu, kind, detail] = ["a", "xid", "XID 79"].map(Arc::from);
+    let event = HealthEvent { gpu, at_ns: 0, kind, detail, finding: None };
+    let lost = GpuWindow { minutes: 4, ..SOUND };
+    let causes = of(lost, &[event]);
+    assert_eq!(ids(&causes), ["events", "no_data"]);
+    assert_eq!(causes[1].1, "it reported nothing for 6 of 10 minutes");
+    let slow_link = GpuWindow { pcie_generation: Some(4.0), ..SOUND };
+    assert_eq!(of(slow_link, &[])[0].1, "its PCIe link runs at generation 4, its peers' at 5");
+    let starved = GpuWindow { utilization_pct: Some(40.0), ..SOUND };
+    assert_eq!(ids(&of(starved, &[])), ["little_work"]);
+}
+
+/// A GPU that began to report so many seconds after the start.
+fn gpu_since(second: i64) -> GpuState {
+    GpuState {
+        key: Arc::from("a"),
+        identity: Identity::default(),
+        first_seen_ns: START_NS + second * SECOND_NS,
+        last_seen_ns: i64::MAX,
+        latest: Vec::new(),
+        extras: Vec::new(),
+    }
+}
+
+const START_NS: i64 = 1_000_000 * MINUTE_NS;
+
+/// The answer to a question about rows of one GPU: seconds after the start, column and value.
+fn answer(query: &BucketQuery, rows: impl IntoIterator<Item = (i64, &'static str, f64)>) -> Buckets {
+    let steps = query.steps().unwrap();
+    let mut buckets = Buckets::new(steps, &query.metrics, &[]);
+    let mut name = vec![None; query.group_by.len()];
+    name[0] = Some(Arc::from("a"));
+    let group = buckets.group(&GroupName::from(name));
+    for (second, column, value) in rows {
+        let at_ns = START_NS + second * SECOND_NS;
+        if at_ns < query.start_ns || at_ns > query.end_ns {
+            continue;
+        }
+        let place = buckets.place(group, steps.at(at_ns));
+        let metric = catalogue::by_column(column).unwrap();
+        let mut all = buckets.metrics_mut().iter_mut();
+        let measured = all.find(|measured| measured.metric == metric).unwrap();
+        let one = Cell { count: 1, sum: value, min: value, max: value, last_ns: at_ns, last: value };
+        measured.cells[place].merge(&one);
+    }
+    buckets
+}
+
+#[test]
+fn a_peer_that_does_nothing_is_a_peer() {
+    let idle = GpuWindow { utilization_pct: Some(0.0), ..SOUND };
+    let half = [idle, idle, idle, idle, SOUND, SOUND, SOUND];
+    let causes = |peers: &[GpuWindow], busy| {
+        let time = SlowTime {
+            gpu: &gpu_since(0),
+            own: Some(GpuWindow { utilization_pct: Some(busy), ..SOUND }),
+            peers,
+            neighbours: &[],
+            presence: Presence { minutes: 10, silent: 0 },
+            events: &[],
+            xid_before: None,
+        };
+        explain(&time).into_iter().map(|cause| cause.sentence).collect::<Vec<_>>()
+    };
+    assert!(causes(&half, 0.0).is_empty(), "most of its peers do nothing");
+    let busy = [idle, idle, idle, SOUND, SOUND, SOUND, SOUND];
+    assert_eq!(causes(&busy, 0.0), ["it was busy for 0 % of the time, the median of its peers is 99 %"]);
+}
+
+#[test]
+fn a_minute_is_silent_if_a_row_was_due_in_it() {
+    // (what, rows: every so many seconds, but not in these seconds; first row, range in seconds, now) -> (minutes, silent)
+    type Case = (&'static str, usize, std::ops::Range<i64>, i64, (i64, i64), i64, (usize, usize));
+    let table: [Case; 12] = [
+        ("whole minutes", 1, 0..0, -600, (0, 600), 9_000, (10, 0)),
+        ("an end within a minute", 1, 0..0, -600, (0, 630), 9_000, (11, 0)),
+        ("an end in the future", 1, 601..9_000, -600, (0, 660), 605, (11, 0)),
+        ("the minute that has just ended is under way", 1, 540..9_000, -600, (0, 600), 605, (9, 0)),
+        ("an outage", 1, 120..300, -600, (0, 600), 9_000, (10, 3)),
+        ("it stopped", 1, 240..9_000, -600, (0, 600), 9_000, (10, 6)),
+        ("silent from the start", 1, -120..300, -600, (0, 600), 9_000, (10, 5)),
+        ("it is new", 1, 0..0, 300, (0, 600), 9_000, (5, 0)),
+        ("a row every half minute", 30, 0..0, -600, (0, 600), 9_000, (10, 0)),
+        ("a row every five minutes", 300, 0..0, -600, (0, 3_600), 9_000, (60, 0)),
+        ("a row every five minutes, and two are missing", 300, 500..1_100, -600, (0, 3_600), 9_000, (60, 14)),
+        ("nothing", 1, -600..9_000, -600, (0, 600), 9_000, (10, 10)),
+    ];
+    for (what, every, missing, first, (start, end), now, (minutes, silent)) in table {
+        let (start_ns, end_ns) = (START_NS + start * SECOND_NS, START_NS + end * SECOND_NS);
+        let query = crate::findings::Recent::range_query(vec![Arc::from("a")], start_ns, end_ns);
+        let rows = (first..now.min(4_000)).step_by(every).filter(|second| !missing.contains(second));
+        let buckets = answer(&query, rows.map(|second| (second, "power_w", 600.0)));
+        let now_ns = START_NS + now * SECOND_NS;
+        let presence = Presence::of(&buckets, &gpu_since(first), end_ns, now_ns);
+        assert_eq!(presence, Presence { minutes, silent }, "{what}");
+    }
+    // A reading once a minute is late now and then: some minutes have none, others two.
+    let query =
+        crate::findings::Recent::range_query(vec![Arc::from("a")], START_NS, START_NS + 600 * SECOND_NS);
+    let rows = (-1..11).map(|n| (60 * n + if n % 2 == 0 { 1 } else { -1 }, "power_w", 600.0));
+    let presence =
+        Presence::of(&answer(&query, rows), &gpu_since(-600), START_NS + 600 * SECOND_NS, i64::MAX);
+    assert_eq!(presence.silent, 0);
+}
+
+#[test]
+fn what_the_values_show_are_events() {
+    type Case =
+        (&'static str, i64, Vec<(i64, &'static str, f64)>, &'static [(i64, &'static str)], Option<i64>);
+    let every = |column, value: fn(i64) -> f64| (-60..60).map(move |n| (10 * n, column, value(n))).collect();
+    let table: Vec<Case> = vec![
+        (
+            "a code appears",
+            -600,
+            every("xid_last", |n| if n < 12 { 0.0 } else { 79.0 }),
+            &[(120, "XID 79")],
+            None,
+        ),
+        (
+            "it was cleared again",
+            -600,
+            every("xid_last", |n| if n == 12 { 31.0 } else { 0.0 }),
+            &[(120, "XID 31")],
+            None,
+        ),
+        (
+            "another code",
+            -600,
+            every("xid_last", |n| if n < 12 { 31.0 } else { 79.0 }),
+            &[(120, "XID 79")],
+            None,
+        ),
+        (
+            "its first row has one",
+            30,
+            vec![(30, "xid_last", 79.0), (40, "xid_last", 79.0)],
+            &[(30, "XID 79")],
+            None,
+        ),
+        ("it stands from before", -90_000, every("xid_last", |_| 79.0), &[], Some(79)),
+        (
+            "counted",
+            -600,
+            every("xid_count", |n| if n < 6 { 0.0 } else { 2.0 }),
+            &[(60, "2 XIDs, the last XID")],
+            None,
+        ),
+        (
+            "errors, the count of which began before",
+            -600,
+            every("ecc_uncorrected_volatile", |n| if n < 6 { 3.0 } else { 4.0 }),
+            &[(60, "1 uncorrectable ECC error")],
+            None,
+        ),
+        ("nothing", -600, every("xid_last", |_| 0.0), &[], None),
+    ];
+    for (what, first, rows, events, before) in table {
+        let gpu = gpu_since(first);
+        let query = Happened::query(&gpu, START_NS, START_NS + 600 * SECOND_NS);
+        let happened = Happened::of(&answer(&query, rows), &gpu, START_NS);
+        let found: Vec<(i64, &str)> = happened
+            .events
+            .iter()
+            .map(|event| ((event.at_ns - START_NS) / SECOND_NS, event.detail.as_ref()))
+            .collect();
+        assert_eq!((found.as_slice(), happened.xid_before), (events, before), "{what}");
+    }
+}
