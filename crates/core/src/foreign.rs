@@ -152,9 +152,12 @@ fn meaning_without_unit(name: &str) -> Meaning {
         "metric_name" | "metric" | "__name__" => Meaning::MetricName,
         "value" | "metric_value" => Meaning::MetricValue,
         "labels_raw" | "labels" => Meaning::Labels,
-        "energy" | "energy_j" | "energy_joules" | "total_energy_j" | "total_energy_joules" | "gpu_energy_j" => {
-            Meaning::Metric(ENERGY, MILLIJOULES)
-        }
+        "energy"
+        | "energy_j"
+        | "energy_joules"
+        | "total_energy_j"
+        | "total_energy_joules"
+        | "gpu_energy_j" => Meaning::Metric(ENERGY, MILLIJOULES),
         _ => catalogue::by_alias(name).map_or(Meaning::Unknown, |id| Meaning::Metric(id, 1.0)),
     }
 }

@@ -12,7 +12,8 @@ pub(crate) fn failed(what: &str, directory: Option<&Path>, reason: &str) -> Fail
     let place = directory.map(|directory| format!(" in {}", directory.display())).unwrap_or_default();
     let failed = format!("the {what} can store nothing more{place}: {reason}");
     if reason.contains(DISPLACED) {
-        let advice = "it took nothing more from then on; put the directory back, or start again with a new one";
+        let advice =
+            "it took nothing more from then on; put the directory back, or start again with a new one";
         return Failure::new(Exit::Io, format!("{failed}; {advice}"));
     }
     let disk =

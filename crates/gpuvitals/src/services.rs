@@ -18,9 +18,7 @@ pub(crate) fn run(
     layers: impl FnOnce(Vec<Override>) -> Result<Layers, Failure>,
 ) -> Result<(), Failure> {
     match command {
-        ServiceCommand::Up(flags) => {
-            serve("up", None, Hangup::Ends, || layers(flags.overrides()), up::run)
-        }
+        ServiceCommand::Up(flags) => serve("up", None, Hangup::Ends, || layers(flags.overrides()), up::run),
         ServiceCommand::Stream => {
             serve("stream", Some(stream::THREADS), Hangup::Ends, || layers(vec![]), streaming)
         }

@@ -16,7 +16,13 @@ const LIMIT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 fn ends_with_its_terminal(shell: &str, words: &str) {
     let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs/rx7900xtx");
     let mut terminal = Command::new("script")
-        .args(["--quiet", "--flush", "--command", &format!("stty rows 40 cols 120; echo $$; {shell}"), "/dev/null"])
+        .args([
+            "--quiet",
+            "--flush",
+            "--command",
+            &format!("stty rows 40 cols 120; echo $$; {shell}"),
+            "/dev/null",
+        ])
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap())
         .envs([("TERM", "xterm"), ("SHELL", "/bin/sh")])
@@ -53,7 +59,10 @@ fn top_ends_with_its_terminal() {
 
 #[test]
 fn top_ends_with_its_terminal_though_the_hangup_is_ignored() {
-    ends_with_its_terminal(r#"trap "" HUP; exec "$GPUVITALS" top --sysfs "$MACHINE" --node node-a"#, "node-a");
+    ends_with_its_terminal(
+        r#"trap "" HUP; exec "$GPUVITALS" top --sysfs "$MACHINE" --node node-a"#,
+        "node-a",
+    );
 }
 
 #[test]

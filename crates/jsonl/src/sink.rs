@@ -9,9 +9,7 @@ use std::thread::JoinHandle;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, Status, Table, causes, clock, wire};
-use gpuvitals_log::{
-    Appended, DirectoryLock, Disk, Durability, FsDisk, LockError, Log, LogConfig, LogError,
-};
+use gpuvitals_log::{Appended, DirectoryLock, Disk, Durability, FsDisk, LockError, Log, LogConfig, LogError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::error::JsonlError;

@@ -312,7 +312,9 @@ impl State {
         let is_alone =
             |command: &mut Command| matches!(command, Command::TruncateBefore(..) | Command::Check(_));
         match self.commands.pop_front_if(is_alone) {
-            Some(Command::TruncateBefore(sequence, done)) => return Some(Work::TruncateBefore(sequence, done)),
+            Some(Command::TruncateBefore(sequence, done)) => {
+                return Some(Work::TruncateBefore(sequence, done));
+            }
             Some(Command::Check(done)) => return Some(Work::Check(done)),
             _ => {}
         }

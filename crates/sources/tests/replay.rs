@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    ArrayRef, BooleanArray, Decimal32Array, DictionaryArray, Float32Array, Float64Array, Int16Array, Int32Array,
-    Int64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt16Array, UInt64Array,
+    ArrayRef, BooleanArray, Decimal32Array, DictionaryArray, Float32Array, Float64Array, Int16Array,
+    Int32Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt16Array, UInt64Array,
 };
 use gpuvitals_core::batch::{Value, text_at};
 use gpuvitals_core::ports::{Poll, Source};

@@ -27,7 +27,9 @@ pub enum StoreError {
     #[error("{0} is in use by another process")]
     Locked(PathBuf),
     /// The manifest is of a version that this program does not know.
-    #[error("{path} has format {found}; this release reads format {known} and converts no other: name a new directory, or go on with the release that wrote this one")]
+    #[error(
+        "{path} has format {found}; this release reads format {known} and converts no other: name a new directory, or go on with the release that wrote this one"
+    )]
     Format {
         /// The manifest.
         path: PathBuf,

@@ -109,7 +109,8 @@ pub fn check(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Sto
     let mut done = RepairProgress { files: 0, files_total: files.len(), bytes: 0, bytes_total };
     let mut outcome = StoreCheck::default();
     if !manifest.is_listed() {
-        let fault = |lost: &LostFile| FileFault { path: dir.join(&lost.file.name), reason: lost.fault.clone() };
+        let fault =
+            |lost: &LostFile| FileFault { path: dir.join(&lost.file.name), reason: lost.fault.clone() };
         outcome.faults.extend(manifest.lost.iter().map(fault));
     }
     while let Some(file) = files.pop() {

@@ -279,7 +279,8 @@ pub(crate) fn align(
     is_whole: bool,
     found: &mut Recovered,
 ) -> Result<(), StoreError> {
-    let known = recovery.next_sequence.max(manifest.flushed_through.map_or(0, |flushed| flushed.saturating_add(1)));
+    let known =
+        recovery.next_sequence.max(manifest.flushed_through.map_or(0, |flushed| flushed.saturating_add(1)));
     let beyond = directory.lock().noted_end().saturating_sub(known);
     if beyond > 0 {
         found.damage.push(format!(

@@ -49,7 +49,8 @@ impl Store {
         let (lock, wal) = (Arc::clone(directory.lock()), directory.wal());
         let disk = FsDisk::under(&lock, &wal).map_err(|e| StoreError::io("opening", &wal, e))?;
         // A file in a directory that is not in its place would not be found again, and nor would what made room for it.
-        let steps = FileSteps::asking(move |step, _| if step == FileStep::Read { Ok(()) } else { lock.check() });
+        let steps =
+            FileSteps::asking(move |step, _| if step == FileStep::Read { Ok(()) } else { lock.check() });
         Self::open_in(directory, config, disk, steps)
     }
 

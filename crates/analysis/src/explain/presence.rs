@@ -5,8 +5,8 @@ use gpuvitals_core::time::MINUTE_NS;
 
 use crate::cells::GpuCells;
 use crate::findings::SETTLE_NS;
-use crate::integral::seconds;
 use crate::robust::median;
+use gpuvitals_core::integral::seconds;
 
 /// A distance between two values this many times the usual one is silence; a shorter one is a reading that came late.
 const LATE: f64 = 1.5;

@@ -121,8 +121,10 @@ fn a_counter_of_the_hardware_counts_from_the_start_and_survives_its_reset() {
     let mut exposition = exposition(Series::Standard, Compat::DcgmLegacy);
     let energies = (0..20_u32).map(|second| 5_000_000.0 + 300.0 * f64::from(second)).chain([12.0, 312.0]);
     for (second, joules) in (0..).zip(energies) {
-        exposition
-            .observe(&batch(&nvidia(), &[(NOON + second * S, &[("energy_mj", 1e3 * joules), ("power_w", 300.0)])]));
+        exposition.observe(&batch(
+            &nvidia(),
+            &[(NOON + second * S, &[("energy_mj", 1e3 * joules), ("power_w", 300.0)])],
+        ));
     }
     let samples = scrape(&mut exposition, NOON + 21 * S, &[up(&nvidia())]);
     assert_eq!(value(&samples, "gpu_energy_joules_total", &[]), Some(21.0 * 300.0));

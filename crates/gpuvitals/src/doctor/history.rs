@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::path::Path;
 
+use gpuvitals_core::history::FleetBounds;
 use gpuvitals_core::history::History as _;
 use gpuvitals_core::{Health, Status};
 use gpuvitals_postgres::Database;
@@ -30,7 +31,7 @@ fn database(settings: &Database) -> Finding {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::io("cannot start a runtime", error))?;
         runtime.block_on(async {
-            let postgres = open_postgres(settings, None).await?;
+            let postgres = open_postgres(settings, None, FleetBounds::default()).await?;
             postgres.ping().await;
             Ok(postgres.health())
         })

@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use crate::bench::{append, commit_here, open, open_with, payload, records, reread, sequences, tiny};
 use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
-use gpuvitals_log::{
-    Appended, DISPLACED, DirectoryLock, Disk, Durability, FsDisk, Log, LogConfig, LogError,
-};
+use gpuvitals_log::{Appended, DISPLACED, DirectoryLock, Disk, Durability, FsDisk, Log, LogConfig, LogError};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 

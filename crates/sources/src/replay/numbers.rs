@@ -25,7 +25,9 @@ pub(super) fn floats(array: &ArrayRef) -> Option<Float64Array> {
         DataType::UInt64 => each::<UInt64Type>(array, |value| value as f64),
         DataType::Float32 => each::<Float32Type>(array, f64::from),
         DataType::Float64 => each::<Float64Type>(array, |value| value),
-        DataType::Decimal32(_, scale) => each::<Decimal32Type>(array, |steps| f64::from(steps) / unit(*scale)),
+        DataType::Decimal32(_, scale) => {
+            each::<Decimal32Type>(array, |steps| f64::from(steps) / unit(*scale))
+        }
         DataType::Decimal64(_, scale) => each::<Decimal64Type>(array, |steps| steps as f64 / unit(*scale)),
         DataType::Decimal128(_, scale) => each::<Decimal128Type>(array, |steps| steps as f64 / unit(*scale)),
         _ => return None,

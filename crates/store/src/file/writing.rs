@@ -192,17 +192,7 @@ impl<'a> TableWriter<'a> {
         };
         let writer = ArrowWriter::try_new_with_options(summed, schema, options)
             .map_err(|error| FileError::parquet("beginning", &path, error))?;
-        Ok(Self {
-            place,
-            name,
-            steps,
-            fresh,
-            writer,
-            config,
-            groups: Vec::new(),
-            open: None,
-            gpus: 0,
-        })
+        Ok(Self { place, name, steps, fresh, writer, config, groups: Vec::new(), open: None, gpus: 0 })
     }
 
     fn parquet(&self, action: &'static str) -> impl FnOnce(ParquetError) -> FileError + use<> {

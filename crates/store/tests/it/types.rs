@@ -57,7 +57,8 @@ fn assert_types(dir: &Path) -> (usize, usize) {
     let rollups: Vec<PathBuf> =
         ["10s", "1m", "1h", "1d"].iter().flat_map(|grain| tables(&dir.join(grain))).collect();
     for file in &rollups {
-        let values = types(file, true).into_iter().filter_map(|(name, found)| Some((rolled(&name)?, name, found)));
+        let values =
+            types(file, true).into_iter().filter_map(|(name, found)| Some((rolled(&name)?, name, found)));
         for (wanted, name, found) in values {
             assert_eq!(found, wanted, "{name} in {}", file.display());
         }
