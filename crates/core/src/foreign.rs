@@ -135,8 +135,8 @@ fn meaning_without_unit(name: &str) -> Meaning {
         }
         "modelname" | "model" | "model_name" | "name" | "gpu_name" | "gpu_model" | "product_name"
         | "device_name" | "card_series" => Meaning::Identity(IdentityColumn::Model),
-        "pci" | "pci_bus_id" | "bus_id" | "pci_address" | "pci_bus" | "bus" | "bdf" | "pci_bdf"
-        | "gpu_bus_id" | "pci_device_bus_id" => Meaning::Identity(IdentityColumn::Pci),
+        "pci" | "pci_bus_id" | "bus_id" | "pci_address" | "bus" | "bdf" | "pci_bdf" | "gpu_bus_id"
+        | "pci_device_bus_id" => Meaning::Identity(IdentityColumn::Pci),
         "gpu_i_id" | "mig_instance" | "partition" => Meaning::Identity(IdentityColumn::Partition),
         "driver" | "driver_version" | "dcgm_fi_driver_version" | "dcgm_fi_system_driver_version" => {
             Meaning::Identity(IdentityColumn::Driver)

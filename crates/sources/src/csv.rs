@@ -115,12 +115,16 @@ impl CsvSource {
         if config.loop_file && opened.again.is_none() {
             return Err(CsvError::NoLoop { file });
         }
+        let rows = RowBuilder::new(plan, config.messages);
+        if !rows.has_parts() {
+            return Err(CsvError::Hosts { file });
+        }
         let mut ledger = Ledger::new(Arc::clone(&file), "line");
         ledger.counts.bytes_total = opened.total;
         Ok(Self {
             origin: Origin { node: Arc::clone(&config.node), started_ns: now_ns },
             timeline: Timeline::new(config.replay, config.speed, config.pace, now_ns),
-            rows: RowBuilder::new(plan, config.messages),
+            rows,
             config,
             records,
             ledger,

@@ -336,14 +336,22 @@ fn of_base(words: &[String], unit: Option<&str>, mut is_gpu: bool, topic: Topic)
     if is_gpu && base.remove("ram") {
         base.insert("mem");
     }
-    if !is_gpu && topic != Topic::Gpu {
-        base.insert(if topic == Topic::Cpu { "cpu" } else { "ram" });
-        if topic == Topic::HostMemory {
-            base.remove("mem");
-        }
-    }
     base.remove("gpu");
-    let joined = base.into_iter().collect::<Vec<_>>().join(" ");
+    fitting(&base, unit, is_gpu).or_else(|| {
+        let subject = match topic {
+            Topic::Cpu if !is_gpu => "cpu",
+            Topic::HostMemory if !is_gpu => "ram",
+            _ => return None,
+        };
+        base.remove("mem");
+        base.insert(subject);
+        fitting(&base, unit, is_gpu)
+    })
+}
+
+/// The metric of a term, and the factor from a number with that unit.
+fn fitting(base: &BTreeSet<&str>, unit: Option<&str>, is_gpu: bool) -> Option<(MetricId, f64)> {
+    let joined = base.iter().copied().collect::<Vec<_>>().join(" ");
     let (_, needs, columns) = TERMS.iter().find(|(term, ..)| *term == joined)?;
     if (matches!(needs, Gpu | GpuAndUnit) && !is_gpu)
         || (matches!(needs, Unit | GpuAndUnit) && unit.is_none())

@@ -106,6 +106,14 @@ pub enum CsvError {
         /// Names in the header.
         columns: String,
     },
+    /// Rows of hosts are asked for as messages.
+    #[error(
+        "{file}: it has values of hosts alone, which JSON messages do not carry; leave out --format json"
+    )]
+    Hosts {
+        /// The file.
+        file: Arc<str>,
+    },
     /// The file is something else.
     #[error("{file}: this is {what}, not CSV; {remedy}")]
     Foreign {

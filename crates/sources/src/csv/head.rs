@@ -21,7 +21,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Reads the beginning. Of a stream only as much as is needed to have a first row, so that a live one is not waited for.
+    /// Reads the beginning. Of a stream only what comes with its first line, so that a live one is not waited for.
     pub(super) fn read(mut input: Box<dyn Read + Send>, is_stream: bool) -> Self {
         let (mut peeked, ended) = read_until(&mut input, PEEK_LEN, is_stream);
         let mark = match peeked.first_chunk() {
@@ -63,8 +63,8 @@ fn read_until(reader: &mut dyn Read, len: usize, is_stream: bool) -> (Vec<u8>, E
     let mut bytes = Vec::new();
     let mut chunk = vec![0; CHUNK_LEN];
     loop {
-        // The header and a row.
-        if bytes.len() >= len || (is_stream && lines(&bytes) >= 2) {
+        // The first rows mostly come with the header; a live stream is not waited for.
+        if bytes.len() >= len || (is_stream && lines(&bytes) >= 1) {
             return (bytes, Ended::Open);
         }
         match reader.read(&mut chunk) {

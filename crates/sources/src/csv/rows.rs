@@ -118,6 +118,11 @@ impl RowBuilder {
         }
     }
 
+    /// Whether records have anything that rows or messages can have.
+    pub(super) fn has_parts(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
     pub(super) fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -271,17 +276,26 @@ impl RowBuilder {
         ledger: &mut Ledger,
     ) {
         let comma = self.plan.comma;
-        let read = |column: usize| match comma {
-            false => cell::metric(record.field(column), &cells.scale),
-            true => cell::metric(&cell::pointed(record.field(column), true), &cells.scale),
+        let read = |column: usize| {
+            if comma {
+                cell::metric(&cell::pointed(record.field(column), true), &cells.scale)
+            } else {
+                cell::metric(record.field(column), &cells.scale)
+            }
         };
         let mut largest: Option<(usize, Value)> = None;
         for &column in &cells.columns {
             match read(column) {
+                Ok(value) if cells.is_derived => {
+                    largest = Some((column, value));
+                    break;
+                }
                 Ok(value) if largest.is_none_or(|(_, found)| found.as_f64() < value.as_f64()) => {
                     largest = Some((column, value));
                 }
+                // What is missing is said of the metric that the cells are of.
                 Ok(_) => {}
+                Err(_) if cells.is_derived => {}
                 Err(missing) => {
                     let name = self.plan.columns.get(column).map(|c| c.name.as_str());
                     rest.missing(cells.scale.id, missing, record.record_line(), name, ledger);

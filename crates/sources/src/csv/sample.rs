@@ -81,6 +81,31 @@ impl Sample {
             end.and_then(|end| self.text.get(start..*end)).unwrap_or_default()
         })
     }
+
+    /// Whether numbers have a decimal comma: in some column they have one, and none there has a point.
+    pub(super) fn has_decimal_comma(&self, columns: usize, delimiter: u8) -> bool {
+        (0..columns).any(|column| {
+            let mut commas = 0;
+            for text in self.cells(column).filter(|text| text.len() < 32) {
+                let number = text.split_once(' ').map_or(text, |(number, _)| number);
+                match number.split_once(',') {
+                    Some((whole, rest)) if is_whole(whole) && is_whole(rest) => {
+                        commas += u32::from(delimiter != b',' || rest.len() != 3);
+                    }
+                    None if number.split_once('.').is_some_and(|(a, b)| is_whole(a) && is_whole(b)) => {
+                        return false;
+                    }
+                    _ => {}
+                }
+            }
+            commas > 0
+        })
+    }
+}
+
+fn is_whole(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Whether the record repeats the header, as a log that was begun again has it.
