@@ -279,7 +279,10 @@ impl Inner {
         if let Err(error) = self.log.close() {
             tracing::warn!(error = causes(&error), "closing the log of the JSON lines");
         }
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lock) = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // The disks hold it too.
+            lock.release();
+        }
     }
 }
 
