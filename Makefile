@@ -3,6 +3,7 @@ SHELL := /bin/bash
 CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/release/gpuvitals
 SAMPLE := samples/fleet.csv.gz
+CONFIG := configs/config.yaml
 
 .PHONY: help build agent deb licences dashboard run demo test test-long test-deploy coverage check lint fmt generate bench clean
 
@@ -28,10 +29,10 @@ dashboard/dist/index.html: $(shell find dashboard -type f -not -path 'dashboard/
 	@scripts/need node
 	cd dashboard && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm ci --no-audit --no-fund --loglevel=error; } && npm run --silent build
 
-run: build ## Build, then show the GPUs of this machine, or replay the sample
-	@if $(BIN) doctor >/dev/null 2>&1; then exec $(BIN) up; \
+run: build ## Build, then show the GPUs of this machine, or replay the sample, as configs/config.yaml says
+	@if $(BIN) --config $(CONFIG) doctor >/dev/null 2>&1; then exec $(BIN) --config $(CONFIG) up; \
 	else echo "no GPU can be sampled here ($(BIN) doctor says why): replaying a recording"; \
-	  exec $(BIN) up --csv $(SAMPLE) --times now --loop; fi
+	  exec $(BIN) --config $(CONFIG) up --csv $(SAMPLE) --times now --loop; fi
 
 demo: build ## Build, then show a simulated fleet of 64 GPUs
 	$(BIN) up --source simulated --gpus 64 --hosts 8 --data-dir "$$(mktemp -d)"
@@ -59,7 +60,7 @@ lint: ## Formatting, lints, documentation
 fmt: ## Format the Rust code
 	cargo fmt --all
 
-generate: ## Refresh generated files (api/openapi.yaml, configs/config.yaml, docs, client types, deploy)
+generate: ## Refresh generated files (api/openapi.yaml, docs, configs/config.yaml unless it was edited, client types, deploy)
 	UPDATE=1 cargo test --locked -q -p gpuvitals-core -p gpuvitals-exposition -p gpuvitals-api -p gpuvitals
 	cd dashboard && npm run --silent types
 	UPDATE=1 scripts/charts

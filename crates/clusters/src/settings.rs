@@ -12,8 +12,8 @@ settings! {
         /// settings of a cluster. In the environment JSON
         pub clusters: ClusterList = [];
         /// Labels of nodes that are kept and shown, also in gpuvitals_node_info; * at the end stands for anything
-        pub node_labels: Vec<String> = ["nvidia.com/*", "amd.com/*", "beta.amd.com/*", "kubernetes.io/hostname",
-            "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+        pub node_labels: Vec<String> = ["nvidia.com/*", "amd.com/*", "beta.amd.com/*", "node-role.kubernetes.io/gpu",
+            "kubernetes.io/hostname", "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
     }
 }
 

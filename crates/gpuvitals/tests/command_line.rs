@@ -27,6 +27,9 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap()
 }
 
+/// Every setting with its default, as configs/config.yaml is before anybody edits it.
+const DEFAULTS: &str = "docs/config.yaml";
+
 #[test]
 fn help_tells_a_newcomer_where_to_begin() {
     let help = said(&["--help"]);
@@ -188,7 +191,7 @@ fn a_duration_without_a_unit_is_seconds_and_the_help_says_so() {
     assert_eq!(rows("5", "1"), rows("5s", "1000ms"));
     let shown = run(&["config", "show"], &[("GPUVITALS_SHUTDOWN_GRACE", "7")]);
     assert!(String::from_utf8_lossy(&shown.stdout).contains("grace: 7 "));
-    assert!(file("configs/config.yaml").contains("a number alone is seconds"));
+    assert!(file(DEFAULTS).contains("a number alone is seconds"));
 }
 
 #[test]
@@ -230,9 +233,13 @@ fn the_catalogue_prints_in_three_forms() {
 fn the_defaults_are_the_commented_file() {
     let defaults = said(&["config", "default"]);
     if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(path("configs/config.yaml"), &defaults).unwrap();
+        // The file of `make run` is its user's: what was changed there stays.
+        let is_edited = file("configs/config.yaml") != file(DEFAULTS);
+        for name in [DEFAULTS].into_iter().chain((!is_edited).then_some("configs/config.yaml")) {
+            std::fs::write(path(name), &defaults).unwrap();
+        }
     }
-    assert!(defaults == file("configs/config.yaml"), "run `make generate`");
+    assert!(defaults == file(DEFAULTS), "run `make generate`");
     assert!(said(&["config", "check"]).contains("valid"));
 }
 
@@ -315,4 +322,36 @@ fn the_commands_that_alerts_name_exist() {
         let help = run(&[&words[..], &["--help"]].concat(), &[]);
         assert!(help.status.success(), "gpuvitals {}", words.join(" "));
     }
+}
+
+#[test]
+fn one_script_makes_the_tokens_of_the_manifests() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (bin, asked) = (folder.path().join("bin"), folder.path().join("asked"));
+    std::fs::create_dir(&bin).unwrap();
+    let kubectl = bin.join("kubectl");
+    std::fs::write(&kubectl, format!("#!/bin/sh\necho \"$*\" >>{}\n", asked.display())).unwrap();
+    std::fs::set_permissions(&kubectl, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let tokens = folder.path().join("tokens");
+    let make = || {
+        let made = Command::new(path("deploy/kubernetes/tokens"))
+            .arg(&tokens)
+            .env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()))
+            .env("GPUVITALS", env!("CARGO_BIN_EXE_gpuvitals"))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let names = ["agent", "collector", "gateway", "reader", "admin", "tokens"];
+        names.map(|name| std::fs::read_to_string(tokens.join(name)).unwrap())
+    };
+    let first = make();
+    assert!(first.iter().all(|text| !text.is_empty()));
+    assert_eq!(make(), first, "again it keeps those that are there");
+    let asked = std::fs::read_to_string(asked).unwrap();
+    assert!(asked.contains("create secret generic gpuvitals-tokens --from-file"), "{asked}");
+
+    let manifests = file("deploy/kubernetes/gpuvitals.yaml");
+    let images = manifests.lines().filter(|line| line.contains("image: ") && !line.ends_with("*image"));
+    assert_eq!(images.count(), 1, "one line names the image");
 }

@@ -2,7 +2,7 @@
 //! field of it is one setting, and its documentation, its default, its range and its flag are there and nowhere else.
 //!
 //! The program reads all sections from its layers (defaults, file, environment, flags) and writes help and
-//! `configs/config.yaml` from their [`SectionTable`]s. Who uses a part as a library reads its section with [`Section::of`].
+//! `docs/config.yaml` from their [`SectionTable`]s. Who uses a part as a library reads its section with [`Section::of`].
 
 mod typed;
 
@@ -18,7 +18,7 @@ pub use typed::{Bytes, Secret, Switch, Texts, Typed, is_loopback, text, within};
 ///
 /// A field is `name: Type = default`, then optionally its range (`from 1 to 256`), its flag (`flag "--port
 /// PORT"`) and a variable that other programs use for the same (`also "EXPORTER_PORT"`). Its documentation is
-/// the help of the flag and the comment in `configs/config.yaml`. A section whose settings can contradict each
+/// the help of the flag and the comment in `docs/config.yaml`. A section whose settings can contradict each
 /// other names its method that refuses them (`check Self::check`).
 #[macro_export]
 macro_rules! settings {

@@ -1,7 +1,7 @@
 //! Configuration: flags over environment over file over defaults.
 //!
 //! Each part of the program declares its section with `settings!`: a field with its documentation, default, range and flag.
-//! From that come the flag and its help, the key of the file, the environment variable and `configs/config.yaml`. A new
+//! From that come the flag and its help, the key of the file, the environment variable and `docs/config.yaml`. A new
 //! section is such a declaration and a line in [`Config`].
 
 mod layers;
