@@ -66,21 +66,23 @@ struct StatsAnswer {
     total_processed: u64,
     /// GPUs that have rows.
     active_gpus: usize,
-    /// Rows in files.
-    file_entries: Option<u64>,
-    /// Rows in memory: those that are not in files yet, and the newest of each GPU of those that are.
-    cache_entries: Option<u64>,
+    /// Rows in files; where nobody counts what is there, those made durable since the start.
+    file_entries: u64,
+    /// Rows in memory: those that are not in files yet, and the newest of each GPU of those that are. A database's collector
+    /// keeps the latest values alone, a row a GPU.
+    cache_entries: u64,
     uptime_seconds: u64,
 }
 
 async fn stats(Shared(api): Shared<Arc<State>>) -> Result<Response, ApiError> {
     let fleet = api.history.fleet().await?;
     let stats = api.history.stats();
+    let (stored, gpus) = (api.view.rows_stored(), fleet.answer.gpus.len());
     let answer = StatsAnswer {
-        total_processed: api.view.rows_stored(),
-        active_gpus: fleet.answer.gpus.len(),
-        file_entries: stats.rows_on_disk,
-        cache_entries: stats.rows_in_memory,
+        total_processed: stored,
+        active_gpus: gpus,
+        file_entries: stats.rows_on_disk.unwrap_or(stored),
+        cache_entries: stats.rows_in_memory.unwrap_or(gpus as u64),
         uptime_seconds: api.started.elapsed().as_secs(),
     };
     Ok(ask::with_partial(fresh(StatusCode::OK, &answer)?, ask::partial(&fleet.missing)))

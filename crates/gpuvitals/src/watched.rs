@@ -1,13 +1,14 @@
 //! A queue or collector elsewhere, asked every second for its health and statistics.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpuvitals_api::Peer;
 use gpuvitals_core::{Health, Status, causes, clock};
 use gpuvitals_listener::client::{Dial, GetError};
 use gpuvitals_queue::link::{MessageQueue, Scheme};
-use gpuvitals_queue::nats::{NatsAdmin, NatsError};
+use gpuvitals_queue::nats::{NatsAdmin, NatsError, NatsStats};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -27,7 +28,41 @@ pub(crate) enum Asked {
     /// By `GET /health` and `GET /stats`.
     Service(Box<Dial>, Channel),
     /// NATS JetStream.
-    Nats(Box<NatsAdmin>),
+    Nats(Box<NatsAdmin>, Published),
+}
+
+/// How many frames each topic had seen at the last look, and when that was.
+#[derive(Debug)]
+pub(crate) struct Published {
+    at: Instant,
+    frames: BTreeMap<String, u64>,
+}
+
+impl Published {
+    /// The statistics of NATS under the names that a broker gives them.
+    fn stats(&mut self, topics: &BTreeMap<String, NatsStats>) -> Value {
+        let now = clock::instant();
+        let seconds = now.duration_since(self.at).as_secs_f64();
+        let published = topics.iter().map(|(topic, stats)| (topic.clone(), stats.published)).collect();
+        let before = std::mem::replace(&mut self.frames, published);
+        self.at = now;
+        let shown = topics.iter().map(|(topic, stats)| {
+            let new = before.get(topic).map_or(0, |before| stats.published.saturating_sub(*before));
+            let rate = f64::from(u32::try_from(new).unwrap_or(u32::MAX)) / seconds.max(f64::EPSILON);
+            let mut shown = json!(stats);
+            if let Some(fields) = shown.as_object_mut() {
+                fields.insert("throughput_msg_per_sec".to_owned(), json!(rate));
+            }
+            (topic.clone(), shown)
+        });
+        let made_s = topics.values().map(|stats| stats.made_s).min();
+        let uptime = made_s.map_or(0, |made_s| (clock::now_ns() / 1_000_000_000 - made_s).max(0));
+        json!({
+            "topics": shown.collect::<serde_json::Map<_, _>>(),
+            "total_processed": topics.values().map(|stats| stats.acked).sum::<u64>(),
+            "uptime_seconds": uptime,
+        })
+    }
 }
 
 /// Why a look has found nothing.
@@ -57,14 +92,15 @@ impl Asked {
     fn queue(settings: &MessageQueue) -> Result<Self, Failure> {
         let (url, access) = (&settings.address, settings.access()?);
         if url.scheme == Scheme::Nats {
-            return Ok(Self::Nats(Box::new(NatsAdmin::new(url, &access))));
+            let none = Published { at: clock::instant(), frames: BTreeMap::new() };
+            return Ok(Self::Nats(Box::new(NatsAdmin::new(url, &access)), none));
         }
         let dial = Dial::new(&url.authority.to_string(), url.tls, &access);
         Ok(Self::service(dial.map_err(|e| Failure::caused(Exit::Config, "configuration: message_queue", e))?))
     }
 
     /// Its status with the reason, and its statistics.
-    async fn look(&self) -> Result<(Status, String, Value), LookError> {
+    async fn look(&mut self) -> Result<(Status, String, Value), LookError> {
         match self {
             Self::Service(dial, channel) => {
                 let (health, stats) = futures_util::try_join!(
@@ -80,8 +116,8 @@ impl Asked {
                 let reason = health.get("reason").and_then(Value::as_str).unwrap_or_default();
                 Ok((status, reason.to_owned(), stats))
             }
-            Self::Nats(nats) => {
-                Ok((Status::Healthy, String::new(), json!({ "topics": nats.all_stats().await? })))
+            Self::Nats(nats, published) => {
+                Ok((Status::Healthy, String::new(), published.stats(&nats.all_stats().await?)))
             }
         }
     }
@@ -142,7 +178,7 @@ impl Drop for Watched {
     }
 }
 
-async fn watch(asked: Asked, seen: Arc<Mutex<Peer>>) {
+async fn watch(mut asked: Asked, seen: Arc<Mutex<Peer>>) {
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

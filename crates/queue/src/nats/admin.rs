@@ -26,6 +26,16 @@ pub struct NatsStats {
     pub stream: String,
     /// Frames held, acknowledged ones included.
     pub frames: u64,
+    /// The same, under the name that a broker's statistics have.
+    pub messages: u64,
+    /// Consumers that wait for frames.
+    pub subscribers: u64,
+    /// Frames published in the life of the stream.
+    pub published: u64,
+    /// Frames acknowledged, over all groups.
+    pub acked: u64,
+    /// When the stream was made, in seconds since 1970.
+    pub made_s: i64,
     /// Bytes held.
     pub bytes: u64,
     /// Servers that keep a copy of each frame.
@@ -43,6 +53,10 @@ pub struct NatsGroupStats {
     pub lag: u64,
     /// With a consumer now.
     pub in_flight: u64,
+    /// Acknowledged, with all before.
+    pub acked: u64,
+    /// Consumers that wait for frames.
+    pub waiting: u64,
     /// Delivered more than once, and not yet acknowledged.
     pub redelivered: u64,
 }
@@ -124,16 +138,24 @@ impl NatsAdmin {
             let stats = NatsGroupStats {
                 lag: group.num_pending.saturating_add(in_flight),
                 in_flight,
+                acked: group.ack_floor.consumer_sequence,
+                waiting: u64::try_from(group.num_waiting).unwrap_or(u64::MAX),
                 redelivered: u64::try_from(group.num_redelivered).unwrap_or(u64::MAX),
             };
             (names::group(&group.name), stats)
         });
+        let groups: BTreeMap<_, NatsGroupStats> = session.permitted(groups.try_collect()).await?;
         Ok(NatsStats {
             frames: info.state.messages,
+            messages: info.state.messages,
+            subscribers: groups.values().map(|group| group.waiting).sum(),
+            published: info.state.last_sequence,
+            acked: groups.values().map(|group| group.acked).sum(),
+            made_s: info.created.unix_timestamp(),
             bytes: info.state.bytes,
             replicas: info.config.num_replicas,
             dead_letters: dead.map_or(0, |dead| dead.state.messages),
-            groups: session.permitted(groups.try_collect()).await?,
+            groups,
             stream: info.config.name,
         })
     }
