@@ -16,6 +16,8 @@ use crate::settings::Kubernetes;
 /// Labels of the driver's pods: those of the operator's `ClusterPolicy`, then those of its `NVIDIADriver` resources.
 const DRIVER_SELECTORS: [&str; 2] =
     ["app=nvidia-driver-daemonset", "app.kubernetes.io/component=nvidia-driver"];
+/// Where the GPU operator runs: by NVIDIA's chart, and on OpenShift.
+const DRIVER_NAMESPACES: [&str; 2] = ["gpu-operator", "nvidia-gpu-operator"];
 /// Execs at once in all clusters together: each keeps a thread for blocking work, of which the runtime has 512.
 const PARALLEL_MAX: usize = 256;
 /// Nodes of a cluster that are read at once, unless there are so many clusters that each has less: 100 nodes in two turns.
@@ -123,9 +125,9 @@ pub struct ClusterSettings {
     /// Whether it has GPUs. A cluster without is known by name and never asked.
     #[serde(default = "yes")]
     pub has_gpu: bool,
-    /// Namespace of the driver's pods.
-    #[serde(default = "driver_namespace")]
-    pub driver_namespace: String,
+    /// Namespace of the driver's pods. None: that of NVIDIA's chart, or else that of OpenShift's operator.
+    #[serde(default)]
+    pub driver_namespace: Option<String>,
     /// Label selectors of the driver's pods; the first that finds any counts.
     #[serde(default = "driver_selectors")]
     pub driver_selectors: Vec<String>,
@@ -266,8 +268,11 @@ fn yes() -> bool {
     true
 }
 
-fn driver_namespace() -> String {
-    "gpu-operator".to_owned()
+impl ClusterSettings {
+    /// The namespaces in which the driver's pods are looked for; the first that has some counts.
+    pub(crate) fn driver_namespaces(&self) -> Vec<&str> {
+        self.driver_namespace.as_deref().map_or_else(|| DRIVER_NAMESPACES.to_vec(), |one| vec![one])
+    }
 }
 
 fn driver_selectors() -> Vec<String> {

@@ -24,8 +24,8 @@ const RESTARTS_MAX: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Discovered {
     pub(crate) nodes: Vec<FoundNode>,
-    /// Whether any driver pod is there, ready or not.
-    pub(crate) has_driver_pods: bool,
+    /// Where driver pods are, ready or not; none: nowhere.
+    pub(crate) driver_namespace: Option<Arc<str>>,
 }
 
 /// A node with GPUs.
@@ -50,23 +50,40 @@ pub(crate) enum DriverPod {
 
 /// Lists nodes and driver pods. Each page has the time of an exec.
 pub(crate) async fn discover(client: &Client, cluster: &Cluster) -> Result<Discovered, ClusterError> {
-    let pods = driver_pods(client, cluster).await?;
+    let (driver_namespace, pods) = driver_pods(client, cluster).await?;
     let mut nodes = Vec::new();
     let all = Api::<Node>::all(client.clone());
     let deadline = cluster.settings.exec_deadline;
     list(&all, &ListParams::default(), deadline, |node: Node| nodes.extend(gpu_node(node, cluster, &pods)))
         .await?;
     nodes.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(Discovered { nodes, has_driver_pods: !pods.is_empty() })
+    Ok(Discovered { nodes, driver_namespace })
 }
 
-/// The driver pods by node, of the first selector that finds any.
+/// The driver pods by node, and their namespace: the first that has any. The role may have rights in one of them alone, so what
+/// the first one answers counts only if no other has pods.
 async fn driver_pods(
     client: &Client,
     cluster: &Cluster,
+) -> Result<(Option<Arc<str>>, BTreeMap<String, DriverPod>), ClusterError> {
+    let mut first = None;
+    for namespace in cluster.settings.driver_namespaces() {
+        match driver_pods_in(client, cluster, namespace).await {
+            Ok(pods) if !pods.is_empty() => return Ok((Some(Arc::from(namespace)), pods)),
+            other => first.get_or_insert(other),
+        };
+    }
+    Ok((None, first.unwrap_or_else(|| Ok(BTreeMap::new()))?))
+}
+
+/// The driver pods of a namespace by node, of the first selector that finds any.
+async fn driver_pods_in(
+    client: &Client,
+    cluster: &Cluster,
+    namespace: &str,
 ) -> Result<BTreeMap<String, DriverPod>, ClusterError> {
     let settings = &cluster.settings;
-    let api = Api::<Pod>::namespaced(client.clone(), &settings.driver_namespace);
+    let api = Api::<Pod>::namespaced(client.clone(), namespace);
     let mut found: BTreeMap<String, DriverPod> = BTreeMap::new();
     for selector in &settings.driver_selectors {
         list(&api, &ListParams::default().labels(selector), settings.exec_deadline, |pod: Pod| {

@@ -59,7 +59,8 @@ pub(crate) struct Watcher {
     discover_at: Instant,
     /// A reading has shown that the last list is outdated.
     wants_list: bool,
-    has_driver_pods: bool,
+    /// Where the driver's pods are; none: there are none.
+    driver_namespace: Option<Arc<str>>,
     has_discovered: bool,
     failure: Option<ClusterError>,
     failures: u32,
@@ -98,7 +99,7 @@ impl Watcher {
             poll_at: Instant::now(),
             discover_at: Instant::now(),
             wants_list: false,
-            has_driver_pods: false,
+            driver_namespace: None,
             has_discovered: false,
             failure: None,
             failures: 0,
@@ -201,7 +202,7 @@ impl Watcher {
             }
         }
         self.failures = 0;
-        (self.has_discovered, self.has_driver_pods) = (true, discovered.has_driver_pods);
+        (self.has_discovered, self.driver_namespace) = (true, discovered.driver_namespace);
         let mut before = std::mem::take(&mut self.nodes);
         for found in discovered.nodes {
             let name = Arc::clone(&found.name);
@@ -229,7 +230,8 @@ impl Watcher {
     /// Starts a reading of each node that is due.
     fn start(&mut self, client: &Client, now: Instant) {
         let settings = &self.cluster.settings;
-        let pods = Api::<Pod>::namespaced(client.clone(), &settings.driver_namespace);
+        let Some(namespace) = &self.driver_namespace else { return };
+        let pods = Api::<Pod>::namespaced(client.clone(), namespace);
         for (name, node) in &mut self.nodes {
             let Some((reader, pod)) = node.due(now, settings.poll_interval) else { continue };
             let container = settings.driver_container.clone();
@@ -335,10 +337,14 @@ impl Watcher {
         if self.nodes.is_empty() {
             return (ClusterState::NoGpuNodes, None);
         }
-        if !self.has_driver_pods && self.nodes.values().any(|node| node.view.vendor == "nvidia") {
+        if self.driver_namespace.is_none() && self.nodes.values().any(|node| node.view.vendor == "nvidia") {
             let settings = &self.cluster.settings;
             let selectors = settings.driver_selectors.join(" or ");
-            let text = format!("no pod in {} has the label {selectors}", settings.driver_namespace);
+            let text = format!(
+                "no pod in {} has the label {selectors}; driver_namespace names another namespace, and of a driver on the host \
+                 driver_selectors and driver_container name pods that have nvidia-smi (docs/kubernetes.md)",
+                settings.driver_namespaces().join(" or ")
+            );
             return (ClusterState::NoGpuOperator, Some(text));
         }
         self.state_of_nodes()

@@ -5,6 +5,7 @@
 mod records;
 mod selection;
 mod summary;
+pub mod whole;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -296,12 +297,9 @@ impl NodeView {
         self.reading.as_ref().map(|reading| reading.gpus())
     }
 
-    /// Its GPUs: as many as it announces or were read, whichever is more. A GPU that is lost is not read; a divided one may
-    /// not be announced.
-    pub fn gpu_count(&self) -> Option<usize> {
-        let read = self.reading.as_ref().map(|reading| reading.gpus.rows());
-        let announced = self.gpus_announced.and_then(|count| usize::try_from(count).ok());
-        read.max(announced)
+    /// The GPUs that were read. A GPU that is lost is not read, though it is announced; a divided one may not be announced.
+    pub fn gpu_count(&self) -> usize {
+        self.reading.as_ref().map_or(0, |reading| reading.gpus.rows())
     }
 }
 

@@ -968,13 +968,18 @@ export interface components {
              * @description Age of the reading that is shown, seconds; null if it was never read.
              */
             age_seconds: number | null;
-            /** @description Its GPUs: as many as it announces or were read, whichever is more; null if that is unknown. */
-            gpu_count: number | null;
+            /** @description GPUs that were read: those in `gpus`. */
+            gpu_count: number;
             /**
-             * Format: double
+             * Format: int32
+             * @description Physical GPUs that it announces by label or capacity; null if it announces none.
+             */
+            gpus_announced: number | null;
+            /**
+             * Format: int64
              * @description Memory of the GPUs that were read, MiB.
              */
-            total_memory_mb: number | null;
+            total_memory_mb: number;
             /** @description The labels that `kubernetes.node_labels` keeps. */
             labels: {
                 [key: string]: string;
@@ -989,7 +994,7 @@ export interface components {
          * @enum {string}
          */
         ClusterState: "starting" | "ok" | "degraded" | "no_gpu" | "no_gpu_nodes" | "no_gpu_operator" | "unreachable" | "unauthorized" | "forbidden" | "throttled" | "failed";
-        /** @description Sums and means over GPUs. A sum or mean of nothing is none. */
+        /** @description Sums and means over GPUs. A sum of nothing is 0, a mean of nothing is none. */
         ClusterSummary: {
             /** @description The cluster; none: all of them. */
             cluster_id: string | null;
@@ -998,15 +1003,15 @@ export interface components {
             /** @description GPUs that were read. */
             gpu_count: number;
             /**
-             * Format: double
+             * Format: int64
              * @description Their memory, MiB.
              */
-            total_memory_mb: number | null;
+            total_memory_mb: number;
             /**
-             * Format: double
+             * Format: int64
              * @description Their used memory, MiB.
              */
-            used_memory_mb: number | null;
+            used_memory_mb: number;
             /**
              * Format: double
              * @description Used memory as a share of that of GPUs which report both, %, to one decimal.
@@ -1450,32 +1455,32 @@ export interface components {
             /** @description Driver version. */
             driver_version: string | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Temperature, °C.
              */
             temperature_celsius: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Utilisation, %.
              */
             utilization_gpu_percent: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Utilisation of the memory controller, %.
              */
             utilization_memory_percent: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Memory, MiB.
              */
             memory_total_mb: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Used memory, MiB.
              */
             memory_used_mb: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Free memory, MiB.
              */
             memory_free_mb: number | null;
@@ -1490,17 +1495,17 @@ export interface components {
              */
             power_limit_watts: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Generation of the PCIe link now; it falls when idle.
              */
             pcie_generation: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Lanes of the PCIe link now.
              */
             pcie_link_width: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Fan speed, %.
              */
             fan_speed_percent: number | null;
@@ -1913,27 +1918,27 @@ export interface components {
             /** @description `compute`, `graphics`, `compute+graphics`, `unknown`. */
             process_type: string;
             /**
-             * Format: double
+             * Format: int64
              * @description Share of the SMs, %.
              */
             sm_utilization: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Share of the memory controller, %.
              */
             memory_utilization: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Share of the encoder, %.
              */
             encoder_utilization: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Share of the decoder, %.
              */
             decoder_utilization: number | null;
             /**
-             * Format: double
+             * Format: int64
              * @description Device memory, MiB.
              */
             fb_memory_mb: number | null;

@@ -151,5 +151,5 @@ export function Amount({ value, whole, unit, label }: AmountProps) {
 }
 
 export function MemoryUse({ used, total }: { readonly used: number | null; readonly total: number | null }) {
-  return <Amount value={used} whole={total} unit="MiB" label="Memory in use" />;
+  return <Amount value={total === 0 ? null : used} whole={total === 0 ? null : total} unit="MiB" label="Memory in use" />;
 }

@@ -31,6 +31,7 @@ export function node(part: Partial<ClusterNode> = {}): ClusterNode {
     stale: false,
     age_seconds: 4,
     gpu_count: 1,
+    gpus_announced: 1,
     total_memory_mb: 81_920,
     labels: {},
     gpus: [nodeGpu()],
@@ -41,7 +42,7 @@ export function node(part: Partial<ClusterNode> = {}): ClusterNode {
 
 /** A node of which nothing was ever read. */
 export function unread(part: Partial<ClusterNode> = {}): ClusterNode {
-  return node({ state: "failing", error: "no answer within 9s", age_seconds: null, gpu_count: 8, total_memory_mb: null, gpus: [], ...part });
+  return node({ state: "failing", error: "no answer within 9s", age_seconds: null, gpu_count: 0, gpus_announced: 8, total_memory_mb: 0, gpus: [], ...part });
 }
 
 export function nodeGpu(part: Partial<NodeGpu> = {}): NodeGpu {

@@ -29,10 +29,14 @@ pub(crate) struct ClusterNode<'a> {
     stale: bool,
     /// Age of the reading that is shown, seconds; null if it was never read.
     age_seconds: Option<f64>,
-    /// Its GPUs: as many as it announces or were read, whichever is more; null if that is unknown.
-    gpu_count: Option<usize>,
+    /// GPUs that were read: those in `gpus`.
+    gpu_count: usize,
+    /// Physical GPUs that it announces by label or capacity; null if it announces none.
+    gpus_announced: Option<u32>,
     /// Memory of the GPUs that were read, MiB.
-    total_memory_mb: Option<f64>,
+    #[serde(serialize_with = "gpuvitals_core::clusters::whole::number")]
+    #[schema(value_type = i64)]
+    total_memory_mb: f64,
     /// The labels that `kubernetes.node_labels` keeps.
     labels: &'a BTreeMap<String, String>,
     /// The GPUs that were read; none if it was never read.
@@ -55,6 +59,7 @@ impl<'a> ClusterNode<'a> {
             stale: cluster.is_stale(node),
             age_seconds: node.age_ns(now_ns).map(seconds),
             gpu_count: node.gpu_count(),
+            gpus_announced: node.gpus_announced,
             total_memory_mb: total_memory_mb(&gpus),
             labels: &node.labels,
             gpus,

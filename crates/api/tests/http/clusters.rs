@@ -58,7 +58,7 @@ async fn without_clusters_lists_are_empty() {
         assert_eq!(world.ok(&format!("/api/v1/gpu/{path}")).await, json!([]), "{path}");
     }
     let summary = world.ok("/api/v1/gpu/summary").await;
-    assert_eq!((&summary["gpu_count"], &summary["total_memory_mb"]), (&json!(0), &json!(null)));
+    assert_eq!((&summary["gpu_count"], &summary["total_memory_mb"]), (&json!(0), &json!(0)));
     assert_eq!(world.ok("/health").await["clusters"], json!(null));
 }
 
@@ -69,23 +69,24 @@ async fn a_node_has_its_gpus_and_their_processes() {
         let first = index == 0;
         json!({
             "index": index, "uuid": format!("GPU-n1-{index}"), "name": "NVIDIA H200", "driver_version": "580.65.06",
-            "temperature_celsius": temperature, "utilization_gpu_percent": if first { 99.0 } else { 0.5 },
-            "utilization_memory_percent": null, "memory_total_mb": 1000.0,
-            "memory_used_mb": if first { 250.0 } else { 0.0 }, "memory_free_mb": null,
+            "temperature_celsius": temperature, "utilization_gpu_percent": i32::from(first) * 98 + 1,
+            "utilization_memory_percent": null, "memory_total_mb": 1000,
+            "memory_used_mb": if first { 250 } else { 0 }, "memory_free_mb": null,
             "power_draw_watts": if first { json!(412.12) } else { json!(null) }, "power_limit_watts": null,
             "pcie_generation": null, "pcie_link_width": null, "fan_speed_percent": null, "processes": processes
         })
     };
     let process = json!({
-        "pid": 42, "gpu_index": 0, "process_type": "compute", "sm_utilization": 99.0, "memory_utilization": null,
+        "pid": 42, "gpu_index": 0, "process_type": "compute", "sm_utilization": 99, "memory_utilization": null,
         "encoder_utilization": null, "decoder_utilization": null, "fb_memory_mb": null, "command": "python3",
         "node_name": "n1", "cluster_id": "east"
     });
     let node = json!({
         "node_name": "n1", "cluster_id": "east", "vendor": "nvidia", "state": "ok", "since": "2026-11-20T16:00:00Z",
-        "error": null, "stale": false, "age_seconds": 5.0, "gpu_count": 2, "total_memory_mb": 2000.0,
+        "error": null, "stale": false, "age_seconds": 5.0, "gpu_count": 2, "gpus_announced": 2,
+        "total_memory_mb": 2000,
         "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"}, "processes_error": null,
-        "gpus": [gpu(0, json!(41.0), json!([process])), gpu(1, json!(null), json!([]))]
+        "gpus": [gpu(0, json!(41), json!([process])), gpu(1, json!(null), json!([]))]
     });
     for path in ["/api/v1/gpu/nodes/east/n1", "/api/v1/gpu/nodes/n1?cluster_id=east"] {
         let answer = world.get(path).await;
@@ -122,7 +123,10 @@ async fn what_is_missing_is_named_and_the_rest_stands() {
         })
         .collect();
     assert_eq!(shown, [("n1", false, 2), ("n2", true, 2), ("n3", false, 0), ("n1", false, 2)]);
-    assert_eq!((&nodes[2]["age_seconds"], &nodes[2]["gpu_count"]), (&json!(null), &json!(2)));
+    assert_eq!(
+        (&nodes[2]["age_seconds"], &nodes[2]["gpu_count"], &nodes[2]["gpus_announced"]),
+        (&json!(null), &json!(0), &json!(2))
+    );
     assert_eq!(
         answer.header("x-partial").unwrap(),
         "cluster east: node n2: no answer within 10s (its last reading is shown); \
@@ -187,7 +191,7 @@ async fn a_summary_adds_up_what_was_read() {
     assert_eq!(
         of_east,
         json!({
-            "cluster_id": "east", "node_count": 3, "gpu_count": 4, "total_memory_mb": 4000.0, "used_memory_mb": 500.0,
+            "cluster_id": "east", "node_count": 3, "gpu_count": 4, "total_memory_mb": 4000, "used_memory_mb": 500,
             "memory_utilization_percent": 12.5, "average_gpu_utilization_percent": 49.8,
             "average_temperature_celsius": 41.0
         })

@@ -63,7 +63,7 @@ async fn nodes_are_found_by_resource_or_label_in_pages() {
             ("mig", "nvidia", NodeState::Ok),
         ]
     );
-    assert_eq!(view.node("amd").unwrap().gpu_count(), Some(8));
+    assert_eq!(view.node("amd").unwrap().gpus_announced, Some(8));
     let seen = double.seen().borrow().clone();
     let expired: Vec<usize> =
         (0..seen.len()).filter(|at| seen.get(*at).is_some_and(|seen| seen.status == 410)).collect();

@@ -4,6 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use serde::Serialize;
 
+use super::whole;
 use crate::batch::{Value, numbers, text_at};
 use crate::{Batch, IdentityColumn, MetricId};
 
@@ -33,26 +34,44 @@ pub struct GpuRecord {
     /// Driver version.
     pub driver_version: Option<String>,
     /// Temperature, °C.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub temperature_celsius: Option<f64>,
     /// Utilisation, %.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub utilization_gpu_percent: Option<f64>,
     /// Utilisation of the memory controller, %.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub utilization_memory_percent: Option<f64>,
     /// Memory, MiB.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub memory_total_mb: Option<f64>,
     /// Used memory, MiB.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub memory_used_mb: Option<f64>,
     /// Free memory, MiB.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub memory_free_mb: Option<f64>,
     /// Power, W: the most instantaneous that the part reports.
     pub power_draw_watts: Option<f64>,
     /// Power limit, W.
     pub power_limit_watts: Option<f64>,
     /// Generation of the PCIe link now; it falls when idle.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub pcie_generation: Option<f64>,
     /// Lanes of the PCIe link now.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub pcie_link_width: Option<f64>,
     /// Fan speed, %.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub fan_speed_percent: Option<f64>,
     /// The processes on it.
     pub processes: Vec<ProcessRecord>,
@@ -69,14 +88,24 @@ pub struct ProcessRecord {
     /// `compute`, `graphics`, `compute+graphics`, `unknown`.
     pub process_type: String,
     /// Share of the SMs, %.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub sm_utilization: Option<f64>,
     /// Share of the memory controller, %.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub memory_utilization: Option<f64>,
     /// Share of the encoder, %.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub encoder_utilization: Option<f64>,
     /// Share of the decoder, %.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub decoder_utilization: Option<f64>,
     /// Device memory, MiB.
+    #[serde(serialize_with = "whole::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub fb_memory_mb: Option<f64>,
     /// Name of the program, never its arguments.
     pub command: Option<String>,

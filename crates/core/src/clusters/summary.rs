@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::{GpuRecord, NodeView};
+use super::{GpuRecord, NodeView, whole};
 
-/// Sums and means over GPUs. A sum or mean of nothing is none.
+/// Sums and means over GPUs. A sum of nothing is 0, a mean of nothing is none.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ClusterSummary {
@@ -15,9 +15,13 @@ pub struct ClusterSummary {
     /// GPUs that were read.
     pub gpu_count: usize,
     /// Their memory, MiB.
-    pub total_memory_mb: Option<f64>,
+    #[serde(serialize_with = "whole::number")]
+    #[cfg_attr(feature = "schema", schema(value_type = i64))]
+    pub total_memory_mb: f64,
     /// Their used memory, MiB.
-    pub used_memory_mb: Option<f64>,
+    #[serde(serialize_with = "whole::number")]
+    #[cfg_attr(feature = "schema", schema(value_type = i64))]
+    pub used_memory_mb: f64,
     /// Used memory as a share of that of GPUs which report both, %, to one decimal.
     pub memory_utilization_percent: Option<f64>,
     /// Mean utilisation, %, to one decimal.
@@ -39,7 +43,7 @@ impl ClusterSummary {
             node_count: nodes.len(),
             gpu_count: gpus.len(),
             total_memory_mb: total_memory_mb(&gpus),
-            used_memory_mb: sum(gpus.iter().filter_map(|gpu| gpu.memory_used_mb)),
+            used_memory_mb: gpus.iter().filter_map(|gpu| gpu.memory_used_mb).fold(0.0, |sum, one| sum + one),
             memory_utilization_percent: (total > 0.0).then(|| rounded(100.0 * used / total)),
             average_gpu_utilization_percent: mean(gpus.iter().filter_map(|gpu| gpu.utilization_gpu_percent)),
             average_temperature_celsius: mean(gpus.iter().filter_map(|gpu| gpu.temperature_celsius)),
@@ -47,13 +51,10 @@ impl ClusterSummary {
     }
 }
 
-/// Memory of GPUs, MiB; none if none of them reports it.
-pub fn total_memory_mb(gpus: &[GpuRecord]) -> Option<f64> {
-    sum(gpus.iter().filter_map(|gpu| gpu.memory_total_mb))
-}
-
-fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
-    values.reduce(|one, other| one + other)
+/// Memory of GPUs, MiB; of those that report it.
+pub fn total_memory_mb(gpus: &[GpuRecord]) -> f64 {
+    // An empty sum of floats is -0.
+    gpus.iter().filter_map(|gpu| gpu.memory_total_mb).fold(0.0, |sum, one| sum + one)
 }
 
 /// To one decimal.

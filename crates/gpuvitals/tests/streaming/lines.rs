@@ -61,7 +61,10 @@ fn json_lines_alone_lose_and_double_nothing_although_the_collector_was_killed() 
     assert_eq!(times, ["2026-01-01T00:01:19.9Z", "2026-01-01T00:01:19.8Z"]);
     let stats = get(&api, "/stats");
     assert_eq!(stats["active_gpus"], 10);
-    assert!(stats["file_entries"].is_u64(), "those of this process: nobody counts the lines of earlier ones: {stats}");
+    assert!(
+        stats["file_entries"].is_u64(),
+        "those of this process: nobody counts the lines of earlier ones: {stats}"
+    );
     assert!(stats["cache_entries"].as_u64() <= stats["total_processed"].as_u64(), "{stats}");
     for process in [third, broker] {
         let (code, said) = process.terminated();

@@ -246,7 +246,8 @@ fn the_same_pipeline_runs_on_nats_by_changing_the_url() {
     let port = line.split("127.0.0.1:").nth(1).unwrap().split('/').next().unwrap();
     until(port, "/api/v1/telemetry?limit=1", "every row in up", |rows| rows["total"] == 3_000);
     // The fields that a broker's statistics have.
-    let stats = until(port, "/stats", "statistics of NATS", |stats| stats["total_processed"].as_u64() > Some(0));
+    let stats =
+        until(port, "/stats", "statistics of NATS", |stats| stats["total_processed"].as_u64() > Some(0));
     assert!(stats["uptime_seconds"].is_number(), "{stats}");
     let topic = &stats["topics"]["gpu-telemetry"];
     for field in ["messages", "subscribers", "throughput_msg_per_sec"] {

@@ -214,7 +214,7 @@ describe("a node", () => {
 
   it("opens to its GPUs, with the way to those that history has, and its processes", async () => {
     const gpus = [nodeGpu({ processes: [process({ sm_utilization: 5 }), process({ pid: 2, command: "trainer", sm_utilization: 95 })] }), silentGpu({ index: 1, uuid: "GPU-b" })];
-    mockApi({ ...FLEET, [path]: ok(node({ gpus, gpu_count: 3, labels: { zone: "z1" } })), "/api/v1/gpus": listOf([gpu({ id: "GPU-a" })]) });
+    mockApi({ ...FLEET, [path]: ok(node({ gpus, gpu_count: 2, gpus_announced: 3, labels: { zone: "z1" } })), "/api/v1/gpus": listOf([gpu({ id: "GPU-a" })]) });
     renderAt("/clusters/east/node-1");
     const table = within(await screen.findByRole("table", { name: /^GPUs of the node/ }));
     const link = await table.findByRole("link", { name: /NVIDIA H100/ });

@@ -57,7 +57,9 @@ function Together({ clusters }: { readonly clusters: readonly Cluster[] }) {
   const troubled = clusters.filter((cluster) => isUnread(cluster) || cluster.state === "degraded").length;
   const utilization = data?.average_gpu_utilization_percent ?? null;
   const celsius = data?.average_temperature_celsius ?? null;
-  const [used, total] = [data?.used_memory_mb ?? null, data?.total_memory_mb ?? null];
+  // Of no GPUs there is no sum to show.
+  const read = data?.gpu_count === 0 ? undefined : data;
+  const [used, total] = [read?.used_memory_mb ?? null, read?.total_memory_mb ?? null];
   return (
     <dl className={TILES} aria-label="All clusters together">
       <Tile name="Clusters" value={formatNumber(clusters.length)}>

@@ -177,9 +177,9 @@ function State({ node, now }: { readonly node: ClusterNode; readonly now: number
 
 /** How many GPUs it has, how many of them were read where that is another number, and which model. */
 export function gpusText(node: ClusterNode): string {
-  const { gpu_count: count, gpus } = node;
-  if (count === null) return ABSENT;
-  return gpus.length > 0 && gpus.length < count ? `${formatNumber(gpus.length)} of ${formatNumber(count)}` : formatNumber(count);
+  const { gpu_count: read, gpus_announced: announced } = node;
+  if (announced === null || announced <= read) return read === 0 ? ABSENT : formatNumber(read);
+  return read > 0 ? `${formatNumber(read)} of ${formatNumber(announced)}` : formatNumber(announced);
 }
 
 function Gpus({ node }: { readonly node: ClusterNode }) {

@@ -88,7 +88,7 @@ function Header({ node, at, now }: HeaderProps) {
         </Fact>
         <Fact name="Vendor">{node.vendor.toUpperCase()}</Fact>
         <Fact name="Driver">{drivers.length === 0 ? ABSENT : drivers.join(", ")}</Fact>
-        <Fact name="Memory">{formatValue(node.total_memory_mb, "MiB")}</Fact>
+        <Fact name="Memory">{formatValue(node.gpu_count === 0 ? null : node.total_memory_mb, "MiB")}</Fact>
         <Fact name="Read">
           <Age seconds={node.age_seconds} at={at} now={now} stale={node.stale} />
         </Fact>
