@@ -49,7 +49,7 @@ fn a_file_that_cannot_be_worked_with_is_refused_at_once() {
     check(
         b"name,\x1b[31mred\n1,2\n",
         "rows.csv: line 1: no column has a metric; add one such as temperature or power_draw, or the pair \
-         metric_name and value, or say what a column is with --column NAME=METRIC[:UNIT]; found: name (model), \\u{1b}[31mred (unknown)",
+         metric_name and value, or say what a column is with --column NAME=METRIC[:UNIT]; found: name (model), [31mred (unknown)",
     );
     let missing = CsvSource::open(CsvInput::File("/nowhere/rows.csv".into()), config(), NOW).unwrap_err();
     assert_eq!(missing.to_string(), "/nowhere/rows.csv: cannot be opened");

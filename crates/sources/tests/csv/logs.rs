@@ -271,7 +271,7 @@ fn five_files_of_an_mi300x_machine() {
     assert_eq!(host("mi300x/cpu.csv"), ["cpu_system_pct=0.8", "cpu_user_pct=0.9", "load1=0.53"]);
     assert_eq!(
         host("mi300x/memory.csv"),
-        ["host_memory_available_mb=2015056", "host_memory_total_mb=2062336", "memory_mb=46080"]
+        ["host_memory_available_mb=2016256", "host_memory_total_mb=2062336", "memory_mb=46080"]
     );
 }
 
