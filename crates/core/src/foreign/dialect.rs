@@ -185,7 +185,7 @@ impl Dialect {
     pub fn of(names: &[String]) -> Option<&'static Self> {
         let folded: Vec<String> = names.iter().map(|name| folded(name)).collect();
         let has = |pattern: &&str| folded.iter().any(|name| matches(pattern, name));
-        DIALECTS.iter().find(|dialect| dialect.signature.iter().all(|pattern| has(pattern)))
+        DIALECTS.iter().find(|dialect| dialect.signature.iter().all(has))
     }
 
     /// What its column of that name is; a unit in brackets goes before the dialect's.

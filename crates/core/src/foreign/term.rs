@@ -214,8 +214,7 @@ pub(super) fn read(name: &str, topic: Topic) -> Option<Term> {
     if name.len() > NAME_LEN_MAX {
         return None;
     }
-    let words = words(name);
-    let (gpu, mut words) = instance(words);
+    let (gpu, mut words) = instance(&words(name));
     let mut is_gpu = gpu.is_some();
     let found = loop {
         let found = meaning(&words, is_gpu, topic);
@@ -271,7 +270,7 @@ fn is_numbered(word: &str) -> bool {
 }
 
 /// The GPU in the name, and the words without it.
-fn instance(words: Vec<String>) -> (Option<String>, Vec<String>) {
+fn instance(words: &[String]) -> (Option<String>, Vec<String>) {
     let number = |at: usize| {
         let word = words.get(at)?;
         let is_index = word.len() <= 3 && word.bytes().all(|b| b.is_ascii_digit());
@@ -280,19 +279,16 @@ fn instance(words: Vec<String>) -> (Option<String>, Vec<String>) {
     let mut gpu: Option<(String, String)> = None;
     let (mut kept, mut at) = (Vec::with_capacity(words.len()), 0);
     while let Some(word) = words.get(at) {
-        match number(at + 1).filter(|_| is_numbered(word)) {
-            Some(index) => {
-                // `cuda:0 (gpu:3)` is GPU 3.
-                if gpu.is_none() || word == "gpu" {
-                    gpu = Some((word.clone(), index));
-                }
-                at += 2;
-            }
-            None => {
-                kept.push(word.clone());
-                at += 1;
-            }
+        let Some(index) = number(at + 1).filter(|_| is_numbered(word)) else {
+            kept.push(word.clone());
+            at += 1;
+            continue;
+        };
+        // `cuda:0 (gpu:3)` is GPU 3.
+        if gpu.is_none() || word == "gpu" {
+            gpu = Some((word.clone(), index));
         }
+        at += 2;
     }
     let named = gpu.map(|(kind, index)| if kind == "card" { format!("card{index}") } else { index });
     (named, kept)
@@ -302,7 +298,7 @@ fn meaning(words: &[String], is_gpu: bool, topic: Topic) -> Option<(MetricId, f6
     // The longest unit first: `mb per s` before `s`.
     for len in (0..=3.min(words.len())).rev() {
         let (base, written) = words.split_at_checked(words.len() - len)?;
-        let unit = if len == 0 { None } else { Some(unit_of(written)?).filter(|unit| unit::is_known(unit)) };
+        let unit = (len > 0).then(|| unit_of(written)).filter(|unit| unit::is_known(unit));
         if len > 0 && unit.is_none() {
             continue;
         }
@@ -315,14 +311,14 @@ fn meaning(words: &[String], is_gpu: bool, topic: Topic) -> Option<(MetricId, f6
 }
 
 /// `mib`, `bytes per second`, `kb s`.
-fn unit_of(words: &[String]) -> Option<String> {
+fn unit_of(words: &[String]) -> String {
     let second = |word: &str| matches!(word, "s" | "sec" | "second");
-    Some(match words {
+    match words {
         [one] => one.clone(),
         [one, two] if second(two) => format!("{one}/s"),
         [one, per, two] if per == "per" && second(two) => format!("{one}/s"),
         _ => words.concat(),
-    })
+    }
 }
 
 fn of_base(words: &[String], unit: Option<&str>, mut is_gpu: bool, topic: Topic) -> Option<(MetricId, f64)> {

@@ -251,16 +251,20 @@ fn is_compact(text: &str) -> bool {
 fn likely(texts: &[String], now_ns: i64) -> Option<DateOrder> {
     /// How much shorter the span must be in one order.
     const CLEARLY: i64 = 5;
-    let span = |order| -> Option<i64> {
-        let zone = Zone::utc();
-        let at = |text: &String| Written::read(text, order)?.instant(&zone, None);
-        let all: Option<Vec<i64>> = texts.iter().map(at).collect();
-        let all = all?;
+    let zone = Zone::utc();
+    let all = |order| -> Vec<i64> {
+        texts.iter().filter_map(|text| Written::read(text, order)?.instant(&zone, None)).collect()
+    };
+    let (by_day, by_month) = (all(DateOrder::DayFirst), all(DateOrder::MonthFirst));
+    if by_day == by_month {
+        return Some(DateOrder::DayFirst);
+    }
+    let span = |all: &[i64]| -> Option<i64> {
         let (first, last) = (all.iter().min()?, all.iter().max()?);
         // A day for zones.
         (*last <= now_ns.saturating_add(time::DAY_NS)).then_some(last - first)
     };
-    match (span(DateOrder::DayFirst), span(DateOrder::MonthFirst)) {
+    match (span(&by_day), span(&by_month)) {
         (Some(_), None) => Some(DateOrder::DayFirst),
         (None, Some(_)) => Some(DateOrder::MonthFirst),
         (Some(day), Some(month)) if day.saturating_mul(CLEARLY) < month => Some(DateOrder::DayFirst),

@@ -93,6 +93,7 @@ fn a_date_whose_day_may_be_its_month_is_asked_for_and_never_guessed() {
         first("time,power_w\n03/11/2025 10:00,1\n04/11/2025 10:00,2\n05/11/2025 10:00,2\n"),
         "2025-11-03"
     );
+    assert_eq!(first("time,power_w\n05/05/2025 10:00,1\n05/05/2025 10:01,2\n"), "2025-05-05");
     assert_eq!(first("time,power_w\n03.04.2025 10:00:00,1\n"), "2025-04-03");
     assert!(
         refused("time,power_w\n13/11/2025 10:00,1\n11/13/2025 10:00,2\n").contains("has the day first and")
