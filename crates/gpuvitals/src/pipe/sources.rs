@@ -44,8 +44,12 @@ pub(crate) fn open_replay(
         Failure::new(exit, format!("cannot replay {}", causes(&error)))
     })?;
     for csv in source.csv_files() {
-        csv.warnings().iter().for_each(|text| tracing::warn!(file = csv.file(), "{text}"));
-        csv.notes().iter().for_each(|text| tracing::info!(file = csv.file(), "{text}"));
+        for text in csv.warnings() {
+            tracing::warn!(file = csv.file(), "{text}");
+        }
+        for text in csv.notes() {
+            tracing::info!(file = csv.file(), "{text}");
+        }
     }
     Ok(source)
 }

@@ -223,7 +223,9 @@ impl Plan {
                 continue;
             }
             let mut fit = Fit::default();
-            sample.cells(index).for_each(|text| fit.take(text, scale, self.comma));
+            for text in sample.cells(index) {
+                fit.take(text, scale, self.comma);
+            }
             misfits.extend(fit.reason().map(|reason| (index, reason)));
         }
         if let (Some(name), Some(value)) = (

@@ -156,7 +156,7 @@ fn kind(sample: &Sample, column: usize) -> Kind {
         all += 1;
         let is_date = Written::read(text, DateOrder::Open).is_some() || Written::shows(text).is_some();
         let is_number = text.parse::<f64>().is_ok();
-        if is_date && text.contains(':') || is_number && !is_date || is_date && is_number && text.len() > 8 {
+        if (is_date && text.contains(':')) || (is_number && (!is_date || text.len() > 8)) {
             instants += 1;
         } else if is_date {
             dates += 1;

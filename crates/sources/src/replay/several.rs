@@ -106,7 +106,9 @@ fn open(paths: &[PathBuf], config: &ReplayConfig, now_ns: i64) -> Result<Vec<Csv
     let one = |path: &PathBuf| CsvSource::open(CsvInput::from(path.as_path()), config.clone(), now_ns);
     let mut sources = paths.iter().map(one).collect::<Result<Vec<_>, _>>()?;
     if let Some(first_ns) = sources.iter().filter_map(CsvSource::first_ns).min() {
-        sources.iter_mut().for_each(|source| source.begin_with(first_ns));
+        for source in &mut sources {
+            source.begin_with(first_ns);
+        }
     }
     Ok(sources)
 }
