@@ -6,7 +6,6 @@ use serde::Serializer;
 ///
 /// # Errors
 /// The serializer's.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
 pub fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     #[expect(
         clippy::cast_possible_truncation,

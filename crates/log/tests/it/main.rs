@@ -9,5 +9,6 @@ mod api;
 mod bench;
 mod crash;
 mod damage;
+mod directory;
 mod golden;
 mod spare;
