@@ -15,8 +15,8 @@ use crate::config::Limits;
 use crate::dto::Pagination;
 use crate::error::ApiError;
 
-/// Largest number of entries to pass over: the largest whole number that every JSON reader knows.
-const OFFSET_MAX: usize = (1 << 53) - 1;
+/// Most entries to pass over or to ask for: the largest whole number that every JSON reader knows.
+pub(crate) const WHOLE_MAX: usize = (1 << 53) - 1;
 /// Most names in one list.
 pub(crate) const LIST_LEN_MAX: usize = 1_000;
 const TIMES: &str = "RFC 3339 (2026-01-31T12:00:00Z) or seconds, milliseconds or nanoseconds since 1970";
@@ -97,7 +97,7 @@ impl Paging {
 /// # Errors
 /// When it is no number.
 pub(crate) fn offset(text: Option<&String>) -> Result<usize, ApiError> {
-    Ok(whole("offset", text, 0, OFFSET_MAX)?.unwrap_or(0))
+    Ok(whole("offset", text, 0, WHOLE_MAX)?.unwrap_or(0))
 }
 
 /// A whole number; digits alone.

@@ -7,8 +7,10 @@ use std::net::IpAddr;
 
 use gpuvitals_settings::{Typed, Value, text};
 use http::header::HOST;
-use http::uri::Authority;
 use http::{Request, Version};
+
+use crate::answer::echo;
+use crate::authority::Authority;
 
 /// A host name, in lower case, without a final dot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,13 +90,15 @@ impl OwnNames {
         if is_double || header.is_none() && needs_header {
             return Err(Misdirected::Unclear);
         }
-        let header =
-            header.map(|header| header.to_str().ok().and_then(|text| text.parse::<Authority>().ok()));
-        let header = header.map(|authority| authority.ok_or(Misdirected::Unclear)).transpose()?;
-        match target.into_iter().chain(&header).find(|authority| !self.has(authority.host())) {
-            Some(authority) => Err(Misdirected::Foreign(crate::answer::echo(authority.host()))),
-            None => Ok(()),
+        let header = header.map(|header| header.to_str().map_err(|_| Misdirected::Unclear)).transpose()?;
+        for text in header.into_iter().chain(target.map(http::uri::Authority::as_str)) {
+            // The port makes no difference.
+            let Authority { host, .. } = Authority::parse(text, 80).map_err(|_| Misdirected::Unclear)?;
+            if !self.has(&host) {
+                return Err(Misdirected::Foreign(echo(&host)));
+            }
         }
+        Ok(())
     }
 }
 
@@ -135,7 +139,15 @@ mod tests {
             assert!(foreign(check(Version::HTTP_11, &format!("http://{evil}/"), &[b"localhost"])), "{evil}");
             assert!(foreign(check(Version::HTTP_2, "http://localhost/", &[evil.as_bytes()])), "{evil}");
         }
-        let unclear: [&[&[u8]]; 5] = [&[], &[b"localhost", b"localhost"], &[b""], &[b"a b"], &[b"\xff"]];
+        let unclear: [&[&[u8]]; 7] = [
+            &[],
+            &[b"localhost", b"localhost"],
+            &[b""],
+            &[b"a b"],
+            &[b"\xff"],
+            &[b"localhost:x"],
+            &[b"evil.example@localhost"],
+        ];
         for hosts in unclear {
             assert_eq!(check(Version::HTTP_11, "/", hosts), Err(Misdirected::Unclear), "{hosts:?}");
         }

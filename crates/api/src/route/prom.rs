@@ -20,6 +20,7 @@ use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::dto::{PromBody, PromErrorBody};
 use crate::error::ApiError;
+use crate::parameter::WHOLE_MAX;
 
 const MILLISECOND_NS: i64 = 1_000_000;
 /// How long an answer serves whose question names no time.
@@ -107,7 +108,8 @@ impl Parameters {
     /// The most entries that are wanted; 0 is no limit.
     fn limit(&self) -> Result<usize, PromFailure> {
         let Some(text) = self.get("limit") else { return Ok(usize::MAX) };
-        let limit = text.parse().map_err(|_| {
+        let limit = text.parse().ok().filter(|limit| *limit <= WHOLE_MAX);
+        let limit = limit.ok_or_else(|| {
             PromFailure::bad(format!("invalid parameter \"limit\": {text:?} is no whole number of 0 or more"))
         })?;
         Ok(if limit == 0 { usize::MAX } else { limit })
@@ -214,7 +216,7 @@ struct PromAsk {
     params(
         ("query" = String, Query, description = "The query in PromQL.", example = "topk(3, gpu_power_watts)"),
         ("time" = Option<String>, Query, description = "The instant: RFC 3339, or seconds since 1970. Now without it.", example = "2026-11-20T16:00:00Z"),
-        ("limit" = Option<u32>, Query, description = "Most series of the answer; 0: all.", example = 100),
+        ("limit" = Option<u64>, Query, minimum = 0, maximum = 9_007_199_254_740_991_i64, description = "Most series of the answer; 0: all.", example = 100),
     ),
     responses(
         (status = 200, description = "The result: `resultType` and `result` as Prometheus writes them.", body = PromBody<serde_json::Value>),
@@ -242,7 +244,7 @@ pub(crate) async fn at_once(
         ("start" = String, Query, description = "The first instant.", example = "2026-11-20T15:00:00Z"),
         ("end" = String, Query, description = "The last instant, at most.", example = "2026-11-20T16:00:00Z"),
         ("step" = String, Query, description = "The distance: `30s`, or a number of seconds.", example = "30s"),
-        ("limit" = Option<u32>, Query, description = "Most series of the answer; 0: all.", example = 100),
+        ("limit" = Option<u64>, Query, minimum = 0, maximum = 9_007_199_254_740_991_i64, description = "Most series of the answer; 0: all.", example = 100),
     ),
     responses(
         (status = 200, description = "The result, a `matrix`.", body = PromBody<serde_json::Value>),

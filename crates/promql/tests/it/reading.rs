@@ -507,7 +507,8 @@ fn a_ratio_has_no_more_digits_than_its_percentage() {
         let answer = runtime.block_on(query(&store, text, grid, PromLimits::default())).unwrap();
         let Outcome::Vector(series) = answer.result else { panic!("{text} gives no series") };
         for (percent, value) in (0..).zip(&series[0].values) {
-            assert_eq!(value.unwrap(), format!("{}e-3", percent).parse::<f64>().unwrap(), "{text}");
+            let expected: f64 = format!("{percent}e-3").parse().unwrap();
+            assert_eq!(value.unwrap().to_bits(), expected.to_bits(), "{text}: {value:?}, not {expected}");
         }
     }
 }

@@ -46,7 +46,7 @@ enum What {
         ("match[]" = Vec<String>, Query, description = "Selectors of series.", example = json!(["gpu_power_watts"])),
         ("start" = Option<String>, Query, description = "Only of GPUs with rows from this instant on.", example = "2026-11-20T15:00:00Z"),
         ("end" = Option<String>, Query, description = "Only of GPUs with rows up to this instant.", example = "2026-11-20T16:00:00Z"),
-        ("limit" = Option<u32>, Query, description = "Most entries of the answer; 0: all.", example = 100),
+        ("limit" = Option<u64>, Query, minimum = 0, maximum = 9_007_199_254_740_991_i64, description = "Most entries of the answer; 0: all.", example = 100),
     ),
     responses(
         (status = 200, description = "The labels of each.", body = PromBody<serde_json::Value>),
@@ -73,7 +73,7 @@ pub(crate) async fn list_series(
         ("match[]" = Option<Vec<String>>, Query, description = "Selectors of series; all series without one.", example = json!(["gpu_power_watts"])),
         ("start" = Option<String>, Query, description = "Only of GPUs with rows from this instant on.", example = "2026-11-20T15:00:00Z"),
         ("end" = Option<String>, Query, description = "Only of GPUs with rows up to this instant.", example = "2026-11-20T16:00:00Z"),
-        ("limit" = Option<u32>, Query, description = "Most entries of the answer; 0: all.", example = 100),
+        ("limit" = Option<u64>, Query, minimum = 0, maximum = 9_007_199_254_740_991_i64, description = "Most entries of the answer; 0: all.", example = 100),
     ),
     responses(
         (status = 200, description = "The names.", body = PromBody<serde_json::Value>),
@@ -98,7 +98,7 @@ pub(crate) async fn list_labels(
         ("match[]" = Option<Vec<String>>, Query, description = "Selectors of series; all series without one.", example = json!(["gpu_power_watts"])),
         ("start" = Option<String>, Query, description = "Only of GPUs with rows from this instant on.", example = "2026-11-20T15:00:00Z"),
         ("end" = Option<String>, Query, description = "Only of GPUs with rows up to this instant.", example = "2026-11-20T16:00:00Z"),
-        ("limit" = Option<u32>, Query, description = "Most entries of the answer; 0: all.", example = 100),
+        ("limit" = Option<u64>, Query, minimum = 0, maximum = 9_007_199_254_740_991_i64, description = "Most entries of the answer; 0: all.", example = 100),
     ),
     responses(
         (status = 200, description = "The texts.", body = PromBody<serde_json::Value>),
@@ -179,7 +179,7 @@ fn listed<T>(found: Result<Part<T>, PromError>, of: fn(T) -> Listed) -> Result<P
     get, path = "/api/v1/prom/api/v1/metadata", tag = "PromQL", operation_id = "prom_metadata",
     params(
         ("metric" = Option<String>, Query, description = "The name of one family.", example = "gpu_power_watts"),
-        ("limit" = Option<u32>, Query, description = "Most families of the answer; 0: all.", example = 100),
+        ("limit" = Option<u64>, Query, minimum = 0, maximum = 9_007_199_254_740_991_i64, description = "Most families of the answer; 0: all.", example = 100),
     ),
     responses(
         (status = 200, description = "Lists of `type`, `help` and `unit`, by family.", body = PromBody<serde_json::Value>),
