@@ -16,7 +16,13 @@ use crate::rollup::{Figure, is_use};
 /// Footer key of the table's version.
 const SCHEMA_KEY: &str = "gpuvitals.schema";
 /// Version of every table; a rollup's has its step after it.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
+/// Pages of values in one of a dictionary's numbers: these are mostly one run, of which a page takes 35 bytes.
+const STEADY_PAGES: usize = 4;
+/// Levels of zstd: of a flush and of rollups, and of rows that are merged. On noise the second takes 3 % off the first, and
+/// 12 another 3 % in five times the time.
+const FAST: i32 = 1;
+const MERGED: i32 = 5;
 
 enum Coding {
     Dictionary(Option<Encoding>),
@@ -30,9 +36,9 @@ pub(crate) fn properties(
     page_rows: usize,
 ) -> WriterProperties {
     let step = if grain == Grain::Raw { String::new() } else { format!(" {}", grain.name()) };
-    // Each column has a compressor of its own, which level 3 gives three times the memory: too much for hundreds of columns.
+    // Each column has a compressor of its own, which a higher level gives three times the memory: too much for hundreds of columns.
     let is_fast = level == 0 || grain != Grain::Raw;
-    let zstd = ZstdLevel::try_new(if is_fast { 1 } else { 3 }).unwrap_or_default();
+    let zstd = ZstdLevel::try_new(if is_fast { FAST } else { MERGED }).unwrap_or_default();
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(zstd))
         .set_created_by(concat!("gpuvitals ", env!("CARGO_PKG_VERSION")).to_owned())
@@ -59,6 +65,7 @@ pub(crate) fn properties(
             }),
             None => coding(field.name(), field.data_type()),
         };
+        let is_dictionary = matches!(coding, Coding::Dictionary(_));
         builder = match coding {
             Coding::Plain(encoding) => {
                 builder.set_column_dictionary_enabled(path(), false).set_column_encoding(path(), encoding)
@@ -71,6 +78,9 @@ pub(crate) fn properties(
         // Queries skip pages by time and GPU, by nothing else.
         if field.name() == TIMESTAMP_COLUMN || field.name() == table.subject().name() {
             builder = builder.set_column_statistics_enabled(path(), EnabledStatistics::Page);
+        } else if grain == Grain::Raw && is_dictionary {
+            let rows = page_rows.saturating_mul(STEADY_PAGES).max(1);
+            builder = builder.set_column_data_page_row_count_limit(path(), rows);
         }
     }
     builder.build()
