@@ -80,6 +80,8 @@ pub(crate) struct Values<'a> {
     pub(crate) values: &'a [Option<f64>],
     /// Whether they come from 32-bit floats.
     pub(crate) single: bool,
+    /// Factor to the unit in which they are shown.
+    pub(crate) factor: f64,
 }
 
 impl Serialize for Values<'_> {
@@ -88,6 +90,6 @@ impl Serialize for Values<'_> {
             #[expect(clippy::cast_possible_truncation, reason = "they were 32-bit floats")]
             return serializer.collect_seq(self.values.iter().map(|value| value.map(|v| v as f32)));
         }
-        serializer.collect_seq(self.values)
+        serializer.collect_seq(self.values.iter().map(|value| value.map(|value| value * self.factor)))
     }
 }

@@ -334,11 +334,13 @@ impl QueryAsk {
             }
         };
         let unit = metric.unit.as_str();
+        let per_second = metric.unit.per_second().filter(|_| series.aggregate == Aggregate::Rate);
         let is_value = series.aggregate != Aggregate::Count && !series.aggregate.needs_tracks();
         Series {
             metric: metric.column,
             unit: match series.aggregate {
                 Aggregate::Count => Cow::Borrowed(""),
+                Aggregate::Rate if let Some((unit, _)) = per_second => Cow::Borrowed(unit.as_str()),
                 Aggregate::Rate => Cow::Owned(format!("{unit}/s")),
                 _ => Cow::Borrowed(unit),
             },
@@ -350,6 +352,7 @@ impl QueryAsk {
             values: Values {
                 values: &series.values,
                 single: is_value && metric.column_type == ColumnType::F32,
+                factor: per_second.map_or(1.0, |(_, factor)| factor),
             },
             labels: GroupLabels(labels),
         }

@@ -126,7 +126,7 @@ async fn counters_are_asked_for_by_their_growth() {
     // From 100 to 160; to 250, and after the counter began anew to 30; to 50.
     for (aggregate, unit, expected) in [
         ("increase", "mJ", json!([60.0, 120.0, 20.0])),
-        ("rate", "mJ/s", json!([12.0, 12.0, 4.0])),
+        ("rate", "W", json!([0.012, 0.012, 0.004])),
         ("delta", "mJ", json!([60.0, -130.0, 20.0])),
         ("p50", "mJ", json!([100.0, 30.0, 50.0])),
     ] {

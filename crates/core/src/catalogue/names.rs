@@ -121,6 +121,15 @@ impl Unit {
         }
     }
 
+    /// The unit of its rise in a second and the factor to it, if that unit has a name of its own.
+    pub const fn per_second(self) -> Option<(Self, f64)> {
+        match self {
+            Self::Millijoule => Some((Self::Watt, 1e-3)),
+            Self::Byte => Some((Self::BytesPerSecond, 1.0)),
+            _ => None,
+        }
+    }
+
     /// The Prometheus base unit, as families name it; empty for plain numbers.
     pub const fn base(self) -> &'static str {
         match self {

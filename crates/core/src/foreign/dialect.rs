@@ -64,7 +64,7 @@ const DIALECTS: &[Dialect] = &[
             ("edge", Metric("temperature_edge_c", "C")),
             ("hotspot", Metric("temperature_junction_c", "C")),
             ("mem", Metric("temperature_memory_c", "C")),
-            ("total_energy_consumption", Metric("energy", "J")),
+            ("total_energy_consumption", Metric("energy_mj", "J")),
             ("total_vram", Metric("memory_total_mb", "MB")),
             ("used_vram", Metric("memory_used_mb", "MB")),
             ("free_vram", Metric("memory_free_mb", "MB")),
@@ -126,7 +126,7 @@ const DIALECTS: &[Dialect] = &[
         columns: &[
             ("gpu_power", Metric("power_w", "W")),
             // Since the start of the run, over all GPUs.
-            ("gpu_energy", Metric("energy", "kWh")),
+            ("gpu_energy", Metric("energy_mj", "kWh")),
             ("gpu_model", Own),
             ("gpu_count", Own),
             ("cpu_power", Own),

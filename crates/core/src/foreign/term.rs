@@ -60,7 +60,7 @@ const MEM_USED: &[(&str, &str)] = &[("memory_used_mb", "MiB"), ("memory_used_pct
 const LIMIT: &[(&str, &str)] = &[("power_limit_w", "W")];
 const CLOCK: &[(&str, &str)] = &[("gpu_clock_mhz", "MHz")];
 const MEM_CLOCK: &[(&str, &str)] = &[("mem_clock_mhz", "MHz")];
-const ENERGY: &[(&str, &str)] = &[("energy", "J")];
+const ENERGY: &[(&str, &str)] = &[("energy_mj", "J")];
 const FAN: &[(&str, &str)] = &[("fan_speed_pct", "%"), ("fan_speed_rpm", "rpm")];
 const HOST_USED: &[(&str, &str)] = &[("memory_mb", "MiB")];
 const HOST_TOTAL: &[(&str, &str)] = &[("host_memory_total_mb", "MiB")];
@@ -76,7 +76,7 @@ const LINK_RX: &[(&str, &str)] = &[("interconnect_rx_bytes_per_s", "B/s"), ("int
 
 /// The terms.
 const TERMS: &[Row] = &[
-    ("", GpuAndUnit, &[("utilization_pct", "%"), ("power_w", "W"), ("temperature_c", "C"), ("energy", "J")]),
+    ("", GpuAndUnit, &[("utilization_pct", "%"), ("power_w", "W"), ("temperature_c", "C"), ("energy_mj", "J")]),
     ("util", Nothing, UTIL),
     ("usage", Gpu, UTIL),
     ("load", Gpu, UTIL),

@@ -170,7 +170,7 @@ mod tests {
         let gpu = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
         for time in 0..count {
             let row = builder.row(time, gpu);
-            builder.set(row, MetricId::of("energy_j"), Value::Float(1.5)).unwrap();
+            builder.set(row, MetricId::of("energy_mj"), Value::Float(1.5)).unwrap();
         }
         Arc::new([builder.finish(Origin::default(), 0).unwrap()])
     }

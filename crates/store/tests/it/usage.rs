@@ -116,3 +116,37 @@ async fn an_instant_has_gpus_and_no_time() {
     assert_eq!(uses.len(), 3);
     assert!(uses.iter().all(|one| one.held.seconds == 0.0 && one.held.joules.is_none()), "{uses:?}");
 }
+
+/// What the pages of jobs ask for: it was too much for one answer.
+#[tokio::test]
+async fn a_day_of_many_gpus_that_often_change_hands_is_no_large_question() {
+    const GPUS: i64 = 256;
+    const HOLDERS: i64 = 45;
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for gpu in 0..GPUS {
+        for step in 0..=480_i64 {
+            let holder = step * HOLDERS / 481;
+            let identity = Identity::default()
+                .with(IdentityColumn::Uuid, &format!("GPU-{gpu:04}"))
+                .and_then(|it| it.with(IdentityColumn::Pod, &format!("pod-{gpu}-{holder}")))
+                .unwrap();
+            let identity = builder.intern(&identity);
+            let row = builder.row(HOUR + step * 180 * SECOND, identity);
+            builder.set(row, MetricId::of("power_w"), Value::Float(100.0)).unwrap();
+        }
+    }
+    store.append(vec![builder.finish(Origin::default(), 0).unwrap()]).await.unwrap();
+    for is_merged in [false, true] {
+        if is_merged {
+            store.flush().await.unwrap();
+            store.compact().await.unwrap();
+        }
+        let uses = used(&store, seconds(0, 24 * 3_600)).await;
+        assert_eq!(uses.len() as i64, GPUS * HOLDERS);
+        let joules: f64 = uses.iter().filter_map(|one| one.held.joules).sum();
+        let wanted = 100.0 * 24.0 * 3_600.0 * GPUS as f64;
+        assert!((joules - wanted).abs() <= 1e-9 * wanted, "{joules}, not {wanted}");
+    }
+}

@@ -57,11 +57,11 @@ fn a_counter_takes_over_from_the_integral_without_counting_twice() {
     let mut throttled = RunningTotal::default();
     assert_eq!(throttled.total(), None);
     for second in 0..=10 {
-        throttled.sample(second * S, 1.0, GAP);
+        throttled.state(second * S, 1.0, GAP);
     }
     throttled.read(10 * S, 777.0, GAP);
     for second in 11..=20_i32 {
-        throttled.sample(i64::from(second) * S, 1.0, GAP);
+        throttled.state(i64::from(second) * S, 1.0, GAP);
         throttled.read(i64::from(second) * S, 777.0 + 0.5 * f64::from(second - 10), GAP);
     }
     assert_eq!(throttled.total(), Some(15.0));
@@ -76,7 +76,7 @@ fn what_is_known_to_be_lost_is_not_bridged_however_short_it_is() {
             throttled.lose();
         }
         energy.sample(second * S, 100.0, GAP);
-        throttled.sample(second * S, 1.0, GAP);
+        throttled.state(second * S, 1.0, GAP);
     }
     assert_eq!((energy.total(), throttled.total()), (Some(500.0), Some(5.0)));
     energy.lose();
