@@ -17,10 +17,11 @@ use crate::rollup::{Figure, is_use};
 const SCHEMA_KEY: &str = "gpuvitals.schema";
 /// Version of every table; a rollup's has its step after it.
 const SCHEMA_VERSION: u32 = 2;
-/// Pages of values in one of a dictionary's numbers: these are mostly one run, of which a page takes 35 bytes.
+/// How many times the rows of other pages a page of a dictionary's column has: mostly they are one run, for which each page
+/// takes 35 bytes.
 const STEADY_PAGES: usize = 4;
-/// Levels of zstd: of a flush and of rollups, and of rows that are merged. On noise the second takes 3 % off the first, and
-/// 12 another 3 % in five times the time.
+/// Levels of zstd: of a flush and of rollups, and of rows that are merged. The second takes 1 % off noise and a fifth off times;
+/// 12 would take another 3 % off noise in ten times the time.
 const FAST: i32 = 1;
 const MERGED: i32 = 5;
 
