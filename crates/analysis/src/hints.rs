@@ -1,9 +1,10 @@
-//! Hints for schedulers: which GPUs of each node are free, busy or unhealthy.
+//! Hints for schedulers: which GPUs of each node are free, busy or unhealthy, and which of the busy ones only hold memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::history::Fleet;
 use gpuvitals_core::usage::IDLE_BELOW_PCT;
 use gpuvitals_core::{IdentityColumn, MetricId};
 use serde::Serialize;
@@ -14,9 +15,13 @@ use crate::findings::{FleetFinding, Situation, Subject, holder_of};
 
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
 const PROCESSES: MetricId = MetricId::of("process_count");
+const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
+const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
+/// Memory in MiB up to which a GPU is free: drivers and consoles take some hundred for themselves.
+const MEMORY_FREE_UP_TO_MB: f64 = 1_024.0;
 
 /// The GPUs of a node by whether they can take work.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeHint {
     /// Cluster of the node.
     pub cluster: Option<Arc<str>>,
@@ -24,12 +29,27 @@ pub struct NodeHint {
     pub node: Arc<str>,
     /// Model of its GPUs, if it has only one.
     pub model: Option<Arc<str>>,
-    /// Keys of GPUs that nobody holds and that do nothing.
+    /// Keys of GPUs that nobody holds, that do nothing and whose memory is free.
     pub free: Vec<Arc<str>>,
-    /// Keys of GPUs that are held or work.
+    /// Keys of GPUs that are held or work, or whose memory is in use.
     pub busy: Vec<Arc<str>>,
+    /// Those of the busy GPUs that do nothing and of which no holder is known: their memory is in use.
+    pub memory_in_use: Vec<UsedMemory>,
     /// GPUs to keep work away from, with the reasons.
     pub unhealthy: Vec<UnfitGpu>,
+}
+
+/// A GPU whose memory is in use.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = UsedMemoryEntry))]
+pub struct UsedMemory {
+    /// Its key.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub gpu: Arc<str>,
+    /// Memory in use, MiB.
+    pub used_mb: f64,
+    /// All of its memory, MiB; null: not known.
+    pub total_mb: Option<f64>,
 }
 
 /// A GPU that should get no work.
@@ -84,6 +104,11 @@ pub fn node_hints(situation: &Situation<'_>, findings: &[FleetFinding]) -> Vec<N
             || latest(UTILIZATION).is_some_and(|busy| busy >= IDLE_BELOW_PCT)
         {
             hint.busy.push(Arc::clone(&gpu.key));
+        } else if let Some(used_mb) = latest(MEMORY_USED).filter(|used| *used > MEMORY_FREE_UP_TO_MB) {
+            hint.busy.push(Arc::clone(&gpu.key));
+            // It does not change, and is read seldom.
+            let total_mb = Fleet::latest(gpu, MEMORY_TOTAL).map(|latest| latest.value.as_f64());
+            hint.memory_in_use.push(UsedMemory { gpu: Arc::clone(&gpu.key), used_mb, total_mb });
         } else {
             hint.free.push(Arc::clone(&gpu.key));
         }

@@ -1,6 +1,6 @@
 //! Where work can go.
 
-use gpuvitals_analysis::hints::{NodeHint, UnfitGpu};
+use gpuvitals_analysis::hints::{NodeHint, UnfitGpu, UsedMemory};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -26,8 +26,10 @@ pub(crate) struct HintList<'a> {
 pub(crate) struct HintTotals {
     /// GPUs that can take work.
     free: usize,
-    /// GPUs that are held or work.
+    /// GPUs that are held or work, or whose memory is in use.
     busy: usize,
+    /// Those of them that do nothing and of which no holder is known: their memory is in use.
+    memory_in_use: usize,
     /// GPUs to keep work away from.
     unhealthy: usize,
     /// Nodes all of whose GPUs are free.
@@ -47,12 +49,14 @@ pub(crate) struct NodeRoom<'a> {
     model: Option<&'a str>,
     /// Whether all of its GPUs are free.
     whole: bool,
-    /// Keys of the GPUs that nobody holds and that do nothing.
+    /// Keys of the GPUs that nobody holds, that do nothing and whose memory is free.
     #[schema(value_type = Vec<String>)]
     free: Vec<&'a str>,
-    /// Keys of the GPUs that are held or work.
+    /// Keys of the GPUs that are held or work, or whose memory is in use.
     #[schema(value_type = Vec<String>)]
     busy: Vec<&'a str>,
+    /// Those of the busy GPUs that do nothing and of which no holder is known, and how much memory is in use: more than 1,024 MiB.
+    memory_in_use: &'a [UsedMemory],
     /// GPUs to keep work away from.
     unhealthy: &'a [UnfitGpu],
 }
@@ -67,6 +71,7 @@ impl HintTotals {
         Self {
             free,
             busy: count(|hint| hint.busy.len()),
+            memory_in_use: count(|hint| hint.memory_in_use.len()),
             unhealthy: count(|hint| hint.unhealthy.len()),
             whole_nodes: count(|hint| usize::from(hint.is_whole())),
             fragmentation: (free > 0).then(|| 1.0 - of_whole as f64 / free as f64),
@@ -84,6 +89,7 @@ impl<'a> NodeRoom<'a> {
             whole: hint.is_whole(),
             free: hint.free.iter().map(AsRef::as_ref).collect(),
             busy: hint.busy.iter().map(AsRef::as_ref).collect(),
+            memory_in_use: &hint.memory_in_use,
             unhealthy: &hint.unhealthy,
         }
     }

@@ -48,7 +48,7 @@ struct HintsAsk {
 /// Free, busy and unhealthy GPUs of each node, and how the free ones are scattered.
 ///
 /// Unhealthy are GPUs with a critical finding or a warning, and those that report nothing; busy are those that a job or process
-/// holds or that work.
+/// holds, that work, or that have more than 1,024 MiB of memory in use: `memory_in_use` says how much.
 #[utoipa::path(
     get, path = "/api/v1/schedule/hints", tag = "analysis", operation_id = "schedule_hints", params(HintsParams),
     responses(

@@ -54,9 +54,9 @@ describe("hosts", () => {
 
   describe("with room for work", () => {
     const HINTS = "/api/v1/schedule/hints";
-    const node = (hostname: string, free: number, unhealthy: readonly object[] = []) => ({ cluster: "a", hostname, model: "H100", whole: false, free: Array.from({ length: free }, (_, n) => `f${n}`), busy: [], unhealthy });
+    const node = (hostname: string, free: number, unhealthy: readonly object[] = []) => ({ cluster: "a", hostname, model: "H100", whole: false, free: Array.from({ length: free }, (_, n) => `f${n}`), busy: [], memory_in_use: [], unhealthy });
     const hints = (nodes: readonly object[], totals = {}) =>
-      ({ body: { nodes, totals: { free: 0, busy: 0, unhealthy: 0, whole_nodes: 0, fragmentation: null, ...totals }, judged_at: "", total: nodes.length, pagination: { limit: 10_000, offset: 0, has_next: false } } });
+      ({ body: { nodes, totals: { free: 0, busy: 0, memory_in_use: 0, unhealthy: 0, whole_nodes: 0, fragmentation: null, ...totals }, judged_at: "", total: nodes.length, pagination: { limit: 10_000, offset: 0, has_next: false } } });
     const rows = [node("node-1", 2, [{ gpu: "g7", reasons: ["xid: XID 79"] }]), node("node-10", 3), { ...node("node-10", 4), cluster: "b" }];
 
     it("say how many of their GPUs a scheduler may use, and are sorted by it", async () => {
