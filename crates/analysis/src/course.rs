@@ -1,25 +1,23 @@
-//! The course of a metric over days: where it goes, and whether it is as usual.
+//! The course of a metric over days: where it goes, and whether it is as usual ([`Unusual`]).
 
-use std::collections::HashMap;
+mod unusual;
+
 use std::sync::Arc;
 
 use gpuvitals_core::catalogue::Instrument;
-use gpuvitals_core::history::{BucketQuery, Buckets, Fleet, GpuState, GroupColumn};
-use gpuvitals_core::time::{DAY_NS, HOUR_NS, MINUTE_NS};
-use gpuvitals_core::{IdentityColumn, MetricId, Table};
+use gpuvitals_core::history::{BucketQuery, Buckets, Cell, Fleet, GpuState, GroupColumn};
+use gpuvitals_core::time::MINUTE_NS;
+use gpuvitals_core::{MetricId, Table};
 
-use crate::findings::threshold::PEERS_MIN;
-use crate::robust::{Spread, median};
+use crate::robust::median;
+
+pub use unusual::{DAYS_MIN, Unusual, hour_query, is_young, unusual};
 
 const DAY_SECONDS: f64 = 86_400.0;
 /// Points of a GPU that a trend is made from at most: every pair of them counts.
 pub const TREND_POINTS: i64 = 64;
 /// Fewest points that make a trend.
 const TREND_POINTS_MIN: usize = 8;
-/// Fewest days before that tell what is usual.
-pub const DAYS_MIN: usize = 3;
-/// Smallest deviation that counts, as a share of the median: beside equal values nothing is infinitely unusual.
-const LEAST_SHARE: f64 = 0.02;
 /// Metrics, and the metric that says how far they may go. Power is none: a busy GPU is meant to run at its limit.
 const LIMITS: [(MetricId, MetricId); 4] = [
     (MetricId::of("temperature_c"), MetricId::of("temperature_slowdown_c")),
@@ -110,86 +108,6 @@ pub fn limit_of(metric: MetricId, gpu: &GpuState) -> Option<f64> {
     Fleet::latest(gpu, *limit).map(|latest| latest.value.as_f64())
 }
 
-/// The value of a GPU in an hour, beside what is usual.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Unusual {
-    /// Key of the GPU.
-    pub gpu: Arc<str>,
-    /// Its value: a mean, of a counter the newest.
-    pub value: f64,
-    /// Its own values in the same hour of the days before, and how many there are.
-    pub own: Option<(Spread, usize)>,
-    /// The values of the others of its model in the same hour, and how many there are.
-    pub peers: Option<(Spread, usize)>,
-}
-
-impl Unusual {
-    /// Distance from what is usual for it, in deviations.
-    pub fn own_distance(&self) -> Option<f64> {
-        self.own.map(|(spread, _)| distance(spread, self.value))
-    }
-
-    /// Distance from its peers, in deviations.
-    pub fn peer_distance(&self) -> Option<f64> {
-        self.peers.map(|(spread, _)| distance(spread, self.value))
-    }
-
-    /// How unusual it is, in deviations: the smaller of both distances if they point the same way, otherwise 0; the one that is
-    /// known if the other is not.
-    pub fn score(&self) -> f64 {
-        match (self.own_distance(), self.peer_distance()) {
-            (Some(own), Some(peers)) if own * peers > 0.0 => own.abs().min(peers.abs()),
-            (Some(_), Some(_)) | (None, None) => 0.0,
-            (Some(one), None) | (None, Some(one)) => one.abs(),
-        }
-    }
-}
-
-/// What to ask the history for the hour that ends at an instant so many days before.
-pub fn hour_query(metric: MetricId, end_ns: i64, days_before: i64) -> BucketQuery {
-    let end_ns = end_ns.saturating_sub(days_before.saturating_mul(DAY_NS));
-    let start_ns = end_ns.saturating_sub(HOUR_NS);
-    BucketQuery {
-        phase_ns: start_ns.rem_euclid(HOUR_NS),
-        ..query(metric, start_ns, end_ns.saturating_sub(1), HOUR_NS)
-    }
-}
-
-/// Every GPU with a value in the hour, from the answers to [`hour_query`]: of the hour, and then of the days before.
-pub fn unusual(days: &[Buckets], fleet: &Fleet) -> Vec<Unusual> {
-    let Some((hour, before)) = days.split_first() else { return Vec::new() };
-    let values_of = |buckets: &Buckets| -> HashMap<Arc<str>, f64> {
-        let one = |(group, gpu): (usize, &Arc<str>)| Some((Arc::clone(gpu), value(buckets, group, 0)?));
-        gpus(buckets).filter_map(one).collect()
-    };
-    let now = values_of(hour);
-    let days: Vec<HashMap<Arc<str>, f64>> = before.iter().map(values_of).collect();
-    let model = |gpu: &str| fleet.get(gpu)?.identity.shared(IdentityColumn::Model).cloned();
-    let mut models: HashMap<Arc<str>, Vec<f64>> = HashMap::new();
-    for (gpu, value) in &now {
-        if let Some(model) = model(gpu) {
-            models.entry(model).or_default().push(*value);
-        }
-    }
-    // One among many changes neither middle nor width: it stays among its peers.
-    let spreads: HashMap<Arc<str>, (Spread, usize)> = models
-        .into_iter()
-        .filter(|(_, values)| values.len() > PEERS_MIN)
-        .filter_map(|(model, values)| Some((model, (Spread::of(values.iter().copied())?, values.len() - 1))))
-        .collect();
-    let of_gpu = |(gpu, value): (&Arc<str>, &f64)| {
-        let own: Vec<f64> = days.iter().filter_map(|day| day.get(gpu).copied()).collect();
-        let own = (own.len() >= DAYS_MIN).then(|| Some((Spread::of(own.iter().copied())?, own.len())));
-        let peers = model(gpu).and_then(|model| spreads.get(&model).copied());
-        Unusual { gpu: Arc::clone(gpu), value: *value, own: own.flatten(), peers }
-    };
-    now.iter().map(of_gpu).collect()
-}
-
-fn distance(spread: Spread, value: f64) -> f64 {
-    spread.distance(value, (LEAST_SHARE * spread.median).abs())
-}
-
 fn query(metric: MetricId, start_ns: i64, end_ns: i64, step_ns: i64) -> BucketQuery {
     BucketQuery {
         group_by: vec![GroupColumn::Gpu],
@@ -204,12 +122,16 @@ fn gpus(buckets: &Buckets) -> impl Iterator<Item = (usize, &Arc<str>)> {
 }
 
 /// The value of a step: a mean, of a counter the newest.
-#[expect(clippy::cast_precision_loss, reason = "numbers of values")]
 fn value(buckets: &Buckets, group: usize, step: usize) -> Option<f64> {
     let measured = buckets.metrics().first()?;
     let cell = measured.cells.get(buckets.place(group, step)).filter(|cell| cell.count > 0)?;
-    let is_counter = measured.metric.metric().instrument == Instrument::Counter;
-    Some(if is_counter { cell.last } else { cell.sum / cell.count as f64 })
+    Some(value_of(measured.metric, *cell))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of values")]
+fn value_of(metric: MetricId, cell: Cell) -> f64 {
+    let is_counter = metric.metric().instrument == Instrument::Counter;
+    if is_counter { cell.last } else { cell.sum / cell.count as f64 }
 }
 
 fn seconds_between(end_ns: i64, at_ns: i64) -> f64 {
@@ -257,15 +179,5 @@ mod tests {
             prop_assert!(trend.per_day.is_finite() && trend.level.is_finite());
             prop_assert!((-1.0..=1.0).contains(&trend.steadiness));
         }
-    }
-
-    #[test]
-    fn only_what_is_unusual_in_both_ways_has_a_score() {
-        let spread = |median| Some((Spread { median, deviation: 1.0 }, 5));
-        let unusual = |own, peers| Unusual { gpu: Arc::from("a"), value: 90.0, own, peers };
-        assert!((unusual(spread(80.0), spread(75.0)).score() - 5.0).abs() < 1.5);
-        assert!(unusual(spread(80.0), spread(95.0)).score() < 1e-9);
-        assert!(unusual(None, None).score() < 1e-9);
-        assert!(unusual(spread(80.0), None).score() > 5.0);
     }
 }

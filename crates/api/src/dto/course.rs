@@ -50,6 +50,10 @@ pub(crate) struct TrendEntry {
 pub(crate) struct AnomalyList {
     /// GPUs and metrics, the most unusual first.
     pub(crate) anomalies: Vec<AnomalyEntry>,
+    /// Why nothing is judged: the history is too young; null otherwise.
+    pub(crate) note: Option<String>,
+    /// GPUs that are not judged, since they have reported for less than an hour.
+    pub(crate) too_young: usize,
     /// First instant of the hour.
     pub(crate) start: Moment,
     /// Its end.
@@ -73,11 +77,14 @@ pub(crate) struct AnomalyEntry {
     pub(crate) unit: &'static str,
     /// Its mean in the hour; of a counter the newest value.
     pub(crate) value: f64,
-    /// How unusual it is, in deviations: the smaller of the two distances below; the one that is known if the other is not.
+    /// How unusual it is, in deviations: the distance from its own, or the mean of both distances if that is larger; 0 if they
+    /// contradict each other. One that is not known is 0.
     pub(crate) score: f64,
-    /// Beside itself in the same hour of the days before; null if fewer than three are known.
+    /// In words, with both distances.
+    pub(crate) sentence: String,
+    /// Beside itself in the same hour of those days before on which it was under like load; null if fewer than three are known.
     pub(crate) own: Option<UsualValues>,
-    /// Beside the others of its model in the same hour; null if they are fewer than three.
+    /// Beside the others of its model under like load in the same hour; null if they are fewer than three.
     pub(crate) peers: Option<UsualValues>,
 }
 
@@ -90,6 +97,7 @@ pub(crate) struct UsualValues {
     pub(crate) deviation: f64,
     /// Values that it is made from.
     pub(crate) count: usize,
-    /// Distance of the GPU's value, in deviations of 2 % of the median at least; negative below it.
+    /// Distance of the GPU's value in deviations, which are 4 % of the median and 5 % of the range of the model's values at least;
+    /// negative below it.
     pub(crate) distance: f64,
 }

@@ -148,9 +148,10 @@ pub(crate) async fn trends(
     api.answer(ask, &headers).await
 }
 
-/// Which GPUs have an unusual value in the last hour: beside themselves in the same hour of the days before, and beside their model.
+/// Which GPUs have an unusual value in the last hour: beside themselves on the days before, and beside GPUs of their model under like load.
 ///
-/// Distances are robust: from the median, in median absolute deviations.
+/// Like load: held or not, utilisation and memory in the same third. Distances are robust: from the median, in median absolute
+/// deviations. GPUs that have reported for less than an hour are not judged.
 #[utoipa::path(
     get, path = "/api/v1/analysis/anomalies", tag = "analysis", operation_id = "anomalies", params(AnomalyParams),
     responses(
@@ -269,8 +270,10 @@ impl Ask for AnomalyAsk {
         let gpus = telemetry::keys(&known, &self.gpus)?;
         let Part { answer: fleet, mut missing } = known;
         let end_ns = self.end_ns.unwrap_or(view.now_ns());
+        let young = fleet.gpus.iter().filter(|gpu| course::is_young(gpu, end_ns)).count();
+        let is_young = young == fleet.gpus.len();
         let mut found = Vec::new();
-        for metric in self.metrics.iter().copied() {
+        for metric in self.metrics.iter().copied().filter(|_| !is_young) {
             let mut days = Vec::new();
             for day in 0..=self.days {
                 let mut query = course::hour_query(metric, end_ns, day);
@@ -290,6 +293,7 @@ impl Ask for AnomalyAsk {
                 found.into_iter().flat_map(|(metric, all)| all.into_iter().map(move |one| (metric, one)));
             let mut found: Vec<(MetricId, Unusual)> = each
                 .filter(|(_, one)| gpus.is_empty() || gpus.contains(&one.gpu))
+                .filter(|(_, one)| fleet.get(&one.gpu).is_some_and(|gpu| !course::is_young(gpu, end_ns)))
                 .filter(|(_, one)| one.score() >= self.score && one.score() > 0.0)
                 .collect();
             found.sort_by(|(a_metric, a), (b_metric, b)| {
@@ -302,6 +306,8 @@ impl Ask for AnomalyAsk {
                 until_ns,
                 &AnomalyList {
                     anomalies: found.iter().map(|(metric, one)| anomaly(&fleet, *metric, one)).collect(),
+                    note: is_young.then(|| too_young(&fleet)).flatten(),
+                    too_young: young,
                     start: Moment(end_ns.saturating_sub(HOUR_NS)),
                     end: Moment(end_ns),
                     total,
@@ -311,6 +317,13 @@ impl Ask for AnomalyAsk {
         })
         .await
     }
+}
+
+/// Says that nothing can be judged yet.
+fn too_young(fleet: &Fleet) -> Option<String> {
+    let first_ns = fleet.gpus.iter().map(|gpu| gpu.first_seen_ns).min()?;
+    let first = gpuvitals_core::time::format(first_ns);
+    Some(format!("the history is too young: its first row is of {first}, and an hour is needed"))
 }
 
 fn anomaly(fleet: &Fleet, metric: MetricId, one: &Unusual) -> AnomalyEntry {
@@ -325,6 +338,7 @@ fn anomaly(fleet: &Fleet, metric: MetricId, one: &Unusual) -> AnomalyEntry {
         unit: metric.metric().unit.as_str(),
         value: one.value,
         score: one.score(),
+        sentence: one.sentence(metric),
         own: usual(one.own, one.own_distance()),
         peers: usual(one.peers, one.peer_distance()),
     }
