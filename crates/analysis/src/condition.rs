@@ -199,6 +199,32 @@ pub fn holds(id: &str, latest: impl Fn(MetricId) -> Option<Value>) -> bool {
     CONDITIONS.iter().any(|condition| condition.id == id && condition.judge(&latest).is_some())
 }
 
+/// The columns by which a condition is judged; empty: there is none of this id.
+pub(crate) fn columns(id: &str) -> Vec<MetricId> {
+    let mut columns: Vec<MetricId> = Vec::new();
+    for metric in CONDITIONS.iter().filter(|condition| condition.id == id).flat_map(|row| row.metrics) {
+        if !columns.contains(metric) {
+            columns.push(*metric);
+        }
+    }
+    columns
+}
+
+/// Whether the values of one instant show a condition; none: they say nothing about it. `fallback` gives limits, which are read seldom.
+pub(crate) fn shows(
+    id: &str,
+    own: impl Fn(MetricId) -> Option<Value>,
+    fallback: impl Fn(MetricId) -> Option<Value>,
+) -> Option<bool> {
+    let measured = |condition: &&Condition| {
+        condition.id == id && condition.metrics.first().is_some_and(|metric| own(*metric).is_some())
+    };
+    let holds = |condition: &'static Condition| {
+        condition.judge(|metric| own(metric).or_else(|| fallback(metric))).is_some()
+    };
+    CONDITIONS.iter().filter(measured).map(holds).reduce(|a, b| a || b)
+}
+
 /// The conditions that match, the worst first. `latest` gives the latest value of a metric, if it counts.
 pub fn found(latest: impl Fn(MetricId) -> Option<Value>) -> impl Iterator<Item = MatchedCondition> {
     let mut last = "";

@@ -5,6 +5,7 @@
 //! opened, and keeps its beginning meanwhile. [`KINDS`] and [`threshold`] hold all rules and numbers; docs/findings.md
 //! explains them.
 
+mod began;
 mod clock;
 mod groups;
 mod hardware;
@@ -15,6 +16,7 @@ mod silence;
 pub mod threshold;
 mod throttling;
 mod tracker;
+mod twice;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +30,7 @@ use serde::Serialize;
 use crate::condition::{self, Severity};
 use crate::freshness::Freshness;
 
+pub use began::{Began, LOOK_BACK_NS, LookBack, Shown};
 pub use clock::{ClockWatch, RowAhead};
 pub use groups::{HolderLoad, MemberLoad, holder_loads};
 pub use kinds::{FindingKind, KINDS};
@@ -48,6 +51,8 @@ pub struct FleetFinding {
     pub subject: Subject,
     /// When it began, as far as is known, nanoseconds UTC since 1970.
     pub since_ns: i64,
+    /// Whether it may have begun earlier: nobody has looked further back.
+    pub since_is_bound: bool,
     /// What is wrong, for people.
     pub sentence: String,
     /// The values that show it.
@@ -197,8 +202,8 @@ impl Reach {
 pub struct Candidate {
     /// Whether it is strong enough to open. A weaker one only keeps a finding open.
     pub opens: bool,
-    /// When it began, if the data say so.
-    pub began_ns: Option<i64>,
+    /// When it began, if the values at hand say so; else the history is asked ([`LookBack`]).
+    pub began: Option<Began>,
     /// The finding; its `since_ns` is the tracker's.
     pub finding: FleetFinding,
 }
@@ -223,6 +228,8 @@ pub fn judge(situation: &Situation<'_>) -> Vec<Candidate> {
     survey.conditions(&mut found);
     survey.silence(&mut found);
     survey.missing(&mut found);
+    survey.two_nodes(&mut found);
+    survey.two_agents(&mut found);
     survey.throttling(&mut found);
     survey.links(&mut found);
     survey.fans(&mut found);
@@ -298,7 +305,7 @@ impl<'a> Survey<'a> {
                     evidence.map(|(metric, value)| Evidence::of(*metric, value.as_f64())).collect();
                 let finding = self.about_gpu(matched.condition.id, gpu, matched.sentence(), evidence);
                 let finding = FleetFinding { remedy: matched.condition.remedy.into(), ..finding };
-                found.push(Candidate { opens: true, began_ns: None, finding });
+                found.push(Candidate { opens: true, began: None, finding });
             }
         }
     }
@@ -315,7 +322,18 @@ fn finding(
     let kind = kinds::kind(kind);
     let (severity, remedy) = (kind.severity, Cow::Borrowed(kind.remedy));
     let acknowledged = None;
-    FleetFinding { kind, severity, subject, since_ns: 0, sentence, evidence, reach, remedy, acknowledged }
+    FleetFinding {
+        kind,
+        severity,
+        subject,
+        since_ns: 0,
+        since_is_bound: true,
+        sentence,
+        evidence,
+        reach,
+        remedy,
+        acknowledged,
+    }
 }
 
 /// The value that most of them have, if they are enough to tell and this share of them has it.

@@ -3,15 +3,16 @@
 //! A judgement costs one look at the latest state of all GPUs, and once a minute one question for the values of the minute that
 //! ended. Requests read the last judgement. The watch asks the history like a client does, one question at a time.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod figures;
+
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_analysis::condition::Severity;
 use gpuvitals_analysis::findings::{
-    self, ClockWatch, FleetFinding, HolderLoad, KINDS, LifeChange, LostGpu, Recent, RowAhead, Situation,
+    self, ClockWatch, FleetFinding, HolderLoad, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown, Situation,
     Subject, Tracker,
 };
 use gpuvitals_analysis::freshness::Freshness;
@@ -31,6 +32,10 @@ const EVENTS_MAX: usize = 10_000;
 const EVENTS_BACK_NS: i64 = 7 * DAY_NS;
 /// Most hosts whose clocks are ahead that are named.
 const HOSTS_AHEAD_MAX: usize = 16;
+/// Most findings of a judgement whose beginning the history is asked for. Of the others `since` says that they may have begun earlier.
+const LOOKED_MAX: usize = 1_024;
+/// Most of them of which the first row is read; of the others the minute is known.
+const ROWS_READ_MAX: usize = 128;
 /// How far the look for acknowledgements of other gateways goes back behind the last look: rows take a while to arrive.
 const EVENTS_LATE_NS: i64 = 2 * MINUTE_NS;
 
@@ -123,6 +128,12 @@ impl FleetWatch {
             missing = ask::joined(missing, more);
             self.blocking(move |work| work.recent.take(&buckets)).await?;
         }
+        while let Some(query) = self.work(|work| work.recent.next_idle_query(fresh.now_ns)) {
+            let asked = query.gpus.clone();
+            let Part { answer: buckets, missing: more } = history.buckets(query).await?;
+            missing = ask::joined(missing, more);
+            self.blocking(move |work| work.recent.take_idle(&asked, &buckets)).await?;
+        }
         let lost = Arc::new(lost(history, &fleet, fresh).await?);
         let ahead = ahead(history, fresh.now_ns).await?;
         let (seen, gone) = (Arc::clone(&fleet), Arc::clone(&lost));
@@ -133,6 +144,7 @@ impl FleetWatch {
             None => true,
         };
         if is_read {
+            self.look_back(history, &fleet, fresh.now_ns).await?;
             let changes = self.work(|work| work.tracker.changes());
             self.tell(&fleet, &changes);
         }
@@ -159,6 +171,44 @@ impl FleetWatch {
         };
         self.blocking(recall).await?;
         Ok(true)
+    }
+
+    /// Asks the history when findings began that are open from now on. Where it gives no answer, they may have begun earlier.
+    async fn look_back(
+        &self,
+        history: &dyn History,
+        fleet: &Arc<Fleet>,
+        now_ns: i64,
+    ) -> Result<(), QueryError> {
+        let new = self.work(|work| work.tracker.unlooked(LOOKED_MAX));
+        if new.is_empty() {
+            return Ok(());
+        }
+        let fleet = Arc::clone(fleet);
+        let questions = self.blocking(move |_| LookBack::of(&new, &fleet, now_ns)).await?;
+        let mut rows_left = ROWS_READ_MAX;
+        for question in questions {
+            let found = match history.buckets(question.query.clone()).await {
+                Ok(Part { answer, missing }) => {
+                    self.blocking(move |_| question.shown(&answer, missing.is_empty())).await?
+                }
+                Err(error) => {
+                    tracing::debug!(reason = causes(&error), "when findings began cannot be read");
+                    continue;
+                }
+            };
+            for mut shown in found {
+                if rows_left > 0
+                    && let Some(query) = shown.rows()
+                {
+                    rows_left -= 1;
+                    shown = first_row(history, query, shown).await;
+                }
+                let Shown { kind, subject, began, .. } = &shown;
+                self.work(|work| work.tracker.looked_back(kind, subject, *began));
+            }
+        }
+        Ok(())
     }
 
     /// Hands on what has happened to findings.
@@ -223,26 +273,10 @@ impl FleetWatch {
         tokio::task::spawn_blocking(job).await.map_err(QueryError::failed)
     }
 
-    /// How many findings of each kind there are; nothing before the first judgement.
+    /// The findings as figures; nothing before the first judgement.
     pub(crate) fn families(&self) -> Vec<Family> {
-        let Some(last) = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone() else {
-            return Vec::new();
-        };
-        let mut counts: BTreeMap<(&str, Severity), u64> =
-            KINDS.iter().map(|kind| ((kind.id, kind.severity), 0)).collect();
-        for (finding, _) in &last.findings {
-            *counts.entry((finding.kind.id, finding.severity)).or_default() += 1;
-        }
-        let help = "Findings that are open, by kind and severity.";
-        let mut family = Family::new("gpuvitals_findings", Kind::Gauge, help);
-        for ((kind, severity), count) in counts {
-            let labels = vec![("kind", kind.to_owned()), ("severity", severity.name().to_owned())];
-            family = family.with(labels, gpuvitals_core::figures::Number::from(count));
-        }
-        #[expect(clippy::cast_precision_loss, reason = "microseconds do not matter")]
-        let at_s = last.at_ns as f64 / 1e9;
-        let help = "When the fleet was last judged, seconds since 1970.";
-        vec![family, Family::gauge("gpuvitals_findings_judged_timestamp_seconds", help, at_s)]
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        last.map_or_else(Vec::new, |last| figures::families(&last))
     }
 }
 
@@ -287,6 +321,15 @@ impl Work {
         let (jobs, hints) = (findings::holder_loads(&situation), hints::node_hints(&situation, &open));
         Judgement { at_ns: fresh.now_ns, findings: named(fleet, open), jobs, hints, missing }
     }
+}
+
+/// The first row of a minute that shows a finding; the minute, where rows cannot be read.
+async fn first_row(history: &dyn History, query: RowsQuery, mut shown: Shown) -> Shown {
+    match history.rows(query).await {
+        Ok(Part { answer, .. }) => answer.batch.iter().for_each(|rows| shown.take(rows)),
+        Err(error) => tracing::debug!(reason = causes(&error), "the first row of a finding cannot be read"),
+    }
+    shown
 }
 
 fn situation<'a>(

@@ -96,7 +96,7 @@ fn list(answer: &Value) -> String {
             text(&finding["severity"]),
             text(&finding["kind"]),
             subject(finding),
-            text(&finding["since"]),
+            since(finding),
             text(&finding["reach"]["concerned_gpus"]),
             job(finding),
             text(&finding["sentence"]),
@@ -105,6 +105,12 @@ fn list(answer: &Value) -> String {
     let found = rows.len() - 1;
     let table = if found == 0 { String::new() } else { aligned(&rows) };
     table + &total(answer, found)
+}
+
+/// When it began.
+fn since(finding: &Value) -> String {
+    let earlier = if finding["since_at_least"] == true { " or earlier" } else { "" };
+    format!("{}{earlier}", text(&finding["since"]))
 }
 
 fn subject(finding: &Value) -> String {
@@ -142,7 +148,7 @@ fn with_steps(answer: &Value) -> String {
             &format!("{} {}: {}", text(&finding["severity"]), text(&finding["kind"]), subject(finding)),
         );
         line(&mut out, &format!("  {}", text(&finding["sentence"])));
-        let whom = format!("  since {}, {} concerned", text(&finding["since"]), {
+        let whom = format!("  since {}, {} concerned", since(finding), {
             counted(finding["reach"]["concerned_gpus"].as_u64().unwrap_or(0), "GPU")
         });
         let job = job(finding);

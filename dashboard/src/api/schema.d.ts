@@ -278,8 +278,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Which GPUs have an unusual value in the last hour: beside themselves in the same hour of the days before, and beside their model.
-         * @description Distances are robust: from the median, in median absolute deviations.
+         * Which GPUs have an unusual value in the last hour: beside themselves on the days before, and beside GPUs of their model under like load.
+         * @description Like load: held or not, utilisation and memory in the same third. Distances are robust: from the median, in median absolute
+         *     deviations. GPUs that have reported for less than an hour are not judged.
          */
         get: operations["anomalies"];
         put?: never;
@@ -300,7 +301,7 @@ export interface paths {
         /**
          * Free, busy and unhealthy GPUs of each node, and how the free ones are scattered.
          * @description Unhealthy are GPUs with a critical finding or a warning, and those that report nothing; busy are those that a job or process
-         *     holds or that work.
+         *     holds, that work, or that have more than 1,024 MiB of memory in use: `memory_in_use` says how much.
          */
         get: operations["schedule_hints"];
         put?: never;
@@ -795,9 +796,12 @@ export interface components {
             value: number;
             /**
              * Format: double
-             * @description How unusual it is, in deviations: the smaller of the two distances below; the one that is known if the other is not.
+             * @description How unusual it is, in deviations: the distance from its own, or the mean of both distances if that is larger; 0 if they
+             *     contradict each other. One that is not known is 0.
              */
             score: number;
+            /** @description In words, with both distances. */
+            sentence: string;
             own: components["schemas"]["UsualValues"] | null;
             peers: components["schemas"]["UsualValues"] | null;
         };
@@ -805,6 +809,10 @@ export interface components {
         AnomalyList: {
             /** @description GPUs and metrics, the most unusual first. */
             anomalies: components["schemas"]["AnomalyEntry"][];
+            /** @description Why nothing is judged: the history is too young; null otherwise. */
+            note: string | null;
+            /** @description GPUs that are not judged, since they have reported for less than an hour. */
+            too_young: number;
             /** @description First instant of the hour. */
             start: components["schemas"]["Moment"];
             /** @description Its end. */
@@ -1238,6 +1246,7 @@ export interface components {
          *       "severity": "warning",
          *       "simulated": true,
          *       "since": "2026-11-20T16:00:00Z",
+         *       "since_at_least": false,
          *       "subject": {
          *         "id": "GPU-5c1d0a44",
          *         "name": "sim-node-01 / GPU 1",
@@ -1257,8 +1266,10 @@ export interface components {
             severity: string;
             /** @description What it is about. */
             subject: components["schemas"]["FindingSubject"];
-            /** @description When it began, as far as is known. */
+            /** @description The first row that shows it, as far as the look back goes: 24 hours. */
             since: components["schemas"]["Moment"];
+            /** @description Whether it may have begun earlier: it has gone on for at least so long. */
+            since_at_least: boolean;
             /** @description What is wrong, for people. */
             sentence: string;
             /** @description The values that show it. */
@@ -1564,8 +1575,10 @@ export interface components {
         HintTotals: {
             /** @description GPUs that can take work. */
             free: number;
-            /** @description GPUs that are held or work. */
+            /** @description GPUs that are held or work, or whose memory is in use. */
             busy: number;
+            /** @description Those of them that do nothing and of which no holder is known: their memory is in use. */
+            memory_in_use: number;
             /** @description GPUs to keep work away from. */
             unhealthy: number;
             /** @description Nodes all of whose GPUs are free. */
@@ -1864,10 +1877,12 @@ export interface components {
             model: string | null;
             /** @description Whether all of its GPUs are free. */
             whole: boolean;
-            /** @description Keys of the GPUs that nobody holds and that do nothing. */
+            /** @description Keys of the GPUs that nobody holds, that do nothing and whose memory is free. */
             free: string[];
-            /** @description Keys of the GPUs that are held or work. */
+            /** @description Keys of the GPUs that are held or work, or whose memory is in use. */
             busy: string[];
+            /** @description Those of the busy GPUs that do nothing and of which no holder is known, and how much memory is in use: more than 1,024 MiB. */
+            memory_in_use: components["schemas"]["UsedMemoryEntry"][];
             /** @description GPUs to keep work away from. */
             unhealthy: components["schemas"]["UnfitEntry"][];
         };
@@ -2344,6 +2359,21 @@ export interface components {
             /** @description Why: findings in words. */
             reasons: string[];
         };
+        /** @description A GPU whose memory is in use. */
+        UsedMemoryEntry: {
+            /** @description Its key. */
+            gpu: string;
+            /**
+             * Format: double
+             * @description Memory in use, MiB.
+             */
+            used_mb: number;
+            /**
+             * Format: double
+             * @description All of its memory, MiB; null: not known.
+             */
+            total_mb: number | null;
+        };
         /** @description What is usual. */
         UsualValues: {
             /**
@@ -2360,7 +2390,8 @@ export interface components {
             count: number;
             /**
              * Format: double
-             * @description Distance of the GPU's value, in deviations of 2 % of the median at least; negative below it.
+             * @description Distance of the GPU's value in deviations, which are 4 % of the median and 5 % of the range of the model's values at least;
+             *     negative below it.
              */
             distance: number;
         };

@@ -55,6 +55,7 @@ export function finding(part: Partial<Finding> = {}): Finding {
     subject: { type: "gpu", id: "GPU-a", name: "node-1 / GPU 6" },
     // Far from a whole minute, and from where another range begins: tests take their time.
     since: new Date(Date.now() - 10.5 * 60_000).toISOString(),
+    since_at_least: false,
     sentence: "XID 63",
     evidence: [{ quantity: "xid_last", unit: "", value: 63, compared_with: null }],
     reach: { gpus: ["GPU-a"], gpu_count: 1, concerned_gpus: 8, cluster: null, hostname: "node-1", namespace: "research", pod: "train-7-0", job: "train-7" },
@@ -82,7 +83,7 @@ export function trendsOf(params: URLSearchParams, trends: readonly Schemas["Tren
 }
 
 export function anomaliesOf(params: URLSearchParams, anomalies: readonly Schemas["AnomalyEntry"][]): Answer {
-  return ok({ anomalies, total: anomalies.length, pagination: { limit: 1000, offset: 0, has_next: false }, ...spanOf(params) });
+  return ok({ anomalies, note: null, too_young: 0, total: anomalies.length, pagination: { limit: 1000, offset: 0, has_next: false }, ...spanOf(params) });
 }
 
 export function metric(column: string, unit: string, group: string, instrument = "gauge") {
@@ -117,7 +118,7 @@ const DEFAULTS: Readonly<Record<string, Handler>> = {
   "/api/v1/analysis/findings": findingsOf([]),
   "/api/v1/analysis/trends": (params) => trendsOf(params, []),
   "/api/v1/analysis/stragglers": ok({ jobs: [], total: 0, judged_at: "", pagination: { limit: 50, offset: 0, has_next: false } }),
-  "/api/v1/schedule/hints": ok({ nodes: [], totals: { free: 0, busy: 0, unhealthy: 0, whole_nodes: 0, fragmentation: null }, judged_at: "", total: 0, pagination: { limit: 10_000, offset: 0, has_next: false } }),
+  "/api/v1/schedule/hints": ok({ nodes: [], totals: { free: 0, busy: 0, memory_in_use: 0, unhealthy: 0, whole_nodes: 0, fragmentation: null }, judged_at: "", total: 0, pagination: { limit: 10_000, offset: 0, has_next: false } }),
   "/api/v1/analysis/anomalies": (params) => anomaliesOf(params, []),
   "/api/v1/hosts": ok({ hosts: [{ hostname: "node-1", gpu_count: 2, simulated: false }], total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }),
   "/api/v1/query": ok({ times: [], series: [], step_ms: 1000 }),

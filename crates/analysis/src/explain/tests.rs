@@ -22,7 +22,8 @@ const SOUND: GpuWindow = GpuWindow {
     pcie_width: Some(16.0),
     pcie_generation: Some(5.0),
     links_up: Some(18.0),
-    idle_since_ns: None,
+    idle_since: None,
+    two_nodes_minutes: 0,
 };
 
 fn latest(metric: MetricId, watts: f64) -> (MetricId, LatestValue) {

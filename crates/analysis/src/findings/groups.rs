@@ -10,7 +10,7 @@ use super::threshold::{
     STRAGGLER_CLOCK, STRAGGLER_DISTANCE, STRAGGLER_GPUS_MIN, UTILIZATION_DEVIATION_MIN_PCT,
 };
 use super::throttling::percent;
-use super::{Candidate, Evidence, GpuWindow, Member, Reach, Situation, Subject, Survey, finding};
+use super::{Began, Candidate, Evidence, GpuWindow, Member, Reach, Situation, Subject, Survey, finding};
 use crate::robust::Spread;
 use gpuvitals_core::integral::{rounded, seconds};
 
@@ -135,7 +135,7 @@ impl Survey<'_> {
                 .beside(spread.median.round(), "median of the job")
         }));
         let finding = self.about_gpu("straggler", gpu, sentence, evidence);
-        Some(Candidate { opens, began_ns: None, finding })
+        Some(Candidate { opens, began: None, finding })
     }
 
     /// A GPU that does much less than the others of its job, by utilisation and power.
@@ -163,20 +163,26 @@ impl Survey<'_> {
                 .beside(others.median.round(), "median of the job"),
         ];
         let finding = self.about_gpu("starved", gpu, sentence, evidence);
-        Some(Candidate { opens, began_ns: None, finding })
+        Some(Candidate { opens, began: None, finding })
     }
 
     /// Jobs whose GPUs have done nothing for long: one finding a job.
     pub(super) fn idle_holders(&self, found: &mut Vec<Candidate>) {
         for (holder, places) in &self.holders {
             let all = places.len();
-            let idle =
-                self.members(places).filter_map(|member| Some((member.gpu, member.window?.idle_since_ns?)));
+            let since = |Member { gpu, window }: Member<'_>| {
+                let Began { at_ns, is_bound } = window?.idle_since?;
+                // Before its first row nothing is known of it.
+                Some(Began { at_ns, is_bound: is_bound && gpu.first_seen_ns < at_ns })
+            };
+            let idle = self.members(places).filter_map(|member| Some((member.gpu, since(member)?)));
             let idle: Vec<_> =
-                idle.filter(|(_, since_ns)| self.now.fresh.now_ns - since_ns >= IDLE_AFTER_NS).collect();
-            let Some(began_ns) = idle.iter().map(|(_, since_ns)| *since_ns).min() else { continue };
+                idle.filter(|(_, since)| self.now.fresh.now_ns - since.at_ns >= IDLE_AFTER_NS).collect();
+            let Some(began) = idle.iter().map(|(_, since)| *since).min_by_key(|since| since.at_ns) else {
+                continue;
+            };
             let gpus: Vec<&Arc<GpuState>> = idle.iter().map(|(gpu, _)| *gpu).collect();
-            let minutes = seconds(self.now.fresh.now_ns - began_ns) / 60.0;
+            let minutes = seconds(self.now.fresh.now_ns - began.at_ns) / 60.0;
             let name = gpus.first().map_or("", |gpu| {
                 let job = gpu.identity.get(IdentityColumn::Job);
                 job.or_else(|| gpu.identity.get(IdentityColumn::Pod)).unwrap_or_default()
@@ -186,16 +192,22 @@ impl Survey<'_> {
             } else {
                 format!("{} of its {all} GPUs", gpus.len())
             };
-            let sentence = format!("{name} holds {held} that did nothing for {minutes:.0} minutes");
+            let least = if began.is_bound { "at least " } else { "" };
+            let sentence = format!("{name} holds {held} that did nothing for {least}{}", span(minutes));
             let evidence = vec![
                 Evidence::derived("idle_minutes", "min", minutes.floor())
                     .beside(seconds(IDLE_AFTER_NS) / 60.0, "limit"),
             ];
             let reach = Reach { concerned_gpus: gpus.len(), ..Reach::of(&gpus) };
             let finding = finding("idle_held", Subject::Job(Arc::clone(holder)), sentence, evidence, reach);
-            found.push(Candidate { opens: true, began_ns: Some(began_ns), finding });
+            found.push(Candidate { opens: true, began: Some(began), finding });
         }
     }
+}
+
+/// A span in minutes; from two hours on in hours.
+fn span(minutes: f64) -> String {
+    if minutes < 120.0 { format!("{minutes:.0} minutes") } else { format!("{:.1} hours", minutes / 60.0) }
 }
 
 impl HolderLoad {

@@ -81,7 +81,7 @@ impl Survey<'_> {
                     let evidence = vec![Evidence::of(link.metric, has).beside(others, origin)];
                     let sentence = (link.sentence)(has, others);
                     let finding = self.about_gpu(link.kind, member.gpu, sentence, evidence);
-                    found.push(Candidate { opens: true, began_ns: None, finding });
+                    found.push(Candidate { opens: true, began: None, finding });
                 }
             }
         }
@@ -101,7 +101,7 @@ impl Survey<'_> {
                     let sentence = format!("its fan stands still at {celsius} °C");
                     let evidence = vec![speed, Evidence::derived("temperature_c", "°C", celsius)];
                     let finding = self.about_gpu("fan_stopped", member.gpu, sentence, evidence);
-                    found.push(Candidate { opens: true, began_ns: None, finding });
+                    found.push(Candidate { opens: true, began: None, finding });
                 } else if let Some(median) = median.filter(|median| *median <= FAN_OF_PEERS_PCT)
                     && mean >= FAN_AT_LIMIT_PCT.1
                 {
@@ -109,7 +109,7 @@ impl Survey<'_> {
                         format!("its fan runs at {mean:.0} %, the median of its model is {median:.0} %");
                     let evidence = vec![speed.beside(median.round(), "median of the model")];
                     let finding = self.about_gpu("fan_at_limit", member.gpu, sentence, evidence);
-                    found.push(Candidate { opens: mean >= FAN_AT_LIMIT_PCT.0, began_ns: None, finding });
+                    found.push(Candidate { opens: mean >= FAN_AT_LIMIT_PCT.0, began: None, finding });
                 }
             }
         }
@@ -146,7 +146,7 @@ impl Survey<'_> {
             let others: Vec<&Arc<GpuState>> = others.flat_map(|(_, gpus)| gpus.iter().copied()).collect();
             let subject = Subject::Model(Arc::clone(model));
             let finding = finding("driver_mismatch", subject, sentence, Vec::new(), Reach::of(&others));
-            found.push(Candidate { opens: true, began_ns: None, finding });
+            found.push(Candidate { opens: true, began: None, finding });
         }
     }
 }

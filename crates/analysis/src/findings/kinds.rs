@@ -104,6 +104,16 @@ pub const KINDS: &[FindingKind] = &[
                  wrong time stay where they are.",
         ..unsteady(Severity::Warning, "clock_wrong", "The rows of a host have times that have not come yet.")
     },
+    FindingKind {
+        remedy: "Two agents report one GPU: one was copied with its configuration, a virtual machine was cloned, or a host has two names. \
+                 Stop one, or give each its own name (`sampling.node`, `NODE_NAME`). Until then the rows of both are mixed.",
+        ..unsteady(Severity::Warning, "duplicate_gpu", "Several nodes send rows of one GPU.")
+    },
+    FindingKind {
+        remedy: "Give each agent its own name (`sampling.node`, `NODE_NAME`): hosts that were cloned often keep one. Until \
+                 then the values of both hosts are mixed.",
+        ..unsteady(Severity::Warning, "duplicate_node", "Two agents report under one name.")
+    },
     condition(Severity::Warning, "row_remap_pending", "A memory row waits for a reset to be replaced."),
     condition(
         Severity::Warning,

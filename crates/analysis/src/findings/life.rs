@@ -106,7 +106,7 @@ mod tests {
         let gpu: Arc<str> = Arc::from("GPU-a");
         let reach = Reach { gpus: vec![Arc::clone(&gpu)], ..Reach::default() };
         let finding = finding(kind, Subject::Gpu(gpu), "it is bad".to_owned(), Vec::new(), reach);
-        Candidate { opens: true, began_ns: None, finding }
+        Candidate { opens: true, began: None, finding }
     }
 
     impl Gateway {

@@ -8,6 +8,7 @@ use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::usage::IDLE_BELOW_PCT;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
+use super::began::{Began, LOOK_BACK_NS};
 use super::threshold::{IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES};
 use crate::cells::GpuCells;
 use gpuvitals_core::integral::seconds;
@@ -17,19 +18,21 @@ use gpuvitals_core::throttle::{STEPS, STEPS_AT_POWER_LIMIT, STEPS_OF_HEAT};
 pub(crate) const SETTLE_NS: i64 = 10_000_000_000;
 /// Minutes without a value after which a GPU is forgotten, and its idleness is not known any more.
 const FORGET_NS: i64 = 15 * MINUTE_NS;
-/// How far back idleness is looked for at the start.
+/// How far back the idleness of all GPUs is looked for at the start; of those that are idle for so long it is then looked for further back.
 const IDLE_BACK_NS: i64 = IDLE_AFTER_NS + 5 * MINUTE_NS;
+/// Most GPUs whose idleness is looked for further back at once: a question about them has far fewer values than an answer may have.
+const IDLE_GPUS_MAX: usize = 128;
 
 /// Columns that name the holder of a GPU.
 const HOLDER: [IdentityColumn; 3] = [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Job];
-const UTILIZATION: MetricId = MetricId::of("utilization_pct");
-const CLOCKS: [MetricId; 2] = [MetricId::of("gpu_clock_mhz"), MetricId::of("sm_clock_mhz")];
+pub(super) const UTILIZATION: MetricId = MetricId::of("utilization_pct");
+pub(super) const CLOCKS: [MetricId; 2] = [MetricId::of("gpu_clock_mhz"), MetricId::of("sm_clock_mhz")];
 const POWERS: [MetricId; 2] = [MetricId::of("power_w"), MetricId::of("power_average_w")];
-const TEMPERATURE: MetricId = MetricId::of("temperature_c");
-const FAN: MetricId = MetricId::of("fan_speed_pct");
-const PCIE_WIDTH: MetricId = MetricId::of("pcie_width");
-const PCIE_GENERATION: MetricId = MetricId::of("pcie_gen");
-const LINKS_UP: MetricId = MetricId::of("interconnect_links_up");
+pub(super) const TEMPERATURE: MetricId = MetricId::of("temperature_c");
+pub(super) const FAN: MetricId = MetricId::of("fan_speed_pct");
+pub(super) const PCIE_WIDTH: MetricId = MetricId::of("pcie_width");
+pub(super) const PCIE_GENERATION: MetricId = MetricId::of("pcie_gen");
+pub(super) const LINKS_UP: MetricId = MetricId::of("interconnect_links_up");
 /// Nanoseconds under a limit.
 const TIME_OF_HEAT: [MetricId; 3] = [
     MetricId::of("throttled_thermal_ns"),
@@ -38,7 +41,7 @@ const TIME_OF_HEAT: [MetricId; 3] = [
 ];
 const TIME_OF_POWER: [MetricId; 2] =
     [MetricId::of("throttled_power_ns"), MetricId::of("throttled_sw_power_cap_ns")];
-const TIME_OF_BRAKE: [MetricId; 1] = [MetricId::of("throttled_hw_power_brake_ns")];
+pub(super) const TIME_OF_BRAKE: [MetricId; 1] = [MetricId::of("throttled_hw_power_brake_ns")];
 
 /// The last minutes of GPUs, by key.
 #[derive(Debug, Default)]
@@ -84,8 +87,10 @@ pub struct GpuWindow {
     pub pcie_generation: Option<f64>,
     /// Most links between GPUs that were up in the newest three minutes.
     pub links_up: Option<f64>,
-    /// Since when it has done nothing for one holder, nanoseconds UTC since 1970; none: it works.
-    pub idle_since_ns: Option<i64>,
+    /// Since when it has done nothing for one holder; none: it works.
+    pub idle_since: Option<Began>,
+    /// Minutes in which several nodes sent its rows.
+    pub two_nodes_minutes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -95,25 +100,40 @@ struct RecentGpu {
     holder: Vec<Option<Arc<str>>>,
     /// From this minute on all values are of this holder.
     held_from_ns: i64,
-    idle_since_ns: Option<i64>,
+    /// Whether another held it before.
+    changed_hands: bool,
+    idle_since: Option<Began>,
+    /// Whether its idleness was looked for as far back as it is.
+    is_looked: bool,
     last_ns: i64,
+    /// The nodes that sent rows in the newest minute in which several did.
+    nodes: Vec<Arc<str>>,
     window: GpuWindow,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Minute {
-    start_ns: i64,
-    utilization: Option<f64>,
-    clock: Option<f64>,
+pub(super) struct Minute {
+    pub(super) start_ns: i64,
+    /// Whether several nodes sent its values.
+    pub(super) of_two_nodes: bool,
+    pub(super) utilization: Option<f64>,
+    pub(super) clock: Option<f64>,
     power: Option<f64>,
     temperature: Option<f64>,
-    fan: Option<(f64, f64)>,
-    heat: Option<f64>,
+    pub(super) fan: Option<(f64, f64)>,
+    pub(super) heat: Option<f64>,
     at_power_limit: Option<f64>,
-    brake: Option<f64>,
-    pcie_width: Option<f64>,
-    pcie_generation: Option<f64>,
-    links_up: Option<f64>,
+    pub(super) brake: Option<f64>,
+    pub(super) pcie_width: Option<f64>,
+    pub(super) pcie_generation: Option<f64>,
+    pub(super) links_up: Option<f64>,
+}
+
+impl Minute {
+    /// The minute, if the GPU was under load in it.
+    pub(super) fn loaded(&self) -> Option<&Self> {
+        self.utilization.is_some_and(|pct| pct >= LOADED_FROM_PCT).then_some(self)
+    }
 }
 
 /// Metrics of a minute: of all but idleness.
@@ -125,9 +145,19 @@ fn metrics() -> Vec<MetricId> {
     single.into_iter().chain(several.into_iter().flatten().copied()).collect()
 }
 
-fn query(metrics: Vec<MetricId>, start_ns: i64, end_ns: i64) -> BucketQuery {
+/// Metrics that tell how long heat held the clock down.
+pub(super) fn metrics_of_heat() -> Vec<MetricId> {
+    [&[STEPS][..], &STEPS_OF_HEAT, &TIME_OF_HEAT].concat()
+}
+
+/// Values by the minute, of each GPU and holder.
+pub(super) fn query(metrics: Vec<MetricId>, start_ns: i64, end_ns: i64) -> BucketQuery {
     BucketQuery {
-        group_by: [GroupColumn::Gpu].into_iter().chain(HOLDER.map(GroupColumn::Identity)).collect(),
+        group_by: [GroupColumn::Gpu]
+            .into_iter()
+            .chain(HOLDER.map(GroupColumn::Identity))
+            .chain([GroupColumn::Identity(IdentityColumn::Node)])
+            .collect(),
         ..BucketQuery::of(Table::GpuEvents, metrics, start_ns, end_ns, MINUTE_NS)
     }
 }
@@ -169,6 +199,51 @@ impl Recent {
         Some(query(metrics, start_ns, end_ns - 1))
     }
 
+    /// What to ask the history about GPUs that are held and have done nothing for as long as is known, for [`Recent::take_idle`]; none:
+    /// of all of them it is known since when.
+    pub fn next_idle_query(&self, now_ns: i64) -> Option<BucketQuery> {
+        let mut gpus: Vec<(&Arc<str>, i64)> = self
+            .gpus
+            .iter()
+            .filter_map(|(key, gpu)| {
+                let since = gpu.idle_since.filter(|since| since.is_bound && !gpu.is_looked)?;
+                let is_long = now_ns - since.at_ns >= IDLE_AFTER_NS && gpu.holder.iter().any(Option::is_some);
+                is_long.then_some((key, since.at_ns))
+            })
+            .collect();
+        gpus.sort_unstable();
+        gpus.truncate(IDLE_GPUS_MAX);
+        let end_ns = gpus.iter().map(|(_, since_ns)| *since_ns).max()?;
+        let start_ns = (now_ns - LOOK_BACK_NS).div_euclid(MINUTE_NS) * MINUTE_NS;
+        let keys = gpus.into_iter().map(|(key, _)| Arc::clone(key)).collect();
+        Some(BucketQuery { gpus: keys, ..query(vec![UTILIZATION], start_ns, end_ns.max(start_ns + 1) - 1) })
+    }
+
+    /// Takes the answer to [`Recent::next_idle_query`], which was about these GPUs.
+    pub fn take_idle(&mut self, asked: &[Arc<str>], buckets: &Buckets) {
+        let before = Self::of_range(buckets);
+        for key in asked {
+            let Some(gpu) = self.gpus.get_mut(key) else { continue };
+            gpu.is_looked = true;
+            let Some(since) = gpu.idle_since else { continue };
+            // After a long silence nothing is known of the time before.
+            let was = before.gpus.get(key).filter(|was| since.at_ns - was.last_ns < FORGET_NS);
+            let Some(was) = was else { continue };
+            let same = was.idle_since.filter(|_| was.holder == gpu.holder);
+            gpu.idle_since = same.or(Some(Began::exactly(since.at_ns)));
+            gpu.window = gpu.window(false);
+        }
+    }
+
+    /// The minutes of a GPU in a range, or those of its last holder in it.
+    pub(super) fn minutes(&self, gpu: &str, of_holder: bool) -> impl Iterator<Item = &Minute> {
+        self.gpus.get(gpu).into_iter().flat_map(move |gpu| {
+            let is_any = !of_holder || !gpu.changed_hands;
+            let is_wanted = move |minute: &&Minute| is_any || minute.start_ns >= gpu.held_from_ns;
+            gpu.minutes.iter().filter(is_wanted)
+        })
+    }
+
     /// Takes the answer to [`Recent::next_query`].
     pub fn take(&mut self, buckets: &Buckets) {
         let steps = buckets.steps();
@@ -180,7 +255,7 @@ impl Recent {
             for (step, start_ns) in steps.times().enumerate() {
                 gpu.take(&cells, step, start_ns);
             }
-            gpu.window = gpu.window();
+            gpu.window = gpu.window(self.of_range);
         }
         let end_ns = steps.time(steps.count);
         self.end_ns = Some(end_ns);
@@ -188,8 +263,7 @@ impl Recent {
             for gpu in self.gpus.values_mut() {
                 // The minute before the range is there for the counters.
                 gpu.minutes.retain(|minute| minute.start_ns > steps.origin_ns);
-                gpu.held_from_ns = i64::MIN;
-                gpu.window = gpu.window();
+                gpu.window = gpu.window(true);
             }
             return;
         }
@@ -201,7 +275,7 @@ impl Recent {
                 gpu.minutes.pop_front();
             }
             if gpu.minutes.len() < before {
-                gpu.window = gpu.window();
+                gpu.window = gpu.window(false);
             }
         }
     }
@@ -215,6 +289,11 @@ impl Recent {
         let is_of_holder =
             holder.iter().map(Option::as_deref).eq(HOLDER.map(|column| gpu.identity.get(column)));
         Some(if is_of_holder { *window } else { window.without_holder() })
+    }
+
+    /// The nodes that sent rows of a GPU in the newest minute in which several did.
+    pub(super) fn nodes(&self, gpu: &str) -> &[Arc<str>] {
+        self.gpus.get(gpu).map_or(&[], |gpu| &gpu.nodes)
     }
 
     /// End of the minutes read so far, nanoseconds UTC since 1970.
@@ -240,7 +319,7 @@ impl GpuWindow {
             loaded_power_w: None,
             pcie_width: None,
             pcie_generation: None,
-            idle_since_ns: None,
+            idle_since: None,
             ..self
         }
     }
@@ -258,7 +337,21 @@ impl GpuCells<'_> {
                 }
             }
         }
-        self.buckets.groups().get(newest?.1).and_then(|name| name.get(1..))
+        self.buckets.groups().get(newest?.1).and_then(|name| name.get(1..=HOLDER.len()))
+    }
+
+    /// The nodes that sent values in a step.
+    fn nodes(&self, step: usize) -> Vec<Arc<str>> {
+        let mut nodes: Vec<Arc<str>> = Vec::new();
+        for &group in &self.groups {
+            let name = self.buckets.groups().get(group).and_then(|name| name.get(1 + HOLDER.len())?.as_ref());
+            let Some(node) = name.filter(|node| !nodes.contains(node)) else { continue };
+            let mut cells = self.buckets.metrics().iter();
+            if cells.any(|one| self.cell(one.metric, group, step).is_some()) {
+                nodes.push(Arc::clone(node));
+            }
+        }
+        nodes
     }
 }
 
@@ -271,17 +364,27 @@ impl RecentGpu {
     fn take(&mut self, cells: &GpuCells<'_>, step: usize, start_ns: i64) {
         let Some(holder) = cells.holder(step) else { return };
         let busiest = cells.whole(UTILIZATION, step);
-        if self.holder != holder {
+        // Of the time before the first minute, or before a long silence, nothing is known.
+        let is_first = start_ns - self.last_ns >= FORGET_NS;
+        let is_other = self.holder != holder;
+        if is_other {
+            self.changed_hands = self.last_ns > 0;
             self.holder = holder.to_vec();
             self.held_from_ns = start_ns + MINUTE_NS;
-            self.idle_since_ns = None;
+        }
+        if is_other || is_first {
+            (self.idle_since, self.is_looked) = (None, false);
         }
         let is_idle = busiest.is_some_and(|cell| cell.max < IDLE_BELOW_PCT);
-        self.idle_since_ns = is_idle.then(|| self.idle_since_ns.unwrap_or(start_ns));
+        let now = Began { at_ns: start_ns, is_bound: is_first };
+        self.idle_since = is_idle.then(|| self.idle_since.unwrap_or(now));
         self.last_ns = self.last_ns.max(start_ns + MINUTE_NS);
         let highest = |metric| cells.whole(metric, step).map(|cell| cell.max);
+        let nodes = cells.nodes(step);
+        let of_two_nodes = nodes.len() > 1;
         let minute = Minute {
             start_ns,
+            of_two_nodes,
             utilization: busiest.map(mean),
             clock: cells.first(&CLOCKS, step).map(mean),
             power: cells.first(&POWERS, step).map(mean),
@@ -296,6 +399,9 @@ impl RecentGpu {
         };
         self.rise(cells, step, STEPS, true);
         self.minutes.push_back(minute);
+        if of_two_nodes {
+            self.nodes = nodes;
+        }
     }
 
     /// Share of the time since the readings before under any of these limits, 0 to 1. Several may hold at once: the longest
@@ -334,10 +440,11 @@ impl RecentGpu {
         (span_ns > 0 && rise >= 0.0).then_some((rise, span_ns))
     }
 
-    fn window(&self) -> GpuWindow {
+    /// Its figures, those of its present holder or `whoever` held it.
+    fn window(&self, whoever: bool) -> GpuWindow {
         let all = || self.minutes.iter();
-        let held = || all().filter(|minute| minute.start_ns >= self.held_from_ns);
-        let loaded = || held().filter(|minute| minute.utilization.is_some_and(|pct| pct >= LOADED_FROM_PCT));
+        let held = || all().filter(|minute| whoever || minute.start_ns >= self.held_from_ns);
+        let loaded = || held().filter_map(Minute::loaded);
         let mean = |values: Vec<f64>| {
             #[expect(clippy::cast_precision_loss, reason = "some minutes")]
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -362,7 +469,8 @@ impl RecentGpu {
             pcie_width: highest(newest(loaded().filter_map(|minute| minute.pcie_width).collect())),
             pcie_generation: highest(newest(loaded().filter_map(|minute| minute.pcie_generation).collect())),
             links_up: highest(newest(all().filter_map(|minute| minute.links_up).collect())),
-            idle_since_ns: self.idle_since_ns,
+            idle_since: self.idle_since,
+            two_nodes_minutes: all().filter(|minute| minute.of_two_nodes).count(),
         }
     }
 }

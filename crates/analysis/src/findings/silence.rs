@@ -7,7 +7,7 @@ use gpuvitals_core::history::GpuState;
 use gpuvitals_core::{IdentityColumn, quantity};
 
 use super::threshold::{COMMON_SIZE_SHARE, GONE_AFTER_NS, SILENT_FLEET_NODES, SILENT_FLEET_SHARE};
-use super::{Candidate, Evidence, FleetFinding, Reach, Subject, Survey, common, finding};
+use super::{Began, Candidate, Evidence, FleetFinding, Reach, Subject, Survey, common, finding};
 use crate::condition;
 use crate::freshness::{Freshness, newest_value};
 use crate::health_event::HealthEvent;
@@ -128,7 +128,10 @@ impl<'a> Survey<'a> {
                     .beside(usual as f64, "most nodes of the model");
                 let subject = Subject::node(*cluster, node);
                 let finding = finding("gpu_missing", subject, sentence, vec![evidence], Reach::of(gpus));
-                found.push(Candidate { opens: true, began_ns: None, finding });
+                // It was so from the first row of the node on.
+                let began =
+                    gpus.iter().map(|gpu| Began::exactly(gpu.first_seen_ns)).min_by_key(|began| began.at_ns);
+                found.push(Candidate { opens: true, began, finding });
             }
         }
     }
@@ -162,7 +165,7 @@ impl<'a> Survey<'a> {
         let evidence = vec![self.age(seen_ns)];
         let subject = Subject::Gpu(Arc::clone(&gpu.key));
         let finding = finding("gpu_lost", subject, format!("{sentence}{before}"), evidence, reach);
-        Candidate { opens: true, began_ns: Some(began_ns), finding }
+        Candidate { opens: true, began: Some(Began::exactly(began_ns)), finding }
     }
 
     fn age(&self, seen_ns: i64) -> Evidence {
@@ -177,7 +180,7 @@ fn node_silence(subject: Subject, node: &NodeGpus<'_>) -> Candidate {
     let gpus = quantity::counted(reach.gpus.len() as u64, "GPU");
     let sentence = format!("nothing comes from the node any more, which has {gpus}");
     let finding = finding("node_silent", subject, sentence, Vec::new(), reach);
-    Candidate { opens: true, began_ns: Some(node.last_ns), finding }
+    Candidate { opens: true, began: Some(Began::exactly(node.last_ns)), finding }
 }
 
 fn fleet_silence(all: usize, silent: &[&NodeGpus<'_>]) -> Option<Candidate> {
@@ -187,11 +190,11 @@ fn fleet_silence(all: usize, silent: &[&NodeGpus<'_>]) -> Option<Candidate> {
         return None;
     }
     let gpus: Vec<&Arc<GpuState>> = silent.iter().flat_map(|node| node.silent.iter().copied()).collect();
-    let began_ns = silent.iter().map(|node| node.last_ns).max();
+    let began = silent.iter().map(|node| Began::exactly(node.last_ns)).max_by_key(|began| began.at_ns);
     let sentence = format!("{} of {all} nodes report nothing any more", silent.len());
     #[expect(clippy::cast_precision_loss, reason = "numbers of nodes")]
     let evidence = Evidence::derived("silent_nodes", "", silent.len() as f64).beside(all as f64, "all nodes");
     let found: FleetFinding =
         finding("fleet_silent", Subject::Fleet, sentence, vec![evidence], Reach::of(&gpus));
-    Some(Candidate { opens: true, began_ns, finding: found })
+    Some(Candidate { opens: true, began, finding: found })
 }

@@ -274,7 +274,7 @@ fn a_job_that_does_nothing_for_half_an_hour_is_one_finding() {
         [(
             "idle_held://serve".to_owned(),
             true,
-            "serve holds 2 GPUs that did nothing for 33 minutes".to_owned()
+            "serve holds 2 GPUs that did nothing for at least 33 minutes".to_owned()
         )]
     );
     assert!(at(25).is_empty());
@@ -286,7 +286,7 @@ fn candidate(kind: &'static str, opens: bool) -> Candidate {
     let subject = Subject::Gpu(Arc::from("a"));
     Candidate {
         opens,
-        began_ns: None,
+        began: None,
         finding: finding(kind, subject, String::new(), Vec::new(), Reach::default()),
     }
 }

@@ -20,6 +20,9 @@ pub const SILENT_FLEET_SHARE: f64 = 0.5;
 /// See [`SILENT_FLEET_SHARE`].
 pub const SILENT_FLEET_NODES: usize = 3;
 
+/// Minutes of the last ten in which several nodes sent rows of one GPU.
+pub const TWO_NODES_MINUTES: (usize, usize) = (3, 1);
+
 /// Share of time that heat holds the clock down.
 pub const HEAT_SHARE: (f64, f64) = (0.10, 0.03);
 /// Share of time that the power brake of the chassis holds the clock down.

@@ -31,7 +31,7 @@ impl Survey<'_> {
         let sentence =
             format!("heat held the clock down for {} of the last ten minutes{cost}", percent(share));
         let finding = self.about_gpu("thermal_throttling", member.gpu, sentence, evidence);
-        Some(Candidate { opens: share >= HEAT_SHARE.0, began_ns: None, finding })
+        Some(Candidate { opens: share >= HEAT_SHARE.0, began: None, finding })
     }
 
     fn brake(&self, member: Member<'_>, median: Option<f64>) -> Option<Candidate> {
@@ -44,7 +44,7 @@ impl Survey<'_> {
             percent(share)
         );
         let finding = self.about_gpu("power_brake", member.gpu, sentence, evidence);
-        Some(Candidate { opens: share >= BRAKE_SHARE.0, began_ns: None, finding })
+        Some(Candidate { opens: share >= BRAKE_SHARE.0, began: None, finding })
     }
 
     /// A slow clock without a reason. Where the limits are not counted, nothing is known about reasons.
@@ -61,7 +61,7 @@ impl Survey<'_> {
             "under load it runs at {clock:.0} MHz, the median of its model is {median:.0} MHz; neither power nor heat explains it"
         );
         let finding = self.about_gpu("clock_held", member.gpu, sentence, evidence);
-        Some(Candidate { opens: clock < HELD_CLOCK.0 * median, began_ns: None, finding })
+        Some(Candidate { opens: clock < HELD_CLOCK.0 * median, began: None, finding })
     }
 }
 

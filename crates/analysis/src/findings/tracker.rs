@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gpuvitals_core::time::SECOND_NS;
 
 use super::life::{Acknowledgement, LifeChange, LifeKind};
-use super::{Candidate, FindingKind, FleetFinding, Subject};
+use super::{Began, Candidate, FindingKind, FleetFinding, Subject};
 use crate::health_event::HealthEvent;
 
 /// Findings through time. A finding opens when candidates for it have come for [`FindingKind::opens_after_ns`], and
@@ -28,6 +28,10 @@ struct Tracked {
     /// The newest candidate.
     last_ns: i64,
     is_open: bool,
+    /// Whether it may have begun before `first_ns`.
+    is_bound: bool,
+    /// Whether the history was asked when it began, or the candidate said so.
+    is_looked: bool,
     /// Whether [`Tracker::changes`] has reported its opening.
     is_told: bool,
     /// When its acknowledgement last changed.
@@ -59,31 +63,49 @@ impl Tracker {
         });
     }
 
-    fn take(&mut self, now_ns: i64, Candidate { opens, began_ns, finding }: Candidate) {
+    fn take(&mut self, now_ns: i64, Candidate { opens, began, finding }: Candidate) {
         let key = (finding.kind.id, finding.subject.clone());
         let tracked = match self.tracked.entry(key) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(_) if !opens => return,
-            Entry::Vacant(entry) => {
-                let first_ns = began_ns.unwrap_or(now_ns).min(now_ns);
-                let first_ns = first_ns - first_ns.rem_euclid(SECOND_NS);
-                entry.insert(Tracked {
-                    first_ns,
-                    last_ns: now_ns,
-                    is_open: false,
-                    is_told: false,
-                    looked_ns: i64::MIN,
-                    finding: finding.clone(),
-                })
-            }
+            Entry::Vacant(entry) => entry.insert(Tracked {
+                first_ns: now_ns - now_ns.rem_euclid(SECOND_NS),
+                last_ns: now_ns,
+                is_open: false,
+                is_bound: true,
+                is_looked: began.is_some(),
+                is_told: false,
+                looked_ns: i64::MIN,
+                finding: finding.clone(),
+            }),
         };
         if !tracked.is_open && !opens {
             return;
         }
         tracked.last_ns = now_ns;
+        tracked.begin(began);
         tracked.is_open |= now_ns.saturating_sub(tracked.first_ns) >= finding.kind.opens_after_ns;
         let acknowledged = tracked.finding.acknowledged.take();
-        tracked.finding = FleetFinding { since_ns: tracked.first_ns, acknowledged, ..finding };
+        let (since_ns, since_is_bound) = (tracked.first_ns, tracked.is_bound);
+        tracked.finding = FleetFinding { since_ns, since_is_bound, acknowledged, ..finding };
+    }
+
+    /// The open findings that began when nobody looked, for [`Tracker::looked_back`]: the worst first, so many at most.
+    pub fn unlooked(&self, most: usize) -> Vec<FleetFinding> {
+        let is_unlooked = |tracked: &&Tracked| tracked.is_open && !tracked.is_told && !tracked.is_looked;
+        let unlooked = self.tracked.values().filter(is_unlooked);
+        let mut findings: Vec<FleetFinding> = unlooked.map(|tracked| tracked.finding.clone()).collect();
+        findings.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.subject.cmp(&b.subject)));
+        findings.truncate(most);
+        findings
+    }
+
+    /// Takes when a finding began by history; none: history does not show it.
+    pub fn looked_back(&mut self, kind: &FindingKind, subject: &Subject, began: Option<Began>) {
+        if let Some(tracked) = self.tracked.get_mut(&(kind.id, subject.clone())) {
+            tracked.is_looked = true;
+            tracked.begin(began);
+        }
     }
 
     /// The open findings whose opening is not told yet, or all of them.
@@ -170,6 +192,16 @@ impl Tracker {
 }
 
 impl Tracked {
+    /// It began then, unless it is known to have begun earlier.
+    fn begin(&mut self, began: Option<Began>) {
+        let Some(Began { at_ns, is_bound }) = began else { return };
+        let at_ns = at_ns - at_ns.rem_euclid(SECOND_NS);
+        if at_ns <= self.first_ns {
+            (self.first_ns, self.is_bound) = (at_ns, is_bound);
+            (self.finding.since_ns, self.finding.since_is_bound) = (at_ns, is_bound);
+        }
+    }
+
     fn change(&self, kind: LifeKind, at_ns: i64) -> LifeChange {
         let finding = self.finding.clone();
         let note = finding.acknowledged.as_ref().map(|acknowledged| Arc::clone(&acknowledged.note));
@@ -199,7 +231,7 @@ impl Tracked {
         }
         let Some(since_ns) = since_ns else { return };
         self.is_told = true;
-        self.first_ns = self.first_ns.min(since_ns);
-        self.finding.since_ns = self.first_ns;
+        // Its rows were written when it had been looked for.
+        self.begin(Some(Began::exactly(since_ns)));
     }
 }

@@ -17,6 +17,7 @@ const NAMED_GPUS_MAX: usize = 16;
 #[schema(example = json!({
     "id": "straggler:GPU-5c1d0a44", "kind": "straggler", "severity": "warning",
     "subject": {"type": "gpu", "id": "GPU-5c1d0a44", "name": "sim-node-01 / GPU 1"}, "since": "2026-11-20T16:00:00Z",
+    "since_at_least": false,
     "sentence": "its clock of 1530 MHz is 23 % below that of its job, whose 7 other GPUs wait for it",
     "evidence": [{"quantity": "gpu_clock_mhz", "unit": "MHz", "value": 1530.0,
                   "compared_with": {"value": 1980.0, "origin": "median of the job"}}],
@@ -35,8 +36,10 @@ pub(crate) struct FindingEntry<'a> {
     severity: &'static str,
     /// What it is about.
     subject: FindingSubject<'a>,
-    /// When it began, as far as is known.
+    /// The first row that shows it, as far as the look back goes: 24 hours.
     since: Moment,
+    /// Whether it may have begun earlier: it has gone on for at least so long.
+    since_at_least: bool,
     /// What is wrong, for people.
     sentence: &'a str,
     /// The values that show it.
@@ -121,6 +124,7 @@ impl<'a> FindingEntry<'a> {
             severity: finding.severity.name(),
             subject: FindingSubject { r#type: subject.type_name(), id: subject.to_string(), name },
             since: Moment(finding.since_ns),
+            since_at_least: finding.since_is_bound,
             sentence: &finding.sentence,
             evidence: &finding.evidence,
             reach: ReachEntry::of(&finding.reach),

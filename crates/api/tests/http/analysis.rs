@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use crate::client::{Answer, request};
 use crate::world::{Row, World, fleet, gpu, now_ns, rows};
 
-const H100: &str = "NVIDIA H100 80GB HBM3";
+pub(crate) const H100: &str = "NVIDIA H100 80GB HBM3";
 
 /// A gateway that judges its fleet for every request.
-async fn judging() -> World {
+pub(crate) async fn judging() -> World {
     World::empty(|config, _| config.limits.judge_every = Duration::ZERO).await
 }
 
-fn ids(list: &Value) -> Vec<&str> {
+pub(crate) fn ids(list: &Value) -> Vec<&str> {
     list["findings"].as_array().unwrap().iter().map(|finding| finding["id"].as_str().unwrap()).collect()
 }
 
@@ -67,7 +67,7 @@ async fn findings_are_filtered_and_paged_and_wrong_names_are_refused() {
 }
 
 /// Eight GPUs of one job, of which the last runs slowly; a row each half minute.
-async fn a_job_with_a_straggler(world: &World) {
+pub(crate) async fn a_job_with_a_straggler(world: &World) {
     let member = |n: i32| {
         let gpu = gpu(&format!("GPU-{n}"), "sim-node-01", n, H100);
         gpu.with(IdentityColumn::Namespace, "research").unwrap().with(IdentityColumn::Job, "train-7").unwrap()
@@ -93,7 +93,8 @@ async fn a_straggler_is_found_after_it_held_for_two_minutes() {
     let list = world.ok("/api/v1/analysis/findings").await;
     assert_eq!(ids(&list), ["straggler:GPU-7"]);
     let straggler = &list["findings"][0];
-    assert_eq!(straggler["since"], "2026-11-20T16:00:00Z");
+    assert_eq!(straggler["since"], "2026-11-20T15:45:30Z", "the first row that shows it, not the first look");
+    assert_eq!(straggler["since_at_least"], false);
     assert_eq!(straggler["reach"]["concerned_gpus"], 8);
     assert_eq!(straggler["reach"]["job"], "train-7");
     let compared = json!({"value": 1980.0, "origin": "median of the job"});
@@ -115,6 +116,9 @@ async fn a_straggler_is_found_after_it_held_for_two_minutes() {
     let metrics = world.get("/metrics").await.text().to_owned();
     assert!(metrics.contains("gpuvitals_findings{kind=\"straggler\",severity=\"warning\"} 1\n"), "{metrics}");
     assert!(metrics.contains("gpuvitals_findings{kind=\"xid\",severity=\"critical\"} 0\n"), "{metrics}");
+    let labels = "uuid=\"GPU-7\",node=\"sim-node-01\",namespace=\"research\",job=\"train-7\"";
+    let straggler = format!("gpuvitals_straggler_clock_ratio{{{labels}}} 0.77");
+    assert!(metrics.contains(&straggler), "{metrics}");
 }
 
 #[tokio::test]
@@ -193,11 +197,40 @@ async fn hints_say_which_gpus_are_free_busy_or_unhealthy() {
     assert_eq!((&node["free"], &node["busy"]), (&json!(["GPU-b"]), &json!(["GPU-a"])));
     assert_eq!(node["unhealthy"], json!([{"gpu": "GPU-c", "reasons": ["xid: XID 79"]}]));
     assert_eq!(hints["nodes"][1]["unhealthy"][0]["reasons"], json!(["it reports nothing any more"]));
-    let totals = json!({"free": 1, "busy": 1, "unhealthy": 2, "whole_nodes": 0, "fragmentation": 1.0});
+    let totals = json!(
+        {"free": 1, "busy": 1, "memory_in_use": 0, "unhealthy": 2, "whole_nodes": 0, "fragmentation": 1.0}
+    );
     assert_eq!((&hints["totals"], &hints["total"]), (&totals, &json!(2)));
+    assert_eq!(node["memory_in_use"], json!([]));
     let some = world.ok("/api/v1/schedule/hints?min_free=1&model=NVIDIA%20H100%2080GB%20HBM3").await;
     assert_eq!(some["total"], 1);
     assert_eq!(world.get("/api/v1/schedule/hints?min_free=x").await.status, 400);
+}
+
+#[tokio::test]
+async fn a_gpu_whose_memory_is_in_use_is_not_free_and_the_hint_says_how_much() {
+    let world = judging().await;
+    let idle = |used: f64| vec![("utilization_pct", 0.0), ("memory_used_mb", used)];
+    // As in the capture of a real fleet: idle, with a console's memory, and with a model that waits for requests.
+    let mut all: Vec<(Identity, Vec<(&str, f64)>)> = (0..)
+        .zip([4.0, 741.0, 72_099.0, 4_851.0])
+        .map(|(n, used)| (gpu(&format!("GPU-{n}"), "n1", n, H100), idle(used)))
+        .collect();
+    all[2].1.push(("memory_total_mb", 81_559.0));
+    let all: Vec<Row<'_>> = all.iter().map(|(gpu, values)| (gpu.clone(), 1, values.as_slice())).collect();
+    world.append(rows(&all)).await;
+    let hints = world.ok("/api/v1/schedule/hints").await;
+    let node = &hints["nodes"][0];
+    assert_eq!(node["free"], json!(["GPU-0", "GPU-1"]));
+    assert_eq!((&node["busy"], &node["whole"]), (&json!(["GPU-2", "GPU-3"]), &json!(false)));
+    assert_eq!(
+        node["memory_in_use"],
+        json!([
+            {"gpu": "GPU-2", "used_mb": 72_099.0, "total_mb": 81_559.0},
+            {"gpu": "GPU-3", "used_mb": 4_851.0, "total_mb": null},
+        ])
+    );
+    assert_eq!(hints["totals"]["memory_in_use"], 2);
 }
 
 #[tokio::test]
@@ -341,72 +374,4 @@ async fn acknowledgements_that_make_no_sense_are_refused() {
     let path = "/api/v1/analysis/acknowledgements";
     assert_eq!(request(world.address, "DELETE", path, "").await.status, 400);
     assert_eq!(world.get(path).await.status, 405);
-}
-
-/// Ten days of five GPUs, a row an hour: GPU-4 gets warmer by half a degree a day, GPU-3 is hot in the last hour.
-async fn ten_days(world: &World) {
-    let warm = |n: usize, hour: i32| match n {
-        4 => 70.0 + f64::from(hour) / 48.0,
-        3 if hour == 0 => 95.0,
-        _ => 70.0 + f64::from(hour.rem_euclid(3)) / 10.0,
-    };
-    let reading = |warm| [("temperature_c", warm), ("temperature_slowdown_c", 87.0)];
-    let gpus: Vec<Identity> = (0..5).map(|n| gpu(&format!("GPU-{n}"), "n1", n, H100)).collect();
-    let hours: Vec<_> =
-        (-240..=0).map(|hour| (hour, [0, 1, 2, 3, 4].map(|n| reading(warm(n, hour))))).collect();
-    let all: Vec<Row<'_>> = hours
-        .iter()
-        .flat_map(|(hour, of_gpus)| {
-            let seconds_ago = 60 - 3_600 * i64::from(*hour);
-            gpus.iter().zip(of_gpus).map(move |(gpu, values)| (gpu.clone(), seconds_ago, values.as_slice()))
-        })
-        .collect();
-    world.append(rows(&all)).await;
-}
-
-#[tokio::test]
-async fn what_creeps_has_a_trend_and_a_day_at_its_limit() {
-    let world = judging().await;
-    ten_days(&world).await;
-    let list = world.ok("/api/v1/analysis/trends").await;
-    let trend = &list["trends"][0];
-    assert_eq!((&list["total"], &trend["unit"]), (&json!(1), &json!("°C")), "{list}");
-    for (query, total) in
-        [("metrics=memory_used_mb", 0), ("metrics=temperature_c,power_w", 1), ("gpus=GPU-3", 0)]
-    {
-        assert_eq!(world.ok(&format!("/api/v1/analysis/trends?{query}")).await["total"], total, "{query}");
-    }
-    assert_eq!(world.ok("/api/v1/analysis/trends?gpus=GPU-4").await["trends"], list["trends"]);
-    assert_eq!(world.get("/api/v1/analysis/trends?gpus=nobody").await.status, 404);
-    let close = |name: &str, to: f64| (trend[name].as_f64().unwrap() - to).abs() < 0.1;
-    assert!(close("per_day", 0.5) && close("level", 70.0) && close("steadiness", 1.0), "{trend}");
-    // 17 degrees at half a degree a day.
-    let day = trend["reaches_limit_at"].as_str().unwrap();
-    assert!(trend["gpu"] == "GPU-4" && trend["limit"] == 87.0 && day.starts_with("2026-12-24"), "{trend}");
-    // A limit that is asked for counts instead of the GPU's own.
-    let asked = world.ok("/api/v1/analysis/trends?metrics=temperature_c&limit_at=72").await;
-    let trend = &asked["trends"][0];
-    assert!(trend["limit"] == 72.0 && trend["reaches_limit_at"].as_str().unwrap().starts_with("2026-11-24"));
-    let own = world.ok("/api/v1/analysis/trends?metrics=gpu_clock_mhz&limit_at=7").await;
-    assert_eq!(own["total"], 0);
-}
-
-#[tokio::test]
-async fn what_is_unusual_beside_itself_and_its_peers_is_an_anomaly() {
-    let world = judging().await;
-    ten_days(&world).await;
-    let list = world.ok("/api/v1/analysis/anomalies").await;
-    assert_eq!(list["total"], 1, "{list}");
-    assert_eq!(world.ok("/api/v1/analysis/anomalies?gpus=GPU-3").await["anomalies"], list["anomalies"]);
-    assert_eq!(world.ok("/api/v1/analysis/anomalies?gpus=GPU-4").await["total"], 0);
-    let one = &list["anomalies"][0];
-    assert_eq!((&one["gpu"], &one["value"]), (&json!("GPU-3"), &json!(95.0)));
-    assert_eq!((&one["own"]["count"], &one["peers"]["count"]), (&json!(7), &json!(4)));
-    assert!(one["score"].as_f64().unwrap() > 10.0, "{one}");
-    let before = world.ok("/api/v1/analysis/anomalies?metrics=temperature_c&end=2026-11-20T14:00:00Z").await;
-    assert_eq!(before["total"], 0, "{before}");
-    for query in ["metrics=cpu_pct", "days=2", "score=-1"] {
-        let answer = world.get(&format!("/api/v1/analysis/anomalies?{query}")).await;
-        assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("bad_parameter")), "{query}");
-    }
 }

@@ -8,9 +8,11 @@
 
 mod abandoned;
 mod analysis;
+mod began;
 mod client;
 mod clusters;
 mod collector;
+mod course;
 mod lists;
 mod operation;
 mod page;

@@ -48,7 +48,8 @@ export function FindingItem({ finding, now, index, isHere = false }: FindingItem
           {finding.simulated && <SimulatedBadge />}
           {since !== null && (
             <span className="num ml-auto whitespace-nowrap text-muted" title={`${formatInstant(since, now)} (${new Date(since).toISOString()})`}>
-              for {formatSpan(now - since)}
+              for {finding.since_at_least && "at least "}
+              {formatSpan(now - since)}
             </span>
           )}
         </div>

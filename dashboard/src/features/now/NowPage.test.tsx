@@ -95,6 +95,12 @@ describe("what is wrong now", () => {
     expect(within(items()[0] ?? document.body).getAllByRole("link", { name: "node-2" })[0]?.getAttribute("href")).toBe("/gpus?host=node-2");
   });
 
+  it("says that a finding may have begun earlier than anybody looked", async () => {
+    mockApi({ [FINDINGS]: findingsOf([finding({ since_at_least: true })]), "/api/v1/gpus": gpus });
+    renderAt("/");
+    await waitFor(() => expect(items()[0]?.textContent).toContain("for at least 10 min"));
+  });
+
   it("copies a command, also where the page has no clipboard", async () => {
     mockApi({ [FINDINGS]: three, "/api/v1/gpus": gpus });
     renderAt("/");

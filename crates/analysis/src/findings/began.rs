@@ -1,0 +1,383 @@
+//! When findings began, by history: the first row that shows them.
+//!
+//! A gateway that has just started sees everything for the first time. A [`LookBack`] asks the history of the last day by the minute and
+//! goes back from now, as long as the finding would have stayed open.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::ColumnType;
+use gpuvitals_core::history::{
+    BucketQuery, Buckets, Cell, Fleet, GpuState, GroupColumn, Matcher, POINTS_MAX, RowsQuery, Selector,
+    TextTest,
+};
+use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
+use gpuvitals_core::{Batch, IdentityColumn, MetricId, Table};
+
+use super::recent::{self, Minute};
+use super::threshold::{
+    BRAKE_SHARE, FAN_AT_LIMIT_PCT, HEAT_SHARE, HELD_CLOCK, STARVED_PCT, STRAGGLER_CLOCK, WINDOW_MINUTES,
+};
+use super::{FindingKind, FleetFinding, Recent, Subject};
+use crate::cells::GpuCells;
+use crate::condition;
+
+/// How far the look for the beginning of a finding goes back.
+pub const LOOK_BACK_NS: i64 = DAY_NS;
+/// Most rows of a minute that are read for the first that shows a finding.
+const ROWS_MAX: usize = 1_000;
+
+/// When something began, nanoseconds UTC since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Began {
+    /// The first instant that shows it.
+    pub at_ns: i64,
+    /// Whether it may have begun earlier: the look back ended there.
+    pub is_bound: bool,
+}
+
+impl Began {
+    /// At this instant and not earlier.
+    pub fn exactly(at_ns: i64) -> Self {
+        Self { at_ns, is_bound: false }
+    }
+}
+
+/// A question to the history: when did findings of one kind begin?
+#[derive(Debug, Clone)]
+pub struct LookBack {
+    /// What to ask.
+    pub query: BucketQuery,
+    kind: &'static FindingKind,
+    trace: Trace,
+    asked: Vec<Asked>,
+}
+
+/// A finding whose beginning is asked for.
+#[derive(Debug, Clone)]
+struct Asked {
+    subject: Subject,
+    /// The GPU that shows it; none: the model does.
+    gpu: Option<Arc<GpuState>>,
+    /// What its value is compared with.
+    level: f64,
+}
+
+/// The first minute that shows a finding.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// Kind of the finding.
+    pub kind: &'static FindingKind,
+    /// Its subject.
+    pub subject: Subject,
+    /// When it began, to the minute; none: history does not show it.
+    pub began: Option<Began>,
+    gpu: Option<Arc<GpuState>>,
+    metrics: Vec<MetricId>,
+}
+
+/// How values show a finding.
+#[derive(Debug, Clone, Copy)]
+enum Trace {
+    /// A condition holds.
+    Condition,
+    /// The values of a minute beside what the finding is compared with; none: they say nothing. `of_job`: only those of the present
+    /// holder count.
+    Minutes { shows: fn(&Minute, f64) -> Option<bool>, of_job: bool },
+    /// Several drivers on GPUs of the model.
+    Drivers,
+}
+
+fn minutes(shows: fn(&Minute, f64) -> Option<bool>) -> Trace {
+    Trace::Minutes { shows, of_job: false }
+}
+
+/// The columns by which a finding is looked for, and how; none: the finding says itself when it began.
+fn trace(finding: &FleetFinding) -> Option<(Vec<MetricId>, Trace)> {
+    let of_load = |more: &[MetricId]| [&[recent::UTILIZATION], more].concat();
+    Some(match finding.kind.id {
+        "thermal_throttling" => {
+            (recent::metrics_of_heat(), minutes(|minute, _| minute.heat.map(|share| share >= HEAT_SHARE.1)))
+        }
+        "power_brake" => (
+            recent::TIME_OF_BRAKE.to_vec(),
+            minutes(|minute, _| minute.brake.map(|share| share >= BRAKE_SHARE.1)),
+        ),
+        "clock_held" => (
+            of_load(&recent::CLOCKS),
+            minutes(|minute, median| Some(minute.loaded()?.clock? < HELD_CLOCK.1 * median)),
+        ),
+        "straggler" => (
+            of_load(&recent::CLOCKS),
+            Trace::Minutes {
+                shows: |minute, median| Some(minute.loaded()?.clock? < STRAGGLER_CLOCK.1 * median),
+                of_job: true,
+            },
+        ),
+        "starved" => (
+            vec![recent::UTILIZATION],
+            Trace::Minutes {
+                shows: |minute, median| Some(minute.utilization? <= median - STARVED_PCT.1),
+                of_job: true,
+            },
+        ),
+        "pcie_degraded" if finding.evidence.iter().any(|one| one.quantity == "pcie_gen") => (
+            of_load(&[recent::PCIE_GENERATION]),
+            minutes(|minute, others| Some(minute.loaded()?.pcie_generation? < others)),
+        ),
+        "pcie_degraded" => (
+            of_load(&[recent::PCIE_WIDTH]),
+            minutes(|minute, others| Some(minute.loaded()?.pcie_width? < others)),
+        ),
+        "links_down" => (vec![recent::LINKS_UP], minutes(|minute, others| Some(minute.links_up? < others))),
+        "fan_stopped" => {
+            (vec![recent::FAN], minutes(|minute, _| minute.fan.map(|(_, highest)| highest <= 0.0)))
+        }
+        "fan_at_limit" => {
+            (vec![recent::FAN], minutes(|minute, _| minute.fan.map(|(mean, _)| mean >= FAN_AT_LIMIT_PCT.1)))
+        }
+        "duplicate_gpu" => {
+            (vec![recent::UTILIZATION, recent::TEMPERATURE], minutes(|minute, _| Some(minute.of_two_nodes)))
+        }
+        "driver_mismatch" => (vec![recent::UTILIZATION, recent::TEMPERATURE], Trace::Drivers),
+        id => {
+            let metrics = condition::columns(id);
+            return (!metrics.is_empty()).then_some((metrics, Trace::Condition));
+        }
+    })
+}
+
+impl LookBack {
+    /// The questions about these findings: as few as the size of an answer allows.
+    pub fn of(findings: &[FleetFinding], fleet: &Fleet, now_ns: i64) -> Vec<Self> {
+        let mut kinds: BTreeMap<(&str, Vec<MetricId>), Vec<(&FleetFinding, Trace)>> = BTreeMap::new();
+        for finding in findings {
+            if let Some((metrics, trace)) = trace(finding) {
+                kinds.entry((finding.kind.id, metrics)).or_default().push((finding, trace));
+            }
+        }
+        let mut all = Vec::new();
+        for ((_, metrics), findings) in kinds {
+            let minutes = LOOK_BACK_NS / MINUTE_NS;
+            // Far less than an answer may have: a GPU that changes hands is in it more than once.
+            let points = u64::try_from(minutes).unwrap_or(1) * metrics.len() as u64;
+            let most = usize::try_from((POINTS_MAX / 8 / points).max(1)).unwrap_or(1);
+            all.extend(findings.chunks(most).filter_map(|some| Self::about(&metrics, some, fleet, now_ns)));
+        }
+        all
+    }
+
+    fn about(
+        metrics: &[MetricId],
+        findings: &[(&FleetFinding, Trace)],
+        fleet: &Fleet,
+        now_ns: i64,
+    ) -> Option<Self> {
+        let (first, trace) = *findings.first()?;
+        let start_ns = (now_ns - LOOK_BACK_NS).div_euclid(MINUTE_NS) * MINUTE_NS;
+        let asked = |(finding, _): &(&FleetFinding, Trace)| {
+            let compared = finding.evidence.first().and_then(|evidence| evidence.compared_with);
+            let gpu = match &finding.subject {
+                Subject::Gpu(key) => Some(Arc::clone(fleet.get(key)?)),
+                _ => None,
+            };
+            let level = compared.map_or(0.0, |compared| compared.value);
+            Some(Asked { subject: finding.subject.clone(), gpu, level })
+        };
+        // A model is asked about alone: its drivers are those of all its GPUs.
+        let of_model = |name: &Arc<str>| {
+            let is_model = TextTest::Is(vec![Arc::clone(name)]);
+            let matcher = Matcher { column: IdentityColumn::Model, test: is_model };
+            let query = BucketQuery::of(Table::GpuEvents, metrics.to_vec(), start_ns, now_ns, MINUTE_NS);
+            let drivers = vec![GroupColumn::Identity(IdentityColumn::Driver)];
+            Some(BucketQuery { selector: Selector::new(vec![matcher]).ok()?, group_by: drivers, ..query })
+        };
+        let (findings, query) = match &first.subject {
+            Subject::Model(name) => (findings.get(..1)?, of_model(name)?),
+            _ => {
+                let gpus = findings.iter().filter_map(|(finding, _)| finding.reach.gpus.first().cloned());
+                let query = recent::query(metrics.to_vec(), start_ns, now_ns);
+                (findings, BucketQuery { gpus: gpus.collect(), ..query })
+            }
+        };
+        Some(Self { query, kind: first.kind, trace, asked: findings.iter().filter_map(asked).collect() })
+    }
+
+    /// The first minute that shows each of the findings, from the answer. `is_whole`: nothing is missing in it.
+    pub fn shown(&self, buckets: &Buckets, is_whole: bool) -> Vec<Shown> {
+        let steps = buckets.steps();
+        let cells = GpuCells::by_gpu(buckets);
+        let recent = match self.trace {
+            Trace::Minutes { .. } => Recent::of_range(buckets),
+            Trace::Condition | Trace::Drivers => Recent::default(),
+        };
+        let one = |asked: &Asked| {
+            let mut marks: Vec<Option<bool>> = vec![None; steps.count];
+            match (self.trace, &asked.gpu) {
+                (Trace::Condition, Some(gpu)) => {
+                    if let Some(cells) = cells.get(&gpu.key) {
+                        let mark = |step| shows_condition(self.kind.id, cells, step, gpu);
+                        marks = (0..steps.count).map(mark).collect();
+                    }
+                }
+                (Trace::Minutes { shows, of_job }, Some(gpu)) => {
+                    for minute in recent.minutes(&gpu.key, of_job) {
+                        if let Some(mark) = marks.get_mut(steps.at(minute.start_ns)) {
+                            *mark = shows(minute, asked.level);
+                        }
+                    }
+                }
+                (Trace::Drivers, None) => {
+                    marks = (0..steps.count).map(|step| shows_drivers(buckets, step)).collect();
+                }
+                _ => {}
+            }
+            let began = first_shown(&marks, self.patience()).map(|(step, is_first)| {
+                let at_ns = steps.time(step);
+                let is_older = asked.gpu.as_ref().is_none_or(|gpu| gpu.first_seen_ns < self.query.start_ns);
+                Began { at_ns, is_bound: (is_first && is_older) || !is_whole }
+            });
+            Shown {
+                kind: self.kind,
+                subject: asked.subject.clone(),
+                began,
+                gpu: asked.gpu.clone(),
+                metrics: self.query.metrics.clone(),
+            }
+        };
+        self.asked.iter().map(one).collect()
+    }
+
+    fn patience(&self) -> Patience {
+        let minutes = usize::try_from(self.kind.closes_after_ns / MINUTE_NS).unwrap_or(1).max(1);
+        match self.trace {
+            Trace::Minutes { .. } => Patience { minutes: minutes + WINDOW_MINUTES, silence_counts: true },
+            Trace::Condition | Trace::Drivers => Patience { minutes, silence_counts: false },
+        }
+    }
+}
+
+impl Shown {
+    /// What to ask for the first row of the minute that shows it; none if only minutes do.
+    pub fn rows(&self) -> Option<RowsQuery> {
+        let (gpu, began) = (self.gpu.as_ref()?, self.began?);
+        let columns = self.metrics.iter().map(|metric| metric.metric().column.to_owned());
+        Some(RowsQuery {
+            gpus: vec![Arc::clone(&gpu.key)],
+            start_ns: Some(began.at_ns),
+            end_ns: Some(began.at_ns + MINUTE_NS - 1),
+            metrics: Some(columns.collect()),
+            ..RowsQuery::of(Table::GpuEvents, ROWS_MAX)
+        })
+    }
+
+    /// Takes the answer: the first row in which a condition holds, or else the first with a value.
+    pub fn take(&mut self, rows: &Batch) {
+        let (Some(gpu), Some(began)) = (&self.gpu, &mut self.began) else { return };
+        let is_condition = !condition::columns(self.kind.id).is_empty();
+        let shows = |row: &usize| {
+            let own = |metric: MetricId| rows.metric(metric)?.value(*row);
+            if is_condition {
+                condition::shows(self.kind.id, own, |metric| newest(gpu, metric)) == Some(true)
+            } else {
+                self.metrics.iter().any(|metric| own(*metric).is_some())
+            }
+        };
+        if let Some(at_ns) = (0..rows.rows()).find(shows).and_then(|row| rows.timestamps().get(row)) {
+            began.at_ns = *at_ns;
+        }
+    }
+}
+
+/// How long something may not be seen and goes on all the same.
+#[derive(Clone, Copy)]
+struct Patience {
+    minutes: usize,
+    /// Whether a minute that says nothing is one in which it was not seen.
+    silence_counts: bool,
+}
+
+/// The earliest step that shows something which has gone on since, and whether the look back ended before it was seen to begin.
+fn first_shown(marks: &[Option<bool>], patience: Patience) -> Option<(usize, bool)> {
+    let (mut earliest, mut quiet) = (None, 0);
+    for (step, mark) in marks.iter().enumerate().rev() {
+        match mark {
+            Some(true) => (earliest, quiet) = (Some(step), 0),
+            Some(false) => quiet += 1,
+            None => quiet += usize::from(patience.silence_counts),
+        }
+        if quiet >= patience.minutes {
+            return earliest.map(|step| (step, false));
+        }
+    }
+    earliest.map(|step| (step, true))
+}
+
+/// Whether a condition held at some time of a step; none: nothing is known.
+fn shows_condition(id: &str, cells: &GpuCells<'_>, step: usize, gpu: &GpuState) -> Option<bool> {
+    type Pick = fn(Cell) -> f64;
+    let picks: [Pick; 3] = [|cell| cell.last, |cell| cell.max, |cell| cell.min];
+    let shows = |pick: Pick| {
+        let own = |metric: MetricId| cells.whole(metric, step).map(|cell| typed(metric, pick(cell)));
+        condition::shows(id, own, |metric| newest(gpu, metric))
+    };
+    picks.into_iter().filter_map(shows).reduce(|a, b| a || b)
+}
+
+fn newest(gpu: &GpuState, metric: MetricId) -> Option<Value> {
+    Fleet::latest(gpu, metric).map(|latest| latest.value)
+}
+
+/// A value as its column has it.
+#[expect(clippy::cast_possible_truncation, reason = "a whole number")]
+fn typed(metric: MetricId, value: f64) -> Value {
+    match metric.metric().column_type {
+        ColumnType::I32 | ColumnType::I64 => Value::Int(value as i64),
+        ColumnType::F32 | ColumnType::F64 => Value::Float(value),
+    }
+}
+
+/// Whether GPUs with different drivers have values in a step.
+fn shows_drivers(buckets: &Buckets, step: usize) -> Option<bool> {
+    let has_values = |group: usize| {
+        let mut cells = buckets.metrics().iter().filter_map(|one| one.cells.get(buckets.place(group, step)));
+        cells.any(|cell| cell.count > 0)
+    };
+    let named =
+        buckets.groups().iter().enumerate().filter(|(_, name)| name.first().is_some_and(Option::is_some));
+    let versions = named.filter(|(group, _)| has_values(*group)).count();
+    (versions > 0).then_some(versions > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_began_where_it_was_not_seen_for_long() {
+        // `x` shows it, `o` does not, `.` says nothing; the newest comes last.
+        let check = |marks: &str, silence_counts, expected| {
+            let mark = |sign| match sign {
+                'x' => Some(true),
+                'o' => Some(false),
+                _ => None,
+            };
+            let marks: Vec<Option<bool>> = marks.chars().map(mark).collect();
+            let found = first_shown(&marks, Patience { minutes: 3, silence_counts });
+            assert_eq!(found, expected, "{marks:?}");
+        };
+        check("ooooxxxx", false, Some((4, false)));
+        check("oooxooxo", false, Some((3, false)));
+        check("xoooxx", false, Some((4, false)));
+        check("xxxxxxxx", false, Some((0, true)));
+        check("ooxxx", false, Some((2, true)));
+        check("xx....xx", false, Some((0, true)));
+        check("xx....xx", true, Some((6, false)));
+        check("...xxx", true, Some((3, false)));
+        check("oooooo", false, None);
+        check("......", true, None);
+        check("xxxooo", false, None);
+        check("", false, None);
+    }
+}
