@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpuvitals_core::MetricId;
-use gpuvitals_core::history::{BucketQuery, Buckets, GpuState, GroupColumn};
+use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GpuState, GroupColumn};
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Table, quantity};
 
@@ -53,23 +53,23 @@ impl Happened {
         let is_new = gpu.first_seen_ns >= steps.origin_ns;
         let mut happened = Self::default();
         // An agent counts XIDs from its own start, so the first count has only new ones.
-        let (mut last_xid, mut xids) = (is_new.then_some(0.0), is_new.then_some(0.0));
+        let (mut last_xid, mut xids) = (is_new.then_some(0), is_new.then_some(0.0));
         let mut counts = ERRORS.map(|_| None);
         for step in 0..steps.count {
-            let xid = cells.whole(XID_LAST, step);
-            let codes = xid.map(|cell| [cell.max, cell.last]).into_iter().flatten();
-            let new_code =
-                last_xid.and_then(|before| codes.clone().find(|code| *code > 0.0 && *code != before));
+            let xid = cells.whole(XID_LAST, step).map(Code::of);
+            let new_code = last_xid.and_then(|before| xid?.other_than(before));
             let new_count = risen(&mut xids, cells.whole(XID_COUNT, step).map(|cell| cell.last));
             let mut found = Vec::new();
             if new_code.is_some() || new_count.is_some() {
-                let code = xid.map(|cell| if cell.last > 0.0 { cell.last } else { cell.max });
-                let last = code.map_or_else(|| "XID".to_owned(), |code| format!("XID {code:.0}"));
-                let many = new_count.filter(|count| *count > 1.0);
-                let detail = many.map(|count| format!("{count:.0} XIDs, the last {last}")).unwrap_or(last);
-                found.push((xid.map(|cell| cell.last_ns), "xid", detail));
+                let code = xid.map(|xid| if xid.last > 0 { xid.last } else { xid.most });
+                let last = code.map_or_else(|| "XID".to_owned(), |code| format!("XID {code}"));
+                let detail = match new_count {
+                    Some(count) if count > 1.0 => format!("{count:.0} XIDs, the last {last}"),
+                    _ => last,
+                };
+                found.push((xid.map(|xid| xid.at_ns), "xid", detail));
             }
-            last_xid = xid.map(|cell| cell.last).or(last_xid);
+            last_xid = xid.map(|xid| xid.last).or(last_xid);
             for ((metric, kind, name), before) in ERRORS.into_iter().zip(&mut counts) {
                 let cell = cells.whole(metric, step);
                 if let Some(new) = risen(before, cell.map(|cell| cell.last)) {
@@ -85,10 +85,29 @@ impl Happened {
             }
         }
         happened.events.retain(|event| event.at_ns >= start_ns);
-        #[expect(clippy::cast_possible_truncation, reason = "a code")]
-        let standing = last_xid.filter(|code| *code > 0.0).map(|code| code as i64);
+        let standing = last_xid.filter(|code| *code > 0);
         happened.xid_before = standing.filter(|_| happened.events.iter().all(|event| *event.kind != *"xid"));
         happened
+    }
+}
+
+/// The XIDs of a step.
+#[derive(Clone, Copy)]
+struct Code {
+    at_ns: i64,
+    last: i64,
+    most: i64,
+}
+
+impl Code {
+    #[expect(clippy::cast_possible_truncation, reason = "codes")]
+    fn of(cell: Cell) -> Self {
+        Self { at_ns: cell.last_ns, last: cell.last as i64, most: cell.max as i64 }
+    }
+
+    /// The code of an XID that is not this one.
+    fn other_than(self, before: i64) -> Option<i64> {
+        [self.most, self.last].into_iter().find(|code| *code > 0 && *code != before)
     }
 }
 

@@ -23,13 +23,11 @@ pub struct Tracker {
 
 #[derive(Debug)]
 struct Tracked {
-    /// The first of the candidates that opened it, or may; a whole second.
-    first_ns: i64,
+    /// The first of the candidates that opened it, or may, or what shows it earlier; a whole second.
+    began: Began,
     /// The newest candidate.
     last_ns: i64,
     is_open: bool,
-    /// Whether it may have begun before `first_ns`.
-    is_bound: bool,
     /// Whether the history was asked when it began, or the candidate said so.
     is_looked: bool,
     /// Whether [`Tracker::changes`] has reported its opening.
@@ -69,10 +67,9 @@ impl Tracker {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(_) if !opens => return,
             Entry::Vacant(entry) => entry.insert(Tracked {
-                first_ns: now_ns - now_ns.rem_euclid(SECOND_NS),
+                began: Began { at_ns: now_ns - now_ns.rem_euclid(SECOND_NS), is_bound: true },
                 last_ns: now_ns,
                 is_open: false,
-                is_bound: true,
                 is_looked: began.is_some(),
                 is_told: false,
                 looked_ns: i64::MIN,
@@ -84,9 +81,9 @@ impl Tracker {
         }
         tracked.last_ns = now_ns;
         tracked.begin(began);
-        tracked.is_open |= now_ns.saturating_sub(tracked.first_ns) >= finding.kind.opens_after_ns;
+        tracked.is_open |= now_ns.saturating_sub(tracked.began.at_ns) >= finding.kind.opens_after_ns;
         let acknowledged = tracked.finding.acknowledged.take();
-        let (since_ns, since_is_bound) = (tracked.first_ns, tracked.is_bound);
+        let Began { at_ns: since_ns, is_bound: since_is_bound } = tracked.began;
         tracked.finding = FleetFinding { since_ns, since_is_bound, acknowledged, ..finding };
     }
 
@@ -154,7 +151,7 @@ impl Tracker {
         let untold = self.tracked.values_mut().filter(|tracked| tracked.is_open && !tracked.is_told);
         let opened = untold.map(|tracked| {
             tracked.is_told = true;
-            tracked.change(LifeKind::Opened, tracked.first_ns)
+            tracked.change(LifeKind::Opened, tracked.began.at_ns)
         });
         let mut changes: Vec<LifeChange> = opened.collect();
         changes.append(&mut self.changes_but_openings());
@@ -196,8 +193,8 @@ impl Tracked {
     fn begin(&mut self, began: Option<Began>) {
         let Some(Began { at_ns, is_bound }) = began else { return };
         let at_ns = at_ns - at_ns.rem_euclid(SECOND_NS);
-        if at_ns <= self.first_ns {
-            (self.first_ns, self.is_bound) = (at_ns, is_bound);
+        if at_ns <= self.began.at_ns {
+            self.began = Began { at_ns, is_bound };
             (self.finding.since_ns, self.finding.since_is_bound) = (at_ns, is_bound);
         }
     }
@@ -213,7 +210,7 @@ impl Tracked {
     }
 
     fn recall(&mut self, life: &[(LifeKind, &HealthEvent)]) {
-        let mut since_ns = self.is_told.then_some(self.first_ns);
+        let mut since_ns = self.is_told.then_some(self.began.at_ns);
         for (kind, HealthEvent { at_ns, detail, .. }) in life {
             match (kind, since_ns) {
                 (LifeKind::Opened, None) => since_ns = Some(*at_ns),

@@ -11,12 +11,13 @@ fn minutes(since_s: i64) -> impl Iterator<Item = i64> {
     (-3..=since_s / 60).map(|minute| 60 * minute)
 }
 
-#[tokio::test]
-async fn a_finding_began_with_the_first_row_that_shows_it_and_says_if_nobody_looked_further() {
-    const HOUR: i64 = 3_600;
+const HOUR: i64 = 3_600;
+
+/// GPUs with one fault each, which began at a known time: a row a minute.
+fn faulty_gpus() -> Vec<(Identity, i64, Vec<(&'static str, f64)>)> {
     type Fault = fn(i64) -> Vec<(&'static str, f64)>;
     let when = |is_bad: bool, bad: f64, good: f64| if is_bad { bad } else { good };
-    // (finding, first row, values so many seconds ago, since, at least)
+    // (finding, first row, values so many seconds ago)
     let xid: [(&str, i64, Fault); 3] = [
         ("xid:GPU-x", 3 * HOUR, |ago| vec![("xid_last", if ago <= 2 * HOUR { 79.0 } else { 0.0 })]),
         ("xid:GPU-old", 30 * HOUR, |_| vec![("xid_last", 79.0)]),
@@ -38,7 +39,7 @@ async fn a_finding_began_with_the_first_row_that_shows_it_and_says_if_nobody_loo
         let gpu = gpu(name, "n1", 0, H100).with(IdentityColumn::Namespace, "research").unwrap();
         gpu.with(IdentityColumn::Job, job).unwrap()
     };
-    let mut all: Vec<(Identity, i64, Vec<(&str, f64)>)> = Vec::new();
+    let mut all: Vec<(Identity, i64, Vec<(&'static str, f64)>)> = Vec::new();
     for (place, (id, first, values)) in (0..).zip(xid.into_iter().chain(other)) {
         // Alone of its model on its node: it is compared with nobody.
         let (_, name) = id.split_once(':').unwrap();
@@ -52,6 +53,12 @@ async fn a_finding_began_with_the_first_row_that_shows_it_and_says_if_nobody_loo
         let busy = when(ago <= 2 * HOUR, 0.0, 99.0);
         all.push((held("GPU-idle", "idle"), ago, vec![("utilization_pct", busy)]));
     }
+    all
+}
+
+#[tokio::test]
+async fn a_finding_began_with_the_first_row_that_shows_it_and_says_if_nobody_looked_further() {
+    let all = faulty_gpus();
     let world = judging().await;
     let all: Vec<Row<'_>> =
         all.iter().map(|(gpu, ago, values)| (gpu.clone(), *ago, values.as_slice())).collect();
