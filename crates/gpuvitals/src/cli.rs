@@ -132,13 +132,13 @@ pub(crate) fn choices(error: &clap::Error) -> Option<String> {
         (ErrorKind::InvalidSubcommand, _) => {
             let commands =
                 chosen.get_subcommands().filter(|it| !it.is_hide_set()).map(clap::Command::get_name);
-            let commands: Vec<&str> = commands.collect();
+            let mut commands: Vec<&str> = commands.collect();
+            commands.sort_unstable();
             Some(format!("Commands of `{}`: {}", named(chosen), commands.join(", ")))
         }
         (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) if flag.starts_with("--") => {
             let long = flag.trim_start_matches("--").split('=').next().unwrap_or_default();
-            let mut holders = Vec::new();
-            holders_of(long, &all, &mut holders);
+            let holders = holders_of(long, &all);
             if !holders.is_empty() {
                 return Some(format!("--{long} is a flag of: {}", holders.join(", ")));
             }
@@ -150,15 +150,17 @@ pub(crate) fn choices(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// The commands below one that have a flag of their own of this name.
-fn holders_of(long: &str, command: &clap::Command, holders: &mut Vec<String>) {
+/// The commands below one that have a flag of their own of this name, sorted.
+fn holders_of(long: &str, command: &clap::Command) -> Vec<String> {
+    let mut holders = Vec::new();
     for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
-        let has = below.get_arguments().any(|arg| arg.get_long() == Some(long) && !arg.is_global_set());
-        if has {
+        if below.get_arguments().any(|arg| arg.get_long() == Some(long) && !arg.is_global_set()) {
             holders.push(format!("`{}`", below.get_bin_name().unwrap_or(below.get_name())));
         }
-        holders_of(long, below, holders);
+        holders.extend(holders_of(long, below));
     }
+    holders.sort_unstable();
+    holders
 }
 
 fn given_in(matches: &ArgMatches, setting: &'static Setting) -> Option<Override> {

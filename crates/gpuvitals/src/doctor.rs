@@ -115,9 +115,13 @@ fn examine(sampler: &Sampler) -> Vec<Examined> {
         }
         let (states, stats) = (sampler.states(), sampler.stats());
         let said = states.iter().all(|state| state.liveness != Liveness::Starting);
+        // A device is up a moment before its first row is here.
+        let heard = states.iter().filter(|state| state.liveness == Liveness::Up).all(|state| {
+            !matches!(state.table, Table::GpuEvents | Table::SystemEvents) || seen.contains_key(&state.name())
+        });
         let enough = stats.iter().all(|stats| stats.ticks >= READINGS || stats.interval > terms().interval);
         let stuck = states.iter().any(|state| matches!(state.liveness, Liveness::Stuck { .. }));
-        if (said && (enough || stuck)) || Moment::now().mono_ns > end_ns || sampler.is_over() {
+        if (said && heard && (enough || stuck)) || Moment::now().mono_ns > end_ns || sampler.is_over() {
             let examined = |state: TargetState| {
                 let name = state.name();
                 let stats = stats.iter().find(|stats| stats.targets.contains(&name)).cloned();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use gpuvitals_analysis::summary::Summary;
-use gpuvitals_core::Table;
+use gpuvitals_core::{AbsenceReason, Table};
 use gpuvitals_settings::Override;
 use gpuvitals_sources::recorder::{
     self, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
@@ -118,6 +118,7 @@ pub(crate) fn run(
     let mut shown = progress::Shown::new(flags.quiet, !flags.command.is_empty(), sampling.rate);
     warn(&found);
     let mut config = recorder_config(flags, sampling)?;
+    let wants_gpus = names_gpus(sampling, &found);
     let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
     let mut signals = Signals::catch()?;
     let ownership = sampling.ownership();
@@ -172,7 +173,13 @@ pub(crate) fn run(
     tell_losses(&recorded);
     let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
     print(flags, &Report::new(&recorded, &summary, sampling, code))?;
-    Ok(code.unwrap_or(0).into())
+    let without_gpus = if wants_gpus && recorded.gpu_rows == 0 { Exit::Unavailable as u8 } else { 0 };
+    Ok(code.unwrap_or(without_gpus).into())
+}
+
+/// Whether the driver that was named has GPUs.
+fn names_gpus(sampling: &Sampling, found: &Discovery) -> bool {
+    !sampling.drivers.is_empty() && found.probes.iter().any(|probe| probe.table() == Table::GpuEvents)
 }
 
 /// Adds each batch to the summary.
@@ -269,6 +276,13 @@ fn tell_losses(recorded: &Recorded) {
         tell(&format!("{} by {} did not answer to the end", target.name(), target.driver));
     }
     let progress = &recorded.progress;
+    for target in &progress.targets {
+        if let Liveness::Down { reason, detail } = &target.liveness
+            && *reason != AbsenceReason::Suspended
+        {
+            tell(&format!("{} by {}: {detail}", target.name(), target.driver));
+        }
+    }
     for (count, what) in [
         (progress.rows_dropped, "rows were dropped: the disk did not keep up"),
         (progress.marks_dropped, "marks were dropped"),

@@ -70,7 +70,7 @@ fn what_is_wrong_with_the_command_line_is_an_error_of_usage() {
         (&["agent", "--mq-url", "kafka://x"], "kafka://x"),
         (&["agent", "--log-level", "loud"], "\"loud\" is no level"),
         (&["broker", "--bytes-max", "5QB"], "5QB"),
-        (&["collect", "--workers", "0"], "'--workers <N>': 0 is too low"),
+        (&["collect", "--workers", "0"], "'--workers <N>': 0 is out of range"),
         (&["collect", "--mq-url", "a:1", "--broker-port", "1"], "cannot be used with"),
         (&["up", "--csv", "x", "--source", "none"], "cannot be used with"),
         (&["stream", "--csv", "x", "--duration", "soon"], "soon"),
@@ -126,10 +126,10 @@ fn what_is_not_there_is_answered_with_what_is() {
         assert!(stderr.contains(words), "{arguments:?}: {stderr}");
     };
     for (arguments, words) in [
-        (&["foo"][..], "Commands of `gpuvitals`: up, "),
-        (&["queue", "foo"], "Commands of `gpuvitals queue`: stats, topics, tail, "),
+        (&["foo"][..], "Commands of `gpuvitals`: agent, broker, "),
+        (&["queue", "foo"], "Commands of `gpuvitals queue`: dead, help, "),
         (&["store", "stats", "--foo"], "Flags of `gpuvitals store stats`: --"),
-        (&["sample", "--port", "9"], "--port is a flag of: `gpuvitals up`, "),
+        (&["sample", "--port", "9"], "--port is a flag of: `gpuvitals agent`, "),
     ] {
         check(arguments, 64, words);
     }

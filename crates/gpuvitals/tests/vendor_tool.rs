@@ -110,14 +110,15 @@ fn top_shows_the_gpus_of_a_tool_and_not_the_tool() {
 }
 
 #[test]
-fn a_recording_without_a_row_is_none_and_the_next_one_begins() {
+fn a_recording_without_a_row_of_the_driver_that_was_named_fails_and_says_why() {
     let dir = tempfile::tempdir().unwrap();
     // The first reading comes within a second.
-    let record = |script| run_in(dir.path(), script, &["record", "--rate", "1", "--duration", "2s"]);
+    let record =
+        |script| run_in(dir.path(), script, &["record", "--rate", "1", "--duration", "2s", "--force"]);
     let failed = record(FAILS);
     let text = String::from_utf8_lossy(&failed.stderr);
     assert_eq!(failed.status.code(), Some(69), "{text}");
-    assert!(text.contains("nothing was recorded") && text.contains("version mismatch"), "{text}");
+    assert!(text.contains("nvidia-smi by nvidia-smi: ") && text.contains("version mismatch"), "{text}");
     let recorded = record(ANSWERS);
     assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
     let text = String::from_utf8_lossy(&recorded.stdout);
