@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_analysis::findings::{
-    self, ClockWatch, FleetFinding, HolderLoad, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown, Situation,
-    Subject, Tracker,
+    self, ClockWatch, FleetFinding, HolderLoad, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown,
+    Situation, Subject, Tracker,
 };
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_analysis::hints::{self, NodeHint};
 use gpuvitals_core::feed::Outlet;
-use gpuvitals_core::figures::{Family, Kind};
+use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector, TextTest};
 use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Origin, Table, causes};

@@ -40,7 +40,7 @@ const POWER: MetricId = MetricId::of("power_w");
 const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
 const COUNTER: MetricId = MetricId::of("energy_mj");
 /// Joules in a unit of the counter.
-const COUNTER_J: f64 = 1e-3;
+const PER_JOULE: f64 = 1e3;
 const LIMITS: [MetricId; 2] = [MetricId::of("power_limit_w"), MetricId::of("power_limit_enforced_w")];
 
 /// The columns that energy is computed from, looked up once a batch.
@@ -83,7 +83,7 @@ impl<'a> EnergyColumns<'a> {
 
     /// The energy counter of a row, joules.
     pub fn counter_j(&self, row: usize) -> Option<f64> {
-        number(self.counter, row).map(|counter| counter * COUNTER_J)
+        number(self.counter, row).map(|counter| counter / PER_JOULE)
     }
 
     /// The largest power limit of a row, watts; 0 without one.

@@ -43,7 +43,12 @@ fn main() -> Fallible {
         gpus * minutes,
         begun.elapsed().as_secs_f64()
     );
-    let ends = [("whole", 0, minutes), ("cut", 17, minutes - 23), ("a day", 333, 333 + DAY_MINUTES), ("an hour", 90, 150)];
+    let ends = [
+        ("whole", 0, minutes),
+        ("cut", 17, minutes - 23),
+        ("a day", 333, 333 + DAY_MINUTES),
+        ("an hour", 90, 150),
+    ];
     for (name, from, to) in ends {
         let query = UseQuery { start_ns: BASE_NS + from * MINUTE_NS, end_ns: BASE_NS + to * MINUTE_NS };
         // The highest resident set is counted from here on.
@@ -71,7 +76,8 @@ fn resident(name: &str) -> Fallible<u64> {
 }
 
 fn rows(gpus: i64, minutes: std::ops::Range<i64>, hold: i64) -> Fallible<gpuvitals_core::Batch> {
-    let metrics = ["power_w", "utilization_pct", "energy_mj", "memory_used_mb", "temperature_c"].map(MetricId::of);
+    let metrics =
+        ["power_w", "utilization_pct", "energy_mj", "memory_used_mb", "temperature_c"].map(MetricId::of);
     let mut builder = BatchBuilder::new(Table::GpuEvents);
     for gpu in 0..gpus {
         let mut of: Option<(i64, IdentityId)> = None;
@@ -86,7 +92,8 @@ fn rows(gpus: i64, minutes: std::ops::Range<i64>, hold: i64) -> Fallible<gpuvita
             let busy = (holder + gpu) % 5 != 0;
             let noise = (minute * 7_919 + gpu * 104_729) % 97;
             let watts = if busy { 500 + noise } else { 70 };
-            let values = [watts, if busy { 90 } else { 0 }, 60_000 * 520 * minute, 40_000 + noise, 40 + noise / 4];
+            let values =
+                [watts, if busy { 90 } else { 0 }, 60_000 * 520 * minute, 40_000 + noise, 40 + noise / 4];
             for (metric, value) in metrics.into_iter().zip(values) {
                 builder.set(row, metric, Value::Int(value))?;
             }

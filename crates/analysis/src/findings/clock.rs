@@ -94,7 +94,7 @@ fn wrong_clock(row: &RowAhead, subject: Subject, gpus: &[Arc<GpuState>], now_ns:
     #[expect(clippy::cast_precision_loss, reason = "seconds")]
     let evidence = Evidence::derived("clock_ahead", "s", (lead_ns / SECOND_NS) as f64);
     let finding = finding("clock_wrong", subject, sentence, vec![evidence], reach);
-    Some(Candidate { opens: true, began_ns: None, finding })
+    Some(Candidate { opens: true, began: None, finding })
 }
 
 fn lead(lead_ns: i64) -> String {

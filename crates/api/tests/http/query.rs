@@ -142,7 +142,8 @@ async fn the_rate_of_a_counter_that_is_read_rarely_is_that_of_the_time_between()
     // 100 W, read every 30 s but for a gap.
     for seconds_ago in [600, 570, 540, 90, 60, 30, 0] {
         let joules = f64::from(600 - seconds_ago) * 100.0;
-        let row: crate::world::Row<'_> = (gpu.clone(), i64::from(seconds_ago), &[("energy_mj", 1_000.0 * joules)]);
+        let row: crate::world::Row<'_> =
+            (gpu.clone(), i64::from(seconds_ago), &[("energy_mj", 1_000.0 * joules)]);
         world.append(crate::world::rows(&[row])).await;
     }
     for step in ["", "&step=10s", "&step=30s", "&step=1m", "&step=5m"] {

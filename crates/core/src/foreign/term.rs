@@ -76,7 +76,11 @@ const LINK_RX: &[(&str, &str)] = &[("interconnect_rx_bytes_per_s", "B/s"), ("int
 
 /// The terms.
 const TERMS: &[Row] = &[
-    ("", GpuAndUnit, &[("utilization_pct", "%"), ("power_w", "W"), ("temperature_c", "C"), ("energy_mj", "J")]),
+    (
+        "",
+        GpuAndUnit,
+        &[("utilization_pct", "%"), ("power_w", "W"), ("temperature_c", "C"), ("energy_mj", "J")],
+    ),
     ("util", Nothing, UTIL),
     ("usage", Gpu, UTIL),
     ("load", Gpu, UTIL),
