@@ -111,12 +111,17 @@ pub(super) async fn watch(terms: Terms) -> Ended {
     let mut looks = tokio::time::interval(LOOK_PAUSE);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
+        // A disk that does not answer holds up no end.
+        let asked = async {
+            looks.tick().await;
+            terms.sink.accept(Vec::new()).await
+        };
+        let asked = tokio::select! {
             () = terms.stop.cancelled() => return Ended::Stopped,
             () = terms.abandon.cancelled() => return Ended::Stopped,
-            _ = looks.tick() => {}
-        }
-        if let Err(error @ SinkError::Failed(_)) = terms.sink.accept(Vec::new()).await {
+            asked = asked => asked,
+        };
+        if let Err(error @ SinkError::Failed(_)) = asked {
             return Ended::SinkFailed(error);
         }
     }
