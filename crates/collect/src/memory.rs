@@ -146,7 +146,9 @@ impl Sink for MemoryHistory {
     fn accept(&self, batches: Vec<Batch>) -> Answer<'_, Result<(), SinkError>> {
         Box::pin(async move {
             self.sink.accept(batches.clone()).await?;
-            self.take(batches);
+            if !batches.is_empty() {
+                self.take(batches);
+            }
             Ok(())
         })
     }
