@@ -63,7 +63,9 @@ pub(super) fn open(
         progress.rows_future.fetch_add(ahead.rows() as u64, Ordering::Relaxed);
         letters.push(bad::ahead(delivery, group, &ahead)?);
     }
-    kept.iter().for_each(|kept| count_ahead(kept, now_ns.saturating_add(AHEAD_MAX_NS), progress));
+    for kept in &kept {
+        count_ahead(kept, now_ns.saturating_add(AHEAD_MAX_NS), progress);
+    }
     Ok(Opened { rows: kept, bad: letters })
 }
 
@@ -79,7 +81,9 @@ fn count_ahead(batch: &Batch, limit_ns: i64, progress: &CollectorProgress) {
         let host = hosts.and_then(|hosts| text_at(hosts, row)).unwrap_or_default();
         *rows.entry(host).or_default() += 1;
     }
-    rows.into_iter().for_each(|(host, rows)| progress.ahead(host, rows));
+    for (host, rows) in rows {
+        progress.ahead(host, rows);
+    }
 }
 
 /// The unpacked payload. A few bytes can unpack to any size, so there is a bound.

@@ -39,7 +39,7 @@ const UNLIMITED: f64 = 1.5;
 const POWER: MetricId = MetricId::of("power_w");
 const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
 const COUNTER: MetricId = MetricId::of("energy_mj");
-/// Joules in a unit of the counter.
+/// Units of the counter in a joule.
 const PER_JOULE: f64 = 1e3;
 const LIMITS: [MetricId; 2] = [MetricId::of("power_limit_w"), MetricId::of("power_limit_enforced_w")];
 

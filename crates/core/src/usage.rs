@@ -13,7 +13,7 @@ mod rows;
 mod stay;
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -88,7 +88,7 @@ pub struct Usage {
     gpus: HashMap<Arc<str>, UseFold, RandomState>,
     holders: Vec<Holder>,
     numbers: HashMap<Holder, u32, RandomState>,
-    texts: HashMap<Arc<str>, (), RandomState>,
+    texts: HashSet<Arc<str>, RandomState>,
 }
 
 impl Usage {
@@ -107,10 +107,10 @@ impl Usage {
 
     /// One copy of each text: a namespace has a thousand holders.
     fn shared(&mut self, text: &Arc<str>) -> Arc<str> {
-        if let Some((held, ())) = self.texts.get_key_value(text) {
+        if let Some(held) = self.texts.get(text) {
             return Arc::clone(held);
         }
-        self.texts.insert(Arc::clone(text), ());
+        self.texts.insert(Arc::clone(text));
         Arc::clone(text)
     }
 

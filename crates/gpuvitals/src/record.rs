@@ -118,7 +118,7 @@ pub(crate) fn run(
     let mut shown = progress::Shown::new(flags.quiet, !flags.command.is_empty(), sampling.rate);
     warn(&found);
     let mut config = recorder_config(flags, sampling)?;
-    let wants_gpus = names_gpus(sampling, &found);
+    let without_gpus = code_without_gpus(sampling, &found);
     let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
     let mut signals = Signals::catch()?;
     let ownership = sampling.ownership();
@@ -173,13 +173,13 @@ pub(crate) fn run(
     tell_losses(&recorded);
     let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
     print(flags, &Report::new(&recorded, &summary, sampling, code))?;
-    let without_gpus = if wants_gpus && recorded.gpu_rows == 0 { Exit::Unavailable as u8 } else { 0 };
-    Ok(code.unwrap_or(without_gpus).into())
+    Ok(code.unwrap_or(if recorded.gpu_rows == 0 { without_gpus } else { 0 }).into())
 }
 
-/// Whether the driver that was named has GPUs.
-fn names_gpus(sampling: &Sampling, found: &Discovery) -> bool {
-    !sampling.drivers.is_empty() && found.probes.iter().any(|probe| probe.table() == Table::GpuEvents)
+/// The exit code of a recording without a row of a GPU: a failure if a driver was named that has some.
+fn code_without_gpus(sampling: &Sampling, found: &Discovery) -> u8 {
+    let has_gpus = found.probes.iter().any(|probe| probe.table() == Table::GpuEvents);
+    if has_gpus && !sampling.drivers.is_empty() { Exit::Unavailable as u8 } else { 0 }
 }
 
 /// Adds each batch to the summary.

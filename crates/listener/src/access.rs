@@ -75,7 +75,7 @@ impl Terms {
         let tokens = settings.token_file.as_ref().map(read).transpose()?;
         let names = OwnNames::new(&settings.hosts);
         let (tls, certificate) = tls::config(&settings)?.unzip();
-        Ok(Self { tls, certificate, tokens, names, versions, kind, settings })
+        Ok(Self { settings, kind, versions, tls, certificate, tokens, names })
     }
 
     /// Whether the metrics need a token, too: those of a port that shows nothing else always do.

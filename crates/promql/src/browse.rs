@@ -114,7 +114,9 @@ async fn texts(
     let mut found = BTreeSet::new();
     if !selectors.is_empty() {
         let Part { answer, missing } = matched(history, selectors, exported, start_ns, end_ns).await?;
-        answer.iter().for_each(|labels| take(labels, &mut found));
+        for labels in &answer {
+            take(labels, &mut found);
+        }
         return Ok(Part { answer: found, missing });
     }
     let Part { answer: there, missing } = There::of(history, start_ns, end_ns).await?;

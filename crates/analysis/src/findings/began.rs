@@ -148,10 +148,13 @@ fn trace(finding: &FleetFinding) -> Option<(Vec<MetricId>, Trace)> {
     })
 }
 
+/// A finding, and what shows it.
+type Traced<'a> = (&'a FleetFinding, Trace);
+
 impl LookBack {
     /// The questions about these findings: as few as the size of an answer allows.
     pub fn of(findings: &[FleetFinding], fleet: &Fleet, now_ns: i64) -> Vec<Self> {
-        let mut kinds: BTreeMap<(&str, Vec<MetricId>), Vec<(&FleetFinding, Trace)>> = BTreeMap::new();
+        let mut kinds: BTreeMap<(&str, Vec<MetricId>), Vec<Traced<'_>>> = BTreeMap::new();
         for finding in findings {
             if let Some((metrics, trace)) = trace(finding) {
                 kinds.entry((finding.kind.id, metrics)).or_default().push((finding, trace));
@@ -168,15 +171,10 @@ impl LookBack {
         all
     }
 
-    fn about(
-        metrics: &[MetricId],
-        findings: &[(&FleetFinding, Trace)],
-        fleet: &Fleet,
-        now_ns: i64,
-    ) -> Option<Self> {
+    fn about(metrics: &[MetricId], findings: &[Traced<'_>], fleet: &Fleet, now_ns: i64) -> Option<Self> {
         let (first, trace) = *findings.first()?;
         let start_ns = (now_ns - LOOK_BACK_NS).div_euclid(MINUTE_NS) * MINUTE_NS;
-        let asked = |(finding, _): &(&FleetFinding, Trace)| {
+        let asked = |(finding, _): &Traced<'_>| {
             let compared = finding.evidence.first().and_then(|evidence| evidence.compared_with);
             let gpu = match &finding.subject {
                 Subject::Gpu(key) => Some(Arc::clone(fleet.get(key)?)),
@@ -193,13 +191,12 @@ impl LookBack {
             let drivers = vec![GroupColumn::Identity(IdentityColumn::Driver)];
             Some(BucketQuery { selector: Selector::new(vec![matcher]).ok()?, group_by: drivers, ..query })
         };
-        let (findings, query) = match &first.subject {
-            Subject::Model(name) => (findings.get(..1)?, of_model(name)?),
-            _ => {
-                let gpus = findings.iter().filter_map(|(finding, _)| finding.reach.gpus.first().cloned());
-                let query = recent::query(metrics.to_vec(), start_ns, now_ns);
-                (findings, BucketQuery { gpus: gpus.collect(), ..query })
-            }
+        let (findings, query) = if let Subject::Model(name) = &first.subject {
+            (findings.get(..1)?, of_model(name)?)
+        } else {
+            let gpus = findings.iter().filter_map(|(finding, _)| finding.reach.gpus.first().cloned());
+            let query = recent::query(metrics.to_vec(), start_ns, now_ns);
+            (findings, BucketQuery { gpus: gpus.collect(), ..query })
         };
         Some(Self { query, kind: first.kind, trace, asked: findings.iter().filter_map(asked).collect() })
     }

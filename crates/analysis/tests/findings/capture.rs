@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use gpuvitals_analysis::course::{WATCHED, hour_query, unusual};
 use gpuvitals_analysis::findings::{Recent, Situation, judge};
 use gpuvitals_analysis::freshness::Freshness;
-use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::batch::{RowKeys, Value};
 use gpuvitals_core::history::{Buckets, Cell, Fleet, GroupName, LiveFleet};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, MetricId};
@@ -55,12 +56,12 @@ fn hour(metric: MetricId, end_ns: i64, rows: &[Batch]) -> Buckets {
         let keys = RowKeys::of(batch.records(), batch.table()).unwrap();
         for (row, (id, &at_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
             let mut name = vec![None; query.group_by.len()];
-            name[0] = Some(keys.keys[*id as usize].clone());
+            name[0] = Some(Arc::clone(&keys.keys[*id as usize]));
             let group = buckets.group(&GroupName::from(name));
             let place = buckets.place(group, steps.at(at_ns));
             for measured in buckets.metrics_mut() {
                 let value = batch.metric(measured.metric).and_then(|column| column.value(row));
-                let Some(value) = value.map(|value| value.as_f64()) else { continue };
+                let Some(value) = value.map(Value::as_f64) else { continue };
                 let one = Cell { count: 1, sum: value, min: value, max: value, last_ns: at_ns, last: value };
                 measured.cells[place].merge(&one);
             }

@@ -31,7 +31,7 @@ use crate::recent::{StreamFollower, StreamNext, StreamPlace};
 /// Most rows of one event; a larger append comes as several.
 const EVENT_ROWS_MAX: usize = 1_000;
 /// Bytes after which an event takes no further row: so much is held for a client that reads nothing, and a part of it once more.
-const EVENT_BYTES: usize = 256 << 10;
+const EVENT_BYTES: usize = 512 << 10;
 /// The beginning of a stream: how long to wait before reconnecting, and something to see at once.
 const GREETING: &str = "retry: 3000\n: live\n";
 const HEARTBEAT: &str = ": still here\n";

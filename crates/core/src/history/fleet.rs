@@ -170,7 +170,9 @@ mod tests {
     fn the_living_gpu_has_the_name_of_the_one_it_replaced_and_a_card_that_of_its_partitions() {
         let check = |gpus: &[Arc<GpuState>], name: &str, wanted: Option<&str>| {
             let mut live = LiveFleet::default();
-            gpus.iter().for_each(|gpu| live.add(gpu));
+            for gpu in gpus {
+                live.add(gpu);
+            }
             let fleet = live.snapshot();
             assert_eq!(fleet.get(name).map(|gpu| &*gpu.key), wanted, "{name}");
         };

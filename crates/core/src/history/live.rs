@@ -146,7 +146,9 @@ impl LiveFleet {
     /// Takes in the rows whose time has come by now, and says whether there were any.
     pub fn advance(&mut self, now_ns: i64) -> bool {
         let due = self.ahead.due(now_ns);
-        due.iter().for_each(|batch| self.apply_rows(batch));
+        for batch in &due {
+            self.apply_rows(batch);
+        }
         !due.is_empty()
     }
 

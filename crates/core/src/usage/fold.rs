@@ -123,7 +123,7 @@ impl Going {
         // What a row does not say again lasts.
         let utilization_after = stay.utilization_after.or(self.last.1.utilization_after);
         let throttled_after = stay.throttled_after.or(self.last.1.throttled_after);
-        self.last = (holder, Stay { utilization_after, throttled_after, ..stay });
+        self.last = (holder, Stay { throttled_after, utilization_after, ..stay });
     }
 
     /// Gives the first values of a stay to the energy.

@@ -5,7 +5,7 @@
 //! when it restarts, so a container mounts the *folder*, and a broken connection is reopened at the next
 //! request. Pods that have ended may stay in the list for a while.
 
-use std::cell::LazyCell;
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -202,18 +202,17 @@ fn is_gpu_driver(driver: &str) -> bool {
 /// The GPUs of this machine by what device plugins and drivers of claims call them, looked up when one is asked for.
 struct Devices<'a> {
     machine: &'a Machine,
-    cards: LazyCell<Vec<Card>, Box<dyn FnOnce() -> Vec<Card> + 'a>>,
-    /// Minor number and PCI address of each GPU of NVIDIA's driver.
-    minors: LazyCell<Vec<(u32, String)>, Box<dyn FnOnce() -> Vec<(u32, String)> + 'a>>,
+    cards: OnceCell<Vec<Card>>,
+    minors: OnceCell<Vec<(u32, String)>>,
 }
 
 impl<'a> Devices<'a> {
     fn new(machine: &'a Machine) -> Self {
-        Self {
-            machine,
-            cards: LazyCell::new(Box::new(|| amd_sysfs::cards(machine))),
-            minors: LazyCell::new(Box::new(|| minors(machine))),
-        }
+        Self { machine, cards: OnceCell::new(), minors: OnceCell::new() }
+    }
+
+    fn cards(&self) -> &[Card] {
+        self.cards.get_or_init(|| amd_sysfs::cards(self.machine))
     }
 
     /// The GPU of a device plugin's id, of any resource if only a GPU has such an id: `GPU-…` or `MIG-…`, also as a slice of
@@ -229,7 +228,7 @@ impl<'a> Devices<'a> {
         if is_pci(whole) {
             let named = Identity::default().with(IdentityColumn::Pci, whole).ok()?;
             let pci = named.get(IdentityColumn::Pci)?;
-            let is_card = || self.cards.iter().any(|card| card.pci.as_deref() == Some(pci));
+            let is_card = || self.cards().iter().any(|card| card.pci.as_deref() == Some(pci));
             return (is_gpu || is_card()).then(|| GpuName::Pci(pci.into()));
         }
         if !is_gpu {
@@ -253,7 +252,7 @@ impl<'a> Devices<'a> {
             };
         }
         if whole.starts_with("amdgpu_xcp_") {
-            return platform_partition(self.machine, &self.cards, whole);
+            return platform_partition(self.machine, self.cards(), whole);
         }
         self.by_node(whole)
     }
@@ -275,7 +274,8 @@ impl<'a> Devices<'a> {
 
     /// The GPU of a minor number of NVIDIA's driver: `/dev/nvidia0`. Where the driver does not list them, the index.
     fn by_minor(&self, minor: u32) -> GpuName {
-        let known = self.minors.iter().find(|(known, _)| *known == minor);
+        let known =
+            self.minors.get_or_init(|| minors(self.machine)).iter().find(|(known, _)| *known == minor);
         known.map_or_else(
             || GpuName::Index("nvidia", i32::try_from(minor).unwrap_or(i32::MAX)),
             |(_, pci)| GpuName::Pci(pci.as_str().into()),
@@ -285,7 +285,7 @@ impl<'a> Devices<'a> {
     /// The GPU of a DRM node of amdgpu: `card1`, `renderD128`.
     fn by_node(&self, node: &str) -> Option<GpuName> {
         let render = node.strip_prefix("renderD").and_then(number);
-        self.cards.iter().find_map(|card| {
+        self.cards().iter().find_map(|card| {
             let pci: Arc<str> = card.pci.as_deref()?.into();
             let of_compute = card.kfd.iter().find(|it| render.is_some() && it.render_minor == render);
             if card.kfd.len() > 1
@@ -304,7 +304,7 @@ impl<'a> Devices<'a> {
     fn or_first_partition(&self, gpu: GpuName) -> GpuName {
         match &gpu {
             GpuName::Pci(pci)
-                if self.cards.iter().any(|card| card.pci.as_deref() == Some(pci) && card.kfd.len() > 1) =>
+                if self.cards().iter().any(|card| card.pci.as_deref() == Some(pci) && card.kfd.len() > 1) =>
             {
                 GpuName::Part(Box::new(gpu), 0)
             }

@@ -421,7 +421,7 @@ mod tests {
         let gpu = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
         ownership.owners().attribute(&Arc::new(gpu));
         let named = |uuid: &str| (GpuName::Uuid(uuid.into()), Owner::default());
-        let mut round = || {
+        let round = || {
             let unresolved = vec![(Unresolved::UnknownId, "nvidia.com/gpu 7".to_owned())];
             let mut holders = Holders { owners: vec![named("GPU-1"), named("GPU-2")], unresolved };
             ownership.note_strangers(0, &mut holders);

@@ -233,8 +233,9 @@ impl Known {
                     (memory.1, hbm.1) = (memory.1.min(number), hbm.1.min(number));
                 }
                 _ => {
-                    if let Some(at) = PARTS.iter().position(|(.., total)| *total == metric) {
-                        self.totals.iter_mut().skip(at).take(1).for_each(|total| *total = Some(number));
+                    let at = PARTS.iter().position(|(.., total)| *total == metric);
+                    if let Some(total) = at.and_then(|at| self.totals.get_mut(at)) {
+                        *total = Some(number);
                     }
                 }
             }

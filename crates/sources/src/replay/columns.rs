@@ -152,13 +152,12 @@ impl Column {
         if self.data_type == text_type() {
             return Ok(self.texts(array.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?, bad));
         }
-        let array = match widened(array, &self.data_type) {
-            Some(array) => array,
-            None => {
-                let floats: ArrayRef = Arc::new(numbers::floats(array).ok_or_else(wrong)?);
-                let possible = self.numbers::<Float64Type>(&floats, |value| value, bad);
-                numbers::narrowed(possible.as_primitive(), &self.data_type)
-            }
+        let array = if let Some(array) = widened(array, &self.data_type) {
+            array
+        } else {
+            let floats: ArrayRef = Arc::new(numbers::floats(array).ok_or_else(wrong)?);
+            let possible = self.numbers::<Float64Type>(&floats, |value| value, bad);
+            numbers::narrowed(possible.as_primitive(), &self.data_type)
         };
         #[expect(clippy::cast_precision_loss, reason = "compared with a range, not kept")]
         let as_f64 = |value: i64| value as f64;

@@ -325,7 +325,9 @@ fn residencies_that_count_every_step_of_an_idle_package_are_left_out() {
             let mut bytes = blob.clone();
             let mut put = |at: usize, number: u32| bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
             put(32, 10_657_785 + 100 * round);
-            [40, 44, 52].into_iter().for_each(|at| put(at, first + more * round));
+            for at in [40, 44, 52] {
+                put(at, first + more * round);
+            }
             bytes[4..6].copy_from_slice(&u16::to_le_bytes(hotspot));
             bytes[10..12].copy_from_slice(&u16::to_le_bytes(watts));
             bytes[256] = bytes[256].wrapping_add(u8::try_from(round).unwrap());

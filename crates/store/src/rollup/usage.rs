@@ -70,12 +70,16 @@ pub(super) fn fields() -> impl Iterator<Item = Field> {
 pub(super) fn arrays(stays: &[Stay]) -> impl Iterator<Item = ArrayRef> {
     let floats = FLOATS.iter().map(move |(_, value)| {
         let mut column = Float64Builder::with_capacity(stays.len());
-        stays.iter().for_each(|stay| column.append_option(value(stay)));
+        for stay in stays {
+            column.append_option(value(stay));
+        }
         Arc::new(column.finish()) as ArrayRef
     });
     let wholes = WHOLES.iter().map(move |(_, value)| {
         let mut column = Int64Builder::with_capacity(stays.len());
-        stays.iter().for_each(|stay| column.append_option(value(stay)));
+        for stay in stays {
+            column.append_option(value(stay));
+        }
         Arc::new(column.finish()) as ArrayRef
     });
     floats.chain(wholes)
