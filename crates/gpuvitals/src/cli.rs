@@ -150,11 +150,11 @@ pub(crate) fn choices(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// The commands below one that have a flag of their own of this name, sorted.
+/// The commands below one that have a flag of this name, sorted.
 fn holders_of(long: &str, command: &clap::Command) -> Vec<String> {
     let mut holders = Vec::new();
     for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
-        if below.get_arguments().any(|arg| arg.get_long() == Some(long) && !arg.is_global_set()) {
+        if below.get_arguments().any(|arg| arg.get_long() == Some(long)) {
             holders.push(format!("`{}`", below.get_bin_name().unwrap_or(below.get_name())));
         }
         holders.extend(holders_of(long, below));

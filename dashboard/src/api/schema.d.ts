@@ -217,9 +217,9 @@ export interface paths {
         };
         /**
          * Energy by GPU, node, namespace, job or pod.
-         * @description A GPU's energy is its counter's if that agrees with integrated power within 10 %, otherwise integrated power; `source` says which.
-         *     Steps are a minute; they are longer for ranges of a day or more, and for large fleets. A step's energy belongs to its holders by
-         *     their shares of it.
+         * @description A GPU's energy is its counter's while that agrees with integrated power within 10 %, otherwise integrated power; `source` says which.
+         *     Energy and time between two rows belong to the holder of the earlier one. Time goes from the first row in the range to the last,
+         *     without gaps: more than five times the usual distance of rows.
          */
         get: operations["energy"];
         put?: never;
@@ -239,7 +239,7 @@ export interface paths {
         };
         /**
          * GPU hours, energy and cost of GPUs that are held without work.
-         * @description Held: a namespace, pod or job has the GPU. Without work: no sample of the utilisation in the step was 1 % or more.
+         * @description Held: a namespace, pod or job has the GPU. Without work: its utilisation was below 1 %, from one sample to the next.
          */
         get: operations["idle"];
         put?: never;
@@ -1092,16 +1092,26 @@ export interface components {
             energy_kwh: number | null;
             /**
              * Format: double
-             * @description The part of it that the GPUs' counters say; the rest is integrated power.
+             * @description The part of it that the GPUs' counters say; the rest is integrated power. Null as the energy is.
              */
-            counted_kwh: number;
+            counted_kwh: number | null;
             /** @description `counter`, `integrated`, or `both` if it differs among the GPUs; null without energy. */
             source: string | null;
             /**
              * Format: double
-             * @description Hours of GPUs with values.
+             * @description Hours of GPUs between their rows, without gaps; null if each has a single row.
              */
-            gpu_hours: number;
+            gpu_hours: number | null;
+            /**
+             * Format: double
+             * @description These hours times the utilisation.
+             */
+            busy_gpu_hours: number | null;
+            /**
+             * Format: double
+             * @description The part of them in which a limit held the clocks down.
+             */
+            throttled_gpu_hours: number | null;
             /** @description How many GPUs. */
             gpus: number;
         };
@@ -1115,11 +1125,6 @@ export interface components {
             start: components["schemas"]["Moment"];
             /** @description Last instant. */
             end: components["schemas"]["Moment"];
-            /**
-             * Format: int64
-             * @description Width of the steps that it was computed from, milliseconds.
-             */
-            step_ms: number;
             /** @description How many groups there are in all. */
             total: number;
             /** @description Which part this is. */
@@ -1645,14 +1650,14 @@ export interface components {
             group: string | null;
             /**
              * Format: double
-             * @description Hours of GPUs that were held.
+             * @description Hours of GPUs that were held; null if each has a single row.
              */
-            held_gpu_hours: number;
+            held_gpu_hours: number | null;
             /**
              * Format: double
              * @description The part of them without work.
              */
-            idle_gpu_hours: number;
+            idle_gpu_hours: number | null;
             /**
              * Format: double
              * @description Energy of that part, kWh.
@@ -1676,11 +1681,6 @@ export interface components {
             start: components["schemas"]["Moment"];
             /** @description Last instant. */
             end: components["schemas"]["Moment"];
-            /**
-             * Format: int64
-             * @description Width of the steps, milliseconds: a GPU is idle in a step if no sample of its utilisation was 1 % or more.
-             */
-            step_ms: number;
             /** @description How many groups there are in all. */
             total: number;
             /** @description Which part this is. */

@@ -91,15 +91,18 @@ async fn who_is_too_slow_is_told_how_much_it_missed() {
         world.append(many(second)).await;
     }
     let mut events = events;
-    let (mut missed, mut seen) = (0, 0);
-    // Every append is either seen, in events of some of its rows, or counted as missed.
+    let (mut missed, mut seen, mut lags) = (0, 0, 0);
+    // Every append is seen, in events of some of its rows, or counted as missed: one that broke off is both.
     while missed * 100 + seen < 4_000 {
         match events.event().await.unwrap() {
-            (name, data) if name == "lagged" => missed += data["missed"].as_u64().unwrap(),
+            (name, data) if name == "lagged" => {
+                missed += data["missed"].as_u64().unwrap();
+                lags += 1;
+            }
             (_, data) => seen += data.as_array().unwrap().len() as u64,
         }
     }
-    assert_eq!(missed * 100 + seen, 4_000);
+    assert!(missed * 100 + seen < 4_000 + 100 * lags, "missed {missed}, seen {seen} rows");
     assert!(missed > 0 && seen >= 400, "missed {missed}, seen {seen} rows");
     let text = world.get("/metrics").await;
     assert!(text.text().contains(&format!("gpuvitals_gateway_stream_missed_total {missed}\n")));

@@ -28,7 +28,7 @@ function rowOf(group: string | null, energy: Part<EnergyGroup> | undefined, idle
     gpus: energy?.gpus ?? idle?.gpus ?? 0,
     gpuHours: energy?.gpu_hours ?? idle?.held_gpu_hours ?? null,
     energyKwh: kwh,
-    counted: energy?.counted_kwh == null || kwh === null || kwh <= 0 ? null : energy.counted_kwh / kwh,
+    counted: (energy?.counted_kwh ?? null) === null || kwh === null || kwh <= 0 ? null : (energy?.counted_kwh ?? 0) / kwh,
     heldHours: idle?.held_gpu_hours ?? (isHeld ? (energy?.gpu_hours ?? null) : null),
     idleHours,
     idleKwh: idle === undefined ? worked : idle.idle_energy_kwh,
