@@ -63,7 +63,7 @@ pub(super) fn open(
         progress.rows_future.fetch_add(ahead.rows() as u64, Ordering::Relaxed);
         letters.push(bad::ahead(delivery, group, &ahead)?);
     }
-    for kept in &kept {
+    if let Some(kept) = &kept {
         count_ahead(kept, now_ns.saturating_add(AHEAD_MAX_NS), progress);
     }
     Ok(Opened { rows: kept, bad: letters })

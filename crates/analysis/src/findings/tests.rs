@@ -368,7 +368,9 @@ fn a_host_whose_rows_are_ahead_has_a_wrong_clock() {
     let gpus = [gpu("a", "n1", "", 0, &[]), gpu("b", "n1", "", 0, &[]), gpu("c", "n2", "", 0, &[])];
     let row = |uuid: &str, node: Option<&str>, ahead_ns: i64| {
         let mut identity = Identity::default().with(IdentityColumn::Uuid, uuid).unwrap();
-        node.into_iter().for_each(|node| identity.set(IdentityColumn::Node, node).unwrap());
+        if let Some(node) = node {
+            identity.set(IdentityColumn::Node, node).unwrap();
+        }
         RowAhead { at_ns: NOW_NS + ahead_ns, identity }
     };
     let ahead = |seconds: i64| {

@@ -77,7 +77,7 @@ impl Serialize for GroupLabels<'_> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Values<'a> {
     /// One a step.
-    pub(crate) values: &'a [Option<f64>],
+    pub(crate) of_steps: &'a [Option<f64>],
     /// Whether they come from 32-bit floats.
     pub(crate) single: bool,
     /// Factor to the unit in which they are shown.
@@ -88,8 +88,8 @@ impl Serialize for Values<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.single {
             #[expect(clippy::cast_possible_truncation, reason = "they were 32-bit floats")]
-            return serializer.collect_seq(self.values.iter().map(|value| value.map(|v| v as f32)));
+            return serializer.collect_seq(self.of_steps.iter().map(|value| value.map(|v| v as f32)));
         }
-        serializer.collect_seq(self.values.iter().map(|value| value.map(|value| value * self.factor)))
+        serializer.collect_seq(self.of_steps.iter().map(|value| value.map(|value| value * self.factor)))
     }
 }

@@ -350,7 +350,7 @@ impl QueryAsk {
             hostname: identity.and_then(Identity::node).or(label(IdentityColumn::Node.name())),
             simulated: identity.is_some_and(Identity::is_simulated) || simulated.contains(&texts),
             values: Values {
-                values: &series.values,
+                of_steps: &series.values,
                 single: is_value && metric.column_type == ColumnType::F32,
                 factor: per_second.map_or(1.0, |(_, factor)| factor),
             },

@@ -13,8 +13,11 @@ fn minutes(since_s: i64) -> impl Iterator<Item = i64> {
 
 const HOUR: i64 = 3_600;
 
+/// A GPU, how many seconds ago, and its values.
+type Owned = (Identity, i64, Vec<(&'static str, f64)>);
+
 /// GPUs with one fault each, which began at a known time: a row a minute.
-fn faulty_gpus() -> Vec<(Identity, i64, Vec<(&'static str, f64)>)> {
+fn faulty_gpus() -> Vec<Owned> {
     type Fault = fn(i64) -> Vec<(&'static str, f64)>;
     let when = |is_bad: bool, bad: f64, good: f64| if is_bad { bad } else { good };
     // (finding, first row, values so many seconds ago)
@@ -39,7 +42,7 @@ fn faulty_gpus() -> Vec<(Identity, i64, Vec<(&'static str, f64)>)> {
         let gpu = gpu(name, "n1", 0, H100).with(IdentityColumn::Namespace, "research").unwrap();
         gpu.with(IdentityColumn::Job, job).unwrap()
     };
-    let mut all: Vec<(Identity, i64, Vec<(&'static str, f64)>)> = Vec::new();
+    let mut all: Vec<Owned> = Vec::new();
     for (place, (id, first, values)) in (0..).zip(xid.into_iter().chain(other)) {
         // Alone of its model on its node: it is compared with nobody.
         let (_, name) = id.split_once(':').unwrap();

@@ -83,7 +83,7 @@ async fn what_is_unusual_beside_itself_and_its_peers_is_an_anomaly() {
 
 /// Twelve busy and twelve idle GPUs, a row each ten minutes for so many days; values by number, minutes ago and day.
 async fn a_fleet_of_two_loads(world: &World, days: i64, temperature: fn(i32, i64) -> f64) {
-    let mut all: Vec<(Identity, i64, [(&str, f64); 3])> = Vec::new();
+    let mut all = Vec::new();
     for n in 0..24 {
         let gpu = gpu(&format!("GPU-{n:02}"), &format!("n{}", n / 8), n % 8, H100);
         for minute in (5..days * 1_440 + 60).step_by(10) {

@@ -255,9 +255,12 @@ async fn of_an_empty_file_nobody_says_how_much_it_held() {
     assert!(reason.ends_with("records are gone, and nothing tells how many"), "{health}");
 }
 
+/// Whether something is published meanwhile, and what happens to the directory.
+type Damage = (bool, fn(&Path));
+
 #[tokio::test]
 async fn a_broker_whose_directory_is_not_in_its_place_ends_with_74_and_says_why() {
-    let cases: [(bool, fn(&Path)); 3] = [
+    let cases: [Damage; 3] = [
         (true, |path| std::fs::rename(path, path.with_extension("moved")).unwrap()),
         (false, |path| std::fs::remove_dir_all(path).unwrap()),
         (false, |path| std::fs::remove_file(path.join("LOCK")).unwrap()),
