@@ -28,7 +28,8 @@ use crate::quantity;
 use crate::sampling::{nothing_to_sample, refused, unasked};
 use report::Report;
 #[cfg(feature = "services")]
-pub(crate) use report::{bytes, count};
+pub(crate) use report::bytes;
+pub(crate) use report::count;
 
 /// `gpuvitals record`
 #[derive(Debug, Args)]
