@@ -6,6 +6,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use gpuvitals_core::Table;
 use serde::Deserialize;
 
 use crate::dialect::{amd_ioctl, amd_sysfs, nvidia_smi, nvml, procfs, rocm_smi};
@@ -121,11 +122,16 @@ pub(crate) fn tool(
 }
 
 /// Finds the devices of a machine. Of each vendor the first way that finds any is taken, cheapest first; with `forced`
-/// only those ways are tried, and the host's: they name the way to the GPUs.
+/// only those ways are tried, and if they find a GPU the host's: they name the way to the GPUs.
 pub fn discover(machine: &Machine, forced: &[Driver]) -> Discovery {
     let mut found = Discovery::default();
     for ways in WAYS.chunk_by(|one, other| one.vendor == other.vendor) {
         found.add(first_of(ways, machine, forced));
+    }
+    let has_gpus = found.probes.iter().any(|probe| probe.table() == Table::GpuEvents);
+    // Whoever names the way to the GPUs does not want the host alone.
+    if !forced.is_empty() && !forced.contains(&Driver::Procfs) && !has_gpus {
+        found.probes.clear();
     }
     found.add(processes::amd::find(machine, &found.probes));
     found
