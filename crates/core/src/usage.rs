@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-pub use fold::{Held, UseFold};
+pub use fold::{HolderUse, UseFold};
 pub use paced::StayFold;
 pub use rows::{RowsOfUse, UseColumns, use_columns, use_of_gpus, use_of_history};
 pub use stay::{CounterSpan, PowerSpan, Stay};
@@ -58,7 +58,7 @@ pub struct GpuUse {
     /// The holder.
     pub holder: Holder,
     /// What it used.
-    pub held: Held,
+    pub held: HolderUse,
     /// Source of the GPU's energy; none without any.
     pub source: Option<EnergySource>,
     /// Time of the GPU's first row, whoever held it, nanoseconds UTC since 1970.

@@ -22,9 +22,11 @@ use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::queue::TAIL_PREFIX;
 use crate::service::Service;
-use crate::up::BROKER_PORT;
 
 pub(crate) use opening::open;
+
+/// The flag that names the queue's port.
+pub(crate) const BROKER_PORT: &str = "--broker-port";
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:

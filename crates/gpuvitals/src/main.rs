@@ -2,6 +2,7 @@
 
 mod agent;
 mod child;
+mod choices;
 mod cli;
 mod client;
 mod clocks;
@@ -85,7 +86,7 @@ fn main() -> ExitCode {
             let code = if error.use_stderr() { Exit::Usage as u8 } else { 0 };
             // If not even this can be printed, nobody is left to report to.
             let _unprinted = error.print();
-            if let Some(choices) = cli::choices(&error) {
+            if let Some(choices) = choices::choices(&error) {
                 let _unprinted = writeln!(std::io::stderr(), "{choices}");
             }
             return ExitCode::from(code);

@@ -43,8 +43,6 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 Dashboard and API are then at http://127.0.0.1:8081, the queue at http://127.0.0.1:9090.";
 
-/// The flag that names the queue's port.
-pub(crate) const BROKER_PORT: &str = "--broker-port";
 /// Between two looks at the health of the parts: `since` is late by this at most.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Part of the grace that a source may take to stop: one that waits for standard input cannot be stopped.
@@ -63,7 +61,8 @@ pub(crate) struct UpFlags {
 impl UpFlags {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
-        let port = |port: u16| Override { setting: "broker.port", value: port.into(), flag: BROKER_PORT };
+        let port =
+            |port: u16| Override { setting: "broker.port", value: port.into(), flag: broker::BROKER_PORT };
         self.broker_port.map(port).into_iter().collect()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::history::Part;
-use gpuvitals_core::usage::{GpuUse, HOLDER_COLUMNS, Held};
+use gpuvitals_core::usage::{GpuUse, HOLDER_COLUMNS, HolderUse};
 use tonic::Status;
 
 use crate::v1;
@@ -25,7 +25,7 @@ pub(crate) fn parts(answer: Part<Vec<GpuUse>>) -> impl Iterator<Item = Result<v1
 
 fn message(one: &GpuUse) -> v1::GpuUse {
     let text = |text: &Option<Arc<str>>| v1::group::Text { text: text.as_ref().map(ToString::to_string) };
-    let Held { seconds, busy_s, idle_s, throttled_s, joules, idle_joules } = one.held;
+    let HolderUse { seconds, busy_s, idle_s, throttled_s, joules, idle_joules } = one.held;
     v1::GpuUse {
         gpu: one.gpu.to_string(),
         holder: Some(v1::Group { texts: one.holder.iter().map(text).collect() }),
@@ -49,7 +49,7 @@ pub(crate) fn read(sent: v1::GpuUse) -> GpuUse {
     GpuUse {
         gpu: sent.gpu.into(),
         holder: holder.into(),
-        held: Held {
+        held: HolderUse {
             seconds: sent.seconds,
             busy_s: sent.busy_seconds,
             idle_s: sent.idle_seconds,

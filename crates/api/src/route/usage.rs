@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::history::{GroupColumn, Part};
 use gpuvitals_core::time::{HOUR_NS, MINUTE_NS};
-use gpuvitals_core::usage::{GpuUse, Held, UseQuery};
+use gpuvitals_core::usage::{GpuUse, HolderUse, UseQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -83,7 +83,7 @@ pub(crate) async fn energy(
 
 /// GPU hours, energy and cost of GPUs that are held without work.
 ///
-/// Held: a namespace, pod or job has the GPU. Without work: its utilisation was below 1 %, from one sample to the next.
+/// HolderUse: a namespace, pod or job has the GPU. Without work: its utilisation was below 1 %, from one sample to the next.
 #[utoipa::path(
     get, path = "/api/v1/analysis/idle", tag = "analysis", operation_id = "idle", params(UsageParams),
     responses(
@@ -187,7 +187,7 @@ fn gpus(uses: &[&GpuUse]) -> usize {
 }
 
 /// Hours of GPUs; none if each of them has only one row: that is no duration.
-fn hours(uses: &[&GpuUse], of: fn(&Held) -> f64) -> Option<f64> {
+fn hours(uses: &[&GpuUse], of: fn(&HolderUse) -> f64) -> Option<f64> {
     let has_time = uses.iter().any(|one| one.held.seconds > 0.0);
     has_time.then(|| sum(uses.iter().map(|one| of(&one.held))) / 3_600.0)
 }

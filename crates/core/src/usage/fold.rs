@@ -7,7 +7,7 @@ use crate::energy::{Energy, EnergySource};
 
 /// What a holder used of a GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Held {
+pub struct HolderUse {
     /// Seconds between its rows and the next ones; 0 if it only has a GPU's last row.
     pub seconds: f64,
     /// Seconds times utilisation.
@@ -22,7 +22,7 @@ pub struct Held {
     pub idle_joules: Option<f64>,
 }
 
-impl Held {
+impl HolderUse {
     fn add(&mut self, between: Between) {
         self.seconds += between.seconds;
         self.busy_s += between.busy_s;
@@ -41,7 +41,7 @@ impl Held {
 /// The sums of a GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct GpuSums {
-    pub(super) held: Vec<(u32, Held)>,
+    pub(super) held: Vec<(u32, HolderUse)>,
     pub(super) source: Option<EnergySource>,
     pub(super) first_ns: i64,
     pub(super) last_ns: i64,
@@ -61,7 +61,7 @@ struct Going {
     /// The last stay, and its holder.
     last: (u32, Stay),
     first_ns: i64,
-    held: Vec<(u32, Held)>,
+    held: Vec<(u32, HolderUse)>,
 }
 
 impl UseFold {
@@ -173,9 +173,9 @@ impl Going {
     }
 
     /// The sums of a holder; most GPUs have few.
-    fn held(&mut self, holder: u32) -> &mut Held {
+    fn held(&mut self, holder: u32) -> &mut HolderUse {
         let place = self.held.iter().rposition(|(known, _)| *known == holder).unwrap_or_else(|| {
-            self.held.push((holder, Held::default()));
+            self.held.push((holder, HolderUse::default()));
             self.held.len() - 1
         });
         #[expect(clippy::indexing_slicing, reason = "the place was just found or made")]

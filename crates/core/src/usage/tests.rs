@@ -84,9 +84,9 @@ fn by_stays(rows: &[Row], step_ms: i64) -> Vec<GpuUse> {
     usage.finish()
 }
 
-fn of(uses: &[GpuUse], job: &str) -> Held {
+fn of(uses: &[GpuUse], job: &str) -> HolderUse {
     let one = uses.iter().find(|one| one.text(IdentityColumn::Job).is_some_and(|text| text.as_ref() == job));
-    one.map_or(Held::default(), |one| one.held)
+    one.map_or(HolderUse::default(), |one| one.held)
 }
 
 fn near(found: f64, wanted: f64) -> bool {
@@ -214,7 +214,7 @@ fn constant_power_is_its_energy_however_the_rows_lie() {
 #[test]
 fn one_row_is_no_duration() {
     let uses = constant([0]);
-    assert_eq!((uses.len(), uses[0].held, uses[0].source), (1, Held::default(), None));
+    assert_eq!((uses.len(), uses[0].held, uses[0].source), (1, HolderUse::default(), None));
     assert_eq!(uses[0].first_ns, uses[0].last_ns);
 }
 

@@ -8,6 +8,7 @@
 )]
 
 mod backup;
+mod column_types;
 mod crash;
 mod disk;
 mod evolution;
@@ -22,6 +23,5 @@ mod retention;
 mod rollups;
 mod support;
 mod tables;
-mod types;
 mod usage;
 mod view;
