@@ -92,6 +92,7 @@ async fn files_of_other_releases_answer_and_merge_with_todays() {
     let repaired = repair(dir.path(), |_| ()).unwrap();
     assert_eq!((repaired.files, repaired.set_aside), (1, Vec::new()));
     std::fs::remove_dir_all(dir.path().join("wal")).unwrap();
+    std::fs::remove_file(dir.path().join("LOCK")).unwrap();
 
     let mut model = Model::default();
     for row in &mut before {

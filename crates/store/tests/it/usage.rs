@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::history::History;
 use gpuvitals_core::usage::{GpuUse, UseQuery, use_of_history};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
@@ -79,9 +80,16 @@ fn assert_same(found: &[GpuUse], wanted: &[GpuUse], what: &str) {
             let joules = [held.joules, held.idle_joules].map(Option::unwrap_or_default);
             [held.seconds, held.busy_s, held.idle_s, held.throttled_s, joules[0], joules[1]]
         };
-        for (found_is, wanted_is) in of(found).into_iter().zip(of(wanted)) {
+        for (number, (found_is, wanted_is)) in of(found).into_iter().zip(of(wanted)).enumerate() {
+            // Between its readings, and where a step changes hands, a counter's energy follows the power; so does the idle part
+            // of it within a step.
+            let allowed = match (wanted.source, number) {
+                (Some(EnergySource::Counter), 4) => 1e-3,
+                (Some(EnergySource::Counter), 5) => 0.02,
+                _ => 1e-9,
+            };
             assert!(
-                (found_is - wanted_is).abs() <= 1e-9 * wanted_is.abs().max(1.0),
+                (found_is - wanted_is).abs() <= allowed * wanted_is.abs().max(1.0),
                 "{what}: {found:?}, not {wanted:?}"
             );
         }
@@ -124,8 +132,8 @@ async fn a_day_of_many_gpus_that_often_change_hands_is_no_large_question() {
     const HOLDERS: i64 = 45;
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
-    let mut builder = BatchBuilder::new(Table::GpuEvents);
     for gpu in 0..GPUS {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
         for step in 0..=480_i64 {
             let holder = step * HOLDERS / 481;
             let identity = Identity::default()
@@ -136,8 +144,8 @@ async fn a_day_of_many_gpus_that_often_change_hands_is_no_large_question() {
             let row = builder.row(HOUR + step * 180 * SECOND, identity);
             builder.set(row, MetricId::of("power_w"), Value::Float(100.0)).unwrap();
         }
+        store.append(vec![builder.finish(Origin::default(), 0).unwrap()]).await.unwrap();
     }
-    store.append(vec![builder.finish(Origin::default(), 0).unwrap()]).await.unwrap();
     for is_merged in [false, true] {
         if is_merged {
             store.flush().await.unwrap();
