@@ -107,7 +107,7 @@ impl Parameters {
 
     /// The most entries that are wanted; 0 is no limit.
     fn limit(&self) -> Result<usize, PromFailure> {
-        let Some(text) = self.get("limit") else { return Ok(usize::MAX) };
+        let Some((_, text)) = self.0.iter().find(|(key, _)| key == "limit") else { return Ok(usize::MAX) };
         let limit = text.parse().ok().filter(|limit| *limit <= WHOLE_MAX);
         let limit = limit.ok_or_else(|| {
             PromFailure::bad(format!("invalid parameter \"limit\": {text:?} is no whole number of 0 or more"))
