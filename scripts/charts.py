@@ -459,7 +459,7 @@ def tokens():
         told = subprocess.run([BINARY, "token", "list", "--json", "--token-file", file.name], capture_output=True, text=True)
         read = json.loads(told.stdout or "{}").get("tokens", [])
         equal("tokens as the binary reads them", {it["name"]: ",".join(it["scopes"]) for it in read}, scopes)
-    for path in [PLAIN / "README.md", Path("scripts/test-deploy")]:
+    for path in [PLAIN / "tokens", Path("scripts/test-deploy")]:
         made = re.search(r"for client in (.*); do", path.read_text()).group(1)
         equal(f"tokens of {path}", dict(client.split(":") for client in made.split()), scopes)
 
