@@ -239,7 +239,7 @@ export interface paths {
         };
         /**
          * GPU hours, energy and cost of GPUs that are held without work.
-         * @description Held: a namespace, pod or job has the GPU. Without work: its utilisation was below 1 %, from one sample to the next.
+         * @description HolderUse: a namespace, pod or job has the GPU. Without work: its utilisation was below 1 %, from one sample to the next.
          */
         get: operations["idle"];
         put?: never;
