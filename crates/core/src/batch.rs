@@ -212,7 +212,7 @@ impl Batch {
 
     /// Time of each row, nanoseconds UTC since 1970.
     pub fn timestamps(&self) -> &[i64] {
-        self.records.column_by_name(TIMESTAMP_COLUMN).map_or(&[], |c| c.as_primitive::<Int64Type>().values())
+        timestamps(&self.records)
     }
 
     /// Monotonic clock of each row in nanoseconds, if the source gave it to every row.
@@ -330,6 +330,12 @@ pub fn text_at(array: &DictionaryArray<Int32Type>, row: usize) -> Option<&str> {
 /// Whether a column of a table is foreign: neither time, identity, one of the table's own nor in the catalogue.
 pub fn is_unknown(table: Table, name: &str) -> bool {
     type_of(table, name).is_none()
+}
+
+/// Times of rows, nanoseconds UTC since 1970; none if they have no column of them.
+pub fn timestamps(records: &RecordBatch) -> &[i64] {
+    let column = records.column_by_name(TIMESTAMP_COLUMN);
+    column.and_then(|column| column.as_primitive_opt::<Int64Type>()).map_or(&[], |column| column.values())
 }
 
 /// Type of a column of a table, unless it is foreign.

@@ -9,8 +9,10 @@ mod changes;
 mod fleet;
 mod live;
 mod query;
+mod rows;
 mod selector;
 pub mod spelling;
+pub mod tally;
 mod track;
 
 use std::fmt;
@@ -24,6 +26,7 @@ pub use query::{
     Aggregate, BUCKETS_MAX, BucketQuery, BucketSeries, COUNTS_MAX, GroupColumn, GroupName, POINTS_MAX,
     QueryError, RowPlace, Rows, RowsQuery,
 };
+pub use rows::buckets_of_rows;
 pub use selector::{
     MATCHERS_MAX, Matcher, PATTERNS_SIZE_MAX, Pattern, PatternError, PatternRoom, Selector, TextTest,
     TooManyMatchers,

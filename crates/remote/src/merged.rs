@@ -1,5 +1,6 @@
 //! Several histories as one.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,12 +8,12 @@ use futures_util::FutureExt as _;
 use futures_util::future::{join_all, select_all};
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Change, Changes, Fleet, FleetBounds, History, HistoryStats, LiveFleet,
-    Part, QueryError, Rows, RowsQuery,
+    Part, QueryError, Rows, RowsQuery, buckets_of_rows,
 };
 use gpuvitals_core::merge::{Order, merge, without_empty};
 use gpuvitals_core::ports::Answer;
 use gpuvitals_core::usage::{GpuUse, UseQuery, join, use_of_gpus};
-use gpuvitals_core::{Batch, Health, Origin, Status, causes};
+use gpuvitals_core::{Batch, Health, Origin, Status, Table, causes};
 use tokio::sync::watch;
 
 use crate::border::check_page_end;
@@ -21,8 +22,10 @@ use crate::remote::work;
 /// Versions of each list of members: more than the members count in their lives.
 const VERSIONS_OF_A_LIST: u64 = 1 << 40;
 
-/// Most rows that are read again because several members have the same GPU at the same time.
+/// Most rows of a use that are read again because several members have the same GPU at the same time.
 const SHARED_ROWS_MAX: usize = 2_000_000;
+/// Most rows of values by steps that are read again because several members have them. A page waits for these.
+const SHARED_VALUES_MAX: usize = 300_000;
 
 /// Why there is no answer without members.
 const NOBODY: &str = "no collector is known";
@@ -42,9 +45,11 @@ pub struct NamedHistory {
 /// only if all fail, or there is no member, there is none. Rows are put together by key: null never overwrites, and of two values that of the later member
 /// in the list stays. A total counts each row once if every member gave all of its rows; else it is the sum of theirs without
 /// those that were seen twice. Each member sends all rows up to the end of a page, so a page far on is refused, unless it is asked for
-/// by `after`. Values by steps are added up: a row that two members hold counts twice in the count, mean and
-/// percentiles of its step, and only there. Two collectors of one queue hold the same row only if one of them stored it and ended
-/// before it acknowledged.
+/// by `after`.
+///
+/// Values by steps are added up. Where two members have values of one GPU in a step, they may hold the same rows: the steps are made of
+/// the merged rows then. If these are too many, the sums stand, and the answer names the GPUs whose rows may count twice in it. Two
+/// collectors of one queue hold the same row only if one of them stored it and ended before it acknowledged.
 ///
 /// Members may come and go: answers that are under way are those of the members they began with, and changes are followed of all
 /// that are there.
@@ -173,18 +178,71 @@ impl Merged {
     }
 
     async fn merged_buckets(&self, query: BucketQuery) -> Result<Part<Buckets>, QueryError> {
+        let Part { answer: Sum { buckets, meet, most }, mut missing } = self.sum_of_buckets(&query).await?;
+        if !meet || query.aggregates.iter().all(|aggregate| aggregate.is_extreme()) {
+            return Ok(Part { answer: buckets, missing });
+        }
+        let shared = self.shared_gpus(&query).await?;
+        if shared.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(Part { answer: buckets, missing });
+        }
+        let values = buckets.values().into_iter().max().unwrap_or(0);
+        let of_rows = if values <= SHARED_VALUES_MAX as u64 {
+            buckets_of_rows(self, &query, SHARED_VALUES_MAX).await?
+        } else {
+            None
+        };
+        // Where a rollup outlives its rows, the rows are fewer than one member alone has counted.
+        let is_whole = |found: &Buckets| found.values().iter().zip(&most).all(|(rows, most)| rows >= most);
+        match of_rows {
+            Some(Part { answer, missing: unread }) if is_whole(&answer) => {
+                missing
+                    .extend(unread.into_iter().filter(|words| !missing.contains(words)).collect::<Vec<_>>());
+                Ok(Part { answer, missing })
+            }
+            _ => {
+                let whose = shared.map_or_else(|| query.table.to_string(), |gpus| named(&gpus));
+                missing.push(format!(
+                    "counts, means and percentiles are added up over the collectors: a row that two of them hold counts \
+                     twice; take a shorter or newer range, or fewer GPUs: {whose}"
+                ));
+                Ok(Part { answer: buckets, missing })
+            }
+        }
+    }
+
+    /// The GPUs of a question that several members know; none if nobody knows whose the rows are.
+    async fn shared_gpus(&self, query: &BucketQuery) -> Result<Option<Vec<Arc<str>>>, QueryError> {
+        if query.table != Table::GpuEvents {
+            return Ok(None);
+        }
+        let Part { answer: fleets, .. } = self.ask(|history| history.fleet()).await?;
+        let asked: HashSet<&Arc<str>> = query.gpus.iter().collect();
+        let (mut seen, mut shared) = (HashSet::new(), BTreeSet::new());
+        for gpu in fleets.iter().flat_map(|fleet| &fleet.gpus) {
+            if (asked.is_empty() || asked.contains(&gpu.key)) && !seen.insert(&gpu.key) {
+                shared.insert(Arc::clone(&gpu.key));
+            }
+        }
+        Ok(Some(shared.into_iter().collect()))
+    }
+
+    /// What all members have, added up.
+    async fn sum_of_buckets(&self, query: &BucketQuery) -> Result<Part<Sum>, QueryError> {
         let steps = query.steps()?;
         query.check_metrics()?;
         let aggregates = query.aggregates.len();
-        let whole = Arc::new(Mutex::new(Buckets::new(steps, &query.metrics, &query.aggregates)));
+        let empty = Buckets::new(steps, &query.metrics, &query.aggregates);
+        let most = vec![0; query.metrics.len()];
+        let sum = Arc::new(Mutex::new(Sum { buckets: empty, meet: false, most }));
         let asked = self.ask(|history| {
-            let (asked, whole) = (history.buckets(query.clone()), Arc::clone(&whole));
+            let (asked, sum) = (history.buckets(query.clone()), Arc::clone(&sum));
             Box::pin(async move {
                 let Part { answer, missing } = asked.await?;
                 let adding = work(move || {
-                    let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
-                    whole.merge(answer).map_err(QueryError::failed)?;
-                    whole.check_points(aggregates)
+                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    sum.add(answer)?;
+                    sum.buckets.check_points(aggregates)
                 });
                 adding.await?;
                 Ok(Part { answer: (), missing })
@@ -193,13 +251,32 @@ impl Merged {
         let Part { missing, .. } = asked.await?;
         work(move || {
             // A member that is named as late may still add to what is left behind.
-            let nothing = Buckets::new(steps, &[], &[]);
-            let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
-            let answer = std::mem::replace(&mut *whole, nothing);
-            answer.check(aggregates)?;
+            let nothing = Sum { buckets: Buckets::new(steps, &[], &[]), meet: false, most: Vec::new() };
+            let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+            let answer = std::mem::replace(&mut *sum, nothing);
+            answer.buckets.check(aggregates)?;
             Ok(Part { answer, missing })
         })
         .await
+    }
+}
+
+/// The values that the members have, added up.
+struct Sum {
+    buckets: Buckets,
+    /// Whether two members had values of one group in one step.
+    meet: bool,
+    /// The most values that one member had of each metric.
+    most: Vec<u64>,
+}
+
+impl Sum {
+    fn add(&mut self, answer: Buckets) -> Result<(), QueryError> {
+        self.meet |= self.buckets.meets(&answer);
+        for (most, values) in self.most.iter_mut().zip(answer.values()) {
+            *most = values.max(*most);
+        }
+        self.buckets.merge(answer).map_err(QueryError::failed)
     }
 }
 

@@ -15,7 +15,8 @@ use crate::file::{self, Place, Sorted, TableWriter};
 use crate::grain::Grain;
 use crate::manifest::{FileRecord, Span};
 use crate::step::FileSteps;
-use crate::tail::{Tail, timestamps};
+use crate::tail::Tail;
+use gpuvitals_core::batch::timestamps;
 use gpuvitals_core::merge::{Merge, MergeError, Order, Overwritten};
 
 /// Writes a tail as one file per table and hour; `overwritten` gets the rows whose values differed. On an error none of the

@@ -17,7 +17,8 @@ use gpuvitals_core::history::Rows;
 use gpuvitals_core::{Table, causes};
 
 use crate::manifest::FileEntry;
-use crate::tail::{Chunk, timestamps, weight};
+use crate::tail::{Chunk, weight};
+use gpuvitals_core::batch::timestamps;
 use gpuvitals_core::merge::{Merge, MergeError, Order, merge, without_empty};
 
 /// Bytes that a column of one GPU takes beside its values: the array, its buffers and what the allocator adds. Of a few rows

@@ -35,9 +35,9 @@ use crate::error::StoreError;
 use crate::file::{Place, Sorted, TableWriter, discard_all};
 use crate::grain::Grain;
 use crate::manifest::FileRecord;
-use crate::query::{Run, count_column};
 use crate::step::FileSteps;
-use crate::tail;
+use gpuvitals_core::batch::timestamps;
+use gpuvitals_core::history::tally::{Run, count_column};
 use gpuvitals_core::merge::{MergeError, as_text};
 use usage::Stays;
 pub(crate) use usage::{StayColumns, is_use, names as use_names};
@@ -221,7 +221,7 @@ fn roll(
     schema: &SchemaRef,
     (table, grain): (Table, Grain),
 ) -> Result<RecordBatch, MergeError> {
-    let times = tail::timestamps(records);
+    let times = timestamps(records);
     let step_ns = grain.step_ns().max(1);
     let step = |row: usize| time_at(times, row).div_euclid(step_ns);
     let starts = runs.iter().map(|run| step(run.start).saturating_mul(step_ns));
@@ -411,7 +411,7 @@ impl<'a> Rollups<'a> {
         let of = gpus.get(of).unwrap_or_default().iter();
         let gpus: Vec<_> = of.map(|(key, start)| (Arc::clone(key), start - first)).collect();
         self.rows += records.num_rows();
-        let (times, changes) = (tail::timestamps(records), changes(records));
+        let (times, changes) = (timestamps(records), changes(records));
         let mut runs = Vec::new();
         for rolling in &mut self.rolling {
             let found = Runs::of(times, &gpus, &changes, rolling.grain.step_ns().max(1));

@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::types::Int32Type;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use gpuvitals_core::Table;
-use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use gpuvitals_core::batch::timestamps;
 
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::merge::{Merge, MergeError, Order, Overwritten};
@@ -88,14 +88,6 @@ pub(crate) fn span(records: &RecordBatch) -> (i64, i64) {
         max = max.max(time);
     }
     (min, max)
-}
-
-/// Times of the rows.
-pub(crate) fn timestamps(records: &RecordBatch) -> &[i64] {
-    records
-        .column_by_name(TIMESTAMP_COLUMN)
-        .and_then(|column| column.as_primitive_opt::<Int64Type>())
-        .map_or(&[], |column| column.values())
 }
 
 /// Bytes that rows take in memory once they are folded: their columns, without the slack of small allocations.

@@ -21,7 +21,8 @@ use crate::reader::{Columns, Reader, Reading, Scope};
 use crate::recover::{self, Recovered};
 use crate::shared::READERS_MAX;
 use crate::snapshot::Snapshot;
-use crate::tail::{Tail, timestamps};
+use crate::tail::Tail;
+use gpuvitals_core::batch::timestamps;
 use gpuvitals_core::merge::{Merge, Order};
 
 /// Most rows of a batch: those of one wire frame.

@@ -345,6 +345,28 @@ impl Buckets {
         Ok(())
     }
 
+    /// Whether another answer to the same question has values of a metric in a group's step that this one has, too.
+    pub fn meets(&self, other: &Self) -> bool {
+        let shift = usize::try_from((other.steps.origin_ns - self.steps.origin_ns) / self.steps.step_ns);
+        let Ok(shift) = shift else { return false };
+        let steps = other.steps.count.max(1);
+        other.groups.iter().enumerate().any(|(group, name)| {
+            let Some(&own) = self.index.get(name) else { return false };
+            let (here, there) = (self.place(own, shift), other.place(group, 0));
+            self.metrics.iter().zip(&other.metrics).any(|(mine, theirs)| {
+                let mine = mine.cells.get(here..).unwrap_or_default().iter();
+                let theirs = theirs.cells.get(there..there + steps).unwrap_or_default();
+                mine.zip(theirs).any(|(mine, theirs)| mine.count > 0 && theirs.count > 0)
+            })
+        })
+    }
+
+    /// How many values each metric has, in the order asked.
+    pub fn values(&self) -> Vec<u64> {
+        let of_cells = |measured: &Measured| measured.cells.iter().map(|cell| cell.count).sum();
+        self.metrics.iter().map(of_cells).collect()
+    }
+
     /// The lines of a chart: one for each metric, aggregate and group (by name) that has a value.
     pub fn series(&self, aggregates: &[Aggregate]) -> Vec<BucketSeries> {
         let mut groups: Vec<(usize, &GroupName)> = self.groups.iter().enumerate().collect();

@@ -225,6 +225,11 @@ impl Aggregate {
         all.into_iter().find(|one| one.name() == name).or_else(|| percent().map(Self::Quantile))
     }
 
+    /// Whether a value that is there twice changes nothing.
+    pub fn is_extreme(self) -> bool {
+        matches!(self, Self::Min | Self::Max | Self::Last)
+    }
+
     /// Whether it is made of a sketch.
     pub fn needs_sketch(self) -> bool {
         matches!(self, Self::Quantile(_))

@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::types::Int32Type;
 use foldhash::fast::RandomState;
 
 use super::{CounterSpan, GpuUse, HOLDER_COLUMNS, PowerSpan, Stay, Usage, UseQuery};
-use crate::batch::{
-    KeylessRow, MetricColumn, RowKeys, TIMESTAMP_COLUMN, Value, as_dictionary, metric_of, text_at,
-};
+use crate::batch::{KeylessRow, MetricColumn, RowKeys, Value, as_dictionary, metric_of, text_at, timestamps};
 use crate::energy::EnergyColumns;
 use crate::history::{History, Part, QueryError, RowsQuery};
 use crate::throttle::{Residency, ThrottleColumns};
@@ -93,11 +91,9 @@ impl RowsOfUse {
     /// The first row that names no GPU.
     pub fn add(&mut self, usage: &mut Usage, records: &RecordBatch) -> Result<(), KeylessRow> {
         let keys = RowKeys::of(records, Table::GpuEvents)?;
-        let times =
-            records.column_by_name(TIMESTAMP_COLUMN).map(|times| times.as_primitive::<Int64Type>().values());
         let holders = usage.holders(records);
         let columns = UseColumns::of(records);
-        for (row, time_ns) in times.into_iter().flatten().enumerate() {
+        for (row, time_ns) in timestamps(records).iter().enumerate() {
             let key = keys.ids.get(row).and_then(|id| keys.keys.get(*id as usize));
             let (Some(key), Some(holder)) = (key, holders.get(row)) else { continue };
             if !self.counted.contains_key(key) {

@@ -14,18 +14,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
-use gpuvitals_core::history::{self, BucketQuery, Buckets, COUNTS_MAX, GroupColumn, QueryError};
+use gpuvitals_core::history::tally::{Grid, Run, Tally, label_columns, labels};
+use gpuvitals_core::history::{self, BucketQuery, Buckets, COUNTS_MAX, GroupColumn, Measured, QueryError};
 use gpuvitals_core::{IdentityColumn, MetricId};
 
 use super::ROWS_MAX;
-use super::grid::Grid;
-use super::labels::{self, labels};
 use super::rolled;
 use super::stretches::{Source, sources};
-use super::tally::Tally;
 use crate::grain::Grain;
 use crate::reader::{Columns, Part, Reading, Scope, contested, joined, parallel};
-use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::batch::{RowKeys, timestamps};
 use gpuvitals_core::merge::{MergeError, Order, merge};
 
 /// Parts with fewer rows in all are read by one thread.
@@ -212,7 +210,7 @@ impl Piece<'_> {
             GroupColumn::Identity(column) => Some(column.name()),
         });
         let columns = group_columns
-            .chain(labels::columns(&self.query.selector))
+            .chain(label_columns(&self.query.selector))
             .chain(key_columns.into_iter().filter(|_| with_keys));
         let names: Vec<String> = names.chain(columns.map(str::to_owned)).collect();
         let columns = Columns::time_and(names.iter().map(String::as_str));
@@ -228,7 +226,8 @@ impl Piece<'_> {
         let mut tally = self.tally(min_ns, max_ns);
         let labels = labels(&records, self.query, keys);
         if self.grain != Grain::Raw {
-            tally.add_rolled(&records, &labels, self.grid).map_err(Unread::Merge)?;
+            let count = |measured: &mut Measured, runs: &[Run]| rolled::count(measured, &records, runs);
+            tally.add_as(timestamps(&records), &labels, self.grid, count).map_err(Unread::Merge)?;
             return Ok(Yield { tally, apart: None });
         }
         let apart = tally.add(&records, &labels, self.grid, contest).map_err(Unread::Merge)?;

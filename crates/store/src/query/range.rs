@@ -10,17 +10,17 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use foldhash::fast::RandomState;
+use gpuvitals_core::history::tally::{Verdict, label_columns};
 use gpuvitals_core::history::{self, QueryError, RowPlace, Rows, RowsQuery};
 use gpuvitals_core::{Batch, Origin};
 
 use super::ROWS_MAX;
-use super::labels::{self, Verdict};
 use crate::grain::Grain;
 use crate::manifest::FileEntry;
 use crate::reader::{Columns, Part, Reading, Scope, contested, in_time, parallel};
 use crate::snapshot::Snapshot;
-use crate::tail;
 use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::batch::timestamps;
 use gpuvitals_core::merge::{MergeError, Order, merge, without_empty};
 
 /// Files that are looked at first for a page, and how many times as many are next.
@@ -245,14 +245,14 @@ impl<'a> Search<'a> {
         let only = scope.only_key().filter(|_| scope.table.key().next().is_none());
         let selector = &self.query.selector;
         let columns = if only.is_some() { Columns::time_and([]) } else { Columns::keys(scope.table) };
-        let columns = columns.and(labels::columns(selector));
+        let columns = columns.and(label_columns(selector));
         let records = part.read(&columns, &candidates)?;
         let keys = match only {
             Some(key) => RowKeys::one(key, records.num_rows()),
             None => RowKeys::whole(&records, scope.table)
                 .map_err(|row| MergeError::Nobody { part: at, row: row.0 }.to_string())?,
         };
-        let times = tail::timestamps(&records);
+        let times = timestamps(&records);
         let numbers: Vec<usize> = candidates.into_iter().flatten().collect();
         let verdicts = Verdict::of_rows(&records, selector);
         let of_null = Verdict::of_null(selector);

@@ -7,9 +7,9 @@ use arrow_schema::DataType;
 use gpuvitals_core::MetricId;
 use gpuvitals_core::history::{Aggregate, Cell, Measured, Track};
 
-use super::tally::Run;
 use crate::rollup::{FIRST_NS, Figure, LAST_NS};
-use crate::tail;
+use gpuvitals_core::batch::timestamps;
+use gpuvitals_core::history::tally::Run;
 use gpuvitals_core::merge::{MergeError, widen};
 
 /// Names of the columns of times that some aggregates need.
@@ -66,7 +66,7 @@ impl Figures {
             Ok::<_, MergeError>(array.map(|array| array.as_primitive::<Float64Type>().clone()))
         };
         let times = |name: &str| records.column_by_name(name)?.as_primitive_opt::<Int64Type>().cloned();
-        let starts = || tail::timestamps(records).to_vec().into();
+        let starts = || timestamps(records).to_vec().into();
         let sketch = records.column_by_name(&Figure::Sketch.column(metric));
         Ok(Self {
             min: float(Figure::Min)?,

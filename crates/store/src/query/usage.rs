@@ -16,7 +16,7 @@ use super::stretches::{Source, sources};
 use crate::grain::Grain;
 use crate::reader::{Columns, Part, Reading, Scope, in_time, parallel};
 use crate::rollup::{StayColumns, use_names};
-use crate::tail;
+use gpuvitals_core::batch::timestamps;
 
 /// Rows that are held at a time: some hundred MB at most.
 const ROWS_AT_ONCE: usize = 1 << 20;
@@ -152,7 +152,7 @@ fn read_part(part: &Part, scope: &Scope, columns: &Columns) -> Result<Vec<Record
     }
     let records = part.read(columns, &rows)?;
     let slice = |rows: Range<usize>| records.slice(rows.start, rows.len());
-    Ok(in_time(tail::timestamps(&records), scope).into_iter().map(slice).collect())
+    Ok(in_time(timestamps(&records), scope).into_iter().map(slice).collect())
 }
 
 /// Time, GPU, holder, and these.

@@ -11,7 +11,7 @@ use gpuvitals_core::throttle::Residency;
 use gpuvitals_core::usage::{CounterSpan, PowerSpan, Stay, StayFold, UseColumns};
 
 use super::{FIRST_NS, LAST_NS, Runs};
-use crate::query::Run;
+use gpuvitals_core::history::tally::Run;
 
 /// A column of floats.
 type Float = (&'static str, fn(&Stay) -> Option<f64>);

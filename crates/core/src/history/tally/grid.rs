@@ -1,21 +1,21 @@
 //! The steps of a query, and the range of time that is worked on.
 
-use gpuvitals_core::history::TimeSteps;
+use crate::history::TimeSteps;
 
 /// Aligned steps over a range of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Grid {
+pub struct Grid {
     /// All steps of the answer.
-    pub(crate) steps: TimeSteps,
+    pub steps: TimeSteps,
     /// First instant wanted; may be inside a step.
-    pub(crate) start_ns: i64,
+    pub start_ns: i64,
     /// Last instant wanted, inclusive.
-    pub(crate) end_ns: i64,
+    pub end_ns: i64,
 }
 
 /// Relation of a stretch of time to the rows of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stretch {
+pub enum Stretch {
     /// Not wanted.
     Outside,
     /// Rows may have twins elsewhere and must be merged first.
@@ -26,18 +26,18 @@ pub(crate) enum Stretch {
 
 impl Grid {
     /// Of these steps between two instants, both inclusive.
-    pub(crate) fn new(steps: TimeSteps, start_ns: i64, end_ns: i64) -> Self {
+    pub fn new(steps: TimeSteps, start_ns: i64, end_ns: i64) -> Self {
         Self { steps, start_ns, end_ns }
     }
 
     /// The wanted steps between two instants: first and last.
-    pub(crate) fn between(&self, min_ns: i64, max_ns: i64) -> (usize, usize) {
+    pub fn between(&self, min_ns: i64, max_ns: i64) -> (usize, usize) {
         let step = |time_ns: i64| self.steps.at(time_ns.clamp(self.start_ns, self.end_ns));
         (step(min_ns), step(max_ns))
     }
 
     /// The earlier and the later half of its steps; none if it is within one.
-    pub(crate) fn halves(&self) -> Option<(Self, Self)> {
+    pub fn halves(&self) -> Option<(Self, Self)> {
         let (first, last) = self.between(self.start_ns, self.end_ns);
         let middle_ns = self.steps.time(first + (last - first).div_ceil(2));
         let before = Self { end_ns: middle_ns.saturating_sub(1), ..*self };
@@ -46,7 +46,7 @@ impl Grid {
 
     /// The relation of the time to a part with these contested times (ascending, disjoint, inclusive), and
     /// the longest stretch around it, inclusive, with the same relation.
-    pub(crate) fn stretch(&self, time_ns: i64, contested: &[(i64, i64)]) -> (Stretch, i64, i64) {
+    pub fn stretch(&self, time_ns: i64, contested: &[(i64, i64)]) -> (Stretch, i64, i64) {
         if time_ns < self.start_ns {
             return (Stretch::Outside, i64::MIN, self.start_ns - 1);
         }

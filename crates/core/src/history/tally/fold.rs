@@ -1,7 +1,7 @@
 //! Folding slices of numbers: smallest, largest, sum.
 
 /// A number of a metric column.
-pub(crate) trait Number: Copy + Default + PartialOrd {
+pub(super) trait Number: Copy + Default + PartialOrd {
     /// Smallest and largest, to begin with.
     const EXTREMES: (Self, Self);
 
@@ -47,17 +47,17 @@ impl Number for f64 {
 
 /// Aggregates of a slice of numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Folded<T> {
-    pub(crate) min: T,
-    pub(crate) max: T,
-    pub(crate) sum: f64,
+pub(super) struct Folded<T> {
+    pub(super) min: T,
+    pub(super) max: T,
+    pub(super) sum: f64,
 }
 
 /// Numbers added in parallel: the compiler vectorises it.
 const LANES: usize = 8;
 
 /// Folds a slice that is not empty and has no NaN; with NaN or infinities the sum is not finite.
-pub(crate) fn fold<T: Number>(values: &[T]) -> Folded<T> {
+pub(super) fn fold<T: Number>(values: &[T]) -> Folded<T> {
     // A step as fine as the rows has one value: lanes would cost more than it does.
     if let [value] = values {
         return Folded { min: *value, max: *value, sum: value.float() };

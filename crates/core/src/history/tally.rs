@@ -1,4 +1,8 @@
-//! Values counted into cells: one per metric, group and step.
+//! Values of rows counted into cells: one per metric, group and step.
+
+mod fold;
+mod grid;
+mod labels;
 
 use std::ops::Range;
 
@@ -7,38 +11,40 @@ use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
-use gpuvitals_core::batch::data_type;
-use gpuvitals_core::history::{BucketQuery, Buckets, Cell, Measured, Track};
 
-use super::fold::{Number, fold};
-use super::grid::{Grid, Stretch};
-use super::labels::{Label, Labels};
-use super::rolled;
-use crate::tail;
-use gpuvitals_core::merge::{MergeError, widen};
+use super::{BucketQuery, Buckets, Cell, Measured, Track};
+use crate::batch::{data_type, timestamps};
+use crate::merge::{MergeError, widen};
+
+use fold::{Number, fold};
+pub use grid::{Grid, Stretch};
+pub use labels::{Label, Labels, Verdict, columns as label_columns, labels};
 
 /// Rows of one group in one step, side by side and by time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Run {
+pub struct Run {
     /// Of the cell.
-    pub(crate) place: usize,
+    pub place: usize,
     /// Of the track, if there are tracks.
-    pub(crate) track: usize,
-    pub(crate) start: usize,
-    pub(crate) end: usize,
+    pub track: usize,
+    /// The first row.
+    pub start: usize,
+    /// The row behind the last.
+    pub end: usize,
 }
 
 /// Counts values of rows.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// Number of the first step among those of the grid.
     first: usize,
-    pub(crate) buckets: Buckets,
+    /// The values so far.
+    pub buckets: Buckets,
 }
 
 impl Tally {
     /// No values yet. Values outside these steps of the grid are not counted.
-    pub(crate) fn new(grid: &Grid, (first, last): (usize, usize), query: &BucketQuery) -> Self {
+    pub fn new(grid: &Grid, (first, last): (usize, usize), query: &BucketQuery) -> Self {
         let buckets = Buckets::new(grid.steps.part(first..last + 1), &query.metrics, &query.aggregates);
         Self { first, buckets }
     }
@@ -48,7 +54,7 @@ impl Tally {
     ///
     /// # Errors
     /// If a column has a type that cannot become the catalogue's.
-    pub(crate) fn add(
+    pub fn add(
         &mut self,
         records: &RecordBatch,
         labels: &Labels,
@@ -56,7 +62,7 @@ impl Tally {
         contested: &[(i64, i64)],
     ) -> Result<Vec<Range<usize>>, MergeError> {
         let mut apart = Vec::new();
-        let times = tail::timestamps(records);
+        let times = timestamps(records);
         let runs = self.runs(times, labels, (grid, contested), &mut apart);
         for measured in self.buckets.metrics_mut() {
             if let Some(array) = records.column_by_name(measured.metric.metric().column) {
@@ -66,21 +72,20 @@ impl Tally {
         Ok(apart)
     }
 
-    /// Counts rows of a rollup.
+    /// Counts rows that are not made of plain values, such as those of a rollup: the runs are found here, and `count` adds
+    /// them to each metric.
     ///
     /// # Errors
-    /// If a column has a type that cannot become the catalogue's.
-    pub(crate) fn add_rolled(
+    /// The first that `count` has.
+    pub fn add_as(
         &mut self,
-        records: &RecordBatch,
+        times: &[i64],
         labels: &Labels,
         grid: &Grid,
+        mut count: impl FnMut(&mut Measured, &[Run]) -> Result<(), MergeError>,
     ) -> Result<(), MergeError> {
-        let runs = self.runs(tail::timestamps(records), labels, (grid, &[]), &mut Vec::new());
-        for measured in self.buckets.metrics_mut() {
-            rolled::count(measured, records, &runs)?;
-        }
-        Ok(())
+        let runs = self.runs(times, labels, (grid, &[]), &mut Vec::new());
+        self.buckets.metrics_mut().iter_mut().try_for_each(|measured| count(measured, &runs))
     }
 
     fn runs(
@@ -135,7 +140,7 @@ impl Tally {
 ///
 /// # Errors
 /// If the column has a type that cannot become the catalogue's.
-pub(crate) fn count_column(
+pub fn count_column(
     measured: &mut Measured,
     times: &[i64],
     array: &ArrayRef,

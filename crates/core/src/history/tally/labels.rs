@@ -5,34 +5,35 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::IdentityColumn;
+use crate::history::{Aggregate, BucketQuery, GroupColumn, GroupName, Selector};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, RecordBatch};
 use foldhash::fast::RandomState;
-use gpuvitals_core::IdentityColumn;
-use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, GroupName, Selector};
 
-use gpuvitals_core::batch::RowKeys;
-use gpuvitals_core::merge::as_text;
+use crate::batch::RowKeys;
+use crate::merge::as_text;
 
 /// Label of rows that no series has.
 const NOBODY: u32 = u32::MAX;
 
 /// A series.
 #[derive(Debug, Clone)]
-pub(crate) struct Label {
-    pub(crate) group: GroupName,
+pub struct Label {
+    /// What its rows have in common.
+    pub group: GroupName,
     /// The GPU, if its track is asked for.
-    pub(crate) gpu: Option<Arc<str>>,
+    pub gpu: Option<Arc<str>>,
 }
 
 /// Which series each row belongs to.
 #[derive(Debug)]
-pub(crate) struct Labels {
+pub struct Labels {
     /// Per row an index into `names`, or beyond them if the row is not selected; none: all rows belong to the first.
-    pub(crate) ids: Option<Vec<u32>>,
+    pub ids: Option<Vec<u32>>,
     /// Two may be the same.
-    pub(crate) names: Vec<Label>,
+    pub names: Vec<Label>,
 }
 
 /// A text of each row.
@@ -77,12 +78,12 @@ impl Codes {
 }
 
 /// The identity columns that a selector tests.
-pub(crate) fn columns(selector: &Selector) -> impl Iterator<Item = &'static str> {
+pub fn columns(selector: &Selector) -> impl Iterator<Item = &'static str> {
     selector.matchers().iter().map(|matcher| matcher.column.name())
 }
 
 /// The series of each row. `keys` are needed if a group or a track is a GPU's.
-pub(crate) fn labels(records: &RecordBatch, query: &BucketQuery, keys: RowKeys) -> Labels {
+pub fn labels(records: &RecordBatch, query: &BucketQuery, keys: RowKeys) -> Labels {
     let is_tracked = query.aggregates.iter().copied().any(Aggregate::needs_tracks);
     if query.group_by == [GroupColumn::Gpu] && !is_tracked && query.selector.is_empty() {
         let of_key = |key| Label { group: Arc::from([Some(key)]), gpu: None };
@@ -133,7 +134,7 @@ pub(crate) fn labels(records: &RecordBatch, query: &BucketQuery, keys: RowKeys) 
 }
 
 /// Whether each row is selected; none: all are.
-pub(crate) fn selected(records: &RecordBatch, selector: &Selector) -> Option<Vec<bool>> {
+fn selected(records: &RecordBatch, selector: &Selector) -> Option<Vec<bool>> {
     let mut selected = (!selector.is_empty()).then(|| vec![true; records.num_rows()])?;
     for matcher in selector.matchers() {
         let codes = Codes::of(records, matcher.column);
@@ -147,7 +148,7 @@ pub(crate) fn selected(records: &RecordBatch, selector: &Selector) -> Option<Vec
 
 /// What each row, a part of a row that is not merged yet, says about each test of a selector: a bit for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Verdict {
+pub struct Verdict {
     /// Whether it has a text.
     known: u32,
     /// Whether that passes.
@@ -156,7 +157,7 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     /// Of a row without a text.
-    pub(crate) fn of_null(selector: &Selector) -> Self {
+    pub fn of_null(selector: &Selector) -> Self {
         let mut verdict = Self::default();
         for (bit, matcher) in selector.matchers().iter().enumerate() {
             verdict.passed |= u32::from(matcher.test.holds(None)) << bit;
@@ -165,7 +166,7 @@ impl Verdict {
     }
 
     /// Of each row; none without a test.
-    pub(crate) fn of_rows(records: &RecordBatch, selector: &Selector) -> Option<Vec<Self>> {
+    pub fn of_rows(records: &RecordBatch, selector: &Selector) -> Option<Vec<Self>> {
         let mut verdicts = (!selector.is_empty()).then(|| vec![Self::default(); records.num_rows()])?;
         for (bit, matcher) in selector.matchers().iter().enumerate() {
             let codes = Codes::of(records, matcher.column);
@@ -184,13 +185,13 @@ impl Verdict {
     }
 
     /// With what a later arrival says.
-    pub(crate) fn then(self, later: Self) -> Self {
+    pub fn then(self, later: Self) -> Self {
         let passed = (self.passed & !later.known) | (later.passed & later.known);
         Self { known: self.known | later.known, passed }
     }
 
     /// Whether all tests are passed.
-    pub(crate) fn selects(self, selector: &Selector) -> bool {
+    pub fn selects(self, selector: &Selector) -> bool {
         self.passed.count_ones() as usize == selector.matchers().len()
     }
 }
