@@ -391,6 +391,16 @@ impl Manifest {
         }
     }
 
+    /// Lists the rollups that were made of a file no more: its rows are read anew, and count in the rollups of another file.
+    pub(crate) fn drop_rollups(&mut self, rows: &FileRecord) {
+        let (made, others) = std::mem::take(&mut self.rollups)
+            .into_iter()
+            .partition(|rollup| (rollup.table, rollup.order) == (rows.table, rows.order));
+        self.rollups = others;
+        let made: Vec<Arc<FileEntry>> = made;
+        self.replaced.extend(made.iter().map(|rollup| rollup.name.clone()));
+    }
+
     /// All live files.
     pub(crate) fn all_files(&self) -> impl Iterator<Item = &Arc<FileEntry>> {
         self.files.iter().chain(&self.rollups)

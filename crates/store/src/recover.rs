@@ -294,14 +294,15 @@ pub(crate) fn align(
         return Ok(());
     };
     let lost = manifest.lost.len();
-    manifest.lost.retain(|lost| {
-        let is_covered = covers(recovery, &lost.file, flushed);
-        if is_covered {
-            let file = lost.describe(directory);
-            tracing::warn!(file, "a file is lost; the log has all of its rows, and gives them back");
-        }
-        !is_covered
-    });
+    let (back, gone) = std::mem::take(&mut manifest.lost)
+        .into_iter()
+        .partition(|lost| covers(recovery, &lost.file, flushed));
+    manifest.lost = gone;
+    for lost in back {
+        let file = lost.describe(directory);
+        tracing::warn!(file, "a file is lost; the log has all of its rows, and gives them back");
+        manifest.drop_rollups(&lost.file);
+    }
     let is_whole = is_whole && manifest.lost.len() == lost;
     say_lost(directory, manifest, found);
     manifest.flushed_through = manifest.flushed_through.filter(|_| is_whole);

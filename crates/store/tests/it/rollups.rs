@@ -282,6 +282,30 @@ async fn a_damaged_rollup_is_set_aside_and_rows_are_read_instead() {
 }
 
 #[tokio::test]
+async fn rows_that_the_log_gives_back_count_once_beside_the_rollup_of_their_lost_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = rolled(dir.path()).await;
+    let query = ask(0, 7_199, MINUTE, &ALL);
+    let (whole, by_s) = lines(&store, &query);
+    assert_eq!(by_s, 60);
+    store.close().await.unwrap();
+    drop(store);
+    // The log was never long enough to be cut: it has all rows of both hours.
+    for file in std::fs::read_dir(dir.path().join("raw/gpu_events/2026-11-20")).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    for opening in 0..3 {
+        let (store, found) = Store::open(merging(dir.path())).unwrap();
+        assert_eq!((found.damage, found.unlisted), (Vec::new(), Vec::new()), "{opening}");
+        assert!(lines(&store, &query).0 == whole, "{opening}: as they come back");
+        store.flush().await.unwrap();
+        wait_for(&store, |store| (store.stats().flushed.files, store.stats().merged.files) == (0, 2)).await;
+        assert!(lines(&store, &query) == (whole.clone(), 60), "{opening}: merged again");
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_rollup_that_would_be_as_large_as_its_rows_is_not_made() {
     let dir = tempfile::tempdir().unwrap();
     let sparse: Vec<Row> =
