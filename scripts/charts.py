@@ -139,7 +139,8 @@ def safe(name, values, parts):
         own = values.get("agent", {}).get(vendor, {}) if vendor else {}
         is_privileged = own.get("privileged", False)
         pod_resources = own.get("podResources", vendor == "nvidia")
-        has_token = component == "gateway" and values.get("kubernetes", {}).get("own", {}).get("enabled", False)
+        reads_cluster = component == "gateway" and values.get("kubernetes", {}).get("own", {}).get("enabled", False)
+        has_token = reads_cluster or bool(vendor) and values.get("agent", {}).get("nodeLabels", True)
         equal(f"{where}: token of the account", spec["automountServiceAccountToken"], has_token)
         equal(f"{where}: links of services", spec["enableServiceLinks"], False)
         check(f"{where}: network of the host", "hostNetwork" not in spec and "hostIPC" not in spec)
@@ -348,6 +349,16 @@ def value_sets():
 def rights(name, values, parts):
     """The rendered RBAC, whole."""
     found = [part for part in parts if part["apiVersion"].startswith("rbac.")]
+    of_agents = [part for part in found if part["metadata"]["labels"]["app.kubernetes.io/component"] == "agent"]
+    found = [part for part in found if part not in of_agents]
+    agents = values.get("agent", {})
+    wanted = ["ClusterRole", "ClusterRoleBinding"] if agents.get("enabled", True) and agents.get("nodeLabels", True) else []
+    equal(f"{name}: rights of agents", [part["kind"] for part in of_agents], wanted)
+    for role, binding in [of_agents] if of_agents else []:
+        equal(f"{name}: rights of agents", role["rules"], [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}])
+        equal(f"{name}: role of agents", binding["roleRef"]["name"], role["metadata"]["name"])
+        accounts = {spec["serviceAccountName"] for labels, spec in pods(parts).values() if labels["app.kubernetes.io/component"].startswith("agent-")}
+        equal(f"{name}: accounts of agents", accounts, {subject["name"] for subject in binding["subjects"]})
     if not values.get("kubernetes", {}).get("own", {}).get("enabled"):
         equal(f"{name}: rights", found, [])
         return
@@ -481,6 +492,8 @@ def ports():
     equal("ports to API servers", egress(values, "gpuvitals-gateway")[-1], [443, 6443, 8443, 8001, 16443])
     values["kubernetes"]["own"] = {"enabled": True, "settings": {"api_url": "https://own:7443"}}
     check("port to our own API server", 7443 in egress(values, "gpuvitals-gateway")[-1])
+    equal("ports of agents", egress({}, "gpuvitals-agent-nvidia"), [[9090], [443, 6443]])
+    equal("ports of agents without labels of nodes", egress({"agent": {"nodeLabels": False}}, "gpuvitals-agent-nvidia"), [[9090]])
     equal("ports to names", egress({}, "gpuvitals-dns"), [[53, 53, 5353, 5353]])
     for kind, warns in [("ClusterIP", False), ("NodePort", True), ("LoadBalancer", True)]:
         notes = render({"gateway": {"service": {"type": kind}}}, ending=".txt")["NOTES"]
@@ -593,7 +606,8 @@ def plain(values):
     equal("objects of the list", items, [yaml.safe_load(part + "\n") for part in parts])
     for part in items:
         valid("deploy/kubernetes", part)
-        equal("its namespace", part["metadata"].get("namespace"), NAMESPACE)
+        wanted = None if part["kind"].startswith("ClusterRole") else NAMESPACE
+        equal("its namespace", part["metadata"].get("namespace"), wanted)
 
 
 helm_python.disable_logging()

@@ -78,7 +78,12 @@ pub(crate) async fn read(node: String, patterns: Vec<String>) {
 fn server() -> Option<String> {
     let variable = |name| std::env::var(name).ok().filter(|text: &String| !text.is_empty());
     let (host, port) = (variable("KUBERNETES_SERVICE_HOST")?, variable("KUBERNETES_SERVICE_PORT")?);
-    Path::new(ACCOUNT).join("token").exists().then_some(())?;
+    if !Path::new(ACCOUNT).join("token").exists() {
+        tracing::info!(
+            "the labels of the node are not shown: this pod has no token of its account (in the chart agent.nodeLabels)"
+        );
+        return None;
+    }
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     Some(format!("https://{host}:{port}"))
 }

@@ -301,7 +301,7 @@ capabilities: {drop: [ALL]}
 {{- $root := index . 0 -}}
 {{- $values := index . 2 -}}
 serviceAccountName: {{ include "gpuvitals.fullname" $root }}-{{ index . 1 }}
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ dig "mountsToken" false $values }}
 enableServiceLinks: false
 terminationGracePeriodSeconds: 45
 {{- with $root.Values.image.pullSecrets }}
