@@ -30,9 +30,10 @@ dashboard/dist/index.html: $(shell find dashboard -type f -not -path 'dashboard/
 	cd dashboard && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm ci --no-audit --no-fund --loglevel=error; } && npm run --silent build
 
 run: build ## Build, then show the GPUs of this machine, or replay the sample, as configs/config.yaml says
-	@if $(BIN) --config $(CONFIG) doctor >/dev/null 2>&1; then exec $(BIN) --config $(CONFIG) up; \
-	else echo "no GPU can be sampled here ($(BIN) doctor says why): replaying a recording"; \
-	  exec $(BIN) --config $(CONFIG) up --csv $(SAMPLE) --times now --loop; fi
+	@timeout 20 $(BIN) --config $(CONFIG) sample -n 1 >/dev/null 2>&1; code=$$?; \
+	if [ $$code != 69 ] && [ $$code != 77 ]; then exec $(BIN) --config $(CONFIG) up; fi; \
+	echo "no GPU can be sampled here ($(BIN) doctor says why): replaying a recording"; \
+	exec $(BIN) --config $(CONFIG) up --csv $(SAMPLE) --times now --loop
 
 demo: build ## Build, then show a simulated fleet of 64 GPUs
 	$(BIN) up --source simulated --gpus 64 --hosts 8 --data-dir "$$(mktemp -d)"
