@@ -1,6 +1,7 @@
 //! Which service or tool a command is, of those that a build without the feature `services` lacks.
 
 use gpuvitals_settings::Override;
+use gpuvitals_store::StoreConfig;
 
 use crate::cli::ServiceCommand;
 use crate::config::{Config, Layers};
@@ -30,7 +31,14 @@ pub(crate) fn run(
         ServiceCommand::Queue(command) => queue::run(&command, tool(vec![])?.queue_elsewhere()),
         ServiceCommand::Store(command) => {
             let config = tool(vec![])?;
-            let opened = || sinks::open_store(sinks::store_config(&config.store, &config.collector));
+            // What a person asks for deletes nothing for its age or room.
+            let keeping = StoreConfig {
+                keep: None,
+                keep_rollups: [None; 4],
+                max_bytes: None,
+                ..sinks::store_config(&config.store, &config.collector)
+            };
+            let opened = || sinks::open_store(keeping);
             store::run(&command, (&config.store, &config.files), opened)
         }
     }

@@ -170,7 +170,7 @@ pub(crate) fn run(
             terminal::leave();
             output.print(&as_json(&repaired), || text(&repaired))
         }
-        What::Import(flags) => import::run(flags, pipe::hints(csv)?, dir, open),
+        What::Import(flags) => import::run(flags, pipe::hints(csv)?, settings, open),
         What::Export(flags) => export::run(flags, dir),
         What::Compact(output) => compact::run(output, dir, open),
     }

@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use gpuvitals_core::history::RowsQuery;
+use gpuvitals_core::history::{History as _, RowsQuery};
 use gpuvitals_core::ports::{Poll, Sink, SinkError, Source as _};
 use gpuvitals_core::quantity::counted;
-use gpuvitals_core::{Batch, causes, clock};
+use gpuvitals_core::time::HOUR_NS;
+use gpuvitals_core::{Batch, Table, causes, clock};
 use gpuvitals_sources::csv::Hints;
 use gpuvitals_sources::replay::{Cause, ReplayConfig, ReplaySource};
 use gpuvitals_store::{Store, StoreView};
@@ -24,7 +25,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::Output;
+use super::{Output, Store as Settings};
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
 use crate::terminal;
@@ -57,8 +58,14 @@ struct Imported {
     values_invalid: u64,
     /// Values of columns that the catalogue does not know and that found no room.
     values_left_out: u64,
+    /// Rows that are older than `store.keep` allows beside the newest row of the store. The next service that opens the store
+    /// deletes them.
+    rows_beyond_keep: u64,
     /// Why it was not imported whole.
     error: Option<String>,
+    /// Rows by hour, hours since 1970.
+    #[serde(skip)]
+    hours: BTreeMap<i64, u64>,
 }
 
 /// Why no more rows are taken.
@@ -76,9 +83,10 @@ enum Stop {
 pub(super) fn run(
     import: &Import,
     hints: Hints,
-    dir: &Path,
+    settings: &Settings,
     open: impl FnOnce() -> Result<Arc<Store>, Failure>,
 ) -> Result<(), Failure> {
+    let dir = &settings.dir;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::io("cannot start the runtime", e))?;
     let progress = Progress {
@@ -92,14 +100,18 @@ pub(super) fn run(
     };
     let mut importer =
         Importer { runtime, open: Some(open), store: None, dir: dir.to_owned(), hints, progress };
-    let outcome = importer.all(&import.paths);
-    let closed = importer.store.map_or(Ok(()), |store| importer.runtime.block_on(store.close()));
+    let mut outcome = importer.all(&import.paths);
+    if let (Ok(imported), false) = (&mut outcome, settings.keep.is_zero()) {
+        importer.compare_with(settings.keep, imported)?;
+    }
+    let closed = importer.store.as_ref().map_or(Ok(()), |store| importer.runtime.block_on(store.close()));
+    let overwritten = importer.store.map_or(0, |store| store.stats().rows_overwritten);
     terminal::leave();
     let imported = outcome?;
     closed.map_err(|error| {
         Failure::caused(Exit::Io, "cannot close the store; what was imported is in its log", error)
     })?;
-    import.output.print(&as_json(&imported), || text(&imported, dir))?;
+    import.output.print(&as_json(&imported, overwritten), || text(&imported, overwritten, settings))?;
     let bad: Vec<&str> = imported.iter().filter(|it| it.error.is_some()).map(|it| it.path.as_str()).collect();
     if bad.is_empty() {
         return Ok(());
@@ -127,7 +139,9 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
                 rows_skipped: BTreeMap::new(),
                 values_invalid: 0,
                 values_left_out: 0,
+                rows_beyond_keep: 0,
                 error: None,
+                hours: BTreeMap::new(),
             };
             let is_store = ["raw", "wal"].iter().any(|name| path.join(name).is_dir());
             let left_out_before = self.left_out();
@@ -142,6 +156,26 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
             all.push(outcome);
         }
         Ok(all)
+    }
+
+    /// Counts the rows that are too old beside the newest row of the store.
+    fn compare_with(&self, keep: Duration, imported: &mut [Imported]) -> Result<(), Failure> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let mut newest_ns = i64::MIN;
+        for table in Table::ALL {
+            let newest =
+                RowsQuery { newest_first: true, metrics: Some(Vec::new()), ..RowsQuery::of(table, 1) };
+            let newest = self.runtime.block_on(store.rows(newest));
+            let newest = newest
+                .map_err(|e| Failure::caused(Exit::Io, "cannot ask the store for its newest row", e))?;
+            newest_ns = newest_ns.max(newest.answer.end().map_or(i64::MIN, |place| place.timestamp_ns));
+        }
+        let keep_ns = i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX);
+        let oldest_hour = newest_ns.saturating_sub(keep_ns).div_euclid(HOUR_NS);
+        for one in imported {
+            one.rows_beyond_keep = one.hours.range(..oldest_hour).map(|(_, rows)| rows).sum();
+        }
+        Ok(())
     }
 
     /// Values of columns without room, so far.
@@ -220,6 +254,9 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
     /// Has the store take rows; they are synced when this returns.
     fn take(&mut self, batch: Batch, read: u64, outcome: &mut Imported) -> Result<(), Stop> {
         let rows = batch.rows() as u64;
+        for time_ns in batch.timestamps() {
+            *outcome.hours.entry(time_ns.div_euclid(HOUR_NS)).or_default() += 1;
+        }
         if let Some(open) = self.open.take() {
             self.store = Some(open().map_err(Stop::Store)?);
         }
@@ -287,9 +324,10 @@ fn bytes_of(path: &Path) -> u64 {
     bytes
 }
 
-fn text(imported: &[Imported], dir: &Path) -> String {
+fn text(imported: &[Imported], overwritten: u64, settings: &Settings) -> String {
     let mut text = String::new();
-    for Imported { path, rows, rows_skipped, values_invalid, values_left_out, error } in imported {
+    for one in imported {
+        let Imported { path, rows, rows_skipped, values_invalid, values_left_out, error, .. } = one;
         let _written = write!(text, "{path}: {}", counted(*rows, "row"));
         for (cause, rows) in rows_skipped {
             let _written = write!(text, ", {} skipped for {cause}", count(*rows));
@@ -306,15 +344,35 @@ fn text(imported: &[Imported], dir: &Path) -> String {
         let _written = writeln!(text, "{}", reason.unwrap_or_default());
     }
     let rows: u64 = imported.iter().map(|it| it.rows).sum();
-    let _written = writeln!(text, "{} in {}", counted(rows, "row"), dir.display());
+    let _written = writeln!(text, "{} in {}", counted(rows, "row"), settings.dir.display());
+    if overwritten > 0 {
+        let _written = writeln!(
+            text,
+            "{} had other values than a row of the same GPU and time; the later ones stayed. If a file is of several GPUs, \
+             name the column that tells them apart: --column NAME=gpu",
+            counted(overwritten, "row")
+        );
+    }
+    let beyond: u64 = imported.iter().map(|it| it.rows_beyond_keep).sum();
+    if beyond > 0 {
+        let days = settings.keep.as_secs_f64() / 86_400.0;
+        let _written = writeln!(
+            text,
+            "{} are older than the newest row by more than store.keep ({days} days): the next service that opens the store \
+             deletes them. Raise store.keep before, or import them into a store of their own",
+            counted(beyond, "row")
+        );
+    }
     text
 }
 
-fn as_json(imported: &[Imported]) -> serde_json::Value {
+fn as_json(imported: &[Imported], overwritten: u64) -> serde_json::Value {
     let skipped = |it: &Imported| it.rows_skipped.values().sum::<u64>();
     json!({
         "files": imported,
         "rows": imported.iter().map(|it| it.rows).sum::<u64>(),
         "rows_skipped": imported.iter().map(skipped).sum::<u64>(),
+        "rows_overwritten": overwritten,
+        "rows_beyond_keep": imported.iter().map(|it| it.rows_beyond_keep).sum::<u64>(),
     })
 }

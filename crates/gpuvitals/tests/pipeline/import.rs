@@ -76,6 +76,33 @@ fn a_bad_path_does_not_stop_the_others_and_is_named() {
 }
 
 #[test]
+fn old_rows_stay_and_those_that_overwrite_others_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let rows = |year: u16, watts: [u16; 3]| {
+        let row = |(second, watts)| format!("{year}-03-01T00:00:0{second}Z,a,{watts}\n");
+        let rows: String = watts.into_iter().enumerate().map(row).collect();
+        format!("timestamp,uuid,power_w\n{rows}")
+    };
+    std::fs::write(at("old.csv"), rows(2023, [100, 101, 102])).unwrap();
+    std::fs::write(at("new.csv"), rows(2025, [200, 201, 202])).unwrap();
+    // Another GPU under the same name: two of its three rows differ.
+    std::fs::write(at("other.csv"), rows(2025, [200, 301, 302])).unwrap();
+    let paths = ["old.csv", "new.csv", "other.csv"].map(at);
+    let (code, said, report) = import(&paths.each_ref().map(AsRef::as_ref), &at("data"));
+    assert_eq!(code, Some(0), "{said}");
+    let beyond: Vec<_> =
+        report["files"].as_array().unwrap().iter().map(|file| &file["rows_beyond_keep"]).collect();
+    assert_eq!(beyond, [&json!(3), &json!(0), &json!(0)], "{report}");
+    assert_eq!((&report["rows_beyond_keep"], &report["rows_overwritten"]), (&json!(3), &json!(2)));
+    let exported = at("all.csv");
+    let output = run(&["store", "export", "-o", exported.to_str().unwrap()], &at("data"));
+    assert!(output.status.success(), "{output:?}");
+    let lines = std::fs::read_to_string(exported).unwrap();
+    assert_eq!(lines.lines().count(), 1 + 6, "{lines}");
+}
+
+#[test]
 fn a_store_is_imported_with_what_only_its_log_has_whether_it_runs_or_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
