@@ -1,15 +1,16 @@
 //! `gpuvitals inspect`: what gpuvitals makes of files of rows. Nothing is stored.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{Batch, causes, clock, time};
+use gpuvitals_core::{Batch, Table, causes, clock, time};
 use gpuvitals_sources::csv::{CsvColumn, CsvDescription, Hints};
 use gpuvitals_sources::replay::{Cause, ReplayConfig, ReplayError, ReplaySource};
 use serde::Serialize;
@@ -35,6 +36,8 @@ const NAMES_MAX: usize = 100_000;
 const NAMES_SHOWN: usize = 16;
 /// Distances between rows of which the middle one is shown.
 const STEPS_MAX: usize = 10_000;
+/// Rows that are remembered, to find those of the same GPU and time.
+const SEEN_MAX: usize = 1_000_000;
 /// Skipped rows of each file whose reasons are printed.
 const REASONS_SHOWN: usize = 10;
 
@@ -61,6 +64,8 @@ struct Found {
     rows_taken: u64,
     /// Rows that would be skipped, by reason.
     rows_skipped: BTreeMap<&'static str, u64>,
+    /// Rows of a GPU and time that an earlier row has: they are one row, with the values of the later.
+    rows_repeated: u64,
     /// Values that would be left out.
     values_invalid: u64,
     /// Values that the file marks as missing.
@@ -159,6 +164,7 @@ fn look(path: &Path, hints: &Hints, found: &mut Found) -> Result<(), ReplayError
     if found.csv.as_ref().is_none_or(|csv| csv.timezone_from.is_some()) {
         found.first = times.span.map(|(first, _)| time::format(first));
         found.last = times.span.map(|(_, last)| time::format(last));
+        found.rows_repeated = times.repeated;
         found.interval_seconds = times.interval();
     }
     ended
@@ -183,10 +189,14 @@ struct Times {
     /// The first subject's name, and its last time.
     subject: Option<(String, i64)>,
     steps: Vec<i64>,
+    /// GPUs and times of rows, as far as they are remembered.
+    seen: HashSet<(Arc<str>, i64)>,
+    repeated: u64,
 }
 
 impl Times {
     fn add(&mut self, batch: &Batch) {
+        self.count_repeats(batch);
         for (row, &at) in batch.timestamps().iter().enumerate() {
             self.span = Some(self.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
             if self.steps.len() >= STEPS_MAX {
@@ -200,6 +210,22 @@ impl Times {
             if *subject == name && at > *last {
                 self.steps.push(at - *last);
                 *last = at;
+            }
+        }
+    }
+
+    fn count_repeats(&mut self, batch: &Batch) {
+        if batch.table() != Table::GpuEvents {
+            return;
+        }
+        let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return };
+        for (&at, &id) in batch.timestamps().iter().zip(&keys.ids) {
+            let Some(key) = keys.keys.get(id as usize) else { continue };
+            let row = (Arc::clone(key), at);
+            if self.seen.contains(&row) {
+                self.repeated += 1;
+            } else if self.seen.len() < SEEN_MAX {
+                self.seen.insert(row);
             }
         }
     }
@@ -233,6 +259,18 @@ fn text(found: &Found) -> String {
         let _written = writeln!(text, "  times: {}", span(found));
         let _written = writeln!(text, "  hosts: {}", names(&found.hosts));
         let _written = writeln!(text, "  GPUs: {}", names(&found.gpus));
+    }
+    if found.rows_repeated > 0 {
+        let _written = writeln!(
+            text,
+            "  note: {} the GPU and time of an earlier row, and replace it; if the file is of several GPUs, name the column \
+             that tells them apart: --column NAME=gpu",
+            if found.rows_repeated == 1 {
+                "1 row has".to_owned()
+            } else {
+                format!("{} rows have", count(found.rows_repeated))
+            }
+        );
     }
     if let Some(csv) = &found.csv {
         let mut rows = vec![["COLUMN", "IS", "UNIT", "FACTOR", "EXAMPLE", "WHY"].map(str::to_owned).to_vec()];

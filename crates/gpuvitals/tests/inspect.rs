@@ -53,6 +53,16 @@ fn each_log_is_taken_for_what_it_is() {
 }
 
 #[test]
+fn rows_that_replace_others_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = "timestamp,power.draw [W]\n2026-01-12 10:00:00,100\n2026-01-12 10:00:00,200\n2026-01-12 10:00:01,101\n";
+    std::fs::write(folder.path().join("two.csv"), rows).unwrap();
+    assert_eq!(json(folder.path(), &["two.csv"])["rows_repeated"], 1);
+    let said = String::from_utf8(inspect(folder.path(), &["two.csv"]).stdout).unwrap();
+    assert!(said.contains("note: 1 row has the GPU and time of an earlier row"), "{said}");
+}
+
+#[test]
 fn a_program_reads_the_same() {
     let found =
         json(&folder(), &["--host", "rack/7", "--column", "Power_Draw=power_average_w:mW", "comma.csv"]);

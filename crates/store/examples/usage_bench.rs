@@ -20,6 +20,8 @@ type Fallible<T = ()> = Result<T, Box<dyn Error>>;
 const BASE_NS: i64 = 1_795_132_800_000_000_000;
 const MINUTE_NS: i64 = 60_000_000_000;
 const DAY_MINUTES: i64 = 1_440;
+/// Rows of a batch, which may have 65,536.
+const ROWS_AT_ONCE: i64 = 50_000;
 
 fn main() -> Fallible {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<i64>());
@@ -30,8 +32,9 @@ fn main() -> Fallible {
     let (store, _) = Store::open(StoreConfig::new(dir.path()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let begun = Instant::now();
-    for start in (0..minutes).step_by(10) {
-        let batch = rows(gpus, start..(start + 10).min(minutes), minutes / holders.max(1) + 1)?;
+    let at_once = (ROWS_AT_ONCE / gpus.max(1)).max(1);
+    for start in (0..minutes).step_by(usize::try_from(at_once)?) {
+        let batch = rows(gpus, start..(start + at_once).min(minutes), minutes / holders.max(1) + 1)?;
         runtime.block_on(store.append(vec![batch]))?;
     }
     runtime.block_on(async {
