@@ -41,6 +41,7 @@ impl Files {
             host: given(&self.host),
             usual_host: None,
             gpu: given(&self.gpu),
+            of_several: false,
             timezone: timezone.map_err(|error| Refusal::new("files.timezone", error.to_string()))?,
         })
     }

@@ -104,7 +104,7 @@ impl Names {
 /// When one is refused, cannot be read, or all its rows would be skipped; the others are shown.
 pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
     let refused = |refusal: gpuvitals_settings::Refusal| Failure::new(Exit::Usage, refusal.why);
-    let hints = files.hints().map_err(refused)?;
+    let hints = Hints { of_several: flags.paths.len() > 1, ..files.hints().map_err(refused)? };
     let (mut all, mut exit) = (Vec::with_capacity(flags.paths.len()), Exit::Data);
     for path in &flags.paths {
         let mut found = Found { file: path.display().to_string(), ..Found::default() };

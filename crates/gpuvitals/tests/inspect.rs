@@ -63,6 +63,23 @@ fn rows_that_replace_others_are_counted() {
 }
 
 #[test]
+fn of_several_files_one_may_lack_a_column_that_the_user_speaks_of() {
+    let said = |files: &[&str]| {
+        let output = inspect(&folder(), &[&["--column", "Power_Draw=power_average_w:mW"], files].concat());
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, text) = said(&["comma.csv", "dmon.txt"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(
+        text.matches("there is no column \"Power_Draw\", which --column speaks of").count(),
+        1,
+        "{text}"
+    );
+    let (code, text) = said(&["dmon.txt"]);
+    assert_eq!(code, Some(65), "{text}");
+}
+
+#[test]
 fn a_program_reads_the_same() {
     let found =
         json(&folder(), &["--host", "rack/7", "--column", "Power_Draw=power_average_w:mW", "comma.csv"]);

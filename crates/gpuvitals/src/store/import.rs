@@ -98,6 +98,7 @@ pub(super) fn run(
         shows: stderr().is_terminal(),
         drawn: clock::instant(),
     };
+    let hints = Hints { of_several: import.paths.len() > 1, ..hints };
     let mut importer =
         Importer { runtime, open: Some(open), store: None, dir: dir.to_owned(), hints, progress };
     let mut outcome = importer.all(&import.paths);

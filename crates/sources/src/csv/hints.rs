@@ -19,6 +19,8 @@ pub struct Hints {
     pub gpu: Option<String>,
     /// Zone of times without one; none: this machine's.
     pub timezone: Option<Zone>,
+    /// They are for several files: one may lack a column that is another's.
+    pub of_several: bool,
 }
 
 /// The meaning of one column: `NAME=METRIC[:UNIT]`.

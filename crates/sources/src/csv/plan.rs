@@ -9,7 +9,7 @@ use gpuvitals_core::foreign::{self, Dialect, DialectColumn, Meaning, Topic, gpu_
 use gpuvitals_core::{IdentityColumn, Table, time};
 
 use super::cell::{self, Missing, Scale};
-use super::hints::{HintSense, Hints};
+use super::hints::{ColumnHint, HintSense, Hints};
 use super::sample::Sample;
 use super::times::Times;
 use super::when;
@@ -141,10 +141,10 @@ impl Plan {
         sample: &Sample,
         around: Surroundings<'_>,
     ) -> Result<Self, (Unfit, String)> {
-        for hint in &around.hints.columns {
-            if !names.iter().any(|name| is_named(name, &hint.name)) {
-                return Err((Unfit::Hint(hint.name.clone()), names.join(", ")));
-            }
+        let is_there = |hint: &&ColumnHint| names.iter().any(|name| is_named(name, &hint.name));
+        let missing: Vec<&ColumnHint> = around.hints.columns.iter().filter(|hint| !is_there(hint)).collect();
+        if let Some(hint) = missing.first().filter(|_| !around.hints.of_several) {
+            return Err((Unfit::Hint(hint.name.clone()), names.join(", ")));
         }
         let comma = sample.has_decimal_comma(names.len(), around.delimiter);
         let draft =
@@ -160,6 +160,9 @@ impl Plan {
             plan = draft.plan(&dropped, comma);
         }
         let outcome = plan.check(names).and_then(|()| plan.remark(&draft)).and_then(|()| plan.check(names));
+        for hint in missing {
+            plan.notes.push(format!("there is no column {:?}, which --column speaks of", hint.name));
+        }
         match outcome {
             Ok(()) => Ok(plan),
             Err(unfit) => Err((unfit, plan.summary())),

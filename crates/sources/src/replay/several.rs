@@ -28,6 +28,7 @@ impl SeveralSource {
     /// Opens the files. GPUs that mean nothing without their machine get one host, since all files are of one machine: the
     /// user's, else the name of the folder that all files are in, else the first file's name.
     pub(super) fn open(paths: Vec<PathBuf>, mut config: ReplayConfig, now_ns: i64) -> Result<Self, CsvError> {
+        config.hints.of_several = true;
         let is_looped = std::mem::take(&mut config.loop_file);
         config.hints.usual_host = config.hints.usual_host.or_else(|| Some(machine_of(&paths)));
         if let ReplayPace::Rate(rate) = config.pace {
