@@ -27,6 +27,7 @@ pub use query::{
     QueryError, RowPlace, Rows, RowsQuery,
 };
 pub use rows::buckets_of_rows;
+pub(crate) use rows::each_page;
 pub use selector::{
     MATCHERS_MAX, Matcher, PATTERNS_SIZE_MAX, Pattern, PatternError, PatternRoom, Selector, TextTest,
     TooManyMatchers,

@@ -7,7 +7,6 @@ use crate::batch::{MetricColumn, Value, metric_of};
 use crate::{Batch, MetricId};
 
 /// All steps.
-/// All steps.
 pub const STEPS: MetricId = MetricId::of("throttle_sample_count");
 /// Those at the power limit.
 pub const STEPS_AT_POWER_LIMIT: MetricId = MetricId::of("throttle_ppt_count");

@@ -61,7 +61,7 @@ pub struct GpuUse {
     pub held: HolderUse,
     /// Source of the GPU's energy; none without any.
     pub source: Option<EnergySource>,
-    /// Time of the GPU's first row, whoever held it, nanoseconds UTC since 1970.
+    /// Time of the GPU's first row, under any holder, nanoseconds UTC since 1970.
     pub first_ns: i64,
     /// Of its last one.
     pub last_ns: i64,
@@ -173,17 +173,7 @@ pub fn join(histories: Vec<Vec<GpuUse>>) -> (Vec<GpuUse>, Vec<Arc<str>>) {
 
 impl GpuUse {
     fn add(&mut self, other: &Self) {
-        let sum = |one: Option<f64>, other: Option<f64>| match (one, other) {
-            (Some(one), Some(other)) => Some(one + other),
-            (one, other) => one.or(other),
-        };
-        let (held, more) = (&mut self.held, &other.held);
-        held.seconds += more.seconds;
-        held.busy_s += more.busy_s;
-        held.idle_s += more.idle_s;
-        held.throttled_s += more.throttled_s;
-        held.joules = sum(held.joules, more.joules);
-        held.idle_joules = sum(held.idle_joules, more.idle_joules);
+        self.held.and(&other.held);
         self.source = self.source.or(other.source);
         self.first_ns = self.first_ns.min(other.first_ns);
         self.last_ns = self.last_ns.max(other.last_ns);

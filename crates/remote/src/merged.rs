@@ -178,7 +178,7 @@ impl Merged {
     }
 
     async fn merged_buckets(&self, query: BucketQuery) -> Result<Part<Buckets>, QueryError> {
-        let Part { answer: Sum { buckets, meet, most }, mut missing } = self.sum_of_buckets(&query).await?;
+        let Part { answer: Sum { buckets, meet }, mut missing } = self.sum_of_buckets(&query).await?;
         if !meet || query.aggregates.iter().all(|aggregate| aggregate.is_extreme()) {
             return Ok(Part { answer: buckets, missing });
         }
@@ -192,10 +192,9 @@ impl Merged {
         } else {
             None
         };
-        // Where a rollup outlives its rows, the rows are fewer than one member alone has counted.
-        let is_whole = |found: &Buckets| found.values().iter().zip(&most).all(|(rows, most)| rows >= most);
+        let members = self.members().len();
         match of_rows {
-            Some(Part { answer, missing: unread }) if is_whole(&answer) => {
+            Some(Part { answer, missing: unread }) if answer.covers(&buckets, members) => {
                 missing
                     .extend(unread.into_iter().filter(|words| !missing.contains(words)).collect::<Vec<_>>());
                 Ok(Part { answer, missing })
@@ -204,7 +203,7 @@ impl Merged {
                 let whose = shared.map_or_else(|| query.table.to_string(), |gpus| named(&gpus));
                 missing.push(format!(
                     "counts, means and percentiles are added up over the collectors: a row that two of them hold counts \
-                     twice; take a shorter or newer range, or fewer GPUs: {whose}"
+                     twice. Take a shorter or newer range, or fewer GPUs: {whose}"
                 ));
                 Ok(Part { answer: buckets, missing })
             }
@@ -233,8 +232,7 @@ impl Merged {
         query.check_metrics()?;
         let aggregates = query.aggregates.len();
         let empty = Buckets::new(steps, &query.metrics, &query.aggregates);
-        let most = vec![0; query.metrics.len()];
-        let sum = Arc::new(Mutex::new(Sum { buckets: empty, meet: false, most }));
+        let sum = Arc::new(Mutex::new(Sum { buckets: empty, meet: false }));
         let asked = self.ask(|history| {
             let (asked, sum) = (history.buckets(query.clone()), Arc::clone(&sum));
             Box::pin(async move {
@@ -251,7 +249,7 @@ impl Merged {
         let Part { missing, .. } = asked.await?;
         work(move || {
             // A member that is named as late may still add to what is left behind.
-            let nothing = Sum { buckets: Buckets::new(steps, &[], &[]), meet: false, most: Vec::new() };
+            let nothing = Sum { buckets: Buckets::new(steps, &[], &[]), meet: false };
             let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
             let answer = std::mem::replace(&mut *sum, nothing);
             answer.buckets.check(aggregates)?;
@@ -266,16 +264,11 @@ struct Sum {
     buckets: Buckets,
     /// Whether two members had values of one group in one step.
     meet: bool,
-    /// The most values that one member had of each metric.
-    most: Vec<u64>,
 }
 
 impl Sum {
     fn add(&mut self, answer: Buckets) -> Result<(), QueryError> {
         self.meet |= self.buckets.meets(&answer);
-        for (most, values) in self.most.iter_mut().zip(answer.values()) {
-            *most = values.max(*most);
-        }
         self.buckets.merge(answer).map_err(QueryError::failed)
     }
 }
@@ -283,24 +276,43 @@ impl Sum {
 impl Merged {
     async fn merged_usage(&self, query: UseQuery) -> Result<Part<Vec<GpuUse>>, QueryError> {
         let Part { answer: found, mut missing } = self.ask(|history| history.usage(query)).await?;
-        let (mut uses, shared) = work(move || Ok(join(found))).await?;
+        let (uses, shared) = work(move || Ok(join(found))).await?;
         if shared.is_empty() {
             return Ok(Part { answer: uses, missing });
         }
         // Neither has all rows of these GPUs, and both may have the same ones: they are read, and merged by key.
-        let Some(of_rows) = use_of_gpus(self, query, &shared, SHARED_ROWS_MAX).await? else {
-            missing.push(format!(
-                "the use of {} GPUs is added up over the collectors, because they have more than {SHARED_ROWS_MAX} rows \
-                 in common times; take a shorter range: {}",
-                shared.len(),
-                named(&shared),
-            ));
-            return Ok(Part { answer: uses, missing });
+        let of_rows = use_of_gpus(self, query, &shared, SHARED_ROWS_MAX).await?;
+        let (of_rows, unread) = of_rows.map_or_else(Default::default, |part| (part.answer, part.missing));
+        missing.extend(unread.into_iter().filter(|words| !missing.contains(words)).collect::<Vec<_>>());
+        // Where a rollup outlives its rows, the rows are of less time than one member alone has.
+        let seconds = |of: &[GpuUse]| of.iter().map(|one| one.held.seconds).sum::<f64>();
+        let of_gpu = |gpu: &Arc<str>| {
+            let from = of_rows.partition_point(|one| one.gpu < *gpu);
+            let of = of_rows.get(from..).unwrap_or_default();
+            of.get(..of.partition_point(|one| one.gpu == *gpu)).unwrap_or_default()
         };
-        missing
-            .extend(of_rows.missing.into_iter().filter(|words| !missing.contains(words)).collect::<Vec<_>>());
-        uses.retain(|one| shared.binary_search(&one.gpu).is_err());
-        let (answer, _) = join(vec![uses, of_rows.answer]);
+        let members = self.members().len();
+        #[expect(clippy::cast_precision_loss, reason = "a number of collectors")]
+        let is_whole = |gpu: &Arc<str>, sum_s: f64| {
+            !of_gpu(gpu).is_empty() && seconds(of_gpu(gpu)) * members as f64 >= sum_s * (1.0 - 1e-9)
+        };
+        let (mut answer, mut summed) = (Vec::with_capacity(uses.len()), Vec::new());
+        for sums in uses.chunk_by(|one, next| one.gpu == next.gpu) {
+            let Some(GpuUse { gpu, .. }) = sums.first() else { continue };
+            let is_shared = shared.binary_search(gpu).is_ok();
+            let is_replaced = is_shared && is_whole(gpu, seconds(sums));
+            answer.extend_from_slice(if is_replaced { of_gpu(gpu) } else { sums });
+            summed.extend((is_shared && !is_replaced).then(|| Arc::clone(gpu)));
+        }
+        if !summed.is_empty() {
+            missing.push(format!(
+                "the use of {} GPUs is added up over the collectors, of which several have rows of the same time: hours and \
+                 energy may be up to {members} times too large. Take a newer range, or a shorter one with at most \
+                 {SHARED_ROWS_MAX} rows: {}",
+                summed.len(),
+                named(&summed),
+            ));
+        }
         Ok(Part { answer, missing })
     }
 }

@@ -239,7 +239,7 @@ export interface paths {
         };
         /**
          * GPU hours, energy and cost of GPUs that are held without work.
-         * @description HolderUse: a namespace, pod or job has the GPU. Without work: its utilisation was below 1 %, from one sample to the next.
+         * @description Held: a namespace, pod or job has the GPU. Idle: the utilisation of a sample is below 1 %; that lasts until the next sample.
          */
         get: operations["idle"];
         put?: never;
@@ -1104,12 +1104,12 @@ export interface components {
             gpu_hours: number | null;
             /**
              * Format: double
-             * @description These hours times the utilisation.
+             * @description These hours times the utilisation; null where that is not known.
              */
             busy_gpu_hours: number | null;
             /**
              * Format: double
-             * @description The part of them in which a limit held the clocks down.
+             * @description The part of them in which a limit held the clocks down; null where that is not known.
              */
             throttled_gpu_hours: number | null;
             /** @description How many GPUs. */
@@ -1650,12 +1650,12 @@ export interface components {
             group: string | null;
             /**
              * Format: double
-             * @description Hours of GPUs that were held; null if each has a single row.
+             * @description Hours of GPUs that were held, 0 without any; null if each has a single row.
              */
             held_gpu_hours: number | null;
             /**
              * Format: double
-             * @description The part of them without work.
+             * @description The part of them without work; null where the utilisation is not known.
              */
             idle_gpu_hours: number | null;
             /**

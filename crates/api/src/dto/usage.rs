@@ -36,9 +36,9 @@ pub(crate) struct EnergyGroup {
     pub(crate) source: Option<&'static str>,
     /// Hours of GPUs between their rows, without gaps; null if each has a single row.
     pub(crate) gpu_hours: Option<f64>,
-    /// These hours times the utilisation.
+    /// These hours times the utilisation; null where that is not known.
     pub(crate) busy_gpu_hours: Option<f64>,
-    /// The part of them in which a limit held the clocks down.
+    /// The part of them in which a limit held the clocks down; null where that is not known.
     pub(crate) throttled_gpu_hours: Option<f64>,
     /// How many GPUs.
     pub(crate) gpus: usize,
@@ -67,9 +67,9 @@ pub(crate) struct IdleGroup {
     /// Key of the GPU, name of the node, namespace, job or pod; null: those without one.
     #[schema(value_type = Option<String>)]
     pub(crate) group: Option<String>,
-    /// Hours of GPUs that were held; null if each has a single row.
+    /// Hours of GPUs that were held, 0 without any; null if each has a single row.
     pub(crate) held_gpu_hours: Option<f64>,
-    /// The part of them without work.
+    /// The part of them without work; null where the utilisation is not known.
     pub(crate) idle_gpu_hours: Option<f64>,
     /// Energy of that part, kWh.
     pub(crate) idle_energy_kwh: Option<f64>,

@@ -83,7 +83,7 @@ pub(crate) async fn energy(
 
 /// GPU hours, energy and cost of GPUs that are held without work.
 ///
-/// HolderUse: a namespace, pod or job has the GPU. Without work: its utilisation was below 1 %, from one sample to the next.
+/// Held: a namespace, pod or job has the GPU. Idle: the utilisation of a sample is below 1 %; that lasts until the next sample.
 #[utoipa::path(
     get, path = "/api/v1/analysis/idle", tag = "analysis", operation_id = "idle", params(UsageParams),
     responses(
@@ -178,7 +178,13 @@ impl UsageAsk {
         let hours = |group: &IdleGroup| group.idle_gpu_hours.unwrap_or(0.0);
         groups.sort_by(|a, b| hours(b).total_cmp(&hours(a)));
         let (groups, total, pagination) = self.page.cut(groups);
-        IdleList { groups, whole: idle_of(None, &held, self.price), start, end, total, pagination }
+        let mut whole = idle_of(None, &held, self.price);
+        if held.is_empty() && uses.iter().any(|one| one.held.seconds > 0.0) {
+            // Nobody held a GPU, which is known.
+            (whole.held_gpu_hours, whole.idle_gpu_hours) = (Some(0.0), Some(0.0));
+            whole.idle_cost = self.price.map(|_| 0.0);
+        }
+        IdleList { groups, whole, start, end, total, pagination }
     }
 }
 
@@ -186,10 +192,10 @@ fn gpus(uses: &[&GpuUse]) -> usize {
     uses.iter().map(|one| &one.gpu).collect::<BTreeSet<_>>().len()
 }
 
-/// Hours of GPUs; none if each of them has only one row: that is no duration.
-fn hours(uses: &[&GpuUse], of: fn(&HolderUse) -> f64) -> Option<f64> {
-    let has_time = uses.iter().any(|one| one.held.seconds > 0.0);
-    has_time.then(|| sum(uses.iter().map(|one| of(&one.held))) / 3_600.0)
+/// Hours of GPUs; none if each of them has only one row, which is no duration, or nothing is known of any.
+fn hours(uses: &[&GpuUse], of: fn(&HolderUse) -> Option<f64>) -> Option<f64> {
+    let known = uses.iter().filter(|one| one.held.seconds > 0.0).filter_map(|one| of(&one.held));
+    known.reduce(|sum, seconds| sum + seconds).map(|seconds| seconds / 3_600.0)
 }
 
 /// From 0 on: the sum of nothing is not -0.
@@ -215,7 +221,7 @@ fn energy_of(group: Option<String>, uses: &[&GpuUse]) -> EnergyGroup {
         energy_kwh: source.map(|_| all_kwh),
         counted_kwh: source.map(|_| counted_kwh),
         source,
-        gpu_hours: hours(uses, |held| held.seconds),
+        gpu_hours: hours(uses, |held| Some(held.seconds)),
         busy_gpu_hours: hours(uses, |held| held.busy_s),
         throttled_gpu_hours: hours(uses, |held| held.throttled_s),
         gpus: gpus(uses),
@@ -227,7 +233,7 @@ fn idle_of(group: Option<String>, uses: &[&GpuUse], price: Option<f64>) -> IdleG
     let idle_joules = uses.iter().filter_map(|one| one.held.idle_joules).reduce(|sum, joules| sum + joules);
     IdleGroup {
         group,
-        held_gpu_hours: hours(uses, |held| held.seconds),
+        held_gpu_hours: hours(uses, |held| Some(held.seconds)),
         idle_gpu_hours,
         idle_energy_kwh: idle_joules.map(|joules| joules / JOULES_PER_KWH),
         idle_cost: price.zip(idle_gpu_hours).map(|(price, hours)| price * hours),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table};
+use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use serde_json::{Value, json};
 
 use crate::client::{Answer, request};
@@ -287,6 +287,23 @@ async fn energy_and_idle_hours_belong_to_their_holders() {
     }
     let idle = world.ok(&format!("/api/v1/analysis/idle?price=2&{instant}")).await;
     assert_eq!((&idle["whole"]["held_gpu_hours"], &idle["whole"]["idle_cost"]), (&Value::Null, &Value::Null));
+    // Of a GPU without a utilisation nobody knows whether it worked; without a holder nothing was held.
+    let world = World::empty(|_, _| {}).await;
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let identity = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "GPU-dark").unwrap());
+    let last_ns = now_ns();
+    for second in 0..60 {
+        let row = builder.row(last_ns - second * SECOND_NS, identity);
+        builder.set(row, MetricId::of("power_w"), gpuvitals_core::batch::Value::Float(100.0)).unwrap();
+    }
+    world.append(builder.finish(Origin { node: Arc::from("n"), started_ns: 1 }, 1).unwrap()).await;
+    let whole = world.ok("/api/v1/analysis/energy").await["whole"].clone();
+    near(&whole["gpu_hours"], 60.0 / 3_600.0);
+    assert_eq!((&whole["busy_gpu_hours"], &whole["throttled_gpu_hours"]), (&Value::Null, &Value::Null));
+    let whole = world.ok("/api/v1/analysis/idle?price=2").await["whole"].clone();
+    for field in ["held_gpu_hours", "idle_gpu_hours", "idle_cost"] {
+        near(&whole[field], 0.0);
+    }
     for query in ["energy?by=model", "idle?price=-1", "energy?start=2026-11-21T00:00:00Z"] {
         let answer = world.get(&format!("/api/v1/analysis/{query}")).await;
         assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("bad_parameter")), "{query}");

@@ -361,6 +361,25 @@ impl Buckets {
         })
     }
 
+    /// Whether this answer, made of merged rows, can stand for the sum of those of so many histories: no cell has fewer values than
+    /// the one of them with the most must have had. It has fewer where a rollup outlives its rows.
+    pub fn covers(&self, sum: &Self, histories: usize) -> bool {
+        let histories = histories.max(1) as u64;
+        let steps = self.steps.count;
+        sum.steps == self.steps
+            && sum.groups.iter().enumerate().all(|(group, name)| {
+                let there = sum.place(group, 0);
+                let here = self.index.get(name).map(|own| self.place(*own, 0));
+                self.metrics.iter().zip(&sum.metrics).all(|(mine, theirs)| {
+                    let of = |cells: &[Cell], at: usize| cells.get(at).map_or(0, |cell| cell.count);
+                    (0..steps).all(|step| {
+                        let rows = here.map_or(0, |here| of(&mine.cells, here + step));
+                        rows.saturating_mul(histories) >= of(&theirs.cells, there + step)
+                    })
+                })
+            })
+    }
+
     /// How many values each metric has, in the order asked.
     pub fn values(&self) -> Vec<u64> {
         let of_cells = |measured: &Measured| measured.cells.iter().map(|cell| cell.count).sum();

@@ -1,4 +1,4 @@
-//! Values by steps of time, from the rows of a history.
+//! Answers from the rows of a history, read page by page.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,36 @@ use crate::batch::RowKeys;
 /// Rows of a page that a history is asked for.
 const PAGE_ROWS: usize = 20_000;
 
-/// Answers a question about steps of time from the merged rows of a history, page by page; none if there are more rows than so many.
+/// Takes all rows that a question is about, in the order of time, and says what is missing; none if there are more rows than so
+/// many. The question's page and limit do not count.
+///
+/// # Errors
+/// When the history gives no rows, or `take` refuses some.
+pub(crate) async fn each_page(
+    history: &(impl History + ?Sized),
+    query: &RowsQuery,
+    rows_max: usize,
+    mut take: impl FnMut(&Batch) -> Result<(), QueryError>,
+) -> Result<Option<Vec<String>>, QueryError> {
+    let (mut after, mut read, mut missing) = (None, 0_usize, BTreeSet::new());
+    loop {
+        let page = RowsQuery { after: after.take(), limit: PAGE_ROWS, ..query.clone() };
+        let Part { answer: rows, missing: unread } = history.rows(page).await?;
+        missing.extend(unread);
+        after = rows.end();
+        let found = rows.batch.as_ref().map_or(0, Batch::rows);
+        read = read.saturating_add(found);
+        if read > rows_max {
+            return Ok(None);
+        }
+        rows.batch.iter().try_for_each(&mut take)?;
+        if found < PAGE_ROWS {
+            return Ok(Some(missing.into_iter().collect()));
+        }
+    }
+}
+
+/// Answers a question about steps of time from the merged rows of a history; none if there are more rows than so many.
 ///
 /// # Errors
 /// When the question makes no sense, its answer is too large, or the history gives no rows.
@@ -22,34 +51,20 @@ pub async fn buckets_of_rows(
     let grid = Grid::new(query.steps()?, query.start_ns, query.end_ns);
     query.check_metrics()?;
     let mut tally = Tally::new(&grid, (0, grid.steps.count - 1), query);
-    let (mut after, mut read, mut missing) = (None, 0_usize, BTreeSet::new());
-    loop {
-        let page = RowsQuery {
-            gpus: query.gpus.clone(),
-            selector: query.selector.clone(),
-            start_ns: Some(query.start_ns),
-            end_ns: Some(query.end_ns),
-            metrics: Some(query.metrics.iter().map(|metric| metric.metric().column.to_owned()).collect()),
-            after: after.take(),
-            ..RowsQuery::of(query.table, PAGE_ROWS)
-        };
-        let Part { answer: rows, missing: unread } = history.rows(page).await?;
-        missing.extend(unread);
-        after = rows.end();
-        let found = rows.batch.as_ref().map_or(0, Batch::rows);
-        read = read.saturating_add(found);
-        if read > rows_max {
-            return Ok(None);
-        }
-        if let Some(batch) = rows.batch {
-            let keys = RowKeys::of(batch.records(), query.table).map_err(QueryError::failed)?;
-            let labels = labels(batch.records(), query, keys);
-            tally.add(batch.records(), &labels, &grid, &[])?;
-            tally.buckets.check(query.aggregates.len())?;
-        }
-        if found < PAGE_ROWS {
-            let missing = missing.into_iter().collect();
-            return Ok(Some(Part { answer: tally.buckets, missing }));
-        }
-    }
+    let rows = RowsQuery {
+        gpus: query.gpus.clone(),
+        selector: query.selector.clone(),
+        start_ns: Some(query.start_ns),
+        end_ns: Some(query.end_ns),
+        metrics: Some(query.metrics.iter().map(|metric| metric.metric().column.to_owned()).collect()),
+        ..RowsQuery::of(query.table, 0)
+    };
+    let taking = each_page(history, &rows, rows_max, |batch| {
+        let keys = RowKeys::of(batch.records(), query.table).map_err(QueryError::failed)?;
+        let labels = labels(batch.records(), query, keys);
+        tally.add(batch.records(), &labels, &grid, &[])?;
+        tally.buckets.check(query.aggregates.len())
+    });
+    let missing = taking.await?;
+    Ok(missing.map(|missing| Part { answer: tally.buckets, missing }))
 }

@@ -1,7 +1,7 @@
 //! The use of one GPU, added up.
 
-use super::paced::{Paced, PacedStay};
-use super::stay::Between;
+use super::paced::{Gap, Paced, PacedStay};
+use super::stay::{Time, sum};
 use super::{PowerSpan, Stay};
 use crate::energy::{Energy, EnergySource};
 
@@ -10,12 +10,12 @@ use crate::energy::{Energy, EnergySource};
 pub struct HolderUse {
     /// Seconds between its rows and the next ones; 0 if it only has a GPU's last row.
     pub seconds: f64,
-    /// Seconds times utilisation.
-    pub busy_s: f64,
-    /// Seconds in which the GPU did nothing.
-    pub idle_s: f64,
-    /// Seconds in which a limit held the clocks down.
-    pub throttled_s: f64,
+    /// Seconds times utilisation; none if that is never known.
+    pub busy_s: Option<f64>,
+    /// Seconds in which the GPU did nothing; none as well.
+    pub idle_s: Option<f64>,
+    /// Seconds in which a limit held the clocks down; none if that is never known.
+    pub throttled_s: Option<f64>,
     /// Energy, joules; none without power and counter.
     pub joules: Option<f64>,
     /// Energy of the time in which the GPU did nothing, joules; none if there was no such time, or no energy.
@@ -23,11 +23,23 @@ pub struct HolderUse {
 }
 
 impl HolderUse {
-    fn add(&mut self, between: Between) {
-        self.seconds += between.seconds;
-        self.busy_s += between.busy_s;
-        self.idle_s += between.idle_s;
-        self.throttled_s += between.throttled_s;
+    fn add(&mut self, time: Time) {
+        let plus = |one: f64, other: f64| one + other;
+        self.seconds += time.seconds;
+        self.busy_s = sum(self.busy_s, time.busy_idle_s.map(|(busy_s, _)| busy_s), plus);
+        self.idle_s = sum(self.idle_s, time.busy_idle_s.map(|(_, idle_s)| idle_s), plus);
+        self.throttled_s = sum(self.throttled_s, time.throttled_s, plus);
+    }
+
+    /// Adds what another history has of the holder.
+    pub(super) fn and(&mut self, other: &Self) {
+        let plus = |one: f64, other: f64| one + other;
+        self.seconds += other.seconds;
+        self.busy_s = sum(self.busy_s, other.busy_s, plus);
+        self.idle_s = sum(self.idle_s, other.idle_s, plus);
+        self.throttled_s = sum(self.throttled_s, other.throttled_s, plus);
+        self.joules = sum(self.joules, other.joules, plus);
+        self.idle_joules = sum(self.idle_joules, other.idle_joules, plus);
     }
 
     fn add_joules(&mut self, joules: f64, idle_joules: Option<f64>) {
@@ -99,19 +111,19 @@ impl Going {
             last: (holder, stay.clone()),
             held: Vec::new(),
         };
-        going.feed(&stay, 0);
-        going.stay(holder, &stay);
+        going.feed(&stay, Gap::default());
+        going.stay(holder, &stay, None);
         going
     }
 
-    fn add(&mut self, (holder, stay, gap_max_ns): PacedStay) {
+    fn add(&mut self, (holder, stay, gap): PacedStay) {
         if stay.first_ns <= self.last.1.last_ns {
             return;
         }
-        let between = Between::of(&self.last.1, &stay, gap_max_ns);
+        let between = Time::between(&self.last.1, &stay, gap);
         let is_idle = self.last.1.is_idle_after();
         let (before_j, before_s) = (self.energy.joules(), self.energy.seen_s());
-        self.feed(&stay, gap_max_ns);
+        self.feed(&stay, gap);
         let joules = self.energy.joules() - before_j;
         let has_energy = joules > 0.0 || self.energy.seen_s() > before_s;
         let last = self.held(self.last.0);
@@ -119,7 +131,8 @@ impl Going {
         if has_energy {
             last.add_joules(joules, is_idle.then_some(joules));
         }
-        self.stay(holder, &stay);
+        let before = self.last.1.clone();
+        self.stay(holder, &stay, Some(&before));
         // What a row does not say again lasts.
         let utilization_after = stay.utilization_after.or(self.last.1.utilization_after);
         let throttled_after = stay.throttled_after.or(self.last.1.throttled_after);
@@ -127,18 +140,18 @@ impl Going {
     }
 
     /// Gives the first values of a stay to the energy.
-    fn feed(&mut self, stay: &Stay, gap_max_ns: i64) {
+    fn feed(&mut self, stay: &Stay, gap: Gap) {
         self.energy.allow(stay.limit_w);
         if let Some(PowerSpan { first: (time_ns, watts), is_average, .. }) = stay.power {
-            self.energy.power(time_ns, watts, is_average, gap_max_ns);
+            self.energy.power(time_ns, watts, is_average, gap.power_ns);
         }
         if let Some(counter) = stay.counter {
-            self.energy.read(counter.first.0, counter.first.1, gap_max_ns);
+            self.energy.read(counter.first.0, counter.first.1, gap.rows_ns);
         }
     }
 
-    /// Adds what lies within a stay.
-    fn stay(&mut self, holder: u32, stay: &Stay) {
+    /// Adds what lies within a stay that follows another one.
+    fn stay(&mut self, holder: u32, stay: &Stay, before: Option<&Stay>) {
         let before_j = self.energy.joules();
         let power = stay.power.filter(|power| power.last.0 > power.first.0);
         if let Some(power) = &power {
@@ -152,21 +165,21 @@ impl Going {
             self.energy.read(counter.last.0, counter.last.1, counter.last.0 - counter.first.0);
         }
         let joules = self.energy.joules() - before_j;
+        let time = Time::within(stay, before);
+        let idle_s = time.busy_idle_s.map_or(0.0, |(_, idle_s)| idle_s);
         // Of the energy, the part of the idle time is that of the integral.
         let idle_share = match power {
-            Some(power) if power.joules > 0.0 => power.idle_joules / power.joules,
-            _ if stay.seconds > 0.0 => stay.idle_s / stay.seconds,
+            Some(power) if power.joules > 0.0 => {
+                let was_idle = before.is_some_and(Stay::is_idle_after);
+                (power.idle_joules + if was_idle { power.open_joules } else { 0.0 }) / power.joules
+            }
+            _ if time.seconds > 0.0 => idle_s / time.seconds,
             _ => 0.0,
         };
         let has_energy = joules > 0.0 || power.is_some_and(|power| power.seconds > 0.0);
-        let is_idle = stay.idle_s > 0.0;
+        let is_idle = idle_s > 0.0;
         let held = self.held(holder);
-        held.add(Between {
-            seconds: stay.seconds,
-            busy_s: stay.busy_s,
-            idle_s: stay.idle_s,
-            throttled_s: stay.throttled_s,
-        });
+        held.add(time);
         if has_energy {
             held.add_joules(joules, is_idle.then_some(joules * idle_share));
         }

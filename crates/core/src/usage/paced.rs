@@ -4,23 +4,38 @@ use std::collections::VecDeque;
 
 use super::Stay;
 use crate::integral::Pace;
+use crate::time::HOUR_NS;
 
 /// Stays that are looked at behind a distance before it is judged.
 const AHEAD: usize = 2;
 
+/// Longest distance that is no gap where two rows are all there is to judge by.
+const TWO_ROWS_NS: i64 = HOUR_NS;
+
+/// The longest distances before a stay that are no gaps, nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Gap {
+    /// Between rows.
+    pub(super) rows_ns: i64,
+    /// Between values of power, which may be read less often.
+    pub(super) power_ns: i64,
+}
+
 /// The stays of a GPU in the order of time, each with the longest distance before it that is no gap: five times the usual
-/// one before it, or five times each of the two behind it. So a first distance is judged, and a slower rate is none.
+/// one before it, or five times the shorter of the two behind it. So a first distance is judged, and a slower rate is none.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Paced {
     waiting: VecDeque<(u32, Stay)>,
-    /// Distances of rows and of values of power, which may be read less often.
-    pace: Option<[Pace; 2]>,
+    rows: Option<Pace>,
+    power: Option<Pace>,
     last_ns: Option<i64>,
     power_ns: Option<i64>,
+    /// Whether there was no gap since the last value of power.
+    is_going_on: bool,
 }
 
-/// A stay, what it belongs to, and the longest distance before it that is no gap, nanoseconds.
-pub(super) type PacedStay = (u32, Stay, i64);
+/// A stay, what it belongs to, and the gaps before it.
+pub(super) type PacedStay = (u32, Stay, Gap);
 
 impl Paced {
     /// Takes a stay, and returns an earlier one that can be judged by it.
@@ -37,34 +52,43 @@ impl Paced {
             self.waiting.iter().filter_map(|(_, next)| Some(next.first_ns.saturating_sub(ends.next()?)));
         let behind = if stay.pace_ns > 0 { Some(stay.pace_ns) } else { apart.min() };
         let behind_ns = behind.map_or(0, |ns| Pace::known(ns).limit_ns());
-        let before_ns = self.limit_ns();
-        // Two rows are all there is to judge by.
-        let gap_max_ns =
-            if behind.is_none() && self.pace.is_none() { i64::MAX } else { before_ns.max(behind_ns) };
-        self.step(&mut stay, gap_max_ns);
-        Some((of, stay, gap_max_ns))
-    }
-
-    fn limit_ns(&self) -> i64 {
-        self.pace.iter().flatten().map(|pace| pace.limit_ns()).max().unwrap_or(0)
-    }
-
-    /// Learns from the distance before a stay unless it is a gap, and notes the usual one in it.
-    fn step(&mut self, stay: &mut Stay, gap_max_ns: i64) {
-        let since = |before_ns: Option<i64>, time_ns: i64| {
-            Some(time_ns.saturating_sub(before_ns?)).filter(|apart| *apart <= gap_max_ns)
+        let limit_ns = |pace: Option<Pace>| pace.map_or(0, Pace::limit_ns);
+        let rows_ns = if behind.is_none() && self.rows.is_none() {
+            TWO_ROWS_NS
+        } else {
+            limit_ns(self.rows).max(behind_ns)
         };
+        let gap = self.step(&mut stay, rows_ns);
+        Some((of, stay, gap))
+    }
+
+    /// Learns from the distances before a stay unless they are gaps, and notes the usual one in it.
+    fn step(&mut self, stay: &mut Stay, rows_ns: i64) -> Gap {
+        let since = |before_ns: Option<i64>, time_ns: i64| Some(time_ns.saturating_sub(before_ns?));
         let apart = since(self.last_ns.replace(stay.last_ns), stay.first_ns);
-        let power_apart = stay.power.and_then(|span| since(self.power_ns.replace(span.last.0), span.first.0));
+        let is_gap = apart.is_some_and(|apart| apart > rows_ns);
+        self.is_going_on &= !is_gap;
+        let mut power_ns = self.power.map_or(rows_ns, |pace| pace.limit_ns().max(rows_ns));
+        if let Some(span) = stay.power {
+            let apart = since(self.power_ns.replace(span.last.0), span.first.0);
+            // While rows come, the first distance of two values is the usual one, however long it is.
+            if self.power.is_none() && self.is_going_on {
+                power_ns = power_ns.max(apart.unwrap_or(0));
+            }
+            if let Some(apart) = apart.filter(|apart| *apart <= power_ns) {
+                self.power = Some(Pace::known(apart));
+            }
+            self.is_going_on = true;
+        }
         if stay.pace_ns > 0 {
-            self.pace = Some([Pace::known(stay.pace_ns); 2]);
-            return;
+            self.rows = Some(Pace::known(stay.pace_ns));
+            self.power = self.rows;
+        } else {
+            self.rows = apart.filter(|_| !is_gap).map(Pace::known).or(self.rows);
+            let usual = [self.rows, self.power].into_iter().flatten().map(Pace::usual_ns);
+            stay.pace_ns = usual.max().unwrap_or(0);
         }
-        if let Some(apart) = apart {
-            let [_, power] = self.pace.unwrap_or([Pace::known(apart); 2]);
-            self.pace = Some([Pace::known(apart), power_apart.map_or(power, Pace::known)]);
-        }
-        stay.pace_ns = self.pace.iter().flatten().map(|pace| pace.usual_ns()).max().unwrap_or(0);
+        Gap { rows_ns, power_ns }
     }
 }
 
@@ -94,9 +118,9 @@ impl StayFold {
         *self = Self::default();
     }
 
-    fn take(&mut self, (run, row, gap_max_ns): PacedStay, done: &mut impl FnMut(u32, Stay)) {
+    fn take(&mut self, (run, row, gap): PacedStay, done: &mut impl FnMut(u32, Stay)) {
         match &mut self.open {
-            Some((same, open)) if *same == run => open.join(&row, gap_max_ns),
+            Some((same, open)) if *same == run => open.join(&row, gap),
             open => {
                 if let Some((run, stay)) = open.replace((run, row)) {
                     done(run, stay);

@@ -11,13 +11,11 @@ use foldhash::fast::RandomState;
 use super::{CounterSpan, GpuUse, HOLDER_COLUMNS, PowerSpan, Stay, Usage, UseQuery};
 use crate::batch::{KeylessRow, MetricColumn, RowKeys, Value, as_dictionary, metric_of, text_at, timestamps};
 use crate::energy::EnergyColumns;
-use crate::history::{History, Part, QueryError, RowsQuery};
+use crate::history::{History, Part, QueryError, RowsQuery, each_page};
 use crate::throttle::{Residency, ThrottleColumns};
-use crate::{Batch, MetricId, Table};
+use crate::{MetricId, Table};
 
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
-/// Rows of a page that a history is asked for.
-const PAGE_ROWS: usize = 20_000;
 
 /// Names of the metrics that a use is made of.
 pub fn use_columns() -> impl Iterator<Item = &'static str> {
@@ -53,13 +51,15 @@ impl<'a> UseColumns<'a> {
             joules: 0.0,
             seconds: 0.0,
             idle_joules: 0.0,
+            open_joules: 0.0,
             max_w: watts,
         });
         let counter = self.energy.counter_j(row).filter(|joules| joules.is_finite());
         let counter = counter.map(|joules| (time_ns, joules));
         let utilization_after = self.utilization.and_then(|column| column.value(row)).map(Value::as_f64);
-        let throttled = self.throttle.at(row, counted);
-        let share = |of_share: bool| throttled.filter(|it| it.is_share == of_share).map(|it| it.any);
+        // The first counters have no time before them.
+        let is_first = !counted.is_told();
+        let throttled = self.throttle.at(row, counted).filter(|it| !(it.is_share && is_first));
         Stay {
             first_ns: time_ns,
             last_ns: time_ns,
@@ -67,9 +67,11 @@ impl<'a> UseColumns<'a> {
             seconds: 0.0,
             busy_s: 0.0,
             idle_s: 0.0,
+            utilization_open_s: 0.0,
             throttled_s: 0.0,
-            throttled_before: share(true),
-            throttled_after: share(false),
+            throttled_open_s: 0.0,
+            throttled_before: throttled.filter(|it| it.is_share).map(|it| it.any),
+            throttled_after: throttled.map(|it| it.any),
             utilization_after,
             power,
             counter: counter.map(|read| CounterSpan { first: read, last: read, fell: false }),
@@ -155,28 +157,16 @@ pub async fn use_of_gpus(
     rows_max: usize,
 ) -> Result<Option<Part<Vec<GpuUse>>>, QueryError> {
     let (mut usage, mut rows_of_use) = (Usage::default(), RowsOfUse::default());
-    let (mut after, mut read) = (None, 0_usize);
-    loop {
-        let page = RowsQuery {
-            gpus: gpus.to_vec(),
-            start_ns: Some(query.start_ns),
-            end_ns: Some(query.end_ns),
-            metrics: Some(use_columns().map(str::to_owned).collect()),
-            after: after.take(),
-            ..RowsQuery::of(Table::GpuEvents, PAGE_ROWS)
-        };
-        let Part { answer: rows, missing } = history.rows(page).await?;
-        after = rows.end();
-        let found = rows.batch.as_ref().map_or(0, Batch::rows);
-        read = read.saturating_add(found);
-        if read > rows_max {
-            return Ok(None);
-        }
-        if let Some(batch) = rows.batch {
-            rows_of_use.add(&mut usage, batch.records()).map_err(QueryError::failed)?;
-        }
-        if found < PAGE_ROWS || !missing.is_empty() {
-            return Ok(Some(Part { answer: usage.finish(), missing }));
-        }
-    }
+    let rows = RowsQuery {
+        gpus: gpus.to_vec(),
+        start_ns: Some(query.start_ns),
+        end_ns: Some(query.end_ns),
+        metrics: Some(use_columns().map(str::to_owned).collect()),
+        ..RowsQuery::of(Table::GpuEvents, 0)
+    };
+    let taking = each_page(history, &rows, rows_max, |batch| {
+        rows_of_use.add(&mut usage, batch.records()).map_err(QueryError::failed)
+    });
+    let missing = taking.await?;
+    Ok(missing.map(|missing| Part { answer: usage.finish(), missing }))
 }

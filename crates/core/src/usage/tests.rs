@@ -7,14 +7,33 @@ use crate::time::SECOND_NS;
 
 const GPU: &str = "GPU-1";
 
-/// A row: its time in milliseconds, holder, watts, utilisation and counter.
+/// A row: its time in milliseconds, holder, watts, utilisation, throttling and counter.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     at_ms: i64,
     holder: u32,
     watts: f64,
-    utilization: f64,
+    utilization: Option<f64>,
+    throttled: Throttled,
     counter: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Throttled {
+    Untold,
+    /// Lasts until the next.
+    State(f64),
+    /// Of the time before.
+    Share(f64),
+}
+
+impl Throttled {
+    fn told(self) -> Option<f64> {
+        match self {
+            Self::Untold => None,
+            Self::State(share) | Self::Share(share) => Some(share),
+        }
+    }
 }
 
 impl Row {
@@ -27,10 +46,12 @@ impl Row {
             seconds: 0.0,
             busy_s: 0.0,
             idle_s: 0.0,
+            utilization_open_s: 0.0,
             throttled_s: 0.0,
-            throttled_before: None,
-            throttled_after: Some(0.0),
-            utilization_after: Some(self.utilization),
+            throttled_open_s: 0.0,
+            throttled_before: if let Throttled::Share(share) = self.throttled { Some(share) } else { None },
+            throttled_after: self.throttled.told(),
+            utilization_after: self.utilization,
             power: Some(PowerSpan {
                 is_average: false,
                 first: (time_ns, self.watts),
@@ -38,6 +59,7 @@ impl Row {
                 joules: 0.0,
                 seconds: 0.0,
                 idle_joules: 0.0,
+                open_joules: 0.0,
                 max_w: self.watts,
             }),
             counter: self.counter.map(|joules| CounterSpan {
@@ -100,45 +122,60 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
         prop::bool::weighted(0.05),
         0_u32..2,
         50.0..700.0_f64,
-        prop_oneof![Just(0.0), 1.0..100.0_f64],
+        prop_oneof![2 => Just(Some(0.0)), 2 => (1.0..100.0_f64).prop_map(Some), 1 => Just(None)],
+        prop_oneof![
+            Just(Throttled::Untold),
+            (0_u8..2).prop_map(|held| Throttled::State(f64::from(held))),
+            (0.0..1.0_f64).prop_map(Throttled::Share),
+        ],
     );
     let rows = prop::collection::vec(row, 4..200);
     (rows, any::<bool>(), prop::option::of(3_usize..100)).prop_map(|(rows, counts, reset)| {
         let (mut at_ms, mut counter, mut before) = (1_700_000_000_000, 5_000.0, 0.0);
-        let made = rows.into_iter().enumerate().map(|(n, (apart, gap, holder, watts, utilization))| {
-            // The usual distance is known when a gap comes, and gaps are apart.
-            let distance = apart + if gap && n > 3 && n % 4 == 0 { 600_000 } else { 0 };
-            at_ms += distance;
-            #[expect(clippy::cast_precision_loss, reason = "some minutes")]
-            if n > 0 {
-                counter += f64::midpoint(before, watts) * distance as f64 / 1e3;
-            }
-            if reset == Some(n) {
-                counter = 0.0;
-            }
-            before = watts;
-            Row { at_ms, holder, watts, utilization, counter: counts.then_some(counter) }
-        });
+        let made =
+            rows.into_iter().enumerate().map(|(n, (apart, gap, holder, watts, utilization, throttled))| {
+                // The usual distance is known when a gap comes, and gaps are apart.
+                let distance = apart + if gap && n > 3 && n % 4 == 0 { 600_000 } else { 0 };
+                at_ms += distance;
+                #[expect(clippy::cast_precision_loss, reason = "some minutes")]
+                if n > 0 {
+                    counter += f64::midpoint(before, watts) * distance as f64 / 1e3;
+                }
+                if reset == Some(n) {
+                    counter = 0.0;
+                }
+                before = watts;
+                Row { at_ms, holder, watts, utilization, throttled, counter: counts.then_some(counter) }
+            });
         made.collect()
     })
 }
 
-/// Joules, seconds, idle seconds and joules of each holder, from the rows alone: without a counter.
-fn sums(rows: &[Row]) -> [[f64; 4]; 2] {
-    let mut sums = [[0.0; 4]; 2];
+/// Joules, seconds, idle seconds and joules, busy and throttled seconds of each holder, from the rows alone: without a counter.
+fn sums(rows: &[Row]) -> [[f64; 6]; 2] {
+    let mut sums = [[0.0; 6]; 2];
+    let (mut utilization, mut throttled) = (None, None);
     for pair in rows.windows(2) {
+        utilization = pair[0].utilization.or(utilization);
+        throttled = pair[0].throttled.told().or(throttled);
         #[expect(clippy::cast_precision_loss, reason = "some minutes")]
         let seconds = (pair[1].at_ms - pair[0].at_ms) as f64 / 1e3;
         if seconds > 100.0 {
             continue;
         }
         let joules = f64::midpoint(pair[0].watts, pair[1].watts) * seconds;
-        let sum = &mut sums[pair[0].holder as usize];
-        sum[0] += joules;
-        sum[1] += seconds;
-        if pair[0].utilization < IDLE_BELOW_PCT {
-            sum[2] += seconds;
-            sum[3] += joules;
+        let is_idle = utilization.is_some_and(|percent| percent < IDLE_BELOW_PCT);
+        let share = if let Throttled::Share(share) = pair[1].throttled { Some(share) } else { throttled };
+        let more = [
+            joules,
+            seconds,
+            if is_idle { seconds } else { 0.0 },
+            if is_idle { joules } else { 0.0 },
+            utilization.map_or(0.0, |percent: f64| seconds * percent / 100.0),
+            share.map_or(0.0, |share| seconds * share),
+        ];
+        for (sum, more) in sums[pair[0].holder as usize].iter_mut().zip(more) {
+            *sum += more;
         }
     }
     sums
@@ -150,11 +187,12 @@ proptest! {
         let without: Vec<Row> = rows.iter().map(|row| Row { counter: None, ..*row }).collect();
         let wanted = sums(&without);
         for uses in [by_rows(&without), by_stays(&without, step_s * 1_000)] {
-            for (job, [joules, seconds, idle_s, idle_j]) in ["a", "b"].into_iter().zip(wanted) {
+            for (job, wanted) in ["a", "b"].into_iter().zip(wanted) {
                 let held = of(&uses, job);
-                prop_assert!(near(held.joules.unwrap_or(0.0), joules), "{job} {held:?} {joules} J");
-                prop_assert!(near(held.seconds, seconds) && near(held.idle_s, idle_s), "{job} {held:?} {seconds} s");
-                prop_assert!(near(held.idle_joules.unwrap_or(0.0), idle_j), "{job} {held:?} {idle_j} J idle");
+                let found = [held.joules, Some(held.seconds), held.idle_s, held.idle_joules, held.busy_s, held.throttled_s];
+                for (found, wanted) in found.into_iter().zip(wanted) {
+                    prop_assert!(near(found.unwrap_or(0.0), wanted), "{job} {held:?}, not {wanted}");
+                }
             }
         }
     }
@@ -183,15 +221,21 @@ proptest! {
         prop_assert!(near(sum(&by_row), sum(&by_rows(&alone))));
         prop_assert!((sum(&by_row) - sum(&by_stay)).abs() <= 0.01 * sum(&by_row) + 1e-9, "{by_row:?} {by_stay:?}");
         for (one, other) in by_row.iter().zip(&by_stay) {
-            prop_assert!(near(one.held.seconds, other.held.seconds) && near(one.held.busy_s, other.held.busy_s));
+            prop_assert!(near(one.held.seconds, other.held.seconds) && one.held.busy_s.is_some() == other.held.busy_s.is_some());
         }
     }
 }
 
 /// 100 W at these times, in seconds.
 fn constant(times: impl IntoIterator<Item = i64>) -> Vec<GpuUse> {
-    let row =
-        |at_s: i64| Row { at_ms: at_s * 1_000, holder: 0, watts: 100.0, utilization: 0.0, counter: None };
+    let row = |at_s: i64| Row {
+        at_ms: at_s * 1_000,
+        holder: 0,
+        watts: 100.0,
+        utilization: Some(0.0),
+        throttled: Throttled::Untold,
+        counter: None,
+    };
     by_rows(&times.into_iter().map(row).collect::<Vec<_>>())
 }
 
@@ -207,7 +251,7 @@ fn constant_power_is_its_energy_however_the_rows_lie() {
     for times in [hour().collect(), irregular, (0..=3_600).step_by(60).collect(), (0..=3_600).collect()] {
         let held = of(&constant(times), "a");
         assert!(near(held.joules.unwrap(), 360_000.0) && near(held.seconds, 3_600.0), "{held:?}");
-        assert!(near(held.idle_s, 3_600.0) && near(held.idle_joules.unwrap(), 360_000.0));
+        assert!(near(held.idle_s.unwrap(), 3_600.0) && near(held.idle_joules.unwrap(), 360_000.0));
     }
 }
 
@@ -235,7 +279,8 @@ fn a_counter_that_agrees_is_the_energy_from_its_first_reading_on() {
                 at_ms: n * 1_000,
                 holder: u32::from(n >= 300),
                 watts: 100.0,
-                utilization: 50.0,
+                utilization: Some(50.0),
+                throttled: Throttled::Untold,
                 counter: Some(energy),
             }
         })
@@ -244,7 +289,7 @@ fn a_counter_that_agrees_is_the_energy_from_its_first_reading_on() {
         assert_eq!(uses[0].source, Some(EnergySource::Counter));
         let (a, b) = (of(&uses, "a"), of(&uses, "b"));
         assert!(near(a.joules.unwrap() + b.joules.unwrap(), 105.0 * 599.0), "{uses:?}");
-        assert!((a.joules.unwrap() - 105.0 * 300.0).abs() < 1.0 && near(a.busy_s, 150.0), "{a:?}");
+        assert!((a.joules.unwrap() - 105.0 * 300.0).abs() < 1.0 && near(a.busy_s.unwrap(), 150.0), "{a:?}");
         assert_eq!(uses[0].last_ns, 599 * SECOND_NS);
     }
 }

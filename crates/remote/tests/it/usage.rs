@@ -55,3 +55,28 @@ async fn a_remote_history_and_several_have_the_use_of_all_rows() {
     assert_eq!(used(&both, 600).await, wanted);
     service.end().await;
 }
+
+#[tokio::test]
+async fn many_rows_of_two_collectors_are_added_up_though_a_third_is_away() {
+    let (a, b) = (Kept::new(), Kept::new());
+    // Ten-second frames in turn: more rows than a page of either.
+    for frame in 0..2_500 {
+        let row = |second| TestRow { power: Some(800), ..TestRow::of(0, second) };
+        let rows: Vec<TestRow> = (frame * 10..(frame + 1) * 10).map(row).collect();
+        let to = if frame % 2 == 0 { &a } else { &b };
+        to.store.append(vec![batch(&rows)]).await.unwrap();
+    }
+    let named = |name: &str, history: Arc<dyn History>| NamedHistory { name: name.into(), history };
+    let away = Merged::new(Vec::new(), Duration::from_secs(30));
+    let members = vec![
+        named("a", Arc::new(a.store.clone())),
+        named("b", Arc::new(b.store.clone())),
+        named("c", Arc::new(away)),
+    ];
+    let all = Merged::new(members, Duration::from_secs(30));
+    let query = UseQuery { start_ns: BASE_NS, end_ns: BASE_NS + 25_000 * SECOND_NS };
+    let part = all.usage(query).await.unwrap();
+    let seconds: f64 = part.answer.iter().map(|one| one.held.seconds).sum();
+    assert!((seconds - 24_999.0).abs() < 1e-6, "{seconds}");
+    assert!(part.missing.iter().all(|words| words.starts_with("c: ")), "{:?}", part.missing);
+}

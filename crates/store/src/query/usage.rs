@@ -57,25 +57,28 @@ struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    /// Adds rollups, by their times.
+    /// Adds rollups, by the times of their files: those of a file are in the order of GPUs, and a GPU may reach over two of its parts.
     fn add_rollups(&mut self, mut parts: Vec<Part>, scope: &Scope) -> Result<(), QueryError> {
-        parts.sort_by_key(Part::times);
+        parts.sort_by_key(Part::span_start);
         let columns = columns(use_names());
         for some in parts.chunks(PARTS_AT_ONCE) {
             for records in self.read(some, scope, &columns)? {
-                self.add_stays(&records).map_err(QueryError::from)?;
+                self.add_stays(&records, scope.end_ns).map_err(QueryError::from)?;
             }
         }
         Ok(())
     }
 
-    fn add_stays(&mut self, records: &RecordBatch) -> Result<(), MergeError> {
+    /// A step that begins at the end of the range reaches beyond it, and is left out.
+    fn add_stays(&mut self, records: &RecordBatch, end_ns: i64) -> Result<(), MergeError> {
         let keys = RowKeys::of(records, Table::GpuEvents)
             .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
         let holders = self.usage.holders(records);
         let columns = StayColumns::of(records);
         for (row, (id, holder)) in keys.ids.iter().zip(holders).enumerate() {
-            if let (Some(key), Some(stay)) = (keys.keys.get(*id as usize), columns.stay(row)) {
+            if let (Some(key), Some(stay)) = (keys.keys.get(*id as usize), columns.stay(row))
+                && stay.last_ns <= end_ns
+            {
                 self.usage.gpu(key).add(holder, stay);
             }
         }

@@ -109,6 +109,14 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// Start of the hour or day of its file, nanoseconds UTC since 1970; of rows in memory the time of the first.
+    pub(crate) fn span_start(&self) -> i64 {
+        match &self.kind {
+            Kind::RowGroup { entry, .. } => entry.span().start_ns(),
+            Kind::Chunk { .. } => self.min_ns,
+        }
+    }
+
     /// The row groups of a file that may hold rows in scope.
     pub(crate) fn of_file<'a>(
         entry: &'a Arc<FileEntry>,

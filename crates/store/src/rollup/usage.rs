@@ -18,7 +18,7 @@ type Float = (&'static str, fn(&Stay) -> Option<f64>);
 /// A column of whole numbers.
 type Whole = (&'static str, fn(&Stay) -> Option<i64>);
 
-const FLOATS: [Float; 18] = [
+const FLOATS: [Float; 21] = [
     ("use_seen_s", |stay| Some(stay.seconds)),
     ("use_busy_s", |stay| Some(stay.busy_s)),
     ("use_idle_s", |stay| Some(stay.idle_s)),
@@ -31,11 +31,14 @@ const FLOATS: [Float; 18] = [
     ("use_power_max_w", |stay| stay.power.map(|power| power.max_w)),
     ("use_power_j", |stay| stay.power.map(|power| power.joules)),
     ("use_power_idle_j", |stay| stay.power.map(|power| power.idle_joules)),
+    ("use_power_open_j", |stay| stay.power.map(|power| power.open_joules)),
     ("use_power_seen_s", |stay| stay.power.map(|power| power.seconds)),
     ("use_power_limit_w", |stay| Some(stay.limit_w)),
     ("use_counter_first_j", |stay| stay.counter.map(|counter| counter.first.1)),
     ("use_counter_last_j", |stay| stay.counter.map(|counter| counter.last.1)),
     ("use_power_is_average", |stay| stay.power.map(|power| f64::from(u8::from(power.is_average)))),
+    ("use_utilization_open_s", |stay| Some(stay.utilization_open_s)),
+    ("use_throttled_open_s", |stay| Some(stay.throttled_open_s)),
     ("use_counter_fell", |stay| stay.counter.map(|counter| f64::from(u8::from(counter.fell)))),
 ];
 const WHOLES: [Whole; 5] = [
@@ -176,8 +179,8 @@ impl StayColumns {
             utilization_after,
             rest @ ..,
         ] = floats;
-        let [first_w, last_w, max_w, joules, idle_joules, power_s, limit_w, rest @ ..] = rest;
-        let [counter_first, counter_last, is_average, fell] = rest;
+        let [first_w, last_w, max_w, joules, idle_joules, open_joules, power_s, limit_w, rest @ ..] = rest;
+        let [counter_first, counter_last, is_average, utilization_open_s, throttled_open_s, fell] = rest;
         let [pace_ns, first_w_ns, last_w_ns, counter_first_ns, counter_last_ns] = wholes;
         let is = |flag: Option<f64>| flag.is_some_and(|flag| flag > 0.0);
         let power = first_w_ns.zip(first_w).zip(last_w_ns.zip(last_w)).map(|(first, last)| PowerSpan {
@@ -187,6 +190,7 @@ impl StayColumns {
             joules: joules.unwrap_or(0.0),
             seconds: power_s.unwrap_or(0.0),
             idle_joules: idle_joules.unwrap_or(0.0),
+            open_joules: open_joules.unwrap_or(0.0),
             max_w: max_w.unwrap_or(0.0),
         });
         let counter = counter_first_ns.zip(counter_first).zip(counter_last_ns.zip(counter_last));
@@ -197,7 +201,9 @@ impl StayColumns {
             seconds: seconds?,
             busy_s: busy_s?,
             idle_s: idle_s?,
+            utilization_open_s: utilization_open_s?,
             throttled_s: throttled_s?,
+            throttled_open_s: throttled_open_s?,
             throttled_before,
             throttled_after,
             utilization_after,

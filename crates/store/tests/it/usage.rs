@@ -32,6 +32,15 @@ fn rows(gpus: usize, seconds: std::ops::Range<i64>) -> Batch {
             let busy = if (second / 100) % 4 == 0 { 0.0 } else { 80.0 };
             builder.set(row, MetricId::of("power_w"), Value::Float(watts)).unwrap();
             builder.set(row, MetricId::of("utilization_pct"), Value::Float(busy)).unwrap();
+            if gpu == 1 {
+                // The firmware counts on every other second, and half of its steps are at the power limit.
+                let steps = 100 * (second / 2);
+                builder.set(row, MetricId::of("throttle_sample_count"), Value::Int(steps)).unwrap();
+                builder.set(row, MetricId::of("throttle_ppt_count"), Value::Int(steps / 2)).unwrap();
+            }
+            if gpu == 2 {
+                builder.set(row, MetricId::of("throttled"), Value::Int((second / 50) % 2)).unwrap();
+            }
             if gpu == 0 {
                 let counted = Value::Float(400_000.0 * second as f64);
                 builder.set(row, MetricId::of("energy_mj"), counted).unwrap();
@@ -77,10 +86,15 @@ fn assert_same(found: &[GpuUse], wanted: &[GpuUse], what: &str) {
         assert_eq!((found.first_ns, found.last_ns), (wanted.first_ns, wanted.last_ns), "{what}");
         let of = |one: &GpuUse| {
             let held = one.held;
-            let joules = [held.joules, held.idle_joules].map(Option::unwrap_or_default);
-            [held.seconds, held.busy_s, held.idle_s, held.throttled_s, joules[0], joules[1]]
+            [Some(held.seconds), held.busy_s, held.idle_s, held.throttled_s, held.joules, held.idle_joules]
         };
         for (number, (found_is, wanted_is)) in of(found).into_iter().zip(of(wanted)).enumerate() {
+            assert_eq!(
+                found_is.is_some(),
+                wanted_is.is_some(),
+                "{what}: {number} of {found:?}, not {wanted:?}"
+            );
+            let (found_is, wanted_is) = (found_is.unwrap_or(0.0), wanted_is.unwrap_or(0.0));
             // Between its readings, and where a step changes hands, a counter's energy follows the power; so does the idle part
             // of it within a step.
             let allowed = match (wanted.source, number) {
@@ -114,6 +128,12 @@ async fn the_use_of_rollups_is_that_of_their_rows() {
         whole.iter().filter(|one| one.gpu.as_ref() == gpu).map(|one| one.held.seconds).sum()
     };
     assert_eq!((hours("GPU-0000"), hours("GPU-0001")), (9_599.0 - 601.0, 9_599.0));
+    let throttled = |gpu: &str| -> f64 {
+        whole.iter().filter(|one| one.gpu.as_ref() == gpu).filter_map(|one| one.held.throttled_s).sum()
+    };
+    // Until the counters move for the first time nothing is known.
+    assert!((throttled("GPU-0001") - 0.5 * 9_598.0).abs() < 1e-6, "{}", throttled("GPU-0001"));
+    assert!((throttled("GPU-0002") - 4_799.0).abs() < 1.5, "{}", throttled("GPU-0002"));
 }
 
 #[tokio::test]
