@@ -25,7 +25,7 @@ use crate::condition::StateRules;
 use crate::config::ApiConfig;
 use crate::dto::GatewayStats;
 use crate::error::ApiError;
-use crate::meter::{self, Meter};
+use crate::meter::Meter;
 use crate::peer::Peer;
 use crate::recent::RecentChanges;
 use crate::tag;
@@ -232,7 +232,7 @@ impl Api {
             uptime_seconds: seconds(started.elapsed()),
             streams: config.limits.streams.saturating_sub(streams.available_permits()),
             connections: listener.connections(),
-            memory_bytes: meter::resident_bytes(),
+            memory_bytes: gpuvitals_core::figures::resident_bytes(),
         }
     }
 

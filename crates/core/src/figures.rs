@@ -137,3 +137,10 @@ impl From<BucketCounts> for Value {
         Self::Buckets(buckets)
     }
 }
+
+/// Resident memory of this process in bytes; none if the system does not say.
+pub fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}

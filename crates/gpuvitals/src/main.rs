@@ -12,6 +12,7 @@ mod doctor;
 mod failure;
 mod files;
 mod findings;
+mod heap;
 mod inspect;
 mod listening;
 mod logging;
@@ -164,6 +165,7 @@ fn serve(
     let started = service::runtime(threads, hangup);
     let (runtime, signals) = started.map_err(|e| Failure::io("cannot start the runtime", e))?;
     let (config, announcer) = settled(&layers()?, name)?;
+    runtime.spawn(heap::give_back());
     let outcome = role(&config, Service { announcer, runtime: runtime.handle().clone(), signals });
     runtime.shutdown_timeout(TASKS_PATIENCE);
     telemetry::finish();
