@@ -80,8 +80,6 @@ pub(crate) struct Values<'a> {
     pub(crate) of_steps: &'a [Option<f64>],
     /// Whether they come from 32-bit floats.
     pub(crate) single: bool,
-    /// Factor to the unit in which they are shown.
-    pub(crate) factor: f64,
 }
 
 impl Serialize for Values<'_> {
@@ -90,6 +88,6 @@ impl Serialize for Values<'_> {
             #[expect(clippy::cast_possible_truncation, reason = "they were 32-bit floats")]
             return serializer.collect_seq(self.of_steps.iter().map(|value| value.map(|v| v as f32)));
         }
-        serializer.collect_seq(self.of_steps.iter().map(|value| value.map(|value| value * self.factor)))
+        serializer.collect_seq(self.of_steps)
     }
 }

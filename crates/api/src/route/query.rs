@@ -169,7 +169,8 @@ impl Ask for QueryAsk {
         let Part { answer: fleet, missing: of_fleet } = fleet;
         view.render(ask::joined(of_fleet, missing), move |view, partial| {
             let simulated = self.simulated(&fleet);
-            let series = self.best(buckets.series(&self.aggregates));
+            let mut series = self.best(buckets.series(&self.aggregates));
+            series.iter_mut().for_each(in_shown_unit);
             let up_to_now = || view.now_ns().saturating_add(UP_TO_NOW_NS);
             let until_ns = self.end_ns.map_or_else(up_to_now, |_| i64::MAX);
             if self.format != Format::Json {
@@ -352,10 +353,17 @@ impl QueryAsk {
             values: Values {
                 of_steps: &series.values,
                 single: is_value && metric.column_type == ColumnType::F32,
-                factor: per_second.map_or(1.0, |(_, factor)| factor),
             },
             labels: GroupLabels(labels),
         }
+    }
+}
+
+/// The rate of an energy is shown in watts, in every form of an answer.
+fn in_shown_unit(series: &mut BucketSeries) {
+    let per_second = series.metric.metric().unit.per_second();
+    if let Some((_, factor)) = per_second.filter(|_| series.aggregate == Aggregate::Rate) {
+        series.values.iter_mut().flatten().for_each(|value| *value *= factor);
     }
 }
 

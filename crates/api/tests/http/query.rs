@@ -132,6 +132,10 @@ async fn counters_are_asked_for_by_their_growth() {
     ] {
         let found = series(&world, &format!("metrics=energy_mj&aggregate={aggregate}")).await;
         assert_eq!((&found[0]["unit"], &found[0]["values"]), (&json!(unit), &expected), "{aggregate}");
+        let path = format!("/api/v1/query?{RANGE}&metrics=energy_mj&aggregate={aggregate}");
+        let csv = request(world.address, "GET", &path, "accept: text/csv\r\n").await;
+        let last = csv.text().lines().nth(1).unwrap().rsplit(',').next().unwrap().parse::<f64>().unwrap();
+        assert_eq!(json!(last), expected[0], "{aggregate}: {}", csv.text());
     }
 }
 
