@@ -19,7 +19,9 @@ use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_analysis::hints::{self, NodeHint};
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::Family;
-use gpuvitals_core::history::{Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector, TextTest};
+use gpuvitals_core::history::{
+    BucketsInParts, Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector, TextTest,
+};
 use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Origin, Table, causes};
 
@@ -32,6 +34,8 @@ const EVENTS_MAX: usize = 10_000;
 const EVENTS_BACK_NS: i64 = 7 * DAY_NS;
 /// Most hosts whose clocks are ahead that are named.
 const HOSTS_AHEAD_MAX: usize = 16;
+/// GPUs of which a minute is asked for without their names.
+const GPUS_AT_ONCE: usize = 32_768;
 /// Most findings of a judgement whose beginning the history is asked for. Of the others `since` says that they may have begun earlier.
 const LOOKED_MAX: usize = 1_024;
 /// Most of them of which the first row is read; of the others the minute is known.
@@ -123,16 +127,25 @@ impl FleetWatch {
         let gpus = fleet.gpus.len();
         // Before the first GPU there are no minutes: they are read from the beginning when it is there.
         let next = || self.work(|work| work.recent.next_query(fresh.now_ns, gpus).filter(|_| gpus > 0));
-        while let Some(query) = next() {
-            let Part { answer: buckets, missing: more } = history.buckets(query).await?;
-            missing = ask::joined(missing, more);
-            self.blocking(move |work| work.recent.take(&buckets)).await?;
+        while let Some(mut query) = next() {
+            if gpus > GPUS_AT_ONCE {
+                // A question that names its GPUs can be put in parts.
+                query.gpus = fleet.gpus.iter().map(|gpu| Arc::clone(&gpu.key)).collect();
+            }
+            let mut parts = BucketsInParts::new(query);
+            while let Some(Part { answer: buckets, missing: more }) = parts.next(history).await? {
+                missing = ask::joined(missing, more);
+                self.blocking(move |work| work.recent.take(&buckets)).await?;
+            }
         }
         while let Some(query) = self.work(|work| work.recent.next_idle_query(fresh.now_ns)) {
-            let asked = query.gpus.clone();
-            let Part { answer: buckets, missing: more } = history.buckets(query).await?;
-            missing = ask::joined(missing, more);
-            self.blocking(move |work| work.recent.take_idle(&asked, &buckets)).await?;
+            let (asked, mut before) = (query.gpus.clone(), Recent::of_range());
+            let mut parts = BucketsInParts::new(query);
+            while let Some(Part { answer: buckets, missing: more }) = parts.next(history).await? {
+                missing = ask::joined(missing, more);
+                before.take(&buckets);
+            }
+            self.work(|work| work.recent.take_idle(&asked, &before));
         }
         let lost = Arc::new(lost(history, &fleet, fresh).await?);
         let ahead = ahead(history, fresh.now_ns).await?;

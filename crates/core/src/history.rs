@@ -26,8 +26,8 @@ pub use query::{
     Aggregate, BUCKETS_MAX, BucketQuery, BucketSeries, COUNTS_MAX, GroupColumn, GroupName, POINTS_MAX,
     QueryError, RowPlace, Rows, RowsQuery,
 };
-pub use rows::buckets_of_rows;
 pub(crate) use rows::each_page;
+pub use rows::{BucketsInParts, buckets_of_rows};
 pub use selector::{
     MATCHERS_MAX, Matcher, PATTERNS_SIZE_MAX, Pattern, PatternError, PatternRoom, Selector, TextTest,
     TooManyMatchers,

@@ -29,7 +29,7 @@ struct Filled {
 }
 
 impl Presence {
-    /// From the answer to [`crate::findings::Recent::range_query`] about a range that ends at `end_ns`. Minutes before the first row
+    /// From the answer to [`crate::findings::Recent::presence_query`] about a range that ends at `end_ns`. Minutes before the first row
     /// of the GPU do not count, and neither do those that are not over.
     pub fn of(buckets: &Buckets, gpu: &GpuState, end_ns: i64, now_ns: i64) -> Self {
         let steps = buckets.steps();

@@ -206,7 +206,11 @@ impl LookBack {
         let steps = buckets.steps();
         let cells = GpuCells::by_gpu(buckets);
         let recent = match self.trace {
-            Trace::Minutes { .. } => Recent::of_range(buckets),
+            Trace::Minutes { .. } => {
+                let mut recent = Recent::of_range();
+                recent.take(buckets);
+                recent
+            }
             Trace::Condition | Trace::Drivers => Recent::default(),
         };
         let one = |asked: &Asked| {

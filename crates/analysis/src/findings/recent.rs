@@ -49,8 +49,10 @@ pub struct Recent {
     gpus: HashMap<Arc<str>, RecentGpu>,
     /// End of the minutes read so far.
     end_ns: Option<i64>,
-    /// All minutes of a range are kept, whoever held the GPU.
+    /// All minutes of a range are kept, under all holders.
     of_range: bool,
+    /// Of a range: start of its first step, nanoseconds UTC since 1970.
+    origin_ns: Option<i64>,
 }
 
 /// A GPU over its last minutes. What was not measured is absent. "Loaded" minutes are those of its present holder with a mean
@@ -163,11 +165,15 @@ pub(super) fn query(metrics: Vec<MetricId>, start_ns: i64, end_ns: i64) -> Bucke
 }
 
 impl Recent {
-    /// The minutes of a range, from the answer to [`Recent::range_query`], whoever held the GPUs.
-    pub fn of_range(buckets: &Buckets) -> Self {
-        let mut recent = Self { of_range: true, ..Self::default() };
-        recent.take(buckets);
-        recent
+    /// The minutes of a range under all holders of the GPUs. They come by [`Recent::take`], from the answer to
+    /// [`Recent::range_query`] or its parts, those of a GPU in the order of time.
+    pub fn of_range() -> Self {
+        Self { of_range: true, ..Self::default() }
+    }
+
+    /// What to ask the history about the minutes in which a GPU reported, for [`crate::explain::Presence`].
+    pub fn presence_query(gpu: Arc<str>, start_ns: i64, end_ns: i64) -> BucketQuery {
+        BucketQuery { group_by: vec![GroupColumn::Gpu], ..Self::range_query(vec![gpu], start_ns, end_ns) }
     }
 
     /// What to ask the history for some GPUs in a range of time: whole minutes, and the one before, with which counters begin. An end
@@ -219,9 +225,8 @@ impl Recent {
         Some(BucketQuery { gpus: keys, ..query(vec![UTILIZATION], start_ns, end_ns.max(start_ns + 1) - 1) })
     }
 
-    /// Takes the answer to [`Recent::next_idle_query`], which was about these GPUs.
-    pub fn take_idle(&mut self, asked: &[Arc<str>], buckets: &Buckets) {
-        let before = Self::of_range(buckets);
+    /// Takes the minutes of the answer to [`Recent::next_idle_query`], which was about these GPUs.
+    pub fn take_idle(&mut self, asked: &[Arc<str>], before: &Self) {
         for key in asked {
             let Some(gpu) = self.gpus.get_mut(key) else { continue };
             gpu.is_looked = true;
@@ -260,9 +265,10 @@ impl Recent {
         let end_ns = steps.time(steps.count);
         self.end_ns = Some(end_ns);
         if self.of_range {
+            let origin_ns = *self.origin_ns.get_or_insert(steps.origin_ns);
             for gpu in self.gpus.values_mut() {
                 // The minute before the range is there for the counters.
-                gpu.minutes.retain(|minute| minute.start_ns > steps.origin_ns);
+                gpu.minutes.retain(|minute| minute.start_ns > origin_ns);
                 gpu.window = gpu.window(true);
             }
             return;
@@ -308,7 +314,7 @@ impl GpuWindow {
         self.loaded_clock_mhz.filter(|_| self.loaded_minutes >= LOADED_MINUTES_MIN)
     }
 
-    /// What is known whoever holds it.
+    /// What is known all_holders holds it.
     fn without_holder(self) -> Self {
         Self {
             held_minutes: 0,
@@ -440,10 +446,10 @@ impl RecentGpu {
         (span_ns > 0 && rise >= 0.0).then_some((rise, span_ns))
     }
 
-    /// Its figures, those of its present holder or `whoever` held it.
-    fn window(&self, whoever: bool) -> GpuWindow {
+    /// Its figures: those under its present holder, or with `all_holders` those of all its minutes.
+    fn window(&self, all_holders: bool) -> GpuWindow {
         let all = || self.minutes.iter();
-        let held = || all().filter(|minute| whoever || minute.start_ns >= self.held_from_ns);
+        let held = || all().filter(|minute| all_holders || minute.start_ns >= self.held_from_ns);
         let loaded = || held().filter_map(Minute::loaded);
         let mean = |values: Vec<f64>| {
             #[expect(clippy::cast_precision_loss, reason = "some minutes")]

@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use gpuvitals_analysis::explain::{self, Happened, Presence, SlowTime};
 use gpuvitals_analysis::findings::{GpuWindow, Recent, holder_of};
 use gpuvitals_analysis::health_event::HealthEvent;
-use gpuvitals_core::history::{Fleet, GpuState, Part, RowsQuery};
+use gpuvitals_core::history::{BucketsInParts, Fleet, GpuState, Part, QueryError, RowsQuery};
 use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Table};
 use serde::Deserialize;
@@ -112,8 +112,21 @@ impl Ask for ExplainAsk {
         let keys: HashSet<&Arc<str>> =
             peers.gpus.iter().chain(&neighbours).chain([&gpu]).map(|gpu| &gpu.key).collect();
         let keys = keys.into_iter().cloned().collect();
+        let history = view.history.as_ref();
+        let mut recent = Recent::of_range();
+        // Many GPUs over a day, or one that often changes hands, are more than one answer may have.
+        let mut parts = BucketsInParts::new(Recent::range_query(keys, start_ns, end_ns));
+        let mut missing = missing;
+        while let Some(Part { answer, missing: more }) = parts.next(history).await? {
+            missing = ask::joined(missing, more);
+            let taking = move || {
+                recent.take(&answer);
+                recent
+            };
+            recent = tokio::task::spawn_blocking(taking).await.map_err(QueryError::failed)?;
+        }
         let Part { answer: buckets, missing: more } =
-            view.history.buckets(Recent::range_query(keys, start_ns, end_ns)).await?;
+            history.buckets(Recent::presence_query(Arc::clone(&gpu.key), start_ns, end_ns)).await?;
         let missing = ask::joined(missing, more);
         let Part { answer: values, missing: more } =
             view.history.buckets(Happened::query(&gpu, start_ns, end_ns)).await?;
@@ -128,7 +141,6 @@ impl Ask for ExplainAsk {
         let Part { answer: events, missing: more } =
             ask::health_events(view.history.as_ref(), of_gpu).await?;
         view.render(ask::joined(missing, more), move |view, _| {
-            let recent = Recent::of_range(&buckets);
             let windows_of =
                 |gpus: &[Arc<GpuState>]| gpus.iter().filter_map(|gpu| recent.window(gpu)).collect();
             let windows: Vec<GpuWindow> = windows_of(&peers.gpus);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use serde_json::{Value, json};
 
 use crate::client::{Answer, request};
@@ -308,6 +308,51 @@ async fn energy_and_idle_hours_belong_to_their_holders() {
         let answer = world.get(&format!("/api/v1/analysis/{query}")).await;
         assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("bad_parameter")), "{query}");
     }
+}
+
+/// Busy at 60 °C, once a minute of the last day (`of_minutes` tells which), and under another pod each `hold` minutes.
+fn day(gpus: i32, hold: i64, of_minutes: impl Fn(i64) -> Option<f64>) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for number in 0..gpus {
+        for minute in 0..1_440 {
+            let Some(busy) = of_minutes(minute) else { continue };
+            let pod = format!("pod-{}", minute / hold);
+            let identity = gpu(&format!("GPU-{number:03}"), &format!("n{}", number / 8), number % 8, H100);
+            let identity = builder.intern(&identity.with(IdentityColumn::Pod, &pod).unwrap());
+            let row = builder.row(now_ns() - (1_440 - minute) * 60 * SECOND_NS, identity);
+            let mut set = |column, value| {
+                builder.set(row, MetricId::of(column), gpuvitals_core::batch::Value::Float(value))
+            };
+            set("utilization_pct", busy).unwrap();
+            set("temperature_c", 60.0).unwrap();
+        }
+    }
+    builder.finish(Origin { node: Arc::from("n"), started_ns: 1 }, 1).unwrap()
+}
+
+#[tokio::test]
+async fn a_day_of_many_gpus_and_of_one_that_often_changes_hands_is_explained() {
+    let world = World::empty(|_, _| {}).await;
+    world.append(day(70, 1_440, |minute| (minute % 60 == 0 || minute > 1_430).then_some(90.0))).await;
+    let answer = world.ok("/api/v1/gpus/GPU-000/explain?start=2026-11-19T16:00:00Z").await;
+    assert_eq!(answer["peers"]["count"], 63, "{answer}");
+    let world = World::empty(|_, _| {}).await;
+    world.append(day(1, 10, |minute| (minute % 5 == 0).then_some(90.0))).await;
+    let answer = world.ok("/api/v1/gpus/GPU-000/explain?start=2026-11-19T16:00:00Z").await;
+    assert_eq!(answer["figures"]["minutes"], 288, "{answer}");
+}
+
+#[tokio::test]
+async fn many_idle_gpus_that_often_changed_hands_are_judged() {
+    let world = judging().await;
+    let idle_from = 1_440 - 45;
+    let busy = |minute| {
+        (minute % 4 == 0 || minute >= idle_from).then_some(if minute < idle_from { 90.0 } else { 0.0 })
+    };
+    world.append(day(40, 32, busy)).await;
+    let list = world.ok("/api/v1/analysis/findings?kind=idle_held&limit=100").await;
+    let concerned = &list["findings"][0]["reach"]["concerned_gpus"];
+    assert_eq!((&list["total"], concerned), (&json!(1), &json!(40)), "{list}");
 }
 
 /// A request with a body.

@@ -1,4 +1,4 @@
-//! Answers from the rows of a history, read page by page.
+//! Questions that are put in parts: rows page by page, steps of time by GPUs and ranges.
 
 use std::collections::BTreeSet;
 
@@ -67,4 +67,54 @@ pub async fn buckets_of_rows(
     });
     let missing = taking.await?;
     Ok(missing.map(|missing| Part { answer: tally.buckets, missing }))
+}
+
+/// A question for values by steps that is put in as many parts as it takes, none of which is too large: of fewer GPUs if it
+/// names several, else of a shorter range. The parts of a GPU come in the order of time.
+#[derive(Debug)]
+pub struct BucketsInParts(Vec<BucketQuery>);
+
+impl BucketsInParts {
+    /// Of this question.
+    pub fn new(query: BucketQuery) -> Self {
+        Self(vec![query])
+    }
+
+    /// The answer to the next part; none after the last.
+    ///
+    /// # Errors
+    /// When the history gives no answer, or one step of one GPU is too much.
+    pub async fn next(
+        &mut self,
+        history: &(impl History + ?Sized),
+    ) -> Result<Option<Part<Buckets>>, QueryError> {
+        while let Some(part) = self.0.pop() {
+            match history.buckets(part.clone()).await {
+                Err(error @ (QueryError::TooManyPoints { .. } | QueryError::TooManyValues { .. })) => {
+                    let Some([first, rest]) = halves(part)? else { return Err(error) };
+                    self.0.extend([rest, first]);
+                }
+                answer => return answer.map(Some),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A question as two; none if it is about one step of one GPU.
+fn halves(query: BucketQuery) -> Result<Option<[BucketQuery; 2]>, QueryError> {
+    if query.gpus.len() > 1 {
+        let mut first = query.clone();
+        let gpus = first.gpus.split_off(query.gpus.len() / 2);
+        return Ok(Some([first, BucketQuery { gpus, ..query }]));
+    }
+    let steps = query.steps()?;
+    if steps.count < 2 {
+        return Ok(None);
+    }
+    let middle_ns = steps.time(steps.count / 2);
+    Ok(Some([
+        BucketQuery { end_ns: middle_ns - 1, ..query.clone() },
+        BucketQuery { start_ns: middle_ns, ..query },
+    ]))
 }
