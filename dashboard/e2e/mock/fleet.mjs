@@ -87,7 +87,7 @@ export class Fleet {
       case "encoder_utilization_pct": case "decoder_utilization_pct": return 0;
       case "power_w": return +(70 + load * (gpu.limit - 110) + 12 * wave(`${gpu.n}p`, time, 4000)).toFixed(3);
       case "power_limit_w": return gpu.limit;
-      case "energy_mj": return Math.floor((time - CAPTURE_AT) / 1000) * 310;
+      case "energy_mj": return Math.floor((time - CAPTURE_AT) / 1000) * 310_000;
       case "temperature_c": return Math.round(31 + 44 * load + 4 * wave(`${gpu.n}t`, time, 60_000) + (gpu.fate === "sick" ? 12 : 0));
       case "memory_temperature_c": return Math.round(38 + 45 * load + 4 * wave(`${gpu.n}mt`, time, 60_000));
       case "gpu_clock_mhz": return load > 0 ? 1980 - 15 * Math.floor(wave(`${gpu.n}c`, time, 8000) * 9) : 345;
