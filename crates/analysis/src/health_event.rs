@@ -1,10 +1,9 @@
 //! Events in the health of GPUs, as rows of `gpu_health_events` tell them.
 
-use std::sync::Arc;
-
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::ExtraValue;
 use gpuvitals_core::{Batch, BatchBuilder, Identity};
+use std::sync::Arc;
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +18,8 @@ pub struct HealthEvent {
     pub detail: Arc<str>,
     /// The finding whose life it is of.
     pub finding: Option<Arc<str>>,
+    /// A number; see the column `code`.
+    pub code: Option<i64>,
 }
 
 impl HealthEvent {
@@ -29,6 +30,11 @@ impl HealthEvent {
             ExtraValue::Text(text) => Some(text),
             ExtraValue::Number(_) => None,
         };
+        #[expect(clippy::cast_possible_truncation, reason = "it was a whole number")]
+        let code = |row| match ExtraValue::of(batch.records().column_by_name("code")?, row)? {
+            ExtraValue::Number(code) => Some(code as i64),
+            ExtraValue::Text(_) => None,
+        };
         let event = |(row, (id, at_ns)): (usize, (&u32, &i64))| {
             Some(Self {
                 gpu: Arc::clone(keys.keys.get(*id as usize)?),
@@ -36,6 +42,7 @@ impl HealthEvent {
                 kind: text("kind", row)?,
                 detail: text("detail", row).unwrap_or_default(),
                 finding: text("finding", row),
+                code: code(row),
             })
         };
         let rows = keys.ids.iter().zip(batch.timestamps()).enumerate();

@@ -30,30 +30,40 @@ pub struct ClockWatch {
 
 #[derive(Debug)]
 struct HostClock {
-    /// The time of its newest row.
-    newest_ns: i64,
-    /// When that last rose, after it was first seen.
+    /// The newest row that was ahead.
+    newest: RowAhead,
+    /// When one was last seen to be.
+    seen_ns: i64,
+    /// By how much it was ahead when it was first seen.
+    lead_ns: i64,
+    /// When a newer one came, after the first.
     rose_ns: Option<i64>,
 }
 
 impl ClockWatch {
-    /// The wrong clocks of the hosts of these rows; of a row without a host that of its GPU.
+    /// The wrong clocks of the hosts of these rows, and of those whose rows were ahead a moment ago; of a row without a host that of
+    /// its GPU. A row a minute of a clock that is half a minute ahead is so for half of the time.
     pub fn look(&mut self, ahead: &[RowAhead], gpus: &[Arc<GpuState>], now_ns: i64) -> Vec<Candidate> {
-        let mut before = std::mem::take(&mut self.hosts);
-        let mut found = Vec::new();
         for row in ahead {
             let Some(subject) = subject(row) else { continue };
-            let mut clock =
-                before.remove(&subject).unwrap_or(HostClock { newest_ns: row.at_ns, rose_ns: None });
-            if row.at_ns > clock.newest_ns {
-                (clock.newest_ns, clock.rose_ns) = (row.at_ns, Some(now_ns));
+            let clock = self.hosts.entry(subject).or_insert_with(|| HostClock {
+                newest: row.clone(),
+                lead_ns: row.at_ns.saturating_sub(now_ns),
+                seen_ns: now_ns,
+                rose_ns: None,
+            });
+            clock.seen_ns = now_ns;
+            if row.at_ns > clock.newest.at_ns {
+                clock.lead_ns = row.at_ns.saturating_sub(now_ns);
+                (clock.newest, clock.rose_ns) = (row.clone(), Some(now_ns));
             }
-            if clock.rose_ns.is_some_and(|rose_ns| now_ns.saturating_sub(rose_ns) <= RISES_WITHIN_NS) {
-                found.extend(wrong_clock(row, subject.clone(), gpus, now_ns));
-            }
-            self.hosts.insert(subject, clock);
         }
-        found
+        let is_recent = |at_ns: i64| now_ns.saturating_sub(at_ns) <= RISES_WITHIN_NS;
+        self.hosts.retain(|_, clock| is_recent(clock.seen_ns));
+        let mut rising: Vec<(&Subject, &HostClock)> =
+            self.hosts.iter().filter(|(_, clock)| clock.rose_ns.is_some_and(is_recent)).collect();
+        rising.sort_unstable_by_key(|(subject, _)| *subject);
+        rising.into_iter().filter_map(|(subject, clock)| wrong_clock(clock, subject.clone(), gpus)).collect()
     }
 }
 
@@ -65,8 +75,8 @@ fn subject(row: &RowAhead) -> Option<Subject> {
     }
 }
 
-fn wrong_clock(row: &RowAhead, subject: Subject, gpus: &[Arc<GpuState>], now_ns: i64) -> Option<Candidate> {
-    let RowAhead { at_ns, identity } = row;
+fn wrong_clock(clock: &HostClock, subject: Subject, gpus: &[Arc<GpuState>]) -> Option<Candidate> {
+    let HostClock { newest: RowAhead { at_ns, identity }, lead_ns, .. } = clock;
     let (cluster, node, key) = (identity.get(IdentityColumn::Cluster), identity.node(), identity.key()?);
     let is_of_host = |gpu: &&Arc<GpuState>| match node {
         Some(_) => gpu.identity.node() == node && gpu.identity.get(IdentityColumn::Cluster) == cluster,
@@ -85,14 +95,13 @@ fn wrong_clock(row: &RowAhead, subject: Subject, gpus: &[Arc<GpuState>], now_ns:
     } else {
         Reach::of(&of_host)
     };
-    let lead_ns = at_ns.saturating_sub(now_ns);
     let sentence = format!(
         "its rows come with a time {} ahead (the newest is of {}); they count for the latest values when that time has come",
-        lead(lead_ns),
+        lead(*lead_ns),
         time::format(*at_ns)
     );
     #[expect(clippy::cast_precision_loss, reason = "seconds")]
-    let evidence = Evidence::derived("clock_ahead", "s", (lead_ns / SECOND_NS) as f64);
+    let evidence = Evidence::derived("clock_ahead", "s", (*lead_ns / SECOND_NS) as f64);
     let finding = finding("clock_wrong", subject, sentence, vec![evidence], reach);
     Some(Candidate { opens: true, began: None, finding })
 }

@@ -13,6 +13,9 @@ pub struct FindingKind {
     pub severity: Severity,
     /// How long it must hold until it opens, nanoseconds.
     pub opens_after_ns: i64,
+    /// Whether it must have been seen for so long: the history says since when, and not that it is so, while a part of the fleet may be
+    /// away.
+    pub opens_by_looks: bool,
     /// How long it must be away until it closes, nanoseconds.
     pub closes_after_ns: i64,
     /// Kinds about the same GPU that say less: they are not shown beside it.
@@ -89,6 +92,7 @@ pub const KINDS: &[FindingKind] = &[
     },
     FindingKind {
         opens_after_ns: 5 * MINUTE_NS,
+        opens_by_looks: true,
         remedy: "`nvidia-smi -L` or `amd-smi list` on the node, and `lspci | grep -iE 'nvidia|amd'`: does the bus still see the GPU? `dmesg \
                  | grep -iE 'xid|nvrm|amdgpu'` says why the driver does not. Drain the node and reboot it; if the GPU stays away, reseat or \
                  exchange the board. If it was taken out on purpose, nothing is wrong.",
@@ -205,6 +209,7 @@ const fn condition(severity: Severity, id: &'static str, meaning: &'static str) 
         id,
         severity,
         opens_after_ns: 0,
+        opens_by_looks: false,
         closes_after_ns: 5 * MINUTE_NS,
         covers: &[],
         meaning,

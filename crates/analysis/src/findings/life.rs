@@ -61,6 +61,9 @@ impl LifeKind {
     }
 }
 
+/// Code of an opening that may have been earlier.
+pub(super) const AT_LEAST: i64 = 1;
+
 /// The changes as rows, each with the identity of the first GPU that the finding is about. `number` counts the rows and is part of
 /// their key. A change about an unknown GPU yields no row. None if no change yields one.
 pub fn life_rows(
@@ -78,7 +81,7 @@ pub fn life_rows(
             sequence: i64::try_from(*number).unwrap_or(i64::MAX),
             kind: kind.name(),
             detail,
-            code: None,
+            code: (*kind == LifeKind::Opened && finding.since_is_bound).then_some(AT_LEAST),
             finding: Some(&finding.id()),
         };
         event.write(&mut builder, &identity);
@@ -146,12 +149,16 @@ mod tests {
         let mut second = Gateway::default();
         second.judge(200, true, &mut events);
         assert_eq!(second.since_and_note(), Some((100, Some("Kim: drained".to_owned()))));
+        let is_bound =
+            |gateway: &Gateway| gateway.tracker.open().iter().all(|finding| finding.since_is_bound);
+        assert!(is_bound(&first) && is_bound(&second), "nobody has looked when it began");
         second.tracker.acknowledge("xid:GPU-a", 210 * SECOND_NS, None);
         second.judge(215, true, &mut events);
         assert_eq!(second.since_and_note(), Some((100, None)));
         // The first hears of it; its own acknowledgement is older.
         first.judge(220, true, &mut events);
         assert_eq!(first.since_and_note(), Some((100, None)));
+        assert!(is_bound(&first) && is_bound(&second), "an acknowledgement is no look");
         first.judge(520, false, &mut events);
         assert_eq!(first.since_and_note(), None);
 

@@ -135,6 +135,15 @@ fn a_node_with_a_gap_lacks_a_gpu_and_a_smaller_node_does_not() {
     assert_eq!(sentence, "the node has 7 GPUs (GPU 6 is missing), most nodes with H100 have 8");
     assert_eq!(found(&[0, 1, 2, 3, 4, 5, 6]).unwrap().1, "the node has 7 GPUs, most nodes with H100 have 8");
     assert_eq!(found(&[0, 1, 2, 3]), None, "a node of four");
+    // A collector that knows the eighth GPU may be away for a moment.
+    let mut gpus: Vec<_> = (0..6).flat_map(|n| node(&format!("n{n}"), &whole)).collect();
+    gpus.extend(node("odd", &[0, 1, 2, 3, 4, 5, 7]));
+    let (lost, recent, mut tracker) = (HashMap::new(), Recent::default(), Tracker::default());
+    for (seconds, open) in [(0, 0), (240, 0), (300, 1)] {
+        let situation = Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost };
+        tracker.update(NOW_NS + seconds * SECOND_NS, judge(&situation), true);
+        assert_eq!(tracker.open().len(), open, "after {seconds} s");
+    }
 }
 
 #[test]
@@ -391,6 +400,16 @@ fn a_host_whose_rows_are_ahead_has_a_wrong_clock() {
     assert!(n1.finding.sentence.starts_with("its rows come with a time 50 min ahead"), "{n1:?}");
     assert_eq!(n1.finding.reach.gpus.len(), 2);
     assert_eq!((n9.finding.reach.gpus.len(), n9.finding.reach.node.as_deref()), (1, Some("n9")));
+    // A row a minute, half a minute ahead: half of the looks meet none, and it is wrong all the same.
+    let (mut slow, mut tracker) = (ClockWatch::default(), Tracker::default());
+    for look in 0..20 {
+        let second = look * 15;
+        let newest = row("s", Some("n7"), (second / 60 * 60 + 30) * SECOND_NS);
+        let ahead = if second % 60 < 25 { vec![newest] } else { Vec::new() };
+        let now_ns = NOW_NS + second * SECOND_NS;
+        tracker.update(now_ns, slow.look(&ahead, &gpus, now_ns), true);
+    }
+    assert_eq!(tracker.open().iter().map(FleetFinding::id).collect::<Vec<_>>(), ["clock_wrong:n7"]);
     // It opens after a minute.
     let mut tracker = Tracker::default();
     tracker.update(NOW_NS, found.clone(), true);

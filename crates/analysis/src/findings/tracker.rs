@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::time::SECOND_NS;
 
-use super::life::{Acknowledgement, LifeChange, LifeKind};
+use super::life::{AT_LEAST, Acknowledgement, LifeChange, LifeKind};
 use super::{Began, Candidate, FindingKind, FleetFinding, Subject};
 use crate::health_event::HealthEvent;
 
@@ -25,6 +25,8 @@ pub struct Tracker {
 struct Tracked {
     /// The first of the candidates that opened it, or may, or what shows it earlier; a whole second.
     began: Began,
+    /// When its first candidate came: it may have begun long before.
+    first_ns: i64,
     /// The newest candidate.
     last_ns: i64,
     is_open: bool,
@@ -68,6 +70,7 @@ impl Tracker {
             Entry::Vacant(_) if !opens => return,
             Entry::Vacant(entry) => entry.insert(Tracked {
                 began: Began { at_ns: now_ns - now_ns.rem_euclid(SECOND_NS), is_bound: true },
+                first_ns: now_ns - now_ns.rem_euclid(SECOND_NS),
                 last_ns: now_ns,
                 is_open: false,
                 is_looked: began.is_some(),
@@ -81,7 +84,8 @@ impl Tracker {
         }
         tracked.last_ns = now_ns;
         tracked.begin(began);
-        tracked.is_open |= now_ns.saturating_sub(tracked.began.at_ns) >= finding.kind.opens_after_ns;
+        let from_ns = if finding.kind.opens_by_looks { tracked.first_ns } else { tracked.began.at_ns };
+        tracked.is_open |= now_ns.saturating_sub(from_ns) >= finding.kind.opens_after_ns;
         let acknowledged = tracked.finding.acknowledged.take();
         let Began { at_ns: since_ns, is_bound: since_is_bound } = tracked.began;
         tracked.finding = FleetFinding { since_ns, since_is_bound, acknowledged, ..finding };
@@ -211,9 +215,10 @@ impl Tracked {
 
     fn recall(&mut self, life: &[(LifeKind, &HealthEvent)]) {
         let mut since_ns = self.is_told.then_some(self.began.at_ns);
-        for (kind, HealthEvent { at_ns, detail, .. }) in life {
+        let mut is_bound = false;
+        for (kind, HealthEvent { at_ns, detail, code, .. }) in life {
             match (kind, since_ns) {
-                (LifeKind::Opened, None) => since_ns = Some(*at_ns),
+                (LifeKind::Opened, None) => (since_ns, is_bound) = (Some(*at_ns), *code == Some(AT_LEAST)),
                 (LifeKind::Closed, Some(_)) if !self.is_told => {
                     (since_ns, self.finding.acknowledged) = (None, None);
                 }
@@ -227,8 +232,9 @@ impl Tracked {
             }
         }
         let Some(since_ns) = since_ns else { return };
-        self.is_told = true;
-        // Its rows were written when it had been looked for.
-        self.begin(Some(Began::exactly(since_ns)));
+        // What is known here of its beginning stands; rows of another life say when, and whether it is a bound.
+        if !std::mem::replace(&mut self.is_told, true) {
+            self.begin(Some(Began { at_ns: since_ns, is_bound }));
+        }
     }
 }

@@ -172,7 +172,8 @@ const HEALTH_EVENTS: &[TableColumn] = &[
         ColumnType::I64,
         Unit::None,
         COUNT,
-        "The number of an `xid`; how many errors an `ecc` or `ras` adds; the reason mask of a `throttle`.",
+        "The number of an `xid`; how many errors an `ecc` or `ras` adds; the reason mask of a `throttle`; \
+         1 if a `finding_opened` may have begun earlier.",
     ),
     text("detail", "The event in words."),
     text("finding", "The finding whose life it is of, `kind:subject`."),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
+use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 
 use super::live;
@@ -68,6 +68,10 @@ impl ExtraValue {
         if let Some(numbers) = column.as_primitive_opt::<Float64Type>() {
             return Some(Self::Number(numbers.value(row)));
         }
+        if let Some(numbers) = column.as_primitive_opt::<Int64Type>() {
+            #[expect(clippy::cast_precision_loss, reason = "numbers of events are small")]
+            return Some(Self::Number(numbers.value(row) as f64));
+        }
         text_at(column.as_dictionary_opt()?, row).map(|text| Self::Text(text.into()))
     }
 }
@@ -81,11 +85,19 @@ pub enum NoGpu {
     Ambiguous(Vec<Arc<str>>),
 }
 
-/// Silence, beside a GPU of the same name that reports, after which a GPU has been replaced, nanoseconds.
+/// A GPU that is silent for this much longer than another of its name has been replaced by it. Nanoseconds.
 const REPLACED_NS: i64 = 60_000_000_000;
 
 /// Which of the GPUs of one name has it: the only living one, or the one that the other living ones are partitions of.
 fn holder_of_name<'a>(named: &[&'a Arc<GpuState>]) -> Option<&'a Arc<GpuState>> {
+    // A GPU does not take the place of one of another node: a bare PCI address is there on every node.
+    let place = |gpu: &GpuState| {
+        (gpu.identity.shared(IdentityColumn::Cluster).cloned(), gpu.identity.node().map(str::to_owned))
+    };
+    let (first, others) = named.split_first()?;
+    if others.iter().any(|gpu| place(gpu) != place(first)) {
+        return None;
+    }
     let newest_ns = named.iter().map(|gpu| gpu.last_seen_ns).max()?;
     let mut living = named.iter().filter(|gpu| newest_ns.saturating_sub(gpu.last_seen_ns) <= REPLACED_NS);
     let mut whole = living.clone().filter(|gpu| gpu.identity.get(IdentityColumn::Partition).is_none());
