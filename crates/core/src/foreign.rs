@@ -2,11 +2,17 @@
 //! catalogue.
 
 mod dialect;
+mod nvidia_smi;
+mod rocm_smi;
 mod term;
+mod tool;
 mod unit;
 
-pub use dialect::{Dialect, DialectColumn};
+pub use dialect::{Choice, Dialect, DialectColumn};
+pub use nvidia_smi::FIELDS as NVIDIA_SMI;
+pub use rocm_smi::FIELDS as ROCM_SMI;
 pub use term::{Topic, names_gpu};
+pub use tool::{ToolField, reason_of};
 
 use crate::absence::AbsenceReason;
 use crate::batch::Value;
@@ -286,6 +292,13 @@ pub fn is_of_card(id: MetricId, name: &str) -> bool {
 pub fn unread_by_dcgm(id: MetricId, value: f64, name: &str) -> Option<AbsenceReason> {
     const MEMORY: MetricId = MetricId::of("temperature_memory_c");
     (id == MEMORY && value == 0.0 && is_dcgm(name)).then_some(AbsenceReason::NotSupported)
+}
+
+/// Whether a reading can be what the metric says: of two sources of one quantity one that cannot does not count.
+pub fn is_credible(id: MetricId, value: Value) -> bool {
+    const POWER: MetricId = MetricId::of("power_w");
+    // A GPU that answers draws something.
+    id.metric().admits(value.as_f64()) && (id != POWER || value.as_f64() > 0.0)
 }
 
 /// Vendor derived from the product name, if possible.

@@ -1,44 +1,89 @@
 //! The dialects that a header gives away: what a tool means by names that elsewhere mean something else.
 
-use super::unit;
+use super::tool::ToolField;
+use super::{nvidia_smi, rocm_smi, unit};
 use crate::catalogue::{self, MetricId};
+use crate::identity::IdentityColumn;
 
 /// The names of a tool.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub struct Dialect {
     /// The tool, for people.
     pub name: &'static str,
     /// Columns that together only this tool has; `*` stands for digits, and at the end for anything.
     signature: &'static [&'static str],
     columns: &'static [(&'static str, Sense)],
+    /// What the tool's own reader knows of its fields. One with a dot or a blank in its name gives the tool away.
+    fields: &'static [ToolField],
 }
 
 /// What a dialect's column is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Sense {
-    /// A metric by column or alias, and its unit (empty: the column's). Of several columns of one metric the largest
-    /// value counts: engines of a GPU that have a clock each.
+    /// A metric by column or alias, and its unit (empty: the column's).
     Metric(&'static str, &'static str),
     /// The GPU of the row.
     Gpu,
+    /// Who or where it is.
+    Identity(IdentityColumn),
     /// It is kept under its own name, whatever else the name means.
     Own,
 }
 
-use Sense::{Gpu, Metric, Own};
+use Sense::{Gpu, Identity, Metric, Own};
 
 /// A column of a dialect.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum DialectColumn {
-    /// Column value = foreign value × factor; the GPU that the name has in it; the unit.
-    Metric(MetricId, f64, Option<String>, &'static str),
+    /// Column value = foreign value × factor.
+    Metric {
+        /// The metric.
+        id: MetricId,
+        /// From the cell's number to the column's unit.
+        factor: f64,
+        /// The GPU that the name has in it.
+        gpu: Option<String>,
+        /// The unit of the cells, if one is written or known.
+        unit: Option<String>,
+        /// Which of several columns of the metric counts; without it the first of the file is the only one.
+        choice: Option<Choice>,
+        /// The tool's field, if its cells are no plain numbers.
+        field: Option<&'static ToolField>,
+    },
     /// The GPU of the row.
     Gpu,
+    /// An identity column.
+    Identity(IdentityColumn),
     /// Kept under its own name.
     Own,
 }
 
+/// Which of several columns of one metric counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// The largest value: engines of a GPU that have a clock each.
+    Largest,
+    /// The first that can be true, in this order.
+    First(usize),
+}
+
 const DIALECTS: &[Dialect] = &[
+    Dialect { name: "nvidia-smi", signature: &[], columns: &[], fields: nvidia_smi::FIELDS },
+    Dialect {
+        name: "rocm-smi",
+        signature: &["device"],
+        columns: &[
+            ("device", Gpu),
+            ("pci_bus", Identity(IdentityColumn::Pci)),
+            // The model's number, which all cards of a kind have.
+            ("gpu_id", Own),
+            // Where it is a number it is the same for all cards of a machine.
+            ("gfx_activity", Own),
+            ("memory_activity", Own),
+            ("temperature_(sensor_hbm_*)", Metric("temperature_hbm_c", "C")),
+        ],
+        fields: rocm_smi::FIELDS,
+    },
     Dialect {
         name: "amd-smi metric",
         signature: &["gfx_activity", "umc_activity"],
@@ -70,6 +115,7 @@ const DIALECTS: &[Dialect] = &[
             ("free_vram", Metric("memory_free_mb", "MB")),
             ("throttle_status", Own),
         ],
+        fields: &[],
     },
     Dialect {
         name: "amd-smi monitor",
@@ -96,10 +142,11 @@ const DIALECTS: &[Dialect] = &[
             ("vram_total", Metric("memory_total_mb", "MB")),
             ("vram_percent", Metric("memory_used_pct", "%")),
         ],
+        fields: &[],
     },
-    Dialect { name: "nvidia-smi dmon", signature: &["pwr", "gtemp"], columns: DMON },
-    Dialect { name: "nvidia-smi dmon", signature: &["sm", "mem", "enc", "dec"], columns: DMON },
-    Dialect { name: "nvidia-smi dmon", signature: &["mclk", "pclk"], columns: DMON },
+    Dialect { name: "nvidia-smi dmon", signature: &["pwr", "gtemp"], columns: DMON, fields: &[] },
+    Dialect { name: "nvidia-smi dmon", signature: &["sm", "mem", "enc", "dec"], columns: DMON, fields: &[] },
+    Dialect { name: "nvidia-smi dmon", signature: &["mclk", "pclk"], columns: DMON, fields: &[] },
     Dialect {
         name: "jtop",
         signature: &["jetson_clocks"],
@@ -119,6 +166,7 @@ const DIALECTS: &[Dialect] = &[
             ("ram", Own),
             ("swap", Own),
         ],
+        fields: &[],
     },
     Dialect {
         name: "codecarbon",
@@ -134,6 +182,7 @@ const DIALECTS: &[Dialect] = &[
             ("os", Own),
             ("cpu_count", Metric("cpu_count", "")),
         ],
+        fields: &[],
     },
     Dialect {
         name: "wandb",
@@ -155,6 +204,7 @@ const DIALECTS: &[Dialect] = &[
             ("system_cpu", Metric("cpu_pct", "%")),
             ("system_*", Own),
         ],
+        fields: &[],
     },
 ];
 
@@ -185,26 +235,96 @@ impl Dialect {
     pub fn of(names: &[String]) -> Option<&'static Self> {
         let folded: Vec<String> = names.iter().map(|name| folded(name)).collect();
         let has = |pattern: &&str| folded.iter().any(|name| matches(pattern, name));
-        DIALECTS.iter().find(|dialect| dialect.signature.iter().all(has))
+        let has_field = |fields: &'static [ToolField]| {
+            let tells =
+                |name: &String| field(fields, name).is_some_and(|(.., known, _)| known.contains(['.', ' ']));
+            fields.is_empty() || names.iter().any(tells)
+        };
+        DIALECTS.iter().find(|dialect| dialect.signature.iter().all(has) && has_field(dialect.fields))
     }
 
     /// What its column of that name is; a unit in brackets goes before the dialect's.
     pub fn column(&self, name: &str) -> Option<DialectColumn> {
+        self.field_column(name).or_else(|| self.listed_column(name))
+    }
+
+    /// What a column is beside what [`Dialect::column`] says: the mean power is all the power that an old tool knows.
+    pub fn beside(&self, name: &str) -> impl Iterator<Item = &'static ToolField> {
+        let own = field(self.fields, name);
+        let is_other = move |(rank, other): &(usize, &'static ToolField)| {
+            own.is_some_and(|(own, _, known, _)| own != *rank && other.names.contains(&known))
+        };
+        self.fields.iter().enumerate().filter(is_other).map(|(_, field)| field)
+    }
+
+    fn field_column(&self, name: &str) -> Option<DialectColumn> {
+        let (rank, field, known, unit) = field(self.fields, name)?;
+        let of = |unit: &str| unit::factor(unit, field.metric.metric().unit);
+        // What the reader of the tool takes for a number has the unit of its name, as others' columns have.
+        let in_name =
+            super::bracketed(known).and_then(|_| super::bracketed(name.trim().trim_end_matches(':')));
+        let written = unit.or(in_name.map(|(_, unit)| unit)).unwrap_or(field.usual_unit());
+        let factor = if written.is_empty() || !field.is_number() { 1.0 } else { of(written)? };
+        Some(DialectColumn::Metric {
+            id: field.metric,
+            factor,
+            gpu: None,
+            unit: Some(written.to_owned()).filter(|unit| !unit.is_empty()),
+            choice: Some(Choice::First(rank)),
+            field: (!field.is_number()).then_some(field),
+        })
+    }
+
+    fn listed_column(&self, name: &str) -> Option<DialectColumn> {
         let bare = folded(name);
         let (pattern, sense) = self.columns.iter().find(|(pattern, _)| matches(pattern, &bare))?;
         Some(match *sense {
             Gpu => DialectColumn::Gpu,
             Own => DialectColumn::Own,
+            Identity(column) => DialectColumn::Identity(column),
             Metric(metric, unit) => {
                 let id = catalogue::by_alias(metric)?;
                 let factor = |unit: &str| unit::factor(unit, id.metric().unit);
-                let written = super::bracketed(name).and_then(|(_, written)| factor(written));
-                let factor = written.or_else(|| if unit.is_empty() { Some(1.0) } else { factor(unit) })?;
-                let gpu = pattern.contains("gpu_*").then(|| digits(&bare));
-                DialectColumn::Metric(id, factor, gpu, unit)
+                let written = super::bracketed(name).filter(|(_, written)| factor(written).is_some());
+                let unit = written.map_or(unit, |(_, written)| written);
+                let factor = if unit.is_empty() { 1.0 } else { factor(unit)? };
+                let of_gpu = pattern.contains("gpu_*");
+                let is_of_several = (pattern.contains('*') && !of_gpu)
+                    || self.columns.iter().any(|(other, sense)| {
+                        other != pattern && matches!(sense, Metric(name, _) if *name == metric)
+                    });
+                DialectColumn::Metric {
+                    id,
+                    factor,
+                    gpu: of_gpu.then(|| digits(&bare)),
+                    unit: Some(unit.to_owned()).filter(|unit| !unit.is_empty()),
+                    choice: is_of_several.then_some(Choice::Largest),
+                    field: None,
+                }
             }
         })
     }
+}
+
+/// A field's place, itself, the name of it that was found, and the unit behind that.
+type FoundField<'a> = (usize, &'static ToolField, &'static str, Option<&'a str>);
+
+/// The field that a column of that name is, if it is one. A field whose first name it is goes before one that has it
+/// as another.
+fn field<'a>(fields: &'static [ToolField], name: &'a str) -> Option<FoundField<'a>> {
+    let bare = |name: &str| name.trim().trim_end_matches(':').to_owned();
+    let find = |name: &str, unit| {
+        let name = bare(name);
+        let of = |first: bool| {
+            fields.iter().enumerate().find_map(|(rank, field)| {
+                let names = if first { field.names.get(..1)? } else { field.names };
+                let known = names.iter().find(|known| known.eq_ignore_ascii_case(&name))?;
+                Some((rank, field, *known, unit))
+            })
+        };
+        of(true).or_else(|| of(false))
+    };
+    find(name, None).or_else(|| super::bracketed(name).and_then(|(head, unit)| find(head, Some(unit))))
 }
 
 /// The first number in a name.
@@ -259,6 +379,9 @@ mod tests {
         assert_eq!(of("gpu,power_usage,hotspot_temperature,gfx,mem"), Some("amd-smi monitor"));
         assert_eq!(of("gpu,pwr [W],gtemp [C],sm [%],mem [%]"), Some("nvidia-smi dmon"));
         assert_eq!(of("time,run - system/gpu.0.temp"), Some("wandb"));
+        assert_eq!(of("timestamp, pstate, power.draw [W]"), Some("nvidia-smi"));
+        assert_eq!(of("device,GPU ID,GPU use (%)"), Some("rocm-smi"));
         assert_eq!(of("timestamp,gpu_id,mem_used"), None);
+        assert_eq!(of("timestamp,device,pstate"), None);
     }
 }

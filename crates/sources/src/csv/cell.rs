@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use gpuvitals_core::AbsenceReason;
 use gpuvitals_core::batch::{Value, ValueError};
 use gpuvitals_core::catalogue::{MetricId, second_by_dcgm};
-use gpuvitals_core::foreign::{self, NoNumber, absence, blank_float, blank_integer, scaled};
+use gpuvitals_core::foreign::{self, NoNumber, ToolField, absence, blank_float, blank_integer, scaled};
 
 /// Requirements on a metric's cells.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,8 @@ pub(super) struct Scale {
     pub(super) is_own: bool,
     /// What a MIG instance has of it is the card's.
     pub(super) is_of_card: bool,
+    /// Its cells are texts of a tool.
+    field: Option<&'static ToolField>,
 }
 
 impl Scale {
@@ -32,7 +34,22 @@ impl Scale {
         let is_shared = |name: &str| second_by_dcgm(name).is_some_and(|second| second != id);
         let is_own = second.is_none() && facts.dcgm.iter().any(|name| is_shared(name.name));
         let is_of_card = foreign::is_of_card(id, name);
-        Self { id, factor, range: facts.range, dcgm, second, is_own, is_of_card }
+        Self { id, factor, range: facts.range, dcgm, second, is_own, is_of_card, field: None }
+    }
+
+    /// The same for cells that a tool writes in its own way.
+    pub(super) fn written_as(self, field: Option<&'static ToolField>) -> Self {
+        Self { field, ..self }
+    }
+
+    /// Whether its cells are written in a tool's own way.
+    pub(super) fn is_of_tool(&self) -> bool {
+        self.field.is_some()
+    }
+
+    /// The same cells as another metric's.
+    pub(super) fn also(self, id: MetricId) -> Self {
+        Self { field: self.field, ..Self::new(id, self.factor, "") }
     }
 
     /// Column value = cell × this.
@@ -52,9 +69,11 @@ pub(super) enum Missing {
 
 /// The value of a metric's cell, in the column unit and within the catalogue's range.
 pub(super) fn metric(cell: &[u8], scale: &Scale) -> Result<Value, Missing> {
-    let value = match plain(cell) {
-        Some(number) => scaled(number, scale.factor),
-        None => value(std::str::from_utf8(cell).unwrap_or("\u{fffd}").trim(), scale)?,
+    let text = || std::str::from_utf8(cell).unwrap_or("\u{fffd}").trim();
+    let value = match (scale.field, plain(cell)) {
+        (Some(field), _) => of_tool(text(), field)?,
+        (None, Some(number)) => scaled(number, scale.factor),
+        (None, None) => value(text(), scale)?,
     };
     let number = value.as_f64();
     if scale.dcgm
@@ -113,6 +132,16 @@ fn plain(cell: &[u8]) -> Option<Value> {
 /// A number in a column without a unit, if the cell is one.
 pub(super) fn plain_number(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// The value of a cell as the tool's own reader understands it.
+fn of_tool(text: &str, field: &ToolField) -> Result<Value, Missing> {
+    field.value(text, None).map_err(|reason| match reason {
+        AbsenceReason::Invalid if absence(text).is_none() => {
+            Missing::Invalid(format!("{:?} is no {}", shortened(text), field.metric.metric().column))
+        }
+        reason => Missing::Absent(reason),
+    })
 }
 
 /// The value of a cell that is not a [`plain`] number.

@@ -94,6 +94,6 @@ fn column(plan: &Plan, index: usize, column: &Column) -> CsvColumn {
         factor: scale.map(super::cell::Scale::factor),
         gpu: column.gpu.as_deref().map(str::to_owned),
         example: column.example.clone(),
-        why: column.why.clone().or_else(unknown),
+        why: column.why.clone().or_else(|| column.lost.clone()).or_else(unknown),
     }
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::batch::{RowId, Value};
+use gpuvitals_core::foreign::{Meaning, meaning};
 use gpuvitals_core::time;
 use serde_json::{Map, Value as Json};
 
@@ -49,7 +50,13 @@ impl Messages {
     /// Sets a field of a row to the number or text that a cell of an unknown column is taken for.
     pub(super) fn put_extra(&mut self, row: RowId, cell: &ExtraCell) {
         let taken = if cell.number.is_some() { value(&cell.text) } else { cell.text.trim().into() };
-        self.insert(row, &cell.name, taken);
+        // Under this name it would name the row's GPU.
+        let name = if meaning(&cell.name) == Meaning::Gpu {
+            format!("{}_2", cell.name).into()
+        } else {
+            Arc::clone(&cell.name)
+        };
+        self.insert(row, &name, taken);
     }
 
     fn insert(&mut self, row: RowId, name: &str, value: Json) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::Table;
 use gpuvitals_core::catalogue::MetricId;
-use gpuvitals_core::foreign::{self, Meaning};
+use gpuvitals_core::foreign::{self, Choice, Meaning};
 
 use super::cell::Scale;
 use super::plan::{CsvForm, Plan, Role};
@@ -24,15 +24,25 @@ pub(super) enum Whose {
     Host,
 }
 
-/// Cells of one metric: of several the largest counts, or the first that has a value.
+/// Cells of one metric.
 #[derive(Debug, Clone)]
 pub(super) struct Cells {
-    pub(super) columns: Vec<usize>,
+    /// The metric, and what the first of the cells is.
     pub(super) scale: Scale,
-    /// They are another metric's, too, and the first that has a value counts.
-    pub(super) is_derived: bool,
+    pub(super) cells: Vec<MetricCell>,
+    /// Which of several counts.
+    pub(super) choice: Choice,
     /// Name in messages, with the value in its unit, if the name in the file does not say what it is.
     pub(super) message: Option<&'static str>,
+}
+
+/// A cell of a metric.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MetricCell {
+    pub(super) column: usize,
+    pub(super) scale: Scale,
+    /// It is another metric's, too, of which is said what is missing.
+    pub(super) is_derived: bool,
 }
 
 /// A part of every record.
@@ -69,18 +79,12 @@ impl Part {
             };
             let part = Self::find(&mut parts, whose);
             let message = message(plan, index, &scale, &part.whose);
-            match part.metrics.iter_mut().find(|cells| {
-                cells.scale.id == scale.id && scale.second.is_none() && cells.scale.second.is_none()
-            }) {
-                Some(cells) => {
-                    cells.columns.push(index);
-                    cells.message = Some(scale.id.metric().column);
-                }
-                None => part.metrics.push(Cells { columns: vec![index], scale, is_derived: false, message }),
-            }
+            let cell = MetricCell { column: index, scale, is_derived: false };
+            part.add(cell, column.choice.unwrap_or(Choice::Largest), message);
         }
         for part in &mut parts {
-            part.derive_temperature();
+            part.order(plan);
+            part.derive(plan);
         }
         if plan.form == CsvForm::Wide {
             // What is said of nobody is said of the row's GPU, else of the host.
@@ -107,18 +111,54 @@ impl Part {
         &mut parts[at]
     }
 
-    /// The main temperature is that of AMD's edge, else of its junction, where the file has no other.
-    fn derive_temperature(&mut self) {
-        let of = |id: MetricId| self.metrics.iter().find(|cells| cells.scale.id == id);
-        if of(TEMPERATURE).is_some() {
-            return;
+    /// Adds a cell to those of its metric.
+    fn add(&mut self, cell: MetricCell, choice: Choice, message: Option<&'static str>) {
+        let scale = cell.scale;
+        let of_metric = self.metrics.iter_mut().find(|cells| {
+            cells.scale.id == scale.id && scale.second.is_none() && cells.scale.second.is_none()
+        });
+        match of_metric {
+            Some(cells) => {
+                cells.cells.push(cell);
+                cells.message = Some(scale.id.metric().column);
+            }
+            None => self.metrics.push(Cells { scale, cells: vec![cell], choice, message }),
         }
-        let sources: Vec<&Cells> = [EDGE, JUNCTION].into_iter().filter_map(of).collect();
-        if let Some(first) = sources.first() {
-            let scale = Scale::new(TEMPERATURE, first.scale.factor(), "");
-            let columns = sources.iter().flat_map(|cells| cells.columns.iter().copied()).collect();
-            let message = Some(TEMPERATURE.metric().column);
-            self.metrics.push(Cells { columns, scale, is_derived: true, message });
+    }
+
+    /// Puts cells of which the first counts in their order.
+    fn order(&mut self, plan: &Plan) {
+        let rank = |cell: &MetricCell| match plan.columns.get(cell.column).and_then(|column| column.choice) {
+            Some(Choice::First(rank)) => rank,
+            _ => 0,
+        };
+        for cells in self.metrics.iter_mut().filter(|cells| matches!(cells.choice, Choice::First(_))) {
+            cells.cells.sort_by_key(rank);
+        }
+    }
+
+    /// What a cell is beside its own metric. The main temperature is that of AMD's edge, else of its junction, where the
+    /// file has no other.
+    fn derive(&mut self, plan: &Plan) {
+        let of = |metrics: &[Cells], id: MetricId| metrics.iter().find(|cells| cells.scale.id == id).cloned();
+        let mut derived = Vec::new();
+        for cell in self.metrics.iter().flat_map(|cells| &cells.cells) {
+            let name = plan.columns.get(cell.column).map_or("", |column| &column.name);
+            let beside = plan.dialect.into_iter().flat_map(|dialect| dialect.beside(name));
+            let scales = beside.map(|field| Scale::new(field.metric, 1.0, "").written_as(Some(field)));
+            derived.extend(scales.map(|scale| MetricCell { scale, is_derived: true, ..*cell }));
+        }
+        if of(&self.metrics, TEMPERATURE).is_none() {
+            let sources = [EDGE, JUNCTION].into_iter().filter_map(|id| of(&self.metrics, id));
+            let cells = sources.flat_map(|cells| cells.cells);
+            derived.extend(cells.map(|cell| MetricCell {
+                scale: cell.scale.also(TEMPERATURE),
+                is_derived: true,
+                ..cell
+            }));
+        }
+        for cell in derived {
+            self.add(cell, Choice::First(0), Some(cell.scale.id.metric().column));
         }
     }
 }
@@ -126,7 +166,8 @@ impl Part {
 /// The name in messages of a column whose own name would be understood as something else.
 fn message(plan: &Plan, index: usize, scale: &Scale, whose: &Whose) -> Option<&'static str> {
     let name = plan.columns.get(index).map_or("", |column| column.name.as_str());
-    let is_understood =
-        *whose == Whose::Row && foreign::meaning(name) == Meaning::Metric(scale.id, scale.factor());
+    let is_understood = *whose == Whose::Row
+        && !scale.is_of_tool()
+        && foreign::meaning(name) == Meaning::Metric(scale.id, scale.factor());
     (!is_understood).then_some(scale.id.metric().column)
 }

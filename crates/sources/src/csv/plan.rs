@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::is_unknown;
 use gpuvitals_core::catalogue::MetricId;
-use gpuvitals_core::foreign::{self, Dialect, DialectColumn, Meaning, Topic, gpu_rank};
+use gpuvitals_core::foreign::{self, Choice, Dialect, DialectColumn, Meaning, ToolField, Topic, gpu_rank};
 use gpuvitals_core::{IdentityColumn, Table, time};
 
 use super::cell::{self, Missing, Scale};
@@ -71,8 +71,12 @@ pub(super) struct Column {
     pub(super) gpu: Option<Arc<str>>,
     /// The unit in its name.
     pub(super) unit: Option<String>,
-    /// Why it does not have the meaning that its name suggests.
+    /// Which of several columns of its metric counts.
+    pub(super) choice: Option<Choice>,
+    /// Why it does not have the meaning that its name suggests, which is worth a warning.
     pub(super) why: Option<String>,
+    /// Why it is kept under its own name though its name may be known.
+    pub(super) lost: Option<String>,
     /// A value of it.
     pub(super) example: Option<String>,
 }
@@ -352,41 +356,25 @@ impl Draft<'_> {
         if let Some(sense) = gpu.and_then(|gpu| senses.get_mut(gpu)) {
             sense.meaning = Meaning::Gpu;
         }
-        let mut columns: Vec<Option<Column>> = vec![None; self.names.len()];
+        let roles = self.roles(&senses, gpu, long);
         let mut taken: HashSet<String> = HashSet::new();
-        let mut once: HashSet<(Once, Option<String>)> = HashSet::new();
-        // The user's word goes first; of other columns with one meaning the first gets it.
-        let mut order: Vec<usize> = (0..self.names.len()).collect();
-        order.sort_by_key(|index| senses.get(*index).is_none_or(|sense| !sense.is_hint));
-        let mut roles: Vec<Option<Role>> = vec![None; self.names.len()];
-        for index in order {
-            let (Some(sense), Some(name)) = (senses.get(index), self.names.get(index)) else { continue };
-            let known =
-                role(name, sense, long).filter(|_| sense.meaning != Meaning::Gpu || gpu == Some(index));
-            let role = known.filter(|role| {
-                let of_engines = self.dialect.is_some() && sense.is_dialect;
-                matches!(role, Role::Time) || of_engines || once.insert((Once::of(role), sense.gpu.clone()))
-            });
-            if let Some(slot) = roles.get_mut(index) {
-                *slot = role;
-            }
-        }
-        for (index, (slot, role)) in columns.iter_mut().zip(roles).enumerate() {
-            let (Some(sense), Some(name)) = (senses.get(index), self.names.get(index)) else { continue };
+        let mut columns = Vec::with_capacity(self.names.len());
+        for (index, (name, (sense, role))) in self.names.iter().zip(senses.iter().zip(roles)).enumerate() {
             let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
             let is_nothing =
                 name.is_empty() && self.sample.len() > 0 && self.sample.cells(index).all(str::is_empty);
-            let role = match role {
-                _ if is_nothing => Role::Nothing,
-                Some(role) => role,
-                None => Role::Extra(extra_name(&name, index, &mut taken)),
+            let (role, lost) = match role {
+                _ if is_nothing => (Role::Nothing, None),
+                Ok(role) => (role, None),
+                Err(why) => (Role::Extra(extra_name(&name, index, &mut taken)), why),
             };
             let gpu = sense.gpu.as_deref().filter(|_| matches!(role, Role::Metric(_))).map(Arc::from);
             let why = dropped.get(&index).cloned();
-            *slot = Some(Column { name, role, gpu, unit: sense.unit.clone(), why, example: None });
+            let (unit, choice) = (sense.unit.clone(), sense.choice);
+            columns.push(Column { name, role, gpu, unit, choice, why, lost, example: None });
         }
         Plan {
-            columns: columns.into_iter().flatten().collect(),
+            columns,
             form: if long { CsvForm::Long } else { CsvForm::Wide },
             dialect: self.dialect,
             fields_min: self.names.len(),
@@ -403,6 +391,43 @@ impl Draft<'_> {
         }
     }
 
+    /// What each column is, or why it is not what it could be.
+    fn roles(&self, senses: &[Sense], gpu: Option<usize>, long: bool) -> Vec<Result<Role, Option<String>>> {
+        // The user's word goes first, then a tool's own; of other columns with one meaning the first gets it.
+        let mut order: Vec<usize> = (0..self.names.len()).collect();
+        order.sort_by_key(|index| {
+            senses.get(*index).map_or(2, |sense| match sense.choice {
+                _ if sense.is_hint => 0,
+                Some(_) => 1,
+                None => 2,
+            })
+        });
+        let mut roles: Vec<Result<Role, Option<String>>> = vec![Err(None); self.names.len()];
+        let mut once: HashMap<(Once, Option<String>), usize> = HashMap::new();
+        for index in order {
+            let (Some(sense), Some(name)) = (senses.get(index), self.names.get(index)) else { continue };
+            let role = role(name, sense, long).ok_or_else(|| sense.why.clone()).and_then(|role| {
+                let first = match gpu {
+                    Some(gpu) if sense.meaning == Meaning::Gpu => gpu,
+                    _ => *once.entry((Once::of(&role), sense.gpu.clone())).or_insert(index),
+                };
+                let is_one_of_several = || {
+                    let chosen = |index: usize| senses.get(index).and_then(|sense| sense.choice);
+                    chosen(first).is_some() && sense.choice.is_some()
+                };
+                if first == index || matches!(role, Role::Time) || is_one_of_several() {
+                    return Ok(role);
+                }
+                let other = self.names.get(first).map_or("", |name| name.trim());
+                Err(Some(format!("column {other} is taken for the same")))
+            });
+            if let Some(slot) = roles.get_mut(index) {
+                *slot = role;
+            }
+        }
+        roles
+    }
+
     fn sense(&self, index: usize, dropped: &HashMap<usize, String>) -> Sense {
         let Some(name) = self.names.get(index) else { return Sense::default() };
         if let Some(hint) = self.around.hints.columns.iter().rev().find(|hint| is_named(name, &hint.name)) {
@@ -412,18 +437,19 @@ impl Draft<'_> {
             return Sense::default();
         }
         match self.dialect.and_then(|dialect| dialect.column(name)) {
-            Some(DialectColumn::Metric(id, factor, gpu, unit)) => {
-                let unit = Some(unit.to_owned()).filter(|unit| !unit.is_empty());
-                return Sense {
-                    meaning: Meaning::Metric(id, factor),
-                    gpu,
-                    unit,
-                    is_dialect: true,
-                    is_hint: false,
-                };
+            Some(DialectColumn::Metric { id, factor, gpu, unit, choice, field }) => {
+                let meaning = Meaning::Metric(id, factor);
+                return Sense { meaning, gpu, unit, choice, field, ..Sense::default() };
+            }
+            Some(DialectColumn::Identity(column)) => {
+                return Sense { meaning: Meaning::Identity(column), ..Sense::default() };
             }
             Some(DialectColumn::Gpu) => return Sense { meaning: Meaning::Gpu, ..Sense::default() },
-            Some(DialectColumn::Own) => return Sense::default(),
+            Some(DialectColumn::Own) => {
+                let tool = self.dialect.map_or("", |dialect| dialect.name);
+                let why = Some(format!("what {tool} writes there is no metric"));
+                return Sense { why, ..Sense::default() };
+            }
             None => {}
         }
         let column = foreign::column(name, self.topic);
@@ -462,13 +488,24 @@ struct Sense {
     meaning: Meaning,
     gpu: Option<String>,
     unit: Option<String>,
+    choice: Option<Choice>,
+    field: Option<&'static ToolField>,
     is_hint: bool,
-    is_dialect: bool,
+    /// Why it is unknown.
+    why: Option<String>,
 }
 
 impl Default for Sense {
     fn default() -> Self {
-        Self { meaning: Meaning::Unknown, gpu: None, unit: None, is_hint: false, is_dialect: false }
+        Self {
+            meaning: Meaning::Unknown,
+            gpu: None,
+            unit: None,
+            choice: None,
+            field: None,
+            is_hint: false,
+            why: None,
+        }
     }
 }
 
@@ -481,7 +518,8 @@ impl Sense {
             HintSense::Host => (Meaning::Identity(IdentityColumn::Node), None),
             HintSense::Own => (Meaning::Unknown, None),
         };
-        Self { meaning, unit, ..Self::default() }
+        let why = matches!(sense, HintSense::Own).then(|| "you say so".to_owned());
+        Self { meaning, unit, why, ..Self::default() }
     }
 }
 
@@ -494,6 +532,7 @@ fn disown(senses: &mut [Sense]) {
         |meaning: Meaning| matches!(meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents);
     for sense in senses.iter_mut().filter(|sense| sense.gpu.is_none() && is_gpus(sense.meaning)) {
         sense.meaning = Meaning::Unknown;
+        sense.why = Some("it does not say which GPU's it is, beside columns that do".to_owned());
     }
 }
 
@@ -520,7 +559,7 @@ fn role(name: &str, sense: &Sense, long: bool) -> Option<Role> {
         Meaning::Time => Role::Time,
         Meaning::Gpu => Role::Gpu,
         Meaning::Identity(column) => Role::Identity(column),
-        Meaning::Metric(id, factor) => Role::Metric(Scale::new(id, factor, name)),
+        Meaning::Metric(id, factor) => Role::Metric(Scale::new(id, factor, name).written_as(sense.field)),
         Meaning::MetricName if long => Role::MetricName,
         Meaning::MetricValue if long => Role::MetricValue,
         Meaning::Labels => Role::Labels,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::{IdentityId, RowId, Value, is_unknown};
 use gpuvitals_core::catalogue::MetricId;
-use gpuvitals_core::foreign::{Meaning, absence, meaning};
+use gpuvitals_core::foreign::{Choice, Meaning, absence, is_credible, meaning};
 use gpuvitals_core::time::{self, FUTURE_MAX_NS};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Origin, Table};
 
 use super::cell::{self, Missing, Scale};
 use super::messages::Messages;
-use super::part::{Cells, Part, Whose};
+use super::part::{Cells, MetricCell, Part, Whose};
 use super::plan::{Plan, Role};
 use super::split::Splitter;
 use super::subject::{ExtraCell, Subject, Subjects};
@@ -266,7 +266,7 @@ impl RowBuilder {
         self.messages.is_some().then(|| std::mem::take(&mut self.handed_over))
     }
 
-    /// Sets a metric that has columns of its own, to the largest of their values.
+    /// Sets a metric that has columns of its own: of several values the largest, or the first that can be true.
     fn read_cells(
         &mut self,
         record: &Splitter,
@@ -276,33 +276,36 @@ impl RowBuilder {
         ledger: &mut Ledger,
     ) {
         let comma = self.plan.comma;
-        let read = |column: usize| {
-            if comma {
-                cell::metric(&cell::pointed(record.field(column), true), &cells.scale)
+        let name = |column: usize| self.plan.columns.get(column).map(|column| column.name.as_str());
+        let (line, id) = (record.record_line(), cells.scale.id);
+        let mut found: Option<(usize, Value)> = None;
+        for &MetricCell { column, ref scale, is_derived } in &cells.cells {
+            let field = record.field(column);
+            let read = if comma {
+                cell::metric(&cell::pointed(field, true), scale)
             } else {
-                cell::metric(record.field(column), &cells.scale)
-            }
-        };
-        let mut largest: Option<(usize, Value)> = None;
-        for &column in &cells.columns {
-            match read(column) {
-                Ok(value) if cells.is_derived => {
-                    largest = Some((column, value));
-                    break;
+                cell::metric(field, scale)
+            };
+            match (read, found) {
+                (Ok(value), None) => found = Some((column, value)),
+                (Ok(value), Some((_, known))) if cells.choice == Choice::Largest => {
+                    if known.as_f64() < value.as_f64() {
+                        found = Some((column, value));
+                    }
                 }
-                Ok(value) if largest.is_none_or(|(_, found)| found.as_f64() < value.as_f64()) => {
-                    largest = Some((column, value));
+                (Ok(value), Some((doubted, known))) => {
+                    if !is_credible(id, known) && is_credible(id, value) {
+                        let beside = name(column).unwrap_or_default();
+                        let reason = format!("{} cannot be true beside {beside}", known.as_f64());
+                        ledger.value(line, name(doubted), reason);
+                        found = Some((column, value));
+                    }
                 }
-                // What is missing is said of the metric that the cells are of.
-                Ok(_) => {}
-                Err(_) if cells.is_derived => {}
-                Err(missing) => {
-                    let name = self.plan.columns.get(column).map(|c| c.name.as_str());
-                    rest.missing(cells.scale.id, missing, record.record_line(), name, ledger);
-                }
+                (Err(_), _) if is_derived => {}
+                (Err(missing), _) => rest.missing(id, missing, line, name(column), ledger),
             }
         }
-        let Some((column, value)) = largest else { return };
+        let Some((column, value)) = found else { return };
         let place = places.of(&cells.scale);
         self.set(place, &cells.scale, value);
         let Some((row, _)) = place.row.filter(|_| !place.is_host) else { return };

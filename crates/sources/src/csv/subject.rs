@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::{IdentityId, RowId};
 use gpuvitals_core::foreign::{Meaning, absence, meaning};
+use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use memchr::memmem;
 
@@ -164,8 +165,15 @@ fn subject(plan: &Plan, record: &Splitter, whose: &Whose) -> Result<Subject, Ref
             Role::Identity(column) => owner::safe(*column, text),
             _ => Cow::Borrowed(text),
         };
-        if matches!(column.role, Role::Gpu | Role::Identity(_)) {
-            fields.push((column.name.as_str().into(), messages::name(&text)));
+        // A message has a name that its reader takes for the same.
+        let named = match column.role {
+            Role::Gpu => Some((Meaning::Gpu, INDEX_COLUMN)),
+            Role::Identity(column) => Some((Meaning::Identity(column), column.name())),
+            _ => None,
+        };
+        if let Some((wanted, own)) = named {
+            let name = if meaning(&column.name) == wanted { column.name.as_str() } else { own };
+            fields.push((name.into(), messages::name(&text)));
         }
         match &column.role {
             Role::Gpu => gpu = Some((index, text.into_owned())),

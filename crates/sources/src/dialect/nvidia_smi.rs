@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::clock::Moment;
+use gpuvitals_core::foreign::{NVIDIA_SMI, ToolField};
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
 use crate::machine::{LocalTool, Machine, Tool, ToolOutput};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 use crate::registry::{self, Discovery, Finding, Verdict};
 use crate::versions;
-use fields::{EVERYWHERE, FIELDS, Field, IDENTITY};
+use fields::{EVERYWHERE, IDENTITY};
 
 pub use pmon::{PmonRow, parse_pmon};
 pub use processes::{ComputeApp, SmiProcesses, parse_compute_apps};
@@ -102,7 +103,8 @@ impl NvidiaSmi {
         }
         let accepted = |name: &&&'static str| !self.refused.iter().any(|refused| refused == **name);
         let identity = IDENTITY.iter().filter(accepted).copied();
-        let due = FIELDS.iter().filter(|field| due.has(field.metric.metric().tier) || is_derived_from(field));
+        let due =
+            NVIDIA_SMI.iter().filter(|field| due.has(field.metric.metric().tier) || is_derived_from(field));
         identity.chain(due.filter_map(|field| field.names.iter().find(accepted).copied())).collect()
     }
 
@@ -151,7 +153,7 @@ impl NvidiaSmi {
 
     /// Metrics that were asked for and cannot be had from this driver.
     fn without_field(&self) -> impl Iterator<Item = MetricId> {
-        FIELDS
+        NVIDIA_SMI
             .iter()
             .filter(|field| {
                 let is_refused = |name: &&str| self.refused.iter().any(|refused| refused == name);
@@ -226,7 +228,7 @@ impl Probe for NvidiaSmi {
 }
 
 /// Whether a fast column follows from it.
-fn is_derived_from(field: &Field) -> bool {
+fn is_derived_from(field: &ToolField) -> bool {
     field.names.contains(&"memory.total")
 }
 

@@ -367,3 +367,53 @@ fn utf_16_repeated_headers_and_fields_that_no_row_has() {
         assert_eq!(lacking, 1, "{:?}", source.warnings());
     }
 }
+
+/// The rows of a text without its source and the time of those that have none.
+fn said(text: &str) -> Vec<String> {
+    let (rows, skipped) = read_with(reader(text.as_bytes().to_vec()), config());
+    assert_eq!(skipped, 0, "{text}");
+    rows.iter().map(|row| row.split_once(' ').map_or("", |(_, row)| row).to_owned()).collect()
+}
+
+#[test]
+fn rocm_smi_names_each_card_and_keeps_the_models_number() {
+    let text = "device,GPU ID,Unique ID,Temperature (Sensor edge) (C),Average Graphics Package Power (W),GPU use (%),PCI Bus,\
+                VIS_VRAM Total Used Memory (B),sclk clock level:,sclk clock speed:,GFX Activity\n\
+                card0,0x738c,N/A,31.0,39.0,0,0000:1E:00.0,6782976,1,(852Mhz),77\n\
+                card1,0x738c,N/A,30.0,0.0,5,0000:22:00.0,6782976,1,(852Mhz),77\n";
+    assert_eq!(
+        said(text),
+        [
+            "card0@rows gpu_clock_level=1 gpu_clock_mhz=852 power_average_w=39 power_w=39 temperature_c=31 \
+             temperature_edge_c=31 utilization_pct=0 visible_memory_used_mb=6 node=rows pci=0000:1e:00.0 \
+             GFX Activity=77 GPU ID=0x738c",
+            "card1@rows gpu_clock_level=1 gpu_clock_mhz=852 temperature_c=30 temperature_edge_c=30 utilization_pct=5 \
+             visible_memory_used_mb=6 node=rows pci=0000:22:00.0 GFX Activity=77 GPU ID=0x738c",
+        ]
+    );
+}
+
+#[test]
+fn nvidia_smi_means_in_a_log_what_it_means_to_the_sampler() {
+    let text = "timestamp, index, power.draw [W], power.draw.instant [W], gpu.power.current_limit [W], pstate, \
+                clocks_throttle_reasons.active, clocks_event_reasons_counters.sw_power_cap [us], ecc.mode.current, \
+                retired_pages.pending, gpu_recovery_action, temperature.memory\n\
+                2025/07/18 20:42:34.123, 0, 60.00 W, 66.84 W, 300.00 W, P8, 0x0000000000000004, 12 us, Enabled, No, Reset, 0\n\
+                2025/07/18 20:42:35.123, 0, 187.00 W, 0.00 W, 300.00 W, P0, 0x0000000000000000, 13 us, [N/A], Yes, None, 50\n\
+                2025/07/18 20:42:36.123, 0, [N/A], 66.84 W, 300.00 W, P0, Active, 13 us, Odd, [N/A], None, 50\n";
+    let mut source = CsvSource::open(reader(text.as_bytes().to_vec()), config(), NOW).unwrap();
+    let read = rows(&drain(&mut source));
+    assert_eq!(
+        read.iter().map(|row| row.split_once(":gpu0 ").unwrap().1).collect::<Vec<_>>(),
+        [
+            "ecc_mode=1 performance_state=8 power_limit_enforced_w=300 power_w=66.84 recovery_action=1 \
+             retired_pages_pending=0 throttle_reasons=4 throttled_sw_power_cap_ns=12000 gpu=0 node=rows source=csv",
+            "performance_state=0 power_limit_enforced_w=300 power_w=187 recovery_action=0 retired_pages_pending=1 \
+             temperature_memory_c=50 throttle_reasons=0 throttled_sw_power_cap_ns=13000 gpu=0 node=rows source=csv",
+            "performance_state=0 power_limit_enforced_w=300 power_w=66.84 recovery_action=0 temperature_memory_c=50 \
+             throttled_sw_power_cap_ns=13000 gpu=0 node=rows source=csv",
+        ]
+    );
+    let counts = source.counts();
+    assert_eq!((counts.values_absent, counts.values_invalid), (4, 3));
+}

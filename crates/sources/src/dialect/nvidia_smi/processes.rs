@@ -6,13 +6,13 @@ use std::sync::Arc;
 use gpuvitals_core::Identity;
 use gpuvitals_core::clock::Moment;
 
-use super::fields::reason_of;
 use super::pmon::{PmonRow, parse_pmon};
 use super::query::{Table, parse_query_csv};
 use super::{identity_of, said};
 use crate::machine::{LocalTool, Tool, ToolOutput};
 use crate::probe::{Driver, ProbeError};
 use crate::processes::{GpuProcess, NAMELESS, ProcessKind, ProcessList, ProcessTable};
+use gpuvitals_core::foreign::reason_of;
 
 const APPS: &[&str] = &["gpu_uuid", "pid", "process_name", "used_gpu_memory"];
 

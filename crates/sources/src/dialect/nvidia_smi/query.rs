@@ -2,9 +2,10 @@
 //! those that do not answer.
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::foreign::{is_credible, reason_of};
 use gpuvitals_core::{AbsenceReason, MetricId};
 
-use super::fields::{Field, reason_of};
+use super::fields::field;
 use crate::dialect::{NVIDIA_HELD_DOWN, NVIDIA_REASONS};
 
 /// Lines read at most: GPUs of a node, and a sentence for each.
@@ -81,12 +82,8 @@ impl GpuRow {
 
     /// Takes a cell of a column that is still empty, or has a value that cannot be true where this one can.
     fn set(&mut self, metric: MetricId, value: Result<Value, AbsenceReason>) {
-        // A GPU that answers draws something.
-        let is_plausible = |value: &Result<Value, AbsenceReason>| {
-            value.is_ok_and(|value| {
-                metric.metric().admits(value.as_f64()) && (metric != POWER || value.as_f64() > 0.0)
-            })
-        };
+        let is_plausible =
+            |value: &Result<Value, AbsenceReason>| value.is_ok_and(|value| is_credible(metric, value));
         match self.values.iter_mut().find(|(id, _)| *id == metric) {
             Some((_, known)) if known.is_err() && value.is_ok() => *known = value,
             Some((_, known)) if !is_plausible(known) && is_plausible(&value) => {
@@ -113,7 +110,7 @@ impl GpuRow {
                     .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
             }
             name => {
-                if let Some(field) = Field::by_name(name) {
+                if let Some(field) = field(name) {
                     self.set(field.metric, field.value(cell, column.unit));
                 }
             }
@@ -190,7 +187,7 @@ impl<'a> Column<'a> {
 pub fn parse_query_csv(text: &str, fields: &[&str]) -> Query {
     let mut query = Query::default();
     let table = Table::parse(text, fields, |name| {
-        Field::by_name(name).is_some() || super::fields::IDENTITY.contains(&name) || name == "timestamp"
+        field(name).is_some() || super::fields::IDENTITY.contains(&name) || name == "timestamp"
     });
     query.sentences = table.sentences.into_iter().map(str::to_owned).collect();
     // Power is the instant if a part reports it, whatever the order of the columns.
