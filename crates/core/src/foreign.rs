@@ -16,7 +16,7 @@ pub use tool::{ToolField, reason_of};
 
 use crate::absence::AbsenceReason;
 use crate::batch::Value;
-use crate::catalogue::{self, Group, Instrument, Metric, MetricId, Unit};
+use crate::catalogue::{self, Group, Instrument, Metric, MetricId, Table, Unit};
 use crate::identity::IdentityColumn;
 
 /// Meaning of a foreign name.
@@ -62,7 +62,12 @@ fn folded(name: &str) -> String {
 /// The meaning of a foreign column or field name. Case is ignored; catalogue and DCGM names come first, then known
 /// spellings, then base term and unit (`mem_used_gib`, `power.draw [mW]`).
 pub fn meaning(name: &str) -> Meaning {
-    let column = column(name, Topic::Gpu);
+    meaning_among(name, Topic::Gpu)
+}
+
+/// The meaning of a field of a message about `topic`.
+pub fn meaning_among(name: &str, topic: Topic) -> Meaning {
+    let column = column(name, topic);
     if column.gpu.is_some() { Meaning::Unknown } else { column.meaning }
 }
 
@@ -86,6 +91,11 @@ impl From<Meaning> for ForeignColumn {
 /// The meaning of a column in a file whose columns are about `topic` where they do not say what they are about.
 pub fn column(name: &str, topic: Topic) -> ForeignColumn {
     let name = name.trim();
+    if topic == Topic::Machine && catalogue::by_column(name).is_none() && term::is_anybodys_memory(name) {
+        let term =
+            term::read(name, Topic::HostMemory).filter(|term| term.id.metric().table != Table::GpuEvents);
+        return of_term(term);
+    }
     let known = match meaning_without_unit(name) {
         Meaning::Unknown => meaning_with_unit(name),
         meaning => Some((meaning, bracketed(name).map(|(_, unit)| unit.to_owned()))),
@@ -93,7 +103,11 @@ pub fn column(name: &str, topic: Topic) -> ForeignColumn {
     if let Some((meaning, unit)) = known {
         return ForeignColumn { meaning, gpu: None, unit };
     }
-    term::read(name, topic).map_or(Meaning::Unknown.into(), |term| ForeignColumn {
+    of_term(term::read(name, topic))
+}
+
+fn of_term(term: Option<term::Term>) -> ForeignColumn {
+    term.map_or(Meaning::Unknown.into(), |term| ForeignColumn {
         meaning: Meaning::Metric(term.id, term.factor),
         gpu: term.gpu,
         unit: term.unit,

@@ -12,7 +12,8 @@ use crate::absence::AbsenceReason;
 use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, numbers, text_at};
 use crate::catalogue::{MetricId, Table, second_by_dcgm};
 use crate::foreign::{
-    self, Meaning, absence, blank_float, blank_integer, gpu_rank, meaning, scaled, vendor_of,
+    self, Meaning, Topic, absence, blank_float, blank_integer, gpu_rank, meaning, meaning_among, scaled,
+    vendor_of,
 };
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn, IdentityError};
 use crate::time::{self, TimeError};
@@ -127,8 +128,9 @@ fn add(
     };
     let Some(Json::Object(fields)) = message.get("fields") else { return Err(MessageError::Shape(None)) };
     let identity = identity_of(fields)?;
+    let topic = Topic::of(fields.keys().map(String::as_str));
     let mut cells: Vec<(&str, Cell<'_>)> =
-        fields.iter().filter_map(|(n, v)| Some((n.as_str(), cell(n, v)?))).collect();
+        fields.iter().filter_map(|(n, v)| Some((n.as_str(), cell(n, v, topic)?))).collect();
     distinct(&mut cells, fields);
     // A row needs at least one value: without one it says nothing, not even that the GPU was seen.
     if !cells.iter().any(|(_, cell)| cell.is_value()) {
@@ -251,9 +253,9 @@ impl Cell<'_> {
 }
 
 /// A field's value, if it belongs to a metric or an unknown column.
-fn cell<'a>(name: &str, value: &'a Json) -> Option<Cell<'a>> {
+fn cell<'a>(name: &str, value: &'a Json, topic: Topic) -> Option<Cell<'a>> {
     let text = value.as_str().map(str::trim);
-    match meaning(name) {
+    match meaning_among(name, topic) {
         Meaning::Metric(id, _) if value.is_null() || text.is_some_and(|text| absence(text).is_some()) => {
             let reason = text.and_then(absence).unwrap_or(AbsenceReason::NotSupported);
             Some(Cell::Absent(id, reason))

@@ -111,6 +111,14 @@ fn json_messages_may_have_units_words_and_several_names_of_one_meaning() {
 }
 
 #[test]
+fn memory_in_a_message_about_cpu_and_gpu_is_the_hosts_unless_it_says_the_gpus() {
+    let document = br#"{"timestamp": "2026-01-01T00:00:00Z", "fields": {"gpu": "g", "cpu_percent": 12, "memory_used_gb": 28.9,
+        "gpu_memory_used": 10240, "gpu_util": 7}}"#;
+    let batch = message::parse(document, Origin::default(), 1).unwrap().batch.unwrap();
+    assert_eq!(batch.metric(by_column("memory_used_mb").unwrap()).unwrap().value(0), Some(Value::Int(10240)));
+}
+
+#[test]
 fn json_messages_from_anyone() {
     let document = br#"[
       {"timestamp": "2026-01-01T00:00:00Z", "fields": {"gpu_id": "gpu_0", "temperature": 61, "utilization": 97.5, "memory_used": 1024, "power_draw": 402.25, "note": "x"}},

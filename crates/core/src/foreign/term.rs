@@ -22,6 +22,19 @@ pub enum Topic {
     Cpu,
     /// The host's memory.
     HostMemory,
+    /// The whole machine: memory that is not said to be a GPU's is the host's.
+    Machine,
+}
+
+impl Topic {
+    /// What messages and files with these names are about: the machine, if some are of its CPU and some of a GPU.
+    pub fn of<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Self {
+        let has_cpu = |name: &str| name.as_bytes().windows(3).any(|part| part.eq_ignore_ascii_case(b"cpu"));
+        let is_machine = names.clone().any(has_cpu)
+            && names.clone().any(|name| words(name).first().is_some_and(|word| word == "cpu"))
+            && names.clone().any(|name| names_gpu(name) && words(name).len() > 1);
+        if is_machine { Self::Machine } else { Self::Gpu }
+    }
 }
 
 /// The meaning of a name.
@@ -96,7 +109,7 @@ const TERMS: &[Row] = &[
     ("umc util", Nothing, &[("memory_utilization_pct", "%")]),
     ("controller mem util", Nothing, &[("memory_utilization_pct", "%")]),
     ("bandwidth mem util", Nothing, &[("memory_utilization_pct", "%")]),
-    ("mem usage", Nothing, MEM_USED),
+    ("mem usage", Unit, MEM_USED),
     ("mem used", Nothing, MEM_USED),
     ("mem total used", Nothing, MEM_USED),
     ("mem", Unit, MEM_USED),
@@ -212,6 +225,19 @@ const TERMS: &[Row] = &[
     ("swap", Unit, &[("swap_used_mb", "MiB")]),
     ("swap used", Nothing, &[("swap_used_mb", "MiB")]),
 ];
+
+/// Whether a name is of an amount or share of memory and does not say whose.
+pub(super) fn is_anybodys_memory(name: &str) -> bool {
+    const AMOUNTS: [&str; 7] = ["mem", "used", "total", "free", "available", "usage", "util"];
+    let words = words(name);
+    let unitless = (0..words.len().min(3)).find_map(|len| {
+        let (base, unit) = words.split_at_checked(words.len() - len)?;
+        let base: BTreeSet<&str> = base.iter().flat_map(|word| spelled(word)).copied().collect();
+        let is_amount = base.contains("mem") && base.iter().all(|part| AMOUNTS.contains(part));
+        (is_amount && (len == 0 || unit::is_known(&unit_of(unit)))).then_some(())
+    });
+    unitless.is_some()
+}
 
 /// The meaning of a name that neither catalogue nor aliases know.
 pub(super) fn read(name: &str, topic: Topic) -> Option<Term> {
@@ -337,16 +363,17 @@ fn of_base(words: &[String], unit: Option<&str>, mut is_gpu: bool, topic: Topic)
         base.insert("mem");
     }
     base.remove("gpu");
-    fitting(&base, unit, is_gpu).or_else(|| {
-        let subject = match topic {
-            Topic::Cpu if !is_gpu => "cpu",
-            Topic::HostMemory if !is_gpu => "ram",
-            _ => return None,
-        };
+    let of_host = |subject| {
+        let mut base = base.clone();
         base.remove("mem");
         base.insert(subject);
         fitting(&base, unit, is_gpu)
-    })
+    };
+    match topic {
+        Topic::HostMemory if !is_gpu => of_host("ram").or_else(|| fitting(&base, unit, is_gpu)),
+        Topic::Cpu if !is_gpu => fitting(&base, unit, is_gpu).or_else(|| of_host("cpu")),
+        _ => fitting(&base, unit, is_gpu),
+    }
 }
 
 /// The metric of a term, and the factor from a number with that unit.

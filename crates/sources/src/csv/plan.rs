@@ -393,13 +393,16 @@ impl Draft<'_> {
 
     /// What each column is, or why it is not what it could be.
     fn roles(&self, senses: &[Sense], gpu: Option<usize>, long: bool) -> Vec<Result<Role, Option<String>>> {
-        // The user's word goes first, then a tool's own; of other columns with one meaning the first gets it.
+        // The user's word goes first, then a tool's own, then a name that says that it is of a GPU; of other columns with
+        // one meaning the first gets it.
         let mut order: Vec<usize> = (0..self.names.len()).collect();
         order.sort_by_key(|index| {
-            senses.get(*index).map_or(2, |sense| match sense.choice {
+            let name = self.names.get(*index).map_or("", |name| name.trim());
+            senses.get(*index).map_or(3, |sense| match sense.choice {
                 _ if sense.is_hint => 0,
                 Some(_) => 1,
-                None => 2,
+                None if foreign::names_gpu(name) => 2,
+                None => 3,
             })
         });
         let mut roles: Vec<Result<Role, Option<String>>> = vec![Err(None); self.names.len()];
@@ -576,7 +579,7 @@ pub(super) fn is_named(name: &str, wanted: &str) -> bool {
 fn topic(names: &[String], stem: &str) -> Topic {
     let is_gpu = |name: &String| foreign::names_gpu(name) || gpu_rank(name).is_some() || is_gpu_name(name);
     if foreign::names_gpu(stem) || names.iter().any(is_gpu) {
-        return Topic::Gpu;
+        return Topic::of(names.iter().map(String::as_str));
     }
     let stem = stem.to_ascii_lowercase();
     let mut words = stem.split(|c: char| !c.is_ascii_alphabetic());

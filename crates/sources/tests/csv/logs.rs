@@ -417,3 +417,26 @@ fn nvidia_smi_means_in_a_log_what_it_means_to_the_sampler() {
     let counts = source.counts();
     assert_eq!((counts.values_absent, counts.values_invalid), (4, 3));
 }
+
+#[test]
+fn memory_beside_the_cpu_and_a_gpu_is_the_hosts_unless_it_says_the_gpus() {
+    let lines = |text: &str| said(text).join("; ").replace(" source=csv", "");
+    assert_eq!(
+        lines(
+            "timestamp,cpu_percent,memory_percent,memory_used_gb,gpu_util,gpu_memory_used,gpu_temp\n\
+             1752871354,12.5,45.3,28.9,77,10240,61\n"
+        ),
+        "rows:gpu0 memory_used_mb=10240 temperature_c=61 utilization_pct=77 gpu=0 node=rows memory_percent=45.3; \
+         host cpu_pct=12.5 memory_mb=29594 node=rows"
+    );
+    assert_eq!(
+        lines("timestamp,cpu_usage,memory_usage,gpu_usage,gpu_memory_usage\n1752871354,12.5,45.3,77,60.5\n"),
+        "rows:gpu0 utilization_pct=77 gpu=0 node=rows gpu_memory_usage=60.5 memory_usage=45.3; \
+         host cpu_pct=12.5 node=rows"
+    );
+    // Without the CPU it is the GPU's, and the name that says so goes first.
+    assert_eq!(
+        lines("timestamp,memory_used,gpu_memory_used,gpu_util\n1752871354,5,10240,77\n"),
+        "rows:gpu0 memory_used_mb=10240 utilization_pct=77 gpu=0 node=rows memory_used=5"
+    );
+}

@@ -48,7 +48,8 @@ pub(crate) fn rows(batches: &[Batch]) -> Vec<String> {
     for batch in batches {
         for row in 0..batch.rows() {
             let identity = batch.identity(row);
-            let mut parts = vec![time::format(batch.timestamps()[row]), identity.key().unwrap().to_string()];
+            let whose = identity.key().unwrap_or_else(|| "host".into());
+            let mut parts = vec![time::format(batch.timestamps()[row]), whose.to_string()];
             let mut metrics: Vec<String> = batch
                 .metrics()
                 .filter_map(|(id, c)| Some(format!("{}={}", id.metric().column, c.value(row)?.to_json())))
