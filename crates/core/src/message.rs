@@ -128,7 +128,7 @@ fn add(
     };
     let Some(Json::Object(fields)) = message.get("fields") else { return Err(MessageError::Shape(None)) };
     let identity = identity_of(fields)?;
-    let topic = Topic::of(fields.keys().map(String::as_str));
+    let topic = Topic::of(&fields.keys().map(String::as_str));
     let mut cells: Vec<(&str, Cell<'_>)> =
         fields.iter().filter_map(|(n, v)| Some((n.as_str(), cell(n, v, topic)?))).collect();
     distinct(&mut cells, fields);

@@ -15,6 +15,7 @@
 
 mod cell;
 mod describe;
+mod draft;
 mod error;
 mod head;
 mod header;
@@ -22,6 +23,7 @@ mod hints;
 mod input;
 mod labels;
 mod messages;
+mod numbering;
 mod owner;
 mod part;
 mod plan;

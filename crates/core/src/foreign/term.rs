@@ -28,7 +28,7 @@ pub enum Topic {
 
 impl Topic {
     /// What messages and files with these names are about: the machine, if some are of its CPU and some of a GPU.
-    pub fn of<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Self {
+    pub fn of<'a>(names: &(impl Iterator<Item = &'a str> + Clone)) -> Self {
         let has_cpu = |name: &str| name.as_bytes().windows(3).any(|part| part.eq_ignore_ascii_case(b"cpu"));
         let is_machine = names.clone().any(has_cpu)
             && names.clone().any(|name| words(name).first().is_some_and(|word| word == "cpu"))

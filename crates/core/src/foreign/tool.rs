@@ -53,6 +53,9 @@ impl ToolField {
     }
 
     /// The value of a cell, in the column's unit. `unit` is the one in the header.
+    ///
+    /// # Errors
+    /// The reason, if it has none.
     pub fn value(&self, cell: &str, unit: Option<&str>) -> Result<Value, AbsenceReason> {
         if let Spelling::Figure(read) | Spelling::Text(read) = self.spelling {
             // The tool has many words for what a card lacks.

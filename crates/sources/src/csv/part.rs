@@ -29,7 +29,7 @@ pub(super) enum Whose {
 pub(super) struct Cells {
     /// The metric, and what the first of the cells is.
     pub(super) scale: Scale,
-    pub(super) cells: Vec<MetricCell>,
+    pub(super) all: Vec<MetricCell>,
     /// Which of several counts.
     pub(super) choice: Choice,
     /// Name in messages, with the value in its unit, if the name in the file does not say what it is.
@@ -119,10 +119,10 @@ impl Part {
         });
         match of_metric {
             Some(cells) => {
-                cells.cells.push(cell);
+                cells.all.push(cell);
                 cells.message = Some(scale.id.metric().column);
             }
-            None => self.metrics.push(Cells { scale, cells: vec![cell], choice, message }),
+            None => self.metrics.push(Cells { scale, all: vec![cell], choice, message }),
         }
     }
 
@@ -133,7 +133,7 @@ impl Part {
             _ => 0,
         };
         for cells in self.metrics.iter_mut().filter(|cells| matches!(cells.choice, Choice::First(_))) {
-            cells.cells.sort_by_key(rank);
+            cells.all.sort_by_key(rank);
         }
     }
 
@@ -142,7 +142,7 @@ impl Part {
     fn derive(&mut self, plan: &Plan) {
         let of = |metrics: &[Cells], id: MetricId| metrics.iter().find(|cells| cells.scale.id == id).cloned();
         let mut derived = Vec::new();
-        for cell in self.metrics.iter().flat_map(|cells| &cells.cells) {
+        for cell in self.metrics.iter().flat_map(|cells| &cells.all) {
             let name = plan.columns.get(cell.column).map_or("", |column| &column.name);
             let beside = plan.dialect.into_iter().flat_map(|dialect| dialect.beside(name));
             let scales = beside.map(|field| Scale::new(field.metric, 1.0, "").written_as(Some(field)));
@@ -150,7 +150,7 @@ impl Part {
         }
         if of(&self.metrics, TEMPERATURE).is_none() {
             let sources = [EDGE, JUNCTION].into_iter().filter_map(|id| of(&self.metrics, id));
-            let cells = sources.flat_map(|cells| cells.cells);
+            let cells = sources.flat_map(|cells| cells.all);
             derived.extend(cells.map(|cell| MetricCell {
                 scale: cell.scale.also(TEMPERATURE),
                 is_derived: true,

@@ -1,40 +1,18 @@
-//! The meaning of a file's columns, from its first line and its first rows.
+//! The meaning of a file's columns.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gpuvitals_core::batch::is_unknown;
-use gpuvitals_core::catalogue::MetricId;
-use gpuvitals_core::foreign::{self, Choice, Dialect, DialectColumn, Meaning, ToolField, Topic, gpu_rank};
-use gpuvitals_core::{IdentityColumn, Table, time};
+use gpuvitals_core::foreign::{Choice, Dialect};
+use gpuvitals_core::{IdentityColumn, Table};
 
-use super::cell::{self, Missing, Scale};
-use super::hints::{ColumnHint, HintSense, Hints};
-use super::sample::Sample;
+use super::cell::Scale;
+use super::hints::Hints;
 use super::times::Times;
-use super::when;
 
 /// Longest name of a column that the catalogue does not know.
 const EXTRA_NAME_LEN_MAX: usize = 100;
-
-/// Rounds in which columns whose values are impossible give their meaning to the next of that meaning.
-const ROUNDS_MAX: usize = 6;
-
-/// Names that identify a GPU in files whose columns have no better one.
-const GPU_NAMES: [&str; 12] = [
-    "device",
-    "index_gpu",
-    "gpu_number",
-    "gpu_num",
-    "gpu_no",
-    "gpu_device",
-    "device_id",
-    "device_index",
-    "minor_number",
-    "cuda_device",
-    "card",
-    "accelerator",
-];
 
 /// The two shapes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,40 +117,6 @@ pub(super) enum Unfit {
 }
 
 impl Plan {
-    /// Settles what each column is.
-    pub(super) fn new(
-        names: &[String],
-        sample: &Sample,
-        around: Surroundings<'_>,
-    ) -> Result<Self, (Unfit, String)> {
-        let is_there = |hint: &&ColumnHint| names.iter().any(|name| is_named(name, &hint.name));
-        let missing: Vec<&ColumnHint> = around.hints.columns.iter().filter(|hint| !is_there(hint)).collect();
-        if let Some(hint) = missing.first().filter(|_| !around.hints.of_several) {
-            return Err((Unfit::Hint(hint.name.clone()), names.join(", ")));
-        }
-        let comma = sample.has_decimal_comma(names.len(), around.delimiter);
-        let draft =
-            Draft { names, sample, around, dialect: Dialect::of(names), topic: topic(names, around.stem) };
-        let mut dropped = HashMap::new();
-        let mut plan = draft.plan(&dropped, comma);
-        for _ in 0..ROUNDS_MAX {
-            let misfits = plan.misfits_in(sample, around.hints);
-            if misfits.is_empty() {
-                break;
-            }
-            dropped.extend(misfits);
-            plan = draft.plan(&dropped, comma);
-        }
-        let outcome = plan.check(names).and_then(|()| plan.remark(&draft)).and_then(|()| plan.check(names));
-        for hint in missing {
-            plan.notes.push(format!("there is no column {:?}, which --column speaks of", hint.name));
-        }
-        match outcome {
-            Ok(()) => Ok(plan),
-            Err(unfit) => Err((unfit, plan.summary())),
-        }
-    }
-
     /// The first column with that role, if there is one.
     pub(super) fn find(&self, is: impl Fn(&Role) -> bool) -> Option<usize> {
         self.columns.iter().position(|column| is(&column.role))
@@ -184,7 +128,7 @@ impl Plan {
     }
 
     /// Each column with what it is, for an error.
-    fn summary(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         let one = |column: &Column| {
             let what = match &column.role {
                 Role::Time => "time",
@@ -220,354 +164,6 @@ impl Plan {
         };
         self.find(tells).is_some()
     }
-
-    /// Columns whose values cannot be what their name says, with the reason.
-    fn misfits_in(&mut self, sample: &Sample, hints: &Hints) -> Vec<(usize, String)> {
-        let mut misfits = Vec::new();
-        for (index, column) in self.columns.iter().enumerate() {
-            let Role::Metric(scale) = &column.role else { continue };
-            if hints.columns.iter().any(|hint| is_named(&column.name, &hint.name)) {
-                continue;
-            }
-            let mut fit = Fit::default();
-            for text in sample.cells(index) {
-                fit.take(text, scale, self.comma);
-            }
-            misfits.extend(fit.reason().map(|reason| (index, reason)));
-        }
-        if let (Some(name), Some(value)) = (
-            self.find(|role| matches!(role, Role::MetricName)),
-            self.find(|role| matches!(role, Role::MetricValue)),
-        ) {
-            let mut fits: HashMap<&str, Fit> = HashMap::new();
-            for (name, text) in sample.cells(name).zip(sample.cells(value)) {
-                if let Meaning::Metric(id, factor) = foreign::meaning(name) {
-                    fits.entry(name).or_default().take(text, &Scale::new(id, factor, name), self.comma);
-                }
-            }
-            self.misfits =
-                fits.iter().filter_map(|(name, fit)| Some(((*name).to_owned(), fit.reason()?))).collect();
-        }
-        misfits
-    }
-
-    /// Settles widths and times, and says what was guessed.
-    fn remark(&mut self, draft: &Draft<'_>) -> Result<(), Unfit> {
-        let widest = draft.sample.widths().max().unwrap_or(self.columns.len());
-        if widest < self.columns.len() && widest > 0 {
-            self.fields_min = widest;
-            let lacking: Vec<&str> =
-                self.columns.iter().skip(widest).map(|column| column.name.as_str()).collect();
-            self.warnings.push(format!(
-                "every row lacks the last fields, so these columns are absent: {}",
-                lacking.join(", ")
-            ));
-            for column in self.columns.iter_mut().skip(widest) {
-                column.why = Some("every row lacks this field".to_owned());
-            }
-        }
-        for column in self.columns.iter().filter(|column| !matches!(column.role, Role::Metric(_))) {
-            if let (Some(why), Role::Extra(name)) = (&column.why, &column.role)
-                && widest >= self.columns.len()
-            {
-                self.warnings.push(format!("column {} is kept under the name {name}: {why}", column.name));
-            }
-        }
-        for (name, why) in &self.misfits {
-            self.warnings.push(format!("metric {name} is kept under its own name: {why}"));
-        }
-        if self.comma {
-            self.notes.push("numbers are read with a decimal comma".to_owned());
-        }
-        when::settle(self, draft.sample, draft.around)?;
-        for index in 0..self.columns.len() {
-            let example = draft.sample.cells(index).find(|text| foreign::absence(text).is_none());
-            if let Some(column) = self.columns.get_mut(index) {
-                column.example = example.map(|text| text.chars().take(40).collect());
-            }
-        }
-        Ok(())
-    }
-
-    fn check(&self, names: &[String]) -> Result<(), Unfit> {
-        let has = |is: fn(&Role) -> bool| self.columns.iter().any(|column| is(&column.role));
-        let metric = has(|role| matches!(role, Role::Metric(_) | Role::MetricValue));
-        let valued = metric || (self.names_gpu() && has(|role| matches!(role, Role::Extra(_))));
-        if valued {
-            return Ok(());
-        }
-        let data = names.iter().find(|name| {
-            let name = name.trim();
-            !name.is_empty() && (cell::plain_number(name).is_some() || time::parse(name).is_ok())
-        });
-        Err(data.map_or(Unfit::NoMetric, |name| Unfit::Data(name.trim().chars().take(64).collect())))
-    }
-}
-
-/// How the values of a column fit its metric.
-#[derive(Debug, Default)]
-struct Fit {
-    values: u64,
-    bad: u64,
-    first: Option<String>,
-}
-
-impl Fit {
-    fn take(&mut self, text: &str, scale: &Scale, comma: bool) {
-        if text.is_empty() {
-            return;
-        }
-        let text = cell::pointed(text.as_bytes(), comma);
-        match cell::metric(&text, scale) {
-            Ok(_) => self.values += 1,
-            Err(Missing::Absent(_)) => {}
-            Err(Missing::Invalid(reason)) => {
-                self.values += 1;
-                self.bad += 1;
-                self.first.get_or_insert(reason);
-            }
-        }
-    }
-
-    /// Why the column does not have this metric: more than a hundredth of its values cannot be true, and not just one.
-    fn reason(&self) -> Option<String> {
-        let first = self.first.as_ref().filter(|_| self.bad >= 2 && self.bad * 100 > self.values)?;
-        Some(format!("{} of its first {} values cannot be true ({first})", self.bad, self.values))
-    }
-}
-
-/// What a plan is made from.
-struct Draft<'a> {
-    names: &'a [String],
-    sample: &'a Sample,
-    around: Surroundings<'a>,
-    dialect: Option<&'static Dialect>,
-    topic: Topic,
-}
-
-impl Draft<'_> {
-    fn plan(&self, dropped: &HashMap<usize, String>, comma: bool) -> Plan {
-        let hints = self.around.hints;
-        let mut senses: Vec<Sense> = (0..self.names.len()).map(|index| self.sense(index, dropped)).collect();
-        disown(&mut senses);
-        let has = |meaning: Meaning| senses.iter().any(|sense| sense.meaning == meaning);
-        let long = has(Meaning::MetricName) && has(Meaning::MetricValue);
-        let gpu = self.gpu_column(&senses);
-        if let Some(sense) = gpu.and_then(|gpu| senses.get_mut(gpu)) {
-            sense.meaning = Meaning::Gpu;
-        }
-        let roles = self.roles(&senses, gpu, long);
-        let mut taken: HashSet<String> = HashSet::new();
-        let mut columns = Vec::with_capacity(self.names.len());
-        for (index, (name, (sense, role))) in self.names.iter().zip(senses.iter().zip(roles)).enumerate() {
-            let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
-            let is_nothing =
-                name.is_empty() && self.sample.len() > 0 && self.sample.cells(index).all(str::is_empty);
-            let (role, lost) = match role {
-                _ if is_nothing => (Role::Nothing, None),
-                Ok(role) => (role, None),
-                Err(why) => (Role::Extra(extra_name(&name, index, &mut taken)), why),
-            };
-            let gpu = sense.gpu.as_deref().filter(|_| matches!(role, Role::Metric(_))).map(Arc::from);
-            let why = dropped.get(&index).cloned();
-            let (unit, choice) = (sense.unit.clone(), sense.choice);
-            columns.push(Column { name, role, gpu, unit, choice, why, lost, example: None });
-        }
-        Plan {
-            columns,
-            form: if long { CsvForm::Long } else { CsvForm::Wide },
-            dialect: self.dialect,
-            fields_min: self.names.len(),
-            comma,
-            times: None,
-            owner: Owner {
-                host: hints.host.clone(),
-                usual_host: hints.usual_host.clone().unwrap_or_else(|| self.around.stem.to_owned()),
-                gpu: hints.gpu.clone(),
-            },
-            misfits: HashMap::new(),
-            warnings: Vec::new(),
-            notes: Vec::new(),
-        }
-    }
-
-    /// What each column is, or why it is not what it could be.
-    fn roles(&self, senses: &[Sense], gpu: Option<usize>, long: bool) -> Vec<Result<Role, Option<String>>> {
-        // The user's word goes first, then a tool's own, then a name that says that it is of a GPU; of other columns with
-        // one meaning the first gets it.
-        let mut order: Vec<usize> = (0..self.names.len()).collect();
-        order.sort_by_key(|index| {
-            let name = self.names.get(*index).map_or("", |name| name.trim());
-            senses.get(*index).map_or(3, |sense| match sense.choice {
-                _ if sense.is_hint => 0,
-                Some(_) => 1,
-                None if foreign::names_gpu(name) => 2,
-                None => 3,
-            })
-        });
-        let mut roles: Vec<Result<Role, Option<String>>> = vec![Err(None); self.names.len()];
-        let mut once: HashMap<(Once, Option<String>), usize> = HashMap::new();
-        for index in order {
-            let (Some(sense), Some(name)) = (senses.get(index), self.names.get(index)) else { continue };
-            let role = role(name, sense, long).ok_or_else(|| sense.why.clone()).and_then(|role| {
-                let first = match gpu {
-                    Some(gpu) if sense.meaning == Meaning::Gpu => gpu,
-                    _ => *once.entry((Once::of(&role), sense.gpu.clone())).or_insert(index),
-                };
-                let is_one_of_several = || {
-                    let chosen = |index: usize| senses.get(index).and_then(|sense| sense.choice);
-                    chosen(first).is_some() && sense.choice.is_some()
-                };
-                if first == index || matches!(role, Role::Time) || is_one_of_several() {
-                    return Ok(role);
-                }
-                let other = self.names.get(first).map_or("", |name| name.trim());
-                Err(Some(format!("column {other} is taken for the same")))
-            });
-            if let Some(slot) = roles.get_mut(index) {
-                *slot = role;
-            }
-        }
-        roles
-    }
-
-    fn sense(&self, index: usize, dropped: &HashMap<usize, String>) -> Sense {
-        let Some(name) = self.names.get(index) else { return Sense::default() };
-        if let Some(hint) = self.around.hints.columns.iter().rev().find(|hint| is_named(name, &hint.name)) {
-            return Sense { is_hint: true, ..Sense::of_hint(&hint.sense) };
-        }
-        if dropped.contains_key(&index) {
-            return Sense::default();
-        }
-        match self.dialect.and_then(|dialect| dialect.column(name)) {
-            Some(DialectColumn::Metric { id, factor, gpu, unit, choice, field }) => {
-                let meaning = Meaning::Metric(id, factor);
-                return Sense { meaning, gpu, unit, choice, field, ..Sense::default() };
-            }
-            Some(DialectColumn::Identity(column)) => {
-                return Sense { meaning: Meaning::Identity(column), ..Sense::default() };
-            }
-            Some(DialectColumn::Gpu) => return Sense { meaning: Meaning::Gpu, ..Sense::default() },
-            Some(DialectColumn::Own) => {
-                let tool = self.dialect.map_or("", |dialect| dialect.name);
-                let why = Some(format!("what {tool} writes there is no metric"));
-                return Sense { why, ..Sense::default() };
-            }
-            None => {}
-        }
-        let column = foreign::column(name, self.topic);
-        Sense { meaning: column.meaning, gpu: column.gpu, unit: column.unit, ..Sense::default() }
-    }
-
-    /// Of several columns that may identify the GPU the best: in id,timestamp,gpu_id the first numbers the rows.
-    fn gpu_column(&self, senses: &[Sense]) -> Option<usize> {
-        let ranked = senses.iter().zip(self.names).enumerate().filter_map(|(index, (sense, name))| {
-            let rank = match sense.meaning {
-                Meaning::Gpu if sense.is_hint => 0,
-                Meaning::Gpu => 1 + gpu_rank(name).unwrap_or_default(),
-                _ => return None,
-            };
-            Some((rank, index))
-        });
-        let tells = |meaning: Meaning| {
-            matches!(meaning, Meaning::Labels | Meaning::Identity(IdentityColumn::Uuid | IdentityColumn::Pci))
-        };
-        ranked.min().map(|(_, index)| index).or_else(|| {
-            let is_told = senses.iter().any(|sense| tells(sense.meaning) || sense.gpu.is_some());
-            let is_open = |index: usize| {
-                senses.get(index).is_some_and(|sense| sense.meaning == Meaning::Unknown && !sense.is_hint)
-            };
-            let mut names = self.names.iter().enumerate();
-            names
-                .find(|(index, name)| !is_told && is_gpu_name(name) && is_open(*index))
-                .map(|(index, _)| index)
-        })
-    }
-}
-
-/// What a column is before the others are looked at.
-#[derive(Debug, Clone)]
-struct Sense {
-    meaning: Meaning,
-    gpu: Option<String>,
-    unit: Option<String>,
-    choice: Option<Choice>,
-    field: Option<&'static ToolField>,
-    is_hint: bool,
-    /// Why it is unknown.
-    why: Option<String>,
-}
-
-impl Default for Sense {
-    fn default() -> Self {
-        Self {
-            meaning: Meaning::Unknown,
-            gpu: None,
-            unit: None,
-            choice: None,
-            field: None,
-            is_hint: false,
-            why: None,
-        }
-    }
-}
-
-impl Sense {
-    fn of_hint(sense: &HintSense) -> Self {
-        let (meaning, unit) = match sense {
-            HintSense::Metric(id, factor, unit) => (Meaning::Metric(*id, *factor), unit.clone()),
-            HintSense::Time(_) => (Meaning::Time, None),
-            HintSense::Gpu => (Meaning::Gpu, None),
-            HintSense::Host => (Meaning::Identity(IdentityColumn::Node), None),
-            HintSense::Own => (Meaning::Unknown, None),
-        };
-        let why = matches!(sense, HintSense::Own).then(|| "you say so".to_owned());
-        Self { meaning, unit, why, ..Self::default() }
-    }
-}
-
-/// Beside columns of a GPU each, one of a GPU's metric without it does not say whose it is.
-fn disown(senses: &mut [Sense]) {
-    if senses.iter().all(|sense| sense.gpu.is_none()) {
-        return;
-    }
-    let is_gpus =
-        |meaning: Meaning| matches!(meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents);
-    for sense in senses.iter_mut().filter(|sense| sense.gpu.is_none() && is_gpus(sense.meaning)) {
-        sense.meaning = Meaning::Unknown;
-        sense.why = Some("it does not say which GPU's it is, beside columns that do".to_owned());
-    }
-}
-
-/// What only one column of a file can be.
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum Once {
-    Metric(MetricId, bool),
-    Identity(IdentityColumn),
-    Other(std::mem::Discriminant<Role>),
-}
-
-impl Once {
-    fn of(role: &Role) -> Self {
-        match role {
-            Role::Metric(scale) => Self::Metric(scale.id, scale.second.is_some()),
-            Role::Identity(column) => Self::Identity(*column),
-            other => Self::Other(std::mem::discriminant(other)),
-        }
-    }
-}
-
-fn role(name: &str, sense: &Sense, long: bool) -> Option<Role> {
-    Some(match sense.meaning {
-        Meaning::Time => Role::Time,
-        Meaning::Gpu => Role::Gpu,
-        Meaning::Identity(column) => Role::Identity(column),
-        Meaning::Metric(id, factor) => Role::Metric(Scale::new(id, factor, name).written_as(sense.field)),
-        Meaning::MetricName if long => Role::MetricName,
-        Meaning::MetricValue if long => Role::MetricValue,
-        Meaning::Labels => Role::Labels,
-        Meaning::MetricName | Meaning::MetricValue | Meaning::Unknown => return None,
-    })
 }
 
 /// Whether a column has the name that the user gave.
@@ -575,31 +171,8 @@ pub(super) fn is_named(name: &str, wanted: &str) -> bool {
     name.trim().eq_ignore_ascii_case(wanted.trim())
 }
 
-/// What columns are about that do not say it: `used_gb` of a file `memory.csv` in which no name is of a GPU.
-fn topic(names: &[String], stem: &str) -> Topic {
-    let is_gpu = |name: &String| foreign::names_gpu(name) || gpu_rank(name).is_some() || is_gpu_name(name);
-    if foreign::names_gpu(stem) || names.iter().any(is_gpu) {
-        return Topic::of(names.iter().map(String::as_str));
-    }
-    let stem = stem.to_ascii_lowercase();
-    let mut words = stem.split(|c: char| !c.is_ascii_alphabetic());
-    words
-        .find_map(|word| match word {
-            "memory" | "mem" | "ram" => Some(Topic::HostMemory),
-            "cpu" => Some(Topic::Cpu),
-            _ => None,
-        })
-        .unwrap_or_default()
-}
-
-fn is_gpu_name(name: &str) -> bool {
-    let fold = |c| if matches!(c, '-' | ' ' | '.') { '_' } else { c };
-    let folded: String = name.trim().chars().map(|c| fold(c).to_ascii_lowercase()).collect();
-    GPU_NAMES.contains(&folded.as_str())
-}
-
 /// A valid, unused name in the table for a column that the catalogue does not know.
-fn extra_name(name: &str, index: usize, taken: &mut HashSet<String>) -> Arc<str> {
+pub(super) fn extra_name(name: &str, index: usize, taken: &mut HashSet<String>) -> Arc<str> {
     let mut base: String = name.chars().filter(|c| !c.is_control()).collect();
     let len = (0..=EXTRA_NAME_LEN_MAX).rev().find(|&len| base.is_char_boundary(len)).unwrap_or(0);
     base.truncate(len);

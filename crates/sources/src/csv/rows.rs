@@ -279,7 +279,7 @@ impl RowBuilder {
         let name = |column: usize| self.plan.columns.get(column).map(|column| column.name.as_str());
         let (line, id) = (record.record_line(), cells.scale.id);
         let mut found: Option<(usize, Value)> = None;
-        for &MetricCell { column, ref scale, is_derived } in &cells.cells {
+        for &MetricCell { column, ref scale, is_derived } in &cells.all {
             let field = record.field(column);
             let read = if comma {
                 cell::metric(&cell::pointed(field, true), scale)

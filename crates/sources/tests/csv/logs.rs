@@ -440,3 +440,39 @@ fn memory_beside_the_cpu_and_a_gpu_is_the_hosts_unless_it_says_the_gpus() {
         "rows:gpu0 memory_used_mb=10240 utilization_pct=77 gpu=0 node=rows memory_used=5"
     );
 }
+
+#[test]
+fn numbers_of_a_column_that_is_called_gpu_or_index_may_name_none() {
+    let owners = |text: &str| {
+        let rows = said(text);
+        let owner = |row: &String| row.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        rows.iter().map(owner).collect::<Vec<_>>()
+    };
+    let check = |text: &str, expected: &[&str]| assert_eq!(owners(text), expected, "{text}");
+    let load = ["rows:gpu0 temperature_c=60", "rows:gpu0 temperature_c=61"];
+    check("time,gpu,temp\n1752871354,45,60\n1752871355,77,61\n", &load);
+    check("time,gpu,temp\n1752871354,45.5,60\n1752871355,77.2,61\n", &load);
+    check(
+        "time,gpu,temp\n1752871354,45,60\n1752871355,77,61\n1752871356,99,62\n",
+        &[load[0], load[1], "rows:gpu0 temperature_c=62"],
+    );
+    check("time,GPU,temp\n1752871354,45%,60\n1752871355,77%,61\n", &load);
+    assert!(said("time,gpu,temp\n1752871354,45,60\n1752871355,77,61\n")[0].contains("utilization_pct=45"));
+    for name in ["id", "index"] {
+        let text = format!("{name},time,power_w\n0,1752871354,7\n1,1752871355,8\n2,1752871356,9\n");
+        check(&text, &["rows:gpu0 power_w=7", "rows:gpu0 power_w=8", "rows:gpu0 power_w=9"]);
+    }
+    // One look at several GPUs, rows of one time, and rows that come back to a GPU.
+    check(
+        "index,time,power_w\n0,1752871354.1,7\n1,1752871354.2,8\n2,1752871354.3,9\n",
+        &["rows:gpu0 power_w=7", "rows:gpu1 power_w=8", "rows:gpu2 power_w=9"],
+    );
+    check(
+        "time,gpu,power_w\n1752871354,20,7\n1752871354,40,8\n1752871355,20,9\n",
+        &["rows:gpu20 power_w=7", "rows:gpu40 power_w=8", "rows:gpu20 power_w=9"],
+    );
+    check(
+        "time,gpu,power_w\n1752871354.1,0,7\n1752871354.2,1,8\n1752871355.6,0,9\n",
+        &["rows:gpu0 power_w=7", "rows:gpu1 power_w=8", "rows:gpu0 power_w=9"],
+    );
+}
