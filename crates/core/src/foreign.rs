@@ -240,7 +240,8 @@ fn split_unit(text: &str) -> Option<(Value, &str)> {
 /// The reason, if the text marks a missing value: empty, `N/A`, `[Not Supported]`, `-`, `<<<NULL>>>` …
 pub fn absence(text: &str) -> Option<AbsenceReason> {
     let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
-    if text.is_empty() || is(&["N/A", "NA", "-", "--", "null", "none", "not supported", "unsupported"]) {
+    let marks = ["N/A", "NA", "n.a.", "-", "--", "null", "none", "not supported", "unsupported"];
+    if text.is_empty() || is(&marks) || is_no_number(text) {
         return Some(AbsenceReason::NotSupported);
     }
     if is(&["ERR!"]) {
@@ -259,6 +260,22 @@ pub fn absence(text: &str) -> Option<AbsenceReason> {
         AbsenceReason::Invalid
     } else {
         AbsenceReason::NotSupported
+    })
+}
+
+/// Whether programs write a number so that they do not have: `NaN`, `-Inf`.
+fn is_no_number(text: &str) -> bool {
+    let bare = text.strip_prefix(['-', '+']).unwrap_or(text);
+    ["nan", "inf", "infinity"].iter().any(|word| bare.eq_ignore_ascii_case(word))
+}
+
+/// The reason, if the text has no reading of a metric: a mark of absence, or a word that elsewhere says something.
+pub fn no_reading(text: &str) -> Option<AbsenceReason> {
+    let is = |word: &str| text.eq_ignore_ascii_case(word);
+    absence(text).or_else(|| match text {
+        _ if is("unknown") => Some(AbsenceReason::NotSupported),
+        _ if is("error") || is("err") => Some(AbsenceReason::Invalid),
+        _ => None,
     })
 }
 

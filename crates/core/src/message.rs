@@ -12,8 +12,8 @@ use crate::absence::AbsenceReason;
 use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, numbers, text_at};
 use crate::catalogue::{MetricId, Table, second_by_dcgm};
 use crate::foreign::{
-    self, Meaning, Topic, absence, blank_float, blank_integer, gpu_rank, meaning, meaning_among, scaled,
-    vendor_of,
+    self, Meaning, Topic, absence, blank_float, blank_integer, gpu_rank, meaning, meaning_among, no_reading,
+    scaled, vendor_of,
 };
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn, IdentityError};
 use crate::time::{self, TimeError};
@@ -256,8 +256,8 @@ impl Cell<'_> {
 fn cell<'a>(name: &str, value: &'a Json, topic: Topic) -> Option<Cell<'a>> {
     let text = value.as_str().map(str::trim);
     match meaning_among(name, topic) {
-        Meaning::Metric(id, _) if value.is_null() || text.is_some_and(|text| absence(text).is_some()) => {
-            let reason = text.and_then(absence).unwrap_or(AbsenceReason::NotSupported);
+        Meaning::Metric(id, _) if value.is_null() || text.is_some_and(|text| no_reading(text).is_some()) => {
+            let reason = text.and_then(no_reading).unwrap_or(AbsenceReason::NotSupported);
             Some(Cell::Absent(id, reason))
         }
         Meaning::Metric(id, factor) => Some(match number_of(id, value) {

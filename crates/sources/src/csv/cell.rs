@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use gpuvitals_core::AbsenceReason;
 use gpuvitals_core::batch::{Value, ValueError};
 use gpuvitals_core::catalogue::{MetricId, second_by_dcgm};
-use gpuvitals_core::foreign::{self, NoNumber, ToolField, absence, blank_float, blank_integer, scaled};
+use gpuvitals_core::foreign::{
+    self, NoNumber, ToolField, absence, blank_float, blank_integer, no_reading, scaled,
+};
 
 /// Requirements on a metric's cells.
 #[derive(Debug, Clone, Copy)]
@@ -137,7 +139,7 @@ pub(super) fn plain_number(text: &str) -> Option<f64> {
 /// The value of a cell as the tool's own reader understands it.
 fn of_tool(text: &str, field: &ToolField) -> Result<Value, Missing> {
     field.value(text, None).map_err(|reason| match reason {
-        AbsenceReason::Invalid if absence(text).is_none() => {
+        AbsenceReason::Invalid if no_reading(text).is_none() => {
             Missing::Invalid(format!("{:?} is no {}", shortened(text), field.metric.metric().column))
         }
         reason => Missing::Absent(reason),
@@ -146,6 +148,10 @@ fn of_tool(text: &str, field: &ToolField) -> Result<Value, Missing> {
 
 /// The value of a cell that is not a [`plain`] number.
 fn value(text: &str, scale: &Scale) -> Result<Value, Missing> {
+    // Before numbers: `nan` and `inf` are some to the parser.
+    if let Some(reason) = no_reading(text) {
+        return Err(Missing::Absent(reason));
+    }
     if let Ok(whole) = text.parse::<i64>() {
         if let Some(reason) = blank_integer(whole, scale.dcgm) {
             return Err(Missing::Absent(reason));
@@ -157,9 +163,6 @@ fn value(text: &str, scale: &Scale) -> Result<Value, Missing> {
             return Err(Missing::Absent(reason));
         }
         return Ok(scaled(Value::Float(number), scale.factor));
-    }
-    if let Some(reason) = absence(text) {
-        return Err(Missing::Absent(reason));
     }
     if let Cow::Owned(written) = pointed(text.as_bytes(), false) {
         return value(std::str::from_utf8(&written).unwrap_or_default(), scale);

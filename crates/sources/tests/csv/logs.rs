@@ -476,3 +476,20 @@ fn numbers_of_a_column_that_is_called_gpu_or_index_may_name_none() {
         &["rows:gpu0 power_w=7", "rows:gpu1 power_w=8", "rows:gpu0 power_w=9"],
     );
 }
+
+#[test]
+fn words_for_no_number_are_absences_and_do_not_cost_the_column_its_meaning() {
+    for word in ["nan", "NaN", "-inf", "Infinity", "unknown", "n.a.", "error", "null", "None", "-"] {
+        let rest = format!("0,{word},45\n").repeat(3);
+        let text = format!("gpu,power,temp\n{rest}0,100,45\n");
+        let mut source = CsvSource::open(reader(text.into_bytes()), config(), NOW).unwrap();
+        let read = rows(&drain(&mut source));
+        assert!(read[3].contains(" power_w=100 temperature_c=45 "), "{word}: {read:?}");
+        assert!(!read[0].contains("power"), "{word}: {read:?}");
+        let counts = source.counts();
+        assert_eq!((counts.values_absent, counts.values_invalid), (3, 0), "{word}");
+    }
+    let text = "gpu_power_watts{gpu=\"0\"} NaN\ngpu_power_watts{gpu=\"1\"} 70\n";
+    let (rows, skipped) = read_with(reader(text.into()), config());
+    assert_eq!((rows.len(), skipped), (1, 1));
+}
