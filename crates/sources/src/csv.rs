@@ -31,6 +31,7 @@ mod rows;
 mod sample;
 mod split;
 mod subject;
+mod tables;
 mod text;
 mod times;
 mod when;
@@ -58,6 +59,7 @@ use plan::{Plan, Surroundings, Unfit};
 use rows::RowBuilder;
 use sample::Sample;
 use split::{FIELD_LEN_MAX, FIELDS_MAX, RECORD_LEN_MAX, SplitStep, Splitter};
+use tables::TableKind;
 use text::TextKind;
 
 /// Most bytes of input in one batch, and most that one call of `poll` processes.
@@ -393,7 +395,7 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
     };
     let any_date = config.replay == Replay::Shifted;
     let around = Surroundings { hints: &config.hints, stem: &stem, delimiter, any_date, now_ns };
-    let plan = Plan::new(&names, &sample, around).map_err(|(unfit, summary)| {
+    let mut plan = Plan::new(&names, &sample, around).map_err(|(unfit, summary)| {
         let file = Arc::clone(file);
         let columns = || summary.escape_debug().take(SUMMARY_LEN_MAX).collect();
         match unfit {
@@ -403,6 +405,10 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
             Unfit::Hint(name) => CsvError::Hint { file, name, columns: columns() },
         }
     })?;
+    if head.kind == TextKind::Table(TableKind::Processes) {
+        let note = "shares and memory of a GPU are the sums of its processes'";
+        plan.notes.push(note.to_owned());
+    }
     let first_ns = plan.times.as_ref().and_then(|times| times.first(&sample));
     Ok(Begun { records, plan, opened, first_ns })
 }

@@ -1,4 +1,4 @@
-//! Text that is no CSV and can be read as it: UTF-16, Prometheus text, the tables of `nvidia-smi dmon`.
+//! Text that is no CSV and can be read as it: UTF-16, Prometheus text, the tables of tools.
 //!
 //! Each becomes CSV while it is read, line by line.
 
@@ -9,6 +9,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use gpuvitals_core::catalogue::{Metric, gpu_metrics};
 
 use super::split::RECORD_LEN_MAX;
+use super::tables::{self, Table, TableKind};
 
 /// Bytes at the beginning that tell what a text is.
 pub(super) const PEEK_LEN: usize = 4 << 10;
@@ -21,8 +22,8 @@ pub(super) enum TextKind {
     Prometheus {
         is_timed: bool,
     },
-    /// Columns between blanks under two lines that begin with `#`.
-    Spaced,
+    /// A table that a tool prints.
+    Table(TableKind),
     /// It cannot be read: what it is, and what to do.
     Foreign(&'static str, &'static str),
 }
@@ -66,15 +67,8 @@ pub(super) fn kind(head: &[u8]) -> TextKind {
         return TextKind::Prometheus { is_timed };
     }
     let second = lines.next().unwrap_or_default();
-    if first.starts_with('#') && second.starts_with('#') && !first.contains([',', ';', '\t']) {
-        let words: Vec<&str> = first.trim_start_matches('#').split_whitespace().collect();
-        if words.contains(&"pid") {
-            return TextKind::Foreign(
-                "a list of processes (nvidia-smi pmon)",
-                "rows are of GPUs: log with nvidia-smi dmon -o DT",
-            );
-        }
-        return TextKind::Spaced;
+    if let Some(table) = tables::kind(first, second) {
+        return TextKind::Table(table);
     }
     TextKind::Csv
 }
@@ -92,46 +86,19 @@ pub(super) fn as_csv(kind: TextKind, reader: Box<dyn Read + Send>) -> Box<dyn Re
                     out.push_str("metric_name,value,labels_raw");
                     out.push_str(if is_timed { ",timestamp\n" } else { "\n" });
                 }
-                if let Some(sample) = sample(line) {
+                if let Some(sample) = line.and_then(sample) {
                     sample.write(&families, is_timed, out);
                 }
             })
         }
-        TextKind::Spaced => {
-            let mut heads: Vec<String> = Vec::new();
-            let mut begun = false;
-            rewritten(reader, move |line, out| match line.trim().strip_prefix('#') {
-                Some(head) if !begun => heads.push(head.to_owned()),
-                Some(_) => {}
-                None => {
-                    if !begun && !line.trim().is_empty() {
-                        begun = true;
-                        spaced_header(&heads, out);
-                    }
-                    out.push_str(&line.split_whitespace().collect::<Vec<_>>().join(","));
-                    out.push('\n');
-                }
+        TextKind::Table(kind) => {
+            let mut table = Table::new(kind);
+            rewritten(reader, move |line, out| match line {
+                Some(line) => table.line(line, out),
+                None => table.end(out),
             })
         }
     }
-}
-
-/// `# gpu pwr` and `# Idx W` to `gpu,pwr [W]`.
-fn spaced_header(heads: &[String], out: &mut String) {
-    let words =
-        |at: usize| heads.get(at).map(|head| head.split_whitespace().collect::<Vec<_>>()).unwrap_or_default();
-    let (names, units) = (words(0), words(1));
-    for (at, name) in names.iter().enumerate() {
-        if at > 0 {
-            out.push(',');
-        }
-        out.push_str(name);
-        let unit = units.get(at).filter(|unit| ["W", "C", "%", "MHz", "MB", "MB/s"].contains(unit));
-        if let Some(unit) = unit {
-            let _written = write!(out, " [{unit}]");
-        }
-    }
-    out.push('\n');
 }
 
 /// One line of Prometheus text.
@@ -200,22 +167,23 @@ impl PromSample<'_> {
     }
 }
 
-/// Reads lines and gives what is made of them.
+/// Reads lines and gives what is made of them, and of the end.
 struct Rewritten<F> {
     input: BufReader<Box<dyn Read + Send>>,
     rewrite: F,
     out: Vec<u8>,
     at: usize,
+    has_ended: bool,
 }
 
 fn rewritten(
     reader: Box<dyn Read + Send>,
-    rewrite: impl FnMut(&str, &mut String) + Send + 'static,
+    rewrite: impl FnMut(Option<&str>, &mut String) + Send + 'static,
 ) -> Box<dyn Read + Send> {
-    Box::new(Rewritten { input: BufReader::new(reader), rewrite, out: Vec::new(), at: 0 })
+    Box::new(Rewritten { input: BufReader::new(reader), rewrite, out: Vec::new(), at: 0, has_ended: false })
 }
 
-impl<F: FnMut(&str, &mut String)> Read for Rewritten<F> {
+impl<F: FnMut(Option<&str>, &mut String)> Read for Rewritten<F> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         while self.at == self.out.len() {
             let mut out = String::new();
@@ -224,9 +192,12 @@ impl<F: FnMut(&str, &mut String)> Read for Rewritten<F> {
                 let mut line = Vec::new();
                 // A line that is longer is cut: no sample is.
                 if self.input.by_ref().take(RECORD_LEN_MAX as u64).read_until(b'\n', &mut line)? == 0 {
+                    if !std::mem::replace(&mut self.has_ended, true) {
+                        (self.rewrite)(None, &mut out);
+                    }
                     break;
                 }
-                (self.rewrite)(&String::from_utf8_lossy(&line), &mut out);
+                (self.rewrite)(Some(&String::from_utf8_lossy(&line)), &mut out);
             }
             if out.is_empty() {
                 return Ok(0);

@@ -199,10 +199,6 @@ fn read_dmon() -> Vec<String> {
 fn what_is_no_table_of_gpus_is_named() {
     let check = |text: &str, part: &str| assert!(refused(text).contains(part), "{}", refused(text));
     check("[{\"gpu\": 0}]\n", "this is JSON, not CSV");
-    check(
-        "# gpu         pid  type    sm\n# Idx           #   C/G     %\n    0     1     G      -\n",
-        "nvidia-smi pmon",
-    );
     check("==============NVSMI LOG==============\n\nTimestamp : x\n", "nvidia-smi -q");
     check("time_s,power_w\n0.0,12\n0.5,13\n", "one since the log began; --times now");
     check("time,power_w\n12:00:00,12\n12:00:01,13\n", "a time of day without a date");
@@ -492,4 +488,52 @@ fn words_for_no_number_are_absences_and_do_not_cost_the_column_its_meaning() {
     let text = "gpu_power_watts{gpu=\"0\"} NaN\ngpu_power_watts{gpu=\"1\"} 70\n";
     let (rows, skipped) = read_with(reader(text.into()), config());
     assert_eq!((rows.len(), skipped), (1, 1));
+}
+
+#[test]
+fn the_tables_of_tools_are_read() {
+    let check = |text: &str, expected: &[&str]| {
+        let rows: Vec<String> = said(text).iter().map(|row| row.replace(" node=rows", "")).collect();
+        assert_eq!(rows, expected, "{text}");
+    };
+    check(
+        "#gpu, pwr, gtemp, sm\n#Idx, W, C, %\n0, 50, 44, 12\n#gpu, pwr, gtemp, sm\n#Idx, W, C, %\n1, 51, -, 13\n",
+        &[
+            "rows:gpu0 power_w=50 temperature_c=44 utilization_pct=12 gpu=0",
+            "rows:gpu1 power_w=51 utilization_pct=13 gpu=1",
+        ],
+    );
+    check(
+        "#Date       Time        gpu   pid  type    sm   mem   enc   dec    fb   command\n\
+         #YYYYMMDD   HH:MM:SS    Idx     #   C/G     %     %     %     %    MB   name\n\
+         \x2020250718   20:42:34      0    12     C    45    10     -     -   100   python -m x\n\
+         \x2020250718   20:42:34      0    13     C    65     1     -     -    50   java\n\
+         \x2020250718   20:42:35      0    12     C    47     -     -     -   100   python\n",
+        &[
+            "rows:gpu0 memory_used_mb=150 memory_utilization_pct=11 utilization_pct=100 gpu=0",
+            "rows:gpu0 memory_used_mb=100 utilization_pct=47 gpu=0",
+        ],
+    );
+    // Without times a process that comes again begins another look.
+    check(
+        "# gpu  pid  type  sm  mem  enc  dec  command\n# Idx    #   C/G   %    %    %    %  name\n\
+         0 12 C 45 10 - - a\n0 13 C 5 1 - - b\n0 12 C 7 1 - - a\n",
+        &[
+            "rows:gpu0 memory_utilization_pct=11 utilization_pct=50 gpu=0",
+            "rows:gpu0 memory_utilization_pct=1 utilization_pct=7 gpu=0",
+        ],
+    );
+    check(
+        "#Entity   GPUTL  POWER   TMPTR  GRACT\nID                W       C      \nGPU 0     45      150.5   56    0.25\n\
+         #Entity   GPUTL  POWER   TMPTR  GRACT\nID                W       C      \nGPU 1     46      N/A     57    0.5\n",
+        &[
+            "GPU_0@rows graphics_engine_active_ratio=0.25 power_w=150.5 temperature_c=56 utilization_pct=45",
+            "GPU_1@rows graphics_engine_active_ratio=0.5 temperature_c=57 utilization_pct=46",
+        ],
+    );
+    check(
+        "# Entity  POWER                TOTEC                \n      Id  W                    mJ                   \n\
+         GPU 0     26.123               1234567              \n",
+        &["GPU_0@rows energy_mj=1234567 power_w=26.123"],
+    );
 }
