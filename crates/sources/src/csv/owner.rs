@@ -4,6 +4,7 @@
 //! names, else the row's, else the file's name: never this machine's.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use gpuvitals_core::foreign::vendor_of;
 use gpuvitals_core::identity::INDEX_COLUMN;
@@ -61,8 +62,15 @@ pub(super) fn settle(
             Some(plan.owner.gpu.clone().or_else(model).map_or(Cow::Borrowed("0"), Cow::Owned))
         }
     };
+    let is_model = gpu.as_deref().is_some_and(|gpu| from_file && is_model(gpu));
+    let is_placed =
+        identity.uuid().is_none() && gpu.as_deref().is_none_or(|gpu| !from_file || is_model || is_place(gpu));
+    if let Some(model) = gpu.as_deref().filter(|_| is_model && identity.get(IdentityColumn::Model).is_none())
+    {
+        named(IdentityColumn::Model, model, identity)?;
+        identity.set(IdentityColumn::Vendor, vendor_of(model).unwrap_or_default())?;
+    }
     let gpu = gpu.map(|gpu| gpu_name(&gpu).into_owned());
-    let is_placed = identity.uuid().is_none() && gpu.as_deref().is_none_or(|gpu| !from_file || is_place(gpu));
     let is_somebody = gpu.is_some() || identity.get(IdentityColumn::Pci).is_some();
     if is_placed && is_somebody && identity.node().is_none() {
         named(IdentityColumn::Node, &usual, identity)?;
@@ -83,7 +91,16 @@ pub(super) fn settle(
 
 /// The name of a GPU in a file, as an identity can have it.
 pub(super) fn gpu_name(text: &str) -> Cow<'_, str> {
-    safe(IdentityColumn::Uuid, index_of(text).unwrap_or(text))
+    let bare = text.strip_prefix("/dev/").unwrap_or(text);
+    safe(IdentityColumn::Uuid, index_of(bare).unwrap_or(bare))
+}
+
+/// Whether a GPU is called by its model, which others have, too.
+fn is_model(name: &str) -> bool {
+    let bare = ["GPU-", "MIG-", "0x"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+    // The digits of a UUID may spell `a100`.
+    let is_id = bare.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    !is_place(name) && !is_id && !name.contains([':', '@']) && vendor_of(name).is_some()
 }
 
 /// `cuda:3` is index 3.
@@ -93,8 +110,10 @@ fn index_of(name: &str) -> Option<&str> {
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(number)
 }
 
-/// Whether a GPU's name says only where on its machine it is: an index, `card0`, `GPU 0`, a PCI address.
+/// Whether a GPU's name, as the file has it, says only where on its machine it is: an index, `card0`, `GPU 0`,
+/// `/dev/nvidia0`, a PCI address.
 fn is_place(name: &str) -> bool {
+    let name = name.strip_prefix("/dev/").unwrap_or(name);
     // A name in a column of GPUs such as gpu_0 is one that somebody gave.
     if name.starts_with("gpu_") {
         return false;
@@ -102,25 +121,37 @@ fn is_place(name: &str) -> bool {
     let bare = name.strip_suffix(".0").filter(|rest| !rest.contains(':')).unwrap_or(name);
     let rest = bare.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let (word, number) = bare.split_at_checked(bare.len() - rest.len()).unwrap_or((bare, ""));
-    let number = number.trim_start_matches(['-', '_', ':', '#']);
+    let number = number.trim_start_matches(['-', '_', ':', '#', ' ']);
+    // A serial number is longer than any index.
+    let len_max = if word.is_empty() { 11 } else { 3 };
     let is_counted = ["", "card", "gpu", "nvidia", "renderd", "device", "dev", "cuda", "gcd"]
         .iter()
         .any(|known| word.eq_ignore_ascii_case(known));
-    let is_number = !number.is_empty() && number.len() <= 3 && number.bytes().all(|b| b.is_ascii_digit());
+    let is_number =
+        !number.is_empty() && number.len() <= len_max && number.bytes().all(|b| b.is_ascii_digit());
     let is_address = name.matches(':').count() >= 1
         && name.contains('.')
         && name.bytes().all(|b| b.is_ascii_hexdigit() || b == b':' || b == b'.');
     (is_counted && is_number) || is_address
 }
 
-/// A text that such a column can have: what no name has becomes `_`.
+/// A text that such a column can have: what no name has becomes `_`, a letter of another script its code, so that two names
+/// stay two.
 pub(super) fn safe(column: IdentityColumn, text: &str) -> Cow<'_, str> {
     let is_name = matches!(column, IdentityColumn::Uuid | IdentityColumn::Node | IdentityColumn::Partition);
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.:@+".contains(c) || c.is_control();
     if !is_name || text.chars().all(fits) {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(text.chars().map(|c| if fits(c) { c } else { '_' }).collect())
+    let mut name = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if fits(c) => name.push(c),
+            c if c.is_alphanumeric() => drop(write!(name, "+{:x}", u32::from(c))),
+            _ => name.push('_'),
+        }
+    }
+    Cow::Owned(name)
 }
 
 #[cfg(test)]
@@ -161,5 +192,6 @@ mod tests {
         assert_eq!(safe("NVIDIA GeForce RTX 4090"), "NVIDIA_GeForce_RTX_4090");
         assert_eq!(safe("rack 1/gpu"), "rack_1_gpu");
         assert_eq!(safe("GPU-1"), "GPU-1");
+        assert_eq!(safe("日志"), "+65e5+5fd7");
     }
 }

@@ -160,6 +160,7 @@ fn subject(plan: &Plan, record: &Splitter, whose: &Whose) -> Result<Subject, Ref
             continue;
         }
         let refused = |error: IdentityError| refusal(index, error.to_string());
+        let as_written = text;
         let text = match &column.role {
             Role::Gpu => owner::gpu_name(text),
             Role::Identity(column) => owner::safe(*column, text),
@@ -176,7 +177,7 @@ fn subject(plan: &Plan, record: &Splitter, whose: &Whose) -> Result<Subject, Ref
             fields.push((name.into(), messages::name(&text)));
         }
         match &column.role {
-            Role::Gpu => gpu = Some((index, text.into_owned())),
+            Role::Gpu => gpu = Some((index, as_written.to_owned())),
             Role::Identity(column) => identity.set(*column, &text).map_err(refused)?,
             Role::Extra(name) if plan.form == CsvForm::Long && !is_absent => {
                 let number = plain_number(&text);

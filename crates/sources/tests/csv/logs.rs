@@ -537,3 +537,25 @@ fn the_tables_of_tools_are_read() {
         &["GPU_0@rows energy_mj=1234567 power_w=26.123"],
     );
 }
+
+#[test]
+fn what_means_nothing_without_its_machine_gets_a_host() {
+    let named = |gpu: &str| {
+        let rows = said(&format!("timestamp,gpu,power_w\n1752871354,{gpu},100\n"));
+        rows[0].split(' ').next().unwrap().to_owned()
+    };
+    for (gpu, name) in [
+        ("gpu 0", "gpu_0@rows"),
+        ("GPU 0", "GPU_0@rows"),
+        ("/dev/nvidia3", "nvidia3@rows"),
+        ("1000", "rows:gpu1000"),
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA_A100-SXM4-80GB@rows"),
+        ("gpu_0", "gpu_0"),
+        ("GPU-5fd4a100-86f3-7a43-b711-4771313afc50", "GPU-5fd4a100-86f3-7a43-b711-4771313afc50"),
+    ] {
+        assert_eq!(named(gpu), name, "{gpu}");
+    }
+    let hints = Hints { host: Some("日志".to_owned()), ..Hints::default() };
+    let (rows, _) = read_with(reader(b"power_w\n1\n".to_vec()), hinted(hints));
+    assert!(rows[0].contains(" +65e5+5fd7:gpu0 "), "{rows:?}");
+}
