@@ -198,6 +198,7 @@ impl Draft<'_> {
     fn plan(&self, dropped: &HashMap<usize, String>, comma: bool) -> Plan {
         let hints = self.around.hints;
         let mut senses: Vec<Sense> = (0..self.names.len()).map(|index| self.sense(index, dropped)).collect();
+        self.number(&mut senses, dropped);
         disown(&mut senses);
         let has = |meaning: Meaning| senses.iter().any(|sense| sense.meaning == meaning);
         let long = has(Meaning::MetricName) && has(Meaning::MetricValue);
@@ -316,6 +317,32 @@ impl Draft<'_> {
         Sense { meaning: column.meaning, gpu: column.gpu, unit: column.unit, ..Sense::default() }
     }
 
+    /// Names that differ in a last number alone are of a GPU each: `gpu_power_0`, `gpu_power_1`.
+    fn number(&self, senses: &mut [Sense], dropped: &HashMap<usize, String>) {
+        let is_told = |sense: &Sense| {
+            let is_gpu = matches!(sense.meaning, Meaning::Gpu | Meaning::Labels);
+            is_gpu || matches!(sense.meaning, Meaning::Identity(IdentityColumn::Uuid | IdentityColumn::Pci))
+        };
+        if self.dialect.is_some() || senses.iter().any(is_told) {
+            return;
+        }
+        let parts: Vec<Option<(&str, &str)>> = self.names.iter().map(|name| numbered(name)).collect();
+        for (index, (sense, part)) in senses.iter_mut().zip(&parts).enumerate() {
+            let Some((stem, number)) = part else { continue };
+            let is_like = |other: &Option<(&str, &str)>| {
+                other.is_some_and(|(like, other)| is_named(like, stem) && other != *number)
+            };
+            let column = foreign::column(stem, self.topic);
+            let is_gpus =
+                matches!(column.meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents);
+            let is_open = !sense.is_hint && sense.why.is_none() && !dropped.contains_key(&index);
+            if is_open && is_gpus && column.gpu.is_none() && parts.iter().any(is_like) {
+                let gpu = Some((*number).to_owned());
+                *sense = Sense { meaning: column.meaning, gpu, unit: column.unit, ..Sense::default() };
+            }
+        }
+    }
+
     /// What is called a GPU or an index and is none by its numbers: a load, where it is called so, or a column of its own.
     fn doubt(&self, senses: &mut [Sense]) {
         let times = senses.iter().enumerate().filter(|(_, sense)| sense.meaning == Meaning::Time);
@@ -411,6 +438,16 @@ impl Sense {
         let why = matches!(sense, HintSense::Own).then(|| "you say so".to_owned());
         Self { meaning, unit, why, ..Self::default() }
     }
+}
+
+/// `gpu_power_1` as `gpu_power` and `1`. A GPU has fans and memory stacks of its own with numbers.
+fn numbered(name: &str) -> Option<(&str, &str)> {
+    let name = name.trim();
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = name.get(stem.len()..).filter(|number| (1..=3).contains(&number.len()))?;
+    let stem = stem.strip_suffix(['_', ' ', '.', '-', '#'])?;
+    let lower = stem.to_ascii_lowercase();
+    (!["fan", "hbm"].iter().any(|part| lower.contains(part))).then_some((stem, number))
 }
 
 /// Beside columns of a GPU each, one of a GPU's metric without it does not say whose it is.

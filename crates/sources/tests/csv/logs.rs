@@ -559,3 +559,39 @@ fn what_means_nothing_without_its_machine_gets_a_host() {
     let (rows, _) = read_with(reader(b"power_w\n1\n".to_vec()), hinted(hints));
     assert!(rows[0].contains(" +65e5+5fd7:gpu0 "), "{rows:?}");
 }
+
+#[test]
+fn a_last_number_is_the_gpus_where_names_differ_in_it_alone() {
+    let check = |text: &str, expected: &[&str]| {
+        let rows: Vec<String> = said(text).iter().map(|row| row.replace(" node=rows", "")).collect();
+        assert_eq!(rows, expected, "{text}");
+    };
+    check(
+        "timestamp,gpu_power_0,gpu_power_1,power_w_2,util_0,util_1\n1752871354,100,101,9,45,46\n",
+        &[
+            "rows:gpu0 power_w=100 utilization_pct=45 gpu=0",
+            "rows:gpu1 power_w=101 utilization_pct=46 gpu=1",
+            "host power_w_2=9",
+        ],
+    );
+    // Beside a column for the GPU they are not, and fans are a GPU's own.
+    check(
+        "timestamp,gpu,util_0,util_1,power_w\n1752871354,0,1,2,3\n",
+        &["rows:gpu0 power_w=3 gpu=0 util_0=1 util_1=2"],
+    );
+    // What amd-smi metric writes for one of its flags.
+    check(
+        "gpu,edge,hotspot,mem\n0,45,50,40\n",
+        &[
+            "rows:gpu0 temperature_c=45 temperature_edge_c=45 temperature_junction_c=50 temperature_memory_c=40 gpu=0",
+        ],
+    );
+    check(
+        "gpu,gfx_0_clk,gfx_0_max_clk,mem_0_clk\n0,2100,2200,1300\n",
+        &["rows:gpu0 gpu_clock_max_mhz=2200 gpu_clock_mhz=2100 mem_clock_mhz=1300 gpu=0"],
+    );
+    check(
+        "gpu,socket_power,gfx_voltage,soc_voltage,throttle_status\n0,120,800,801,UNTHROTTLED\n",
+        &["rows:gpu0 power_w=120 voltage_gfx_mv=800 voltage_soc_mv=801 gpu=0 throttle_status_2=UNTHROTTLED"],
+    );
+}
