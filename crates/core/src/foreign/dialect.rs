@@ -176,6 +176,10 @@ const DIALECTS: &[Dialect] = &[
             ("gpu_power", Metric("power_w", "W")),
             // Since the start of the run, over all GPUs.
             ("gpu_energy", Metric("energy_mj", "kWh")),
+            // Of CPU, memory and GPUs together, and of the former.
+            ("energy_consumed", Own),
+            ("cpu_energy", Own),
+            ("ram_energy", Own),
             ("gpu_model", Own),
             ("gpu_count", Own),
             ("cpu_power", Own),
@@ -279,6 +283,12 @@ impl Dialect {
         DIALECTS.iter().find(|dialect| dialect.signature.iter().all(has) && has_field(dialect.fields))
     }
 
+    /// The run that a column is of, where the tool writes several beside each other.
+    pub fn run<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let is_of_runs = self.signature.iter().any(|pattern| pattern.starts_with("system_"));
+        of_run(name).filter(|_| is_of_runs).map(|(run, _)| run.trim())
+    }
+
     /// What its column of that name is; a unit in brackets goes before the dialect's.
     pub fn column(&self, name: &str) -> Option<DialectColumn> {
         self.field_column(name).or_else(|| self.listed_column(name))
@@ -369,12 +379,16 @@ fn digits(name: &str) -> String {
     name.chars().skip(from).take_while(char::is_ascii_digit).collect()
 }
 
+/// The name of a run stands before a chart's: `brave-sky-3 - system/gpu.0.temp`.
+fn of_run(name: &str) -> Option<(&str, &str)> {
+    name.rsplit_once(" - ")
+}
+
 /// A name in lower case with `_` for separators, without a unit in brackets.
 fn folded(name: &str) -> String {
     let bare = super::bracketed(name).map_or(name, |(head, _)| head);
     let bare = bare.trim().trim_end_matches(':');
-    // The name of a run stands before a chart's: `brave-sky-3 - system/gpu.0.temp`.
-    let bare = bare.rsplit_once(" - ").map_or(bare, |(_, name)| name);
+    let bare = of_run(bare).map_or(bare, |(_, name)| name);
     let fold = |c: char| if matches!(c, '-' | ' ' | '.' | '/' | ':') { '_' } else { c.to_ascii_lowercase() };
     bare.chars().map(fold).collect()
 }

@@ -211,7 +211,13 @@ impl Draft<'_> {
         let notes = guessed.map(|(_, name)| {
             format!("the numbers of column {} are shares, so it is taken for the load", name.trim())
         });
-        let notes = notes.collect();
+        let mut notes: Vec<String> = notes.collect();
+        let mut runs = self.names.iter().filter_map(|name| self.run(name));
+        if let Some(first) = self.first_run().filter(|first| runs.any(|run| run != *first)) {
+            notes.push(format!(
+                "only the run {first} is read; columns of other runs are kept under their own names"
+            ));
+        }
         let roles = self.roles(&senses, gpu, long);
         let mut taken: HashSet<String> = HashSet::new();
         let mut columns = Vec::with_capacity(self.names.len());
@@ -287,6 +293,15 @@ impl Draft<'_> {
         roles
     }
 
+    fn run<'b>(&self, name: &'b str) -> Option<&'b str> {
+        self.dialect.and_then(|dialect| dialect.run(name))
+    }
+
+    /// Of runs beside each other the first is read: each is a machine's own.
+    fn first_run(&self) -> Option<&str> {
+        self.names.iter().find_map(|name| self.run(name))
+    }
+
     fn sense(&self, index: usize, dropped: &HashMap<usize, String>) -> Sense {
         let Some(name) = self.names.get(index) else { return Sense::default() };
         if let Some(hint) = self.around.hints.columns.iter().rev().find(|hint| is_named(name, &hint.name)) {
@@ -294,6 +309,11 @@ impl Draft<'_> {
         }
         if dropped.contains_key(&index) {
             return Sense::default();
+        }
+        if let (Some(run), Some(first)) = (self.run(name), self.first_run())
+            && run != first
+        {
+            return Sense { why: Some(format!("it is of another run than {first}")), ..Sense::default() };
         }
         match self.dialect.and_then(|dialect| dialect.column(name)) {
             Some(DialectColumn::Metric { id, factor, gpu, unit, choice, field }) => {

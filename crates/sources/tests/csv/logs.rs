@@ -595,3 +595,29 @@ fn a_last_number_is_the_gpus_where_names_differ_in_it_alone() {
         &["rows:gpu0 power_w=120 voltage_gfx_mv=800 voltage_soc_mv=801 gpu=0 throttle_status_2=UNTHROTTLED"],
     );
 }
+
+#[test]
+fn what_is_of_another_run_or_of_more_than_the_gpu_is_kept_apart() {
+    let text = "Runtime [s],Timestamp,a - system/gpu.0.powerWatts,b - system/gpu.0.powerWatts,b - system/gpu.0.temp\n\
+                1,1752871354,100,200,60\n";
+    assert_eq!(
+        said(text),
+        [
+            "rows:gpu0 power_w=100 gpu=0 node=rows",
+            "host node=rows Runtime [s]=1 b - system/gpu.0.powerWatts=200 b - system/gpu.0.temp=60"
+        ]
+    );
+    let source = CsvSource::open(reader(text.as_bytes().to_vec()), config(), NOW).unwrap();
+    assert!(
+        source.notes().iter().any(|note| note.contains("only the run a is read")),
+        "{:?}",
+        source.notes()
+    );
+    let text = "timestamp,emissions_rate,cpu_energy,gpu_energy,ram_energy,energy_consumed\n1752871354,0.01,1,0.01,2,0.012\n";
+    assert_eq!(
+        said(text),
+        [
+            "rows:gpu0 energy_mj=36000000 gpu=0 node=rows cpu_energy=1 emissions_rate=0.01 energy_consumed=0.012 ram_energy=2"
+        ]
+    );
+}
