@@ -381,9 +381,14 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
     let mut opened =
         input::open(input).map_err(|source| CsvError::Open { file: Arc::clone(file), source })?;
     let bytes = std::mem::replace(&mut opened.bytes, Box::new(std::io::empty()));
-    let head = Head::read(bytes, opened.total.is_none());
+    let mut head = Head::read(bytes, opened.total.is_none());
     if let TextKind::Foreign(what, remedy) = head.kind {
         return Err(CsvError::Foreign { file: Arc::clone(file), what, remedy });
+    }
+    let is_windows = head.kind == TextKind::Csv && text::is_windows_1252(&head.bytes);
+    if is_windows {
+        head.reader = Box::new(text::Windows1252::new(head.reader));
+        head.bytes = text::of_windows_1252(&head.bytes).into();
     }
     let mut records = Splitter::new(head.reader);
     let (names, delimiter) = header::read(&mut records, file)?;
@@ -400,15 +405,24 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
         let columns = || summary.escape_debug().take(SUMMARY_LEN_MAX).collect();
         match unfit {
             Unfit::Data(field) => CsvError::NoHeader { file, line, field },
+            Unfit::NoMetric if is_unparted(&names) => CsvError::Unparted { file, line, header: columns() },
             Unfit::NoMetric => CsvError::NoMetric { file, line, columns: columns() },
             Unfit::Time(column, reason) => CsvError::Time { file, column, reason, columns: columns() },
             Unfit::Hint(name) => CsvError::Hint { file, name, columns: columns() },
         }
     })?;
+    if is_windows {
+        plan.notes.push("the text is no UTF-8 and is read as Windows-1252".to_owned());
+    }
     if head.kind == TextKind::Table(TableKind::Processes) {
         let note = "shares and memory of a GPU are the sums of its processes'";
         plan.notes.push(note.to_owned());
     }
     let first_ns = plan.times.as_ref().and_then(|times| times.first(&sample));
     Ok(Begun { records, plan, opened, first_ns })
+}
+
+/// Whether the header is one name that looks like several.
+fn is_unparted(names: &[String]) -> bool {
+    matches!(names, [one] if one.trim().contains(['|', ' ', ':']))
 }

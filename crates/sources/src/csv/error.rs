@@ -84,6 +84,19 @@ pub enum CsvError {
         /// What each column is.
         columns: String,
     },
+    /// The fields are parted by something else.
+    #[error(
+        "{file}: line {line}: the header is one column; fields are parted by comma, semicolon or tab, or say what parts them \
+         in a first line such as sep=|; found: {header}"
+    )]
+    Unparted {
+        /// The file.
+        file: Arc<str>,
+        /// Line.
+        line: u64,
+        /// The header.
+        header: String,
+    },
     /// The times of the rows cannot be read.
     #[error("{file}: column {column}: {reason}; found: {columns}")]
     Time {

@@ -214,6 +214,54 @@ impl<F: FnMut(Option<&str>, &mut String)> Read for Rewritten<F> {
     }
 }
 
+/// Whether a text that begins so is in Windows-1252, as Windows' tools write a degree sign: its first line is text, and no
+/// UTF-8. A later line may be damaged in a file that is.
+pub(super) fn is_windows_1252(head: &[u8]) -> bool {
+    let first =
+        head.split(|byte| matches!(byte, b'\n' | b'\r')).find(|line| !line.is_empty()).unwrap_or_default();
+    let is_line = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
+    let is_table = first.iter().any(|byte| matches!(byte, b',' | b';' | b'\t')) && first.iter().all(is_line);
+    is_table && std::str::from_utf8(first).is_err()
+}
+
+/// Windows-1252 as UTF-8.
+pub(super) fn of_windows_1252(bytes: &[u8]) -> Vec<u8> {
+    /// From 0x80 on, where it differs from Latin-1.
+    const HIGH: &str = "€\u{81}‚ƒ„…†‡ˆ‰Š‹Œ\u{8d}Ž\u{8f}\u{90}‘’“”•–—˜™š›œ\u{9d}žŸ";
+    let char = |byte: u8| match byte {
+        0x80..=0x9f => HIGH.chars().nth(usize::from(byte - 0x80)).unwrap_or_default(),
+        byte => char::from(byte),
+    };
+    bytes.iter().map(|byte| char(*byte)).collect::<String>().into_bytes()
+}
+
+/// An input in Windows-1252 as UTF-8.
+pub(super) struct Windows1252 {
+    input: Box<dyn Read + Send>,
+    out: Vec<u8>,
+    at: usize,
+}
+
+impl Windows1252 {
+    pub(super) fn new(input: Box<dyn Read + Send>) -> Self {
+        Self { input, out: Vec::new(), at: 0 }
+    }
+}
+
+impl Read for Windows1252 {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.out.len() {
+            let mut chunk = [0; 16 << 10];
+            let read = self.input.read(&mut chunk)?;
+            (self.out, self.at) = (of_windows_1252(chunk.get(..read).unwrap_or_default()), 0);
+        }
+        let mut ready = self.out.get(self.at..).unwrap_or_default();
+        let read = ready.read(to)?;
+        self.at += read;
+        Ok(read)
+    }
+}
+
 /// UTF-16 as UTF-8. A half of a pair without the other is a replacement character.
 pub(super) struct Utf16 {
     input: Box<dyn Read + Send>,

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod capture;
+mod columns;
 mod forms;
 mod logs;
 mod messages;
