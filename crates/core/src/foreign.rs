@@ -106,6 +106,15 @@ pub fn column(name: &str, topic: Topic) -> ForeignColumn {
     of_term(term::read(name, topic))
 }
 
+/// The metric that a name means without the unit behind it, and that unit, which the metric cannot have.
+pub fn odd_unit(name: &str, topic: Topic) -> Option<(MetricId, &str)> {
+    let (head, unit) = bracketed(name).filter(|(_, unit)| !unit.is_empty())?;
+    match column(head, topic).meaning {
+        Meaning::Metric(id, _) if unit::factor(unit, id.metric().unit).is_none() => Some((id, unit)),
+        _ => None,
+    }
+}
+
 fn of_term(term: Option<term::Term>) -> ForeignColumn {
     term.map_or(Meaning::Unknown.into(), |term| ForeignColumn {
         meaning: Meaning::Metric(term.id, term.factor),

@@ -108,11 +108,11 @@ impl Plan {
             let lacking: Vec<&str> =
                 self.columns.iter().skip(widest).map(|column| column.name.as_str()).collect();
             self.warnings.push(format!(
-                "every row lacks the last fields, so these columns are absent: {}",
+                "no row has the last fields, so these columns are absent: {}",
                 lacking.join(", ")
             ));
             for column in self.columns.iter_mut().skip(widest) {
-                column.why = Some("every row lacks this field".to_owned());
+                column.why = Some("no row has this field".to_owned());
             }
         }
         for column in self.columns.iter().filter(|column| !matches!(column.role, Role::Metric(_))) {
@@ -334,7 +334,12 @@ impl Draft<'_> {
             None => {}
         }
         let column = foreign::column(name, self.topic);
-        Sense { meaning: column.meaning, gpu: column.gpu, unit: column.unit, ..Sense::default() }
+        let odd = || {
+            let (id, unit) = foreign::odd_unit(name, self.topic)?;
+            Some(format!("{unit} is no unit that {} can have", id.metric().column))
+        };
+        let why = (column.meaning == Meaning::Unknown).then(odd).flatten();
+        Sense { meaning: column.meaning, gpu: column.gpu, unit: column.unit, why, ..Sense::default() }
     }
 
     /// Names that differ in a last number alone are of a GPU each: `gpu_power_0`, `gpu_power_1`.

@@ -74,12 +74,16 @@ impl Times {
     ) -> Result<Self, Untimely> {
         let texts = texts(&columns, sample);
         let form = form(&texts, order, any_date, now_ns)?;
-        let is_settled = texts.iter().all(|text| {
-            number(text).is_some()
-                || Written::read(text, DateOrder::Open).is_some_and(|written| written.has_zone())
-        });
+        // What is no time at all says nothing about the others.
+        let has_zone = |text: &String| {
+            let written = || Some(Written::read(text, DateOrder::Open)?.has_zone());
+            let is_date = || Written::shows(text).map(|_| false);
+            number(text).map(|_| true).or_else(written).or_else(is_date)
+        };
+        let mut zones = texts.iter().filter_map(has_zone).peekable();
+        let is_settled = zones.peek().is_some() && zones.all(|has_zone| has_zone);
         let (zone, zone_from) = match zone {
-            _ if is_settled && !texts.is_empty() && form != Form::Compact => (Zone::utc(), ZoneFrom::File),
+            _ if is_settled && form != Form::Compact => (Zone::utc(), ZoneFrom::File),
             Some(zone) => (zone.clone(), ZoneFrom::User),
             None => (Zone::of_machine(), ZoneFrom::Machine),
         };

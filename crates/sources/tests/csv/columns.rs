@@ -287,3 +287,30 @@ fn what_windows_writes_is_read_and_a_header_of_one_column_says_what_parts_fields
         ["rows:gpu0 power_w=100 gpu=0 node=rows"]
     );
 }
+
+#[test]
+fn why_a_column_is_kept_apart_is_said_truly() {
+    let why = |text: &str, name: &str| {
+        let source = CsvSource::open(reader(text.as_bytes().to_vec()), config(), NOW).unwrap();
+        let columns = source.description().columns;
+        let column = columns.iter().rfind(|column| column.name == name).unwrap();
+        assert_eq!(column.role, "own", "{text}");
+        column.why.clone().unwrap_or_default()
+    };
+    for (text, name, reason) in [
+        ("gpu,power_w,power_w\n0,1,2\n", "power_w", "column power_w is taken for the same"),
+        ("gpu0_util,gpu1_util,power_w\n1,2,3\n", "power_w", "does not say which GPU's"),
+        ("gpu,edge,hotspot,mem,throttle_status\n0,1,2,3,x\n", "throttle_status", "amd-smi metric"),
+        (
+            "gpu,power_w,Temperature (F)\n0,1,120\n",
+            "Temperature (F)",
+            "F is no unit that temperature_c can have",
+        ),
+        ("gpu,power_w,colour\n0,1,120\n", "colour", "no metric is known by that name"),
+    ] {
+        assert!(why(text, name).contains(reason), "{text}: {}", why(text, name));
+    }
+    let text = "timestamp,gpu,power\n1752871354,0,45\n# restarted\n1752871355,0,46\n";
+    let source = CsvSource::open(reader(text.as_bytes().to_vec()), config(), NOW).unwrap();
+    assert!(!source.notes().iter().any(|note| note.contains("zone")), "{:?}", source.notes());
+}
