@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use gpuvitals_analysis::explain::{self, Happened, Presence, SlowTime};
 use gpuvitals_analysis::findings::{GpuWindow, Recent, holder_of};
 use gpuvitals_analysis::health_event::HealthEvent;
-use gpuvitals_core::history::{BucketsInParts, Fleet, GpuState, Part, QueryError, RowsQuery};
+use gpuvitals_core::history::{BucketsInParts, Fleet, GpuState, History, Part, QueryError, RowsQuery};
 use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Table};
 use serde::Deserialize;
@@ -109,22 +109,10 @@ impl Ask for ExplainAsk {
         let (start_ns, end_ns) = self.range(view.now_ns())?;
         let peers = Peers::of(&gpu, &fleet);
         let neighbours = neighbours(&gpu, &fleet);
-        let keys: HashSet<&Arc<str>> =
-            peers.gpus.iter().chain(&neighbours).chain([&gpu]).map(|gpu| &gpu.key).collect();
-        let keys = keys.into_iter().cloned().collect();
         let history = view.history.as_ref();
-        let mut recent = Recent::of_range();
-        // Many GPUs over a day, or one that often changes hands, are more than one answer may have.
-        let mut parts = BucketsInParts::new(Recent::range_query(keys, start_ns, end_ns));
-        let mut missing = missing;
-        while let Some(Part { answer, missing: more }) = parts.next(history).await? {
-            missing = ask::joined(missing, more);
-            let taking = move || {
-                recent.take(&answer);
-                recent
-            };
-            recent = tokio::task::spawn_blocking(taking).await.map_err(QueryError::failed)?;
-        }
+        let gpus = peers.gpus.iter().chain(&neighbours).chain([&gpu]);
+        let Part { answer: recent, missing: more } = minutes(history, gpus, (start_ns, end_ns)).await?;
+        let missing = ask::joined(missing, more);
         let Part { answer: buckets, missing: more } =
             history.buckets(Recent::presence_query(Arc::clone(&gpu.key), start_ns, end_ns)).await?;
         let missing = ask::joined(missing, more);
@@ -182,6 +170,27 @@ impl Ask for ExplainAsk {
         })
         .await
     }
+}
+
+/// The minutes of some GPUs. Many over a day, or one that often changes hands, are more than one answer may have.
+async fn minutes(
+    history: &dyn History,
+    gpus: impl Iterator<Item = &Arc<GpuState>>,
+    (start_ns, end_ns): (i64, i64),
+) -> Result<Part<Recent>, QueryError> {
+    let keys: HashSet<&Arc<str>> = gpus.map(|gpu| &gpu.key).collect();
+    let keys = keys.into_iter().cloned().collect();
+    let mut parts = BucketsInParts::new(Recent::range_query(keys, start_ns, end_ns));
+    let mut found = Part::whole(Recent::of_range());
+    while let Some(Part { answer, missing }) = parts.next(history).await? {
+        let taking = move || {
+            found.answer.take(&answer);
+            found.missing = ask::joined(found.missing, missing);
+            found
+        };
+        found = tokio::task::spawn_blocking(taking).await.map_err(QueryError::failed)?;
+    }
+    Ok(found)
 }
 
 /// Events that an agent wrote, and those that the values show of the kinds that it did not write.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::tally::{Grid, Tally, labels};
+use super::tally::{StepGrid, Tally, labels};
 use super::{BucketQuery, Buckets, History, Part, QueryError, RowsQuery};
 use crate::Batch;
 use crate::batch::RowKeys;
@@ -48,7 +48,7 @@ pub async fn buckets_of_rows(
     query: &BucketQuery,
     rows_max: usize,
 ) -> Result<Option<Part<Buckets>>, QueryError> {
-    let grid = Grid::new(query.steps()?, query.start_ns, query.end_ns);
+    let grid = StepGrid::new(query.steps()?, query.start_ns, query.end_ns);
     query.check_metrics()?;
     let mut tally = Tally::new(&grid, (0, grid.steps.count - 1), query);
     let rows = RowsQuery {

@@ -17,8 +17,8 @@ use crate::batch::{data_type, timestamps};
 use crate::merge::{MergeError, widen};
 
 use fold::{Number, fold};
-pub use grid::{Grid, Stretch};
-pub use labels::{Label, Labels, Verdict, columns as label_columns, labels};
+pub use grid::{StepGrid, Stretch};
+pub use labels::{Label, Labels, SelectorVerdict, columns as label_columns, labels};
 
 /// Rows of one group in one step, side by side and by time.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ pub struct Tally {
 
 impl Tally {
     /// No values yet. Values outside these steps of the grid are not counted.
-    pub fn new(grid: &Grid, (first, last): (usize, usize), query: &BucketQuery) -> Self {
+    pub fn new(grid: &StepGrid, (first, last): (usize, usize), query: &BucketQuery) -> Self {
         let buckets = Buckets::new(grid.steps.part(first..last + 1), &query.metrics, &query.aggregates);
         Self { first, buckets }
     }
@@ -58,7 +58,7 @@ impl Tally {
         &mut self,
         records: &RecordBatch,
         labels: &Labels,
-        grid: &Grid,
+        grid: &StepGrid,
         contested: &[(i64, i64)],
     ) -> Result<Vec<Range<usize>>, MergeError> {
         let mut apart = Vec::new();
@@ -81,7 +81,7 @@ impl Tally {
         &mut self,
         times: &[i64],
         labels: &Labels,
-        grid: &Grid,
+        grid: &StepGrid,
         mut count: impl FnMut(&mut Measured, &[Run]) -> Result<(), MergeError>,
     ) -> Result<(), MergeError> {
         let runs = self.runs(times, labels, (grid, &[]), &mut Vec::new());
@@ -92,7 +92,7 @@ impl Tally {
         &mut self,
         times: &[i64],
         labels: &Labels,
-        (grid, contested): (&Grid, &[(i64, i64)]),
+        (grid, contested): (&StepGrid, &[(i64, i64)]),
         apart: &mut Vec<Range<usize>>,
     ) -> Vec<Run> {
         let mut runs = Vec::new();

@@ -37,14 +37,7 @@ pub(super) fn settle(
         identity.set(IdentityColumn::Source, "csv")?;
     }
     if *whose == Whose::Host {
-        let mut host = Identity::default();
-        for column in [IdentityColumn::Cluster, IdentityColumn::Node, IdentityColumn::Source] {
-            host.set(column, identity.get(column).unwrap_or_default())?;
-        }
-        if host.node().is_none() {
-            host.set(IdentityColumn::Node, &usual)?;
-        }
-        *identity = host;
+        *identity = of_host(identity, &usual)?;
         return Ok(());
     }
     if identity.get(IdentityColumn::Vendor).is_none()
@@ -87,6 +80,18 @@ pub(super) fn settle(
         }
     }
     identity.resolve()
+}
+
+/// What of an identity is its host's.
+fn of_host(identity: &Identity, usual: &str) -> Result<Identity, IdentityError> {
+    let mut host = Identity::default();
+    for column in [IdentityColumn::Cluster, IdentityColumn::Node, IdentityColumn::Source] {
+        host.set(column, identity.get(column).unwrap_or_default())?;
+    }
+    if host.node().is_none() {
+        host.set(IdentityColumn::Node, usual)?;
+    }
+    Ok(host)
 }
 
 /// The name of a GPU in a file, as an identity can have it.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
-use gpuvitals_core::history::tally::{Grid, Run, Tally, label_columns, labels};
+use gpuvitals_core::history::tally::{Run, StepGrid, Tally, label_columns, labels};
 use gpuvitals_core::history::{self, BucketQuery, Buckets, COUNTS_MAX, GroupColumn, Measured, QueryError};
 use gpuvitals_core::{IdentityColumn, MetricId};
 
@@ -50,14 +50,14 @@ pub(crate) fn buckets(
     reading: Reading<'_>,
     query: &BucketQuery,
 ) -> Result<history::Part<Buckets>, QueryError> {
-    let grid = Grid::new(query.steps()?, query.start_ns, query.end_ns);
+    let grid = StepGrid::new(query.steps()?, query.start_ns, query.end_ns);
     query.check_metrics()?;
     let mut answer = Tally::new(&grid, (0, grid.steps.count - 1), query).buckets;
     let mut missing: BTreeSet<String> =
         reading.lost(&Scope::new(query.table, &query.gpus, query.start_ns, query.end_ns)).collect();
     let sources = sources(reading.snapshot, query).into_iter().rev();
-    let piece = |Source { grain, start_ns, end_ns }| (grain, Grid { start_ns, end_ns, ..grid });
-    let mut pieces: Vec<(Grain, Grid)> = sources.map(piece).collect();
+    let piece = |Source { grain, start_ns, end_ns }| (grain, StepGrid { start_ns, end_ns, ..grid });
+    let mut pieces: Vec<(Grain, StepGrid)> = sources.map(piece).collect();
     while let Some((grain, piece)) = pieces.pop() {
         match (Piece { query, grain, grid: &piece, reading }).add_to(&mut answer, &mut missing) {
             Ok(()) => {}
@@ -75,7 +75,7 @@ pub(crate) fn buckets(
 struct Piece<'a> {
     query: &'a BucketQuery,
     grain: Grain,
-    grid: &'a Grid,
+    grid: &'a StepGrid,
     reading: Reading<'a>,
 }
 

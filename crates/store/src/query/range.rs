@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use foldhash::fast::RandomState;
-use gpuvitals_core::history::tally::{Verdict, label_columns};
+use gpuvitals_core::history::tally::{SelectorVerdict, label_columns};
 use gpuvitals_core::history::{self, QueryError, RowPlace, Rows, RowsQuery};
 use gpuvitals_core::{Batch, Origin};
 
@@ -46,7 +46,7 @@ struct Twin {
     time_ns: i64,
     key: u32,
     part: u32,
-    verdict: Verdict,
+    verdict: SelectorVerdict,
 }
 
 /// Answers the question.
@@ -254,8 +254,8 @@ impl<'a> Search<'a> {
         };
         let times = timestamps(&records);
         let numbers: Vec<usize> = candidates.into_iter().flatten().collect();
-        let verdicts = Verdict::of_rows(&records, selector);
-        let of_null = Verdict::of_null(selector);
+        let verdicts = SelectorVerdict::of_rows(&records, selector);
+        let of_null = SelectorVerdict::of_null(selector);
         let mut ids: Vec<Option<u32>> = vec![None; keys.keys.len()];
         for row in in_time(times, scope).into_iter().flatten() {
             let (Some(&time_ns), Some(&id), Some(&number)) =
@@ -330,7 +330,7 @@ impl<'a> Search<'a> {
     fn total(&mut self) -> usize {
         self.contested.sort_unstable();
         let selector = &self.query.selector;
-        let of_null = Verdict::of_null(selector);
+        let of_null = SelectorVerdict::of_null(selector);
         let is_same = |a: &Twin, b: &Twin| (a.time_ns, a.key) == (b.time_ns, b.key);
         let rows = self.contested.chunk_by(is_same);
         let rows = rows.filter(|twins| {

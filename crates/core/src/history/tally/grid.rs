@@ -4,7 +4,7 @@ use crate::history::TimeSteps;
 
 /// Aligned steps over a range of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grid {
+pub struct StepGrid {
     /// All steps of the answer.
     pub steps: TimeSteps,
     /// First instant wanted; may be inside a step.
@@ -24,7 +24,7 @@ pub enum Stretch {
     Step(usize),
 }
 
-impl Grid {
+impl StepGrid {
     /// Of these steps between two instants, both inclusive.
     pub fn new(steps: TimeSteps, start_ns: i64, end_ns: i64) -> Self {
         Self { steps, start_ns, end_ns }
@@ -76,8 +76,8 @@ impl Grid {
 mod tests {
     use super::*;
 
-    fn grid(start_ns: i64, end_ns: i64, step_ns: i64) -> Grid {
-        Grid::new(TimeSteps::new(start_ns, end_ns, step_ns, 0).unwrap(), start_ns, end_ns)
+    fn grid(start_ns: i64, end_ns: i64, step_ns: i64) -> StepGrid {
+        StepGrid::new(TimeSteps::new(start_ns, end_ns, step_ns, 0).unwrap(), start_ns, end_ns)
     }
 
     #[test]

@@ -148,14 +148,14 @@ fn selected(records: &RecordBatch, selector: &Selector) -> Option<Vec<bool>> {
 
 /// What each row, a part of a row that is not merged yet, says about each test of a selector: a bit for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Verdict {
+pub struct SelectorVerdict {
     /// Whether it has a text.
     known: u32,
     /// Whether that passes.
     passed: u32,
 }
 
-impl Verdict {
+impl SelectorVerdict {
     /// Of a row without a text.
     pub fn of_null(selector: &Selector) -> Self {
         let mut verdict = Self::default();
