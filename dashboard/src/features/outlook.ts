@@ -32,11 +32,7 @@ export function trendWords({ metric, unit, level, per_day: slope, limit, at }: T
   return `${title} ${value} rises by ${rise} a day and reaches its limit of ${end} in ${formatSpan(at - now)}`;
 }
 
-/** `Power 260 W in the hour to 11:00 is unusual: 500 W at that hour of other days, 540 W among GPUs under like load` */
-export function anomalyWords({ metric, unit, value, own, peers }: Anomaly, end: number): string {
-  const usual = [
-    ...(own === null ? [] : [`${formatValue(own.median, unit)} at that hour of other days`]),
-    ...(peers === null ? [] : [`${formatValue(peers.median, unit)} among GPUs under like load`]),
-  ];
-  return `${metricTitle(metric)} ${formatValue(value, unit)} in the hour to ${formatClock(end).slice(0, 5)} is unusual: ${usual.join(", ")}`;
+/** What is unusual in the hour that ends then, in the server's words. */
+export function anomalyWords({ sentence }: Anomaly, end: number): string {
+  return `In the hour to ${formatClock(end).slice(0, 5)} ${sentence}`;
 }

@@ -186,9 +186,9 @@ describe("the page of a GPU", () => {
 describe("where it goes", () => {
   const usual = (median: number) => ({ median, deviation: 10, count: 7, distance: -24 });
   const anomalies: Handler = (params) => {
-    const one = { gpu: ID, name: "node-1 / GPU 0", metric: "power_w", unit: "W", value: 260, score: 24, sentence: "", own: usual(500), peers: usual(540) };
-    // Without days of its own it is only unlike its model.
-    const ofThis = [one, { ...one, metric: "temperature_c", unit: "°C", own: null }];
+    const one = { gpu: ID, name: "node-1 / GPU 0", metric: "power_w", unit: "W", value: 260, score: 24, sentence: "power of 260 W is below 500 W", own: usual(500), peers: usual(540) };
+    // Without days of its own it is unlike its peers.
+    const ofThis = [one, { ...one, metric: "temperature_c", unit: "°C", sentence: "temperature is above its peers", own: null }];
     return anomaliesOf(params, params.get("gpus") === ID ? ofThis : [{ ...one, gpu: "other" }]);
   };
 
@@ -199,8 +199,8 @@ describe("where it goes", () => {
     mockApi({ [PATH]: known, "/api/v1/query": history, "/api/v1/analysis/trends": trends, "/api/v1/analysis/anomalies": anomalies });
     renderAt(`/gpus/${ID}`);
     const list = await screen.findByRole("list", { name: "Trends and anomalies" });
-    await waitFor(() => expect(within(list).getAllByRole("listitem")).toHaveLength(2));
-    expect(list.textContent).toMatch(/^Temperature 82 °C rises by 3 °C a day and reaches its limit of 89 °C in 2 dPower 260 W in the hour to \d\d:\d\d is unusual: 500 W at that hour of other days, 540 W among GPUs under like load$/);
+    await waitFor(() => expect(within(list).getAllByRole("listitem")).toHaveLength(3));
+    expect(list.textContent).toMatch(/^Temperature 82 °C rises by 3 °C a day and reaches its limit of 89 °C in 2 dIn the hour to \d\d:\d\d power of 260 W is below 500 WIn the hour to \d\d:\d\d temperature is above its peers$/);
     await waitFor(() => expect(document.querySelector("[data-panel]")?.getAttribute("data-panel")).toBe("temperature-°C-0"));
   });
 

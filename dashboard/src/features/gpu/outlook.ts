@@ -13,8 +13,7 @@ export interface GpuOutlookView {
 }
 
 /**
- * The trends of a GPU, and what is unusual both for it and for its model. Without days of its own to look back at it is only
- * unlike its model, as every GPU with other work is.
+ * The trends of a GPU, and what is unusual about it: for itself at this hour, or beside its peers under like load.
  */
 export function useGpuOutlook(gpu: string, now: number, isItsTurn: boolean): GpuOutlookView {
   const { trends, error } = useTrends(now, isItsTurn, gpu);
@@ -25,6 +24,6 @@ export function useGpuOutlook(gpu: string, now: number, isItsTurn: boolean): Gpu
       ...(error === null ? [] : [`Trends could not be read: ${error.message}`]),
       ...(failure === null ? [] : [`Unusual values could not be read: ${failure.message}`]),
     ];
-    return { trends, anomalies: unusual?.filter((anomaly) => anomaly.own !== null) ?? [], end, doubts };
+    return { trends, anomalies: unusual ?? [], end, doubts };
   }, [trends, error, unusual, failure, end]);
 }

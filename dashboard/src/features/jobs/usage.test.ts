@@ -16,6 +16,7 @@ describe("energy and idle hours side by side", () => {
   it("a holder that is not among the idle ones worked all the time; of others nothing is known", () => {
     expect(rowsOf("job", [energy()], [], 2)[0]).toMatchObject({ heldHours: 20, idleHours: 0, idleKwh: 0, cost: 0 });
     expect(rowsOf("job", [energy({ group: null })], [], 2)[0]).toMatchObject({ heldHours: null, idleHours: null, idleKwh: null, cost: null });
+    expect(rowsOf("job", [energy({ gpu_hours: null })], [], 2)[0]).toMatchObject({ heldHours: null, idleHours: null, idleKwh: null, cost: null });
     expect(rowsOf("node", [energy()], [], 2)[0]).toMatchObject({ heldHours: null, idleHours: null });
   });
 
