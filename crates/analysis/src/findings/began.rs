@@ -17,7 +17,8 @@ use gpuvitals_core::{Batch, IdentityColumn, MetricId, Table};
 
 use super::recent::{self, Minute};
 use super::threshold::{
-    BRAKE_SHARE, FAN_AT_LIMIT_PCT, HEAT_SHARE, HELD_CLOCK, STARVED_PCT, STRAGGLER_CLOCK, WINDOW_MINUTES,
+    BRAKE_SHARE, FAN_AT_LIMIT_PCT, FAN_NEEDED_FROM_C, HEAT_SHARE, HELD_CLOCK, STARVED_PCT, STRAGGLER_CLOCK,
+    WINDOW_MINUTES,
 };
 use super::{FindingKind, FleetFinding, Recent, Subject};
 use crate::cells::GpuCells;
@@ -132,7 +133,12 @@ fn trace(finding: &FleetFinding) -> Option<(Vec<MetricId>, Trace)> {
         ),
         "links_down" => (vec![recent::LINKS_UP], minutes(|minute, others| Some(minute.links_up? < others))),
         "fan_stopped" => {
-            (vec![recent::FAN], minutes(|minute, _| minute.fan.map(|(_, highest)| highest <= 0.0)))
+            // A fan that stands still while the GPU is cool is sound.
+            let stands_while_hot = |minute: &Minute, _| {
+                let (_, highest) = minute.fan?;
+                Some(highest <= 0.0 && minute.temperature? >= FAN_NEEDED_FROM_C)
+            };
+            (vec![recent::FAN, recent::TEMPERATURE], minutes(stands_while_hot))
         }
         "fan_at_limit" => {
             (vec![recent::FAN], minutes(|minute, _| minute.fan.map(|(mean, _)| mean >= FAN_AT_LIMIT_PCT.1)))

@@ -121,7 +121,7 @@ pub(super) struct Minute {
     pub(super) utilization: Option<f64>,
     pub(super) clock: Option<f64>,
     power: Option<f64>,
-    temperature: Option<f64>,
+    pub(super) temperature: Option<f64>,
     pub(super) fan: Option<(f64, f64)>,
     pub(super) heat: Option<f64>,
     at_power_limit: Option<f64>,

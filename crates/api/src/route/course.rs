@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use gpuvitals_analysis::course::{self, DAYS_MIN, Trend, Unusual, WATCHED};
 use gpuvitals_analysis::robust::Spread;
 use gpuvitals_core::MetricId;
-use gpuvitals_core::history::{BucketQuery, Fleet, Part};
+use gpuvitals_core::history::{BucketQuery, Fleet, GpuState, Part};
 use gpuvitals_core::time::{DAY_NS, HOUR_NS, MINUTE_NS};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -270,8 +270,10 @@ impl Ask for AnomalyAsk {
         let gpus = telemetry::keys(&known, &self.gpus)?;
         let Part { answer: fleet, mut missing } = known;
         let end_ns = self.end_ns.unwrap_or(view.now_ns());
-        let young = fleet.gpus.iter().filter(|gpu| course::is_young(gpu, end_ns)).count();
-        let is_young = young == fleet.gpus.len();
+        let is_asked = |gpu: &GpuState| gpus.is_empty() || gpus.contains(&gpu.key);
+        let asked: Vec<Arc<GpuState>> = fleet.gpus.iter().filter(|gpu| is_asked(gpu)).cloned().collect();
+        let young = asked.iter().filter(|gpu| course::is_young(gpu, end_ns)).count();
+        let is_young = young == asked.len();
         let mut found = Vec::new();
         for metric in self.metrics.iter().copied().filter(|_| !is_young) {
             let mut days = Vec::new();
@@ -306,7 +308,7 @@ impl Ask for AnomalyAsk {
                 until_ns,
                 &AnomalyList {
                     anomalies: found.iter().map(|(metric, one)| anomaly(&fleet, *metric, one)).collect(),
-                    note: is_young.then(|| too_young(&fleet)).flatten(),
+                    note: is_young.then(|| too_young(&asked)).flatten(),
                     too_young: young,
                     start: Moment(end_ns.saturating_sub(HOUR_NS)),
                     end: Moment(end_ns),
@@ -320,8 +322,8 @@ impl Ask for AnomalyAsk {
 }
 
 /// Says that nothing can be judged yet.
-fn too_young(fleet: &Fleet) -> Option<String> {
-    let first_ns = fleet.gpus.iter().map(|gpu| gpu.first_seen_ns).min()?;
+fn too_young(gpus: &[Arc<GpuState>]) -> Option<String> {
+    let first_ns = gpus.iter().map(|gpu| gpu.first_seen_ns).min()?;
     let first = gpuvitals_core::time::format(first_ns);
     Some(format!("the history is too young: its first row is of {first}, and an hour is needed"))
 }

@@ -28,7 +28,9 @@ fn faulty_gpus() -> Vec<Owned> {
     ];
     let other: [(&str, i64, Fault); 3] = [
         ("fan_stopped:GPU-fan", 3 * HOUR, |ago| {
-            vec![("fan_speed_pct", if ago <= 3_000 { 0.0 } else { 40.0 }), ("temperature_c", 80.0)]
+            // It stood before, too, while the GPU was cool.
+            let (fan, celsius) = if ago <= 3_000 { (0.0, 80.0) } else { (0.0, 40.0) };
+            vec![("fan_speed_pct", fan), ("temperature_c", celsius)]
         }),
         ("pcie_degraded:GPU-pcie", 3 * HOUR, |ago| {
             let lanes = if ago <= 2_400 { 8.0 } else { 16.0 };

@@ -128,4 +128,13 @@ async fn a_young_history_says_so_instead_of_listing_jobs() {
         list["note"],
         "the history is too young: its first row is of 2026-11-20T15:45:30Z, and an hour is needed"
     );
+    // Beside old GPUs a new one that is asked about says so, too.
+    let old = crate::world::gpu("GPU-old", "n9", 0, crate::analysis::H100);
+    world.append(crate::world::rows(&[(old, 7_200, &[("temperature_c", 40.0)])])).await;
+    let whole = world.ok("/api/v1/analysis/anomalies?score=0").await;
+    assert_eq!((&whole["note"], &whole["too_young"]), (&json!(null), &json!(8)));
+    let of_old = world.ok("/api/v1/analysis/anomalies?score=0&gpus=GPU-old").await;
+    assert_eq!((&of_old["note"], &of_old["too_young"]), (&json!(null), &json!(0)));
+    let of_new = world.ok("/api/v1/analysis/anomalies?score=0&gpus=GPU-0").await;
+    assert_eq!((&of_new["note"], &of_new["too_young"]), (&list["note"], &json!(1)));
 }
