@@ -1,24 +1,29 @@
 //! Places of records, and statistics of segments.
 
+use std::num::NonZeroU64;
+
 /// The place of a record, for [`Log::read`](crate::Log::read) of the log that returned it. Places grow as
 /// sequences do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    segment: u64,
+    segment: NonZeroU64,
     offset: u32,
     len: u32,
 }
 
+const _: () = assert!(size_of::<Option<Place>>() == 16, "who holds many records keeps many places");
+
 impl Place {
-    /// The caller has checked that the record is within a segment's length.
+    /// The caller has checked that the record is within a segment's length. No segment has the base 0.
     pub(crate) fn new(segment: u64, offset: u64, payload_len: usize) -> Self {
         let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        let segment = NonZeroU64::new(segment).unwrap_or(NonZeroU64::MIN);
         Self { segment, offset: narrow(offset), len: narrow(payload_len as u64) }
     }
 
     /// The base of the segment that holds the record: [`SegmentStats::base`].
     pub fn segment(self) -> u64 {
-        self.segment
+        self.segment.get()
     }
 
     /// Where the record's header begins, in bytes from the segment's start.
