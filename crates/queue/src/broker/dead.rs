@@ -40,7 +40,7 @@ pub struct GivenUp {
 
 impl GivenUp {
     pub(super) fn new(shelf: &Shelf, group: &Group, offset: u64, failure: &Failure) -> Option<Self> {
-        let entry = shelf.entries.get(&offset)?;
+        let entry = shelf.entries.get(offset)?;
         let frame = group.unsettled.get(&offset)?;
         let attempts = if *failure == Failure::ConsumerGone { frame.losses } else { frame.failures };
         let facts = DeadFacts {
@@ -51,7 +51,13 @@ impl GivenUp {
             reason: DeadFacts::shortened(&failure.to_string()),
             published_at: entry.published_at,
         };
-        Some(Self { topic: shelf.id, group: group.id, life: group.life, facts, body: entry.lend() })
+        Some(Self {
+            topic: shelf.id,
+            group: group.id,
+            life: group.life,
+            facts,
+            body: shelf.entries.lend(offset)?,
+        })
     }
 
     /// Where the frame is to be read, if it is not in memory.
@@ -127,7 +133,7 @@ impl Broker {
         if !matches!(state, Some(UnsettledState::GivenUp)) {
             return;
         }
-        if is_stored || !topic.shelf.entries.contains_key(offset) {
+        if is_stored || !topic.shelf.entries.contains(*offset) {
             topic.settle(&mut self.env, name, *offset);
         } else if let Some(mut frame) = group.detach(*offset) {
             // The delivery that led here is not counted twice.
@@ -181,10 +187,10 @@ impl Broker {
         limit: usize,
     ) -> Result<Vec<Lent<DeadLetter>>, AdminError> {
         self.topic(topic)?;
-        let entries = self.dead_shelf(topic).into_iter().flat_map(|shelf| shelf.entries.range(from..));
-        let letters = entries.take(limit).map(|(id, entry)| {
-            let Lent { item, place } = entry.lend();
-            Lent { item: DeadLetter::of(*id, entry.published_at, Frame::clone(&item)), place }
+        let Some(shelf) = self.dead_shelf(topic) else { return Ok(Vec::new()) };
+        let letters = shelf.entries.from(from).take(limit).filter_map(|(id, entry)| {
+            let Lent { item, place } = shelf.entries.lend(id)?;
+            Some(Lent { item: DeadLetter::of(id, entry.published_at, Frame::clone(&item)), place })
         });
         Ok(letters.collect())
     }
@@ -197,10 +203,10 @@ impl Broker {
     pub fn select_dead(&self, topic: &str, selection: &DeadSelection) -> Result<Vec<(u64, u32)>, AdminError> {
         self.topic(topic)?;
         let Some(shelf) = self.dead_shelf(topic) else { return Ok(Vec::new()) };
-        let count = |id: &u64| shelf.entries.get(id).map(|entry| (*id, entry.count));
+        let count = |id: &u64| shelf.entries.get(*id).map(|entry| (*id, entry.count));
         Ok(match selection {
             DeadSelection::Oldest(most) => {
-                shelf.entries.iter().take(*most).map(|(id, entry)| (*id, entry.count)).collect()
+                shelf.entries.iter().take(*most).map(|(id, entry)| (id, entry.count)).collect()
             }
             DeadSelection::Ids(ids) => {
                 let mut ids = ids.clone();

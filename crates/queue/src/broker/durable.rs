@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use gpuvitals_log::Place;
 
+use super::entries::Held;
 use super::env::Phase;
 use super::facts::{Fact, What};
-use super::shelf::Entry;
 use super::terms::{ConsumerId, DeliveryId, GroupId, Receipt, TopicId};
 use super::topic::forget_producers;
 use super::{Broker, Wake};
 use crate::frame::{Frame, Millis};
 
-/// Entries of the list of cached frames that may be stale before it is tidied up.
+/// Ranges of the list of cached frames that may be stale before it is tidied up.
 const STALE_MAX: usize = 1_024;
 
 impl Broker {
@@ -23,7 +23,10 @@ impl Broker {
         let receipt = self.topics.get_mut(topic.0)?.land(&mut self.env, offset, Some(place))?;
         forget_producers(&mut self.env, &mut self.topics);
         self.wake_drained();
-        self.cached.push_back((topic, offset));
+        match self.cached.back_mut() {
+            Some((last, frames)) if *last == topic && frames.end == offset => frames.end += 1,
+            _ => self.cached.push_back((topic, offset..offset + 1)),
+        }
         self.keep_within_memory();
         Some(receipt)
     }
@@ -50,7 +53,7 @@ impl Broker {
     /// The receipt of a repeat of a frame that was under way and has landed with this receipt.
     pub fn repeated(&mut self, topic: TopicId, first: &Receipt) -> Receipt {
         if let Some(shelf) = self.topics.get_mut(topic.0).map(|topic| &mut topic.shelf) {
-            let entry = first.offset.and_then(|offset| shelf.entries.get(&offset));
+            let entry = first.offset.and_then(|offset| shelf.entries.get(offset));
             shelf.ledger.duplicates += entry.map_or(0, |entry| u64::from(entry.count));
         }
         Receipt { offset: None, duplicate: true, ..*first }
@@ -68,10 +71,9 @@ impl Broker {
         self.topics.get(topic.0).map(|topic| Arc::clone(&topic.shelf.name))
     }
 
-    /// Bytes that frames of the topics that a log keeps count against bounds.
+    /// Bytes that the records of held frames take in the log, about.
     pub fn kept_bytes(&self) -> u64 {
-        let kept = self.topics.iter().map(|topic| &topic.shelf).filter(|shelf| shelf.is_kept);
-        kept.map(|shelf| shelf.bytes).sum()
+        self.env.kept_bytes
     }
 
     /// What must be kept of the calls since the last time this was asked, in their order.
@@ -106,22 +108,22 @@ impl Broker {
     pub fn frames_in(&self, segment: u64) -> Vec<(TopicId, u64, Place)> {
         let shelves = self.topics.iter().map(|topic| &topic.shelf);
         let entries =
-            shelves.flat_map(|shelf| shelf.entries.iter().map(|(offset, entry)| (shelf.id, *offset, entry)));
-        let inside = entries.filter(|(.., entry)| entry.segment() == Some(segment));
+            shelves.flat_map(|shelf| shelf.entries.iter().map(|(offset, entry)| (shelf.id, offset, entry)));
+        let inside = entries.filter(|(.., entry)| entry.needed_place().map(Place::segment) == Some(segment));
         inside.filter_map(|(topic, offset, entry)| Some((topic, offset, entry.place?))).collect()
     }
 
     /// Whether a frame is held and lies there.
     pub fn lies_at(&self, topic: TopicId, offset: u64, place: Place) -> bool {
-        let entry = self.topics.get(topic.0).and_then(|topic| topic.shelf.entries.get(&offset));
+        let entry = self.topics.get(topic.0).and_then(|topic| topic.shelf.entries.get(offset));
         entry.is_some_and(|entry| entry.place == Some(place))
     }
 
     /// Whether the record of a held frame is at `place`. A frame that was moved after it was lent lies elsewhere. Looks at every
     /// frame, so it is for places that could not be read.
     pub fn holds_at(&self, place: Place) -> bool {
-        let mut entries = self.topics.iter().flat_map(|topic| topic.shelf.entries.values());
-        entries.any(|entry| entry.place == Some(place))
+        let mut entries = self.topics.iter().flat_map(|topic| topic.shelf.entries.iter());
+        entries.any(|(_, entry)| entry.place == Some(place))
     }
 
     /// A frame's record has been written again elsewhere, or has been found to be damaged: the segment that it was in may
@@ -180,19 +182,19 @@ impl Broker {
     /// Gives back the memory of the oldest frames that are on disk too, until the rest is within the bound.
     pub(super) fn keep_within_memory(&mut self) {
         while self.env.cached_bytes > self.env.config.memory_max {
-            let Some((topic, offset)) = self.cached.pop_front() else { break };
-            let shelf = self.topics.get_mut(topic.0).map(|topic| &mut topic.shelf);
-            if let Some(entry) = shelf.and_then(|shelf| shelf.entries.get_mut(&offset)) {
-                entry.let_go(&mut self.env);
+            let Some((topic, frames)) = self.cached.front_mut() else { break };
+            match (frames.next(), self.topics.get_mut(topic.0)) {
+                (Some(offset), Some(topic)) => topic.shelf.let_go(&mut self.env, offset),
+                _ => drop(self.cached.pop_front()),
             }
         }
         if self.cached.len() > 2 * self.env.cached_frames + STALE_MAX {
             let topics = &self.topics;
             let is_cached = |topic: TopicId, offset: u64| {
-                let entry = topics.get(topic.0).and_then(|topic| topic.shelf.entries.get(&offset));
-                entry.is_some_and(Entry::is_cached)
+                let entry = topics.get(topic.0).and_then(|topic| topic.shelf.entries.get(offset));
+                entry.as_ref().is_some_and(Held::is_cached)
             };
-            self.cached.retain(|(topic, offset)| is_cached(*topic, *offset));
+            self.cached.retain(|(topic, frames)| frames.clone().any(|offset| is_cached(*topic, offset)));
         }
     }
 }

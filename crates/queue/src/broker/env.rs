@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gpuvitals_log::Place;
+
 use super::dead::GivenUp;
+use super::entries::Held;
 use super::facts::Facts;
 use super::terms::{FrameDurability, GroupId, Wake};
 use crate::config::{QueueConfig, WhenFull};
@@ -46,6 +49,8 @@ pub(super) struct Env {
     pub(super) cached_bytes: u64,
     /// How many held frames lie in each segment of the log.
     pub(super) in_segments: BTreeMap<u64, u64>,
+    /// Bytes of their records, about.
+    pub(super) kept_bytes: u64,
     /// Frames that groups have given up on, whose dead letters nobody has begun to publish.
     pub(super) given_up: Vec<GivenUp>,
     /// Frames that groups have given up on, whose dead letters are not published yet.
@@ -71,6 +76,7 @@ impl Env {
             cached_frames: 0,
             cached_bytes: 0,
             in_segments: BTreeMap::new(),
+            kept_bytes: 0,
             given_up: Vec::new(),
             dying: 0,
             producers: 0,
@@ -100,18 +106,29 @@ impl Env {
         GroupId(self.next_group - 1)
     }
 
-    /// A held frame lies in this segment of the log.
-    pub(super) fn lies_in(&mut self, segment: u64) {
-        *self.in_segments.entry(segment).or_default() += 1;
+    /// A held frame lies at this place of the log.
+    pub(super) fn lies_at(&mut self, place: Place) {
+        *self.in_segments.entry(place.segment()).or_default() += 1;
+        self.kept_bytes += record_bytes(place);
     }
 
     /// A held frame lies there no more.
-    pub(super) fn left(&mut self, segment: u64) {
+    pub(super) fn left(&mut self, place: Place) {
+        let segment = place.segment();
+        self.kept_bytes = self.kept_bytes.saturating_sub(record_bytes(place));
         if let Some(frames) = self.in_segments.get_mut(&segment) {
             *frames = frames.saturating_sub(1);
             if *frames == 0 {
                 self.in_segments.remove(&segment);
             }
+        }
+    }
+
+    /// A frame that was held takes no memory any more.
+    pub(super) fn uncached(&mut self, held: &Held) {
+        if held.is_cached() {
+            self.cached_frames = self.cached_frames.saturating_sub(1);
+            self.cached_bytes = self.cached_bytes.saturating_sub(held.cost);
         }
     }
 
@@ -148,4 +165,9 @@ impl Env {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
+}
+
+/// What a record takes in the log, with its header and padding, about.
+fn record_bytes(place: Place) -> u64 {
+    u64::try_from(place.payload_len()).unwrap_or(u64::MAX).saturating_add(28)
 }

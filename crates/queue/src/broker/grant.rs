@@ -36,7 +36,7 @@ impl Group {
             }
             let Some(delivery) = self.lease(env, shelf, id, next) else { break };
             granted += count;
-            let entry = shelf.entries.get(&delivery.item.id.offset);
+            let entry = shelf.entries.get(delivery.item.id.offset);
             bytes += entry.map_or(0, |entry| entry.cost);
             deliveries.push(delivery);
         }
@@ -90,7 +90,7 @@ impl Group {
                 offset
             }
             Next::New { offset } => {
-                let count = u64::from(shelf.entries.get(&offset)?.count);
+                let count = u64::from(shelf.entries.get(offset)?.count);
                 self.cursor = offset + 1;
                 member.owes_new = false;
                 let (token, state) = (shelf.token_base + 1, UnsettledState::Leased(lease));
@@ -103,8 +103,8 @@ impl Group {
         member.in_flight += given.count;
         self.deadlines.insert((deadline, offset));
         env.arm(deadline);
-        let entry = shelf.entries.get(&offset)?;
-        let Lent { item: frame, place } = entry.lend();
+        let entry = shelf.entries.get(offset)?;
+        let Lent { item: frame, place } = shelf.entries.lend(offset)?;
         let item = Delivery {
             id: DeliveryId { offset, token: given.token.into() },
             topic: Arc::clone(&shelf.name),

@@ -153,9 +153,9 @@ impl Group {
         self.empty_since = Some(env.now);
         self.lag = shelf.messages_from(self.cursor);
         let cursor = self.cursor;
-        self.unsettled.retain(|offset, _| *offset < cursor && shelf.entries.contains_key(offset));
+        self.unsettled.retain(|offset, _| *offset < cursor && shelf.entries.contains(*offset));
         for (offset, frame) in &mut self.unsettled {
-            frame.count = shelf.entries.get(offset).map_or(0, |entry| u64::from(entry.count));
+            frame.count = shelf.entries.get(*offset).map_or(0, |entry| u64::from(entry.count));
             frame.token = shelf.token_base;
             frame.state = UnsettledState::Again(env.now);
             self.lag += frame.count;
@@ -221,8 +221,8 @@ impl Group {
 
     /// When the oldest frame that it has not settled was published.
     pub(super) fn oldest(&self, shelf: &Shelf) -> Option<Millis> {
-        let begun = self.unsettled.keys().find_map(|offset| shelf.entries.get(offset));
-        let next = || shelf.entries.range(self.cursor..).next().map(|(_, entry)| entry);
+        let begun = self.unsettled.keys().find_map(|offset| shelf.entries.get(*offset));
+        let next = || shelf.entries.from(self.cursor).next().map(|(_, entry)| entry);
         begun.or_else(next).map(|entry| entry.published_at)
     }
 
@@ -303,7 +303,7 @@ impl Group {
             return;
         }
         let Some(frame) = self.detach(id.offset) else { return };
-        if shelf.entries.contains_key(&id.offset) {
+        if shelf.entries.contains(id.offset) {
             self.deliver_again(env, id.offset, frame, wait);
         } else {
             self.done_with(env, frame.count);
@@ -331,7 +331,7 @@ impl Group {
     /// A delivery failed: decides what becomes of the frame.
     fn fail(&mut self, env: &mut Env, shelf: &Shelf, offset: u64, failure: &Failure) {
         let Some(mut frame) = self.detach(offset) else { return };
-        if !shelf.entries.contains_key(&offset) {
+        if !shelf.entries.contains(offset) {
             // The frame made room at the bound while it was out: there is nothing to deliver again.
             self.done_with(env, frame.count);
             return;

@@ -32,11 +32,13 @@
 
 mod dead;
 mod durable;
+mod entries;
 mod env;
 mod facts;
 mod grant;
 mod group;
 mod ledger;
+mod packed;
 mod producers;
 mod ranges;
 mod replay;
@@ -45,6 +47,7 @@ mod terms;
 mod topic;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +85,7 @@ pub struct Broker {
     topics: Vec<Topic>,
     by_name: HashMap<Arc<str>, TopicId, foldhash::fast::RandomState>,
     /// Frames that are in memory and on disk, oldest first; some are gone since.
-    cached: VecDeque<(TopicId, u64)>,
+    cached: VecDeque<(TopicId, Range<u64>)>,
     /// The group that each consumer is a member of.
     seats: BTreeMap<ConsumerId, (TopicId, Arc<str>)>,
     next_consumer: u64,

@@ -111,8 +111,8 @@ impl Producers {
         }
     }
 
-    /// Remembers that this producer's frame of that sequence was taken.
-    pub(super) fn remember(&mut self, id: &str, sequence: u64, now: Millis) {
+    /// Remembers that this producer's frame of that sequence was taken. Answers what the producer is known by, to be shared.
+    pub(super) fn remember(&mut self, id: &str, sequence: u64, now: Millis) -> Arc<str> {
         let mut new = Seen { highest: sequence, taken: 1, last_at: now };
         let mut known_id = None;
         if let Some((known, seen)) = self.seen(id) {
@@ -128,7 +128,9 @@ impl Producers {
                 }
             }
         }
-        self.insert(known_id.unwrap_or_else(|| id.into()), new);
+        let id = known_id.unwrap_or_else(|| id.into());
+        self.insert(Arc::clone(&id), new);
+        id
     }
 
     /// Forgets the longest silent.

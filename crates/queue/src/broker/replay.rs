@@ -12,13 +12,13 @@ use std::time::Duration;
 use gpuvitals_log::Place;
 
 use super::Broker;
+use super::entries::Entry;
 use super::env::Env;
 use super::facts::Fact;
 use super::group::{Group, Unsettled};
 use super::ledger::Ledger;
 use super::producers::Seen;
 use super::ranges::Ranges;
-use super::shelf::Entry;
 use super::topic::{Topic, forget_producers};
 use crate::config::QueueConfig;
 use crate::frame::Millis;
@@ -130,14 +130,7 @@ impl Broker {
     pub fn apply(&mut self, record: JournalRecord<'_>) {
         match record {
             JournalRecord::Frame { topic, offset, place, count, cost, at, stamp } => {
-                let entry = Entry {
-                    frame: None,
-                    place: Some(place),
-                    is_damaged: false,
-                    count,
-                    cost,
-                    published_at: at,
-                };
+                let entry = Entry { frame: None, place: Some(place), count, cost, published_at: at };
                 self.with_topic(topic, |env, topic| {
                     topic.shelf.next_offset = topic.shelf.next_offset.max(offset.saturating_add(1));
                     topic.shelf.remove(env, offset);
@@ -244,11 +237,12 @@ impl Topic {
         shelf.ledger = Ledger::new(env.now);
         let known = shelf.held.count();
         let is_held = |offset: u64| shelf.held.first_in(&(offset..offset + 1)).is_some();
-        let gone: Vec<_> = shelf.entries.keys().copied().filter(|offset| !is_held(*offset)).collect();
+        let gone: Vec<_> =
+            shelf.entries.iter().map(|(offset, _)| offset).filter(|offset| !is_held(*offset)).collect();
         for offset in gone {
             shelf.remove(env, offset);
         }
-        shelf.held = shelf.entries.keys().copied().collect();
+        shelf.held = shelf.entries.iter().map(|(offset, _)| offset).collect();
         for group in self.groups.values_mut() {
             group.begin(env, shelf);
         }

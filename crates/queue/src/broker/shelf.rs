@@ -6,59 +6,14 @@ use std::sync::Arc;
 use gpuvitals_core::quantity::counted;
 use gpuvitals_log::Place;
 
+use super::entries::{Entries, Entry, Held};
 use super::env::Env;
 use super::ledger::Ledger;
 use super::ranges::Ranges;
-use super::terms::{FrameDurability, Lent, TopicId, Wake};
-use crate::frame::{ContentType, Frame, Millis, ProducerStamp};
+use super::terms::{FrameDurability, TopicId, Wake};
+use crate::frame::{Frame, Millis, ProducerStamp};
 use crate::name;
 use crate::trouble::{Cause, Trouble};
-
-/// A frame that is held: in memory, on disk, or both.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) frame: Option<Arc<Frame>>,
-    pub(super) place: Option<Place>,
-    /// Its record is damaged, so that nothing is lost with its segment.
-    pub(super) is_damaged: bool,
-    /// Messages in it.
-    pub(super) count: u32,
-    /// What it counts against bounds.
-    pub(super) cost: u64,
-    pub(super) published_at: Millis,
-}
-
-impl Entry {
-    /// The frame to be given to someone: as it is, or a blank one and where to read it.
-    pub(super) fn lend(&self) -> Lent<Arc<Frame>> {
-        match &self.frame {
-            Some(frame) => Lent { item: Arc::clone(frame), place: None },
-            None => Lent {
-                item: Arc::new(Frame::new(ContentType::Batch, self.count, Vec::new())),
-                place: self.place,
-            },
-        }
-    }
-
-    /// Whether it takes memory that it could do without.
-    pub(super) fn is_cached(&self) -> bool {
-        self.frame.is_some() && self.place.is_some()
-    }
-
-    /// Lets the memory go, if the bytes are on disk too.
-    pub(super) fn let_go(&mut self, env: &mut Env) {
-        if self.is_cached() {
-            self.frame = None;
-            env.cached_frames = env.cached_frames.saturating_sub(1);
-            env.cached_bytes = env.cached_bytes.saturating_sub(self.cost);
-        }
-    }
-
-    /// The segment of the log that must not go.
-    pub(super) fn segment(&self) -> Option<u64> {
-        self.place.filter(|_| !self.is_damaged).map(Place::segment)
-    }
-}
 
 /// A frame that is being made durable. It counts against the bound, and is not seen yet.
 #[derive(Debug)]
@@ -114,7 +69,7 @@ pub(super) struct Shelf {
     pub(super) is_kept: bool,
     /// Whether it holds the dead letters of another topic.
     pub(super) is_dead: bool,
-    pub(super) entries: BTreeMap<u64, Entry>,
+    pub(super) entries: Entries,
     /// The offsets of `entries`. While a log is read, what is known of its frames so far, whether they were found or not.
     pub(super) held: Ranges,
     pub(super) pending: Pending,
@@ -137,7 +92,7 @@ impl Shelf {
             name,
             durability,
             is_kept: durability != FrameDurability::Memory,
-            entries: BTreeMap::new(),
+            entries: Entries::default(),
             held: Ranges::default(),
             pending: Pending::default(),
             next_offset: 0,
@@ -155,42 +110,44 @@ impl Shelf {
         self.next_offset - 1
     }
 
-    pub(super) fn put(&mut self, env: &mut Env, offset: u64, entry: Entry) {
-        self.messages += u64::from(entry.count);
-        self.bytes += entry.cost;
-        if entry.is_cached() {
+    /// Holds a frame. `id` is what the producer of its stamp is known by.
+    pub(super) fn put(&mut self, env: &mut Env, offset: u64, entry: Entry, id: Option<Arc<str>>) {
+        self.entries.insert(offset, entry, id);
+        let Some(held) = self.entries.get(offset) else { return };
+        self.messages += u64::from(held.count);
+        self.bytes += held.cost;
+        if held.is_cached() {
             env.cached_frames += 1;
-            env.cached_bytes += entry.cost;
+            env.cached_bytes += held.cost;
         }
-        if let Some(segment) = entry.segment() {
-            env.lies_in(segment);
+        if let Some(place) = held.needed_place() {
+            env.lies_at(place);
         }
         self.held.insert(offset..offset + 1);
-        self.entries.insert(offset, entry);
     }
 
     /// Removes a frame, whoever waits for it. While a log is read the frame stays, held for nobody: a later record may
     /// hold it again.
-    pub(super) fn take(&mut self, env: &mut Env, offset: u64) -> Option<Entry> {
+    pub(super) fn take(&mut self, env: &mut Env, offset: u64) -> Option<Held> {
         self.held.remove(&(offset..offset + 1));
         if env.reads_log { None } else { self.remove(env, offset) }
     }
 
     /// Holds all frames from `start` on that were found while a log is read.
     pub(super) fn hold_all_from(&mut self, start: u64) {
-        for (offset, _) in self.entries.range(start..) {
-            self.held.insert(*offset..*offset + 1);
+        for (offset, _) in self.entries.from(start) {
+            self.held.insert(offset..offset + 1);
         }
     }
 
     /// Removes what there is of a frame beside that it is held.
-    pub(super) fn remove(&mut self, env: &mut Env, offset: u64) -> Option<Entry> {
-        let mut entry = self.entries.remove(&offset)?;
+    pub(super) fn remove(&mut self, env: &mut Env, offset: u64) -> Option<Held> {
+        let entry = self.entries.remove(offset)?;
         self.messages -= u64::from(entry.count);
         self.bytes -= entry.cost;
-        entry.let_go(env);
-        if let Some(segment) = entry.segment() {
-            env.left(segment);
+        env.uncached(&entry);
+        if let Some(place) = entry.needed_place() {
+            env.left(place);
         }
         env.wake(Wake::Space(self.id));
         Some(entry)
@@ -199,16 +156,23 @@ impl Shelf {
     /// A frame's record has been written again elsewhere, or has been found to be damaged, if it still counts as what lies
     /// in the old place.
     pub(super) fn moved(&mut self, env: &mut Env, offset: u64, from: Place, to: Option<Place>) {
-        let Some(entry) = self.entries.get_mut(&offset).filter(|entry| entry.place == Some(from)) else {
+        let Some(entry) = self.entries.get(offset).filter(|entry| entry.place == Some(from)) else {
             return;
         };
-        if let Some(segment) = entry.segment() {
-            env.left(segment);
+        if let Some(place) = entry.needed_place() {
+            env.left(place);
         }
-        entry.place = to.or(Some(from));
-        entry.is_damaged = to.is_none();
-        if let Some(segment) = entry.segment() {
-            env.lies_in(segment);
+        self.entries.moved(offset, to.unwrap_or(from), to.is_none());
+        if let Some(to) = to {
+            env.lies_at(to);
+        }
+    }
+
+    /// Lets a frame's memory go, if the bytes are on disk too.
+    pub(super) fn let_go(&mut self, env: &mut Env, offset: u64) {
+        if let Some(entry) = self.entries.get(offset).filter(Held::is_cached) {
+            self.entries.unload(offset);
+            env.uncached(&entry);
         }
     }
 
@@ -218,7 +182,7 @@ impl Shelf {
         if self.durability == FrameDurability::Memory {
             // A topic that promised more in an earlier life.
             for (offset, _) in self.entries.iter().filter(|(_, entry)| entry.place.is_none()) {
-                kept.remove(&(*offset..offset + 1));
+                kept.remove(&(offset..offset + 1));
             }
         }
         kept
@@ -226,7 +190,7 @@ impl Shelf {
 
     /// Messages in the frames from `start` on.
     pub(super) fn messages_from(&self, start: u64) -> u64 {
-        self.entries.range(start..).map(|(_, entry)| u64::from(entry.count)).sum()
+        self.entries.from(start).map(|(_, entry)| u64::from(entry.count)).sum()
     }
 
     /// Frames from here on are not to be seen yet: the first of them is under way.
@@ -236,13 +200,12 @@ impl Shelf {
 
     /// The first offset that is held or under way.
     pub(super) fn oldest(&self) -> u64 {
-        self.entries.first_key_value().map_or(self.next_offset, |(oldest, _)| *oldest).min(self.end())
+        self.entries.iter().next().map_or(self.next_offset, |(oldest, _)| oldest).min(self.end())
     }
 
     /// The first frame from `cursor` on.
-    pub(super) fn next_from(&self, cursor: u64) -> Option<(u64, &Entry)> {
-        let (offset, entry) = self.entries.range(cursor..).next()?;
-        (*offset < self.end()).then_some((*offset, entry))
+    pub(super) fn next_from(&self, cursor: u64) -> Option<(u64, Held)> {
+        self.entries.from(cursor).next().filter(|(offset, _)| *offset < self.end())
     }
 
     /// Whether `messages` and `bytes` more are within the bound.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use gpuvitals_log::Place;
 
+use super::entries::Entry;
 use super::env::Env;
 use super::facts::What;
 use super::group::{Group, NeverDelivered, UnsettledState};
 use super::producers::{Known, Producers};
-use super::shelf::{Entry, Shelf, UnderWay};
+use super::shelf::{Shelf, UnderWay};
 use super::terms::{
     ConsumerOptions, DeliveryId, FrameDurability, GroupId, PublishError, Receipt, Reserved, Start, TopicId,
     Wake,
@@ -96,7 +97,6 @@ impl Topic {
         let stamp = frame.producer.clone();
         let entry = Entry {
             place,
-            is_damaged: false,
             count: frame.count,
             cost: frame.cost_bytes(),
             published_at: at,
@@ -108,16 +108,14 @@ impl Topic {
 
     /// A frame was published, now or in an earlier life of the queue.
     pub(super) fn hold(&mut self, env: &mut Env, offset: u64, entry: Entry, stamp: Option<(&str, u64)>) {
-        if let Some((id, sequence)) = stamp {
-            let before = self.producers.len();
-            self.producers.remember(id, sequence, entry.published_at);
-            env.producers += self.producers.len() - before;
-        }
+        let before = self.producers.len();
+        let known = stamp.map(|(id, sequence)| self.producers.remember(id, sequence, entry.published_at));
+        env.producers += self.producers.len() - before;
         for group in self.groups.values_mut().filter(|group| group.wants(offset)) {
             group.lag += u64::from(entry.count);
             env.wake(Wake::Group(group.id));
         }
-        self.shelf.put(env, offset, entry);
+        self.shelf.put(env, offset, entry, known);
     }
 
     /// Applies a transition, and notes it where a log keeps the topic.
@@ -232,7 +230,7 @@ impl Topic {
         }
         while !self.shelf.has_room(env, messages, bytes) {
             let Some(offset) = self.gives_way(env) else { return };
-            let count = self.shelf.entries.get(&offset).map_or(0, |entry| u64::from(entry.count));
+            let count = self.shelf.entries.get(offset).map_or(0, |entry| u64::from(entry.count));
             self.shelf.ledger.dropped += count;
             self.change(env, What::Dropped { offset });
         }
@@ -240,10 +238,10 @@ impl Topic {
 
     /// The frame that goes next where room is made, if one may.
     fn gives_way(&self, env: &Env) -> Option<u64> {
-        let (offset, _) = self.shelf.entries.first_key_value()?;
+        let (offset, _) = self.shelf.entries.iter().next()?;
         let may_go = env.bound(self.shelf.is_dead).when_full == WhenFull::DropOldest;
-        let is_unwanted = || !self.groups.is_empty() && !self.is_wanted(*offset);
-        (may_go || is_unwanted()).then_some(*offset)
+        let is_unwanted = || !self.groups.is_empty() && !self.is_wanted(offset);
+        (may_go || is_unwanted()).then_some(offset)
     }
 
     /// Whether there is room for a frame, or may be made.

@@ -2,5 +2,6 @@
 
 mod beside_log;
 mod bounds;
+mod kinds;
 mod leases;
 mod story;
