@@ -9,6 +9,8 @@ use serde::Serialize;
 
 /// Longest reason that a dead letter carries, in bytes.
 pub(crate) const REASON_LEN_MAX: usize = 512;
+/// What the facts of a dead letter take in memory beside their texts, and the frame that is not packed with others for them.
+const DEAD_OVERHEAD_BYTES: usize = 320;
 
 /// An instant in milliseconds since 1970-01-01 UTC, by a clock that never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -86,9 +88,9 @@ impl DeadFacts {
         reason.get(..reason.floor_char_boundary(REASON_LEN_MAX)).unwrap_or_default().into()
     }
 
-    /// Bytes of the texts.
-    pub(crate) fn text_len(&self) -> usize {
-        self.topic.len() + self.group.len() + self.reason.len()
+    /// What they add to a frame's cost, in bytes: their texts, and that they stand by themselves.
+    pub(crate) fn cost_bytes(&self) -> usize {
+        DEAD_OVERHEAD_BYTES + self.topic.len() + self.group.len() + self.reason.len()
     }
 }
 
@@ -112,9 +114,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Cost of a frame in addition to its payload and its texts, in bytes: an estimate of its bookkeeping, so
-    /// that a bound in bytes applies to small frames too.
-    pub const OVERHEAD_BYTES: u64 = 256;
+    /// Cost of a frame in addition to its payload and its texts, in bytes. The bookkeeping of a small frame takes no more memory.
+    pub const OVERHEAD_BYTES: u64 = 64;
 
     /// A frame without a producer stamp, its payload not compressed.
     pub fn new(content_type: ContentType, count: u32, payload: impl Into<Bytes>) -> Self {
@@ -142,10 +143,15 @@ impl Frame {
         self
     }
 
-    /// Bytes this frame counts against a topic's bound: payload, the texts of a dead letter and
+    /// Bytes this frame counts against a topic's bound: payload, trace, the facts of a dead letter and
     /// [`Self::OVERHEAD_BYTES`].
     pub fn cost_bytes(&self) -> u64 {
-        let len = self.payload.len() + self.dead.as_ref().map_or(0, |dead| dead.text_len());
+        Self::cost_of(self.payload.len(), self.trace.as_deref(), self.dead.as_deref())
+    }
+
+    /// What a frame of these parts counts.
+    pub(crate) fn cost_of(payload_len: usize, trace: Option<&str>, dead: Option<&DeadFacts>) -> u64 {
+        let len = payload_len + trace.map_or(0, str::len) + dead.map_or(0, DeadFacts::cost_bytes);
         Self::OVERHEAD_BYTES.saturating_add(u64::try_from(len).unwrap_or(u64::MAX))
     }
 }

@@ -133,9 +133,7 @@ impl<'a> FrameRecord<'a> {
 
     /// What the frame counts against bounds, of a record of `len` bytes.
     pub(super) fn cost_bytes(&self, len: usize) -> u64 {
-        let payload = len.saturating_sub(self.payload_at);
-        let texts = self.dead.as_ref().map_or(0, |dead| dead.text_len());
-        Frame::OVERHEAD_BYTES.saturating_add(u64::try_from(payload + texts).unwrap_or(u64::MAX))
+        Frame::cost_of(len.saturating_sub(self.payload_at), self.trace.as_deref(), self.dead.as_deref())
     }
 
     /// The frame, its payload sharing the memory of `bytes`, which this was read from.

@@ -44,7 +44,7 @@ async fn publishes_called_at_once_are_pipelined_and_each_gets_its_own_answer() {
         match outcome {
             Ok(receipt) => assert!(count(n) == 1 && receipt.offset.is_some()),
             Err(error) => {
-                assert_eq!(*error, PublishError::TooLarge { messages: 1_001, bytes: 356 });
+                assert_eq!(*error, PublishError::TooLarge { messages: 1_001, bytes: 164 });
             }
         }
     }
