@@ -21,7 +21,9 @@ type Part<Group> = Omit<Group, "group" | "idle_cost">;
 /** `isHeld`: what is not among the idle ones was held all the time, and worked if its use is known; otherwise nothing is known of it. */
 function rowOf(group: string | null, energy: Part<EnergyGroup> | undefined, idle: Part<IdleGroup> | undefined, price: number | null, isHeld: boolean): UsageRow {
   const kwh = energy?.energy_kwh ?? null;
-  const worked = isHeld && (energy?.busy_gpu_hours ?? null) !== null ? 0 : null;
+  // A single row is no duration, and without a utilisation nothing is known of work.
+  const isKnown = (energy?.gpu_hours ?? null) !== null && (energy?.busy_gpu_hours ?? null) !== null;
+  const worked = isHeld && isKnown ? 0 : null;
   const idleHours = idle?.idle_gpu_hours ?? worked;
   return {
     group,
