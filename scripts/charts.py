@@ -19,6 +19,7 @@ CHART = Path("deploy/helm/gpuvitals")
 PLAIN = Path("deploy/kubernetes")
 DOCKERFILE = Path("deploy/docker/Dockerfile")
 NVIDIA_SMI = Path("crates/sources/src/dialect/nvidia_smi")
+FIELDS_OF_NVIDIA_SMI = Path("crates/core/src/foreign/nvidia_smi.rs")
 NAMESPACE = "gpu-telemetry"
 BINARY = os.environ["GPUVITALS_BIN"]
 # The oldest and the newest API that the chart is checked against, and one between.
@@ -403,6 +404,7 @@ def rights(name, values, parts):
 def arguments_of_nvidia_smi():
     """What the program's dialect runs the tool with: its calls, with every field that it may ask for."""
     texts = {path.stem: path.read_text() for path in [NVIDIA_SMI.with_suffix(".rs"), *NVIDIA_SMI.glob("*.rs")]}
+    texts["fields"] += FIELDS_OF_NVIDIA_SMI.read_text()
     lists = re.findall(r"(?:number|field)\(\s*&\[([^\]]*)\]|(?:IDENTITY|EVERYWHERE): [^=]*=\s*&\[([^\]]*)\]", texts["fields"])
     quoted = lambda text: re.findall(r'"([^"]*)"', text)
     of = {"fields": [name for found in lists for name in quoted("".join(found))]}
