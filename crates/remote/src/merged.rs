@@ -178,7 +178,8 @@ impl Merged {
     }
 
     async fn merged_buckets(&self, query: BucketQuery) -> Result<Part<Buckets>, QueryError> {
-        let Part { answer: Sum { buckets, meet }, mut missing } = self.sum_of_buckets(&query).await?;
+        let Part { answer: Sum { buckets, members, meet }, mut missing } =
+            self.sum_of_buckets(&query).await?;
         if !meet || query.aggregates.iter().all(|aggregate| aggregate.is_extreme()) {
             return Ok(Part { answer: buckets, missing });
         }
@@ -192,7 +193,6 @@ impl Merged {
         } else {
             None
         };
-        let members = self.members().len();
         match of_rows {
             Some(Part { answer, missing: unread }) if answer.covers(&buckets, members) => {
                 missing
@@ -232,7 +232,7 @@ impl Merged {
         query.check_metrics()?;
         let aggregates = query.aggregates.len();
         let empty = Buckets::new(steps, &query.metrics, &query.aggregates);
-        let sum = Arc::new(Mutex::new(Sum { buckets: empty, meet: false }));
+        let sum = Arc::new(Mutex::new(Sum { buckets: empty, members: 0, meet: false }));
         let asked = self.ask(|history| {
             let (asked, sum) = (history.buckets(query.clone()), Arc::clone(&sum));
             Box::pin(async move {
@@ -249,7 +249,7 @@ impl Merged {
         let Part { missing, .. } = asked.await?;
         work(move || {
             // A member that is named as late may still add to what is left behind.
-            let nothing = Sum { buckets: Buckets::new(steps, &[], &[]), meet: false };
+            let nothing = Sum { buckets: Buckets::new(steps, &[], &[]), members: 0, meet: false };
             let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
             let answer = std::mem::replace(&mut *sum, nothing);
             answer.buckets.check(aggregates)?;
@@ -262,12 +262,15 @@ impl Merged {
 /// The values that the members have, added up.
 struct Sum {
     buckets: Buckets,
+    /// Members that have answered.
+    members: usize,
     /// Whether two members had values of one group in one step.
     meet: bool,
 }
 
 impl Sum {
     fn add(&mut self, answer: Buckets) -> Result<(), QueryError> {
+        self.members += 1;
         self.meet |= self.buckets.meets(&answer);
         self.buckets.merge(answer).map_err(QueryError::failed)
     }
@@ -276,6 +279,7 @@ impl Sum {
 impl Merged {
     async fn merged_usage(&self, query: UseQuery) -> Result<Part<Vec<GpuUse>>, QueryError> {
         let Part { answer: found, mut missing } = self.ask(|history| history.usage(query)).await?;
+        let members = found.len();
         let (uses, shared) = work(move || Ok(join(found))).await?;
         if shared.is_empty() {
             return Ok(Part { answer: uses, missing });
@@ -291,7 +295,6 @@ impl Merged {
             let of = of_rows.get(from..).unwrap_or_default();
             of.get(..of.partition_point(|one| one.gpu == *gpu)).unwrap_or_default()
         };
-        let members = self.members().len();
         #[expect(clippy::cast_precision_loss, reason = "a number of collectors")]
         let is_whole = |gpu: &Arc<str>, sum_s: f64| {
             !of_gpu(gpu).is_empty() && seconds(of_gpu(gpu)) * members as f64 >= sum_s * (1.0 - 1e-9)

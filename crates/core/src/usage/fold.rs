@@ -24,14 +24,16 @@ pub struct HolderUse {
 
 impl HolderUse {
     fn add(&mut self, time: Time) {
-        let plus = |one: f64, other: f64| one + other;
-        self.seconds += time.seconds;
-        self.busy_s = sum(self.busy_s, time.busy_idle_s.map(|(busy_s, _)| busy_s), plus);
-        self.idle_s = sum(self.idle_s, time.busy_idle_s.map(|(_, idle_s)| idle_s), plus);
-        self.throttled_s = sum(self.throttled_s, time.throttled_s, plus);
+        self.and(&Self {
+            seconds: time.seconds,
+            busy_s: time.busy_idle_s.map(|(busy_s, _)| busy_s),
+            idle_s: time.busy_idle_s.map(|(_, idle_s)| idle_s),
+            throttled_s: time.throttled_s,
+            ..Self::default()
+        });
     }
 
-    /// Adds what another history has of the holder.
+    /// Adds more of the same holder.
     pub(super) fn and(&mut self, other: &Self) {
         let plus = |one: f64, other: f64| one + other;
         self.seconds += other.seconds;

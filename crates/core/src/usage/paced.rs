@@ -9,8 +9,8 @@ use crate::time::HOUR_NS;
 /// Stays that are looked at behind a distance before it is judged.
 const AHEAD: usize = 2;
 
-/// Longest distance that is no gap where two rows are all there is to judge by.
-const TWO_ROWS_NS: i64 = HOUR_NS;
+/// Longest distance that is no gap where two rows, or two values of power, are all there is to judge by.
+const TWO_NS: i64 = HOUR_NS;
 
 /// The longest distances before a stay that are no gaps, nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,11 +53,8 @@ impl Paced {
         let behind = if stay.pace_ns > 0 { Some(stay.pace_ns) } else { apart.min() };
         let behind_ns = behind.map_or(0, |ns| Pace::known(ns).limit_ns());
         let limit_ns = |pace: Option<Pace>| pace.map_or(0, Pace::limit_ns);
-        let rows_ns = if behind.is_none() && self.rows.is_none() {
-            TWO_ROWS_NS
-        } else {
-            limit_ns(self.rows).max(behind_ns)
-        };
+        let rows_ns =
+            if behind.is_none() && self.rows.is_none() { TWO_NS } else { limit_ns(self.rows).max(behind_ns) };
         let gap = self.step(&mut stay, rows_ns);
         Some((of, stay, gap))
     }
@@ -71,9 +68,9 @@ impl Paced {
         let mut power_ns = self.power.map_or(rows_ns, |pace| pace.limit_ns().max(rows_ns));
         if let Some(span) = stay.power {
             let apart = since(self.power_ns.replace(span.last.0), span.first.0);
-            // While rows come, the first distance of two values is the usual one, however long it is.
+            // While rows come, the first distance of two values is the usual one.
             if self.power.is_none() && self.is_going_on {
-                power_ns = power_ns.max(apart.unwrap_or(0));
+                power_ns = power_ns.max(TWO_NS);
             }
             if let Some(apart) = apart.filter(|apart| *apart <= power_ns) {
                 self.power = Some(Pace::known(apart));

@@ -56,7 +56,7 @@ pub struct PowerSpan {
     pub seconds: f64,
     /// What of it is of time in which the GPU did nothing, joules.
     pub idle_joules: f64,
-    /// What of it is of time from the first row on without a known utilisation, joules.
+    /// The part of `joules` before the utilisation is known for the first time.
     pub open_joules: f64,
     /// The largest, watts.
     pub max_w: f64,
@@ -182,7 +182,7 @@ impl Stay {
         if other.is_average && !one.is_average {
             return;
         }
-        // Called before the next state is taken: what is said of work here lasts.
+        // The utilisation here lasts until the next row; it is taken over after this.
         let lasts = |joules: f64| match self.utilization_after {
             None => (0.0, joules),
             Some(_) if self.is_idle_after() => (joules, 0.0),

@@ -222,6 +222,7 @@ proptest! {
         prop_assert!((sum(&by_row) - sum(&by_stay)).abs() <= 0.01 * sum(&by_row) + 1e-9, "{by_row:?} {by_stay:?}");
         for (one, other) in by_row.iter().zip(&by_stay) {
             prop_assert!(near(one.held.seconds, other.held.seconds) && one.held.busy_s.is_some() == other.held.busy_s.is_some());
+            prop_assert!(near(one.held.busy_s.unwrap_or(0.0), other.held.busy_s.unwrap_or(0.0)), "{one:?} {other:?}");
         }
     }
 }
