@@ -209,6 +209,11 @@ async fn a_queue_is_as_durable_as_it_is_set() {
             (config.sync_every, config.durability) = (Duration::from_hours(1), durability);
         };
         let (queue, _) = open(&disk, set).await;
+        drop(join(&queue, "g").await);
+        queue.shutdown().await;
+        drop(queue);
+        // A queue that knows a group makes its checkpoint, which syncs, as it is opened and not behind its first frame.
+        let (queue, _) = open(&disk, set).await;
         assert_eq!(queue.publish(TOPIC, frame(0)).await.unwrap().durability, durability);
         // Seeds that are multiples of four forget all that was not synced.
         let (_, opened) = open(&disk.crashed(0), set).await;
