@@ -36,8 +36,9 @@ fn what_is_published_beside_it_is_stored() {
     let post = agent().post(format!("http://{queue}/publish/gpu-telemetry"));
     let sent = post.header("content-type", "application/json").send(message(0, 123)).unwrap();
     assert!(sent.status().is_success());
-    let stats = answer(agent().get(format!("http://{queue}/stats")).call().unwrap()).1;
-    assert!(stats["topics"]["gpu-telemetry"]["groups"]["store"].is_object(), "{stats}");
+    let stats = || answer(agent().get(format!("http://{queue}/stats")).call().unwrap()).1;
+    let has_joined = |stats: &Value| stats["topics"]["gpu-telemetry"]["groups"]["store"].is_object();
+    waiting::until("the collector's group", stats, has_joined);
     let gpus = || answer(agent().get(format!("{api}/api/v1/gpus")).call().unwrap()).1;
     waiting::until("a stored row", gpus, |gpus| gpus["total"] == 1);
 }
