@@ -1,6 +1,10 @@
 //! Section `files` of the configuration: what the user says about CSV files, alike for `up`, `stream`, `store import` and
 //! `inspect`.
 
+use std::fs;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+
 use gpuvitals_core::time::Zone;
 use gpuvitals_settings::{Refusal, Texts, settings};
 use gpuvitals_sources::csv::{ColumnHint, Hints};
@@ -26,7 +30,7 @@ impl Files {
         self.hints().map(drop)
     }
 
-    /// What is said.
+    /// The settings as a reader of files takes them.
     ///
     /// # Errors
     /// When a column's meaning or the zone is none.
@@ -45,4 +49,12 @@ impl Files {
             timezone: timezone.map_err(|error| Refusal::new("files.timezone", error.to_string()))?,
         })
     }
+}
+
+/// Why a command that reads files to their end does not read this one: a pipe by its own name, which may never get a writer.
+/// One of a shell (`<(zcat rows.csv.gz)`) has none.
+pub(crate) fn is_endless(path: &Path) -> Option<&'static str> {
+    let is_pipe = fs::metadata(path).is_ok_and(|facts| facts.file_type().is_fifo());
+    (is_pipe && path.canonicalize().is_ok())
+        .then_some("it is a named pipe, which waits until somebody writes into it; - reads standard input")
 }

@@ -17,7 +17,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::{Exit, Failure};
-use crate::files::Files;
+use crate::files::{Files, is_endless};
+use crate::pipe;
 use crate::record::count;
 use crate::table::aligned;
 
@@ -103,12 +104,13 @@ impl Names {
 /// # Errors
 /// When one is refused, cannot be read, or all its rows would be skipped; the others are shown.
 pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
-    let refused = |refusal: gpuvitals_settings::Refusal| Failure::new(Exit::Usage, refusal.why);
-    let hints = Hints { of_several: flags.paths.len() > 1, ..files.hints().map_err(refused)? };
+    let hints = Hints { of_several: flags.paths.len() > 1, ..pipe::hints(files)? };
     let (mut all, mut exit) = (Vec::with_capacity(flags.paths.len()), Exit::Data);
     for path in &flags.paths {
         let mut found = Found { file: path.display().to_string(), ..Found::default() };
-        if let Err(error) = look(path, &hints, &mut found) {
+        if let Some(why) = is_endless(path) {
+            found.error = Some(format!("{}: {why}", path.display()));
+        } else if let Err(error) = look(path, &hints, &mut found) {
             exit = error.io().map_or(exit, Exit::of);
             found.error = Some(causes(&error));
         } else if found.rows_read > 0 && found.rows_taken == 0 {

@@ -37,7 +37,7 @@ pub(crate) const THREADS: usize = 2;
 pub(crate) struct Parts<'a> {
     /// Its settings.
     pub settings: &'a Stream,
-    /// What is said about the files.
+    /// The user's word on the files.
     pub files: &'a Files,
     /// The queue that takes the rows.
     pub queue: &'a MessageQueue,

@@ -113,3 +113,16 @@ fn what_is_refused_says_what_each_column_is_and_what_settles_it() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean power_w?"));
     assert!(std::fs::read_dir(other.path()).unwrap().count() == 1, "nothing is stored");
 }
+
+#[test]
+fn a_pipe_that_nobody_writes_into_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
+    assert!(made.success());
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(env!("CARGO_BIN_EXE_gpuvitals")).args(["inspect", "pipe"]);
+    let output = command.current_dir(folder.path()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(65), "{text}");
+    assert!(text.contains("pipe: it is a named pipe") && text.contains("- reads standard input"), "{text}");
+}

@@ -54,10 +54,10 @@ pub(crate) fn open_replay(
     Ok(source)
 }
 
-/// What is said about CSV files.
+/// The settings of CSV files as their reader takes them.
 ///
 /// # Errors
-/// When it says nothing; the settings were checked before.
+/// When a setting means nothing, though settings were checked before.
 pub(crate) fn hints(files: &Files) -> Result<Hints, Failure> {
     files
         .hints()

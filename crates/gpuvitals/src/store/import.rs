@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{IsTerminal, Write as _, stderr};
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +26,7 @@ use tokio::runtime::Runtime;
 
 use super::{Output, Store as Settings};
 use crate::failure::{Exit, Failure};
+use crate::files::is_endless;
 use crate::record::{bytes, count};
 use crate::terminal;
 
@@ -186,8 +186,7 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
 
     /// A CSV file, a table file or a directory of them.
     fn file(&mut self, path: &Path, outcome: &mut Imported) -> Result<(), Stop> {
-        if is_named_pipe(path) {
-            let why = "it is a named pipe, which waits until somebody writes into it; - reads standard input";
+        if let Some(why) = is_endless(path) {
             return Err(Stop::Path(why.to_owned()));
         }
         let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -301,11 +300,6 @@ impl Progress {
         let Self { paths, paths_done, rows, .. } = self;
         terminal::draw(&format!("{paths_done} of {paths} done, {done} of {total}, {} rows", count(*rows)));
     }
-}
-
-/// Whether this is a pipe by its own name. One of a shell (`<(zcat rows.csv.gz)`) has none.
-fn is_named_pipe(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|facts| facts.file_type().is_fifo()) && path.canonicalize().is_ok()
 }
 
 /// Bytes of a file, or of the table files below a directory, as far as few looks tell: they only show how far an import is.
