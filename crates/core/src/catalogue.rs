@@ -14,7 +14,7 @@ mod render;
 mod row;
 mod table;
 
-pub use lookup::{by_alias, by_column, by_dcgm, gpu_metrics, host_metrics, second_by_dcgm, suggest};
+pub use lookup::{by_alias, by_column, by_dcgm, folded, gpu_metrics, host_metrics, second_by_dcgm, suggest};
 pub use render::{json, markdown, table};
 pub use table::{Table, TableColumn};
 

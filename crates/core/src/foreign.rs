@@ -48,15 +48,31 @@ const MILLIJOULES: f64 = 1e3;
 /// the rows.
 const GPU_NAMES: [&str; 5] = ["gpu_id", "gpu", "gpu_index", "index", "id"];
 
+/// Names that identify a GPU in files whose columns have no better one.
+const DEVICE_NAMES: [&str; 12] = [
+    "device",
+    "index_gpu",
+    "gpu_number",
+    "gpu_num",
+    "gpu_no",
+    "gpu_device",
+    "device_id",
+    "device_index",
+    "minor_number",
+    "cuda_device",
+    "card",
+    "accelerator",
+];
+
 /// How reliably a name identifies the GPU, if it does at all: the smallest wins.
 pub fn gpu_rank(name: &str) -> Option<usize> {
-    let name = folded(name);
+    let name = catalogue::folded(name);
     GPU_NAMES.iter().position(|known| *known == name)
 }
 
-fn folded(name: &str) -> String {
-    let fold = |c| if matches!(c, '-' | ' ' | '.') { '_' } else { c };
-    name.trim().chars().map(|c| fold(c).to_ascii_lowercase()).collect()
+/// Whether a name identifies the GPU where no column has a better one.
+pub fn names_device(name: &str) -> bool {
+    DEVICE_NAMES.contains(&catalogue::folded(name).as_str())
 }
 
 /// The meaning of a foreign column or field name. Case is ignored; catalogue and DCGM names come first, then known
@@ -154,7 +170,7 @@ fn meaning_without_unit(name: &str) -> Meaning {
     if let Some((id, factor)) = catalogue::by_dcgm(name) {
         return Meaning::Metric(id, factor);
     }
-    let folded = folded(name);
+    let folded = catalogue::folded(name);
     match folded.as_str() {
         "timestamp" | "time" | "ts" | "timestamp_ns" | "datetime" | "date" => Meaning::Time,
         "gpu_id" | "gpu" | "index" | "gpu_index" | "id" => Meaning::Gpu,

@@ -48,7 +48,7 @@ pub fn parse(text: &str) -> Result<i64, TimeError> {
             to_ns(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
         })
         .or_else(|| from_number(text))
-        .or_else(|| Written::read(text, DateOrder::Open)?.instant(&Zone::utc(), None))
+        .or_else(|| Written::read(text, DateOrder::Open)?.instant(&Zone::utc()))
         .filter(|&ns| ns >= 0)
         .ok_or_else(|| TimeError::of(text))
 }
@@ -139,16 +139,33 @@ fn from_number(text: &str) -> Option<i64> {
         return None;
     }
     let whole: i64 = whole.parse().ok()?;
-    let (unit_ns, unit_digits) = match whole.unsigned_abs() {
-        0..100_000_000_000 => (SECOND_NS, 9),
-        100_000_000_000..100_000_000_000_000 => (1_000_000, 6),
-        100_000_000_000_000..100_000_000_000_000_000 => (1_000, 3),
-        _ => (1, 0),
-    };
+    let (unit_ns, unit_digits) = unit_of(whole.unsigned_abs());
     // Digits beyond the nanosecond are cut.
     let padded: String = fraction.chars().chain(std::iter::repeat('0')).take(unit_digits).collect();
     let fraction_ns: i64 = if padded.is_empty() { 0 } else { padded.parse().ok()? };
     whole.checked_mul(unit_ns)?.checked_add(fraction_ns)
+}
+
+/// The unit of a number since 1970, in nanoseconds, and the digits that a fraction of it can have.
+fn unit_of(number: u64) -> (i64, usize) {
+    match number {
+        0..100_000_000_000 => (SECOND_NS, 9),
+        100_000_000_000..100_000_000_000_000 => (1_000_000, 6),
+        100_000_000_000_000..100_000_000_000_000_000 => (1_000, 3),
+        _ => (1, 0),
+    }
+}
+
+/// The instant of a number since 1970 in the units of [`parse`], as exactly as a float has it: for numbers that are written
+/// in another way, such as `1.75E+12`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "saturates; a time is meant"
+)]
+pub fn of_number(number: f64) -> i64 {
+    (number * unit_of(number.abs() as u64).0 as f64).round() as i64
 }
 
 #[cfg(test)]

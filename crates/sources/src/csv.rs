@@ -14,9 +14,11 @@
 //! ([`CsvSource::counts`], [`CsvSource::drain_reports`]). Only a file that cannot be read at all is an error.
 
 mod cell;
+mod decimal;
 mod describe;
 mod draft;
 mod error;
+mod fold;
 mod head;
 mod header;
 mod hints;
@@ -93,8 +95,8 @@ pub struct CsvSource {
     batch_since_ns: i64,
     batch_input_len: usize,
     pass_taken: u64,
-    /// The current record waits for its time.
-    held: bool,
+    /// The recorded time of the current record, which waits for its turn.
+    held: Option<i64>,
     state: State,
 }
 
@@ -143,7 +145,7 @@ impl CsvSource {
             batch_since_ns: now_ns,
             batch_input_len: 0,
             pass_taken: 0,
-            held: false,
+            held: None,
             state: State::Running,
         })
     }
@@ -246,19 +248,20 @@ impl CsvSource {
     /// Processes the current record; `Some` if it must wait.
     fn record(&mut self, now_ns: i64) -> Option<i64> {
         let line = self.records.record_line();
-        if self.rows.is_header(&self.records) {
-            return None;
-        }
-        if !self.held {
-            self.ledger.counts.rows_read += 1;
-        }
-        self.held = false;
-        let any_date = self.config.replay == Replay::Shifted;
-        let outcome = match self.rows.check(&self.records, now_ns, any_date) {
+        let checked = match self.held.take() {
+            Some(recorded_ns) => Ok(recorded_ns),
+            None if self.rows.is_header(&self.records) => return None,
+            None => {
+                self.ledger.counts.rows_read += 1;
+                let any_date = self.config.replay == Replay::Shifted;
+                self.rows.check(&self.records, now_ns, any_date)
+            }
+        };
+        let outcome = match checked {
             Ok(recorded_ns) => {
                 let due_ns = self.timeline.due(recorded_ns);
                 if due_ns > now_ns {
-                    self.held = true;
+                    self.held = Some(recorded_ns);
                     return Some(due_ns);
                 }
                 let time_ns = if self.rows.is_timed() { self.timeline.publish(recorded_ns) } else { now_ns };
@@ -293,7 +296,7 @@ impl CsvSource {
 
     /// Moves to the next record and processes it; `Some` if the call must return.
     fn advance(&mut self, now_ns: i64) -> Option<Result<Poll, CsvError>> {
-        let step = if self.held { SplitStep::Record } else { self.records.step() };
+        let step = if self.held.is_some() { SplitStep::Record } else { self.records.step() };
         match step {
             SplitStep::Record => return self.record(now_ns).map(|due_ns| Ok(self.wait(now_ns, due_ns))),
             SplitStep::Oversize { field, field_len, record_len } => {
@@ -395,7 +398,7 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
     let line = records.record_line();
     let mut look = Splitter::new(Box::new(std::io::Cursor::new(Arc::clone(&head.bytes))));
     let sample = match header::read(&mut look, file) {
-        Ok(_) => Sample::of(&mut look, &names, head.is_whole),
+        Ok(_) => Sample::of(&mut look, &names, head.end),
         Err(_) => Sample::default(),
     };
     let any_date = config.replay == Replay::Shifted;

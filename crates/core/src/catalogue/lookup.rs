@@ -67,7 +67,7 @@ pub fn by_alias(name: &str) -> Option<MetricId> {
         return None;
     }
     let (name, unit) = split_unit(name.trim());
-    let id = *ALIASES.get(folded(name).as_str())?;
+    let id = *ALIASES.get(loosely(name).as_str())?;
     unit.is_none_or(|unit| metric(id).unit.is_spelled(unit)).then_some(id)
 }
 
@@ -105,7 +105,7 @@ pub fn suggest(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > NAME_MAX {
         return None;
     }
-    let wanted = folded(name);
+    let wanted = loosely(name);
     let near = all()
         .flat_map(|(_, metric)| {
             let column = metric.column;
@@ -116,9 +116,15 @@ pub fn suggest(name: &str) -> Option<&'static str> {
     near.filter(|(distance, _)| *distance <= (wanted.len() / 3).max(1)).map(|(_, column)| column)
 }
 
-fn folded(name: &str) -> String {
-    let kept = name.chars().filter(|c| !matches!(c, '(' | ')'));
-    kept.map(|c| if matches!(c, '-' | '.' | ' ' | '/') { '_' } else { c.to_ascii_lowercase() }).collect()
+/// A name in lower case with `_` for what separates its words, by which names are compared.
+pub fn folded(name: &str) -> String {
+    let fold = |c| if matches!(c, '-' | ' ' | '.' | '/' | ':') { '_' } else { c };
+    name.trim().chars().map(|c| fold(c).to_ascii_lowercase()).collect()
+}
+
+/// The same without brackets.
+fn loosely(name: &str) -> String {
+    folded(&name.replace(['(', ')'], ""))
 }
 
 /// `power.draw [W]` to `power.draw` and `W`.

@@ -408,13 +408,11 @@ fn of_run(name: &str) -> Option<(&str, &str)> {
     name.rsplit_once(" - ")
 }
 
-/// A name in lower case with `_` for separators, without a unit in brackets.
+/// A name to be compared, without run and a unit in brackets.
 fn folded(name: &str) -> String {
     let bare = super::bracketed(name).map_or(name, |(head, _)| head);
     let bare = bare.trim().trim_end_matches(':');
-    let bare = of_run(bare).map_or(bare, |(_, name)| name);
-    let fold = |c: char| if matches!(c, '-' | ' ' | '.' | '/' | ':') { '_' } else { c.to_ascii_lowercase() };
-    bare.chars().map(fold).collect()
+    catalogue::folded(of_run(bare).map_or(bare, |(_, name)| name))
 }
 
 /// Whether a name fits a pattern: `*` is one or more digits, or at the end anything.

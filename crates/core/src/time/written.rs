@@ -1,15 +1,12 @@
 //! Dates and times as people and tools write them, with or without a zone.
 //!
 //! A time without a zone is a time on a clock of some place; [`Zone`] says where. In the hour that a clock shows twice in
-//! autumn, the instant before tells which of the two is meant.
+//! autumn it is one of two instants.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
-use super::{MINUTE_NS, to_ns};
-
-/// How far rows of several GPUs may be out of order: less than that is no hour that begins again.
-const DISORDER_MAX_NS: i64 = 30 * MINUTE_NS;
+use super::to_ns;
 
 /// Longest text that is read as a time.
 const TEXT_LEN_MAX: usize = 64;
@@ -80,6 +77,7 @@ impl Zone {
 pub struct Written {
     civil: DateTime,
     offset: Option<Offset>,
+    has_time: bool,
 }
 
 impl Written {
@@ -92,8 +90,8 @@ impl Written {
         }
         let parts = Parts::of(text)?;
         let date = date(&parts.date, parts.year_behind, order)?;
-        let time = parts.time.unwrap_or_default();
-        Some(Self { civil: DateTime::from_parts(date, time), offset: parts.offset })
+        let civil = DateTime::from_parts(date, parts.time.unwrap_or_default());
+        Some(Self { civil, offset: parts.offset, has_time: parts.time.is_some() })
     }
 
     /// The order of day and month that the text shows, if it is a date that needs one.
@@ -112,22 +110,27 @@ impl Written {
         self.offset.is_some()
     }
 
-    /// The instant, in nanoseconds since 1970. In an hour that the clock shows twice it is the first one that is not
-    /// before `after`, the instant of the row before.
-    pub fn instant(&self, zone: &Zone, after: Option<i64>) -> Option<i64> {
+    /// Whether it has a time of day.
+    pub fn has_time(&self) -> bool {
+        self.has_time
+    }
+
+    /// The instant, in nanoseconds since 1970; of a time that the clock shows twice the first one.
+    pub fn instant(&self, zone: &Zone) -> Option<i64> {
+        self.instants(zone).map(|(first, _)| first)
+    }
+
+    /// The instant, and the second one of a time that the clock shows twice, in nanoseconds since 1970.
+    pub fn instants(&self, zone: &Zone) -> Option<(i64, Option<i64>)> {
         let at = |offset: Offset| offset.to_timestamp(self.civil).ok().and_then(to_ns);
         if let Some(offset) = self.offset {
-            return at(offset);
+            return Some((at(offset)?, None));
         }
         match zone.zone.to_ambiguous_timestamp(self.civil).offset() {
-            AmbiguousOffset::Unambiguous { offset } => at(offset),
+            AmbiguousOffset::Unambiguous { offset } => Some((at(offset)?, None)),
             // Clocks skip this time; it is read as if they had not yet been put forward.
-            AmbiguousOffset::Gap { before, .. } => at(before),
-            AmbiguousOffset::Fold { before, after: second } => {
-                let (first, second) = (at(before)?, at(second)?);
-                let is_past = |instant: i64| after.is_some_and(|after| instant < after - DISORDER_MAX_NS);
-                Some(if is_past(first) && !is_past(second) { second } else { first })
-            }
+            AmbiguousOffset::Gap { before, .. } => Some((at(before)?, None)),
+            AmbiguousOffset::Fold { before, after } => Some((at(before)?, at(after))),
         }
     }
 }
@@ -166,7 +169,7 @@ impl<'a> Parts<'a> {
         Some(parts)
     }
 
-    /// `20250718`, `20250718T204234`, `2025-07-18_20-42-34`, `20250718204234`.
+    /// `20250718`, `20250718T204234`, `2025-07-18_20-42-34.123`, `20250718204234`, `20250718204234123`.
     fn without_colon(text: &'a str) -> Option<Self> {
         let (bare, zone) = match text.strip_suffix(['Z', 'z']) {
             Some(bare) => (bare, Some(Offset::UTC)),
@@ -174,22 +177,25 @@ impl<'a> Parts<'a> {
         };
         let (words, dots) = words_of(bare);
         let number = |text: &str| text.parse::<i8>().ok();
-        let clock = |hour: &str, minute: &str, second: &str| {
-            Time::new(number(hour)?, number(minute)?, number(second)?, 0).ok()
+        let clock = |hour: &str, minute: &str, second: &str, fraction: &str| {
+            Time::new(number(hour)?, number(minute)?, number(second)?, nanoseconds(fraction)?).ok()
         };
-        let six = |text: &'a str| Some((text.get(..2)?, text.get(2..4)?, text.get(4..6)?));
+        let six = |text: &'a str| Some((text.get(..2)?, text.get(2..4)?, text.get(4..6)?, text.get(6..)?));
         let (date, time) = match words.as_slice() {
-            [one] if one.len() == 14 => {
+            [one] if matches!(one.len(), 14 | 17 | 20) => {
                 let (date, rest) = one.split_at_checked(8)?;
-                let (hour, minute, second) = six(rest)?;
-                (vec![date], Some(clock(hour, minute, second)?))
+                let (hour, minute, second, fraction) = six(rest)?;
+                (vec![date], Some(clock(hour, minute, second, fraction)?))
             }
             [one, two] if one.len() == 8 && two.len() == 6 => {
-                let (hour, minute, second) = six(two)?;
-                (vec![*one], Some(clock(hour, minute, second)?))
+                let (hour, minute, second, _) = six(two)?;
+                (vec![*one], Some(clock(hour, minute, second, "")?))
             }
             [year, month, day, hour, minute, second] if year.len() == 4 => {
-                (vec![*year, *month, *day], Some(clock(hour, minute, second)?))
+                (vec![*year, *month, *day], Some(clock(hour, minute, second, "")?))
+            }
+            [year, month, day, hour, minute, second, fraction] if year.len() == 4 => {
+                (vec![*year, *month, *day], Some(clock(hour, minute, second, fraction)?))
             }
             _ => (words, None),
         };
@@ -311,8 +317,11 @@ fn time(text: &str, half: Option<i8>) -> Option<Time> {
     let text = text.trim_end_matches([',', '.']);
     let (clock, fraction) = text.split_once(['.', ',']).unwrap_or((text, ""));
     let mut numbers = clock.split(':').map(|number| number.parse::<i8>().ok());
-    let (hour, minute, second) = (numbers.next()??, numbers.next()??, numbers.next().unwrap_or(Some(0))?);
-    if numbers.next().is_some() || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+    let (hour, minute, second) = (numbers.next()??, numbers.next()??, numbers.next());
+    // `01:00.0` is a place on a bus.
+    let is_place = second.is_none() && !fraction.is_empty();
+    let second = second.unwrap_or(Some(0))?;
+    if is_place || numbers.next().is_some() {
         return None;
     }
     let hour = match half {
@@ -320,8 +329,13 @@ fn time(text: &str, half: Option<i8>) -> Option<Time> {
         Some(half) if (1..=12).contains(&hour) => hour % 12 + half,
         Some(_) => return None,
     };
+    Time::new(hour, minute, second, nanoseconds(fraction)?).ok()
+}
+
+/// The digits of a fraction of a second. Those beyond the nanosecond are cut.
+fn nanoseconds(fraction: &str) -> Option<i32> {
     let padded: String = fraction.chars().chain(std::iter::repeat('0')).take(9).collect();
-    Time::new(hour, minute, second, padded.parse().ok()?).ok()
+    padded.parse().ok().filter(|_| fraction.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Names of offsets that mean one thing in the logs of computers.
@@ -376,7 +390,7 @@ mod tests {
     use crate::time;
 
     fn utc(text: &str, order: DateOrder) -> Option<String> {
-        Written::read(text, order)?.instant(&Zone::utc(), None).map(time::format)
+        Written::read(text, order)?.instant(&Zone::utc()).map(time::format)
     }
 
     #[test]
@@ -409,12 +423,23 @@ mod tests {
             check(text, whole);
         }
         check("2025-07-18 20:42:34,123", Some("2025-07-18T20:42:34.123Z"));
+        for text in ["2025-07-18_20-42-34.123", "20250718204234123", "20250718204234123000"] {
+            check(text, Some("2025-07-18T20:42:34.123Z"));
+        }
         check("2025/07/18 20:42:34.000000001", Some("2025-07-18T20:42:34.000000001Z"));
         check("2025-07-18", Some("2025-07-18T00:00:00Z"));
         check("2025-07-18 12:05 AM", Some("2025-07-18T00:05:00Z"));
-        for text in
-            ["18/07/2025 20:42:34", "07-18-2025", "20:42:34", "2025-02-30 00:00:00", "x", "2025", "P8", ""]
-        {
+        for text in [
+            "18/07/2025 20:42:34",
+            "07-18-2025",
+            "20:42:34",
+            "2025-02-30 00:00:00",
+            "2025-07-18 01:00.0",
+            "x",
+            "2025",
+            "P8",
+            "",
+        ] {
             check(text, None);
         }
         check("2025-07-18 20:42:34 IST", None);
@@ -435,21 +460,18 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_put_back_is_followed_by_the_order_of_rows() {
+    fn a_clock_that_is_put_back_shows_an_hour_twice_and_one_that_is_put_forward_skips_one() {
         let berlin = Zone::named("Europe/Berlin").unwrap();
-        let mut last = None;
-        let mut seen = Vec::new();
-        for text in ["01:59:59", "02:00:00", "02:30:00", "02:59:59", "02:00:01", "02:30:00", "03:00:00"] {
-            let written = Written::read(&format!("2025-10-26 {text}"), DateOrder::Open).unwrap();
-            last = written.instant(&berlin, last);
-            seen.push(time::format(last.unwrap()).get(11..19).unwrap().to_owned());
-        }
-        assert_eq!(
-            seen,
-            ["23:59:59", "00:00:00", "00:30:00", "00:59:59", "01:00:01", "01:30:00", "02:00:00"]
-        );
+        let both = |text: &str| {
+            let (first, second) = Written::read(text, DateOrder::Open)?.instants(&berlin)?;
+            Some((time::format(first), second.map(time::format)))
+        };
+        let found = |first: &str, second: Option<&str>| Some((first.to_owned(), second.map(str::to_owned)));
+        assert_eq!(both("2025-10-26 01:59:59"), found("2025-10-25T23:59:59Z", None));
+        assert_eq!(both("2025-10-26 02:30:00"), found("2025-10-26T00:30:00Z", Some("2025-10-26T01:30:00Z")));
+        assert_eq!(both("2025-10-26 03:00:00"), found("2025-10-26T02:00:00Z", None));
         let skipped = Written::read("2025-03-30 02:30:00", DateOrder::Open).unwrap();
-        assert_eq!(skipped.instant(&berlin, None).map(time::format).as_deref(), Some("2025-03-30T01:30:00Z"));
+        assert_eq!(skipped.instant(&berlin).map(time::format).as_deref(), Some("2025-03-30T01:30:00Z"));
         assert_eq!(Zone::named("+09:00").unwrap().name(), "+09:00");
         assert!(Zone::named("Mars/Olympus").is_err());
     }
@@ -458,7 +480,7 @@ mod tests {
         #[test]
         fn any_text_is_read_without_panic(text in "[0-9TZ:/., +-]{0,30}|\\PC{0,40}") {
             for order in [DateOrder::Open, DateOrder::DayFirst, DateOrder::MonthFirst] {
-                let _ = Written::read(&text, order).map(|written| written.instant(&Zone::utc(), Some(0)));
+                let _ = Written::read(&text, order).map(|written| written.instant(&Zone::utc()));
             }
         }
     }

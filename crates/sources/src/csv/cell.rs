@@ -9,6 +9,8 @@ use gpuvitals_core::foreign::{
     self, NoNumber, ToolField, absence, blank_float, blank_integer, no_reading, scaled,
 };
 
+use super::decimal::{Decimal, pointed};
+
 /// Requirements on a metric's cells.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
@@ -96,30 +98,6 @@ pub(super) fn metric(cell: &[u8], scale: &Scale) -> Result<Value, Missing> {
     Err(Missing::Invalid(error.to_string()))
 }
 
-/// A cell with its number written as programs do: with a decimal point, and nothing between thousands.
-pub(super) fn pointed(cell: &[u8], comma: bool) -> Cow<'_, [u8]> {
-    let is_number = |byte: &u8| byte.is_ascii_digit() || b"+-.,".contains(byte);
-    let len = cell.iter().position(|byte| !is_number(byte)).unwrap_or(cell.len());
-    let Some((number, rest)) = cell.split_at_checked(len).filter(|(number, _)| number.contains(&b',')) else {
-        return Cow::Borrowed(cell);
-    };
-    let written: Vec<u8> = if comma {
-        number
-            .iter()
-            .filter(|byte| **byte != b'.')
-            .map(|byte| if *byte == b',' { b'.' } else { *byte })
-            .collect()
-    } else {
-        let whole = number.split(|byte| *byte == b'.').next().unwrap_or_default();
-        // 1,234.5 and 1,234,567, but not 12,5.
-        if !whole.split(|byte| *byte == b',').skip(1).all(|group| group.len() == 3) {
-            return Cow::Borrowed(cell);
-        }
-        number.iter().filter(|byte| **byte != b',').copied().collect()
-    };
-    Cow::Owned([&written, rest].concat())
-}
-
 /// A number as in nearly all cells: a float holds it, and it is below the blanks, the smallest of which is
 /// 2^31 - 16.
 fn plain(cell: &[u8]) -> Option<Value> {
@@ -164,7 +142,7 @@ fn value(text: &str, scale: &Scale) -> Result<Value, Missing> {
         }
         return Ok(scaled(Value::Float(number), scale.factor));
     }
-    if let Cow::Owned(written) = pointed(text.as_bytes(), false) {
+    if let Cow::Owned(written) = pointed(text.as_bytes(), Decimal::Point) {
         return value(std::str::from_utf8(&written).unwrap_or_default(), scale);
     }
     if let Some(mean) = list(text) {

@@ -8,6 +8,7 @@ use gpuvitals_core::foreign::{self, Choice, Dialect, DialectColumn, Meaning, Too
 use gpuvitals_core::{IdentityColumn, Table, time};
 
 use super::cell::{self, Missing, Scale};
+use super::decimal::{Decimal, Decimals, pointed};
 use super::hints::{ColumnHint, HintSense, Hints};
 use super::numbering::{self, NoGpu};
 use super::plan::{Column, CsvForm, Owner, Plan, Role, Surroundings, Unfit, extra_name, is_named};
@@ -18,22 +19,6 @@ const LOAD: MetricId = MetricId::of("utilization_pct");
 
 /// Rounds in which columns whose values are impossible give their meaning to the next of that meaning.
 const ROUNDS_MAX: usize = 6;
-
-/// Names that identify a GPU in files whose columns have no better one.
-const GPU_NAMES: [&str; 12] = [
-    "device",
-    "index_gpu",
-    "gpu_number",
-    "gpu_num",
-    "gpu_no",
-    "gpu_device",
-    "device_id",
-    "device_index",
-    "minor_number",
-    "cuda_device",
-    "card",
-    "accelerator",
-];
 
 impl Plan {
     /// Settles what each column is.
@@ -47,18 +32,18 @@ impl Plan {
         if let Some(hint) = missing.first().filter(|_| !around.hints.of_several) {
             return Err((Unfit::Hint(hint.name.clone()), names.join(", ")));
         }
-        let comma = sample.has_decimal_comma(names.len(), around.delimiter);
+        let decimals = Decimals::of(sample, names.len(), around.delimiter);
         let draft =
             Draft { names, sample, around, dialect: Dialect::of(names), topic: topic(names, around.stem) };
         let mut dropped = HashMap::new();
-        let mut plan = draft.plan(&dropped, comma);
+        let mut plan = draft.plan(&dropped, &decimals);
         for _ in 0..ROUNDS_MAX {
             let misfits = plan.misfits_in(sample, around.hints);
             if misfits.is_empty() {
                 break;
             }
             dropped.extend(misfits);
-            plan = draft.plan(&dropped, comma);
+            plan = draft.plan(&dropped, &decimals);
         }
         let outcome = plan.check(names).and_then(|()| plan.remark(&draft)).and_then(|()| plan.check(names));
         for hint in missing {
@@ -80,7 +65,7 @@ impl Plan {
             }
             let mut fit = Fit::default();
             for text in sample.cells(index) {
-                fit.take(text, scale, self.comma);
+                fit.take(text, scale, self.decimals.of_column(index));
             }
             misfits.extend(fit.reason().map(|reason| (index, reason)));
         }
@@ -88,10 +73,11 @@ impl Plan {
             self.find(|role| matches!(role, Role::MetricName)),
             self.find(|role| matches!(role, Role::MetricValue)),
         ) {
+            let decimal = self.decimals.of_column(value);
             let mut fits: HashMap<&str, Fit> = HashMap::new();
             for (name, text) in sample.cells(name).zip(sample.cells(value)) {
                 if let Meaning::Metric(id, factor) = foreign::meaning(name) {
-                    fits.entry(name).or_default().take(text, &Scale::new(id, factor, name), self.comma);
+                    fits.entry(name).or_default().take(text, &Scale::new(id, factor, name), decimal);
                 }
             }
             self.misfits =
@@ -125,8 +111,11 @@ impl Plan {
         for (name, why) in &self.misfits {
             self.warnings.push(format!("metric {name} is kept under its own name: {why}"));
         }
-        if self.comma {
+        if self.decimals.is_comma {
             self.notes.push("numbers are read with a decimal comma".to_owned());
+        }
+        for column in self.decimals.grouped.iter().filter_map(|index| self.columns.get(*index)) {
+            self.notes.push(format!("points in column {} group thousands", column.name));
         }
         when::settle(self, draft.sample, draft.around)?;
         for index in 0..self.columns.len() {
@@ -162,11 +151,11 @@ struct Fit {
 }
 
 impl Fit {
-    fn take(&mut self, text: &str, scale: &Scale, comma: bool) {
+    fn take(&mut self, text: &str, scale: &Scale, decimal: Decimal) {
         if text.is_empty() {
             return;
         }
-        let text = cell::pointed(text.as_bytes(), comma);
+        let text = pointed(text.as_bytes(), decimal);
         match cell::metric(&text, scale) {
             Ok(_) => self.values += 1,
             Err(Missing::Absent(_)) => {}
@@ -195,7 +184,7 @@ struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    fn plan(&self, dropped: &HashMap<usize, String>, comma: bool) -> Plan {
+    fn plan(&self, dropped: &HashMap<usize, String>, decimals: &Decimals) -> Plan {
         let hints = self.around.hints;
         let mut senses: Vec<Sense> = (0..self.names.len()).map(|index| self.sense(index, dropped)).collect();
         self.number(&mut senses, dropped);
@@ -240,7 +229,7 @@ impl Draft<'_> {
             form: if long { CsvForm::Long } else { CsvForm::Wide },
             dialect: self.dialect,
             fields_min: self.names.len(),
-            comma,
+            decimals: decimals.clone(),
             times: None,
             owner: Owner {
                 host: hints.host.clone(),
@@ -376,7 +365,7 @@ impl Draft<'_> {
             senses.iter().any(|sense| matches!(sense.meaning, Meaning::Metric(id, _) if id == LOAD));
         for (index, (sense, name)) in senses.iter_mut().zip(self.names).enumerate() {
             let may_be = sense.meaning == Meaning::Gpu
-                || (sense.meaning == Meaning::Unknown && sense.why.is_none() && is_gpu_name(name));
+                || (sense.meaning == Meaning::Unknown && sense.why.is_none() && foreign::names_device(name));
             if !may_be || sense.is_hint || sense.is_of_tool {
                 continue;
             }
@@ -412,7 +401,7 @@ impl Draft<'_> {
             };
             let mut names = self.names.iter().enumerate();
             names
-                .find(|(index, name)| !is_told && is_gpu_name(name) && is_open(*index))
+                .find(|(index, name)| !is_told && foreign::names_device(name) && is_open(*index))
                 .map(|(index, _)| index)
         })
     }
@@ -521,7 +510,8 @@ fn role(name: &str, sense: &Sense, long: bool) -> Option<Role> {
 
 /// What columns are about that do not say it: `used_gb` of a file `memory.csv` in which no name is of a GPU.
 fn topic(names: &[String], stem: &str) -> Topic {
-    let is_gpu = |name: &String| foreign::names_gpu(name) || gpu_rank(name).is_some() || is_gpu_name(name);
+    let is_gpu =
+        |name: &String| foreign::names_gpu(name) || gpu_rank(name).is_some() || foreign::names_device(name);
     if foreign::names_gpu(stem) || names.iter().any(is_gpu) {
         return Topic::of(&names.iter().map(String::as_str));
     }
@@ -534,10 +524,4 @@ fn topic(names: &[String], stem: &str) -> Topic {
             _ => None,
         })
         .unwrap_or_default()
-}
-
-fn is_gpu_name(name: &str) -> bool {
-    let fold = |c| if matches!(c, '-' | ' ' | '.') { '_' } else { c };
-    let folded: String = name.trim().chars().map(|c| fold(c).to_ascii_lowercase()).collect();
-    GPU_NAMES.contains(&folded.as_str())
 }

@@ -9,19 +9,32 @@ use super::text::{self, PEEK_LEN, TextKind, Utf16};
 /// Bytes requested at once: as many as the splitter requests.
 const CHUNK_LEN: usize = 128 << 10;
 
+/// Lines of a stream without values after which no row is waited for.
+const NAMELESS_MAX: usize = 8;
+
+/// How the beginning of an input ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadEnd {
+    /// It is the whole input.
+    All,
+    /// With a whole line; there may be more.
+    Line,
+    /// Somewhere; there is more.
+    Cut,
+}
+
 /// The beginning of an input.
 pub(super) struct Head {
     /// Its bytes, as CSV.
     pub(super) bytes: Arc<[u8]>,
-    /// Whether they are all, or end with a whole line.
-    pub(super) is_whole: bool,
+    pub(super) end: HeadEnd,
     pub(super) kind: TextKind,
     /// The whole input as CSV, from its first byte.
     pub(super) reader: Box<dyn Read + Send>,
 }
 
 impl Head {
-    /// Reads the beginning. Of a stream only what comes with its first line, so that a live one is not waited for.
+    /// Reads the beginning. Of a stream only what comes with its first row, so that a live one is not waited for.
     pub(super) fn read(mut input: Box<dyn Read + Send>, is_stream: bool) -> Self {
         let (mut peeked, ended) = read_until(&mut input, PEEK_LEN, is_stream);
         let mark = match peeked.first_chunk() {
@@ -41,11 +54,13 @@ impl Head {
         let kind = text::kind(&peeked);
         let mut reader = text::as_csv(kind, reader);
         let (bytes, ended) = read_until(&mut reader, HEAD_LEN_MAX, is_stream);
-        let is_whole = matches!(ended, Ended::Whole);
+        let end = match ended {
+            Ended::Whole => HeadEnd::All,
+            _ if bytes.ends_with(b"\n") => HeadEnd::Line,
+            _ => HeadEnd::Cut,
+        };
         let reader = again(bytes.clone(), ended, reader);
-        // A last line with an end is no cut one.
-        let is_whole = is_whole || bytes.ends_with(b"\n");
-        Self { bytes: bytes.into(), is_whole, kind, reader }
+        Self { bytes: bytes.into(), end, kind, reader }
     }
 }
 
@@ -63,8 +78,7 @@ fn read_until(reader: &mut dyn Read, len: usize, is_stream: bool) -> (Vec<u8>, E
     let mut bytes = Vec::new();
     let mut chunk = vec![0; CHUNK_LEN];
     loop {
-        // The first rows mostly come with the header; a live stream is not waited for.
-        if bytes.len() >= len || (is_stream && lines(&bytes) >= 1) {
+        if bytes.len() >= len || (is_stream && has_row(&bytes)) {
             return (bytes, Ended::Open);
         }
         match reader.read(&mut chunk) {
@@ -76,8 +90,23 @@ fn read_until(reader: &mut dyn Read, len: usize, is_stream: bool) -> (Vec<u8>, E
     }
 }
 
-fn lines(bytes: &[u8]) -> usize {
-    memchr::memchr2_iter(b'\n', b'\r', bytes).count()
+/// Whether a whole line has values: they tell what the columns are. Names, titles and comments have no field that begins with
+/// a digit. A text that is no table is known by its first line.
+fn has_row(bytes: &[u8]) -> bool {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let ended = bytes.iter().rposition(is_end).unwrap_or(0);
+    let lines = bytes.get(..ended).unwrap_or_default().split(is_end).map(<[u8]>::trim_ascii);
+    let lines = lines.filter(|line| line.len() > 1 && !line.starts_with(b"#"));
+    let mut seen = 0;
+    lines.take(NAMELESS_MAX).any(|line| {
+        let is_value = |field: &[u8]| {
+            let mut bytes = field.iter().filter(|byte| !b"\0\"'+-".contains(byte));
+            bytes.next().is_some_and(u8::is_ascii_digit)
+        };
+        let is_foreign = line.first().is_some_and(|byte| b"{[<".contains(byte));
+        seen += 1;
+        seen == NAMELESS_MAX || is_foreign || line.split(|byte| b",;\t ".contains(byte)).any(is_value)
+    })
 }
 
 /// A reader that begins with what was read.

@@ -8,6 +8,7 @@ use gpuvitals_core::foreign::{Choice, Dialect};
 use gpuvitals_core::{IdentityColumn, Table};
 
 use super::cell::Scale;
+use super::decimal::Decimals;
 use super::hints::Hints;
 use super::times::Times;
 
@@ -91,8 +92,7 @@ pub(super) struct Plan {
     pub(super) dialect: Option<&'static Dialect>,
     /// Fewest fields of a row: all rows may lack the same last ones.
     pub(super) fields_min: usize,
-    /// Numbers have a decimal comma.
-    pub(super) comma: bool,
+    pub(super) decimals: Decimals,
     pub(super) times: Option<Times>,
     pub(super) owner: Owner,
     /// Of the long form: names of metrics whose values are impossible, with the reason.
@@ -152,6 +152,13 @@ impl Plan {
         });
         let name = self.columns.get(index).map_or("", |column| column.name.as_str());
         Role::Extra(extra_name(name, index, &mut extras.collect()))
+    }
+
+    /// The columns that tell whose value a row is.
+    pub(super) fn subject(&self) -> Vec<usize> {
+        let tells =
+            |role: &Role| matches!(role, Role::Gpu | Role::Identity(_) | Role::Labels | Role::MetricName);
+        (0..).zip(&self.columns).filter(|(_, column)| tells(&column.role)).map(|(index, _)| index).collect()
     }
 
     /// Whether rows name their GPU.

@@ -10,6 +10,7 @@ use gpuvitals_core::time::{self, FUTURE_MAX_NS};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Origin, Table};
 
 use super::cell::{self, Missing, Scale};
+use super::decimal::{Decimal, pointed};
 use super::messages::Messages;
 use super::part::{Cells, MetricCell, Part, Whose};
 use super::plan::{Plan, Role};
@@ -78,6 +79,8 @@ struct Rest {
 pub(super) struct RowBuilder {
     plan: Arc<Plan>,
     times: Option<Times>,
+    /// The columns that tell whose value a row is.
+    subject: Vec<usize>,
     parts: Arc<[Part]>,
     named: Option<(usize, usize)>,
     names: Map<Box<[u8]>, Named>,
@@ -101,6 +104,7 @@ impl RowBuilder {
         let name = plan.find(|role| matches!(role, Role::MetricName));
         Self {
             times: plan.times.clone(),
+            subject: plan.subject(),
             parts: Part::all(&plan, with_messages).into(),
             named: name.zip(plan.find(|role| matches!(role, Role::MetricValue))),
             names: Map::default(),
@@ -176,7 +180,7 @@ impl RowBuilder {
         }
         let Some(times) = &mut self.times else { return Ok(now_ns) };
         let column = times.columns.first().copied();
-        let time_ns = times.read(record).map_err(|text| Refusal {
+        let time_ns = times.read(record, &self.subject).map_err(|text| Refusal {
             cause: Cause::Time,
             column,
             reason: time::TimeError::of(&text).to_string(),
@@ -233,7 +237,7 @@ impl RowBuilder {
             self.read_cells(record, cells, &mut places, rest, ledger);
         }
         for (column, name) in &part.extras {
-            rest.extra(name, &cell::pointed(record.field(*column), self.plan.comma));
+            rest.extra(name, &pointed(record.field(*column), self.plan.decimals.of_column(*column)));
         }
         if let Some((name, value)) = self.named.filter(|_| part.whose == Whose::Row) {
             self.read_named(record, (name, value), &mut places, rest, ledger);
@@ -275,16 +279,15 @@ impl RowBuilder {
         rest: &mut Rest,
         ledger: &mut Ledger,
     ) {
-        let comma = self.plan.comma;
+        let decimals = &self.plan.decimals;
         let name = |column: usize| self.plan.columns.get(column).map(|column| column.name.as_str());
         let (line, id) = (record.record_line(), cells.scale.id);
         let mut found: Option<(usize, Value)> = None;
         for &MetricCell { column, ref scale, is_derived } in &cells.all {
             let field = record.field(column);
-            let read = if comma {
-                cell::metric(&cell::pointed(field, true), scale)
-            } else {
-                cell::metric(field, scale)
+            let read = match decimals.of_column(column) {
+                Decimal::Point => cell::metric(field, scale),
+                decimal => cell::metric(&pointed(field, decimal), scale),
             };
             match (read, found) {
                 (Ok(value), None) => found = Some((column, value)),
@@ -312,7 +315,10 @@ impl RowBuilder {
         if let Some(messages) = &mut self.messages {
             let name = self.plan.columns.get(column).map_or("", |c| &c.name);
             match cells.message {
-                None => messages.put(row, name, text(&cell::pointed(record.field(column), comma))),
+                None => {
+                    let written = pointed(record.field(column), self.plan.decimals.of_column(column));
+                    messages.put(row, name, text(&written));
+                }
                 Some(name) => messages.put_value(row, name, value),
             }
         }
@@ -333,7 +339,8 @@ impl RowBuilder {
             Named::Metric(scale) => scale,
             Named::Extra(name) => return rest.extra(&name, record.field(value_column)),
         };
-        match cell::metric(&cell::pointed(record.field(value_column), self.plan.comma), &scale) {
+        let decimal = self.plan.decimals.of_column(value_column);
+        match cell::metric(&pointed(record.field(value_column), decimal), &scale) {
             Ok(value) => {
                 let place = places.of(&scale);
                 self.set(place, &scale, value);

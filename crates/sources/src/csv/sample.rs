@@ -1,5 +1,6 @@
 //! The first records of a file, from which the meaning of its columns is settled before any row is taken.
 
+use super::head::HeadEnd;
 use super::split::{SplitStep, Splitter};
 
 /// Bytes at the beginning of a file that are looked at.
@@ -16,12 +17,14 @@ pub(super) struct Sample {
     ends: Vec<usize>,
     /// Where each record's cells begin and end.
     rows: Vec<(usize, usize)>,
+    /// They are all that the file has.
+    is_all: bool,
 }
 
 impl Sample {
-    /// The records that follow in a splitter whose input is the head of a file; the last one may be cut unless the head is
-    /// all of it.
-    pub(super) fn of(records: &mut Splitter, names: &[String], is_whole: bool) -> Self {
+    /// The records that follow in a splitter whose input is the head of a file; how the
+    /// head ends says whether the last one may be cut.
+    pub(super) fn of(records: &mut Splitter, names: &[String], end: HeadEnd) -> Self {
         let mut sample = Self::default();
         loop {
             match records.step() {
@@ -40,8 +43,9 @@ impl Sample {
                 return sample;
             }
         }
+        sample.is_all = end == HeadEnd::All;
         // A last row that is cut says nothing about the others.
-        if sample.rows.len() > 1 && (!is_whole || sample.last_is_short()) {
+        if sample.rows.len() > 1 && (end == HeadEnd::Cut || sample.last_is_short()) {
             sample.rows.pop();
         }
         sample
@@ -67,6 +71,11 @@ impl Sample {
         self.rows.len()
     }
 
+    /// Whether the file has no other records.
+    pub(super) fn is_all(&self) -> bool {
+        self.is_all
+    }
+
     /// Number of fields of each record.
     pub(super) fn widths(&self) -> impl Iterator<Item = usize> {
         self.rows.iter().map(|(from, to)| to - from)
@@ -81,31 +90,6 @@ impl Sample {
             end.and_then(|end| self.text.get(start..*end)).unwrap_or_default()
         })
     }
-
-    /// Whether numbers have a decimal comma: in some column they have one, and none there has a point.
-    pub(super) fn has_decimal_comma(&self, columns: usize, delimiter: u8) -> bool {
-        (0..columns).any(|column| {
-            let mut commas = 0;
-            for text in self.cells(column).filter(|text| text.len() < 32) {
-                let number = text.split_once(' ').map_or(text, |(number, _)| number);
-                match number.split_once(',') {
-                    Some((whole, rest)) if is_whole(whole) && is_whole(rest) => {
-                        commas += u32::from(delimiter != b',' || rest.len() != 3);
-                    }
-                    None if number.split_once('.').is_some_and(|(a, b)| is_whole(a) && is_whole(b)) => {
-                        return false;
-                    }
-                    _ => {}
-                }
-            }
-            commas > 0
-        })
-    }
-}
-
-fn is_whole(text: &str) -> bool {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Whether the record repeats the header, as a log that was begun again has it.

@@ -2,6 +2,7 @@
 
 use gpuvitals_core::time::{self, DateOrder, SECOND_NS, Written, Zone};
 
+use super::fold::Fold;
 use super::sample::Sample;
 use super::split::Splitter;
 
@@ -20,14 +21,27 @@ pub(super) struct Times {
     pub(super) zone: Zone,
     /// Whether the zone was asked for, or the texts have one.
     pub(super) zone_from: ZoneFrom,
+    fold: Fold,
+    /// The time of the row before, and its text if the same text is the same time again.
     last: Option<i64>,
     text: String,
+}
+
+/// What the names of the columns say about their times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Named {
+    /// They are in UTC.
+    pub(super) is_utc: bool,
+    /// They count from the beginning of the log.
+    pub(super) is_relative: bool,
+    /// Unit of numbers, in nanoseconds.
+    pub(super) unit_ns: Option<i64>,
 }
 
 /// Where the zone of a file's times comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ZoneFrom {
-    /// Each time has its own, or is a count of seconds.
+    /// Each time has its own, or is a count of seconds, or the column's name says it.
     File,
     /// The user names it.
     User,
@@ -41,8 +55,8 @@ enum Form {
     Instant(DateOrder),
     /// `20250718`, with or without a time, which as a number would be in 1970.
     Compact,
-    /// Numbers of seconds since some beginning, where the date does not matter.
-    Relative,
+    /// Numbers of this many nanoseconds since some beginning, where the date does not matter.
+    Relative(i64),
     /// A time of day, where the date does not matter.
     OfDay,
 }
@@ -60,6 +74,8 @@ pub(super) enum Untimely {
     Relative(String),
     /// A time of day without a date.
     OfDay(String),
+    /// A date without a time of day, which several rows of one GPU have.
+    Date(String),
 }
 
 impl Times {
@@ -67,13 +83,14 @@ impl Times {
     /// date does not matter, `now_ns` the time that no row is behind.
     pub(super) fn of(
         columns: Vec<usize>,
+        named: Named,
         sample: &Sample,
         (order, zone): (DateOrder, Option<&Zone>),
         any_date: bool,
         now_ns: i64,
     ) -> Result<Self, Untimely> {
         let texts = texts(&columns, sample);
-        let form = form(&texts, order, any_date, now_ns)?;
+        let form = form(&texts, named, (order, sample.is_all()), any_date, now_ns)?;
         // What is no time at all says nothing about the others.
         let has_zone = |text: &String| {
             let written = || Some(Written::read(text, DateOrder::Open)?.has_zone());
@@ -81,13 +98,13 @@ impl Times {
             number(text).map(|_| true).or_else(written).or_else(is_date)
         };
         let mut zones = texts.iter().filter_map(has_zone).peekable();
-        let is_settled = zones.peek().is_some() && zones.all(|has_zone| has_zone);
+        let is_settled = zones.peek().is_some() && zones.all(|has_zone| has_zone) && form != Form::Compact;
         let (zone, zone_from) = match zone {
-            _ if is_settled && form != Form::Compact => (Zone::utc(), ZoneFrom::File),
+            _ if is_settled || named.is_utc => (Zone::utc(), ZoneFrom::File),
             Some(zone) => (zone.clone(), ZoneFrom::User),
             None => (Zone::of_machine(), ZoneFrom::Machine),
         };
-        Ok(Self { columns, form, zone, zone_from, last: None, text: String::new() })
+        Ok(Self { columns, form, zone, zone_from, fold: Fold::default(), last: None, text: String::new() })
     }
 
     /// The form, for people.
@@ -97,95 +114,98 @@ impl Times {
             Form::Instant(DateOrder::DayFirst) => "day first",
             Form::Instant(DateOrder::MonthFirst) => "month first",
             Form::Compact => "year, month and day as one number",
-            Form::Relative => "seconds since the log began",
+            Form::Relative(SECOND_NS) => "seconds since the log began",
+            Form::Relative(1_000_000) => "milliseconds since the log began",
+            Form::Relative(1_000) => "microseconds since the log began",
+            Form::Relative(_) => "nanoseconds since the log began",
             Form::OfDay => "time of day",
         }
     }
 
-    /// The time of a record, and the text if it is none.
-    pub(super) fn read(&mut self, record: &Splitter) -> Result<i64, String> {
-        let raw = |column: &usize| std::str::from_utf8(record.field(*column)).unwrap_or_default().trim();
-        let mut columns = self.columns.iter();
-        let first = columns.next().map_or("", raw);
-        let instant = match columns.next() {
-            None if first == self.text && self.last.is_some() => return self.last.ok_or_else(String::new),
-            None => self.instant(first),
-            Some(second) => {
-                let joined = format!("{first} {}", raw(second));
-                if joined == self.text
-                    && let Some(last) = self.last
-                {
-                    return Ok(last);
-                }
-                let instant = self.instant(&joined);
-                self.keep(&joined);
-                let instant = instant.ok_or(joined)?;
-                self.last = Some(instant);
-                return Ok(instant);
+    /// The time of a record, and the text if it is none. `subject` is what tells whose row it is.
+    pub(super) fn read(&mut self, record: &Splitter, subject: &[usize]) -> Result<i64, String> {
+        let raw = |column: usize| std::str::from_utf8(record.field(column)).unwrap_or_default().trim();
+        let joined;
+        let text = match *self.columns.as_slice() {
+            [] => "",
+            [column] => raw(column),
+            [date, time, ..] => {
+                joined = format!("{} {}", raw(date), raw(time));
+                &joined
             }
         };
-        match instant {
-            Some(instant) => {
-                self.keep(first);
-                self.last = Some(instant);
-                Ok(instant)
-            }
-            None => Err(first.to_owned()),
+        if text == self.text
+            && let Some(last) = self.last
+        {
+            return Ok(last);
         }
-    }
-
-    fn keep(&mut self, text: &str) {
+        let whose = || subject.iter().flat_map(|column| [record.field(*column), b"\0"]).flatten().copied();
+        let instant = self.instant(text, || whose().collect()).ok_or_else(|| text.to_owned())?;
+        self.last = Some(instant);
         self.text.clear();
-        self.text.push_str(text);
+        // In an hour that is shown twice the same text may be another time.
+        if !self.fold.is_open() {
+            self.text.push_str(text);
+        }
+        Ok(instant)
     }
 
     /// The rows begin again.
     pub(super) fn restart(&mut self) {
         self.last = None;
         self.text.clear();
+        self.fold = Fold::default();
     }
 
     /// The first time of a sample.
     pub(super) fn first(&self, sample: &Sample) -> Option<i64> {
         let mut times = self.clone();
-        texts(&self.columns, sample).iter().find_map(|text| times.instant(text))
+        texts(&self.columns, sample).iter().find_map(|text| times.instant(text, Vec::new))
     }
 
-    fn instant(&mut self, text: &str) -> Option<i64> {
+    fn instant(&mut self, text: &str, subject: impl FnOnce() -> Vec<u8>) -> Option<i64> {
+        let written = |text: &str, order| {
+            let instants = Written::read(text, order)?.instants(&self.zone)?;
+            Some(self.fold.choose(instants, subject))
+        };
         let instant = match self.form {
-            Form::Compact => Written::read(text, DateOrder::Open)?.instant(&self.zone, self.last),
-            Form::Relative => Some(scaled(number(text)?)),
+            Form::Compact => written(text, DateOrder::Open),
+            Form::Relative(unit_ns) => Some(scaled(number(text)?, unit_ns)),
             Form::OfDay => {
-                let at = Written::read(&format!("2000-01-01 {text}"), DateOrder::Open)?
-                    .instant(&Zone::utc(), None)?;
+                let at =
+                    Written::read(&format!("2000-01-01 {text}"), DateOrder::Open)?.instant(&Zone::utc())?;
                 // Midnight passes.
                 let days = self.last.map_or(0, |last| (last - at + time::DAY_NS / 2).max(0) / time::DAY_NS);
                 Some(at + days * time::DAY_NS)
             }
-            Form::Instant(order) => {
-                if number(text).is_some() {
-                    time::parse(text).ok().or_else(|| Some(scaled(number(text)?)))
-                } else {
-                    Written::read(text, order)?.instant(&self.zone, self.last)
+            Form::Instant(order) => match number(text) {
+                Some(number) => {
+                    time::parse(&text.replace(',', ".")).ok().or_else(|| Some(time::of_number(number)))
                 }
-            }
+                None => written(text, order),
+            },
         };
         instant.filter(|instant| *instant >= 0)
     }
 }
 
-/// Seconds of a number that the plain form does not know, such as `1.75E+09`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     reason = "saturates; a time is meant"
 )]
-fn scaled(seconds: f64) -> i64 {
-    (seconds * SECOND_NS as f64).round() as i64
+fn scaled(number: f64, unit_ns: i64) -> i64 {
+    (number * unit_ns as f64).round() as i64
 }
 
-fn number(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|number: &f64| number.is_finite())
+/// A number, with a decimal point or comma.
+pub(super) fn number(text: &str) -> Option<f64> {
+    let pointed = || {
+        let (whole, fraction) = text.split_once(',')?;
+        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        (is_digits(whole) && is_digits(fraction)).then(|| format!("{whole}.{fraction}").parse().ok())?
+    };
+    text.parse().ok().or_else(pointed).filter(|number: &f64| number.is_finite())
 }
 
 fn texts(columns: &[usize], sample: &Sample) -> Vec<String> {
@@ -201,17 +221,23 @@ fn texts(columns: &[usize], sample: &Sample) -> Vec<String> {
     joined.into_iter().filter(|text| !text.trim().is_empty()).collect()
 }
 
-fn form(texts: &[String], order: DateOrder, any_date: bool, now_ns: i64) -> Result<Form, Untimely> {
+fn form(
+    texts: &[String],
+    named: Named,
+    (order, is_all): (DateOrder, bool),
+    any_date: bool,
+    now_ns: i64,
+) -> Result<Form, Untimely> {
     let Some(first) = texts.first() else { return Ok(Form::Instant(order)) };
     let most = |is: &dyn Fn(&str) -> bool| texts.iter().filter(|text| is(text)).count() * 2 >= texts.len();
     if most(&|text| number(text).is_some()) {
         if most(&is_compact) {
             return Ok(Form::Compact);
         }
-        let is_epoch = texts.iter().filter_map(|text| number(text)).any(|number| number >= EPOCH_MIN);
-        return match (is_epoch, any_date) {
+        let is_large = || texts.iter().filter_map(|text| number(text)).any(|number| number >= EPOCH_MIN);
+        return match (!named.is_relative && is_large(), any_date) {
             (true, _) => Ok(Form::Instant(order)),
-            (false, true) => Ok(Form::Relative),
+            (false, true) => Ok(Form::Relative(named.unit_ns.unwrap_or(SECOND_NS))),
             (false, false) => Err(Untimely::Relative(first.clone())),
         };
     }
@@ -228,7 +254,7 @@ fn form(texts: &[String], order: DateOrder, any_date: bool, now_ns: i64) -> Resu
             (Some(_), None) => Ok(Form::Instant(DateOrder::DayFirst)),
             (None, Some(_)) => Ok(Form::Instant(DateOrder::MonthFirst)),
             (Some(one), Some(other)) => Err(Untimely::Mixed(one, other)),
-            (None, None) => match likely(texts, now_ns) {
+            (None, None) => match likely(texts, is_all, now_ns) {
                 Some(order) => Ok(Form::Instant(order)),
                 None if any_date => Ok(Form::Instant(DateOrder::DayFirst)),
                 None => Err(Untimely::Order(first.clone())),
@@ -245,23 +271,24 @@ fn form(texts: &[String], order: DateOrder, any_date: bool, now_ns: i64) -> Resu
 fn is_compact(text: &str) -> bool {
     let is_digits = text.bytes().all(|b| b.is_ascii_digit());
     is_digits
-        && matches!(text.len(), 8 | 14)
+        && matches!(text.len(), 8 | 14 | 17 | 20)
         && (text.starts_with("19") || text.starts_with("20"))
         && Written::read(text, DateOrder::Open).is_some()
 }
 
 /// The order that the rows follow: read in the other one they would lie in the future, or jump from month to month where
 /// these go from day to day.
-fn likely(texts: &[String], now_ns: i64) -> Option<DateOrder> {
+fn likely(texts: &[String], is_all: bool, now_ns: i64) -> Option<DateOrder> {
     /// How much shorter the span must be in one order.
     const CLEARLY: i64 = 5;
     let zone = Zone::utc();
     let all = |order| -> Vec<i64> {
-        texts.iter().filter_map(|text| Written::read(text, order)?.instant(&zone, None)).collect()
+        texts.iter().filter_map(|text| Written::read(text, order)?.instant(&zone)).collect()
     };
     let (by_day, by_month) = (all(DateOrder::DayFirst), all(DateOrder::MonthFirst));
     if by_day == by_month {
-        return Some(DateOrder::DayFirst);
+        // A later row may tell.
+        return is_all.then_some(DateOrder::DayFirst);
     }
     let span = |all: &[i64]| -> Option<i64> {
         let (first, last) = (all.iter().min()?, all.iter().max()?);

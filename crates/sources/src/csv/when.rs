@@ -1,17 +1,20 @@
 //! Which columns of a file are its times.
 
-use gpuvitals_core::time::{DateOrder, Written};
+use std::collections::HashSet;
 
-use super::hints::HintSense;
+use gpuvitals_core::catalogue::folded;
+use gpuvitals_core::time::{DateOrder, SECOND_NS, Written};
+
+use super::hints::{HintSense, Hints};
 use super::plan::{Plan, Role, Surroundings, Unfit, is_named};
 use super::sample::Sample;
-use super::times::{Times, Untimely, ZoneFrom};
+use super::times::{Named, Times, Untimely, ZoneFrom, number};
 
 /// Cells of a column that are looked at.
 const CELLS_MAX: usize = 1_000;
 
-/// Names of times, the most reliable first. A unit may stand behind them.
-const NAMES: [&str; 27] = [
+/// Names of times, the most reliable first. A unit or a zone may stand behind them.
+const NAMES: [&str; 29] = [
     "timestamp",
     "timestamp_ns",
     "datetime",
@@ -22,7 +25,6 @@ const NAMES: [&str; 27] = [
     "unix_timestamp",
     "epoch",
     "epoch_time",
-    "_timestamp",
     "time_stamp",
     "time",
     "date",
@@ -39,13 +41,49 @@ const NAMES: [&str; 27] = [
     "datum",
     "uhrzeit",
     "yyyymmdd",
+    "when",
+    "zeitpunkt",
+    "day",
+];
+
+/// Names of counts from the beginning of a log, which are times where nothing else is.
+const RELATIVE: [&str; 10] = [
+    "elapsed",
+    "elapsed_time",
+    "time_elapsed",
+    "relative",
+    "relative_time",
+    "rel_time",
+    "runtime",
+    "run_time",
+    "uptime",
+    "time_since_start",
+];
+
+/// Units that may stand behind a name, in nanoseconds.
+const UNITS: [(&str, i64); 13] = [
+    ("ns", 1),
+    ("nanoseconds", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("microseconds", 1_000),
+    ("ms", 1_000_000),
+    ("msec", 1_000_000),
+    ("milliseconds", 1_000_000),
+    ("s", SECOND_NS),
+    ("sec", SECOND_NS),
+    ("secs", SECOND_NS),
+    ("seconds", SECOND_NS),
+    ("min", 60 * SECOND_NS),
 ];
 
 /// What the cells of a column are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Date and time, or a number of seconds since 1970.
+    /// Date and time.
     Instant,
+    /// A number, since 1970 or since the log began.
+    Number,
     /// A date alone.
     Date,
     /// A time of day alone.
@@ -65,19 +103,26 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
         hinted.iter().map(|(_, order)| *order).find(|order| *order != DateOrder::Open).unwrap_or_default();
     let place = |name: &str| plan.columns.iter().position(|column| is_named(&column.name, name));
     let columns: Vec<usize> = if hinted.is_empty() {
-        find(plan, sample)
+        find(plan, sample, around.hints)
     } else {
         hinted.iter().filter_map(|(name, _)| place(name)).take(2).collect()
     };
     release(plan, &columns);
     let Some(&first) = columns.first() else {
+        if let Some((name, text)) = unread(plan, sample, around.hints) {
+            return Err(Unfit::Time(name.clone(), reason(&Untimely::Unknown(text), &name)));
+        }
         plan.warnings.push("no column is a time; each row gets the time at which it is read".to_owned());
         return Ok(());
     };
     let name = plan.columns.get(first).map(|column| column.name.clone()).unwrap_or_default();
     let zone = around.hints.timezone.as_ref();
-    let times = Times::of(columns, sample, (order, zone), around.any_date, around.now_ns)
-        .map_err(|untimely| Unfit::Time(name.clone(), reason(&untimely, &name)))?;
+    let named = named(plan, &columns);
+    let times = match shared_date(plan, &columns, sample) {
+        Some(date) => Err(Untimely::Date(date)),
+        None => Times::of(columns, named, sample, (order, zone), around.any_date, around.now_ns),
+    };
+    let times = times.map_err(|untimely| Unfit::Time(name.clone(), reason(&untimely, &name)))?;
     if rank(&name).is_none() && hinted.is_empty() {
         plan.notes.push(format!("column {name} is taken for the time"));
     }
@@ -96,19 +141,32 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
     Ok(())
 }
 
-fn find(plan: &Plan, sample: &Sample) -> Vec<usize> {
+/// Columns that may be times: nothing else is known of them, and the user says nothing else.
+fn open_columns<'a>(plan: &'a Plan, hints: &Hints) -> impl Iterator<Item = (usize, &'a str)> {
     let is_open = |role: &Role| matches!(role, Role::Time | Role::Extra(_));
-    let open =
-        plan.columns.iter().enumerate().filter(|(_, column)| is_open(&column.role) && column.why.is_none());
+    plan.columns.iter().enumerate().filter_map(move |(index, column)| {
+        let is_hinted = hints.columns.iter().any(|hint| is_named(&column.name, &hint.name));
+        (is_open(&column.role) && column.why.is_none() && !is_hinted).then_some((index, column.name.as_str()))
+    })
+}
+
+fn find(plan: &Plan, sample: &Sample, hints: &Hints) -> Vec<usize> {
     let open: Vec<(usize, Option<usize>, Kind)> =
-        open.map(|(index, column)| (index, rank(&column.name), kind(sample, index))).collect();
+        open_columns(plan, hints).map(|(index, name)| (index, rank(name), kind(sample, index))).collect();
     let mut named: Vec<(usize, usize, Kind)> =
         open.iter().filter_map(|(index, rank, kind)| Some(((*rank)?, *index, *kind))).collect();
     named.sort_by_key(|(rank, index, _)| (*rank, *index));
     let of = |wanted: Kind| named.iter().find(|(.., kind)| *kind == wanted).map(|(_, index, _)| *index);
     let any = |wanted: Kind| open.iter().find(|(.., kind)| *kind == wanted).map(|(index, ..)| *index);
-    if let Some(index) = of(Kind::Instant) {
-        return vec![index];
+    let unnamed = || open_columns(plan, hints).find(|(index, name)| is_log_time(sample, *index, name));
+    let is_instant = |(rank, _, kind): &&(usize, usize, Kind)| match kind {
+        Kind::Instant => true,
+        // The number of a day is none of seconds, and a count from the beginning is the last choice.
+        Kind::Number => *rank <= NAMES.len() && NAMES.get(*rank) != Some(&"day"),
+        Kind::Date | Kind::OfDay | Kind::Other => false,
+    };
+    if let Some((_, index, _)) = named.iter().find(is_instant) {
+        return vec![*index];
     }
     if let (Some(date), Some(time)) =
         (of(Kind::Date).or_else(|| any(Kind::Date)), of(Kind::OfDay).or_else(|| any(Kind::OfDay)))
@@ -116,11 +174,82 @@ fn find(plan: &Plan, sample: &Sample) -> Vec<usize> {
         return vec![date, time];
     }
     // What is called a time and cannot be read is an error, unless another column is one whatever it is called.
-    let unnamed = open
-        .iter()
-        .find(|(index, rank, kind)| rank.is_none() && *kind == Kind::Instant && !are_numbers(sample, *index));
     let by_name = named.first().map(|(_, index, _)| *index);
-    of(Kind::Date).or_else(|| unnamed.map(|(index, ..)| *index)).or(by_name).into_iter().collect()
+    of(Kind::Date).or_else(|| unnamed().map(|(index, _)| index)).or(by_name).into_iter().collect()
+}
+
+/// Whether a column without the name of a time has the times of its rows: they change, and the name is not of a time that
+/// something else has.
+fn is_log_time(sample: &Sample, column: usize, name: &str) -> bool {
+    const OTHERS: [&str; 17] = [
+        "bios",
+        "vbios",
+        "boot",
+        "booted",
+        "birth",
+        "build",
+        "built",
+        "driver",
+        "install",
+        "installed",
+        "start",
+        "started",
+        "end",
+        "ended",
+        "finish",
+        "expires",
+        "modified",
+    ];
+    let texts = || sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX);
+    let changes = texts().count() == 1 || texts().zip(texts().skip(1)).any(|(one, next)| one != next);
+    changes && kind(sample, column) == Kind::Instant && !Name::of(name).has_word(&OTHERS)
+}
+
+/// A column that seems to be a time in a form that is not known, and a text of it: the texts have a year and more numbers,
+/// and change.
+fn unread(plan: &Plan, sample: &Sample, hints: &Hints) -> Option<(String, String)> {
+    let is_year = |word: &str| word.len() == 4 && word.parse().is_ok_and(|year| (2000..2050).contains(&year));
+    let seems = |text: &&str| {
+        let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).collect();
+        let numbers = words.iter().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit())).count();
+        numbers >= 3 && words.iter().any(|word| is_year(word))
+    };
+    open_columns(plan, hints).find_map(|(index, name)| {
+        let texts = || sample.cells(index).filter(|text| !text.is_empty()).take(CELLS_MAX);
+        let seeming = texts().filter(seems).count();
+        let distinct: HashSet<&str> = texts().collect();
+        let is_time =
+            seeming * 2 > texts().count() && distinct.len() > 1 && kind(sample, index) == Kind::Other;
+        is_time.then(|| (name.to_owned(), texts().next().unwrap_or_default().to_owned()))
+    })
+}
+
+/// A date without a time of day that two rows of one subject have: as times they would be one row.
+fn shared_date(plan: &Plan, columns: &[usize], sample: &Sample) -> Option<String> {
+    let &[column] = columns else { return None };
+    if kind(sample, column) != Kind::Date {
+        return None;
+    }
+    let subject = plan.subject();
+    let mut seen = HashSet::new();
+    let mut cells: Vec<_> = subject.iter().map(|column| sample.cells(*column)).collect();
+    sample.cells(column).find_map(|date| {
+        let whose: Vec<&str> = cells.iter_mut().map(|cells| cells.next().unwrap_or_default()).collect();
+        (!date.is_empty() && !seen.insert((date, whose))).then(|| date.to_owned())
+    })
+}
+
+/// What the names of these columns say of their times.
+fn named(plan: &Plan, columns: &[usize]) -> Named {
+    let names = columns.iter().filter_map(|column| plan.columns.get(*column));
+    names.fold(Named::default(), |said, column| {
+        let name = Name::of(&column.name);
+        Named {
+            is_utc: said.is_utc || name.has_word(&["utc", "gmt", "zulu"]),
+            is_relative: said.is_relative || name.is_relative(),
+            unit_ns: said.unit_ns.or(name.unit_ns),
+        }
+    })
 }
 
 /// Columns that are called times and are none are kept under their own names.
@@ -139,27 +268,62 @@ fn release(plan: &mut Plan, columns: &[usize]) {
     }
 }
 
+/// The name of a column, taken apart: `Time [ms]`, `timestamp_utc`, `Zeit (MESZ)`.
+struct Name {
+    whole: String,
+    /// Without a unit or what stands in brackets.
+    bare: String,
+    unit_ns: Option<i64>,
+}
+
+impl Name {
+    fn of(name: &str) -> Self {
+        let whole = folded(name.trim().trim_start_matches('#'));
+        let (head, inside) = whole.split_once(['[', '(']).unwrap_or((&whole, ""));
+        let unit_of = |text: &str| UNITS.iter().find(|(unit, _)| *unit == text).map(|(_, ns)| *ns);
+        let head = head.trim_matches('_');
+        let suffix = head.rsplit_once('_').and_then(|(bare, unit)| Some((bare, unit_of(unit)?)));
+        let (bare, unit_ns) = match suffix {
+            Some((bare, unit_ns)) if rank_of(head).is_none() => (bare, Some(unit_ns)),
+            _ => (head, unit_of(inside.trim_end_matches([']', ')']).trim_matches('_'))),
+        };
+        Self { bare: bare.to_owned(), unit_ns, whole }
+    }
+
+    fn has_word(&self, words: &[&str]) -> bool {
+        self.whole.split(|c: char| !c.is_alphanumeric()).any(|word| words.contains(&word))
+    }
+
+    fn is_relative(&self) -> bool {
+        RELATIVE.contains(&self.bare.as_str())
+    }
+}
+
+fn rank_of(folded: &str) -> Option<usize> {
+    NAMES.iter().position(|known| *known == folded)
+}
+
 /// How reliably a name is that of a time, if it is one at all.
 fn rank(name: &str) -> Option<usize> {
-    const UNITS: [&str; 8] = ["_s", "_ms", "_us", "_ns", "_sec", "_seconds", "_utc", "_local"];
-    let fold = |c: char| if matches!(c, '-' | ' ' | '.' | '/') { '_' } else { c.to_ascii_lowercase() };
-    let bare = name.trim().trim_start_matches('#').split(['[', '(']).next().unwrap_or_default().trim();
-    let folded: String = bare.chars().map(fold).collect();
-    let of = |name: &str| NAMES.iter().position(|known| *known == name);
-    let without = UNITS.iter().find_map(|unit| of(folded.strip_suffix(unit)?));
-    of(&folded).or(without).or_else(|| folded.ends_with("timestamp").then_some(NAMES.len()))
+    let name = Name::of(name);
+    let placed = ["_utc", "_gmt", "_local"].iter().find_map(|zone| name.bare.strip_suffix(zone));
+    rank_of(&name.bare)
+        .or_else(|| placed.and_then(rank_of))
+        .or_else(|| name.bare.ends_with("timestamp").then_some(NAMES.len()))
+        .or_else(|| name.is_relative().then_some(NAMES.len() + 1))
 }
 
 fn kind(sample: &Sample, column: usize) -> Kind {
-    let (mut all, mut instants, mut dates, mut of_day) = (0_u32, 0_u32, 0_u32, 0_u32);
+    let (mut all, mut instants, mut numbers, mut dates, mut of_day) = (0_u32, 0_u32, 0_u32, 0_u32, 0_u32);
     for text in sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX) {
         all += 1;
-        let is_date = Written::read(text, DateOrder::Open).is_some() || Written::shows(text).is_some();
-        let is_number = text.parse::<f64>().is_ok();
-        if (is_date && text.contains(':')) || (is_number && (!is_date || text.len() > 8)) {
-            instants += 1;
-        } else if is_date {
-            dates += 1;
+        let orders = [DateOrder::Open, DateOrder::DayFirst, DateOrder::MonthFirst];
+        let written = orders.iter().find_map(|order| Written::read(text, *order));
+        if number(text).is_some() && (written.is_none() || text.len() > 8) {
+            numbers += 1;
+        } else if let Some(written) = written {
+            instants += u32::from(written.has_time());
+            dates += u32::from(!written.has_time());
         } else if text.contains(':')
             && Written::read(&format!("2000-01-01 {text}"), DateOrder::Open).is_some()
         {
@@ -169,6 +333,8 @@ fn kind(sample: &Sample, column: usize) -> Kind {
     let most = |count: u32| count * 2 > all;
     if most(instants) {
         Kind::Instant
+    } else if most(numbers) {
+        Kind::Number
     } else if most(dates) {
         Kind::Date
     } else if most(of_day) {
@@ -176,14 +342,6 @@ fn kind(sample: &Sample, column: usize) -> Kind {
     } else {
         Kind::Other
     }
-}
-
-fn are_numbers(sample: &Sample, column: usize) -> bool {
-    sample
-        .cells(column)
-        .filter(|text| !text.is_empty())
-        .take(CELLS_MAX)
-        .all(|text| text.parse::<f64>().is_ok())
 }
 
 fn reason(untimely: &Untimely, name: &str) -> String {
@@ -203,6 +361,10 @@ fn reason(untimely: &Untimely, name: &str) -> String {
         }
         Untimely::Relative(text) => format!(
             "{:?} is no time since 1970 but one since the log began; --times now replays it as if it began now",
+            shortened(text)
+        ),
+        Untimely::Date(text) => format!(
+            "several rows have the date {:?} and no time of day, so they would be one; add a column for the time of day",
             shortened(text)
         ),
         Untimely::OfDay(text) => format!(

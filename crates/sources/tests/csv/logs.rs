@@ -93,7 +93,12 @@ fn a_date_whose_day_may_be_its_month_is_asked_for_and_never_guessed() {
         first("time,power_w\n03/11/2025 10:00,1\n04/11/2025 10:00,2\n05/11/2025 10:00,2\n"),
         "2025-11-03"
     );
-    assert_eq!(first("time,power_w\n05/05/2025 10:00,1\n05/05/2025 10:01,2\n"), "2025-05-05");
+    // Day and month are one number here, but a stream may go on.
+    let may = "time,power_w\n05/05/2025 10:00,1\n05/05/2025 10:01,2\n";
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("may.csv"), may).unwrap();
+    assert!(read_with(dir.path().join("may.csv"), config()).0[0].starts_with("2025-05-05T10:00:00Z"));
+    assert!(refused(may).contains("--column time=time:dmy"));
     assert_eq!(first("time,power_w\n03.04.2025 10:00:00,1\n"), "2025-04-03");
     assert!(
         refused("time,power_w\n13/11/2025 10:00,1\n11/13/2025 10:00,2\n").contains("has the day first and")
@@ -359,4 +364,162 @@ fn utf_16_repeated_headers_and_fields_that_no_row_has() {
             source.warnings().iter().filter(|remark| remark.contains("no row has the last fields")).count();
         assert_eq!(lacking, 1, "{:?}", source.warnings());
     }
+}
+
+#[test]
+fn a_column_that_is_called_a_time_and_is_none_is_refused_and_never_now() {
+    for (text, why) in [
+        (
+            "when,gpu,power_w\n18 Mai 2025 20.42.34,0,1\n18 Mai 2025 20.42.35,0,2\n",
+            "is no time that is known",
+        ),
+        ("Zeitpunkt;GPU;power_w\n18. Mai 2025, 20.42 Uhr;0;1\n", "is no time that is known"),
+        (
+            "moment,gpu,power_w\n18 Mai 2025 20.42.34,0,1\n18 Mai 2025 20.42.35,0,2\n",
+            "is no time that is known",
+        ),
+        ("elapsed_s,gpu,power_w\n0.0,0,1\n1.0,0,2\n", "one since the log began"),
+        ("Relative Time [ms],gpu,power_w\n500000000,0,1\n500001000,0,2\n", "one since the log began"),
+        ("elapsed,gpu,power_w\n0 days 00:00:01,0,1\n", "is no time that is known"),
+        ("date,gpu,power_w\n2025-07-18,0,1\n2025-07-18,0,2\n", "no time of day"),
+        ("day,clock,gpu,power_w\n2025-07-18,20h42m34,0,1\n2025-07-18,20h42m35,0,2\n", "no time of day"),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(why), "{text}: {error}");
+    }
+    // A date alone is a time where it is one row of a GPU.
+    let (rows, _) = read_with(
+        reader(b"date,gpu,power_w\n2025-07-18,0,1\n2025-07-18,1,2\n2025-07-19,0,3\n".to_vec()),
+        config(),
+    );
+    assert!(rows[2].starts_with("2025-07-19T00:00:00Z rows:gpu0 power_w=3"), "{rows:?}");
+}
+
+#[test]
+fn numbers_and_places_are_no_times_unless_a_name_says_so() {
+    for text in [
+        "device,GPU use (%),Serial Number\ncard0,12,1322919026912\ncard1,13,1322919026913\ncard2,13,N/A\n",
+        "gpu,power_w,foo\n0,100,5\n1,101,6\n0,102,7\n1,103,N/A\n",
+        "gpu,temp,since\n0,50,2025-07-01 08:00:00\n1,51,2025-07-01 08:00:00\n",
+        "gpu,temp,job_start\n0,50,2025-07-01 08:00:00\n1,51,2025-07-01 09:00:00\n",
+    ] {
+        let source = open(text);
+        assert!(source.warnings().iter().any(|text| text.contains("no column is a time")), "{text}");
+    }
+    let (rows, _) = read_with(
+        reader(b"date,place,power_w\n2025-07-18,01:00.0,1\n2025-07-19,01:00.0,2\n".to_vec()),
+        config(),
+    );
+    assert!(rows[1].starts_with("2025-07-19T00:00:00Z"), "{rows:?}");
+}
+
+/// Gives a line with each read, as a program does that logs into a pipe.
+struct Lines(Vec<u8>);
+
+impl std::io::Read for Lines {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        let len = self.0.iter().position(|byte| *byte == b'\n').map_or(self.0.len(), |at| at + 1);
+        let line: Vec<u8> = self.0.drain(..len.min(to.len())).collect();
+        to[..line.len()].copy_from_slice(&line);
+        Ok(line.len())
+    }
+}
+
+#[test]
+fn a_live_pipe_is_understood_by_its_first_row_and_not_by_its_header_alone() {
+    let timed = "# HELP gpu_power_watts Power, in watts\n# TYPE gpu_power_watts gauge\n\
+                 gpu_power_watts{gpu=\"0\",hostname=\"n1\"} 40 1700000000000\n";
+    let logs =
+        ["comma.csv", "german.csv", "dmon.txt", "date-and-time.csv", "name-only.csv", "amd-smi-metric.csv"];
+    let mut texts: Vec<(&str, Vec<u8>)> =
+        logs.iter().map(|name| (*name, std::fs::read(log(name)).unwrap())).collect();
+    texts.push(("timed.prom", timed.into()));
+    for (name, bytes) in texts {
+        let read = |reader: Box<dyn std::io::Read + Send>| {
+            read_with(CsvInput::Reader { name: name.to_owned(), reader }, config())
+        };
+        let (rows, skipped) = read(Box::new(Lines(bytes.clone())));
+        assert_eq!((&rows, skipped), (&read(Box::new(std::io::Cursor::new(bytes))).0, 0), "{name}");
+        assert!(!rows[0].starts_with("2026-11-20"), "{name} is taken as of now: {rows:?}");
+    }
+}
+
+#[test]
+fn a_name_tells_the_zone_of_a_time_and_the_unit_of_a_count() {
+    let berlin = || Hints { timezone: Some(Zone::named("Europe/Berlin").unwrap()), ..Hints::default() };
+    for name in ["timestamp_utc", "Time (UTC)", "utc_time", "time [GMT]"] {
+        let text = format!("{name},power_w\n2025-07-18 20:42:34,1\n");
+        let (rows, _) = read_with(reader(text.into_bytes()), hinted(berlin()));
+        assert!(rows[0].starts_with("2025-07-18T20:42:34Z"), "{name}: {rows:?}");
+    }
+    let local = "local_time,utc_time,power_w\n2025-07-18 22:42:34,2025-07-18 20:42:34,1\n";
+    let (rows, _) = read_with(reader(local.as_bytes().to_vec()), hinted(berlin()));
+    assert!(rows[0].starts_with("2025-07-18T20:42:34Z"), "{rows:?}");
+    for (name, step) in
+        [("elapsed_s", "1.5"), ("time_ms", "1500"), ("Elapsed [us]", "1500000"), ("runtime", "1.5")]
+    {
+        let text = format!("{name},power_w\n0,1\n{step},2\n");
+        let shifted = ReplayConfig { replay: Replay::Shifted, ..config() };
+        let (rows, _) = read_with(reader(text.into_bytes()), shifted);
+        assert!(rows[1].starts_with("2026-11-20T12:00:01.5Z"), "{name}: {rows:?}");
+    }
+}
+
+#[test]
+fn numbers_since_1970_have_a_decimal_comma_or_an_exponent() {
+    let first = |text: &str| read_with(reader(text.as_bytes().to_vec()), config()).0[0][..26].to_owned();
+    assert_eq!(
+        first("timestamp;power_w\n1752871354,25;45,5\n1752871355,25;45,6\n"),
+        "2025-07-18T20:42:34.25Z ro"
+    );
+    assert_eq!(first("timestamp,power_w\n1.752871354500E+12,100\n"), "2025-07-18T20:42:34.5Z row");
+    // These are digits, too, and no number.
+    assert_eq!(first("timestamp,power_w\n20250718204234500,100\n"), "2025-07-18T20:42:34.5Z row");
+}
+
+#[test]
+fn a_comma_or_point_between_thousands_is_told_by_the_other_numbers() {
+    let read = |text: &str| {
+        let hints = Hints { gpu: Some("g".to_owned()), timezone: Some(Zone::utc()), ..Hints::default() };
+        let (rows, _) = read_with(reader(text.as_bytes().to_vec()), hinted(hints));
+        rows[0]
+            .split(' ')
+            .filter(|part| part.contains("_mb=") || part.contains("_w="))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let time = "2025-07-18T20:42:34Z";
+    let check = |memory: &str, power: &str, expected: &str| {
+        let text = format!("timestamp;memory_used;power\n{time};{memory};{power}\n{time};1;2\n");
+        assert_eq!(read(&text), expected, "{memory} {power}");
+    };
+    check("12,345", "45.5", "memory_used_mb=12345 power_w=45.5");
+    check("12.345", "45,5", "memory_used_mb=12345 power_w=45.5");
+    check("12.345,0", "45,5", "memory_used_mb=12345 power_w=45.5");
+    check("12,345.0", "45.5", "memory_used_mb=12345 power_w=45.5");
+    check("12345", "45,500", "memory_used_mb=12345 power_w=45.5");
+    check("12345", "0,500", "memory_used_mb=12345 power_w=0.5");
+    check("12345", "0.500", "memory_used_mb=12345 power_w=0.5");
+}
+
+#[test]
+fn rows_of_slow_logs_go_through_the_hour_that_is_shown_twice() {
+    let hints = || Hints { timezone: Some(Zone::named("Europe/Berlin").unwrap()), ..Hints::default() };
+    let times = |local: &[&str]| {
+        let rows =
+            local.iter().map(|time| format!("2025-10-26 {time}:00,0,100\n2025-10-26 {time}:00,1,100\n"));
+        let text = format!("timestamp,gpu,power_w\n{}", rows.collect::<String>());
+        let (rows, skipped) = read_with(reader(text.into_bytes()), hinted(hints()));
+        assert_eq!(skipped, 0);
+        rows.iter().step_by(2).map(|row| row[11..16].to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        times(&["01:00", "01:30", "02:00", "02:30", "02:00", "02:30", "03:00"]),
+        ["23:00", "23:30", "00:00", "00:30", "01:00", "01:30", "02:00"]
+    );
+    assert_eq!(times(&["01:00", "02:00", "02:00", "03:00"]), ["23:00", "00:00", "01:00", "02:00"]);
+    assert_eq!(
+        times(&["01:10", "01:50", "02:30", "02:10", "02:50", "03:30"]),
+        ["23:10", "23:50", "00:30", "01:10", "01:50", "02:30"]
+    );
 }

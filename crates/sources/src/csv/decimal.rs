@@ -1,0 +1,138 @@
+//! How a file writes its numbers: with a decimal point or comma, and what groups thousands.
+
+use std::borrow::Cow;
+
+use super::sample::Sample;
+
+/// Longest text that is looked at.
+const TEXT_LEN_MAX: usize = 32;
+
+/// How the numbers of a column are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decimal {
+    /// `1,234.5`
+    Point,
+    /// `1.234,5`
+    Comma,
+    /// The same, and `1.234` is more than a thousand.
+    CommaAndGroups,
+}
+
+/// How the numbers of a file are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Decimals {
+    pub(super) is_comma: bool,
+    /// Columns whose points all group thousands, in a file with a decimal comma.
+    pub(super) grouped: Vec<usize>,
+}
+
+/// What a number shows of how it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// No sign, and no more than three digits.
+    Short,
+    /// `12,5`, `1.234,5`: the comma is a decimal one.
+    Comma,
+    /// `12.5`, `1,234.5`, `1,234,567`: the point is a decimal one.
+    Point,
+    /// `12,345`, which is either.
+    ThreeBehindComma,
+    /// `12.345`, which is either.
+    ThreeBehindPoint,
+    /// `1.234.567`
+    Points,
+    /// It says nothing.
+    Other,
+}
+
+impl Decimals {
+    /// What the cells of a sample show. A comma in three digits groups them if some number has a decimal point.
+    pub(super) fn of(sample: &Sample, columns: usize, delimiter: u8) -> Self {
+        let shapes: Vec<Vec<Shape>> =
+            (0..columns).map(|column| sample.cells(column).filter_map(shape).collect()).collect();
+        let has = |column: &[Shape], wanted: Shape| column.contains(&wanted);
+        let is_pointed = |column: &[Shape]| has(column, Shape::Point) || has(column, Shape::ThreeBehindPoint);
+        let with_comma = |column: &&Vec<Shape>| has(column, Shape::Comma);
+        let is_sure = shapes.iter().filter(with_comma).any(|column| !is_pointed(column));
+        let is_open = delimiter != b','
+            && shapes.iter().any(|column| has(column, Shape::ThreeBehindComma) && !is_pointed(column));
+        let is_comma = is_sure || (is_open && !shapes.iter().any(|column| has(column, Shape::Point)));
+        let is_grouped = |column: &Vec<Shape>| {
+            let mut groups = 0;
+            column.iter().all(|shape| {
+                groups += u32::from(matches!(shape, Shape::ThreeBehindPoint | Shape::Points));
+                matches!(shape, Shape::ThreeBehindPoint | Shape::Points | Shape::Short | Shape::Comma)
+            }) && groups > 0
+        };
+        let grouped = shapes.iter().enumerate().filter(|(_, column)| is_comma && is_grouped(column));
+        Self { is_comma, grouped: grouped.map(|(column, _)| column).collect() }
+    }
+
+    /// How the numbers of this column are written.
+    pub(super) fn of_column(&self, column: usize) -> Decimal {
+        match self.is_comma {
+            false => Decimal::Point,
+            true if self.grouped.contains(&column) => Decimal::CommaAndGroups,
+            true => Decimal::Comma,
+        }
+    }
+}
+
+/// What the number at the beginning of a text shows.
+fn shape(text: &str) -> Option<Shape> {
+    if text.is_empty() || text.len() > TEXT_LEN_MAX {
+        return None;
+    }
+    let number = text.split_once(' ').map_or(text, |(number, _)| number);
+    let number = number.strip_prefix(['-', '+']).unwrap_or(number);
+    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if !number.split([',', '.']).all(is_digits) {
+        return Some(Shape::Other);
+    }
+    let is_grouped = |text: &str, sign: char| {
+        let mut groups = text.split(sign);
+        let first = groups.next().unwrap_or_default();
+        (1..=3).contains(&first.len()) && !first.starts_with('0') && groups.all(|group| group.len() == 3)
+    };
+    let count = |sign: char| number.matches(sign).count();
+    let has_whole = |sign: char, groups: char| {
+        let parts = number.rsplit_once(sign);
+        parts.is_some_and(|(whole, fraction)| is_grouped(whole, groups) && !fraction.contains(groups))
+    };
+    Some(match (count(','), count('.')) {
+        (0, 0) if number.len() <= 3 => Shape::Short,
+        (1, 0) if is_grouped(number, ',') => Shape::ThreeBehindComma,
+        (0, 1) if is_grouped(number, '.') => Shape::ThreeBehindPoint,
+        (1, 0) => Shape::Comma,
+        (0, 1) => Shape::Point,
+        (0, _) if is_grouped(number, '.') => Shape::Points,
+        (_, 0) if is_grouped(number, ',') => Shape::Point,
+        (1, _) if has_whole(',', '.') => Shape::Comma,
+        (_, 1) if has_whole('.', ',') => Shape::Point,
+        _ => Shape::Other,
+    })
+}
+
+/// A cell with its number written as programs do: with a decimal point, and nothing between thousands.
+pub(super) fn pointed(cell: &[u8], decimal: Decimal) -> Cow<'_, [u8]> {
+    let is_number = |byte: &u8| byte.is_ascii_digit() || b"+-.,".contains(byte);
+    let len = cell.iter().position(|byte| !is_number(byte)).unwrap_or(cell.len());
+    let has_groups = |number: &[u8]| decimal == Decimal::CommaAndGroups && number.contains(&b'.');
+    let parts = cell.split_at_checked(len);
+    let Some((number, rest)) = parts.filter(|(number, _)| number.contains(&b',') || has_groups(number))
+    else {
+        return Cow::Borrowed(cell);
+    };
+    let written: Vec<u8> = if decimal == Decimal::Point {
+        let whole = number.split(|byte| *byte == b'.').next().unwrap_or_default();
+        // 1,234.5 and 1,234,567, but not 12,5.
+        if !whole.split(|byte| *byte == b',').skip(1).all(|group| group.len() == 3) {
+            return Cow::Borrowed(cell);
+        }
+        number.iter().filter(|byte| **byte != b',').copied().collect()
+    } else {
+        let kept = number.iter().filter(|byte| **byte != b'.');
+        kept.map(|byte| if *byte == b',' { b'.' } else { *byte }).collect()
+    };
+    Cow::Owned([&written, rest].concat())
+}
