@@ -37,6 +37,21 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
+/// A text of which the beginning may be bytes in lower-case hexadecimal digits: their number, they, the rest.
+pub(super) fn put_hex(out: &mut Vec<u8>, text: &str) {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let byte = |pair: &[u8; 2]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
+    let (pairs, _) = text.as_bytes().as_chunks::<2>();
+    let bytes: Vec<u8> = pairs.iter().map_while(byte).collect();
+    put_len(out, bytes.len());
+    out.extend_from_slice(&bytes);
+    put_text(out, text.get(2 * bytes.len()..).unwrap_or_default());
+}
+
 /// 0 for none, else one more than the milliseconds.
 pub(super) fn put_ttl(out: &mut Vec<u8>, ttl: Option<Duration>) {
     let millis = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
@@ -115,6 +130,19 @@ impl<'a> Reader<'a> {
 
     pub(super) fn text_of(&mut self, len: usize) -> Result<&'a str, Malformed> {
         std::str::from_utf8(self.take(len)?).map_err(|_| Malformed::Content)
+    }
+
+    /// What [`put_hex`] wrote.
+    pub(super) fn hex(&mut self) -> Result<Arc<str>, Malformed> {
+        const DIGITS: [char; 16] =
+            ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+        let digit = |number: u8| DIGITS.get(usize::from(number)).copied();
+        let len = self.len()?;
+        let mut text: String =
+            self.take(len)?.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).flatten().collect();
+        let rest_len = self.len()?;
+        text.push_str(self.text_of(rest_len)?);
+        Ok(text.into())
     }
 
     pub(super) fn ttl(&mut self) -> Result<Option<Duration>, Malformed> {

@@ -1,61 +1,55 @@
-//! A frame as a record: a head of fixed length, two names, the facts of a dead letter, the payload as it came.
+//! A frame as a record: what it is, two names, the facts of a dead letter, the payload as it came.
 //!
-//! | bytes | field |
+//! | field | |
 //! |---|---|
-//! | 0 | version, 2 |
-//! | 1 | content type: 1 batch, 2 JSON |
-//! | 2 | encoding: 0 identity, 1 zstd |
-//! | 3 | flags: 1 has a stamp, 2 is a dead letter, 4 has a trace |
-//! | 4..8 | count of messages, u32 |
-//! | 8..16 | offset in the topic, u64 |
-//! | 16..24 | publish time, milliseconds since 1970, u64 |
-//! | 24..32 | sequence of the stamp, u64; 0 without |
-//! | 32 | length of the topic's name, u8 |
-//! | 33 | length of the stamp's id, u8 |
-//! | 34.. | topic, id; of a dead letter its origin's topic, group, offset, attempts, reason and publish time; of one with a trace
-//! its `traceparent`; payload |
-//!
-//! Integers of the head are little-endian and of fixed length.
+//! | version | a byte, 3 |
+//! | flags | a byte: 1 has a stamp, 2 is a dead letter, 4 has a trace, 8 is JSON and no batch, 16 is compressed with zstd |
+//! | count of messages, offset in the topic, publish time in milliseconds since 1970 | numbers |
+//! | topic | a text |
+//! | stamp | if there is one: its sequence, a number, and its id: the number of bytes that its beginning is in hexadecimal digits, these bytes, the rest as a text |
+//! | dead letter | if it is one: its origin's topic, group, offset, attempts, reason and publish time |
+//! | trace | if there is one: `traceparent`, a text |
+//! | payload | the rest |
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::bytes::{Malformed, Reader, put_number, put_text};
+use super::bytes::{Malformed, Reader, put_hex, put_number, put_text};
 use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis, ProducerStamp};
 
-const VERSION: u8 = 2;
-const HEAD_LEN: usize = 34;
+const VERSION: u8 = 3;
 const HAS_STAMP: u8 = 1;
 const IS_DEAD: u8 = 2;
 const HAS_TRACE: u8 = 4;
+const IS_JSON: u8 = 8;
+const IS_ZSTD: u8 = 16;
+const FLAGS: u8 = HAS_STAMP | IS_DEAD | HAS_TRACE | IS_JSON | IS_ZSTD;
+
+/// Bytes of the head without its texts, at most.
+const HEAD_LEN: usize = 48;
 
 /// All of a frame's record but its payload, which follows.
 pub(crate) fn encode_head(topic: &str, frame: &Frame, offset: u64, at: Millis) -> Vec<u8> {
-    let stamp = frame.producer.as_ref();
-    let id = stamp.map_or("", |stamp| &*stamp.id);
-    // Longer names are refused before.
-    let name_len = |name: &str| u8::try_from(name.len()).unwrap_or(u8::MAX);
-    let content_type = match frame.content_type {
-        ContentType::Batch => 1,
-        ContentType::Json => 2,
-    };
-    let encoding = match frame.encoding {
-        Encoding::Identity => 0,
-        Encoding::Zstd => 1,
-    };
-    let is_dead = if frame.dead.is_some() { IS_DEAD } else { 0 };
-    let has_stamp = if stamp.is_some() { HAS_STAMP } else { 0 };
-    let has_trace = if frame.trace.is_some() { HAS_TRACE } else { 0 };
-    let mut bytes = Vec::with_capacity(HEAD_LEN + topic.len() + id.len());
-    bytes.extend_from_slice(&[VERSION, content_type, encoding, has_stamp | is_dead | has_trace]);
-    bytes.extend_from_slice(&frame.count.to_le_bytes());
-    for number in [offset, at.0, stamp.map_or(0, |stamp| stamp.sequence)] {
-        bytes.extend_from_slice(&number.to_le_bytes());
+    let id_len = frame.producer.as_ref().map_or(0, |stamp| stamp.id.len());
+    let flags = [
+        (HAS_STAMP, frame.producer.is_some()),
+        (IS_DEAD, frame.dead.is_some()),
+        (HAS_TRACE, frame.trace.is_some()),
+        (IS_JSON, frame.content_type == ContentType::Json),
+        (IS_ZSTD, frame.encoding == Encoding::Zstd),
+    ];
+    let flags = flags.into_iter().filter(|(_, is_set)| *is_set).fold(0, |flags, (flag, _)| flags | flag);
+    let mut bytes = Vec::with_capacity(HEAD_LEN + topic.len() + id_len);
+    bytes.extend_from_slice(&[VERSION, flags]);
+    for number in [frame.count.into(), offset, at.0] {
+        put_number(&mut bytes, number);
     }
-    bytes.extend_from_slice(&[name_len(topic), name_len(id)]);
-    bytes.extend_from_slice(topic.as_bytes());
-    bytes.extend_from_slice(id.as_bytes());
+    put_text(&mut bytes, topic);
+    if let Some(stamp) = &frame.producer {
+        put_number(&mut bytes, stamp.sequence);
+        put_hex(&mut bytes, &stamp.id);
+    }
     if let Some(dead) = &frame.dead {
         put_dead(&mut bytes, dead);
     }
@@ -65,7 +59,7 @@ pub(crate) fn encode_head(topic: &str, frame: &Frame, offset: u64, at: Millis) -
     bytes
 }
 
-/// A frame's record, its names and payload still in the record's bytes.
+/// A frame's record, its topic and payload still in the record's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FrameRecord<'a> {
     /// The topic's name.
@@ -75,7 +69,7 @@ pub(super) struct FrameRecord<'a> {
     /// When it was published.
     pub(super) at: Millis,
     /// Who sent it, and as which of its frames.
-    pub(super) stamp: Option<(&'a str, u64)>,
+    pub(super) stamp: Option<ProducerStamp>,
     /// Messages in it.
     pub(super) count: u32,
     content_type: ContentType,
@@ -94,37 +88,30 @@ impl<'a> FrameRecord<'a> {
     pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         reader.version(VERSION)?;
-        let content_type = match reader.byte()? {
-            1 => ContentType::Batch,
-            2 => ContentType::Json,
-            _ => return Err(Malformed::Content),
-        };
-        let encoding = match reader.byte()? {
-            0 => Encoding::Identity,
-            1 => Encoding::Zstd,
-            _ => return Err(Malformed::Content),
-        };
         let flags = reader.byte()?;
-        let count = u32::from_le_bytes(reader.fixed()?);
-        let offset = u64::from_le_bytes(reader.fixed()?);
-        let at = Millis(u64::from_le_bytes(reader.fixed()?));
-        let sequence = u64::from_le_bytes(reader.fixed()?);
-        let (topic_len, id_len) = (usize::from(reader.byte()?), usize::from(reader.byte()?));
-        let topic = reader.text_of(topic_len)?;
-        let id = reader.text_of(id_len)?;
-        if count == 0 || flags & !(HAS_STAMP | IS_DEAD | HAS_TRACE) != 0 {
+        let has = |flag: u8| flags & flag != 0;
+        let (count, offset, at) = (reader.number_u32()?, reader.number()?, reader.millis()?);
+        if count == 0 || flags & !FLAGS != 0 {
             return Err(Malformed::Content);
         }
-        let dead = if flags & IS_DEAD == 0 { None } else { Some(Box::new(dead(&mut reader)?)) };
-        let trace = if flags & HAS_TRACE == 0 { None } else { Some(reader.text()?) };
+        let topic_len = reader.len()?;
+        let topic = reader.text_of(topic_len)?;
+        let stamp = if has(HAS_STAMP) {
+            let sequence = reader.number()?;
+            Some(ProducerStamp { sequence, id: reader.hex()? })
+        } else {
+            None
+        };
+        let dead = if has(IS_DEAD) { Some(Box::new(dead(&mut reader)?)) } else { None };
+        let trace = if has(HAS_TRACE) { Some(reader.text()?) } else { None };
         Ok(Self {
             topic,
             offset,
             at,
-            stamp: (flags & HAS_STAMP != 0).then_some((id, sequence)),
+            stamp,
             count,
-            content_type,
-            encoding,
+            content_type: if has(IS_JSON) { ContentType::Json } else { ContentType::Batch },
+            encoding: if has(IS_ZSTD) { Encoding::Zstd } else { Encoding::Identity },
             dead,
             trace,
             payload_at: bytes.len() - reader.len_left(),
@@ -137,14 +124,14 @@ impl<'a> FrameRecord<'a> {
     }
 
     /// The frame, its payload sharing the memory of `bytes`, which this was read from.
-    pub(super) fn frame(&self, bytes: &Bytes) -> Frame {
+    pub(super) fn frame(self, bytes: &Bytes) -> Frame {
         Frame {
             content_type: self.content_type,
             encoding: self.encoding,
             count: self.count,
-            dead: self.dead.clone(),
-            trace: self.trace.clone(),
-            producer: self.stamp.map(|(id, sequence)| ProducerStamp { id: id.into(), sequence }),
+            dead: self.dead,
+            trace: self.trace,
+            producer: self.stamp,
             payload: bytes.slice(self.payload_at.min(bytes.len())..),
         }
     }

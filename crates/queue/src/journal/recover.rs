@@ -99,6 +99,7 @@ impl Replay {
         match record.kind {
             FRAME | MOVED => {
                 let frame = FrameRecord::decode(bytes)?;
+                let stamp = frame.stamp.as_ref().map(|stamp| (&*stamp.id, stamp.sequence));
                 self.broker.apply(JournalRecord::Frame {
                     topic: frame.topic,
                     offset: frame.offset,
@@ -106,7 +107,7 @@ impl Replay {
                     count: frame.count,
                     cost: frame.cost_bytes(bytes.len()),
                     at: frame.at,
-                    stamp: frame.stamp.filter(|_| record.kind == FRAME),
+                    stamp: stamp.filter(|_| record.kind == FRAME),
                 });
             }
             FACTS => {

@@ -17,13 +17,13 @@ use crate::broker::{Fact, GroupState, JournalRecord, Ranges, Seen, TopicState, W
 use crate::config::QueueConfig;
 use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis};
 
-/// A frame as version 2 writes it: topic `t`, id `p`, dead of `u`, payload `xyz`.
-const FRAME_V2: &[u8] = b"\x02\x02\x01\x03\x05\0\0\0\x07\0\0\0\0\0\0\0\xe8\x03\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x01\x01tp\x01u\x01g\x80\x01\x04\x02no\x0axyz";
+/// A frame as version 3 writes it: topic `t`, id `0ap`, dead of `u`, payload `xyz`.
+const FRAME_V3: &[u8] = b"\x03\x1b\x05\x07\xe8\x07\x01t\x09\x01\x0a\x01p\x01u\x01g\x80\x01\x04\x02no\x0axyz";
 /// Frames 3 and 4 settled by `g`, frame 128 dropped, as version 4 writes it.
 const FACTS_V4: &[u8] = b"\x04\x03\x01t\x01g\x03\x02\x05\x01t\x80\x01";
 
 fn frame() -> Frame {
-    let frame = Frame::new(ContentType::Json, 5, "xyz").encoded(Encoding::Zstd).stamped("p", 9);
+    let frame = Frame::new(ContentType::Json, 5, "xyz").encoded(Encoding::Zstd).stamped("0ap", 9);
     let dead = DeadFacts {
         topic: "u".into(),
         group: "g".into(),
@@ -58,10 +58,10 @@ fn fact_records(facts: &[Fact], len_max: usize) -> Vec<Vec<u8>> {
 #[test]
 fn records_are_written_and_read_as_documented() {
     let written = record(&frame(), 7, 1_000);
-    assert_eq!(written, FRAME_V2);
-    let read = FrameRecord::decode(FRAME_V2).unwrap();
+    assert_eq!(written, FRAME_V3);
+    let read = FrameRecord::decode(FRAME_V3).unwrap();
+    assert_eq!(read.cost_bytes(FRAME_V3.len()), frame().cost_bytes());
     assert_eq!((read.topic, read.offset, read.at, read.frame(&written)), ("t", 7, Millis(1_000), frame()));
-    assert_eq!(read.cost_bytes(FRAME_V2.len()), frame().cost_bytes());
     assert_eq!(fact_records(&facts(), 1_000), [FACTS_V4]);
     assert_eq!(decode_facts(FACTS_V4), Ok(facts()));
     for later in [decode_facts(&[5]).unwrap_err(), FrameRecord::decode(&[5]).unwrap_err()] {
@@ -80,9 +80,23 @@ fn the_trace_of_a_frame_is_read_back() {
 }
 
 #[test]
+fn the_id_of_a_producer_is_read_back_whatever_it_is() {
+    let long = "0af7651916cd43dd8448eb211c80319c";
+    for (id, saved) in
+        [("", 0), ("p", 0), ("0", 0), ("0A", 0), ("0ap", 1), ("日本", 0), (long, 16), ("0af7651916cd43-3", 7)]
+    {
+        let named = |id: &str| record(&Frame::new(ContentType::Json, 5, "xyz").stamped(id, 300), 7, 1_000);
+        let (written, none) = (named(id), named(""));
+        let read = FrameRecord::decode(&written).unwrap().frame(&written);
+        assert_eq!(&*read.producer.unwrap().id, id);
+        assert_eq!(written.len(), none.len() + id.len() - saved, "{id}");
+    }
+}
+
+#[test]
 fn a_record_cut_anywhere_is_refused_or_says_less() {
-    for len in 0..FRAME_V2.len() - 3 {
-        assert!(FrameRecord::decode(&FRAME_V2[..len]).is_err(), "{len}");
+    for len in 0..FRAME_V3.len() - 3 {
+        assert!(FrameRecord::decode(&FRAME_V3[..len]).is_err(), "{len}");
     }
     for len in 0..FACTS_V4.len() {
         assert!(decode_facts(&FACTS_V4[..len]).map_or(true, |some| some.len() < 2), "{len}");
