@@ -68,3 +68,4 @@ pub use lock::{DISPLACED, DirectoryLock, LockError, create_file, make_directory}
 pub use log::{Log, LogStats, Ticket};
 pub use place::{Appended, Place, SegmentStats};
 pub use recovery::{Damage, Record, Recovery, TornTail};
+pub use submit::Shorter;

@@ -14,7 +14,7 @@ use crate::place::{Appended, Place, SegmentStats};
 use crate::read::Reader;
 use crate::recovery::{Record, Recovery, recover};
 use crate::spare::Stock;
-use crate::submit::{Append, Callback, Command, Completion, Shared, WhenFull};
+use crate::submit::{Append, Callback, Command, Completion, Shared, Shorter, WhenFull};
 use crate::writer::{Writer, lock, run};
 
 /// An open log. Share it in an `Arc`; all methods take `&self`. Dropping it is [`Log::close`] without the
@@ -83,15 +83,17 @@ impl Log {
     }
 
     /// [`Log::append_with`] that does not wake the writer: [`Log::commit`] must follow. The payload is written as one part
-    /// behind the other, so that a caller that puts a header before its bytes need not copy them.
+    /// behind the other, so that a caller that puts a header before its bytes need not copy them. Only the writer knows in
+    /// which segment it will stand, so `shorter` may come with it.
     pub fn enqueue_with(
         &self,
         kind: u8,
         payload: [Bytes; 2],
+        shorter: Option<Shorter>,
         durability: Durability,
         done: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
     ) {
-        if let Some(append) = self.checked(kind, payload, durability, Completion::new(done)) {
+        if let Some(append) = self.checked(kind, payload, shorter, durability, Completion::new(done)) {
             self.shared.submit_quietly(append, WhenFull::Refuse);
         }
     }
@@ -128,7 +130,7 @@ impl Log {
         done: Completion<Appended>,
         when_full: WhenFull,
     ) {
-        if let Some(append) = self.checked(kind, [payload, Bytes::new()], durability, done) {
+        if let Some(append) = self.checked(kind, [payload, Bytes::new()], None, durability, done) {
             self.shared.submit(append, when_full);
         }
     }
@@ -142,10 +144,15 @@ impl Log {
         &self,
         kind: u8,
         payload: [Bytes; 2],
+        shorter: Option<Shorter>,
         durability: Durability,
         done: Completion<Appended>,
     ) -> Option<Command> {
-        let append = Append { kind, payload, durability, done };
+        // A longer one would not have the room that is kept for it.
+        let is_shorter =
+            |shorter: &Shorter| payload.first().is_some_and(|part| shorter.part.len() <= part.len());
+        let shorter = shorter.filter(is_shorter);
+        let append = Append { kind, payload, shorter, durability, done };
         let (len, max) = (append.payload_len(), self.record_len_max);
         if len > max {
             append.done.complete(Err(LogError::TooLarge { len, max }));

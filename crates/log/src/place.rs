@@ -26,8 +26,13 @@ impl Place {
         self.segment.get()
     }
 
+    /// The place of another record of the same segment, by its [offset](Place::offset) and length.
+    pub fn beside(self, offset: u32, payload_len: u32) -> Self {
+        Self { segment: self.segment, offset, len: payload_len }
+    }
+
     /// Where the record's header begins, in bytes from the segment's start.
-    pub(crate) fn offset(self) -> u64 {
+    pub fn offset(self) -> u64 {
         u64::from(self.offset)
     }
 

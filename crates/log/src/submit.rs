@@ -36,11 +36,22 @@ impl<T> Drop for Completion<T> {
     }
 }
 
+/// Another first part of a record, no longer than its own, which means the same only in one segment: it refers to a record
+/// there.
+#[derive(Debug, Clone)]
+pub struct Shorter {
+    /// The base of the segment.
+    pub segment: u64,
+    /// The first part, if the record is written there.
+    pub part: Bytes,
+}
+
 /// A record that waits to be written.
 pub(crate) struct Append {
     pub(crate) kind: u8,
     /// In two parts, of which one may be empty.
     pub(crate) payload: [Bytes; 2],
+    pub(crate) shorter: Option<Shorter>,
     pub(crate) durability: Durability,
     pub(crate) done: Completion<Appended>,
 }
@@ -50,9 +61,18 @@ impl Append {
         self.payload.iter().map(Bytes::len).sum()
     }
 
-    /// Bytes that it will take in a segment.
+    /// Bytes that it will take in a segment, at most.
     pub(crate) fn size(&self) -> usize {
         record_size(self.payload_len())
+    }
+
+    /// Its payload in the segment with this base.
+    pub(crate) fn payload_in(&self, segment: u64) -> [&[u8]; 2] {
+        let [first, second] = &self.payload;
+        match &self.shorter {
+            Some(shorter) if shorter.segment == segment => [&shorter.part, second],
+            _ => [first, second],
+        }
     }
 }
 

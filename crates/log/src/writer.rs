@@ -248,16 +248,10 @@ impl Writer {
         let mut sequence = self.next;
         for append in appends {
             let offset = current.segment.len + self.buffer.len() as u64;
-            let place = Place::new(current.segment.base, offset, append.payload_len());
+            let payload = append.payload_in(current.segment.base);
+            let place = Place::new(current.segment.base, offset, payload.iter().map(|part| part.len()).sum());
             self.appended.push(Appended { sequence, place });
-            encode_record(
-                &mut self.buffer,
-                current.seed,
-                append.kind,
-                sequence,
-                self.durable,
-                append.payload.each_ref().map(|part| &**part),
-            );
+            encode_record(&mut self.buffer, current.seed, append.kind, sequence, self.durable, payload);
             sequence += 1;
         }
         let end = current.segment.len + self.buffer.len() as u64;

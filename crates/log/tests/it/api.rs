@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use crate::bench::{append, commit_here, open, open_with, payload, records, reread, sequences, tiny};
 use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
-use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError};
+use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError, Shorter};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 
@@ -238,7 +238,7 @@ fn append_reporting_thread(log: &Log, number: u64) -> mpsc::Receiver<(std::threa
     let told = move |result: Result<Appended, LogError>| {
         done.send((std::thread::current().id(), result.expect("append"))).expect("send");
     };
-    log.enqueue_with(1, [payload(number), Bytes::new()], Durability::Synced, Box::new(told));
+    log.enqueue_with(1, [payload(number), Bytes::new()], None, Durability::Synced, Box::new(told));
     log.commit(true);
     outcome
 }
@@ -277,7 +277,7 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     for number in last + 4..=last + 5 {
         let done = done.clone();
         let told = Box::new(move |result| done.send((std::thread::current().id(), result)).expect("send"));
-        log.enqueue_with(1, [payload(number), Bytes::new()], Durability::Synced, told);
+        log.enqueue_with(1, [payload(number), Bytes::new()], None, Durability::Synced, told);
     }
     log.commit(true);
     disk.release_syncs();
@@ -290,6 +290,39 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     log.close().expect("close");
     let (_log, recovery) = open(&disk);
     assert_eq!(sequences(&records(recovery)), (1..=last + 5).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_shorter_part_is_written_in_its_segment_alone() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    let first =
+        log.append(1, Bytes::from_static(b"the first record"), Durability::Synced).wait().expect("append");
+    let write = |segment: u64, part: &'static [u8]| {
+        let (done, outcome) = mpsc::sync_channel(1);
+        let told = Box::new(move |result: Result<Appended, LogError>| {
+            done.send(result.expect("append")).expect("send");
+        });
+        let payload = [Bytes::from_static(b"in full: "), Bytes::from_static(b"body")];
+        let shorter = Shorter { segment, part: Bytes::from_static(part) };
+        log.enqueue_with(1, payload, Some(shorter), Durability::Synced, told);
+        log.commit(false);
+        let place = outcome.recv().expect("an answer").place;
+        let read = log.read(place).expect("a record").payload;
+        assert_eq!(read.len(), place.payload_len());
+        (place, read)
+    };
+    let (place, read) = write(first.place.segment(), b"short: ");
+    assert_eq!(read, &b"short: body"[..]);
+    let offset = u32::try_from(first.place.offset()).expect("a small segment");
+    let first_len = u32::try_from(first.place.payload_len()).expect("a small record");
+    assert_eq!(place.beside(offset, first_len), first.place);
+    assert_eq!(write(first.place.segment() + 1, b"short: ").1, &b"in full: body"[..], "it stands elsewhere");
+    assert_eq!(write(first.place.segment(), b"not shorter: ").1, &b"in full: body"[..]);
+    log.close().expect("close");
+    let (_log, recovery) = open(&disk);
+    let read: Vec<Bytes> = recovery.map(|record| record.expect("a record").payload).collect();
+    assert_eq!(read, [&b"the first record"[..], b"short: body", b"in full: body", b"in full: body"]);
 }
 
 #[test]

@@ -69,6 +69,7 @@ pub(crate) fn commit_here(
     log.enqueue_with(
         kind,
         [payload, Bytes::new()],
+        None,
         durability,
         Box::new(move |result| drop(done.send(result))),
     );

@@ -365,7 +365,7 @@ fn what_cannot_be_read_before_a_torn_end_is_left_as_it_is() {
             then();
             told.send(outcome).expect("send");
         });
-        log.enqueue_with(1, [payload(number), Bytes::new()], Durability::Synced, done);
+        log.enqueue_with(1, [payload(number), Bytes::new()], None, Durability::Synced, done);
     };
     disk.hold_syncs();
     let first = log.append(1, payload(1), Durability::Synced);

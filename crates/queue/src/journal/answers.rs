@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use gpuvitals_log::{Appended, DirectoryLock, Durability, Log, LogError, Place, free_bytes};
+use gpuvitals_log::{Appended, DirectoryLock, Durability, Log, LogError, Place, Record, free_bytes};
 use tokio::sync::oneshot;
 
-use super::frame_record::FrameRecord;
+use super::definers::Handed;
+use super::frame_record::{Defined, FrameRecord, encode_head};
 use super::in_words;
 use crate::broker::{GroupId, PublishError, Receipt, TopicId};
 use crate::config::QueueConfig;
@@ -22,6 +23,7 @@ pub(crate) enum Done {
     Frame {
         topic: TopicId,
         offset: u64,
+        handed: Handed,
         publisher: Publisher,
         outcome: Result<Appended, LogError>,
     },
@@ -156,8 +158,30 @@ impl Journal {
     /// Why it cannot be read. That it cannot for now is noted, too.
     pub(crate) fn read(&self, place: Place) -> Result<Frame, Unreadable> {
         let record = self.log.read(place).map_err(|error| self.unreadable(&error))?;
-        let frame = FrameRecord::decode(&record.payload);
+        let of = self.referred(&record).map_err(|error| self.unreadable(&error))?;
+        let frame = FrameRecord::decode(&record.payload, of.as_ref());
         frame.map(|frame| frame.frame(&record.payload)).map_err(|error| Unreadable::Lost(in_words(&error)))
+    }
+
+    /// A frame's record with all its names, which may stand in any segment. Blocks on the disk.
+    ///
+    /// # Errors
+    ///
+    /// If it, or the record that it refers to, cannot be read.
+    pub(crate) fn read_whole(&self, place: Place) -> Result<Bytes, LogError> {
+        let record = self.log.read(place)?;
+        let Some(of) = self.referred(&record)? else { return Ok(record.payload) };
+        let Ok(read) = FrameRecord::decode(&record.payload, Some(&of)) else { return Ok(record.payload) };
+        let Defined { topic, offset, at, .. } = read.defined.kept();
+        let frame = read.frame(&record.payload);
+        Ok([&*encode_head(&topic, &frame, offset, at), &*frame.payload].concat().into())
+    }
+
+    /// What the record defines that this one refers to. What makes no sense refers to none.
+    fn referred(&self, record: &Record) -> Result<Option<Defined>, LogError> {
+        let Ok(Some((offset, len))) = FrameRecord::refers_to(&record.payload) else { return Ok(None) };
+        let named = self.log.read(record.place.beside(offset, len))?;
+        Ok(FrameRecord::decode(&named.payload, None).ok().map(|named| named.defined.kept()))
     }
 
     fn unreadable(&self, error: &LogError) -> Unreadable {

@@ -4,17 +4,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use gpuvitals_core::quantity::counted;
-use gpuvitals_log::{Appended, Durability, Log, LogError, Place, Record};
+use gpuvitals_log::{Appended, Durability, Log, LogError, Place, Shorter};
 
 use super::answers::{Append, Done, Joiner, Journal, Publisher, Reply};
 use super::checkpoint::encode_state;
 use super::checkpoints::Checkpoints;
+use super::definers::Definers;
 use super::fact_record::encode_facts;
 use super::{CHECKPOINT, FACTS, MOVED, in_words};
 use crate::broker::{Broker, GroupId, PublishError, Receipt, TopicId};
 use crate::config::QueueConfig;
-use crate::frame::Millis;
+use crate::frame::{Frame, Millis};
 use crate::trouble::{Cause, Recent, Trouble};
 
 /// Longest record of facts or of producers, in segments large enough for it.
@@ -29,6 +31,7 @@ const MOVED_LEN_MAX: usize = 4 << 20;
 pub(crate) struct Keeper {
     newest_segment: u64,
     checkpoints: Checkpoints,
+    definers: Definers,
     /// Records that are being moved.
     moving: usize,
     /// Segments before it may go: what made them unneeded is on disk.
@@ -54,6 +57,7 @@ impl Keeper {
         Self {
             newest_segment,
             checkpoints: Checkpoints::default(),
+            definers: Definers::default(),
             moving: 0,
             truncates: None,
             sync_every: config.sync_every,
@@ -72,6 +76,17 @@ impl Keeper {
     pub(crate) fn next_deadline(&self) -> Option<Millis> {
         let deadlines = [self.sync_at, self.checkpoints.next_deadline()];
         deadlines.into_iter().flatten().min().filter(|_| self.poisoned.is_none())
+    }
+
+    /// The shorter head of a frame's record, where the log writes it into the segment of one that it can refer to.
+    pub(crate) fn shorter(
+        &mut self,
+        topic: TopicId,
+        frame: &Frame,
+        offset: u64,
+        at: Millis,
+    ) -> Option<Shorter> {
+        self.definers.shorter(topic, frame, offset, at)
     }
 
     /// Something was written that nothing else syncs.
@@ -114,7 +129,10 @@ impl Keeper {
         match done {
             Done::Checked(outcome) => drop(self.noted(broker, now, outcome)),
             Done::Unread(reason) => failed(&mut self.unread, now, reason),
-            Done::Frame { topic, offset, publisher, outcome } => {
+            Done::Frame { topic, offset, handed, publisher, outcome } => {
+                if let Ok(appended) = &outcome {
+                    self.definers.landed(topic, handed, appended.place);
+                }
                 let outcome = self.landed(broker, now, topic, offset, outcome);
                 for repeat in self.repeats.remove(&(topic, offset)).unwrap_or_default() {
                     let outcome = outcome.clone().map(|receipt| broker.repeated(topic, &receipt));
@@ -323,14 +341,14 @@ impl Keeper {
         broker: &mut Broker,
         now: Millis,
         (topic, offset, from): (TopicId, u64, Place),
-        record: Result<Record, LogError>,
+        record: Result<Bytes, LogError>,
         append: Append<'_>,
     ) {
         let is_well = match record {
             // In this order: a frame that is moved is held there, in the log too.
             Ok(record) if broker.lies_at(topic, offset, from) => {
                 let done = move |outcome| Done::Moved { topic, offset, from, outcome };
-                return append(MOVED, record.payload, Durability::Synced, Box::new(done));
+                return append(MOVED, record, Durability::Synced, Box::new(done));
             }
             // It is not what was written: nothing is gained by keeping its segment.
             Err(error @ LogError::Damaged { .. }) => {

@@ -17,6 +17,7 @@ mod answers;
 mod bytes;
 mod checkpoint;
 mod checkpoints;
+mod definers;
 mod fact_record;
 mod frame_record;
 mod keeper;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use gpuvitals_log::{DirectoryLock, FsDisk, LockError, LogError};
 
 pub(crate) use self::answers::{Answer, Done, Journal, Reply, Unreadable};
+pub(crate) use self::definers::Handed;
 pub(crate) use self::frame_record::encode_head;
 pub(crate) use self::keeper::Keeper;
 pub(crate) use self::recover::{Recovered, recover};

@@ -1,12 +1,14 @@
 //! From a log to a broker.
 
+use std::collections::HashMap;
+
 use gpuvitals_core::quantity::counted;
 use gpuvitals_log::{Disk, Log, LogConfig, Record, Recovery};
 
 use super::bytes::Malformed;
 use super::checkpoint::decode_state;
 use super::fact_record::decode_facts;
-use super::frame_record::FrameRecord;
+use super::frame_record::{Defined, FrameRecord};
 use super::keeper::Keeper;
 use super::{CHECKPOINT, FACTS, FRAME, MOVED, OpenError, Opened};
 use crate::broker::{Broker, JournalRecord};
@@ -45,14 +47,26 @@ pub(crate) fn recover(
         broker: Broker::beside_log(config.clone(), now),
         sequences: recovery.next_sequence,
         newest_segment: 0,
+        defined: HashMap::default(),
         unreadable: Vec::new(),
+        dangling: 0,
     };
     for record in recovery.by_ref() {
         replay.record(&record?)?;
     }
-    let Replay { mut broker, newest_segment, unreadable, .. } = replay;
+    let Replay { mut broker, newest_segment, unreadable, dangling, .. } = replay;
     let found = broker.begin();
     let mut opened = report(&recovery, &unreadable);
+    if dangling > 0 {
+        opened.damage.push(format!(
+            "{} gone with a record that cannot be read and that has the names of their topic and producer",
+            if dangling == 1 {
+                "1 frame is".to_owned()
+            } else {
+                format!("{} are", counted(dangling, "frame"))
+            }
+        ));
+    }
     (opened.frames, opened.messages, opened.dead_letters) =
         (found.frames, found.messages, found.dead_letters);
     let beyond = noted_end.saturating_sub(recovery.next_sequence);
@@ -76,14 +90,21 @@ struct Replay {
     /// More than the records that the log can hold.
     sequences: u64,
     newest_segment: u64,
+    /// What the records of this segment define, by where they stand in it.
+    defined: HashMap<u32, Defined, foldhash::fast::RandomState>,
     /// Records that are whole and make no sense.
     unreadable: Vec<u64>,
+    /// Frames that refer to a record that cannot be read.
+    dangling: u64,
 }
 
 impl Replay {
     fn record(&mut self, record: &Record) -> Result<(), OpenError> {
         let sequence = record.sequence;
-        self.newest_segment = record.place.segment();
+        if self.newest_segment != record.place.segment() {
+            self.newest_segment = record.place.segment();
+            self.defined.clear();
+        }
         match self.understand(record) {
             Ok(()) => Ok(()),
             Err(Malformed::Version(version)) => Err(OpenError::Version { sequence, version }),
@@ -98,17 +119,29 @@ impl Replay {
         let bytes = &record.payload;
         match record.kind {
             FRAME | MOVED => {
-                let frame = FrameRecord::decode(bytes)?;
+                let refers = FrameRecord::refers_to(bytes)?;
+                let of = refers.and_then(|(offset, _)| self.defined.get(&offset));
+                if refers.is_some() && of.is_none() {
+                    self.dangling += 1;
+                    return Ok(());
+                }
+                let read = FrameRecord::decode(bytes, of)?;
+                let kept = refers.is_none().then(|| read.defined.kept());
+                let (count, cost) = (read.count, read.cost_bytes(bytes.len()));
+                let frame = read.defined;
                 let stamp = frame.stamp.as_ref().map(|stamp| (&*stamp.id, stamp.sequence));
                 self.broker.apply(JournalRecord::Frame {
                     topic: frame.topic,
                     offset: frame.offset,
                     place: record.place,
-                    count: frame.count,
-                    cost: frame.cost_bytes(bytes.len()),
+                    count,
+                    cost,
                     at: frame.at,
                     stamp: stamp.filter(|_| record.kind == FRAME),
                 });
+                if let (Some(kept), Ok(offset)) = (kept, u32::try_from(record.place.offset())) {
+                    self.defined.insert(offset, kept);
+                }
             }
             FACTS => {
                 for fact in decode_facts(bytes)? {

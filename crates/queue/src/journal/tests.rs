@@ -1,17 +1,18 @@
 //! What is written is read back as it was, what was written once is read for ever, and no bytes are a panic.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
-use gpuvitals_log::{Durability, Log, LogConfig};
+use gpuvitals_log::{Durability, Log, LogConfig, Place};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::bytes::Malformed;
 use super::checkpoint::{decode_state, encode_state};
 use super::fact_record::{decode_facts, encode_facts};
-use super::frame_record::{FrameRecord, encode_head};
+use super::frame_record::{FrameRecord, encode_head, encode_reference};
 use super::{CHECKPOINT, FACTS, FRAME, MOVED, recover};
 use crate::broker::{Fact, GroupState, JournalRecord, Ranges, Seen, TopicState, What};
 use crate::config::QueueConfig;
@@ -59,12 +60,15 @@ fn fact_records(facts: &[Fact], len_max: usize) -> Vec<Vec<u8>> {
 fn records_are_written_and_read_as_documented() {
     let written = record(&frame(), 7, 1_000);
     assert_eq!(written, FRAME_V3);
-    let read = FrameRecord::decode(FRAME_V3).unwrap();
+    let read = FrameRecord::decode(FRAME_V3, None).unwrap();
     assert_eq!(read.cost_bytes(FRAME_V3.len()), frame().cost_bytes());
-    assert_eq!((read.topic, read.offset, read.at, read.frame(&written)), ("t", 7, Millis(1_000), frame()));
+    assert_eq!(
+        (read.defined.topic, read.defined.offset, read.defined.at, read.frame(&written)),
+        ("t", 7, Millis(1_000), frame())
+    );
     assert_eq!(fact_records(&facts(), 1_000), [FACTS_V4]);
     assert_eq!(decode_facts(FACTS_V4), Ok(facts()));
-    for later in [decode_facts(&[5]).unwrap_err(), FrameRecord::decode(&[5]).unwrap_err()] {
+    for later in [decode_facts(&[5]).unwrap_err(), FrameRecord::decode(&[5], None).unwrap_err()] {
         assert_eq!(later, Malformed::Version(5));
     }
 }
@@ -75,7 +79,7 @@ fn the_trace_of_a_frame_is_read_back() {
     for frame in [frame(), Frame::new(ContentType::Json, 5, "xyz")] {
         let frame = Frame { trace: Some(trace.into()), ..frame };
         let record = record(&frame, 7, 1_000);
-        assert_eq!(FrameRecord::decode(&record).unwrap().frame(&record), frame);
+        assert_eq!(FrameRecord::decode(&record, None).unwrap().frame(&record), frame);
     }
 }
 
@@ -87,7 +91,7 @@ fn the_id_of_a_producer_is_read_back_whatever_it_is() {
     {
         let named = |id: &str| record(&Frame::new(ContentType::Json, 5, "xyz").stamped(id, 300), 7, 1_000);
         let (written, none) = (named(id), named(""));
-        let read = FrameRecord::decode(&written).unwrap().frame(&written);
+        let read = FrameRecord::decode(&written, None).unwrap().frame(&written);
         assert_eq!(&*read.producer.unwrap().id, id);
         assert_eq!(written.len(), none.len() + id.len() - saved, "{id}");
     }
@@ -96,7 +100,7 @@ fn the_id_of_a_producer_is_read_back_whatever_it_is() {
 #[test]
 fn a_record_cut_anywhere_is_refused_or_says_less() {
     for len in 0..FRAME_V3.len() - 3 {
-        assert!(FrameRecord::decode(&FRAME_V3[..len]).is_err(), "{len}");
+        assert!(FrameRecord::decode(&FRAME_V3[..len], None).is_err(), "{len}");
     }
     for len in 0..FACTS_V4.len() {
         assert!(decode_facts(&FACTS_V4[..len]).map_or(true, |some| some.len() < 2), "{len}");
@@ -227,7 +231,49 @@ fn what() -> impl Strategy<Value = What> {
     ]
 }
 
+/// A place in a log.
+static PLACE: LazyLock<Place> = LazyLock::new(|| {
+    let (log, _) = Log::open(FaultDisk::new(), LogConfig::default()).unwrap();
+    log.append(FRAME, Bytes::new(), Durability::Written).wait().unwrap().place
+});
+
 proptest! {
+    #[test]
+    fn a_frame_that_refers_to_another_is_read_as_it_was(
+        id in proptest::option::of("[0-9a-f]{0,40}[a-z-]{0,3}"),
+        trace in proptest::option::of("[0-9a-f-]{1,55}"),
+        base in (any::<u32>(), any::<u32>(), any::<u32>()),
+        beyond in (any::<u32>(), any::<u32>(), any::<u32>()),
+        place in (any::<u32>(), any::<u32>()),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let frame = |sequence: u64| {
+            let frame = Frame::new(ContentType::Batch, 7, "xyz");
+            let frame = Frame { trace: trace.as_deref().map(Into::into), ..frame };
+            match &id {
+                Some(id) => frame.stamped(id.as_str(), sequence),
+                None => frame,
+            }
+        };
+        let (offset, at, sequence) = (u64::from(base.0), u64::from(base.1), u64::from(base.2));
+        let named = record(&frame(sequence), offset, at);
+        let defined = FrameRecord::decode(&named, None).unwrap().defined.kept();
+        let next = frame(sequence + u64::from(beyond.2));
+        let (next_offset, next_at) = (offset + u64::from(beyond.0), Millis(at + u64::from(beyond.1)));
+        let place = PLACE.beside(place.0, place.1);
+        let mut record = encode_reference(&next, next_offset, next_at, (place, &defined)).unwrap();
+        record.extend_from_slice(&next.payload);
+        let record = Bytes::from(record);
+        let refers = FrameRecord::refers_to(&record).unwrap().map(|(offset, len)| PLACE.beside(offset, len));
+        prop_assert_eq!(refers, Some(place));
+        prop_assert!(FrameRecord::decode(&record, None).is_err(), "it has no names");
+        let read = FrameRecord::decode(&record, Some(&defined)).unwrap();
+        prop_assert_eq!((read.defined.topic, read.defined.offset, read.defined.at), ("t", next_offset, next_at));
+        prop_assert_eq!(read.frame(&record), next);
+        let cut = &record[..cut.index(record.len())];
+        FrameRecord::decode(cut, Some(&defined)).ok();
+    }
+
     #[test]
     fn facts_are_read_as_they_were_written(
         facts in vec(("[a-z.]{1,20}", what()), 0..12),
@@ -250,7 +296,7 @@ proptest! {
             *first = 2 + (mask & 1);
         }
         decode_facts(&bytes).ok();
-        FrameRecord::decode(&bytes).ok();
+        FrameRecord::decode(&bytes, None).ok();
         decode_state(&bytes, 1_000).ok();
     }
 }

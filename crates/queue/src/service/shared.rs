@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gpuvitals_log::{Appended, Durability, LogError, Place};
+use gpuvitals_log::{Appended, Durability, LogError, Place, Shorter};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
@@ -22,7 +22,7 @@ use crate::broker::{
     SubscribeError, TopicId, Wake,
 };
 use crate::frame::{Frame, Millis};
-use crate::journal::{Answer, Done, FRAME, Journal, Keeper, Reply, Unreadable, encode_head};
+use crate::journal::{Answer, Done, FRAME, Handed, Journal, Keeper, Reply, Unreadable, encode_head};
 use crate::trouble::{Trouble, TroubleLog};
 
 /// Bytes by which a dead letter's record is longer than its frame's, at most: a frame that is taken can become one.
@@ -206,11 +206,13 @@ impl Shared {
             Ok(Reserved::New { topic: id, offset, at, durability }) => {
                 let (publisher, outcome) = oneshot::channel();
                 let shared = Arc::clone(self);
-                let answered = Box::new(move |outcome| {
-                    shared.answered(Done::Frame { topic: id, offset, publisher, outcome });
-                });
                 let head = encode_head(topic, &frame, offset, at);
-                self.store(state, now, durability, head, &frame, answered);
+                let handed = Handed::new(&frame, offset, at, head.len());
+                let shorter = state.keeper.as_mut().and_then(|keeper| keeper.shorter(id, &frame, offset, at));
+                let answered = Box::new(move |outcome| {
+                    shared.answered(Done::Frame { topic: id, offset, handed, publisher, outcome });
+                });
+                self.store(state, now, durability, (head, shorter), &frame, answered);
                 Publishing::under_way(outcome)
             }
             Ok(Reserved::UnderWay { topic, offset }) => {
@@ -234,7 +236,7 @@ impl Shared {
         state: &mut State,
         now: Millis,
         durability: FrameDurability,
-        head: Vec<u8>,
+        (head, shorter): (Vec<u8>, Option<Shorter>),
         frame: &Frame,
         answered: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
     ) {
@@ -249,7 +251,8 @@ impl Shared {
             durable = Durability::Written;
             keeper.written(now);
         }
-        journal.log.enqueue_with(FRAME, [head.into(), frame.payload.clone()], durable, answered);
+        let payload = [head.into(), frame.payload.clone()];
+        journal.log.enqueue_with(FRAME, payload, shorter, durable, answered);
     }
 
     /// Tells the log of what was published. If that is a lone frame, it may be stored within this call ([`Log::commit`]).
@@ -446,7 +449,7 @@ impl Shared {
     fn move_records(self: &Arc<Self>, moves: Vec<(TopicId, u64, Place)>) {
         let Some(journal) = &self.journal else { return };
         for moved in moves {
-            let record = journal.log.read(moved.2);
+            let record = journal.read_whole(moved.2);
             self.change(|State { broker, keeper, .. }, now| {
                 if let Some(keeper) = keeper {
                     keeper.move_record(broker, now, moved, record, &self.append());
