@@ -14,6 +14,11 @@ export interface Trend extends Omit<Schemas["TrendEntry"], "limit" | "reaches_li
 
 export type Anomaly = Schemas["AnomalyEntry"];
 
+/** What is unusual, and why nothing is judged; null: it is. */
+export type Unusual = Pick<Schemas["AnomalyList"], "anomalies" | "note">;
+
+const NOT_UNUSUAL: Unusual = { anomalies: [], note: null };
+
 /** As many as are asked for of all GPUs: those that reach their limit later are not looked at. */
 const TRENDS_MAX = 1000;
 
@@ -38,7 +43,7 @@ export function trendsQuery(end: number, gpus?: string) {
         const query = { end: new Date(end).toISOString(), limit: TRENDS_MAX, ...(gpus === undefined ? {} : { gpus }) };
         const { trends } = dataOf(await api.GET("/api/v1/analysis/trends", { params: { query }, signal }));
         return trends.flatMap(({ limit, reaches_limit_at: at, ...trend }): Trend[] => (limit === null || at === null || trend.per_day <= 0 ? [] : [{ ...trend, limit, at: Date.parse(at) }]));
-      }),
+      }, []),
     ...OF_AN_HOUR,
   });
 }
@@ -50,18 +55,19 @@ export function anomaliesQuery(end: number, gpus: string) {
     queryFn: ({ signal }) =>
       ifKept(async () => {
         const query = { end: new Date(end).toISOString(), gpus };
-        return dataOf(await api.GET("/api/v1/analysis/anomalies", { params: { query }, signal })).anomalies;
-      }),
+        const { anomalies, note } = dataOf(await api.GET("/api/v1/analysis/anomalies", { params: { query }, signal }));
+        return { anomalies, note };
+      }, NOT_UNUSUAL),
     ...OF_AN_HOUR,
   });
 }
 
 /** A server without a history has no days to look back at: that is no failure. */
-async function ifKept<T>(ask: () => Promise<T[]>): Promise<T[]> {
+async function ifKept<T>(ask: () => Promise<T>, otherwise: T): Promise<T> {
   try {
     return await ask();
   } catch (error) {
-    if (isNotKept(error)) return [];
+    if (isNotKept(error)) return otherwise;
     throw error;
   }
 }

@@ -82,8 +82,8 @@ export function trendsOf(params: URLSearchParams, trends: readonly Schemas["Tren
   return ok({ trends, total: trends.length, pagination: { limit: 1000, offset: 0, has_next: false }, ...spanOf(params) });
 }
 
-export function anomaliesOf(params: URLSearchParams, anomalies: readonly Schemas["AnomalyEntry"][]): Answer {
-  return ok({ anomalies, note: null, too_young: 0, total: anomalies.length, pagination: { limit: 1000, offset: 0, has_next: false }, ...spanOf(params) });
+export function anomaliesOf(params: URLSearchParams, anomalies: readonly Schemas["AnomalyEntry"][], note: string | null = null): Answer {
+  return ok({ anomalies, note, too_young: 0, total: anomalies.length, pagination: { limit: 1000, offset: 0, has_next: false }, ...spanOf(params) });
 }
 
 export function metric(column: string, unit: string, group: string, instrument = "gauge") {

@@ -7,8 +7,8 @@ interface GpuOutlookProps extends GpuOutlookView {
 }
 
 /** Where this GPU goes, what is unusual about it, and what of both could not be read: a line each. */
-export function GpuOutlook({ trends, anomalies, end, doubts, now }: GpuOutlookProps) {
-  if (trends.length === 0 && anomalies.length === 0 && doubts.length === 0) return null;
+export function GpuOutlook({ trends, anomalies, note, end, doubts, now }: GpuOutlookProps) {
+  if (trends.length === 0 && anomalies.length === 0 && note === null && doubts.length === 0) return null;
   return (
     <ul aria-label="Trends and anomalies" className="num mt-3 space-y-1 text-[13px]">
       {trends.map((trend) => (
@@ -23,6 +23,7 @@ export function GpuOutlook({ trends, anomalies, end, doubts, now }: GpuOutlookPr
           {anomalyWords(anomaly, end)}
         </li>
       ))}
+      {note !== null && <li className="text-muted">No value is judged as unusual: {note}.</li>}
       {doubts.map((words) => (
         <li key={words} className="text-warn">
           {words}

@@ -212,6 +212,13 @@ describe("where it goes", () => {
     expect(screen.queryByRole("list", { name: "Trends and anomalies" })).toBeNull();
   });
 
+  it("says that a young history is not judged", async () => {
+    mockApi({ [PATH]: detail(), "/api/v1/query": history, "/api/v1/analysis/anomalies": (params) => anomaliesOf(params, [], "the history is too young") });
+    renderAt(`/gpus/${ID}`);
+    const list = await screen.findByRole("list", { name: "Trends and anomalies" });
+    expect(list.textContent).toBe("No value is judged as unusual: the history is too young.");
+  });
+
   it("says what could not be read", async () => {
     const broken = (message: string) => ({ status: 500, body: { error: "internal", message, code: "internal" } });
     mockApi({ [PATH]: detail(), "/api/v1/query": history, "/api/v1/analysis/trends": broken("disk on fire"), "/api/v1/analysis/anomalies": broken("disk gone") });

@@ -6,6 +6,8 @@ import { useTrends } from "../outlook";
 export interface GpuOutlookView {
   readonly trends: readonly Trend[];
   readonly anomalies: readonly Anomaly[];
+  /** Why no value is judged, in words; null: they are. */
+  readonly note: string | null;
   /** The hour of the anomalies ends here. */
   readonly end: number;
   /** Why some may be missing, in words; empty: none are. */
@@ -24,6 +26,6 @@ export function useGpuOutlook(gpu: string, now: number, isItsTurn: boolean): Gpu
       ...(error === null ? [] : [`Trends could not be read: ${error.message}`]),
       ...(failure === null ? [] : [`Unusual values could not be read: ${failure.message}`]),
     ];
-    return { trends, anomalies: unusual ?? [], end, doubts };
+    return { trends, anomalies: unusual?.anomalies ?? [], note: unusual?.note ?? null, end, doubts };
   }, [trends, error, unusual, failure, end]);
 }
