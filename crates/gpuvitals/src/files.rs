@@ -9,6 +9,8 @@ use gpuvitals_core::time::Zone;
 use gpuvitals_settings::{Refusal, Texts, settings};
 use gpuvitals_sources::csv::{ColumnHint, Hints};
 
+use crate::failure::{Exit, Failure};
+
 settings! {
     /// What you say about CSV files that are replayed, imported or inspected; it goes before what they say
     pub(crate) struct Files = "files", check Self::check {
@@ -27,14 +29,20 @@ settings! {
 
 impl Files {
     fn check(&self) -> Result<(), Refusal> {
-        self.hints().map(drop)
+        self.read().map(drop)
     }
 
     /// The settings as a reader of files takes them.
     ///
     /// # Errors
-    /// When a column's meaning or the zone is none.
-    pub(crate) fn hints(&self) -> Result<Hints, Refusal> {
+    /// When a column's meaning or the zone is none, though settings were checked before.
+    pub(crate) fn hints(&self) -> Result<Hints, Failure> {
+        let failed =
+            |refusal: Refusal| Failure::new(Exit::Config, format!("{}: {}", refusal.setting, refusal.why));
+        self.read().map_err(failed)
+    }
+
+    fn read(&self) -> Result<Hints, Refusal> {
         let column = |text: &String| text.parse::<ColumnHint>();
         let columns = self.columns.0.iter().map(column).collect::<Result<_, _>>();
         let timezone =

@@ -18,7 +18,6 @@ use serde_json::json;
 
 use crate::failure::{Exit, Failure};
 use crate::files::{Files, is_endless};
-use crate::pipe;
 use crate::record::count;
 use crate::table::aligned;
 
@@ -104,7 +103,7 @@ impl Names {
 /// # Errors
 /// When one is refused, cannot be read, or all its rows would be skipped; the others are shown.
 pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
-    let hints = Hints { of_several: flags.paths.len() > 1, ..pipe::hints(files)? };
+    let hints = Hints { of_several: flags.paths.len() > 1, ..files.hints()? };
     let (mut all, mut exit) = (Vec::with_capacity(flags.paths.len()), Exit::Data);
     for path in &flags.paths {
         let mut found = Found { file: path.display().to_string(), ..Found::default() };

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use progress::{Counts, Progress, SourceCounts};
 pub(crate) use side::{FINDING_ROWS, SidePipe, worst};
-pub(crate) use sources::{Sampled, hints, open_replay};
+pub(crate) use sources::{Sampled, open_replay};
 
 /// Batches that wait for a worker: one, so that it never waits for the reader.
 const WAITING: usize = 1;

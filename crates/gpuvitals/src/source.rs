@@ -153,7 +153,7 @@ fn open_replay(settings: &Source, files: &Files) -> Result<ReplaySource, Failure
         pace: if settings.rate > 0.0 { ReplayPace::Rate(settings.rate) } else { ReplayPace::Unthrottled },
         loop_file: settings.looped,
         node: Arc::from("replay"),
-        hints: pipe::hints(files)?,
+        hints: files.hints()?,
         ..ReplayConfig::default()
     };
     pipe::open_replay(&settings.replay.0, settings.times, config)

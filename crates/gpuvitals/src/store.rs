@@ -19,7 +19,6 @@ use serde_json::json;
 
 use crate::failure::{Exit, Failure};
 use crate::files::Files;
-use crate::pipe;
 use crate::record::{bytes, count};
 use crate::table::with_numbers;
 use crate::terminal;
@@ -170,7 +169,7 @@ pub(crate) fn run(
             terminal::leave();
             output.print(&as_json(&repaired), || text(&repaired))
         }
-        What::Import(flags) => import::run(flags, pipe::hints(csv)?, settings, open),
+        What::Import(flags) => import::run(flags, csv.hints()?, settings, open),
         What::Export(flags) => export::run(flags, dir),
         What::Compact(output) => compact::run(output, dir, open),
     }

@@ -106,7 +106,7 @@ fn open(settings: &Stream, files: &Files) -> Result<ReplaySource, Failure> {
         batch_age_ns: i64::try_from(LINGER.as_nanos()).unwrap_or(i64::MAX),
         messages: settings.format == Format::Json,
         node: Arc::from("stream"),
-        hints: pipe::hints(files)?,
+        hints: files.hints()?,
         ..ReplayConfig::default()
     };
     pipe::open_replay(&settings.replay.0, settings.times, config)

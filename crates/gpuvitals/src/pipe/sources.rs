@@ -8,7 +8,6 @@ use gpuvitals_analysis::outgoing::Outgoing;
 use gpuvitals_core::feed::Feed;
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, clock};
-use gpuvitals_sources::csv::Hints;
 use gpuvitals_sources::replay::{Replay, ReplayConfig, ReplayPace, ReplaySource};
 use gpuvitals_sources::sampler::{Liveness, Sampler, TargetState, WorkerStats};
 use gpuvitals_sources::simulated::Simulated;
@@ -17,7 +16,6 @@ use super::Times;
 use super::progress::Down;
 use super::{Counted, SourceCounts};
 use crate::failure::{Exit, Failure};
-use crate::files::Files;
 
 /// How long the workers of a sampler may take to end; one that waits for a sick device is left.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
@@ -52,16 +50,6 @@ pub(crate) fn open_replay(
         }
     }
     Ok(source)
-}
-
-/// The settings of CSV files as their reader takes them.
-///
-/// # Errors
-/// When a setting means nothing, though settings were checked before.
-pub(crate) fn hints(files: &Files) -> Result<Hints, Failure> {
-    files
-        .hints()
-        .map_err(|refusal| Failure::new(Exit::Config, format!("{}: {}", refusal.setting, refusal.why)))
 }
 
 impl Counted for ReplaySource {
