@@ -148,9 +148,9 @@ impl Log {
         durability: Durability,
         done: Completion<Appended>,
     ) -> Option<Command> {
-        // A longer one would not have the room that is kept for it.
+        // A longer one would not have the room that is kept for it, and who appended it tells by the length which one was taken.
         let is_shorter =
-            |shorter: &Shorter| payload.first().is_some_and(|part| shorter.part.len() <= part.len());
+            |shorter: &Shorter| payload.first().is_some_and(|part| shorter.part.len() < part.len());
         let shorter = shorter.filter(is_shorter);
         let append = Append { kind, payload, shorter, durability, done };
         let (len, max) = (append.payload_len(), self.record_len_max);

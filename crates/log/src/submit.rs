@@ -36,8 +36,8 @@ impl<T> Drop for Completion<T> {
     }
 }
 
-/// Another first part of a record, no longer than its own, which means the same only in one segment: it refers to a record
-/// there.
+/// Another first part of a record, shorter than its own, which means the same only in one segment: it refers to a record
+/// there. One that is not shorter is never taken.
 #[derive(Debug, Clone)]
 pub struct Shorter {
     /// The base of the segment.

@@ -319,10 +319,14 @@ fn a_shorter_part_is_written_in_its_segment_alone() {
     assert_eq!(place.beside(offset, first_len), first.place);
     assert_eq!(write(first.place.segment() + 1, b"short: ").1, &b"in full: body"[..], "it stands elsewhere");
     assert_eq!(write(first.place.segment(), b"not shorter: ").1, &b"in full: body"[..]);
+    assert_eq!(write(first.place.segment(), b"as long: ").1, &b"in full: body"[..]);
     log.close().expect("close");
     let (_log, recovery) = open(&disk);
     let read: Vec<Bytes> = recovery.map(|record| record.expect("a record").payload).collect();
-    assert_eq!(read, [&b"the first record"[..], b"short: body", b"in full: body", b"in full: body"]);
+    assert_eq!(
+        read,
+        [&b"the first record"[..], b"short: body", b"in full: body", b"in full: body", b"in full: body"]
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The log, and what it has answered.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -13,6 +14,9 @@ use crate::broker::{GroupId, PublishError, Receipt, TopicId};
 use crate::config::QueueConfig;
 use crate::frame::Frame;
 
+/// Records whose names are remembered for those that refer to them.
+const NAMED_MAX: usize = 64;
+
 /// Where the outcome of a publish is awaited.
 pub(super) type Publisher = oneshot::Sender<Result<Receipt, PublishError>>;
 /// Where it is awaited that a group is on disk; if not, why.
@@ -23,7 +27,7 @@ pub(crate) enum Done {
     Frame {
         topic: TopicId,
         offset: u64,
-        handed: Handed,
+        handed: Option<Handed>,
         publisher: Publisher,
         outcome: Result<Appended, LogError>,
     },
@@ -82,6 +86,8 @@ impl Reply {
 pub(crate) struct Journal {
     pub(crate) log: Log,
     done: Mutex<Vec<Done>>,
+    /// What records define that others referred to lately: a record that is large is not read for each of them.
+    named: Mutex<VecDeque<(Place, Arc<Defined>)>>,
     pub(crate) config: QueueConfig,
     /// Held as long as the directory is ours. None on a disk of the caller's.
     directory: Option<Arc<DirectoryLock>>,
@@ -93,6 +99,11 @@ impl std::fmt::Debug for Journal {
     }
 }
 
+/// A record whose bytes are whole and make no sense is as good as damaged.
+fn senseless(place: Place) -> LogError {
+    LogError::Damaged { file: format!("{:016x}.wal", place.segment()), offset: place.offset() }
+}
+
 /// Hands a record to the log; what comes of it is to be [noted](Journal::note).
 pub(crate) type Append<'a> = &'a dyn Fn(u8, Bytes, Durability, Answer);
 
@@ -101,7 +112,7 @@ pub(crate) type Answer = Box<dyn FnOnce(Result<Appended, LogError>) -> Done + Se
 
 impl Journal {
     pub(crate) fn new(log: Log, config: QueueConfig, directory: Option<Arc<DirectoryLock>>) -> Self {
-        Self { log, done: Mutex::default(), config, directory }
+        Self { log, done: Mutex::default(), named: Mutex::default(), config, directory }
     }
 
     /// Bytes that are free on its disk; none if nobody says.
@@ -159,7 +170,7 @@ impl Journal {
     pub(crate) fn read(&self, place: Place) -> Result<Frame, Unreadable> {
         let record = self.log.read(place).map_err(|error| self.unreadable(&error))?;
         let of = self.referred(&record).map_err(|error| self.unreadable(&error))?;
-        let frame = FrameRecord::decode(&record.payload, of.as_ref());
+        let frame = FrameRecord::decode(&record.payload, of.as_deref());
         frame.map(|frame| frame.frame(&record.payload)).map_err(|error| Unreadable::Lost(in_words(&error)))
     }
 
@@ -171,17 +182,28 @@ impl Journal {
     pub(crate) fn read_whole(&self, place: Place) -> Result<Bytes, LogError> {
         let record = self.log.read(place)?;
         let Some(of) = self.referred(&record)? else { return Ok(record.payload) };
-        let Ok(read) = FrameRecord::decode(&record.payload, Some(&of)) else { return Ok(record.payload) };
+        let read = FrameRecord::decode(&record.payload, Some(&of)).map_err(|_| senseless(place))?;
         let Defined { topic, offset, at, .. } = read.defined.kept();
         let frame = read.frame(&record.payload);
         Ok([&*encode_head(&topic, &frame, offset, at), &*frame.payload].concat().into())
     }
 
-    /// What the record defines that this one refers to. What makes no sense refers to none.
-    fn referred(&self, record: &Record) -> Result<Option<Defined>, LogError> {
-        let Ok(Some((offset, len))) = FrameRecord::refers_to(&record.payload) else { return Ok(None) };
-        let named = self.log.read(record.place.beside(offset, len))?;
-        Ok(FrameRecord::decode(&named.payload, None).ok().map(|named| named.defined.kept()))
+    /// What the record defines that this one refers to, if it refers to one.
+    fn referred(&self, record: &Record) -> Result<Option<Arc<Defined>>, LogError> {
+        let refers = FrameRecord::refers_to(&record.payload).map_err(|_| senseless(record.place))?;
+        let Some((offset, len)) = refers else { return Ok(None) };
+        let place = record.place.beside(offset, len);
+        let known = || self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, named)) = known().iter().find(|(at, _)| *at == place) {
+            return Ok(Some(Arc::clone(named)));
+        }
+        let named = self.log.read(place)?;
+        let named = FrameRecord::decode(&named.payload, None).map_err(|_| senseless(place))?;
+        let named = Arc::new(named.defined.kept());
+        let mut known = known();
+        known.truncate(NAMED_MAX - 1);
+        known.push_front((place, Arc::clone(&named)));
+        Ok(Some(named))
     }
 
     fn unreadable(&self, error: &LogError) -> Unreadable {

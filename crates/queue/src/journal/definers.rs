@@ -10,9 +10,9 @@ use super::frame_record::{Defined, encode_reference};
 use crate::broker::TopicId;
 use crate::frame::{Frame, Millis, ProducerStamp};
 
-/// After so many references a frame is written with all its names, for the next ones: about as many frames are unreadable if
-/// one record is damaged.
-const REFERENCES_MAX: u32 = 256;
+/// After so many references a frame is written with all its names, for the next ones. Those that are under way meanwhile still
+/// refer to the old one, up to twice as many: so many frames are unreadable if one record is damaged.
+const REFERENCES: u32 = 256;
 
 /// Most producers that are remembered.
 const DEFINERS_MAX: usize = 4_096;
@@ -28,8 +28,14 @@ pub(crate) struct Handed {
 }
 
 impl Handed {
-    pub(crate) fn new(frame: &Frame, offset: u64, at: Millis, head_len: usize) -> Self {
-        Self { offset, at, stamp: frame.producer.clone(), len: head_len + frame.payload.len() }
+    /// None for a dead letter: they are rare, and each comes from another producer.
+    pub(crate) fn new(frame: &Frame, offset: u64, at: Millis, head_len: usize) -> Option<Self> {
+        frame.dead.is_none().then(|| Self {
+            offset,
+            at,
+            stamp: frame.producer.clone(),
+            len: head_len + frame.payload.len(),
+        })
     }
 }
 
@@ -54,15 +60,13 @@ impl Definers {
         offset: u64,
         at: Millis,
     ) -> Option<Shorter> {
-        // A dead letter is rare and is moved by itself.
         if frame.dead.is_some() {
             return None;
         }
         let key = (topic, frame.producer.as_ref().map(|stamp| Arc::clone(&stamp.id)));
         let definer = self.0.get_mut(&key)?;
         definer.references += 1;
-        // The others that are under way still refer to this one.
-        if definer.references.is_multiple_of(REFERENCES_MAX) {
+        if definer.references == REFERENCES || definer.references > 2 * REFERENCES {
             return None;
         }
         let part = encode_reference(frame, offset, at, (definer.place, &definer.defined))?;
@@ -78,8 +82,11 @@ impl Definers {
         if self.0.get(&key).is_some_and(|known| known.place > place) {
             return;
         }
-        if self.0.len() >= DEFINERS_MAX {
-            self.0.clear();
+        if self.0.len() >= DEFINERS_MAX && !self.0.contains_key(&key) {
+            self.0.retain(|_, definer| definer.place.segment() == place.segment());
+            if self.0.len() >= DEFINERS_MAX {
+                return;
+            }
         }
         let defined = Defined { topic: (), offset: handed.offset, at: handed.at, stamp: handed.stamp };
         self.0.insert(key, Definer { place, defined, references: 0 });

@@ -130,7 +130,7 @@ impl Keeper {
             Done::Checked(outcome) => drop(self.noted(broker, now, outcome)),
             Done::Unread(reason) => failed(&mut self.unread, now, reason),
             Done::Frame { topic, offset, handed, publisher, outcome } => {
-                if let Ok(appended) = &outcome {
+                if let (Ok(appended), Some(handed)) = (&outcome, handed) {
                     self.definers.landed(topic, handed, appended.place);
                 }
                 let outcome = self.landed(broker, now, topic, offset, outcome);
@@ -353,7 +353,10 @@ impl Keeper {
             // It is not what was written: nothing is gained by keeping its segment.
             Err(error @ LogError::Damaged { .. }) => {
                 tracing::warn!(%error, "a record of the queue's log is damaged");
-                self.damage.push(error.to_string());
+                let words = error.to_string();
+                if !self.damage.contains(&words) {
+                    self.damage.push(words);
+                }
                 broker.moved(topic, offset, from, None);
                 true
             }

@@ -59,12 +59,8 @@ pub(crate) fn recover(
     let mut opened = report(&recovery, &unreadable);
     if dangling > 0 {
         opened.damage.push(format!(
-            "{} gone with a record that cannot be read and that has the names of their topic and producer",
-            if dangling == 1 {
-                "1 frame is".to_owned()
-            } else {
-                format!("{} are", counted(dangling, "frame"))
-            }
+            "the names of topic and producer of {} stood in one that cannot be read: those that were held are gone",
+            counted(dangling, "record")
         ));
     }
     (opened.frames, opened.messages, opened.dead_letters) =
@@ -90,8 +86,8 @@ struct Replay {
     /// More than the records that the log can hold.
     sequences: u64,
     newest_segment: u64,
-    /// What the records of this segment define, by where they stand in it.
-    defined: HashMap<u32, Defined, foldhash::fast::RandomState>,
+    /// What the records of this segment define, with their length, by where they stand in it.
+    defined: HashMap<u32, (u32, Defined), foldhash::fast::RandomState>,
     /// Records that are whole and make no sense.
     unreadable: Vec<u64>,
     /// Frames that refer to a record that cannot be read.
@@ -120,7 +116,10 @@ impl Replay {
         match record.kind {
             FRAME | MOVED => {
                 let refers = FrameRecord::refers_to(bytes)?;
-                let of = refers.and_then(|(offset, _)| self.defined.get(&offset));
+                let of = refers.and_then(|(offset, len)| {
+                    let (found, defined) = self.defined.get(&offset)?;
+                    (*found == len).then_some(defined)
+                });
                 if refers.is_some() && of.is_none() {
                     self.dangling += 1;
                     return Ok(());
@@ -139,8 +138,9 @@ impl Replay {
                     at: frame.at,
                     stamp: stamp.filter(|_| record.kind == FRAME),
                 });
-                if let (Some(kept), Ok(offset)) = (kept, u32::try_from(record.place.offset())) {
-                    self.defined.insert(offset, kept);
+                let at = (u32::try_from(record.place.offset()), u32::try_from(record.place.payload_len()));
+                if let (Some(kept), (Ok(offset), Ok(len))) = (kept, at) {
+                    self.defined.insert(offset, (len, kept));
                 }
             }
             FACTS => {
