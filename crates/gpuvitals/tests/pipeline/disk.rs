@@ -15,11 +15,12 @@ fn a_full_disk_degrades_and_recovers_without_loss() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
     let Some(mount) = SmallDisk::mount(&disk, "96m") else { return };
-    // The header is needed before anything is opened.
-    let header = b"timestamp,uuid,power_w,noise_a,noise_b,noise_c\n";
-    let mut server = Server::start_fed(&disk.join("data"), &["--csv", "-"], header);
+    // The header and a row are needed before anything is opened.
+    let mut begun = b"timestamp,uuid,power_w,noise_a,noise_b,noise_c\n".to_vec();
+    write_rows(&mut begun, 0..1);
+    let mut server = Server::start_fed(&disk.join("data"), &["--csv", "-"], &begun);
     let mut input = server.child.stdin.take().unwrap();
-    write_rows(&mut input, 0..30_000);
+    write_rows(&mut input, 1..30_000);
     server.until("/stats", "the first rows", |stats| stats["source"]["rows_stored"].as_u64() > Some(0));
 
     // Fill the disk to its last byte, then send the rest.
