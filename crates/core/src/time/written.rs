@@ -21,6 +21,8 @@ pub enum DateOrder {
     DayFirst,
     /// 4 March.
     MonthFirst,
+    /// 4 May 2003, for years of two digits alone.
+    YearFirst,
 }
 
 /// A place's clock.
@@ -64,6 +66,11 @@ impl Zone {
         let zone = offset(name).map(TimeZone::fixed).or_else(|| TimeZone::get(name).ok());
         let zone = zone.ok_or_else(|| ZoneError(name.chars().take(TEXT_LEN_MAX).collect()))?;
         Ok(Self { zone, name: name.to_owned() })
+    }
+
+    /// The zone of an offset or of an abbreviation that computers' logs use, such as `utc+2` or `CEST`.
+    pub fn of_offset(text: &str) -> Option<Self> {
+        Some(Self { zone: TimeZone::fixed(offset(text)?), name: text.to_owned() })
     }
 
     /// Its name.
@@ -294,7 +301,10 @@ fn date((words, dots): &(Vec<&str>, bool), year_behind: Option<i16>, order: Date
                 _ if *dots => (first, second),
                 DateOrder::DayFirst => (first, second),
                 DateOrder::MonthFirst => (second, first),
-                DateOrder::Open => return None,
+                DateOrder::YearFirst if last.len() <= 2 => {
+                    return Date::new(year(&format!("{first:02}"))?, second, last.parse().ok()?).ok();
+                }
+                DateOrder::YearFirst | DateOrder::Open => return None,
             };
             Date::new(year(last)?, month, day).ok()
         }
@@ -347,6 +357,8 @@ const ABBREVIATIONS: &[(&str, i8)] = &[
     ("west", 1),
     ("cet", 1),
     ("cest", 2),
+    ("mez", 1),
+    ("mesz", 2),
     ("eet", 2),
     ("eest", 3),
     ("msk", 3),

@@ -46,17 +46,27 @@ enum Shape {
 }
 
 impl Decimals {
-    /// What the cells of a sample show. A comma in three digits groups them if some number has a decimal point.
+    /// What the cells of a sample show. A comma before three digits groups them if some number has a decimal point, or if
+    /// smaller numbers of its column have none. Columns of texts say nothing, and in a file that commas part a decimal comma
+    /// must be in quotes, so that a list such as `"0,1"` is none where other numbers have a point.
     pub(super) fn of(sample: &Sample, columns: usize, delimiter: u8) -> Self {
         let shapes: Vec<Vec<Shape>> =
             (0..columns).map(|column| sample.cells(column).filter_map(shape).collect()).collect();
         let has = |column: &[Shape], wanted: Shape| column.contains(&wanted);
+        let is_numbers = |column: &&Vec<Shape>| {
+            2 * column.iter().filter(|shape| **shape == Shape::Other).count() <= column.len()
+        };
+        let numbers: Vec<&Vec<Shape>> = shapes.iter().filter(is_numbers).collect();
         let is_pointed = |column: &[Shape]| has(column, Shape::Point) || has(column, Shape::ThreeBehindPoint);
-        let with_comma = |column: &&Vec<Shape>| has(column, Shape::Comma);
-        let is_sure = shapes.iter().filter(with_comma).any(|column| !is_pointed(column));
-        let is_open = delimiter != b','
-            && shapes.iter().any(|column| has(column, Shape::ThreeBehindComma) && !is_pointed(column));
-        let is_comma = is_sure || (is_open && !shapes.iter().any(|column| has(column, Shape::Point)));
+        let count = |is: &dyn Fn(&[Shape]) -> bool| numbers.iter().filter(|column| is(column)).count();
+        let with_comma = count(&|column| has(column, Shape::Comma) && !is_pointed(column));
+        let with_point = count(&|column| has(column, Shape::Point) && !has(column, Shape::Comma));
+        let is_sure = with_comma > 0
+            && if delimiter == b',' { count(&is_pointed) == 0 } else { with_comma >= with_point };
+        let is_open = |column: &[Shape]| {
+            has(column, Shape::ThreeBehindComma) && !is_pointed(column) && !has(column, Shape::Short)
+        };
+        let is_comma = is_sure || (delimiter != b',' && with_point == 0 && count(&is_open) > 0);
         let is_grouped = |column: &Vec<Shape>| {
             let mut groups = 0;
             column.iter().all(|shape| {

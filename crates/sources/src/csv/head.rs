@@ -103,9 +103,13 @@ fn has_row(bytes: &[u8]) -> bool {
             let mut bytes = field.iter().filter(|byte| !b"\0\"'+-".contains(byte));
             bytes.next().is_some_and(u8::is_ascii_digit)
         };
-        let is_foreign = line.first().is_some_and(|byte| b"{[<".contains(byte));
+        // JSON, XML, a sample with labels.
+        let is_foreign = line.first().is_some_and(|byte| b"[<".contains(byte)) || line.contains(&b'{');
+        let is_mark = |byte: &u8| b",;\t".contains(byte);
+        let is_parted = line.iter().any(is_mark);
+        let mut fields = line.split(|byte| is_mark(byte) || (!is_parted && *byte == b' '));
         seen += 1;
-        seen == NAMELESS_MAX || is_foreign || line.split(|byte| b",;\t ".contains(byte)).any(is_value)
+        seen == NAMELESS_MAX || is_foreign || fields.any(is_value)
     })
 }
 

@@ -14,6 +14,7 @@ use super::decimal::{Decimal, pointed};
 use super::messages::Messages;
 use super::part::{Cells, MetricCell, Part, Whose};
 use super::plan::{Plan, Role};
+use super::sample;
 use super::split::Splitter;
 use super::subject::{ExtraCell, Subject, Subjects};
 use super::times::Times;
@@ -159,10 +160,7 @@ impl RowBuilder {
 
     /// Whether the current record repeats the header.
     pub(super) fn is_header(&self, record: &Splitter) -> bool {
-        let columns = &self.plan.columns;
-        let is_same = |index: usize, name: &str| record.field(index).trim_ascii() == name.as_bytes();
-        record.len() == columns.len()
-            && columns.iter().enumerate().all(|(index, column)| is_same(index, &column.name))
+        sample::is_header(record, self.plan.columns.iter().map(|column| column.name.as_str()))
     }
 
     /// Whether the current record is one that can be read, and its recorded time; without a column of times, now.

@@ -33,7 +33,7 @@ impl Sample {
                         return sample;
                     }
                 }
-                SplitStep::Record if is_header(records, names) => {}
+                SplitStep::Record if is_header(records, names.iter().map(|name| name.trim())) => {}
                 SplitStep::Record => sample.push(records),
                 SplitStep::Oversize { .. } => {}
                 SplitStep::Unclosed { .. } => return sample,
@@ -93,10 +93,7 @@ impl Sample {
 }
 
 /// Whether the record repeats the header, as a log that was begun again has it.
-pub(super) fn is_header(record: &Splitter, names: &[String]) -> bool {
-    record.len() == names.len()
-        && names
-            .iter()
-            .enumerate()
-            .all(|(index, name)| record.field(index).trim_ascii() == name.trim().as_bytes())
+pub(super) fn is_header<'a>(record: &Splitter, names: impl ExactSizeIterator<Item = &'a str>) -> bool {
+    let is_same = |(index, name): (usize, &str)| record.field(index).trim_ascii() == name.as_bytes();
+    record.len() == names.len() && names.enumerate().all(is_same)
 }

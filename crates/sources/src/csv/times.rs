@@ -7,7 +7,7 @@ use super::sample::Sample;
 use super::split::Splitter;
 
 /// A number below this, in seconds, is no time since 1970 but one since the log began.
-const EPOCH_MIN: f64 = 100_000_000.0;
+pub(super) const EPOCH_MIN: f64 = 100_000_000.0;
 
 /// Texts of a time column that are looked at to tell the order of its dates.
 const TEXTS_MAX: usize = 50_000;
@@ -28,10 +28,10 @@ pub(super) struct Times {
 }
 
 /// What the names of the columns say about their times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Named {
-    /// They are in UTC.
-    pub(super) is_utc: bool,
+    /// Their zone.
+    pub(super) zone: Option<Zone>,
     /// They count from the beginning of the log.
     pub(super) is_relative: bool,
     /// Unit of numbers, in nanoseconds.
@@ -90,7 +90,7 @@ impl Times {
         now_ns: i64,
     ) -> Result<Self, Untimely> {
         let texts = texts(&columns, sample);
-        let form = form(&texts, named, (order, sample.is_all()), any_date, now_ns)?;
+        let form = form(&texts, &named, (order, sample.is_all()), any_date, now_ns)?;
         // What is no time at all says nothing about the others.
         let has_zone = |text: &String| {
             let written = || Some(Written::read(text, DateOrder::Open)?.has_zone());
@@ -99,10 +99,11 @@ impl Times {
         };
         let mut zones = texts.iter().filter_map(has_zone).peekable();
         let is_settled = zones.peek().is_some() && zones.all(|has_zone| has_zone) && form != Form::Compact;
-        let (zone, zone_from) = match zone {
-            _ if is_settled || named.is_utc => (Zone::utc(), ZoneFrom::File),
-            Some(zone) => (zone.clone(), ZoneFrom::User),
-            None => (Zone::of_machine(), ZoneFrom::Machine),
+        let (zone, zone_from) = match (named.zone, zone) {
+            _ if is_settled => (Zone::utc(), ZoneFrom::File),
+            (Some(zone), _) => (zone, ZoneFrom::File),
+            (None, Some(zone)) => (zone.clone(), ZoneFrom::User),
+            (None, None) => (Zone::of_machine(), ZoneFrom::Machine),
         };
         Ok(Self { columns, form, zone, zone_from, fold: Fold::default(), last: None, text: String::new() })
     }
@@ -113,6 +114,7 @@ impl Times {
             Form::Instant(DateOrder::Open) => "",
             Form::Instant(DateOrder::DayFirst) => "day first",
             Form::Instant(DateOrder::MonthFirst) => "month first",
+            Form::Instant(DateOrder::YearFirst) => "year first",
             Form::Compact => "year, month and day as one number",
             Form::Relative(SECOND_NS) => "seconds since the log began",
             Form::Relative(1_000_000) => "milliseconds since the log began",
@@ -223,7 +225,7 @@ fn texts(columns: &[usize], sample: &Sample) -> Vec<String> {
 
 fn form(
     texts: &[String],
-    named: Named,
+    named: &Named,
     (order, is_all): (DateOrder, bool),
     any_date: bool,
     now_ns: i64,
@@ -234,8 +236,10 @@ fn form(
         if most(&is_compact) {
             return Ok(Form::Compact);
         }
-        let is_large = || texts.iter().filter_map(|text| number(text)).any(|number| number >= EPOCH_MIN);
-        return match (!named.is_relative && is_large(), any_date) {
+        #[expect(clippy::cast_precision_loss, reason = "it is one of few units")]
+        let unit_s = named.unit_ns.map_or(1.0, |unit_ns| unit_ns as f64 / SECOND_NS as f64);
+        let is_large = |text: &str| number(text).is_some_and(|number| number * unit_s >= EPOCH_MIN);
+        return match (!named.is_relative && most(&is_large), any_date) {
             (true, _) => Ok(Form::Instant(order)),
             (false, true) => Ok(Form::Relative(named.unit_ns.unwrap_or(SECOND_NS))),
             (false, false) => Err(Untimely::Relative(first.clone())),
@@ -250,6 +254,9 @@ fn form(
         let of = |wanted: DateOrder| {
             shown.iter().find(|(_, order)| *order == wanted).map(|(text, _)| (*text).clone())
         };
+        if order == DateOrder::Open && is_year_first(texts, now_ns) {
+            return Ok(Form::Instant(DateOrder::YearFirst));
+        }
         return match (of(DateOrder::DayFirst), of(DateOrder::MonthFirst)) {
             (Some(_), None) => Ok(Form::Instant(DateOrder::DayFirst)),
             (None, Some(_)) => Ok(Form::Instant(DateOrder::MonthFirst)),
@@ -265,6 +272,20 @@ fn form(
         return if any_date { Ok(Form::OfDay) } else { Err(Untimely::OfDay(first.clone())) };
     }
     Err(Untimely::Unknown(first.clone()))
+}
+
+/// Whether dates with years of two digits are later, and not in the future, with the year first: `25/07/18` is of 2025 rather
+/// than of 2018. With dots nobody writes them so.
+fn is_year_first(texts: &[String], now_ns: i64) -> bool {
+    let latest = |order| {
+        let read = |text: &String| Written::read(text, order)?.instant(&Zone::utc());
+        let instants: Option<Vec<i64>> = texts.iter().map(read).collect();
+        instants?.into_iter().max().filter(|latest| *latest <= now_ns.saturating_add(time::DAY_NS))
+    };
+    let others = [DateOrder::DayFirst, DateOrder::MonthFirst].into_iter().filter_map(latest).max();
+    let date = |text: &String| text.split([' ', 'T']).next().unwrap_or_default().to_owned();
+    !texts.iter().any(|text| date(text).contains('.'))
+        && latest(DateOrder::YearFirst).is_some_and(|latest| others.is_none_or(|other| latest > other))
 }
 
 /// Whether digits alone are a date of our time: as a number of seconds they would be in 1970.

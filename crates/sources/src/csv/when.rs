@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use gpuvitals_core::catalogue::folded;
-use gpuvitals_core::time::{DateOrder, SECOND_NS, Written};
+use gpuvitals_core::time::{DateOrder, SECOND_NS, Written, Zone};
 
 use super::hints::{HintSense, Hints};
 use super::plan::{Plan, Role, Surroundings, Unfit, is_named};
 use super::sample::Sample;
-use super::times::{Named, Times, Untimely, ZoneFrom, number};
+use super::times::{EPOCH_MIN, Named, Times, Untimely, ZoneFrom, number};
 
 /// Cells of a column that are looked at.
 const CELLS_MAX: usize = 1_000;
@@ -61,7 +61,7 @@ const RELATIVE: [&str; 10] = [
 ];
 
 /// Units that may stand behind a name, in nanoseconds.
-const UNITS: [(&str, i64); 13] = [
+const UNITS: [(&str, i64); 18] = [
     ("ns", 1),
     ("nanoseconds", 1),
     ("us", 1_000),
@@ -74,7 +74,12 @@ const UNITS: [(&str, i64); 13] = [
     ("sec", SECOND_NS),
     ("secs", SECOND_NS),
     ("seconds", SECOND_NS),
+    ("second", SECOND_NS),
     ("min", 60 * SECOND_NS),
+    ("minutes", 60 * SECOND_NS),
+    ("h", 3_600 * SECOND_NS),
+    ("hours", 3_600 * SECOND_NS),
+    ("days", 86_400 * SECOND_NS),
 ];
 
 /// What the cells of a column are.
@@ -82,7 +87,7 @@ const UNITS: [(&str, i64); 13] = [
 enum Kind {
     /// Date and time.
     Instant,
-    /// A number, since 1970 or since the log began.
+    /// A number since 1970.
     Number,
     /// A date alone.
     Date,
@@ -161,17 +166,24 @@ fn find(plan: &Plan, sample: &Sample, hints: &Hints) -> Vec<usize> {
     let unnamed = || open_columns(plan, hints).find(|(index, name)| is_log_time(sample, *index, name));
     let is_instant = |(rank, _, kind): &&(usize, usize, Kind)| match kind {
         Kind::Instant => true,
-        // The number of a day is none of seconds, and a count from the beginning is the last choice.
-        Kind::Number => *rank <= NAMES.len() && NAMES.get(*rank) != Some(&"day"),
+        // A count from the beginning is the last choice.
+        Kind::Number => *rank <= NAMES.len(),
         Kind::Date | Kind::OfDay | Kind::Other => false,
     };
     if let Some((_, index, _)) = named.iter().find(is_instant) {
         return vec![*index];
     }
-    if let (Some(date), Some(time)) =
-        (of(Kind::Date).or_else(|| any(Kind::Date)), of(Kind::OfDay).or_else(|| any(Kind::OfDay)))
-    {
-        return vec![date, time];
+    // What has passed is no time of day.
+    let is_clock = |index: &usize| {
+        let name = plan.columns.get(*index).map(|column| Name::of(&column.name));
+        name.is_some_and(|name| {
+            !name.is_relative() && !name.has_word(&["duration", "eta", "elapsed", "remaining"])
+        })
+    };
+    let clocks = || open.iter().filter(|(index, _, kind)| *kind == Kind::OfDay && is_clock(index));
+    let clock = clocks().find(|(_, rank, _)| rank.is_some()).or_else(|| clocks().next());
+    if let (Some(date), Some((time, ..))) = (of(Kind::Date).or_else(|| any(Kind::Date)), clock) {
+        return vec![date, *time];
     }
     // What is called a time and cannot be read is an error, unless another column is one whatever it is called.
     let by_name = named.first().map(|(_, index, _)| *index);
@@ -212,7 +224,9 @@ fn unread(plan: &Plan, sample: &Sample, hints: &Hints) -> Option<(String, String
     let seems = |text: &&str| {
         let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).collect();
         let numbers = words.iter().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit())).count();
-        numbers >= 3 && words.iter().any(|word| is_year(word))
+        // A name that has a date in it is none: `gpt-4o-2024-08-06`.
+        let begins = text.starts_with(|c: char| c.is_ascii_digit());
+        begins && numbers >= 3 && words.iter().any(|word| is_year(word))
     };
     open_columns(plan, hints).find_map(|(index, name)| {
         let texts = || sample.cells(index).filter(|text| !text.is_empty()).take(CELLS_MAX);
@@ -230,6 +244,10 @@ fn shared_date(plan: &Plan, columns: &[usize], sample: &Sample) -> Option<String
     if kind(sample, column) != Kind::Date {
         return None;
     }
+    // One row of a stream does not tell.
+    if !sample.is_all() && sample.len() < 2 {
+        return sample.cells(column).next().map(str::to_owned);
+    }
     let subject = plan.subject();
     let mut seen = HashSet::new();
     let mut cells: Vec<_> = subject.iter().map(|column| sample.cells(*column)).collect();
@@ -245,7 +263,7 @@ fn named(plan: &Plan, columns: &[usize]) -> Named {
     names.fold(Named::default(), |said, column| {
         let name = Name::of(&column.name);
         Named {
-            is_utc: said.is_utc || name.has_word(&["utc", "gmt", "zulu"]),
+            zone: said.zone.or_else(|| zone_in(&column.name)),
             is_relative: said.is_relative || name.is_relative(),
             unit_ns: said.unit_ns.or(name.unit_ns),
         }
@@ -268,6 +286,28 @@ fn release(plan: &mut Plan, columns: &[usize]) {
     }
 }
 
+/// The zone that a name says: `timestamp_utc`, `Time (UTC+2)`, `Zeit (MESZ)`. Other abbreviations than UTC and GMT are words, too,
+/// unless they stand in brackets.
+fn zone_in(name: &str) -> Option<Zone> {
+    let lower = name.to_ascii_lowercase();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | ':');
+    let mut words = lower.split(|c: char| !is_part(c)).filter(|word| !word.is_empty());
+    let of_word = |word: &str| {
+        let from = ["utc", "gmt"].iter().find_map(|zone| word.find(zone))?;
+        let (before, zone) = word.split_at_checked(from)?;
+        let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphabetic());
+        // `outcome`
+        if is_letter(before.chars().last()) || is_letter(zone.chars().nth(3)) {
+            return None;
+        }
+        // `time-utc` and `utc-time` have no offset.
+        Zone::of_offset(zone).or_else(|| Some(Zone::utc()))
+    };
+    let inside = lower.split_once(['(', '[']).map(|(_, inside)| inside.trim_end_matches([')', ']']).trim());
+    let is_word = |text: &&str| text.len() > 1 && text.starts_with(|c: char| c.is_ascii_alphabetic());
+    words.find_map(of_word).or_else(|| inside.filter(is_word).and_then(Zone::of_offset))
+}
+
 /// The name of a column, taken apart: `Time [ms]`, `timestamp_utc`, `Zeit (MESZ)`.
 struct Name {
     whole: String,
@@ -284,7 +324,7 @@ impl Name {
         let head = head.trim_matches('_');
         let suffix = head.rsplit_once('_').and_then(|(bare, unit)| Some((bare, unit_of(unit)?)));
         let (bare, unit_ns) = match suffix {
-            Some((bare, unit_ns)) if rank_of(head).is_none() => (bare, Some(unit_ns)),
+            Some((bare, unit_ns)) => (if rank_of(head).is_some() { head } else { bare }, Some(unit_ns)),
             _ => (head, unit_of(inside.trim_end_matches([']', ')']).trim_matches('_'))),
         };
         Self { bare: bare.to_owned(), unit_ns, whole }
@@ -319,8 +359,10 @@ fn kind(sample: &Sample, column: usize) -> Kind {
         all += 1;
         let orders = [DateOrder::Open, DateOrder::DayFirst, DateOrder::MonthFirst];
         let written = orders.iter().find_map(|order| Written::read(text, *order));
-        if number(text).is_some() && (written.is_none() || text.len() > 8) {
-            numbers += 1;
+        if let Some(number) = number(text)
+            && (written.is_none() || text.len() > 8)
+        {
+            numbers += u32::from(number >= EPOCH_MIN);
         } else if let Some(written) = written {
             instants += u32::from(written.has_time());
             dates += u32::from(!written.has_time());

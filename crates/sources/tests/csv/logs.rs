@@ -382,6 +382,9 @@ fn a_column_that_is_called_a_time_and_is_none_is_refused_and_never_now() {
         ("Relative Time [ms],gpu,power_w\n500000000,0,1\n500001000,0,2\n", "one since the log began"),
         ("elapsed,gpu,power_w\n0 days 00:00:01,0,1\n", "is no time that is known"),
         ("date,gpu,power_w\n2025-07-18,0,1\n2025-07-18,0,2\n", "no time of day"),
+        ("date,elapsed,gpu,power_w\n2025-07-18,00:00:01,0,1\n2025-07-18,00:00:02,0,2\n", "no time of day"),
+        ("timestamp_ns,gpu,power_w\n123456789012,0,1\n123556789012,0,2\n", "one since the log began"),
+        ("time [ms],gpu,power_w\n0,0,1\n60000000,0,2\n120000000,0,3\n", "one since the log began"),
         ("day,clock,gpu,power_w\n2025-07-18,20h42m34,0,1\n2025-07-18,20h42m35,0,2\n", "no time of day"),
     ] {
         let error = refused(text);
@@ -401,6 +404,7 @@ fn numbers_and_places_are_no_times_unless_a_name_says_so() {
         "device,GPU use (%),Serial Number\ncard0,12,1322919026912\ncard1,13,1322919026913\ncard2,13,N/A\n",
         "gpu,power_w,foo\n0,100,5\n1,101,6\n0,102,7\n1,103,N/A\n",
         "gpu,temp,since\n0,50,2025-07-01 08:00:00\n1,51,2025-07-01 08:00:00\n",
+        "llm,gpu,power_w\ngpt-4o-2024-08-06,0,1\ngpt-4o-2024-05-13,0,2\n",
         "gpu,temp,job_start\n0,50,2025-07-01 08:00:00\n1,51,2025-07-01 09:00:00\n",
     ] {
         let source = open(text);
@@ -434,6 +438,10 @@ fn a_live_pipe_is_understood_by_its_first_row_and_not_by_its_header_alone() {
     let mut texts: Vec<(&str, Vec<u8>)> =
         logs.iter().map(|name| (*name, std::fs::read(log(name)).unwrap())).collect();
     texts.push(("timed.prom", timed.into()));
+    texts.push((
+        "named.csv",
+        "Date;GPU 0 Power (W)\n18/07/2025 20:42:34;123,45\n18/07/2025 20:42:35;124,45\n".into(),
+    ));
     for (name, bytes) in texts {
         let read = |reader: Box<dyn std::io::Read + Send>| {
             read_with(CsvInput::Reader { name: name.to_owned(), reader }, config())
@@ -451,6 +459,14 @@ fn a_name_tells_the_zone_of_a_time_and_the_unit_of_a_count() {
         let text = format!("{name},power_w\n2025-07-18 20:42:34,1\n");
         let (rows, _) = read_with(reader(text.into_bytes()), hinted(berlin()));
         assert!(rows[0].starts_with("2025-07-18T20:42:34Z"), "{name}: {rows:?}");
+    }
+    for (name, utc) in
+        [("Timestamp (UTC+2)", "18"), ("Time (GMT+08:00)", "12"), ("Zeit (MESZ)", "18"), ("time-utc", "20")]
+    {
+        let text = format!("{name},power_w\n2025-07-18 20:42:34,1\n");
+        let tokyo = Hints { timezone: Some(Zone::named("Asia/Tokyo").unwrap()), ..Hints::default() };
+        let (rows, _) = read_with(reader(text.into_bytes()), hinted(tokyo));
+        assert!(rows[0].starts_with(&format!("2025-07-18T{utc}:42:34Z")), "{name}: {rows:?}");
     }
     let local = "local_time,utc_time,power_w\n2025-07-18 22:42:34,2025-07-18 20:42:34,1\n";
     let (rows, _) = read_with(reader(local.as_bytes().to_vec()), hinted(berlin()));
@@ -473,6 +489,9 @@ fn numbers_since_1970_have_a_decimal_comma_or_an_exponent() {
         "2025-07-18T20:42:34.25Z ro"
     );
     assert_eq!(first("timestamp,power_w\n1.752871354500E+12,100\n"), "2025-07-18T20:42:34.5Z row");
+    // A small number is no time beside a date.
+    assert_eq!(first("epoch,time,power_w\n1,2025-07-18 20:42:34.5,1\n"), "2025-07-18T20:42:34.5Z row");
+    assert_eq!(first("time,power_w\n25/07/18 20:42:34.5,1\n"), "2025-07-18T20:42:34.5Z row");
     // These are digits, too, and no number.
     assert_eq!(first("timestamp,power_w\n20250718204234500,100\n"), "2025-07-18T20:42:34.5Z row");
 }
@@ -490,7 +509,7 @@ fn a_comma_or_point_between_thousands_is_told_by_the_other_numbers() {
     };
     let time = "2025-07-18T20:42:34Z";
     let check = |memory: &str, power: &str, expected: &str| {
-        let text = format!("timestamp;memory_used;power\n{time};{memory};{power}\n{time};1;2\n");
+        let text = format!("timestamp;memory_used;power\n{time};{memory};{power}\n");
         assert_eq!(read(&text), expected, "{memory} {power}");
     };
     check("12,345", "45.5", "memory_used_mb=12345 power_w=45.5");
@@ -500,6 +519,12 @@ fn a_comma_or_point_between_thousands_is_told_by_the_other_numbers() {
     check("12345", "45,500", "memory_used_mb=12345 power_w=45.5");
     check("12345", "0,500", "memory_used_mb=12345 power_w=0.5");
     check("12345", "0.500", "memory_used_mb=12345 power_w=0.5");
+    let text = format!("timestamp\tmemory_used\tpower\n{time}\t1,024\t45\n{time}\t980\t46\n");
+    assert_eq!(read(&text), "memory_used_mb=1024 power_w=45", "980 and 1,024 are neighbours");
+    let text = format!("timestamp,visible_devices,memory_used,power\n{time},\"0,1\",2400,24.125\n");
+    assert_eq!(read(&text), "memory_used_mb=2400 power_w=24.125", "a list is no number");
+    let text = format!("timestamp;memory_used;power;driver\n{time};2400;45,5;535.54\n");
+    assert_eq!(read(&text), "memory_used_mb=2400 power_w=45.5", "a version is one point");
 }
 
 #[test]
