@@ -1,6 +1,6 @@
 //! Which columns of a file are its times.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use gpuvitals_core::catalogue::folded;
 use gpuvitals_core::time::{DateOrder, SECOND_NS, Written, Zone};
@@ -163,7 +163,7 @@ fn find(plan: &Plan, sample: &Sample, hints: &Hints) -> Vec<usize> {
     named.sort_by_key(|(rank, index, _)| (*rank, *index));
     let of = |wanted: Kind| named.iter().find(|(.., kind)| *kind == wanted).map(|(_, index, _)| *index);
     let any = |wanted: Kind| open.iter().find(|(.., kind)| *kind == wanted).map(|(index, ..)| *index);
-    let unnamed = || open_columns(plan, hints).find(|(index, name)| is_log_time(sample, *index, name));
+    let unnamed = || open_columns(plan, hints).find(|(index, name)| is_log_time(plan, sample, *index, name));
     let is_instant = |(rank, _, kind): &&(usize, usize, Kind)| match kind {
         Kind::Instant => true,
         // A count from the beginning is the last choice.
@@ -191,8 +191,8 @@ fn find(plan: &Plan, sample: &Sample, hints: &Hints) -> Vec<usize> {
 }
 
 /// Whether a column without the name of a time has the times of its rows: they change, and the name is not of a time that
-/// something else has.
-fn is_log_time(sample: &Sample, column: usize, name: &str) -> bool {
+/// something else has, unless each row of a GPU has another one.
+fn is_log_time(plan: &Plan, sample: &Sample, column: usize, name: &str) -> bool {
     const OTHERS: [&str; 17] = [
         "bios",
         "vbios",
@@ -214,7 +214,22 @@ fn is_log_time(sample: &Sample, column: usize, name: &str) -> bool {
     ];
     let texts = || sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX);
     let changes = texts().count() == 1 || texts().zip(texts().skip(1)).any(|(one, next)| one != next);
-    changes && kind(sample, column) == Kind::Instant && !Name::of(name).has_word(&OTHERS)
+    changes
+        && kind(sample, column) == Kind::Instant
+        && (!Name::of(name).has_word(&OTHERS) || is_of_rows(plan, sample, column))
+}
+
+/// Whether some GPU has several rows, and no two that follow each other have the same text there.
+fn is_of_rows(plan: &Plan, sample: &Sample, column: usize) -> bool {
+    let mut cells: Vec<_> = plan.subject().iter().map(|column| sample.cells(*column)).collect();
+    let (mut before, mut has_several) = (HashMap::new(), false);
+    let differ = sample.cells(column).take(CELLS_MAX).all(|text| {
+        let whose: Vec<&str> = cells.iter_mut().map(|cells| cells.next().unwrap_or_default()).collect();
+        let last = before.insert(whose, text);
+        has_several |= last.is_some();
+        last != Some(text)
+    });
+    differ && has_several
 }
 
 /// A column that seems to be a time in a form that is not known, and a text of it: the texts have a year and more numbers,

@@ -492,6 +492,10 @@ fn numbers_since_1970_have_a_decimal_comma_or_an_exponent() {
     // A small number is no time beside a date.
     assert_eq!(first("epoch,time,power_w\n1,2025-07-18 20:42:34.5,1\n"), "2025-07-18T20:42:34.5Z row");
     assert_eq!(first("time,power_w\n25/07/18 20:42:34.5,1\n"), "2025-07-18T20:42:34.5Z row");
+    let spans = "start_time,end_time,gpu,power_w\n2025-07-18 20:42:34.5,2025-07-18 20:42:35,0,1\n2025-07-18 20:42:35.5,2025-07-18 20:42:36,0,2\n";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("spans.csv"), spans).unwrap();
+    assert!(read_with(folder.path().join("spans.csv"), config()).0[0].starts_with("2025-07-18T20:42:34.5Z"));
     // These are digits, too, and no number.
     assert_eq!(first("timestamp,power_w\n20250718204234500,100\n"), "2025-07-18T20:42:34.5Z row");
 }
