@@ -173,7 +173,7 @@ fn meaning_without_unit(name: &str) -> Meaning {
     let folded = catalogue::folded(name);
     match folded.as_str() {
         "timestamp" | "time" | "ts" | "timestamp_ns" | "datetime" | "date" => Meaning::Time,
-        "gpu_id" | "gpu" | "index" | "gpu_index" | "id" => Meaning::Gpu,
+        name if GPU_NAMES.contains(&name) => Meaning::Gpu,
         "uuid" | "gpu_uuid" | "unique_id" | "gpu_unique_id" => Meaning::Identity(IdentityColumn::Uuid),
         "hostname" | "host" | "host_name" | "node" | "node_name" | "nodename" | "instance_host" => {
             Meaning::Identity(IdentityColumn::Node)

@@ -49,11 +49,11 @@ struct Definer {
 
 /// For each topic and producer the record to refer to.
 #[derive(Debug, Default)]
-pub(super) struct Definers(HashMap<(TopicId, Option<Arc<str>>), Definer, foldhash::fast::RandomState>);
+pub(crate) struct Definers(HashMap<(TopicId, Option<Arc<str>>), Definer, foldhash::fast::RandomState>);
 
 impl Definers {
     /// The shorter head of a frame's record, where it stands in the segment of a record that it can refer to.
-    pub(super) fn shorter(
+    pub(crate) fn shorter(
         &mut self,
         topic: TopicId,
         frame: &Frame,

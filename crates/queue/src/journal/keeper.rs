@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gpuvitals_core::quantity::counted;
-use gpuvitals_log::{Appended, Durability, Log, LogError, Place, Shorter};
+use gpuvitals_log::{Appended, Durability, Log, LogError, Place};
 
 use super::answers::{Append, Done, Joiner, Journal, Publisher, Reply};
 use super::checkpoint::encode_state;
@@ -16,7 +16,7 @@ use super::fact_record::encode_facts;
 use super::{CHECKPOINT, FACTS, MOVED, in_words};
 use crate::broker::{Broker, GroupId, PublishError, Receipt, TopicId};
 use crate::config::QueueConfig;
-use crate::frame::{Frame, Millis};
+use crate::frame::Millis;
 use crate::trouble::{Cause, Recent, Trouble};
 
 /// Longest record of facts or of producers, in segments large enough for it.
@@ -31,7 +31,7 @@ const MOVED_LEN_MAX: usize = 4 << 20;
 pub(crate) struct Keeper {
     newest_segment: u64,
     checkpoints: Checkpoints,
-    definers: Definers,
+    pub(crate) definers: Definers,
     /// Records that are being moved.
     moving: usize,
     /// Segments before it may go: what made them unneeded is on disk.
@@ -76,17 +76,6 @@ impl Keeper {
     pub(crate) fn next_deadline(&self) -> Option<Millis> {
         let deadlines = [self.sync_at, self.checkpoints.next_deadline()];
         deadlines.into_iter().flatten().min().filter(|_| self.poisoned.is_none())
-    }
-
-    /// The shorter head of a frame's record, where the log writes it into the segment of one that it can refer to.
-    pub(crate) fn shorter(
-        &mut self,
-        topic: TopicId,
-        frame: &Frame,
-        offset: u64,
-        at: Millis,
-    ) -> Option<Shorter> {
-        self.definers.shorter(topic, frame, offset, at)
     }
 
     /// Something was written that nothing else syncs.

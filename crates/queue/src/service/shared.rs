@@ -208,7 +208,8 @@ impl Shared {
                 let shared = Arc::clone(self);
                 let head = encode_head(topic, &frame, offset, at);
                 let handed = Handed::new(&frame, offset, at, head.len());
-                let shorter = state.keeper.as_mut().and_then(|keeper| keeper.shorter(id, &frame, offset, at));
+                let shorter =
+                    state.keeper.as_mut().and_then(|keeper| keeper.definers.shorter(id, &frame, offset, at));
                 let answered = Box::new(move |outcome| {
                     shared.answered(Done::Frame { topic: id, offset, handed, publisher, outcome });
                 });

@@ -74,7 +74,7 @@ pub(super) enum Untimely {
     Relative(String),
     /// A time of day without a date.
     OfDay(String),
-    /// A date without a time of day, which several rows of one GPU have.
+    /// A date without a time of day, which several rows of one GPU have, or may have in a stream.
     Date(String),
 }
 

@@ -421,7 +421,7 @@ fn reason(untimely: &Untimely, name: &str) -> String {
             shortened(text)
         ),
         Untimely::Date(text) => format!(
-            "several rows have the date {:?} and no time of day, so they would be one; add a column for the time of day",
+            "{:?} is a date and no time of day, so the rows of a day would be one; add a column for the time of day",
             shortened(text)
         ),
         Untimely::OfDay(text) => format!(
