@@ -98,7 +98,9 @@ impl Written {
         let parts = Parts::of(text)?;
         let date = date(&parts.date, parts.year_behind, order)?;
         let civil = DateTime::from_parts(date, parts.time.unwrap_or_default());
-        Some(Self { civil, offset: parts.offset, has_time: parts.time.is_some() })
+        let of_place = |place: &TimeZone| Some(place.to_ambiguous_zoned(civil).compatible().ok()?.offset());
+        let offset = parts.offset.or_else(|| parts.place.as_ref().and_then(of_place));
+        Some(Self { civil, offset, has_time: parts.time.is_some() })
     }
 
     /// The order of day and month that the text shows, if it is a date that needs one.
@@ -149,6 +151,8 @@ struct Parts<'a> {
     date: (Vec<&'a str>, bool),
     time: Option<Time>,
     offset: Option<Offset>,
+    /// `[Europe/Berlin]`
+    place: Option<TimeZone>,
     /// `Tue Jul 18 20:42:34 2023`
     year_behind: Option<i16>,
 }
@@ -166,9 +170,12 @@ impl<'a> Parts<'a> {
             match word.to_ascii_lowercase().as_str() {
                 "am" | "a.m." => half = Some(0),
                 "pm" | "p.m." => half = Some(12),
+                "uhr" | "h" => {}
                 _ if word.len() == 4 && is_digits(word) => {
                     parts.year_behind = word.parse().ok();
                 }
+                // An offset beside the place says which of two hours is meant.
+                _ if word.contains('/') => parts.place = Some(TimeZone::get(word).ok()?),
                 _ => parts.offset = Some(offset(word)?),
             }
         }
@@ -194,9 +201,9 @@ impl<'a> Parts<'a> {
                 let (hour, minute, second, fraction) = six(rest)?;
                 (vec![date], Some(clock(hour, minute, second, fraction)?))
             }
-            [one, two] if one.len() == 8 && two.len() == 6 => {
+            [date @ .., two] if matches!(date.len(), 1 | 3) && two.len() == 6 => {
                 let (hour, minute, second, _) = six(two)?;
-                (vec![*one], Some(clock(hour, minute, second, "")?))
+                (date.to_vec(), Some(clock(hour, minute, second, "")?))
             }
             [year, month, day, hour, minute, second] if year.len() == 4 => {
                 (vec![*year, *month, *day], Some(clock(hour, minute, second, "")?))
@@ -207,7 +214,7 @@ impl<'a> Parts<'a> {
             _ => (words, None),
         };
         let offset = zone.filter(|_| time.is_some());
-        Some(Self { date: (date, dots), time, offset, year_behind: None })
+        Some(Self { date: (date, dots), time, offset, ..Self::default() })
     }
 }
 
@@ -243,9 +250,9 @@ fn words_of(text: &str) -> (Vec<&str>, bool) {
     (words, text.contains('.'))
 }
 
-/// The words behind a time: `PM`, `Z`, `+0200`, `[Europe/Berlin]` is none.
+/// The words behind a time: `PM`, `Z`, `+0200`, `[Europe/Berlin]`.
 fn tail_of(text: &str) -> impl Iterator<Item = &str> {
-    text.split([' ', '(', ')']).filter(|word| !word.is_empty())
+    text.split([' ', '(', ')', '[', ']']).filter(|word| !word.is_empty())
 }
 
 fn is_digits(text: &str) -> bool {
@@ -431,6 +438,11 @@ mod tests {
             "18 July 2025 20:42:34",
             "18/Jul/2025:20:42:34 +0000",
             "Friday, July 18, 2025 8:42:34 PM",
+            "2025-07-18T22:42:34+02:00[Europe/Berlin]",
+            "2025-07-18 22:42:34 Europe/Berlin",
+            "18.07.2025 20:42:34 Uhr",
+            "20250718 204234",
+            "18.07.2025 204234",
         ] {
             check(text, whole);
         }
@@ -455,6 +467,7 @@ mod tests {
             check(text, None);
         }
         check("2025-07-18 20:42:34 IST", None);
+        check("2025-07-18 20:42:34 Mars/Olympus", None);
     }
 
     #[test]

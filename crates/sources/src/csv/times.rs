@@ -74,6 +74,8 @@ pub(super) enum Untimely {
     Relative(String),
     /// A time of day without a date.
     OfDay(String),
+    /// A number that has lost digits, which several rows of one GPU have.
+    Rounded(String),
     /// A date without a time of day, which several rows of one GPU have, or may have in a stream.
     Date(String),
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use gpuvitals_core::catalogue::folded;
-use gpuvitals_core::time::{DateOrder, SECOND_NS, Written, Zone};
+use gpuvitals_core::time::{self, DAY_NS, DateOrder, SECOND_NS, Written, Zone};
 
 use super::hints::{HintSense, Hints};
 use super::plan::{Plan, Role, Surroundings, Unfit, is_named};
@@ -108,7 +108,7 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
         hinted.iter().map(|(_, order)| *order).find(|order| *order != DateOrder::Open).unwrap_or_default();
     let place = |name: &str| plan.columns.iter().position(|column| is_named(&column.name, name));
     let columns: Vec<usize> = if hinted.is_empty() {
-        find(plan, sample, around.hints)
+        find(plan, sample, around)
     } else {
         hinted.iter().filter_map(|(name, _)| place(name)).take(2).collect()
     };
@@ -123,8 +123,8 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
     let name = plan.columns.get(first).map(|column| column.name.clone()).unwrap_or_default();
     let zone = around.hints.timezone.as_ref();
     let named = named(plan, &columns);
-    let times = match shared_date(plan, &columns, sample) {
-        Some(date) => Err(Untimely::Date(date)),
+    let times = match shared(plan, &columns, sample) {
+        Some(untimely) => Err(untimely),
         None => Times::of(columns, named, sample, (order, zone), around.any_date, around.now_ns),
     };
     let times = times.map_err(|untimely| Unfit::Time(name.clone(), reason(&untimely, &name)))?;
@@ -155,7 +155,8 @@ fn open_columns<'a>(plan: &'a Plan, hints: &Hints) -> impl Iterator<Item = (usiz
     })
 }
 
-fn find(plan: &Plan, sample: &Sample, hints: &Hints) -> Vec<usize> {
+fn find(plan: &Plan, sample: &Sample, around: Surroundings<'_>) -> Vec<usize> {
+    let hints = around.hints;
     let open: Vec<(usize, Option<usize>, Kind)> =
         open_columns(plan, hints).map(|(index, name)| (index, rank(name), kind(sample, index))).collect();
     let mut named: Vec<(usize, usize, Kind)> =
@@ -163,7 +164,9 @@ fn find(plan: &Plan, sample: &Sample, hints: &Hints) -> Vec<usize> {
     named.sort_by_key(|(rank, index, _)| (*rank, *index));
     let of = |wanted: Kind| named.iter().find(|(.., kind)| *kind == wanted).map(|(_, index, _)| *index);
     let any = |wanted: Kind| open.iter().find(|(.., kind)| *kind == wanted).map(|(index, ..)| *index);
-    let unnamed = || open_columns(plan, hints).find(|(index, name)| is_log_time(plan, sample, *index, name));
+    let unnamed = || {
+        open_columns(plan, hints).find(|(index, name)| is_log_time(plan, sample, *index, name, around.now_ns))
+    };
     let is_instant = |(rank, _, kind): &&(usize, usize, Kind)| match kind {
         Kind::Instant => true,
         // A count from the beginning is the last choice.
@@ -180,7 +183,11 @@ fn find(plan: &Plan, sample: &Sample, hints: &Hints) -> Vec<usize> {
             !name.is_relative() && !name.has_word(&["duration", "eta", "elapsed", "remaining"])
         })
     };
-    let clocks = || open.iter().filter(|(index, _, kind)| *kind == Kind::OfDay && is_clock(index));
+    let is_of_day = |index: usize, rank: Option<usize>, kind: Kind| {
+        kind == Kind::OfDay || (rank.is_some() && is_compact_clock(sample, index))
+    };
+    let clocks =
+        || open.iter().filter(|(index, rank, kind)| is_of_day(*index, *rank, *kind) && is_clock(index));
     let clock = clocks().find(|(_, rank, _)| rank.is_some()).or_else(|| clocks().next());
     if let (Some(date), Some((time, ..))) = (of(Kind::Date).or_else(|| any(Kind::Date)), clock) {
         return vec![date, *time];
@@ -192,7 +199,7 @@ fn find(plan: &Plan, sample: &Sample, hints: &Hints) -> Vec<usize> {
 
 /// Whether a column without the name of a time has the times of its rows: they change, and the name is not of a time that
 /// something else has, unless each row of a GPU has another one.
-fn is_log_time(plan: &Plan, sample: &Sample, column: usize, name: &str) -> bool {
+fn is_log_time(plan: &Plan, sample: &Sample, column: usize, name: &str, now_ns: i64) -> bool {
     const OTHERS: [&str; 17] = [
         "bios",
         "vbios",
@@ -215,7 +222,11 @@ fn is_log_time(plan: &Plan, sample: &Sample, column: usize, name: &str) -> bool 
     let texts = || sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX);
     let changes = texts().count() == 1 || texts().zip(texts().skip(1)).any(|(one, next)| one != next);
     changes
-        && kind(sample, column) == Kind::Instant
+        && match kind(sample, column) {
+            Kind::Instant => true,
+            Kind::Number => Name::of(name).ends_as_time() && are_recent(sample, column, now_ns),
+            Kind::Date | Kind::OfDay | Kind::Other => false,
+        }
         && (!Name::of(name).has_word(&OTHERS) || is_of_rows(plan, sample, column))
 }
 
@@ -253,23 +264,43 @@ fn unread(plan: &Plan, sample: &Sample, hints: &Hints) -> Option<(String, String
     })
 }
 
-/// A date without a time of day that two rows of one subject have: as times they would be one row.
-fn shared_date(plan: &Plan, columns: &[usize], sample: &Sample) -> Option<String> {
+/// Whether the numbers of a column, as times since 1970, lie in this century and not in the future.
+fn are_recent(sample: &Sample, column: usize, now_ns: i64) -> bool {
+    const CENTURY_NS: i64 = 946_684_800 * SECOND_NS;
+    let recent = CENTURY_NS..now_ns.saturating_add(DAY_NS);
+    let mut texts = sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX);
+    texts.all(|text| number(text).is_some_and(|number| recent.contains(&time::of_number(number))))
+}
+
+/// Whether the cells of a column are times of day without colons: `204234`.
+fn is_compact_clock(sample: &Sample, column: usize) -> bool {
+    let is_clock =
+        |text: &str| text.len() == 6 && Written::read(&format!("20000101 {text}"), DateOrder::Open).is_some();
+    let mut texts = sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX).peekable();
+    texts.peek().is_some() && texts.all(is_clock)
+}
+
+/// What two rows of one subject have though it is no time of one of them: a date without a time of day, or a number that a
+/// spreadsheet has rounded. As times they would be one row.
+fn shared(plan: &Plan, columns: &[usize], sample: &Sample) -> Option<Untimely> {
     let &[column] = columns else { return None };
-    if kind(sample, column) != Kind::Date {
-        return None;
-    }
+    let is_date = kind(sample, column) == Kind::Date;
     // One row of a stream does not tell.
-    if !sample.is_all() && sample.len() < 2 {
-        return sample.cells(column).next().map(str::to_owned);
+    if is_date && !sample.is_all() && sample.len() < 2 {
+        return sample.cells(column).next().map(|date| Untimely::Date(date.to_owned()));
+    }
+    let is_rounded = |text: &str| text.contains(['e', 'E']) && number(text).is_some();
+    if !is_date && !sample.cells(column).any(is_rounded) {
+        return None;
     }
     let subject = plan.subject();
     let mut seen = HashSet::new();
     let mut cells: Vec<_> = subject.iter().map(|column| sample.cells(*column)).collect();
-    sample.cells(column).find_map(|date| {
+    let text = sample.cells(column).find(|text| {
         let whose: Vec<&str> = cells.iter_mut().map(|cells| cells.next().unwrap_or_default()).collect();
-        (!date.is_empty() && !seen.insert((date, whose))).then(|| date.to_owned())
-    })
+        !text.is_empty() && (is_date || is_rounded(text)) && !seen.insert((*text, whose))
+    })?;
+    Some(if is_date { Untimely::Date(text.to_owned()) } else { Untimely::Rounded(text.to_owned()) })
 }
 
 /// What the names of these columns say of their times.
@@ -349,6 +380,12 @@ impl Name {
         self.whole.split(|c: char| !c.is_alphanumeric()).any(|word| words.contains(&word))
     }
 
+    /// Whether its last word is one for a time: `collected_at`, `scrape_ts`, `t`.
+    fn ends_as_time(&self) -> bool {
+        let last = self.bare.rsplit('_').next().unwrap_or_default();
+        ["at", "t", "ts", "time", "timestamp", "epoch", "unix"].contains(&last)
+    }
+
     fn is_relative(&self) -> bool {
         RELATIVE.contains(&self.bare.as_str())
     }
@@ -422,6 +459,10 @@ fn reason(untimely: &Untimely, name: &str) -> String {
         ),
         Untimely::Date(text) => format!(
             "{:?} is a date and no time of day, so the rows of a day would be one; add a column for the time of day",
+            shortened(text)
+        ),
+        Untimely::Rounded(text) => format!(
+            "{:?} was rounded by a spreadsheet, so several rows would be one; export the file again from where it was written",
             shortened(text)
         ),
         Untimely::OfDay(text) => format!(
