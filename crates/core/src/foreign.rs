@@ -8,7 +8,7 @@ mod term;
 mod tool;
 mod unit;
 
-pub use dialect::{Choice, Dialect, DialectColumn};
+pub use dialect::{Choice, Dialect, DialectColumn, nvidia_smi_field};
 pub use nvidia_smi::FIELDS as NVIDIA_SMI;
 pub use rocm_smi::FIELDS as ROCM_SMI;
 pub use term::{Topic, names_gpu};

@@ -4,6 +4,8 @@
 //! [`crate::foreign::meaning`] interprets field names: identity, metrics under any known spelling, and
 //! everything else under its own name. A bad message is refused with its place; its neighbours are taken.
 
+use std::borrow::Cow;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use serde_json::{Map, Value as Json};
@@ -255,6 +257,14 @@ impl Cell<'_> {
 /// A field's value, if it belongs to a metric or an unknown column.
 fn cell<'a>(name: &str, value: &'a Json, topic: Topic) -> Option<Cell<'a>> {
     let text = value.as_str().map(str::trim);
+    if let Some((field, unit)) = foreign::nvidia_smi_field(name) {
+        let printed = text.map(Cow::from).or_else(|| scalar(value));
+        return Some(match printed.map(|text| field.value(&text, unit)) {
+            Some(Ok(number)) => Cell::Metric(field.metric, number),
+            Some(Err(reason)) => Cell::Absent(field.metric, reason),
+            None => Cell::Nested,
+        });
+    }
     match meaning_among(name, topic) {
         Meaning::Metric(id, _) if value.is_null() || text.is_some_and(|text| no_reading(text).is_some()) => {
             let reason = text.and_then(no_reading).unwrap_or(AbsenceReason::NotSupported);
@@ -276,6 +286,15 @@ fn cell<'a>(name: &str, value: &'a Json, topic: Topic) -> Option<Cell<'a>> {
         Meaning::Time | Meaning::MetricName | Meaning::MetricValue | Meaning::Labels => {
             (!value.is_null()).then_some(Cell::Reserved)
         }
+    }
+}
+
+/// A value that is no text as a tool prints it.
+fn scalar(value: &Json) -> Option<Cow<'static, str>> {
+    match value {
+        Json::Null => Some("".into()),
+        Json::Bool(_) | Json::Number(_) => Some(value.to_string().into()),
+        Json::String(_) | Json::Array(_) | Json::Object(_) => None,
     }
 }
 

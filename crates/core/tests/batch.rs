@@ -111,6 +111,23 @@ fn json_messages_may_have_units_words_and_several_names_of_one_meaning() {
 }
 
 #[test]
+fn a_message_may_have_the_names_and_words_of_nvidia_smi() {
+    let document =
+        br#"{"timestamp": 1, "fields": {"uuid": "GPU-1", "clocks_event_reasons.active": "0x0000000000000004",
+      "gpu.power.current_limit [W]": "250.00", "mig.mode.current": "Disabled", "power.draw": "66.84 W",
+      "temperature.memory": "N/A", "ecc.mode.current": "Enabled", "retired_pages.pending": "No"}}"#;
+    let parsed = message::parse(document, Origin::default(), 1).unwrap();
+    assert!(parsed.invalid.is_empty(), "{:?}", parsed.invalid);
+    assert_eq!(
+        message::render(&parsed.batch.unwrap(), 0).unwrap()["fields"],
+        serde_json::json!({
+            "uuid": "GPU-1", "source": "json", "throttle_reasons": 4, "power_limit_enforced_w": 250.0,
+            "mig_mode": 0, "power_w": 66.84, "ecc_mode": 1, "retired_pages_pending": 0,
+        })
+    );
+}
+
+#[test]
 fn memory_in_a_message_about_cpu_and_gpu_is_the_hosts_unless_it_says_the_gpus() {
     let document = br#"{"timestamp": "2026-01-01T00:00:00Z", "fields": {"gpu": "g", "cpu_percent": 12, "memory_used_gb": 28.9,
         "gpu_memory_used": 10240, "gpu_util": 7}}"#;
