@@ -1,6 +1,6 @@
 //! What each column of a file is, from their names and the first rows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::catalogue::MetricId;
@@ -208,7 +208,7 @@ impl Draft<'_> {
             ));
         }
         let roles = self.roles(&senses, gpu, long);
-        let mut taken: HashSet<String> = HashSet::new();
+        let mut taken = HashMap::new();
         let mut columns = Vec::with_capacity(self.names.len());
         for (index, (name, (sense, role))) in self.names.iter().zip(senses.iter().zip(roles)).enumerate() {
             let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();

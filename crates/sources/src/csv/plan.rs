@@ -1,6 +1,6 @@
 //! The meaning of a file's columns.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::batch::is_unknown;
@@ -147,7 +147,7 @@ impl Plan {
     /// The name under which a column is kept that is nothing else.
     pub(super) fn own_name(&self, index: usize) -> Role {
         let extras = self.columns.iter().filter_map(|column| match &column.role {
-            Role::Extra(name) => Some(name.to_string()),
+            Role::Extra(name) => Some((name.to_string(), 2)),
             _ => None,
         });
         let name = self.columns.get(index).map_or("", |column| column.name.as_str());
@@ -178,19 +178,24 @@ pub(super) fn is_named(name: &str, wanted: &str) -> bool {
     name.trim().eq_ignore_ascii_case(wanted.trim())
 }
 
-/// A valid, unused name in the table for a column that the catalogue does not know.
-pub(super) fn extra_name(name: &str, index: usize, taken: &mut HashSet<String>) -> Arc<str> {
+/// A valid, unused name in the table for a column that the catalogue does not know. `taken` has, of each name, the number that
+/// the next column of that name gets.
+pub(super) fn extra_name(name: &str, index: usize, taken: &mut HashMap<String, u32>) -> Arc<str> {
     let mut base: String = name.chars().filter(|c| !c.is_control()).collect();
     let len = (0..=EXTRA_NAME_LEN_MAX).rev().find(|&len| base.is_char_boundary(len)).unwrap_or(0);
     base.truncate(len);
     if base.is_empty() {
         base = format!("column_{}", index + 1);
     }
-    let mut unique = base.clone();
-    let mut number = 2;
-    while !is_unknown(Table::GpuEvents, &unique) || !taken.insert(unique.clone()) {
-        unique = format!("{base}_{number}");
+    let mut number = taken.get(&base).copied().unwrap_or(1);
+    let unique = loop {
+        let unique = if number == 1 { base.clone() } else { format!("{base}_{number}") };
         number += 1;
-    }
+        if is_unknown(Table::GpuEvents, &unique) && !taken.contains_key(&unique) {
+            break unique;
+        }
+    };
+    taken.insert(unique.clone(), 2);
+    taken.insert(base, number);
     unique.into()
 }
