@@ -15,7 +15,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 
 pub use builder::{BatchBuilder, EXTRA_COLUMNS_MAX, IdentityId, RowId, Value, ValueError};
@@ -294,6 +294,25 @@ impl Batch {
             fields.filter(|(_, field)| is_kept(field.name())).map(|(index, _)| index).collect();
         let records = self.records.project(&kept).expect("its own columns");
         Self { records, wire: None, ..self.clone() }
+    }
+
+    /// With these foreign columns, of 64-bit floats or dictionary text, in place of those of the same names.
+    ///
+    /// # Panics
+    /// If one has not a value or null a row.
+    #[expect(clippy::expect_used, reason = "columns of one length")]
+    #[must_use]
+    pub fn with_foreign(&self, columns: Vec<(String, ArrayRef)>) -> Self {
+        let rest = self.without_foreign(|name| columns.iter().any(|(new, _)| new == name));
+        let mut fields = rest.records.schema_ref().fields().to_vec();
+        let mut arrays = rest.records.columns().to_vec();
+        for (name, array) in columns {
+            fields.push(Arc::new(Field::new(name, array.data_type().clone(), true)));
+            arrays.push(array);
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let records = RecordBatch::try_new(schema, arrays).expect("columns of one length");
+        Self { records, wire: None, ..rest }
     }
 
     /// Identity of a row.

@@ -238,6 +238,7 @@ impl Keeper {
     fn switch(&mut self, mut next: Manifest, flushed: Option<&Tail>) -> Result<(), StoreError> {
         next.files.sort_by_key(|file| file.order);
         next.replaced.extend(self.orphans.iter().cloned());
+        next.foreign = self.shared.foreign_types();
         // Even a list that failed may be in force after a crash: the number is used up.
         self.manifest.highest = next.highest;
         if let Err(error) = next.store(&self.directory, &self.steps) {

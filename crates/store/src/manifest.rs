@@ -4,7 +4,7 @@
 //! one that verifies is in force. It also names the files that it made useless: these, and `.tmp` files, are all that
 //! an opening ever removes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
+use crate::foreign::ForeignTypes;
 use crate::grain::Grain;
 use crate::inventory::{Inventory, Kind};
 use crate::step::{FileStep, FileSteps};
@@ -254,6 +255,8 @@ pub(crate) struct Manifest {
     pub(crate) lost: Vec<LostFile>,
     /// Names of files that this list made useless and that may still be there.
     pub(crate) replaced: BTreeSet<String>,
+    /// Types of the columns in its files that the catalogue does not know.
+    pub(crate) foreign: ForeignTypes,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -267,6 +270,8 @@ struct Spelled {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     lost: Vec<LostFile>,
     replaced: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    foreign: ForeignTypes,
 }
 
 /// The part that every format has.
@@ -361,6 +366,7 @@ impl Manifest {
             fleet: spelled.fleet,
             lost: spelled.lost,
             replaced: spelled.replaced,
+            foreign: spelled.foreign,
             ..Self::default()
         };
         manifest.add(root, spelled.files);
@@ -449,6 +455,7 @@ impl Manifest {
             files: self.all_files().map(|file| file.record.clone()).collect(),
             lost: self.lost.clone(),
             replaced: self.replaced.clone(),
+            foreign: self.foreign.clone(),
         };
         let json = serde_json::to_string(&spelled).map_err(io::Error::other).map_err(io)?;
         let text = format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes()));

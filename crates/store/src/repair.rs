@@ -67,7 +67,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
         return Err(StoreError::NoStore(dir.to_owned()));
     }
     // Files of another format would all go to quarantine.
-    Manifest::newest(dir, &Inventory::take(dir)?, &mut Vec::new())?;
+    let before = Manifest::newest(dir, &Inventory::take(dir)?, &mut Vec::new())?;
     let directory = Directory::open(dir)?;
     let inventory = Inventory::take(dir)?;
     let tables = tables(dir, &inventory)?;
@@ -91,6 +91,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
         number,
         highest: number,
         next_order: inventory.highest_table() + 1,
+        foreign: before.map(|before| before.foreign).unwrap_or_default(),
         ..Manifest::default()
     };
     manifest.add(dir, records);

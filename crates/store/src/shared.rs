@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::board::{self, Board};
 use crate::config::StoreConfig;
 use crate::error::AppendError;
-use crate::foreign::ForeignColumns;
+use crate::foreign::{ForeignColumns, ForeignTypes};
 use crate::reader::Reader;
 use crate::recent::Recent;
 use crate::snapshot::Snapshot;
@@ -114,6 +114,11 @@ impl Shared {
         count(&self.counters.left_out, left_out);
         self.board.set(board::Part::Columns, foreign.words(now_ns));
         batch
+    }
+
+    /// Types of the columns that the catalogue does not know.
+    pub(crate) fn foreign_types(&self) -> ForeignTypes {
+        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).types().clone()
     }
 
     /// Counts rows that were put together although they differ. The log has the first.

@@ -15,6 +15,7 @@ use crate::board::{Part, first_and_more};
 use crate::config::StoreConfig;
 use crate::directory::Directory;
 use crate::error::{AppendError, StoreError};
+use crate::foreign::ForeignColumns;
 use crate::keeper::{JOBS, Job, Keeper};
 use crate::recover::{self, KIND_ROWS, Recovered};
 use crate::shared::{Shared, count};
@@ -84,6 +85,8 @@ impl Store {
         let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet.answer, &mut found)?;
         found.gpus = fleet.answer.gpus();
         let shared = Arc::new(Shared::new(config, fleet, steps.clone()));
+        *shared.foreign.lock().unwrap_or_else(PoisonError::into_inner) =
+            ForeignColumns::with_types(manifest.foreign.clone());
         for chunk in tail.chunks() {
             let mut foreign = shared.foreign.lock().unwrap_or_else(PoisonError::into_inner);
             foreign.recall(chunk.table, &chunk.records, clock::now_ns());
