@@ -18,8 +18,8 @@ use crate::reader::{Columns, Part, Reading, Scope, in_time, parallel};
 use crate::rollup::{StayColumns, use_names};
 use gpuvitals_core::batch::timestamps;
 
-/// Rows that are held at a time: some hundred MB at most.
-const ROWS_AT_ONCE: usize = 1 << 20;
+/// Rows that are held at a time: as they were read and as they are merged, 80 MB at most.
+const ROWS_AT_ONCE: usize = 1 << 18;
 /// Parts of rollups that are held at a time.
 const PARTS_AT_ONCE: usize = 16;
 
