@@ -133,8 +133,7 @@ pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
 
 /// Reads a file to its end.
 fn look(path: &Path, hints: &Hints, found: &mut Found) -> Result<(), ReplayError> {
-    let (node, hints) = (Arc::from("inspect"), hints.clone());
-    let config = ReplayConfig { batch_rows: BATCH_ROWS, node, hints, ..ReplayConfig::default() };
+    let config = ReplayConfig { batch_rows: BATCH_ROWS, hints: hints.clone(), ..ReplayConfig::default() };
     let mut source = ReplaySource::open(path, config, clock::now_ns())?;
     found.csv = source.csv_files().first().map(|csv| csv.description());
     let mut times = Times::default();

@@ -152,7 +152,6 @@ fn open_replay(settings: &Source, files: &Files) -> Result<ReplaySource, Failure
         speed: settings.speed,
         pace: if settings.rate > 0.0 { ReplayPace::Rate(settings.rate) } else { ReplayPace::Unthrottled },
         loop_file: settings.looped,
-        node: Arc::from("replay"),
         hints: files.hints()?,
         ..ReplayConfig::default()
     };

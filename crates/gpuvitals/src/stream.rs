@@ -105,7 +105,6 @@ fn open(settings: &Stream, files: &Files) -> Result<ReplaySource, Failure> {
         batch_rows: usize::try_from(settings.frame_rows()).unwrap_or(usize::MAX),
         batch_age_ns: i64::try_from(LINGER.as_nanos()).unwrap_or(i64::MAX),
         messages: settings.format == Format::Json,
-        node: Arc::from("stream"),
         hints: files.hints()?,
         ..ReplayConfig::default()
     };

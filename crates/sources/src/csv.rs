@@ -115,7 +115,7 @@ impl CsvSource {
     /// although it can be read only once, or a setting makes no sense.
     pub fn open(input: impl Into<CsvInput>, config: ReplayConfig, now_ns: i64) -> Result<Self, CsvError> {
         let input = input.into();
-        let file: Arc<str> = input.name().into();
+        let (file, stem): (Arc<str>, String) = (input.name().into(), input.stem());
         config.check()?;
         let Begun { records, plan, opened, first_ns } = open(input, &file, &config, now_ns)?;
         if config.loop_file && opened.again.is_none() {
@@ -128,7 +128,7 @@ impl CsvSource {
         let mut ledger = Ledger::new(Arc::clone(&file), "line");
         ledger.counts.bytes_total = opened.total;
         Ok(Self {
-            origin: Origin { node: Arc::clone(&config.node), started_ns: now_ns },
+            origin: Origin { node: stem.into(), started_ns: now_ns },
             timeline: Timeline::new(config.replay, config.speed, config.pace, now_ns),
             rows,
             config,

@@ -60,8 +60,6 @@ pub struct ReplayConfig {
     pub batch_age_ns: i64,
     /// Whether every batch comes as messages under the file's own names too ([`CsvSource::messages`]).
     pub messages: bool,
-    /// Host name of this process, for the batches' origin.
-    pub node: Arc<str>,
     /// What the user says about CSV files.
     pub hints: Hints,
 }
@@ -77,7 +75,6 @@ impl Default for ReplayConfig {
             batch_rows: 500,
             batch_age_ns: 100_000_000,
             messages: false,
-            node: Arc::from(""),
             hints: Hints::default(),
         }
     }

@@ -189,9 +189,8 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
         if let Some(why) = is_endless(path) {
             return Err(Stop::Path(why.to_owned()));
         }
-        let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let (node, hints) = (Arc::from(file), self.hints.clone());
-        let config = ReplayConfig { batch_rows: BATCH_ROWS, node, hints, ..ReplayConfig::default() };
+        let config =
+            ReplayConfig { batch_rows: BATCH_ROWS, hints: self.hints.clone(), ..ReplayConfig::default() };
         let mut source =
             ReplaySource::open(path, config, clock::now_ns()).map_err(|e| Stop::Path(causes(&e)))?;
         for csv in source.csv_files() {

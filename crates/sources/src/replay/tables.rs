@@ -18,6 +18,7 @@ use super::file::TableFile;
 use super::report::{Counts, Ledger, Report};
 use super::timeline::Timeline;
 use super::{ReplayConfig, ReplayError, windows};
+use crate::csv::CsvInput;
 
 /// Table files as one source of batches, in the order of time.
 #[derive(Debug)]
@@ -61,9 +62,10 @@ impl TableSource {
     /// If one of them cannot be read, is no table of ours, or a setting makes no sense.
     pub fn open(paths: Vec<PathBuf>, config: ReplayConfig, now_ns: i64) -> Result<Self, ReplayError> {
         config.check()?;
+        let stem = paths.first().map(|path| CsvInput::from(path.as_path()).stem()).unwrap_or_default();
         let mut source = Self {
             paths,
-            origin: Origin { node: Arc::clone(&config.node), started_ns: now_ns },
+            origin: Origin { node: stem.into(), started_ns: now_ns },
             timeline: Timeline::new(config.replay, config.speed, config.pace, now_ns),
             config,
             files: Vec::new(),

@@ -15,7 +15,7 @@ pub(crate) const NOW: i64 = 1_795_176_000 * SECOND_NS;
 
 pub(crate) fn config() -> ReplayConfig {
     let hints = Hints { timezone: Some(time::Zone::utc()), ..Hints::default() };
-    ReplayConfig { node: "here".into(), hints, ..ReplayConfig::default() }
+    ReplayConfig { hints, ..ReplayConfig::default() }
 }
 
 pub(crate) fn reader(bytes: Vec<u8>) -> CsvInput {
