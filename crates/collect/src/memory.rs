@@ -241,7 +241,8 @@ impl Kept {
         let columns = Columns::of(batch);
         let gpus_before = self.gpus.len();
         for (row, (&time_ns, &id)) in batch.timestamps().iter().zip(&keys.ids).enumerate() {
-            let Some(key) = keys.keys.get(id as usize) else { continue };
+            // One that the fleet does not hold has only rows that are ahead of the clock.
+            let Some(key) = keys.keys.get(id as usize).filter(|key| self.live.holds(key)) else { continue };
             let gpu = self.gpus.entry(Arc::clone(key)).or_default();
             gpu.add(time_ns, columns.row(batch, row));
             gpu.trim(self.rows_max, usize::MAX);

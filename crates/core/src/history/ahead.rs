@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use super::live::FleetBounds;
 use crate::Batch;
 use crate::batch::RowKeys;
 
 /// Most bytes of columns that wait. Beyond them the rows furthest ahead never become the latest.
 const BYTES_MAX: usize = 32 << 20;
+/// Most GPUs whose rows wait. The rows of others never become the latest.
+const KEYS_MAX: usize = FleetBounds::GPUS_MAX;
 /// Of the rows of a GPU that are as far ahead as this many steps, one a step waits: a clock that stays an hour ahead costs as
 /// many rows, and its latest values are older by a step at most.
 const STEPS: i64 = 64;
@@ -44,6 +47,9 @@ impl RowsAhead {
         for (&time, &id) in times.iter().zip(&keys.ids) {
             let key = keys.keys.get(id as usize).filter(|_| time > limit_ns);
             let is_kept = key.is_some_and(|key| {
+                if self.last.len() >= KEYS_MAX && !self.last.contains_key(key) {
+                    return false;
+                }
                 let step = time.saturating_sub(now_ns) / STEPS;
                 self.last.get(key).is_none_or(|last| time.abs_diff(*last) >= step.unsigned_abs())
             });
@@ -54,9 +60,10 @@ impl RowsAhead {
         }
         self.wait(batch.filter(&kept));
         while self.bytes > BYTES_MAX
-            && let Some((_, batch)) = self.waiting.pop_last()
+            && let Some(((first, _), batch)) = self.waiting.pop_last()
         {
             self.bytes -= bytes(&batch);
+            self.last.retain(|_, time| *time < first);
         }
     }
 
