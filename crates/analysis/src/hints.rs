@@ -97,18 +97,18 @@ pub fn node_hints(situation: &Situation<'_>, findings: &[FleetFinding]) -> Vec<N
             why.push("it reports nothing any more".to_owned());
         }
         let latest = |metric| situation.fresh.recent(gpu, metric).map(Value::as_f64);
+        let is_held = holder_of(gpu).is_some();
+        let is_idle = latest(UTILIZATION).is_none_or(|busy| busy < IDLE_BELOW_PCT);
+        let used_mb = latest(MEMORY_USED).filter(|used| *used > MEMORY_FREE_UP_TO_MB);
         if !why.is_empty() {
             hint.unhealthy.push(UnfitGpu { gpu: Arc::clone(&gpu.key), reasons: why });
-        } else if holder_of(gpu).is_some()
-            || latest(PROCESSES).is_some_and(|processes| processes > 0.0)
-            || latest(UTILIZATION).is_some_and(|busy| busy >= IDLE_BELOW_PCT)
-        {
-            hint.busy.push(Arc::clone(&gpu.key));
-        } else if let Some(used_mb) = latest(MEMORY_USED).filter(|used| *used > MEMORY_FREE_UP_TO_MB) {
+        } else if let Some(used_mb) = used_mb.filter(|_| is_idle && !is_held) {
             hint.busy.push(Arc::clone(&gpu.key));
             // It does not change, and is read seldom.
             let total_mb = Fleet::latest(gpu, MEMORY_TOTAL).map(|latest| latest.value.as_f64());
             hint.memory_in_use.push(UsedMemory { gpu: Arc::clone(&gpu.key), used_mb, total_mb });
+        } else if is_held || !is_idle || latest(PROCESSES).is_some_and(|processes| processes > 0.0) {
+            hint.busy.push(Arc::clone(&gpu.key));
         } else {
             hint.free.push(Arc::clone(&gpu.key));
         }

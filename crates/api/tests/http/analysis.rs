@@ -217,6 +217,8 @@ async fn a_gpu_whose_memory_is_in_use_is_not_free_and_the_hint_says_how_much() {
         .map(|(n, used)| (gpu(&format!("GPU-{n}"), "n1", n, H100), idle(used)))
         .collect();
     all[2].1.push(("memory_total_mb", 81_559.0));
+    // An idle process holds it, whose job nobody knows.
+    all[2].1.push(("process_count", 1.0));
     let all: Vec<Row<'_>> = all.iter().map(|(gpu, values)| (gpu.clone(), 1, values.as_slice())).collect();
     world.append(rows(&all)).await;
     let hints = world.ok("/api/v1/schedule/hints").await;
