@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
+use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Batch, Health, Status, Table, causes, clock, wire};
 use gpuvitals_log::{Appended, DirectoryLock, Disk, Durability, FsDisk, LockError, Log, LogConfig, LogError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -85,6 +86,8 @@ struct Condition {
     log: String,
     /// Why files cannot be written; empty if they can.
     files: String,
+    /// What was stored and is gone; empty if nothing is.
+    lost: String,
 }
 
 impl Jsonl {
@@ -105,6 +108,10 @@ impl Jsonl {
         };
         let (files, log) = (disk(&config.dir)?, disk(&dir)?);
         let (jsonl, found) = Self::open_on(config, files, log)?;
+        let beyond = lock.noted_end().saturating_sub(jsonl.0.log.stats().next_sequence);
+        if beyond > 0 {
+            jsonl.0.shared.observe(|condition| condition.lost = lost(beyond));
+        }
         *jsonl.0.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
         Ok((jsonl, found))
     }
@@ -154,7 +161,13 @@ impl Jsonl {
     /// Whether rows would be taken.
     async fn look(&self) -> Result<(), JsonlError> {
         let (answer, outcome) = oneshot::channel();
-        self.0.log.check_with(Box::new(move |checked| drop(answer.send(checked))));
+        let lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.0.log.check_with(Box::new(move |checked| {
+            if let (Ok(end), Some(lock)) = (&checked, lock) {
+                lock.note_end(*end);
+            }
+            drop(answer.send(checked));
+        }));
         match outcome.await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(self.0.shared.note_log(error)),
@@ -276,10 +289,14 @@ impl Inner {
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread that writes JSON lines ended with a panic");
         }
-        if let Err(error) = self.log.close() {
-            tracing::warn!(error = causes(&error), "closing the log of the JSON lines");
+        let closed = self.log.close();
+        if let Err(error) = &closed {
+            tracing::warn!(error = causes(error), "closing the log of the JSON lines");
         }
         if let Some(lock) = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            if closed.is_ok() {
+                lock.note_end(self.log.stats().next_sequence);
+            }
             // The disks hold it too.
             lock.release();
         }
@@ -305,6 +322,7 @@ impl Shared {
                 health: Health::healthy(clock::now_ns()),
                 log: String::new(),
                 files: String::new(),
+                lost: String::new(),
             }),
             counts: Arc::default(),
             left_out: Default::default(),
@@ -390,7 +408,7 @@ impl Shared {
     fn observe(&self, change: impl FnOnce(&mut Condition)) {
         let mut condition = self.condition.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut condition);
-        let reasons = [condition.log.as_str(), condition.files.as_str()];
+        let reasons = [condition.log.as_str(), condition.files.as_str(), condition.lost.as_str()];
         let words = reasons.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ");
         if condition.health.reason == words {
             return;
@@ -403,6 +421,14 @@ impl Shared {
         let status = if words.is_empty() { Status::Healthy } else { Status::Degraded };
         condition.health.observe(status, words, clock::now_ns());
     }
+}
+
+/// Records that the lock's file knows of and the log does not have.
+fn lost(records: u64) -> String {
+    format!(
+        "the end of the log is gone, with {} that were stored: its newest segment was removed, or the directory is an older copy",
+        counted(records, "record")
+    )
 }
 
 impl From<JsonlError> for SinkError {

@@ -55,6 +55,27 @@ async fn a_row_is_a_line_in_the_file_of_its_gpu() {
 }
 
 #[tokio::test]
+async fn the_end_of_the_log_that_is_gone_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let jsonl = open(dir.path());
+    jsonl.accept(vec![batch(&[("GPU-1", 0, &[("power_w", 1.0)])])]).await.unwrap();
+    // As the collector does each second.
+    jsonl.accept(Vec::new()).await.unwrap();
+    jsonl.close().await.unwrap();
+    let jsonl = open(dir.path());
+    assert_eq!(jsonl.health().status, Status::Healthy);
+    jsonl.close().await.unwrap();
+    drop(jsonl);
+    let log = dir.path().join("jsonl-log");
+    let segments = fs::read_dir(&log).unwrap().map(|entry| entry.unwrap().path());
+    let newest = segments.filter(|path| path.file_name().unwrap() != "LOCK").max().unwrap();
+    fs::remove_file(newest).unwrap();
+    let health = open(dir.path()).health();
+    assert_eq!(health.status, Status::Degraded);
+    assert!(health.reason.starts_with("the end of the log is gone, with "), "{}", health.reason);
+}
+
+#[tokio::test]
 async fn a_line_of_a_simulated_gpu_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let jsonl = open(dir.path());
