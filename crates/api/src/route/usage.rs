@@ -1,6 +1,6 @@
 //! `/api/v1/analysis/energy` and `/api/v1/analysis/idle`: what GPUs use, and what of it is for nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
@@ -188,14 +188,24 @@ impl UsageAsk {
     }
 }
 
+/// GPUs, without instances beside their card.
 fn gpus(uses: &[&GpuUse]) -> usize {
-    uses.iter().map(|one| &one.gpu).collect::<BTreeSet<_>>().len()
+    let keys: HashSet<&str> = uses.iter().map(|one| one.gpu.as_ref()).collect();
+    keys.iter().filter(|key| !is_of_card_among(key, &keys)).count()
 }
 
-/// Hours of GPUs; none if each of them has only one row, which is no duration, or nothing is known of any.
+/// Hours of GPUs; none if each of them has only one row, which is no duration, or nothing is known of any. An instance of a card
+/// whose own hours are known has none beside them.
 fn hours(uses: &[&GpuUse], of: fn(&HolderUse) -> Option<f64>) -> Option<f64> {
-    let known = uses.iter().filter(|one| one.held.seconds > 0.0).filter_map(|one| of(&one.held));
-    known.reduce(|sum, seconds| sum + seconds).map(|seconds| seconds / 3_600.0)
+    let known = || uses.iter().filter(|one| one.held.seconds > 0.0).filter(|one| of(&one.held).is_some());
+    let keys: HashSet<&str> = known().map(|one| one.gpu.as_ref()).collect();
+    let whole = known().filter(|one| !is_of_card_among(&one.gpu, &keys)).filter_map(|one| of(&one.held));
+    whole.reduce(|sum, seconds| sum + seconds).map(|seconds| seconds / 3_600.0)
+}
+
+/// Whether a key is that of an instance whose card is among these.
+fn is_of_card_among(key: &str, keys: &HashSet<&str>) -> bool {
+    key.rsplit_once(':').is_some_and(|(card, _)| keys.contains(card))
 }
 
 /// From 0 on: the sum of nothing is not -0.

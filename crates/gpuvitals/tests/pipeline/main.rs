@@ -8,6 +8,7 @@
 
 mod bad_input;
 mod capture;
+mod cases;
 mod disk;
 mod export;
 mod import;
