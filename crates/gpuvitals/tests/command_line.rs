@@ -333,10 +333,14 @@ fn one_script_makes_the_tokens_of_the_manifests() {
     let kubectl = bin.join("kubectl");
     std::fs::write(&kubectl, format!("#!/bin/sh\necho \"$*\" >>{}\n", asked.display())).unwrap();
     std::fs::set_permissions(&kubectl, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let tokens = folder.path().join("tokens");
+    // In a folder where the script itself lies, as beside the manifests.
+    let here = folder.path().join("manifests");
+    std::fs::create_dir(&here).unwrap();
+    std::fs::copy(path("deploy/kubernetes/tokens"), here.join("tokens")).unwrap();
+    let tokens = here.join("gpuvitals-tokens");
     let make = || {
-        let made = Command::new(path("deploy/kubernetes/tokens"))
-            .arg(&tokens)
+        let made = Command::new("./tokens")
+            .current_dir(&here)
             .env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()))
             .env("GPUVITALS", env!("CARGO_BIN_EXE_gpuvitals"))
             .output()
