@@ -30,7 +30,7 @@ pub(super) fn families(judgement: &Judgement) -> Vec<Family> {
     let judged = Family::gauge("gpuvitals_findings_judged_timestamp_seconds", help, at_s);
     let help = "Clock of a straggler as a share of the median of its job, by GPU and job; of the 500 worst.";
     let stragglers = of_gpus(judgement, "straggler", "gpuvitals_straggler_clock_ratio", help, clock_share);
-    let help = "How long a held GPU has done nothing, by GPU and job; of 500 GPUs.";
+    let help = "How long the GPU of a job that has been idle for longest has done nothing, for each idle GPU of the job; of 500 GPUs.";
     let idle = of_gpus(judgement, "idle_held", "gpuvitals_idle_held_seconds", help, |finding| {
         #[expect(clippy::cast_precision_loss, reason = "nanoseconds do not matter")]
         Some(judgement.at_ns.saturating_sub(finding.since_ns) as f64 / 1e9)
