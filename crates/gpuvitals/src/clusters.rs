@@ -10,7 +10,6 @@ use gpuvitals_core::clusters::ClusterView;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, clock};
 use gpuvitals_queue::link::AnyProducer;
-use gpuvitals_remote::ClusterViews;
 
 use crate::failure::{Exit, Failure};
 use crate::pipe::SidePipe;
@@ -20,12 +19,6 @@ use crate::pipe::SidePipe;
 pub(crate) struct ClusterReaders {
     clusters: Clusters,
     pipe: SidePipe,
-}
-
-/// The clusters as gRPC asks for them.
-pub(crate) fn views_of(clusters: Option<&Arc<ClusterReaders>>) -> ClusterViews {
-    let clusters = clusters.cloned();
-    Arc::new(move || clusters.as_ref().map(|clusters| clusters.views()).unwrap_or_default())
 }
 
 /// As [`ClusterReaders::end`], if there are any.

@@ -84,7 +84,7 @@ async fn serve(
     let gpus = FleetFigures::new(Arc::clone(&store), runtime);
     let sender = send(config, &view, gpus)?;
     let stop_api = CancellationToken::new();
-    let calls = gpuvitals_remote::serve(Arc::clone(&store), None, &stop_api).await;
+    let calls = gpuvitals_remote::serve(Arc::clone(&store), &stop_api).await;
     let app = collector::router(store, view).merge(calls);
     let api_terms = gpuvitals_listener::Terms { access, ..gpuvitals_listener::Terms::new(meter) };
     let mut server = tokio::spawn(gpuvitals_listener::serve(socket, app, api_terms, stop_api.clone()));

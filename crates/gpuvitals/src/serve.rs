@@ -15,7 +15,7 @@ use gpuvitals_listener::{Figures, PortKind};
 use gpuvitals_remote::{Merged, SharedDatabase};
 use tokio_util::sync::CancellationToken;
 
-use crate::clusters::{self, ClusterReaders, views_of};
+use crate::clusters::{self, ClusterReaders};
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::pipe::SidePipe;
@@ -82,7 +82,7 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     announcer.tell(&format!("asking {} and the queue {}", names.join(", "), status.queue.name()));
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
     let stop = CancellationToken::new();
-    let calls = gpuvitals_remote::serve(Arc::clone(&history), Some(views_of(clusters.as_ref())), &stop).await;
+    let calls = gpuvitals_remote::serve(Arc::clone(&history), &stop).await;
     let beside = queue_api::with(Beside::reading(calls), None, &queue_settings)?;
     let api = Api::new(config.api.config(), history, status);
     api.keep_findings(outlet, &config.sampling.node());

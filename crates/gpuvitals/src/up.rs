@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::clusters::{self, ClusterReaders, views_of};
+use crate::clusters::{self, ClusterReaders};
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
@@ -105,8 +105,7 @@ async fn serve(
     ));
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
     let [stop_source, give_up, stop_api] = [(); 3].map(|()| CancellationToken::new());
-    let calls =
-        gpuvitals_remote::serve(Arc::clone(&store), Some(views_of(clusters.as_ref())), &stop_api).await;
+    let calls = gpuvitals_remote::serve(Arc::clone(&store), &stop_api).await;
     let (calls, queue) = (Beside::reading(calls), here.as_ref().map(|it| &it.0));
     let beside = queue_api::with(calls, queue, &config.message_queue)?;
     let api = Api::new(config.api.config(), store, Arc::clone(&status) as _);

@@ -1,14 +1,12 @@
 //! Histories elsewhere.
 //!
 //! [`serve()`] puts any [`History`](gpuvitals_core::history::History) on the network, as the gRPC service
-//! `gpuvitals.history.v1.History` (`api/proto`), beside it `gpuvitals.clusters.v1.Clusters`, reflection and health. [`Remote`] is the history at
-//! the other end. [`Merged`] is a history of several: every question goes to all of them, their answers are put together by key, and
+//! `gpuvitals.history.v1.History` (`api/proto`), with reflection and health. [`Remote`] is the history at the other end. [`Merged`] is a history of several: every question goes to all of them, their answers are put together by key, and
 //! what one could not give is named in the answer. [`SharedDatabase`] is the history of several services that write into one database.
 
 mod border;
 mod buckets;
 mod changes;
-mod clusters;
 mod merged;
 mod refusal;
 mod remote;
@@ -16,7 +14,6 @@ mod service;
 mod shared;
 mod usage;
 
-pub use clusters::ClusterViews;
 pub use merged::{Merged, NamedHistory};
 pub use remote::Remote;
 pub use service::serve;
@@ -34,19 +31,6 @@ pub mod v1 {
     tonic::include_proto!("gpuvitals.history.v1");
 }
 
-/// Code generated from the definition of the protocol of clusters.
-pub mod clusters_v1 {
-    #![expect(
-        clippy::pedantic,
-        clippy::allow_attributes,
-        clippy::allow_attributes_without_reason,
-        reason = "generated"
-    )]
-    tonic::include_proto!("gpuvitals.clusters.v1");
-}
-
-/// The definition of the protocol of clusters.
-const CLUSTERS_DEFINITION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clusters.binpb"));
 /// The definition of the protocol, for those who ask the service what it is.
 const DEFINITION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/history.binpb"));
 /// Most rows of a page that is sent, and most rows up to the end of a page of several histories: each of them sends that many.

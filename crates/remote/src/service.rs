@@ -18,10 +18,8 @@ use tonic::{Request, Response, Status};
 use tonic_health::ServingStatus;
 
 use crate::changes::{Filter, Following};
-use crate::clusters::{ClusterAnswers, ClusterViews};
-use crate::clusters_v1::clusters_server::ClustersServer;
 use crate::v1::history_server::{History as Calls, HistoryServer};
-use crate::{CLUSTERS_DEFINITION, DEFINITION, MESSAGE_BYTES, border, buckets, refusal, usage, v1};
+use crate::{DEFINITION, MESSAGE_BYTES, border, buckets, refusal, usage, v1};
 
 /// Calls that follow rows at a time, and calls that watch; each holds a stream open.
 const FOLLOWERS_MAX: usize = 256;
@@ -36,16 +34,10 @@ const STATE_EVERY: Duration = Duration::from_secs(5);
 /// Name of the service.
 const NAME: &str = "gpuvitals.history.v1.History";
 
-/// The paths of a history on the network: the service itself, that of the clusters which are read from outside where there is one,
-/// reflection and health. Streams end with `UNAVAILABLE` at `stop`.
-pub async fn serve(
-    history: Arc<dyn History>,
-    clusters: Option<ClusterViews>,
-    stop: &CancellationToken,
-) -> Router {
+/// The paths of a history on the network: the service itself, reflection and health. Streams end with `UNAVAILABLE` at `stop`.
+pub async fn serve(history: Arc<dyn History>, stop: &CancellationToken) -> Router {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status(NAME, ServingStatus::Serving).await;
-    let history_reporter = reporter.clone();
     let (watched, stopped) = (Arc::clone(&history), stop.clone());
     tokio::spawn(async move {
         let mut looks = looks();
@@ -53,7 +45,7 @@ pub async fn serve(
             let serves = watched.health().status != Health::Unhealthy;
             let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
             for name in ["", NAME] {
-                history_reporter.set_service_status(name, status).await;
+                reporter.set_service_status(name, status).await;
             }
         }
     });
@@ -64,20 +56,12 @@ pub async fn serve(
         watchers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
         stop: stop.clone(),
     };
-    let mut reflection = tonic_reflection::server::Builder::configure()
+    let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DEFINITION)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1();
     let router = route(Router::new(), HistoryServer::new(answers).max_encoding_message_size(MESSAGE_BYTES));
-    let mut router = route(router, health);
-    if let Some(clusters) = clusters {
-        reflection = reflection.register_encoded_file_descriptor_set(CLUSTERS_DEFINITION);
-        reporter.set_serving::<ClustersServer<ClusterAnswers>>().await;
-        router = route(
-            router,
-            ClustersServer::new(ClusterAnswers(clusters)).max_encoding_message_size(MESSAGE_BYTES),
-        );
-    }
-    let reflection = reflection.build_v1();
+    let router = route(router, health);
     // The definitions are those that this crate was built with.
     reflection.map_or(router.clone(), |reflection| route(router, reflection))
 }

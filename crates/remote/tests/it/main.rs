@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod abandoned;
-mod clusters;
+mod discovery;
 mod merged;
 mod remote;
 mod usage;

@@ -394,7 +394,7 @@ async fn nothing_is_left_of_a_service_that_was_never_asked() {
     let stop = CancellationToken::new();
     let history: Arc<dyn History> = Arc::new(Kept::new().store);
     let weak = Arc::downgrade(&history);
-    drop(serve(history, None, &stop).await);
+    drop(serve(history, &stop).await);
     stop.cancel();
     soon(async {
         while weak.strong_count() > 0 {

@@ -49,8 +49,7 @@ impl Service {
         let socket = gpuvitals_listener::bind(address).unwrap();
         let (address, stop) = (socket.local_addr().unwrap(), CancellationToken::new());
         let terms = Terms { access, ..Terms::new(Arc::new(Meter::new("test"))) };
-        let serving =
-            gpuvitals_listener::serve(socket, serve(history, None, &stop).await, terms, stop.clone());
+        let serving = gpuvitals_listener::serve(socket, serve(history, &stop).await, terms, stop.clone());
         let served = tokio::spawn(async { serving.await.unwrap() });
         Self { address, stop, served }
     }
