@@ -6,6 +6,7 @@ use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gpuvitals_core::history::{NoGpu, QueryError};
+use gpuvitals_listener::parameter::ParameterError;
 use gpuvitals_listener::{echo, refuse};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -92,14 +93,10 @@ pub(crate) struct ErrorBody {
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
-    #[error("{name} is {value:?}; allowed is {allowed}")]
-    Parameter { name: &'static str, value: String, allowed: Cow<'static, str> },
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
     #[error("{name} is missing; give {allowed}")]
     Missing { name: &'static str, allowed: &'static str },
-    #[error("{0}")]
-    Parameters(#[from] axum::extract::rejection::QueryRejection),
-    #[error("the path is not UTF-8 after decoding")]
-    Path(#[from] axum::extract::rejection::PathRejection),
     #[error("the body: {0}")]
     Body(String),
     #[error("acknowledgements cannot be kept: this gateway has no queue that it publishes to")]
@@ -151,7 +148,7 @@ pub(crate) enum ApiError {
 impl ApiError {
     /// A parameter with a value that is not allowed.
     pub(crate) fn parameter(name: &'static str, value: &str, allowed: impl Into<Cow<'static, str>>) -> Self {
-        Self::Parameter { name, value: echo(value), allowed: allowed.into() }
+        ParameterError::value(name, value, allowed).into()
     }
 
     /// A name that is not that of one GPU in a fleet that lacks `missing`.
@@ -189,10 +186,8 @@ impl ApiError {
 
     fn status_and_code(&self) -> (StatusCode, ErrorCode) {
         match self {
-            Self::Parameter { .. }
+            Self::Parameter(_)
             | Self::Missing { .. }
-            | Self::Parameters(_)
-            | Self::Path(_)
             | Self::EndBeforeStart
             | Self::Query(QueryError::Range { .. } | QueryError::UnknownMetric { .. }) => {
                 (StatusCode::BAD_REQUEST, ErrorCode::BadParameter)
@@ -229,18 +224,6 @@ impl ApiError {
             }
         }
     }
-
-    /// The words for people. Axum puts its own before those of the parameter.
-    fn message(&self) -> String {
-        match self {
-            Self::Parameters(rejection) => {
-                let text = rejection.body_text();
-                let words = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
-                words.chars().take(1024).collect()
-            }
-            other => other.to_string(),
-        }
-    }
 }
 
 impl IntoResponse for ApiError {
@@ -251,7 +234,7 @@ impl IntoResponse for ApiError {
             let cause = std::error::Error::source(&self).map(ToString::to_string);
             tracing::error!(error = %self, cause, "a request failed on a defect");
         }
-        let mut response = refuse(status, code, &self.message());
+        let mut response = refuse(status, code, &self.to_string());
         response.headers_mut().extend(allowed.map(|allowed| (ALLOW, HeaderValue::from_static(allowed))));
         response
     }

@@ -26,6 +26,7 @@ mod host;
 mod meter;
 mod observe;
 mod origin;
+pub mod parameter;
 mod partial;
 pub mod relay;
 pub mod secret;

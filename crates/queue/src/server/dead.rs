@@ -10,6 +10,7 @@ use axum::extract::{Path, Query, State};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gpuvitals_listener::body::receive;
+use gpuvitals_listener::parameter;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
@@ -99,16 +100,11 @@ pub(crate) async fn list(
     };
     let limit = match page.limit.as_deref() {
         None | Some("") => PAGE,
-        Some(text) => {
-            let number = text.parse().ok().filter(|number| (1..=PAGE_MAX).contains(number));
-            let allowed = || format!("a whole number from 1 to {PAGE_MAX}");
-            number.ok_or_else(|| Refusal::parameter("limit", text, allowed()))?
-        }
+        Some(text) => parameter::whole("limit", text, 1..=PAGE_MAX)?,
     };
     let with_content = match page.content.as_deref() {
-        None | Some("" | "true") => true,
-        Some("false") => false,
-        Some(text) => return Err(Refusal::parameter("content", text, "true or false")),
+        None | Some("") => true,
+        Some(text) => parameter::flag("content", text)?,
     };
     // Before anything is read: what is read may be long.
     let reader = served.reader().await?;

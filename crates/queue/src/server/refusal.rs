@@ -6,7 +6,8 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use gpuvitals_listener::body::BodyError;
-use gpuvitals_listener::{echo, refuse_with};
+use gpuvitals_listener::parameter::ParameterError;
+use gpuvitals_listener::refuse_with;
 use serde::{Deserialize, Serialize};
 
 use super::intake::{DocumentError, Refused};
@@ -43,12 +44,8 @@ pub(crate) enum ErrorCode {
 /// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("{name} is {value:?}; allowed is {allowed}")]
-    Parameter { name: &'static str, value: String, allowed: Cow<'static, str> },
-    #[error("{0}")]
-    Parameters(#[from] QueryRejection),
-    #[error("the path is not UTF-8 after decoding")]
-    Path(#[from] PathRejection),
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
     #[error("topic: {0}")]
     Topic(NameError),
     #[error("{0}")]
@@ -100,7 +97,7 @@ pub(crate) enum Refusal {
 impl Refusal {
     /// A parameter with a value that is not allowed.
     pub(crate) fn parameter(name: &'static str, value: &str, allowed: impl Into<Cow<'static, str>>) -> Self {
-        Self::Parameter { name, value: echo(value), allowed: allowed.into() }
+        ParameterError::value(name, value, allowed).into()
     }
 
     /// The answer, with how far a publish came.
@@ -114,9 +111,7 @@ impl Refusal {
 
     fn told(&self) -> (StatusCode, ErrorCode) {
         match self {
-            Self::Parameter { .. } | Self::Parameters(_) | Self::Path(_) | Self::Selection => {
-                (StatusCode::BAD_REQUEST, ErrorCode::BadParameter)
-            }
+            Self::Parameter(_) | Self::Selection => (StatusCode::BAD_REQUEST, ErrorCode::BadParameter),
             Self::Topic(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadTopic),
             Self::Producer(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadProducer),
             Self::BodyTooLarge(_) | Self::UnpacksTooLarge(_) => {
@@ -144,14 +139,9 @@ impl Refusal {
         }
     }
 
-    /// The words for people. Axum puts its own before those of the parameter.
+    /// The words for people.
     fn message(&self) -> String {
         match self {
-            Self::Parameters(rejection) => {
-                let text = rejection.body_text();
-                let words = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
-                words.chars().take(1024).collect()
-            }
             Self::Publish { error: PublishError::Topic(name) } => format!("topic: {name}"),
             other => other.to_string(),
         }
@@ -185,6 +175,18 @@ fn publish_told(error: &PublishError) -> (StatusCode, ErrorCode) {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         self.with(None)
+    }
+}
+
+impl From<QueryRejection> for Refusal {
+    fn from(rejection: QueryRejection) -> Self {
+        ParameterError::from(rejection).into()
+    }
+}
+
+impl From<PathRejection> for Refusal {
+    fn from(rejection: PathRejection) -> Self {
+        ParameterError::from(rejection).into()
     }
 }
 
