@@ -1,8 +1,6 @@
 //! What is done about the log under the broker's lock: its answers taken in, checkpoints made, segments let go.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use gpuvitals_core::quantity::counted;
@@ -13,6 +11,8 @@ use super::checkpoint::encode_state;
 use super::checkpoints::Checkpoints;
 use super::definers::Definers;
 use super::fact_record::encode_facts;
+use super::reclaim::Reclaim;
+use super::waiters::Waiters;
 use super::{CHECKPOINT, FACTS, MOVED, in_words};
 use crate::broker::{Broker, GroupId, PublishError, Receipt, TopicId};
 use crate::config::QueueConfig;
@@ -21,28 +21,14 @@ use crate::trouble::{Cause, Recent, Trouble};
 
 /// Longest record of facts or of producers, in segments large enough for it.
 const RECORD_LEN_MAX: usize = 256 << 10;
-/// Segments that the log may have beyond twice what is held, before records are moved.
-const SLACK_SEGMENTS: u64 = 4;
-/// Bytes that are moved at once.
-const MOVED_LEN_MAX: usize = 4 << 20;
-
 /// What is known of the log, under the broker's lock.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     newest_segment: u64,
     checkpoints: Checkpoints,
     pub(crate) definers: Definers,
-    /// Records that are being moved.
-    moving: usize,
-    /// Segments before it may go: what made them unneeded is on disk.
-    truncates: Option<u64>,
-    sync_every: Duration,
-    /// When what was only written is to be synced.
-    sync_at: Option<Millis>,
-    /// Who waits for the outcome of a frame that somebody else sent.
-    repeats: HashMap<(TopicId, u64), Vec<Publisher>, foldhash::fast::RandomState>,
-    /// Who waits until the log has a group that was made.
-    joining: Vec<(GroupId, Joiner)>,
+    reclaim: Reclaim,
+    waiters: Waiters,
     damage: Vec<String>,
     /// Writes that failed lately, and why the last one did.
     unwritten: (Recent, Arc<str>),
@@ -58,12 +44,8 @@ impl Keeper {
             newest_segment,
             checkpoints: Checkpoints::default(),
             definers: Definers::default(),
-            moving: 0,
-            truncates: None,
-            sync_every: config.sync_every,
-            sync_at: None,
-            repeats: HashMap::default(),
-            joining: Vec::new(),
+            reclaim: Reclaim::new(config.sync_every),
+            waiters: Waiters::default(),
             damage,
             unwritten: Default::default(),
             unread: Default::default(),
@@ -74,23 +56,23 @@ impl Keeper {
 
     /// When the log is to be looked after at the latest.
     pub(crate) fn next_deadline(&self) -> Option<Millis> {
-        let deadlines = [self.sync_at, self.checkpoints.next_deadline()];
+        let deadlines = [self.reclaim.next_deadline(), self.checkpoints.next_deadline()];
         deadlines.into_iter().flatten().min().filter(|_| self.poisoned.is_none())
     }
 
     /// Something was written that nothing else syncs.
     pub(crate) fn written(&mut self, now: Millis) {
-        self.sync_at.get_or_insert(now.after(self.sync_every));
+        self.reclaim.written(now);
     }
 
     /// The same frame is under way: what becomes of it is told to `publisher` too.
     pub(crate) fn wait_for(&mut self, topic: TopicId, offset: u64, publisher: Publisher) {
-        self.repeats.entry((topic, offset)).or_default().push(publisher);
+        self.waiters.add_publisher(topic, offset, publisher);
     }
 
     /// The log is being told of this group: what becomes of that is told to `joiner` too.
     pub(crate) fn wait_for_group(&mut self, group: GroupId, joiner: Joiner) {
-        self.joining.push((group, joiner));
+        self.waiters.add_joiner(group, joiner);
     }
 
     /// Hands the broker's facts to the log. A group that was made is synced: somebody waits for that.
@@ -123,10 +105,7 @@ impl Keeper {
                     self.definers.landed(topic, handed, appended.place);
                 }
                 let outcome = self.landed(broker, now, topic, offset, outcome);
-                for repeat in self.repeats.remove(&(topic, offset)).unwrap_or_default() {
-                    let outcome = outcome.clone().map(|receipt| broker.repeated(topic, &receipt));
-                    replies.push(Reply::Published(repeat, outcome));
-                }
+                self.waiters.tell_publishers(broker, (topic, offset), &outcome, replies);
                 replies.push(Reply::Published(publisher, outcome));
             }
             Done::Facts { made, outcome } => {
@@ -138,8 +117,7 @@ impl Keeper {
                 let outcome = outcome.map(|_| ()).map_err(|error| in_words(&error));
                 for group in made {
                     broker.group_is_kept(group, outcome.is_ok());
-                    let joined = self.joining.extract_if(.., |(joining, _)| *joining == group);
-                    replies.extend(joined.map(|(_, joiner)| Reply::Joined(joiner, outcome.clone())));
+                    self.waiters.tell_joiners(group, &outcome, replies);
                 }
             }
             Done::Checkpoint(outcome) => {
@@ -155,7 +133,7 @@ impl Keeper {
             }
             Done::Moved { topic, offset, from, outcome } => {
                 let outcome = self.noted(broker, now, outcome);
-                self.no_longer_moves(now, outcome.is_ok());
+                self.reclaim.no_longer_moves(now, outcome.is_ok());
                 if let Ok(appended) = outcome {
                     self.reached(now, appended.place);
                     broker.moved(topic, offset, from, Some(appended.place));
@@ -165,7 +143,7 @@ impl Keeper {
                 let outcome = self.noted(broker, now, outcome).map(|_| ());
                 // Facts that the log lost were answered before.
                 if outcome.is_ok() && self.checkpoints.may_let_go() {
-                    self.truncates = self.truncates.max(before);
+                    self.reclaim.let_go(before);
                 }
                 self.try_again(now, &outcome);
             }
@@ -285,7 +263,7 @@ impl Keeper {
 
     /// Whether what was written is to be synced now.
     pub(crate) fn take_sync(&mut self, now: Millis) -> bool {
-        self.sync_at.take_if(|at| *at <= now).is_some()
+        self.reclaim.take_sync(now)
     }
 
     /// The sequence before which the log's segments can go, if there are such, once all that was noted so far is on disk:
@@ -299,29 +277,13 @@ impl Keeper {
 
     /// The sequence before which segments are to go now.
     pub(crate) fn take_truncation(&mut self) -> Option<u64> {
-        self.truncates.take()
+        self.reclaim.take_truncation()
     }
 
     /// What is to be moved out of the oldest segment, if the log is far larger than what is held: as much as is moved at
     /// once. Each record is to be [moved](Keeper::move_record).
     pub(crate) fn take_moves(&mut self, journal: &Journal, broker: &Broker) -> Vec<(TopicId, u64, Place)> {
-        let segments = journal.log.segments();
-        let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
-        let slack = SLACK_SEGMENTS * u64::from(journal.config.segment_len);
-        let bound = broker.kept_bytes().saturating_mul(2).saturating_add(slack);
-        let oldest = segments.first().map(|segment| segment.base).filter(|_| bytes > bound);
-        let is_idle = self.moving == 0 && self.poisoned.is_none();
-        let held = oldest.filter(|oldest| is_idle && broker.oldest_segment() == Some(*oldest));
-        let mut found = held.map_or_else(Vec::new, |segment| broker.frames_in(segment));
-        let mut len = 0;
-        let fits = found.iter().take_while(|(.., place)| {
-            len += place.payload_len();
-            len <= MOVED_LEN_MAX
-        });
-        let count = fits.count().max(1);
-        found.truncate(count);
-        self.moving = found.len();
-        found
+        if self.poisoned.is_some() { Vec::new() } else { self.reclaim.take_moves(journal, broker) }
     }
 
     /// Writes a frame's record again, if the frame is still held.
@@ -355,18 +317,7 @@ impl Keeper {
             }
             other => other.is_ok(),
         };
-        self.no_longer_moves(now, is_well);
-    }
-
-    /// A record was moved, or is not to be. The last one may have emptied its segment, which a sync lets go. What the disk
-    /// refused is tried again after a pause.
-    fn no_longer_moves(&mut self, now: Millis, is_well: bool) {
-        self.moving = self.moving.saturating_sub(1);
-        if self.moving == 0 && is_well {
-            self.sync_at = Some(now);
-        } else {
-            self.written(now);
-        }
+        self.reclaim.no_longer_moves(now, is_well);
     }
 
     /// Why the log takes nothing more, if it does not.

@@ -21,9 +21,11 @@ mod definers;
 mod fact_record;
 mod frame_record;
 mod keeper;
+mod reclaim;
 mod recover;
 #[cfg(test)]
 mod tests;
+mod waiters;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
