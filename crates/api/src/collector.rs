@@ -26,10 +26,11 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::ask;
+use crate::asked::{Flag, Limit};
 use crate::config::Limits;
 use crate::dto::{Moment, RowMetrics};
 use crate::error::{ApiError, ErrorCode};
-use crate::parameter::{self, Asked, Named};
+use crate::parameter::{Asked, Named};
 use crate::route::rows::GpuRows;
 use crate::route::stats::fresh;
 
@@ -92,8 +93,8 @@ async fn stats(Shared(api): Shared<Arc<State>>) -> Result<Response, ApiError> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RowsWanted {
-    limit: Option<String>,
-    reverse: Option<String>,
+    limit: Option<Limit>,
+    reverse: Option<Flag>,
 }
 
 #[derive(Serialize)]
@@ -108,9 +109,8 @@ async fn telemetry(
     Named(gpu): Named,
     Asked(wanted): Asked<RowsWanted>,
 ) -> Result<Response, ApiError> {
-    let limits = &api.limits;
-    let limit = parameter::limit(wanted.limit.as_ref(), limits.page, limits.page_max)?;
-    let oldest_first = parameter::flag("reverse", wanted.reverse.as_ref())?;
+    let limit = Limit::read(wanted.limit.as_ref(), &api.limits)?;
+    let oldest_first = Flag::read("reverse", wanted.reverse.as_ref())?;
     let Part { answer: fleet, missing } = api.history.fleet().await?;
     let key = match fleet.find(&gpu) {
         Ok(state) => Arc::clone(&state.key),

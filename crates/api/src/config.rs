@@ -8,6 +8,9 @@ use gpuvitals_listener::WebOrigin;
 use crate::assets::Page;
 use crate::rack::RackPattern;
 
+/// Entries of a list if a request does not say, and the most of them.
+pub(crate) const PAGE: usize = 100;
+pub(crate) const PAGE_MAX: usize = 10_000;
 /// Defaults that are settings, too.
 pub(crate) const CACHE_ENTRIES: usize = 1_024;
 pub(crate) const STREAMS: usize = 2_048;
@@ -88,8 +91,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            page: 100,
-            page_max: 10_000,
+            page: PAGE,
+            page_max: PAGE_MAX,
             steps_max: STEPS_MAX,
             values_max: VALUES_MAX,
             metrics_max: METRICS_MAX,

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use gpuvitals_core::history::RowPlace;
 
+use crate::asked::Cursor;
 use crate::error::ApiError;
 use crate::parameter::given;
 
@@ -23,8 +24,8 @@ pub(crate) fn write(place: &RowPlace) -> String {
 ///
 /// # Errors
 /// If no answer gave it.
-pub(crate) fn read(text: Option<&String>) -> Result<Option<RowPlace>, ApiError> {
-    let Some(text) = given(text) else { return Ok(None) };
+pub(crate) fn read(asked: Option<&Cursor>) -> Result<Option<RowPlace>, ApiError> {
+    let Some(text) = given(asked.map(|asked| &asked.0)) else { return Ok(None) };
     let place = place(text);
     let allowed = "the cursor that an answer has as next";
     place.map(Some).ok_or_else(|| ApiError::parameter("after", text, allowed))
@@ -51,10 +52,10 @@ mod tests {
     fn a_cursor_is_read_as_it_was_written_and_other_texts_are_none() {
         for key in ["GPU-0", "GPU-0:p1\0nvlink\0ä", ""] {
             let place = RowPlace { timestamp_ns: -5, key: Arc::from(key) };
-            assert_eq!(read(Some(&write(&place))).unwrap(), Some(place));
+            assert_eq!(read(Some(&Cursor(write(&place)))).unwrap(), Some(place));
         }
         for wrong in ["7", "x_00", "7_0", "7_zz", "7_+1", "7_ff", "_"] {
-            assert!(read(Some(&wrong.to_owned())).is_err(), "{wrong}");
+            assert!(read(Some(&Cursor(wrong.to_owned()))).is_err(), "{wrong}");
         }
         assert_eq!(read(None).unwrap(), None);
     }

@@ -27,7 +27,7 @@ pub(crate) use health::{Component, HealthReport};
 pub(crate) use hints::{HintList, HintTotals, NodeRoom};
 pub(crate) use prom::{PromBody, PromErrorBody};
 pub(crate) use query::{GroupLabels, QueryAnswer, Series, Values};
-pub(crate) use scalar::{Columns, Instant, LatestMetrics, Moment, RowMetrics, Scalar};
+pub(crate) use scalar::{Columns, LatestMetrics, Moment, RowMetrics, Scalar};
 pub(crate) use stats::{GatewayStats, QueueStats, Stats};
 pub(crate) use telemetry::{TelemetryEntry, TelemetryList};
 pub(crate) use usage::{EnergyGroup, EnergyList, IdleGroup, IdleList};

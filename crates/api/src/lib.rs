@@ -24,6 +24,7 @@
 mod accept;
 mod api;
 mod ask;
+mod asked;
 mod assets;
 mod cache;
 pub mod collector;

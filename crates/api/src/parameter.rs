@@ -3,23 +3,20 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use gpuvitals_core::history::{Fleet, Part};
-use gpuvitals_core::time::{self, DAY_NS, SECOND_NS};
-use gpuvitals_core::{MetricId, Table, batch, catalogue};
+use gpuvitals_core::time::{DAY_NS, SECOND_NS};
+use gpuvitals_core::{MetricId, Table, catalogue};
+use gpuvitals_listener::parameter::{self, ParameterError};
 use serde::de::DeserializeOwned;
 
-use crate::config::Limits;
-use crate::dto::Pagination;
 use crate::error::ApiError;
 
 /// Most entries to pass over or to ask for: the largest whole number that every JSON reader knows.
 pub(crate) const WHOLE_MAX: usize = (1 << 53) - 1;
 /// Most names in one list.
 pub(crate) const LIST_LEN_MAX: usize = 1_000;
-const TIMES: &str = "RFC 3339 (2026-01-31T12:00:00Z) or seconds, milliseconds or nanoseconds since 1970";
 const STEPS: &str = "seconds, or a number with a unit (500ms, 10s, 1m, 1h, 1d), at least 1ms";
 const MILLISECOND_NS: i64 = 1_000_000;
 
@@ -31,8 +28,7 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
-        let Query(asked) =
-            Query::try_from_uri(&parts.uri).map_err(|error: QueryRejection| ApiError::from(error))?;
+        let Query(asked) = Query::try_from_uri(&parts.uri).map_err(ParameterError::from)?;
         Ok(Self(asked))
     }
 }
@@ -45,7 +41,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path(name) = Path::from_request_parts(parts, state).await?;
+        let Path(name) = Path::from_request_parts(parts, state).await.map_err(ParameterError::from)?;
         Ok(Self(name))
     }
 }
@@ -53,51 +49,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 /// Empty means not given: forms send empty fields. Blanks around a value do not count, other white space does.
 pub(crate) fn given(text: Option<&String>) -> Option<&str> {
     text.map(|text| text.trim_matches(' ')).filter(|text| !text.is_empty())
-}
-
-/// A number of entries from 1 to `max`.
-///
-/// # Errors
-/// When it is none.
-pub(crate) fn limit(text: Option<&String>, default: usize, max: usize) -> Result<usize, ApiError> {
-    Ok(whole("limit", text, 1, max)?.unwrap_or(default.min(max)))
-}
-
-/// Which part of a list is wanted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Paging {
-    limit: usize,
-    offset: usize,
-}
-
-impl Paging {
-    /// By the parameters `limit` and `offset`.
-    ///
-    /// # Errors
-    /// As [`limit`] and [`offset`].
-    pub(crate) fn parse(
-        limit: Option<&String>,
-        offset: Option<&String>,
-        limits: &Limits,
-    ) -> Result<Self, ApiError> {
-        let limit = self::limit(limit, limits.page, limits.page_max)?;
-        Ok(Self { limit, offset: self::offset(offset)? })
-    }
-
-    /// The part of a list, how many entries that has in all, and which part it is.
-    pub(crate) fn cut<T>(self, list: Vec<T>) -> (Vec<T>, usize, Pagination) {
-        let total = list.len();
-        let part = list.into_iter().skip(self.offset).take(self.limit).collect();
-        (part, total, Pagination::of(self.limit, self.offset, total))
-    }
-}
-
-/// How many entries to pass over.
-///
-/// # Errors
-/// When it is no number.
-pub(crate) fn offset(text: Option<&String>) -> Result<usize, ApiError> {
-    Ok(whole("offset", text, 0, WHOLE_MAX)?.unwrap_or(0))
 }
 
 /// A whole number; digits alone.
@@ -110,12 +61,7 @@ pub(crate) fn whole(
     min: usize,
     max: usize,
 ) -> Result<Option<usize>, ApiError> {
-    let Some(text) = text else { return Ok(None) };
-    let digits = text.bytes().all(|b| b.is_ascii_digit());
-    let number = text.parse().ok().filter(|number| digits && (min..=max).contains(number));
-    let number =
-        number.ok_or_else(|| ApiError::parameter(name, text, format!("a whole number from {min} to {max}")));
-    number.map(Some)
+    Ok(text.map(|text| parameter::whole(name, text, min..=max)).transpose()?)
 }
 
 /// A number of a range, which `allowed` says in words.
@@ -131,31 +77,6 @@ pub(crate) fn number(
     let Some(text) = given(text) else { return Ok(None) };
     let number = text.parse::<f64>().ok().filter(|number| range.contains(number));
     number.map(Some).ok_or_else(|| ApiError::parameter(name, text, allowed))
-}
-
-/// `true` or `false`.
-///
-/// # Errors
-/// When it is neither.
-pub(crate) fn flag(name: &'static str, text: Option<&String>) -> Result<bool, ApiError> {
-    match text.map(String::as_str) {
-        None | Some("false") => Ok(false),
-        Some("true") => Ok(true),
-        Some(other) => Err(ApiError::parameter(name, other, "true or false")),
-    }
-}
-
-/// An instant, nanoseconds UTC since 1970. A `+` of a time zone that arrived as a blank is restored.
-///
-/// # Errors
-/// If it is not a time.
-pub(crate) fn instant(name: &'static str, text: Option<&String>) -> Result<Option<i64>, ApiError> {
-    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
-    let parsed = time::parse_bound(text).or_else(|error| match text.rsplit_once(' ') {
-        Some((head, zone)) => time::parse_bound(&format!("{head}+{zone}")).map_err(|_| error),
-        None => Err(error),
-    });
-    parsed.map(Some).map_err(|_| ApiError::parameter(name, text, TIMES))
 }
 
 /// A span of time in nanoseconds, in whole milliseconds.
@@ -213,22 +134,6 @@ pub(crate) fn list(name: &'static str, text: Option<&String>) -> Result<Vec<Arc<
     Ok(names)
 }
 
-/// Names of columns in rows: of the catalogue, or of unknown columns.
-///
-/// # Errors
-/// If one is neither a column nor a possible name of an unknown one.
-pub(crate) fn columns(table: Table, text: Option<&String>) -> Result<Option<Vec<String>>, ApiError> {
-    let names = list("metrics", text)?;
-    if let Some(bad) = names.iter().find(|name| name.is_empty() || is_identity(table, name)) {
-        return Err(ApiError::parameter(
-            "metrics",
-            bad,
-            "names of columns of values; GET /api/v1/metrics lists them",
-        ));
-    }
-    Ok((!names.is_empty()).then(|| names.iter().map(ToString::to_string).collect()))
-}
-
 /// The table of rows; `gpu_events` without it.
 ///
 /// # Errors
@@ -271,11 +176,6 @@ pub(crate) fn known_columns(
         Some(name) if !fleet.missing.is_empty() => Err(ApiError::incomplete(name, &fleet.missing)),
         unknown => unknown.map_or(Ok(()), |name| gpu_metric("metrics", name).map(|_| ())),
     }
-}
-
-fn is_identity(table: Table, name: &str) -> bool {
-    let is_value = table.column(name).is_some() || catalogue::by_column(name).is_some();
-    !is_value && !batch::is_unknown(table, name)
 }
 
 /// A metric of a table with metrics, by its column.
@@ -341,20 +241,6 @@ mod tests {
         check(86_400 * 30, 10_800);
         check(86_400 * 3_650, 13 * 86_400);
         assert!(step_for(i64::MAX) > 0);
-    }
-
-    #[test]
-    fn instants() {
-        let check = |text: &str, ns: Option<i64>| {
-            assert_eq!(instant("start", Some(&text.to_owned())).ok().flatten(), ns, "{text}");
-        };
-        check("1970-01-01T00:00:01Z", Some(SECOND_NS));
-        check("1970-01-01T01:00:01 01:00", Some(SECOND_NS));
-        check("1970-01-01T01:00:01+01:00", Some(SECOND_NS));
-        check("0001-01-01T00:00:00Z", Some(0));
-        check("yesterday", None);
-        check("not a time", None);
-        check("", None);
     }
 
     #[test]

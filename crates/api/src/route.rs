@@ -53,7 +53,7 @@ macro_rules! routes {
                 prom::browse::format_query, prom::browse::query_exemplars,
                 prom::browse::rules, prom::browse::alerts, prom::browse::build_info,
             ),
-            components(schemas(crate::dto::Instant)),
+            components(schemas(crate::asked::Instant)),
             tags(
                 (name = "GPUs", description = "Which GPUs there are and how they do."),
                 (name = "hosts", description = "Which hosts there are."),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gpuvitals_core::history::{MATCHERS_MAX, Matcher, PatternError, PatternRoom, Selector, TextTest};
 use gpuvitals_core::{IdentityColumn, causes};
 
+use crate::asked::Where;
 use crate::error::ApiError;
 use crate::parameter::given;
 
@@ -37,8 +38,8 @@ impl Tests {
     ///
     /// # Errors
     /// If one is none, or there are too many.
-    pub(crate) fn parse(text: Option<&String>) -> Result<Self, ApiError> {
-        let Some(text) = given(text) else { return Ok(Self::default()) };
+    pub(crate) fn parse(asked: Option<&Where>) -> Result<Self, ApiError> {
+        let Some(text) = given(asked.map(|asked| &asked.0)) else { return Ok(Self::default()) };
         let tests = text.split(';').map(|test| test.trim_matches(' ')).filter(|test| !test.is_empty());
         let tests: Vec<&str> = tests.take(MATCHERS_MAX + 1).collect();
         if tests.len() > MATCHERS_MAX {

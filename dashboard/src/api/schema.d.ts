@@ -2464,7 +2464,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The GPUs that match. */
+            /** @description The GPUs that match. As CSV or Arrow each with the time of its newest row and the labels and metrics that were asked for alone. */
             200: {
                 headers: {
                     /** @description What could not be read; missing if the answer is whole. */
@@ -2473,6 +2473,8 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["GpuList"];
+                    "text/csv": string;
+                    "application/vnd.apache.arrow.stream": string;
                 };
             };
             /** @description A parameter is not allowed. */

@@ -9,7 +9,7 @@ use gpuvitals_core::history::{ExtraValue, GpuState};
 use gpuvitals_core::{Batch, time};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, SchemaType, Type};
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{KnownFormat, RefOr, Schema, SchemaFormat};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -77,26 +77,6 @@ impl PartialSchema for Moment {
 }
 
 impl ToSchema for Moment {}
-
-/// An instant as a parameter gives it. Describes; [`crate::parameter::instant`] reads it.
-#[derive(Debug)]
-pub(crate) enum Instant {}
-
-impl PartialSchema for Instant {
-    fn schema() -> RefOr<Schema> {
-        let date_time = ObjectBuilder::new()
-            .schema_type(Type::String)
-            .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
-        let number =
-            ObjectBuilder::new().schema_type(Type::String).pattern(Some(r"^[0-9]+(\.[0-9]{1,18})?$"));
-        let empty = ObjectBuilder::new().schema_type(Type::String).max_length(Some(0));
-        let text =
-            "RFC 3339; seconds, milliseconds, microseconds or nanoseconds since 1970; empty: not given.";
-        OneOfBuilder::new().item(date_time).item(number).item(empty).description(Some(text)).into()
-    }
-}
-
-impl ToSchema for Instant {}
 
 /// The newest value of each column of a GPU, by column.
 #[derive(Debug, Clone, Copy)]

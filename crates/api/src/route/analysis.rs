@@ -12,11 +12,12 @@ use utoipa::IntoParams;
 use super::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
+use crate::asked::{Limit, Offset, Paging};
 use crate::condition;
 use crate::config::Limits;
 use crate::dto::{FindingEntry, FindingList, JobSpread, Moment, StragglerList};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked, Paging};
+use crate::parameter::{self, Asked};
 use crate::watch::{FleetWatch, Judgement};
 
 /// Which findings.
@@ -25,11 +26,11 @@ use crate::watch::{FleetWatch, Judgement};
 #[into_params(parameter_in = Query)]
 pub(crate) struct FindingsParams {
     /// Most findings to return.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
-    limit: Option<String>,
+    #[param(inline)]
+    limit: Option<Limit>,
     /// Findings to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
-    offset: Option<String>,
+    #[param(inline)]
+    offset: Option<Offset>,
     /// Only these severities, between commas.
     #[param(
         pattern = "^ *(?:(?:critical|warning|notice)? *, *)*(?:critical|warning|notice)? *$",
@@ -158,11 +159,11 @@ pub(crate) fn until_ns(judgement: &Judgement, limits: &Limits) -> i64 {
 #[into_params(parameter_in = Query)]
 pub(crate) struct StragglersParams {
     /// Most jobs to return.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
-    limit: Option<String>,
+    #[param(inline)]
+    limit: Option<Limit>,
     /// Jobs to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
-    offset: Option<String>,
+    #[param(inline)]
+    offset: Option<Offset>,
 }
 
 /// A question for stragglers.

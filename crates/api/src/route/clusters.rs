@@ -8,6 +8,7 @@ use gpuvitals_core::clusters::{
     ClusterSelection, ClusterSummary, ClusterView, NoCluster, NodeView, ProcessRecord, SelectedClusters,
 };
 use gpuvitals_listener::echo;
+use gpuvitals_listener::parameter::ParameterError;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -117,7 +118,7 @@ pub(crate) async fn node_of_cluster(
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     Asked(NoParams {}): Asked<NoParams>,
 ) -> Answered {
-    let Path((cluster, node)) = path?;
+    let Path((cluster, node)) = path.map_err(ParameterError::from)?;
     let of = ClusterSelection { cluster: Some(cluster), node: Some(node) };
     api.answer(ClustersAsk { of, what: What::OneNode }, &headers).await
 }

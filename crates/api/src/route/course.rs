@@ -15,10 +15,11 @@ use utoipa::IntoParams;
 use super::{Answered, telemetry};
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
+use crate::asked::{Instant, Limit, Offset, Paging};
 use crate::condition;
 use crate::dto::{AnomalyEntry, AnomalyList, Moment, TrendEntry, TrendList, UsualValues};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked, Paging, given};
+use crate::parameter::{self, Asked, given};
 
 /// Range of a trend without a start.
 const TREND_DAYS: i64 = 7;
@@ -46,11 +47,11 @@ pub(crate) struct TrendParams {
     #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
     gpus: Option<String>,
     /// First instant; seven days before the end unless given.
-    #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T15:50:00Z")]
-    start: Option<String>,
+    #[param(example = "2026-11-20T15:50:00Z")]
+    start: Option<Instant>,
     /// Last instant; now unless given.
-    #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T16:00:00Z")]
-    end: Option<String>,
+    #[param(example = "2026-11-20T16:00:00Z")]
+    end: Option<Instant>,
     /// How far each of the metrics may go; unless given, what another metric of the GPU says.
     #[param(value_type = Option<f64>, example = 87)]
     limit_at: Option<String>,
@@ -58,11 +59,11 @@ pub(crate) struct TrendParams {
     #[param(value_type = Option<f64>, minimum = 0, maximum = 1, default = 0.5)]
     steadiness: Option<String>,
     /// Most entries to return.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
-    limit: Option<String>,
+    #[param(inline)]
+    limit: Option<Limit>,
     /// Entries to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
-    offset: Option<String>,
+    #[param(inline)]
+    offset: Option<Offset>,
 }
 
 /// Which anomalies.
@@ -77,8 +78,8 @@ pub(crate) struct AnomalyParams {
     #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
     gpus: Option<String>,
     /// End of the hour that is looked at; now unless given.
-    #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T16:00:00Z")]
-    end: Option<String>,
+    #[param(example = "2026-11-20T16:00:00Z")]
+    end: Option<Instant>,
     /// Days before that it is compared with.
     #[param(value_type = Option<u32>, minimum = 3, maximum = 31, default = 7)]
     days: Option<String>,
@@ -86,11 +87,11 @@ pub(crate) struct AnomalyParams {
     #[param(value_type = Option<f64>, minimum = 0, default = 4)]
     score: Option<String>,
     /// Most entries to return.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
-    limit: Option<String>,
+    #[param(inline)]
+    limit: Option<Limit>,
     /// Entries to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
-    offset: Option<String>,
+    #[param(inline)]
+    offset: Option<Offset>,
 }
 
 /// A question for trends.
@@ -139,8 +140,8 @@ pub(crate) async fn trends(
     let ask = TrendAsk {
         metrics: metrics(params.metrics.as_ref(), course::limited())?,
         gpus: parameter::list("gpus", params.gpus.as_ref())?,
-        start_ns: parameter::instant("start", params.start.as_ref())?,
-        end_ns: parameter::instant("end", params.end.as_ref())?,
+        start_ns: Instant::read("start", params.start.as_ref())?,
+        end_ns: Instant::read("end", params.end.as_ref())?,
         limit_at: parameter::number("limit_at", params.limit_at.as_ref(), f64::MIN..=f64::MAX, "a number")?,
         steadiness: steadiness.unwrap_or(STEADY_FROM),
         page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), &api.config().limits)?,
@@ -176,7 +177,7 @@ pub(crate) async fn anomalies(
     let ask = AnomalyAsk {
         metrics: metrics(params.metrics.as_ref(), WATCHED)?,
         gpus: parameter::list("gpus", params.gpus.as_ref())?,
-        end_ns: parameter::instant("end", params.end.as_ref())?,
+        end_ns: Instant::read("end", params.end.as_ref())?,
         days: days.ok_or_else(|| {
             ApiError::parameter("days", given(params.days.as_ref()).unwrap_or_default(), "3 to 31")
         })?,

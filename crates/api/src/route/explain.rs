@@ -17,10 +17,11 @@ use utoipa::IntoParams;
 use super::Answered;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
+use crate::asked::Instant;
 use crate::condition;
 use crate::dto::{Explanation, Moment, PeerGroup};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked, Named};
+use crate::parameter::{Asked, Named};
 
 /// Range without a start.
 const DEFAULT_NS: i64 = 10 * MINUTE_NS;
@@ -39,11 +40,11 @@ const EVENTS_MAX: usize = 1_000;
 #[into_params(parameter_in = Query)]
 pub(crate) struct ExplainParams {
     /// First instant; 10 minutes before the end unless given, 24 hours at most.
-    #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T15:50:00Z")]
-    start: Option<String>,
+    #[param(example = "2026-11-20T15:50:00Z")]
+    start: Option<Instant>,
     /// Last instant; unless given now, or 24 hours after the start if that is earlier.
-    #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T16:00:00Z")]
-    end: Option<String>,
+    #[param(example = "2026-11-20T16:00:00Z")]
+    end: Option<Instant>,
 }
 
 /// A question why a GPU was slow.
@@ -78,8 +79,8 @@ pub(crate) async fn explain(
     Named(id): Named,
     Asked(params): Asked<ExplainParams>,
 ) -> Answered {
-    let start_ns = parameter::instant("start", params.start.as_ref())?;
-    let end_ns = parameter::instant("end", params.end.as_ref())?;
+    let start_ns = Instant::read("start", params.start.as_ref())?;
+    let end_ns = Instant::read("end", params.end.as_ref())?;
     api.answer(ExplainAsk { id, start_ns, end_ns }, &headers).await
 }
 

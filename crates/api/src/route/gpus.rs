@@ -1,5 +1,7 @@
 //! `/api/v1/gpus`, one GPU, and the GPUs of a host.
 
+mod table;
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -13,11 +15,13 @@ use utoipa::IntoParams;
 use super::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
+use crate::asked::{Columns, Limit, Offset, Paging, Where};
 use crate::condition;
 use crate::config::Limits;
 use crate::dto::{Gpu, GpuDetail, GpuList, Labels, LatestColumns, LatestMetrics, Moment, State};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked, Named, Paging, given};
+use crate::format::Format;
+use crate::parameter::{self, Asked, Named, given};
 use crate::rack::RackPattern;
 use crate::selector::Tests;
 
@@ -40,11 +44,11 @@ const FIELDS: [(&str, Field); 10] = [
 #[into_params(parameter_in = Query)]
 pub(crate) struct GpusParams {
     /// Most GPUs to return.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
-    limit: Option<String>,
+    #[param(inline)]
+    limit: Option<Limit>,
     /// GPUs to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
-    offset: Option<String>,
+    #[param(inline)]
+    offset: Option<Offset>,
     /// Words, each of which must be part of the GPU's name, id, model, host, PCI address, pod, namespace or job; case
     /// does not count.
     #[param(example = "h100 node-01")]
@@ -68,8 +72,8 @@ pub(crate) struct GpusParams {
     #[param(pattern = "^ *(?:(?:metrics)? *, *)*(?:metrics)? *$", example = "metrics")]
     include: Option<String>,
     /// With the latest values of these columns alone, between commas.
-    #[param(example = "power_w,utilization_pct")]
-    metrics: Option<String>,
+    #[param(inline, example = "power_w,utilization_pct")]
+    metrics: Option<Columns>,
     /// With the texts of these identity columns as `labels`, between commas. `rack` is the rack in the name of the host, if the
     /// setting `api.rack_pattern` says where it stands there.
     #[param(
@@ -80,8 +84,8 @@ pub(crate) struct GpusParams {
     /// Only GPUs whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
     /// `column=~pattern`, `column!~pattern`. A GPU without a text in the column has the empty one.
     #[serde(rename = "where")]
-    #[param(rename = "where", example = "namespace=research;job!=")]
-    selector: Option<String>,
+    #[param(rename = "where", inline, example = "namespace=research;job!=")]
+    selector: Option<Where>,
 }
 
 /// Which GPUs of a host.
@@ -90,17 +94,17 @@ pub(crate) struct GpusParams {
 #[into_params(parameter_in = Query)]
 pub(crate) struct HostGpusParams {
     /// Most GPUs to return.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
-    limit: Option<String>,
+    #[param(inline)]
+    limit: Option<Limit>,
     /// GPUs to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
-    offset: Option<String>,
+    #[param(inline)]
+    offset: Option<Offset>,
     /// `metrics`: with the latest values.
     #[param(pattern = "^ *(?:(?:metrics)? *, *)*(?:metrics)? *$", example = "metrics")]
     include: Option<String>,
     /// With the latest values of these columns alone, between commas.
-    #[param(example = "power_w,utilization_pct")]
-    metrics: Option<String>,
+    #[param(inline, example = "power_w,utilization_pct")]
+    metrics: Option<Columns>,
 }
 
 /// No parameters.
@@ -122,6 +126,7 @@ pub(crate) struct GpusAsk {
     latest: Latest,
     labels: Vec<Label>,
     tests: Tests,
+    format: Format,
 }
 
 /// What the list says of a GPU beside its own fields.
@@ -163,12 +168,12 @@ enum Latest {
 }
 
 impl Latest {
-    fn parse(include: Option<&String>, metrics: Option<&String>) -> Result<Self, ApiError> {
+    fn parse(include: Option<&String>, metrics: Option<&Columns>) -> Result<Self, ApiError> {
         let names = parameter::list("include", include)?;
         if let Some(other) = names.iter().find(|name| name.as_ref() != "metrics") {
             return Err(ApiError::parameter("include", other, "metrics"));
         }
-        Ok(match parameter::columns(Table::GpuEvents, metrics)? {
+        Ok(match Columns::read(Table::GpuEvents, metrics)? {
             Some(columns) => Self::Of(columns),
             None if names.is_empty() => Self::None,
             None => Self::All,
@@ -217,7 +222,8 @@ enum Field {
 #[utoipa::path(
     get, path = "/api/v1/gpus", tag = "GPUs", operation_id = "list_gpus", params(GpusParams),
     responses(
-        (status = 200, description = "The GPUs that match.", body = GpuList<'static>,
+        (status = 200, description = "The GPUs that match. As CSV or Arrow each with the time of its newest row and the labels and metrics that were asked for alone.",
+         content((GpuList<'static> = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
         (status = 503, description = "Too busy; try again.", body = ErrorBody),
@@ -228,7 +234,7 @@ pub(crate) async fn list(
     headers: HeaderMap,
     Asked(params): Asked<GpusParams>,
 ) -> Answered {
-    let ask = GpusAsk::parse(&params, &api.config().limits)?;
+    let ask = GpusAsk::parse(&params, &api.config().limits, &headers)?;
     api.answer(ask, &headers).await
 }
 
@@ -281,6 +287,7 @@ pub(crate) async fn of_host(
         latest: Latest::parse(params.include.as_ref(), params.metrics.as_ref())?,
         labels: Vec::new(),
         tests: Tests::default(),
+        format: Format::Json,
     };
     api.answer(ask, &headers).await
 }
@@ -323,12 +330,16 @@ impl GpusAsk {
             None => {}
         }
         let (gpus, total, pagination) = self.page.cut(gpus);
+        if self.format != Format::Json {
+            let records = table::of(&gpus, &self.labels, &self.latest, view.racks.as_ref())?;
+            return Body::table(rules.changes_at(fleet), self.format, &records, None);
+        }
         let gpus = gpus.into_iter().map(|gpu| self.show(gpu, view)).collect();
         let list = GpuList { gpus, total, pagination };
         Body::until(rules.changes_at(fleet), &list)
     }
 
-    fn parse(params: &GpusParams, limits: &Limits) -> Result<Self, ApiError> {
+    fn parse(params: &GpusParams, limits: &Limits, headers: &HeaderMap) -> Result<Self, ApiError> {
         let words = given(params.search.as_ref()).unwrap_or_default();
         Ok(Self {
             page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
@@ -340,6 +351,7 @@ impl GpusAsk {
             latest: Latest::parse(params.include.as_ref(), params.metrics.as_ref())?,
             labels: labels(params.labels.as_ref())?,
             tests: Tests::parse(params.selector.as_ref())?,
+            format: Format::accepted(headers),
         })
     }
 

@@ -12,9 +12,10 @@ use super::Answered;
 use super::analysis::{judged, until_ns};
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
+use crate::asked::{Limit, Offset, Paging};
 use crate::dto::{HintList, HintTotals, Moment, NodeRoom};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked, Paging};
+use crate::parameter::{self, Asked};
 use crate::watch::FleetWatch;
 
 /// Which nodes.
@@ -23,11 +24,11 @@ use crate::watch::FleetWatch;
 #[into_params(parameter_in = Query)]
 pub(crate) struct HintsParams {
     /// Most nodes to return.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
-    limit: Option<String>,
+    #[param(inline)]
+    limit: Option<Limit>,
     /// Nodes to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
-    offset: Option<String>,
+    #[param(inline)]
+    offset: Option<Offset>,
     /// Only nodes with these models, between commas.
     #[param(example = "NVIDIA H100 80GB HBM3")]
     model: Option<String>,

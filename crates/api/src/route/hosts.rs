@@ -12,10 +12,11 @@ use utoipa::IntoParams;
 use super::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
+use crate::asked::{Limit, Offset, Paging};
 use crate::condition::StateRules;
 use crate::dto::{Host, HostList, Moment, StateCounts};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{Asked, Paging};
+use crate::parameter::Asked;
 
 /// Which hosts.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -23,11 +24,11 @@ use crate::parameter::{Asked, Paging};
 #[into_params(parameter_in = Query)]
 pub(crate) struct HostsParams {
     /// Most hosts to return.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
-    limit: Option<String>,
+    #[param(inline)]
+    limit: Option<Limit>,
     /// Hosts to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
-    offset: Option<String>,
+    #[param(inline)]
+    offset: Option<Offset>,
 }
 
 /// A question for hosts.

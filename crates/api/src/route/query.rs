@@ -18,8 +18,9 @@ use utoipa::IntoParams;
 use super::{Answered, telemetry};
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
+use crate::asked::{Instant, Where};
 use crate::config::Limits;
-use crate::dto::{GroupLabels, Instant, QueryAnswer, Series, Values};
+use crate::dto::{GroupLabels, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
 use crate::format::{self, Format};
 use crate::parameter::{self, Asked, given};
@@ -53,11 +54,11 @@ pub(crate) struct QueryParams {
     hosts: Option<String>,
     /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970. An hour before the end
     /// without it.
-    #[param(value_type = Option<Instant>, example = "2026-11-20T15:00:00Z")]
-    start: Option<String>,
+    #[param(example = "2026-11-20T15:00:00Z")]
+    start: Option<Instant>,
     /// Last instant, inclusive; now without it.
-    #[param(value_type = Option<Instant>, example = "2026-11-20T16:00:00Z")]
-    end: Option<String>,
+    #[param(example = "2026-11-20T16:00:00Z")]
+    end: Option<Instant>,
     /// Width of a step: `500ms`, `10s`, `1m`, `1h`, `1d`, or a number of seconds. One that gives some 300 steps
     /// without it.
     #[param(pattern = "^ *(?:[0-9]+(?:\\.[0-9]+)? *(?:ms|s|m|min|h|d)?)? *$", example = "10s")]
@@ -81,8 +82,8 @@ pub(crate) struct QueryParams {
     /// Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
     /// `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
     #[serde(rename = "where")]
-    #[param(rename = "where", example = "model=~NVIDIA.*;pod!=")]
-    selector: Option<String>,
+    #[param(rename = "where", inline, example = "model=~NVIDIA.*;pod!=")]
+    selector: Option<Where>,
     /// Of each metric and aggregate only so many series, those with the largest mean over the range, in that order.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, example = 10)]
     top: Option<String>,
@@ -220,8 +221,8 @@ impl QueryAsk {
             metrics: metrics?,
             gpus,
             hosts: parameter::list("hosts", params.hosts.as_ref())?,
-            start_ns: parameter::instant("start", params.start.as_ref())?,
-            end_ns: parameter::instant("end", params.end.as_ref())?,
+            start_ns: Instant::read("start", params.start.as_ref())?,
+            end_ns: Instant::read("end", params.end.as_ref())?,
             step_ns: given(params.step.as_ref()).map(parameter::step).transpose()?,
             aggregates: aggregates(params.aggregate.as_ref())?,
             group_by: group_by(table, params.group_by.as_ref())?,

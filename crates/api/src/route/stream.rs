@@ -23,6 +23,7 @@ use super::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
 use crate::ask;
+use crate::asked::Columns;
 use crate::dto::{Moment, TelemetryEntry};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked};
@@ -47,8 +48,8 @@ pub(crate) struct StreamParams {
     #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
     gpus: Option<String>,
     /// Columns wanted, between commas; all without it. Rows without a value in any of them are left out.
-    #[param(example = "power_w,utilization_pct")]
-    metrics: Option<String>,
+    #[param(inline, example = "power_w,utilization_pct")]
+    metrics: Option<Columns>,
     /// Only GPUs of these hosts, between commas.
     #[param(example = "sim-node-01")]
     hosts: Option<String>,
@@ -201,7 +202,7 @@ impl Filter {
             gpus: HashSet::new(),
             names: parameter::list("gpus", params.gpus.as_ref())?,
             hosts: parameter::list("hosts", params.hosts.as_ref())?.into_iter().collect(),
-            metrics: parameter::columns(Table::GpuEvents, params.metrics.as_ref())?,
+            metrics: Columns::read(Table::GpuEvents, params.metrics.as_ref())?,
         };
         parameter::known_columns(Table::GpuEvents, filter.metrics.as_deref(), fleet)?;
         for name in &filter.names {

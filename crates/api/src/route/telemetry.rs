@@ -14,9 +14,10 @@ use super::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
+use crate::asked::{Columns, Cursor, Flag, Instant, Limit, Offset, Where};
 use crate::config::Limits;
 use crate::cursor;
-use crate::dto::{Instant, Pagination, TelemetryList};
+use crate::dto::{Pagination, TelemetryList};
 use crate::error::{ApiError, ErrorBody};
 use crate::format::Format;
 use crate::parameter::{self, Asked, Named};
@@ -35,35 +36,32 @@ pub(crate) struct GpuTelemetryParams {
     )]
     table: Option<String>,
     /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
-    #[param(value_type = Option<Instant>, example = "2026-11-20T15:00:00Z")]
-    start_time: Option<String>,
+    #[param(example = "2026-11-20T15:00:00Z")]
+    start_time: Option<Instant>,
     /// Last instant, inclusive.
-    #[param(value_type = Option<Instant>, example = "2026-11-20T16:00:00Z")]
-    end_time: Option<String>,
+    #[param(example = "2026-11-20T16:00:00Z")]
+    end_time: Option<Instant>,
     /// Most rows to return.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
-    limit: Option<String>,
+    #[param(inline)]
+    limit: Option<Limit>,
     /// Rows to pass over, in the order asked.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
-    offset: Option<String>,
+    #[param(inline)]
+    offset: Option<Offset>,
     /// Only rows behind this place: `next` of the answer before. It is the way through many rows: a time in nanoseconds, `_`, and
     /// a text in UTF-8 as hexadecimal bytes.
-    #[param(
-        pattern = "^ *(?:-?(?:[0-9]{1,18}|[0-8][0-9]{18})_(?:[0-7][0-9a-f]|(?:c[2-9a-f]|d[0-9a-f])[89ab][0-9a-f]|e0[ab][0-9a-f][89ab][0-9a-f]|e[1-9a-cef](?:[89ab][0-9a-f]){2}|ed[89][0-9a-f][89ab][0-9a-f]|f0[9ab][0-9a-f](?:[89ab][0-9a-f]){2}|f[1-3](?:[89ab][0-9a-f]){3}|f48[0-9a-f](?:[89ab][0-9a-f]){2})*)? *$",
-        example = "1795190390000000000_4750552d61"
-    )]
-    after: Option<String>,
+    #[param(inline, example = "1795190390000000000_4750552d61")]
+    after: Option<Cursor>,
     /// Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
     /// `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
     #[serde(rename = "where")]
-    #[param(rename = "where", example = "namespace=research;pod=~train-.*")]
-    selector: Option<String>,
+    #[param(rename = "where", inline, example = "namespace=research;pod=~train-.*")]
+    selector: Option<Where>,
     /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
-    #[param(example = "power_w,utilization_pct")]
-    metrics: Option<String>,
+    #[param(inline, example = "power_w,utilization_pct")]
+    metrics: Option<Columns>,
     /// Oldest first; newest first without it.
-    #[param(value_type = Option<bool>, default = false)]
-    reverse: Option<String>,
+    #[param(inline)]
+    reverse: Option<Flag>,
 }
 
 /// Which rows of which GPUs.
@@ -82,35 +80,32 @@ pub(crate) struct TelemetryParams {
     #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
     gpus: Option<String>,
     /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
-    #[param(value_type = Option<Instant>, example = "2026-11-20T15:00:00Z")]
-    start_time: Option<String>,
+    #[param(example = "2026-11-20T15:00:00Z")]
+    start_time: Option<Instant>,
     /// Last instant, inclusive.
-    #[param(value_type = Option<Instant>, example = "2026-11-20T16:00:00Z")]
-    end_time: Option<String>,
+    #[param(example = "2026-11-20T16:00:00Z")]
+    end_time: Option<Instant>,
     /// Most rows to return.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
-    limit: Option<String>,
+    #[param(inline)]
+    limit: Option<Limit>,
     /// Rows to pass over, in the order asked.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
-    offset: Option<String>,
+    #[param(inline)]
+    offset: Option<Offset>,
     /// Only rows behind this place: `next` of the answer before. It is the way through many rows: a time in nanoseconds, `_`, and
     /// a text in UTF-8 as hexadecimal bytes.
-    #[param(
-        pattern = "^ *(?:-?(?:[0-9]{1,18}|[0-8][0-9]{18})_(?:[0-7][0-9a-f]|(?:c[2-9a-f]|d[0-9a-f])[89ab][0-9a-f]|e0[ab][0-9a-f][89ab][0-9a-f]|e[1-9a-cef](?:[89ab][0-9a-f]){2}|ed[89][0-9a-f][89ab][0-9a-f]|f0[9ab][0-9a-f](?:[89ab][0-9a-f]){2}|f[1-3](?:[89ab][0-9a-f]){3}|f48[0-9a-f](?:[89ab][0-9a-f]){2})*)? *$",
-        example = "1795190390000000000_4750552d61"
-    )]
-    after: Option<String>,
+    #[param(inline, example = "1795190390000000000_4750552d61")]
+    after: Option<Cursor>,
     /// Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
     /// `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
     #[serde(rename = "where")]
-    #[param(rename = "where", example = "namespace=research;pod=~train-.*")]
-    selector: Option<String>,
+    #[param(rename = "where", inline, example = "namespace=research;pod=~train-.*")]
+    selector: Option<Where>,
     /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
-    #[param(example = "power_w,utilization_pct")]
-    metrics: Option<String>,
+    #[param(inline, example = "power_w,utilization_pct")]
+    metrics: Option<Columns>,
     /// Oldest first; newest first without it.
-    #[param(value_type = Option<bool>, default = false)]
-    reverse: Option<String>,
+    #[param(inline)]
+    reverse: Option<Flag>,
 }
 
 /// A question for rows.
@@ -247,8 +242,8 @@ impl TelemetryAsk {
     }
 
     fn parse(params: &TelemetryParams, limits: &Limits, headers: &HeaderMap) -> Result<Self, ApiError> {
-        let start_ns = parameter::instant("start_time", params.start_time.as_ref())?;
-        let end_ns = parameter::instant("end_time", params.end_time.as_ref())?;
+        let start_ns = Instant::read("start_time", params.start_time.as_ref())?;
+        let end_ns = Instant::read("end_time", params.end_time.as_ref())?;
         if start_ns.zip(end_ns).is_some_and(|(start, end)| end < start) {
             return Err(ApiError::EndBeforeStart);
         }
@@ -258,12 +253,12 @@ impl TelemetryAsk {
             gpus: parameter::list("gpus", params.gpus.as_ref())?,
             start_ns,
             end_ns,
-            limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
-            offset: parameter::offset(params.offset.as_ref())?,
+            limit: Limit::read(params.limit.as_ref(), limits)?,
+            offset: Offset::read(params.offset.as_ref())?,
             after: cursor::read(params.after.as_ref())?,
             tests: Tests::parse(params.selector.as_ref())?,
-            metrics: parameter::columns(table, params.metrics.as_ref())?,
-            oldest_first: parameter::flag("reverse", params.reverse.as_ref())?,
+            metrics: Columns::read(table, params.metrics.as_ref())?,
+            oldest_first: Flag::read("reverse", params.reverse.as_ref())?,
             format: Format::accepted(headers),
         })
     }

@@ -15,10 +15,11 @@ use utoipa::IntoParams;
 use super::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
+use crate::asked::{Instant, Limit, Offset, Paging};
 use crate::config::Limits;
 use crate::dto::{EnergyGroup, EnergyList, IdleGroup, IdleList, Moment};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked, Paging, given};
+use crate::parameter::{self, Asked, given};
 
 const JOULES_PER_KWH: f64 = 3.6e6;
 
@@ -28,11 +29,11 @@ const JOULES_PER_KWH: f64 = 3.6e6;
 #[into_params(parameter_in = Query)]
 pub(crate) struct UsageParams {
     /// First instant; an hour before the end unless given.
-    #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T15:50:00Z")]
-    start: Option<String>,
+    #[param(example = "2026-11-20T15:50:00Z")]
+    start: Option<Instant>,
     /// Last instant; now unless given.
-    #[param(value_type = Option<crate::dto::Instant>, example = "2026-11-20T16:00:00Z")]
-    end: Option<String>,
+    #[param(example = "2026-11-20T16:00:00Z")]
+    end: Option<Instant>,
     /// Groups: `gpu`, `node`, `namespace`, `job` or `pod`; `namespace` unless given.
     #[param(pattern = "^ *(?:gpu|node|namespace|job|pod)? *$", example = "job")]
     by: Option<String>,
@@ -40,11 +41,11 @@ pub(crate) struct UsageParams {
     #[param(value_type = Option<f64>, minimum = 0, example = 2.5)]
     price: Option<String>,
     /// Most groups to return.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
-    limit: Option<String>,
+    #[param(inline)]
+    limit: Option<Limit>,
     /// Groups to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
-    offset: Option<String>,
+    #[param(inline)]
+    offset: Option<Offset>,
 }
 
 /// A question for use.
@@ -131,8 +132,8 @@ impl UsageAsk {
         let column = GroupColumn::by_name(by).filter(|_| BY.contains(&by));
         Ok(Self {
             of_idle,
-            start_ns: parameter::instant("start", params.start.as_ref())?,
-            end_ns: parameter::instant("end", params.end.as_ref())?,
+            start_ns: Instant::read("start", params.start.as_ref())?,
+            end_ns: Instant::read("end", params.end.as_ref())?,
             by: column.ok_or_else(|| ApiError::parameter("by", by, BY.join(", ")))?,
             price: parameter::number("price", params.price.as_ref(), 0.0..=f64::MAX, "a number from 0 on")?,
             page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,

@@ -206,10 +206,31 @@ async fn tables_come_as_csv_or_arrow_and_pages_name_the_next() {
         ["timestamp,metric,aggregate,gpu,value", "2026-11-20T15:59:40Z,power_w,max,GPU-a,600.0999755859375"]
     );
     assert_eq!(lines.len(), 1 + 6);
+    let gpus =
+        csv("/api/v1/gpus?sort=id&limit=2&metrics=power_w,room_c,fan_speed_pct&labels=namespace").await;
+    let lines: Vec<&str> = gpus.text().lines().collect();
+    assert_eq!(
+        lines[..2],
+        [
+            "id,timestamp,namespace,power_w,room_c,fan_speed_pct",
+            "GPU-a,2026-11-20T16:00:00Z,research,598.1,21.5,"
+        ]
+    );
+    assert_eq!(lines.len(), 3);
+    let plain = csv("/api/v1/gpus?sort=id&limit=1").await;
+    assert_eq!(
+        plain.text().lines().collect::<Vec<_>>(),
+        [
+            "id,timestamp,hostname,index,model,vendor,driver_version,memory_mb",
+            "GPU-a,2026-11-20T16:00:00Z,sim-node-01,0,NVIDIA H100 80GB HBM3,nvidia,570.86.15,81559"
+        ]
+    );
     let arrow = "accept: application/vnd.apache.arrow.stream\r\n";
-    for (path, rows) in
-        [(format!("/api/v1/query?{RANGE}&metrics=power_w"), 5), ("/api/v1/telemetry".to_owned(), 7)]
-    {
+    for (path, rows) in [
+        (format!("/api/v1/query?{RANGE}&metrics=power_w"), 5),
+        ("/api/v1/telemetry".to_owned(), 7),
+        ("/api/v1/gpus?include=metrics".to_owned(), 5),
+    ] {
         let answer = request(world.address, "GET", &path, arrow).await;
         assert_eq!(answer.header("content-type"), Some("application/vnd.apache.arrow.stream"));
         let reader = arrow_ipc::reader::StreamReader::try_new(answer.body.as_slice(), None).unwrap();

@@ -1,0 +1,183 @@
+//! Parameters that several paths have. Each is the text that was asked; it says in the document what it may be, and reads itself.
+
+use gpuvitals_core::{Table, batch, catalogue, time};
+use serde::Deserialize;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
+use utoipa::openapi::{KnownFormat, RefOr, Schema, SchemaFormat};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::config::{Limits, PAGE, PAGE_MAX};
+use crate::dto::Pagination;
+use crate::error::ApiError;
+use crate::parameter::{self, WHOLE_MAX};
+
+const TIMES: &str = "RFC 3339 (2026-01-31T12:00:00Z) or seconds, milliseconds or nanoseconds since 1970";
+/// As [`crate::cursor`] writes it: a time, `_`, and a text in UTF-8 as hexadecimal bytes.
+const CURSOR: &str = "^ *(?:-?(?:[0-9]{1,18}|[0-8][0-9]{18})_(?:[0-7][0-9a-f]|(?:c[2-9a-f]|d[0-9a-f])[89ab][0-9a-f]|e0[ab][0-9a-f][89ab][0-9a-f]|e[1-9a-cef](?:[89ab][0-9a-f]){2}|ed[89][0-9a-f][89ab][0-9a-f]|f0[9ab][0-9a-f](?:[89ab][0-9a-f]){2}|f[1-3](?:[89ab][0-9a-f]){3}|f48[0-9a-f](?:[89ab][0-9a-f]){2})*)? *$";
+
+macro_rules! parameters {
+    ($($(#[$doc:meta])* $name:ident: $schema:expr;)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Deserialize)]
+        #[serde(transparent)]
+        pub(crate) struct $name(pub(crate) String);
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                $schema.into()
+            }
+        }
+
+        impl ToSchema for $name {}
+    )+};
+}
+
+parameters! {
+    /// Most entries of an answer.
+    Limit: whole(KnownFormat::Int32, PAGE).minimum(Some(1)).maximum(Some(PAGE_MAX));
+    /// Entries to pass over.
+    Offset: whole(KnownFormat::Int64, 0).minimum(Some(0)).maximum(Some(WHOLE_MAX));
+    /// Where an answer goes on: `next` of the one before.
+    Cursor: text().pattern(Some(CURSOR));
+    /// An instant.
+    Instant: instant();
+    /// Columns of values, between commas.
+    Columns: text();
+    /// Tests of identity columns, between semicolons.
+    Where: text();
+    /// `true` or `false`.
+    Flag: ObjectBuilder::new().schema_type(Type::Boolean).default(Some(false.into()));
+}
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn whole(format: KnownFormat, default: usize) -> ObjectBuilder {
+    let format = Some(SchemaFormat::KnownFormat(format));
+    ObjectBuilder::new().schema_type(Type::Integer).format(format).default(Some(default.into()))
+}
+
+fn instant() -> OneOfBuilder {
+    let date_time = text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
+    let number = text().pattern(Some(r"^[0-9]+(\.[0-9]{1,18})?$"));
+    let empty = text().max_length(Some(0));
+    let words = "RFC 3339; seconds, milliseconds, microseconds or nanoseconds since 1970; empty: not given.";
+    OneOfBuilder::new().item(date_time).item(number).item(empty).description(Some(words))
+}
+
+impl Limit {
+    /// A number of entries; the usual one if none is asked for.
+    ///
+    /// # Errors
+    /// If it is no whole number from 1 to the most that is allowed.
+    pub(crate) fn read(asked: Option<&Self>, limits: &Limits) -> Result<usize, ApiError> {
+        let number = parameter::whole("limit", asked.map(|asked| &asked.0), 1, limits.page_max)?;
+        Ok(number.unwrap_or(limits.page.min(limits.page_max)))
+    }
+}
+
+impl Offset {
+    /// How many entries to pass over.
+    ///
+    /// # Errors
+    /// If it is no whole number.
+    pub(crate) fn read(asked: Option<&Self>) -> Result<usize, ApiError> {
+        Ok(parameter::whole("offset", asked.map(|asked| &asked.0), 0, WHOLE_MAX)?.unwrap_or(0))
+    }
+}
+
+impl Instant {
+    /// Nanoseconds UTC since 1970. A `+` of a time zone that arrived as a blank is restored.
+    ///
+    /// # Errors
+    /// If it is not a time.
+    pub(crate) fn read(name: &'static str, asked: Option<&Self>) -> Result<Option<i64>, ApiError> {
+        let Some(Self(text)) = asked.filter(|asked| !asked.0.is_empty()) else { return Ok(None) };
+        let parsed = time::parse_bound(text).or_else(|error| match text.rsplit_once(' ') {
+            Some((head, zone)) => time::parse_bound(&format!("{head}+{zone}")).map_err(|_| error),
+            None => Err(error),
+        });
+        parsed.map(Some).map_err(|_| ApiError::parameter(name, text, TIMES))
+    }
+}
+
+impl Columns {
+    /// Names of columns in rows, of the catalogue or of unknown columns; none if none is asked for.
+    ///
+    /// # Errors
+    /// If one is neither a column of the table nor a possible name of an unknown one.
+    pub(crate) fn read(table: Table, asked: Option<&Self>) -> Result<Option<Vec<String>>, ApiError> {
+        let names = parameter::list("metrics", asked.map(|asked| &asked.0))?;
+        let is_identity = |name: &str| {
+            let is_value = table.column(name).is_some() || catalogue::by_column(name).is_some();
+            !is_value && !batch::is_unknown(table, name)
+        };
+        if let Some(bad) = names.iter().find(|name| name.is_empty() || is_identity(name)) {
+            let allowed = "names of columns of values; GET /api/v1/metrics lists them";
+            return Err(ApiError::parameter("metrics", bad, allowed));
+        }
+        Ok((!names.is_empty()).then(|| names.iter().map(ToString::to_string).collect()))
+    }
+}
+
+impl Flag {
+    /// Whether it is set.
+    ///
+    /// # Errors
+    /// If it is neither `true` nor `false`.
+    pub(crate) fn read(name: &'static str, asked: Option<&Self>) -> Result<bool, ApiError> {
+        let flag = asked.map(|asked| gpuvitals_listener::parameter::flag(name, &asked.0));
+        Ok(flag.transpose()?.unwrap_or(false))
+    }
+}
+
+/// Which part of a list is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paging {
+    limit: usize,
+    offset: usize,
+}
+
+impl Paging {
+    /// By the parameters `limit` and `offset`.
+    ///
+    /// # Errors
+    /// As [`Limit::read`] and [`Offset::read`].
+    pub(crate) fn parse(
+        limit: Option<&Limit>,
+        offset: Option<&Offset>,
+        limits: &Limits,
+    ) -> Result<Self, ApiError> {
+        Ok(Self { limit: Limit::read(limit, limits)?, offset: Offset::read(offset)? })
+    }
+
+    /// The part of a list, how many entries that has in all, and which part it is.
+    pub(crate) fn cut<T>(self, list: Vec<T>) -> (Vec<T>, usize, Pagination) {
+        let total = list.len();
+        let part = list.into_iter().skip(self.offset).take(self.limit).collect();
+        (part, total, Pagination::of(self.limit, self.offset, total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::time::SECOND_NS;
+
+    use super::*;
+
+    #[test]
+    fn instants() {
+        let check = |text: &str, ns: Option<i64>| {
+            let asked = Instant(text.to_owned());
+            assert_eq!(Instant::read("start", Some(&asked)).ok().flatten(), ns, "{text}");
+        };
+        check("1970-01-01T00:00:01Z", Some(SECOND_NS));
+        check("1970-01-01T01:00:01 01:00", Some(SECOND_NS));
+        check("1970-01-01T01:00:01+01:00", Some(SECOND_NS));
+        check("0001-01-01T00:00:00Z", Some(0));
+        check("yesterday", None);
+        check("not a time", None);
+        check("", None);
+    }
+}
