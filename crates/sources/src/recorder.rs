@@ -1,9 +1,9 @@
 //! The recorder: samples at full rate into Parquet files, and loses at most a second when it is killed.
 //!
-//! While it runs, every batch is appended to a journal at most half a second after it was sampled; journals
-//! become Parquet parts on the way, and the parts one file a table at the end. [`repair`] does the same for a
-//! recording whose process was killed: at most its last second is missing. Only finished parts are synced on
-//! the way, so a power cut loses what the kernel had not written yet, usually some 30 seconds.
+//! While it runs, every batch is appended to a journal at most half a second after it was sampled; every ten seconds the
+//! journals become Parquet files that anybody may read, and these one file a table at the end. [`repair`] does the same for a
+//! recording whose process was killed: at most its last second is missing. The Parquet files are synced, so a power cut loses
+//! ten seconds.
 //!
 //! ```
 //! use gpuvitals_sources::machine::Machine;
@@ -85,9 +85,9 @@ pub struct RecorderConfig {
     pub overwrite: bool,
     /// Owners of the GPUs, for the rows' identity columns.
     pub owners: Arc<Owners>,
-    /// Rows after which a part is sealed; none: the best number. For tests.
+    /// Time from the first row of a part to its last; none: ten seconds. For tests.
     #[doc(hidden)]
-    pub part_rows: Option<u64>,
+    pub part_span: Option<Duration>,
 }
 
 impl RecorderConfig {
@@ -104,7 +104,7 @@ impl RecorderConfig {
             rare: sampling.rare,
             overwrite: false,
             owners: Owners::new(),
-            part_rows: None,
+            part_span: None,
         }
     }
 }
@@ -247,7 +247,7 @@ impl Recorder {
             }
         };
         let (tally, last) = (Arc::<Tally>::default(), Arc::<AtomicBool>::default());
-        let rolling = |table| Rolling::new(unfinished.path(), table, config.part_rows);
+        let rolling = |table| Rolling::new(unfinished.directory(), table, config.part_span);
         let writer = Writer {
             sampler: Arc::clone(&sampler),
             last: Arc::clone(&last),
@@ -293,7 +293,7 @@ impl Recorder {
             marks,
             marks_dropped,
             rows_dropped: sampler.rows_dropped(),
-            bytes: bytes(&self.unfinished.path()),
+            bytes: bytes(self.unfinished.directory()) + bytes(&self.unfinished.path()),
             workers: sampler.stats(),
             targets: sampler.states(),
             is_over: tally.ended.load(Ordering::Acquire),

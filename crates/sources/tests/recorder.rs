@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -111,7 +111,7 @@ fn started(found: Discovery, config: RecorderConfig, rows: usize) -> Recorder {
 fn child_that_records_until_it_is_killed() {
     let Some(directory) = std::env::var_os("RECORDER_TEST_DIRECTORY") else { return };
     let mut config = config(Path::new(&directory));
-    config.part_rows = Some(150);
+    config.part_span = Some(Duration::from_millis(150));
     let mut written = 0;
     let watch = move |batch: &Batch| {
         if batch.table() == Table::GpuEvents {
@@ -171,6 +171,9 @@ fn killed_at_any_moment_it_has_every_row_that_was_written() {
         child.kill().unwrap();
         child.wait().unwrap();
         let under_way = rows(Data::open(dir.path()).unwrap());
+        // What the files have that anybody may read is the beginning of it.
+        let whole: usize = parts(dir.path()).iter().map(|part| parquet_rows(part)).sum();
+        assert!(whole <= under_way.len());
         let repaired = repair(dir.path()).unwrap().unwrap();
         let all = rows(Data::open(dir.path()).unwrap());
         assert!(all.len() >= written, "{} of {written} at {nth}", all.len());
@@ -178,6 +181,23 @@ fn killed_at_any_moment_it_has_every_row_that_was_written() {
         assert_complete(&all, 2);
         assert_eq!(repair(dir.path()).unwrap(), None);
     }
+}
+
+/// The Parquet files of GPUs in the directory of a recording, in order.
+fn parts(directory: &Path) -> Vec<PathBuf> {
+    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let is_part = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with("gpu_events.") && name.ends_with(".parquet")
+    };
+    let mut parts: Vec<PathBuf> = names.filter(is_part).collect();
+    parts.sort();
+    parts
+}
+
+fn parquet_rows(path: &Path) -> usize {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(path).unwrap()).unwrap();
+    reader.build().unwrap().map(|batch| batch.unwrap().num_rows()).sum()
 }
 
 /// (GPU, timestamp, monotonic clock, counted value, late value) of every GPU row.
@@ -217,16 +237,18 @@ fn assert_complete(rows: &[Row], gpus: usize) {
 fn a_recording_of_many_parts_is_one_file_with_the_promised_columns() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(dir.path());
-    config.part_rows = Some(100);
-    let recorder = started(Counting::found(2), config, 700);
+    config.part_span = Some(Duration::from_millis(100));
+    let recorder = started(Counting::found(2), config, 3_000);
     recorder.mark("late").unwrap();
     let so_far = rows(recorder.data().unwrap());
-    assert!(so_far.len() >= 700, "{}", so_far.len());
+    assert!(so_far.len() >= 3_000, "{}", so_far.len());
+    let sealed = parts(dir.path());
+    assert!(sealed.len() > 1, "{sealed:?}");
     let recorded = recorder.stop().unwrap();
     let all = rows(recorded.data().unwrap());
     assert_eq!(all.len() as u64, recorded.gpu_rows);
     assert_complete(&all, 2);
-    assert_eq!(all[..so_far.len().min(100)], so_far[..so_far.len().min(100)]);
+    assert_eq!(all[..so_far.len()], so_far);
     assert!(!dir.path().join("unfinished").exists() && !dir.path().join("finished").exists());
 
     let types = |name: &str| {
@@ -236,7 +258,7 @@ fn a_recording_of_many_parts_is_one_file_with_the_promised_columns() {
         (reader.schema().clone(), reader.metadata().num_row_groups(), facts)
     };
     let (schema, groups, facts) = types("gpu_events.parquet");
-    assert!(groups > 3, "{groups} parts");
+    assert_eq!(groups, 1, "of all parts");
     for (name, wanted) in [
         ("timestamp_ns", DataType::Int64),
         ("monotonic_ns", DataType::Int64),
@@ -369,7 +391,7 @@ fn a_recording_that_failed_before_its_first_row_does_not_stand_in_the_way() {
     // As a kill or a full disk leaves one that had only begun.
     let unfinished = dir.path().join("unfinished");
     std::fs::create_dir_all(&unfinished).unwrap();
-    for file in ["lock", "about.json", "marks.rows", "gpu_events-000000.rows"] {
+    for file in ["lock", "about.json", "marks.rows", "gpu_events.000001.rows"] {
         std::fs::write(unfinished.join(file), [1, 2, 3]).unwrap();
     }
     let whole = started(Counting::found(1), config(dir.path()), 1).stop().unwrap();
@@ -380,7 +402,7 @@ fn a_recording_that_failed_before_its_first_row_does_not_stand_in_the_way() {
 fn a_recorder_that_is_no_more_is_repaired_once_and_for_all() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(dir.path());
-    config.part_rows = Some(100);
+    config.part_span = Some(Duration::from_millis(100));
     let recorder = started(Counting::found(2), config, 500);
     let so_far = rows(recorder.data().unwrap());
     drop(recorder);
@@ -453,7 +475,7 @@ fn a_repair_that_was_killed_between_any_two_steps_is_done_again() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("whole");
     let mut config = config(&at);
-    config.part_rows = Some(60);
+    config.part_span = Some(Duration::from_millis(60));
     let recorder = started(Counting::found(1), config, 200);
     drop(recorder);
     repaired_copy(&at, dir.path());
@@ -463,25 +485,26 @@ fn repaired_copy(at: &Path, place: &Path) {
     let whole = place.join("done");
     photographed(at, &whole);
     let wanted = repair(&whole).unwrap().unwrap();
-    // Possible remains of a killed repair: temporary files, a sealed part beside its journal, some of the
-    // files in place.
-    let leave: [&dyn Fn(&Path); 4] = [
+    // Possible remains of a killed repair: temporary files, a sealed part beside its journal, a part that is gathered already,
+    // some of the files in place.
+    let leave: [&dyn Fn(&Path); 5] = [
         &|dir| {
-            for name in ["gpu_events-000000.tmp", "gpu_events-000007.tmp"] {
-                std::fs::write(dir.join("unfinished").join(name), b"half").unwrap();
+            for name in
+                ["gpu_events.000001.parquet.tmp", "gpu_events.000007.parquet.tmp", "gpu_events.parquet.tmp"]
+            {
+                std::fs::write(dir.join(name), b"half").unwrap();
             }
-            std::fs::write(dir.join("gpu_events.parquet.tmp"), b"half").unwrap();
         },
         &|dir| {
             std::fs::copy(whole.join("gpu_events.parquet"), dir.join("gpu_events.parquet")).unwrap();
         },
         &|dir| {
-            let unfinished = dir.join("unfinished");
-            let sealed = unfinished.join("gpu_events-000000.parquet");
-            if !sealed.exists() {
-                return;
-            }
-            std::fs::write(unfinished.join("gpu_events-000000.rows"), b"left over").unwrap();
+            assert!(dir.join("gpu_events.000001.parquet").exists());
+            std::fs::write(dir.join("unfinished/gpu_events.000001.rows"), b"left over").unwrap();
+        },
+        &|dir| {
+            let name = "gpu_events.000001.parquet";
+            std::fs::rename(dir.join(name), dir.join("unfinished").join(name)).unwrap();
         },
         &|dir| {
             std::fs::create_dir(dir.join("finished")).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! The store is read beside its writer, as it is when this begins. The file appears whole or not at all.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use clap::builder::PossibleValuesParser;
 use gpuvitals_core::history::{Fleet, NoGpu, RowsQuery};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Batch, IdentityColumn, Table, time};
+use gpuvitals_log::Fresh;
 use gpuvitals_sources::csv::write::WideWriter;
 use gpuvitals_store::{RowsFile, StoreView, ViewRows};
 use serde_json::json;
@@ -107,7 +108,7 @@ impl Export {
             move |error: io::Error| Failure::io(doing, error)
         };
         let fresh = Fresh::create(path).map_err(failed("cannot create"))?;
-        let file = fresh.file.try_clone().map_err(failed("cannot create"))?;
+        let file = fresh.file().try_clone().map_err(failed("cannot create"))?;
         let mut out = Out::begin(kind, file, path, rows)?;
         let (mut written, shows) = (0, stderr().is_terminal());
         loop {
@@ -130,7 +131,7 @@ impl Export {
         if written == 0 {
             return Err(Failure::new(Exit::Data, format!("no row of {} in that time", self.table)));
         }
-        let size = fresh.keep().map_err(failed("cannot write"))?;
+        let size = fresh.put().map_err(failed("cannot write"))?;
         Ok((written, size))
     }
 }
@@ -208,40 +209,4 @@ impl Out {
 
 fn cannot_write(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> Failure {
     Failure::caused(Exit::Io, format!("cannot write {}", path.display()), error)
-}
-
-/// A file under another name until it is whole. Dropped before, it is removed.
-struct Fresh {
-    file: File,
-    beside: PathBuf,
-    path: PathBuf,
-    kept: bool,
-}
-
-impl Fresh {
-    fn create(path: &Path) -> io::Result<Self> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".tmp");
-        let beside = PathBuf::from(beside);
-        Ok(Self { file: File::create(&beside)?, beside, path: path.to_owned(), kept: false })
-    }
-
-    /// Gives it its name, durably. Gives its bytes.
-    fn keep(mut self) -> io::Result<u64> {
-        self.file.sync_all()?;
-        let size = self.file.metadata()?.len();
-        fs::rename(&self.beside, &self.path)?;
-        self.kept = true;
-        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
-        Ok(size)
-    }
-}
-
-impl Drop for Fresh {
-    fn drop(&mut self) {
-        if !self.kept {
-            let _removed = fs::remove_file(&self.beside);
-        }
-    }
 }

@@ -1,6 +1,8 @@
 //! `gpuvitals record`, `repair` and `mark` on captured machines.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../rig/ended.rs"]
+mod ended;
 mod program;
 
 use std::fs::File;

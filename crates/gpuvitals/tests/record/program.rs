@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::ended::ended;
 use crate::{gpuvitals, open, record, rows, said};
 
 fn signal(child: &Child, signal: Signal) {
@@ -86,7 +87,7 @@ fn signals_go_on_to_the_command() {
         signal(&child, number);
         // Its standard input stays open: only the signal ends it.
         let stdin = child.stdin.take();
-        assert_eq!(child.wait().unwrap().code(), Some(code), "{name}");
+        assert_eq!(ended(&mut child).code(), Some(code), "{name}");
         drop(stdin);
         assert!(!dir.path().join("unfinished").exists(), "{name}");
     }
@@ -101,7 +102,7 @@ fn a_signal_ends_a_recording_without_a_command_as_it_should() {
         signal(&child, number);
         let mut stdout = String::new();
         child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert_eq!(ended(&mut child).code(), Some(0));
         assert!(stdout.starts_with("recorded "), "{stdout}");
         assert!(rows(&dir.path().join("gpu_events.parquet")) >= 0);
     }
@@ -115,7 +116,7 @@ fn killed_it_is_repaired_by_the_command() {
     let mut child =
         piped(record("rx7900xtx", dir.path()).args(["--", "sh", "-c", "echo ready; read nothing"]));
     wait_for(&mut BufReader::new(child.stdout.as_mut().unwrap()), "ready");
-    let journal = dir.path().join("unfinished/gpu_events-000000.rows");
+    let journal = dir.path().join("unfinished/gpu_events.000001.rows");
     while std::fs::metadata(&journal).map_or(0, |meta| meta.len()) == 0 {
         std::thread::yield_now();
     }
@@ -153,7 +154,7 @@ fn a_full_disk_ends_the_recording_and_what_was_written_is_given_back() {
         drop(child.stdin.take());
         let mut rest = String::new();
         told.read_to_string(&mut rest).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(code), "{rest}");
+        assert_eq!(ended(&mut child).code(), Some(code), "{rest}");
         assert!(rest.contains("gpuvitals repair") && rest.contains("File too large"), "{rest}");
         let repaired = gpuvitals().arg("repair").arg(dir.path()).output().unwrap();
         assert!(repaired.status.success(), "{}", said(&repaired).1);

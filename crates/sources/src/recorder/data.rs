@@ -1,23 +1,21 @@
 //! Reading a recording back, finished or not, batch by batch.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::{Batch, Origin, Table};
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
+use super::RecordError;
 use super::directory::{TABLES, state, table_file};
 use super::journal::Batches;
-use super::{RecordError, part};
-
-/// Rows of a batch read from a Parquet file.
-const BATCH_ROWS: usize = 8_192;
+use super::part::{self, Part};
 
 /// The rows of a recording: first all GPUs', then all the host's, in the order they were written.
 #[derive(Debug)]
 pub struct Data {
-    waiting: VecDeque<(Table, PathBuf)>,
+    directory: PathBuf,
+    waiting: VecDeque<(Table, Part)>,
     current: Option<Current>,
 }
 
@@ -37,17 +35,17 @@ impl Data {
         let mut waiting = VecDeque::new();
         for table in TABLES {
             if unfinished {
-                let parts = part::list(&directory.join("unfinished"), table)?;
-                waiting.extend(parts.into_iter().map(|part| (table, part.path)));
+                waiting.extend(part::list(directory, table)?.into_iter().map(|part| (table, part)));
             } else if whole {
-                waiting.push_back((table, table_file(directory, table)));
+                let path = table_file(directory, table);
+                waiting.push_back((table, Part { number: 0, sealed: true, path }));
             }
         }
         if !whole && !unfinished {
             let path = directory.to_owned();
             return Err(RecordError::Directory { path, what: "holds no recording" });
         }
-        Ok(Self { waiting, current: None })
+        Ok(Self { directory: directory.to_owned(), waiting, current: None })
     }
 
     fn read(&mut self) -> Result<Option<Batch>, RecordError> {
@@ -68,26 +66,22 @@ impl Data {
             if batch.is_some() {
                 return Ok(batch);
             }
-            let Some((table, path)) = self.waiting.pop_front() else { return Ok(None) };
-            self.current = Some(open(table, path)?);
+            let Some((table, part)) = self.waiting.pop_front() else { return Ok(None) };
+            self.current = Some(open(&self.directory, table, part)?);
         }
     }
 }
 
-fn open(table: Table, path: PathBuf) -> Result<Current, RecordError> {
-    if path.extension().is_some_and(|extension| extension == "rows") {
-        match Batches::open(&path) {
+fn open(directory: &Path, table: Table, part: Part) -> Result<Current, RecordError> {
+    if !part.sealed {
+        match Batches::open(&part.path) {
             // Sealed since it was listed.
-            Err(RecordError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                return open(table, path.with_extension("parquet"));
-            }
+            Err(RecordError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
             batches => return Ok(Current::Journal(Box::new(batches?))),
         }
     }
-    let file = File::open(&path).map_err(RecordError::io("opening", &path))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
-        .map_err(|source| RecordError::Parquet { path: path.clone(), source })?;
+    let path = if part.sealed { part.path } else { part::sealed(directory, table, part.number) };
+    let reader = part::open(&path)?;
     Ok(Current::Parquet(table, path, Box::new(reader)))
 }
 

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! DIR/gpu_events.parquet  DIR/system_events.parquet  DIR/marks.parquet      a whole recording
-//! DIR/unfinished/         lock, about.json, parts, marks.rows               running, or was killed
-//! DIR/replaced/           an earlier unfinished one, until its replacement is whole
+//! DIR/gpu_events.000001.parquet …                                           what a running or killed one has so far
+//! DIR/unfinished/         lock, about.json, journals, marks.rows            running, or was killed
+//! DIR/replaced/           an earlier one, until its replacement is whole
 //! DIR/finished/           being removed
 //! ```
 //!
 //! Ending a recording and repairing one that was killed are the same steps: seal the remaining journals, join
-//! the parts beside their target, rename, and only when all files have their names is `unfinished` renamed
-//! and removed. If it is killed between any two of them, the next repair does the rest.
+//! the parts beside their target, gather the parts in `unfinished`, rename, and only when all files have their names is
+//! `unfinished` renamed and removed. If it is killed between any two of them, the next repair does the rest.
 
 use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
 use std::io::Write;
@@ -101,8 +102,8 @@ pub(super) fn table_file(directory: &Path, table: Table) -> PathBuf {
 }
 
 impl Unfinished {
-    /// Begins a recording. An existing one with a row or a mark is refused, or with `overwrite` kept until
-    /// this one is whole: the files of a whole one in their places, an unfinished one moved aside.
+    /// Begins a recording. An existing one with a row or a mark is refused, or with `overwrite` moved aside and kept until
+    /// this one is whole.
     pub(super) fn begin(
         directory: &Path,
         about: About,
@@ -111,7 +112,7 @@ impl Unfinished {
         bring_back(directory)?;
         let path = directory.join("unfinished");
         let is_running = || lock(&path).is_err();
-        if !overwrite && path.exists() && is_empty(&path)? && !is_running() {
+        if !overwrite && path.exists() && is_empty(directory)? && !is_running() {
             // It failed before its first row.
             discard(directory)?;
             bring_back(directory)?;
@@ -122,10 +123,7 @@ impl Unfinished {
         }
         // Held until there is a new one: nobody's running recording is moved, and nobody restores this one.
         let _held = unfinished.then(|| lock(&path)).transpose()?;
-        if unfinished {
-            remove(&directory.join("replaced"))?;
-            fs::rename(&path, directory.join("replaced")).map_err(RecordError::io("renaming", &path))?;
-        }
+        set_aside(directory, whole, unfinished)?;
         let created = create(directory)?;
         DirBuilder::new().create(&path).map_err(RecordError::io("creating", &path))?;
         let lock = lock(&path)?;
@@ -151,7 +149,7 @@ impl Unfinished {
         if about.is_none() {
             let mut has_rows = false;
             for table in TABLES {
-                has_rows |= !part::list(&path, table)?.is_empty();
+                has_rows |= !part::list(directory, table)?.is_empty();
             }
             if !has_rows {
                 // Killed before it had begun.
@@ -168,9 +166,9 @@ impl Unfinished {
         &self.directory
     }
 
-    /// Directory of the parts.
+    /// Directory of the journals.
     pub(super) fn path(&self) -> PathBuf {
-        self.directory.join("unfinished")
+        part::unfinished(&self.directory)
     }
 
     /// Removes it, and the directories that it created, as far as they are empty: nothing was recorded. A recording that
@@ -190,14 +188,17 @@ impl Unfinished {
         let ends = std::iter::once(fact("ended", ended.to_owned()));
         let known: Vec<_> = ends.chain(about).chain(more.iter().cloned()).collect();
         let facts = |rows_of: &str| [vec![fact("schema", format!("{rows_of} 1"))], known.clone()].concat();
-        let mut result = Ended::default();
+        let (mut result, mut files) = (Ended::default(), Vec::new());
         for table in TABLES {
-            let mut parts = part::list(&unfinished, table)?;
+            let mut parts = part::list(&self.directory, table)?;
             for part in parts.iter_mut().filter(|part| !part.sealed) {
-                result.torn_bytes += part::seal(table, &part.path)?;
-                part.path.set_extension("parquet");
+                let target = part::sealed(&self.directory, table, part.number);
+                result.torn_bytes += part::seal(table, &part.path, &target)?;
+                part.path = target;
             }
-            let rows = part::join(table, &parts, &table_file(&self.directory, table), facts(table.name()))?;
+            let target = table_file(&self.directory, table);
+            let (file, rows) = part::join(table, &parts, &target, facts(table.name()))?;
+            files.push((file, target));
             match table {
                 Table::GpuEvents => result.gpu_rows = rows,
                 _ => result.system_rows = rows,
@@ -205,11 +206,16 @@ impl Unfinished {
         }
         let marks = unfinished.join("marks.rows");
         if marks.exists() {
-            let (count, torn) = marks::finish(&marks, &self.directory.join(MARKS), facts("marks"))?;
+            let target = self.directory.join(MARKS);
+            let (file, count, torn) = marks::finish(&marks, &target, facts("marks"))?;
+            files.push((file, target));
             result.marks = count;
             result.torn_bytes += torn;
         }
-        sync(&self.directory)?;
+        part::gather(&self.directory, TABLES)?;
+        for (file, target) in files {
+            file.put().map_err(RecordError::io("writing", &target))?;
+        }
         // Before this one leaves its place: alone it would be restored.
         remove(&self.directory.join("replaced"))?;
         discard(&self.directory)?;
@@ -217,11 +223,32 @@ impl Unfinished {
     }
 }
 
+/// Moves the recordings of a directory to `replaced`.
+fn set_aside(directory: &Path, whole: bool, unfinished: bool) -> Result<(), RecordError> {
+    let aside = directory.join("replaced");
+    if whole || unfinished {
+        remove(&aside)?;
+    }
+    if unfinished {
+        let path = part::unfinished(directory);
+        part::gather(directory, TABLES)?;
+        fs::rename(&path, &aside).map_err(RecordError::io("renaming", &path))?;
+    } else if whole {
+        DirBuilder::new().create(&aside).map_err(RecordError::io("creating", &aside))?;
+    }
+    for file in finals(directory).filter(|file| file.exists()) {
+        // Beside an unfinished one they are what an end of it had made before it was killed.
+        let target = aside.join(file.file_name().unwrap_or_default());
+        fs::rename(&file, target).map_err(RecordError::io("renaming", &file))?;
+    }
+    Ok(())
+}
+
 /// Whether an unfinished recording has neither a row nor a mark.
-fn is_empty(unfinished: &Path) -> Result<bool, RecordError> {
-    let mut journals = vec![unfinished.join("marks.rows")];
+fn is_empty(directory: &Path) -> Result<bool, RecordError> {
+    let mut journals = vec![part::unfinished(directory).join("marks.rows")];
     for table in TABLES {
-        for part in part::list(unfinished, table)? {
+        for part in part::list(directory, table)? {
             if part.sealed {
                 return Ok(false);
             }
@@ -250,19 +277,27 @@ fn create(directory: &Path) -> Result<Vec<PathBuf>, RecordError> {
     Ok(created)
 }
 
-/// Removes `unfinished` in one step as far as others can see.
+/// Removes `unfinished` and its parts in one step.
 fn discard(directory: &Path) -> Result<(), RecordError> {
     sweep(directory)?;
-    let (from, to) = (directory.join("unfinished"), directory.join("finished"));
+    part::gather(directory, TABLES)?;
+    let (from, to) = (part::unfinished(directory), directory.join("finished"));
     fs::rename(&from, &to).map_err(RecordError::io("renaming", &from))?;
     sweep(directory)
 }
 
-/// Restores an unfinished recording that was moved aside for one that never began.
+/// Restores a recording that was moved aside for one that never began.
 fn bring_back(directory: &Path) -> Result<(), RecordError> {
-    let (from, to) = (directory.join("replaced"), directory.join("unfinished"));
+    let (from, to) = (directory.join("replaced"), part::unfinished(directory));
     if to.exists() || !from.exists() {
         return Ok(());
+    }
+    if !from.join("lock").exists() {
+        for file in finals(&from).filter(|file| file.exists()) {
+            let target = directory.join(file.file_name().unwrap_or_default());
+            fs::rename(&file, target).map_err(RecordError::io("renaming", &file))?;
+        }
+        return remove(&from);
     }
     // Fails while another recording is about to begin.
     let _held = lock(&from)?;

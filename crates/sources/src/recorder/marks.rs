@@ -3,7 +3,6 @@
 //! They are kept in a journal of their own (`unfinished/marks.rows`) whose payload is
 //! `timestamp_ns i64 | monotonic_ns i64 | text`, and become `marks.parquet` at the end.
 
-use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +11,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use gpuvitals_core::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
 use gpuvitals_core::clock::Moment;
+use gpuvitals_log::Fresh;
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::KeyValue;
 
@@ -64,19 +64,23 @@ impl Marks {
     }
 }
 
-/// Turns the journal of marks into a file, durable when this returns. Returns the marks, and the bytes of a
+/// Turns the journal of marks into a file, which has not its place yet. Returns with it the number of marks, and of bytes of a
 /// torn tail.
-pub(super) fn finish(journal: &Path, target: &Path, facts: Vec<KeyValue>) -> Result<(u64, u64), RecordError> {
+pub(super) fn finish(
+    journal: &Path,
+    target: &Path,
+    facts: Vec<KeyValue>,
+) -> Result<(Fresh, u64, u64), RecordError> {
     let schema = Arc::new(Schema::new(vec![
         Field::new(TIMESTAMP_COLUMN, DataType::Int64, false),
         Field::new(MONOTONIC_COLUMN, DataType::Int64, false),
         Field::new("text", DataType::Utf8, false),
     ]));
-    let fresh = target.with_extension("parquet.tmp");
-    let broken = |source| RecordError::Parquet { path: fresh.clone(), source };
-    let file = File::create(&fresh).map_err(RecordError::io("creating", &fresh))?;
+    let fresh = Fresh::create(target).map_err(RecordError::io("creating", target))?;
+    let broken = |source| RecordError::Parquet { path: fresh.path().to_owned(), source };
+    let properties = properties(&schema, facts);
     let mut writer =
-        ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(&schema, facts))).map_err(broken)?;
+        ArrowWriter::try_new(fresh.file(), Arc::clone(&schema), Some(properties)).map_err(broken)?;
     let mut records = Records::open(journal)?;
     let (mut rows, mut marks) = (Rows::default(), 0);
     loop {
@@ -100,10 +104,8 @@ pub(super) fn finish(journal: &Path, target: &Path, facts: Vec<KeyValue>) -> Res
             break;
         }
     }
-    let file = writer.into_inner().map_err(broken)?;
-    file.sync_all().map_err(RecordError::io("syncing", &fresh))?;
-    fs::rename(&fresh, target).map_err(RecordError::io("renaming", &fresh))?;
-    Ok((marks, records.left()))
+    writer.close().map_err(broken)?;
+    Ok((fresh, marks, records.left()))
 }
 
 #[derive(Default)]

@@ -1,27 +1,25 @@
 //! Parts of a running recording, and joining them into one file.
 //!
 //! ```text
-//! DIR/unfinished/gpu_events-000000.parquet     sealed: a whole Parquet file
-//! DIR/unfinished/gpu_events-000001.rows        journal of the rows since then
+//! DIR/gpu_events.000001.parquet           sealed: a whole Parquet file of a few seconds
+//! DIR/unfinished/gpu_events.000002.rows   journal of the rows since then
 //! ```
 //!
-//! A sealed part has the columns that have a value in it; the final file has those of all parts. Pages are
-//! copied, not decoded: ending a recording of hours takes as long as copying it.
+//! A sealed part has the columns that have a value in it; the final file has those of all parts. A recording that ends
+//! gathers its parts in `unfinished` before its final files are there, so that no row is in two files that anybody reads.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, new_null_array};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_array::{RecordBatch, RecordBatchReader as _, new_null_array};
+use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::concat::concat_batches;
 use gpuvitals_core::Table;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use parquet::arrow::{ArrowSchemaConverter, ArrowWriter, add_encoded_arrow_schema_to_metadata};
-use parquet::column::writer::{ColumnCloseResult, ColumnWriter};
-use parquet::errors::ParquetError;
-use parquet::file::metadata::{KeyValue, RowGroupMetaData};
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use gpuvitals_log::Fresh;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::KeyValue;
 
 use super::RecordError;
 use super::journal::Batches;
@@ -29,40 +27,54 @@ use super::layout::{Columns, properties};
 
 /// Rows that go into the encoder together.
 const SLICE_ROWS: usize = 1_024;
+/// Rows of a batch that is read from a file.
+const BATCH_ROWS: usize = 8_192;
+/// Rows of a row group of a final file: large enough that its share of the footer is small.
+const GROUP_ROWS: usize = 131_072;
 
 /// A part of a table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Part {
     /// In the order of time.
     pub(super) number: u32,
-    /// A Parquet file, or still a journal.
+    /// Whether it is a Parquet file, or still a journal.
     pub(super) sealed: bool,
     /// Its file.
     pub(super) path: PathBuf,
 }
 
-/// Path of a part.
-pub(super) fn path(unfinished: &Path, table: Table, number: u32, sealed: bool) -> PathBuf {
-    let extension = if sealed { "parquet" } else { "rows" };
-    unfinished.join(format!("{}-{number:06}.{extension}", table.name()))
+/// Where the journals of a recording are, and what nobody else reads.
+pub(super) fn unfinished(directory: &Path) -> PathBuf {
+    directory.join("unfinished")
+}
+
+/// Path of the journal of a part.
+pub(super) fn journal(directory: &Path, table: Table, number: u32) -> PathBuf {
+    unfinished(directory).join(format!("{}.{number:06}.rows", table.name()))
+}
+
+/// Path of a sealed part.
+pub(super) fn sealed(directory: &Path, table: Table, number: u32) -> PathBuf {
+    directory.join(format!("{}.{number:06}.parquet", table.name()))
 }
 
 /// The parts of a table in order. A journal beside its sealed part is a leftover and not listed.
-pub(super) fn list(unfinished: &Path, table: Table) -> Result<Vec<Part>, RecordError> {
+pub(super) fn list(directory: &Path, table: Table) -> Result<Vec<Part>, RecordError> {
     let mut parts = Vec::new();
-    for entry in fs::read_dir(unfinished).map_err(RecordError::io("listing", unfinished))? {
-        let entry = entry.map_err(RecordError::io("listing", unfinished))?;
-        let path = entry.path();
-        let sealed = match path.extension().and_then(|e| e.to_str()) {
-            Some("parquet") => true,
-            Some("rows") => false,
-            _ => continue,
-        };
-        let number = path
-            .file_stem()
-            .and_then(|name| name.to_str()?.strip_prefix(table.name())?.strip_prefix('-')?.parse().ok());
-        if let Some(number) = number {
-            parts.push(Part { number, sealed, path });
+    for folder in [directory.to_owned(), unfinished(directory)] {
+        for entry in fs::read_dir(&folder).map_err(RecordError::io("listing", &folder))? {
+            let path = entry.map_err(RecordError::io("listing", &folder))?.path();
+            let sealed = match path.extension().and_then(|extension| extension.to_str()) {
+                Some("parquet") => true,
+                Some("rows") => false,
+                _ => continue,
+            };
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            let number =
+                stem.and_then(|stem| stem.strip_prefix(table.name())?.strip_prefix('.')?.parse().ok());
+            if let Some(number) = number {
+                parts.push(Part { number, sealed, path });
+            }
         }
     }
     // Sealed before journal.
@@ -71,8 +83,28 @@ pub(super) fn list(unfinished: &Path, table: Table) -> Result<Vec<Part>, RecordE
     Ok(parts)
 }
 
+/// Moves the sealed parts of both tables to the journals, and removes halves of others.
+pub(super) fn gather(directory: &Path, tables: [Table; 2]) -> Result<(), RecordError> {
+    let unfinished = unfinished(directory);
+    for entry in fs::read_dir(directory).map_err(RecordError::io("listing", directory))? {
+        let path = entry.map_err(RecordError::io("listing", directory))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_part = tables.iter().any(|table| {
+            let number = name.strip_prefix(table.name()).and_then(|rest| rest.strip_prefix('.'));
+            number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        });
+        let extension = path.extension().and_then(|extension| extension.to_str()).filter(|_| is_part);
+        if extension == Some("parquet") {
+            fs::rename(&path, unfinished.join(name)).map_err(RecordError::io("renaming", &path))?;
+        } else if extension == Some("tmp") {
+            fs::remove_file(&path).map_err(RecordError::io("removing", &path))?;
+        }
+    }
+    Ok(())
+}
+
 /// Turns a journal into a sealed part and removes it. Returns the bytes of a torn tail that were left out.
-pub(super) fn seal(table: Table, journal: &Path) -> Result<u64, RecordError> {
+pub(super) fn seal(table: Table, journal: &Path, target: &Path) -> Result<u64, RecordError> {
     let mut columns = Columns::of(table);
     let mut first = Batches::open(journal)?;
     while let Some(batch) = first.next()? {
@@ -80,23 +112,22 @@ pub(super) fn seal(table: Table, journal: &Path) -> Result<u64, RecordError> {
     }
     let torn = first.left();
     let schema = columns.schema();
-    let target = journal.with_extension("parquet");
-    let fresh = journal.with_extension("tmp");
-    let file = File::create(&fresh).map_err(RecordError::io("creating", &fresh))?;
-    let broken = |source| RecordError::Parquet { path: fresh.clone(), source };
-    let mut writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(&schema, Vec::new())))
-        .map_err(broken)?;
+    let fresh = Fresh::create(target).map_err(RecordError::io("creating", target))?;
+    let broken = |source| RecordError::Parquet { path: fresh.path().to_owned(), source };
+    let unfit = |error: ArrowError| broken(error.into());
+    let properties = properties(&schema, Vec::new());
+    let mut writer =
+        ArrowWriter::try_new(fresh.file(), Arc::clone(&schema), Some(properties)).map_err(broken)?;
     let (mut slice, mut rows) = (Vec::new(), 0);
     let mut batches = Batches::open(journal)?;
     loop {
         let batch = batches.next()?;
         if let Some(batch) = &batch {
             rows += batch.rows();
-            slice.push(aligned(batch.records(), &schema).map_err(|e| broken(e.into()))?);
+            slice.push(aligned(batch.records(), &schema).map_err(unfit)?);
         }
         if rows >= SLICE_ROWS || batch.is_none() {
-            let records = concat_batches(&schema, &slice).map_err(|e| broken(e.into()))?;
-            writer.write(&records).map_err(broken)?;
+            writer.write(&concat_batches(&schema, &slice).map_err(unfit)?).map_err(broken)?;
             slice.clear();
             rows = 0;
         }
@@ -104,16 +135,14 @@ pub(super) fn seal(table: Table, journal: &Path) -> Result<u64, RecordError> {
             break;
         }
     }
-    let file = writer.into_inner().map_err(broken)?;
-    // Once every few minutes, so that a power cut loses only the part of the journal that the kernel had not
-    // written.
-    file.sync_data().map_err(RecordError::io("syncing", &fresh))?;
-    fs::rename(&fresh, &target).map_err(RecordError::io("renaming", &fresh))?;
+    writer.close().map_err(broken)?;
+    fresh.put().map_err(RecordError::io("writing", target))?;
     fs::remove_file(journal).map_err(RecordError::io("removing", journal))?;
     Ok(torn)
 }
 
-fn aligned(records: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, arrow_schema::ArrowError> {
+/// The rows with these columns; what they lack is null.
+fn aligned(records: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = schema.fields().iter().map(|field| {
         let column = records.column_by_name(field.name());
         column.map_or_else(|| new_null_array(field.data_type(), records.num_rows()), Arc::clone)
@@ -121,109 +150,46 @@ fn aligned(records: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, arr
     RecordBatch::try_new(Arc::clone(schema), columns.collect())
 }
 
-/// A sealed part, open for reading.
-struct Source {
-    path: PathBuf,
-    file: File,
-    meta: ArrowReaderMetadata,
+/// Opens a sealed part or a final file.
+pub(super) fn open(path: &Path) -> Result<ParquetRecordBatchReader, RecordError> {
+    let file = File::open(path).map_err(RecordError::io("opening", path))?;
+    ParquetRecordBatchReaderBuilder::try_new(file)
+        .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
+        .map_err(|source| RecordError::Parquet { path: path.to_owned(), source })
 }
 
-impl Source {
-    fn open(path: &Path) -> Result<Self, RecordError> {
-        let file = File::open(path).map_err(RecordError::io("opening", path))?;
-        let meta = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
-            .map_err(|source| RecordError::Parquet { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), file, meta })
-    }
-}
-
-/// Joins sealed parts into one file, durable when this returns, and returns its number of rows.
+/// Joins sealed parts into one file, which has not its place yet, and returns its number of rows. They are encoded anew: a row
+/// group a part would be too small.
 pub(super) fn join(
     table: Table,
     parts: &[Part],
     target: &Path,
     facts: Vec<KeyValue>,
-) -> Result<u64, RecordError> {
+) -> Result<(Fresh, u64), RecordError> {
     let mut columns = Columns::of(table);
     for part in parts {
-        columns.extend(Source::open(&part.path)?.meta.schema());
+        columns.extend(&open(&part.path)?.schema());
     }
     let schema = columns.schema();
-    let fresh = target.with_extension("parquet.tmp");
-    let broken = |source| RecordError::Parquet { path: fresh.clone(), source };
-    let file = File::create(&fresh).map_err(RecordError::io("creating", &fresh))?;
-    let mut writer = begin(file, &schema, facts).map_err(broken)?;
+    let fresh = Fresh::create(target).map_err(RecordError::io("creating", target))?;
+    let broken = |source| RecordError::Parquet { path: fresh.path().to_owned(), source };
+    let properties = properties(&schema, facts);
+    let mut writer =
+        ArrowWriter::try_new(fresh.file(), Arc::clone(&schema), Some(properties)).map_err(broken)?;
     let mut rows = 0;
     for part in parts {
-        // One part is open at a time: a recording of days has hundreds.
-        let open = Source::open(&part.path)?;
-        for group in open.meta.metadata().row_groups() {
-            let mut into = writer.next_row_group().map_err(broken)?;
-            copy(&open, group, &schema, &mut into)
-                .and_then(|()| into.close().map(|_| ()))
-                .map_err(|source| RecordError::Parquet { path: open.path.clone(), source })?;
-            rows += group.num_rows().unsigned_abs();
+        // One part is open at a time: a recording of days has thousands.
+        for records in open(&part.path)? {
+            let unread =
+                |error: ArrowError| RecordError::Parquet { path: part.path.clone(), source: error.into() };
+            let records = records.and_then(|records| aligned(&records, &schema)).map_err(unread)?;
+            rows += records.num_rows() as u64;
+            writer.write(&records).map_err(broken)?;
+            if writer.in_progress_rows() >= GROUP_ROWS {
+                writer.flush().map_err(broken)?;
+            }
         }
     }
-    let file = writer.into_inner().map_err(broken)?;
-    file.sync_all().map_err(RecordError::io("syncing", &fresh))?;
-    fs::rename(&fresh, target).map_err(RecordError::io("renaming", &fresh))?;
-    Ok(rows)
-}
-
-fn begin(
-    file: File,
-    schema: &Schema,
-    facts: Vec<KeyValue>,
-) -> Result<SerializedFileWriter<File>, ParquetError> {
-    let mut properties = properties(schema, facts);
-    add_encoded_arrow_schema_to_metadata(schema, &mut properties);
-    let root = ArrowSchemaConverter::new().convert(schema)?.root_schema_ptr();
-    SerializedFileWriter::new(file, root, Arc::new(properties))
-}
-
-/// Copies a row group's pages; a column it lacks becomes nulls.
-fn copy(
-    open: &Source,
-    group: &RowGroupMetaData,
-    schema: &Schema,
-    into: &mut SerializedRowGroupWriter<'_, File>,
-) -> Result<(), ParquetError> {
-    let rows = usize::try_from(group.num_rows())
-        .map_err(|_| ParquetError::General(format!("a row group of {} rows", group.num_rows())))?;
-    for field in schema.fields() {
-        let Some(column) = group.columns().iter().find(|c| c.column_descr().name() == field.name()) else {
-            nulls(into, rows)?;
-            continue;
-        };
-        let close = ColumnCloseResult {
-            bytes_written: column.compressed_size().unsigned_abs(),
-            rows_written: rows as u64,
-            metadata: column.clone(),
-            bloom_filter: None,
-            column_index: None,
-            offset_index: None,
-        };
-        into.append_column(&open.file, close)?;
-    }
-    Ok(())
-}
-
-fn nulls(into: &mut SerializedRowGroupWriter<'_, File>, rows: usize) -> Result<(), ParquetError> {
-    let Some(mut column) = into.next_column()? else { return Ok(()) };
-    let levels = vec![0; rows.min(SLICE_ROWS)];
-    let mut left = rows;
-    while left > 0 {
-        let levels = Some(levels.get(..left.min(SLICE_ROWS)).unwrap_or_default());
-        left -= match column.untyped() {
-            ColumnWriter::Int32ColumnWriter(writer) => writer.write_batch(&[], levels, None).map(|_| ()),
-            ColumnWriter::Int64ColumnWriter(writer) => writer.write_batch(&[], levels, None).map(|_| ()),
-            ColumnWriter::FloatColumnWriter(writer) => writer.write_batch(&[], levels, None).map(|_| ()),
-            ColumnWriter::DoubleColumnWriter(writer) => writer.write_batch(&[], levels, None).map(|_| ()),
-            ColumnWriter::ByteArrayColumnWriter(writer) => writer.write_batch(&[], levels, None).map(|_| ()),
-            _ => Err(ParquetError::NYI("a column of a type that no table has".to_owned())),
-        }
-        .map(|()| levels.map_or(0, <[i16]>::len))?;
-    }
-    column.close()
+    writer.close().map_err(broken)?;
+    Ok((fresh, rows))
 }

@@ -1,19 +1,20 @@
 //! The thread between sampler and disk.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{Batch, Table};
 
 use super::journal::Journal;
 use super::{RecordError, part};
 use crate::sampler::Sampler;
 
-/// Rows of a part: large enough that its share of the footer is small, small enough to be sealed in a second.
-const PART_ROWS: u64 = 131_072;
+/// Time from the first row of a part to its last.
+const PART_SPAN: Duration = Duration::from_secs(10);
 /// Bytes of a part, should its rows be large.
 const PART_LEN: u64 = 64 << 20;
 /// How long to wait for a batch before checking whether to end.
@@ -56,7 +57,10 @@ impl<W: FnMut(&Batch)> Writer<W> {
             match self.sampler.next(patience) {
                 Some(batch) => self.write(&batch)?,
                 None if is_last => return Ok(()),
-                None => {}
+                None => {
+                    let now_ns = Moment::now().mono_ns;
+                    self.tables.iter_mut().try_for_each(|table| table.age(now_ns))?;
+                }
             }
         }
     }
@@ -79,46 +83,58 @@ impl<W: FnMut(&Batch)> Writer<W> {
 /// The parts of one table: a journal that grows, and at most one that is being sealed beside it.
 #[derive(Debug)]
 pub(super) struct Rolling {
-    unfinished: PathBuf,
+    directory: PathBuf,
     table: Table,
     number: u32,
-    part_rows: u64,
+    span_ns: i64,
     journal: Option<Journal>,
-    rows: u64,
+    /// The monotonic clock of the journal's first row and of its last.
+    rows_ns: (i64, i64),
     sealing: Option<JoinHandle<Result<u64, RecordError>>>,
 }
 
 impl Rolling {
-    /// No part yet. A part holds at most `part_rows` rows.
-    pub(super) fn new(unfinished: PathBuf, table: Table, part_rows: Option<u64>) -> Self {
-        let part_rows = part_rows.unwrap_or(PART_ROWS);
-        Self { unfinished, table, number: 0, part_rows, journal: None, rows: 0, sealing: None }
+    /// No part yet. A part holds the rows of at most `span`, ten seconds unless given.
+    pub(super) fn new(directory: &Path, table: Table, span: Option<Duration>) -> Self {
+        let span_ns = i64::try_from(span.unwrap_or(PART_SPAN).as_nanos()).unwrap_or(i64::MAX);
+        let directory = directory.to_owned();
+        Self { directory, table, number: 1, span_ns, journal: None, rows_ns: (0, 0), sealing: None }
     }
 
     /// Appends a batch to the journal; when this returns the kernel has it.
     fn write(&mut self, batch: &Batch) -> Result<(), RecordError> {
-        let journal = if let Some(journal) = &mut self.journal {
-            journal
-        } else {
-            let path = part::path(&self.unfinished, self.table, self.number, false);
-            self.journal.insert(Journal::create(path)?)
-        };
-        journal.append_batch(batch)?;
-        self.rows += batch.rows() as u64;
-        if self.rows >= self.part_rows || journal.bytes() >= PART_LEN {
+        let clock = batch.monotonic().unwrap_or_else(|| batch.timestamps());
+        let first = clock.iter().min().copied().unwrap_or_default();
+        let last = clock.iter().max().copied().unwrap_or_default();
+        let (from, to) = self.rows_ns;
+        if self.journal.is_some() && last.max(to) - first.min(from) > self.span_ns {
             self.roll()?;
         }
-        Ok(())
+        let journal = if let Some(journal) = &mut self.journal {
+            self.rows_ns = (first.min(from), last.max(to));
+            journal
+        } else {
+            self.rows_ns = (first, last);
+            self.journal.insert(Journal::create(part::journal(&self.directory, self.table, self.number))?)
+        };
+        journal.append_batch(batch)?;
+        if journal.bytes() >= PART_LEN { self.roll() } else { Ok(()) }
     }
 
-    /// Starts a thread that seals the full journal, so that new rows do not wait for it.
+    /// Seals the rows that have lain for a part's time, though no others have come.
+    fn age(&mut self, now_ns: i64) -> Result<(), RecordError> {
+        if now_ns.saturating_sub(self.rows_ns.0) > self.span_ns { self.roll() } else { Ok(()) }
+    }
+
+    /// Starts a thread that seals the journal, so that new rows do not wait for it.
     fn roll(&mut self) -> Result<(), RecordError> {
         let Some(journal) = self.journal.take() else { return Ok(()) };
         self.wait()?;
-        (self.number, self.rows) = (self.number + 1, 0);
         let (table, path) = (self.table, journal.path().to_owned());
-        let thread =
-            std::thread::Builder::new().name("seal".to_owned()).spawn(move || part::seal(table, &path));
+        let target = part::sealed(&self.directory, table, self.number);
+        self.number += 1;
+        let seal = move || part::seal(table, &path, &target);
+        let thread = std::thread::Builder::new().name("seal".to_owned()).spawn(seal);
         self.sealing = Some(thread.map_err(RecordError::Thread)?);
         Ok(())
     }
