@@ -1,6 +1,9 @@
 //! `gpuvitals clocks`: the real program, on captured trees, with real commands and signals.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "rig/ended.rs"]
+mod ended;
+
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use ended::ended;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 const LEVEL: &str = "power_dpm_force_performance_level";
@@ -217,13 +221,13 @@ fn signals_go_on_to_the_command_and_the_clocks_come_back() {
     let mut child = machine.start(&["--level", "high"], OBEDIENT);
     assert_eq!((machine.level("card0"), machine.level("card1")), ("high".into(), "high".into()));
     send(&child, Signal::TERM);
-    assert_eq!(child.wait().unwrap().code(), Some(7), "the command decides how it ends");
+    assert_eq!(ended(&mut child).code(), Some(7), "the command decides how it ends");
     assert_eq!((machine.level("card0"), machine.level("card1")), ("auto".into(), "auto".into()));
 
     for signal in [Signal::INT, Signal::HUP, Signal::QUIT] {
         let mut child = machine.start(&["--level", "high"], "echo ready; exec sleep 600");
         send(&child, signal);
-        assert_eq!(child.wait().unwrap().code(), Some(128 + signal.as_raw()));
+        assert_eq!(ended(&mut child).code(), Some(128 + signal.as_raw()));
         assert_eq!((machine.level("card0"), machine.level("card1")), ("auto".into(), "auto".into()));
     }
 }

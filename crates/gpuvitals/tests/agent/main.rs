@@ -16,6 +16,8 @@ mod access;
 mod authority;
 mod dashboards;
 mod dcgm_dashboards;
+#[path = "../rig/ended.rs"]
+mod ended;
 mod faults;
 #[path = "../../../sources/tests/faulty/faulty_sysfs.rs"]
 mod faulty_sysfs;

@@ -6,6 +6,8 @@ mod access;
 #[path = "../rig/authority.rs"]
 mod authority;
 mod beside;
+#[path = "../rig/ended.rs"]
+mod ended;
 mod persistence;
 mod process;
 #[path = "../rig/program.rs"]

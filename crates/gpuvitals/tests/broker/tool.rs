@@ -186,7 +186,7 @@ async fn a_tail_prints_what_comes_and_takes_nothing_from_others() {
     let json = lines.next().unwrap().unwrap();
     assert!(json.contains(r#""gpu_id":7"#), "{json}");
     assert!(lines.next().is_none(), "three were asked for");
-    assert_eq!(tail.wait().unwrap().code(), Some(0));
+    assert_eq!(crate::ended::ended(&mut tail).code(), Some(0));
 
     let second = receive(&mut reader).await;
     let ids = [first[0].id, second[0].id];

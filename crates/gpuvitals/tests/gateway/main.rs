@@ -16,6 +16,8 @@ mod database;
 #[expect(dead_code, reason = "the tests of the clusters use the rest")]
 #[path = "../../../clusters/examples/cluster_double/double/mod.rs"]
 mod double;
+#[path = "../rig/ended.rs"]
+mod ended;
 mod names;
 mod pieces;
 #[path = "../rig/port.rs"]

@@ -9,6 +9,8 @@
 
 #[path = "../rig/authority.rs"]
 mod authority;
+#[path = "../rig/ended.rs"]
+mod ended;
 mod process;
 mod receiver;
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::ended::ended;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Service {
@@ -57,14 +59,14 @@ impl Service {
 
     /// Its exit code, when it ends by itself.
     pub(crate) fn ended(&mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
+        ended(&mut self.child).code()
     }
 
     /// SIGTERM, and its exit code.
     pub(crate) fn terminate(&mut self) -> Option<i32> {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").arg(id).status().unwrap().success());
-        self.child.wait().unwrap().code()
+        ended(&mut self.child).code()
     }
 }
 

@@ -66,7 +66,7 @@ fn the_live_end_is_orderly_on_sigint_too() {
     server.until("/stats", "rows", |stats| stats["source"]["rows_stored"].as_u64() > Some(0));
     let sent = Command::new("kill").args(["-INT", &server.child.id().to_string()]).status().unwrap();
     assert!(sent.success());
-    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    assert_eq!(crate::ended::ended(&mut server.child).code(), Some(0));
     let server = Server::start(folder.path(), &[]);
     assert_eq!(server.get("/api/v1/gpus")["total"], 8);
 }

@@ -10,6 +10,8 @@ mod bad_input;
 mod capture;
 mod cases;
 mod disk;
+#[path = "../rig/ended.rs"]
+mod ended;
 mod export;
 mod import;
 mod lines;

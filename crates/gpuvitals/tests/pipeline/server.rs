@@ -106,7 +106,7 @@ impl Server {
     pub(crate) fn terminate(mut self) -> Option<i32> {
         let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(status.success());
-        self.child.wait().unwrap().code()
+        crate::ended::ended(&mut self.child).code()
     }
 }
 

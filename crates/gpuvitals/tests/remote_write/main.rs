@@ -14,6 +14,8 @@ mod access;
 #[path = "../rig/authority.rs"]
 mod authority;
 mod collector;
+#[path = "../rig/ended.rs"]
+mod ended;
 #[path = "../rig/port.rs"]
 mod port;
 #[path = "../rig/program.rs"]

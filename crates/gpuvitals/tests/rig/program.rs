@@ -5,6 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use crate::ended::ended;
+
 /// Longest wait for something that comes by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -77,7 +79,7 @@ impl Process {
 
     /// Waits for its end: exit code, and all output.
     pub(crate) fn ended(mut self) -> (Option<i32>, String) {
-        let status = self.child.wait().unwrap();
+        let status = ended(&mut self.child);
         // The threads that read have seen the end soon after.
         let mut lines = self.log.lines.lock().unwrap();
         while Arc::strong_count(&self.log) > 1 {

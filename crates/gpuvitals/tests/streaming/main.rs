@@ -6,6 +6,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "../rig/ended.rs"]
+mod ended;
 mod failing_disk;
 mod frozen;
 mod lines;

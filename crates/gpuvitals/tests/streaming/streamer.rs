@@ -211,7 +211,7 @@ fn a_signal_ends_what_still_waits_for_its_standard_input() {
         let _input = child.stdin.take();
         let id = child.id().to_string();
         assert!(std::process::Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{arguments:?}");
+        assert_eq!(crate::ended::ended(&mut child).code(), Some(0), "{arguments:?}");
     }
 }
 
