@@ -133,7 +133,8 @@ mod tests {
         let found = registry::discover(&machine, &forced);
         let sampler = Sampler::start(found.probes, SamplerConfig::default(), Owners::new()).unwrap();
         let window = Duration::from_secs(30);
-        let config = ExpositionConfig { set: Series::Basic, compat: Compat::Off, window };
+        let config =
+            ExpositionConfig { set: Series::Basic, compat: Compat::Off, window, interval: Duration::ZERO };
         let node = Node::new(sampler, config);
         let mut arrivals = Arrivals::new(machine, forced, found.findings, None);
         let places = || -> Vec<(String, Option<i32>)> {

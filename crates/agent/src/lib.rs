@@ -108,6 +108,8 @@ pub struct Agent {
     shown: Arc<Shown>,
     feed: JoinHandle<()>,
     asking: Asking,
+    /// Between two samples of a GPU.
+    interval: Duration,
     /// The threads end when the other end of their channel is dropped.
     stop: Vec<SyncSender<()>>,
 }
@@ -125,9 +127,10 @@ impl Agent {
         let terms = SamplerConfig { monotonic: true, ..sampling.sampler() };
         let processes = found.process_probes();
         let probes = found.probes.into_iter().chain(processes).collect();
+        let interval = terms.interval;
         let sampler = Sampler::start(probes, terms, Arc::clone(ownership.owners()))?;
         let publisher = Publisher::open(settings, queue, runtime)?;
-        let node = Arc::new(Node::new(sampler, settings.exposition()).publishing(publisher));
+        let node = Arc::new(Node::new(sampler, settings.exposition(interval)).publishing(publisher));
         let (stop_feed, feed_stopped) = sync_channel(0);
         let feed = spawn("feed", {
             let node = Arc::clone(&node);
@@ -141,7 +144,7 @@ impl Agent {
         let counts = Arc::new(Counts::new(&sampling.node(), clock::now_ns(), beside));
         let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), ownership);
         let shown = Arc::new(Shown { node: Arc::clone(&node), scraper });
-        Ok(Self { node, counts, shown, feed, asking, stop: vec![stop_feed, stop_arrivals] })
+        Ok(Self { node, counts, shown, feed, asking, interval, stop: vec![stop_feed, stop_arrivals] })
     }
 
     /// Its paths, with the metrics at this one.
@@ -173,7 +176,7 @@ impl Agent {
     /// Brings new settings into force, as far as that goes while it runs.
     pub fn reload(&self, old: &AgentSettings, new: &AgentSettings) {
         if !new.exposes_as(old) {
-            *self.node.exposition() = Exposition::new(new.exposition());
+            *self.node.exposition() = Exposition::new(new.exposition(self.interval));
             tracing::info!("other series are shown; windows and totals begin anew");
         }
         self.counts.reload_worked.store(1, Ordering::Relaxed);

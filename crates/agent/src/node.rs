@@ -362,7 +362,10 @@ mod tests {
         let terms = SamplerConfig { rare: Duration::from_secs(1), ..SamplerConfig::default() };
         let sampler = Sampler::start(probes, terms, Owners::new()).unwrap();
         let window = Duration::from_secs(30);
-        Node::new(sampler, ExpositionConfig { set: Series::Basic, compat: Compat::Off, window })
+        Node::new(
+            sampler,
+            ExpositionConfig { set: Series::Basic, compat: Compat::Off, window, interval: Duration::ZERO },
+        )
     }
 
     fn state(driver: Driver, liveness: Liveness) -> TargetState {

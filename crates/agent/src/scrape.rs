@@ -197,7 +197,8 @@ mod tests {
         let config = SamplerConfig { interval, monotonic: true, ..SamplerConfig::default() };
         let sampler = Sampler::start(vec![Box::new(probe)], config, Arc::clone(ownership.owners())).unwrap();
         let window = Duration::from_secs(30);
-        let config = ExpositionConfig { set: Series::Basic, compat: Compat::Off, window };
+        let config =
+            ExpositionConfig { set: Series::Basic, compat: Compat::Off, window, interval: Duration::ZERO };
         let node = Arc::new(Node::new(sampler, config));
         let scraper = Scraper::new(Arc::clone(&node), Arc::new(Counts::new("n1", 0, Vec::new)), ownership);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -261,7 +262,8 @@ mod tests {
         let ownership = Arc::new(Ownership::new());
         let sampler = Sampler::start(Vec::new(), SamplerConfig::default(), Arc::clone(ownership.owners()));
         let window = Duration::from_secs(30);
-        let config = ExpositionConfig { set: Series::Basic, compat: Compat::Off, window };
+        let config =
+            ExpositionConfig { set: Series::Basic, compat: Compat::Off, window, interval: Duration::ZERO };
         let node = Arc::new(Node::new(sampler.unwrap(), config));
         let scraper = Arc::new(Scraper::new(node, Arc::new(Counts::new("n1", 0, Vec::new)), ownership));
         let others_render = scraper.prometheus.plain.lock().await;

@@ -86,8 +86,8 @@ impl AgentSettings {
         Ok(())
     }
 
-    /// Settings of the exposition.
-    pub fn exposition(&self) -> ExpositionConfig {
+    /// Settings of the exposition of GPUs that are sampled at this interval.
+    pub fn exposition(&self, interval: Duration) -> ExpositionConfig {
         ExpositionConfig {
             set: match self.metrics {
                 SetName::Basic => Series::Basic,
@@ -101,6 +101,7 @@ impl AgentSettings {
                 CompatName::Both => Compat::Both,
             },
             window: self.interval,
+            interval,
         }
     }
 

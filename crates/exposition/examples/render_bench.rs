@@ -35,7 +35,8 @@ fn main() {
         (Series::All, Compat::Both),
     ] {
         let window = Duration::from_secs(30);
-        let mut exposition = Exposition::new(ExpositionConfig { set, compat, window });
+        let mut exposition =
+            Exposition::new(ExpositionConfig { set, compat, window, interval: Duration::ZERO });
         let mut observed = Duration::ZERO;
         for second in 0..61 {
             for gpu in &gpus {

@@ -48,8 +48,12 @@ impl ColumnSeries {
     /// Every such series, in our names and in both dialects of DCGM; and the names of the families that are made of more than a
     /// column, such as the states of an exporter.
     pub fn all() -> (Vec<Self>, Vec<Cow<'static, str>>) {
-        let config =
-            ExpositionConfig { set: Series::All, compat: Compat::Both, window: Duration::from_secs(30) };
+        let config = ExpositionConfig {
+            set: Series::All,
+            compat: Compat::Both,
+            window: Duration::from_secs(30),
+            interval: Duration::ZERO,
+        };
         let plan = Plan::new(&config);
         let (mut series, mut others) = (Vec::new(), Vec::new());
         for family in plan.gpu.iter().chain(&plan.host) {

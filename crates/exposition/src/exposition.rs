@@ -34,6 +34,8 @@ pub struct ExpositionConfig {
     pub compat: Compat,
     /// Length of the windows, which are on the grid of the wall clock.
     pub window: Duration,
+    /// Usual time between two rows of a GPU: five times that is a gap, in which nothing is added to totals.
+    pub interval: Duration,
 }
 
 /// The contents of `/metrics`: owns latest values, windows and totals. Fed with batches by one thread and
@@ -177,7 +179,7 @@ fn gpu_of<'a>(
         if gpus.len() >= GPUS_MAX {
             return None;
         }
-        gpus.insert(Arc::clone(key), Gpu::new(plan.window_ns, plan.channels.len()));
+        gpus.insert(Arc::clone(key), Gpu::new(plan.window_ns, plan.interval_ns, plan.channels.len()));
     }
     gpus.get_mut(key)
 }

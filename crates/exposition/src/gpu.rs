@@ -23,13 +23,13 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    pub(crate) fn new(window_ns: i64, channels: usize) -> Self {
+    pub(crate) fn new(window_ns: i64, interval_ns: i64, channels: usize) -> Self {
         Self {
             identity: None,
             labels: GpuLabels::default(),
             values: Values::new(),
             windows: Windows::new(window_ns, channels),
-            meters: Meters::new(),
+            meters: Meters::new(interval_ns),
             samples: 0,
             absences: [0; AbsenceReason::ALL.len()],
             last_ns: None,

@@ -48,7 +48,8 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    pub(crate) fn new() -> Self {
+    /// Of a GPU whose rows are usually so far apart.
+    pub(crate) fn new(interval_ns: i64) -> Self {
         let times = gpu_metrics().filter(|(_, metric)| metric.prometheus == THROTTLED_FAMILY);
         Self {
             energy: Energy::default(),
@@ -57,7 +58,7 @@ impl Meters {
             reasons: times.map(|(id, _)| (id, RunningTotal::default())).collect(),
             residency: Residency::default(),
             row_ns: None,
-            pace: Pace::new(0),
+            pace: Pace::new(interval_ns),
             gap_ns: 0,
             is_lost: false,
         }

@@ -1,6 +1,7 @@
 //! The series of a scrape: families with their heads and the fixed part of each series, written once.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use gpuvitals_analysis::condition;
 use gpuvitals_core::catalogue::{self, Group, Instrument, Metric, Series, Tier};
@@ -123,6 +124,8 @@ pub(crate) struct Plan {
     /// Metrics with windows, by channel.
     pub(crate) channels: Vec<MetricId>,
     pub(crate) window_ns: i64,
+    /// Usual time between two rows of a GPU.
+    pub(crate) interval_ns: i64,
 }
 
 impl Plan {
@@ -143,8 +146,9 @@ impl Plan {
         if config.compat != Compat::Off {
             gpu.extend(dcgm::families(config.compat, config.set));
         }
-        let window_ns = i64::try_from(config.window.as_nanos()).unwrap_or(i64::MAX).max(1);
-        Self { gpu, host: host(config.set), channels, window_ns }
+        let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        let (window_ns, interval_ns) = (nanoseconds(config.window).max(1), nanoseconds(config.interval));
+        Self { gpu, host: host(config.set), channels, window_ns, interval_ns }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::catalogue::Series;
-use gpuvitals_exposition::Compat;
+use gpuvitals_exposition::{Compat, Exposition, ExpositionConfig};
 
 use crate::fleet::{NOON, Row, S, batch, exposition, nvidia, up};
 use crate::scrape::{scrape, value};
@@ -132,6 +132,30 @@ fn run(power: fn(f64) -> f64, counter: Shows, hz: i64, seconds: i64) -> Outcome 
         agent_counts: value(&samples, "gpu_info", &[("energy_source", "counter")]).is_some(),
         truth,
         missed,
+    }
+}
+
+#[test]
+fn a_slow_rate_has_all_of_its_energy_from_the_first_row_on() {
+    for seconds in [10, 100] {
+        let interval = Duration::from_secs(seconds);
+        let (set, compat, window) = (Series::Standard, Compat::Off, Duration::from_secs(30));
+        let mut exposition = Exposition::new(ExpositionConfig { set, compat, window, interval });
+        let mut summary = Summary::new(interval, interval);
+        let step = i64::try_from(seconds).unwrap() * S;
+        let rows: Vec<Row<'_>> =
+            (0..=10).map(|n| (NOON + n * step, [("power_w", 100.0)].as_slice())).collect();
+        let batch = batch(&nvidia(), &rows);
+        exposition.observe(&batch);
+        summary.add(&batch);
+        let samples = scrape(&mut exposition, NOON + 10 * step, &[up(&nvidia())]);
+        let agent = value(&samples, "gpu_energy_joules_total", &[]).unwrap();
+        let record = summary.gpus()[0].energy.as_ref().unwrap().joules;
+        let wanted = 1_000.0 * seconds as f64;
+        assert!(
+            (agent - wanted).abs() < 1e-6 && (record - wanted).abs() < 1e-6,
+            "{agent} {record} of {wanted}"
+        );
     }
 }
 

@@ -136,7 +136,12 @@ pub(crate) fn everything(identity: &Arc<Identity>, at_ns: i64) -> Batch {
 
 /// An exposition with windows of 30 s.
 pub(crate) fn exposition(set: Series, compat: Compat) -> Exposition {
-    Exposition::new(ExpositionConfig { set, compat, window: Duration::from_secs(30) })
+    Exposition::new(ExpositionConfig {
+        set,
+        compat,
+        window: Duration::from_secs(30),
+        interval: Duration::ZERO,
+    })
 }
 
 /// The whole text.

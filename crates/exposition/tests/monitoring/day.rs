@@ -76,7 +76,8 @@ fn scraped(mut fleets: Vec<Watched>, hours: i64) -> BTreeMap<String, Vec<Option<
     let exprs: Vec<String> = GROUPS.iter().flat_map(|(_, alerts)| alerts()).map(|alert| alert.expr).collect();
     let words = exprs.iter().flat_map(|expr| expr.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
     let read_by_rules: BTreeSet<&str> = words.collect();
-    let config = ExpositionConfig { set: Series::Standard, compat: Compat::Off, window: STEP };
+    let config =
+        ExpositionConfig { set: Series::Standard, compat: Compat::Off, window: STEP, interval: STEP };
     let mut exposition = Exposition::new(config);
     let mut series: BTreeMap<String, Vec<Option<f64>>> = BTreeMap::new();
     let mut out = Vec::new();

@@ -80,7 +80,12 @@ fn run(files: &mut Files, node: &Node, power: fn(f64) -> f64, hz: i64, seconds: 
     let mut probe = probe(node);
     let identity = probe.targets().remove(0);
     let window = Duration::from_secs(30);
-    let mut agent = Exposition::new(ExpositionConfig { set: Series::Basic, compat: Compat::Off, window });
+    let mut agent = Exposition::new(ExpositionConfig {
+        set: Series::Basic,
+        compat: Compat::Off,
+        window,
+        interval: Duration::ZERO,
+    });
     let mut record = Summary::new(Duration::from_secs_f64(1.0 / hz as f64), Duration::from_secs(1));
     let (mut truth, mut was_asleep, mut reading) = (0.0, false, Reading::default());
     for second in 0..seconds {

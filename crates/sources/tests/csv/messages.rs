@@ -145,3 +145,15 @@ fn without_the_wish_there_are_no_messages() {
     assert!(matches!(source.poll(NOW).unwrap(), Poll::NotBefore(_) | Poll::Ready(_)));
     assert!(source.messages().is_none());
 }
+
+#[test]
+fn what_a_file_brings_is_the_files() {
+    // A store takes so many new names of columns from one node or file: rows without a node are their file's.
+    let named = |name: &str| {
+        let reader = Box::new(std::io::Cursor::new("gpu_id,power_w,my column\nleft,1,2\n"));
+        let input = CsvInput::Reader { name: name.to_owned(), reader };
+        let (batches, _) = drain(&mut open(input));
+        batches[0].origin().node.to_string()
+    };
+    assert_eq!((named("logs/run-1.csv.gz"), named("run-2.csv")), ("run-1".to_owned(), "run-2".to_owned()));
+}
