@@ -5,6 +5,7 @@
 //! of them.
 
 mod arrivals;
+mod error;
 #[cfg(test)]
 #[path = "../../sources/tests/faulty/faulty_sysfs.rs"]
 mod faulty_sysfs;
@@ -16,7 +17,6 @@ mod server;
 mod settings;
 mod spool;
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -28,11 +28,11 @@ use gpuvitals_core::clock::{self, Moment};
 use gpuvitals_core::figures::Family;
 use gpuvitals_exposition::Exposition;
 use gpuvitals_listener::{Figures, Meter, Vitals};
-use gpuvitals_queue::link::{ConnectError, CredentialError, MessageQueue};
+use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_sources::attribution::Asking;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::registry::Discovery;
-use gpuvitals_sources::sampler::{Sampler, SamplerConfig, SamplerError};
+use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use gpuvitals_sources::settings::{Attribution, Sampling};
 use tokio::runtime::Handle;
 
@@ -43,6 +43,7 @@ use publishing::Publisher;
 use scrape::Scraper;
 use server::Shown;
 
+pub use error::AgentError;
 pub use settings::AgentSettings;
 pub use spool::SpoolError;
 
@@ -50,36 +51,6 @@ pub use spool::SpoolError;
 const SAMPLING_SHARE: u32 = 8;
 /// Part of the grace that the last rows may take to the queue.
 const PUBLISHING_SHARE: u32 = 4;
-
-/// Why an agent cannot start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AgentError {
-    /// The sampler refuses the rates, or has no thread.
-    #[error("sampling")]
-    Sampler(#[from] SamplerError),
-    /// A credential for the queue.
-    #[error(transparent)]
-    Credential(#[from] CredentialError),
-    /// The client of the queue.
-    #[error("message_queue")]
-    Connect(#[from] ConnectError),
-    /// The spool.
-    #[error("agent.spool_dir")]
-    Spool(#[from] SpoolError),
-    /// A thread.
-    #[error("cannot start the thread {name}")]
-    Thread {
-        /// Its name.
-        name: &'static str,
-        /// Cause.
-        #[source]
-        source: io::Error,
-    },
-    /// A source of owners.
-    #[error("cannot ask for the owners of the GPUs")]
-    Owners(#[source] io::Error),
-}
 
 /// What an agent is started with.
 #[derive(Debug)]

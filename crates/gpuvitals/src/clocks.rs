@@ -19,6 +19,7 @@ use gpuvitals_sources::settings::Sampling;
 
 use crate::child::{self, Signals};
 use crate::failure::{Exit, Failure};
+use crate::terminal;
 use journal::Journal;
 
 /// `gpuvitals clocks`
@@ -357,7 +358,7 @@ fn print_plans(
         text.push_str("# when the command has ended\n");
         text.push_str(&lines(|plan| &plan.back));
     }
-    crate::print(&text).map(|()| 0)
+    terminal::print(&text).map(|()| 0)
 }
 
 fn say(text: &str) {

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
+use crate::terminal;
 
 /// How long devices have for their first reading; a vendor's tool may take seconds.
 const PATIENCE: Duration = Duration::from_secs(35);
@@ -92,7 +93,7 @@ pub(crate) fn run(flags: &Doctor, config: &Config) -> Result<(), Failure> {
     let verdict = verdict(&findings, &examined);
     let report = if flags.json { as_json(&findings, &examined, &verdict) } else { String::new() };
     let text = if flags.json { report } else { as_text(&findings, &examined, flags.absent) };
-    crate::print(&text)?;
+    terminal::print(&text)?;
     verdict
 }
 

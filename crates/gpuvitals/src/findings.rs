@@ -13,6 +13,7 @@ use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::query;
 use crate::table::{aligned, fitted, text, width};
+use crate::terminal;
 
 const ACKNOWLEDGEMENTS: &str = "/api/v1/analysis/acknowledgements";
 
@@ -42,7 +43,7 @@ pub(crate) fn run(flags: &FindingsFlags) -> Result<(), Failure> {
     let path = format!("/api/v1/analysis/findings?limit={}{}", flags.limit, filters.concat());
     let answer = query::ask(&flags.server, &path)?;
     let shown = if flags.steps { with_steps(&answer) } else { fitted(list(&answer), width()) };
-    crate::print(&if flags.server.json { format!("{answer:#}\n") } else { shown })
+    terminal::print(&if flags.server.json { format!("{answer:#}\n") } else { shown })
 }
 
 /// Prints a finding whose acknowledgement has changed.
@@ -53,7 +54,7 @@ fn changed(flags: &FindingsFlags, finding: &Value) -> Result<(), Failure> {
         let what = format!("{} {}", text(&finding["kind"]), subject(finding));
         format!("{what}: {}\n", looked_after(finding).unwrap_or_else(|| "nobody looks after it".to_owned()))
     };
-    crate::print(&shown)
+    terminal::print(&shown)
 }
 
 /// That somebody looks after a finding.
@@ -80,7 +81,7 @@ pub(crate) fn explain(flags: &ExplainFlags) -> Result<(), Failure> {
         escaped(&time::format(end_ns)),
     );
     let answer = query::ask(&flags.server, &path)?;
-    crate::print(&if flags.server.json { format!("{answer:#}\n") } else { explanation(&answer) })
+    terminal::print(&if flags.server.json { format!("{answer:#}\n") } else { explanation(&answer) })
 }
 
 fn entries<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {

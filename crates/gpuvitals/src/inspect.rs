@@ -20,6 +20,7 @@ use crate::failure::{Exit, Failure};
 use crate::files::{Files, is_endless};
 use crate::record::count;
 use crate::table::aligned;
+use crate::terminal;
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -122,7 +123,7 @@ pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
     } else {
         all.iter().map(text).collect::<Vec<_>>().join("\n")
     };
-    crate::print(&text)?;
+    terminal::print(&text)?;
     let bad: Vec<&str> = all.iter().filter(|it| it.error.is_some()).map(|it| it.file.as_str()).collect();
     if bad.is_empty() {
         Ok(())

@@ -79,6 +79,7 @@ use config::{Config, Layers};
 use failure::{Exit, Failure};
 use logging::Announcer;
 use service::{Hangup, Service};
+use terminal::print;
 
 fn main() -> ExitCode {
     let (cli, given) = match cli::parse() {
@@ -256,14 +257,4 @@ fn manual(folder: Option<&Path>) -> Result<(), Failure> {
         .render(&mut page)
         .map_err(|e| Failure::io("cannot write the manual page", e))?;
     print(&String::from_utf8_lossy(&page))
-}
-
-/// Prints an answer; a reader that went away is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::io("cannot write to standard output", error))
-        }
-        _ => Ok(()),
-    }
 }

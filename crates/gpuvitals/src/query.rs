@@ -15,6 +15,7 @@ use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::quantity;
 use crate::table::{fitted, width};
+use crate::terminal;
 
 const HEALTH: &str = "/health";
 /// Largest answer that is read.
@@ -45,7 +46,7 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
     } else {
         fitted(print::table(&query.what, &answer), width())
     };
-    crate::print(&text)?;
+    terminal::print(&text)?;
     let QueryWhat::Health { ready } = query.what else { return Ok(()) };
     let is_fine = answer["status"] == "healthy" || (ready && answer["status"] == "degraded");
     if !is_fine {

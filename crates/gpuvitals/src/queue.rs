@@ -21,6 +21,7 @@ use tokio::runtime::Runtime;
 
 use crate::failure::{Exit, Failure};
 use crate::service::{self, Hangup, Signals};
+use crate::terminal;
 use admin::Admin;
 
 /// Prefix of all groups of tails.
@@ -203,12 +204,12 @@ pub(crate) fn run(command: &QueueCommand, settings: MessageQueue) -> Result<(), 
     match &command.what {
         What::Stats { topic, watch: false } => {
             let text = stats(&admin()?, topic.as_deref(), command.json)?;
-            crate::print(&text)
+            terminal::print(&text)
         }
         What::Stats { topic, watch: true } => watch(&admin()?, topic.as_deref(), command.json),
         What::Topics => {
             let answer = admin()?.topics()?;
-            crate::print(&if command.json { format!("{answer:#}\n") } else { print::topics(&answer) })
+            terminal::print(&if command.json { format!("{answer:#}\n") } else { print::topics(&answer) })
         }
         What::Tail(flags) => tail::run(flags, &place),
         What::Dead { topic: Some(topic), show: Some(id) } => dead::show(&admin()?, topic, *id, command.json),
@@ -236,7 +237,7 @@ fn watch(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(), Failure> 
     let (runtime, mut signals) = runtime()?;
     let clear = if std::io::stdout().is_terminal() { HOME } else { "" };
     loop {
-        crate::print(&format!("{clear}{}", stats(admin, topic, json)?))?;
+        terminal::print(&format!("{clear}{}", stats(admin, topic, json)?))?;
         let ended = runtime.block_on(async { tokio::time::timeout(WATCH_PAUSE, signals.next()).await });
         if ended.is_ok() {
             return Ok(());

@@ -26,6 +26,7 @@ use crate::child::{Signals, code_of};
 use crate::failure::{Exit, Failure};
 use crate::quantity;
 use crate::sampling::{nothing_to_sample, refused, unasked};
+use crate::terminal;
 use report::Report;
 #[cfg(feature = "services")]
 pub(crate) use report::bytes;
@@ -153,7 +154,7 @@ pub(crate) fn run(
         None
     };
     progress::warn(&recorder.findings());
-    crate::terminal::leave();
+    terminal::leave();
     drop((socket, asking));
     let recorded = match recorder.stop() {
         Ok(recorded) => recorded,
@@ -249,7 +250,7 @@ pub(crate) fn repair(flags: &Repair) -> Result<(), Failure> {
             repaired.torn_bytes
         ),
     };
-    crate::print(&text)
+    terminal::print(&text)
 }
 
 /// Sets a mark in the recording of this program.
@@ -297,7 +298,7 @@ fn tell_losses(recorded: &Recorded) {
 /// Prints a line on standard error.
 fn tell(text: &str) {
     // If not even this can be written, nobody is left to report to.
-    let _unwritten = writeln!(crate::terminal::Lines, "gpuvitals: {text}");
+    let _unwritten = writeln!(terminal::Lines, "gpuvitals: {text}");
 }
 
 fn failure(error: RecordError) -> Failure {

@@ -187,7 +187,7 @@ fn failed(doing: &str) -> impl FnOnce(StoreError) -> Failure + use<> {
 
 impl Output {
     fn print(&self, json: &serde_json::Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
-        crate::print(&if self.json { format!("{json:#}\n") } else { text() })
+        terminal::print(&if self.json { format!("{json:#}\n") } else { text() })
     }
 }
 

@@ -1,11 +1,13 @@
 //! The terminal of this process: standard error with one line of progress that is redrawn in place, so that log lines
-//! meanwhile are on lines of their own; and whether the terminal is still there.
+//! meanwhile are on lines of their own; whether the terminal is still there; and standard output, for answers.
 
 use std::io::{self, IsTerminal, Stderr, Write, stderr, stdin, stdout};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::failure::Failure;
 
 static SCREEN: LazyLock<Mutex<Screen<Stderr>>> =
     LazyLock::new(|| Mutex::new(Screen { out: stderr(), drawn: false }));
@@ -84,6 +86,16 @@ impl<W: Write> Screen<W> {
             self.out.write_all(b"\r\x1b[K")?;
         }
         self.out.write_all(text).map(|()| text.len())
+    }
+}
+
+/// Prints an answer; a reader that went away is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    match stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("cannot write to standard output", error))
+        }
+        _ => Ok(()),
     }
 }
 

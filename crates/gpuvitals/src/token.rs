@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::failure::{Exit, Failure};
 use crate::table::aligned;
+use crate::terminal;
 
 /// `gpuvitals token`
 #[derive(Debug, Args)]
@@ -91,7 +92,7 @@ pub(crate) fn run(command: &TokenCommand, listener: &Listener) -> Result<(), Fai
         What::Create { name, scope } => {
             let scopes: Vec<TokenScope> = scope.iter().map(|scope| TokenScope::from(*scope)).collect();
             let token = Tokens::create(file, name, &scopes, time::format(clock::now_ns())).map_err(failed)?;
-            crate::print(&if command.json {
+            terminal::print(&if command.json {
                 format!("{:#}\n", json!({ "name": name, "scopes": scopes, "token": token }))
             } else {
                 format!("{token}\n")
@@ -101,7 +102,11 @@ pub(crate) fn run(command: &TokenCommand, listener: &Listener) -> Result<(), Fai
         What::Revoke { name } => {
             Tokens::revoke(file, name).map_err(failed)?;
             let text = || format!("{name} is revoked\n");
-            crate::print(&if command.json { format!("{:#}\n", json!({ "revoked": name })) } else { text() })
+            terminal::print(&if command.json {
+                format!("{:#}\n", json!({ "revoked": name }))
+            } else {
+                text()
+            })
         }
     }
 }
@@ -109,7 +114,7 @@ pub(crate) fn run(command: &TokenCommand, listener: &Listener) -> Result<(), Fai
 fn list(file: &Path, json: bool) -> Result<Result<(), Failure>, TokenError> {
     let tokens = Tokens::read(file)?;
     if json {
-        return Ok(crate::print(&format!("{:#}\n", json!({ "tokens": tokens.list() }))));
+        return Ok(terminal::print(&format!("{:#}\n", json!({ "tokens": tokens.list() }))));
     }
     let row = |token: &Token| {
         let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
@@ -117,5 +122,5 @@ fn list(file: &Path, json: bool) -> Result<Result<(), Failure>, TokenError> {
     };
     let head = ["NAME", "SCOPES", "CREATED"].map(str::to_owned).to_vec();
     let rows: Vec<_> = std::iter::once(head).chain(tokens.list().iter().map(row)).collect();
-    Ok(crate::print(&aligned(&rows)))
+    Ok(terminal::print(&aligned(&rows)))
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::admin::{Admin, Given};
 use super::{confirm, messages, number, print};
 use crate::failure::{Exit, Failure};
+use crate::terminal;
 
 /// Letters asked for at a time.
 const PAGE: usize = 200;
@@ -50,7 +51,7 @@ pub(super) fn list(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(),
         };
         print::letters(&letters) + &more
     };
-    crate::print(&text)
+    terminal::print(&text)
 }
 
 /// The oldest letters of a topic.
@@ -81,7 +82,7 @@ pub(super) fn show(admin: &Admin, topic: &str, id: u64, json: bool) -> Result<()
         return Err(Failure::new(Exit::Data, text));
     }
     if json {
-        return crate::print(&format!("{letter:#}\n"));
+        return terminal::print(&format!("{letter:#}\n"));
     }
     let lines = match letter["messages"].as_array() {
         Some(shown) => shown.iter().map(Value::to_string).collect(),
@@ -94,7 +95,7 @@ pub(super) fn show(admin: &Admin, topic: &str, id: u64, json: bool) -> Result<()
     };
     let left_out = letter["messages_left_out"].as_u64().filter(|count| *count > 0);
     let more = left_out.map_or(String::new(), |count| format!("and {count} more\n"));
-    crate::print(&(lines.join("\n") + "\n" + &more))
+    terminal::print(&(lines.join("\n") + "\n" + &more))
 }
 
 /// The messages of a frame that the queue gives as it was published.
@@ -122,7 +123,7 @@ pub(super) fn replay(
     let Given { letters, without_room, unreadable, left } = given;
     let missing = missing(topic, ids, letters + without_room + unreadable + left)?;
     if json {
-        return crate::print(&format!("{:#}\n", serde_json::json!(given)));
+        return terminal::print(&format!("{:#}\n", serde_json::json!(given)));
     }
     let mut lines = vec![format!("{} given back", counted(letters, "letter"))];
     lines.extend(missing);
@@ -135,7 +136,7 @@ pub(super) fn replay(
     if left > 0 {
         lines.push(format!("{left} behind those were not tried; --id names letters"));
     }
-    crate::print(&(lines.join("\n") + "\n"))
+    terminal::print(&(lines.join("\n") + "\n"))
 }
 
 /// Deletes them, after a question.
@@ -158,11 +159,11 @@ pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool, json: bo
     let letters = admin.purge(topic, ids)?;
     let missing = missing(topic, ids, letters)?;
     if json {
-        return crate::print(&format!("{:#}\n", serde_json::json!({ "letters": letters })));
+        return terminal::print(&format!("{:#}\n", serde_json::json!({ "letters": letters })));
     }
     let mut lines = vec![format!("{} thrown away", counted(letters, "letter"))];
     lines.extend(missing);
-    crate::print(&(lines.join("\n") + "\n"))
+    terminal::print(&(lines.join("\n") + "\n"))
 }
 
 /// Prints how many of the named letters are missing.

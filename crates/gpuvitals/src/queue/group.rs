@@ -7,6 +7,7 @@ use serde_json::json;
 use super::admin::Admin;
 use super::{confirm, number};
 use crate::failure::{Exit, Failure};
+use crate::terminal;
 
 /// Ends it, after a question.
 ///
@@ -28,7 +29,7 @@ pub(super) fn remove(admin: &Admin, topic: &str, group: &str, yes: bool, json: b
         confirm(&format!("end group {group} of {topic}, which has {members}{lag} to acknowledge?"))?;
     }
     admin.remove_group(topic, group)?;
-    crate::print(&if json {
+    terminal::print(&if json {
         format!("{:#}\n", json!({ "topic": topic, "group": group }))
     } else {
         format!("group {group} of {topic} is gone\n")

@@ -1,0 +1,38 @@
+//! An agent that cannot start says why.
+
+use std::io;
+
+use gpuvitals_queue::link::{ConnectError, CredentialError};
+use gpuvitals_sources::sampler::SamplerError;
+
+use crate::spool::SpoolError;
+
+/// Why an agent cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The sampler refuses the rates, or has no thread.
+    #[error("sampling")]
+    Sampler(#[from] SamplerError),
+    /// A credential for the queue.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// The client of the queue.
+    #[error("message_queue")]
+    Connect(#[from] ConnectError),
+    /// The spool.
+    #[error("agent.spool_dir")]
+    Spool(#[from] SpoolError),
+    /// A thread.
+    #[error("cannot start the thread {name}")]
+    Thread {
+        /// Its name.
+        name: &'static str,
+        /// Cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A source of owners.
+    #[error("cannot ask for the owners of the GPUs")]
+    Owners(#[source] io::Error),
+}
