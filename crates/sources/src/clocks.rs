@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::probe::Driver;
-use crate::registry::Finding;
+use crate::finding::Finding;
 
 /// What clocks are to be held at. What is none is left to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

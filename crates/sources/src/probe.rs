@@ -23,8 +23,8 @@ use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::clock::mono_ns;
 use gpuvitals_core::{AbsenceReason, Identity, MetricId, Table};
 
-pub use crate::registry::Driver;
-use crate::registry::Finding;
+pub use crate::driver::Driver;
+use crate::finding::Finding;
 pub(crate) use plausible::Causes;
 use plausible::Known;
 

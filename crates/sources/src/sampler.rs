@@ -27,7 +27,7 @@ use gpuvitals_core::{Batch, Origin};
 
 use crate::attribution::Owners;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
-use crate::registry::Finding;
+use crate::finding::Finding;
 use handoff::{Handoff, Taken};
 use rows::RowList;
 use worker::{Terms, Worker};

@@ -14,7 +14,9 @@ use crate::attribution::slurm::Slurm;
 use crate::attribution::{Asking, OwnerSources, Ownership};
 use crate::machine::Machine;
 use crate::processes::ProcessTable;
-use crate::registry::{self, Discovery, Driver};
+use crate::discovery::Discovery;
+use crate::driver::Driver;
+use crate::registry;
 use crate::sampler::SamplerConfig;
 
 settings! {

@@ -1,6 +1,6 @@
 //! The oldest versions of drivers and libraries that the fixtures cover. Older ones are read too; nobody has tested them.
 
-use crate::registry::{Finding, Verdict};
+use crate::finding::{Finding, Verdict};
 
 /// What has a version, and the oldest one that a fixture was captured with.
 const COVERED: [(&str, &[u32]); 4] = [

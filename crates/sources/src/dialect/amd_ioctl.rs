@@ -19,7 +19,8 @@ use rustix::fs::Access;
 use crate::dialect::amd_sysfs::{Card, Missing, Sleep, cards};
 use crate::machine::Machine;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
-use crate::registry::{Discovery, Finding, Verdict};
+use crate::discovery::Discovery;
+use crate::finding::{Finding, Verdict};
 use call::RenderNode;
 use columns::Lacks;
 

@@ -33,7 +33,7 @@ pub use topology::{KfdNode, read_topology};
 
 use crate::machine::Machine;
 use crate::probe::Probe;
-use crate::registry::Discovery;
+use crate::discovery::Discovery;
 
 /// Finds the AMD GPUs. Lists names and addresses; a sensor is first touched by the probe's own thread.
 pub fn find(machine: &Machine) -> Discovery {

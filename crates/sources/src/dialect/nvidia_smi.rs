@@ -20,7 +20,8 @@ use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
 use crate::machine::{LocalTool, Machine, Tool, ToolOutput};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
-use crate::registry::{self, Discovery, Finding, Verdict};
+use crate::discovery::{self, Discovery};
+use crate::finding::{Finding, Verdict};
 use crate::versions;
 use fields::{EVERYWHERE, IDENTITY};
 
@@ -39,7 +40,7 @@ const NO_PERMISSION: i32 = 4;
 /// Finds the tool. Whether it lists GPUs shows when it runs.
 pub fn find(machine: &Machine) -> Discovery {
     let package = "it comes with NVIDIA's driver (package nvidia-utils or nvidia-smi)";
-    let program = match registry::tool(machine, Driver::NvidiaSmi, &PROGRAMS, package) {
+    let program = match discovery::tool(machine, Driver::NvidiaSmi, &PROGRAMS, package) {
         Ok(program) => program,
         Err(finding) => return Discovery::none(finding),
     };

@@ -30,7 +30,8 @@ use gpuvitals_core::IdentityColumn;
 
 use crate::machine::Machine;
 use crate::probe::Probe;
-use crate::registry::{Discovery, Finding, Verdict};
+use crate::discovery::Discovery;
+use crate::finding::{Finding, Verdict};
 use crate::versions;
 pub(crate) use code::{Answer, Code};
 use events::Events;

@@ -24,7 +24,8 @@ use cores::Cores;
 
 use crate::machine::{Machine, PinnedFile};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
-use crate::registry::{Discovery, Finding, Verdict};
+use crate::discovery::Discovery;
+use crate::finding::{Finding, Verdict};
 
 const CPU: MetricId = MetricId::of("cpu_pct");
 const CPU_USER: MetricId = MetricId::of("cpu_user_pct");

@@ -19,7 +19,8 @@ use gpuvitals_core::{AbsenceReason, Identity};
 
 use crate::machine::{LocalTool, Machine, Tool as _, ToolOutput};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
-use crate::registry::{self, Discovery, Finding, Verdict};
+use crate::discovery::{self, Discovery};
+use crate::finding::{Finding, Verdict};
 use crate::versions;
 
 pub use report::{CARDS_MAX, Card, Report, parse_json, parse_text};
@@ -57,7 +58,7 @@ const WAYS: [Way; 3] =
 /// Finds the tool. Whether it lists GPUs shows when it runs.
 pub fn find(machine: &Machine) -> Discovery {
     let package = "install the package rocm-smi (Debian) or rocm-smi-lib (ROCm)";
-    let program = match registry::tool(machine, Driver::RocmSmi, &PROGRAMS, package) {
+    let program = match discovery::tool(machine, Driver::RocmSmi, &PROGRAMS, package) {
         Ok(program) => program,
         Err(finding) => return Discovery::none(finding),
     };

@@ -22,7 +22,8 @@ use super::{GpuProcess, ProcessGap, ProcessKind, ProcessList, ProcessTable, kfd}
 use crate::dialect::amd_sysfs::{Card, cards};
 use crate::machine::{Machine, PinnedFile};
 use crate::probe::{Driver, Probe, ProbeError};
-use crate::registry::{Discovery, Finding, Verdict};
+use crate::discovery::Discovery;
+use crate::finding::{Finding, Verdict};
 
 /// Process ids listed.
 const PIDS_MAX: usize = 1 << 17;

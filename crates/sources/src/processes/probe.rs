@@ -9,7 +9,7 @@ use gpuvitals_core::{Identity, Table};
 
 use super::{GpuProcess, NAMELESS, ProcessTable};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
-use crate::registry::{Finding, Verdict};
+use crate::finding::{Finding, Verdict};
 
 /// Reads a table of processes into rows.
 pub struct ProcessProbe {

@@ -7,7 +7,7 @@ use gpuvitals_core::batch::BatchError;
 use gpuvitals_core::wire::WireError;
 use parquet::errors::ParquetError;
 
-use crate::registry::Finding;
+use crate::finding::Finding;
 use crate::sampler::{SamplerError, TargetState};
 
 /// A recording that cannot begin, continue, end or be read.

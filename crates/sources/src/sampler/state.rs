@@ -12,7 +12,7 @@ use gpuvitals_core::clock::Moment;
 use super::sleep::nanos;
 use crate::attribution::Owners;
 use crate::probe::Driver;
-use crate::registry::{Finding, Verdict};
+use crate::finding::{Finding, Verdict};
 
 /// Whether a GPU (or the host) answers its worker.
 #[derive(Debug, Clone, PartialEq, Eq)]

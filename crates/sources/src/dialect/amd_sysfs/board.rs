@@ -17,7 +17,7 @@ use super::table::{POWER, POWER_AVERAGE, Reader, metrics_of_tables};
 use crate::dialect::amd_gpu_metrics::GpuMetrics;
 use crate::machine::PinnedFile;
 use crate::probe::{Due, Reading, Row};
-use crate::registry::Finding;
+use crate::finding::Finding;
 
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
 const TEMPERATURE_EDGE: MetricId = MetricId::of("temperature_edge_c");

@@ -8,7 +8,7 @@ use rustix::fs::Access;
 use super::card::{Card, hwmon, read_text, unbound};
 use crate::machine::Machine;
 use crate::probe::Driver;
-use crate::registry::{Finding, Verdict};
+use crate::finding::{Finding, Verdict};
 use crate::versions;
 
 /// The findings of a machine with these cards.

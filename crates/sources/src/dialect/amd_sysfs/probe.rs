@@ -10,7 +10,7 @@ use super::card::{Card, cards};
 use super::sleep::Sleep;
 use crate::machine::Machine;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
-use crate::registry::Finding;
+use crate::finding::Finding;
 
 /// Reads one GPU by its files.
 #[derive(Debug)]

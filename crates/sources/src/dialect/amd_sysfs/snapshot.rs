@@ -12,7 +12,7 @@ use super::table::Reader;
 use crate::dialect::amd_gpu_metrics::{GpuMetrics, TableError, Version};
 use crate::machine::PinnedFile;
 use crate::probe::{Driver, Due};
-use crate::registry::{Finding, Verdict};
+use crate::finding::{Finding, Verdict};
 
 /// Failures in a row after which `gpu_metrics` is asked once a second only: a driver that gets no answer from the
 /// firmware may wait for it each time.

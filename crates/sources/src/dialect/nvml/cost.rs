@@ -12,7 +12,7 @@ use super::ecc::Blocks;
 use super::fields::FieldGroup;
 use super::raw::Contexts;
 use super::{several, singles};
-use crate::registry::{Finding, Verdict};
+use crate::finding::{Finding, Verdict};
 
 /// How often each call is made.
 const TIMES: usize = 20;
