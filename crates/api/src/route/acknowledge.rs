@@ -15,7 +15,8 @@ use gpuvitals_listener::TokenScope;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answered, page};
+use super::answered::Answered;
+use super::page;
 use crate::api::Api;
 use crate::dto::FindingEntry;
 use crate::error::{ApiError, ErrorBody};

@@ -12,7 +12,7 @@ use gpuvitals_listener::parameter::ParameterError;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Answered;
+use super::answered::Answered;
 use super::gpus::NoParams;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};

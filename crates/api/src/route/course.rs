@@ -12,7 +12,8 @@ use gpuvitals_core::time::{DAY_NS, HOUR_NS, MINUTE_NS};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{Answered, telemetry};
+use super::answered::Answered;
+use super::telemetry;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::asked::{Instant, Limit, Offset, Paging};

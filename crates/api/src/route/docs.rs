@@ -6,7 +6,7 @@ use axum::http::header::{CONTENT_SECURITY_POLICY, HeaderMap};
 use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 
-use super::Answered;
+use super::answered::Answered;
 use super::document;
 use crate::assets::{Asset, Keep};
 use crate::error::ApiError;

@@ -4,7 +4,8 @@ use utoipa::OpenApi;
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{InfoBuilder, License, RefOr, Schema};
 
-use super::{Document, prom};
+use super::prom;
+use super::table::Document;
 use crate::config::Limits;
 
 /// The document as JSON.

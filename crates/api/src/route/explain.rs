@@ -14,7 +14,7 @@ use gpuvitals_core::{IdentityColumn, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Answered;
+use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::asked::Instant;

@@ -12,7 +12,7 @@ use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Answered;
+use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::asked::{Columns, Limit, Offset, Paging, Where};

@@ -7,7 +7,8 @@ use axum::response::Response;
 use gpuvitals_core::{Health, Status};
 use gpuvitals_listener::{Certificate, vitals};
 
-use super::{Answered, stats};
+use super::answered::Answered;
+use super::stats;
 use crate::api::Api;
 use crate::dto::{Component, HealthReport, Moment};
 use crate::error::ErrorBody;

@@ -8,8 +8,8 @@ use gpuvitals_analysis::hints::NodeHint;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Answered;
 use super::analysis::{judged, until_ns};
+use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::asked::{Limit, Offset, Paging};

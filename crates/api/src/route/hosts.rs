@@ -9,7 +9,7 @@ use gpuvitals_core::history::{Fleet, Part};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Answered;
+use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::asked::{Limit, Offset, Paging};

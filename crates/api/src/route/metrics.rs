@@ -4,7 +4,7 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_listener::vitals;
 
-use super::Answered;
+use super::answered::Answered;
 use super::gpus::NoParams;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};

@@ -5,7 +5,7 @@ use axum::http::header::{CONTENT_SECURITY_POLICY, HeaderMap};
 use axum::http::{HeaderValue, Method, Uri};
 use axum::response::{IntoResponse, Response};
 
-use super::Answered;
+use super::answered::{Answered, READING};
 use crate::api::Api;
 use crate::assets::{Asset, Keep};
 use crate::error::ApiError;
@@ -24,7 +24,7 @@ const PLACEHOLDER: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"ut
 pub(crate) async fn page(Shared(api): Shared<Api>, method: Method, uri: Uri, headers: HeaderMap) -> Answered {
     let path = uri.path();
     if method != Method::GET && method != Method::HEAD {
-        return Ok(refuse_method(&method, path, super::READING));
+        return Ok(refuse_method(&method, path, READING));
     }
     let name = path.trim_start_matches('/');
     let page = &api.config().page;

@@ -15,7 +15,8 @@ use gpuvitals_core::{Identity, IdentityColumn, MetricId, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{Answered, telemetry};
+use super::answered::Answered;
+use super::telemetry;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::asked::{Instant, Where};

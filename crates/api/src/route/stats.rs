@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Answered;
+use super::answered::Answered;
 use crate::api::Api;
 use crate::dto::{QueueStats, Stats};
 use crate::error::{ApiError, ErrorBody};

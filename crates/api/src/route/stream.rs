@@ -19,7 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use utoipa::IntoParams;
 
-use super::Answered;
+use super::answered::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
 use crate::ask;

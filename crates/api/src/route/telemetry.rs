@@ -10,7 +10,7 @@ use gpuvitals_core::history::{Fleet, Part, RowPlace, Rows, RowsQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Answered;
+use super::answered::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};

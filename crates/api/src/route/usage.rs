@@ -12,7 +12,7 @@ use gpuvitals_core::usage::{GpuUse, HolderUse, UseQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Answered;
+use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::asked::{Instant, Limit, Offset, Paging};
