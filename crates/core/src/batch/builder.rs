@@ -10,136 +10,12 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema};
 
-use super::{Batch, MONOTONIC_COLUMN, Origin, TIMESTAMP_COLUMN, text_type};
+use super::columns::{MONOTONIC_COLUMN, Origin, TIMESTAMP_COLUMN, data_type, is_unknown, text_type};
+use super::value::{EXTRA_COLUMNS_MAX, TEXT_LEN_MAX, Value, ValueError};
+use super::whole::Batch;
 use crate::absence::{Absence, AbsenceReason};
 use crate::catalogue::{ColumnType, MetricId, Scope, Table, TableColumn};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
-use crate::wire::TEXT_LEN_MAX;
-
-/// Most columns of a batch that are neither time, identity nor metric.
-pub const EXTRA_COLUMNS_MAX: usize = 128;
-
-/// A number on its way into or out of a column.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Value {
-    /// An integer.
-    Int(i64),
-    /// A 32-bit float, kept apart because its shortest decimal spelling is not that of the 64-bit one.
-    Float32(f32),
-    /// A 64-bit float.
-    Float(f64),
-}
-
-impl Value {
-    /// As a 64-bit float; integers beyond 2^53 lose their last digits.
-    #[expect(clippy::cast_precision_loss, reason = "documented")]
-    pub fn as_f64(self) -> f64 {
-        match self {
-            Self::Int(v) => v as f64,
-            Self::Float32(v) => v.into(),
-            Self::Float(v) => v,
-        }
-    }
-
-    /// As people read it: a 32-bit float is its shortest decimal, so that 30.12 is not 30.1200008.
-    pub fn as_decimal(self) -> f64 {
-        match self {
-            Self::Float32(v) => few_decimals(v).unwrap_or_else(|| v.to_string().parse().unwrap_or(v.into())),
-            other => other.as_f64(),
-        }
-    }
-
-    /// As JSON number; a 32-bit float in its shortest spelling.
-    pub fn to_json(self) -> serde_json::Value {
-        match self {
-            Self::Int(v) => v.into(),
-            Self::Float32(_) => self.as_decimal().into(),
-            Self::Float(v) => v.into(),
-        }
-    }
-}
-
-/// The shortest decimal of a number with few digits, as measured ones have, without the detour by a text.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::float_cmp,
-    reason = "it tests whether a decimal is this number"
-)]
-fn few_decimals(value: f32) -> Option<f64> {
-    /// From here on two decimals of the same length may both be this number.
-    const PARTS_MAX: f64 = 8_388_608.0;
-    // Up to here both products and powers of ten are exact, so the quotient is the float nearest to the decimal.
-    const POWERS: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
-    let within = POWERS.into_iter().take_while(|power| (f64::from(value) * power).abs() < PARTS_MAX);
-    within.map(|power| (f64::from(value) * power).round() / power).find(|decimal| *decimal as f32 == value)
-}
-
-impl From<f64> for Value {
-    fn from(value: f64) -> Self {
-        Self::Float(value)
-    }
-}
-
-impl From<i64> for Value {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
-}
-
-/// A value that is refused.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum ValueError {
-    /// NaN or infinite.
-    #[error("{column} is not a finite number")]
-    NotFinite {
-        /// Column.
-        column: String,
-    },
-    /// Outside the possible range.
-    #[error("{column} is {value}, outside {min} to {max}")]
-    OutOfRange {
-        /// Column.
-        column: &'static str,
-        /// Offered value, in the column unit.
-        value: f64,
-        /// Smallest possible value.
-        min: f64,
-        /// Largest possible value.
-        max: f64,
-    },
-    /// More foreign columns than [`EXTRA_COLUMNS_MAX`].
-    #[error("column {0:?} is one more than the {EXTRA_COLUMNS_MAX} unknown columns a batch may have")]
-    TooManyExtras(String),
-    /// A foreign column name that no table can have.
-    #[error("{0:?} cannot be the name of an unknown column")]
-    ExtraName(String),
-    /// Not a number where one is needed.
-    #[error("{column} is no number")]
-    NotNumber {
-        /// Column.
-        column: String,
-    },
-    /// An object or array instead of a number or text.
-    #[error("{column} is neither a number nor a text")]
-    Nested {
-        /// Column.
-        column: String,
-    },
-    /// A text longer than [`TEXT_LEN_MAX`].
-    #[error("{column:?} is a text of {len} bytes, more than {TEXT_LEN_MAX}")]
-    TextTooLong {
-        /// Column.
-        column: String,
-        /// Its length in bytes.
-        len: usize,
-    },
-    /// A key of a message that stands beside `timestamp` and `fields`.
-    #[error("{0:?} stands beside timestamp and fields, and is left out; a value goes into fields")]
-    Beside(String),
-    /// Text for a column of the table that holds numbers.
-    #[error("column {0:?} holds numbers, not text")]
-    Mixed(String),
-}
 
 /// A row of the batch under construction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -453,7 +329,7 @@ impl BatchBuilder {
             if name.is_empty()
                 || name.len() > 128
                 || name.chars().any(char::is_control)
-                || own.is_none() && !super::is_unknown(self.table, name)
+                || own.is_none() && !is_unknown(self.table, name)
             {
                 return Err(ValueError::ExtraName(name.chars().take(128).collect()));
             }
@@ -498,7 +374,7 @@ impl BatchBuilder {
         for (index, column) in full.columns.into_iter().enumerate() {
             if let (Some(column), Ok(id)) = (column, u16::try_from(index)) {
                 let facts = MetricId(id).metric();
-                fields.push(Field::new(facts.column, super::data_type(facts.column_type), true));
+                fields.push(Field::new(facts.column, data_type(facts.column_type), true));
                 arrays.push(column.finish(rows));
             }
         }

@@ -46,11 +46,6 @@ fn all() -> impl Iterator<Item = (MetricId, &'static Metric)> {
     (0_u16..).map(MetricId).zip(METRICS)
 }
 
-#[expect(clippy::indexing_slicing, reason = "ids are handed out by this module and lie within the table")]
-pub(super) fn metric(id: MetricId) -> &'static Metric {
-    &METRICS[usize::from(id.0)]
-}
-
 /// The metric of a column, by its exact name.
 pub fn by_column(name: &str) -> Option<MetricId> {
     COLUMNS.get(name).copied()
@@ -68,7 +63,7 @@ pub fn by_alias(name: &str) -> Option<MetricId> {
     }
     let (name, unit) = split_unit(name.trim());
     let id = *ALIASES.get(loosely(name).as_str())?;
-    unit.is_none_or(|unit| metric(id).unit.is_spelled(unit)).then_some(id)
+    unit.is_none_or(|unit| id.metric().unit.is_spelled(unit)).then_some(id)
 }
 
 /// The metric that a DCGM field name means, in either dialect, and the factor from DCGM's value to the

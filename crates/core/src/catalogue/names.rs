@@ -181,7 +181,7 @@ impl Unit {
             Self::Watt => (0.0, 4_000.0),
             Self::Millijoule => (0.0, 9.0e15),
             Self::Mebibyte => (0.0, 67_108_864.0), // 64 TiB
-            Self::Byte | Self::Nanosecond => super::row::COUNT,
+            Self::Byte | Self::Nanosecond => super::unit::COUNT,
             Self::BytesPerSecond => (0.0, 1e14),
             Self::Rpm => (0.0, 40_000.0),
             Self::Millivolt => (0.0, 20_000.0),

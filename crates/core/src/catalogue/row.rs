@@ -1,11 +1,8 @@
 //! The syntax of a row: a constructor per instrument, then its deviations from the usual.
 
-use super::{ColumnType, DcgmName, Group, Instrument, Metric, OtelName, Scope, Series, Table, Tier, Unit};
-
-/// Largest plausible count: DCGM's blanks (from 0x7fff_ffff_ffff_fff0) and all-ones are above or below zero.
-pub(super) const COUNT: (f64, f64) = (0.0, 9.0e18);
-/// Off or on.
-pub(super) const FLAG: (f64, f64) = (0.0, 1.0);
+use super::metric::{DcgmName, Metric, OtelName};
+use super::table::Table;
+use super::unit::{COUNT, ColumnType, Group, Instrument, Scope, Series, Tier, Unit};
 
 /// A name of the dialect up to dcgm-exporter 4.8.
 pub(super) const fn old(name: &'static str, factor: f64) -> DcgmName {
@@ -109,17 +106,6 @@ pub(super) const fn info(
 }
 
 impl Metric {
-    /// Whether a value in the column unit is possible.
-    pub fn admits(&self, value: f64) -> bool {
-        let (min, max) = self.range;
-        (min..=max).contains(&value)
-    }
-
-    /// Whether it has the two states 0 and 1, which words and booleans may stand for.
-    pub fn is_flag(&self) -> bool {
-        self.instrument == Instrument::State && self.range == FLAG
-    }
-
     pub(super) const fn host(mut self) -> Self {
         self.table = Table::SystemEvents;
         self.scope = Scope::Host;

@@ -9,8 +9,7 @@ use std::fmt;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::row::COUNT;
-use super::{ColumnType, Unit};
+use super::unit::{COUNT, ColumnType, Unit};
 use crate::identity::IdentityColumn;
 
 /// The table that holds a row. The place in [`Table::ALL`] is its number on the wire.

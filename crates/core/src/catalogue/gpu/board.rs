@@ -1,6 +1,7 @@
 //! Fans, voltages and modes of the board, and the clocks that time its readings.
 
-use crate::catalogue::row::{FLAG, counter, gauge, new, old, state};
+use crate::catalogue::row::{counter, gauge, new, old, state};
+use crate::catalogue::unit::FLAG;
 use crate::catalogue::{ColumnType, Group, Metric, Unit};
 
 pub(super) const ROWS: &[Metric] = &[

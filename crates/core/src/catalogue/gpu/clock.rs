@@ -1,6 +1,7 @@
 //! Clocks beyond the two that every recording has.
 
-use crate::catalogue::row::{FLAG, gauge, new, old, state};
+use crate::catalogue::row::{gauge, new, old, state};
+use crate::catalogue::unit::FLAG;
 use crate::catalogue::{ColumnType, Group, Metric, Unit};
 
 pub(super) const ROWS: &[Metric] = &[

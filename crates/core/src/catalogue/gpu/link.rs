@@ -1,6 +1,7 @@
 //! PCIe, NVLink and xGMI: links, traffic, errors.
 
-use crate::catalogue::row::{FLAG, count, counter, gauge, info, new, old, state};
+use crate::catalogue::row::{count, counter, gauge, info, new, old, state};
+use crate::catalogue::unit::FLAG;
 use crate::catalogue::{ColumnType, DcgmName, Group, Metric, Scope, Unit};
 
 type Labels = &'static [(&'static str, &'static str)];

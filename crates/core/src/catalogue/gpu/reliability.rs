@@ -1,6 +1,7 @@
 //! Failures and their signs: ECC, RAS, pages and rows taken out of use, XIDs.
 
-use crate::catalogue::row::{FLAG, count, gauge, new, old, state};
+use crate::catalogue::row::{count, gauge, new, old, state};
+use crate::catalogue::unit::FLAG;
 use crate::catalogue::{ColumnType, DcgmName, Group, Metric, Scope, Unit};
 
 type Labels = &'static [(&'static str, &'static str)];

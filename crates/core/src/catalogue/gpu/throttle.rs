@@ -1,6 +1,7 @@
 //! Reasons that hold the clocks down, and their durations.
 
-use crate::catalogue::row::{FLAG, count, counter, mask, new, old, state};
+use crate::catalogue::row::{count, counter, mask, new, old, state};
+use crate::catalogue::unit::FLAG;
 use crate::catalogue::{ColumnType, DcgmName, Group, Metric, Unit};
 
 type Labels = &'static [(&'static str, &'static str)];

@@ -1,0 +1,49 @@
+//! A batch cannot be written, or bytes are not a batch.
+
+use arrow_schema::ArrowError;
+
+use crate::batch::BatchError;
+use crate::identity::IdentityError;
+
+/// A batch that cannot be written, or bytes that are not a batch.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The first bytes are not this format's.
+    #[error("not a gpuvitals batch: it does not begin with GVB1")]
+    Magic,
+    /// The bytes end early, or a length in them is impossible.
+    #[error("damaged batch: {0}")]
+    Damaged(&'static str),
+    /// One of the limits of the format.
+    #[error("batch has {found} {what}, more than {max}")]
+    Limit {
+        /// The exceeded quantity.
+        what: &'static str,
+        /// Its value.
+        found: usize,
+        /// Its limit.
+        max: usize,
+    },
+    /// The compressed body is damaged.
+    #[error("damaged batch: the compressed part does not unpack")]
+    Compression(#[source] std::io::Error),
+    /// A value outside the catalogue's range.
+    #[error("column {column} has a value outside {min} to {max}")]
+    Range {
+        /// Column.
+        column: &'static str,
+        /// Smallest possible value.
+        min: f64,
+        /// Largest possible value.
+        max: f64,
+    },
+    /// An impossible identity text.
+    #[error("bad identity")]
+    Identity(#[from] IdentityError),
+    /// The columns do not form a batch.
+    #[error("columns do not make a batch")]
+    Batch(#[from] BatchError),
+    /// The columns do not fit together.
+    #[error("columns do not fit together")]
+    Arrow(#[from] ArrowError),
+}
