@@ -3,19 +3,82 @@
 
 use std::fmt::Write as _;
 
+use clap::Args;
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{clock, time};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use crate::cli::{ExplainFlags, FindingsFlags};
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::query;
+use crate::query::flags::Server;
 use crate::table::{aligned, fitted, text, width};
 use crate::terminal;
 
 const ACKNOWLEDGEMENTS: &str = "/api/v1/analysis/acknowledgements";
+
+/// `gpuvitals findings`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals findings
+  gpuvitals findings --severity critical,warning --steps
+  gpuvitals findings --host node-17 --json
+  gpuvitals findings --acknowledge xid:GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21 --note \"Kim: drained, board ordered\"
+
+Docs: docs/findings.md.")]
+pub(crate) struct FindingsFlags {
+    /// The server.
+    #[command(flatten)]
+    pub server: Server,
+    /// Only these severities: critical, warning, notice
+    #[arg(long, value_delimiter = ',', value_parser = ["critical", "warning", "notice"], value_name = "SEVERITY")]
+    pub severity: Vec<String>,
+    /// Only these kinds, such as xid,straggler
+    #[arg(long, value_delimiter = ',', value_name = "KIND")]
+    pub kind: Vec<String>,
+    /// Only those about these hosts
+    #[arg(long, value_delimiter = ',', value_name = "HOST")]
+    pub host: Vec<String>,
+    /// Only those that concern these namespaces
+    #[arg(long, value_delimiter = ',', value_name = "NAMESPACE")]
+    pub namespace: Vec<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub limit: usize,
+    /// With the values that show each finding, what to do, and its id
+    #[arg(long)]
+    pub steps: bool,
+    /// Say that somebody looks after this finding: it stands behind the others until it closes
+    #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps"])]
+    pub acknowledge: Option<String>,
+    /// Who looks after it, and why
+    #[arg(long, value_name = "TEXT", requires = "acknowledge")]
+    pub note: Option<String>,
+    /// Say that nobody looks after this finding any more
+    #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps", "acknowledge"])]
+    pub release: Option<String>,
+}
+
+/// `gpuvitals explain`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals explain node-17:gpu3
+  gpuvitals explain node-17:gpu3 --last 2h
+  gpuvitals explain GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21 --end 2026-11-20T16:00:00Z")]
+pub(crate) struct ExplainFlags {
+    /// The server.
+    #[command(flatten)]
+    pub server: Server,
+    /// UUID, PCI address, or host:gpuN
+    pub gpu: String,
+    /// How far back, 1d at most
+    #[arg(long, default_value = "10m", value_name = "DURATION")]
+    pub last: String,
+    /// End of the time [default: now]
+    #[arg(long, value_name = "TIME")]
+    pub end: Option<String>,
+}
 
 /// Prints the findings.
 ///

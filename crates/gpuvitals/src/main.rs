@@ -22,6 +22,7 @@ mod quantity;
 mod query;
 mod record;
 mod remote_write;
+mod running;
 mod sample;
 mod sampling;
 mod service;
@@ -69,16 +70,15 @@ mod watched;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use gpuvitals_core::catalogue;
 use gpuvitals_settings::{Override, Variable};
 
 use cli::{CatalogueFormat, Cli, Command, ConfigCommand};
-use config::{Config, Layers};
+use config::Layers;
 use failure::{Exit, Failure};
-use logging::Announcer;
-use service::{Hangup, Service};
+use running::environment;
+use service::Hangup;
 use terminal::print;
 
 fn main() -> ExitCode {
@@ -103,9 +103,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// How long tasks may take to end once their role has: what is left is a name lookup at most.
-const TASKS_PATIENCE: Duration = Duration::from_secs(1);
-
 fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
     let load = |environment: &mut dyn Iterator<Item = Variable>, more: Vec<Override>| {
         Layers::load(cli.config.as_deref(), environment, given.iter().cloned().chain(more).collect())
@@ -128,7 +125,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Command::Agent => {
             let variables = || telemetry::environment(config::with_shared(environment()));
             let layers = || load(&mut variables(), vec![]);
-            serve("agent", Some(agent::THREADS), Hangup::Reloads, layers, |config, service| {
+            running::serve("agent", Some(agent::THREADS), Hangup::Reloads, layers, |config, service| {
                 agent::run(config.clone(), service, &|| layers()?.check())
             })
         }
@@ -154,25 +151,6 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// Runs a service until it is told to end. Signals are handled from the first moment, however long it takes to open what it
-/// serves.
-fn serve(
-    name: &'static str,
-    threads: Option<usize>,
-    hangup: Hangup,
-    layers: impl FnOnce() -> Result<Layers, Failure>,
-    role: impl FnOnce(&Config, Service) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let started = service::runtime(threads, hangup);
-    let (runtime, signals) = started.map_err(|e| Failure::io("cannot start the runtime", e))?;
-    let (config, announcer) = settled(&layers()?, name)?;
-    runtime.spawn(heap::give_back());
-    let outcome = role(&config, Service { announcer, runtime: runtime.handle().clone(), signals });
-    runtime.shutdown_timeout(TASKS_PATIENCE);
-    telemetry::finish();
-    outcome
-}
-
 /// `gpuvitals config`.
 fn configuration(
     command: &ConfigCommand,
@@ -194,39 +172,6 @@ fn configuration(
         print(&format!("environment variable {name} is the address of a service and is ignored\n"))?;
     }
     print("configuration is valid\n")
-}
-
-/// Variables that are text; others name no setting of ours.
-fn environment() -> impl Iterator<Item = Variable> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?).into()))
-}
-
-/// Checked settings, with logging started.
-fn settled(layers: &Layers, service: &'static str) -> Result<(Config, Announcer), Failure> {
-    let config = layers.check()?;
-    let tracer = telemetry::start(&config.otlp, service, &config.sampling.node())?;
-    let announcer = logging::start(&config.log, service, tracer)?;
-    for (name, near) in &layers.strangers {
-        tracing::warn!(
-            name,
-            nearest = near.as_deref(),
-            "environment variable names no setting and is ignored"
-        );
-    }
-    for name in &layers.service_links {
-        tracing::warn!(
-            name,
-            "environment variable is the address of a Kubernetes service and is ignored; enableServiceLinks: false keeps it out"
-        );
-    }
-    for name in telemetry::unread(environment()) {
-        tracing::warn!(
-            name,
-            "environment variable is not read; otlp.endpoint (OTEL_EXPORTER_OTLP_ENDPOINT) is for traces and metrics, and nothing is compressed"
-        );
-    }
-    Ok((config, announcer))
 }
 
 fn metrics(format: CatalogueFormat, filter: Option<&str>) -> Result<String, Failure> {

@@ -1,6 +1,7 @@
 //! `gpuvitals query`: asks a running gpuvitals and prints tables for people, or the JSON as it came.
 #![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
 
+pub(crate) mod flags;
 mod print;
 
 use gpuvitals_core::{clock, time};
@@ -9,13 +10,14 @@ use serde_json::Value;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use ureq::http::{Method, Request};
 
-use crate::cli::{Query, QueryWhat, Server};
 use crate::client::{self, http_client};
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::quantity;
 use crate::table::{fitted, width};
 use crate::terminal;
+
+use flags::{Query, QueryWhat, Server};
 
 const HEALTH: &str = "/health";
 /// Largest answer that is read.

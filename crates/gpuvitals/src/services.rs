@@ -7,7 +7,7 @@ use crate::cli::ServiceCommand;
 use crate::config::{Config, Layers};
 use crate::failure::Failure;
 use crate::service::{Hangup, Service};
-use crate::{broker, collect, queue, serve, sinks, store, stream, up};
+use crate::{broker, collect, queue, running, serve, sinks, store, stream, up};
 
 /// Runs it, with the settings of a tool or the layers of a service, below more flags.
 ///
@@ -19,15 +19,19 @@ pub(crate) fn run(
     layers: impl FnOnce(Vec<Override>) -> Result<Layers, Failure>,
 ) -> Result<(), Failure> {
     match command {
-        ServiceCommand::Up(flags) => serve("up", None, Hangup::Ends, || layers(flags.overrides()), up::run),
+        ServiceCommand::Up(flags) => {
+            running::serve("up", None, Hangup::Ends, || layers(flags.overrides()), up::run)
+        }
         ServiceCommand::Stream => {
-            serve("stream", Some(stream::THREADS), Hangup::Ends, || layers(vec![]), streaming)
+            running::serve("stream", Some(stream::THREADS), Hangup::Ends, || layers(vec![]), streaming)
         }
         ServiceCommand::Collect(flags) => {
-            serve("collect", None, Hangup::Ends, || layers(flags.overrides()), collect::run)
+            running::serve("collect", None, Hangup::Ends, || layers(flags.overrides()), collect::run)
         }
-        ServiceCommand::Serve => serve("serve", None, Hangup::Ends, || layers(vec![]), serve::run),
-        ServiceCommand::Broker => serve("broker", None, Hangup::Reloads, || layers(vec![]), broker::run),
+        ServiceCommand::Serve => running::serve("serve", None, Hangup::Ends, || layers(vec![]), serve::run),
+        ServiceCommand::Broker => {
+            running::serve("broker", None, Hangup::Reloads, || layers(vec![]), broker::run)
+        }
         ServiceCommand::Queue(command) => queue::run(&command, tool(vec![])?.queue_elsewhere()),
         ServiceCommand::Store(command) => {
             let config = tool(vec![])?;

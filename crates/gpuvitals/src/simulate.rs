@@ -2,14 +2,37 @@
 
 use std::io::{BufWriter, Write, stdout};
 
+use clap::Args;
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, time};
 use gpuvitals_sources::csv::write::{WideWriter, WriteError};
 use gpuvitals_sources::simulated::{SimConfig, SimPace, Simulated};
 
-use crate::cli::Simulate;
 use crate::failure::{Exit, Failure};
 use crate::quantity;
+
+/// `gpuvitals simulate`
+#[derive(Debug, Args)]
+pub(crate) struct Simulate {
+    /// Size of the fleet
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub gpus: u32,
+    /// Hosts of the fleet
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub hosts: u32,
+    /// Seed: same seed, same data
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Length of the recording: 10m, 1h
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    pub duration: String,
+    /// Time between two samples: 1s, 100ms
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    pub interval: String,
+    /// Time of the first row (RFC 3339)
+    #[arg(long, value_name = "TIME", default_value = "2026-01-01T00:00:00Z")]
+    pub start: String,
+}
 
 /// Writes the recording.
 ///

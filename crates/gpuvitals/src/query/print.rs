@@ -7,7 +7,7 @@ use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{MetricId, Table, catalogue};
 use serde_json::Value;
 
-use crate::cli::QueryWhat;
+use super::flags::QueryWhat;
 use crate::table::{aligned, text};
 
 /// The answer as a table.

@@ -1,0 +1,148 @@
+//! The flags of `gpuvitals query` name a server and a question.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use gpuvitals_core::Table;
+
+/// A running gpuvitals to ask.
+#[derive(Debug, Args)]
+pub(crate) struct Server {
+    /// Server to ask
+    #[arg(
+        long,
+        env = "GPUVITALS_URL",
+        default_value = "http://127.0.0.1:8081",
+        value_name = "URL",
+        global = true
+    )]
+    pub url: String,
+    /// File with the token that the server asks for, mode 0600
+    #[arg(long, env = "GPUVITALS_TOKEN_FILE", value_name = "FILE", global = true)]
+    pub token_file: Option<PathBuf>,
+    /// Authorities that sign the server's certificate (PEM), instead of the system's
+    #[arg(long, env = "GPUVITALS_CA", value_name = "FILE", global = true)]
+    pub ca: Option<PathBuf>,
+    /// Print JSON as the server gave it
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// `gpuvitals query`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals query gpus --state unhealthy
+  gpuvitals query gpus --sort=-power_w --limit 10
+  gpuvitals query gpu host-7:gpu3
+  gpuvitals query range power_w,utilization_pct --last 6h --step 5m --group-by node
+  gpuvitals query range energy_mj --aggregate rate --group-by namespace,job --where 'job!=' --top 10
+  gpuvitals query range cpu_pct --table system_events
+  gpuvitals query rows gpu_health_events --last 1d
+  gpuvitals query health --url http://10.0.0.5:8081")]
+pub(crate) struct Query {
+    /// The server.
+    #[command(flatten)]
+    pub server: Server,
+    /// What to ask
+    #[command(subcommand)]
+    pub what: QueryWhat,
+}
+
+/// What `query` can ask.
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueryWhat {
+    /// All GPUs with their state and latest values
+    Gpus {
+        /// Only GPUs whose id, name, model or host has this text
+        search: Option<String>,
+        /// Only GPUs of this state
+        #[arg(long, value_name = "STATE", value_parser = ["active", "idle", "stale", "unhealthy", "unknown"])]
+        state: Option<String>,
+        /// Order by a field (hostname, state, last_seen, model …) or a metric, the largest first with - before it: -power_w
+        /// [default: by host and index]
+        #[arg(long, value_name = "FIELD", allow_hyphen_values = true)]
+        sort: Option<String>,
+        /// At most this many
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        limit: usize,
+    },
+    /// All hosts
+    Hosts,
+    /// One GPU: identity and the latest value of every metric
+    Gpu {
+        /// UUID, PCI address, or host:gpuN
+        id: String,
+    },
+    /// History of one or more metrics
+    Range {
+        /// Metrics by column name, e.g. power_w,utilization_pct
+        #[arg(required = true, value_delimiter = ',')]
+        metrics: Vec<String>,
+        /// Table of the metrics; system_events has those of hosts
+        #[arg(long, value_name = "TABLE", default_value = "gpu_events", value_parser = ["gpu_events", "system_events"])]
+        table: String,
+        /// This GPU only: UUID, PCI address, or host:gpuN; may be given several times [default: all]
+        #[arg(long, value_name = "GPU", value_delimiter = ',')]
+        gpu: Vec<String>,
+        /// How far back from the end: 15m, 1h, 7d
+        #[arg(long, value_name = "DURATION", default_value = "1h")]
+        last: String,
+        /// End (RFC 3339) [default: now]
+        #[arg(long, value_name = "TIME")]
+        end: Option<String>,
+        /// Length of a step: 10s, 1m
+        #[arg(long, value_name = "DURATION", default_value = "1m")]
+        step: String,
+        /// Aggregates of each step: mean, min, max, p50, p90, p99, last, count, rate, increase, delta
+        #[arg(long, value_name = "WHAT", default_value = "mean", value_delimiter = ',')]
+        aggregate: Vec<String>,
+        /// A series for each value of these columns: gpu, node, model, pod, job …; or all for one [default: gpu, of
+        /// system_events node]
+        #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+        group_by: Vec<String>,
+        /// Only rows whose identity passes this test: job=7, node!=a,b, pod=~train-.*, model!~.*MI300X; may be given several
+        /// times
+        #[arg(long = "where", value_name = "TEST")]
+        tests: Vec<String>,
+        /// Only so many series, those with the largest mean
+        #[arg(long, value_name = "N", conflicts_with = "bottom")]
+        top: Option<usize>,
+        /// Only so many series, those with the smallest mean
+        #[arg(long, value_name = "N")]
+        bottom: Option<usize>,
+        /// At most this many rows; --json has all
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        limit: usize,
+    },
+    /// The newest rows of a table as they were stored: samples, events, processes, single links
+    Rows {
+        /// Table
+        #[arg(default_value = "gpu_events", value_parser = PossibleValuesParser::new(Table::ALL.map(Table::name)))]
+        table: String,
+        /// This GPU only (of system_events: this host); may be given several times [default: all]
+        #[arg(long, value_name = "GPU", value_delimiter = ',')]
+        gpu: Vec<String>,
+        /// These columns only [default: all]
+        #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+        metrics: Vec<String>,
+        /// Only rows whose identity passes this test: job=7, node!=a,b, pod=~train-.*; may be given several times
+        #[arg(long = "where", value_name = "TEST")]
+        tests: Vec<String>,
+        /// Not older than this: 15m, 1h, 7d [default: any age]
+        #[arg(long, value_name = "DURATION")]
+        last: Option<String>,
+        /// Only what comes behind this place: `next` of the answer before (see --json)
+        #[arg(long, value_name = "CURSOR")]
+        after: Option<String>,
+        /// At most this many
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        limit: usize,
+    },
+    /// Health of gateway, collector, queue and store; exits with 69 unless all are healthy
+    Health {
+        /// Exit with 69 only if a part is unhealthy: degraded passes, as at /readyz; for the health checks of containers
+        #[arg(long)]
+        ready: bool,
+    },
+}
