@@ -1,15 +1,17 @@
 //! The course of a metric over days: where it goes, and whether it is as usual ([`Unusual`]).
 
+mod asked;
 mod unusual;
 
 use std::sync::Arc;
 
-use gpuvitals_core::catalogue::Instrument;
-use gpuvitals_core::history::{BucketQuery, Buckets, Cell, Fleet, GpuState, GroupColumn};
+use gpuvitals_core::MetricId;
+use gpuvitals_core::history::{BucketQuery, Buckets, Fleet, GpuState};
 use gpuvitals_core::time::MINUTE_NS;
-use gpuvitals_core::{MetricId, Table};
 
 use crate::robust::median;
+
+use asked::{query, value_of};
 
 pub use unusual::{DAYS_MIN, Unusual, hour_query, is_young, unusual};
 
@@ -108,13 +110,6 @@ pub fn limit_of(metric: MetricId, gpu: &GpuState) -> Option<f64> {
     Fleet::latest(gpu, *limit).map(|latest| latest.value.as_f64())
 }
 
-fn query(metric: MetricId, start_ns: i64, end_ns: i64, step_ns: i64) -> BucketQuery {
-    BucketQuery {
-        group_by: vec![GroupColumn::Gpu],
-        ..BucketQuery::of(Table::GpuEvents, vec![metric], start_ns, end_ns, step_ns)
-    }
-}
-
 /// The groups, which are GPUs.
 fn gpus(buckets: &Buckets) -> impl Iterator<Item = (usize, &Arc<str>)> {
     let groups = buckets.groups().iter().enumerate();
@@ -126,12 +121,6 @@ fn value(buckets: &Buckets, group: usize, step: usize) -> Option<f64> {
     let measured = buckets.metrics().first()?;
     let cell = measured.cells.get(buckets.place(group, step)).filter(|cell| cell.count > 0)?;
     Some(value_of(measured.metric, *cell))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "numbers of values")]
-fn value_of(metric: MetricId, cell: Cell) -> f64 {
-    let is_counter = metric.metric().instrument == Instrument::Counter;
-    if is_counter { cell.last } else { cell.sum / cell.count as f64 }
 }
 
 fn seconds_between(end_ns: i64, at_ns: i64) -> f64 {

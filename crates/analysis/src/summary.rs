@@ -4,20 +4,23 @@
 //! clock if the rows carry it: a driver that repeats itself, or a missed tick, weighs no more than its time.
 //! A figure that was not read is none.
 
+mod extent;
 mod tally;
 
 use std::time::Duration;
 
 use gpuvitals_core::batch::MetricColumn;
 use gpuvitals_core::catalogue::Scope;
+use gpuvitals_core::energy::{Energy, EnergyColumns, EnergySource};
+use gpuvitals_core::integral::{Blanks, rounded};
 use gpuvitals_core::sketch::Sketch;
+use gpuvitals_core::throttle::StepColumns;
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
 use serde::Serialize;
 
-use gpuvitals_core::energy::{Energy, EnergyColumns, EnergySource};
-use gpuvitals_core::integral::{Blanks, rounded};
-use gpuvitals_core::throttle::StepColumns;
 use tally::{Gauge, Pulse};
+
+pub use extent::Extent;
 
 /// Least distance between two samples that is a gap: the slow tier always gives a row a second.
 const GAP_MIN_NS: i64 = 2_500_000_000;
@@ -52,17 +55,6 @@ pub struct Summary {
     gpus: Vec<(Key, GpuTally)>,
     hosts: Vec<(Identity, HostTally)>,
     left_out: u64,
-}
-
-/// Mean, smallest and largest value of a metric.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Extent {
-    /// Mean over time.
-    pub mean: f64,
-    /// Smallest.
-    pub min: f64,
-    /// Largest.
-    pub max: f64,
 }
 
 /// Energy, and the source of the number.

@@ -1,6 +1,7 @@
 //! The meaning of foreign column names: the only place that maps a CSV header or a JSON field to the
 //! catalogue.
 
+mod bracket;
 mod dialect;
 mod nvidia_smi;
 mod rocm_smi;
@@ -8,16 +9,18 @@ mod term;
 mod tool;
 mod unit;
 
+use crate::absence::AbsenceReason;
+use crate::batch::Value;
+use crate::catalogue::{self, Group, Instrument, Metric, MetricId, Table, Unit};
+use crate::identity::IdentityColumn;
+
+use bracket::bracketed;
+
 pub use dialect::{Choice, Dialect, DialectColumn, nvidia_smi_field};
 pub use nvidia_smi::FIELDS as NVIDIA_SMI;
 pub use rocm_smi::FIELDS as ROCM_SMI;
 pub use term::{Topic, names_gpu};
 pub use tool::{ToolField, reason_of};
-
-use crate::absence::AbsenceReason;
-use crate::batch::Value;
-use crate::catalogue::{self, Group, Instrument, Metric, MetricId, Table, Unit};
-use crate::identity::IdentityColumn;
 
 /// Meaning of a foreign name.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -142,14 +145,6 @@ fn of_term(term: Option<term::Term>) -> ForeignColumn {
 /// The factor from a number in a written unit to the metric's; none if the unit is unknown or measures something else.
 pub fn unit_factor(written: &str, metric: &Metric) -> Option<f64> {
     unit::factor(written, metric.unit)
-}
-
-/// `power.draw [W]` to `power.draw` and `W`.
-fn bracketed(name: &str) -> Option<(&str, &str)> {
-    let parts = [('[', ']'), ('(', ')')]
-        .iter()
-        .find_map(|&(open, close)| name.trim().strip_suffix(close)?.rsplit_once(open));
-    parts.map(|(head, unit)| (head.trim(), unit.trim()))
 }
 
 fn meaning_with_unit(name: &str) -> Option<(Meaning, Option<String>)> {

@@ -11,6 +11,7 @@
 //! copied. Output can be taken in chunks: memory is the parts, 24 bytes a row, and one chunk.
 
 mod gather;
+mod order;
 mod overwritten;
 mod schema;
 mod sort;
@@ -20,76 +21,26 @@ mod tests;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::Table;
-use crate::history::QueryError;
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_schema::SchemaRef;
 
+use crate::Table;
 use crate::batch::RowKeys;
-pub use overwritten::Overwritten;
+use crate::history::QueryError;
+
 use schema::Columns;
-pub use schema::{as_text, widen};
 use sort::Sorted;
 
-/// Order of merged rows. GPUs are ordered by key, as text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// By GPU, then time: how files are sorted.
-    GpuTime,
-    /// By time, then GPU.
-    TimeGpu,
-    /// Newest time first; equal times by GPU.
-    NewestGpu,
-}
+pub use order::{MergeError, Order};
+pub use overwritten::Overwritten;
+pub use schema::{as_text, widen};
 
-/// Why parts cannot be merged.
-#[derive(Debug, thiserror::Error)]
-pub enum MergeError {
-    /// A column every part has is missing, has nulls or has another type.
-    #[error("part {part} has no whole column {column}")]
-    Required {
-        /// Number of the part, from 0.
-        part: usize,
-        /// Column.
-        column: &'static str,
-    },
-    /// A column has a type that cannot become the table's.
-    #[error("column {column} has type {found}, which does not become {wanted}")]
-    Type {
-        /// Column.
-        column: String,
-        /// The part's type.
-        found: DataType,
-        /// The table's type.
-        wanted: DataType,
-    },
-    /// A row has neither `uuid` nor `node`.
-    #[error("row {row} of part {part} names neither a GPU nor a node")]
-    Nobody {
-        /// Number of the part, from 0.
-        part: usize,
-        /// Row in the part, from 0.
-        row: usize,
-    },
-    /// Row numbers are 32 bits wide.
-    #[error("{0} rows are more than one merge can hold")]
-    TooManyRows(usize),
-    /// Columns did not fit together.
-    #[error("making a record batch of merged columns")]
-    Arrow(#[from] ArrowError),
-}
+pub(crate) use order::Pick;
 
 impl From<MergeError> for QueryError {
     fn from(error: MergeError) -> Self {
         Self::failed(error)
     }
-}
-
-/// A row of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pick {
-    pub(crate) part: u32,
-    pub(crate) row: u32,
 }
 
 /// The plan of a merge: the part and row of each result row. [`Merge::batch`] gathers the columns.

@@ -1,6 +1,9 @@
 //! Instants as nanoseconds UTC since 1970, and their spellings.
 
+mod ns;
 mod written;
+
+use ns::to_ns;
 
 pub use written::{DateOrder, Written, Zone, ZoneError};
 
@@ -75,10 +78,6 @@ pub fn parse_bound(text: &str) -> Result<i64, TimeError> {
 pub fn format(timestamp_ns: i64) -> String {
     jiff::Timestamp::from_nanosecond(timestamp_ns.into())
         .map_or_else(|_| timestamp_ns.to_string(), |t| t.to_string())
-}
-
-fn to_ns(timestamp: jiff::Timestamp) -> Option<i64> {
-    i64::try_from(timestamp.as_nanosecond()).ok()
 }
 
 /// `2025-07-18T20:42:34[.fraction]Z`, the spelling of nearly every row.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use gpuvitals_core::catalogue::by_column;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, GroupColumn, MATCHERS_MAX, Matcher, PatternRoom, QueryError, RowPlace, RowsQuery,
-    Selector, TextTest, TooManyMatchers,
+    Aggregate, BucketQuery, FleetBounds, GroupColumn, MATCHERS_MAX, Matcher, PatternRoom, QueryError,
+    RowPlace, RowsQuery, Selector, TextTest, TooManyMatchers,
 };
 use gpuvitals_core::{IdentityColumn, MetricId, Table, causes};
 use tonic::Status;
 
+use crate::limits::PAGE_END_MAX;
 use crate::v1::matcher::Test;
-use crate::{PAGE_END_MAX, refusal, v1};
+use crate::{refusal, v1};
 
 /// Most entries of one list of a question.
 const LIST_LEN_MAX: usize = 100_000;
@@ -176,6 +177,21 @@ pub(crate) fn buckets_request(query: &BucketQuery) -> v1::BucketsRequest {
         aggregates: query.aggregates.iter().map(|aggregate| aggregate.name().into_owned()).collect(),
         group_by: query.group_by.iter().map(|column| column.name().to_owned()).collect(),
     }
+}
+
+/// What a fleet lacks from which GPUs had to leave.
+pub(crate) fn too_many(bounds: FleetBounds, forgotten: u64) -> Option<String> {
+    let most = bounds.gpus_max;
+    (forgotten > 0).then(|| {
+        format!("there are more than {most} GPUs (collector.gpus_max); the longest silent are left out")
+    })
+}
+
+/// Works on a thread for blocking work.
+pub(crate) async fn work<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, QueryError> + Send + 'static,
+) -> Result<T, QueryError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(QueryError::failed(error)))
 }
 
 #[cfg(test)]

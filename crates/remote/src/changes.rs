@@ -8,11 +8,12 @@ use gpuvitals_core::batch::{RowKeys, text_at};
 use gpuvitals_core::history::{Change, Changes, Selector};
 use gpuvitals_core::ports::Answer;
 use gpuvitals_core::{Batch, Table, wire};
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tonic::{Status, Streaming};
 
-use crate::remote::Connection;
+use crate::connection::Connection;
 use crate::{border, v1};
 
 /// Shortest and longest pause between two tries to follow.

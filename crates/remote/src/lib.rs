@@ -7,6 +7,8 @@
 mod border;
 mod buckets;
 mod changes;
+mod connection;
+mod limits;
 mod merged;
 mod refusal;
 mod remote;
@@ -30,10 +32,3 @@ pub mod v1 {
     )]
     tonic::include_proto!("gpuvitals.history.v1");
 }
-
-/// The definition of the protocol, for those who ask the service what it is.
-const DEFINITION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/history.binpb"));
-/// Most rows of a page that is sent, and most rows up to the end of a page of several histories: each of them sends that many.
-const PAGE_END_MAX: usize = 200_000;
-/// Largest message, in bytes.
-const MESSAGE_BYTES: usize = 64 << 20;

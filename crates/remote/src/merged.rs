@@ -8,16 +8,15 @@ use futures_util::FutureExt as _;
 use futures_util::future::{join_all, select_all};
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Change, Changes, Fleet, FleetBounds, History, HistoryStats, LiveFleet,
-    Part, QueryError, Rows, RowsQuery, buckets_of_rows,
+    Part, QueryError, Rows, RowsQuery, buckets_of_rows, use_of_gpus,
 };
 use gpuvitals_core::merge::{Order, merge, without_empty};
 use gpuvitals_core::ports::Answer;
-use gpuvitals_core::usage::{GpuUse, UseQuery, join, use_of_gpus};
+use gpuvitals_core::usage::{GpuUse, UseQuery, join};
 use gpuvitals_core::{Batch, Health, Origin, Status, Table, causes};
 use tokio::sync::watch;
 
-use crate::border::check_page_end;
-use crate::remote::work;
+use crate::border::{check_page_end, too_many, work};
 
 /// Versions of each list of members: more than the members count in their lives.
 const VERSIONS_OF_A_LIST: u64 = 1 << 40;
@@ -326,14 +325,6 @@ fn named(gpus: &[Arc<str>]) -> String {
     let names: Vec<&str> = gpus.iter().take(NAMED).map(AsRef::as_ref).collect();
     let more = if gpus.len() > NAMED { " …" } else { "" };
     format!("{}{more}", names.join(", "))
-}
-
-/// What a fleet lacks from which GPUs had to leave.
-pub(crate) fn too_many(bounds: FleetBounds, forgotten: u64) -> Option<String> {
-    let most = bounds.gpus_max;
-    (forgotten > 0).then(|| {
-        format!("there are more than {most} GPUs (collector.gpus_max); the longest silent are left out")
-    })
 }
 
 /// The page of the rows of all members.

@@ -1,6 +1,5 @@
 //! A history at the other end of a connection.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,13 +12,14 @@ use gpuvitals_core::{Batch, Health, Status as HealthStatus, clock, wire};
 use gpuvitals_listener::client::Dial;
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
-use tonic::{Request, Status, Streaming};
+use tonic::{Status, Streaming};
 
+use crate::border::{self, too_many, work};
 use crate::buckets::Gathering;
 use crate::changes::Feed;
-use crate::merged::too_many;
+use crate::connection::Connection;
 use crate::v1::history_client::HistoryClient;
-use crate::{MESSAGE_BYTES, border, refusal, usage, v1};
+use crate::{refusal, usage, v1};
 
 /// Shortest and longest pause between two tries to watch.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -54,34 +54,6 @@ struct Heard {
     theirs: Option<(u64, u64)>,
     health: Health,
     stats: HistoryStats,
-}
-
-/// How calls are made.
-pub(crate) struct Connection {
-    name: Arc<str>,
-    channel: Channel,
-    dial: Dial,
-}
-
-impl Connection {
-    pub(crate) fn client(&self) -> HistoryClient<Channel> {
-        HistoryClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
-    }
-
-    /// A request with the token.
-    pub(crate) fn request<T>(&self, body: T) -> Request<T> {
-        self.dial.request(body)
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("name", &self.name).finish_non_exhaustive()
-    }
 }
 
 impl Remote {
@@ -187,13 +159,6 @@ async fn all<T>(mut stream: Streaming<T>) -> Result<Vec<T>, QueryError> {
         parts.push(part);
     }
     Ok(parts)
-}
-
-/// Works on a thread for blocking work.
-pub(crate) async fn work<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, QueryError> + Send + 'static,
-) -> Result<T, QueryError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(QueryError::failed(error)))
 }
 
 impl Inner {

@@ -18,8 +18,9 @@ use tonic::{Request, Response, Status};
 use tonic_health::ServingStatus;
 
 use crate::changes::{Filter, Following};
+use crate::limits::{DEFINITION, MESSAGE_BYTES};
 use crate::v1::history_server::{History as Calls, HistoryServer};
-use crate::{DEFINITION, MESSAGE_BYTES, border, buckets, refusal, usage, v1};
+use crate::{border, buckets, refusal, usage, v1};
 
 /// Calls that follow rows at a time, and calls that watch; each holds a stream open.
 const FOLLOWERS_MAX: usize = 256;

@@ -12,10 +12,11 @@ use gpuvitals_core::history::{
     BucketQuery, Buckets, Cell, Fleet, GpuState, GroupColumn, Matcher, POINTS_MAX, RowsQuery, Selector,
     TextTest,
 };
-use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
+use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{Batch, IdentityColumn, MetricId, Table};
 
 use super::recent::{self, Minute};
+use super::since::{Began, LOOK_BACK_NS};
 use super::threshold::{
     BRAKE_SHARE, FAN_AT_LIMIT_PCT, FAN_NEEDED_FROM_C, HEAT_SHARE, HELD_CLOCK, STARVED_PCT, STRAGGLER_CLOCK,
     WINDOW_MINUTES,
@@ -24,26 +25,8 @@ use super::{FindingKind, FleetFinding, Recent, Subject};
 use crate::cells::GpuCells;
 use crate::condition;
 
-/// How far the look for the beginning of a finding goes back.
-pub const LOOK_BACK_NS: i64 = DAY_NS;
 /// Most rows of a minute that are read for the first that shows a finding.
 const ROWS_MAX: usize = 1_000;
-
-/// When something began, nanoseconds UTC since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Began {
-    /// The first instant that shows it.
-    pub at_ns: i64,
-    /// Whether it may have begun earlier: the look back ended there.
-    pub is_bound: bool,
-}
-
-impl Began {
-    /// At this instant and not earlier.
-    pub fn exactly(at_ns: i64) -> Self {
-        Self { at_ns, is_bound: false }
-    }
-}
 
 /// A question to the history: when did findings of one kind begin?
 #[derive(Debug, Clone)]

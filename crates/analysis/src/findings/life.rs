@@ -33,15 +33,6 @@ pub enum LifeKind {
     Closed,
 }
 
-/// An acknowledgement: somebody looks after the finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Acknowledgement {
-    /// Since when, nanoseconds UTC since 1970.
-    pub at_ns: i64,
-    /// Who and why, in their words; may be empty.
-    pub note: Arc<str>,
-}
-
 impl LifeKind {
     const ALL: [Self; 4] = [Self::Opened, Self::Acknowledged, Self::Released, Self::Closed];
 

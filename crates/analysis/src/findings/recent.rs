@@ -4,15 +4,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GpuState, GroupColumn, POINTS_MAX};
+use gpuvitals_core::integral::seconds;
+use gpuvitals_core::throttle::{STEPS, STEPS_AT_POWER_LIMIT, STEPS_OF_HEAT};
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::usage::IDLE_BELOW_PCT;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
-use super::began::{Began, LOOK_BACK_NS};
+use super::since::{Began, LOOK_BACK_NS};
 use super::threshold::{IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES};
 use crate::cells::GpuCells;
-use gpuvitals_core::integral::seconds;
-use gpuvitals_core::throttle::{STEPS, STEPS_AT_POWER_LIMIT, STEPS_OF_HEAT};
 
 /// A minute is read when it has been over for so long: rows are under way for some seconds.
 pub(crate) const SETTLE_NS: i64 = 10_000_000_000;

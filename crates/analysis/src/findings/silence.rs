@@ -6,20 +6,12 @@ use std::sync::Arc;
 use gpuvitals_core::history::GpuState;
 use gpuvitals_core::{IdentityColumn, quantity};
 
+use super::survey::LostGpu;
 use super::threshold::{COMMON_SIZE_SHARE, GONE_AFTER_NS, SILENT_FLEET_NODES, SILENT_FLEET_SHARE};
 use super::{Began, Candidate, Evidence, FleetFinding, Reach, Subject, Survey, common, finding};
 use crate::condition;
 use crate::freshness::{Freshness, newest_value};
 use crate::health_event::HealthEvent;
-
-/// A GPU that its agent reports as lost.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LostGpu {
-    /// Since when, nanoseconds UTC since 1970.
-    pub at_ns: i64,
-    /// Why, in the agent's words.
-    pub detail: Arc<str>,
-}
 
 /// The GPUs that are lost by events in order of time: the newest of their events `lost` and `back` is `lost`.
 pub fn lost_gpus(events: &[HealthEvent]) -> HashMap<Arc<str>, LostGpu> {

@@ -1,10 +1,14 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::history::{Buckets, GroupName, LatestValue, TimeSteps};
+use gpuvitals_core::history::{Buckets, GpuState, GroupName, LatestValue, TimeSteps};
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
-use gpuvitals_core::{BatchBuilder, Identity, Origin, Table, catalogue};
+use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
 use proptest::prelude::*;
 
 use super::*;
+use crate::freshness::Freshness;
 use crate::health_event::HealthEvent;
 
 const NOW_NS: i64 = 1_000_000 * MINUTE_NS;

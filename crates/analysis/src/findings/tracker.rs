@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use gpuvitals_core::time::SECOND_NS;
 
-use super::life::{AT_LEAST, Acknowledgement, LifeChange, LifeKind};
+use super::life::{AT_LEAST, LifeChange, LifeKind};
+use super::subject::Acknowledgement;
 use super::{Began, Candidate, FindingKind, FleetFinding, Subject};
 use crate::health_event::HealthEvent;
 

@@ -1,13 +1,12 @@
 //! The latest state of every GPU, at one version.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 
-use super::live;
 use crate::batch::{Value, text_at};
 use crate::{Identity, IdentityColumn, MetricId};
 
@@ -128,7 +127,7 @@ impl Fleet {
                 self.gpus.get(position).ok_or(NoGpu::Unknown)
             }
             Some(None) => {
-                let named = self.gpus.iter().filter(|gpu| live::aliases_of(&gpu.identity).contains(id));
+                let named = self.gpus.iter().filter(|gpu| aliases_of(&gpu.identity).contains(id));
                 let named: Vec<&Arc<GpuState>> = named.collect();
                 holder_of_name(&named)
                     .ok_or_else(|| NoGpu::Ambiguous(named.iter().map(|gpu| Arc::clone(&gpu.key)).collect()))
@@ -149,6 +148,33 @@ impl Fleet {
             .and_then(|i| gpu.latest.get(i))
             .map(|(_, v)| *v)
     }
+}
+
+/// Names of a GPU besides its key, each name once.
+pub(super) fn aliases_of(identity: &Identity) -> BTreeSet<Arc<str>> {
+    let mut aliases = BTreeSet::new();
+    let node = identity.node();
+    if let Some(uuid) = identity.shared(IdentityColumn::Uuid) {
+        aliases.insert(Arc::clone(uuid));
+        // A name that is one GPU's on each node: `gpu_0@node`.
+        if let Some((name, at)) = uuid.rsplit_once('@')
+            && node == Some(at)
+        {
+            aliases.insert(Arc::from(name));
+        }
+    }
+    if let Some(pci) = identity.shared(IdentityColumn::Pci) {
+        aliases.insert(Arc::clone(pci));
+        aliases.extend(node.map(|node| Arc::from(format!("{pci}@{node}"))));
+    }
+    if let Some(index) = identity.index {
+        // Of a GPU without a node its index is all that it was called by.
+        aliases.insert(Arc::from(match node {
+            Some(node) => format!("{node}:gpu{index}"),
+            None => index.to_string(),
+        }));
+    }
+    aliases
 }
 
 #[cfg(test)]

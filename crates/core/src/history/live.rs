@@ -1,7 +1,7 @@
 //! The fleet as rows change it.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -14,6 +14,8 @@ use super::fleet::{ExtraValue, Fleet, GpuState, LatestValue, Names};
 use crate::batch::{EXTRA_COLUMNS_MAX, MetricColumn, RowKeys, text_at};
 use crate::identity::INDEX_COLUMN;
 use crate::{Batch, Identity, IdentityColumn, MetricId};
+
+pub(super) use super::fleet::aliases_of;
 
 /// Holder of the GPU, and origin of the row: empty if the newest row lacks them. All other columns describe
 /// the device, and a row that lacks one changes nothing.
@@ -371,33 +373,6 @@ fn index(gpus: &[Arc<GpuState>]) -> (Vec<usize>, Arc<Names>) {
         names.entry(name).or_insert(position);
     }
     (order, Arc::new(names))
-}
-
-/// Names of a GPU besides its key, each name once.
-pub(super) fn aliases_of(identity: &Identity) -> BTreeSet<Arc<str>> {
-    let mut aliases = BTreeSet::new();
-    let node = identity.node();
-    if let Some(uuid) = identity.shared(IdentityColumn::Uuid) {
-        aliases.insert(Arc::clone(uuid));
-        // A name that is one GPU's on each node: `gpu_0@node`.
-        if let Some((name, at)) = uuid.rsplit_once('@')
-            && node == Some(at)
-        {
-            aliases.insert(Arc::from(name));
-        }
-    }
-    if let Some(pci) = identity.shared(IdentityColumn::Pci) {
-        aliases.insert(Arc::clone(pci));
-        aliases.extend(node.map(|node| Arc::from(format!("{pci}@{node}"))));
-    }
-    if let Some(index) = identity.index {
-        // Of a GPU without a node its index is all that it was called by.
-        aliases.insert(Arc::from(match node {
-            Some(node) => format!("{node}:gpu{index}"),
-            None => index.to_string(),
-        }));
-    }
-    aliases
 }
 
 #[cfg(test)]

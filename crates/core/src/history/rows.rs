@@ -1,43 +1,9 @@
 //! Questions that are put in parts: rows page by page, steps of time by GPUs and ranges.
 
-use std::collections::BTreeSet;
-
+use super::asked::{History, each_page};
 use super::tally::{StepGrid, Tally, labels};
-use super::{BucketQuery, Buckets, History, Part, QueryError, RowsQuery};
-use crate::Batch;
+use super::{BucketQuery, Buckets, Part, QueryError, RowsQuery};
 use crate::batch::RowKeys;
-
-/// Rows of a page that a history is asked for.
-const PAGE_ROWS: usize = 20_000;
-
-/// Takes all rows that a question is about, in the order of time, and says what is missing; none if there are more rows than so
-/// many. The question's page and limit do not count.
-///
-/// # Errors
-/// When the history gives no rows, or `take` refuses some.
-pub(crate) async fn each_page(
-    history: &(impl History + ?Sized),
-    query: &RowsQuery,
-    rows_max: usize,
-    mut take: impl FnMut(&Batch) -> Result<(), QueryError>,
-) -> Result<Option<Vec<String>>, QueryError> {
-    let (mut after, mut read, mut missing) = (None, 0_usize, BTreeSet::new());
-    loop {
-        let page = RowsQuery { after: after.take(), limit: PAGE_ROWS, ..query.clone() };
-        let Part { answer: rows, missing: unread } = history.rows(page).await?;
-        missing.extend(unread);
-        after = rows.end();
-        let found = rows.batch.as_ref().map_or(0, Batch::rows);
-        read = read.saturating_add(found);
-        if read > rows_max {
-            return Ok(None);
-        }
-        rows.batch.iter().try_for_each(&mut take)?;
-        if found < PAGE_ROWS {
-            return Ok(Some(missing.into_iter().collect()));
-        }
-    }
-}
 
 /// Answers a question about steps of time from the merged rows of a history; none if there are more rows than so many.
 ///

@@ -6,20 +6,13 @@ use super::Stay;
 use crate::integral::Pace;
 use crate::time::HOUR_NS;
 
+pub(super) use super::stay::Gap;
+
 /// Stays that are looked at behind a distance before it is judged.
 const AHEAD: usize = 2;
 
 /// Longest distance that is no gap where two rows, or two values of power, are all there is to judge by.
 const TWO_NS: i64 = HOUR_NS;
-
-/// The longest distances before a stay that are no gaps, nanoseconds.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Gap {
-    /// Between rows.
-    pub(super) rows_ns: i64,
-    /// Between values of power, which may be read less often.
-    pub(super) power_ns: i64,
-}
 
 /// The stays of a GPU in the order of time, each with the longest distance before it that is no gap: five times the usual
 /// one before it, or five times the shorter of the two behind it. So a first distance is judged, and a slower rate is none.

@@ -8,10 +8,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use foldhash::fast::RandomState;
 
-use super::{CounterSpan, GpuUse, HOLDER_COLUMNS, PowerSpan, Stay, Usage, UseQuery};
+use super::{CounterSpan, HOLDER_COLUMNS, PowerSpan, Stay, Usage};
 use crate::batch::{KeylessRow, MetricColumn, RowKeys, Value, as_dictionary, metric_of, text_at, timestamps};
 use crate::energy::EnergyColumns;
-use crate::history::{History, Part, QueryError, RowsQuery, each_page};
 use crate::throttle::{Residency, ThrottleColumns};
 use crate::{MetricId, Table};
 
@@ -132,41 +131,4 @@ impl Usage {
         });
         numbers.collect()
     }
-}
-
-/// The use of all GPUs, from the rows of a history that has no sums of them.
-///
-/// # Errors
-/// When the history gives no rows.
-pub async fn use_of_history(
-    history: &(impl History + ?Sized),
-    query: UseQuery,
-) -> Result<Part<Vec<GpuUse>>, QueryError> {
-    let uses = use_of_gpus(history, query, &[], usize::MAX).await?;
-    Ok(uses.unwrap_or_default())
-}
-
-/// The use of some GPUs, or of all, from the rows of a history, page by page; none if there are more rows than so many.
-///
-/// # Errors
-/// When the history gives no rows.
-pub async fn use_of_gpus(
-    history: &(impl History + ?Sized),
-    query: UseQuery,
-    gpus: &[Arc<str>],
-    rows_max: usize,
-) -> Result<Option<Part<Vec<GpuUse>>>, QueryError> {
-    let (mut usage, mut rows_of_use) = (Usage::default(), RowsOfUse::default());
-    let rows = RowsQuery {
-        gpus: gpus.to_vec(),
-        start_ns: Some(query.start_ns),
-        end_ns: Some(query.end_ns),
-        metrics: Some(use_columns().map(str::to_owned).collect()),
-        ..RowsQuery::of(Table::GpuEvents, 0)
-    };
-    let taking = each_page(history, &rows, rows_max, |batch| {
-        rows_of_use.add(&mut usage, batch.records()).map_err(QueryError::failed)
-    });
-    let missing = taking.await?;
-    Ok(missing.map(|missing| Part { answer: usage.finish(), missing }))
 }

@@ -1,8 +1,9 @@
 //! Rows of one GPU and holder, put together.
 
-use super::IDLE_BELOW_PCT;
-use super::paced::Gap;
 use crate::integral::seconds;
+
+/// Utilisation in % below which a GPU does nothing.
+pub const IDLE_BELOW_PCT: f64 = 1.0;
 
 /// Rows of one GPU and holder, side by side: sums over them, and what is needed to join neighbours. A single row is one
 /// too.
@@ -212,4 +213,13 @@ impl Stay {
         }
         self.power = Some(power);
     }
+}
+
+/// The longest distances before a stay that are no gaps, nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Gap {
+    /// Between rows.
+    pub(super) rows_ns: i64,
+    /// Between values of power, which may be read less often.
+    pub(super) power_ns: i64,
 }

@@ -1,8 +1,12 @@
 //! Against sums that are known exactly.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::IdentityColumn;
+use crate::energy::EnergySource;
 use crate::time::SECOND_NS;
 
 const GPU: &str = "GPU-1";

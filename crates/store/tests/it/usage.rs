@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::energy::EnergySource;
-use gpuvitals_core::history::History;
-use gpuvitals_core::usage::{GpuUse, UseQuery, use_of_history};
+use gpuvitals_core::history::{History, use_of_history};
+use gpuvitals_core::usage::{GpuUse, UseQuery};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_store::{Store, StoreConfig};
 

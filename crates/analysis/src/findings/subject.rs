@@ -1,0 +1,190 @@
+//! A finding has a subject, evidence and a reach.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use gpuvitals_core::history::GpuState;
+use gpuvitals_core::{IdentityColumn, MetricId};
+use serde::Serialize;
+
+use super::kinds::FindingKind;
+use crate::condition::Severity;
+use crate::findings::Began;
+
+/// An acknowledgement: somebody looks after the finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acknowledgement {
+    /// Since when, nanoseconds UTC since 1970.
+    pub at_ns: i64,
+    /// Who and why, in their words; may be empty.
+    pub note: Arc<str>,
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FleetFinding {
+    /// Its kind.
+    pub kind: &'static FindingKind,
+    /// How urgent it is.
+    pub severity: Severity,
+    /// What it is about. Kind and subject identify the finding.
+    pub subject: Subject,
+    /// When it began, as far as is known, nanoseconds UTC since 1970.
+    pub since_ns: i64,
+    /// Whether it may have begun earlier: nobody has looked further back.
+    pub since_is_bound: bool,
+    /// What is wrong, for people.
+    pub sentence: String,
+    /// The values that show it.
+    pub evidence: Vec<Evidence>,
+    /// Whom it concerns.
+    pub reach: Reach,
+    /// What to do; commands in backquotes.
+    pub remedy: Cow<'static, str>,
+    /// Who looks after it.
+    pub acknowledged: Option<Acknowledgement>,
+}
+
+impl FleetFinding {
+    /// Its identity, `kind:subject`; the same as long as it is open and when it comes again.
+    pub fn id(&self) -> String {
+        format!("{}:{}", self.kind.id, self.subject)
+    }
+}
+
+/// What a finding is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Subject {
+    /// All nodes.
+    Fleet,
+    /// A node, as `cluster/name`; by name if no cluster is known.
+    Node(Arc<str>),
+    /// A GPU, by key.
+    Gpu(Arc<str>),
+    /// A job or pod, as `cluster/namespace/name`.
+    Job(Arc<str>),
+    /// A model of GPU, by name.
+    Model(Arc<str>),
+}
+
+impl Subject {
+    pub(super) fn node(cluster: Option<&str>, name: &str) -> Self {
+        Self::Node(cluster.map_or_else(|| name.into(), |cluster| format!("{cluster}/{name}").into()))
+    }
+
+    /// Its type, for programs.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Fleet => "fleet",
+            Self::Node(_) => "node",
+            Self::Gpu(_) => "gpu",
+            Self::Job(_) => "job",
+            Self::Model(_) => "model",
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fleet => f.write_str("fleet"),
+            Self::Node(name) | Self::Gpu(name) | Self::Job(name) | Self::Model(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A value that shows a finding.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = EvidenceEntry))]
+pub struct Evidence {
+    /// Column of the catalogue, or a quantity derived from some.
+    pub quantity: &'static str,
+    /// Its unit; empty for none.
+    pub unit: &'static str,
+    /// The value.
+    pub value: f64,
+    /// What it is compared with.
+    pub compared_with: Option<ComparedValue>,
+}
+
+/// The other value of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ComparedValue {
+    /// The value.
+    pub value: f64,
+    /// Where it comes from.
+    pub origin: &'static str,
+}
+
+impl Evidence {
+    /// A value of a metric.
+    pub fn of(metric: MetricId, value: f64) -> Self {
+        let metric = metric.metric();
+        Self { quantity: metric.column, unit: metric.unit.as_str(), value, compared_with: None }
+    }
+
+    /// A value of a derived quantity.
+    pub fn derived(quantity: &'static str, unit: &'static str, value: f64) -> Self {
+        Self { quantity, unit, value, compared_with: None }
+    }
+
+    /// Beside another value.
+    #[must_use]
+    pub fn beside(self, value: f64, origin: &'static str) -> Self {
+        Self { compared_with: Some(ComparedValue { value, origin }), ..self }
+    }
+}
+
+/// Whom a finding concerns. Of several GPUs the texts that all of them share.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// The GPUs that it is about.
+    pub gpus: Vec<Arc<str>>,
+    /// How many GPUs do the work that it disturbs: those of the job, or those it is about.
+    pub concerned_gpus: usize,
+    /// Cluster.
+    pub cluster: Option<Arc<str>>,
+    /// Node.
+    pub node: Option<Arc<str>>,
+    /// Namespace of the holder.
+    pub namespace: Option<Arc<str>>,
+    /// Pod that holds the GPU.
+    pub pod: Option<Arc<str>>,
+    /// Job that holds the GPU.
+    pub job: Option<Arc<str>>,
+    /// Whether all of the GPUs are simulated.
+    pub is_simulated: bool,
+}
+
+impl Reach {
+    pub(super) fn of(gpus: &[&Arc<GpuState>]) -> Self {
+        let shared = |column| {
+            let mut texts = gpus.iter().map(|gpu| gpu.identity.shared(column));
+            let first = texts.next()??;
+            texts.all(|text| text == Some(first)).then(|| Arc::clone(first))
+        };
+        Self {
+            gpus: gpus.iter().map(|gpu| Arc::clone(&gpu.key)).collect(),
+            concerned_gpus: gpus.len(),
+            cluster: shared(IdentityColumn::Cluster),
+            node: shared(IdentityColumn::Node),
+            namespace: shared(IdentityColumn::Namespace),
+            pod: shared(IdentityColumn::Pod),
+            job: shared(IdentityColumn::Job),
+            is_simulated: gpus.iter().all(|gpu| gpu.identity.is_simulated()),
+        }
+    }
+}
+
+/// A finding that may open, or stay open.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Whether it is strong enough to open. A weaker one only keeps a finding open.
+    pub opens: bool,
+    /// When it began, if the values at hand say so; else the history is asked ([`LookBack`](super::LookBack)).
+    pub began: Option<Began>,
+    /// The finding; its `since_ns` is the tracker's.
+    pub finding: FleetFinding,
+}

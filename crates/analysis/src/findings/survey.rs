@@ -1,0 +1,153 @@
+//! A survey looks at all GPUs of a fleet as they are now.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::history::GpuState;
+
+use super::recent::{GpuWindow, Recent};
+use super::subject::{Candidate, Evidence, FleetFinding, Reach, Subject};
+use crate::condition;
+use crate::findings::{kinds, threshold};
+use crate::freshness::Freshness;
+
+/// What is known about a fleet.
+#[derive(Debug, Clone, Copy)]
+pub struct Situation<'a> {
+    /// Now, and the age of its newest row from which a GPU is stale.
+    pub fresh: Freshness,
+    /// The latest state of every GPU.
+    pub gpus: &'a [Arc<GpuState>],
+    /// Their last minutes.
+    pub recent: &'a Recent,
+    /// GPUs whose agent reports that they are lost.
+    pub lost: &'a HashMap<Arc<str>, LostGpu>,
+}
+
+/// A situation with what several kinds need.
+pub(super) struct Survey<'a> {
+    pub(super) now: Situation<'a>,
+    /// GPUs that report, with their last minutes.
+    pub(super) present: Vec<Member<'a>>,
+    /// The present GPUs of each job, by [`holder_of`].
+    pub(super) holders: HashMap<Arc<str>, Vec<usize>>,
+    /// The present GPUs of each model, and those whose model is not known.
+    pub(super) models: HashMap<Option<Arc<str>>, Vec<usize>>,
+}
+
+/// A GPU that reports.
+#[derive(Clone, Copy)]
+pub(super) struct Member<'a> {
+    pub(super) gpu: &'a Arc<GpuState>,
+    pub(super) window: Option<GpuWindow>,
+}
+
+impl<'a> Survey<'a> {
+    pub(super) fn of(now: Situation<'a>) -> Self {
+        let is_present = |gpu: &&Arc<GpuState>| !now.fresh.is_old(gpu.last_seen_ns);
+        let member = |gpu: &'a Arc<GpuState>| Member { gpu, window: now.recent.window(gpu) };
+        let present: Vec<Member<'a>> = now.gpus.iter().filter(is_present).map(member).collect();
+        let (mut holders, mut models) = (HashMap::new(), HashMap::new());
+        for (place, Member { gpu, .. }) in present.iter().enumerate() {
+            if let Some(holder) = holder_of(gpu) {
+                holders.entry(holder).or_insert_with(Vec::new).push(place);
+            }
+            let model = gpu.identity.shared(IdentityColumn::Model).cloned();
+            models.entry(model).or_insert_with(Vec::new).push(place);
+        }
+        Self { now, present, holders, models }
+    }
+
+    pub(super) fn members(&self, places: &[usize]) -> impl Iterator<Item = Member<'a>> {
+        places.iter().filter_map(|place| self.present.get(*place).copied())
+    }
+
+    /// The reach of a finding about one GPU: its job is concerned.
+    pub(super) fn reach(&self, gpu: &Arc<GpuState>) -> Reach {
+        let job = holder_of(gpu).and_then(|holder| self.holders.get(&holder));
+        Reach { concerned_gpus: job.map_or(1, |job| job.len().max(1)), ..Reach::of(&[gpu]) }
+    }
+
+    pub(super) fn about_gpu(
+        &self,
+        kind: &'static str,
+        gpu: &Arc<GpuState>,
+        sentence: String,
+        evidence: Vec<Evidence>,
+    ) -> FleetFinding {
+        let subject = Subject::Gpu(Arc::clone(&gpu.key));
+        finding(kind, subject, sentence, evidence, self.reach(gpu))
+    }
+
+    /// What the one table of conditions says.
+    pub(super) fn conditions(&self, found: &mut Vec<Candidate>) {
+        for Member { gpu, .. } in &self.present {
+            let latest = |metric| self.now.fresh.recent(gpu, metric);
+            for matched in condition::found(latest) {
+                let metrics = matched.condition.metrics.iter();
+                let evidence = metrics.zip(matched.values());
+                let evidence: Vec<Evidence> =
+                    evidence.map(|(metric, value)| Evidence::of(*metric, value.as_f64())).collect();
+                let finding = self.about_gpu(matched.condition.id, gpu, matched.sentence(), evidence);
+                let finding = FleetFinding { remedy: matched.condition.remedy.into(), ..finding };
+                found.push(Candidate { opens: true, began: None, finding });
+            }
+        }
+    }
+}
+
+/// A finding whose beginning the tracker knows.
+pub(super) fn finding(
+    kind: &'static str,
+    subject: Subject,
+    sentence: String,
+    evidence: Vec<Evidence>,
+    reach: Reach,
+) -> FleetFinding {
+    let kind = kinds::kind(kind);
+    let (severity, remedy) = (kind.severity, Cow::Borrowed(kind.remedy));
+    let acknowledged = None;
+    FleetFinding {
+        kind,
+        severity,
+        subject,
+        since_ns: 0,
+        since_is_bound: true,
+        sentence,
+        evidence,
+        reach,
+        remedy,
+        acknowledged,
+    }
+}
+
+/// The value that most of them have, if they are enough to tell and this share of them has it.
+pub(super) fn common<T: Ord>(values: impl Iterator<Item = T>, share_min: f64) -> Option<T> {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
+    values.for_each(|value| *counts.entry(value).or_default() += 1);
+    let all: usize = counts.values().sum();
+    let (value, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs or nodes")]
+    let share = count as f64 / all as f64;
+    (all > threshold::PEERS_MIN && share >= share_min).then_some(value)
+}
+
+/// The work that holds a GPU, as `cluster/namespace/name`: its job, or else its pod; none for a free GPU.
+pub fn holder_of(gpu: &GpuState) -> Option<Arc<str>> {
+    let text = |column| gpu.identity.get(column);
+    let name = text(IdentityColumn::Job).or_else(|| text(IdentityColumn::Pod))?;
+    let [cluster, namespace] =
+        [IdentityColumn::Cluster, IdentityColumn::Namespace].map(|column| text(column).unwrap_or_default());
+    Some(Arc::from(format!("{cluster}/{namespace}/{name}")))
+}
+
+/// A GPU that its agent reports as lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostGpu {
+    /// Since when, nanoseconds UTC since 1970.
+    pub at_ns: i64,
+    /// Why, in the agent's words.
+    pub detail: Arc<str>,
+}

@@ -1,0 +1,14 @@
+//! An extent is the mean, the smallest and the largest value.
+
+use serde::Serialize;
+
+/// Mean, smallest and largest value of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Extent {
+    /// Mean over time.
+    pub mean: f64,
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}

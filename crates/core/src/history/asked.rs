@@ -1,0 +1,123 @@
+//! A history answers questions, of which some are put in pages.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use super::buckets::Buckets;
+use super::error::QueryError;
+use super::fleet::Fleet;
+use super::part::{Answered, Changes, Part};
+use super::query::{BucketQuery, Rows, RowsQuery};
+use crate::usage::{GpuUse, RowsOfUse, Usage, UseQuery, use_columns};
+use crate::{Batch, Health, Table};
+
+/// Rows of a page that a history is asked for.
+const PAGE_ROWS: usize = 20_000;
+
+/// Kept rows, to be asked. Answers take no thread of the caller's runtime, and every history bounds how many it works on
+/// at a time. Dropping an answer before it is there ends the work on it soon.
+pub trait History: Send + Sync + fmt::Debug {
+    /// Changes with every visible change: the same question has the same answer until then.
+    fn version(&self) -> u64;
+
+    /// Latest state of all GPUs.
+    fn fleet(&self) -> Answered<'_, Arc<Fleet>>;
+
+    /// Rows of a range of time, a page at a time.
+    fn rows(&self, query: RowsQuery) -> Answered<'_, Rows>;
+
+    /// Values by steps of time.
+    fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets>;
+
+    /// The use of each GPU by each of its holders, by GPU and holder. A history that keeps no sums adds up rows.
+    fn usage(&self, query: UseQuery) -> Answered<'_, Vec<GpuUse>> {
+        Box::pin(use_of_history(self, query))
+    }
+
+    /// Rows as they become visible, from now on.
+    fn changes(&self) -> Box<dyn Changes>;
+
+    /// How it does.
+    fn health(&self) -> Health;
+
+    /// Counts and sizes.
+    fn stats(&self) -> HistoryStats;
+}
+
+/// Counts and sizes of a history.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HistoryStats {
+    /// Rows on a disk, if it counts them.
+    pub rows_on_disk: Option<u64>,
+    /// Rows in memory, if it counts them; some may be on a disk as well.
+    pub rows_in_memory: Option<u64>,
+    /// Everything that it counts, under names of its own: a JSON object.
+    pub own: serde_json::Value,
+}
+
+/// Takes all rows that a question is about, in the order of time, and says what is missing; none if there are more rows than so
+/// many. The question's page and limit do not count.
+///
+/// # Errors
+/// When the history gives no rows, or `take` refuses some.
+pub(crate) async fn each_page(
+    history: &(impl History + ?Sized),
+    query: &RowsQuery,
+    rows_max: usize,
+    mut take: impl FnMut(&Batch) -> Result<(), QueryError>,
+) -> Result<Option<Vec<String>>, QueryError> {
+    let (mut after, mut read, mut missing) = (None, 0_usize, BTreeSet::new());
+    loop {
+        let page = RowsQuery { after: after.take(), limit: PAGE_ROWS, ..query.clone() };
+        let Part { answer: rows, missing: unread } = history.rows(page).await?;
+        missing.extend(unread);
+        after = rows.end();
+        let found = rows.batch.as_ref().map_or(0, Batch::rows);
+        read = read.saturating_add(found);
+        if read > rows_max {
+            return Ok(None);
+        }
+        rows.batch.iter().try_for_each(&mut take)?;
+        if found < PAGE_ROWS {
+            return Ok(Some(missing.into_iter().collect()));
+        }
+    }
+}
+
+/// The use of all GPUs, from the rows of a history that has no sums of them.
+///
+/// # Errors
+/// When the history gives no rows.
+pub async fn use_of_history(
+    history: &(impl History + ?Sized),
+    query: UseQuery,
+) -> Result<Part<Vec<GpuUse>>, QueryError> {
+    let uses = use_of_gpus(history, query, &[], usize::MAX).await?;
+    Ok(uses.unwrap_or_default())
+}
+
+/// The use of some GPUs, or of all, from the rows of a history, page by page; none if there are more rows than so many.
+///
+/// # Errors
+/// When the history gives no rows.
+pub async fn use_of_gpus(
+    history: &(impl History + ?Sized),
+    query: UseQuery,
+    gpus: &[Arc<str>],
+    rows_max: usize,
+) -> Result<Option<Part<Vec<GpuUse>>>, QueryError> {
+    let (mut usage, mut rows_of_use) = (Usage::default(), RowsOfUse::default());
+    let rows = RowsQuery {
+        gpus: gpus.to_vec(),
+        start_ns: Some(query.start_ns),
+        end_ns: Some(query.end_ns),
+        metrics: Some(use_columns().map(str::to_owned).collect()),
+        ..RowsQuery::of(Table::GpuEvents, 0)
+    };
+    let taking = each_page(history, &rows, rows_max, |batch| {
+        rows_of_use.add(&mut usage, batch.records()).map_err(QueryError::failed)
+    });
+    let missing = taking.await?;
+    Ok(missing.map(|missing| Part { answer: usage.finish(), missing }))
+}
