@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use gpuvitals_log::Place;
 
-use super::Broker;
 use super::env::Phase;
 use super::facts::What;
+use super::given_up::GivenUp;
 use super::group::{Group, UnsettledState};
 use super::shelf::Shelf;
 use super::terms::{
-    AdminError, DeadLetter, DeadSelection, Failure, FrameDurability, GroupId, Lent, PublishError, TopicId,
-    Wake,
+    AdminError, DeadLetter, DeadSelection, Failure, FrameDurability, Lent, PublishError, Wake,
 };
+use super::whole::Broker;
 use crate::frame::{DeadFacts, Frame, Millis, ProducerStamp};
 use crate::name;
 
@@ -25,18 +25,6 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Frames whose dead letters have one producer id; the offset within such a block is the sequence. Fewer than the
 /// sequences that are told apart, because frames die in any order.
 const BLOCK: u64 = 64;
-
-/// A frame that a group has given up on. Its dead letter is to be published, and the outcome told to
-/// [`Broker::dead_letter_published`].
-#[derive(Clone, Debug)]
-pub struct GivenUp {
-    topic: TopicId,
-    group: GroupId,
-    life: u32,
-    facts: DeadFacts,
-    /// The frame, or where to read it.
-    body: Lent<Arc<Frame>>,
-}
 
 impl GivenUp {
     pub(super) fn new(shelf: &Shelf, group: &Group, offset: u64, failure: &Failure) -> Option<Self> {

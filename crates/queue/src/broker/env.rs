@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use gpuvitals_log::Place;
 
-use super::dead::GivenUp;
 use super::entries::Held;
 use super::facts::Facts;
+use super::given_up::GivenUp;
 use super::terms::{FrameDurability, GroupId, Wake};
 use crate::config::{QueueConfig, WhenFull};
 use crate::frame::Millis;

@@ -9,8 +9,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::dead::GivenUp;
 use super::env::{Env, Phase};
+use super::given_up::GivenUp;
 use super::shelf::Shelf;
 use super::terms::{ConsumerId, ConsumerOptions, DeliveryId, Failure, GroupId, Nack, NackKind, Wake};
 use crate::frame::{DeadFacts, Millis};

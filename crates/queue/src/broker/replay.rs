@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use gpuvitals_log::Place;
 
-use super::Broker;
 use super::entries::Entry;
 use super::env::Env;
 use super::facts::Fact;
@@ -20,6 +19,7 @@ use super::ledger::Ledger;
 use super::producers::Seen;
 use super::ranges::Ranges;
 use super::topic::{Topic, forget_producers};
+use super::whole::Broker;
 use crate::config::QueueConfig;
 use crate::frame::Millis;
 

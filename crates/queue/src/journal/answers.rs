@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::definers::Handed;
 use super::frame_record::{Defined, FrameRecord, encode_head};
-use super::in_words;
+use super::kinds::in_words;
 use crate::broker::{GroupId, PublishError, Receipt, TopicId};
 use crate::config::QueueConfig;
 use crate::frame::Frame;

@@ -10,7 +10,7 @@ use super::checkpoint::decode_state;
 use super::fact_record::decode_facts;
 use super::frame_record::{Defined, FrameRecord};
 use super::keeper::Keeper;
-use super::{CHECKPOINT, FACTS, FRAME, MOVED, OpenError, Opened};
+use super::kinds::{CHECKPOINT, FACTS, FRAME, MOVED, OpenError, Opened};
 use crate::broker::{Broker, JournalRecord};
 use crate::config::QueueConfig;
 use crate::frame::Millis;

@@ -12,9 +12,9 @@ use gpuvitals_core::{Health, time};
 use gpuvitals_listener::Vitals;
 use serde::Serialize;
 
-use super::http::Served;
 use super::metrics::{self, ServerMeter};
 use super::refusal::Refusal;
+use super::served::Served;
 use crate::frame::Millis;
 use crate::service::Queue;
 use crate::stats::{GroupStats, QueueStats, TopicStats};

@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::admin::{Named, spelled};
 use super::body::unzstd;
-use super::http::Served;
 use super::refusal::Refusal;
+use super::served::Served;
 use crate::broker::{AdminError, DeadLetter, DeadSelection, Replayed};
 use crate::frame::{ContentType, Encoding, Frame};
 use crate::service::Queue;

@@ -1,7 +1,6 @@
 //! The queue by HTTP: publishing, what is held, dead letters, figures. The paths stand in `api/queue-openapi.yaml`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -13,51 +12,26 @@ use axum::{Json, Router};
 use gpuvitals_listener::body::Budget;
 use gpuvitals_listener::{Partial, TokenScope, echo, vitals};
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::admin::QueueVitals;
+use super::admin::{self, QueueVitals};
+use super::config::ServerConfig;
 use super::grpc::{Grpc, Limits};
-use super::metrics::ServerMeter;
 use super::refusal::Refusal;
-use super::{ServerConfig, admin, dead, publish};
+use super::served::Served;
+use super::{dead, publish};
 use crate::protocol::v1::queue_server::QueueServer;
 use crate::service::Queue;
 
-/// Bodies that are unpacked or are long are read by so many threads at most.
-const READERS: usize = 4;
+pub use super::config::HttpLimits;
+
 /// What a frame's message has beside its payload, at most: topic, key, stamp.
 const FRAME_HEADER_BYTES: usize = 64 << 10;
 /// The calls of gRPC.
 const PUBLISH: &str = "/gpuvitals.queue.v1.Queue/Publish";
 const PUBLISH_STREAM: &str = "/gpuvitals.queue.v1.Queue/PublishStream";
 const SUBSCRIBE: &str = "/gpuvitals.queue.v1.Queue/Subscribe";
-
-/// Bounds of what requests may send.
-#[derive(Clone, Copy, Debug)]
-pub struct HttpLimits {
-    /// Longest body as it is sent, in bytes.
-    pub body_bytes: usize,
-    /// Longest body once unpacked, in bytes.
-    pub unpacked_bytes: usize,
-    /// Bytes of all bodies that are received and read at once, with those of messages that have come in part by gRPC;
-    /// beyond it publishers are told to come again.
-    pub bodies_bytes: usize,
-    /// How long a body may take to arrive, and the queue to answer.
-    pub request_time: Duration,
-}
-
-impl Default for HttpLimits {
-    fn default() -> Self {
-        Self {
-            body_bytes: 4 << 20,
-            unpacked_bytes: 16 << 20,
-            bodies_bytes: 64 << 20,
-            request_time: Duration::from_secs(30),
-        }
-    }
-}
 
 /// The scope that a request needs.
 pub fn scope(method: &Method, path: &str) -> TokenScope {
@@ -70,50 +44,6 @@ pub fn scope(method: &Method, path: &str) -> TokenScope {
         _ if looks && path.starts_with("/topics/") && !path.ends_with("/groups") => TokenScope::Subscribe,
         _ if looks => TokenScope::Read,
         _ => TokenScope::Admin,
-    }
-}
-
-/// What the handlers share.
-#[derive(Clone, Debug)]
-pub(crate) struct Served(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    queue: Queue,
-    limits: HttpLimits,
-    bodies: Budget,
-    readers: Arc<Semaphore>,
-    meter: Arc<ServerMeter>,
-}
-
-impl Served {
-    fn new(queue: Queue, config: &ServerConfig, bodies: Budget) -> Self {
-        let (limits, meter) = (config.http, Arc::clone(&config.meter));
-        let readers = Arc::new(Semaphore::new(READERS));
-        Self(Arc::new(Inner { queue, limits, bodies, readers, meter }))
-    }
-
-    pub(crate) fn queue(&self) -> &Queue {
-        &self.0.queue
-    }
-
-    pub(crate) fn limits(&self) -> &HttpLimits {
-        &self.0.limits
-    }
-
-    pub(crate) fn bodies(&self) -> &Budget {
-        &self.0.bodies
-    }
-
-    pub(crate) fn meter(&self) -> &ServerMeter {
-        &self.0.meter
-    }
-
-    /// Waits for a turn to read a long body, or letters. It goes with the work, which does not end with the request.
-    pub(crate) async fn reader(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        let readers = Arc::clone(&self.0.readers);
-        let turn = tokio::time::timeout(self.0.limits.request_time, readers.acquire_owned()).await;
-        turn.ok().and_then(Result::ok).ok_or(Refusal::Overloaded)
     }
 }
 

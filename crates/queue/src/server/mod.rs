@@ -8,6 +8,7 @@
 
 mod admin;
 mod body;
+mod config;
 mod dead;
 mod grpc;
 pub(crate) mod headers;
@@ -16,48 +17,20 @@ pub mod intake;
 mod metrics;
 mod publish;
 mod refusal;
+mod served;
 mod subscription;
 
 use std::sync::Arc;
 
-use gpuvitals_listener::{AcceptError, Access, ListenerLimits, Terms, WebOrigin};
+use gpuvitals_listener::{AcceptError, ListenerLimits, Terms};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use http::{HttpLimits, admin_router, scope};
-pub use metrics::{Protocol, ServerMeter, families};
-
 use crate::service::Queue;
 
-/// Settings of the server.
-#[derive(Clone, Debug)]
-pub struct ServerConfig {
-    /// Bounds of connections and requests.
-    pub limits: ListenerLimits,
-    /// Bounds of bodies by HTTP.
-    pub http: HttpLimits,
-    /// Most bytes of a frame's payload.
-    pub max_frame_bytes: usize,
-    /// Who may use it.
-    pub access: Access,
-    /// Origins whose pages may use it from a browser.
-    pub origins: Vec<WebOrigin>,
-    /// What is counted about clients.
-    pub meter: Arc<ServerMeter>,
-}
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        Self {
-            limits: ListenerLimits::default(),
-            http: HttpLimits::default(),
-            max_frame_bytes: 4 << 20,
-            access: Access::open(),
-            origins: Vec::new(),
-            meter: Arc::default(),
-        }
-    }
-}
+pub use config::{HttpLimits, ServerConfig};
+pub use http::{admin_router, scope};
+pub use metrics::{Protocol, ServerMeter, families};
 
 /// Serves a queue until `stop`, and then until what is under way has ended. A queue that is to deliver what it holds is
 /// shut down before ([`Queue::shutdown`]): subscribers still acknowledge while the server runs.

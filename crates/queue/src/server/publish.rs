@@ -1,6 +1,7 @@
 //! `POST /publish/{topic}`.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use axum::Json;
 use axum::body::Body;
@@ -14,17 +15,16 @@ use futures_util::poll;
 use gpuvitals_listener::body::{Share, discard, receive};
 use gpuvitals_listener::{echo, trace};
 use serde::Serialize;
-use std::task::Poll;
 use tokio::time::{Instant, timeout_at};
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::body::{Coding, unpack};
 use super::headers::{BATCH, JSON, PRODUCER, SEQUENCE};
-use super::http::Served;
-use super::intake::{self, Complaints, DocumentError, Form, Intake, MessagePlace, Piece, Refused};
+use super::intake::{self, DocumentError, Form, Intake, Piece};
 use super::metrics::Protocol;
-use super::refusal::Refusal;
+use super::refusal::{Progress, Refusal};
+use super::served::Served;
 use crate::broker::{FrameDurability, PublishError, Receipt};
 use crate::frame::ProducerStamp;
 use crate::name::{self, PRODUCER_LEN_MAX};
@@ -43,36 +43,6 @@ pub(crate) struct Published {
     offsets: Vec<u64>,
     /// All of it had been taken before, and nothing was stored again.
     duplicate: bool,
-}
-
-/// How far a publish came, whether it was taken whole or not.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Progress {
-    /// Messages that were taken.
-    accepted: u64,
-    /// The first of those that were refused because they are bad.
-    refused: Vec<Refused>,
-    /// All of those.
-    refused_count: u64,
-    /// The first values that cannot be true, in messages that were taken.
-    left_out: Vec<Refused>,
-    /// All of those.
-    left_out_count: u64,
-    /// Where to go on; only where the queue stopped before the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<MessagePlace>,
-}
-
-impl Progress {
-    fn of(refused: Complaints, left_out: Complaints) -> Self {
-        Self {
-            refused: refused.named,
-            refused_count: refused.count,
-            left_out: left_out.named,
-            left_out_count: left_out.count,
-            ..Self::default()
-        }
-    }
 }
 
 /// What the headers say of a body.

@@ -10,8 +10,7 @@ use gpuvitals_listener::parameter::ParameterError;
 use gpuvitals_listener::refuse_with;
 use serde::{Deserialize, Serialize};
 
-use super::intake::{DocumentError, Refused};
-use super::publish::Progress;
+use super::intake::{Complaints, DocumentError, MessagePlace, Refused};
 use crate::broker::{AdminError, PublishError};
 use crate::name::NameError;
 
@@ -196,6 +195,36 @@ impl From<BodyError> for Refusal {
             BodyError::TooLarge(limit) => Self::BodyTooLarge(limit),
             BodyError::Cut => Self::BodyCut,
             _ => Self::Overloaded,
+        }
+    }
+}
+
+/// How far a publish came, whether it was taken whole or not.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Progress {
+    /// Messages that were taken.
+    pub(super) accepted: u64,
+    /// The first of those that were refused because they are bad.
+    refused: Vec<Refused>,
+    /// All of those.
+    refused_count: u64,
+    /// The first values that cannot be true, in messages that were taken.
+    left_out: Vec<Refused>,
+    /// All of those.
+    left_out_count: u64,
+    /// Where to go on; only where the queue stopped before the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<MessagePlace>,
+}
+
+impl Progress {
+    pub(super) fn of(refused: Complaints, left_out: Complaints) -> Self {
+        Self {
+            refused: refused.named,
+            refused_count: refused.count,
+            left_out: left_out.named,
+            left_out_count: left_out.count,
+            ..Self::default()
         }
     }
 }
