@@ -1,10 +1,10 @@
 //! `gpuvitals clocks`: the clocks of GPUs are shown, locked for a measurement, and given back.
 
 mod journal;
+mod say;
 mod show;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -20,7 +20,9 @@ use gpuvitals_sources::settings::Sampling;
 use crate::child::{self, Signals};
 use crate::failure::{Exit, Failure};
 use crate::terminal;
+
 use journal::Journal;
+use say::{failure, name, say};
 
 /// `gpuvitals clocks`
 #[derive(Debug, Args)]
@@ -317,29 +319,6 @@ fn key(control: &dyn ClockControl) -> Arc<str> {
     control.identity().key().unwrap_or_default()
 }
 
-/// A GPU for people: index and address.
-fn name(identity: &Identity) -> String {
-    let index = identity.index.map_or(String::new(), |index| format!("{index} "));
-    let text = identity.get(IdentityColumn::Pci).or(identity.uuid()).unwrap_or_default();
-    format!("GPU {index}({text})")
-}
-
-fn failure(identity: &Identity, error: ClockError) -> Failure {
-    Failure::caused(exit_of(&error), name(identity), error)
-}
-
-fn exit_of(error: &ClockError) -> Exit {
-    match error {
-        ClockError::Denied { .. } => Exit::Permission,
-        ClockError::Wrong(_) => Exit::Usage,
-        ClockError::NotSupported { .. } | ClockError::NoEffect { .. } | ClockError::Gone(_) => {
-            Exit::Unavailable
-        }
-        ClockError::Refused { source, .. } | ClockError::Unreadable { source, .. } => Exit::of(source),
-        ClockError::HalfMade { failed, .. } => exit_of(failed),
-    }
-}
-
 fn print_plans(
     controls: &[Box<dyn ClockControl>],
     plans: &[Plan],
@@ -359,9 +338,4 @@ fn print_plans(
         text.push_str(&lines(|plan| &plan.back));
     }
     terminal::print(&text).map(|()| 0)
-}
-
-fn say(text: &str) {
-    // Standard error may be closed; the clocks matter more.
-    let _unsaid = writeln!(io::stderr(), "{text}");
 }

@@ -1,31 +1,33 @@
 //! `gpuvitals queue`: a look into a queue, for people.
 
 mod admin;
+mod answer;
 mod dead;
 mod group;
 mod http;
 mod messages;
 mod nats;
+mod place;
 mod print;
 mod tail;
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
-use gpuvitals_queue::Start;
-use gpuvitals_queue::link::{Credentials, MessageQueue, QueueUrl};
-use serde_json::Value;
-use tokio::runtime::Runtime;
+use clap::{Args, Subcommand};
+use gpuvitals_queue::link::MessageQueue;
 
-use crate::failure::{Exit, Failure};
-use crate::service::{self, Hangup, Signals};
+use crate::failure::Failure;
 use crate::terminal;
-use admin::Admin;
 
-/// Prefix of all groups of tails.
-pub(crate) const TAIL_PREFIX: &str = "tail-";
+use admin::Admin;
+use answer::runtime;
+use place::Place;
+use tail::Tail;
+
+pub(crate) use place::TAIL_PREFIX;
+
 /// Between two looks of `stats --watch`.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 /// Moves to the upper left corner and clears the screen.
@@ -118,82 +120,6 @@ impl Which {
     }
 }
 
-/// The queue that is asked.
-#[derive(Clone)]
-struct Place {
-    url: QueueUrl,
-    access: Credentials,
-    /// The remedy if it denies access.
-    way_in: String,
-}
-
-impl Place {
-    /// It denied access.
-    fn denied(&self, why: &str) -> Failure {
-        let text = format!("{why}; {} (the flag is --token-file)", self.way_in);
-        Failure::new(Exit::Permission, text)
-    }
-}
-
-/// Asks before doing something that cannot be undone.
-fn confirm(question: &str) -> Result<(), Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::new(Exit::Usage, format!("{question} Nobody is here to ask; --yes says so")));
-    }
-    let unasked = |e| Failure::io("cannot ask", e);
-    write!(std::io::stderr(), "{question} [y/N] ").map_err(unasked)?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).map_err(unasked)?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Ok(());
-    }
-    Err(Failure::new(Exit::Usage, "nothing was done"))
-}
-
-/// A number of an answer, for a question that a person decides by it.
-///
-/// # Errors
-/// When the answer lacks it.
-fn number(answer: &Value, key: &str) -> Result<u64, Failure> {
-    answer.get(key).and_then(Value::as_u64).ok_or_else(|| {
-        Failure::new(Exit::Data, format!("the queue's answer has no number {key}; nothing was done"))
-    })
-}
-
-/// `gpuvitals queue tail`
-#[derive(Debug, Args)]
-struct Tail {
-    /// Topic
-    topic: String,
-    /// Where to begin: with the oldest held message, or with the next one
-    #[arg(long, value_enum, default_value_t = From::Newest)]
-    from: From,
-    /// End after this many messages
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
-    /// Also if no group takes from the topic yet: printed messages are then gone from the queue
-    #[arg(long)]
-    take: bool,
-}
-
-/// The beginning of a tail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum From {
-    /// With the oldest message that is held.
-    Oldest,
-    /// With the next message that is published.
-    Newest,
-}
-
-impl From {
-    fn start(self) -> Start {
-        match self {
-            Self::Oldest => Start::Oldest,
-            Self::Newest => Start::Newest,
-        }
-    }
-}
-
 /// Asks and prints.
 ///
 /// # Errors
@@ -243,8 +169,4 @@ fn watch(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(), Failure> 
             return Ok(());
         }
     }
-}
-
-fn runtime() -> Result<(Runtime, Signals), Failure> {
-    service::runtime(Some(1), Hangup::Ends).map_err(|e| Failure::io("cannot start the runtime", e))
 }

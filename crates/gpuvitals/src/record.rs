@@ -2,6 +2,7 @@
 
 mod progress;
 mod report;
+mod words;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -24,13 +25,14 @@ use gpuvitals_sources::settings::{Attribution, Sampling};
 
 use crate::child::{Signals, code_of};
 use crate::failure::{Exit, Failure};
-use crate::quantity;
 use crate::sampling::{nothing_to_sample, refused, unasked};
-use crate::terminal;
+use crate::{quantity, terminal};
+
 use report::Report;
+use words::tell;
+
 #[cfg(feature = "services")]
-pub(crate) use report::bytes;
-pub(crate) use report::count;
+pub(crate) use words::{bytes, count};
 
 /// `gpuvitals record`
 #[derive(Debug, Args)]
@@ -293,12 +295,6 @@ fn tell_losses(recorded: &Recorded) {
             tell(&format!("{count} {what}"));
         }
     }
-}
-
-/// Prints a line on standard error.
-fn tell(text: &str) {
-    // If not even this can be written, nobody is left to report to.
-    let _unwritten = writeln!(terminal::Lines, "gpuvitals: {text}");
 }
 
 fn failure(error: RecordError) -> Failure {

@@ -1,5 +1,6 @@
 //! `gpuvitals sample`: rows of every device to the terminal.
 
+mod format;
 mod print;
 
 use std::collections::HashMap;
@@ -7,8 +8,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use clap::builder::BoolishValueParser;
-use clap::{Args, ValueEnum};
 use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::integral::Blanks;
 use gpuvitals_core::{AbsenceReason, IdentityColumn, Table};
@@ -20,6 +21,8 @@ use gpuvitals_sources::settings::Sampling;
 
 use crate::failure::{Exit, Failure};
 use crate::sampling::{nothing_to_sample, rates_of, refused};
+
+use format::Format;
 use print::Printer;
 
 /// How long a wait for rows lasts at most before the devices are looked at.
@@ -47,17 +50,6 @@ pub(crate) struct Sample {
     /// Print a row of each CPU of the host as well, with its share; means --host [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     per_core: Option<bool>,
-}
-
-/// Form of the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A line a device for people
-    Table,
-    /// A JSON object a row, with the column names of the table
-    Jsonl,
-    /// Comma-separated values with a header
-    Csv,
 }
 
 impl Sample {

@@ -4,17 +4,16 @@
 mod compact;
 mod export;
 mod import;
+mod output;
+mod settings;
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use gpuvitals_core::time;
-use gpuvitals_settings::{Bytes, Refusal, settings};
-use gpuvitals_store::{Grain, RepairProgress, RepairReport, StoreCheck, StoreContents, StoreError};
+use gpuvitals_store::{Grain, RepairProgress, RepairReport, StoreCheck, StoreContents};
 use serde_json::json;
 
 use crate::failure::{Exit, Failure};
@@ -23,41 +22,10 @@ use crate::record::{bytes, count};
 use crate::table::with_numbers;
 use crate::terminal;
 
-settings! {
-    /// History: tables in files
-    pub(crate) struct Store = "store", check Self::check {
-        /// Directory; one process writes it, any number read it
-        pub dir: PathBuf = "data", flag "--data-dir DIR";
-        /// Rows leave memory for a file after this time,
-        pub flush_age: Duration = "60s", from "1ms";
-        /// or this many rows,
-        pub flush_rows: usize = 400_000, from 1;
-        /// or this much memory, whichever is first
-        pub flush_bytes: Bytes = "64MiB", from 1;
-        /// Files are deleted when the newest row of the store is this much newer than theirs; 0: never
-        pub keep: Duration = "400d";
-        /// The same of the rollups: rows put together by ten seconds,
-        pub keep_10s: Duration = "400d";
-        /// by the minute
-        pub keep_1m: Duration = "400d";
-        /// by the hour
-        pub keep_1h: Duration = "0";
-        /// and by the day
-        pub keep_1d: Duration = "0";
-        /// The files take at most this much of the disk, a rollup a tenth of it: beyond it the oldest are deleted; 0: no bound
-        pub max_bytes: Bytes = "0";
-    }
-}
+use output::{Output, failed, files};
 
-impl Store {
-    /// Refuses a directory without a name.
-    fn check(&self) -> Result<(), Refusal> {
-        if self.dir.as_os_str().is_empty() {
-            return Err(Refusal::new("store.dir", "it is empty; name a directory, such as data"));
-        }
-        Ok(())
-    }
-}
+pub(crate) use output::exit;
+pub(crate) use settings::Store;
 
 /// `gpuvitals store`
 #[derive(Debug, Args)]
@@ -125,14 +93,6 @@ enum What {
     Compact(Output),
 }
 
-/// Flags of each of them.
-#[derive(Debug, Args)]
-struct Output {
-    /// Print the outcome as JSON
-    #[arg(long)]
-    json: bool,
-}
-
 /// Executes the subcommand.
 ///
 /// # Errors
@@ -172,22 +132,6 @@ pub(crate) fn run(
         What::Import(flags) => import::run(flags, csv.hints()?, settings, open),
         What::Export(flags) => export::run(flags, dir),
         What::Compact(output) => compact::run(output, dir, open),
-    }
-}
-
-/// The failure of one of them.
-fn failed(doing: &str) -> impl FnOnce(StoreError) -> Failure + use<> {
-    let doing = format!("cannot {doing} the store");
-    move |error| {
-        terminal::leave();
-        let exit = if matches!(error, StoreError::NoStore(_)) { Exit::Data } else { exit(&error) };
-        Failure::caused(exit, doing, error)
-    }
-}
-
-impl Output {
-    fn print(&self, json: &serde_json::Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
-        terminal::print(&if self.json { format!("{json:#}\n") } else { text() })
     }
 }
 
@@ -236,15 +180,6 @@ fn check_text(found: &StoreCheck) -> String {
     text
 }
 
-/// The exit code of a store's error.
-pub(crate) fn exit(error: &StoreError) -> Exit {
-    match error {
-        StoreError::Locked(_) => Exit::Unavailable,
-        StoreError::Io { source, .. } => Exit::of(source),
-        _ => Exit::Io,
-    }
-}
-
 fn line(progress: RepairProgress) -> String {
     let RepairProgress { files, files_total, bytes: done, bytes_total } = progress;
     format!("checked {files} of {files_total} files, {} of {}", bytes(done), bytes(bytes_total))
@@ -269,10 +204,6 @@ fn text(repaired: &RepairReport) -> String {
          start\n",
     );
     text
-}
-
-fn files(number: usize) -> String {
-    if number == 1 { "1 file".to_owned() } else { format!("{} files", count(number as u64)) }
 }
 
 fn as_json(repaired: &RepairReport) -> serde_json::Value {

@@ -4,17 +4,19 @@
 //! converted and sent by a thread of their own when they are due. A receiver that is away or slow holds up
 //! only these two threads. A process has one exporter, as it has one log.
 
+mod attributes;
 mod convert;
 mod counts;
 mod environment;
 mod metrics;
 mod resource;
 mod settings;
+mod shown;
 mod spans;
 mod transport;
 
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::figures::Family;
@@ -25,21 +27,17 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
+
 use counts::{Counts, Signal};
+use shown::{SCOPE, Shown};
 use transport::Transport;
 
 pub(crate) use environment::{environment, unread};
 pub(crate) use settings::Otlp;
+pub(crate) use shown::Parts;
 
 /// Time limit of the end for each signal; data not sent then is dropped and reported.
 const LAST_PATIENCE: Duration = Duration::from_millis(2_500);
-/// Instrumentation scope of the spans and metrics.
-const SCOPE: &str = "gpuvitals";
-
-/// Families, in parts of any size.
-pub(crate) type Parts = Box<dyn Iterator<Item = Vec<Family>>>;
-/// What reads the families that go out as metrics; none yet at the start.
-type Shown = Arc<RwLock<Option<Arc<dyn Fn() -> Parts + Send + Sync>>>>;
 
 static EXPORTER: OnceLock<Exporter> = OnceLock::new();
 

@@ -17,7 +17,7 @@ use gpuvitals_sources::clocks::{ClockStep, Plan};
 use gpuvitals_sources::machine::Machine;
 use serde::{Deserialize, Serialize};
 
-use super::say;
+use super::say::say;
 use crate::failure::{Exit, Failure};
 
 /// Longest journal that is read; one of ours has some hundred bytes.

@@ -7,7 +7,8 @@ use gpuvitals_sources::clocks::{ClockControl, ClockState, get_current_clocks};
 use gpuvitals_sources::machine::Machine;
 use serde_json::{Value, json};
 
-use super::{failure, journal, name, say};
+use super::journal;
+use super::say::{failure, name, say};
 use crate::failure::Failure;
 
 /// Clocks of a list that are printed one by one; NVIDIA has a hundred.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::render::render;
-use super::{Config, ELSEWHERE, SECTIONS, settings};
+use super::sections::{Config, ELSEWHERE, SECTIONS, settings};
 use crate::failure::{Exit, Failure};
 
 const ENVIRONMENT_PREFIX: &str = "GPUVITALS_";

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::clock;
 use gpuvitals_core::figures::{Family, Histogram, Kind};
-use gpuvitals_core::{Health, Status};
+use gpuvitals_core::{Health, Status, clock};
 use serde::Serialize;
 
 /// Counts of a source. A kind of loss that a source cannot have stays 0.

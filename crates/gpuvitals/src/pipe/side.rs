@@ -10,7 +10,10 @@ use gpuvitals_queue::link::AnyProducer;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Counted, Format, PipeError, Progress, Sampled, Terms};
+use super::progress::Progress;
+use super::sources::Sampled;
+use super::start::start;
+use super::terms::{Counted, Format, PipeError, Terms};
 
 /// Names of the figures of the rows that findings make, see [`SidePipe::families`].
 pub(crate) const FINDING_ROWS: [&str; 2] =
@@ -58,7 +61,7 @@ impl SidePipe {
         let progress = Arc::new(Progress::new());
         let [stop, give_up] = [(); 2].map(|()| CancellationToken::new());
         let terms = Terms { format: Format::Batch, rate: None, stop: stop.clone(), give_up: give_up.clone() };
-        let running = super::start(source, vec![producer], &progress, terms);
+        let running = start(source, vec![producer], &progress, terms);
         let broken = Arc::new(Mutex::new(None));
         let breaks = Arc::clone(&broken);
         let running = tokio::spawn(async move {

@@ -12,9 +12,8 @@ use gpuvitals_sources::replay::{Replay, ReplayConfig, ReplayPace, ReplaySource};
 use gpuvitals_sources::sampler::{Liveness, Sampler, TargetState, WorkerStats};
 use gpuvitals_sources::simulated::Simulated;
 
-use super::Times;
-use super::progress::Down;
-use super::{Counted, SourceCounts};
+use super::progress::{Down, SourceCounts};
+use super::terms::{Counted, Times};
 use crate::failure::{Exit, Failure};
 
 /// How long the workers of a sampler may take to end; one that waits for a sick device is left.

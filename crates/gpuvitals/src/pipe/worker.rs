@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Format, Load, PipeError, Progress, Terms};
+use super::progress::Progress;
+use super::terms::{Format, Load, PipeError, Terms};
 
 /// Level 1: every higher level costs more time than the bytes it saves are worth on this path.
 const ZSTD_LEVEL: i32 = 1;

@@ -2,12 +2,12 @@
 
 use gpuvitals_queue::link::Scheme;
 use gpuvitals_queue::nats::NatsRedriven;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Place;
+use super::answer::Given;
 use super::http::Http;
 use super::nats::Nats;
+use super::place::Place;
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 
@@ -17,19 +17,6 @@ pub(super) enum Admin {
     Broker(Box<Http>),
     /// NATS JetStream.
     Nats(Box<Nats>),
-}
-
-/// The outcome of replaying dead letters.
-#[derive(Debug, Default, Deserialize, Serialize)]
-pub(super) struct Given {
-    /// Given back.
-    pub letters: u64,
-    /// Left, since the topic is full.
-    pub without_room: u64,
-    /// Left, because their messages are gone.
-    pub unreadable: u64,
-    /// Left, since those before them could not be given back.
-    pub left: u64,
 }
 
 impl Admin {

@@ -7,8 +7,9 @@ use gpuvitals_core::quantity::counted;
 use gpuvitals_queue::{ContentType, Encoding, Frame};
 use serde_json::Value;
 
-use super::admin::{Admin, Given};
-use super::{confirm, messages, number, print};
+use super::admin::Admin;
+use super::answer::{Given, confirm, number};
+use super::{messages, print};
 use crate::failure::{Exit, Failure};
 use crate::terminal;
 

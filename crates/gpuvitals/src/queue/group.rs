@@ -5,7 +5,7 @@ use gpuvitals_core::quantity::counted;
 use serde_json::json;
 
 use super::admin::Admin;
-use super::{confirm, number};
+use super::answer::{confirm, number};
 use crate::failure::{Exit, Failure};
 use crate::terminal;
 

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ureq::http::header::AUTHORIZATION;
 
-use super::Place;
-use super::admin::Given;
+use super::answer::Given;
+use super::place::Place;
 use crate::client::{PATIENCE, exit, http_client};
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;

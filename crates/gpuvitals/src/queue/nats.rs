@@ -9,7 +9,8 @@ use gpuvitals_queue::nats::{NatsAdmin, NatsDeadLetter, NatsError};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::{Place, messages};
+use super::messages;
+use super::place::Place;
 use crate::failure::{Exit, Failure};
 
 /// NATS that is asked.

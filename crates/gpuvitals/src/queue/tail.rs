@@ -10,14 +10,16 @@ use std::io::Write;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use gpuvitals_core::causes;
-use gpuvitals_core::clock;
+use clap::{Args, ValueEnum};
+use gpuvitals_core::{causes, clock};
 use gpuvitals_queue::link::{Away, Client, Scheme, check_topic};
-use gpuvitals_queue::{Consumer, ConsumerOptions, DeliveryId, ReceiveError};
+use gpuvitals_queue::{Consumer, ConsumerOptions, DeliveryId, ReceiveError, Start};
 use tokio::sync::{mpsc, watch};
 
 use super::admin::Admin;
-use super::{Place, TAIL_PREFIX, Tail, messages};
+use super::answer::runtime;
+use super::messages;
+use super::place::{Place, TAIL_PREFIX};
 use crate::failure::{Exit, Failure};
 use crate::service::Signals;
 
@@ -33,6 +35,40 @@ const FRAMES_WAITING: usize = 64;
 /// Messages on their way to a tail: enough to print without pauses, few enough to hold for a slow reader.
 const CREDITS: NonZeroU32 = NonZeroU32::MIN.saturating_add(999);
 
+/// `gpuvitals queue tail`
+#[derive(Debug, Args)]
+pub(super) struct Tail {
+    /// Topic
+    topic: String,
+    /// Where to begin: with the oldest held message, or with the next one
+    #[arg(long, value_enum, default_value_t = From::Newest)]
+    from: From,
+    /// End after this many messages
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Also if no group takes from the topic yet: printed messages are then gone from the queue
+    #[arg(long)]
+    take: bool,
+}
+
+/// The beginning of a tail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum From {
+    /// With the oldest message that is held.
+    Oldest,
+    /// With the next message that is published.
+    Newest,
+}
+
+impl From {
+    fn start(self) -> Start {
+        match self {
+            Self::Oldest => Start::Oldest,
+            Self::Newest => Start::Newest,
+        }
+    }
+}
+
 /// Prints until a signal, or until it has printed enough.
 ///
 /// # Errors
@@ -41,7 +77,7 @@ pub(super) fn run(flags: &Tail, place: &Place) -> Result<(), Failure> {
     let named = |e| Failure::new(Exit::Usage, format!("topic {:?}: {e}", flags.topic));
     check_topic(&flags.topic).map_err(named)?;
     look_first(flags, place)?;
-    let (runtime, signals) = super::runtime()?;
+    let (runtime, signals) = runtime()?;
     runtime.block_on(print(flags, place, signals))
 }
 

@@ -8,8 +8,7 @@ use gpuvitals_sources::recorder::{MARK_SOCKET_VARIABLE, Progress};
 use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Liveness, WorkerStats};
 
-use super::report::{bytes, count};
-use super::tell;
+use super::words::{bytes, count, kept, tell};
 use crate::terminal;
 
 /// Checks (every half second) between two lines if the line cannot be redrawn.
@@ -111,12 +110,4 @@ fn line(progress: &Progress, rate_hz: f64) -> String {
 
 fn milliseconds(duration: Duration) -> String {
     format!("{:.2} ms", duration.as_secs_f64() * 1e3)
-}
-
-/// Share of the ticks that were made.
-#[expect(clippy::cast_precision_loss, reason = "counts of ticks are far below 2^52")]
-pub(super) fn kept(workers: &[&WorkerStats]) -> f64 {
-    let made: u64 = workers.iter().map(|worker| worker.ticks).sum();
-    let missed: u64 = workers.iter().map(|worker| worker.ticks_missed).sum();
-    if made == 0 { 0.0 } else { made as f64 / (made + missed) as f64 }
 }

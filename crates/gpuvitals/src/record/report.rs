@@ -9,8 +9,10 @@ use gpuvitals_sources::sampler::WorkerStats;
 use gpuvitals_sources::settings::Sampling;
 use serde::Serialize;
 
-use super::progress::kept;
+use super::words::kept;
 use crate::table::with_numbers;
+
+pub(crate) use super::words::{bytes, count};
 
 /// The report about a recording.
 #[derive(Debug, Serialize)]
@@ -228,27 +230,6 @@ fn host_line(host: &HostSummary) -> String {
         number(host.page_faults_per_s, "page faults/s"),
         number(host.irqs_per_s, "interrupts/s")
     )
-}
-
-/// `12,345`
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `1.2 MB`
-#[expect(clippy::cast_precision_loss, reason = "for people, to one decimal")]
-pub(crate) fn bytes(number: u64) -> String {
-    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
-    let unit = units.into_iter().find(|(size, _)| number as f64 >= *size);
-    unit.map_or_else(|| format!("{number} B"), |(size, name)| format!("{:.1} {name}", number as f64 / size))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use gpuvitals_core::{Batch, IdentityColumn, MetricId, time};
 use gpuvitals_sources::csv::write::{WideWriter, WriteError};
 use serde_json::{Map, Value as Json};
 
-use super::Format;
+use super::format::Format;
 
 /// Lines after which the heading is printed again.
 const HEADING_EVERY: usize = 24;

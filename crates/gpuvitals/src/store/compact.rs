@@ -9,7 +9,7 @@ use gpuvitals_store::{Grain, LevelStats, Store, StoreContents, StoreError};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Output, files};
+use super::output::{Output, failed, files};
 use crate::failure::Failure;
 use crate::record::{bytes, count};
 use crate::terminal;
@@ -61,15 +61,15 @@ pub(super) fn run(
     dir: &Path,
     open: impl FnOnce() -> Result<Arc<Store>, Failure>,
 ) -> Result<(), Failure> {
-    let before = Sizes::of(&gpuvitals_store::contents(dir).map_err(super::failed("read"))?);
+    let before = Sizes::of(&gpuvitals_store::contents(dir).map_err(failed("read"))?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::io("cannot start the runtime", e))?;
     let store = open()?;
     let compacted = runtime.block_on(merge(&store));
     terminal::leave();
     let closed = runtime.block_on(store.close());
-    compacted.and(closed).map_err(super::failed("compact"))?;
-    let now = Sizes::of(&gpuvitals_store::contents(dir).map_err(super::failed("read"))?);
+    compacted.and(closed).map_err(failed("compact"))?;
+    let now = Sizes::of(&gpuvitals_store::contents(dir).map_err(failed("read"))?);
     output.print(&json!({ "before": before, "now": now }), || {
         format!("before: {}\nnow:    {}\n", before.text(), now.text())
     })

@@ -17,7 +17,7 @@ use gpuvitals_sources::csv::write::WideWriter;
 use gpuvitals_store::{RowsFile, StoreView, ViewRows};
 use serde_json::json;
 
-use super::Output;
+use super::output::{Output, failed};
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
 use crate::terminal;
@@ -62,7 +62,7 @@ pub(super) fn run(flags: &Export, dir: &Path) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Data, text));
     }
     let query = flags.query()?;
-    let view = StoreView::open(dir).map_err(super::failed("read"))?;
+    let view = StoreView::open(dir).map_err(failed("read"))?;
     let query = RowsQuery { gpus: keys(&flags.gpus, query.table, view.fleet())?, ..query };
     let broken = |error| Failure::caused(Exit::Data, "cannot read the rows", error);
     let mut rows = view.all(query).map_err(broken)?;

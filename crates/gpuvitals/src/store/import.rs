@@ -24,7 +24,8 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::{Output, Store as Settings};
+use super::output::Output;
+use super::settings::Store as Settings;
 use crate::failure::{Exit, Failure};
 use crate::files::is_endless;
 use crate::record::{bytes, count};

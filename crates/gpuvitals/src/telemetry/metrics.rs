@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::convert::{Times, metrics};
 use super::counts::{Counts, Signal};
+use super::shown::{SCOPE, Shown};
 use super::transport::{Transport, Verdict};
-use super::{SCOPE, Shown};
 
 /// Most samples of a request: some 1.5 MB, below the 4 MiB that receivers of gRPC take unless told otherwise.
 const SAMPLES_MAX: usize = 5_000;

@@ -6,6 +6,8 @@ use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator};
 
 use super::settings::Otlp;
 
+pub(super) use super::attributes::attributes;
+
 /// Variables that a pod gets from the downward API, and their attributes.
 const PLACE: [(&str, &str); 4] = [
     ("POD_NAME", "k8s.pod.name"),
@@ -35,39 +37,6 @@ pub(super) fn of(settings: &Otlp, service: &str, host: &str) -> Resource {
         .with_attributes(of_user.into_iter().map(|(key, value)| KeyValue::new(key, value)));
     let named = Some(settings.service_name.clone()).filter(|name| !name.is_empty());
     resource.with_attributes(named.map(|name| KeyValue::new("service.name", name))).build()
-}
-
-/// `key=value,key=value`, both percent-encoded.
-///
-/// # Errors
-/// The first entry that is not a pair.
-pub(super) fn attributes(text: &str) -> Result<Vec<(String, String)>, String> {
-    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-    entries
-        .map(|entry| {
-            let (key, value) = entry.split_once('=').ok_or_else(|| entry.to_owned())?;
-            let key = key.trim();
-            if key.is_empty() {
-                return Err(entry.to_owned());
-            }
-            Ok((decoded(key), decoded(value.trim())))
-        })
-        .collect()
-}
-
-/// Without percent-encoding; anything else stays.
-pub(super) fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let hex = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        // A sign would be read as part of a number.
-        let hex = hex.filter(|hex| *first == b'%' && hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

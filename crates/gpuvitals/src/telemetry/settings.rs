@@ -8,7 +8,7 @@ use gpuvitals_settings::{Bytes, Refusal, settings, words};
 use opentelemetry_sdk::trace::Sampler;
 use ureq::http::Uri;
 
-use super::resource;
+use super::attributes::attributes;
 
 settings! {
     /// Traces and metrics to an OpenTelemetry collector; the OTEL_* variables are understood as well
@@ -89,7 +89,7 @@ impl Otlp {
                 self.endpoint
             ));
         }
-        resource::attributes(&self.resource_attributes).map(drop).map_err(|entry| {
+        attributes(&self.resource_attributes).map(drop).map_err(|entry| {
             Refusal::new(
                 "otlp.resource_attributes",
                 format!("{entry:?} is no pair; write key=value,key=value"),

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use gpuvitals_listener::client::{self, Credentials};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{ExporterBuildError, Protocol as Wire, SpanExporter};
-use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _};
+use opentelemetry_otlp::{
+    ExporterBuildError, Protocol as Wire, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+    WithTonicConfig as _,
+};
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
@@ -21,7 +23,7 @@ use tonic_types::StatusExt as _;
 use ureq::http::header::CONTENT_TYPE;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::resource::decoded;
+use super::attributes::decoded;
 use super::settings::{Otlp, Protocol};
 use crate::client::http_client;
 use crate::failure::{Exit, Failure};

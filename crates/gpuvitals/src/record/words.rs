@@ -1,0 +1,42 @@
+//! Numbers and messages are written for people.
+
+use std::io::Write as _;
+
+use gpuvitals_sources::sampler::WorkerStats;
+
+use crate::terminal;
+
+/// `12,345`
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1.2 MB`
+#[expect(clippy::cast_precision_loss, reason = "for people, to one decimal")]
+pub(crate) fn bytes(number: u64) -> String {
+    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let unit = units.into_iter().find(|(size, _)| number as f64 >= *size);
+    unit.map_or_else(|| format!("{number} B"), |(size, name)| format!("{:.1} {name}", number as f64 / size))
+}
+
+/// Prints a line on standard error.
+pub(super) fn tell(text: &str) {
+    // If not even this can be written, nobody is left to report to.
+    let _unwritten = writeln!(terminal::Lines, "gpuvitals: {text}");
+}
+
+/// Share of the ticks that were made.
+#[expect(clippy::cast_precision_loss, reason = "counts of ticks are far below 2^52")]
+pub(super) fn kept(workers: &[&WorkerStats]) -> f64 {
+    let made: u64 = workers.iter().map(|worker| worker.ticks).sum();
+    let missed: u64 = workers.iter().map(|worker| worker.ticks_missed).sum();
+    if made == 0 { 0.0 } else { made as f64 / (made + missed) as f64 }
+}
