@@ -4,6 +4,8 @@ pub mod kubelet;
 mod owners;
 mod ownership;
 pub mod slurm;
+mod unresolved;
 
 pub use owners::{GpuName, Owner, Owners};
-pub use ownership::{Asking, OwnerSources, Ownership, Unresolved};
+pub use ownership::{Asking, OwnerSources, Ownership};
+pub use unresolved::Unresolved;

@@ -12,6 +12,7 @@
 //!   values missing this time are reported each time;
 //! - a value is set in its column unit, once; a sentinel is an absence.
 
+mod checked;
 mod plausible;
 
 use std::fmt;
@@ -23,10 +24,13 @@ use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::clock::mono_ns;
 use gpuvitals_core::{AbsenceReason, Identity, MetricId, Table};
 
-pub use crate::driver::Driver;
 use crate::finding::Finding;
-pub(crate) use plausible::Causes;
+
 use plausible::Known;
+
+pub use crate::driver::Driver;
+
+pub(crate) use plausible::Causes;
 
 /// Which tiers are due at a tick; the fast one always is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::kubelet::{Holders, Kubelet};
 use super::slurm::Slurm;
 use super::{GpuName, Owner, Owners};
+use crate::attribution::unresolved::Unresolved;
 use crate::machine::Machine;
 use crate::processes::ProcessTable;
 
@@ -30,31 +31,6 @@ const TABLES_MAX: usize = 16;
 
 /// Allocations without a GPU that are remembered, so that each counts once; a node has some hundred devices at most.
 const UNRESOLVED_MAX: usize = 4096;
-
-/// Why an allocation is that of no GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Unresolved {
-    /// The device's id has no form that is known.
-    UnknownId,
-    /// A claim (DRA) names a device that only the claim's driver can tell.
-    Claim,
-    /// The id names a GPU, and none of this node is called so.
-    NoSuchGpu,
-}
-
-impl Unresolved {
-    /// Every cause.
-    pub const ALL: [Self; 3] = [Self::UnknownId, Self::Claim, Self::NoSuchGpu];
-
-    /// Spelling in the label `cause`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::UnknownId => "unknown_id",
-            Self::Claim => "claim",
-            Self::NoSuchGpu => "no_such_gpu",
-        }
-    }
-}
 
 /// Allocations without a GPU so far.
 #[derive(Debug, Default)]
@@ -352,6 +328,7 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
+    use crate::attribution::unresolved::Unresolved;
     use gpuvitals_core::{Identity, IdentityColumn};
 
     use super::*;

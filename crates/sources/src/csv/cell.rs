@@ -1,6 +1,7 @@
 //! The content of a cell: a number in the column's unit, a marker of absence, or nonsense.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use gpuvitals_core::AbsenceReason;
 use gpuvitals_core::batch::{Value, ValueError};
@@ -8,6 +9,7 @@ use gpuvitals_core::catalogue::{MetricId, second_by_dcgm};
 use gpuvitals_core::foreign::{
     self, NoNumber, ToolField, absence, blank_float, blank_integer, no_reading, scaled,
 };
+use serde_json::Value as Json;
 
 use super::decimal::{Decimal, pointed};
 
@@ -188,4 +190,18 @@ fn column(scale: &Scale) -> &'static str {
 
 fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
+}
+
+/// A field of a message.
+pub(super) type Field = (Arc<str>, Json);
+
+/// A value of a column that the catalogue does not know.
+#[derive(Debug, Clone)]
+pub(super) struct ExtraCell {
+    /// Its column.
+    pub(super) name: Arc<str>,
+    /// As a number, if it is one.
+    pub(super) number: Option<f64>,
+    /// As in the file.
+    pub(super) text: String,
 }

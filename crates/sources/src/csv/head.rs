@@ -3,9 +3,10 @@
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
 
-use super::sample::HEAD_LEN_MAX;
 use super::text::{self, PEEK_LEN, TextKind, Utf16};
 
+/// Bytes at the beginning of a file that are looked at.
+pub(super) const HEAD_LEN_MAX: usize = 4 << 20;
 /// Bytes requested at once: as many as the splitter requests.
 const CHUNK_LEN: usize = 128 << 10;
 

@@ -11,11 +11,7 @@ use gpuvitals_core::foreign::{Meaning, meaning};
 use gpuvitals_core::time;
 use serde_json::{Map, Value as Json};
 
-use super::cell::plain_number;
-use super::subject::ExtraCell;
-
-/// A field of a message.
-pub(super) type Field = (Arc<str>, Json);
+use super::cell::{ExtraCell, Field, plain_number};
 
 /// The messages of the batch under construction: one a row.
 #[derive(Debug, Default)]

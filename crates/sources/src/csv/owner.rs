@@ -11,7 +11,7 @@ use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use serde_json::Value as Json;
 
-use super::messages::Field;
+use super::cell::Field;
 use super::part::Whose;
 use super::plan::Plan;
 

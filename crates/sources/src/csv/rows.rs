@@ -9,14 +9,14 @@ use gpuvitals_core::foreign::{Choice, Meaning, absence, is_credible, meaning};
 use gpuvitals_core::time::{self, FUTURE_MAX_NS};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Origin, Table};
 
-use super::cell::{self, Missing, Scale};
+use super::cell::{self, ExtraCell, Missing, Scale};
 use super::decimal::{Decimal, pointed};
 use super::messages::Messages;
 use super::part::{Cells, MetricCell, Part, Whose};
 use super::plan::{Plan, Role};
 use super::sample;
 use super::split::Splitter;
-use super::subject::{ExtraCell, Subject, Subjects};
+use super::subject::{Subject, Subjects};
 use super::times::Times;
 use crate::replay::report::{Cause, Ledger, Refusal};
 

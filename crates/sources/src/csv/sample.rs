@@ -3,9 +3,6 @@
 use super::head::HeadEnd;
 use super::split::{SplitStep, Splitter};
 
-/// Bytes at the beginning of a file that are looked at.
-pub(super) const HEAD_LEN_MAX: usize = 4 << 20;
-
 /// Most cells of a sample.
 const CELLS_MAX: usize = 1 << 20;
 

@@ -10,13 +10,11 @@ use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use memchr::memmem;
 
-use super::cell::plain_number;
-use super::labels;
-use super::messages::{self, Field};
-use super::owner;
+use super::cell::{ExtraCell, Field, plain_number};
 use super::part::Whose;
 use super::plan::{CsvForm, Plan, Role};
 use super::split::Splitter;
+use super::{labels, messages, owner};
 use crate::replay::report::{Cause, Refusal};
 
 /// Bytes of identity fields that are remembered; a file with more GPUs than that (about 20,000) resolves them
@@ -25,17 +23,6 @@ const REMEMBERED_LEN_MAX: usize = 8 << 20;
 
 /// Between the fields of a key: no UTF-8 text has this byte.
 const KEY_SEPARATOR: u8 = 0xff;
-
-/// A value of a column that the catalogue does not know.
-#[derive(Debug, Clone)]
-pub(super) struct ExtraCell {
-    /// Its column.
-    pub(super) name: Arc<str>,
-    /// As a number, if it is one.
-    pub(super) number: Option<f64>,
-    /// As in the file.
-    pub(super) text: String,
-}
 
 /// A GPU (with the other identity of its rows) and the place of its last row.
 #[derive(Debug)]

@@ -7,8 +7,8 @@
 mod answer;
 mod call;
 mod columns;
+mod device;
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,12 +17,14 @@ use gpuvitals_core::{AbsenceReason, Identity};
 use rustix::fs::Access;
 
 use crate::dialect::amd_sysfs::{Card, Missing, Sleep, cards};
-use crate::machine::Machine;
-use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::discovery::Discovery;
 use crate::finding::{Finding, Verdict};
+use crate::machine::Machine;
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
+
 use call::RenderNode;
 use columns::Lacks;
+use device::{Device, Query};
 
 pub use answer::{DevInfo, Memory, parse_dev_info, parse_memory};
 
@@ -70,36 +72,6 @@ fn look_at(machine: &Machine, card: &Card) -> (Option<IoctlProbe>, Finding) {
 }
 
 const RIGHTS: &str = "add the user to the group that owns it, render or video";
-
-/// The possible queries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Query {
-    /// Constants of the part.
-    DevInfo,
-    /// Heaps, total and used.
-    Memory,
-    /// One sensor, 32 bits.
-    Sensor(u32),
-}
-
-impl Query {
-    /// As the kernel numbers it: query, and which sensor.
-    fn numbers(self) -> (u32, u32) {
-        match self {
-            Self::DevInfo => (0x16, 0),
-            Self::Memory => (0x19, 0),
-            Self::Sensor(number) => (0x1d, number),
-        }
-    }
-}
-
-/// A render node that answers.
-trait Device: fmt::Debug + Send {
-    /// Writes the name of its kernel driver, and returns its length.
-    fn driver_name(&self, name: &mut [u8]) -> io::Result<usize>;
-    /// Writes the answer, as far as it fits.
-    fn info(&self, query: Query, answer: &mut [u8]) -> io::Result<()>;
-}
 
 type Open = fn(&Path) -> io::Result<Box<dyn Device>>;
 

@@ -9,6 +9,7 @@ mod fields;
 mod pmon;
 mod processes;
 mod query;
+mod said;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,12 +19,14 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::foreign::{NVIDIA_SMI, ToolField};
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
-use crate::machine::{LocalTool, Machine, Tool, ToolOutput};
-use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 use crate::discovery::{self, Discovery};
 use crate::finding::{Finding, Verdict};
+use crate::machine::{LocalTool, Machine, Tool, ToolOutput};
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 use crate::versions;
+
 use fields::{EVERYWHERE, IDENTITY};
+use said::{identity_of, said};
 
 pub use pmon::{PmonRow, parse_pmon};
 pub use processes::{ComputeApp, SmiProcesses, parse_compute_apps};
@@ -244,29 +247,6 @@ fn fill(gpu: &GpuRow, due: Due, row: &mut Row) {
     }
 }
 
-/// The identity of a row; none if it has none. Twins (GPUs with one UUID, as in masked captures) are not
-/// named by the UUID.
-fn identity_of(row: &GpuRow, node: &str, is_twin: bool) -> Option<Arc<Identity>> {
-    let mut identity = Identity::default();
-    identity.index = row.index;
-    let texts = [
-        (IdentityColumn::Node, Some(node)),
-        (IdentityColumn::Vendor, Some("nvidia")),
-        (IdentityColumn::Source, Some(Driver::NvidiaSmi.as_str())),
-        (IdentityColumn::Model, row.name.as_deref()),
-        (IdentityColumn::Pci, row.pci.as_deref()),
-        (IdentityColumn::Uuid, row.uuid.as_deref().filter(|_| !is_twin)),
-        (IdentityColumn::Driver, row.driver.as_deref()),
-        (IdentityColumn::Vbios, row.vbios.as_deref()),
-    ];
-    for (column, text) in texts {
-        // A text that cannot be one is left out: a row is worth more than a label.
-        let _refused = text.map(|text| identity.set(column, text));
-    }
-    identity.resolve().ok()?;
-    Some(Arc::new(identity))
-}
-
 /// The field that the tool refuses; empty when it does not say which.
 fn refused_field(text: &str) -> Option<&str> {
     let line = text.lines().find(|line| line.contains("not a valid field"))?;
@@ -279,23 +259,5 @@ fn failure(output: &ToolOutput, text: &str) -> ProbeError {
     match (output.code, said(&text)) {
         (Some(NO_PERMISSION), ProbeError::Gone(text) | ProbeError::Failed(text)) => ProbeError::Denied(text),
         (_, error) => error,
-    }
-}
-
-/// The tool's message in place of GPUs, as an error.
-fn said(text: &str) -> ProbeError {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
-    let short: String = lines.join(" ").chars().take(300).collect();
-    let has = |words: &str| short.to_ascii_lowercase().contains(words);
-    if has("permission") {
-        ProbeError::Denied(short)
-    } else if has("version mismatch") {
-        ProbeError::Gone(format!("{short} (the driver was updated while loaded: reboot, or reload it)"))
-    } else if short.is_empty() {
-        ProbeError::Failed("nvidia-smi says nothing".to_owned())
-    } else if has("no devices were found") || has("failed") || has("unable to determine") || has("is lost") {
-        ProbeError::Gone(short)
-    } else {
-        ProbeError::Failed(short)
     }
 }

@@ -12,6 +12,7 @@ mod ecc;
 mod events;
 mod fields;
 mod gpm;
+mod known;
 mod ledger;
 mod library;
 mod mig;
@@ -28,18 +29,21 @@ use std::time::Duration;
 
 use gpuvitals_core::IdentityColumn;
 
-use crate::machine::Machine;
-use crate::probe::Probe;
 use crate::discovery::Discovery;
 use crate::finding::{Finding, Verdict};
+use crate::machine::Machine;
+use crate::probe::Probe;
 use crate::versions;
-pub(crate) use code::{Answer, Code};
+
 use events::Events;
 use library::{OpenError, Opened};
-pub(crate) use naming::{Known, Nameless};
 use naming::{Name, NamingProbe, NodeDriver};
 use probe::NvmlProbe;
 use processes::Processes;
+
+pub(crate) use code::{Answer, Code};
+pub(crate) use known::Known;
+pub(crate) use naming::Nameless;
 pub(crate) use raw::{Gpu, Raw};
 
 /// Environment variable that names another library than the system's: that of a driver in an unusual place,

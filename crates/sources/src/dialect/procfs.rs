@@ -7,6 +7,7 @@
 
 mod cores;
 mod parse;
+mod shares;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,17 +16,18 @@ use std::sync::Arc;
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
+use crate::discovery::Discovery;
+use crate::finding::{Finding, Verdict};
+use crate::machine::{Machine, PinnedFile};
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
+
+use cores::Cores;
+use shares::{CpuShares, busy_pct, percent};
+
 pub use parse::{
     CpuTimes, Memory, PageFaults, Stat, parse_cores, parse_load, parse_memory, parse_stat, parse_uptime_ns,
     parse_vmstat,
 };
-
-use cores::Cores;
-
-use crate::machine::{Machine, PinnedFile};
-use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
-use crate::discovery::Discovery;
-use crate::finding::{Finding, Verdict};
 
 const CPU: MetricId = MetricId::of("cpu_pct");
 const CPU_USER: MetricId = MetricId::of("cpu_user_pct");
@@ -62,12 +64,6 @@ const STAT: &[MetricId] = &[
 ];
 const MEMINFO: &[MetricId] = &[MEMORY_USED, MEMORY_TOTAL, MEMORY_AVAILABLE, SWAP_USED];
 const VMSTAT: &[MetricId] = &[PAGE_FAULTS, MAJOR_PAGE_FAULTS];
-
-/// Ticks of a CPU within 80 ms (the kernel counts hundredths of a second for user space everywhere): a little less
-/// than a tenth of a second, so that at 10 Hz each row has a share.
-const SHARE_TICKS_PER_CPU: u64 = 8;
-/// Ticks of all CPUs together that are enough for a share: it is good to 1 % then.
-const SHARE_TICKS_ENOUGH: u64 = 100;
 
 /// Finds the host.
 pub fn find(machine: &Machine) -> Discovery {
@@ -295,43 +291,4 @@ impl Face<'_> {
             }
         }
     }
-}
-
-/// From when on the next share counts.
-#[derive(Debug, Default)]
-struct CpuShares {
-    since: Option<CpuTimes>,
-}
-
-impl CpuShares {
-    /// The time spent since the share before, once it is long enough for one. Single times may go back by some ticks (the
-    /// kernel's idle times do): that is no time at all.
-    fn after(&mut self, now: CpuTimes, cpus: u64) -> Option<CpuTimes> {
-        let Some(since) = self.since.filter(|since| since.total() <= now.total()) else {
-            // The first reading, or a count that restarted.
-            self.since = Some(now);
-            return None;
-        };
-        let spent = now.since(since);
-        if spent.total() < SHARE_TICKS_ENOUGH.min(SHARE_TICKS_PER_CPU.saturating_mul(cpus.max(1))) {
-            return None;
-        }
-        self.since = Some(now);
-        Some(spent)
-    }
-}
-
-/// Time that was not idle; waiting for I/O counts as idle.
-fn busy_pct(spent: CpuTimes) -> f32 {
-    let idle = spent.idle.saturating_add(spent.iowait.unwrap_or(0));
-    percent(spent.total().saturating_sub(idle), spent.total())
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "a share in % from ticks of one stretch needs no more digits than a float has"
-)]
-fn percent(part: u64, whole: u64) -> f32 {
-    (100.0 * part as f64 / whole as f64) as f32
 }

@@ -1,7 +1,7 @@
 //! What the readings of one GPU say about each other: a value that others contradict is left out and counted.
 //!
 //! This is done once a row, after a probe has filled it, so it is the same for every part and driver:
-//! - a power beyond [`POWER_EXCURSION`] times the largest limit;
+//! - a power beyond `POWER_EXCURSION` times the largest limit;
 //! - a part of a memory that is larger than the whole;
 //! - a sign of throttling that neither temperature nor power bears out. Firmware has been seen to set the bit of the hotspot on
 //!   idle cards at 40 °C (RDNA3 and RDNA4: issue 3251 of drm/amd, issue 11781 of ROCm/rocm-systems), and to count every step as
@@ -15,12 +15,6 @@
 use gpuvitals_core::MetricId;
 use gpuvitals_core::batch::Value;
 
-use super::Row;
-use crate::dialect::{NVIDIA_HELD_DOWN, NVIDIA_REASONS};
-
-/// A power beyond this multiple of the largest limit that can be set is refused: the most that PCI Express (CEM 5.0) lets a
-/// card draw for 100 µs, less than what any sensor averages over.
-const POWER_EXCURSION: f64 = 3.0;
 /// So far below its limit a temperature throttles nothing, kelvin. `LACT` leaves the bit of the hotspot out below 90 °C, which is
 /// 20 K below the limit of these cards.
 const COOL_K: f64 = 20.0;
@@ -35,8 +29,8 @@ const SKIN_LIMIT_C: f64 = 65.0;
 /// New readings of a counter over which it must grow without a reason before it is disbelieved for good.
 const READINGS_MIN: u8 = 3;
 
-const POWER: MetricId = MetricId::of("power_w");
-const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
+pub(super) const POWER: MetricId = MetricId::of("power_w");
+pub(super) const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
 const POWER_LIMIT: MetricId = MetricId::of("power_limit_w");
 const POWER_LIMIT_ENFORCED: MetricId = MetricId::of("power_limit_enforced_w");
 const POWER_LIMIT_MAX: MetricId = MetricId::of("power_limit_max_w");
@@ -59,42 +53,24 @@ const OPERATING: MetricId = MetricId::of("temperature_max_operating_c");
 const JUNCTION_SLOWDOWN: MetricId = MetricId::of("temperature_junction_slowdown_c");
 const MEMORY_SLOWDOWN: MetricId = MetricId::of("temperature_memory_slowdown_c");
 const MEMORY_OPERATING: MetricId = MetricId::of("temperature_memory_max_operating_c");
-const THROTTLED: MetricId = MetricId::of("throttled");
-const STATUS: MetricId = MetricId::of("throttle_status");
-const REASONS: MetricId = MetricId::of("throttle_reasons");
-const SAMPLES: MetricId = MetricId::of("throttle_sample_count");
 
 /// A part of a memory, the rest of it and the whole.
-const PARTS: [(MetricId, Option<MetricId>, MetricId); 4] = [
+pub(super) const PARTS: [(MetricId, Option<MetricId>, MetricId); 4] = [
     (MetricId::of("memory_used_mb"), Some(MetricId::of("memory_used_pct")), MetricId::of("memory_total_mb")),
     (MetricId::of("visible_memory_used_mb"), None, MetricId::of("visible_memory_total_mb")),
     (MetricId::of("gtt_used_mb"), None, MetricId::of("gtt_total_mb")),
     (MetricId::of("bar1_used_mb"), None, MetricId::of("bar1_total_mb")),
 ];
 
-/// Bits of [`STATUS`] that are power and current, temperatures, and signals from outside.
-const STATUS_POWER: u64 = (1 << 32) - 1;
-const STATUS_HEAT: u64 = ((1 << 46) - 1) & !STATUS_POWER;
-/// Bits of [`STATUS`] that hold the clocks down.
-const STATUS_HELD_DOWN: u64 = (1 << 48) - 1;
-
-/// Bits of [`REASONS`]: software power cap, software and hardware thermal slowdown.
-const REASONS_POWER: u64 = 0x4;
-const REASONS_HEAT: u64 = 0x20 | 0x40;
-/// A slowdown of the hardware, which is also set beside its thermal slowdown; and the power brake.
-const HW_SLOWDOWN: u64 = 0x8;
-const HW_THERMAL: u64 = 0x40;
-const POWER_BRAKE: u64 = 0x80;
-
 /// What a counter of throttling counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+pub(super) enum Cause {
     Power,
     Heat,
 }
 
-/// Counters of steps under a limit, of [`SAMPLES`]; and of nanoseconds, of time.
-const COUNTERS: [(MetricId, Cause, bool); 9] = [
+/// Counters of steps under a limit, of `SAMPLES`; and of nanoseconds, of time.
+pub(super) const COUNTERS: [(MetricId, Cause, bool); 9] = [
     (MetricId::of("throttle_ppt_count"), Cause::Power, true),
     (MetricId::of("throttle_socket_thermal_count"), Cause::Heat, true),
     (MetricId::of("throttle_vr_thermal_count"), Cause::Heat, true),
@@ -132,7 +108,7 @@ impl Causes {
         Self(self.0 | other.0)
     }
 
-    fn without(self, denied: Denied) -> Self {
+    pub(super) fn without(self, denied: Denied) -> Self {
         let cleared = |is_denied, Self(bits): Self| if is_denied { bits } else { 0 };
         let bits = cleared(denied.power, Self::POWER)
             | cleared(denied.heat, Self::HEAT)
@@ -143,32 +119,32 @@ impl Causes {
 
 /// Which causes the other readings contradict.
 #[derive(Debug, Clone, Copy)]
-struct Denied {
-    power: bool,
-    heat: bool,
+pub(super) struct Denied {
+    pub(super) power: bool,
+    pub(super) heat: bool,
 }
 
 /// What is known of a GPU, kept from row to row: limits are read rarely.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
-    power_w: Option<f64>,
-    limit_w: Option<f64>,
-    enforced_w: Option<f64>,
-    limit_max_w: Option<f64>,
-    module_w: Option<f64>,
-    module_limit_w: Option<f64>,
-    utilization_pct: Option<f64>,
-    margin_k: Option<f64>,
+    pub(super) power_w: Option<f64>,
+    pub(super) limit_w: Option<f64>,
+    pub(super) enforced_w: Option<f64>,
+    pub(super) limit_max_w: Option<f64>,
+    pub(super) module_w: Option<f64>,
+    pub(super) module_limit_w: Option<f64>,
+    pub(super) utilization_pct: Option<f64>,
+    pub(super) margin_k: Option<f64>,
     /// Each sensor with its limit: graphics, junction, memory, HBM, three regulators, SoC, CPU, skin.
-    sensors: [(Option<f64>, f64); 10],
-    totals: [Option<f64>; PARTS.len()],
-    before: Option<Denied>,
-    counters: [Counter; COUNTERS.len()],
+    pub(super) sensors: [(Option<f64>, f64); 10],
+    pub(super) totals: [Option<f64>; PARTS.len()],
+    pub(super) before: Option<Denied>,
+    pub(super) counters: [Counter; COUNTERS.len()],
 }
 
 /// A counter of throttling: value and steps where it began to grow without a reason, and new readings since then.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counter {
+pub(super) struct Counter {
     base: Option<(i64, i64)>,
     last: i64,
     readings: u8,
@@ -200,7 +176,7 @@ impl Default for Known {
 
 impl Known {
     /// Takes the values of a row. What every row has is of this one.
-    fn note(&mut self, values: &[(MetricId, Value)]) {
+    pub(super) fn note(&mut self, values: &[(MetricId, Value)]) {
         (self.power_w, self.utilization_pct, self.module_w) = (None, None, None);
         let [graphics, junction, memory, hbm, vr_gfx, vr_soc, vr_mem, soc, cpu, skin] = &mut self.sensors;
         (graphics.0, junction.0) = (None, None);
@@ -243,7 +219,7 @@ impl Known {
     }
 
     /// Which causes the present readings contradict.
-    fn denied(&self) -> Denied {
+    pub(super) fn denied(&self) -> Denied {
         let draws_little = match (self.power_w, self.enforced_w.or(self.limit_w)) {
             (Some(power), Some(limit)) => {
                 let is_module_loaded = self
@@ -267,7 +243,7 @@ impl Known {
 impl Counter {
     /// Whether a reading is to be left out. It is disbelieved for good once it has grown for half of the time or more without a
     /// reason, or has counted every single step so far: a value that comes back would bring the false steps with it.
-    fn judge(&mut self, value: i64, steps: i64, counts_steps: bool, is_denied: bool) -> bool {
+    pub(super) fn judge(&mut self, value: i64, steps: i64, counts_steps: bool, is_denied: bool) -> bool {
         if self.is_disbelieved {
             return true;
         }
@@ -287,111 +263,5 @@ impl Counter {
         self.is_disbelieved =
             self.readings >= READINGS_MIN && (value - first).saturating_mul(2) >= steps - begun;
         self.is_disbelieved
-    }
-}
-
-impl Row {
-    /// The driver says, by no bits of a column, what holds the clocks down: `throttled` follows, unless other readings
-    /// contradict it.
-    pub(crate) fn held_down(&mut self, causes: Causes) {
-        self.int(THROTTLED, causes.any());
-        self.held = causes;
-    }
-
-    /// Leaves out what other values of the row contradict. `now_ns` is monotonic.
-    pub(super) fn settle(&mut self, now_ns: i64) {
-        self.known.note(&self.values);
-        if let Some(limit) = self.known.limit_max_w {
-            for metric in [POWER, POWER_AVERAGE] {
-                if self.get(metric).is_some_and(|watts| watts.as_f64() > limit * POWER_EXCURSION) {
-                    self.leave_out(metric);
-                }
-            }
-        }
-        for (at, (part, share, _)) in PARTS.into_iter().enumerate() {
-            let total = self.known.totals.get(at).copied().flatten().filter(|&total| total > 0.0);
-            if total.is_some_and(|total| self.get(part).is_some_and(|used| used.as_f64() > total)) {
-                self.leave_out(part);
-                if let Some(share) = share.filter(|&share| self.get(share).is_some()) {
-                    self.leave_out(share);
-                }
-            }
-        }
-        self.settle_throttling(now_ns);
-        // What a second source has given is not absent.
-        if !self.absences.is_empty() {
-            let Self { absences, values, .. } = self;
-            absences.retain(|(metric, _)| values.iter().all(|(id, _)| id != metric));
-        }
-    }
-
-    fn settle_throttling(&mut self, now_ns: i64) {
-        let now = self.known.denied();
-        let before = self.known.before.replace(now).unwrap_or(now);
-        let denied = Denied { power: now.power && before.power, heat: now.heat && before.heat };
-        let told = self.held.without(denied);
-        if told != self.held {
-            self.refused += 1;
-            self.amend(THROTTLED, Value::Int(told.any().into()));
-        }
-        if let Some(Value::Int(status)) = self.get(STATUS) {
-            let false_bits =
-                if denied.power { STATUS_POWER } else { 0 } | if denied.heat { STATUS_HEAT } else { 0 };
-            self.clear_bits(STATUS, status.cast_unsigned(), false_bits, STATUS_HELD_DOWN);
-        }
-        if let Some(Value::Int(reasons)) = self.get(REASONS) {
-            let reasons = reasons.cast_unsigned();
-            let mut false_bits =
-                if denied.power { REASONS_POWER } else { 0 } | if denied.heat { REASONS_HEAT } else { 0 };
-            if reasons & false_bits & HW_THERMAL != 0 && reasons & POWER_BRAKE == 0 {
-                false_bits |= HW_SLOWDOWN;
-            }
-            self.clear_bits(REASONS, reasons, false_bits, NVIDIA_HELD_DOWN);
-            for (bit, flag) in NVIDIA_REASONS.into_iter().filter(|(bit, _)| bit & false_bits != 0) {
-                if reasons & bit != 0 && self.get(flag).is_some() {
-                    self.amend(flag, Value::Int(0));
-                }
-            }
-        }
-        let samples = self.get(SAMPLES).map(whole);
-        for (at, (metric, cause, counts_steps)) in COUNTERS.into_iter().enumerate() {
-            let Some(value) = self.get(metric).map(whole) else { continue };
-            let is_denied = if cause == Cause::Heat { denied.heat } else { denied.power };
-            let steps = if counts_steps { samples } else { Some(now_ns) };
-            let Some(steps) = steps else { continue };
-            let Some(counter) = self.known.counters.get_mut(at) else { continue };
-            if counter.judge(value, steps, counts_steps, is_denied) {
-                self.leave_out(metric);
-            }
-        }
-    }
-
-    /// Clears bits of a mask that other readings contradict, and tells `throttled` by the rest.
-    fn clear_bits(&mut self, mask: MetricId, bits: u64, false_bits: u64, held_down: u64) {
-        if bits & false_bits == 0 {
-            return;
-        }
-        self.refused += 1;
-        let told = bits & !false_bits;
-        self.amend(mask, Value::Int(told.cast_signed()));
-        self.amend(THROTTLED, Value::Int((told & held_down != 0).into()));
-    }
-
-    /// Gives a metric that the row has another value.
-    fn amend(&mut self, metric: MetricId, value: Value) {
-        self.values.iter_mut().filter(|(id, _)| *id == metric).for_each(|(_, old)| *old = value);
-    }
-
-    fn leave_out(&mut self, metric: MetricId) {
-        self.values.retain(|(id, _)| *id != metric);
-        self.refuse(metric);
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "counters are whole numbers")]
-fn whole(value: Value) -> i64 {
-    match value {
-        Value::Int(number) => number,
-        other => other.as_f64() as i64,
     }
 }

@@ -12,8 +12,11 @@ use gpuvitals_core::batch::{Value, ValueError};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, MetricId, Origin, Table};
 
 use super::state::WorkerState;
-use super::worker::WATCHED;
 use crate::probe::{Detail, OwnValue, Row};
+
+/// The metric whose changes stand in for snapshots, for drivers without them; also the absent one in a row
+/// without values.
+pub(super) const WATCHED: MetricId = MetricId::of("power_w");
 
 /// Rows of one worker, of one table.
 #[derive(Debug)]

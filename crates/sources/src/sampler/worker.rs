@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::{AbsenceReason, Identity, MetricId};
-
 use gpuvitals_core::clock::{Moment, mono_ns};
+use gpuvitals_core::{AbsenceReason, Identity};
 
 use super::handoff::Handoff;
-use super::rows::RowList;
+use super::rows::{RowList, WATCHED};
 use super::schedule::{Schedule, stamp};
 use super::sleep::{nanos, sleep_until};
 use super::state::{Liveness, Target, WorkerState};
@@ -30,9 +29,6 @@ const GONE_PAUSE_NS: (i64, i64) = (1_000_000_000, 30_000_000_000);
 const STALE_NS: i64 = 2_000_000_000;
 const STALE_UPDATES: i64 = 5;
 const STALE: &str = "its snapshot does not change: the driver keeps returning the same one";
-/// The metric whose changes stand in for snapshots, for drivers without them; also the absent one in a row
-/// without values.
-pub(super) const WATCHED: MetricId = MetricId::of("power_w");
 
 /// A worker's settings.
 #[derive(Debug, Clone)]

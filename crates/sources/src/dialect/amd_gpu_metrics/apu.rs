@@ -1,8 +1,8 @@
 //! Tables of APUs, v2.x and v3.x: field, offset in bytes, type, number of elements.
 
 use super::field::Field as F;
-use super::layout::Row;
-use super::value::Kind::{U16, U32, U64};
+use super::slot::Kind::{U16, U32, U64};
+use super::slot::Row;
 
 /// v2.0: Renoir with old drivers.
 pub(super) const V2_0: &[Row] = &[

@@ -6,8 +6,7 @@
 //! unknown type or values beyond the end, the walk stops and the earlier attributes count.
 
 use super::field::Field;
-use super::layout::{Slot, Slots};
-use super::value::Kind;
+use super::slot::{Kind, Slot, Slots};
 use super::{TableError, Version};
 
 /// Most attributes read: more than the numbers allow.

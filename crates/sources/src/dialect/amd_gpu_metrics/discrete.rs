@@ -1,8 +1,8 @@
 //! Tables of discrete GPUs, v1.x: field, offset in bytes, type, number of elements.
 
 use super::field::Field as F;
-use super::layout::Row;
-use super::value::Kind::{U8, U16, U32, U64};
+use super::slot::Kind::{U8, U16, U32, U64};
+use super::slot::Row;
 
 /// v1.0: Vega12 and Vega20 with old drivers.
 pub(super) const V1_0: &[Row] = &[

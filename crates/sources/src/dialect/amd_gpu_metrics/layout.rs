@@ -1,44 +1,8 @@
 //! Places of the fields in a table. The tables become an index by field at compile time, so that a lookup is
 //! one load.
 
-use super::field::Field;
-use super::value::Kind;
+use super::slot::{Row, Slot, Slots};
 use super::{Version, XCP_MAX, apu, discrete};
-
-/// A field, its offset in bytes, the type and number of its elements.
-pub(super) type Row = (Field, u16, Kind, u16);
-
-/// The place of a field.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Slot {
-    pub(super) offset: u16,
-    /// Elements; 0 if the table has no such field.
-    pub(super) count: u16,
-    /// Bytes from one partition's to the next one's; 0 for a field of the whole package.
-    pub(super) stride: u16,
-    pub(super) kind: Kind,
-}
-
-/// The slots of all fields.
-#[derive(Debug, Clone)]
-pub(super) struct Slots([Slot; Field::ALL.len()]);
-
-impl Slots {
-    pub(super) const EMPTY: Self =
-        Self([Slot { offset: 0, count: 0, stride: 0, kind: Kind::U8 }; Field::ALL.len()]);
-
-    /// The place of a field.
-    #[expect(clippy::indexing_slicing, reason = "there is a slot for each field")]
-    pub(super) fn of(&self, field: Field) -> Slot {
-        self.0[field as usize]
-    }
-
-    /// Puts a field somewhere.
-    #[expect(clippy::indexing_slicing, reason = "there is a slot for each field")]
-    pub(super) const fn set(&mut self, field: Field, slot: Slot) {
-        self.0[field as usize] = slot;
-    }
-}
 
 /// Rows of a table, at one place or for each partition.
 struct Part {

@@ -4,26 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 
-use super::code::{Code, Meaning};
 use super::events::Events;
+use super::known::{Known, lost};
 use super::library::{self, Listed};
 use super::probe::NvmlProbe;
-use super::raw::{Gpu, Raw};
+use super::raw::Raw;
 use crate::machine::Machine;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 
 /// Identity of a GPU; empty until it could be asked for its name.
 pub(super) type Name = Arc<OnceLock<Arc<Identity>>>;
-
-/// A GPU that has a name.
-#[derive(Clone)]
-pub(crate) struct Known {
-    pub(crate) raw: &'static Raw,
-    pub(crate) gpu: Gpu,
-    pub(crate) identity: Arc<Identity>,
-    /// Whether `GetPowerUsage` is the average over a second on this part.
-    pub(super) is_power_averaged: bool,
-}
 
 /// A GPU that the library counts and that could not be asked for its name: lost, in need of a reset, or hanging.
 pub(crate) struct Nameless {
@@ -115,19 +105,6 @@ pub(super) fn address_left(machine: &Machine, named: &[&Known]) -> Option<String
         .filter_map(|entry| spelled(entry.file_name().to_str()?))
         .filter(|pci| named.iter().all(|known| known.identity.get(IdentityColumn::Pci) != Some(pci)));
     left.next().filter(|_| left.next().is_none())
-}
-
-/// Why a GPU gives no handle.
-pub(super) fn lost(raw: &Raw, code: Code) -> ProbeError {
-    if code == Code::UNINITIALIZED {
-        // Another user shut the library down; the next reading shows whether this helped.
-        let _again = raw.init();
-    }
-    match code.meaning() {
-        Meaning::Device(error) => error,
-        // Whatever a lost GPU answers here, it is looked for ever more slowly.
-        _ => ProbeError::Gone(code.to_string()),
-    }
 }
 
 /// Asks a GPU for its name until it has one, and then reads it.

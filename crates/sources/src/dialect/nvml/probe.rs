@@ -8,8 +8,8 @@ use gpuvitals_core::{Identity, IdentityColumn, MetricId};
 use super::board::Board;
 use super::code::Code;
 use super::events::{Events, Xids};
+use super::known::{Known, lost};
 use super::mig::{self, Instance};
-use super::naming::{self, Known};
 use super::raw::{Gpu, Raw};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 
@@ -69,7 +69,7 @@ impl NvmlProbe {
 
     fn look_up(&self) -> Result<Gpu, ProbeError> {
         let uuid = self.identity.uuid().unwrap_or_default();
-        self.raw.by_uuid(uuid).map_err(|code| naming::lost(self.raw, code))
+        self.raw.by_uuid(uuid).map_err(|code| lost(self.raw, code))
     }
 
     fn read_all(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {

@@ -2,6 +2,9 @@
 //! lacks answers like a call that the driver does not know. Numbers come back as the driver gives them.
 #![expect(unsafe_code, reason = "foreign functions of NVML are called here and nowhere else")]
 
+mod base;
+mod gpm;
+
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
 
@@ -9,36 +12,16 @@ use nvml_wrapper_sys::bindings as sys;
 
 use super::code::{Answer, Code};
 
+use base::call;
+
+pub(crate) use base::{Gpu, Raw};
+pub(crate) use gpm::{GpmRequest, GpmSample};
+
 /// Longest text NVML gives (`NVML_DEVICE_UUID_V2_BUFFER_SIZE`, `NVML_DEVICE_NAME_V2_BUFFER_SIZE`).
 const TEXT_LEN: usize = 96;
 const TEXT_LEN_U32: u32 = 96;
 /// Most entries of a list that NVML gives; longer ones are cut.
 const LIST_LEN_MAX: u32 = 4096;
-
-/// The library, loaded and initialised.
-pub(crate) struct Raw {
-    lib: sys::NvmlLib,
-}
-
-/// Handle of a GPU or MIG instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gpu(sys::nvmlDevice_t);
-
-// SAFETY: a handle is a token that NVML looks up; NVML is thread-safe, also for calls on one device.
-unsafe impl Send for Gpu {}
-// SAFETY: as above.
-unsafe impl Sync for Gpu {}
-
-macro_rules! call {
-    ($raw:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        match &$raw.lib.$function {
-            // SAFETY: the signature is that of the header this symbol has had since it exists; all pointers handed over point to
-            // memory of ours that outlives the call and is as large as the arguments say.
-            Ok(function) => Code::check(unsafe { function($($argument),*) }),
-            Err(_) => Err(Code::FUNCTION_NOT_FOUND),
-        }
-    };
-}
 
 macro_rules! numbers {
     ($($name:ident = $function:ident($($argument:ident),*) -> $type:ty;)+) => {
@@ -51,10 +34,6 @@ macro_rules! numbers {
         }
     };
 }
-
-mod gpm;
-
-pub(crate) use gpm::{GpmRequest, GpmSample};
 
 numbers! {
     architecture = nvmlDeviceGetArchitecture() -> u32;

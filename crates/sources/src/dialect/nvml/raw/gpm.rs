@@ -2,7 +2,8 @@
 
 use nvml_wrapper_sys::bindings as sys;
 
-use super::{Answer, Code, Gpu, Raw};
+use super::base::{Gpu, Raw, call};
+use crate::dialect::nvml::code::{Answer, Code};
 
 /// Most metrics in one request.
 const METRICS_MAX: usize = 210;
