@@ -4,6 +4,7 @@
 //! ended. Requests read the last judgement. The watch asks the history like a client does, one question at a time.
 
 mod figures;
+mod judgement;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -12,11 +13,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_analysis::findings::{
-    self, ClockWatch, FleetFinding, HolderLoad, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown,
-    Situation, Subject, Tracker,
+    self, ClockWatch, FleetFinding, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown, Situation,
+    Subject, Tracker,
 };
 use gpuvitals_analysis::freshness::Freshness;
-use gpuvitals_analysis::hints::{self, NodeHint};
+use gpuvitals_analysis::hints;
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{
@@ -25,8 +26,9 @@ use gpuvitals_core::history::{
 use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Origin, Table, causes};
 
-use crate::ask;
-use crate::condition;
+use crate::{ask, condition};
+
+pub(crate) use judgement::Judgement;
 
 /// Most health events that are read, the newest first.
 const EVENTS_MAX: usize = 10_000;
@@ -77,21 +79,6 @@ struct Work {
     clocks: ClockWatch,
     /// Until when events were read.
     read_ns: i64,
-}
-
-/// What is wrong with the fleet at one instant.
-#[derive(Debug, Clone)]
-pub(crate) struct Judgement {
-    /// When it was judged, nanoseconds UTC since 1970.
-    pub(crate) at_ns: i64,
-    /// The findings with the names of their subjects for people, the worst first.
-    pub(crate) findings: Vec<(FleetFinding, String)>,
-    /// The jobs with several GPUs.
-    pub(crate) jobs: Vec<HolderLoad>,
-    /// Where work can go.
-    pub(crate) hints: Vec<NodeHint>,
-    /// What could not be read.
-    pub(crate) missing: Vec<String>,
 }
 
 impl FleetWatch {

@@ -1,6 +1,5 @@
 //! The clusters of the configuration.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +10,15 @@ use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer};
 
-use crate::settings::Kubernetes;
-
 /// Labels of the driver's pods: those of the operator's `ClusterPolicy`, then those of its `NVIDIADriver` resources.
 const DRIVER_SELECTORS: [&str; 2] =
     ["app=nvidia-driver-daemonset", "app.kubernetes.io/component=nvidia-driver"];
 /// Where the GPU operator runs: by NVIDIA's chart, and on OpenShift.
 const DRIVER_NAMESPACES: [&str; 2] = ["gpu-operator", "nvidia-gpu-operator"];
 /// Execs at once in all clusters together: each keeps a thread for blocking work, of which the runtime has 512.
-const PARALLEL_MAX: usize = 256;
+pub(crate) const PARALLEL_MAX: usize = 256;
 /// Nodes of a cluster that are read at once, unless there are so many clusters that each has less: 100 nodes in two turns.
-const PARALLEL: usize = 64;
+pub(crate) const PARALLEL: usize = 64;
 /// Shortest time between two readings of a node: an exec is expensive for the API server and the node.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
@@ -167,34 +164,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The clusters of a configuration, checked.
-    ///
-    /// # Errors
-    /// When one cannot be read as configured, or two have the same name.
-    pub fn checked(Kubernetes { clusters, node_labels }: &Kubernetes) -> Result<Vec<Self>, ConfigError> {
-        let all = &clusters.0;
-        let node_labels: Arc<[String]> = Arc::from(node_labels.as_slice());
-        let mut names = BTreeSet::new();
-        for settings in all {
-            if !names.insert(settings.name.as_str()) {
-                return Err(ConfigError::Twice(settings.name.clone()));
-            }
-        }
-        let read = || all.iter().filter(|settings| settings.has_gpu);
-        let given = read().filter_map(|settings| settings.parallel).fold(0, usize::saturating_add);
-        let open = read().filter(|settings| settings.parallel.is_none()).count();
-        let share = (PARALLEL_MAX.saturating_sub(given) / open.max(1)).clamp(1, PARALLEL);
-        let check =
-            |settings: &ClusterSettings| Self::check(settings.clone(), share, Arc::clone(&node_labels));
-        let clusters = all.iter().map(check).collect::<Result<Vec<_>, _>>()?;
-        let parallel = given.saturating_add(share * open);
-        if parallel > PARALLEL_MAX {
-            return Err(ConfigError::Parallel(parallel));
-        }
-        Ok(clusters)
-    }
-
-    fn check(
+    pub(crate) fn check(
         settings: ClusterSettings,
         share: usize,
         node_labels: Arc<[String]>,

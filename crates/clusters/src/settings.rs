@@ -1,8 +1,11 @@
 //! Section `kubernetes` of the configuration.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use gpuvitals_settings::{Notation, Refusal, Typed, Value, settings};
 
-use crate::config::{Cluster, ClusterSettings};
+use crate::config::{Cluster, ClusterSettings, ConfigError, PARALLEL, PARALLEL_MAX};
 
 settings! {
     /// Clusters on which nothing is installed: their NVIDIA GPUs, by nvidia-smi in the driver's pods; `up` and `serve` read them
@@ -22,6 +25,35 @@ impl Kubernetes {
     fn check(&self) -> Result<(), Refusal> {
         let refused = |error: crate::ConfigError| Refusal::new("kubernetes.clusters", error.to_string());
         Cluster::checked(self).map(drop).map_err(refused)
+    }
+}
+
+impl Cluster {
+    /// The clusters of a configuration, checked.
+    ///
+    /// # Errors
+    /// When one cannot be read as configured, or two have the same name.
+    pub fn checked(Kubernetes { clusters, node_labels }: &Kubernetes) -> Result<Vec<Self>, ConfigError> {
+        let all = &clusters.0;
+        let node_labels: Arc<[String]> = Arc::from(node_labels.as_slice());
+        let mut names = BTreeSet::new();
+        for settings in all {
+            if !names.insert(settings.name.as_str()) {
+                return Err(ConfigError::Twice(settings.name.clone()));
+            }
+        }
+        let read = || all.iter().filter(|settings| settings.has_gpu);
+        let given = read().filter_map(|settings| settings.parallel).fold(0, usize::saturating_add);
+        let open = read().filter(|settings| settings.parallel.is_none()).count();
+        let share = (PARALLEL_MAX.saturating_sub(given) / open.max(1)).clamp(1, PARALLEL);
+        let check =
+            |settings: &ClusterSettings| Self::check(settings.clone(), share, Arc::clone(&node_labels));
+        let clusters = all.iter().map(check).collect::<Result<Vec<_>, _>>()?;
+        let parallel = given.saturating_add(share * open);
+        if parallel > PARALLEL_MAX {
+            return Err(ConfigError::Parallel(parallel));
+        }
+        Ok(clusters)
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod bad;
 mod defect;
+mod member;
 mod memory;
 mod meter;
 mod opening;
@@ -20,47 +21,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::ports::Sink;
-use gpuvitals_queue::link::{self, AnyConsumer, Client, ConnectError};
-use gpuvitals_queue::{ConsumerOptions, dead_topic};
+use gpuvitals_queue::link::ConnectError;
 use tokio::task::JoinSet;
 
-use bad::BadRows;
 use worker::Terms;
 
+pub use member::Member;
 pub use memory::MemoryHistory;
 pub use meter::families;
 pub use opening::unpacked;
 pub use progress::CollectorProgress;
 pub use settings::{CollectorSettings, SinkKind};
 pub use worker::Ended;
-
-/// How workers join their group of a topic, as often as need be.
-#[derive(Debug, Clone)]
-pub struct Member {
-    client: Client,
-    topic: String,
-    group: String,
-    options: ConsumerOptions,
-}
-
-impl Member {
-    /// Joins the settings' group of a topic through this client.
-    pub fn new(settings: &CollectorSettings, topic: &str, client: Client) -> Self {
-        let (topic, group) = (topic.to_owned(), settings.group.clone());
-        Self { client, topic, group, options: link::of_one_consumer(settings.options()) }
-    }
-
-    /// The publisher of bad rows as dead letters.
-    fn bad_rows(&self) -> Result<BadRows, ConnectError> {
-        let producer = self.client.producer(dead_topic(&self.topic))?;
-        Ok(BadRows { group: self.group.clone(), producer })
-    }
-
-    /// Joins. A remote queue is not contacted before the first receive.
-    async fn join(&self) -> Result<AnyConsumer, ConnectError> {
-        self.client.consumer(self.topic.as_str(), self.group.as_str(), &self.options).await
-    }
-}
 
 /// The workers of a collector.
 #[derive(Debug)]

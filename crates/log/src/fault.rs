@@ -9,18 +9,17 @@
 //! steps. So it interleaves with its callers' work, call by call, and always in the same way.
 
 mod inode;
+mod sector;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
 
 use self::inode::{Dice, Inode, Memory};
 use crate::disk::{Disk, DiskFile, Join, Step};
 
-/// Bytes that a disk writes whole or not at all.
-pub const SECTOR_LEN: usize = 512;
+pub use sector::SECTOR_LEN;
 
 /// A call of [`Disk`] or [`DiskFile`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,6 +14,7 @@ mod message;
 mod receiver;
 mod series;
 mod settings;
+mod shared;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 use counts::Counts;
 use receiver::{Receiver, pack};
 use series::Tracker;
+use shared::Shared;
 
 pub use settings::RemoteWriteSettings;
 
@@ -49,12 +51,6 @@ pub struct RemoteWrite {
     give_up: CancellationToken,
     looking: AbortOnDropHandle<()>,
     sending: AbortOnDropHandle<()>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    outbox: Outbox,
-    counts: Counts,
 }
 
 impl RemoteWrite {

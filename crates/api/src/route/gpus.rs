@@ -1,5 +1,6 @@
 //! `/api/v1/gpus`, one GPU, and the GPUs of a host.
 
+mod label;
 mod table;
 
 use std::cmp::Ordering;
@@ -18,12 +19,13 @@ use crate::ask::{Ask, Body, Rendered, View};
 use crate::asked::{Columns, Limit, Offset, Paging, Where};
 use crate::condition;
 use crate::config::Limits;
-use crate::dto::{Gpu, GpuDetail, GpuList, Labels, LatestColumns, LatestMetrics, Moment, State};
+use crate::dto::{Gpu, GpuDetail, GpuList, Labels, LatestColumns, Moment, State};
 use crate::error::{ApiError, ErrorBody};
 use crate::format::Format;
 use crate::parameter::{self, Asked, Named, given};
-use crate::rack::RackPattern;
 use crate::selector::Tests;
+
+use label::{Label, Latest};
 
 const FIELDS: [(&str, Field); 10] = [
     ("id", Field::Id),
@@ -127,70 +129,6 @@ pub(crate) struct GpusAsk {
     labels: Vec<Label>,
     tests: Tests,
     format: Format,
-}
-
-/// What the list says of a GPU beside its own fields.
-#[derive(Debug, Clone, Copy)]
-enum Label {
-    Identity(IdentityColumn),
-    /// The rack of its host.
-    Rack,
-}
-
-impl Label {
-    const RACK: &str = "rack";
-
-    fn by_name(name: &str) -> Option<Self> {
-        if name == Self::RACK { Some(Self::Rack) } else { IdentityColumn::by_name(name).map(Self::Identity) }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Identity(column) => column.name(),
-            Self::Rack => Self::RACK,
-        }
-    }
-
-    fn text<'a>(self, gpu: &'a GpuState, racks: Option<&RackPattern>) -> Option<&'a str> {
-        match self {
-            Self::Identity(column) => gpu.identity.get(column),
-            Self::Rack => racks?.rack_of(gpu.identity.node()?),
-        }
-    }
-}
-
-/// The latest values that are shown.
-#[derive(Debug)]
-enum Latest {
-    None,
-    All,
-    Of(Vec<String>),
-}
-
-impl Latest {
-    fn parse(include: Option<&String>, metrics: Option<&Columns>) -> Result<Self, ApiError> {
-        let names = parameter::list("include", include)?;
-        if let Some(other) = names.iter().find(|name| name.as_ref() != "metrics") {
-            return Err(ApiError::parameter("include", other, "metrics"));
-        }
-        Ok(match Columns::read(Table::GpuEvents, metrics)? {
-            Some(columns) => Self::Of(columns),
-            None if names.is_empty() => Self::None,
-            None => Self::All,
-        })
-    }
-
-    fn columns(&self) -> Option<&[String]> {
-        match self {
-            Self::Of(columns) => Some(columns),
-            Self::None | Self::All => None,
-        }
-    }
-
-    fn of<'a>(&'a self, gpu: &'a GpuState) -> Option<LatestMetrics<'a>> {
-        let is_shown = !matches!(self, Self::None);
-        is_shown.then(|| LatestMetrics { gpu, wanted: self.columns() })
-    }
 }
 
 /// A question for one GPU.

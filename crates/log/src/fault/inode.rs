@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::SECTOR_LEN;
+use super::sector::SECTOR_LEN;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inode {

@@ -4,7 +4,7 @@ use gpuvitals_core::figures::Number;
 use gpuvitals_promql::{Grid, Outcome, PromSeries, SeriesLabels, spell};
 use serde_json::{Map, Value};
 
-use super::MILLISECOND_NS;
+use super::failure::MILLISECOND_NS;
 
 /// Cuts a result to so many series. Returns whether there were more.
 pub(super) fn cut(result: &mut Outcome, limit: usize) -> bool {
