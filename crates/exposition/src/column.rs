@@ -8,10 +8,12 @@ use gpuvitals_core::catalogue::{Metric, Series};
 use gpuvitals_core::figures::{Kind, Labels, Number};
 use gpuvitals_core::{Identity, IdentityColumn, MetricId};
 
-use crate::dcgm::{Compat, LINK_RATE, MEMORY_FREE};
-use crate::exposition::ExpositionConfig;
+use crate::compat::Compat;
+use crate::config::ExpositionConfig;
+use crate::dcgm::{LINK_RATE, MEMORY_FREE};
+use crate::family::{FamilyPlan, Line};
 use crate::labels::LabelSet;
-use crate::plan::{FamilyPlan, Line, Plan};
+use crate::plan::Plan;
 use crate::reading::Reading;
 use crate::scale::Scale;
 

@@ -10,23 +10,11 @@ use gpuvitals_core::MetricId;
 use gpuvitals_core::catalogue::{DcgmName, Instrument, Metric, Series, gpu_metrics};
 use gpuvitals_core::figures::Kind;
 
+use crate::compat::Compat;
+use crate::family::{FamilyPlan, base_help};
 use crate::labels::LabelSet;
-use crate::plan::{FamilyPlan, base_help};
 use crate::reading::Reading;
 use crate::scale::Scale;
-
-/// The dcgm-exporter dialects to write as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compat {
-    /// None.
-    Off,
-    /// That of 4.9 on: base units, `hostname`.
-    Dcgm,
-    /// That up to 4.8: MHz, %, MiB, `Hostname`.
-    DcgmLegacy,
-    /// Both, for a migration.
-    Both,
-}
 
 /// In dcgm-exporter's default list, though not in our standard set.
 const DEFAULT: [MetricId; 4] = [

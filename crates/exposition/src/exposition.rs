@@ -2,16 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow_array::types::Int32Type;
 use arrow_array::{Array as _, DictionaryArray};
-use gpuvitals_core::catalogue::{Series, Table};
+use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::figures::{Family, Format};
 use gpuvitals_core::{Batch, IdentityColumn};
 
+use crate::config::ExpositionConfig;
 use crate::cores::Cores;
-use crate::dcgm::Compat;
 use crate::gpu::Gpu;
 use crate::labels::LabelSet;
 use crate::plan::Plan;
@@ -24,19 +23,6 @@ use crate::values::Values;
 const GPUS_MAX: usize = 1024;
 /// How long after the end of a window its last rows may arrive, if no later row closes it.
 const LATE_NS: i64 = 5_000_000_000;
-
-/// Settings of the exposition.
-#[derive(Debug, Clone, Copy)]
-pub struct ExpositionConfig {
-    /// The set of the catalogue's series.
-    pub set: Series,
-    /// DCGM's names beside our own.
-    pub compat: Compat,
-    /// Length of the windows, which are on the grid of the wall clock.
-    pub window: Duration,
-    /// Usual time between two rows of a GPU: five times that is a gap, in which nothing is added to totals.
-    pub interval: Duration,
-}
 
 /// The contents of `/metrics`: owns latest values, windows and totals. Fed with batches by one thread and
 /// rendered by another, behind a lock of the caller.

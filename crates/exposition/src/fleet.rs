@@ -11,7 +11,8 @@ use gpuvitals_core::figures::{Family, Number};
 use gpuvitals_core::history::{Fleet, GpuState};
 use gpuvitals_core::{Identity, MetricId};
 
-use crate::plan::{FamilyPlan, fleet};
+use crate::family::FamilyPlan;
+use crate::plan::fleet;
 use crate::reading::Reading;
 use crate::scrape::{Scrape as _, Typed};
 

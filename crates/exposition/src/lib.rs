@@ -16,9 +16,12 @@
 //! - **DCGM's names** ([`Compat`]) come beside them, in either dialect or both, for any vendor's GPUs.
 
 mod column;
+mod compat;
+mod config;
 mod cores;
 mod dcgm;
 mod exposition;
+mod family;
 mod fleet;
 mod gpu;
 mod labels;
@@ -31,7 +34,8 @@ mod status;
 mod values;
 
 pub use column::ColumnSeries;
-pub use dcgm::Compat;
-pub use exposition::{Exposition, ExpositionConfig};
+pub use compat::Compat;
+pub use config::ExpositionConfig;
+pub use exposition::Exposition;
 pub use fleet::FleetExposition;
 pub use status::DeviceStatus;

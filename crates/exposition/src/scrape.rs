@@ -3,9 +3,9 @@
 use gpuvitals_core::Identity;
 use gpuvitals_core::figures::{Family, Format, Labels, Number, Sample, Value};
 
+use crate::family::{FamilyPlan, Line};
 use crate::gpu::Gpu;
 use crate::labels::GpuLabels;
-use crate::plan::{FamilyPlan, Line};
 
 /// Receives the families of a scrape and, after each, its samples.
 pub(crate) trait Scrape {

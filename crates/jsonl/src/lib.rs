@@ -36,6 +36,7 @@ mod files;
 mod name;
 mod pending;
 mod recovery;
+mod shared;
 mod sink;
 mod writer;
 

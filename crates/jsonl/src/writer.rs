@@ -13,7 +13,7 @@ use crate::error::JsonlError;
 use crate::files::Files;
 use crate::pending::{self, Pending};
 use crate::recovery::KIND_WRITTEN;
-use crate::sink::{PERMIT_BYTES, Shared};
+use crate::shared::{PERMIT_BYTES, Shared};
 
 /// Events that wait at most; then the log's thread waits.
 pub(crate) const EVENTS: usize = 1024;

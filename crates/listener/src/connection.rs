@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::access::Access;
-use crate::serve::ListenerLimits;
+use crate::limits::ListenerLimits;
 
 /// Bytes that one HTTP/2 stream may send before they are read: some large frames.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -284,9 +284,9 @@ mod tests {
     use tokio::task::JoinHandle;
 
     use super::*;
+    use crate::limits::Terms;
     use crate::meter::Meter;
     use crate::observe::{Door, observe};
-    use crate::serve::Terms;
 
     const LEN: usize = 4 << 20;
     const PIPE_LEN: usize = 64 << 10;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use gpuvitals_core::figures::Number;
 
 use crate::error::PromError;
-use crate::eval::{PromSeries, Values, nan_last};
 use crate::expr::{self, Aggregate, AggregateOp, Grouping};
 use crate::function::{float_of, mean, quantile, sum, variance};
 use crate::labels::{NAME, SeriesLabels};
+use crate::series::{PromSeries, Values, nan_last};
 
 impl Grouping {
     /// The labels of a group, or by which series are matched.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::PromError;
-use crate::eval::{PromSeries, Values, map, nameless, series_of, unique};
 use crate::expr::{Binary, BinaryOp, Grouping, Many};
 use crate::labels::{NAME, SeriesLabels};
+use crate::series::{PromSeries, Values, map, nameless, series_of, unique};
 
 /// The operator's result.
 pub(crate) fn operate(of: &Binary, left: Values, right: Values) -> Result<Values, PromError> {

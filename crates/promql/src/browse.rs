@@ -9,12 +9,13 @@ use gpuvitals_core::{Batch, IdentityColumn, MetricId, Table};
 use gpuvitals_exposition::ColumnSeries;
 
 use crate::error::PromError;
-use crate::expr::{self, Fetch, Node};
+use crate::expr::{self, Node};
 use crate::fetch::{host, work};
 use crate::grid::Grid;
 use crate::labels::SeriesLabels;
 use crate::lines::table_of;
-use crate::names::{self, Exported, Names};
+use crate::names::{self, Names};
+use crate::needs::{Exported, Fetch};
 
 /// Most series of an answer.
 const SERIES_MAX: usize = 100_000;

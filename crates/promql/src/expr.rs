@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpuvitals_core::history::PatternRoom;
 use gpuvitals_core::time::MINUTE_NS;
-use promql_parser::label::{Labels, Matchers};
+use promql_parser::label::Labels;
 use promql_parser::parser::token::{self, TokenType};
 use promql_parser::parser::value::ValueType;
 use promql_parser::parser::{self, AtModifier, BinModifier, Expr, LabelModifier, Offset, VectorSelector};
@@ -13,7 +13,7 @@ use promql_parser::parser::{self, AtModifier, BinModifier, Expr, LabelModifier, 
 use crate::error::PromError;
 use crate::function::{Elementwise, OverRange};
 use crate::grid::{Grid, Lookup};
-use crate::names::Exported;
+use crate::needs::{Exported, Fetch, Needs};
 use crate::text::{self, DEPTH_MAX, too_deep};
 
 /// Most instants of a subquery.
@@ -22,35 +22,6 @@ const SUBQUERY_STEPS_MAX: usize = 100_000;
 pub(crate) const LOOKBACK_NS: i64 = 5 * MINUTE_NS;
 /// The step of a subquery that names none.
 const SUBQUERY_STEP_NS: i64 = MINUTE_NS;
-
-/// What a selector needs.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Fetch {
-    pub(crate) name: Option<String>,
-    pub(crate) matchers: Matchers,
-    /// Labels that its series have besides their own.
-    pub(crate) exported: Exported,
-    /// The instants that values are looked up for.
-    pub(crate) grid: Grid,
-    /// How far an instant looks back.
-    pub(crate) back_ns: i64,
-    pub(crate) needs: Needs,
-}
-
-/// What is needed of the values before each instant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needs {
-    /// The newest.
-    Newest,
-    /// Their number, the smallest and the largest.
-    Extremes,
-    /// Their sum, too.
-    Sums,
-    /// The first, the newest, and how far they moved in between.
-    Moves,
-    /// Each.
-    Every,
-}
 
 /// A checked query.
 #[derive(Debug)]

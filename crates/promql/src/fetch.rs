@@ -20,10 +20,10 @@ use gpuvitals_exposition::ColumnSeries;
 use crate::PromLimits;
 use crate::error::PromError;
 use crate::eval::Found;
-use crate::expr::{Fetch, Needs};
 use crate::grid::Grid;
 use crate::lines::{Figures, HOLDER, Lines, Shape, columns_of, group_by, table_of};
 use crate::names::{self, Names};
+use crate::needs::{Fetch, Needs};
 use crate::point::Points;
 
 /// Rows of a page.

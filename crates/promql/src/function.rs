@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use crate::expr::Needs;
 use crate::grid::seconds;
+use crate::needs::Needs;
 use crate::point::{Moved, Point, Window};
 
 /// A function of each value by itself.

@@ -21,9 +21,12 @@ mod fetch;
 mod function;
 mod grid;
 mod labels;
+mod limits;
 mod lines;
 mod names;
+mod needs;
 mod point;
+mod series;
 mod text;
 
 use std::cell::Cell;
@@ -32,33 +35,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpuvitals_core::history::{History, PatternRoom};
 
+use eval::Evaluation;
+use expr::{Node, Plan};
+use series::Values;
+
 pub use aggregate::spell;
 pub use browse::{FamilyInfo, families, label_names, label_values, series};
 pub use error::PromError;
-pub use eval::PromSeries;
 pub use grid::Grid;
 pub use labels::SeriesLabels;
-
-use eval::{Evaluation, Values};
-use expr::{Node, Plan};
-
-/// Bounds of a query.
-#[derive(Debug, Clone, Copy)]
-pub struct PromLimits {
-    /// Most values that are read; twice as many may be computed.
-    pub values_max: usize,
-    /// Most rows, at one a second and GPU, that are looked through for the newest values of steps; beyond, rollups are read.
-    pub scanned_max: u64,
-}
-
-/// Most values that a query reads, unless a setting says otherwise.
-pub const VALUES_MAX: usize = 10_000_000;
-
-impl Default for PromLimits {
-    fn default() -> Self {
-        Self { values_max: VALUES_MAX, scanned_max: 50_000_000 }
-    }
-}
+pub use limits::{PromLimits, VALUES_MAX};
+pub use series::PromSeries;
 
 /// The answer to a query.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use gpuvitals_exposition::ColumnSeries;
 use promql_parser::label::Matcher;
 
 use crate::error::PromError;
-use crate::expr::Fetch;
 use crate::labels::{NAME, SeriesLabels};
+use crate::needs::{EXPORTED, Exported, Fetch};
 
 /// Every series that a history can show.
 #[derive(Debug)]
@@ -24,39 +24,6 @@ pub(crate) struct Names {
 
 /// Names of the labels that a scraper adds.
 const TARGET: [&str; 3] = ["cluster", "instance", "node"];
-
-/// The names that Prometheus gives the holder's labels of a scrape, since its targets have labels of the same names
-/// (`honor_labels: false`), and the columns that hold their texts.
-const EXPORTED: [(&str, IdentityColumn); 4] = [
-    ("exported_container", IdentityColumn::Container),
-    ("exported_job", IdentityColumn::Job),
-    ("exported_namespace", IdentityColumn::Namespace),
-    ("exported_pod", IdentityColumn::Pod),
-];
-
-/// Which of the names of [`EXPORTED`] a question knows: series have those labels, besides their own.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Exported([bool; EXPORTED.len()]);
-
-impl Exported {
-    /// The names that a text has.
-    pub(crate) fn of(text: &str) -> Self {
-        Self(EXPORTED.map(|(name, _)| text.contains(name)))
-    }
-
-    /// The names of either.
-    pub(crate) fn or(self, other: Self) -> Self {
-        let mut both = self;
-        both.0.iter_mut().zip(other.0).for_each(|(own, other)| *own |= other);
-        both
-    }
-
-    /// Its labels of a GPU.
-    fn labels(self, identity: &Identity) -> impl Iterator<Item = (&'static str, Arc<str>)> {
-        let known = EXPORTED.into_iter().zip(self.0).filter(|(_, is_known)| *is_known);
-        known.filter_map(|((name, column), _)| Some((name, Arc::clone(identity.shared(column)?))))
-    }
-}
 
 impl Names {
     pub(crate) fn all() -> &'static Self {

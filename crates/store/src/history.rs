@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::keeper::Job;
+use crate::jobs::Job;
 use crate::query;
 use crate::reader::Reading;
 use crate::recent::{Held, Recent};

@@ -2,62 +2,37 @@
 //! small ones merged, and deletes old ones. It alone changes the manifest.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use std::{fs, io};
 
+use gpuvitals_core::history::spelling;
+use gpuvitals_core::merge::Overwritten;
+use gpuvitals_core::{Table, causes, clock};
 use gpuvitals_log::Log;
-use tokio::sync::oneshot;
 use tracing::field::Empty;
 
 use crate::board::{Part, first_and_more};
 use crate::compact::{self, Due, Merged};
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
-use crate::file;
-use crate::flush;
 use crate::grain::Grain;
+use crate::jobs::{Compacted, Event, Job};
 use crate::manifest::{FileEntry, FileRecord, FleetRecord, Manifest, Span};
 use crate::retention::{Expired, expired};
 use crate::shared::{Shared, count};
 use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
-use crate::writer::Event;
-use gpuvitals_core::history::spelling;
-use gpuvitals_core::merge::Overwritten;
-use gpuvitals_core::{Table, causes, clock};
+use crate::{file, flush};
 
-/// Waiting jobs: one flush, one finished merge, one inspection, one compaction, one close. So sending a job never waits: the
-/// keeper itself waits for the writer, and at the end for a merge.
-pub(crate) const JOBS: usize = 8;
 /// Fewest days that fit into the room of a store whose days are merged.
 const DAYS_MIN: u64 = 8;
 /// Pause before a failed flush is tried again.
 const RETRY: Duration = Duration::from_millis(500);
-
-/// The keeper's jobs.
-#[derive(Debug)]
-pub(crate) enum Job {
-    /// Write these rows to files.
-    Flush(Arc<Tail>),
-    /// A merge ended; the inputs and the outcome.
-    Merged { inputs: Vec<Arc<FileEntry>>, outcome: Merged },
-    /// Some query has condemned a file.
-    Inspect,
-    /// Merge all that can be merged, then answer.
-    Compact(Compacted),
-    /// End.
-    Close,
-}
-
-/// Who waits until all is merged.
-pub(crate) type Compacted = oneshot::Sender<Result<(), StoreError>>;
 
 /// The keeper's own state.
 pub(crate) struct Keeper {

@@ -28,6 +28,7 @@ mod grain;
 mod history;
 mod inspect;
 mod inventory;
+mod jobs;
 mod keeper;
 mod manifest;
 mod query;

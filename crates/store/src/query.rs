@@ -1,6 +1,7 @@
 //! Answers to questions: rows in a range, and values by steps of time.
 
 mod buckets;
+mod limits;
 mod range;
 mod rolled;
 mod stretches;
@@ -12,10 +13,9 @@ use gpuvitals_core::usage::{GpuUse, UseQuery};
 
 use crate::reader::{Reading, Scope};
 
-pub(crate) use range::range;
+pub use limits::ROWS_MAX;
 
-/// Most rows held for comparison, and most rows up to the end of a page of rows.
-pub const ROWS_MAX: u64 = 16_000_000;
+pub(crate) use range::range;
 
 /// Answers by steps. If a rollup is found damaged meanwhile, the rows that it was made of are read instead; it is missing only
 /// where they are gone.

@@ -14,24 +14,25 @@ mod parallel;
 mod part;
 mod scope;
 mod section;
+mod unreadable;
 
 use std::sync::Arc;
 
-use gpuvitals_core::causes;
 use gpuvitals_core::history::QueryError;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use contest::{contested, joined};
-use files::Files;
-pub(crate) use parallel::parallel;
-pub(crate) use part::{Columns, Part};
-pub(crate) use scope::{Scope, in_time};
-
-use crate::file::FileError;
 use crate::grain::Grain;
 use crate::manifest::FileEntry;
 use crate::snapshot::Snapshot;
 use crate::step::FileSteps;
+
+use files::Files;
+
+pub(crate) use contest::{contested, joined};
+pub(crate) use parallel::parallel;
+pub(crate) use part::{Columns, Part};
+pub(crate) use scope::{Scope, in_time};
+pub(crate) use unreadable::unreadable;
 
 /// Reads snapshots. Keeps footers of files parsed and files open, within a bound.
 #[derive(Debug)]
@@ -113,14 +114,4 @@ impl Reading<'_> {
         let lost = self.snapshot.lost.iter().filter(|lost| scope.meets_rows(&lost.file));
         lost.map(ToString::to_string)
     }
-}
-
-/// The answer's message about an unreadable file. If the file is at fault it is condemned.
-pub(crate) fn unreadable(entry: &Arc<FileEntry>, error: &FileError) -> String {
-    let words = causes(error);
-    if error.is_damage() {
-        tracing::error!(file = %entry.path.display(), reason = %words, "table file is damaged");
-        entry.condemn(words.as_str());
-    }
-    words
 }

@@ -2,16 +2,15 @@
 
 use std::collections::HashSet;
 use std::error::Error;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use arrow_array::RecordBatch;
 use gpuvitals_core::batch::RowKeys;
-use gpuvitals_core::history::{FleetBounds, LiveFleet, Part};
+use gpuvitals_core::history::{FleetBounds, LiveFleet, Part, spelling};
 use gpuvitals_core::quantity::counted;
-use gpuvitals_core::{Batch, Origin, Table, wire};
+use gpuvitals_core::{Batch, Origin, Table, causes, clock, wire};
 use gpuvitals_log::{Record, Recovery};
 use parquet::errors::ParquetError;
 
@@ -20,13 +19,11 @@ use crate::error::StoreError;
 use crate::file;
 use crate::grain::Grain;
 use crate::inventory::{Inventory, Kind};
+use crate::jobs::Arrival;
 use crate::manifest::{FileEntry, FileRecord, Manifest};
 use crate::shared::PERMIT_BYTES;
 use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
-use crate::writer::Arrival;
-use gpuvitals_core::history::spelling;
-use gpuvitals_core::{causes, clock};
 
 /// Kind of a log record that holds rows, as [`wire::push_frame`] puts them.
 pub(crate) const KIND_ROWS: u8 = 2;

@@ -8,6 +8,8 @@
 //! Only rows side by side with the same identity are put together: where a pod or job changes, a step has another row. So
 //! every selector and group has its values, and the rows of a GPU are apart in time.
 
+mod figure;
+mod runs;
 mod usage;
 
 use std::collections::BTreeSet;
@@ -22,13 +24,14 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::take::take;
-use gpuvitals_core::batch::{TIMESTAMP_COLUMN, data_type};
-use gpuvitals_core::catalogue::{self, Instrument};
+use gpuvitals_core::batch::{TIMESTAMP_COLUMN, timestamps};
+use gpuvitals_core::history::tally::{Run, count_column};
 use gpuvitals_core::history::{Cell, Measured, Track};
 use gpuvitals_core::identity::INDEX_COLUMN;
+use gpuvitals_core::merge::{MergeError, as_text};
 use gpuvitals_core::sketch::Sketch;
 use gpuvitals_core::usage::Stay;
-use gpuvitals_core::{IdentityColumn, MetricId, Table};
+use gpuvitals_core::{IdentityColumn, MetricId, Table, catalogue};
 
 use crate::config::StoreConfig;
 use crate::error::StoreError;
@@ -36,114 +39,19 @@ use crate::file::{Place, Sorted, TableWriter, discard_all};
 use crate::grain::Grain;
 use crate::manifest::FileRecord;
 use crate::step::FileSteps;
-use gpuvitals_core::batch::timestamps;
-use gpuvitals_core::history::tally::{Run, count_column};
-use gpuvitals_core::merge::{MergeError, as_text};
+
+use runs::{Runs, time_at};
 use usage::Stays;
+
+pub(crate) use figure::{FIRST_NS, Figure, LAST_NS, has_sketch, has_track};
 pub(crate) use usage::{StayColumns, is_use, names as use_names};
 
-/// Time of the first row that was put together.
-pub(crate) const FIRST_NS: &str = "first_ns";
-/// Time of the newest one.
-pub(crate) const LAST_NS: &str = "last_ns";
 /// Rows that are put together at once, if no GPU has more.
 const PIECE_ROWS: usize = 1 << 15;
 /// Rows after which a rollup that is not worth its room is given up before its end, and how many times too large one is
 /// that is given up at once.
 const TRIAL_ROWS: usize = 1 << 18;
 const HOPELESS: usize = 2;
-
-/// A figure of the values of a metric in a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Figure {
-    Min,
-    Max,
-    /// The newest.
-    Last,
-    Sum,
-    Count,
-    /// When the newest was taken, unless that is the time of the newest row.
-    LastNs,
-    /// Frequencies of the values.
-    Sketch,
-    /// The first value.
-    First,
-    /// When it was taken, unless that is the time of the first row.
-    FirstNs,
-    /// The sum of the values before a fall, unless it is 0.
-    Falls,
-}
-
-impl Figure {
-    const ALL: [Self; 10] = [
-        Self::Min,
-        Self::Max,
-        Self::Last,
-        Self::Sum,
-        Self::Count,
-        Self::LastNs,
-        Self::Sketch,
-        Self::First,
-        Self::FirstNs,
-        Self::Falls,
-    ];
-
-    /// Those that the rollups of a grain have of a metric.
-    fn all(metric: MetricId, grain: Grain) -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(move |figure| match figure {
-            Self::Sketch => has_sketch(metric, grain),
-            Self::First | Self::FirstNs | Self::Falls => has_track(metric),
-            _ => true,
-        })
-    }
-
-    fn suffix(self) -> &'static str {
-        match self {
-            Self::Min => "_min",
-            Self::Max => "_max",
-            Self::Last => "_last",
-            Self::Sum => "_sum",
-            Self::Count => "_count",
-            Self::LastNs => "_last_ns",
-            Self::Sketch => "_sketch",
-            Self::First => "_first",
-            Self::FirstNs => "_first_ns",
-            Self::Falls => "_falls",
-        }
-    }
-
-    /// Name of the column of a metric's figure, such as `power_w_max`.
-    pub(crate) fn column(self, metric: MetricId) -> String {
-        format!("{}{}", metric.metric().column, self.suffix())
-    }
-
-    /// The metric and figure of a column of a rollup.
-    pub(crate) fn of(column: &str) -> Option<(MetricId, Self)> {
-        let metric = |figure: Self| catalogue::by_column(column.strip_suffix(figure.suffix())?);
-        Self::ALL.into_iter().find_map(|figure| Some((metric(figure)?, figure)))
-    }
-
-    fn data_type(self, metric: MetricId) -> DataType {
-        match self {
-            Self::Min | Self::Max | Self::Last | Self::First => data_type(metric.metric().column_type),
-            Self::Sum | Self::Falls => DataType::Float64,
-            Self::Count => DataType::Int32,
-            Self::LastNs | Self::FirstNs => DataType::Int64,
-            Self::Sketch => DataType::Binary,
-        }
-    }
-}
-
-/// Whether rollups of a grain have the frequencies of a metric's values. Nobody asks for a percentile of a sum that only
-/// grows.
-pub(crate) fn has_sketch(metric: MetricId, grain: Grain) -> bool {
-    grain.has_sketches() && metric.metric().instrument == Instrument::Gauge
-}
-
-/// Whether rollups have the tracks of a metric's values, from which rates follow.
-pub(crate) fn has_track(metric: MetricId) -> bool {
-    metric.metric().instrument == Instrument::Counter
-}
 
 /// Whether a table has rollups: one whose rows are a GPU's or host's values at a time.
 pub(crate) fn of_table(table: Table) -> bool {
@@ -177,41 +85,6 @@ fn schema(rows: &Schema, table: Table, grain: Grain) -> SchemaRef {
     let rest = rows.fields().iter().flat_map(|field| fields_of(field, table, grain));
     let of_use = usage::fields().filter(|_| has_use(table));
     Arc::new(Schema::new(time.into_iter().chain(rest).chain(of_use).collect::<Vec<_>>()))
-}
-
-/// Rows that are put together, each run into one, and the first run of each GPU.
-struct Runs {
-    runs: Vec<Run>,
-    gpus: Vec<(Arc<str>, usize)>,
-}
-
-impl Runs {
-    /// Of merged rows. `gpus` has the first row of each GPU or host, `changes` those whose identity is another.
-    fn of(times: &[i64], gpus: &[(Arc<str>, usize)], changes: &[usize], step_ns: i64) -> Self {
-        let mut runs: Vec<Run> = Vec::new();
-        let mut firsts = Vec::with_capacity(gpus.len());
-        let ends = gpus.iter().skip(1).map(|(_, start)| *start).chain([times.len()]);
-        for ((key, start), end) in gpus.iter().zip(ends) {
-            firsts.push((Arc::clone(key), runs.len()));
-            let mut start = *start;
-            while start < end {
-                let until_ns =
-                    time_at(times, start).div_euclid(step_ns).saturating_add(1).saturating_mul(step_ns);
-                let of_step = times.get(start..end).unwrap_or_default();
-                let next = start + of_step.partition_point(|time_ns| *time_ns < until_ns).max(1);
-                let change = changes.get(changes.partition_point(|row| *row <= start)).copied();
-                let run = Run {
-                    place: runs.len(),
-                    track: runs.len(),
-                    start,
-                    end: change.map_or(next, |change| change.min(next)),
-                };
-                start = run.end;
-                runs.push(run);
-            }
-        }
-        Self { runs, gpus: firsts }
-    }
 }
 
 /// Puts merged rows together.
@@ -254,10 +127,6 @@ fn roll(
         columns.extend(usage::arrays(stays));
     }
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
-}
-
-fn time_at(times: &[i64], row: usize) -> i64 {
-    times.get(row).copied().unwrap_or_default()
 }
 
 /// Rows whose identity is not that of the row before, ascending.

@@ -42,6 +42,11 @@ pub(crate) struct Counters {
     pub(crate) from_memory: AtomicU64,
 }
 
+/// Reads a count.
+pub(crate) fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
 /// Adds to a count.
 pub(crate) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);

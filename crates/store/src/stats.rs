@@ -5,8 +5,7 @@ use serde::Serialize;
 
 use crate::manifest::FileRecord;
 use crate::recent::Recent;
-use crate::shared::Shared;
-use crate::store::read;
+use crate::shared::{Shared, read};
 
 /// Files of one level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

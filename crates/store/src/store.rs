@@ -1,7 +1,7 @@
 //! The handle that callers hold.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -16,13 +16,14 @@ use crate::config::StoreConfig;
 use crate::directory::Directory;
 use crate::error::{AppendError, StoreError};
 use crate::foreign::ForeignColumns;
-use crate::keeper::{JOBS, Job, Keeper};
+use crate::jobs::{Arrival, EVENTS, Event, JOBS, Job};
+use crate::keeper::Keeper;
 use crate::recover::{self, KIND_ROWS, Recovered};
 use crate::shared::{Shared, count};
 use crate::stats::StoreStats;
 use crate::step::{FileStep, FileSteps};
 use crate::tail::weight;
-use crate::writer::{Arrival, EVENTS, Event, Writer};
+use crate::writer::Writer;
 
 /// An open store. Clones are handles of the same one; when the last is dropped without [`Store::close`], rows that are
 /// not in files stay in the log.
@@ -276,9 +277,4 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Reads a count.
-pub(crate) fn read(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
 }

@@ -5,86 +5,28 @@
 //! keeper; a new one is filled meanwhile. While files cannot be written the frozen one stays visible, the new
 //! one grows to the bound of memory, and then appends wait or, once writing has failed, are refused.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gpuvitals_core::causes;
-use gpuvitals_core::clock;
 use gpuvitals_core::history::LiveFleet;
-use gpuvitals_core::{Batch, Table};
-use gpuvitals_log::LogError;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use gpuvitals_core::{Batch, Table, causes, clock};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::board::Part;
 use crate::error::StoreError;
-use crate::keeper::Job;
+use crate::jobs::{Answer, Arrival, Event, Job, Reply};
 use crate::manifest::{FileEntry, LostFile, Manifest};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
-use crate::tail::{Chunk, Tail};
-use gpuvitals_core::batch::RowKeys;
-use gpuvitals_core::merge::{MergeError, Overwritten};
+use crate::tail::Tail;
 
-/// Events that wait for the writer at most; then the log's thread waits.
-pub(crate) const EVENTS: usize = 1024;
 /// Most events processed before their changes are published.
 const EVENTS_PER_PUBLISH: usize = 256;
 
 /// Shortest pause before rows of a clock ahead are looked at again.
 const AHEAD_PAUSE_NS: i64 = 200_000_000;
-
-/// Rows on their way in.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) batch: Batch,
-    pub(crate) keys: RowKeys,
-    pub(crate) chunk: Chunk,
-    /// What was overwritten within the batch.
-    pub(crate) overwritten: Overwritten,
-}
-
-impl Arrival {
-    /// Looks up the GPUs of the rows, and merges the rows.
-    ///
-    /// # Errors
-    /// When a row names no GPU.
-    pub(crate) fn new(batch: Batch) -> Result<Self, MergeError> {
-        let keys = RowKeys::of(batch.records(), batch.table())
-            .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
-        let (chunk, overwritten) =
-            Chunk::merged(batch.table(), std::slice::from_ref(batch.records()), std::slice::from_ref(&keys))?;
-        Ok(Self { batch, keys, chunk, overwritten })
-    }
-}
-
-/// Where the outcome of a flush goes.
-pub(crate) type Reply = oneshot::Sender<Result<(), StoreError>>;
-
-/// Where the outcome of an append goes: the version that shows its rows, or why they are not in the log.
-pub(crate) type Answer = oneshot::Sender<Result<u64, LogError>>;
-
-/// The writer's events.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// The log has made these durable.
-    Durable { sequence: u64, arrivals: Vec<Arrival>, room: OwnedSemaphorePermit, answer: Answer },
-    /// The lists of files are now these; the frozen tail is in one if it was flushed.
-    Files {
-        files: Arc<[Arc<FileEntry>]>,
-        rollups: Arc<[Arc<FileEntry>]>,
-        lost: Arc<[LostFile]>,
-        flushed: bool,
-    },
-    /// The frozen tail could not be written; the keeper tries again.
-    Stuck(Arc<StoreError>),
-    /// Write everything to files.
-    Flush(Reply),
-    /// End.
-    Close,
-}
 
 /// The writer's own state.
 pub(crate) struct Writer {

@@ -7,7 +7,9 @@ use std::path::Path;
 use gpuvitals_core::Table;
 use parquet::file::metadata::PageIndexPolicy;
 
-use super::{FileError, RowGroupFacts, parse};
+use super::error::FileError;
+use super::facts::RowGroupFacts;
+use super::reading::parse;
 use crate::grain::Grain;
 use crate::manifest::FileRecord;
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use gpuvitals_core::Table;
+use gpuvitals_core::merge::{Merge, MergeError};
 use gpuvitals_log::{create_file, make_directory};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
@@ -17,7 +18,8 @@ use parquet::file::metadata::KeyValue;
 
 use super::columns::properties;
 use super::describe::{Footer, NO_ROWS, record};
-use super::{BLOCK_BYTES, BLOCKS_KEY, FileError, ROW_GROUPS_KEY, RowGroupFacts};
+use super::error::FileError;
+use super::facts::{BLOCK_BYTES, BLOCKS_KEY, ROW_GROUPS_KEY, RowGroupFacts};
 use crate::config::StoreConfig;
 use crate::directory::sync_dir;
 use crate::error::StoreError;
@@ -25,7 +27,6 @@ use crate::grain::Grain;
 use crate::manifest::{FileRecord, Span};
 use crate::step::{FileStep, FileSteps};
 use crate::tail;
-use gpuvitals_core::merge::{Merge, MergeError};
 
 /// Counts and checksums the bytes written to a file.
 struct Summed<'a> {
