@@ -258,43 +258,9 @@ fn functions_that_the_architecture_names_stand_where_it_says() {
 
 #[test]
 fn modules_do_not_import_each_other_in_a_circle() {
-    for name in ["gpuvitals", "api"] {
-        let folder = root().join("crates").join(name).join("src");
-        let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for path in sources("rs").into_iter().filter(|path| path.starts_with(&folder)) {
-            let inside = path.strip_prefix(&folder).unwrap().with_extension("");
-            let module = inside.iter().next().unwrap().to_string_lossy().into_owned();
-            if !inside.ends_with("tests") && !["main", "lib"].contains(&module.as_str()) {
-                imports.entry(module).or_default().extend(imported(&std::fs::read_to_string(&path).unwrap()));
-            }
-        }
-        for module in imports.keys() {
-            let mut reached: BTreeSet<&String> = BTreeSet::new();
-            let mut next: Vec<&String> = imports[module].iter().filter(|other| *other != module).collect();
-            while let Some(other) = next.pop() {
-                if reached.insert(other) {
-                    next.extend(imports.get(other).into_iter().flatten());
-                }
-            }
-            assert!(!reached.contains(module), "{name}: {module} imports itself by way of others");
-        }
-    }
-}
-
-/// The modules of its crate that a file imports, without its tests.
-fn imported(text: &str) -> BTreeSet<String> {
-    let shipped = text.split("\n#[cfg(test)]\nmod ").next().unwrap();
-    let code: String = shipped.lines().map(|line| line.split("//").next().unwrap()).collect();
-    let mut found = BTreeSet::new();
-    for path in code.split("crate::").skip(1) {
-        let several = path.strip_prefix('{').and_then(|list| list.split_once('}'));
-        let heads = several.map_or(path, |(list, _)| list);
-        for head in heads.split(',').take(if several.is_some() { usize::MAX } else { 1 }) {
-            let word = head.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
-            found.insert(word.to_owned());
-        }
-    }
-    found
+    let output = Command::new(root().join("scripts/circles")).output().unwrap();
+    let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}{error}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(crate) struct Condition {
     /// Why files cannot be written; empty if they can.
     files: String,
     /// What was stored and is gone; empty if nothing is.
-    lost: String,
+    pub(crate) lost: String,
 }
 
 impl Shared {

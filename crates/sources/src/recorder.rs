@@ -46,10 +46,10 @@ use gpuvitals_core::{Batch, Origin, Table};
 use parquet::file::metadata::KeyValue;
 
 use crate::attribution::Owners;
-use crate::machine::Machine;
-use crate::probe::Driver;
 use crate::discovery::Discovery;
 use crate::finding::Finding;
+use crate::machine::Machine;
+use crate::probe::Driver;
 use crate::registry;
 use crate::sampler::{Liveness, Sampler, SamplerConfig, TargetState, WorkerStats};
 use directory::{About, Unfinished};

@@ -26,8 +26,8 @@ use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, Origin};
 
 use crate::attribution::Owners;
-use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::finding::Finding;
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use handoff::{Handoff, Taken};
 use rows::RowList;
 use worker::{Terms, Worker};

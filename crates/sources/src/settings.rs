@@ -12,10 +12,10 @@ use gpuvitals_settings::{Notation, PossibleValue, Refusal, Switch, Typed, Value,
 use crate::attribution::kubelet::SOCKET;
 use crate::attribution::slurm::Slurm;
 use crate::attribution::{Asking, OwnerSources, Ownership};
-use crate::machine::Machine;
-use crate::processes::ProcessTable;
 use crate::discovery::Discovery;
 use crate::driver::Driver;
+use crate::machine::Machine;
+use crate::processes::ProcessTable;
 use crate::registry;
 use crate::sampler::SamplerConfig;
 

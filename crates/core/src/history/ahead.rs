@@ -5,14 +5,11 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::live::FleetBounds;
 use crate::Batch;
 use crate::batch::RowKeys;
 
 /// Most bytes of columns that wait. Beyond them the rows furthest ahead never become the latest.
 const BYTES_MAX: usize = 32 << 20;
-/// Most GPUs whose rows wait. The rows of others never become the latest.
-const KEYS_MAX: usize = FleetBounds::GPUS_MAX;
 /// Of the rows of a GPU that are as far ahead as this many steps, one a step waits: a clock that stays an hour ahead costs as
 /// many rows, and its latest values are older by a step at most.
 const STEPS: i64 = 64;
@@ -40,14 +37,21 @@ impl RowsAhead {
         self.waiting.len()
     }
 
-    /// Keeps those rows of a batch that are later than `limit_ns`. `keys` are those of the batch.
-    pub(super) fn hold(&mut self, batch: &Batch, keys: &RowKeys, now_ns: i64, limit_ns: i64) {
+    /// Keeps those rows of a batch that are later than `limit_ns`, of `gpus_max` GPUs at most: those of others never become the
+    /// latest. `keys` are those of the batch.
+    pub(super) fn hold(
+        &mut self,
+        batch: &Batch,
+        keys: &RowKeys,
+        (now_ns, limit_ns): (i64, i64),
+        gpus_max: usize,
+    ) {
         let times = batch.timestamps();
         let mut kept = Vec::with_capacity(times.len());
         for (&time, &id) in times.iter().zip(&keys.ids) {
             let key = keys.keys.get(id as usize).filter(|_| time > limit_ns);
             let is_kept = key.is_some_and(|key| {
-                if self.last.len() >= KEYS_MAX && !self.last.contains_key(key) {
+                if self.last.len() >= gpus_max && !self.last.contains_key(key) {
                     return false;
                 }
                 let step = time.saturating_sub(now_ns) / STEPS;

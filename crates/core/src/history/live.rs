@@ -139,7 +139,7 @@ impl LiveFleet {
         if !counts.contains(&false) {
             return self.apply(batch, keys);
         }
-        self.ahead.hold(batch, keys, now_ns, limit_ns);
+        self.ahead.hold(batch, keys, (now_ns, limit_ns), self.bounds.gpus_max);
         if let Some(rest) = batch.filter(&counts) {
             self.apply_rows(&rest);
         }

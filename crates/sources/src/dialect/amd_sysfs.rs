@@ -31,9 +31,9 @@ pub(super) use sensor::Missing;
 pub(super) use sleep::Sleep;
 pub use topology::{KfdNode, read_topology};
 
+use crate::discovery::Discovery;
 use crate::machine::Machine;
 use crate::probe::Probe;
-use crate::discovery::Discovery;
 
 /// Finds the AMD GPUs. Lists names and addresses; a sensor is first touched by the probe's own thread.
 pub fn find(machine: &Machine) -> Discovery {

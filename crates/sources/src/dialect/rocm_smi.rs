@@ -17,10 +17,10 @@ use std::time::Duration;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Identity};
 
-use crate::machine::{LocalTool, Machine, Tool as _, ToolOutput};
-use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::discovery::{self, Discovery};
 use crate::finding::{Finding, Verdict};
+use crate::machine::{LocalTool, Machine, Tool as _, ToolOutput};
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::versions;
 
 pub use report::{CARDS_MAX, Card, Report, parse_json, parse_text};

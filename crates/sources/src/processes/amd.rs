@@ -20,10 +20,10 @@ use super::fdinfo::{DrmClient, Engine, parse_fdinfo};
 use super::listing::numbers;
 use super::{GpuProcess, ProcessGap, ProcessKind, ProcessList, ProcessTable, kfd};
 use crate::dialect::amd_sysfs::{Card, cards};
-use crate::machine::{Machine, PinnedFile};
-use crate::probe::{Driver, Probe, ProbeError};
 use crate::discovery::Discovery;
 use crate::finding::{Finding, Verdict};
+use crate::machine::{Machine, PinnedFile};
+use crate::probe::{Driver, Probe, ProbeError};
 
 /// Process ids listed.
 const PIDS_MAX: usize = 1 << 17;

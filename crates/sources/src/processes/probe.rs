@@ -8,8 +8,8 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::{Identity, Table};
 
 use super::{GpuProcess, NAMELESS, ProcessTable};
-use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 use crate::finding::{Finding, Verdict};
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 
 /// Reads a table of processes into rows.
 pub struct ProcessProbe {

@@ -1,6 +1,5 @@
 //! A replay is told which rows it gives, and when.
 
-
 use super::timeline::{Replay, ReplayPace};
 use crate::csv::{CsvError, Hints};
 

@@ -11,8 +11,8 @@ use gpuvitals_core::clock::Moment;
 
 use super::sleep::nanos;
 use crate::attribution::Owners;
-use crate::probe::Driver;
 use crate::finding::{Finding, Verdict};
+use crate::probe::Driver;
 
 /// Whether a GPU (or the host) answers its worker.
 #[derive(Debug, Clone, PartialEq, Eq)]

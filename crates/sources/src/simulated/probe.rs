@@ -8,10 +8,10 @@ use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{AbsenceReason, Batch, Identity, clock};
 
 use super::{SimConfig, Simulated};
-use crate::machine::Machine;
-use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::discovery::Discovery;
 use crate::finding::{Finding, Verdict};
+use crate::machine::Machine;
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 
 /// Between two ticks of the simulation, so that it can be sampled a hundred times a second.
 const TICK: Duration = Duration::from_millis(10);

@@ -15,9 +15,9 @@ use super::sensor::{Gauge, Missing, Scale, narrow, put};
 use super::snapshot::{Snapshot, unfilled};
 use super::table::{POWER, POWER_AVERAGE, Reader, metrics_of_tables};
 use crate::dialect::amd_gpu_metrics::GpuMetrics;
+use crate::finding::Finding;
 use crate::machine::PinnedFile;
 use crate::probe::{Due, Reading, Row};
-use crate::finding::Finding;
 
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
 const TEMPERATURE_EDGE: MetricId = MetricId::of("temperature_edge_c");

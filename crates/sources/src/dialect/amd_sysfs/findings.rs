@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use rustix::fs::Access;
 
 use super::card::{Card, hwmon, read_text, unbound};
+use crate::finding::{Finding, Verdict};
 use crate::machine::Machine;
 use crate::probe::Driver;
-use crate::finding::{Finding, Verdict};
 use crate::versions;
 
 /// The findings of a machine with these cards.

@@ -8,9 +8,9 @@ use gpuvitals_core::{AbsenceReason, Identity};
 use super::board::{Board, Whom};
 use super::card::{Card, cards};
 use super::sleep::Sleep;
+use crate::finding::Finding;
 use crate::machine::Machine;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
-use crate::finding::Finding;
 
 /// Reads one GPU by its files.
 #[derive(Debug)]

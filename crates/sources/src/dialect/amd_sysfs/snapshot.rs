@@ -10,9 +10,9 @@ use super::card::Card;
 use super::sensor::Missing;
 use super::table::Reader;
 use crate::dialect::amd_gpu_metrics::{GpuMetrics, TableError, Version};
+use crate::finding::{Finding, Verdict};
 use crate::machine::PinnedFile;
 use crate::probe::{Driver, Due};
-use crate::finding::{Finding, Verdict};
 
 /// Failures in a row after which `gpu_metrics` is asked once a second only: a driver that gets no answer from the
 /// firmware may wait for it each time.
