@@ -32,7 +32,8 @@ use report::Report;
 use words::tell;
 
 #[cfg(feature = "services")]
-pub(crate) use words::{bytes, count};
+pub(crate) use words::bytes;
+pub(crate) use words::count;
 
 /// `gpuvitals record`
 #[derive(Debug, Args)]
