@@ -121,6 +121,10 @@ impl Unfinished {
         if (whole || unfinished) && !overwrite {
             return Err(RecordError::Exists { path: directory.to_owned(), unfinished });
         }
+        if let Some(stray) = part::stray(directory, TABLES).filter(|_| !unfinished) {
+            let what = "has the name of a part of a recording that is not there; move it away";
+            return Err(RecordError::Directory { path: stray, what });
+        }
         // Held until there is a new one: nobody's running recording is moved, and nobody restores this one.
         let _held = unfinished.then(|| lock(&path)).transpose()?;
         set_aside(directory, whole, unfinished)?;
@@ -144,6 +148,10 @@ impl Unfinished {
             return Ok(None);
         }
         let lock = lock(&path)?;
+        if let Some(path) = part::unlisted(directory, TABLES)? {
+            let what = "is of an earlier version, which alone can repair this recording";
+            return Err(RecordError::Directory { path, what });
+        }
         let text = fs::read_to_string(path.join("about.json")).unwrap_or_default();
         let about = serde_json::from_str(&text).ok();
         if about.is_none() {
@@ -226,11 +234,16 @@ impl Unfinished {
 /// Moves the recordings of a directory to `replaced`.
 fn set_aside(directory: &Path, whole: bool, unfinished: bool) -> Result<(), RecordError> {
     let aside = directory.join("replaced");
-    if whole || unfinished {
+    let path = part::unfinished(directory);
+    if unfinished && aside.exists() {
+        // The one that this was to replace is replaced by what comes now, and not before that is whole.
+        let within = path.join("replaced");
+        remove(&within)?;
+        fs::rename(&aside, &within).map_err(RecordError::io("renaming", &aside))?;
+    } else if whole || unfinished {
         remove(&aside)?;
     }
     if unfinished {
-        let path = part::unfinished(directory);
         part::gather(directory, TABLES)?;
         fs::rename(&path, &aside).map_err(RecordError::io("renaming", &path))?;
     } else if whole {
@@ -246,6 +259,9 @@ fn set_aside(directory: &Path, whole: bool, unfinished: bool) -> Result<(), Reco
 
 /// Whether an unfinished recording has neither a row nor a mark.
 fn is_empty(directory: &Path) -> Result<bool, RecordError> {
+    if part::unlisted(directory, TABLES)?.is_some() {
+        return Ok(false);
+    }
     let mut journals = vec![part::unfinished(directory).join("marks.rows")];
     for table in TABLES {
         for part in part::list(directory, table)? {
@@ -283,6 +299,12 @@ fn discard(directory: &Path) -> Result<(), RecordError> {
     part::gather(directory, TABLES)?;
     let (from, to) = (part::unfinished(directory), directory.join("finished"));
     fs::rename(&from, &to).map_err(RecordError::io("renaming", &from))?;
+    for file in finals(directory) {
+        let half = file.with_extension("parquet.tmp");
+        if half.exists() {
+            fs::remove_file(&half).map_err(RecordError::io("removing", &half))?;
+        }
+    }
     sweep(directory)
 }
 
@@ -293,6 +315,7 @@ fn bring_back(directory: &Path) -> Result<(), RecordError> {
         return Ok(());
     }
     if !from.join("lock").exists() {
+        // A whole one.
         for file in finals(&from).filter(|file| file.exists()) {
             let target = directory.join(file.file_name().unwrap_or_default());
             fs::rename(&file, target).map_err(RecordError::io("renaming", &file))?;
@@ -301,7 +324,12 @@ fn bring_back(directory: &Path) -> Result<(), RecordError> {
     }
     // Fails while another recording is about to begin.
     let _held = lock(&from)?;
-    fs::rename(&from, &to).map_err(RecordError::io("renaming", &from))
+    fs::rename(&from, &to).map_err(RecordError::io("renaming", &from))?;
+    let within = to.join("replaced");
+    if within.exists() {
+        fs::rename(&within, &from).map_err(RecordError::io("renaming", &within))?;
+    }
+    Ok(())
 }
 
 /// Removes the files that an earlier process was about to remove.

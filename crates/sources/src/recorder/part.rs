@@ -32,6 +32,9 @@ const BATCH_ROWS: usize = 8_192;
 /// Rows of a row group of a final file: large enough that its share of the footer is small.
 const GROUP_ROWS: usize = 131_072;
 
+/// Digits of a part's number at least.
+const NUMBER_LEN: usize = 6;
+
 /// A part of a table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Part {
@@ -58,22 +61,35 @@ pub(super) fn sealed(directory: &Path, table: Table, number: u32) -> PathBuf {
     directory.join(format!("{}.{number:06}.parquet", table.name()))
 }
 
+/// The number of a part in the name of its file, and what is behind it: `gpu_events.000012.parquet` is 12 and `parquet`. Other
+/// names are somebody else's.
+fn numbered(name: &str, table: Table) -> Option<(u32, &str)> {
+    let rest = name.strip_prefix(table.name())?.strip_prefix('.')?;
+    let (number, ending) = rest.split_once('.')?;
+    let is_number = number.len() >= NUMBER_LEN && number.bytes().all(|byte| byte.is_ascii_digit());
+    Some((number.parse().ok().filter(|_| is_number)?, ending))
+}
+
+/// The entries of a folder, with their names.
+fn entries(folder: &Path) -> Result<Vec<(PathBuf, String)>, RecordError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(RecordError::io("listing", folder))? {
+        let entry = entry.map_err(RecordError::io("listing", folder))?;
+        found.extend(entry.file_name().into_string().ok().map(|name| (entry.path(), name)));
+    }
+    Ok(found)
+}
+
 /// The parts of a table in order. A journal beside its sealed part is a leftover and not listed.
 pub(super) fn list(directory: &Path, table: Table) -> Result<Vec<Part>, RecordError> {
     let mut parts = Vec::new();
-    for folder in [directory.to_owned(), unfinished(directory)] {
-        for entry in fs::read_dir(&folder).map_err(RecordError::io("listing", &folder))? {
-            let path = entry.map_err(RecordError::io("listing", &folder))?.path();
-            let sealed = match path.extension().and_then(|extension| extension.to_str()) {
-                Some("parquet") => true,
-                Some("rows") => false,
-                _ => continue,
-            };
-            let stem = path.file_stem().and_then(|stem| stem.to_str());
-            let number =
-                stem.and_then(|stem| stem.strip_prefix(table.name())?.strip_prefix('.')?.parse().ok());
-            if let Some(number) = number {
-                parts.push(Part { number, sealed, path });
+    // In this order: a part that is sealed meanwhile leaves the journals after it has come to the others.
+    for folder in [unfinished(directory), directory.to_owned()] {
+        for (path, name) in entries(&folder)? {
+            match numbered(&name, table) {
+                Some((number, "parquet")) => parts.push(Part { number, sealed: true, path }),
+                Some((number, "rows")) => parts.push(Part { number, sealed: false, path }),
+                _ => {}
             }
         }
     }
@@ -83,21 +99,35 @@ pub(super) fn list(directory: &Path, table: Table) -> Result<Vec<Part>, RecordEr
     Ok(parts)
 }
 
+/// A file in the directory of a recording that has the name of a part.
+pub(super) fn stray(directory: &Path, tables: [Table; 2]) -> Option<PathBuf> {
+    let is_part = |name: &str| tables.iter().any(|table| numbered(name, *table).is_some());
+    entries(directory).ok()?.into_iter().find(|(_, name)| is_part(name)).map(|(path, _)| path)
+}
+
+/// Rows among the journals that this version does not list: an earlier one wrote them.
+pub(super) fn unlisted(directory: &Path, tables: [Table; 2]) -> Result<Option<PathBuf>, RecordError> {
+    let is_listed = |name: &str| tables.iter().any(|table| numbered(name, *table).is_some());
+    let is_rows = |name: &str| {
+        let begins = tables.iter().any(|table| name.starts_with(&format!("{}-", table.name())));
+        begins && !is_listed(name)
+    };
+    let found = entries(&unfinished(directory))?.into_iter().find(|(_, name)| is_rows(name));
+    Ok(found.map(|(path, _)| path))
+}
+
 /// Moves the sealed parts of both tables to the journals, and removes halves of others.
 pub(super) fn gather(directory: &Path, tables: [Table; 2]) -> Result<(), RecordError> {
     let unfinished = unfinished(directory);
-    for entry in fs::read_dir(directory).map_err(RecordError::io("listing", directory))? {
-        let path = entry.map_err(RecordError::io("listing", directory))?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_part = tables.iter().any(|table| {
-            let number = name.strip_prefix(table.name()).and_then(|rest| rest.strip_prefix('.'));
-            number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        });
-        let extension = path.extension().and_then(|extension| extension.to_str()).filter(|_| is_part);
-        if extension == Some("parquet") {
-            fs::rename(&path, unfinished.join(name)).map_err(RecordError::io("renaming", &path))?;
-        } else if extension == Some("tmp") {
-            fs::remove_file(&path).map_err(RecordError::io("removing", &path))?;
+    for (path, name) in entries(directory)? {
+        match tables.iter().find_map(|table| numbered(&name, *table)) {
+            Some((_, "parquet")) => {
+                fs::rename(&path, unfinished.join(name)).map_err(RecordError::io("renaming", &path))?;
+            }
+            Some((_, "parquet.tmp")) => {
+                fs::remove_file(&path).map_err(RecordError::io("removing", &path))?;
+            }
+            _ => {}
         }
     }
     Ok(())

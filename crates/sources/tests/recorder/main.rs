@@ -1,6 +1,8 @@
 //! The recorder through its public surface: files, refusals, the remains of a kill.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod others;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -437,9 +439,16 @@ fn what_is_replaced_stays_until_the_new_one_is_whole() {
     assert_eq!(rows(Data::open(dir.path()).unwrap()).len(), killed, "an unfinished one, when refused");
     started(Counting::found(1), config.clone(), 1).discard().unwrap();
     assert_eq!(rows(Data::open(dir.path()).unwrap()).len(), killed, "and when given up");
+    let kept = dir.path().join("replaced/gpu_events.parquet");
+    assert_eq!(
+        parquet_rows(&kept) as u64,
+        first.gpu_rows,
+        "what it was to replace is not gone before it is whole"
+    );
 
     // Killed before the new one had begun.
     let (place, aside) = (dir.path().join("unfinished"), dir.path().join("replaced"));
+    std::fs::rename(&aside, place.join("replaced")).unwrap();
     std::fs::rename(&place, &aside).unwrap();
     std::fs::create_dir(&place).unwrap();
     assert_eq!(repair(dir.path()).unwrap().unwrap().gpu_rows, killed as u64);
