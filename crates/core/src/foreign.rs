@@ -16,9 +16,10 @@ use crate::identity::IdentityColumn;
 
 use bracket::bracketed;
 
-pub use dialect::{Choice, Dialect, DialectColumn, nvidia_smi_field};
+pub use dialect::{Choice, Dialect, DialectColumn, nvidia_smi_column};
 pub use nvidia_smi::FIELDS as NVIDIA_SMI;
 pub use rocm_smi::FIELDS as ROCM_SMI;
+pub(crate) use term::is_anybodys_memory;
 pub use term::{Topic, names_gpu};
 pub use tool::{ToolField, reason_of};
 

@@ -4,8 +4,6 @@
 //! [`crate::foreign::meaning`] interprets field names: identity, metrics under any known spelling, and
 //! everything else under its own name. A bad message is refused with its place; its neighbours are taken.
 
-use std::borrow::Cow;
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use serde_json::{Map, Value as Json};
@@ -14,8 +12,8 @@ use crate::absence::AbsenceReason;
 use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, numbers, text_at};
 use crate::catalogue::{MetricId, Table, second_by_dcgm};
 use crate::foreign::{
-    self, Meaning, Topic, absence, blank_float, blank_integer, gpu_rank, meaning, meaning_among, no_reading,
-    scaled, vendor_of,
+    self, DialectColumn, Meaning, ToolField, Topic, absence, blank_float, blank_integer, gpu_rank, meaning,
+    meaning_among, no_reading, scaled, vendor_of,
 };
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn, IdentityError};
 use crate::time::{self, TimeError};
@@ -257,15 +255,14 @@ impl Cell<'_> {
 /// A field's value, if it belongs to a metric or an unknown column.
 fn cell<'a>(name: &str, value: &'a Json, topic: Topic) -> Option<Cell<'a>> {
     let text = value.as_str().map(str::trim);
-    if let Some((field, unit)) = foreign::nvidia_smi_field(name) {
-        let printed = text.map(Cow::from).or_else(|| scalar(value));
-        return Some(match printed.map(|text| field.value(&text, unit)) {
-            Some(Ok(number)) => Cell::Metric(field.metric, number),
-            Some(Err(reason)) => Cell::Absent(field.metric, reason),
-            None => Cell::Nested,
-        });
-    }
-    match meaning_among(name, topic) {
+    let is_hosts = topic == Topic::Machine && foreign::is_anybodys_memory(name);
+    let of_tool = foreign::nvidia_smi_column(name).filter(|_| !is_hosts);
+    let meaning = match of_tool {
+        Some(DialectColumn::Metric { id, field: Some(field), .. }) => return Some(worded(id, field, value)),
+        Some(DialectColumn::Metric { id, factor, .. }) => Meaning::Metric(id, factor),
+        _ => meaning_among(name, topic),
+    };
+    match meaning {
         Meaning::Metric(id, _) if value.is_null() || text.is_some_and(|text| no_reading(text).is_some()) => {
             let reason = text.and_then(no_reading).unwrap_or(AbsenceReason::NotSupported);
             Some(Cell::Absent(id, reason))
@@ -289,12 +286,20 @@ fn cell<'a>(name: &str, value: &'a Json, topic: Topic) -> Option<Cell<'a>> {
     }
 }
 
-/// A value that is no text as a tool prints it.
-fn scalar(value: &Json) -> Option<Cow<'static, str>> {
-    match value {
-        Json::Null => Some("".into()),
-        Json::Bool(_) | Json::Number(_) => Some(value.to_string().into()),
-        Json::String(_) | Json::Array(_) | Json::Object(_) => None,
+/// A value of a field that the tool spells with words or bits. A number stands for itself.
+fn worded<'a>(id: MetricId, field: &ToolField, value: &'a Json) -> Cell<'a> {
+    let reading = match value {
+        Json::String(text) => match no_reading(text.trim()) {
+            Some(reason) => Err(reason),
+            None => field.value(text.trim(), None),
+        },
+        Json::Null => Err(AbsenceReason::NotSupported),
+        Json::Array(_) | Json::Object(_) => return Cell::Nested,
+        Json::Bool(_) | Json::Number(_) => number_of(id, value).ok_or(AbsenceReason::Invalid),
+    };
+    match reading {
+        Ok(number) => Cell::Metric(id, number),
+        Err(reason) => Cell::Absent(id, reason),
     }
 }
 

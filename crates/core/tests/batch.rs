@@ -114,8 +114,9 @@ fn json_messages_may_have_units_words_and_several_names_of_one_meaning() {
 fn a_message_may_have_the_names_and_words_of_nvidia_smi() {
     let document =
         br#"{"timestamp": 1, "fields": {"uuid": "GPU-1", "clocks_event_reasons.active": "0x0000000000000004",
-      "gpu.power.current_limit [W]": "250.00", "mig.mode.current": "Disabled", "power.draw": "66.84 W",
-      "temperature.memory": "N/A", "ecc.mode.current": "Enabled", "retired_pages.pending": "No"}}"#;
+      "gpu.power.current_limit [W]": "250.00", "mig.mode.current": "Disabled", "power.draw": "66.84W",
+      "clocks_event_reasons_counters.sw_power_cap": 5, "memory.used [bytes]": 8589934592, "pstate": 2,
+      "temperature.memory": "none", "ecc.mode.current": "Enabled", "retired_pages.pending": "No"}}"#;
     let parsed = message::parse(document, Origin::default(), 1).unwrap();
     assert!(parsed.invalid.is_empty(), "{:?}", parsed.invalid);
     assert_eq!(
@@ -123,8 +124,16 @@ fn a_message_may_have_the_names_and_words_of_nvidia_smi() {
         serde_json::json!({
             "uuid": "GPU-1", "source": "json", "throttle_reasons": 4, "power_limit_enforced_w": 250.0,
             "mig_mode": 0, "power_w": 66.84, "ecc_mode": 1, "retired_pages_pending": 0,
+            "throttled_sw_power_cap_ns": 5000, "memory_used_mb": 8192, "performance_state": 2,
         })
     );
+    // Bits may be a number, as pynvml has them; memory beside a CPU's load is the host's.
+    let document =
+        br#"{"timestamp": 1, "fields": {"uuid": "GPU-1", "clocks_event_reasons.active": 4, "cpu.percent": 12,
+      "memory.used": 29593, "gpu.util": 7}}"#;
+    let batch = message::parse(document, Origin::default(), 1).unwrap().batch.unwrap();
+    assert_eq!(batch.metric(by_column("throttle_reasons").unwrap()).unwrap().value(0), Some(Value::Int(4)));
+    assert!(batch.metric(by_column("memory_used_mb").unwrap()).is_none());
 }
 
 #[test]

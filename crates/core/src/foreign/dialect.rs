@@ -376,11 +376,11 @@ impl Dialect {
     }
 }
 
-/// The field of nvidia-smi's query that has this name, and the unit behind it. All names that it is asked for have a dot, but
-/// for few that mean the same elsewhere.
-pub fn nvidia_smi_field(name: &str) -> Option<(&'static ToolField, Option<&str>)> {
-    let (_, field, _, unit) = field(nvidia_smi::FIELDS, name).filter(|_| name.contains('.'))?;
-    Some((field, unit))
+/// What a field is that has a name of nvidia-smi's query. All names that it is asked for have a dot, but for few that mean the
+/// same elsewhere.
+pub fn nvidia_smi_column(name: &str) -> Option<DialectColumn> {
+    let nvidia_smi = DIALECTS.first().filter(|_| name.contains('.'))?;
+    nvidia_smi.field_column(name)
 }
 
 /// A field's place, itself, the name of it that was found, and the unit behind that.

@@ -227,7 +227,7 @@ const TERMS: &[Row] = &[
 ];
 
 /// Whether a name is of an amount or share of memory and does not say whose.
-pub(super) fn is_anybodys_memory(name: &str) -> bool {
+pub(crate) fn is_anybodys_memory(name: &str) -> bool {
     const AMOUNTS: [&str; 7] = ["mem", "used", "total", "free", "available", "usage", "util"];
     let words = words(name);
     let unitless = (0..words.len().min(3)).find_map(|len| {
