@@ -224,7 +224,12 @@ fn is_log_time(plan: &Plan, sample: &Sample, column: usize, name: &str, now_ns: 
     changes
         && match kind(sample, column) {
             Kind::Instant => true,
-            Kind::Number => Name::of(name).ends_as_time() && are_recent(sample, column, now_ns),
+            Kind::Number => {
+                let name = Name::of(name);
+                name.ends_as_time()
+                    && are_recent(sample, column, name.unit_ns, now_ns)
+                    && is_of_rows(plan, sample, column)
+            }
             Kind::Date | Kind::OfDay | Kind::Other => false,
         }
         && (!Name::of(name).has_word(&OTHERS) || is_of_rows(plan, sample, column))
@@ -264,12 +269,22 @@ fn unread(plan: &Plan, sample: &Sample, hints: &Hints) -> Option<(String, String
     })
 }
 
-/// Whether the numbers of a column, as times since 1970, lie in this century and not in the future.
-fn are_recent(sample: &Sample, column: usize, now_ns: i64) -> bool {
+/// Whether the numbers of a column, as times since 1970 in that unit or in the one that their size suggests, lie in this century
+/// and not in the future.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "saturates; a time is meant"
+)]
+fn are_recent(sample: &Sample, column: usize, unit_ns: Option<i64>, now_ns: i64) -> bool {
     const CENTURY_NS: i64 = 946_684_800 * SECOND_NS;
     let recent = CENTURY_NS..now_ns.saturating_add(DAY_NS);
     let mut texts = sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX);
-    texts.all(|text| number(text).is_some_and(|number| recent.contains(&time::of_number(number))))
+    let instant = |number: f64| match unit_ns {
+        Some(unit_ns) => (number * unit_ns as f64) as i64,
+        None => time::of_number(number),
+    };
+    texts.all(|text| number(text).is_some_and(|number| recent.contains(&instant(number))))
 }
 
 /// Whether the cells of a column are times of day without colons: `204234`.
@@ -278,6 +293,14 @@ fn is_compact_clock(sample: &Sample, column: usize) -> bool {
         |text: &str| text.len() == 6 && Written::read(&format!("20000101 {text}"), DateOrder::Open).is_some();
     let mut texts = sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX).peekable();
     texts.peek().is_some() && texts.all(is_clock)
+}
+
+/// Whether a number in scientific notation lacks digits before its point: `1.75287E+12`.
+fn is_rounded(text: &str) -> bool {
+    let Some((mantissa, exponent)) = text.split_once(['e', 'E']) else { return false };
+    let decimals = mantissa.split_once(['.', ',']).map_or(0, |(_, decimals)| decimals.len());
+    let exponent = exponent.parse::<usize>().ok();
+    number(text).is_some() && exponent.is_some_and(|exponent| decimals < exponent)
 }
 
 /// What two rows of one subject have though it is no time of one of them: a date without a time of day, or a number that a
@@ -289,7 +312,6 @@ fn shared(plan: &Plan, columns: &[usize], sample: &Sample) -> Option<Untimely> {
     if is_date && !sample.is_all() && sample.len() < 2 {
         return sample.cells(column).next().map(|date| Untimely::Date(date.to_owned()));
     }
-    let is_rounded = |text: &str| text.contains(['e', 'E']) && number(text).is_some();
     if !is_date && !sample.cells(column).any(is_rounded) {
         return None;
     }
