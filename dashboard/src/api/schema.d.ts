@@ -2464,7 +2464,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The GPUs that match. As CSV or Arrow each with the time of its newest row and the labels and metrics that were asked for alone. */
+            /** @description The GPUs that match. As CSV or Arrow each with the time of its newest row and the labels and metrics that were asked for alone; the header `x-next` says what to give as `offset`. */
             200: {
                 headers: {
                     /** @description What could not be read; missing if the answer is whole. */

@@ -160,7 +160,7 @@ enum Field {
 #[utoipa::path(
     get, path = "/api/v1/gpus", tag = "GPUs", operation_id = "list_gpus", params(GpusParams),
     responses(
-        (status = 200, description = "The GPUs that match. As CSV or Arrow each with the time of its newest row and the labels and metrics that were asked for alone.",
+        (status = 200, description = "The GPUs that match. As CSV or Arrow each with the time of its newest row and the labels and metrics that were asked for alone; the header `x-next` says what to give as `offset`.",
          content((GpuList<'static> = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
@@ -270,7 +270,8 @@ impl GpusAsk {
         let (gpus, total, pagination) = self.page.cut(gpus);
         if self.format != Format::Json {
             let records = table::of(&gpus, &self.labels, &self.latest, view.racks.as_ref())?;
-            return Body::table(rules.changes_at(fleet), self.format, &records, None);
+            let next = pagination.has_next.then(|| (pagination.offset + gpus.len()).to_string());
+            return Body::table(rules.changes_at(fleet), self.format, &records, next.as_deref());
         }
         let gpus = gpus.into_iter().map(|gpu| self.show(gpu, view)).collect();
         let list = GpuList { gpus, total, pagination };

@@ -216,7 +216,8 @@ async fn tables_come_as_csv_or_arrow_and_pages_name_the_next() {
             "GPU-a,2026-11-20T16:00:00Z,research,598.1,21.5,"
         ]
     );
-    assert_eq!(lines.len(), 3);
+    assert_eq!((lines.len(), gpus.header("x-next")), (3, Some("2")));
+    assert_eq!(csv("/api/v1/gpus?sort=id&offset=2").await.header("x-next"), None);
     let plain = csv("/api/v1/gpus?sort=id&limit=1").await;
     assert_eq!(
         plain.text().lines().collect::<Vec<_>>(),
