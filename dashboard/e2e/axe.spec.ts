@@ -11,6 +11,8 @@ for (const colorScheme of ["light", "dark"] as const) {
     test("the keys", async ({ page }) => {
       needs(LIVE, "GPUVITALS_LIVE_URL");
       await page.goto(`${LIVE}/about`);
+      // Loaded is not yet drawn, and what is not drawn hears no keys.
+      await expect(page.locator("main dl").first()).toBeVisible();
       await page.keyboard.press("?");
       await expect(page.getByRole("dialog", { name: "Keyboard" })).toBeVisible();
       expect(await graveFlaws(page)).toEqual([]);
