@@ -322,7 +322,7 @@ impl Broker {
         self.env.earliest
     }
 
-    /// Whoever may go on since the last call.
+    /// Those who waited and may go on since the last call.
     pub fn take_wakes(&mut self) -> Vec<Wake> {
         std::mem::take(&mut self.env.wakes)
     }

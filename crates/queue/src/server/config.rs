@@ -1,4 +1,4 @@
-//! The server has settings: whom it serves, and how much.
+//! Settings of the server: who may use it, and its limits.
 
 use std::sync::Arc;
 use std::time::Duration;
