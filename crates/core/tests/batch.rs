@@ -45,6 +45,28 @@ fn absent_is_null_and_not_zero() {
 }
 
 #[test]
+fn a_part_of_a_memory_is_not_larger_than_the_memory() {
+    let message = |used: &str| {
+        let document = format!(
+            r#"{{"timestamp": 1000, "fields": {{"uuid": "GPU-1", "memory_total_mb": 81559, "memory_used_pct": 99, {used}}}}}"#
+        );
+        message::parse(document.as_bytes(), Origin::default(), 1).unwrap().batch.unwrap()
+    };
+    let value = |batch: &Batch, column: &str| batch.metric(by_column(column).unwrap())?.value(0);
+    let right = message(r#""memory_used_mb": 81559"#);
+    assert_eq!(value(&right, "memory_used_mb"), Some(Value::Int(81_559)));
+    assert!(right.absences().is_empty());
+
+    let wrong = message(r#""memory_used_mb": 81560"#);
+    assert_eq!(value(&wrong, "memory_total_mb"), Some(Value::Int(81_559)));
+    for column in ["memory_used_mb", "memory_used_pct"] {
+        assert_eq!(value(&wrong, column), None, "{column}");
+        let absence = wrong.absences().iter().find(|absence| absence.metric == by_column(column).unwrap());
+        assert_eq!(absence.map(|it| (it.reason, it.count)), Some((AbsenceReason::Invalid, 1)), "{column}");
+    }
+}
+
+#[test]
 fn dcgms_mean_power_is_the_power_unless_the_message_has_the_instant() {
     let power = |fields: &str| {
         let document = format!(r#"{{"timestamp": 1000, "fields": {{"uuid": "GPU-1", {fields}}}}}"#);

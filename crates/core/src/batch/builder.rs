@@ -14,7 +14,7 @@ use super::columns::{MONOTONIC_COLUMN, Origin, TIMESTAMP_COLUMN, data_type, is_u
 use super::value::{EXTRA_COLUMNS_MAX, TEXT_LEN_MAX, Value, ValueError};
 use super::whole::Batch;
 use crate::absence::{Absence, AbsenceReason};
-use crate::catalogue::{ColumnType, MetricId, Scope, Table, TableColumn};
+use crate::catalogue::{ColumnType, MEMORY_PARTS, MetricId, Scope, Table, TableColumn};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
 
 /// A row of the batch under construction.
@@ -93,6 +93,29 @@ impl Column {
             Values::Text { .. } => return,
         }
         self.mark(row);
+    }
+
+    /// The number of a row.
+    #[expect(clippy::cast_precision_loss, reason = "compared with a number of the same kind")]
+    fn number(&self, row: usize) -> Option<f64> {
+        if self.valid.get(row / 8).is_none_or(|bits| bits & (1 << (row % 8)) == 0) {
+            return None;
+        }
+        match &self.values {
+            Values::I32(v) => v.get(row).map(|&number| number.into()),
+            Values::I64(v) => v.get(row).map(|&number| number as f64),
+            Values::F32(v) => v.get(row).map(|&number| number.into()),
+            Values::F64(v) => v.get(row).copied(),
+            Values::Text { .. } => None,
+        }
+    }
+
+    /// Takes the value of a row away; whether there was one.
+    fn unset(&mut self, row: usize) -> bool {
+        let bit = 1 << (row % 8);
+        let Some(bits) = self.valid.get_mut(row / 8).filter(|bits| **bits & bit != 0) else { return false };
+        *bits &= !bit;
+        true
     }
 
     fn set_text(&mut self, row: usize, text: &str) {
@@ -348,7 +371,31 @@ impl BatchBuilder {
             .ok_or_else(|| ValueError::ExtraName(name.to_owned()))
     }
 
-    /// The batch, or `None` if there is no row. The builder is empty afterwards and can be filled again.
+    /// Leaves out what is more than the whole of which it is a part, and says so as an absence.
+    fn leave_out_excess(&mut self) {
+        for (part, share, whole) in MEMORY_PARTS {
+            let column = |metric: MetricId| self.columns.get(usize::from(metric.0))?.as_ref();
+            let (Some(parts), Some(wholes)) = (column(part), column(whole)) else { continue };
+            let is_more = |row: &usize| {
+                wholes
+                    .number(*row)
+                    .is_some_and(|whole| whole > 0.0 && parts.number(*row).is_some_and(|part| part > whole))
+            };
+            let rows: Vec<usize> = (0..self.timestamps.len()).filter(is_more).collect();
+            for (row, metric) in rows.iter().flat_map(|&row| [Some(part), share].map(|metric| (row, metric)))
+            {
+                let Some(metric) = metric else { continue };
+                let column = self.columns.get_mut(usize::from(metric.0)).and_then(Option::as_mut);
+                if let (true, Ok(row)) = (column.is_some_and(|column| column.unset(row)), u32::try_from(row))
+                {
+                    self.absent(RowId(row), metric, AbsenceReason::Invalid);
+                }
+            }
+        }
+    }
+
+    /// The batch, or `None` if there is no row. A part of a memory that is larger than the memory is left out, with its
+    /// share, as [`AbsenceReason::Invalid`]. The builder is empty afterwards and can be filled again.
     ///
     /// # Panics
     /// If a row lacks the table's subject (`uuid`, in `system_events` `node`) or another column of its key: a source
@@ -363,6 +410,7 @@ impl BatchBuilder {
         if rows == 0 {
             return None;
         }
+        full.leave_out_excess();
         let mut fields = vec![Field::new(TIMESTAMP_COLUMN, DataType::Int64, false)];
         let mut arrays: Vec<ArrayRef> =
             vec![Arc::new(Int64Array::from(std::mem::take(&mut full.timestamps)))];
@@ -372,6 +420,7 @@ impl BatchBuilder {
         }
         full.finish_identity(&mut fields, &mut arrays);
         for (index, column) in full.columns.into_iter().enumerate() {
+            let column = column.filter(|column| column.valid.iter().any(|&bits| bits != 0));
             if let (Some(column), Ok(id)) = (column, u16::try_from(index)) {
                 let facts = MetricId(id).metric();
                 fields.push(Field::new(facts.column, data_type(facts.column_type), true));

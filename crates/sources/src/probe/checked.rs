@@ -2,9 +2,10 @@
 
 use gpuvitals_core::MetricId;
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::MEMORY_PARTS;
 
 use super::Row;
-use super::plausible::{COUNTERS, Cause, Causes, Denied, PARTS, POWER, POWER_AVERAGE};
+use super::plausible::{COUNTERS, Cause, Causes, Denied, POWER, POWER_AVERAGE};
 use crate::dialect::{NVIDIA_HELD_DOWN, NVIDIA_REASONS};
 
 /// A power beyond this multiple of the largest limit that can be set is refused: the most that PCI Express (CEM 5.0) lets a
@@ -48,7 +49,7 @@ impl Row {
                 }
             }
         }
-        for (at, (part, share, _)) in PARTS.into_iter().enumerate() {
+        for (at, (part, share, _)) in MEMORY_PARTS.into_iter().enumerate() {
             let total = self.known.totals.get(at).copied().flatten().filter(|&total| total > 0.0);
             if total.is_some_and(|total| self.get(part).is_some_and(|used| used.as_f64() > total)) {
                 self.leave_out(part);

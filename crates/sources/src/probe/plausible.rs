@@ -14,6 +14,7 @@
 
 use gpuvitals_core::MetricId;
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::MEMORY_PARTS;
 
 /// So far below its limit a temperature throttles nothing, kelvin. `LACT` leaves the bit of the hotspot out below 90 °C, which is
 /// 20 K below the limit of these cards.
@@ -53,14 +54,6 @@ const OPERATING: MetricId = MetricId::of("temperature_max_operating_c");
 const JUNCTION_SLOWDOWN: MetricId = MetricId::of("temperature_junction_slowdown_c");
 const MEMORY_SLOWDOWN: MetricId = MetricId::of("temperature_memory_slowdown_c");
 const MEMORY_OPERATING: MetricId = MetricId::of("temperature_memory_max_operating_c");
-
-/// A part of a memory, the rest of it and the whole.
-pub(super) const PARTS: [(MetricId, Option<MetricId>, MetricId); 4] = [
-    (MetricId::of("memory_used_mb"), Some(MetricId::of("memory_used_pct")), MetricId::of("memory_total_mb")),
-    (MetricId::of("visible_memory_used_mb"), None, MetricId::of("visible_memory_total_mb")),
-    (MetricId::of("gtt_used_mb"), None, MetricId::of("gtt_total_mb")),
-    (MetricId::of("bar1_used_mb"), None, MetricId::of("bar1_total_mb")),
-];
 
 /// What a counter of throttling counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +130,7 @@ pub(super) struct Known {
     pub(super) margin_k: Option<f64>,
     /// Each sensor with its limit: graphics, junction, memory, HBM, three regulators, SoC, CPU, skin.
     pub(super) sensors: [(Option<f64>, f64); 10],
-    pub(super) totals: [Option<f64>; PARTS.len()],
+    pub(super) totals: [Option<f64>; MEMORY_PARTS.len()],
     pub(super) before: Option<Denied>,
     pub(super) counters: [Counter; COUNTERS.len()],
 }
@@ -167,7 +160,7 @@ impl Default for Known {
             utilization_pct: None,
             margin_k: None,
             sensors,
-            totals: [None; PARTS.len()],
+            totals: [None; MEMORY_PARTS.len()],
             before: None,
             counters: [Counter::default(); COUNTERS.len()],
         }
@@ -209,7 +202,7 @@ impl Known {
                     (memory.1, hbm.1) = (memory.1.min(number), hbm.1.min(number));
                 }
                 _ => {
-                    let at = PARTS.iter().position(|(.., total)| *total == metric);
+                    let at = MEMORY_PARTS.iter().position(|(.., total)| *total == metric);
                     if let Some(total) = at.and_then(|at| self.totals.get_mut(at)) {
                         *total = Some(number);
                     }
