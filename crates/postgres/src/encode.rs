@@ -15,7 +15,7 @@ use gpuvitals_core::batch::{
     MONOTONIC_COLUMN, MetricColumn, RowKeys, TIMESTAMP_COLUMN, Value, numbers, text_at,
 };
 use gpuvitals_core::identity::INDEX_COLUMN;
-use gpuvitals_core::merge::{MergeError, Order, merge};
+use gpuvitals_core::merge::{Merge, MergeError, Order, Overwritten};
 use gpuvitals_core::{Batch, Identity, IdentityColumn, Origin, Table};
 
 use crate::error::PostgresError;
@@ -37,6 +37,8 @@ pub(crate) struct Gathered {
     whose: Vec<u32>,
     /// The identities.
     pub(crate) identities: Vec<Arc<Identity>>,
+    /// The rows that were put together although they differ.
+    pub(crate) overwritten: Overwritten,
 }
 
 impl Gathered {
@@ -47,7 +49,12 @@ impl Gathered {
     pub(crate) fn new(table: Table, batches: &[&Batch]) -> Result<Option<Self>, PostgresError> {
         let refused = |error| PostgresError::Rows(table, error);
         let parts: Vec<RecordBatch> = batches.iter().map(|batch| batch.records().clone()).collect();
-        let Some(merged) = merge(table, &parts, Order::GpuTime).map_err(refused)? else { return Ok(None) };
+        let plan = Merge::plan(table, &parts, Order::GpuTime).map_err(refused)?;
+        if plan.rows() == 0 {
+            return Ok(None);
+        }
+        let merged = plan.batch(0..plan.rows()).map_err(refused)?;
+        let overwritten = plan.overwritten();
         let keys = RowKeys::of(&merged, table);
         let keys = keys.map_err(|row| refused(MergeError::Nobody { part: 0, row: row.0 }))?;
         let batch = Batch::new(table, merged, Origin::default(), 0);
@@ -59,7 +66,7 @@ impl Gathered {
         let (columns, mut identities) = (IdentityColumns::of(&batch), Vec::new());
         let codes = (0..batch.rows()).map(|row| columns.code(row));
         let whose = numbered(codes, |_, row| identities.push(Arc::new(batch.identity(row))));
-        Ok(Some(Self { batch, owners, subjects, whose, identities }))
+        Ok(Some(Self { batch, owners, subjects, whose, identities, overwritten }))
     }
 
     /// The stream. The numbers are those of the subjects and identities.

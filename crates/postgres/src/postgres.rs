@@ -10,6 +10,7 @@ use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, ChangeFeed, Changes, Fleet, FleetBounds, History, HistoryStats,
     LiveFleet, Part, QueryError, Rows, RowsQuery,
 };
+use gpuvitals_core::merge::Overwritten;
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, Status, Table, causes, clock};
 use serde_json::json;
@@ -19,6 +20,7 @@ use crate::link::{Lease, Links, Purpose};
 use crate::names::Names;
 use crate::partition::Partitions;
 use crate::settings::Database;
+use crate::write::Written;
 use crate::{buckets, read, schema, write};
 
 /// Changes that a reader of [`History::changes`] may be behind; then it loses the oldest.
@@ -50,6 +52,7 @@ struct Inner {
     reading: Mutex<Health>,
     rows: AtomicU64,
     rows_too_old: AtomicU64,
+    rows_overwritten: AtomicU64,
     transactions: AtomicU64,
     failures: AtomicU64,
 }
@@ -84,6 +87,7 @@ impl Postgres {
             reading: Mutex::new(Health::healthy(clock::now_ns())),
             rows: AtomicU64::new(0),
             rows_too_old: AtomicU64::new(0),
+            rows_overwritten: AtomicU64::new(0),
             transactions: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         };
@@ -156,9 +160,9 @@ impl Inner {
         let writing = async {
             let mut lease = self.lease(Purpose::Other).await?;
             let batches = self.partitions.make_for(&mut lease, batches).await?;
-            let rows = write::write(&mut lease, &self.names, &batches).await?;
+            let written = write::write(&mut lease, &self.names, &batches).await?;
             lease.give_back();
-            Ok((rows, batches))
+            Ok((written, batches))
         };
         let doing = "writing rows";
         let late = PostgresError::TimedOut { doing, within: WRITE_WITHIN };
@@ -167,7 +171,8 @@ impl Inner {
         if written.as_ref().is_err_and(PostgresError::lacks_tables) {
             *self.is_ready.lock().await = false;
         }
-        let (rows, batches) = written?;
+        let (Written { rows, overwritten }, batches) = written?;
+        self.note_overwritten(&overwritten);
         let kept: usize = batches.iter().map(Batch::rows).sum();
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
         self.rows_too_old.fetch_add((came - kept) as u64, Ordering::Relaxed);
@@ -175,6 +180,15 @@ impl Inner {
         self.show(&batches);
         self.subscribers.send(batches.into());
         Ok(())
+    }
+
+    /// Counts rows that were put together although they differ. The log has the first.
+    fn note_overwritten(&self, overwritten: &Overwritten) {
+        let Overwritten { rows, first } = overwritten;
+        if *rows > 0 && self.rows_overwritten.fetch_add(*rows, Ordering::Relaxed) == 0 {
+            let first = first.as_deref().unwrap_or_default();
+            tracing::warn!(first, "{}", Overwritten::SENTENCE);
+        }
     }
 
     /// Shows rows that are durable.
@@ -268,6 +282,12 @@ impl Sink for Postgres {
                 &inner.rows_too_old,
             ),
             Family::counter(
+                "gpuvitals_postgres_rows_overwritten_total",
+                "Rows that were put together with one of the same GPU and time although a column had another value: the later \
+                 stayed. Repeats are none. The log names the first.",
+                &inner.rows_overwritten,
+            ),
+            Family::counter(
                 "gpuvitals_postgres_transactions_total",
                 "Transactions that wrote them.",
                 &inner.transactions,
@@ -341,6 +361,7 @@ impl History for Postgres {
                 "gpus": lock(&inner.live).fleet.gpus(),
                 "gpus_forgotten": lock(&inner.live).fleet.forgotten(),
                 "rows_written": count(&inner.rows),
+                "rows_overwritten": count(&inner.rows_overwritten),
                 "transactions": count(&inner.transactions),
                 "failures": count(&inner.failures),
             }),

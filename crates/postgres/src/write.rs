@@ -5,7 +5,10 @@
 
 use bytes::Bytes;
 use futures_util::{SinkExt, TryFutureExt};
-use gpuvitals_core::{Batch, Table};
+use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use gpuvitals_core::catalogue::ColumnType;
+use gpuvitals_core::merge::Overwritten;
+use gpuvitals_core::{Batch, IdentityColumn, Table, time};
 use tokio_postgres::Transaction;
 use tokio_postgres::error::SqlState;
 
@@ -13,9 +16,18 @@ use crate::encode::{CopyStream, Gathered};
 use crate::error::PostgresError;
 use crate::link::Lease;
 use crate::names::Names;
-use crate::schema::EXTRAS;
+use crate::schema::{self, EXTRAS, Kind};
 
-/// Writes batches, whose partitions are there; they are durable when it returns. Returns the number of distinct rows.
+/// What became of rows.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Distinct rows.
+    pub(crate) rows: usize,
+    /// The rows that were put together with another of the same key although they differ.
+    pub(crate) overwritten: Overwritten,
+}
+
+/// Writes batches, whose partitions are there; they are durable when it returns.
 ///
 /// # Errors
 /// If the server refuses, or is lost: then some or all of the rows may have become durable.
@@ -23,32 +35,30 @@ pub(crate) async fn write(
     lease: &mut Lease<'_>,
     names: &Names,
     batches: &[Batch],
-) -> Result<usize, PostgresError> {
-    let mut tables = Vec::new();
+) -> Result<Written, PostgresError> {
+    let (mut tables, mut written) = (Vec::new(), Written::default());
     for table in Table::ALL {
         let own: Vec<&Batch> = batches.iter().filter(|batch| batch.table() == table).collect();
-        let Some(gathered) = Gathered::new(table, &own)? else { continue };
+        let Some(mut gathered) = Gathered::new(table, &own)? else { continue };
+        written.rows += gathered.rows();
+        written.overwritten.add(std::mem::take(&mut gathered.overwritten));
         let subjects = names.subjects(lease, &gathered.subjects).await?;
         let identities = names.identities(lease, &gathered.identities).await?;
         tables.push((gathered, subjects, identities));
     }
     if lease.copies_directly() {
         match copy(lease, &tables).await {
-            Ok(()) => return Ok(rows(&tables)),
+            Ok(()) => return Ok(written),
             Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => lease.note_repeat(),
             Err(error) => return Err(error),
         }
     }
-    merge(lease, &tables).await?;
-    Ok(rows(&tables))
+    written.overwritten.add(merge(lease, &tables).await?);
+    Ok(written)
 }
 
 /// The rows of a table, and the numbers of their subjects and identities.
 type Prepared = (Gathered, Vec<i32>, Vec<i32>);
-
-fn rows(tables: &[Prepared]) -> usize {
-    tables.iter().map(|(gathered, ..)| gathered.rows()).sum()
-}
 
 /// Copies rows to where they stay.
 ///
@@ -62,8 +72,9 @@ async fn copy(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<(), Postgres
     transaction.commit().await.map_err(PostgresError::statement("committing rows"))
 }
 
-/// Copies rows into temporary tables, and merges them with those that are there.
-async fn merge(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<(), PostgresError> {
+/// Copies rows into temporary tables, and merges them with those that are there. Returns those of these that differ.
+async fn merge(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<Overwritten, PostgresError> {
+    let mut overwritten = Overwritten::default();
     let mut staged = lease.staged().clone();
     let transaction = begin(lease).await?;
     for (gathered, subjects, identities) in tables {
@@ -75,11 +86,12 @@ async fn merge(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<(), Postgre
         let copied = gathered.copy(subjects, identities);
         let names = copied.names.clone();
         copy_into(&transaction, &format!("stage_{table}"), copied).await?;
+        overwritten.add(contradicted(&transaction, table, &names).await?);
         take_over(&transaction, table, &names).await?;
     }
     transaction.commit().await.map_err(PostgresError::statement("committing rows"))?;
     *lease.staged() = staged;
-    Ok(())
+    Ok(overwritten)
 }
 
 async fn begin<'a>(lease: &'a mut Lease<'_>) -> Result<Transaction<'a>, PostgresError> {
@@ -108,6 +120,60 @@ async fn copy_into(
     Ok(())
 }
 
+/// The rows of the temporary twin that have another value in a column than the row of their key that is there.
+async fn contradicted(
+    transaction: &Transaction<'_>,
+    table: Table,
+    columns: &[&'static str],
+) -> Result<Overwritten, PostgresError> {
+    let compared = columns.iter().filter_map(|name| Some((*name, unlike(table, name)?)));
+    let texts = IdentityColumn::ALL.into_iter().map(IdentityColumn::name);
+    let texts = texts.map(|name| (name, format!("was_named.{name} <> is_named.{name}")));
+    let cases: String =
+        compared.chain(texts).map(|(name, unlike)| format!(" WHEN {unlike} THEN '{name}'")).collect();
+    let key = key(table).join(", ");
+    let select = format!(
+        "SELECT name, timestamp_ns, subject, count(*) OVER () FROM (
+             SELECT CASE{cases} END AS name, timestamp_ns, s.name AS subject
+             FROM stage_{table} later JOIN {table} earlier USING ({key})
+             JOIN gpuvitals_subjects s ON s.id = subject_id
+             JOIN gpuvitals_identities was_named ON was_named.id = earlier.identity_id
+             JOIN gpuvitals_identities is_named ON is_named.id = later.identity_id) c
+         WHERE name IS NOT NULL ORDER BY timestamp_ns LIMIT 1"
+    );
+    let failed = PostgresError::statement("comparing rows");
+    let Some(row) = transaction.query_opt(&select, &[]).await.map_err(&failed)? else {
+        return Ok(Overwritten::default());
+    };
+    let (name, at, subject): (String, i64, String) = (row.get(0), row.get(1), row.get(2));
+    let first = format!("{name} of {subject} at {}", time::format(at));
+    Ok(Overwritten { rows: row.get::<_, i64>(3).cast_unsigned(), first: Some(first.into()) })
+}
+
+/// The condition that the later row's value of a column is another than the earlier's; null is like all.
+fn unlike(table: Table, name: &str) -> Option<String> {
+    if name == EXTRAS {
+        return Some(format!(
+            "EXISTS (SELECT FROM jsonb_each(earlier.{EXTRAS}) a JOIN jsonb_each(later.{EXTRAS}) b USING (key) \
+             WHERE a.value <> b.value)"
+        ));
+    }
+    let (_, kind) = schema::column(table, name)?;
+    Some(match kind {
+        // Floats that differ by less are one value, as in every merge.
+        Kind::Number(ColumnType::F32 | ColumnType::F64) => format!(
+            "abs(earlier.{name} - later.{name}) > {} * greatest(abs(earlier.{name}), abs(later.{name}))",
+            Overwritten::SAME
+        ),
+        Kind::Number(_) | Kind::Text | Kind::Json => format!("earlier.{name} <> later.{name}"),
+    })
+}
+
+/// Names of a table's key.
+fn key(table: Table) -> Vec<&'static str> {
+    ["subject_id", TIMESTAMP_COLUMN].into_iter().chain(table.key().map(|column| column.name)).collect()
+}
+
 /// Merges the rows of the temporary twin.
 async fn take_over(
     transaction: &Transaction<'_>,
@@ -115,8 +181,7 @@ async fn take_over(
     columns: &[&'static str],
 ) -> Result<(), PostgresError> {
     let names = columns.join(", ");
-    let key = ["subject_id", "timestamp_ns"].into_iter().chain(table.key().map(|column| column.name));
-    let key: Vec<&str> = key.collect();
+    let key = key(table);
     let changes: Vec<String> =
         columns.iter().filter(|name| !key.contains(*name)).map(|name| change(table, name)).collect();
     let merge = format!(

@@ -130,10 +130,7 @@ impl Shared {
     pub(crate) fn overwritten(&self, Overwritten { rows, first }: Overwritten) {
         if rows > 0 && self.counters.rows_overwritten.fetch_add(rows, Ordering::Relaxed) == 0 {
             let first = first.as_deref().unwrap_or_default();
-            tracing::warn!(
-                first,
-                "two rows of one GPU and time have different values: the later one stays; more of them are only counted"
-            );
+            tracing::warn!(first, "{}", Overwritten::SENTENCE);
         }
     }
 

@@ -11,9 +11,6 @@ use super::sort::{Join, Sorted};
 use crate::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN, Value, numbers};
 use crate::time;
 
-/// Floats that differ by less than this share are one value: one of them may have been stored with fewer digits.
-const SAME: f64 = 1e-6;
-
 /// Rows of a merge that were made of rows with two different values in a column: the later arrival's stayed. A repeat is none,
 /// and neither is a value where the other row had null.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +22,11 @@ pub struct Overwritten {
 }
 
 impl Overwritten {
+    /// Floats that differ by less than this share are one value: one of them may have been stored with fewer digits.
+    pub const SAME: f64 = 1e-6;
+    /// What the log says with the first.
+    pub const SENTENCE: &str = "two rows of one GPU and time have different values: the later one stays; more of them are only counted";
+
     /// Adds those of another merge.
     pub fn add(&mut self, other: Self) {
         self.rows += other.rows;
@@ -86,7 +88,7 @@ fn is_same(one: Value, other: Value) -> bool {
         return one == other;
     }
     let (one, other) = (one.as_f64(), other.as_f64());
-    one.to_bits() == other.to_bits() || (one - other).abs() <= SAME * one.abs().max(other.abs())
+    one.to_bits() == other.to_bits() || (one - other).abs() <= Overwritten::SAME * one.abs().max(other.abs())
 }
 
 /// When the rows of a join were measured, for people. Times are the first column.

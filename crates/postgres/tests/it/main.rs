@@ -91,11 +91,18 @@ async fn rows_of_one_key_become_one_in_one_batch_and_over_several() {
         (&nobody, 5, &[]),
         (&gpu("GPU-1", ""), 5, &[]),
     ]);
-    for _ in 0..2 {
+    // Within a batch the power is 1 and 2; a repeat contradicts nothing new, though what it overwrites is counted again.
+    for overwritten in [1, 2] {
         postgres.accept(vec![first.clone()]).await.unwrap();
+        assert_eq!(postgres.stats().own["rows_overwritten"], overwritten);
     }
     // Another identity, and one value more, in another transaction.
     postgres.accept(vec![batch(&[(&gpu("GPU-0", "c"), 5, &[(POWER, 3.0)])])]).await.unwrap();
+    assert_eq!(postgres.stats().own["rows_overwritten"], 3);
+    // What fills a gap, is the same, or differs less than a digit of a 32-bit float contradicts nothing.
+    let same = [(POWER, 3.000_000_1), (MetricId::of("temperature_c"), 50.0)];
+    postgres.accept(vec![batch(&[(&gpu("GPU-0", "c"), 5, &same)])]).await.unwrap();
+    assert_eq!(postgres.stats().own["rows_overwritten"], 3);
     let rows = postgres.rows(RowsQuery { with_total: true, ..RowsQuery::of(Table::GpuEvents, 10) });
     let rows = rows.await.unwrap().answer;
     assert_eq!(rows.total, Some(2));
