@@ -6,14 +6,15 @@
 //! go below it for power or heat.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::Identity;
 
 use super::{ClockControl, ClockError, ClockState, ClockStep, ClocksFound, Level, Lock, Plan};
-use crate::dialect::nvml::{self, Answer, Code, Gpu, Known, Raw};
+use crate::dialect::nvml::{self, Code, NvmlClocks};
+use crate::finding::Finding;
 use crate::machine::Machine;
 
 const LOCK_GPU: &str = "nvmlDeviceSetGpuLockedClocks";
@@ -22,9 +23,6 @@ const LOCK_MEMORY: &str = "nvmlDeviceSetMemoryLockedClocks";
 const RESET_MEMORY: &str = "nvmlDeviceResetMemoryLockedClocks";
 const REMEDY: &str = "run it as root";
 
-/// NVML's numbers of clocks.
-const GRAPHICS: u32 = 0;
-const MEMORY: u32 = 2;
 /// Clocks between two entries of the list count as the nearer one; they are 15 MHz apart.
 const STEP_MHZ: u32 = 15;
 /// A GPU takes some tens of milliseconds to follow a lock: looked at so often, so far apart.
@@ -33,28 +31,22 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// Finds the NVIDIA GPUs. A captured tree has none.
 pub fn find(machine: &Machine) -> ClocksFound {
-    nvml::libraries(machine).map_or_else(ClocksFound::default, |libraries| controls(machine, libraries))
+    controls(nvml::clocks(machine))
 }
 
 /// Finds the GPUs that a certain library names.
 pub fn find_by(machine: &Machine, library: &Path) -> ClocksFound {
-    controls(machine, vec![library.to_owned()])
+    controls(nvml::clocks_by(machine, library))
 }
 
-fn controls(machine: &Machine, libraries: Vec<PathBuf>) -> ClocksFound {
-    let (gpus, findings) = nvml::gpus(machine, libraries, nvml::PATIENCE);
-    let control = |known: Known| {
-        let Known { raw, gpu, identity, .. } = known;
-        Box::new(NvidiaClocks { raw, gpu, identity }) as Box<dyn ClockControl>
-    };
-    ClocksFound { controls: gpus.into_iter().flatten().map(control).collect(), findings }
+fn controls((gpus, findings): (Vec<NvmlClocks>, Vec<Finding>)) -> ClocksFound {
+    let control = |gpu| Box::new(NvidiaClocks { gpu }) as Box<dyn ClockControl>;
+    ClocksFound { controls: gpus.into_iter().map(control).collect(), findings }
 }
 
 /// The clocks of one NVIDIA GPU.
 struct NvidiaClocks {
-    raw: &'static Raw,
-    gpu: Gpu,
-    identity: Arc<Identity>,
+    gpu: NvmlClocks,
 }
 
 /// Lowest and highest clock of a lock, MHz.
@@ -62,7 +54,7 @@ type Bounds = (u32, u32);
 
 impl NvidiaClocks {
     fn target(&self, call: &str) -> String {
-        format!("{call}({})", self.identity.uuid().unwrap_or_default())
+        format!("{call}({})", self.gpu.identity().uuid().unwrap_or_default())
     }
 
     fn step(&self, call: &str, bounds: Option<Bounds>) -> ClockStep {
@@ -74,15 +66,10 @@ impl NvidiaClocks {
         ClockError::Unreadable { target: self.target(call), source: io::Error::other(code.to_string()) }
     }
 
-    /// Memory clocks that can be set, highest first; none if the part or driver lists none.
-    fn memory_choices(&self) -> Vec<u32> {
-        self.raw.memory_clocks_mhz(self.gpu).unwrap_or_default()
-    }
-
     /// GPU clocks that can be set beside the highest memory clock, highest first.
     fn gpu_choices(&self, memory_choices: &[u32]) -> Vec<u32> {
         let highest = memory_choices.iter().max();
-        highest.and_then(|memory| self.raw.graphics_clocks_mhz(self.gpu, *memory).ok()).unwrap_or_default()
+        highest.map_or_else(Vec::new, |memory| self.gpu.gpu_choices_mhz(*memory))
     }
 
     /// The requested bounds of the GPU clock, if any.
@@ -115,17 +102,17 @@ impl NvidiaClocks {
 
 impl ClockControl for NvidiaClocks {
     fn identity(&self) -> &Arc<Identity> {
-        &self.identity
+        self.gpu.identity()
     }
 
     fn state(&mut self) -> Result<ClockState, ClockError> {
-        let gpu_mhz = self.raw.clock_mhz(self.gpu, GRAPHICS);
-        let memory_choices_mhz = self.memory_choices();
+        let gpu_mhz = self.gpu.gpu_mhz();
+        let memory_choices_mhz = self.gpu.memory_choices_mhz();
         let gpu_choices_mhz = self.gpu_choices(&memory_choices_mhz);
         let ends = |choices: &[u32]| Some((*choices.iter().min()?, *choices.iter().max()?));
         Ok(ClockState {
             gpu_mhz: Some(gpu_mhz.map_err(|code| self.unreadable("nvmlDeviceGetClockInfo", code))?),
-            memory_mhz: self.raw.clock_mhz(self.gpu, MEMORY).ok(),
+            memory_mhz: self.gpu.memory_mhz().ok(),
             gpu_range_mhz: ends(&gpu_choices_mhz),
             gpu_choices_mhz,
             memory_choices_mhz,
@@ -135,7 +122,7 @@ impl ClockControl for NvidiaClocks {
 
     fn plan(&mut self, lock: &Lock) -> Result<Plan, ClockError> {
         let mut plan = Plan::default();
-        let memory_choices = self.memory_choices();
+        let memory_choices = self.gpu.memory_choices_mhz();
         let gpu_choices = self.gpu_choices(&memory_choices);
         if let Some(bounds) = self.gpu_bounds(lock, &gpu_choices, &mut plan)? {
             plan.forward.push(self.step(LOCK_GPU, Some(bounds)));
@@ -161,7 +148,7 @@ impl ClockControl for NvidiaClocks {
     fn plan_reset(&mut self) -> Result<Plan, ClockError> {
         let mut forward = vec![self.step(RESET_GPU, None)];
         // Those that list one memory clock or none have nothing to lock.
-        if self.memory_choices().len() > 1 {
+        if self.gpu.memory_choices_mhz().len() > 1 {
             forward.push(self.step(RESET_MEMORY, None));
         }
         Ok(Plan { forward, ..Plan::default() })
@@ -169,11 +156,11 @@ impl ClockControl for NvidiaClocks {
 
     fn apply(&mut self, step: &ClockStep) -> Result<(), ClockError> {
         let is = |call: &str| step.target == self.target(call);
-        let answer: Answer<()> = match bounds_of(&step.text) {
-            Some((min, max)) if is(LOCK_GPU) => self.raw.lock_gpu_clocks(self.gpu, min, max),
-            Some((min, max)) if is(LOCK_MEMORY) => self.raw.lock_memory_clocks(self.gpu, min, max),
-            None if is(RESET_GPU) => self.raw.reset_gpu_clocks(self.gpu),
-            None if is(RESET_MEMORY) => self.raw.reset_memory_clocks(self.gpu),
+        let answer = match bounds_of(&step.text) {
+            Some((min, max)) if is(LOCK_GPU) => self.gpu.lock_gpu(min, max),
+            Some((min, max)) if is(LOCK_MEMORY) => self.gpu.lock_memory(min, max),
+            None if is(RESET_GPU) => self.gpu.reset_gpu(),
+            None if is(RESET_MEMORY) => self.gpu.reset_memory(),
             _ => return Err(ClockError::Wrong(format!("{step} is no step of this GPU"))),
         };
         let code = match answer {
@@ -204,9 +191,9 @@ impl ClockControl for NvidiaClocks {
         };
         let mut seen = None;
         for _ in 0..LOOKS {
-            let Ok(mhz) = self.raw.clock_mhz(self.gpu, GRAPHICS) else { return Ok(()) };
+            let Ok(mhz) = self.gpu.gpu_mhz() else { return Ok(()) };
             // An idle GPU may rest below the lock, and power or heat may hold it there.
-            let has_reason = self.raw.clock_reasons(self.gpu).is_ok_and(|reasons| reasons != 0);
+            let has_reason = self.gpu.has_reason();
             if mhz <= max.saturating_add(STEP_MHZ) && (mhz.saturating_add(STEP_MHZ) >= min || has_reason) {
                 return Ok(());
             }

@@ -19,8 +19,7 @@ mod snapshot;
 mod table;
 mod topology;
 
-pub(crate) use card::address;
-pub use card::{Card, cards};
+pub use card::{Card, address, cards};
 pub use parse::{
     BadPages, DpmIndex, DpmLevel, ErrCount, PcieLink, Uevent, dpm_levels, is_pci_address, parse_bad_pages,
     parse_err_count, parse_hex, parse_link_speed, parse_marketing_name, parse_number, parse_overdrive,

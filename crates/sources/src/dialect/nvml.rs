@@ -2,10 +2,11 @@
 //!
 //! The library is initialised once and stays for the life of the process. Each GPU is a probe of its own with
 //! the MIG instances on it, so that a GPU whose calls hang affects no other; `board`, `fields`, `singles`,
-//! `several`, `ecc` and `gpm` have the calls of each tier. A call that a GPU does not support is not repeated until the GPU is
-//! reopened or its MIG instances change.
+//! `several`, `ecc` and `gpm` have the calls of each tier; `clocks` has those that set clocks. A call that a GPU does not
+//! support is not repeated until the GPU is reopened or its MIG instances change.
 
 mod board;
+mod clocks;
 mod code;
 mod cost;
 mod ecc;
@@ -36,21 +37,21 @@ use crate::probe::Probe;
 use crate::versions;
 
 use events::Events;
+use known::Known;
 use library::{OpenError, Opened};
-use naming::{Name, NamingProbe, NodeDriver};
+use naming::{Name, Nameless, NamingProbe, NodeDriver};
 use probe::NvmlProbe;
 use processes::Processes;
+use raw::Raw;
 
-pub(crate) use code::{Answer, Code};
-pub(crate) use known::Known;
-pub(crate) use naming::Nameless;
-pub(crate) use raw::{Gpu, Raw};
+pub use clocks::NvmlClocks;
+pub use code::Code;
 
 /// Environment variable that names another library than the system's: that of a driver in an unusual place,
 /// or an imitation.
 pub const LIBRARY_VARIABLE: &str = "GPUVITALS_NVML_LIBRARY";
 /// How long the library may take to start and to name the GPUs; without persistence mode it powers them up meanwhile.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 const SUBJECT: &str = "nvml";
 
 /// Finds the NVIDIA GPUs of this machine. In a captured tree there are none, unless [`LIBRARY_VARIABLE`] is
@@ -64,6 +65,22 @@ pub fn find_by(machine: &Machine, library: &Path, patience: Duration) -> Discove
     probes(machine, vec![library.to_owned()], patience)
 }
 
+/// The GPUs of this machine whose clocks can be set, and the findings. In a captured tree there are none, unless
+/// [`LIBRARY_VARIABLE`] is set.
+pub fn clocks(machine: &Machine) -> (Vec<NvmlClocks>, Vec<Finding>) {
+    libraries(machine).map_or_else(Default::default, |paths| clocks_of(machine, paths))
+}
+
+/// The GPUs of a certain library whose clocks can be set, and the findings.
+pub fn clocks_by(machine: &Machine, library: &Path) -> (Vec<NvmlClocks>, Vec<Finding>) {
+    clocks_of(machine, vec![library.to_owned()])
+}
+
+fn clocks_of(machine: &Machine, libraries: Vec<PathBuf>) -> (Vec<NvmlClocks>, Vec<Finding>) {
+    let (gpus, findings) = gpus(machine, libraries, PATIENCE);
+    (gpus.into_iter().flatten().map(NvmlClocks::from).collect(), findings)
+}
+
 /// Times every call on every GPU some twenty times and returns a finding for each call. Takes about a second, and waits
 /// for a hung GPU as long as its calls do.
 pub fn measure(machine: &Machine) -> Vec<Finding> {
@@ -73,7 +90,7 @@ pub fn measure(machine: &Machine) -> Vec<Finding> {
 }
 
 /// The libraries to try, in order; none if the machine is a captured tree.
-pub(crate) fn libraries(machine: &Machine) -> Option<Vec<PathBuf>> {
+fn libraries(machine: &Machine) -> Option<Vec<PathBuf>> {
     match std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => Some(vec![PathBuf::from(path)]),
         None if machine.is_captured() => None,
@@ -112,7 +129,7 @@ fn probes(machine: &Machine, libraries: Vec<PathBuf>, patience: Duration) -> Dis
 
 /// The GPUs of the first library that loads, and the findings. A GPU that this process may not open is left
 /// out.
-pub(crate) fn gpus(
+fn gpus(
     machine: &Machine,
     libraries: Vec<PathBuf>,
     patience: Duration,

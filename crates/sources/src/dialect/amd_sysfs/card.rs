@@ -249,7 +249,7 @@ fn is_unique_id(text: &str) -> bool {
 }
 
 /// PCI address of the device in this folder, from the kernel, else from the folder's real path.
-pub(crate) fn address(device: &Path) -> Option<String> {
+pub fn address(device: &Path) -> Option<String> {
     let uevent = read_text(&device.join("uevent")).unwrap_or_default();
     parse::parse_uevent(&uevent).slot.map(str::to_lowercase).or_else(|| address_of(device))
 }

@@ -11,7 +11,7 @@ pub(crate) type Answer<T> = Result<T, Code>;
 
 /// A return code that is not success, as the library gave it; newer libraries have codes that are not named here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Code(pub(crate) u32);
+pub struct Code(pub(crate) u32);
 
 /// The consequence of a code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,13 +31,16 @@ pub(super) enum Meaning {
 impl Code {
     pub(crate) const UNINITIALIZED: Self = Self(1);
     pub(crate) const INVALID_ARGUMENT: Self = Self(2);
-    pub(crate) const NOT_SUPPORTED: Self = Self(3);
-    pub(crate) const NO_PERMISSION: Self = Self(4);
+    /// The part cannot do it.
+    pub const NOT_SUPPORTED: Self = Self(3);
+    /// The right is missing.
+    pub const NO_PERMISSION: Self = Self(4);
     pub(crate) const NOT_FOUND: Self = Self(6);
     pub(crate) const INSUFFICIENT_SIZE: Self = Self(7);
     pub(crate) const DRIVER_NOT_LOADED: Self = Self(9);
     pub(crate) const TIMEOUT: Self = Self(10);
-    pub(crate) const FUNCTION_NOT_FOUND: Self = Self(13);
+    /// The driver is too old for this call.
+    pub const FUNCTION_NOT_FOUND: Self = Self(13);
     pub(crate) const GPU_IS_LOST: Self = Self(15);
     pub(crate) const RESET_REQUIRED: Self = Self(16);
     pub(crate) const OPERATING_SYSTEM: Self = Self(17);
