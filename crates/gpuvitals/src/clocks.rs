@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use gpuvitals_core::{Identity, IdentityColumn};
-use gpuvitals_sources::clocks::{
-    self, ClockControl, ClockError, ClockStep, Held, Level, Lock, Plan, reset_gpu_clocks, restore_clocks,
+use gpuvitals_clocks::{
+    ClockControl, ClockError, ClockStep, Held, Level, Lock, Plan, reset_gpu_clocks, restore_clocks,
 };
+use gpuvitals_core::{Identity, IdentityColumn};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::settings::Sampling;
 
@@ -117,7 +117,7 @@ impl LockFlags {
 /// If the GPU is missing, does not support the request, or the right is missing.
 pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failure> {
     let machine = sampling.machine()?;
-    let found = clocks::find(&machine, &sampling.drivers);
+    let found = gpuvitals_clocks::find(&machine, &sampling.drivers);
     if found.controls.is_empty() {
         let seen: Vec<String> = found
             .findings

@@ -17,6 +17,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("listener", &["core", "settings"]),
     ("queue", &["core", "log", "listener", "settings"]),
     ("sources", &["core", "log", "settings"]),
+    ("clocks", &["core", "sources"]),
     ("clusters", &["core", "settings", "sources"]),
     ("store", &["core", "log"]),
     ("jsonl", &["core", "log"]),
@@ -34,6 +35,7 @@ const STAR: &[(&str, &[&str])] = &[
         "gpuvitals",
         &[
             "agent",
+            "clocks",
             "clusters",
             "collect",
             "core",

@@ -4,7 +4,6 @@
 //! reads them, each on its own thread, into batches.
 
 pub mod attribution;
-pub mod clocks;
 pub mod csv;
 pub mod dialect;
 mod discovery;

@@ -13,7 +13,7 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
-use gpuvitals_sources::clocks::{ClockStep, Plan};
+use gpuvitals_clocks::{ClockStep, Plan};
 use gpuvitals_sources::machine::Machine;
 use serde::{Deserialize, Serialize};
 

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write as _};
 
+use gpuvitals_clocks::ClockError;
 use gpuvitals_core::{Identity, IdentityColumn};
-use gpuvitals_sources::clocks::ClockError;
 
 use crate::failure::{Exit, Failure};
 

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
+use gpuvitals_clocks::{ClockControl, ClockState, get_current_clocks};
 use gpuvitals_core::IdentityColumn;
-use gpuvitals_sources::clocks::{ClockControl, ClockState, get_current_clocks};
 use gpuvitals_sources::machine::Machine;
 use serde_json::{Value, json};
 

@@ -2,7 +2,6 @@
 //! interface.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-mod clocks;
 #[path = "../rig/details.rs"]
 mod details;
 mod faults;

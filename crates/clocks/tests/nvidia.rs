@@ -1,24 +1,40 @@
-//! Locking clocks and giving them back.
+//! Clocks of NVIDIA GPUs by an imitation of the library: locking them and giving them back.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use gpuvitals_sources::clocks::{self, ClockControl, ClockError, Held, Level, Lock, nvidia};
+#[path = "../../gpuvitals/tests/rig/library.rs"]
+mod library;
 
-use crate::stub::{Age, Stub};
+use std::collections::BTreeSet;
+
+use gpuvitals_clocks::{
+    ClockControl, ClockError, ClockStep, Held, Level, Lock, get_current_clocks, lock_gpu_clocks, nvidia,
+    reset_gpu_clocks,
+};
+use gpuvitals_sources::machine::Machine;
+use library::Library;
 
 const UUID: &str = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50";
 
-fn control(stub: &Stub) -> Box<dyn ClockControl> {
-    nvidia::find_by(&stub.machine(), &stub.library()).controls.into_iter().next().unwrap()
+fn control(library: &Library) -> Box<dyn ClockControl> {
+    let machine = Machine { sysfs: library.path().with_file_name("sys"), ..Machine::local("n1") };
+    nvidia::find_by(&machine, &library.path()).controls.into_iter().next().unwrap()
 }
 
-fn writes(stub: &Stub) -> Vec<String> {
+/// The calls that set clocks since this was asked before, by name.
+fn writes(library: &Library) -> Vec<String> {
+    let path = library.path().with_extension("so.calls");
+    let calls = std::fs::read_to_string(&path).unwrap_or_default();
+    std::fs::write(path, "").unwrap();
     let setters = ["gpu_clocks=", "memory_clocks=", "nvmlDeviceReset"];
-    stub.calls().into_keys().filter(|call| setters.iter().any(|setter| call.starts_with(setter))).collect()
+    let is_write = |call: &&str| setters.iter().any(|setter| call.starts_with(setter));
+    let writes: BTreeSet<&str> = calls.lines().filter(is_write).collect();
+    writes.into_iter().map(str::to_owned).collect()
 }
 
 #[test]
 fn the_state_is_what_the_driver_tells() {
-    let stub = Stub::new(Age::New);
-    let state = clocks::get_current_clocks(control(&stub).as_mut()).unwrap();
+    let library = Library::new();
+    let state = get_current_clocks(control(&library).as_mut()).unwrap();
     assert_eq!((state.gpu_mhz, state.memory_mhz), (Some(1000), Some(1200)));
     assert_eq!(state.gpu_choices_mhz, [1980, 1965, 1200, 345]);
     assert_eq!(state.memory_choices_mhz, [2619, 1593]);
@@ -28,8 +44,8 @@ fn the_state_is_what_the_driver_tells() {
 
 #[test]
 fn locks_are_planned_as_bounds_of_clocks_that_the_driver_lists() {
-    let stub = Stub::new(Age::New);
-    let mut gpu = control(&stub);
+    let library = Library::new();
+    let mut gpu = control(&library);
     let lock = Lock::default;
     let table = [
         (Lock { level: Some(Level::High), ..lock() }, vec!["SetGpu 1980,1980"], vec!["ResetGpu "]),
@@ -44,8 +60,8 @@ fn locks_are_planned_as_bounds_of_clocks_that_the_driver_lists() {
     ];
     for (lock, forward, back) in table {
         let plan = gpu.plan(&lock).unwrap();
-        let spelled = |steps: &[clocks::ClockStep]| -> Vec<String> {
-            let short = |step: &clocks::ClockStep| {
+        let spelled = |steps: &[ClockStep]| -> Vec<String> {
+            let short = |step: &ClockStep| {
                 let call = step.target.strip_prefix("nvmlDevice").unwrap();
                 let call = call.strip_suffix(&format!("LockedClocks({UUID})")).unwrap();
                 format!("{call} {}", step.text)
@@ -68,67 +84,67 @@ fn locks_are_planned_as_bounds_of_clocks_that_the_driver_lists() {
     }
     let profile = Lock { level: Some(Level::ProfilePeak), ..lock() };
     assert!(matches!(gpu.plan(&profile), Err(ClockError::NotSupported { .. })));
-    assert!(writes(&stub).is_empty(), "a plan changes nothing");
+    assert!(writes(&library).is_empty(), "a plan changes nothing");
 }
 
 #[test]
 fn a_lock_that_is_held_is_given_back() {
-    let stub = Stub::new(Age::New);
-    stub.set(&["clock.0 1980"]);
-    let mut gpu = control(&stub);
+    let library = Library::new();
+    library.says(&["clock.0 1980"]);
+    let mut gpu = control(&library);
     let plan = gpu.plan(&Lock { level: Some(Level::High), ..Lock::default() }).unwrap();
     let held = Held::take(gpu.as_mut(), plan).unwrap();
-    assert_eq!(writes(&stub), ["gpu_clocks=1980..1980 0"]);
+    assert_eq!(writes(&library), ["gpu_clocks=1980..1980 0"]);
     drop(held);
-    assert_eq!(writes(&stub), ["nvmlDeviceResetGpuLockedClocks 0"]);
-    clocks::reset_gpu_clocks(gpu.as_mut()).unwrap();
-    assert_eq!(writes(&stub), ["nvmlDeviceResetGpuLockedClocks 0", "nvmlDeviceResetMemoryLockedClocks 0"]);
+    assert_eq!(writes(&library), ["nvmlDeviceResetGpuLockedClocks 0"]);
+    reset_gpu_clocks(gpu.as_mut()).unwrap();
+    assert_eq!(writes(&library), ["nvmlDeviceResetGpuLockedClocks 0", "nvmlDeviceResetMemoryLockedClocks 0"]);
 }
 
 #[test]
 fn a_part_without_locked_memory_clocks_is_reset_all_the_same() {
-    let stub = Stub::new(Age::New);
+    let library = Library::new();
     for code in [3, 13] {
-        stub.set(&[&format!("ret.nvmlDeviceResetMemoryLockedClocks {code}")]);
-        stub.calls();
-        clocks::reset_gpu_clocks(control(&stub).as_mut()).unwrap();
-        assert!(writes(&stub).contains(&"nvmlDeviceResetGpuLockedClocks 0".to_owned()), "{code}");
+        library.says(&[&format!("ret.nvmlDeviceResetMemoryLockedClocks {code}")]);
+        writes(&library);
+        reset_gpu_clocks(control(&library).as_mut()).unwrap();
+        assert!(writes(&library).contains(&"nvmlDeviceResetGpuLockedClocks 0".to_owned()), "{code}");
     }
-    stub.set(&["ret.nvmlDeviceResetMemoryLockedClocks 4"]);
-    let denied = clocks::reset_gpu_clocks(control(&stub).as_mut());
+    library.says(&["ret.nvmlDeviceResetMemoryLockedClocks 4"]);
+    let denied = reset_gpu_clocks(control(&library).as_mut());
     assert!(matches!(denied, Err(ClockError::Denied { .. })), "{denied:?}");
-    stub.set(&["ret.nvmlDeviceResetGpuLockedClocks 3"]);
-    let old = clocks::reset_gpu_clocks(control(&stub).as_mut());
+    library.says(&["ret.nvmlDeviceResetGpuLockedClocks 3"]);
+    let old = reset_gpu_clocks(control(&library).as_mut());
     assert!(matches!(old, Err(ClockError::NotSupported { .. })), "{old:?}");
 }
 
 #[test]
 fn a_lock_without_the_right_says_which_right_is_missing() {
-    let stub = Stub::new(Age::New);
-    stub.set(&[
+    let library = Library::new();
+    library.says(&[
         "ret.nvmlDeviceSetGpuLockedClocks 4",
         "ret.nvmlDeviceSetMemoryLockedClocks 3",
         "clock.0 1200",
     ]);
-    let mut gpu = control(&stub);
-    let by_root = clocks::lock_gpu_clocks(gpu.as_mut(), &Lock { gpu_mhz: Some(1200), ..Lock::default() });
+    let mut gpu = control(&library);
+    let by_root = lock_gpu_clocks(gpu.as_mut(), &Lock { gpu_mhz: Some(1200), ..Lock::default() });
     assert!(
         matches!(&by_root, Err(ClockError::Denied { target, .. }) if target.contains(UUID)),
         "{by_root:?}"
     );
-    let by_part = clocks::lock_gpu_clocks(gpu.as_mut(), &Lock { memory_mhz: Some(2619), ..Lock::default() });
+    let by_part = lock_gpu_clocks(gpu.as_mut(), &Lock { memory_mhz: Some(2619), ..Lock::default() });
     assert!(matches!(by_part, Err(ClockError::NotSupported { .. })), "{by_part:?}");
 }
 
 #[test]
 fn a_lock_without_effect_is_taken_back() {
-    let stub = Stub::new(Age::New);
+    let library = Library::new();
     let lock = Lock { gpu_mhz: Some(1200), ..Lock::default() };
     let check = |state: &[&str], has_effect: bool| {
-        stub.set(state);
-        let locked = clocks::lock_gpu_clocks(control(&stub).as_mut(), &lock);
+        library.says(state);
+        let locked = lock_gpu_clocks(control(&library).as_mut(), &lock);
         assert_eq!(!matches!(&locked, Err(ClockError::NoEffect { .. })), has_effect, "{state:?}: {locked:?}");
-        assert_eq!(writes(&stub).contains(&"nvmlDeviceResetGpuLockedClocks 0".to_owned()), !has_effect);
+        assert_eq!(writes(&library).contains(&"nvmlDeviceResetGpuLockedClocks 0".to_owned()), !has_effect);
     };
     check(&["clock.0 1200"], true);
     check(&["clock.0 1980"], false);

@@ -1,24 +1,24 @@
-//! Locking clocks for measurements, and restoring them.
+//! Locking the clocks of GPUs for measurements, and restoring them.
 //!
 //! A change is planned before it is made: a [`Plan`] has the steps forward and the steps back, so that it can
 //! be shown without being made, and so that the way back is known (and may be saved) before the first step.
 //! Every user of the GPU shares its clocks: [`Held`] restores them when it is dropped.
 //!
 //! ```no_run
-//! use gpuvitals_sources::clocks::{self, Level, Lock};
+//! use gpuvitals_clocks::{Held, Level, Lock, find, get_current_clocks};
 //! use gpuvitals_sources::machine::Machine;
 //!
-//! let found = clocks::find(&Machine::local("node1"), &[]);
+//! let found = find(&Machine::local("node1"), &[]);
 //! let mut device = found.controls.into_iter().next().ok_or("no GPU")?;
-//! println!("{:?}", clocks::get_current_clocks(device.as_mut())?);
+//! println!("{:?}", get_current_clocks(device.as_mut())?);
 //! let plan = device.plan(&Lock { level: Some(Level::High), ..Lock::default() })?;
-//! let held = clocks::Held::take(device.as_mut(), plan)?;
+//! let held = Held::take(device.as_mut(), plan)?;
 //! // ... measure ...
 //! held.give_back()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod amd;
+mod amd;
 mod control;
 pub mod nvidia;
 
@@ -26,9 +26,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use gpuvitals_core::Identity;
-
-use crate::machine::Machine;
-use crate::probe::Driver;
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::probe::Driver;
 
 pub use control::{ClockControl, ClockError, ClockState, ClockStep, ClocksFound, Level, Lock, Plan};
 

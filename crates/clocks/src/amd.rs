@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gpuvitals_core::{Identity, IdentityColumn};
+use gpuvitals_sources::dialect::amd_sysfs;
+use gpuvitals_sources::machine::{Machine, PinnedFile};
+use gpuvitals_sources::probe::Driver;
 
-use super::{ClockControl, ClockError, ClockState, ClockStep, ClocksFound, Level, Lock, Plan};
-use crate::dialect::amd_sysfs;
-use crate::machine::{Machine, PinnedFile};
-use crate::probe::Driver;
+use crate::control::{ClockControl, ClockError, ClockState, ClockStep, ClocksFound, Level, Lock, Plan};
 use tables::{ClockList, Overdrive};
 
 const LEVEL: &str = "power_dpm_force_performance_level";
@@ -37,7 +37,7 @@ const WRITTEN: [&str; 5] = [LEVEL, GPU_LIST, MEMORY_LIST, OVERDRIVE, OVERDRIVE_P
 const CLASS_ACCELERATOR: u32 = 0x12;
 
 /// Finds the AMD GPUs.
-pub fn find(machine: &Machine) -> ClocksFound {
+pub(crate) fn find(machine: &Machine) -> ClocksFound {
     let control = |card: amd_sysfs::Card| {
         let identity = Arc::new(card.identity(machine, Driver::AmdSysfs, None));
         let clocks = AmdClocks { identity, device: card.device, machine: machine.clone() };

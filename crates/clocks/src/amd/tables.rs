@@ -1,6 +1,6 @@
 //! The driver's lists of clocks, and its overdrive table.
 
-use crate::dialect::amd_sysfs::{DpmIndex, dpm_levels};
+use gpuvitals_sources::dialect::amd_sysfs::{DpmIndex, dpm_levels};
 
 /// `pp_dpm_sclk`, `pp_dpm_mclk`: clocks by number.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use gpuvitals_sources::clocks::{
-    self, ClockControl, ClockError, ClockStep, Held, Level, Lock, Plan, get_current_clocks, lock_gpu_clocks,
+use gpuvitals_clocks::{
+    ClockControl, ClockError, ClockStep, Held, Level, Lock, Plan, get_current_clocks, lock_gpu_clocks,
     reset_gpu_clocks, restore_clocks,
 };
 use gpuvitals_sources::machine::Machine;
@@ -31,7 +31,7 @@ impl Tree {
 
     fn control(&self) -> Box<dyn ClockControl> {
         let machine = Machine { sysfs: self.dir.path().to_owned(), ..Machine::local("n1") };
-        let mut found = clocks::find(&machine, &[Driver::AmdSysfs]);
+        let mut found = gpuvitals_clocks::find(&machine, &[Driver::AmdSysfs]);
         assert_eq!(found.controls.len(), 1, "{found:?}");
         found.controls.remove(0)
     }

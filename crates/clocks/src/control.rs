@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use gpuvitals_core::Identity;
+use gpuvitals_sources::registry::Finding;
 use serde::{Deserialize, Serialize};
-
-use crate::finding::Finding;
 
 /// What clocks are to be held at. What is none is left to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

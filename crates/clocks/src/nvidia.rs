@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::Identity;
+use gpuvitals_sources::dialect::nvml::{self, Code, NvmlClocks};
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::registry::Finding;
 
-use super::{ClockControl, ClockError, ClockState, ClockStep, ClocksFound, Level, Lock, Plan};
-use crate::dialect::nvml::{self, Code, NvmlClocks};
-use crate::finding::Finding;
-use crate::machine::Machine;
+use crate::control::{ClockControl, ClockError, ClockState, ClockStep, ClocksFound, Level, Lock, Plan};
 
 const LOCK_GPU: &str = "nvmlDeviceSetGpuLockedClocks";
 const RESET_GPU: &str = "nvmlDeviceResetGpuLockedClocks";
