@@ -15,10 +15,10 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::{AbsenceReason, Table};
-use gpuvitals_settings::Override;
-use gpuvitals_sources::recorder::{
-    self, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
+use gpuvitals_record::{
+    MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
 };
+use gpuvitals_settings::Override;
 use gpuvitals_sources::registry::Discovery;
 use gpuvitals_sources::sampler::Liveness;
 use gpuvitals_sources::settings::{Attribution, Sampling};
@@ -242,7 +242,7 @@ fn print(flags: &Record, report: &Report) -> Result<(), Failure> {
 /// # Errors
 /// If there is none, it still runs, or cannot be read.
 pub(crate) fn repair(flags: &Repair) -> Result<(), Failure> {
-    let text = match recorder::repair(&flags.directory).map_err(failure)? {
+    let text = match gpuvitals_record::repair(&flags.directory).map_err(failure)? {
         None => format!("{}: nothing to do, the recording is whole\n", flags.directory.display()),
         Some(repaired) => format!(
             "{}: repaired, {} rows of GPUs, {} of the host, {} marks; {} bytes were no whole record\n",

@@ -12,12 +12,9 @@ mod finding;
 pub mod machine;
 pub mod probe;
 pub mod processes;
-pub mod recorder;
 pub mod registry;
 pub mod replay;
 pub mod sampler;
 pub mod settings;
 pub mod simulated;
 pub mod versions;
-
-pub use recorder::Recorder;

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
-use gpuvitals_sources::recorder::{MARK_SOCKET_VARIABLE, Progress};
+use gpuvitals_record::{MARK_SOCKET_VARIABLE, Progress};
 use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Liveness, WorkerStats};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuvitals_analysis::summary::{Extent, GpuSummary, HostSummary, Summary};
 use gpuvitals_core::energy::EnergySource;
-use gpuvitals_sources::recorder::Recorded;
+use gpuvitals_record::Recorded;
 use gpuvitals_sources::sampler::WorkerStats;
 use gpuvitals_sources::settings::Sampling;
 use serde::Serialize;

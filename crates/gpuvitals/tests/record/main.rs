@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use gpuvitals_core::{IdentityColumn, Table};
-use gpuvitals_sources::recorder::Data;
+use gpuvitals_record::Data;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 

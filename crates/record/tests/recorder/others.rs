@@ -1,6 +1,6 @@
 //! Files that are not of the recording.
 
-use gpuvitals_sources::recorder::{RecordError, Recorder, repair};
+use gpuvitals_record::{RecordError, Recorder, repair};
 
 use crate::{Counting, config, parquet_rows, started};
 

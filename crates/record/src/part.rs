@@ -21,9 +21,9 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::KeyValue;
 
-use super::RecordError;
-use super::journal::Batches;
-use super::layout::{Columns, properties};
+use crate::error::RecordError;
+use crate::journal::Batches;
+use crate::layout::{Columns, properties};
 
 /// Rows that go into the encoder together.
 const SLICE_ROWS: usize = 1_024;
@@ -37,27 +37,27 @@ const NUMBER_LEN: usize = 6;
 
 /// A part of a table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// In the order of time.
-    pub(super) number: u32,
+    pub(crate) number: u32,
     /// Whether it is a Parquet file, or still a journal.
-    pub(super) sealed: bool,
+    pub(crate) sealed: bool,
     /// Its file.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// Where the journals of a recording are, and what nobody else reads.
-pub(super) fn unfinished(directory: &Path) -> PathBuf {
+pub(crate) fn unfinished(directory: &Path) -> PathBuf {
     directory.join("unfinished")
 }
 
 /// Path of the journal of a part.
-pub(super) fn journal(directory: &Path, table: Table, number: u32) -> PathBuf {
+pub(crate) fn journal(directory: &Path, table: Table, number: u32) -> PathBuf {
     unfinished(directory).join(format!("{}.{number:06}.rows", table.name()))
 }
 
 /// Path of a sealed part.
-pub(super) fn sealed(directory: &Path, table: Table, number: u32) -> PathBuf {
+pub(crate) fn sealed(directory: &Path, table: Table, number: u32) -> PathBuf {
     directory.join(format!("{}.{number:06}.parquet", table.name()))
 }
 
@@ -81,7 +81,7 @@ fn entries(folder: &Path) -> Result<Vec<(PathBuf, String)>, RecordError> {
 }
 
 /// The parts of a table in order. A journal beside its sealed part is a leftover and not listed.
-pub(super) fn list(directory: &Path, table: Table) -> Result<Vec<Part>, RecordError> {
+pub(crate) fn list(directory: &Path, table: Table) -> Result<Vec<Part>, RecordError> {
     let mut parts = Vec::new();
     // In this order: a part that is sealed meanwhile leaves the journals after it has come to the others.
     for folder in [unfinished(directory), directory.to_owned()] {
@@ -100,13 +100,13 @@ pub(super) fn list(directory: &Path, table: Table) -> Result<Vec<Part>, RecordEr
 }
 
 /// A file in the directory of a recording that has the name of a part.
-pub(super) fn stray(directory: &Path, tables: [Table; 2]) -> Option<PathBuf> {
+pub(crate) fn stray(directory: &Path, tables: [Table; 2]) -> Option<PathBuf> {
     let is_part = |name: &str| tables.iter().any(|table| numbered(name, *table).is_some());
     entries(directory).ok()?.into_iter().find(|(_, name)| is_part(name)).map(|(path, _)| path)
 }
 
 /// Rows among the journals that this version does not list: an earlier one wrote them.
-pub(super) fn unlisted(directory: &Path, tables: [Table; 2]) -> Result<Option<PathBuf>, RecordError> {
+pub(crate) fn unlisted(directory: &Path, tables: [Table; 2]) -> Result<Option<PathBuf>, RecordError> {
     let is_listed = |name: &str| tables.iter().any(|table| numbered(name, *table).is_some());
     let is_rows = |name: &str| {
         let begins = tables.iter().any(|table| name.starts_with(&format!("{}-", table.name())));
@@ -117,7 +117,7 @@ pub(super) fn unlisted(directory: &Path, tables: [Table; 2]) -> Result<Option<Pa
 }
 
 /// Moves the sealed parts of both tables to the journals, and removes halves of others.
-pub(super) fn gather(directory: &Path, tables: [Table; 2]) -> Result<(), RecordError> {
+pub(crate) fn gather(directory: &Path, tables: [Table; 2]) -> Result<(), RecordError> {
     let unfinished = unfinished(directory);
     for (path, name) in entries(directory)? {
         match tables.iter().find_map(|table| numbered(&name, *table)) {
@@ -134,7 +134,7 @@ pub(super) fn gather(directory: &Path, tables: [Table; 2]) -> Result<(), RecordE
 }
 
 /// Turns a journal into a sealed part and removes it. Returns the bytes of a torn tail that were left out.
-pub(super) fn seal(table: Table, journal: &Path, target: &Path) -> Result<u64, RecordError> {
+pub(crate) fn seal(table: Table, journal: &Path, target: &Path) -> Result<u64, RecordError> {
     let mut columns = Columns::of(table);
     let mut first = Batches::open(journal)?;
     while let Some(batch) = first.next()? {
@@ -181,7 +181,7 @@ fn aligned(records: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Arr
 }
 
 /// Opens a sealed part or a final file.
-pub(super) fn open(path: &Path) -> Result<ParquetRecordBatchReader, RecordError> {
+pub(crate) fn open(path: &Path) -> Result<ParquetRecordBatchReader, RecordError> {
     let file = File::open(path).map_err(RecordError::io("opening", path))?;
     ParquetRecordBatchReaderBuilder::try_new(file)
         .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
@@ -190,7 +190,7 @@ pub(super) fn open(path: &Path) -> Result<ParquetRecordBatchReader, RecordError>
 
 /// Joins sealed parts into one file, which has not its place yet, and returns its number of rows. They are encoded anew: a row
 /// group a part would be too small.
-pub(super) fn join(
+pub(crate) fn join(
     table: Table,
     parts: &[Part],
     target: &Path,

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use gpuvitals_core::batch::BatchError;
 use gpuvitals_core::wire::WireError;
+use gpuvitals_sources::registry::Finding;
+use gpuvitals_sources::sampler::{SamplerError, TargetState};
 use parquet::errors::ParquetError;
-
-use crate::finding::Finding;
-use crate::sampler::{SamplerError, TargetState};
 
 /// A recording that cannot begin, continue, end or be read.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +98,7 @@ pub enum RecordError {
 
 impl RecordError {
     /// A failed file operation, for `map_err`.
-    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
     }

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{Batch, Table};
+use gpuvitals_sources::sampler::Sampler;
 
-use super::journal::Journal;
-use super::{RecordError, part};
-use crate::sampler::Sampler;
+use crate::error::RecordError;
+use crate::journal::Journal;
+use crate::part;
 
 /// Time from the first row of a part to its last.
 const PART_SPAN: Duration = Duration::from_secs(10);
@@ -22,25 +23,25 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The writer's counts so far.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub(super) gpu_rows: AtomicU64,
-    pub(super) system_rows: AtomicU64,
+pub(crate) struct Tally {
+    pub(crate) gpu_rows: AtomicU64,
+    pub(crate) system_rows: AtomicU64,
     /// Whether nothing will be written any more.
-    pub(super) ended: AtomicBool,
+    pub(crate) ended: AtomicBool,
 }
 
 /// Writes batches until the sampler is over and empty, or the disk refuses.
-pub(super) struct Writer<W> {
-    pub(super) sampler: Arc<Sampler>,
+pub(crate) struct Writer<W> {
+    pub(crate) sampler: Arc<Sampler>,
     /// Nothing will be sampled any more, though a worker may still be waiting.
-    pub(super) last: Arc<AtomicBool>,
-    pub(super) tally: Arc<Tally>,
-    pub(super) tables: [Rolling; 2],
-    pub(super) watch: W,
+    pub(crate) last: Arc<AtomicBool>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) tables: [Rolling; 2],
+    pub(crate) watch: W,
 }
 
 impl<W: FnMut(&Batch)> Writer<W> {
-    pub(super) fn run(mut self) -> Result<(), RecordError> {
+    pub(crate) fn run(mut self) -> Result<(), RecordError> {
         let result = self.write_all();
         self.tally.ended.store(true, Ordering::Release);
         let [gpu, system] = self.tables;
@@ -82,7 +83,7 @@ impl<W: FnMut(&Batch)> Writer<W> {
 
 /// The parts of one table: a journal that grows, and at most one that is being sealed beside it.
 #[derive(Debug)]
-pub(super) struct Rolling {
+pub(crate) struct Rolling {
     directory: PathBuf,
     table: Table,
     number: u32,
@@ -95,7 +96,7 @@ pub(super) struct Rolling {
 
 impl Rolling {
     /// No part yet. A part holds the rows of at most `span`, ten seconds unless given.
-    pub(super) fn new(directory: &Path, table: Table, span: Option<Duration>) -> Self {
+    pub(crate) fn new(directory: &Path, table: Table, span: Option<Duration>) -> Self {
         let span_ns = i64::try_from(span.unwrap_or(PART_SPAN).as_nanos()).unwrap_or(i64::MAX);
         let directory = directory.to_owned();
         Self { directory, table, number: 1, span_ns, journal: None, rows_ns: (0, 0), sealing: None }

@@ -21,26 +21,27 @@ use gpuvitals_core::Table;
 use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
 
-use super::journal::{Journal, Records};
-use super::{RecordError, marks, part};
+use crate::error::RecordError;
+use crate::journal::{Journal, Records};
+use crate::{marks, part};
 
 /// Both tables of a recording.
-pub(super) const TABLES: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
+pub(crate) const TABLES: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
 const MARKS: &str = "marks.parquet";
 
 /// The files' metadata about their recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct About {
+pub(crate) struct About {
     /// Version of the program that recorded.
-    pub(super) version: String,
+    pub(crate) version: String,
     /// Host.
-    pub(super) node: String,
+    pub(crate) node: String,
     /// When it began, nanoseconds UTC.
-    pub(super) started_ns: i64,
+    pub(crate) started_ns: i64,
     /// Samples of a GPU a second, as configured.
-    pub(super) rate_hz: f64,
+    pub(crate) rate_hz: f64,
     /// Samples of the host a second, as configured.
-    pub(super) system_rate_hz: f64,
+    pub(crate) system_rate_hz: f64,
 }
 
 impl About {
@@ -63,7 +64,7 @@ fn fact(key: &str, value: String) -> KeyValue {
 
 /// An unfinished recording locked by this process.
 #[derive(Debug)]
-pub(super) struct Unfinished {
+pub(crate) struct Unfinished {
     directory: PathBuf,
     /// Directories that did not exist before, the innermost first.
     created: Vec<PathBuf>,
@@ -74,18 +75,18 @@ pub(super) struct Unfinished {
 
 /// The result of ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Ended {
-    pub(super) gpu_rows: u64,
-    pub(super) system_rows: u64,
-    pub(super) marks: u64,
-    pub(super) torn_bytes: u64,
+pub(crate) struct Ended {
+    pub(crate) gpu_rows: u64,
+    pub(crate) system_rows: u64,
+    pub(crate) marks: u64,
+    pub(crate) torn_bytes: u64,
 }
 
 /// Attempts to lock a file that was moved meanwhile.
 const LOCK_TRIES: u32 = 8;
 
 /// Whether a directory holds a whole or an unfinished recording.
-pub(super) fn state(directory: &Path) -> (bool, bool) {
+pub(crate) fn state(directory: &Path) -> (bool, bool) {
     let whole = finals(directory).any(|path| path.exists());
     (whole, directory.join("unfinished").exists())
 }
@@ -97,14 +98,14 @@ fn finals(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 }
 
 /// File of a whole recording.
-pub(super) fn table_file(directory: &Path, table: Table) -> PathBuf {
+pub(crate) fn table_file(directory: &Path, table: Table) -> PathBuf {
     directory.join(format!("{}.parquet", table.name()))
 }
 
 impl Unfinished {
     /// Begins a recording. An existing one with a row or a mark is refused, or with `overwrite` moved aside and kept until
     /// this one is whole.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         directory: &Path,
         about: About,
         overwrite: bool,
@@ -140,7 +141,7 @@ impl Unfinished {
     }
 
     /// Takes over a recording whose process was killed; none if there is none.
-    pub(super) fn take_over(directory: &Path) -> Result<Option<Self>, RecordError> {
+    pub(crate) fn take_over(directory: &Path) -> Result<Option<Self>, RecordError> {
         sweep(directory)?;
         bring_back(directory)?;
         let path = directory.join("unfinished");
@@ -170,18 +171,18 @@ impl Unfinished {
     }
 
     /// Directory of the files.
-    pub(super) fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Directory of the journals.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         part::unfinished(&self.directory)
     }
 
     /// Removes it, and the directories that it created, as far as they are empty: nothing was recorded. A recording that
     /// it was to replace stays unchanged.
-    pub(super) fn abandon(self) -> Result<(), RecordError> {
+    pub(crate) fn abandon(self) -> Result<(), RecordError> {
         discard(&self.directory)?;
         bring_back(&self.directory)?;
         // Where somebody else has put something, it stays. Why nothing was recorded matters more than an empty directory.
@@ -190,7 +191,7 @@ impl Unfinished {
     }
 
     /// Makes it a whole recording. `ended` is `stopped` or `repaired`.
-    pub(super) fn end(self, ended: &str, more: &[KeyValue]) -> Result<Ended, RecordError> {
+    pub(crate) fn end(self, ended: &str, more: &[KeyValue]) -> Result<Ended, RecordError> {
         let unfinished = self.path();
         let about = self.about.iter().flat_map(About::facts);
         let ends = std::iter::once(fact("ended", ended.to_owned()));

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 
 use gpuvitals_core::clock::Moment;
 
-use super::marks::{MARK_LEN_MAX, Marks};
+use crate::marks::{MARK_LEN_MAX, Marks};
 
 /// Environment variable that names the socket to recorded programs.
 pub const MARK_SOCKET_VARIABLE: &str = "GPUVITALS_MARK_SOCKET";
@@ -40,7 +40,7 @@ pub fn send_mark(socket: &Path, text: &str) -> io::Result<()> {
 }
 
 impl MarkSocket {
-    pub(super) fn open(marks: Arc<Marks>, unfinished: &Path) -> io::Result<Self> {
+    pub(crate) fn open(marks: Arc<Marks>, unfinished: &Path) -> io::Result<Self> {
         let now = Moment::now().wall_ns;
         let temporary = std::env::temp_dir().join(format!("gpuvitals-{}-{now}", std::process::id()));
         let beside = std::path::absolute(unfinished).and_then(|directory| bind(&directory.join("socket")));

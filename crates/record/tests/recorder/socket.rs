@@ -1,6 +1,6 @@
 //! Marks, and the socket through which other processes set them.
 
-use gpuvitals_sources::recorder::{Recorder, repair, send_mark};
+use gpuvitals_record::{Recorder, repair, send_mark};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::{Counting, config, started};

@@ -15,9 +15,9 @@ use gpuvitals_log::Fresh;
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::KeyValue;
 
-use super::RecordError;
-use super::journal::{Journal, Records};
-use super::layout::properties;
+use crate::error::RecordError;
+use crate::journal::{Journal, Records};
+use crate::layout::properties;
 
 /// Longest text of a mark, in bytes; longer ones are cut.
 pub const MARK_LEN_MAX: usize = 1_024;
@@ -28,7 +28,7 @@ const GROUP_ROWS: usize = 16_384;
 
 /// Takes the marks of a running recording.
 #[derive(Debug)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     journal: Mutex<Journal>,
     taken: AtomicU64,
     dropped: AtomicU64,
@@ -36,12 +36,12 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    pub(super) fn new(journal: Journal, most: u64) -> Self {
+    pub(crate) fn new(journal: Journal, most: u64) -> Self {
         Self { journal: Mutex::new(journal), taken: AtomicU64::new(0), dropped: AtomicU64::new(0), most }
     }
 
     /// Writes a mark. Beyond the bound it is counted and dropped, and the result is false.
-    pub(super) fn put(&self, text: &str, now: Moment) -> Result<bool, RecordError> {
+    pub(crate) fn put(&self, text: &str, now: Moment) -> Result<bool, RecordError> {
         // Counted under the lock, so that no two exceed the bound together.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if self.taken.load(Ordering::Relaxed) >= self.most {
@@ -59,14 +59,14 @@ impl Marks {
     }
 
     /// Marks written, and marks dropped.
-    pub(super) fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         (self.taken.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
     }
 }
 
 /// Turns the journal of marks into a file, which has not its place yet. Returns with it the number of marks, and of bytes of a
 /// torn tail.
-pub(super) fn finish(
+pub(crate) fn finish(
     journal: &Path,
     target: &Path,
     facts: Vec<KeyValue>,

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use gpuvitals_core::{Batch, Origin, Table};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
-use super::RecordError;
-use super::directory::{TABLES, state, table_file};
-use super::journal::Batches;
-use super::part::{self, Part};
+use crate::directory::{TABLES, state, table_file};
+use crate::error::RecordError;
+use crate::journal::Batches;
+use crate::part::{self, Part};
 
 /// The rows of a recording: first all GPUs', then all the host's, in the order they were written.
 #[derive(Debug)]

@@ -40,13 +40,13 @@ fn promised(table: Table) -> (&'static [IdentityColumn], &'static [&'static str]
 
 /// Collects the columns seen so far and orders them.
 #[derive(Debug)]
-pub(super) struct Columns {
+pub(crate) struct Columns {
     by_rank: BTreeMap<(usize, String), FieldRef>,
 }
 
 impl Columns {
     /// The columns that always exist.
-    pub(super) fn of(table: Table) -> Self {
+    pub(crate) fn of(table: Table) -> Self {
         let mut columns = Self { by_rank: BTreeMap::new() };
         for name in [TIMESTAMP_COLUMN, MONOTONIC_COLUMN] {
             columns.add(&Arc::new(Field::new(name, DataType::Int64, false)));
@@ -66,7 +66,7 @@ impl Columns {
     }
 
     /// Adds the columns of a schema.
-    pub(super) fn extend(&mut self, schema: &Schema) {
+    pub(crate) fn extend(&mut self, schema: &Schema) {
         schema.fields().iter().for_each(|field| self.add(field));
     }
 
@@ -91,14 +91,14 @@ impl Columns {
     }
 
     /// All of them.
-    pub(super) fn schema(&self) -> SchemaRef {
+    pub(crate) fn schema(&self) -> SchemaRef {
         Arc::new(Schema::new(self.by_rank.values().cloned().collect::<Vec<_>>()))
     }
 }
 
 /// Encoding of a file with these columns: counts are delta-coded, noisy values are split into byte streams,
 /// rarely changing ones use a dictionary; zstd over all.
-pub(super) fn properties(schema: &Schema, facts: Vec<KeyValue>) -> WriterProperties {
+pub(crate) fn properties(schema: &Schema, facts: Vec<KeyValue>) -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_created_by(concat!("gpuvitals ", env!("CARGO_PKG_VERSION")).to_owned())

@@ -21,7 +21,7 @@ use gpuvitals_core::Batch;
 use gpuvitals_core::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
 use gpuvitals_core::wire::{self, BODY_LEN_MAX, ROWS_MAX, WireError};
 
-use super::RecordError;
+use crate::error::RecordError;
 
 /// Longest payload: a frame and the monotonic clock of its rows.
 const PAYLOAD_LEN_MAX: usize = BODY_LEN_MAX + 8 * ROWS_MAX + 64;
@@ -30,7 +30,7 @@ const HEAD_LEN: usize = 8;
 
 /// Appends records to one file.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     path: PathBuf,
     file: File,
     record: Vec<u8>,
@@ -39,23 +39,23 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Begins an empty journal. None of that name may exist.
-    pub(super) fn create(path: PathBuf) -> Result<Self, RecordError> {
+    pub(crate) fn create(path: PathBuf) -> Result<Self, RecordError> {
         let file = File::create_new(&path).map_err(RecordError::io("creating", &path))?;
         Ok(Self { path, file, record: Vec::new(), bytes: 0 })
     }
 
     /// Its file.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Its length in bytes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Appends one record; when this returns the kernel has it. On an error the journal is as it was.
-    pub(super) fn append(&mut self, payload: &[&[u8]]) -> Result<(), RecordError> {
+    pub(crate) fn append(&mut self, payload: &[&[u8]]) -> Result<(), RecordError> {
         self.record.clear();
         self.record.extend_from_slice(&[0; HEAD_LEN]);
         for piece in payload {
@@ -78,7 +78,7 @@ impl Journal {
     }
 
     /// Appends a batch.
-    pub(super) fn append_batch(&mut self, batch: &Batch) -> Result<(), RecordError> {
+    pub(crate) fn append_batch(&mut self, batch: &Batch) -> Result<(), RecordError> {
         let frame = wire::encode(batch).map_err(RecordError::Batch)?;
         let monotonic = batch.monotonic().unwrap_or_default();
         let mut clock = Vec::with_capacity(8 + 8 * monotonic.len());
@@ -92,7 +92,7 @@ impl Journal {
 
 /// Reads the whole records of a journal one after the other.
 #[derive(Debug)]
-pub(super) struct Records {
+pub(crate) struct Records {
     path: PathBuf,
     input: BufReader<File>,
     payload: Vec<u8>,
@@ -101,14 +101,14 @@ pub(super) struct Records {
 
 impl Records {
     /// Opens a journal as it is now.
-    pub(super) fn open(path: &Path) -> Result<Self, RecordError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, RecordError> {
         let file = File::open(path).map_err(RecordError::io("opening", path))?;
         let left = file.metadata().map_err(RecordError::io("opening", path))?.len();
         Ok(Self { path: path.to_owned(), input: BufReader::new(file), payload: Vec::new(), left })
     }
 
     /// The next payload; none at the end, or if no whole record follows.
-    pub(super) fn next(&mut self) -> Result<Option<&[u8]>, RecordError> {
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, RecordError> {
         let mut head = [0; HEAD_LEN];
         if self.left < head.len() as u64 {
             return Ok(None);
@@ -132,23 +132,23 @@ impl Records {
     }
 
     /// Bytes after the last whole record that was read.
-    pub(super) fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         self.left
     }
 }
 
 /// The batches of a journal, in the order they were written.
 #[derive(Debug)]
-pub(super) struct Batches(Records);
+pub(crate) struct Batches(Records);
 
 impl Batches {
     /// Opens a journal as it is now.
-    pub(super) fn open(path: &Path) -> Result<Self, RecordError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, RecordError> {
         Records::open(path).map(Self)
     }
 
     /// The next batch; none at the end, or if no whole record follows.
-    pub(super) fn next(&mut self) -> Result<Option<Batch>, RecordError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Batch>, RecordError> {
         let path = self.0.path.clone();
         match self.0.next()? {
             None => Ok(None),
@@ -158,7 +158,7 @@ impl Batches {
     }
 
     /// Bytes after the last whole record that was read.
-    pub(super) fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         self.0.left()
     }
 }

@@ -1,38 +1,4 @@
-//! The recorder: samples at full rate into Parquet files, and loses at most a second when it is killed.
-//!
-//! While it runs, every batch is appended to a journal at most half a second after it was sampled; every ten seconds the
-//! journals become Parquet files that anybody may read, and these one file a table at the end. [`repair`] does the same for a
-//! recording whose process was killed: at most its last second is missing. The Parquet files are synced, so a power cut loses
-//! ten seconds.
-//!
-//! ```
-//! use gpuvitals_sources::machine::Machine;
-//! use gpuvitals_sources::recorder::{Recorder, RecorderConfig};
-//!
-//! # let place = tempfile::tempdir()?;
-//! # let directory = place.path().join("telemetry");
-//! let config = RecorderConfig::new(&directory, Machine::local("node1"));
-//! let recorder = Recorder::start(config)?;
-//! recorder.mark("epoch 1")?;
-//! // … what is to be measured …
-//! let recorded = recorder.stop()?;
-//! println!("{} rows of GPUs, {} of the host", recorded.gpu_rows, recorded.system_rows);
-//! for batch in recorded.data()? {
-//!     let batch = batch?;
-//!     println!("{:?}: {} rows", batch.table(), batch.rows());
-//! }
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-
-mod data;
-mod directory;
-mod error;
-mod journal;
-mod layout;
-mod marks;
-mod part;
-mod socket;
-mod writer;
+//! The recorder: devices are sampled, their rows go into the files of a directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,23 +9,19 @@ use std::time::Duration;
 
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{Batch, Origin, Table};
+use gpuvitals_sources::attribution::Owners;
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::probe::Driver;
+use gpuvitals_sources::registry::{self, Discovery, Finding};
+use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerConfig, TargetState, WorkerStats};
 use parquet::file::metadata::KeyValue;
 
-use crate::attribution::Owners;
-use crate::discovery::Discovery;
-use crate::finding::Finding;
-use crate::machine::Machine;
-use crate::probe::Driver;
-use crate::registry;
-use crate::sampler::{Liveness, Sampler, SamplerConfig, TargetState, WorkerStats};
-use directory::{About, Unfinished};
-use marks::Marks;
-use writer::{Rolling, Tally, Writer};
-
-pub use data::Data;
-pub use error::RecordError;
-pub use marks::{MARK_LEN_MAX, MARKS_MAX};
-pub use socket::{MARK_SOCKET_VARIABLE, MarkSocket, send_mark};
+use crate::data::Data;
+use crate::directory::{self, About, Unfinished};
+use crate::error::RecordError;
+use crate::marks::{MARKS_MAX, Marks};
+use crate::socket::MarkSocket;
+use crate::writer::{Rolling, Tally, Writer};
 
 /// Oldest age of a row before it is passed to the kernel: half of the loss at a kill.
 const HAND_ON: Duration = Duration::from_millis(500);
@@ -269,7 +231,7 @@ impl Recorder {
     }
 
     /// Records an event of this moment. Beyond [`MARKS_MAX`] it is counted and dropped; a text longer than
-    /// [`MARK_LEN_MAX`] is cut.
+    /// [`MARK_LEN_MAX`](crate::MARK_LEN_MAX) is cut.
     ///
     /// # Errors
     /// If it cannot be written.
