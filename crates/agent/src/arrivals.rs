@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use gpuvitals_core::causes;
 use gpuvitals_sources::machine::Machine;
-use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::processes::ProcessTable;
-use gpuvitals_sources::registry::{self, Finding, Verdict};
+use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
 
 use crate::node::Node;
 
@@ -21,11 +20,14 @@ const NAMES_MAX: usize = 4096;
 /// The channel for process tables.
 pub(crate) type Tables = SyncSender<Box<dyn ProcessTable>>;
 
+/// A full discovery.
+type Search = Box<dyn Fn() -> Discovery + Send>;
+
 /// Looks for added devices. Full discovery may wake a driver, so it runs when a device node was added or
 /// removed, while there is no GPU at all, or while an existing one has no name yet.
 pub(crate) struct Arrivals {
     machine: Machine,
-    forced: Vec<Driver>,
+    search: Search,
     tables: Option<Tables>,
     /// Device nodes at the last check, and the findings of the last search.
     before: BTreeSet<String>,
@@ -36,11 +38,11 @@ impl Arrivals {
     /// After a first search with these findings.
     pub(crate) fn new(
         machine: Machine,
-        forced: Vec<Driver>,
+        search: impl Fn() -> Discovery + Send + 'static,
         findings: Vec<Finding>,
         tables: Option<Tables>,
     ) -> Self {
-        Self { before: device_nodes(&machine), machine, forced, tables, findings }
+        Self { before: device_nodes(&machine), machine, search: Box::new(search), tables, findings }
     }
 
     /// Checks until the other end of `stop` is dropped.
@@ -57,7 +59,7 @@ impl Arrivals {
             return;
         }
         self.before = now;
-        let found = registry::discover(&self.machine, &self.forced);
+        let found = (self.search)();
         let processes = found.process_probes();
         self.findings = found.findings;
         let added = node.add(found.probes).and_then(|devices| {
@@ -104,6 +106,8 @@ mod tests {
     use gpuvitals_core::catalogue::Series;
     use gpuvitals_exposition::{Compat, ExpositionConfig};
     use gpuvitals_sources::attribution::Owners;
+    use gpuvitals_sources::probe::Driver;
+    use gpuvitals_sources::registry::{discover, no_simulation};
     use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
     use serde_json::json;
 
@@ -129,14 +133,17 @@ mod tests {
         let card = |number: u8| format!("/class/drm/card{number}");
         sysfs.tell(json!({"unplug": [card(1), card(3)]}));
         let machine = Machine { sysfs: sysfs.path().to_owned(), ..Machine::local("n1") };
-        let forced = vec![Driver::AmdSysfs];
-        let found = registry::discover(&machine, &forced);
+        let search = {
+            let machine = machine.clone();
+            move || discover(&machine, &[Driver::AmdSysfs], no_simulation)
+        };
+        let found = search();
         let sampler = Sampler::start(found.probes, SamplerConfig::default(), Owners::new()).unwrap();
         let window = Duration::from_secs(30);
         let config =
             ExpositionConfig { set: Series::Basic, compat: Compat::Off, window, interval: Duration::ZERO };
         let node = Node::new(sampler, config);
-        let mut arrivals = Arrivals::new(machine, forced, found.findings, None);
+        let mut arrivals = Arrivals::new(machine, search, found.findings, None);
         let places = || -> Vec<(String, Option<i32>)> {
             let states = node.sampler().states();
             // The host has no key.

@@ -31,7 +31,7 @@ use gpuvitals_listener::{Figures, Meter, Vitals};
 use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_sources::attribution::Asking;
 use gpuvitals_sources::machine::Machine;
-use gpuvitals_sources::registry::Discovery;
+use gpuvitals_sources::registry::{Discovery, Find, discover};
 use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use gpuvitals_sources::settings::{Attribution, Sampling};
 use tokio::runtime::Handle;
@@ -67,6 +67,8 @@ pub struct Parts<'a> {
     pub machine: Machine,
     /// Its devices.
     pub found: Discovery,
+    /// The search for simulated GPUs, if these are asked for.
+    pub simulated: Find,
     /// Figures of the program that are shown beside the agent's own.
     pub beside: fn() -> Vec<Family>,
 }
@@ -92,7 +94,7 @@ impl Agent {
     /// When the sampler refuses its settings, the spool or the client of the queue cannot be opened, or a thread cannot be
     /// started.
     pub fn start(parts: Parts<'_>, runtime: &Handle) -> Result<Self, AgentError> {
-        let Parts { settings, sampling, attribution, queue, machine, found, beside } = parts;
+        let Parts { settings, sampling, attribution, queue, machine, found, simulated, beside } = parts;
         let ownership = sampling.ownership();
         // Totals grow with the monotonic clock: a step of the wall clock is no time in which energy was used.
         let terms = SamplerConfig { monotonic: true, ..sampling.sampler() };
@@ -109,7 +111,11 @@ impl Agent {
         })?;
         let asking = attribution.ask(&ownership, &machine, found.processes).map_err(AgentError::Owners)?;
         let (stop_arrivals, arrivals_stopped) = sync_channel(0);
-        let arrivals = Arrivals::new(machine, sampling.drivers.clone(), found.findings, asking.tables());
+        let search = {
+            let (machine, drivers) = (machine.clone(), sampling.drivers.clone());
+            move || discover(&machine, &drivers, simulated)
+        };
+        let arrivals = Arrivals::new(machine, search, found.findings, asking.tables());
         let watching = Arc::clone(&node);
         spawn("arrivals", move || arrivals.watch(&watching, &arrivals_stopped))?;
         let counts = Arc::new(Counts::new(&sampling.node(), clock::now_ns(), beside));

@@ -15,6 +15,7 @@ use gpuvitals_queue::OpenError;
 use gpuvitals_remotewrite::{FamilyParts, RemoteWrite};
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
+use gpuvitals_sources::simulated;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -55,7 +56,7 @@ pub(crate) type Reload<'a> = &'a dyn Fn() -> Result<Config, Failure>;
 pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> Result<(), Failure> {
     let machine = config.sampling.machine()?;
     let settings = config.sampling.clone();
-    let Some(found) = service.open(move || settings.discover())? else { return Ok(()) };
+    let Some(found) = service.open(move || sampling::discover(&settings))? else { return Ok(()) };
     tell(&found);
     let gpus = gpus_among(&found);
     if gpus == 0 {
@@ -83,6 +84,7 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
         queue: &config.message_queue,
         machine,
         found,
+        simulated: simulated::probe::find,
         beside,
     };
     let agent = Agent::start(parts, &runtime).map_err(refused)?;

@@ -67,7 +67,7 @@ struct Seen {
 /// # Errors
 /// 69 if no GPU can be sampled, or one of those found cannot; 77 if the missing part is a right.
 pub(crate) fn run(flags: &Doctor, config: &Config) -> Result<(), Failure> {
-    let mut found = config.sampling.discover()?;
+    let mut found = crate::sampling::discover(&config.sampling)?;
     let machine = config.sampling.machine()?;
     let mut findings = found.findings;
     if machine.has_foreign_procfs() {

@@ -25,7 +25,7 @@ use gpuvitals_sources::settings::{Attribution, Sampling};
 
 use crate::child::{Signals, code_of};
 use crate::failure::{Exit, Failure};
-use crate::sampling::{nothing_to_sample, refused, unasked};
+use crate::sampling::{discover, nothing_to_sample, refused, unasked};
 use crate::{quantity, terminal};
 
 use report::Report;
@@ -116,7 +116,7 @@ pub(crate) fn run(
     attribution: &Attribution,
 ) -> Result<ExitCode, Failure> {
     let duration = flags.duration()?;
-    let mut found = sampling.discover()?;
+    let mut found = discover(sampling)?;
     if found.probes.is_empty() {
         return Err(nothing_to_sample(&found));
     }

@@ -20,7 +20,7 @@ use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerConfig, TargetState};
 use gpuvitals_sources::settings::Sampling;
 
 use crate::failure::{Exit, Failure};
-use crate::sampling::{nothing_to_sample, rates_of, refused};
+use crate::sampling::{discover, nothing_to_sample, rates_of, refused};
 
 use format::Format;
 use print::Printer;
@@ -86,7 +86,7 @@ impl Sample {
 /// # Errors
 /// If there is nothing to sample, or standard output fails.
 pub(crate) fn run(flags: &Sample, sampling: &Sampling) -> Result<(), Failure> {
-    let mut found = sampling.discover()?;
+    let mut found = discover(sampling)?;
     found.probes.retain(|probe| flags.wants(probe.table()));
     if found.probes.is_empty() {
         return Err(nothing_to_sample(&found));

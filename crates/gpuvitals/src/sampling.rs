@@ -1,8 +1,10 @@
-//! Sampling: the flags over its settings, and why it is refused.
+//! Sampling: the flags over its settings, the devices, and why it is refused.
 
 use gpuvitals_settings::Override;
 use gpuvitals_sources::registry::{Discovery, Verdict};
 use gpuvitals_sources::sampler::{RATE_MAX_HZ, SamplerError};
+use gpuvitals_sources::settings::{NoDirectory, Sampling};
+use gpuvitals_sources::simulated;
 
 use crate::failure::{Exit, Failure};
 use crate::quantity;
@@ -19,6 +21,14 @@ pub(crate) fn rates_of(flag: &'static str, text: &str) -> Result<Vec<Override>, 
     }
     let rate = |setting| Override { setting, value: (1.0 / seconds).into(), flag };
     Ok(vec![rate("sampling.rate"), rate("sampling.system_rate")])
+}
+
+/// The devices of the machine, or simulated ones if these are asked for.
+///
+/// # Errors
+/// When a directory that was asked for is not there.
+pub(crate) fn discover(sampling: &Sampling) -> Result<Discovery, NoDirectory> {
+    sampling.discover(simulated::probe::find)
 }
 
 /// No device: what was looked at, and what to do.

@@ -114,7 +114,7 @@ fn open_machine(
     settings: &Sampling,
     attribution: Attribution,
 ) -> Result<(Kind, String), Failure> {
-    let found = settings.discover()?;
+    let found = sampling::discover(settings)?;
     if found.probes.iter().all(|probe| probe.table() != Table::GpuEvents) {
         if kind == SourceKind::Machine {
             return Err(sampling::nothing_to_sample(&found));

@@ -69,7 +69,7 @@ impl Top {
 /// # Errors
 /// If there is nothing to show, or no terminal to show it on.
 pub(crate) fn run(flags: &Top, sampling: &Sampling) -> Result<(), Failure> {
-    let found = sampling.discover()?;
+    let found = crate::sampling::discover(sampling)?;
     if !found.probes.iter().any(|probe| probe.table() == gpuvitals_core::Table::GpuEvents) {
         return Err(crate::sampling::nothing_to_sample(&found));
     }

@@ -162,13 +162,17 @@ impl Drop for Running {
 }
 
 impl Recorder {
-    /// Finds the devices and begins.
+    /// Finds the devices and begins. None of them is simulated.
     ///
     /// # Errors
     /// If there is nothing to record, the directory holds a recording already or cannot be written, or a
     /// device cannot be read at this rate.
     pub fn start(config: RecorderConfig) -> Result<Self, RecordError> {
-        Self::start_with(registry::discover(&config.machine, &config.drivers), config, |_| {})
+        Self::start_with(
+            registry::discover(&config.machine, &config.drivers, registry::no_simulation),
+            config,
+            |_| {},
+        )
     }
 
     /// Begins with devices that were found before; each batch is passed to `watch` once it is written.

@@ -23,7 +23,7 @@ use gpuvitals_core::Table;
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
-use gpuvitals_sources::registry::discover;
+use gpuvitals_sources::registry::{discover, no_simulation};
 use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use rustix::thread::ClockId;
 use rustix::time::{Timespec, clock_gettime};
@@ -167,7 +167,7 @@ fn bare(sysfs: &Path, hz: f64, seconds: f64) -> Result<Measured, Failure> {
 #[expect(clippy::cast_possible_truncation, reason = "seconds of a bench")]
 fn sampler(sysfs: &Path, hz: f64, seconds: f64) -> Result<Measured, Failure> {
     let machine = Machine { sysfs: sysfs.to_owned(), ..Machine::local("bench") };
-    let mut found = discover(&machine, &[Driver::AmdSysfs]);
+    let mut found = discover(&machine, &[Driver::AmdSysfs], no_simulation);
     found.probes.retain(|probe| probe.table() == Table::GpuEvents);
     if found.probes.is_empty() {
         return Err(format!("no card in {}: {:?}", sysfs.display(), found.findings).into());

@@ -24,7 +24,7 @@ pub struct Discovery {
 
 impl Discovery {
     /// No device, and why.
-    pub(crate) fn none(finding: Finding) -> Self {
+    pub fn none(finding: Finding) -> Self {
         Self { findings: vec![finding], ..Self::default() }
     }
 

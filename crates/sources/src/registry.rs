@@ -8,16 +8,22 @@ use gpuvitals_core::Table;
 use crate::dialect::{amd_ioctl, amd_sysfs, nvidia_smi, nvml, procfs, rocm_smi};
 use crate::machine::Machine;
 use crate::processes;
-use crate::simulated;
 
 pub use crate::discovery::Discovery;
 pub use crate::driver::Driver;
 pub use crate::finding::{Finding, Verdict};
 
+/// A search for the devices that a driver reads.
+pub type Find = fn(&Machine) -> Discovery;
+
 /// Finds the devices of a machine. Of each vendor the first way that finds any is taken, cheapest first; with `forced`
 /// only those ways are tried, and if they find a GPU the host's: they name the way to the GPUs.
-pub fn discover(machine: &Machine, forced: &[Driver]) -> Discovery {
+///
+/// The GPUs of [`Driver::Simulated`] are no part of a machine: who has some hands in the search for them, others
+/// [`no_simulation`].
+pub fn discover(machine: &Machine, forced: &[Driver], simulated: Find) -> Discovery {
     let mut found = Discovery::default();
+    let find_of = |driver| find_of(driver, simulated);
     for ways in Driver::ALL.chunk_by(|one, other| one.vendor() == other.vendor()) {
         found.add(first_of(ways, find_of, machine, forced));
     }
@@ -58,10 +64,14 @@ fn first_of(
     found
 }
 
-type Find = fn(&Machine) -> Discovery;
+/// The search of a program that simulates no GPU.
+pub fn no_simulation(_machine: &Machine) -> Discovery {
+    let name = Driver::Simulated.as_str();
+    Discovery::none(Finding::new(Verdict::Broken, name, "this program simulates no GPU"))
+}
 
 /// What finds the devices that a driver reads.
-fn find_of(driver: Driver) -> Find {
+fn find_of(driver: Driver, simulated: Find) -> Find {
     match driver {
         Driver::AmdSysfs => amd_sysfs::find,
         Driver::AmdIoctl => amd_ioctl::find,
@@ -69,7 +79,7 @@ fn find_of(driver: Driver) -> Find {
         Driver::Nvml => nvml::find,
         Driver::NvidiaSmi => nvidia_smi::find,
         Driver::Procfs => procfs::find,
-        Driver::Simulated => simulated::probe::find,
+        Driver::Simulated => simulated,
     }
 }
 

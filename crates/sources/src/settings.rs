@@ -16,7 +16,7 @@ use crate::discovery::Discovery;
 use crate::driver::Driver;
 use crate::machine::Machine;
 use crate::processes::ProcessTable;
-use crate::registry;
+use crate::registry::{self, Find};
 use crate::sampler::SamplerConfig;
 
 settings! {
@@ -89,12 +89,12 @@ impl Sampling {
         Arc::new(Ownership::in_cluster(self.cluster.clone()))
     }
 
-    /// The devices of the machine, ready to be read as set.
+    /// The devices of the machine, ready to be read as set; simulated ones, if these are set, by that search.
     ///
     /// # Errors
     /// As [`Sampling::machine`].
-    pub fn discover(&self) -> Result<Discovery, NoDirectory> {
-        let mut found = registry::discover(&self.machine()?, &self.drivers);
+    pub fn discover(&self, simulated: Find) -> Result<Discovery, NoDirectory> {
+        let mut found = registry::discover(&self.machine()?, &self.drivers, simulated);
         for probe in found.probes.iter_mut().filter(|_| self.per_core) {
             probe.read_instances();
         }

@@ -21,7 +21,7 @@ mod columns;
 mod gpu;
 mod jobs;
 mod models;
-pub(crate) mod probe;
+pub mod probe;
 mod special;
 
 use std::convert::Infallible;

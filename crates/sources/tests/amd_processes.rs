@@ -9,7 +9,7 @@ use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, ProbeError};
 use gpuvitals_sources::processes::amd::AmdProcesses;
 use gpuvitals_sources::processes::{Engine, GpuProcess, ProcessKind, ProcessList, parse_fdinfo};
-use gpuvitals_sources::registry::discover;
+use gpuvitals_sources::registry::{discover, no_simulation};
 use proptest::prelude::*;
 
 const SECOND: i64 = 1_000_000_000;
@@ -281,12 +281,12 @@ fn on_a_large_machine_all_are_looked_at_in_turn_and_those_found_each_time() {
 #[test]
 fn only_amd_gpus_have_such_a_table_and_a_captured_tree_has_no_processes_of_this_machine() {
     let tree = Tree::new();
-    let tables = |machine: &Machine| discover(machine, &[Driver::AmdSysfs]).processes.len();
+    let tables = |machine: &Machine| discover(machine, &[Driver::AmdSysfs], no_simulation).processes.len();
     assert_eq!(tables(&tree.machine()), 0);
     tree.card(0, "0000:04:00.0");
     assert_eq!(tables(&tree.machine()), 1);
     assert_eq!(tables(&Machine { procfs: "/proc".into(), ..tree.machine() }), 0);
-    assert_eq!(discover(&tree.machine(), &[Driver::Procfs]).processes.len(), 0);
+    assert_eq!(discover(&tree.machine(), &[Driver::Procfs], no_simulation).processes.len(), 0);
 }
 
 proptest! {

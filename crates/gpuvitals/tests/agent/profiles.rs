@@ -12,7 +12,7 @@ use gpuvitals_core::{BatchBuilder, Origin, Table};
 use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, Due, Probe, Reading};
-use gpuvitals_sources::registry::discover;
+use gpuvitals_sources::registry::{discover, no_simulation};
 
 use super::node::Node;
 
@@ -69,7 +69,7 @@ impl Files {
 
 fn probe(node: &Node) -> Box<dyn Probe> {
     let machine = Machine { sysfs: node.path("sys"), ..Machine::local("n1") };
-    let mut found = discover(&machine, &[Driver::AmdSysfs]);
+    let mut found = discover(&machine, &[Driver::AmdSysfs], no_simulation);
     found.probes.retain(|probe| probe.table() == Table::GpuEvents);
     found.probes.remove(0)
 }

@@ -19,8 +19,8 @@ const TICK: Duration = Duration::from_millis(10);
 /// GPUs: the first two hosts of the simulated fleet, one with NVIDIA's and the special cases, one with AMD's.
 const GPUS: usize = 16;
 
-/// The GPUs as one node's.
-pub(crate) fn find(_machine: &Machine) -> Discovery {
+/// Finds simulated GPUs, on every machine: 16, as one node's. It is for [`registry::discover`](crate::registry::discover).
+pub fn find(_machine: &Machine) -> Discovery {
     let name = Driver::Simulated.as_str();
     let config = SimConfig { gpus: GPUS, interval: TICK, start_ns: clock::now_ns(), ..SimConfig::default() };
     match Simulated::new(config) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::dialect::amd_sysfs::{self, cards, read_topology};
 use gpuvitals_sources::probe::{Driver, Due, Reading, Row};
-use gpuvitals_sources::registry::discover;
+use gpuvitals_sources::registry::{discover, no_simulation};
 
 use crate::details::details;
 use crate::machines::{absence, copy, fixture, id, machine, only_probe, table, value, write};
@@ -169,7 +169,7 @@ fn a_process_is_on_the_partition_that_has_a_row() {
         write(dir.path(), &format!("class/kfd/kfd/proc/{pid}/vram_{}", 50_000 + pid), "1048576\n");
         write(&machine.procfs, &format!("{pid}/comm"), "train\n");
     }
-    let mut found = discover(&machine, &[Driver::AmdSysfs]);
+    let mut found = discover(&machine, &[Driver::AmdSysfs], no_simulation);
     let mut reading = Reading::default();
     for probe in &mut found.probes {
         probe.read(Due::ALL, &mut reading).unwrap();
