@@ -6,8 +6,8 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use gpuvitals_core::time::Zone;
+use gpuvitals_inputs::csv::{ColumnHint, Hints};
 use gpuvitals_settings::{Refusal, Texts, settings};
-use gpuvitals_sources::csv::{ColumnHint, Hints};
 
 use crate::failure::{Exit, Failure};
 

@@ -11,8 +11,8 @@ use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, Table, causes, clock, time};
-use gpuvitals_sources::csv::{CsvColumn, CsvDescription, Hints};
-use gpuvitals_sources::replay::{Cause, ReplayConfig, ReplayError, ReplaySource};
+use gpuvitals_inputs::csv::{CsvColumn, CsvDescription, Hints};
+use gpuvitals_inputs::replay::{Cause, ReplayConfig, ReplayError, ReplaySource};
 use serde::Serialize;
 use serde_json::json;
 

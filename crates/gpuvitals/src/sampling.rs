@@ -1,10 +1,10 @@
 //! Sampling: the flags over its settings, the devices, and why it is refused.
 
+use gpuvitals_inputs::simulated;
 use gpuvitals_settings::Override;
 use gpuvitals_sources::registry::{Discovery, Verdict};
 use gpuvitals_sources::sampler::{RATE_MAX_HZ, SamplerError};
 use gpuvitals_sources::settings::{NoDirectory, Sampling};
-use gpuvitals_sources::simulated;
 
 use crate::failure::{Exit, Failure};
 use crate::quantity;

@@ -5,8 +5,8 @@ use std::io::{BufWriter, Write, stdout};
 use clap::Args;
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, time};
-use gpuvitals_sources::csv::write::{WideWriter, WriteError};
-use gpuvitals_sources::simulated::{SimConfig, SimPace, Simulated};
+use gpuvitals_inputs::csv::write::{WideWriter, WriteError};
+use gpuvitals_inputs::simulated::{SimConfig, SimPace, Simulated};
 
 use crate::failure::{Exit, Failure};
 use crate::quantity;

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use gpuvitals_core::clock;
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Table, causes};
+use gpuvitals_inputs::replay::{ReplayConfig, ReplayPace, ReplaySource};
+use gpuvitals_inputs::simulated::{SimConfig, Simulated};
 use gpuvitals_queue::link::AnyProducer;
 use gpuvitals_sources::attribution::{Asking, Ownership};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Verdict;
-use gpuvitals_sources::replay::{ReplayConfig, ReplayPace, ReplaySource};
 use gpuvitals_sources::sampler::Sampler;
 use gpuvitals_sources::settings::{Attribution, Sampling};
-use gpuvitals_sources::simulated::{SimConfig, Simulated};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

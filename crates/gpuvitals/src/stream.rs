@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, causes, clock};
+use gpuvitals_inputs::replay::{ReplayConfig, ReplaySource};
 use gpuvitals_listener::{Figures, Listener, Meter, PortKind, Vitals, vitals};
 use gpuvitals_queue::PublishError;
 use gpuvitals_queue::link::{AnyProducer, MessageQueue};
-use gpuvitals_sources::replay::{ReplayConfig, ReplaySource};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
 

@@ -11,8 +11,8 @@ use gpuvitals_core::batch::{RowKeys, Value};
 use gpuvitals_core::history::{Buckets, Cell, Fleet, GroupName, LiveFleet};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, MetricId};
-use gpuvitals_sources::csv::CsvSource;
-use gpuvitals_sources::replay::ReplayConfig;
+use gpuvitals_inputs::csv::CsvSource;
+use gpuvitals_inputs::replay::ReplayConfig;
 
 /// The fleet of the capture; none where it is not on this machine.
 fn fleet() -> Option<(Fleet, Vec<Batch>)> {

@@ -10,7 +10,7 @@ use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GroupName, LiveFleet, 
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
-use gpuvitals_sources::simulated::{SimConfig, SimPace, Simulated};
+use gpuvitals_inputs::simulated::{SimConfig, SimPace, Simulated};
 
 use crate::faults::{Fault, Target, Trouble};
 

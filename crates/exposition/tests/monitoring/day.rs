@@ -11,7 +11,7 @@ use gpuvitals_core::figures::Format;
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::{AbsenceReason, Identity};
 use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, ExpositionConfig};
-use gpuvitals_sources::simulated::{SimConfig, Simulated};
+use gpuvitals_inputs::simulated::{SimConfig, Simulated};
 
 use crate::alerts::{GROUPS, RULES};
 use crate::checks::test_rules;

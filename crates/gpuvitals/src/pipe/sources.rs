@@ -8,9 +8,9 @@ use gpuvitals_analysis::outgoing::Outgoing;
 use gpuvitals_core::feed::Feed;
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, clock};
-use gpuvitals_sources::replay::{Replay, ReplayConfig, ReplayPace, ReplaySource};
+use gpuvitals_inputs::replay::{Replay, ReplayConfig, ReplayPace, ReplaySource};
+use gpuvitals_inputs::simulated::Simulated;
 use gpuvitals_sources::sampler::{Liveness, Sampler, TargetState, WorkerStats};
-use gpuvitals_sources::simulated::Simulated;
 
 use super::progress::{Down, SourceCounts};
 use super::terms::{Counted, Times};

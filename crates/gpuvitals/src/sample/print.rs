@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{Scope, Table, gpu_metrics, host_metrics};
 use gpuvitals_core::{Batch, IdentityColumn, MetricId, time};
-use gpuvitals_sources::csv::write::{WideWriter, WriteError};
+use gpuvitals_inputs::csv::write::{WideWriter, WriteError};
 use serde_json::{Map, Value as Json};
 
 use super::format::Format;

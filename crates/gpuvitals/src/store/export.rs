@@ -12,8 +12,8 @@ use clap::builder::PossibleValuesParser;
 use gpuvitals_core::history::{Fleet, NoGpu, RowsQuery};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Batch, IdentityColumn, Table, time};
+use gpuvitals_inputs::csv::write::WideWriter;
 use gpuvitals_log::Fresh;
-use gpuvitals_sources::csv::write::WideWriter;
 use gpuvitals_store::{RowsFile, StoreView, ViewRows};
 use serde_json::json;
 

@@ -15,11 +15,11 @@ use arrow_schema::DataType;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
+use gpuvitals_inputs::replay::{ReplayConfig, ReplaySource};
 use gpuvitals_record::{Data, RecordError, Recorder, RecorderConfig, repair};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 use gpuvitals_sources::registry::Discovery;
-use gpuvitals_sources::replay::{ReplayConfig, ReplaySource};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 const POWER: MetricId = MetricId::of("power_w");

@@ -23,7 +23,7 @@ use crate::machine::{LocalTool, Machine, Tool as _, ToolOutput};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::versions;
 
-pub use report::{CARDS_MAX, Card, Report, parse_json, parse_text};
+pub use report::{CARDS_MAX, Card, RocmReport, parse_json, parse_text};
 
 /// The tool's name, and ROCm's path for it outside `PATH`.
 const PROGRAMS: [&str; 2] = ["rocm-smi", "/opt/rocm/bin/rocm-smi"];
@@ -110,7 +110,7 @@ impl RocmSmi {
 
     /// Runs the variant that worked last, and then worse ones, until one lists cards. Returns the report and
     /// the tool's start time.
-    fn ask(&mut self, due: Due) -> Result<(Report, Moment), ProbeError> {
+    fn ask(&mut self, due: Due) -> Result<(RocmReport, Moment), ProbeError> {
         let begun = Moment::now();
         let mut said = String::new();
         for (at, way) in WAYS.iter().enumerate().skip(self.way) {
@@ -148,7 +148,7 @@ impl RocmSmi {
     }
 
     /// Whether the tool lists the cards that are known, by its numbers.
-    fn is_listed(&self, report: &Report) -> bool {
+    fn is_listed(&self, report: &RocmReport) -> bool {
         report.cards.len() == self.known.len()
             && report.cards.iter().all(|card| self.known.iter().any(|(known, _)| *known == card.number))
     }

@@ -15,7 +15,7 @@ const STARTS_MAX: usize = 16;
 
 /// One answer of the tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct RocmReport {
     /// Version of the amdgpu driver, if requested.
     pub driver: Option<String>,
     /// In the order of the tool's numbers, each once.
@@ -40,12 +40,12 @@ impl Card {
 /// Reads the first JSON object that holds a card, anywhere in the output. None if there is none: the tool
 /// died before it printed it, or does not support JSON. Entries that are not text or numbers are left out,
 /// and spoil nothing else.
-pub fn parse_json(output: &[u8]) -> Option<Report> {
+pub fn parse_json(output: &[u8]) -> Option<RocmReport> {
     let starts = memchr::memchr_iter(b'{', output).take(STARTS_MAX);
     starts.filter_map(|start| report_at(output.get(start..)?)).find(|report| !report.cards.is_empty())
 }
 
-fn report_at(json: &[u8]) -> Option<Report> {
+fn report_at(json: &[u8]) -> Option<RocmReport> {
     let mut documents = serde_json::Deserializer::from_slice(json).into_iter::<BTreeMap<String, Value>>();
     let object = documents.next()?.ok()?;
     let mut report = Gathered::default();
@@ -65,7 +65,7 @@ fn report_at(json: &[u8]) -> Option<Report> {
 }
 
 /// Reads the lines that say something of a card; all others are left out.
-pub fn parse_text(output: &str) -> Report {
+pub fn parse_text(output: &str) -> RocmReport {
     let mut report = Gathered::default();
     for line in output.lines() {
         let line = line.trim();
@@ -110,7 +110,7 @@ impl Gathered {
     }
 }
 
-impl From<Gathered> for Report {
+impl From<Gathered> for RocmReport {
     fn from(gathered: Gathered) -> Self {
         let cards = gathered.cards.into_iter().map(|(number, texts)| Card { number, texts }).collect();
         Self { driver: gathered.driver, cards }

@@ -6,7 +6,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::foreign::{ROCM_SMI, ToolField};
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
-use super::report::{Card, Report};
+use super::report::{Card, RocmReport};
 use crate::probe::{Driver, Due, Row};
 
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
@@ -95,7 +95,7 @@ fn share(part: i64, whole: i64) -> f32 {
 
 /// Identities of the cards, by the tool's numbers. Cards of one name are partitions of one package, and
 /// numbered. A text that its column does not allow is left out; the number always names the card.
-pub(super) fn identify(report: &Report, node: &str) -> Vec<(u32, Arc<Identity>)> {
+pub(super) fn identify(report: &RocmReport, node: &str) -> Vec<(u32, Arc<Identity>)> {
     let cards = report.cards.iter();
     let mut identities: Vec<(u32, Identity)> =
         cards.filter_map(|card| Some((card.number, identity(card, report, node)?))).collect();
@@ -111,7 +111,7 @@ pub(super) fn identify(report: &Report, node: &str) -> Vec<(u32, Arc<Identity>)>
     identities.into_iter().map(|(number, identity)| (number, Arc::new(identity))).collect()
 }
 
-fn identity(card: &Card, report: &Report, node: &str) -> Option<Identity> {
+fn identity(card: &Card, report: &RocmReport, node: &str) -> Option<Identity> {
     // A name of two devices is not unique, whatever it is called; partitions of one device share it.
     let device = |card: &Card| card.text("pci bus").and_then(|pci| Some(pci.rsplit_once('.')?.0.to_owned()));
     let is_unique = |id: &String| {

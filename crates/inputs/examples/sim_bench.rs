@@ -1,4 +1,4 @@
-//! Cost of the simulated fleet: `cargo run --release -p gpuvitals-sources --example sim_bench [GPUS]
+//! Cost of the simulated fleet: `cargo run --release -p gpuvitals-inputs --example sim_bench [GPUS]
 //! [SECONDS]`.
 //!
 //! Expected: about 80 values a row at some 15 ns each and as much again for identity and physics, so 2 to 4 µs a
@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use gpuvitals_core::ports::{Poll, Source};
-use gpuvitals_sources::simulated::{SimConfig, SimPace, Simulated};
+use gpuvitals_inputs::simulated::{SimConfig, SimPace, Simulated};
 
 #[expect(clippy::disallowed_methods, reason = "a bench is the loop that asks the clock")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -15,7 +15,7 @@ use super::part::Whose;
 use super::plan::{CsvForm, Plan, Role};
 use super::split::Splitter;
 use super::{labels, messages, owner};
-use crate::replay::report::{Cause, Refusal};
+use crate::report::{Cause, Refusal};
 
 /// Bytes of identity fields that are remembered; a file with more GPUs than that (about 20,000) resolves them
 /// repeatedly.

@@ -1,6 +1,6 @@
 //! CSV rows per second on one core: the source against a csv-crate loop that only splits fields.
 //!
-//! `cargo run --release -p gpuvitals-sources --example csv_bench [ROWS] [FILE…]`: writes a long (DCGM) and a wide file
+//! `cargo run --release -p gpuvitals-inputs --example csv_bench [ROWS] [FILE…]`: writes a long (DCGM) and a wide file
 //! of ROWS lines (500,000) into a temporary directory, or takes the files given, and reads each alternately both
 //! ways. Expected from a napkin: a line of 450 bytes costs the yardstick about 1 µs, one of 130 bytes about 0.3 µs;
 //! the source takes 1.5 times as long for the first, four times for the second.
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use gpuvitals_core::ports::{Poll, Source as _};
-use gpuvitals_sources::csv::CsvSource;
-use gpuvitals_sources::replay::ReplayConfig;
+use gpuvitals_inputs::csv::CsvSource;
+use gpuvitals_inputs::replay::ReplayConfig;
 
 /// After every time in the files.
 const NOW_NS: i64 = 1_795_176_000_000_000_000;

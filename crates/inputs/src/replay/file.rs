@@ -22,7 +22,7 @@ use parquet::file::metadata::PageIndexPolicy;
 
 use super::ReplayError;
 use super::columns::Columns;
-use super::report::{Cause, Ledger};
+use crate::report::{Cause, Ledger};
 
 /// Footer key whose first word is the table.
 const SCHEMA_KEY: &str = "gpuvitals.schema";

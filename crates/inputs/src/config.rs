@@ -1,7 +1,7 @@
 //! A replay is told which rows it gives, and when.
 
-use super::timeline::{Replay, ReplayPace};
 use crate::csv::{CsvError, Hints};
+use crate::timeline::{Replay, ReplayPace};
 
 /// Settings of a replay.
 #[derive(Debug, Clone)]

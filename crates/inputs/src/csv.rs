@@ -46,9 +46,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, Origin};
 
-use crate::replay::ReplayConfig;
-use crate::replay::report::{Cause, Counts, Ledger, Report};
-use crate::replay::timeline::{Replay, Timeline};
+use crate::config::ReplayConfig;
+use crate::report::{Cause, Counts, Ledger, Report};
+use crate::timeline::{Replay, Timeline};
 
 pub use describe::{CsvColumn, CsvDescription};
 pub use error::CsvError;

@@ -15,14 +15,11 @@
 //! sorted. So memory is one window, and a file in the order of time is read once.
 
 mod columns;
-mod config;
 mod error;
 mod file;
 mod numbers;
-pub(crate) mod report;
 mod several;
 mod tables;
-pub(crate) mod timeline;
 mod windows;
 
 use std::fs::File;
@@ -35,12 +32,12 @@ use gpuvitals_core::ports::{Poll, Source};
 
 use crate::csv::{CsvInput, CsvSource};
 
-pub use config::ReplayConfig;
+pub use crate::config::ReplayConfig;
+pub use crate::report::{Cause, Counts, REPORTS_MAX, Report};
+pub use crate::timeline::{Replay, ReplayPace};
 pub use error::ReplayError;
-pub use report::{Cause, Counts, REPORTS_MAX, Report};
 pub use several::SeveralSource;
 pub use tables::TableSource;
-pub use timeline::{Replay, ReplayPace};
 pub use windows::WINDOW_ROWS;
 
 /// First bytes of a Parquet file.

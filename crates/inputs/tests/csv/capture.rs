@@ -8,8 +8,8 @@ use arrow_array::cast::AsArray;
 use gpuvitals_core::batch::{Value, text_at};
 use gpuvitals_core::catalogue::{DcgmName, by_column, by_dcgm};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, time};
-use gpuvitals_sources::csv::write::{WideWriter, WriteError};
-use gpuvitals_sources::csv::{CsvForm, CsvSource};
+use gpuvitals_inputs::csv::write::{WideWriter, WriteError};
+use gpuvitals_inputs::csv::{CsvForm, CsvSource};
 
 use crate::reading::{NOW, SECOND_NS, config, drain, reader, rows};
 

@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 
 use gpuvitals_core::ports::{Poll, Source as _};
-use gpuvitals_sources::csv::{CsvInput, CsvSource};
-use gpuvitals_sources::replay::{Cause, REPORTS_MAX};
+use gpuvitals_inputs::csv::{CsvInput, CsvSource};
+use gpuvitals_inputs::replay::{Cause, REPORTS_MAX};
 use proptest::prelude::*;
 
 use crate::reading::{NOW, config, drain, open, reader, reports, rows};

@@ -20,7 +20,7 @@ use gpuvitals_core::batch::{Value, text_at};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, MetricId, Table, catalogue, causes, wire};
-use gpuvitals_sources::replay::{
+use gpuvitals_inputs::replay::{
     Cause, Replay, ReplayConfig, ReplayError, ReplayPace, ReplaySource, WINDOW_ROWS,
 };
 use parquet::arrow::ArrowWriter;

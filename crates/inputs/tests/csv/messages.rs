@@ -4,8 +4,8 @@ use std::path::Path;
 
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::{Batch, Origin, message};
-use gpuvitals_sources::csv::{CsvInput, CsvSource};
-use gpuvitals_sources::replay::ReplayConfig;
+use gpuvitals_inputs::csv::{CsvInput, CsvSource};
+use gpuvitals_inputs::replay::ReplayConfig;
 use serde_json::{Value as Json, json};
 
 use crate::reading::{NOW, config, reader, reports, rows};

@@ -6,8 +6,8 @@ use std::io::Write as _;
 use crate::reading::{NOW, SECOND_NS, config, drain, open, reports, rows};
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::time;
-use gpuvitals_sources::csv::{CsvError, CsvForm, CsvInput, CsvSource};
-use gpuvitals_sources::replay::{Replay, ReplayConfig, ReplayPace};
+use gpuvitals_inputs::csv::{CsvError, CsvForm, CsvInput, CsvSource};
+use gpuvitals_inputs::replay::{Replay, ReplayConfig, ReplayPace};
 
 const WIDE: &str = "gpu_id,temperature,utilization,memory_used,power_draw\n\
                     gpu_0,61,97.5,1024,300.25\n\

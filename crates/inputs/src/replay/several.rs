@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use gpuvitals_core::ports::{Poll, Source};
 
-use super::{Counts, ReplayConfig, ReplayPace, Report};
+use crate::config::ReplayConfig;
 use crate::csv::{CsvError, CsvInput, CsvSource};
+use crate::report::{Counts, Report};
+use crate::timeline::ReplayPace;
 
 /// Several CSV files. Their batches come in turn, or when they are due.
 #[derive(Debug)]

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{AbsenceReason, Batch, Identity, clock};
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
+use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
 
 use super::{SimConfig, Simulated};
-use crate::discovery::Discovery;
-use crate::finding::{Finding, Verdict};
-use crate::machine::Machine;
-use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 
 /// Between two ticks of the simulation, so that it can be sampled a hundred times a second.
 const TICK: Duration = Duration::from_millis(10);
@@ -19,7 +18,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// GPUs: the first two hosts of the simulated fleet, one with NVIDIA's and the special cases, one with AMD's.
 const GPUS: usize = 16;
 
-/// Finds simulated GPUs, on every machine: 16, as one node's. It is for [`registry::discover`](crate::registry::discover).
+/// Finds simulated GPUs, on every machine: 16, as one node's. It is for [`registry::discover`](gpuvitals_sources::registry::discover).
 pub fn find(_machine: &Machine) -> Discovery {
     let name = Driver::Simulated.as_str();
     let config = SimConfig { gpus: GPUS, interval: TICK, start_ns: clock::now_ns(), ..SimConfig::default() };

@@ -5,8 +5,8 @@ use std::io::Cursor;
 use gpuvitals_core::batch::text_at;
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::{Batch, IdentityColumn, time};
-use gpuvitals_sources::csv::{CsvInput, CsvSource, Hints};
-use gpuvitals_sources::replay::ReplayConfig;
+use gpuvitals_inputs::csv::{CsvInput, CsvSource, Hints};
+use gpuvitals_inputs::replay::ReplayConfig;
 
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::time::Zone;
-use gpuvitals_sources::csv::{CsvError, CsvInput, CsvSource, Hints};
-use gpuvitals_sources::replay::{Cause, Replay, ReplayConfig};
+use gpuvitals_inputs::csv::{CsvError, CsvInput, CsvSource, Hints};
+use gpuvitals_inputs::replay::{Cause, Replay, ReplayConfig};
 
 use crate::reading::{NOW, config, drain, open, reader, rows};
 

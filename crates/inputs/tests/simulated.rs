@@ -15,7 +15,7 @@ use gpuvitals_core::catalogue;
 use gpuvitals_core::identity::{IdentityColumn, SIMULATED};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, Identity};
-use gpuvitals_sources::simulated::{BATCH_ROWS_MAX, SimConfig, SimError, SimPace, Simulated};
+use gpuvitals_inputs::simulated::{BATCH_ROWS_MAX, SimConfig, SimError, SimPace, Simulated};
 use proptest::prelude::*;
 
 const SECOND: i64 = 1_000_000_000;

@@ -1,6 +1,6 @@
 //! What the columns of other people's files are taken for, and whose they are.
 
-use gpuvitals_sources::csv::{CsvSource, Hints};
+use gpuvitals_inputs::csv::{CsvSource, Hints};
 
 use crate::logs::{hinted, read_with, refused};
 use crate::reading::{NOW, config, drain, reader, rows};

@@ -18,7 +18,7 @@ use super::sample;
 use super::split::Splitter;
 use super::subject::{Subject, Subjects};
 use super::times::Times;
-use crate::replay::report::{Cause, Ledger, Refusal};
+use crate::report::{Cause, Ledger, Refusal};
 
 /// Most names of metrics remembered; further ones are looked up again.
 const NAMES_MAX: usize = 4096;

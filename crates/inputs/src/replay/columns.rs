@@ -18,8 +18,8 @@ use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::wire::TEXT_LEN_MAX;
 use gpuvitals_core::{Identity, IdentityColumn, Table};
 
-use super::report::{Cause, Ledger};
 use super::{ReplayError, numbers};
+use crate::report::{Cause, Ledger};
 
 /// Longest name of an unknown column, in bytes.
 const NAME_LEN_MAX: usize = 128;

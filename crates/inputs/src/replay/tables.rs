@@ -15,10 +15,11 @@ use gpuvitals_core::{Batch, Origin};
 use parquet::errors::ParquetError;
 
 use super::file::TableFile;
-use super::report::{Counts, Ledger, Report};
-use super::timeline::Timeline;
-use super::{ReplayConfig, ReplayError, windows};
+use super::{ReplayError, windows};
+use crate::config::ReplayConfig;
 use crate::csv::CsvInput;
+use crate::report::{Counts, Ledger, Report};
+use crate::timeline::Timeline;
 
 /// Table files as one source of batches, in the order of time.
 #[derive(Debug)]
@@ -93,7 +94,7 @@ impl TableSource {
         counts
     }
 
-    /// The reports since the last call: the first [`REPORTS_MAX`](super::REPORTS_MAX) of each cause, in order. The rest is
+    /// The reports since the last call: the first [`REPORTS_MAX`](crate::replay::REPORTS_MAX) of each cause, in order. The rest is
     /// only counted.
     pub fn drain_reports(&mut self) -> Vec<Report> {
         self.ledger.drain()
