@@ -20,6 +20,7 @@
 
 mod amd;
 mod control;
+mod journal;
 pub mod nvidia;
 
 use std::fmt;
@@ -30,6 +31,7 @@ use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 
 pub use control::{ClockControl, ClockError, ClockState, ClockStep, ClocksFound, Level, Lock, Plan};
+pub use journal::{ClockJournal, ClocksBusy, is_held};
 
 type Find = fn(&Machine) -> ClocksFound;
 

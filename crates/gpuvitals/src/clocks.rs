@@ -1,6 +1,5 @@
 //! `gpuvitals clocks`: the clocks of GPUs are shown, locked for a measurement, and given back.
 
-mod journal;
 mod say;
 mod show;
 
@@ -11,7 +10,8 @@ use std::sync::Arc;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use gpuvitals_clocks::{
-    ClockControl, ClockError, ClockStep, Held, Level, Lock, Plan, reset_gpu_clocks, restore_clocks,
+    ClockControl, ClockError, ClockJournal, ClockStep, ClocksBusy, Held, Level, Lock, Plan, reset_gpu_clocks,
+    restore_clocks,
 };
 use gpuvitals_core::{Identity, IdentityColumn};
 use gpuvitals_sources::machine::Machine;
@@ -21,8 +21,7 @@ use crate::child::{self, Signals};
 use crate::failure::{Exit, Failure};
 use crate::terminal;
 
-use journal::Journal;
-use say::{failure, name, say};
+use say::{failure, name, tell};
 
 /// `gpuvitals clocks`
 #[derive(Debug, Args)]
@@ -157,7 +156,7 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
 fn keep(controls: &mut [Box<dyn ClockControl>], lock: &Lock, machine: &Machine) -> Result<u8, Failure> {
     let mut journals = journals(controls, machine)?;
     let plans = planned(controls, lock)?;
-    take(controls, plans, &mut journals, Journal::keep)?.into_iter().for_each(Held::keep);
+    take(controls, plans, &mut journals, ClockJournal::keep)?.into_iter().for_each(Held::keep);
     show::show(controls, false, machine)
 }
 
@@ -167,7 +166,7 @@ fn hold(controls: &mut [Box<dyn ClockControl>], flags: &LockFlags, machine: &Mac
     let signals = Signals::catch()?;
     let mut journals = journals(controls, machine)?;
     let plans = planned(controls, &flags.lock())?;
-    let held = take(controls, plans, &mut journals, Journal::begin)?;
+    let held = take(controls, plans, &mut journals, ClockJournal::begin)?;
     let ended = signals.run(&flags.command);
     let mut restored = Ok(());
     for (held, journal) in held.into_iter().zip(&mut journals) {
@@ -180,7 +179,7 @@ fn hold(controls: &mut [Box<dyn ClockControl>], flags: &LockFlags, machine: &Mac
     let ended = ended.map(child::code_of);
     match restored {
         Err(failure) if !matches!(ended, Ok(0)) => {
-            say(&format!("gpuvitals: the clocks were not given back: {failure}"));
+            tell(&format!("the clocks were not given back: {failure}"));
             ended
         }
         restored => restored.and(ended),
@@ -196,7 +195,7 @@ fn reset(controls: &mut [Box<dyn ClockControl>], machine: &Machine) -> Result<u8
         for noted in [journal.running(), journal.kept()] {
             if let Err(error) = restore_clocks(control.as_mut(), noted) {
                 let failure = failure(control.identity(), error);
-                say(&format!("gpuvitals: the settings before a lock are not restored: {failure}"));
+                tell(&format!("the settings before a lock are not restored: {failure}"));
             }
         }
         match reset_gpu_clocks(control.as_mut()) {
@@ -209,19 +208,21 @@ fn reset(controls: &mut [Box<dyn ClockControl>], machine: &Machine) -> Result<u8
 }
 
 /// The journal of each GPU, held as long as it lives.
-fn opened(controls: &[Box<dyn ClockControl>], machine: &Machine) -> Result<Vec<Journal>, Failure> {
-    controls.iter().map(|control| Journal::open(&key(control.as_ref()), machine)).collect()
+fn opened(controls: &[Box<dyn ClockControl>], machine: &Machine) -> Result<Vec<ClockJournal>, Failure> {
+    let busy = |busy: ClocksBusy| Failure::new(Exit::Unavailable, busy.to_string());
+    let keys = controls.iter().map(|control| key(control.as_ref()));
+    keys.map(|key| ClockJournal::open(&key, machine, tell).map_err(busy)).collect()
 }
 
 /// The same for a lock: the settings before a killed holder's lock are restored first.
-fn journals(controls: &mut [Box<dyn ClockControl>], machine: &Machine) -> Result<Vec<Journal>, Failure> {
+fn journals(controls: &mut [Box<dyn ClockControl>], machine: &Machine) -> Result<Vec<ClockJournal>, Failure> {
     let mut journals = opened(controls, machine)?;
     for (control, journal) in controls.iter_mut().zip(&mut journals) {
         if !journal.running().is_empty() {
             let name = name(control.identity());
-            say(&format!("gpuvitals: {name}: an earlier lock was killed; restoring the settings before it"));
+            tell(&format!("{name}: an earlier lock was killed; restoring the settings before it"));
             restore_clocks(control.as_mut(), journal.running()).map_err(|error| {
-                say(&format!("gpuvitals: {name}: `clocks reset` returns the clocks to the driver instead"));
+                tell(&format!("{name}: `clocks reset` returns the clocks to the driver instead"));
                 failure(control.identity(), error)
             })?;
             journal.end();
@@ -237,7 +238,7 @@ fn planned(controls: &mut [Box<dyn ClockControl>], lock: &Lock) -> Result<Vec<Pl
         .map(|control| {
             let plan = control.plan(lock).map_err(|error| failure(control.identity(), error))?;
             for note in &plan.notes {
-                say(&format!("gpuvitals: {}: {note}", name(control.identity())));
+                tell(&format!("{}: {note}", name(control.identity())));
             }
             Ok(plan)
         })
@@ -249,10 +250,10 @@ fn planned(controls: &mut [Box<dyn ClockControl>], lock: &Lock) -> Result<Vec<Pl
 fn take<'a>(
     controls: &'a mut [Box<dyn ClockControl>],
     plans: Vec<Plan>,
-    journals: &mut [Journal],
-    note: fn(&mut Journal, &Plan),
+    journals: &mut [ClockJournal],
+    note: fn(&mut ClockJournal, &Plan),
 ) -> Result<Vec<Held<'a>>, Failure> {
-    let mut taken: Vec<(Held<'a>, &mut Journal)> = Vec::new();
+    let mut taken: Vec<(Held<'a>, &mut ClockJournal)> = Vec::new();
     for ((control, plan), journal) in controls.iter_mut().zip(plans).zip(journals) {
         let identity = control.identity().clone();
         note(journal, &plan);
@@ -268,7 +269,7 @@ fn take<'a>(
                         Ok(()) => journal.undo(),
                         Err(error) => {
                             let failure = failure(&identity, error);
-                            say(&format!("gpuvitals: the clocks were not given back: {failure}"));
+                            tell(&format!("the clocks were not given back: {failure}"));
                         }
                     }
                 }

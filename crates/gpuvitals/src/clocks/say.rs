@@ -30,7 +30,8 @@ fn exit_of(error: &ClockError) -> Exit {
     }
 }
 
-pub(super) fn say(text: &str) {
+/// Says something on standard error.
+pub(super) fn tell(text: &str) {
     // Standard error may be closed; the clocks matter more.
-    let _unsaid = writeln!(io::stderr(), "{text}");
+    let _unsaid = writeln!(io::stderr(), "gpuvitals: {text}");
 }

@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 
-use gpuvitals_clocks::{ClockControl, ClockState, get_current_clocks};
+use gpuvitals_clocks::{ClockControl, ClockState, get_current_clocks, is_held};
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_sources::machine::Machine;
 use serde_json::{Value, json};
 
-use super::journal;
-use super::say::{failure, name, say};
+use super::say::{failure, name, tell};
 use crate::failure::Failure;
 
 /// Clocks of a list that are printed one by one; NVIDIA has a hundred.
@@ -30,7 +29,7 @@ pub(super) fn show(
         let identity = control.identity().clone();
         match get_current_clocks(control.as_mut()) {
             Ok(mut state) => {
-                let is_ours = || identity.key().is_some_and(|key| journal::is_held(&key, machine));
+                let is_ours = || identity.key().is_some_and(|key| is_held(&key, machine));
                 if state.is_locked.is_none() && is_ours() {
                     state.is_locked = Some(true);
                 }
@@ -40,7 +39,7 @@ pub(super) fn show(
                 let failure = failure(&identity, error);
                 let text = failure.to_string();
                 if !json {
-                    say(&format!("gpuvitals: {text}"));
+                    tell(&text);
                 }
                 states.push((identity, Err(text)));
                 first.get_or_insert(failure);

@@ -13,25 +13,29 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
-use gpuvitals_clocks::{ClockStep, Plan};
 use gpuvitals_sources::machine::Machine;
 use serde::{Deserialize, Serialize};
 
-use super::say::say;
-use crate::failure::{Exit, Failure};
+use crate::control::{ClockStep, Plan};
 
 /// Longest journal that is read; one of ours has some hundred bytes.
 const LEN_MAX: u64 = 64 << 10;
 /// How often a file is opened that others remove meanwhile.
 const TRIES: usize = 16;
 
-/// The journal of a GPU's clocks.
+/// Another process holds the clocks of the GPU with this key.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: another gpuvitals holds its clocks; wait for it, or end it")]
+pub struct ClocksBusy(pub String);
+
+/// The journal of a GPU's clocks. One that cannot be written keeps nobody from setting them: it tells so.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub struct ClockJournal {
     /// None where there is no place for it.
     file: Option<(File, PathBuf)>,
     before: Noted,
     noted: Noted,
+    tell: fn(&str),
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -42,53 +46,48 @@ struct Noted {
     kept: Vec<ClockStep>,
 }
 
-impl Journal {
-    /// Opens the journal of a GPU, for this process alone.
+impl ClockJournal {
+    /// Opens the journal of the GPU with this key, for this process alone. `tell` hears what cannot be saved.
     ///
     /// # Errors
     /// When another process holds the GPU's clocks.
-    pub(super) fn open(key: &str, machine: &Machine) -> Result<Self, Failure> {
+    pub fn open(key: &str, machine: &Machine, tell: fn(&str)) -> Result<Self, ClocksBusy> {
         for _ in 0..TRIES {
             let Some((mut file, path)) = file_of(key, machine) else { break };
             match file.try_lock() {
-                Err(TryLockError::WouldBlock) => {
-                    let text = format!("{key}: another gpuvitals holds its clocks; wait for it, or end it");
-                    return Err(Failure::new(Exit::Unavailable, text));
-                }
+                Err(TryLockError::WouldBlock) => return Err(ClocksBusy(key.to_owned())),
                 // A file system without locks: two holders are merely not kept apart.
                 Ok(()) | Err(TryLockError::Error(_)) => {}
             }
             // The holder before this one may have removed the file since it was opened.
             if file.metadata().is_ok_and(|meta| meta.nlink() > 0) {
                 let noted = Noted::read(&mut file);
-                return Ok(Self { file: Some((file, path)), before: noted.clone(), noted });
+                return Ok(Self { file: Some((file, path)), before: noted.clone(), noted, tell });
             }
         }
-        say(
-            "gpuvitals: there is no place to note down what was before; should this be killed, `clocks reset` helps",
-        );
-        Ok(Self { file: None, before: Noted::default(), noted: Noted::default() })
+        tell("there is no place to note down what was before; should this be killed, `clocks reset` helps");
+        Ok(Self { file: None, before: Noted::default(), noted: Noted::default(), tell })
     }
 
     /// Steps back from a lock whose holder was killed.
-    pub(super) fn running(&self) -> &[ClockStep] {
+    pub fn running(&self) -> &[ClockStep] {
         &self.noted.running
     }
 
     /// Steps back from the lock that is kept.
-    pub(super) fn kept(&self) -> &[ClockStep] {
+    pub fn kept(&self) -> &[ClockStep] {
         &self.noted.kept
     }
 
     /// A lock begins that ends with a command.
-    pub(super) fn begin(&mut self, plan: &Plan) {
+    pub fn begin(&mut self, plan: &Plan) {
         self.noted.running.clone_from(&plan.back);
         self.write();
     }
 
     /// A lock begins that is kept until a reset. Of several, the first to touch a target has its earlier
     /// setting, and the last is undone first.
-    pub(super) fn keep(&mut self, plan: &Plan) {
+    pub fn keep(&mut self, plan: &Plan) {
         let kept = &mut self.noted.kept;
         if plan.back.iter().any(|new| kept.iter().all(|step| step.target != new.target)) {
             kept.splice(..0, plan.back.iter().cloned());
@@ -97,20 +96,20 @@ impl Journal {
     }
 
     /// The command has ended, and its earlier settings are restored.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.noted.running.clear();
         self.before = self.noted.clone();
         self.write();
     }
 
     /// The lock did not come about.
-    pub(super) fn undo(&mut self) {
+    pub fn undo(&mut self) {
         self.noted = self.before.clone();
         self.write();
     }
 
     /// The driver has the clocks again.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.noted = Noted::default();
         self.write();
     }
@@ -121,12 +120,12 @@ impl Journal {
         let written =
             file.rewind().and_then(|()| file.set_len(0)).and_then(|()| file.write_all(text.as_bytes()));
         if let Err(error) = written {
-            say(&format!("gpuvitals: cannot save the earlier settings: {error}"));
+            (self.tell)(&format!("cannot save the earlier settings: {error}"));
         }
     }
 }
 
-impl Drop for Journal {
+impl Drop for ClockJournal {
     /// A journal without a step is not left behind, nor is its folder.
     fn drop(&mut self) {
         let is_empty = self.noted.running.is_empty() && self.noted.kept.is_empty();
@@ -148,7 +147,7 @@ impl Noted {
 }
 
 /// Whether a lock of ours is in force on a GPU, by its journal: kept, or held by a command, or left by a killed holder.
-pub(super) fn is_held(key: &str, machine: &Machine) -> bool {
+pub fn is_held(key: &str, machine: &Machine) -> bool {
     let path = folder_of(machine).map(|folder| folder.join(name_of(key)));
     let noted = path.and_then(|path| File::open(path).ok()).map(|mut file| Noted::read(&mut file));
     noted.is_some_and(|noted| !noted.running.is_empty() || !noted.kept.is_empty())
