@@ -16,7 +16,8 @@ use clap::builder::BoolishValueParser;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::{AbsenceReason, Table};
 use gpuvitals_record::{
-    MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
+    MARK_SOCKET_VARIABLE, MarkSocket, RecordError, RecordReport, Recorded, Recorder, RecorderConfig,
+    send_mark,
 };
 use gpuvitals_settings::Override;
 use gpuvitals_sources::registry::Discovery;
@@ -28,7 +29,6 @@ use crate::failure::{Exit, Failure};
 use crate::sampling::{discover, nothing_to_sample, refused, unasked};
 use crate::{quantity, terminal};
 
-use report::Report;
 use words::tell;
 
 #[cfg(feature = "services")]
@@ -177,7 +177,7 @@ pub(crate) fn run(
     };
     tell_losses(&recorded);
     let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-    print(flags, &Report::new(&recorded, &summary, sampling, code))?;
+    print(flags, &RecordReport::new(&recorded, &summary, sampling, code))?;
     Ok(code.unwrap_or(if recorded.gpu_rows == 0 { without_gpus } else { 0 }).into())
 }
 
@@ -222,8 +222,8 @@ fn recorder_config(flags: &Record, sampling: &Sampling) -> Result<RecorderConfig
 }
 
 /// Prints the summary: text beside the output of a command, or as the answer; JSON as the answer always.
-fn print(flags: &Record, report: &Report) -> Result<(), Failure> {
-    let text = if flags.json { report.json() } else { report.text() };
+fn print(flags: &Record, report: &RecordReport) -> Result<(), Failure> {
+    let text = if flags.json { report.json() } else { report::text(report) };
     let written = if flags.json || flags.command.is_empty() {
         io::stdout().write_all(text.as_bytes())
     } else {

@@ -18,7 +18,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("queue", &["core", "log", "listener", "settings"]),
     ("sources", &["core", "settings"]),
     ("inputs", &["core", "sources"]),
-    ("record", &["core", "log", "sources"]),
+    ("record", &["core", "analysis", "log", "sources"]),
     ("clocks", &["core", "sources"]),
     ("clusters", &["core", "settings", "sources"]),
     ("store", &["core", "log"]),

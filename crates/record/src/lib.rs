@@ -32,6 +32,7 @@ mod layout;
 mod marks;
 mod part;
 mod recorder;
+mod report;
 mod socket;
 mod writer;
 
@@ -39,4 +40,5 @@ pub use data::Data;
 pub use error::RecordError;
 pub use marks::{MARK_LEN_MAX, MARKS_MAX};
 pub use recorder::{Progress, Recorded, Recorder, RecorderConfig, RepairedRecording, repair};
+pub use report::{RecordReport, RecordedGpu, kept_share};
 pub use socket::{MARK_SOCKET_VARIABLE, MarkSocket, send_mark};

@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
-use gpuvitals_record::{MARK_SOCKET_VARIABLE, Progress};
+use gpuvitals_record::{MARK_SOCKET_VARIABLE, Progress, kept_share};
 use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Liveness, WorkerStats};
 
-use super::words::{bytes, count, kept, tell};
+use super::words::{bytes, count, tell};
 use crate::terminal;
 
 /// Checks (every half second) between two lines if the line cannot be redrawn.
@@ -95,9 +95,11 @@ fn line(progress: &Progress, rate_hz: f64) -> String {
     }
     let devices = match (up, all) {
         (_, 0) => "host".to_owned(),
-        (1, 1) => format!("1 GPU at {:.1} of {rate_hz} Hz", kept(&workers) * rate_hz),
-        (up, all) if up == all => format!("{all} GPUs at {:.1} of {rate_hz} Hz", kept(&workers) * rate_hz),
-        (up, all) => format!("{up} of {all} GPUs at {:.1} of {rate_hz} Hz", kept(&workers) * rate_hz),
+        (1, 1) => format!("1 GPU at {:.1} of {rate_hz} Hz", kept_share(&workers) * rate_hz),
+        (up, all) if up == all => {
+            format!("{all} GPUs at {:.1} of {rate_hz} Hz", kept_share(&workers) * rate_hz)
+        }
+        (up, all) => format!("{up} of {all} GPUs at {:.1} of {rate_hz} Hz", kept_share(&workers) * rate_hz),
     };
     format!(
         "{devices}, {} + {} rows, late p99 {}, {missed} missed, {}",

@@ -1,142 +1,40 @@
-//! The summary at the end, for people and for programs.
+//! The report at the end, as text for people.
 
 use std::collections::BTreeMap;
 
-use gpuvitals_analysis::summary::{Extent, GpuSummary, HostSummary, Summary};
+use gpuvitals_analysis::summary::{Extent, HostSummary};
 use gpuvitals_core::energy::EnergySource;
-use gpuvitals_record::Recorded;
-use gpuvitals_sources::sampler::WorkerStats;
-use gpuvitals_sources::settings::Sampling;
-use serde::Serialize;
+use gpuvitals_record::{RecordReport, RecordedGpu};
 
-use super::words::kept;
 use crate::table::with_numbers;
 
 pub(crate) use super::words::{bytes, count};
 
-/// The report about a recording.
-#[derive(Debug, Serialize)]
-pub(super) struct Report {
-    /// Directory of the files.
-    directory: String,
-    /// Samples of a GPU a second, as asked.
-    rate_hz: f64,
-    /// Samples of the host a second, as asked.
-    system_rate_hz: f64,
-    /// Rows of `gpu_events.parquet`.
-    gpu_rows: u64,
-    /// Rows of `system_events.parquet`.
-    system_rows: u64,
-    /// Rows of `marks.parquet`.
-    marks: u64,
-    /// Marks that were not taken.
-    marks_dropped: u64,
-    /// Rows that the disk did not keep up with.
-    rows_dropped: u64,
-    /// Rows that are in the files but not in this summary: GPUs without a name, or more devices than it is made for.
-    rows_left_out: u64,
-    /// Size of the files.
-    bytes: u64,
-    /// Exit code of the command, if one was recorded.
-    exit_code: Option<u8>,
-    gpus: Vec<Gpu>,
-    host: Option<HostSummary>,
-}
-
-#[derive(Debug, Serialize)]
-struct Gpu {
-    #[serde(flatten)]
-    summary: GpuSummary,
-    /// How often the driver's values really changed; never finer than the sampling interval.
-    update_interval_s: Option<f64>,
-    /// Ticks of its worker that were skipped.
-    ticks_missed: Option<u64>,
-    /// Share of the ticks that were made.
-    rate_kept: Option<f64>,
-    /// Readings that gave no row because the driver's snapshot was the same.
-    repeats: Option<u64>,
-    /// Below which 99 % of the ticks began late, seconds.
-    lateness_p99_s: Option<f64>,
-}
-
-impl Report {
-    pub(super) fn new(
-        recorded: &Recorded,
-        summary: &Summary,
-        sampling: &Sampling,
-        exit_code: Option<u8>,
-    ) -> Self {
-        let progress = &recorded.progress;
-        let gpu = |summary: GpuSummary| {
-            let worker = progress
-                .workers
-                .iter()
-                .find(|worker| worker.targets.iter().any(|target| **target == *summary.id));
-            let target = progress.targets.iter().find(|target| *target.name() == *summary.id);
-            let told = |read: fn(&WorkerStats) -> u64| worker.map(read);
-            Gpu {
-                update_interval_s: target
-                    .and_then(|target| target.update_interval)
-                    .map(|interval| interval.as_secs_f64()),
-                ticks_missed: told(|worker| worker.ticks_missed),
-                rate_kept: worker.map(|worker| kept(&[worker])),
-                repeats: told(|worker| worker.repeats),
-                lateness_p99_s: worker
-                    .and_then(|worker| worker.lateness.quantile(0.99))
-                    .map(|late| late.as_secs_f64()),
-                summary,
-            }
-        };
-        Self {
-            directory: recorded.directory.display().to_string(),
-            rate_hz: sampling.rate,
-            system_rate_hz: sampling.system_rate,
-            gpu_rows: recorded.gpu_rows,
-            system_rows: recorded.system_rows,
-            marks: recorded.marks,
-            marks_dropped: progress.marks_dropped,
-            rows_dropped: progress.rows_dropped,
-            rows_left_out: summary.left_out(),
-            bytes: progress.bytes,
-            exit_code,
-            gpus: summary.gpus().into_iter().map(gpu).collect(),
-            host: summary.hosts().into_iter().next(),
-        }
+/// A table of the GPUs, the sources of their energy, and a line of the host.
+pub(super) fn text(report: &RecordReport) -> String {
+    let mut text = String::new();
+    let mut line = |words: String| {
+        text.push_str(words.trim_end());
+        text.push('\n');
+    };
+    line(format!(
+        "recorded {} rows of GPUs, {} of the host, {} marks to {} ({})",
+        count(report.gpu_rows),
+        count(report.system_rows),
+        report.marks,
+        report.directory,
+        bytes(report.bytes)
+    ));
+    if !report.gpus.is_empty() {
+        table(&report.gpus).lines().map(str::to_owned).for_each(&mut line);
     }
-
-    /// One JSON object.
-    pub(super) fn json(&self) -> String {
-        // Names and numbers: nothing in it can fail.
-        let value = serde_json::to_value(self).unwrap_or_default();
-        format!("{value:#}\n")
+    for (reason, names) in reasons(&report.gpus) {
+        line(format!("energy of {}: {reason}", names.join(", ")));
     }
-
-    /// A table of the GPUs, the sources of their energy, and a line of the host.
-    pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        let mut line = |words: String| {
-            text.push_str(words.trim_end());
-            text.push('\n');
-        };
-        line(format!(
-            "recorded {} rows of GPUs, {} of the host, {} marks to {} ({})",
-            count(self.gpu_rows),
-            count(self.system_rows),
-            self.marks,
-            self.directory,
-            bytes(self.bytes)
-        ));
-        if !self.gpus.is_empty() {
-            table(&self.gpus).lines().map(str::to_owned).for_each(&mut line);
-        }
-        for (reason, names) in reasons(&self.gpus) {
-            line(format!("energy of {}: {reason}", names.join(", ")));
-        }
-        if let Some(host) = &self.host {
-            line(host_line(host));
-        }
-        text
+    if let Some(host) = &report.host {
+        line(host_line(host));
     }
+    text
 }
 
 const HEADINGS: [&str; 13] = [
@@ -156,13 +54,13 @@ const HEADINGS: [&str; 13] = [
 ];
 
 /// A heading, and a line for each GPU.
-fn table(gpus: &[Gpu]) -> String {
+fn table(gpus: &[RecordedGpu]) -> String {
     let mut rows = vec![Vec::from(HEADINGS.map(str::to_owned))];
     rows.extend(gpus.iter().map(|gpu| Vec::from(cells(gpu, name(gpu, gpus)))));
     with_numbers(&rows, 2)
 }
 
-fn cells(gpu: &Gpu, name: String) -> [String; 13] {
+fn cells(gpu: &RecordedGpu, name: String) -> [String; 13] {
     let summary = &gpu.summary;
     let dash = || "-".to_owned();
     let spread = |spread: Option<Extent>| {
@@ -189,14 +87,14 @@ fn cells(gpu: &Gpu, name: String) -> [String; 13] {
 
 /// Its index, or its key if the index is not unique: an instance has that of its GPU, and each vendor counts
 /// from 0.
-fn name(gpu: &Gpu, gpus: &[Gpu]) -> String {
+fn name(gpu: &RecordedGpu, gpus: &[RecordedGpu]) -> String {
     let index = gpu.summary.gpu;
     let is_shared = gpus.iter().filter(|other| other.summary.gpu == index).count() > 1;
     index.filter(|_| !is_shared).map_or_else(|| gpu.summary.id.clone(), |index| index.to_string())
 }
 
 /// Source and reason of the energy, and the GPUs they apply to.
-fn reasons(gpus: &[Gpu]) -> BTreeMap<String, Vec<String>> {
+fn reasons(gpus: &[RecordedGpu]) -> BTreeMap<String, Vec<String>> {
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for gpu in gpus {
         let reason = match &gpu.summary.energy {
@@ -234,9 +132,11 @@ fn host_line(host: &HostSummary) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gpuvitals_analysis::summary::GpuSummary;
+
     use super::*;
 
-    fn gpu(id: &str, index: Option<i32>) -> Gpu {
+    fn gpu(id: &str, index: Option<i32>) -> RecordedGpu {
         let summary = GpuSummary {
             id: id.to_owned(),
             gpu: index,
@@ -258,7 +158,7 @@ mod tests {
             utilization_pct: None,
             memory_used_max_mb: None,
         };
-        Gpu {
+        RecordedGpu {
             summary,
             update_interval_s: None,
             ticks_missed: None,

@@ -2,8 +2,6 @@
 
 use std::io::Write as _;
 
-use gpuvitals_sources::sampler::WorkerStats;
-
 use crate::terminal;
 
 /// `12,345`
@@ -31,12 +29,4 @@ pub(crate) fn bytes(number: u64) -> String {
 pub(super) fn tell(text: &str) {
     // If not even this can be written, nobody is left to report to.
     let _unwritten = writeln!(terminal::Lines, "gpuvitals: {text}");
-}
-
-/// Share of the ticks that were made.
-#[expect(clippy::cast_precision_loss, reason = "counts of ticks are far below 2^52")]
-pub(super) fn kept(workers: &[&WorkerStats]) -> f64 {
-    let made: u64 = workers.iter().map(|worker| worker.ticks).sum();
-    let missed: u64 = workers.iter().map(|worker| worker.ticks_missed).sum();
-    if made == 0 { 0.0 } else { made as f64 / (made + missed) as f64 }
 }
