@@ -129,12 +129,12 @@ async fn contradicted(
     let compared = columns.iter().filter_map(|name| Some((*name, unlike(table, name)?)));
     let texts = IdentityColumn::ALL.into_iter().map(IdentityColumn::name);
     let texts = texts.map(|name| (name, format!("was_named.{name} <> is_named.{name}")));
-    let cases: String =
-        compared.chain(texts).map(|(name, unlike)| format!(" WHEN {unlike} THEN '{name}'")).collect();
+    let cases = compared.chain(texts).map(|(name, unlike)| format!("WHEN {unlike} THEN '{name}'"));
+    let cases = cases.collect::<Vec<_>>().join(" ");
     let key = key(table).join(", ");
     let select = format!(
         "SELECT name, timestamp_ns, subject, count(*) OVER () FROM (
-             SELECT CASE{cases} END AS name, timestamp_ns, s.name AS subject
+             SELECT CASE {cases} END AS name, timestamp_ns, s.name AS subject
              FROM stage_{table} later JOIN {table} earlier USING ({key})
              JOIN gpuvitals_subjects s ON s.id = subject_id
              JOIN gpuvitals_identities was_named ON was_named.id = earlier.identity_id
