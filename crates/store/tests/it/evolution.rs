@@ -68,7 +68,7 @@ fn rows(from: i64) -> Vec<Row> {
             ("power_w", 100.5 + at),
             ("energy_mj", 40.0 + at),
             ("memory_used_mb", 1_000.0 + at),
-            ("memory_total_mb", at),
+            ("memory_total_mb", 2_000.0 + at),
         ]
     };
     (from..from + 40).map(|at| row(format!("GPU-{}", at % 2), HOUR + at * SECOND, &values(at))).collect()
