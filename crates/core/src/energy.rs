@@ -7,7 +7,7 @@
 //! over the same span, until the two disagree over the last [`CHECK_S`] in which both are known. Then it is integrated
 //! again, from where they last agreed, until the two agree over [`CHECK_S`] once more: power that is sampled
 //! once a second may miss faster changes. A rise that the power cannot explain is refused, and a fall is a
-//! reset: over such a span it is integrated. The total never falls: after a correction downwards it stays
+//! reset: over such a span it is integrated. The total never falls from row to row: after a correction downwards it stays
 //! until the new value has caught up.
 
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use crate::batch::{MetricColumn, Value, metric_of};
 use crate::{Batch, MetricId};
 
 use crate::integral::{Integral, Order, order, seconds};
-use crate::usage::PowerSpan;
+use crate::usage::{CounterSpan, PowerSpan};
 
 /// Largest difference between counter and integrated power, as a share of the larger.
 pub const TOLERANCE: f64 = 0.10;
@@ -103,7 +103,8 @@ pub struct Energy {
     seen: Integral,
     power_max: f64,
     limit: f64,
-    has_power: bool,
+    /// When power was last sampled: averages count where that is longer ago than a gap.
+    sampled_ns: Option<i64>,
     /// The counter at its first reading, or its last change.
     last: Option<Reading>,
     readings: u64,
@@ -111,12 +112,14 @@ pub struct Energy {
     falls: u64,
     refused: u64,
     /// The latest spans in which both are known: some [`PIECE_S`] each, [`CHECK_S`] together.
-    pieces: VecDeque<Span>,
+    pieces: VecDeque<CountedSpan>,
     /// Seconds of sampled power when a span was last compared.
     compared_s: f64,
-    piece: Span,
+    piece: CountedSpan,
     /// What was compared before the first verdict.
-    untried: Span,
+    untried: CountedSpan,
+    /// What the counter counted before it beyond the integral, where power was not seen: joules.
+    unseen_j: f64,
     belief: Belief,
     /// The base: the energy is this, plus the integral since then.
     from: Mark,
@@ -133,16 +136,26 @@ struct Reading {
     seen_s: f64,
 }
 
-/// The time between two readings of the counter.
-#[derive(Debug, Clone, Copy, Default)]
-struct Span {
-    counted_j: f64,
-    integrated_j: f64,
-    seen_s: f64,
+/// What counter and power say of the same time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CountedSpan {
+    /// By the counter, joules.
+    pub counted_j: f64,
+    /// By integrated power, joules.
+    pub integrated_j: f64,
+    /// Seconds of it in which power was sampled.
+    pub seen_s: f64,
 }
 
-impl Span {
-    fn and(self, other: Self) -> Self {
+/// Whether power was sampled often enough in so many seconds for a counter to be compared with it.
+pub(crate) fn is_seen(seen_s: f64, elapsed_s: f64) -> bool {
+    seen_s > 0.0 && seen_s >= SEEN * elapsed_s
+}
+
+impl CountedSpan {
+    /// Both spans together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
         Self {
             counted_j: self.counted_j + other.counted_j,
             integrated_j: self.integrated_j + other.integrated_j,
@@ -165,7 +178,7 @@ enum Belief {
     Untried,
     /// They agreed when last compared, with this difference as a share.
     Agrees(f64),
-    Refuted(Span),
+    Refuted(CountedSpan),
 }
 
 /// The source of the number.
@@ -252,7 +265,7 @@ pub struct EnergyTotal {
 }
 
 impl Energy {
-    /// A row. The average is used only if there is no other power: mixing the two would distort both.
+    /// A row. The average is used only where power is not sampled: mixing the two would distort both.
     pub fn row(&mut self, columns: &EnergyColumns<'_>, row: usize, time_ns: i64, gap_max_ns: i64) {
         self.allow(columns.limit_w(row));
         if let Some((watts, is_average)) = columns.power(row) {
@@ -268,54 +281,78 @@ impl Energy {
         self.limit = self.limit.max(limit_w);
     }
 
-    /// A sample of power in watts, or an average over the time since the sample before; averages count until there is a
-    /// sample.
+    /// A sample of power in watts, or an average over the time since the sample before; averages count only where there has
+    /// been no sample for longer than a gap.
     pub(crate) fn power(&mut self, time_ns: i64, watts: f64, is_average: bool, gap_max_ns: i64) {
-        self.has_power |= !is_average;
-        match (is_average, self.has_power) {
-            (false, _) => self.sample(time_ns, watts, gap_max_ns),
-            (true, false) => self.take(time_ns, watts, gap_max_ns, Integral::mean),
-            (true, true) => {}
+        if !is_average {
+            self.sample(time_ns, watts, gap_max_ns);
+        } else if !self.has_sample(time_ns, gap_max_ns) {
+            self.take(time_ns, watts, gap_max_ns, Integral::mean);
         }
     }
 
     /// A sample of power in watts. Gaps longer than the limit are not filled.
     pub fn sample(&mut self, time_ns: i64, watts: f64, gap_max_ns: i64) {
-        self.take(time_ns, watts, gap_max_ns, Integral::sample);
+        if watts.is_finite() {
+            self.sampled_ns = Some(time_ns);
+            self.take(time_ns, watts, gap_max_ns, Integral::sample);
+        }
+    }
+
+    fn has_sample(&self, time_ns: i64, gap_max_ns: i64) -> bool {
+        self.sampled_ns.is_some_and(|sampled_ns| time_ns.saturating_sub(sampled_ns) <= gap_max_ns)
     }
 
     fn take(&mut self, time_ns: i64, watts: f64, gap_max_ns: i64, add: fn(&mut Integral, i64, f64, i64)) {
         if !watts.is_finite() {
             return;
         }
+        self.grow();
         add(&mut self.power, time_ns, watts, gap_max_ns);
         add(&mut self.seen, time_ns, 1.0, gap_max_ns);
         self.power_max = self.power_max.max(watts);
-        self.grow();
     }
 
     /// Takes power that was integrated elsewhere by the same rule, from the last sample here to another one.
-    pub(crate) fn extend(&mut self, span: &PowerSpan) {
-        if span.is_average && self.has_power {
+    pub(crate) fn extend(&mut self, span: &PowerSpan, gap_max_ns: i64) {
+        if !span.is_average {
+            self.sampled_ns = Some(span.last.0);
+        } else if self.has_sample(span.last.0, gap_max_ns) {
             return;
         }
+        self.grow();
         self.power.extend(span.joules, span.last);
         self.seen.extend(span.seconds, (span.last.0, 1.0));
         self.power_max = self.power_max.max(span.max_w);
-        self.grow();
     }
 
-    /// The counter began anew since its last reading: what it counted in between is unknown.
-    pub(crate) fn reset_counter(&mut self) {
-        if self.last.take().is_some() {
+    /// Takes what the counter counted elsewhere, from its last reading here to another one; call it after
+    /// [`Energy::extend`] of the same time.
+    pub(crate) fn count(&mut self, span: &CounterSpan) {
+        self.readings += 1;
+        let now = self.reading(span.last);
+        let Some(before) = self.last.replace(now) else { return };
+        if span.fell {
             self.falls += 1;
-            self.leave_out(self.seen.total().unwrap_or(0.0));
+            if self.power.total().is_none() {
+                self.from = self.mark(self.from.total_j + span.rise_j);
+            } else {
+                self.leave_out(now.seen_s);
+            }
+            return;
         }
+        let elapsed_s = seconds(span.last.0.saturating_sub(before.time_ns).max(0));
+        let whole = CountedSpan {
+            counted_j: span.rise_j,
+            integrated_j: now.integrated_j - before.integrated_j,
+            seen_s: now.seen_s - before.seen_s,
+        };
+        self.rise(whole, span.seen, elapsed_s);
     }
 
     /// The energy so far, joules.
     pub(crate) fn joules(&self) -> f64 {
-        self.total
+        self.total.max(self.now())
     }
 
     /// Seconds over which power was sampled.
@@ -335,17 +372,12 @@ impl Energy {
             return;
         }
         self.readings += 1;
-        let now = Reading {
-            time_ns,
-            counter_j,
-            integrated_j: self.integrated(),
-            seen_s: self.seen.total().unwrap_or(0.0),
-        };
+        let now = self.reading((time_ns, counter_j));
         let Some(before) = self.last else {
             self.last = Some(now);
             return;
         };
-        let span = Span {
+        let span = CountedSpan {
             counted_j: counter_j - before.counter_j,
             integrated_j: now.integrated_j - before.integrated_j,
             seen_s: now.seen_s - before.seen_s,
@@ -361,24 +393,43 @@ impl Energy {
         if span.counted_j < 0.0 {
             self.falls += 1;
             self.leave_out(now.seen_s);
-        } else if span.counted_j > self.most(elapsed_s) {
-            self.refused += 1;
-            self.leave_out(now.seen_s);
         } else {
-            self.rises += u64::from(span.counted_j > 0.0);
-            // Whether the counter is accepted, or is the only source.
-            if matches!(self.belief, Belief::Agrees(_)) || self.power.total().is_none() {
-                self.from = self.mark(self.from.total_j + span.counted_j);
-            }
-            if span.seen_s >= SEEN * elapsed_s && span.seen_s > 0.0 {
-                self.compared_s = now.seen_s;
-                self.compare(span);
-            } else if matches!(self.belief, Belief::Agrees(_)) {
-                // No later comparison takes back energy that only the counter has seen.
-                self.agreed.total_j += span.counted_j - span.integrated_j;
-            }
+            self.rise(
+                span,
+                if is_seen(span.seen_s, elapsed_s) { span } else { CountedSpan::default() },
+                elapsed_s,
+            );
         }
-        self.grow();
+    }
+
+    fn reading(&self, (time_ns, counter_j): (i64, f64)) -> Reading {
+        Reading { time_ns, counter_j, integrated_j: self.integrated(), seen_s: self.seen_s() }
+    }
+
+    /// The counter rose over a span; power was seen in a part of it, which can be compared.
+    fn rise(&mut self, span: CountedSpan, seen: CountedSpan, elapsed_s: f64) {
+        if span.counted_j > self.most(elapsed_s) {
+            self.refused += 1;
+            self.leave_out(self.seen_s());
+            return;
+        }
+        self.rises += u64::from(span.counted_j > 0.0);
+        let has_power = self.power.total().is_some();
+        // Whether the counter is accepted, or is the only source.
+        if matches!(self.belief, Belief::Agrees(_)) || !has_power {
+            self.from = self.mark(self.from.total_j + span.counted_j);
+        }
+        let unseen_j = span.counted_j - seen.counted_j - (span.integrated_j - seen.integrated_j);
+        match self.belief {
+            // No later comparison takes back energy that only the counter has seen.
+            Belief::Agrees(_) => self.agreed.total_j += unseen_j,
+            Belief::Untried if has_power => self.unseen_j += unseen_j,
+            _ => {}
+        }
+        if seen.seen_s > 0.0 {
+            self.compared_s = self.seen_s();
+            self.compare(seen);
+        }
     }
 
     /// The energy so far; none without power and counter.
@@ -388,14 +439,14 @@ impl Energy {
             EnergyReason::Agrees(_) | EnergyReason::Unchecked => EnergySource::Counter,
             _ => EnergySource::Integrated,
         };
-        Some(EnergyTotal { joules: self.total, source, reason, seen_s: self.seen.total().unwrap_or(0.0) })
+        Some(EnergyTotal { joules: self.joules(), source, reason, seen_s: self.seen_s() })
     }
 
     fn reason(&self) -> Option<EnergyReason> {
         Some(match self.belief {
             Belief::Agrees(apart) => EnergyReason::Agrees(apart),
             Belief::Refuted(_) if self.rises == 0 => EnergyReason::Still,
-            Belief::Refuted(Span { counted_j: counter_j, integrated_j, .. }) => {
+            Belief::Refuted(CountedSpan { counted_j: counter_j, integrated_j, .. }) => {
                 EnergyReason::Disagrees { counter_j, integrated_j }
             }
             Belief::Untried if self.power.total().is_none() => {
@@ -435,12 +486,12 @@ impl Energy {
         self.from = self.mark(self.now());
         if seen_s - self.compared_s >= CHECK_S {
             self.belief = Belief::Untried;
-            (self.piece, self.untried) = (Span::default(), Span::default());
+            (self.piece, self.untried, self.unseen_j) = (CountedSpan::default(), CountedSpan::default(), 0.0);
             self.pieces.clear();
         }
     }
 
-    fn compare(&mut self, span: Span) {
+    fn compare(&mut self, span: CountedSpan) {
         self.piece = self.piece.and(span);
         if matches!(self.belief, Belief::Untried) {
             self.untried = self.untried.and(span);
@@ -449,9 +500,9 @@ impl Energy {
             return;
         }
         self.pieces.push_back(std::mem::take(&mut self.piece));
-        let mut over = self.pieces.iter().copied().fold(Span::default(), Span::and);
+        let mut over = self.pieces.iter().copied().fold(CountedSpan::default(), CountedSpan::and);
         while let Some(oldest) = self.pieces.front().filter(|oldest| over.seen_s - oldest.seen_s >= CHECK_S) {
-            over = Span {
+            over = CountedSpan {
                 counted_j: over.counted_j - oldest.counted_j,
                 integrated_j: over.integrated_j - oldest.integrated_j,
                 seen_s: over.seen_s - oldest.seen_s,
@@ -471,7 +522,8 @@ impl Energy {
                 Belief::Agrees(_) => {}
                 // The counter was right from its first reading on: so a range and its parts have one energy.
                 Belief::Untried => {
-                    self.from = self.mark(self.now() + self.untried.counted_j - self.untried.integrated_j);
+                    let more_j = self.untried.counted_j - self.untried.integrated_j + self.unseen_j;
+                    self.from = self.mark(self.now() + more_j);
                 }
                 Belief::Refuted(_) => self.from = self.mark(self.now()),
             }

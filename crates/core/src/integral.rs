@@ -26,11 +26,13 @@ impl<'a> Blanks<'a> {
     }
 }
 
-/// The usual distance between rows, learnt from the rows: a pause at 100 Hz is usual at one a minute.
+/// The usual distance between rows, learnt from the rows: a pause at 100 Hz is usual at one a minute. It is the longest of the
+/// last few: two sources of one GPU make pairs of rows with a pause between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     least_ns: i64,
-    usual_ns: i64,
+    /// The last few distances; 0: there were fewer.
+    recent_ns: [i64; 4],
 }
 
 impl Pace {
@@ -44,31 +46,44 @@ impl Pace {
     /// Starts with the least distance considered usual, whatever comes: an additional reading after an error
     /// does not make a higher rate usual.
     pub fn new(least_ns: i64) -> Self {
-        let least_ns = least_ns.max(Self::FLOOR_NS);
-        Self { least_ns, usual_ns: least_ns }
+        Self { least_ns: least_ns.max(Self::FLOOR_NS), recent_ns: [0; 4] }
     }
 
     /// Starts with a distance that is known to be usual.
     pub fn known(usual_ns: i64) -> Self {
-        Self { least_ns: Self::FLOOR_NS, usual_ns: usual_ns.max(Self::FLOOR_NS) }
+        let mut pace = Self::new(0);
+        pace.note(usual_ns);
+        pace
     }
 
-    /// Learns from a distance: at once if it is shorter, by a factor of eight at most if it is longer, so
-    /// that one outage does not become usual.
+    /// Learns from a distance: by a factor of eight at most if it is longer, so that one outage does not become usual.
     pub fn step(&mut self, distance_ns: i64) {
         if distance_ns > 0 {
-            self.usual_ns = distance_ns.clamp(self.least_ns, self.usual_ns.saturating_mul(Self::GROWTH));
+            self.note(distance_ns.min(self.usual_ns().saturating_mul(Self::GROWTH)));
         }
+    }
+
+    /// Learns from a distance that is no gap, be it the first.
+    pub(crate) fn learn(pace: &mut Option<Self>, distance_ns: i64) {
+        match pace {
+            Some(pace) => pace.note(distance_ns),
+            None => *pace = Some(Self::known(distance_ns)),
+        }
+    }
+
+    fn note(&mut self, distance_ns: i64) {
+        self.recent_ns.rotate_right(1);
+        self.recent_ns[0] = distance_ns;
     }
 
     /// The usual distance.
     pub fn usual_ns(self) -> i64 {
-        self.usual_ns
+        self.recent_ns.into_iter().fold(self.least_ns, i64::max)
     }
 
     /// Longest distance that is not a gap: five times the usual one.
     pub fn limit_ns(self) -> i64 {
-        self.usual_ns.saturating_mul(Self::PATIENCE)
+        self.usual_ns().saturating_mul(Self::PATIENCE)
     }
 }
 

@@ -93,11 +93,21 @@ fn a_pace_is_learnt_and_an_outage_is_no_habit() {
         pace.step(30 * S);
     }
     assert_eq!(pace.limit_ns(), 150 * S);
-    pace.step(S);
+    for _ in 0..4 {
+        pace.step(S);
+    }
     pace.step(600 * S);
     assert_eq!(pace.limit_ns(), 40 * S);
-    pace.step(S);
-    assert_eq!(pace.limit_ns(), 5 * S);
+    for limit in [40, 40, 40, 5] {
+        pace.step(S);
+        assert_eq!(pace.limit_ns(), limit * S);
+    }
+    // Two sources of one GPU.
+    for _ in 0..4 {
+        pace.step(3 * S);
+        pace.step(57 * S);
+    }
+    assert_eq!(pace.limit_ns(), 285 * S);
     assert_eq!(Pace::new(0).limit_ns(), 5 * S / 2, "two seconds are no gap at any rate");
 }
 

@@ -25,7 +25,7 @@ use crate::inventory::{Inventory, Kind};
 use crate::step::{FileStep, FileSteps};
 
 /// Version of the directory's layout.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 /// Nanoseconds of an hour.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 24 * HOUR_NS;

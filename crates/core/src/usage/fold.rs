@@ -114,7 +114,7 @@ impl Going {
             held: Vec::new(),
         };
         going.feed(&stay, Gap::default());
-        going.stay(holder, &stay, None);
+        going.stay(holder, &stay, None, Gap::default());
         going
     }
 
@@ -123,7 +123,9 @@ impl Going {
             return;
         }
         let between = Time::between(&self.last.1, &stay, gap);
-        let is_idle = self.last.1.is_idle_after();
+        let apart_s = between.seconds;
+        let idle_share =
+            self.last.1.idle_share(self.last.1.last_ns, apart_s, gap).filter(|share| *share > 0.0);
         let (before_j, before_s) = (self.energy.joules(), self.energy.seen_s());
         self.feed(&stay, gap);
         let joules = self.energy.joules() - before_j;
@@ -131,14 +133,15 @@ impl Going {
         let last = self.held(self.last.0);
         last.add(between);
         if has_energy {
-            last.add_joules(joules, is_idle.then_some(joules));
+            last.add_joules(joules, idle_share.map(|share| share * joules));
         }
-        let before = self.last.1.clone();
-        self.stay(holder, &stay, Some(&before));
+        let mut before = std::mem::replace(&mut self.last, (holder, stay.clone())).1;
+        self.stay(holder, &stay, Some(&before), gap);
         // What a row does not say again lasts.
-        let utilization_after = stay.utilization_after.or(self.last.1.utilization_after);
-        let throttled_after = stay.throttled_after.or(self.last.1.throttled_after);
-        self.last = (holder, Stay { throttled_after, utilization_after, ..stay });
+        before.follow(&stay);
+        let Stay { throttled_after, throttled_told_ns, utilization_after, utilization_told_ns, .. } = before;
+        self.last.1 =
+            Stay { throttled_after, throttled_told_ns, utilization_after, utilization_told_ns, ..stay };
     }
 
     /// Gives the first values of a stay to the energy.
@@ -153,27 +156,25 @@ impl Going {
     }
 
     /// Adds what lies within a stay that follows another one.
-    fn stay(&mut self, holder: u32, stay: &Stay, before: Option<&Stay>) {
+    fn stay(&mut self, holder: u32, stay: &Stay, before: Option<&Stay>, gap: Gap) {
         let before_j = self.energy.joules();
         let power = stay.power.filter(|power| power.last.0 > power.first.0);
         if let Some(power) = &power {
-            self.energy.extend(power);
+            self.energy.extend(power, gap.power_ns);
         }
         let counter = stay.counter.filter(|counter| counter.last.0 > counter.first.0);
         if let Some(counter) = counter {
-            if counter.fell {
-                self.energy.reset_counter();
-            }
-            self.energy.read(counter.last.0, counter.last.1, counter.last.0 - counter.first.0);
+            self.energy.count(&counter);
         }
         let joules = self.energy.joules() - before_j;
-        let time = Time::within(stay, before);
+        let time = Time::within(stay, before, gap);
         let idle_s = time.busy_idle_s.map_or(0.0, |(_, idle_s)| idle_s);
         // Of the energy, the part of the idle time is that of the integral.
         let idle_share = match power {
             Some(power) if power.joules > 0.0 => {
-                let was_idle = before.is_some_and(Stay::is_idle_after);
-                (power.idle_joules + if was_idle { power.open_joules } else { 0.0 }) / power.joules
+                let open_s = stay.utilization_open_s;
+                let was_idle = before.and_then(|before| before.idle_share(stay.first_ns, open_s, gap));
+                (power.idle_joules + was_idle.unwrap_or(0.0) * power.open_joules) / power.joules
             }
             _ if time.seconds > 0.0 => idle_s / time.seconds,
             _ => 0.0,

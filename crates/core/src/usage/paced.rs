@@ -9,13 +9,14 @@ use crate::time::HOUR_NS;
 pub(super) use super::stay::Gap;
 
 /// Stays that are looked at behind a distance before it is judged.
-const AHEAD: usize = 2;
+const AHEAD: usize = 4;
 
 /// Longest distance that is no gap where two rows, or two values of power, are all there is to judge by.
 const TWO_NS: i64 = HOUR_NS;
 
 /// The stays of a GPU in the order of time, each with the longest distance before it that is no gap: five times the usual
-/// one before it, or five times the shorter of the two behind it. So a first distance is judged, and a slower rate is none.
+/// one before it, or five times the second longest of the four behind it. So a first distance is judged, a slower rate is none,
+/// and neither is the pause between pairs of rows, as two sources of one GPU make them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Paced {
     waiting: VecDeque<(u32, Stay)>,
@@ -43,7 +44,7 @@ impl Paced {
         let mut ends = [stay.last_ns].into_iter().chain(self.waiting.iter().map(|(_, next)| next.last_ns));
         let apart =
             self.waiting.iter().filter_map(|(_, next)| Some(next.first_ns.saturating_sub(ends.next()?)));
-        let behind = if stay.pace_ns > 0 { Some(stay.pace_ns) } else { apart.min() };
+        let behind = if stay.pace_ns > 0 { Some(stay.pace_ns) } else { second_longest(apart) };
         let behind_ns = behind.map_or(0, |ns| Pace::known(ns).limit_ns());
         let limit_ns = |pace: Option<Pace>| pace.map_or(0, Pace::limit_ns);
         let rows_ns =
@@ -66,7 +67,7 @@ impl Paced {
                 power_ns = power_ns.max(TWO_NS);
             }
             if let Some(apart) = apart.filter(|apart| *apart <= power_ns) {
-                self.power = Some(Pace::known(apart));
+                Pace::learn(&mut self.power, apart);
             }
             self.is_going_on = true;
         }
@@ -74,12 +75,22 @@ impl Paced {
             self.rows = Some(Pace::known(stay.pace_ns));
             self.power = self.rows;
         } else {
-            self.rows = apart.filter(|_| !is_gap).map(Pace::known).or(self.rows);
+            if let Some(apart) = apart.filter(|_| !is_gap) {
+                Pace::learn(&mut self.rows, apart);
+            }
             let usual = [self.rows, self.power].into_iter().flatten().map(Pace::usual_ns);
             stay.pace_ns = usual.max().unwrap_or(0);
         }
         Gap { rows_ns, power_ns }
     }
+}
+
+/// The second longest of some distances; the only one.
+fn second_longest(apart: impl Iterator<Item = i64>) -> Option<i64> {
+    let (longest, second) = apart.fold((None, None), |(longest, second), apart| {
+        if Some(apart) > longest { (Some(apart), longest) } else { (longest, second.max(Some(apart))) }
+    });
+    second.or(longest)
 }
 
 /// Puts the rows of one GPU together, run by run, in the order of time.

@@ -54,7 +54,6 @@ impl<'a> UseColumns<'a> {
             max_w: watts,
         });
         let counter = self.energy.counter_j(row).filter(|joules| joules.is_finite());
-        let counter = counter.map(|joules| (time_ns, joules));
         let utilization_after = self.utilization.and_then(|column| column.value(row)).map(Value::as_f64);
         // The first counters have no time before them.
         let is_first = !counted.is_told();
@@ -71,9 +70,11 @@ impl<'a> UseColumns<'a> {
             throttled_open_s: 0.0,
             throttled_before: throttled.filter(|it| it.is_share).map(|it| it.any),
             throttled_after: throttled.map(|it| it.any),
+            throttled_told_ns: time_ns,
             utilization_after,
+            utilization_told_ns: time_ns,
             power,
-            counter: counter.map(|read| CounterSpan { first: read, last: read, fell: false }),
+            counter: counter.map(|joules| CounterSpan::reading(time_ns, joules)),
             limit_w: self.energy.limit_w(row),
         }
     }

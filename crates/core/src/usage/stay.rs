@@ -1,5 +1,6 @@
 //! Rows of one GPU and holder, put together.
 
+use crate::energy::{CountedSpan, is_seen};
 use crate::integral::seconds;
 
 /// Utilisation in % below which a GPU does nothing.
@@ -29,11 +30,15 @@ pub struct Stay {
     pub throttled_open_s: f64,
     /// Share of the time before the first row that a limit held the clocks down, if the firmware counts it.
     pub throttled_before: Option<f64>,
-    /// The last such share or state that was told: it lasts until the next, also where the firmware's counters stand still, and
-    /// at the beginning of a file, whose first counters have no time before them.
+    /// The last such share or state that was told: it lasts until the next, at most the gap, also where the firmware's counters
+    /// stand still, and at the beginning of a file, whose first counters have no time before them.
     pub throttled_after: Option<f64>,
-    /// Utilisation after the last row, %.
+    /// Time of the row that told it.
+    pub throttled_told_ns: i64,
+    /// The last utilisation that was told, %: it lasts until the next, at most the gap.
     pub utilization_after: Option<f64>,
+    /// Time of the row that told it.
+    pub utilization_told_ns: i64,
     /// Power.
     pub power: Option<PowerSpan>,
     /// Energy counter.
@@ -72,6 +77,41 @@ pub struct CounterSpan {
     pub last: (i64, f64),
     /// Whether it fell in between.
     pub fell: bool,
+    /// What it counted, without what it lost when it fell, joules.
+    pub rise_j: f64,
+    /// The same and the power, where both are known.
+    pub seen: CountedSpan,
+    /// Power before the first reading, and after the last: while rows are put together.
+    pub(super) around: [Seen; 2],
+}
+
+impl CounterSpan {
+    /// A reading.
+    pub fn reading(time_ns: i64, joules: f64) -> Self {
+        Self::of((time_ns, joules), (time_ns, joules), false, 0.0, CountedSpan::default())
+    }
+
+    /// Readings that were put together before.
+    pub fn of(first: (i64, f64), last: (i64, f64), fell: bool, rise_j: f64, seen: CountedSpan) -> Self {
+        Self { first, last, fell, rise_j, seen, around: [Seen::default(); 2] }
+    }
+}
+
+/// Power that was sampled.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Seen {
+    joules: f64,
+    seconds: f64,
+}
+
+impl Seen {
+    fn and(self, other: Self) -> Self {
+        Self { joules: self.joules + other.joules, seconds: self.seconds + other.seconds }
+    }
+
+    fn of(power: Option<PowerSpan>) -> Self {
+        power.map_or_else(Self::default, |power| Self { joules: power.joules, seconds: power.seconds })
+    }
 }
 
 /// Some time of a GPU.
@@ -92,29 +132,36 @@ impl Time {
             return Self::default();
         }
         let seconds = seconds(distance_ns);
-        let throttled = next.throttled_before.or(one.throttled_after);
-        Self {
-            seconds,
-            busy_idle_s: one.busy_idle_after(seconds),
-            throttled_s: throttled.map(|share| seconds * share),
-        }
+        let lasts = one.throttled_lasts(one.last_ns, seconds, gap);
+        let throttled = next.throttled_before.map(|share| share * seconds).or(lasts);
+        let busy_idle_s = one.busy_idle_after(one.last_ns, seconds, gap);
+        Self { seconds, busy_idle_s, throttled_s: throttled }
     }
 
     /// Within a stay that follows another one, whose state lasts.
-    pub(super) fn within(stay: &Stay, before: Option<&Stay>) -> Self {
+    pub(super) fn within(stay: &Stay, before: Option<&Stay>, gap: Gap) -> Self {
         let has = |open_s: f64| open_s < stay.seconds;
         let known = has(stay.utilization_open_s).then_some((stay.busy_s, stay.idle_s));
-        let open = before.and_then(|before| before.busy_idle_after(stay.utilization_open_s));
-        let open = open.filter(|_| stay.utilization_open_s > 0.0);
+        let before = before.as_ref();
+        let open = before
+            .and_then(|before| before.busy_idle_after(stay.first_ns, stay.utilization_open_s, gap))
+            .filter(|_| stay.utilization_open_s > 0.0);
         let throttled = has(stay.throttled_open_s).then_some(stay.throttled_s);
-        let of_open = before.and_then(|before| Some(before.throttled_after? * stay.throttled_open_s));
-        let of_open = of_open.filter(|_| stay.throttled_open_s > 0.0);
+        let of_open = before
+            .and_then(|before| before.throttled_lasts(stay.first_ns, stay.throttled_open_s, gap))
+            .filter(|_| stay.throttled_open_s > 0.0);
         Self {
             seconds: stay.seconds,
             busy_idle_s: sum(known, open, |one, other| (one.0 + other.0, one.1 + other.1)),
             throttled_s: sum(throttled, of_open, |one, other| one + other),
         }
     }
+}
+
+/// So many of the seconds behind an instant in which a state that was told earlier still lasts; none if it has ended.
+fn lasting(told_ns: i64, from_ns: i64, wanted_s: f64, gap: Gap) -> Option<f64> {
+    let left_ns = told_ns.saturating_add(gap.rows_ns).saturating_sub(from_ns);
+    (left_ns > 0).then(|| wanted_s.min(seconds(left_ns)))
 }
 
 /// The sum of what is known.
@@ -126,20 +173,31 @@ pub(super) fn sum<T>(one: Option<T>, other: Option<T>, add: impl Fn(T, T) -> T) 
 }
 
 impl Stay {
-    /// Whether the GPU does nothing after the last row.
-    pub(super) fn is_idle_after(&self) -> bool {
-        self.utilization_after.is_some_and(|percent| percent < IDLE_BELOW_PCT)
+    /// The share of the seconds behind an instant in which the GPU is known to do nothing, by what was told last; none if that
+    /// says nothing of any.
+    pub(super) fn idle_share(&self, from_ns: i64, seconds: f64, gap: Gap) -> Option<f64> {
+        let (_, idle_s) = self.busy_idle_after(from_ns, seconds, gap)?;
+        Some(if seconds > 0.0 { idle_s / seconds } else { 0.0 })
     }
 
-    /// Seconds times utilisation and of no work, of seconds behind the last row; none if the utilisation is not known.
-    fn busy_idle_after(&self, seconds: f64) -> Option<(f64, f64)> {
-        let share = (self.utilization_after? / 100.0).clamp(0.0, 1.0);
-        Some((seconds * share, if self.is_idle_after() { seconds } else { 0.0 }))
+    /// Seconds times utilisation and of no work, of seconds behind an instant; none if the utilisation is not known.
+    fn busy_idle_after(&self, from_ns: i64, seconds: f64, gap: Gap) -> Option<(f64, f64)> {
+        let percent = self.utilization_after?;
+        let seconds = lasting(self.utilization_told_ns, from_ns, seconds, gap)?;
+        // Not -0 for a utilisation of -0.
+        let share = (percent / 100.0).clamp(0.0, 1.0) + 0.0;
+        Some((seconds * share, if percent < IDLE_BELOW_PCT { seconds } else { 0.0 }))
+    }
+
+    /// Seconds behind an instant times the share that a limit held the clocks down; none if that is not known.
+    fn throttled_lasts(&self, from_ns: i64, seconds: f64, gap: Gap) -> Option<f64> {
+        let share = self.throttled_after?;
+        Some(share * lasting(self.throttled_told_ns, from_ns, seconds, gap)?)
     }
 
     /// Adds the next rows of the same GPU and holder.
     pub(super) fn join(&mut self, next: &Self, gap: Gap) {
-        for time in [Time::between(self, next, gap), Time::within(next, Some(self))] {
+        for time in [Time::between(self, next, gap), Time::within(next, Some(self), gap)] {
             self.seconds += time.seconds;
             let (busy_s, idle_s) = time.busy_idle_s.unwrap_or_default();
             self.busy_s += busy_s;
@@ -156,40 +214,81 @@ impl Stay {
             self.throttled_open_s =
                 if is_told { self.throttled_open_s } else { between_s } + next.throttled_open_s;
         }
-        self.join_power(next, gap);
-        self.counter = match (self.counter, next.counter) {
-            (Some(one), Some(next)) => Some(CounterSpan {
-                first: one.first,
-                last: next.last,
-                fell: one.fell || next.fell || next.first.1 < one.last.1,
-            }),
-            (one, next) => one.or(next),
-        };
+        self.join_readings(next, gap);
         self.limit_w = self.limit_w.max(next.limit_w);
-        self.utilization_after = next.utilization_after.or(self.utilization_after);
-        self.throttled_after = next.throttled_after.or(self.throttled_after);
+        self.follow(next);
         (self.last_ns, self.pace_ns) = (next.last_ns, next.pace_ns);
     }
 
-    fn join_power(&mut self, next: &Self, gap: Gap) {
+    /// Takes over what the next rows tell; what they do not tell again lasts.
+    pub(super) fn follow(&mut self, next: &Self) {
+        if next.utilization_after.is_some() {
+            (self.utilization_after, self.utilization_told_ns) =
+                (next.utilization_after, next.utilization_told_ns);
+        }
+        if next.throttled_after.is_some() {
+            (self.throttled_after, self.throttled_told_ns) = (next.throttled_after, next.throttled_told_ns);
+        }
+    }
+
+    fn join_readings(&mut self, next: &Self, gap: Gap) {
+        let before = self.power;
+        let all = self.join_power(next, gap);
+        let of_next = if all.is_some() { Seen::of(next.power) } else { Seen::default() };
+        let between = all.unwrap_or_default();
+        self.counter = match (self.counter, next.counter) {
+            (Some(one), Some(next)) => {
+                let [head, tail] = next.around;
+                let is_told = all.is_some();
+                let (head, tail) = if is_told { (head, tail) } else { Default::default() };
+                let seen = one.around[1].and(between).and(head);
+                let counted_j = next.first.1 - one.last.1;
+                let rise_j = counted_j.max(0.0);
+                let whole = CountedSpan { counted_j, integrated_j: seen.joules, seen_s: seen.seconds };
+                let elapsed_s = seconds(next.first.0.saturating_sub(one.last.0));
+                let is_compared = counted_j >= 0.0 && is_seen(seen.seconds, elapsed_s);
+                let seen_of_next = if is_told { next.seen } else { CountedSpan::default() };
+                let seen = one.seen.and(seen_of_next);
+                Some(CounterSpan {
+                    first: one.first,
+                    last: next.last,
+                    fell: one.fell || next.fell || counted_j < 0.0,
+                    rise_j: one.rise_j + rise_j + next.rise_j,
+                    seen: if is_compared { seen.and(whole) } else { seen },
+                    around: [one.around[0], tail],
+                })
+            }
+            (Some(one), None) => {
+                let [head, tail] = one.around;
+                Some(CounterSpan { around: [head, tail.and(between).and(of_next)], ..one })
+            }
+            (None, Some(next)) => {
+                let [head, tail] = next.around;
+                Some(CounterSpan { around: [Seen::of(before).and(between).and(head), tail], ..next })
+            }
+            (None, None) => None,
+        };
+    }
+
+    /// Adds the power of the next rows, and returns that between; none if these have none that counts.
+    fn join_power(&mut self, next: &Self, gap: Gap) -> Option<Seen> {
         let (one, other) = match (self.power, next.power) {
             (Some(one), Some(other)) => (one, other),
             (one, other) => {
                 self.power = one.or(other);
-                return;
+                return Some(Seen::default());
             }
         };
-        // Averages count only until there is a sample.
-        if other.is_average && !one.is_average {
-            return;
+        // Averages count only where there is no sample.
+        if other.is_average && !one.is_average && other.last.0.saturating_sub(one.last.0) <= gap.power_ns {
+            return None;
         }
         // The utilisation here lasts until the next row; it is taken over after this.
-        let lasts = |joules: f64| match self.utilization_after {
+        let lasts = |joules: f64, from_ns: i64, over_s: f64| match self.utilization_after {
             None => (0.0, joules),
-            Some(_) if self.is_idle_after() => (joules, 0.0),
-            Some(_) => (0.0, 0.0),
+            Some(_) => (self.idle_share(from_ns, over_s, gap).map_or(0.0, |share| share * joules), 0.0),
         };
-        let (idle_j, open_j) = lasts(other.open_joules);
+        let (idle_j, open_j) = lasts(other.open_joules, next.first_ns, next.utilization_open_s);
         let mut power = PowerSpan {
             is_average: other.is_average,
             last: other.last,
@@ -200,18 +299,21 @@ impl Stay {
             max_w: one.max_w.max(other.max_w),
             ..one
         };
+        let mut between = Seen::default();
         let distance_ns = other.first.0.saturating_sub(one.last.0);
         if distance_ns > 0 && distance_ns <= gap.power_ns {
             let watts =
                 if other.is_average { other.first.1 } else { f64::midpoint(one.last.1, other.first.1) };
-            let joules = watts * seconds(distance_ns);
-            let (idle_j, open_j) = lasts(joules);
-            power.joules += joules;
-            power.seconds += seconds(distance_ns);
+            between = Seen { joules: watts * seconds(distance_ns), seconds: seconds(distance_ns) };
+            let apart_s = seconds(next.first_ns.saturating_sub(self.last_ns));
+            let (idle_j, open_j) = lasts(between.joules, self.last_ns, apart_s);
+            power.joules += between.joules;
+            power.seconds += between.seconds;
             power.idle_joules += idle_j;
             power.open_joules += open_j;
         }
         self.power = Some(power);
+        Some(between)
     }
 }
 

@@ -16,7 +16,8 @@ const GPU: &str = "GPU-1";
 struct Row {
     at_ms: i64,
     holder: u32,
-    watts: f64,
+    watts: Option<f64>,
+    is_average: bool,
     utilization: Option<f64>,
     throttled: Throttled,
     counter: Option<f64>,
@@ -41,6 +42,20 @@ impl Throttled {
 }
 
 impl Row {
+    /// 100 W without work.
+    fn at(at_s: i64) -> Self {
+        let (watts, utilization) = (Some(100.0), Some(0.0));
+        Self {
+            at_ms: at_s * 1_000,
+            holder: 0,
+            watts,
+            is_average: false,
+            utilization,
+            throttled: Throttled::Untold,
+            counter: None,
+        }
+    }
+
     fn stay(&self) -> Stay {
         let time_ns = self.at_ms * 1_000_000;
         Stay {
@@ -55,22 +70,20 @@ impl Row {
             throttled_open_s: 0.0,
             throttled_before: if let Throttled::Share(share) = self.throttled { Some(share) } else { None },
             throttled_after: self.throttled.told(),
+            throttled_told_ns: time_ns,
             utilization_after: self.utilization,
-            power: Some(PowerSpan {
-                is_average: false,
-                first: (time_ns, self.watts),
-                last: (time_ns, self.watts),
+            utilization_told_ns: time_ns,
+            power: self.watts.map(|watts| PowerSpan {
+                is_average: self.is_average,
+                first: (time_ns, watts),
+                last: (time_ns, watts),
                 joules: 0.0,
                 seconds: 0.0,
                 idle_joules: 0.0,
                 open_joules: 0.0,
-                max_w: self.watts,
+                max_w: watts,
             }),
-            counter: self.counter.map(|joules| CounterSpan {
-                first: (time_ns, joules),
-                last: (time_ns, joules),
-                fell: false,
-            }),
+            counter: self.counter.map(|joules| CounterSpan::reading(time_ns, joules)),
             limit_w: 0.0,
         }
     }
@@ -136,6 +149,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     let rows = prop::collection::vec(row, 4..200);
     (rows, any::<bool>(), prop::option::of(3_usize..100)).prop_map(|(rows, counts, reset)| {
         let (mut at_ms, mut counter, mut before) = (1_700_000_000_000, 5_000.0, 0.0);
+        let (mut is_told, mut is_throttling_told) = (false, false);
         let made =
             rows.into_iter().enumerate().map(|(n, (apart, gap, holder, watts, utilization, throttled))| {
                 // The usual distance is known when a gap comes, and gaps are apart.
@@ -149,7 +163,17 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
                     counter = 0.0;
                 }
                 before = watts;
-                Row { at_ms, holder, watts, utilization, throttled, counter: counts.then_some(counter) }
+                // What is told lasts until the next, at most the gap: so it is told again, and behind a gap at once.
+                let has_gap = gap && n > 3 && n % 4 == 0;
+                let tells = |is_told: bool| !has_gap && (n < 3 || is_told);
+                let utilization = if tells(is_told) { utilization } else { utilization.or(Some(0.0)) };
+                let throttled = match throttled {
+                    Throttled::Untold if !tells(is_throttling_told) => Throttled::State(0.0),
+                    throttled => throttled,
+                };
+                (is_told, is_throttling_told) = (utilization.is_some(), throttled.told().is_some());
+                let (watts, counter) = (Some(watts), counts.then_some(counter));
+                Row { at_ms, holder, watts, is_average: false, utilization, throttled, counter }
             });
         made.collect()
     })
@@ -167,7 +191,7 @@ fn sums(rows: &[Row]) -> [[f64; 6]; 2] {
         if seconds > 100.0 {
             continue;
         }
-        let joules = f64::midpoint(pair[0].watts, pair[1].watts) * seconds;
+        let joules = f64::midpoint(pair[0].watts.unwrap(), pair[1].watts.unwrap()) * seconds;
         let is_idle = utilization.is_some_and(|percent| percent < IDLE_BELOW_PCT);
         let share = if let Throttled::Share(share) = pair[1].throttled { Some(share) } else { throttled };
         let more = [
@@ -233,15 +257,7 @@ proptest! {
 
 /// 100 W at these times, in seconds.
 fn constant(times: impl IntoIterator<Item = i64>) -> Vec<GpuUse> {
-    let row = |at_s: i64| Row {
-        at_ms: at_s * 1_000,
-        holder: 0,
-        watts: 100.0,
-        utilization: Some(0.0),
-        throttled: Throttled::Untold,
-        counter: None,
-    };
-    by_rows(&times.into_iter().map(row).collect::<Vec<_>>())
+    by_rows(&times.into_iter().map(Row::at).collect::<Vec<_>>())
 }
 
 #[test]
@@ -276,18 +292,120 @@ fn an_outage_at_the_beginning_is_a_gap() {
 }
 
 #[test]
+fn pairs_of_rows_with_a_pause_between_lose_nothing() {
+    for (apart_s, offset_s) in [(60, 1), (60, 3), (60, 9), (60, 12), (30, 2), (600, 5)] {
+        let rows: Vec<Row> =
+            (0..120).flat_map(|n| [n * apart_s, n * apart_s + offset_s]).map(Row::at).collect();
+        let seconds = f64::from(i32::try_from(119 * apart_s + offset_s).unwrap());
+        for uses in [by_rows(&rows), by_stays(&rows, 600_000)] {
+            let held = of(&uses, "a");
+            assert!(
+                near(held.seconds, seconds) && near(held.joules.unwrap(), 100.0 * seconds),
+                "{apart_s} {offset_s}: {held:?}"
+            );
+            assert!(near(held.idle_s.unwrap(), seconds), "{apart_s} {offset_s}: {held:?}");
+        }
+    }
+    let held = of(
+        &constant((0..=60).map(|n| n * 60).chain([61, 62]).collect::<std::collections::BTreeSet<_>>()),
+        "a",
+    );
+    assert!(near(held.seconds, 3_600.0), "{held:?}");
+}
+
+/// Rows each ten seconds for some hours, with a counter of 100 W.
+fn counted(hours: i64, watts: impl Fn(i64) -> Option<f64>) -> Vec<Row> {
+    let row = |n: i64| {
+        let counter = Some(1_000.0 * f64::from(i32::try_from(n).unwrap()));
+        Row { watts: watts(n * 10), counter, ..Row::at(n * 10) }
+    };
+    (0..=hours * 360).map(row).collect()
+}
+
+fn joules(rows: &[Row]) -> [f64; 3] {
+    [by_rows(rows), by_stays(rows, 60_000), by_stays(rows, 3_600_000)]
+        .map(|uses| of(&uses, "a").joules.unwrap())
+}
+
+#[test]
+fn a_counter_below_the_power_is_the_energy_of_each_hour_and_of_all() {
+    for watts in [92.0, 105.0, 109.0] {
+        let rows = counted(6, |_| Some(watts));
+        for energy in joules(&rows) {
+            assert!(near(energy, 6.0 * 360_000.0), "{watts} W: {energy} J");
+        }
+        for hour in rows[..rows.len() - 1].chunks(360) {
+            for energy in joules(hour) {
+                assert!(near(energy, 359_000.0), "{watts} W: {energy} J");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_counter_counts_without_power_and_over_a_gap_is_kept_in_rollups() {
+    // No power for a quarter of an hour; no rows for two hours; no power at all, and a reset.
+    let without_power = counted(2, |at_s| Some(100.0).filter(|_| !(2_400..3_300).contains(&at_s)));
+    let with_gap: Vec<Row> = counted(24, |_| Some(100.0))
+        .into_iter()
+        .filter(|row| !(36_000_000..43_200_000).contains(&row.at_ms))
+        .collect();
+    for (rows, wanted) in [(&without_power, 7_200.0), (&with_gap, 86_400.0)] {
+        for energy in joules(rows) {
+            assert!(near(energy, 100.0 * wanted), "{energy} J of {wanted} s");
+        }
+        let day = of(&by_stays(rows, 86_400_000), "a").joules.unwrap();
+        assert!(near(day, 100.0 * wanted), "{day} J of {wanted} s");
+    }
+    let mut reset = counted(3, |_| None);
+    for (n, row) in reset.iter_mut().enumerate() {
+        row.counter = row.counter.map(|joules| if n < 500 { joules } else { joules - 500_000.0 });
+    }
+    for energy in joules(&reset) {
+        // What it counted from its last reading to its reset is not known.
+        assert!(near(energy, 100.0 * 10_790.0), "{energy} J");
+    }
+}
+
+#[test]
+fn averages_count_where_power_is_sampled_no_more() {
+    let row = |n: i64| {
+        let is_average = n >= 120;
+        Row { is_average, watts: Some(if is_average { 200.0 } else { 100.0 }), ..Row::at(n * 10) }
+    };
+    let rows: Vec<Row> = (0..=720).map(row).collect();
+    for uses in [by_rows(&rows), by_stays(&rows, 600_000)] {
+        let energy = of(&uses, "a").joules.unwrap();
+        // The first averages may be of the same time as the samples.
+        let most = 100.0 * 1_190.0 + 200.0 * 6_010.0;
+        assert!((most - 200.0 * 70.0..=most).contains(&energy), "{energy} J");
+    }
+}
+
+#[test]
+fn a_state_that_is_told_no_more_lasts_no_longer_than_a_gap() {
+    let row = |n: i64| {
+        let is_told = n <= 60;
+        let throttled = if is_told { Throttled::State(1.0) } else { Throttled::Untold };
+        Row { utilization: Some(0.0).filter(|_| is_told), throttled, ..Row::at(n * 10) }
+    };
+    let rows: Vec<Row> = (0..=720).map(row).collect();
+    for uses in [by_rows(&rows), by_stays(&rows, 60_000), by_stays(&rows, 3_600_000)] {
+        let held = of(&uses, "a");
+        assert!(near(held.seconds, 7_200.0) && near(held.joules.unwrap(), 720_000.0), "{held:?}");
+        assert!(near(held.idle_s.unwrap(), 650.0) && near(held.throttled_s.unwrap(), 650.0), "{held:?}");
+        assert!(near(held.idle_joules.unwrap(), 65_000.0), "{held:?}");
+    }
+    let later: Vec<Row> = rows[70..].to_vec();
+    assert_eq!(of(&by_rows(&later), "a").idle_s, None);
+}
+
+#[test]
 fn a_counter_that_agrees_is_the_energy_from_its_first_reading_on() {
     let rows: Vec<Row> = (0..600_i64)
         .map(|n| {
             let energy = 105.0 * f64::from(i32::try_from(n).unwrap());
-            Row {
-                at_ms: n * 1_000,
-                holder: u32::from(n >= 300),
-                watts: 100.0,
-                utilization: Some(50.0),
-                throttled: Throttled::Untold,
-                counter: Some(energy),
-            }
+            Row { holder: u32::from(n >= 300), utilization: Some(50.0), counter: Some(energy), ..Row::at(n) }
         })
         .collect();
     for uses in [by_rows(&rows), by_stays(&rows, 60_000)] {

@@ -7,6 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field};
+use gpuvitals_core::energy::CountedSpan;
 use gpuvitals_core::history::tally::Run;
 use gpuvitals_core::throttle::Residency;
 use gpuvitals_core::usage::{CounterSpan, PowerSpan, Stay, StayFold, UseColumns};
@@ -19,7 +20,7 @@ type Float = (&'static str, fn(&Stay) -> Option<f64>);
 /// A column of whole numbers.
 type Whole = (&'static str, fn(&Stay) -> Option<i64>);
 
-const FLOATS: [Float; 21] = [
+const FLOATS: [Float; 25] = [
     ("use_seen_s", |stay| Some(stay.seconds)),
     ("use_busy_s", |stay| Some(stay.busy_s)),
     ("use_idle_s", |stay| Some(stay.idle_s)),
@@ -41,14 +42,41 @@ const FLOATS: [Float; 21] = [
     ("use_utilization_open_s", |stay| Some(stay.utilization_open_s)),
     ("use_throttled_open_s", |stay| Some(stay.throttled_open_s)),
     ("use_counter_fell", |stay| stay.counter.map(|counter| f64::from(u8::from(counter.fell)))),
+    // Where the counter fell; else it is the last less the first.
+    ("use_counter_rise_j", |stay| stay.counter.filter(|counter| counter.fell).map(|counter| counter.rise_j)),
+    // Where counter and power are not known of the same time all along; else it is the whole.
+    ("use_compared_counted_j", |stay| compared(stay).map(|seen| seen.counted_j)),
+    ("use_compared_power_j", |stay| compared(stay).map(|seen| seen.integrated_j)),
+    ("use_compared_s", |stay| compared(stay).map(|seen| seen.seen_s)),
 ];
-const WHOLES: [Whole; 5] = [
+const WHOLES: [Whole; 7] = [
     ("use_pace_ns", |stay| Some(stay.pace_ns)),
     ("use_power_first_ns", |stay| stay.power.map(|power| power.first.0)),
     ("use_power_last_ns", |stay| stay.power.map(|power| power.last.0)),
     ("use_counter_first_ns", |stay| stay.counter.map(|counter| counter.first.0)),
     ("use_counter_last_ns", |stay| stay.counter.map(|counter| counter.last.0)),
+    // Where it is not the last row.
+    ("use_throttled_told_ns", |stay| Some(stay.throttled_told_ns).filter(|told_ns| *told_ns != stay.last_ns)),
+    ("use_utilization_told_ns", |stay| {
+        Some(stay.utilization_told_ns).filter(|told_ns| *told_ns != stay.last_ns)
+    }),
 ];
+
+/// What counter and power say of the same time, where that is not all of both.
+fn compared(stay: &Stay) -> Option<CountedSpan> {
+    let counter = stay.counter?;
+    let whole = whole_span(counter.rise_j, stay.power);
+    let is_near = |one: f64, other: f64| (one - other).abs() <= 1e-9 * one.abs().max(other.abs());
+    let is_whole = is_near(whole.counted_j, counter.seen.counted_j)
+        && is_near(whole.integrated_j, counter.seen.integrated_j)
+        && is_near(whole.seen_s, counter.seen.seen_s);
+    (!is_whole).then_some(counter.seen)
+}
+
+fn whole_span(rise_j: f64, power: Option<PowerSpan>) -> CountedSpan {
+    let (integrated_j, seen_s) = power.map_or((0.0, 0.0), |power| (power.joules, power.seconds));
+    CountedSpan { counted_j: rise_j, integrated_j, seen_s }
+}
 
 /// Whether a column of a rollup is one of these.
 pub(crate) fn is_use(column: &str) -> bool {
@@ -181,8 +209,10 @@ impl StayColumns {
             rest @ ..,
         ] = floats;
         let [first_w, last_w, max_w, joules, idle_joules, open_joules, power_s, limit_w, rest @ ..] = rest;
-        let [counter_first, counter_last, is_average, utilization_open_s, throttled_open_s, fell] = rest;
-        let [pace_ns, first_w_ns, last_w_ns, counter_first_ns, counter_last_ns] = wholes;
+        let [counter_first, counter_last, is_average, utilization_open_s, throttled_open_s, rest @ ..] = rest;
+        let [fell, rise_j, counted_j, integrated_j, compared_s] = rest;
+        let [pace_ns, first_w_ns, last_w_ns, counter_first_ns, counter_last_ns, throttled_ns, told_ns] =
+            wholes;
         let is = |flag: Option<f64>| flag.is_some_and(|flag| flag > 0.0);
         let power = first_w_ns.zip(first_w).zip(last_w_ns.zip(last_w)).map(|(first, last)| PowerSpan {
             is_average: is(is_average),
@@ -195,9 +225,20 @@ impl StayColumns {
             max_w: max_w.unwrap_or(0.0),
         });
         let counter = counter_first_ns.zip(counter_first).zip(counter_last_ns.zip(counter_last));
+        let counter = counter.map(|(first, last)| {
+            let rise_j = rise_j.unwrap_or(last.1 - first.1);
+            let seen = match (counted_j, integrated_j, compared_s) {
+                (Some(counted_j), Some(integrated_j), Some(seen_s)) => {
+                    CountedSpan { counted_j, integrated_j, seen_s }
+                }
+                _ => whole_span(rise_j, power),
+            };
+            CounterSpan::of(first, last, is(fell), rise_j, seen)
+        });
+        let last_ns = whole(self.last_ns.as_ref(), row)?;
         Some(Stay {
             first_ns: whole(self.first_ns.as_ref(), row)?,
-            last_ns: whole(self.last_ns.as_ref(), row)?,
+            last_ns,
             pace_ns: pace_ns?,
             seconds: seconds?,
             busy_s: busy_s?,
@@ -207,9 +248,11 @@ impl StayColumns {
             throttled_open_s: throttled_open_s?,
             throttled_before,
             throttled_after,
+            throttled_told_ns: throttled_ns.unwrap_or(last_ns),
             utilization_after,
+            utilization_told_ns: told_ns.unwrap_or(last_ns),
             power,
-            counter: counter.map(|(first, last)| CounterSpan { first, last, fell: is(fell) }),
+            counter,
             limit_w: limit_w.unwrap_or(0.0),
         })
     }
