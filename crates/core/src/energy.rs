@@ -19,7 +19,7 @@ use crate::batch::{MetricColumn, Value, metric_of};
 use crate::{Batch, MetricId};
 
 use crate::integral::{Integral, Order, order, seconds};
-use crate::usage::{CounterSpan, PowerSpan};
+use crate::usage::{CountedSpan, CounterSpan, PowerSpan, is_seen};
 
 /// Largest difference between counter and integrated power, as a share of the larger.
 pub const TOLERANCE: f64 = 0.10;
@@ -31,8 +31,6 @@ pub const PIECE_S: f64 = 10.0;
 const CHECK_J: f64 = 100.0;
 /// Additional tolerance, in seconds of the highest power: a counter moves in steps, and late.
 const STEP_S: f64 = 0.25;
-/// Share of a span in which power must have been sampled for the span to be compared.
-const SEEN: f64 = 0.95;
 /// Allowed power of a part without a known limit, as a multiple of the highest power seen.
 const UNLIMITED: f64 = 1.5;
 
@@ -134,34 +132,6 @@ struct Reading {
     counter_j: f64,
     integrated_j: f64,
     seen_s: f64,
-}
-
-/// What counter and power say of the same time.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct CountedSpan {
-    /// By the counter, joules.
-    pub counted_j: f64,
-    /// By integrated power, joules.
-    pub integrated_j: f64,
-    /// Seconds of it in which power was sampled.
-    pub seen_s: f64,
-}
-
-/// Whether power was sampled often enough in so many seconds for a counter to be compared with it.
-pub(crate) fn is_seen(seen_s: f64, elapsed_s: f64) -> bool {
-    seen_s > 0.0 && seen_s >= SEEN * elapsed_s
-}
-
-impl CountedSpan {
-    /// Both spans together.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            counted_j: self.counted_j + other.counted_j,
-            integrated_j: self.integrated_j + other.integrated_j,
-            seen_s: self.seen_s + other.seen_s,
-        }
-    }
 }
 
 /// An energy, and the integral at the same instant.

@@ -11,13 +11,16 @@ mod fold;
 mod holders;
 mod paced;
 mod rows;
+mod spans;
 mod stay;
 
 pub use fold::{HolderUse, UseFold};
 pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, Usage, UseQuery, join};
 pub use paced::StayFold;
 pub use rows::{RowsOfUse, UseColumns, use_columns};
-pub use stay::{CounterSpan, IDLE_BELOW_PCT, PowerSpan, Stay};
+pub(crate) use spans::is_seen;
+pub use spans::{CountedSpan, CounterSpan, PowerSpan};
+pub use stay::{IDLE_BELOW_PCT, Stay};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Rows of one GPU and holder, put together.
 
-use crate::energy::{CountedSpan, is_seen};
+use super::spans::{CountedSpan, CounterSpan, PowerSpan, Seen, is_seen};
 use crate::integral::seconds;
 
 /// Utilisation in % below which a GPU does nothing.
@@ -45,73 +45,6 @@ pub struct Stay {
     pub counter: Option<CounterSpan>,
     /// Largest power limit, watts; 0: none is known.
     pub limit_w: f64,
-}
-
-/// Samples of power.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PowerSpan {
-    /// Whether the last are averages over the time before each.
-    pub is_average: bool,
-    /// Time and value of the first, watts.
-    pub first: (i64, f64),
-    /// Of the last.
-    pub last: (i64, f64),
-    /// Their integral, joules.
-    pub joules: f64,
-    /// Seconds that it covers.
-    pub seconds: f64,
-    /// What of it is of time in which the GPU did nothing, joules.
-    pub idle_joules: f64,
-    /// The part of `joules` before the utilisation is known for the first time.
-    pub open_joules: f64,
-    /// The largest, watts.
-    pub max_w: f64,
-}
-
-/// Readings of an energy counter.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CounterSpan {
-    /// Time and value of the first, joules.
-    pub first: (i64, f64),
-    /// Of the last.
-    pub last: (i64, f64),
-    /// Whether it fell in between.
-    pub fell: bool,
-    /// What it counted, without what it lost when it fell, joules.
-    pub rise_j: f64,
-    /// The same and the power, where both are known.
-    pub seen: CountedSpan,
-    /// Power before the first reading, and after the last: while rows are put together.
-    pub(super) around: [Seen; 2],
-}
-
-impl CounterSpan {
-    /// A reading.
-    pub fn reading(time_ns: i64, joules: f64) -> Self {
-        Self::of((time_ns, joules), (time_ns, joules), false, 0.0, CountedSpan::default())
-    }
-
-    /// Readings that were put together before.
-    pub fn of(first: (i64, f64), last: (i64, f64), fell: bool, rise_j: f64, seen: CountedSpan) -> Self {
-        Self { first, last, fell, rise_j, seen, around: [Seen::default(); 2] }
-    }
-}
-
-/// Power that was sampled.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Seen {
-    joules: f64,
-    seconds: f64,
-}
-
-impl Seen {
-    fn and(self, other: Self) -> Self {
-        Self { joules: self.joules + other.joules, seconds: self.seconds + other.seconds }
-    }
-
-    fn of(power: Option<PowerSpan>) -> Self {
-        power.map_or_else(Self::default, |power| Self { joules: power.joules, seconds: power.seconds })
-    }
 }
 
 /// Some time of a GPU.

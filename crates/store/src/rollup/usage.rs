@@ -7,10 +7,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field};
-use gpuvitals_core::energy::CountedSpan;
 use gpuvitals_core::history::tally::Run;
 use gpuvitals_core::throttle::Residency;
-use gpuvitals_core::usage::{CounterSpan, PowerSpan, Stay, StayFold, UseColumns};
+use gpuvitals_core::usage::{CountedSpan, CounterSpan, PowerSpan, Stay, StayFold, UseColumns};
 
 use super::figure::{FIRST_NS, LAST_NS};
 use super::runs::Runs;

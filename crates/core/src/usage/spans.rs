@@ -1,0 +1,99 @@
+//! Power and counter over some time.
+
+/// Share of a span in which power must have been sampled for the span to be compared.
+const SEEN: f64 = 0.95;
+
+/// Samples of power.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PowerSpan {
+    /// Whether the last are averages over the time before each.
+    pub is_average: bool,
+    /// Time and value of the first, watts.
+    pub first: (i64, f64),
+    /// Of the last.
+    pub last: (i64, f64),
+    /// Their integral, joules.
+    pub joules: f64,
+    /// Seconds that it covers.
+    pub seconds: f64,
+    /// What of it is of time in which the GPU did nothing, joules.
+    pub idle_joules: f64,
+    /// The part of `joules` before the utilisation is known for the first time.
+    pub open_joules: f64,
+    /// The largest, watts.
+    pub max_w: f64,
+}
+
+/// Readings of an energy counter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CounterSpan {
+    /// Time and value of the first, joules.
+    pub first: (i64, f64),
+    /// Of the last.
+    pub last: (i64, f64),
+    /// Whether it fell in between.
+    pub fell: bool,
+    /// What it counted, without what it lost when it fell, joules.
+    pub rise_j: f64,
+    /// The same and the power, where both are known.
+    pub seen: CountedSpan,
+    /// Power before the first reading, and after the last: while rows are put together.
+    pub(super) around: [Seen; 2],
+}
+
+impl CounterSpan {
+    /// A reading.
+    pub fn reading(time_ns: i64, joules: f64) -> Self {
+        Self::of((time_ns, joules), (time_ns, joules), false, 0.0, CountedSpan::default())
+    }
+
+    /// Readings that were put together before.
+    pub fn of(first: (i64, f64), last: (i64, f64), fell: bool, rise_j: f64, seen: CountedSpan) -> Self {
+        Self { first, last, fell, rise_j, seen, around: [Seen::default(); 2] }
+    }
+}
+
+/// Power that was sampled.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Seen {
+    pub(super) joules: f64,
+    pub(super) seconds: f64,
+}
+
+impl Seen {
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { joules: self.joules + other.joules, seconds: self.seconds + other.seconds }
+    }
+
+    pub(super) fn of(power: Option<PowerSpan>) -> Self {
+        power.map_or_else(Self::default, |power| Self { joules: power.joules, seconds: power.seconds })
+    }
+}
+
+/// What counter and power say of the same time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CountedSpan {
+    /// By the counter, joules.
+    pub counted_j: f64,
+    /// By integrated power, joules.
+    pub integrated_j: f64,
+    /// Seconds of it in which power was sampled.
+    pub seen_s: f64,
+}
+
+/// Whether power was sampled often enough in so many seconds for a counter to be compared with it.
+pub(crate) fn is_seen(seen_s: f64, elapsed_s: f64) -> bool {
+    seen_s > 0.0 && seen_s >= SEEN * elapsed_s
+}
+
+impl CountedSpan {
+    /// Both spans together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            counted_j: self.counted_j + other.counted_j,
+            integrated_j: self.integrated_j + other.integrated_j,
+            seen_s: self.seen_s + other.seen_s,
+        }
+    }
+}
