@@ -4,6 +4,7 @@
 //! the only module of the workspace that reads the time.
 
 pub mod absence;
+pub mod backoff;
 pub mod batch;
 pub mod bucket;
 pub mod catalogue;

@@ -22,7 +22,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_queue::link::{AnyConsumer, Backoff, Client, Credentials, QueueUrl, Stamps, publish_until};
+use gpuvitals_core::backoff::Backoff;
+use gpuvitals_queue::link::{AnyConsumer, Client, Credentials, QueueUrl, Stamps, publish_until};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Delivery, DeliveryId, Frame};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpuvitals_queue::link::{Backoff, Client, Credentials, Stamps, publish_until};
+use gpuvitals_core::backoff::Backoff;
+use gpuvitals_queue::link::{Client, Credentials, Stamps, publish_until};
 use gpuvitals_queue::{Consumer, ContentType, Frame, FrameDurability, Nack, NackKind, Producer as _};
 use tokio_util::sync::CancellationToken;
 

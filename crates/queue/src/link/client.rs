@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_core::backoff::random;
 use gpuvitals_listener::client::Credentials;
 use tokio::sync::watch;
 use tracing::field::Empty;
@@ -11,7 +12,6 @@ use tracing::{Instrument, Span};
 
 use super::away::{Away, ConnectError};
 use super::grpc::{GrpcConsumer, GrpcProducer};
-use super::resend;
 use super::url::{QueueUrl, Scheme};
 use crate::broker::{
     ConsumerOptions, Delivery, DeliveryId, Nack, PublishError, Receipt, ReceiveError, SettleError,
@@ -129,7 +129,7 @@ impl AnyProducer {
 
 /// Options for several connections of one consumer: the queue's statistics count them as one subscriber.
 pub fn of_one_consumer(options: ConsumerOptions) -> ConsumerOptions {
-    ConsumerOptions { consumer: NonZeroU64::new(resend::random()), ..options }
+    ConsumerOptions { consumer: NonZeroU64::new(random()), ..options }
 }
 
 impl AnyConsumer {

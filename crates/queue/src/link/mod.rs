@@ -27,6 +27,6 @@ pub use forward::{Forwarded, forward};
 pub use gpuvitals_listener::client::{BearerToken, CredentialError, Credentials};
 pub use grpc::{GrpcConsumer, GrpcProducer};
 pub use outbox::{ENDLESS_LEASE, Outbox, OutboxError, OutboxReceiver, SendLater};
-pub use resend::{Backoff, Event, Patience, Sender, Stamps, publish_until};
+pub use resend::{Event, Patience, Sender, Stamps, publish_until};
 pub use settings::MessageQueue;
 pub use url::{QueueUrl, Scheme, UrlError};

@@ -12,14 +12,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
+use gpuvitals_core::backoff::{ASKED_MAX, Backoff, random};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -27,44 +26,6 @@ use crate::broker::{PublishError, Receipt};
 use crate::frame::{Frame, ProducerStamp};
 use crate::name::PRODUCER_LEN_MAX;
 use crate::service::Producer;
-
-/// Longest time for which a queue or receiver may ask to be left alone.
-const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
-
-/// Delays between attempts: at most `base`, doubled with every failure up to `cap`. The actual delay is drawn
-/// between zero and that (full jitter), so that clients that failed together do not retry together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// The longest delay after the first failure.
-    pub base: Duration,
-    /// Upper limit of the doubling.
-    pub cap: Duration,
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self { base: Duration::from_millis(100), cap: Duration::from_secs(10) }
-    }
-}
-
-impl Backoff {
-    /// The longest delay after this many failures in a row, from 1.
-    pub fn longest_after(&self, failures: u32) -> Duration {
-        let doubled = 2_u32.checked_pow(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-        self.base.saturating_mul(doubled).min(self.cap)
-    }
-
-    /// The delay after this many failures in a row, from 1.
-    pub fn after(&self, failures: u32) -> Duration {
-        let nanos = u64::try_from(self.longest_after(failures).as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(random() % nanos.saturating_add(1).max(1))
-    }
-}
-
-/// An unpredictable, unique number: the hash of nothing under a key of the system.
-pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
 
 /// The stamps of one run of one producer: a random id, and numbers that grow by one.
 #[derive(Debug)]
@@ -267,7 +228,7 @@ impl<'p, P: Producer, T: Send + 'p> Sender<'p, P, T> {
         }
         match error {
             PublishError::Full { retry_after: Some(asked), .. } => {
-                self.try_at = self.try_at.max(Instant::now() + (*asked).min(RETRY_AFTER_MAX));
+                self.try_at = self.try_at.max(Instant::now() + (*asked).min(ASKED_MAX));
             }
             PublishError::SequenceTooOld { .. } => {
                 sent.frame.producer = sent.frame.producer.as_ref().map(Stamps::instead_of);
@@ -311,6 +272,7 @@ pub async fn publish_until<P: Producer>(
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::time::Duration;
 
     use super::*;
     use crate::broker::FrameDurability;
@@ -439,16 +401,6 @@ mod tests {
             let distant = Distant::default();
             *distant.refusals.lock().unwrap() = vec![None, Some(refusal.clone())].into();
             assert_eq!(sent(&distant, 3, patience).await.0, expected, "{refusal} {patience:?}");
-        }
-    }
-
-    #[test]
-    fn the_wait_doubles_up_to_its_cap_and_is_drawn_anew() {
-        let backoff = Backoff { base: Duration::from_millis(100), cap: Duration::from_secs(1) };
-        for (failures, longest_ms) in [(1, 100), (2, 200), (4, 800), (5, 1_000), (4_000, 1_000)] {
-            let waits: Vec<_> = (0..64).map(|_| backoff.after(failures)).collect();
-            assert!(waits.iter().all(|wait| *wait <= Duration::from_millis(longest_ms)));
-            assert!(waits.iter().any(|wait| *wait > Duration::from_millis(longest_ms / 2)), "{waits:?}");
         }
     }
 

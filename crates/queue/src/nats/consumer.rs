@@ -13,6 +13,7 @@ use async_nats::jetstream::consumer::{
 };
 use async_nats::jetstream::{self, AckKind};
 use futures_util::{FutureExt, StreamExt};
+use gpuvitals_core::backoff::Backoff;
 use serde_json::json;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -30,7 +31,7 @@ use crate::broker::{
 };
 use crate::config::QueueConfig;
 use crate::frame::{ContentType, DeadFacts, Frame, Millis};
-use crate::link::{Away, Backoff, ConnectError, Credentials, QueueUrl};
+use crate::link::{Away, ConnectError, Credentials, QueueUrl};
 use crate::name::check_topic;
 use crate::service::{Consumer, QueueClock};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gpuvitals_queue::link::{Away, Backoff, Credentials, GrpcConsumer, GrpcProducer, Stamps, publish_until};
+use gpuvitals_core::backoff::Backoff;
+use gpuvitals_queue::link::{Away, Credentials, GrpcConsumer, GrpcProducer, Stamps, publish_until};
 use gpuvitals_queue::protocol::v1;
 use gpuvitals_queue::{
     Consumer, ConsumerOptions, FrameDurability, Nack, NackKind, Producer, PublishError, Queue, QueueClock,

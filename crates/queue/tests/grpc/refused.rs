@@ -1,6 +1,7 @@
 //! Frames that a queue refuses, for a forwarder and for a publisher that sends again.
 
-use gpuvitals_queue::link::{Backoff, Forwarded, forward, publish_until};
+use gpuvitals_core::backoff::Backoff;
+use gpuvitals_queue::link::{Forwarded, forward, publish_until};
 use gpuvitals_queue::{
     ConsumerOptions, ContentType, Frame, Producer, PublishError, Queue, QueueClock, QueueConfig,
 };

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use gpuvitals_queue::link::{Backoff, Stamps, publish_until};
+use gpuvitals_core::backoff::Backoff;
+use gpuvitals_queue::link::{Stamps, publish_until};
 use gpuvitals_queue::nats::NatsConsumer;
 use gpuvitals_queue::{Consumer, ConsumerOptions, DeliveryId, NackKind, SettleError};
 use tokio::time::{Instant, timeout};

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpuvitals_queue::link::{Backoff, publish_until};
+use gpuvitals_core::backoff::Backoff;
+use gpuvitals_queue::link::publish_until;
 use gpuvitals_queue::nats::{NatsConsumer, NatsProducer};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Frame, Producer, PublishError, Receipt};
 use tokio::sync::watch;

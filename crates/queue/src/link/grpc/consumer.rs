@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream;
+use gpuvitals_core::backoff::Backoff;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -14,7 +15,6 @@ use super::dial::{Dial, Lost, Outlook};
 use super::exchange::Answers;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Nack, ReceiveError, SettleError};
 use crate::frame::Millis;
-use crate::link::resend::Backoff;
 use crate::link::{Away, ConnectError, Credentials, QueueUrl};
 use crate::protocol::v1::subscribe_reply::What as Reply;
 use crate::protocol::v1::subscribe_request::What as Ask;

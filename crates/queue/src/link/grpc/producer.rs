@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream;
+use gpuvitals_core::backoff::Backoff;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -13,7 +14,7 @@ use super::dial::{Dial, Lost, Outlook};
 use super::exchange::Answers;
 use crate::broker::{PublishError, Receipt};
 use crate::frame::Frame;
-use crate::link::resend::{Backoff, Stamps};
+use crate::link::resend::Stamps;
 use crate::link::{ConnectError, Credentials, QueueUrl};
 use crate::protocol::{self, v1};
 use crate::service::Producer;
