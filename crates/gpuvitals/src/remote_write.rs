@@ -9,7 +9,7 @@ use gpuvitals_core::history::{History, Part};
 use gpuvitals_core::{causes, clock};
 use gpuvitals_exposition::FleetExposition;
 use gpuvitals_listener::Figures;
-use gpuvitals_remotewrite::{ReadFamilies, RemoteWrite, RemoteWriteSettings};
+use gpuvitals_outgoing::{ReadFamilies, RemoteWrite, RemoteWriteSettings};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 

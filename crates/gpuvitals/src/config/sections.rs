@@ -2,8 +2,8 @@
 
 use gpuvitals_agent::AgentSettings;
 use gpuvitals_listener::Listener;
+use gpuvitals_outgoing::RemoteWriteSettings;
 use gpuvitals_queue::link::MessageQueue;
-use gpuvitals_remotewrite::RemoteWriteSettings;
 use gpuvitals_settings::{Refusal, Section, SectionTable, Setting};
 use gpuvitals_sources::settings::{Attribution, Sampling};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use gpuvitals_queue::link::Outbox;
 
-use crate::counts::Counts;
+use super::counts::Counts;
 
 #[derive(Debug)]
 pub(crate) struct Shared {

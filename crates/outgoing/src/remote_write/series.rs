@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use gpuvitals_core::figures::{Family, Kind, Labels, Value};
 
-use crate::message::{About, Draft, MetricType, NAME, Request, Sample};
+use super::message::{About, Draft, MetricType, NAME, Request, Sample};
 
 /// Most samples of a request: some 300 KB before compression.
 pub(crate) const SAMPLES_MAX: usize = 5_000;

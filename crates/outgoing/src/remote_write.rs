@@ -29,12 +29,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use counts::Counts;
-use receiver::{Receiver, pack};
-use series::Tracker;
-use shared::Shared;
+use self::counts::Counts;
+use self::receiver::{Receiver, pack};
+use self::series::Tracker;
+use self::shared::Shared;
 
-pub use settings::RemoteWriteSettings;
+pub use self::settings::RemoteWriteSettings;
 
 /// Families, in parts of any size.
 pub type FamilyParts = Box<dyn Iterator<Item = Vec<Family>>>;

@@ -15,9 +15,9 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use prost::Message as _;
 
-use crate::Shared;
-use crate::message::Request;
-use crate::settings::{ProtocolVersion, RemoteWriteSettings};
+use super::message::Request;
+use super::settings::{ProtocolVersion, RemoteWriteSettings};
+use super::shared::Shared;
 
 /// How often metrics are described to a receiver of 1.0.
 const DESCRIBE_EVERY: Duration = Duration::from_mins(10);
