@@ -12,7 +12,7 @@ use gpuvitals_core::figures::Family;
 use gpuvitals_inputs::simulated;
 use gpuvitals_listener::{Access, ListenerLimits, PortKind, Terms};
 use gpuvitals_log::DISPLACED;
-use gpuvitals_outgoing::{FamilyParts, RemoteWrite};
+use gpuvitals_outgoing::remote_write::RemoteWrite;
 use gpuvitals_queue::OpenError;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::disk;
 use crate::failure::{Exit, Failure};
 use crate::service::{Service, Signals};
-use crate::{listening, node_labels, remote_write, sampling, telemetry};
+use crate::{listening, node_labels, outgoing, sampling};
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -90,10 +90,12 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
     let agent = Agent::start(parts, &runtime).map_err(refused)?;
     let labels = node_labels::read(config.sampling.node(), config.agent.node_labels.clone());
     let _reading = AbortOnDropHandle::new(runtime.spawn(labels));
-    telemetry::show(agent.figures());
-    let figures = agent.figures();
-    let read = Box::new(move || Some(Box::new(std::iter::once(figures.read())) as FamilyParts));
-    let sender = remote_write::start(&config.remote_write, &config.sampling.node(), &runtime, read)?;
+    outgoing::show(agent.figures());
+    let sender = {
+        let _inside = runtime.enter();
+        let (settings, node) = (&config.remote_write, config.sampling.node());
+        outgoing::start_remote_write(settings, &node, agent.figures().into())?
+    };
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
     let running = Running { agent, sender, config, access, address };
@@ -102,7 +104,7 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
 
 /// Figures beside the agent's own.
 fn beside() -> Vec<Family> {
-    remote_write::beside().into_iter().chain(node_labels::families()).collect()
+    outgoing::families().into_iter().chain(node_labels::families()).collect()
 }
 
 /// Says what was found and what is missing, with what to do about it.

@@ -69,7 +69,7 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     let queue = open(settings, config.shutdown.grace).await?;
 
     let mut serving = Serving::start(queue.clone(), Some(socket), server_config(config, access.clone()));
-    crate::telemetry::show(serving.figures());
+    crate::outgoing::show(serving.figures());
     announcer.tell(&format!("queue: {}://{address}", config.listener.scheme()));
     let failure = loop {
         tokio::select! {
@@ -135,7 +135,7 @@ fn server_config(config: &Config, access: Access) -> ServerConfig {
         max_frame_bytes: FRAME_BYTES_MAX,
         access,
         origins: config.broker.cors.clone(),
-        meter: Arc::new(ServerMeter::beside(crate::telemetry::families)),
+        meter: Arc::new(ServerMeter::beside(crate::outgoing::families)),
     }
 }
 

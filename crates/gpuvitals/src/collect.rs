@@ -15,7 +15,8 @@ use gpuvitals_core::figures::Family;
 use gpuvitals_core::ports::Sink;
 use gpuvitals_core::{Health, causes};
 use gpuvitals_listener::{Meter, PortKind, Vitals};
-use gpuvitals_outgoing::{FamilyParts, RemoteWrite};
+use gpuvitals_outgoing::remote_write::RemoteWrite;
+use gpuvitals_outgoing::{FamilyParts, ReadFamilies};
 use gpuvitals_queue::ReceiveError;
 use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_settings::Override;
@@ -26,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::disk;
 use crate::failure::{Exit, Failure};
-use crate::remote_write::{self, FleetFigures};
+use crate::fleet_figures::FleetFigures;
+use crate::outgoing;
 use crate::service::Service;
 use crate::{listening, sinks};
 
@@ -116,15 +118,16 @@ async fn serve(
 /// Sends the collector's figures and the GPUs of its store to those who are named: by OTLP, and by remote write.
 fn send(config: &Config, view: &Arc<View>, gpus: FleetFigures) -> Result<Option<RemoteWrite>, Failure> {
     let (shown, present) = (Arc::clone(view), gpus.clone());
-    crate::telemetry::show_parts(move || {
-        Box::new(std::iter::once(shown.families()).chain(present.read().into_iter().flatten()))
-    });
+    outgoing::show(ReadFamilies::new(move || {
+        let parts = std::iter::once(shown.families()).chain(present.read().into_iter().flatten());
+        Some(Box::new(parts) as FamilyParts)
+    }));
     let shown = Arc::clone(view);
-    let read = Box::new(move || {
+    let read = ReadFamilies::new(move || {
         let parts = gpus.read()?.chain(std::iter::once(shown.families()));
         Some(Box::new(parts) as FamilyParts)
     });
-    remote_write::start_inside(&config.remote_write, &config.sampling.node(), read)
+    outgoing::start_remote_write(&config.remote_write, &config.sampling.node(), read)
 }
 
 /// Closes the sink.
@@ -186,7 +189,7 @@ impl Vitals for View {
         let mut families = families(&self.progress, self.workers);
         families.extend(self.sink.families());
         families.extend(self.meter.families());
-        families.extend(remote_write::beside());
+        families.extend(outgoing::families());
         families
     }
 }

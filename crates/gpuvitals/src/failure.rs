@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use gpuvitals_listener::AccessError;
+use gpuvitals_outgoing::otlp::OtlpError;
 use gpuvitals_queue::link::{ConnectError, CredentialError};
 use gpuvitals_sources::settings::NoDirectory;
 
@@ -99,6 +100,15 @@ impl From<NoDirectory> for Failure {
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         Self::caused(Exit::Config, "configuration: message_queue", error)
+    }
+}
+
+impl From<OtlpError> for Failure {
+    fn from(error: OtlpError) -> Self {
+        match error {
+            OtlpError::Thread { what, source } => Self::io(format!("cannot start {what}"), source),
+            error => Self::caused(Exit::Config, "configuration", error),
+        }
     }
 }
 

@@ -17,18 +17,17 @@ mod inspect;
 mod listening;
 mod logging;
 mod node_labels;
+mod outgoing;
 mod percent;
 mod quantity;
 mod query;
 mod record;
-mod remote_write;
 mod running;
 mod sample;
 mod sampling;
 mod service;
 mod simulate;
 mod table;
-mod telemetry;
 mod terminal;
 mod token;
 mod top;
@@ -40,6 +39,8 @@ mod broker;
 mod clusters;
 #[cfg(feature = "services")]
 mod collect;
+#[cfg(feature = "services")]
+mod fleet_figures;
 #[cfg(feature = "services")]
 mod gateway;
 #[cfg(feature = "services")]
@@ -72,6 +73,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gpuvitals_core::catalogue;
+use gpuvitals_outgoing::otlp;
 use gpuvitals_settings::{Override, Variable};
 
 use cli::{CatalogueFormat, Cli, Command, ConfigCommand};
@@ -109,7 +111,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
     };
     let tool = |more| load(&mut environment(), more)?.check();
     // Only services send telemetry; variables set for others do not concern a tool.
-    let service_layers = |more| load(&mut telemetry::environment(environment()), more);
+    let service_layers = |more| load(&mut otlp::environment(environment()), more);
     let done = match cli.command {
         #[cfg(feature = "services")]
         Command::Services(command) => services::run(command, tool, service_layers),
@@ -123,7 +125,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Command::Mark(flags) => record::mark(&flags),
         Command::Doctor(flags) => doctor::run(&flags, &tool(vec![])?),
         Command::Agent => {
-            let variables = || telemetry::environment(config::with_shared(environment()));
+            let variables = || otlp::environment(config::with_shared(environment()));
             let layers = || load(&mut variables(), vec![]);
             running::serve("agent", Some(agent::THREADS), Hangup::Reloads, layers, |config, service| {
                 agent::run(config.clone(), service, &|| layers()?.check())

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use gpuvitals_outgoing::otlp;
 use gpuvitals_settings::Variable;
 
 use crate::config::{Config, Layers};
 use crate::failure::Failure;
 use crate::logging::Announcer;
 use crate::service::{self, Hangup, Service};
-use crate::{heap, logging, telemetry};
+use crate::{heap, logging, outgoing};
 
 /// How long tasks may take to end once their role has: what is left is a name lookup at most.
 const TASKS_PATIENCE: Duration = Duration::from_secs(1);
@@ -28,14 +29,14 @@ pub(crate) fn serve(
     runtime.spawn(heap::give_back());
     let outcome = role(&config, Service { announcer, runtime: runtime.handle().clone(), signals });
     runtime.shutdown_timeout(TASKS_PATIENCE);
-    telemetry::finish();
+    outgoing::finish_otlp();
     outcome
 }
 
 /// Checked settings, with logging started.
 fn settled(layers: &Layers, service: &'static str) -> Result<(Config, Announcer), Failure> {
     let config = layers.check()?;
-    let tracer = telemetry::start(&config.otlp, service, &config.sampling.node())?;
+    let tracer = outgoing::start_otlp(&config.otlp, service, &config.sampling.node())?;
     let announcer = logging::start(&config.log, service, tracer)?;
     for (name, near) in &layers.strangers {
         tracing::warn!(
@@ -50,7 +51,7 @@ fn settled(layers: &Layers, service: &'static str) -> Result<(Config, Announcer)
             "environment variable is the address of a Kubernetes service and is ignored; enableServiceLinks: false keeps it out"
         );
     }
-    for name in telemetry::unread(environment()) {
+    for name in otlp::unread(environment()) {
         tracing::warn!(
             name,
             "environment variable is not read; otlp.endpoint (OTEL_EXPORTER_OTLP_ENDPOINT) is for traces and metrics, and nothing is compressed"

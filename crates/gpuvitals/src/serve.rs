@@ -87,7 +87,7 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     let api = Api::new(config.api.config(), history, status);
     api.keep_findings(outlet, &config.sampling.node());
     let shown = api.clone();
-    crate::telemetry::show(Figures::new(move || shown.families()));
+    crate::outgoing::show(Figures::new(move || shown.families()));
     let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, beside, access, stop.clone()));
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -189,7 +189,7 @@ impl Vitals for Shown {
     fn families(&self) -> Vec<Family> {
         let mut families = self.progress.families(self.workers);
         families.extend(self.meter.families());
-        families.extend(crate::telemetry::families());
+        families.extend(crate::outgoing::families());
         families
     }
 }
@@ -203,7 +203,7 @@ fn show(parts: Parts<'_>, progress: &Arc<Progress>, announcer: Announcer) -> Res
     let (progress, workers) = (Arc::clone(progress), parts.settings.workers);
     let shown = Arc::new(Shown { progress, workers, meter: Arc::clone(&meter) });
     let figures = Arc::clone(&shown);
-    crate::telemetry::show(Figures::new(move || figures.families()));
+    crate::outgoing::show(Figures::new(move || figures.families()));
     let stop = CancellationToken::new();
     match listening::listen(parts.settings.listen, parts.settings.metrics_port, "--metrics-port") {
         Ok((socket, address)) => {

@@ -110,7 +110,7 @@ async fn serve(
     let beside = queue_api::with(calls, queue, &config.message_queue)?;
     let api = Api::new(config.api.config(), store, Arc::clone(&status) as _);
     api.keep_findings(outlet, &config.sampling.node());
-    crate::telemetry::show(figures(api.clone(), here.as_ref().map(|it| it.1.figures())));
+    crate::outgoing::show(figures(api.clone(), here.as_ref().map(|it| it.1.figures())));
     let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, beside, access, stop_api.clone()));
     let (sink_too, collector) = (Arc::clone(&sink), Arc::clone(status.collector()));
     let mut collectors = Workers::start(&config.collector, &member, sink_too, collector).await?;

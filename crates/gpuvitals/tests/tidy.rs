@@ -25,7 +25,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("jsonl", &["core", "log"]),
     ("postgres", &["core", "settings"]),
     ("remote", &["core", "listener"]),
-    ("outgoing", &["core", "listener", "queue", "settings"]),
+    ("outgoing", &["core", "listener", "settings"]),
     ("suite", &["core"]),
     ("api", &["core", "analysis", "listener", "promql", "settings"]),
     ("analysis", &["core"]),

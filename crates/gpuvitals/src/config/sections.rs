@@ -2,7 +2,8 @@
 
 use gpuvitals_agent::AgentSettings;
 use gpuvitals_listener::Listener;
-use gpuvitals_outgoing::RemoteWriteSettings;
+use gpuvitals_outgoing::otlp::OtlpSettings;
+use gpuvitals_outgoing::remote_write::RemoteWriteSettings;
 use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_settings::{Refusal, Section, SectionTable, Setting};
 use gpuvitals_sources::settings::{Attribution, Sampling};
@@ -63,7 +64,7 @@ sections! {
     gateway: crate::gateway::Gateway,
     #[feature = "services"]
     kubernetes: gpuvitals_clusters::Kubernetes,
-    otlp: crate::telemetry::Otlp,
+    otlp: OtlpSettings,
     remote_write: RemoteWriteSettings,
     shutdown: crate::service::Shutdown,
 }

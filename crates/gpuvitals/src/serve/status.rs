@@ -58,7 +58,7 @@ impl StatusView for Status {
                 health = health.with(vec![("kind", kind.to_owned()), ("peer", name)], Number::from(status));
             }
         }
-        let mut families = crate::telemetry::families();
+        let mut families = crate::outgoing::families();
         families.push(health);
         families.extend(self.clusters.iter().flat_map(|clusters| clusters.families()));
         families.extend(self.findings.families(FINDING_ROWS));

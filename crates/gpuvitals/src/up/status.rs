@@ -157,7 +157,7 @@ impl StatusView for Status {
         families.extend(self.source.1.families(1));
         families.extend(self.clusters.iter().flat_map(|clusters| clusters.families()));
         families.extend(self.findings.families(FINDING_ROWS));
-        families.extend(crate::telemetry::families());
+        families.extend(crate::outgoing::families());
         families
     }
 }

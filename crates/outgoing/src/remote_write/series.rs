@@ -7,9 +7,8 @@ use foldhash::fast::RandomState;
 use gpuvitals_core::figures::{Family, Kind, Labels, Value};
 
 use super::message::{About, Draft, MetricType, NAME, Request, Sample};
+use crate::receiver::SAMPLES_MAX;
 
-/// Most samples of a request: some 300 KB before compression.
-pub(crate) const SAMPLES_MAX: usize = 5_000;
 /// Value of a sample that says that its series has ended: Prometheus' own NaN.
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 /// How long an ended series is remembered, so that a sample older than its end is not sent after it.

@@ -4,19 +4,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use gpuvitals_listener::client::Credentials;
 use gpuvitals_settings::{Bytes, Refusal, settings, words};
+use http::Uri;
 use opentelemetry_sdk::trace::Sampler;
-use ureq::http::Uri;
 
 use super::attributes::attributes;
 
 settings! {
     /// Traces and metrics to an OpenTelemetry collector; the OTEL_* variables are understood as well
-    pub(crate) struct Otlp = "otlp", check Self::check {
+    pub struct OtlpSettings = "otlp", check Self::check {
         /// Send traces and metrics there, by OTLP: http://HOST:4318, or with grpc http://HOST:4317; https too; empty: nowhere
         pub endpoint: String = "", flag "--otlp-endpoint URL";
         /// Protocol
-        pub protocol: Protocol = "http/protobuf";
+        protocol: Protocol = "http/protobuf";
         /// File of headers (lines NAME: VALUE) that go with every request, mode 0600; for tokens
         headers_file: Option<PathBuf> = "";
         /// Authorities (PEM) that sign the receiver's certificate; empty: those of the system
@@ -24,21 +25,21 @@ settings! {
         /// Time for an answer
         pub timeout: Duration = "10s", from "1ms";
         /// Send spans
-        pub traces: bool = true;
+        pub(super) traces: bool = true;
         /// Which traces that begin here are taken
         sampler: SamplerKind = "parentbased_always_on";
         /// Share of the traces, for traceidratio
         sampler_arg: f64 = 1.0, from 0.0 to 1.0;
         /// Send the metrics of /metrics
-        pub metrics: bool = true;
+        pub(super) metrics: bool = true;
         /// Time between two sendings of the metrics
-        pub interval: Duration = "60s", from "1ms";
+        pub(super) interval: Duration = "60s", from "1ms";
         /// Bytes of metrics that wait in memory at most while the receiver is away; then the oldest go
-        pub queue_max: Bytes = "16MiB", from "4MiB";
+        pub(super) queue_max: Bytes = "16MiB", from "4MiB";
         /// service.name; empty: gpuvitals-agent, gpuvitals-broker, gpuvitals-collect, gpuvitals-stream, gpuvitals-up
-        pub service_name: String = "";
+        pub(super) service_name: String = "";
         /// More attributes of the sender: key=value,key=value
-        pub resource_attributes: String = "";
+        pub(super) resource_attributes: String = "";
     }
 }
 
@@ -71,7 +72,7 @@ enum SamplerKind {
 
 words!(Protocol, SamplerKind);
 
-impl Otlp {
+impl OtlpSettings {
     /// Refuses impossible settings.
     fn check(&self) -> Result<(), Refusal> {
         let refuse = |why: String| Err(Refusal::new("otlp.endpoint", why));
@@ -97,6 +98,26 @@ impl Otlp {
         })
     }
 
+    /// Whether anything is sent.
+    pub fn is_on(&self) -> bool {
+        !self.endpoint.is_empty()
+    }
+
+    /// Whether the receiver is spoken to by HTTP/1.1, so that the program's client is needed.
+    pub fn is_http(&self) -> bool {
+        self.protocol == Protocol::Http
+    }
+
+    /// Whether the receiver is reached by TLS.
+    pub fn has_tls(&self) -> bool {
+        self.endpoint.starts_with("https:")
+    }
+
+    /// How the receiver's certificate is checked.
+    pub fn access(&self) -> Credentials {
+        Credentials { ca: self.ca.clone(), ..Credentials::default() }
+    }
+
     /// Which traces are taken.
     pub(super) fn sampler(&self) -> Sampler {
         let ratio = Sampler::TraceIdRatioBased(self.sampler_arg);
@@ -116,8 +137,8 @@ impl Otlp {
     }
 
     /// File of authorities, if one is set.
-    pub(super) fn ca(&self) -> Option<PathBuf> {
-        self.ca.clone()
+    pub(super) fn ca(&self) -> Option<&Path> {
+        self.ca.as_deref()
     }
 }
 

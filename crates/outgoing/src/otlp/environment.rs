@@ -33,7 +33,7 @@ enum Form {
 
 /// The environment with their variables under our names; if both are set, ours wins. An empty one counts as
 /// unset.
-pub(crate) fn environment(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = Variable> {
+pub fn environment(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = Variable> {
     let variables: Vec<_> = variables.collect();
     let value = |theirs: &str| {
         let found = variables.iter().find(|it| it.name == theirs && !it.value.is_empty())?;
@@ -48,7 +48,7 @@ pub(crate) fn environment(variables: impl Iterator<Item = Variable>) -> impl Ite
 }
 
 /// Names of theirs that are set and mean something to others, but nothing here.
-pub(crate) fn unread(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = String> {
+pub fn unread(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = String> {
     let is_unread = |name: &str| {
         // The SDK's exporter of spans reads this one.
         name != "OTEL_EXPORTER_OTLP_TRACES_HEADERS"

@@ -1,6 +1,6 @@
-//! Remote write as the program starts it, and the GPUs of a history for those who send figures.
+//! The GPUs of a history, for those who send figures.
 
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use gpuvitals_core::catalogue::Series;
@@ -8,60 +8,11 @@ use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{History, Part};
 use gpuvitals_core::{causes, clock};
 use gpuvitals_exposition::FleetExposition;
-use gpuvitals_listener::Figures;
-use gpuvitals_outgoing::{ReadFamilies, RemoteWrite, RemoteWriteSettings};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::client::http_client;
-use crate::failure::Failure;
-use crate::telemetry;
-
 /// Longest wait for the state of the fleet.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A process has one service, and that one sender.
-static OWN: OnceLock<Figures> = OnceLock::new();
-
-/// Starts sending what `read` reads, if the settings name a receiver; `node` is this machine.
-///
-/// # Errors
-/// When a file of the settings cannot be used.
-pub(crate) fn start(
-    settings: &RemoteWriteSettings,
-    node: &str,
-    runtime: &Handle,
-    read: ReadFamilies,
-) -> Result<Option<RemoteWrite>, Failure> {
-    let _inside = runtime.enter();
-    start_inside(settings, node, read)
-}
-
-/// The same inside a runtime.
-///
-/// # Errors
-/// When a file of the settings cannot be used.
-pub(crate) fn start_inside(
-    settings: &RemoteWriteSettings,
-    node: &str,
-    read: ReadFamilies,
-) -> Result<Option<RemoteWrite>, Failure> {
-    if !settings.is_on() {
-        return Ok(None);
-    }
-    let http = http_client(settings.has_tls(), &settings.access(), settings.timeout)
-        .map_err(|failure| failure.in_setting("remote_write"))?;
-    let sender = RemoteWrite::start(settings, http, node, read)?;
-    let _started_before = OWN.set(sender.figures());
-    Ok(Some(sender))
-}
-
-/// Figures of all that sends: remote write, and OTLP.
-pub(crate) fn beside() -> Vec<Family> {
-    let mut families = telemetry::families();
-    families.extend(OWN.get().map(Figures::read).unwrap_or_default());
-    families
-}
 
 /// The latest values of the GPUs of a history, as families.
 #[derive(Debug, Clone)]
@@ -71,7 +22,6 @@ pub(crate) struct FleetFigures {
     exposition: Arc<FleetExposition>,
 }
 
-#[cfg_attr(not(feature = "services"), expect(dead_code, reason = "a node alone has no history"))]
 impl FleetFigures {
     /// Of a history that is asked on this runtime.
     pub(crate) fn new(history: Arc<dyn History>, runtime: Handle) -> Self {

@@ -4,10 +4,12 @@ use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator};
 
-use super::settings::Otlp;
+use super::settings::OtlpSettings;
 
 pub(super) use super::attributes::attributes;
 
+/// Instrumentation scope of the spans and metrics.
+pub(super) const SCOPE: &str = "gpuvitals";
 /// Variables that a pod gets from the downward API, and their attributes.
 const PLACE: [(&str, &str); 4] = [
     ("POD_NAME", "k8s.pod.name"),
@@ -17,7 +19,7 @@ const PLACE: [(&str, &str); 4] = [
 ];
 
 /// The resource of a service on a host. The user's attributes win over detected ones.
-pub(super) fn of(settings: &Otlp, service: &str, host: &str) -> Resource {
+pub(super) fn of(settings: &OtlpSettings, service: &str, host: &str) -> Resource {
     // A new one at every start, to distinguish the counters of a process from those of the one before.
     let instance = RandomIdGenerator::default().new_trace_id().to_string();
     let of_pod = PLACE.into_iter().filter_map(|(variable, key)| Some((key, std::env::var(variable).ok()?)));

@@ -2,34 +2,32 @@
 //! as ready requests.
 
 use std::error::Error as _;
-use std::path::Path;
 use std::time::Duration;
 
-use gpuvitals_listener::client::{self, Credentials};
+use gpuvitals_core::causes;
+use gpuvitals_listener::client;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{
     ExporterBuildError, Protocol as Wire, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
     WithTonicConfig as _,
 };
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-};
-use prost::{DecodeError, Message as _};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use prost::Message as _;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
-use ureq::http::header::CONTENT_TYPE;
-use ureq::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::attributes::decoded;
-use super::settings::{Otlp, Protocol};
-use crate::client::http_client;
-use crate::failure::{Exit, Failure};
+use super::encoded;
+use super::error::{HEADERS_VARIABLE, OtlpError};
+use super::settings::OtlpSettings;
+use crate::verdict::Verdict;
 
-/// Headers beside those of the file, as OpenTelemetry has them: `name=value,name=value`, percent-encoded.
-const HEADERS_VARIABLE: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+/// The method that takes metrics, by gRPC.
+const METHOD: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 /// Longest part of a receiver's message in a log line, characters.
 const ECHO_MAX: usize = 200;
 /// Longest answer that is read, bytes.
@@ -47,46 +45,49 @@ pub(super) enum ExportError {
     #[error("no answer came")]
     Unreachable(#[source] HttpError),
     #[error("otlp.endpoint")]
-    Endpoint(#[from] ureq::http::Error),
-    #[error("a request is not what was encoded; a bug")]
-    Request(#[from] DecodeError),
-}
-
-/// What to do with metrics that were not taken.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Retry, after the delay that the receiver asked for, if any.
-    Later(Option<Duration>),
-    /// Drop them: the receiver will never accept them.
-    Never,
+    Endpoint(#[from] http::Error),
 }
 
 impl ExportError {
-    /// As OTLP has it: <https://opentelemetry.io/docs/specs/otlp/#failures>, and `#failures-1` for HTTP.
-    pub(super) fn verdict(&self) -> Verdict {
+    /// What it means for so many data points.
+    pub(super) fn verdict(&self, samples: u64) -> Verdict {
+        let reason = causes(self);
+        if self.passes() {
+            Verdict::Later { reason, after: self.pause() }
+        } else {
+            Verdict::Refused { samples, reason }
+        }
+    }
+
+    /// Whether they may be taken later. As OTLP has it: <https://opentelemetry.io/docs/specs/otlp/#failures>, and `#failures-1`
+    /// for HTTP.
+    fn passes(&self) -> bool {
         match self {
-            Self::Late | Self::Unreachable(_) => Verdict::Later(None),
-            Self::Answered(status, after) => match status.as_u16() {
-                429 | 502..=504 => Verdict::Later(*after),
-                _ => Verdict::Never,
-            },
+            Self::Late | Self::Unreachable(_) => true,
+            Self::Answered(status, _) => matches!(status.as_u16(), 429 | 502..=504),
             // The receiver did not send this: the connection ended.
-            Self::Refused(status) if status.source().is_some() => Verdict::Later(None),
-            Self::Refused(status) => {
-                let wanted = status.get_details_retry_info().and_then(|info| info.retry_delay);
-                match status.code() {
-                    Code::Cancelled
-                    | Code::DeadlineExceeded
-                    | Code::Aborted
-                    | Code::OutOfRange
-                    | Code::Unavailable
-                    | Code::DataLoss => Verdict::Later(wanted),
-                    // Without a time to wait it will never have room.
-                    Code::ResourceExhausted if wanted.is_some() => Verdict::Later(wanted),
-                    _ => Verdict::Never,
-                }
-            }
-            Self::Endpoint(_) | Self::Request(_) => Verdict::Never,
+            Self::Refused(status) if status.source().is_some() => true,
+            Self::Refused(status) => match status.code() {
+                Code::Cancelled
+                | Code::DeadlineExceeded
+                | Code::Aborted
+                | Code::OutOfRange
+                | Code::Unavailable
+                | Code::DataLoss => true,
+                // Without a time to wait it will never have room.
+                Code::ResourceExhausted => self.pause().is_some(),
+                _ => false,
+            },
+            Self::Endpoint(_) => false,
+        }
+    }
+
+    /// The time for which the receiver asks to be left alone, if it does.
+    fn pause(&self) -> Option<Duration> {
+        match self {
+            Self::Answered(_, after) => *after,
+            Self::Refused(status) => status.get_details_retry_info().and_then(|info| info.retry_delay),
+            Self::Late | Self::Unreachable(_) | Self::Endpoint(_) => None,
         }
     }
 }
@@ -108,7 +109,8 @@ pub(super) struct Http {
 impl Http {
     fn send(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         request.headers_mut().extend(self.headers.clone());
-        let (parts, mut body) = self.agent.run(request.map(Vec::from))?.into_parts();
+        let (head, body) = request.into_parts();
+        let (parts, mut body) = self.agent.run(Request::from_parts(head, &*body))?.into_parts();
         let body = body.with_config().limit(ANSWER_MAX).read_to_vec()?;
         Ok(Response::from_parts(parts, body.into()))
     }
@@ -122,23 +124,19 @@ impl HttpClient for Http {
 }
 
 impl Transport {
-    /// As the settings say. For gRPC the caller is inside the runtime that drives the connection.
+    /// As the settings say; by gRPC without a client for HTTP. For gRPC the caller is inside the runtime that drives the
+    /// connection.
     ///
     /// # Errors
     /// When headers or authorities cannot be read.
-    pub(super) fn new(settings: &Otlp) -> Result<Self, Failure> {
+    pub(super) fn new(settings: &OtlpSettings, http: Option<ureq::Agent>) -> Result<Self, OtlpError> {
         let headers = headers(settings)?;
-        match settings.protocol {
-            Protocol::Grpc => Ok(Self::Grpc(channel(settings)?, MetadataMap::from_headers(headers))),
-            Protocol::Http => {
-                let endpoint = settings.endpoint.trim_end_matches('/').to_owned();
-                let access = Credentials { ca: settings.ca(), ..Credentials::default() };
-                let is_encrypted = endpoint.starts_with("https:");
-                let agent = http_client(is_encrypted, &access, settings.timeout)
-                    .map_err(|error| error.in_setting("otlp.ca"))?;
-                Ok(Self::Http(Http { agent, headers }, endpoint))
+        Ok(match http {
+            None => Self::Grpc(channel(settings)?, MetadataMap::from_headers(headers)),
+            Some(agent) => {
+                Self::Http(Http { agent, headers }, settings.endpoint.trim_end_matches('/').to_owned())
             }
-        }
+        })
     }
 
     /// The library's exporter of spans. A batch that fails is tried again a few times within `timeout`.
@@ -174,14 +172,13 @@ impl Transport {
     ) -> Result<ExportMetricsServiceResponse, ExportError> {
         match self {
             Self::Grpc(channel, metadata) => {
-                let mut request = tonic::Request::new(ExportMetricsServiceRequest::decode(metrics)?);
+                let mut request = tonic::Request::new(metrics);
                 metadata.clone_into(request.metadata_mut());
                 request.set_timeout(timeout);
-                let mut client = MetricsServiceClient::new(channel.clone());
-                let answer = tokio::time::timeout(timeout, client.export(request)).await;
-                let answer = answer.map_err(|_| ExportError::Late)?;
+                let calling = encoded::call(channel.clone(), METHOD, request);
+                let answer = tokio::time::timeout(timeout, calling).await;
                 answer
-                    .map(tonic::Response::into_inner)
+                    .map_err(|_| ExportError::Late)?
                     .map_err(|status| ExportError::Refused(Box::new(status)))
             }
             Self::Http(client, endpoint) => {
@@ -214,45 +211,38 @@ fn words(status: &Status) -> String {
     }
 }
 
-fn channel(settings: &Otlp) -> Result<Channel, Failure> {
-    let bad =
-        |error: tonic::transport::Error| Failure::caused(Exit::Config, "configuration: otlp.endpoint", error);
+fn channel(settings: &OtlpSettings) -> Result<Channel, OtlpError> {
     let mut endpoint = Endpoint::from_shared(settings.endpoint.clone())
-        .map_err(bad)?
+        .map_err(OtlpError::of("otlp.endpoint"))?
         .connect_timeout(settings.timeout)
         .timeout(settings.timeout);
-    if settings.endpoint.starts_with("https:") {
+    if settings.has_tls() {
         let tls = match settings.ca() {
             Some(path) => {
-                let pem = std::fs::read(&path).map_err(|e| unusable(&path, e))?;
+                let unusable = format!("otlp.ca: cannot use {}", path.display());
+                let pem = std::fs::read(path).map_err(OtlpError::of(unusable))?;
                 ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
             }
             None => ClientTlsConfig::new().with_native_roots(),
         };
-        endpoint = endpoint
-            .tls_config(tls)
-            .map_err(|e| Failure::caused(Exit::Config, "configuration: otlp.ca", e))?;
+        endpoint = endpoint.tls_config(tls).map_err(OtlpError::of("otlp.ca"))?;
     }
     Ok(endpoint.connect_lazy())
 }
 
-fn unusable(path: &Path, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
-    Failure::caused(Exit::Config, format!("configuration: otlp.ca: cannot use {}", path.display()), error)
-}
-
 /// Headers of the file and of the environment, which wins.
-fn headers(settings: &Otlp) -> Result<HeaderMap, Failure> {
+fn headers(settings: &OtlpSettings) -> Result<HeaderMap, OtlpError> {
     let mut headers = match settings.headers_file() {
         Some(path) => client::headers(path, "otlp.headers_file")?,
         None => HeaderMap::new(),
     };
-    let bad = |text: String| Failure::new(Exit::Config, format!("configuration: {HEADERS_VARIABLE}: {text}"));
     let variable = std::env::var(HEADERS_VARIABLE).unwrap_or_default();
     for entry in variable.split(',').filter(|entry| !entry.trim().is_empty()) {
-        let (name, value) =
-            entry.split_once('=').ok_or_else(|| bad("write NAME=VALUE,NAME=VALUE".to_owned()))?;
+        let (name, value) = entry
+            .split_once('=')
+            .ok_or_else(|| OtlpError::Variable("write NAME=VALUE,NAME=VALUE".to_owned()))?;
         let name = name.trim();
-        let is_none = || bad(format!("{name:?} is no header, or its value cannot be one"));
+        let is_none = || OtlpError::Variable(format!("{name:?} is no header, or its value cannot be one"));
         let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| is_none())?;
         let mut value = HeaderValue::from_str(&decoded(value.trim())).map_err(|_| is_none())?;
         value.set_sensitive(true);
@@ -270,23 +260,32 @@ mod tests {
     #[test]
     fn what_may_be_taken_later_is_sent_again_and_nothing_else() {
         let ten = Some(Duration::from_secs(10));
-        for (status, after, verdict) in [
-            (429, ten, Verdict::Later(ten)),
-            (503, None, Verdict::Later(None)),
-            (500, None, Verdict::Never),
-            (400, ten, Verdict::Never),
-        ] {
-            let error = ExportError::Answered(StatusCode::from_u16(status).unwrap(), after);
-            assert_eq!(error.verdict(), verdict, "{status}");
+        let (never, at_once) = ((false, None), (true, None));
+        for (status, after, later) in
+            [(429, ten, (true, ten)), (503, None, at_once), (500, None, never), (400, ten, never)]
+        {
+            assert_eq!(later_of(&ExportError::Answered(StatusCode::from_u16(status).unwrap(), after)), later);
         }
-        let of = |status: Status| ExportError::Refused(Box::new(status)).verdict();
-        assert_eq!(of(Status::unavailable("later")), Verdict::Later(None));
-        assert_eq!(of(Status::invalid_argument("never")), Verdict::Never);
-        assert_eq!(of(Status::resource_exhausted("full for good")), Verdict::Never);
+        let of = |status: Status| later_of(&ExportError::Refused(Box::new(status)));
+        assert_eq!(of(Status::unavailable("later")), at_once);
+        assert_eq!(of(Status::invalid_argument("never")), never);
+        assert_eq!(of(Status::resource_exhausted("full for good")), never);
         let wanted = ErrorDetails::with_retry_info(ten);
         let full = Status::with_error_details(Code::ResourceExhausted, "full", wanted);
-        assert_eq!(of(full), Verdict::Later(ten));
+        assert_eq!(of(full), (true, ten));
         let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        assert_eq!(of(Status::from_error(Box::new(broken))), Verdict::Later(None), "the connection ended");
+        assert_eq!(of(Status::from_error(Box::new(broken))), at_once, "the connection ended");
+    }
+
+    /// Whether it is sent again, and the pause before.
+    fn later_of(error: &ExportError) -> (bool, Option<Duration>) {
+        match error.verdict(7) {
+            Verdict::Later { after, .. } => (true, after),
+            Verdict::Refused { samples, .. } => {
+                assert_eq!(samples, 7, "all of them");
+                (false, None)
+            }
+            Verdict::Taken { .. } => panic!("{error:?}"),
+        }
     }
 }

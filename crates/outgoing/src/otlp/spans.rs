@@ -11,10 +11,12 @@ use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider, Span, SpanData, SpanExporter, SpanProcessor,
 };
 
-use super::counts::{Counts, Signal};
-use super::settings::Otlp;
+use super::counts::{OtlpCounts, tell};
+use super::error::OtlpError;
+use super::settings::OtlpSettings;
 use super::transport::Transport;
-use crate::failure::{Exit, Failure};
+use crate::counts::add;
+use crate::verdict::Verdict;
 
 /// Most spans that wait, the SDK's own default; at some 500 bytes each about 1 MB.
 const SPANS_MAX: usize = 2048;
@@ -26,15 +28,13 @@ const TEXT_MAX: usize = 256;
 /// # Errors
 /// When the library refuses the endpoint.
 pub(super) fn provider(
-    settings: &Otlp,
+    settings: &OtlpSettings,
     transport: &Transport,
     resource: Resource,
-    counts: &Arc<Counts>,
-) -> Result<SdkTracerProvider, Failure> {
-    let inner = transport
-        .spans(settings.timeout)
-        .map_err(|error| Failure::caused(Exit::Config, "configuration: otlp.endpoint", error))?;
-    let counted = Exporter { inner, counts: Arc::clone(counts), signal: Signal::new("traces") };
+    counts: &Arc<OtlpCounts>,
+) -> Result<SdkTracerProvider, OtlpError> {
+    let inner = transport.spans(settings.timeout).map_err(OtlpError::of("otlp.endpoint"))?;
+    let counted = Exporter { inner, counts: Arc::clone(counts) };
     let config = BatchConfigBuilder::default().with_max_queue_size(SPANS_MAX).build();
     let batches = BatchSpanProcessor::builder(counted).with_batch_config(config).build();
     Ok(SdkTracerProvider::builder()
@@ -48,7 +48,7 @@ pub(super) fn provider(
 #[derive(Debug)]
 struct Processor {
     batches: BatchSpanProcessor,
-    counts: Arc<Counts>,
+    counts: Arc<OtlpCounts>,
 }
 
 impl SpanProcessor for Processor {
@@ -59,7 +59,7 @@ impl SpanProcessor for Processor {
     fn on_end(&self, mut span: SpanData) {
         if self.counts.spans_waiting.fetch_add(1, Ordering::Relaxed) >= SPANS_MAX as u64 {
             self.counts.spans_waiting.fetch_sub(1, Ordering::Relaxed);
-            self.counts.spans_no_room.fetch_add(1, Ordering::Relaxed);
+            add(&self.counts.spans.no_room, 1);
             return;
         }
         shorten(&mut span);
@@ -98,8 +98,7 @@ fn shorten(span: &mut SpanData) {
 #[derive(Debug)]
 struct Exporter {
     inner: opentelemetry_otlp::SpanExporter,
-    counts: Arc<Counts>,
-    signal: Signal,
+    counts: Arc<OtlpCounts>,
 }
 
 impl SpanExporter for Exporter {
@@ -107,17 +106,12 @@ impl SpanExporter for Exporter {
         let count = batch.len() as u64;
         let exported = self.inner.export(batch).await;
         self.counts.spans_waiting.fetch_sub(count, Ordering::Relaxed);
-        match &exported {
-            Ok(()) => {
-                self.counts.spans_sent.fetch_add(count, Ordering::Relaxed);
-                self.signal.taken();
-            }
-            Err(error) => {
-                self.counts.spans_not_taken.fetch_add(count, Ordering::Relaxed);
-                self.counts.failures.fetch_add(1, Ordering::Relaxed);
-                self.signal.not_taken(&error.to_string());
-            }
-        }
+        let verdict = match &exported {
+            Ok(()) => Verdict::Taken { left_out: 0 },
+            Err(error) => Verdict::Refused { samples: count, reason: error.to_string() },
+        };
+        let before = self.counts.spans.answered(count, &verdict);
+        tell("traces", before, &verdict);
         exported
     }
 

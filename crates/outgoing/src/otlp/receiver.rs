@@ -1,15 +1,12 @@
-//! Metrics: the families of a service, sent every interval through an [`Outbox`].
+//! A receiver of OTLP: the families as requests, which are sent as they were written.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gpuvitals_core::clock;
 use gpuvitals_core::figures::Family;
-use gpuvitals_core::{causes, clock};
-use gpuvitals_queue::link::{Outbox, OutboxReceiver, SendLater};
-use gpuvitals_queue::{ContentType, Frame};
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest,
 };
@@ -17,86 +14,40 @@ use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, ScopeMetrics};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
-use tokio_util::sync::CancellationToken;
 
 use super::convert::{Times, metrics};
-use super::counts::{Counts, Signal};
-use super::shown::{SCOPE, Shown};
-use super::transport::{Transport, Verdict};
-
-/// Most samples of a request: some 1.5 MB, below the 4 MiB that receivers of gRPC take unless told otherwise.
-const SAMPLES_MAX: usize = 5_000;
+use super::counts::{OtlpCounts, tell};
+use super::resource::SCOPE;
+use super::transport::Transport;
+use crate::counts::Counts;
+use crate::families::FamilyParts;
+use crate::receiver::{Packed, Receiver, SAMPLES_MAX};
+use crate::verdict::{Standing, Verdict};
 
 /// Looks at the figures after which a series that is no longer among them is forgotten.
 const ROUNDS_KEPT: u32 = 10;
 
-/// The data to send, and its destination.
-pub(super) struct Exporter {
-    pub(super) receiver: Receiver,
-    pub(super) outbox: Arc<Outbox>,
-    pub(super) resource: Resource,
-    pub(super) figures: Shown,
-    pub(super) interval: Duration,
+/// The receiver that the settings name.
+#[derive(Debug)]
+pub(super) struct OtlpReceiver {
+    transport: Transport,
+    timeout: Duration,
+    counts: Arc<OtlpCounts>,
+    resource: Resource,
+    /// Since when the program's own counters count, nanoseconds since 1970.
+    started_ns: u64,
+    sent: Mutex<SentSamples>,
 }
 
-/// The receiver, as the outbox sees it.
-pub(super) struct Receiver {
-    pub(super) transport: Transport,
-    pub(super) timeout: Duration,
-    pub(super) counts: Arc<Counts>,
-    pub(super) signal: Signal,
-}
-
-impl Exporter {
-    /// Queues the values every interval until `stop`, and then once more, and sends what waits.
-    pub(super) async fn run(self, stop: CancellationToken) {
-        let started_ns = now_ns();
-        let mut ticks = interval_at(Instant::now() + self.interval, self.interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let looking = async {
-            let mut sent = SentSamples::default();
-            while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-                self.look(started_ns, &mut sent).await;
-            }
-            self.look(started_ns, &mut sent).await;
-            self.outbox.emptied().await;
-        };
-        let failed = |reason: &str| {
-            self.receiver.counts.failures.fetch_add(1, Ordering::Relaxed);
-            self.receiver.signal.not_taken(reason);
-        };
-        let never = CancellationToken::new();
-        tokio::select! {
-            () = looking => {}
-            ended = self.outbox.send(&self.receiver, &never, failed) => {
-                if let Err(error) = ended {
-                    tracing::error!(error = causes(&error), "the exporter of metrics by OTLP has stopped");
-                }
-            }
-        }
-    }
-
-    async fn look(&self, started_ns: u64, sent: &mut SentSamples) {
-        let figures = self.figures.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(figures) = figures else { return };
-        let times = Times { start_ns: started_ns, now_ns: now_ns() };
-        sent.round = sent.round.wrapping_add(1);
-        for part in figures().flat_map(|families| parts(sent.new_in(families))) {
-            let points = part.iter().map(|family| family.samples.len()).sum::<usize>();
-            let points = u32::try_from(points).unwrap_or(u32::MAX);
-            // The content type is a placeholder: nothing decodes this payload.
-            let frame = Frame::new(ContentType::Batch, points, self.request(&part, times).encode_to_vec());
-            if let Err(error) = self.outbox.push(frame).await {
-                self.receiver.counts.points_no_room.fetch_add(points.into(), Ordering::Relaxed);
-                tracing::debug!(
-                    points,
-                    error = causes(&error),
-                    "metrics found no place in the queue of OTLP"
-                );
-            }
-        }
-        sent.forget();
+impl OtlpReceiver {
+    /// Of a program that counts from now on. An answer is waited for for `timeout`.
+    pub(super) fn new(
+        transport: Transport,
+        timeout: Duration,
+        counts: Arc<OtlpCounts>,
+        resource: Resource,
+    ) -> Self {
+        Self { transport, timeout, counts, resource, started_ns: now_ns(), sent: Mutex::default() }
     }
 
     fn request(&self, families: &[Family], times: Times) -> ExportMetricsServiceRequest {
@@ -114,8 +65,59 @@ impl Exporter {
     }
 }
 
+impl Receiver for OtlpReceiver {
+    const PROTOCOL: &str = "OTLP";
+    const SAMPLES: &str = "data points";
+    type Form = ();
+
+    fn counts(&self) -> &Counts {
+        &self.counts.points
+    }
+
+    fn pack(&self, families: FamilyParts, emit: &mut dyn FnMut(Packed<()>)) {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = Times { start_ns: self.started_ns, now_ns: now_ns() };
+        sent.round = sent.round.wrapping_add(1);
+        for part in families.flat_map(|families| parts(sent.new_in(families))) {
+            let samples = part.iter().map(|family| family.samples.len()).sum::<usize>();
+            if samples > 0 {
+                let body = self.request(&part, times).encode_to_vec().into();
+                let samples = samples.try_into().unwrap_or(u64::MAX);
+                emit(Packed { body, form: (), samples, newest_ms: clock::now_ns() / 1_000_000 });
+            }
+        }
+        sent.forget();
+    }
+
+    async fn send(&self, request: &Packed<()>) -> Verdict {
+        self.counts.points.goes_out(request.body.len());
+        match self.transport.metrics(request.body.clone(), self.timeout).await {
+            Ok(answer) => {
+                let left_out = left_out(answer.partial_success.unwrap_or_default());
+                Verdict::Taken { left_out: left_out.min(request.samples) }
+            }
+            Err(error) => error.verdict(request.samples),
+        }
+    }
+
+    fn tell(&self, before: Standing, verdict: &Verdict) {
+        tell("metrics", before, verdict);
+    }
+}
+
+/// The data points that a receiver refused out of metrics it took. It may do so with every request, so the log has it at
+/// `debug`.
+fn left_out(answer: ExportMetricsPartialSuccess) -> u64 {
+    let ExportMetricsPartialSuccess { rejected_data_points, error_message } = answer;
+    let refused = u64::try_from(rejected_data_points).unwrap_or(0);
+    if refused > 0 || !error_message.is_empty() {
+        tracing::debug!(refused, reason = error_message, "the receiver of OTLP refused data points");
+    }
+    refused
+}
+
 /// The samples with a time of their own that were sent: a value that was not measured anew is no new point.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct SentSamples {
     /// By a hash of name and labels.
     series: HashMap<u64, Sent>,
@@ -124,6 +126,7 @@ struct SentSamples {
     round: u32,
 }
 
+#[derive(Debug)]
 struct Sent {
     /// When its value was measured.
     at_ns: i64,
@@ -149,44 +152,6 @@ impl SentSamples {
     fn forget(&mut self) {
         let round = self.round;
         self.series.retain(|_, sent| round.wrapping_sub(sent.round) < ROUNDS_KEPT);
-    }
-}
-
-impl Receiver {
-    /// Counts the data points that a receiver refused out of metrics it took. It may do so with every
-    /// request, so the log has it at `debug`.
-    fn refused(
-        &self,
-        ExportMetricsPartialSuccess { rejected_data_points, error_message }: ExportMetricsPartialSuccess,
-    ) {
-        let refused = u64::try_from(rejected_data_points).unwrap_or(0);
-        self.counts.points_refused.fetch_add(refused, Ordering::Relaxed);
-        if refused > 0 || !error_message.is_empty() {
-            tracing::debug!(refused, reason = error_message, "the receiver of OTLP refused data points");
-        }
-    }
-}
-
-impl OutboxReceiver for Receiver {
-    async fn send(&self, frame: Frame) -> Result<(), SendLater> {
-        let points = u64::from(frame.count);
-        match self.transport.metrics(frame.payload, self.timeout).await {
-            Ok(answer) => {
-                self.refused(answer.partial_success.unwrap_or_default());
-                self.counts.points_sent.fetch_add(points, Ordering::Relaxed);
-                self.signal.taken();
-            }
-            Err(error) => {
-                let reason = causes(&error);
-                if let Verdict::Later(retry_after) = error.verdict() {
-                    return Err(SendLater { reason: reason.into(), retry_after });
-                }
-                self.counts.failures.fetch_add(1, Ordering::Relaxed);
-                self.counts.points_not_taken.fetch_add(points, Ordering::Relaxed);
-                self.signal.not_taken(&reason);
-            }
-        }
-        Ok(())
     }
 }
 
