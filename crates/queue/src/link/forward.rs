@@ -1,12 +1,16 @@
 //! Takes frames from one queue and publishes them to another.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::resend::{Event, Patience, Sender};
 use crate::broker::{Delivery, Nack, NackKind, PublishError, ReceiveError};
 use crate::service::{Consumer, Producer};
+
+/// Lease, longer than any process runs: a frame stays leased until it is sent. For queues whose only consumer ends with them.
+pub const ENDLESS_LEASE: Duration = Duration::from_hours(24 * 365 * 10);
 
 /// The outcome of a forwarded frame.
 #[derive(Debug)]

@@ -8,14 +8,12 @@
 //!
 //! Nothing here waits for a queue that is away: producers and consumers are created without a connection, a
 //! publish then fails with [`PublishError::Unavailable`](crate::broker::PublishError::Unavailable), and a receive keeps trying. A [`Sender`] sends
-//! refused frames again; [`forward`] does so with the frames of another queue, and an [`Outbox`] with those for a
-//! receiver that is not a broker.
+//! refused frames again; [`forward`] does so with the frames of another queue.
 
 mod away;
 mod client;
 mod forward;
 mod grpc;
-mod outbox;
 mod resend;
 mod settings;
 mod url;
@@ -23,10 +21,9 @@ mod url;
 pub use crate::name::{check_group, check_topic};
 pub use away::{Away, ConnectError};
 pub use client::{AnyConsumer, AnyProducer, Client, of_one_consumer};
-pub use forward::{Forwarded, forward};
+pub use forward::{ENDLESS_LEASE, Forwarded, forward};
 pub use gpuvitals_listener::client::{BearerToken, CredentialError, Credentials};
 pub use grpc::{GrpcConsumer, GrpcProducer};
-pub use outbox::{ENDLESS_LEASE, Outbox, OutboxError, OutboxReceiver, SendLater};
 pub use resend::{Event, Patience, Sender, Stamps, publish_until};
 pub use settings::MessageQueue;
 pub use url::{QueueUrl, Scheme, UrlError};
