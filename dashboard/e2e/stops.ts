@@ -1,4 +1,5 @@
 import { expect, type Page } from "@playwright/test";
+import { readFileSync } from "node:fs";
 import { APART, CLUSTERS, FLEET, judged, LIVE } from "./servers";
 
 /** A page, the server that has something for it, and what is to be seen when it is there. */
@@ -18,8 +19,11 @@ const found = (server: string) => async (page: Page) => {
   await expect(page.locator("[data-finding]").first()).toBeVisible();
 };
 
-/** Every page there is. */
-export const STOPS: readonly Stop[] = [
+/** The paths of all pages, of which those that name something cannot be gone to as they stand. */
+const PATHS = readFileSync(new URL("../../crates/api/src/route/pages.txt", import.meta.url), "utf8").trim().split("\n");
+
+/** Pages that need something to be there before they are looked at. */
+const READY: readonly Stop[] = [
   { name: "Now", path: "/", server: FLEET, variable: "GPUVITALS_FLEET_URL", ready: found(FLEET) },
   { name: "GPUs", path: "/gpus", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-gpu]:visible") },
   { name: "Heat map", path: "/gpus?view=map&colour=temperature_c", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-cells]:not([data-cells='0'])") },
@@ -29,7 +33,14 @@ export const STOPS: readonly Stop[] = [
   { name: "Jobs", path: "/jobs?price=2", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-group]") },
   { name: "Queue", path: "/queue", server: APART, variable: "GPUVITALS_APART_URL", ready: visible("[data-group]") },
   { name: "Statistics", path: "/statistics", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
-  { name: "About", path: "/about", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("main dl") },
   { name: "Clusters", path: "/clusters", server: CLUSTERS, variable: "GPUVITALS_CLUSTERS_URL", ready: visible("main h1, main h2") },
   { name: "a node", path: "/clusters/east/node-0", server: CLUSTERS, variable: "GPUVITALS_CLUSTERS_URL", ready: visible("main h1") },
+];
+
+/** Every page there is. */
+export const STOPS: readonly Stop[] = [
+  ...READY,
+  ...PATHS.filter((path) => !path.includes(":") && !READY.some((stop) => stop.path.split("?")[0] === path)).map(
+    (path): Stop => ({ name: path, path, server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("main h1, main h2, main dl") }),
+  ),
 ];

@@ -1,5 +1,6 @@
 import { X } from "lucide-react";
 import type { RefObject } from "react";
+import { PAGES } from "./pages";
 
 const KEYS: readonly (readonly [string, string])[] = [
   ["/", "Search the list"],
@@ -10,13 +11,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["Space", "Pick the GPU to compare (heat map)"],
   ["[ and ]", "Previous and next page of the list"],
   ["l", "Live on or off (GPU page)"],
-  ["n", "What is wrong now"],
-  ["g", "List of GPUs"],
-  ["h", "Hosts"],
-  ["w", "Jobs and namespaces: who wastes GPU hours"],
-  ["c", "Clusters"],
-  ["q", "Queue"],
-  ["s", "Statistics"],
+  ...PAGES.flatMap(({ key }) => (key === undefined ? [] : [key])),
   ["t", "Theme: light, dark, as the system"],
   ["u", "Times: of your zone, in UTC"],
   ["?", "This help"],

@@ -1,36 +1,52 @@
-export type Route =
-  | { readonly page: "now" }
-  | { readonly page: "fleet" }
-  | { readonly page: "gpu"; readonly id: string }
-  | { readonly page: "compare" }
-  | { readonly page: "hosts" }
-  | { readonly page: "jobs" }
-  | { readonly page: "clusters" }
-  | { readonly page: "node"; readonly cluster: string; readonly node: string }
-  | { readonly page: "queue" }
-  | { readonly page: "statistics" }
-  | { readonly page: "about" }
-  | { readonly page: "missing" };
+import { PAGES, type Page } from "./pages";
 
-/** Which page a path names. A path with a broken escape names none. */
-export function routeOf(pathname: string): Route {
-  const path = pathname.replace(/\/+$/, "");
-  if (path === "") return { page: "now" };
-  if (path === "/gpus") return { page: "fleet" };
-  if (path === "/compare") return { page: "compare" };
-  if (path === "/hosts") return { page: "hosts" };
-  if (path === "/jobs") return { page: "jobs" };
-  if (path === "/queue") return { page: "queue" };
-  if (path === "/statistics") return { page: "statistics" };
-  if (path === "/about") return { page: "about" };
-  if (path === "/clusters") return { page: "clusters" };
-  try {
-    const gpu = /^\/gpus\/([^/]+)$/.exec(path)?.[1];
-    if (gpu !== undefined) return { page: "gpu", id: decodeURIComponent(gpu) };
-    const [, cluster, node] = /^\/clusters\/([^/]+)\/([^/]+)$/.exec(path) ?? [];
-    if (cluster !== undefined && node !== undefined) return { page: "node", cluster: decodeURIComponent(cluster), node: decodeURIComponent(node) };
-  } catch {
-    // A broken escape.
+/** A page, and what the path names for it. */
+export interface Route {
+  readonly page: Page;
+  readonly named: Readonly<Record<string, string>>;
+}
+
+/** Which page stands at a path; null: none. A path with a broken escape has none. */
+export function routeOf(pathname: string): Route | null {
+  const segments = segmentsOf(pathname);
+  for (const page of PAGES) {
+    const named = namedBy(segmentsOf(page.path), segments);
+    if (named !== null) return { page, named };
   }
-  return { page: "missing" };
+  return null;
+}
+
+function segmentsOf(path: string): string[] {
+  return path.replace(/\/+$/, "").split("/");
+}
+
+function namedBy(pattern: readonly string[], segments: readonly string[]): Record<string, string> | null {
+  if (pattern.length !== segments.length) return null;
+  const named: Record<string, string> = {};
+  for (const [place, part] of pattern.entries()) {
+    const segment = segments[place] ?? "";
+    if (!part.startsWith(":")) {
+      if (part !== segment) return null;
+      continue;
+    }
+    const text = decoded(segment);
+    if (text === null || text === "") return null;
+    named[part.slice(1)] = text;
+  }
+  return named;
+}
+
+function decoded(segment: string): string | null {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return null;
+  }
+}
+
+/** What the browser's tab says. */
+export function titleOf(route: Route | null): string {
+  const title = route?.page.title ?? "";
+  const text = typeof title === "string" ? title : title(route?.named ?? {});
+  return text === "" ? "gpuvitals" : `${text} · gpuvitals`;
 }

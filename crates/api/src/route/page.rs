@@ -1,8 +1,9 @@
-//! The web page's files, the page itself for its own addresses, and 404 for every other path.
+//! The web page's files, the page itself for its own addresses, and 404 for every other path: the page again for a
+//! browser, which then says what there is.
 
 use axum::extract::State as Shared;
-use axum::http::header::{CONTENT_SECURITY_POLICY, HeaderMap};
-use axum::http::{HeaderValue, Method, Uri};
+use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, HeaderMap};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::answered::{Answered, READING};
@@ -16,6 +17,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'u
 /// Folder of built files whose name contains their hash: they never change.
 const HASHED: &str = "assets/";
 const INDEX: &str = "index.html";
+/// Where the page has views, a path a line; a test of `dashboard/src/app/pages.ts` writes and compares the list.
+const VIEWS: &str = include_str!("pages.txt");
 const PLACEHOLDER: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>gpuvitals</title>\n\
     <p>This program was built without its web page; <code>make build</code> builds it with the page. \
     The API is described at <a href=\"/docs\">/docs</a>.</p></html>\n";
@@ -32,42 +35,41 @@ pub(crate) async fn page(Shared(api): Shared<Api>, method: Method, uri: Uri, hea
         return asset
             .respond(&headers, if name.starts_with(HASHED) { Keep::Immutable } else { Keep::Revalidate });
     }
-    if !is_view(path) {
-        return Err(ApiError::not_found(path));
-    }
     let mut response = match page.get(INDEX) {
-        Some(index) => index.respond(&headers, Keep::Revalidate)?,
+        Some(index) if is_view(path) => index.respond(&headers, Keep::Revalidate)?,
+        Some(index) if is_for_a_person(path, &headers) => {
+            // Whole, whatever the browser kept: a missing page is never unchanged.
+            let mut response = index.respond(&HeaderMap::new(), Keep::Revalidate)?;
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            response
+        }
         None if name.is_empty() || name == INDEX => {
             Asset::plain(INDEX, PLACEHOLDER.as_bytes()).respond(&headers, Keep::Revalidate)?
         }
-        None => return Err(ApiError::not_found(path)),
+        _ => return Err(ApiError::not_found(path)),
     };
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     Ok(response)
 }
 
-/// Whether the page has a view at this path: those of `routeOf` in `dashboard/src/app/routes.ts`.
+/// Whether somebody looks at the answer: a browser asks so for what stands in its address bar.
+fn is_for_a_person(path: &str, headers: &HeaderMap) -> bool {
+    let asked = headers.get(ACCEPT).and_then(|accepted| accepted.to_str().ok());
+    !path.starts_with("/api/") && asked.is_some_and(|accepted| accepted.contains("text/html"))
+}
+
+/// Whether the page has a view at this path.
 fn is_view(path: &str) -> bool {
     let path = path.trim_end_matches('/');
-    if matches!(
-        path,
-        "" | "/index.html"
-            | "/gpus"
-            | "/compare"
-            | "/hosts"
-            | "/jobs"
-            | "/clusters"
-            | "/queue"
-            | "/statistics"
-            | "/about"
-    ) {
-        return true;
-    }
-    if let Some(id) = path.strip_prefix("/gpus/") {
-        return !id.contains('/');
-    }
-    let node = path.strip_prefix("/clusters/").and_then(|place| place.split_once('/'));
-    node.is_some_and(|(cluster, node)| !cluster.is_empty() && !node.contains('/'))
+    path == "/index.html" || VIEWS.lines().any(|view| fits(view.trim_end_matches('/'), path))
+}
+
+/// Whether a path is what a view's says; a segment of it that begins with a colon stands for any text.
+fn fits(view: &str, path: &str) -> bool {
+    let mut segments = path.split('/');
+    let named = |part: &str, segment: &str| part.starts_with(':') && !segment.is_empty();
+    view.split('/').all(|part| segments.next().is_some_and(|segment| part == segment || named(part, segment)))
+        && segments.next().is_none()
 }
 
 /// 405, in the shape of all errors; `allowed` are the methods of the path.

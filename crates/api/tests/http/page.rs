@@ -27,7 +27,6 @@ async fn without_a_page_it_says_how_to_build_one() {
 #[tokio::test]
 async fn every_address_of_the_page_is_the_page() {
     let world = world().await;
-    // The paths of `dashboard/src/app/routes.test.ts`.
     for path in [
         "/",
         "/?host=n1",
@@ -74,6 +73,18 @@ async fn a_path_that_nothing_stands_at_is_not_the_page() {
         let code = (answer.status == 404).then(|| answer.json()["code"].clone());
         assert_eq!(code, Some("not_found".into()), "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_browser_gets_the_page_there_too_which_says_what_there_is() {
+    let world = world().await;
+    let asked = "accept: text/html,application/xhtml+xml,*/*;q=0.8\r\nif-none-match: *\r\n";
+    let answer = request(world.address, "GET", "/gpuz", asked).await;
+    assert_eq!((answer.status, answer.header("cache-control")), (404, Some("no-cache")));
+    assert!(answer.text().contains("the page"));
+    assert!(answer.header("content-security-policy").unwrap().contains("script-src 'self'"));
+    let api = request(world.address, "GET", "/api/v1/gpuz", asked).await;
+    assert_eq!((api.status, api.json()["code"].as_str()), (404, Some("not_found")));
 }
 
 #[tokio::test]

@@ -90,10 +90,3 @@ describe("statistics", () => {
     expect((await screen.findByRole("alert")).textContent).toContain("queue is closed");
   });
 });
-
-it("an address of no page leads back to the first page", async () => {
-  mockApi();
-  renderAt("/nowhere");
-  expect(screen.getByRole("link", { name: "To what is wrong now" }).getAttribute("href")).toBe("/");
-  await waitFor(() => expect(strip().textContent).toContain("just now"));
-});

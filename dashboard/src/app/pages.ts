@@ -1,0 +1,66 @@
+import type { ComponentType } from "react";
+
+/** The parts of a path that name something: of `/gpus/:id` the `id`. */
+type Named<Path extends string> = Path extends `${string}/:${infer Name}/${infer Rest}`
+  ? Readonly<Record<Name, string>> & Named<`/${Rest}`>
+  : Path extends `${string}/:${infer Name}`
+    ? Readonly<Record<Name, string>>
+    : unknown;
+
+interface PageOf<Path extends string> {
+  /** A segment that begins with a colon stands for any text, which the page is given by that name. */
+  readonly path: Path;
+  /** Of the browser's tab, before the name of the program. */
+  readonly title: string | ((named: Named<Path>) => string);
+  /** The page itself, loaded when it is looked at first. */
+  readonly load: () => Promise<ComponentType<Named<Path>>>;
+  /** Its name in the header. */
+  readonly tab?: string;
+  /** Whether the tab is there only where clusters are read. */
+  readonly isOfClusters?: true;
+  /** The path of the page whose tab it belongs to. */
+  readonly under?: string;
+  /** What leads to it by keyboard, and what the list of keys says of it. */
+  readonly key?: readonly [key: string, help: string];
+}
+
+/** A page of which only its table knows what its path names. */
+export type Page = PageOf<string>;
+
+/** An entry whose title and page are checked against what its path names. */
+function page<Path extends string>(entry: PageOf<Path>): Page {
+  return entry;
+}
+
+/** Every page. Routes, titles, tabs, keys and their help follow from it, and the list of paths that the server answers with the page. */
+export const PAGES: readonly Page[] = [
+  page({ path: "/", title: "", tab: "Now", key: ["n", "What is wrong now"], load: async () => (await import("../features/now/NowPage")).NowPage }),
+  page({ path: "/gpus", title: "GPUs", tab: "GPUs", key: ["g", "List of GPUs"], load: async () => (await import("../features/fleet/FleetPage")).FleetPage }),
+  page({ path: "/gpus/:id", title: ({ id }) => id, under: "/gpus", load: async () => (await import("../features/gpu/GpuPage")).GpuPage }),
+  page({ path: "/compare", title: "GPUs compared", under: "/gpus", load: async () => (await import("../features/gpu/ComparePage")).ComparePage }),
+  page({ path: "/hosts", title: "Hosts", tab: "Hosts", key: ["h", "Hosts"], load: async () => (await import("../features/hosts/HostsPage")).HostsPage }),
+  page({
+    path: "/jobs",
+    title: "Jobs and namespaces",
+    tab: "Jobs",
+    key: ["w", "Jobs and namespaces: who wastes GPU hours"],
+    load: async () => (await import("../features/jobs/JobsPage")).JobsPage,
+  }),
+  page({
+    path: "/clusters",
+    title: "Clusters",
+    tab: "Clusters",
+    isOfClusters: true,
+    key: ["c", "Clusters"],
+    load: async () => (await import("../features/clusters/ClustersPage")).ClustersPage,
+  }),
+  page({
+    path: "/clusters/:cluster/:node",
+    title: ({ cluster, node }) => `${node} · ${cluster}`,
+    under: "/clusters",
+    load: async () => (await import("../features/clusters/NodePage")).NodePage,
+  }),
+  page({ path: "/queue", title: "Queue", tab: "Queue", key: ["q", "Queue"], load: async () => (await import("../features/queue/QueuePage")).QueuePage }),
+  page({ path: "/statistics", title: "Statistics", tab: "Statistics", key: ["s", "Statistics"], load: async () => (await import("../features/health/StatisticsPage")).StatisticsPage }),
+  page({ path: "/about", title: "About", load: async () => (await import("../features/about/AboutPage")).AboutPage }),
+];
