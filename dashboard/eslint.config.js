@@ -2,7 +2,7 @@ import js from "@eslint/js";
 import hooks from "eslint-plugin-react-hooks";
 import tseslint from "typescript-eslint";
 
-// Imports go one way: app -> features -> charts -> api -> shared. Nothing that ships knows src/testing or e2e.
+// Imports go one way: app -> features -> parts -> charts -> api -> shared. Nothing that ships knows src/testing or e2e.
 const forbid = (files, folders) => ({
   files,
   ignores: ["src/**/*.test.{ts,tsx}", "src/testing/**"],
@@ -12,7 +12,7 @@ const forbid = (files, folders) => ({
       {
         patterns: folders.map((folder) => ({
           group: [`**/${folder}/**`, `**/${folder}`],
-          message: "imports go app -> features -> charts -> api -> shared; tests' helpers never ship",
+          message: "imports go app -> features -> parts -> charts -> api -> shared; tests' helpers never ship",
         })),
       },
     ],
@@ -45,7 +45,8 @@ export default tseslint.config(
   },
   forbid(["src/app/**", "src/main.tsx"], ["testing", "e2e"]),
   forbid(["src/features/**"], ["testing", "e2e", "app"]),
-  forbid(["src/charts/**"], ["testing", "e2e", "app", "features"]),
-  forbid(["src/api/**"], ["testing", "e2e", "app", "features", "charts"]),
-  forbid(["src/shared/**"], ["testing", "e2e", "app", "features", "charts", "api"]),
+  forbid(["src/parts/**"], ["testing", "e2e", "app", "features"]),
+  forbid(["src/charts/**"], ["testing", "e2e", "app", "features", "parts"]),
+  forbid(["src/api/**"], ["testing", "e2e", "app", "features", "parts", "charts"]),
+  forbid(["src/shared/**"], ["testing", "e2e", "app", "features", "parts", "charts", "api"]),
 );

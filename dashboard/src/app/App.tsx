@@ -7,6 +7,7 @@ import { courseQuery } from "../features/health/courseQuery";
 import { HealthStrip } from "../features/health/HealthStrip";
 import { UnreachableNotice } from "../features/health/UnreachableNotice";
 import { TokenForm } from "../features/TokenForm";
+import { NOW } from "../parts/addresses";
 import { goTo, Link, usePlace } from "../shared/location";
 import { useShortcuts } from "../shared/shortcuts";
 import { nextTheme, useTheme, type ThemeChoice } from "../shared/theme";
@@ -53,7 +54,7 @@ export function App() {
       </a>
       <header className="z-30 md:sticky md:top-0 border-b border-line bg-card/95 backdrop-blur">
         <div className="mx-auto flex min-h-12 max-w-[1680px] flex-wrap items-center gap-x-4 px-3 sm:px-5">
-          <Link to="/" className="flex items-center gap-2 font-semibold tracking-tight" aria-label="gpuvitals, to what is wrong now">
+          <Link to={NOW.path} className="flex items-center gap-2 font-semibold tracking-tight" aria-label="gpuvitals, to what is wrong now">
             <Activity size={18} className="text-good" aria-hidden />
             {/* On a phone the tabs take the place of the name. */}
             <span className="max-[480px]:sr-only">gpuvitals</span>

@@ -1,11 +1,10 @@
 import type { ComponentType } from "react";
-
-/** The parts of a path that name something: of `/gpus/:id` the `id`. */
-type Named<Path extends string> = Path extends `${string}/:${infer Name}/${infer Rest}`
-  ? Readonly<Record<Name, string>> & Named<`/${Rest}`>
-  : Path extends `${string}/:${infer Name}`
-    ? Readonly<Record<Name, string>>
-    : unknown;
+import { CLUSTERS, NODE } from "../features/clusters/address";
+import { HOSTS } from "../features/hosts/address";
+import { JOBS } from "../features/jobs/address";
+import { QUEUE } from "../features/queue/address";
+import { COMPARE, FLEET, GPU, NOW } from "../parts/addresses";
+import type { Named } from "../shared/address";
 
 interface PageOf<Path extends string> {
   /** A segment that begins with a colon stands for any text, which the page is given by that name. */
@@ -34,20 +33,20 @@ function page<Path extends string>(entry: PageOf<Path>): Page {
 
 /** Every page. Routes, titles, tabs, keys and their help follow from it, and the list of paths that the server answers with the page. */
 export const PAGES: readonly Page[] = [
-  page({ path: "/", title: "", tab: "Now", key: ["n", "What is wrong now"], load: async () => (await import("../features/now/NowPage")).NowPage }),
-  page({ path: "/gpus", title: "GPUs", tab: "GPUs", key: ["g", "List of GPUs"], load: async () => (await import("../features/fleet/FleetPage")).FleetPage }),
-  page({ path: "/gpus/:id", title: ({ id }) => id, under: "/gpus", load: async () => (await import("../features/gpu/GpuPage")).GpuPage }),
-  page({ path: "/compare", title: "GPUs compared", under: "/gpus", load: async () => (await import("../features/gpu/ComparePage")).ComparePage }),
-  page({ path: "/hosts", title: "Hosts", tab: "Hosts", key: ["h", "Hosts"], load: async () => (await import("../features/hosts/HostsPage")).HostsPage }),
+  page({ path: NOW.path, title: "", tab: "Now", key: ["n", "What is wrong now"], load: async () => (await import("../features/now/NowPage")).NowPage }),
+  page({ path: FLEET.path, title: "GPUs", tab: "GPUs", key: ["g", "List of GPUs"], load: async () => (await import("../features/fleet/FleetPage")).FleetPage }),
+  page({ path: GPU.path, title: ({ id }) => id, under: FLEET.path, load: async () => (await import("../features/gpu/GpuPage")).GpuPage }),
+  page({ path: COMPARE.path, title: "GPUs compared", under: FLEET.path, load: async () => (await import("../features/gpu/ComparePage")).ComparePage }),
+  page({ path: HOSTS.path, title: "Hosts", tab: "Hosts", key: ["h", "Hosts"], load: async () => (await import("../features/hosts/HostsPage")).HostsPage }),
   page({
-    path: "/jobs",
+    path: JOBS.path,
     title: "Jobs and namespaces",
     tab: "Jobs",
     key: ["w", "Jobs and namespaces: who wastes GPU hours"],
     load: async () => (await import("../features/jobs/JobsPage")).JobsPage,
   }),
   page({
-    path: "/clusters",
+    path: CLUSTERS.path,
     title: "Clusters",
     tab: "Clusters",
     isOfClusters: true,
@@ -55,12 +54,12 @@ export const PAGES: readonly Page[] = [
     load: async () => (await import("../features/clusters/ClustersPage")).ClustersPage,
   }),
   page({
-    path: "/clusters/:cluster/:node",
+    path: NODE.path,
     title: ({ cluster, node }) => `${node} · ${cluster}`,
-    under: "/clusters",
+    under: CLUSTERS.path,
     load: async () => (await import("../features/clusters/NodePage")).NodePage,
   }),
-  page({ path: "/queue", title: "Queue", tab: "Queue", key: ["q", "Queue"], load: async () => (await import("../features/queue/QueuePage")).QueuePage }),
+  page({ path: QUEUE.path, title: "Queue", tab: "Queue", key: ["q", "Queue"], load: async () => (await import("../features/queue/QueuePage")).QueuePage }),
   page({ path: "/statistics", title: "Statistics", tab: "Statistics", key: ["s", "Statistics"], load: async () => (await import("../features/health/StatisticsPage")).StatisticsPage }),
   page({ path: "/about", title: "About", load: async () => (await import("../features/about/AboutPage")).AboutPage }),
 ];

@@ -52,13 +52,3 @@ export function Link({ to, onClick, ...rest }: LinkProps) {
   };
   return <a {...rest} href={to} onClick={follow} />;
 }
-
-/** A query string from its parts; absent and empty parts are left out, so that the default view has a clean address. */
-export function searchOf(parts: Readonly<Record<string, string | undefined>>): string {
-  const params = new URLSearchParams();
-  for (const [name, value] of Object.entries(parts)) {
-    if (value !== undefined && value !== "") params.set(name, value);
-  }
-  const text = params.toString();
-  return text === "" ? "" : `?${text}`;
-}

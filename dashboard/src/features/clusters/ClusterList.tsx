@@ -4,7 +4,7 @@ import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format"
 import { Link } from "../../shared/location";
 import { formatSpan } from "../../shared/time";
 import { Heat, Level, MemoryUse, Named } from "../gpuLook";
-import { clustersPath, nodePath, type ClustersState } from "./clustersState";
+import { CLUSTERS, NODE, type ClustersState } from "./address";
 import { ageNow, ClusterBadge, clusterLook, nodeLook, Since, Unverified } from "./look";
 
 /** As many missing nodes are named with their cluster; all of them stand first in the list of nodes. */
@@ -144,7 +144,7 @@ function ClusterLink({ cluster, state }: { readonly cluster: Cluster; readonly s
   const chosen = state.cluster === name;
   return (
     <Link
-      to={clustersPath({ ...state, cluster: chosen ? "" : name, node: "", page: 1 })}
+      to={CLUSTERS.to({ ...state, cluster: chosen ? "" : name, node: "", page: 1 })}
       aria-current={chosen ? "true" : undefined}
       title={chosen ? "Show all clusters" : `Show ${name} only`}
       className="rounded break-words hover:underline"
@@ -211,7 +211,7 @@ function Missing({ cluster, node, now }: { readonly cluster: string; readonly no
   const look = nodeLook(node.state);
   return (
     <li>
-      <Link to={nodePath(cluster, node.node_name)} className="rounded underline-offset-2 hover:underline">
+      <Link to={NODE.to({ cluster, node: node.node_name })} className="rounded underline-offset-2 hover:underline">
         {node.node_name}
       </Link>{" "}
       <span className={look.colour}>{look.name}</span> <Since since={node.since} now={now} />

@@ -3,7 +3,8 @@ import { useMemo } from "react";
 import { clustersQuery, nodesQuery, processesQuery, summaryQuery, type Cluster } from "../../api/clusters";
 import { HEALTH_INTERVAL_MS } from "../../shared/config";
 import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format";
-import { goTo, Link, usePlace } from "../../shared/location";
+import { useAddress } from "../../shared/address";
+import { goTo, Link } from "../../shared/location";
 import { useMedia } from "../../shared/media";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { formatClock, SECOND, useNow } from "../../shared/time";
@@ -13,7 +14,7 @@ import { PAGE_SIZE, pageOf } from "../pages";
 import { Tile, TILES, WaitingTiles } from "../tiles";
 import { absentees, isUnread, nodesOf } from "./absentees";
 import { ClusterList } from "./ClusterList";
-import { clustersPath, DEFAULT, isFiltered, parseClusters, viewPath, VIEWS, type ClustersState } from "./clustersState";
+import { CLUSTERS, isFiltered, viewPath, VIEWS, type ClustersState } from "./address";
 import { NODE_LOOKS } from "./look";
 import { NodeList } from "./NodeList";
 import { NotConfigured } from "./NotConfigured";
@@ -22,8 +23,7 @@ import { choicesOf, nodeRows, processRows } from "./rows";
 
 /** Clusters that are read from outside: all together, each with what of it is missing, and their nodes or processes. */
 export function ClustersPage() {
-  const { search } = usePlace();
-  const state = useMemo(() => parseClusters(search), [search]);
+  const { state, change, pathTo } = useAddress(CLUSTERS);
   const clusters = useQuery(clustersQuery(HEALTH_INTERVAL_MS));
   const now = useNow(SECOND);
   const narrow = useMedia("(max-width: 760px)");
@@ -45,7 +45,7 @@ export function ClustersPage() {
       <NotRenewed of={[clusters]} />
       <ClusterList clusters={clusters.data} state={state} narrow={narrow} at={clusters.dataUpdatedAt} now={now} />
       <Views state={state} />
-      <ViewOf clusters={clusters.data} state={state} narrow={narrow} now={now} />
+      <ViewOf clusters={clusters.data} state={state} change={change} pathTo={pathTo} narrow={narrow} now={now} />
     </div>
   );
 }
@@ -113,6 +113,8 @@ function Views({ state }: { readonly state: ClustersState }) {
 interface ViewProps {
   readonly clusters: readonly Cluster[];
   readonly state: ClustersState;
+  readonly change: (part: Partial<ClustersState>) => void;
+  readonly pathTo: (part: Partial<ClustersState>) => string;
   readonly narrow: boolean;
   readonly now: number;
 }
@@ -130,7 +132,7 @@ function Nothing({ title, state }: { readonly title: string; readonly state: Clu
   return (
     <div className="mt-3">
       <Empty title={title}>
-        <button type="button" className="button mt-3" onClick={() => goTo(clustersPath({ ...DEFAULT, view: state.view }))}>
+        <button type="button" className="button mt-3" onClick={() => goTo(CLUSTERS.to({ view: state.view }))}>
           Show all clusters
         </button>
       </Empty>
@@ -138,29 +140,25 @@ function Nothing({ title, state }: { readonly title: string; readonly state: Clu
   );
 }
 
-function change(state: ClustersState, part: Partial<ClustersState>): void {
-  goTo(clustersPath({ ...state, page: 1, ...part }), { replace: true });
-}
-
-function Nodes({ clusters, state, narrow, now }: ViewProps) {
+function Nodes({ clusters, state, change, pathTo, narrow, now }: ViewProps) {
   const nodes = useQuery(nodesQuery(state.cluster));
   const rows = useMemo(() => nodeRows(nodes.data ?? [], state), [nodes.data, state]);
   const { shown, ...place } = pageOf(rows, state.page);
-  const paging = { ...place, pathOf: (page: number) => clustersPath({ ...state, page }) };
+  const paging = { ...place, pathOf: (page: number) => pathTo({ page }) };
   useListKeys(paging);
   return (
     <section aria-label="Nodes">
       <div className="my-2 flex flex-wrap items-center gap-2">
-        <SearchField label="Search nodes" placeholder="Search name, label, model" searched={state.search} onChange={(search) => change(state, { search })} />
-        <ClusterSelect clusters={clusters} state={state} />
+        <SearchField label="Search nodes" placeholder="Search name, label, model" searched={state.search} onChange={(search) => change({ search })} />
+        <ClusterSelect clusters={clusters} state={state} change={change} />
         <Select
           label="State"
           value={state.state}
           all="All states"
           options={Object.entries(NODE_LOOKS).map(([value, look]) => [value, look.name])}
-          onChange={(chosen) => change(state, { state: chosen })}
+          onChange={(chosen) => change({ state: chosen })}
         />
-        {isFiltered(state) && <ClearFilters onClick={() => change(state, { search: "", state: "" })} />}
+        {isFiltered(state) && <ClearFilters onClick={() => change({ search: "", state: "" })} />}
         <Count late={nodes.isError && nodes.data !== undefined} at={nodes.dataUpdatedAt} count={nodes.data && rows.length} one="node" />
       </div>
       {nodes.data === undefined ? (
@@ -175,7 +173,7 @@ function Nodes({ clusters, state, narrow, now }: ViewProps) {
         </NoRows>
       ) : (
         <>
-          <NodeList rows={shown} sort={state.sort} onSort={(sort) => change(state, { sort })} narrow={narrow} at={nodes.dataUpdatedAt} now={now} dim={nodes.isPlaceholderData} />
+          <NodeList rows={shown} sort={state.sort} onSort={(sort) => change({ sort })} narrow={narrow} at={nodes.dataUpdatedAt} now={now} dim={nodes.isPlaceholderData} />
           <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
         </>
       )}
@@ -183,23 +181,23 @@ function Nodes({ clusters, state, narrow, now }: ViewProps) {
   );
 }
 
-function Processes({ clusters, state, narrow }: ViewProps) {
+function Processes({ clusters, state, change, pathTo, narrow }: ViewProps) {
   const answer = useQuery(processesQuery(state.cluster));
   const all = useMemo(() => answer.data?.processes ?? [], [answer.data]);
   const rows = useMemo(() => processRows(all, state), [all, state]);
   const { shown, ...place } = pageOf(rows, state.page);
-  const paging = { ...place, pathOf: (page: number) => clustersPath({ ...state, page }) };
+  const paging = { ...place, pathOf: (page: number) => pathTo({ page }) };
   const choices = (field: "node_name" | "process_type") => choicesOf(all, field).map((value) => [value, value] as const);
   const partial = answer.data?.partial ?? null;
   useListKeys(paging);
   return (
     <section aria-label="Processes">
       <div className="my-2 flex flex-wrap items-center gap-2">
-        <SearchField label="Search processes" placeholder="Search command, PID" searched={state.search} onChange={(search) => change(state, { search })} />
-        <ClusterSelect clusters={clusters} state={state} />
-        <Select label="Node" value={state.node} all="All nodes" options={choices("node_name")} onChange={(node) => change(state, { node })} />
-        <Select label="Type" value={state.type} all="All types" options={choices("process_type")} onChange={(type) => change(state, { type })} />
-        {isFiltered(state) && <ClearFilters onClick={() => change(state, { search: "", node: "", type: "" })} />}
+        <SearchField label="Search processes" placeholder="Search command, PID" searched={state.search} onChange={(search) => change({ search })} />
+        <ClusterSelect clusters={clusters} state={state} change={change} />
+        <Select label="Node" value={state.node} all="All nodes" options={choices("node_name")} onChange={(node) => change({ node })} />
+        <Select label="Type" value={state.type} all="All types" options={choices("process_type")} onChange={(type) => change({ type })} />
+        {isFiltered(state) && <ClearFilters onClick={() => change({ search: "", node: "", type: "" })} />}
         <Count late={answer.isError && answer.data !== undefined} at={answer.dataUpdatedAt} count={answer.data && rows.length} one="process" />
       </div>
       {partial !== null && (
@@ -219,7 +217,7 @@ function Processes({ clusters, state, narrow }: ViewProps) {
         </NoRows>
       ) : (
         <>
-          <ProcessList processes={shown} sort={state.sort} onSort={(sort) => change(state, { sort })} narrow={narrow} ofNode={false} dim={answer.isPlaceholderData} />
+          <ProcessList processes={shown} sort={state.sort} onSort={(sort) => change({ sort })} narrow={narrow} ofNode={false} dim={answer.isPlaceholderData} />
           <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
         </>
       )}
@@ -227,10 +225,10 @@ function Processes({ clusters, state, narrow }: ViewProps) {
   );
 }
 
-function ClusterSelect({ clusters, state }: { readonly clusters: readonly Cluster[]; readonly state: ClustersState }) {
+function ClusterSelect({ clusters, state, change }: Pick<ViewProps, "clusters" | "state" | "change">) {
   if (clusters.length === 1 && state.cluster === "") return null;
   const options = clusters.map(({ cluster_id: name }) => [name, name] as const);
-  return <Select label="Cluster" value={state.cluster} all={`All clusters (${clusters.length})`} options={options} onChange={(cluster) => change(state, { cluster, node: "" })} />;
+  return <Select label="Cluster" value={state.cluster} all={`All clusters (${clusters.length})`} options={options} onChange={(cluster) => change({ cluster, node: "" })} />;
 }
 
 interface CountProps {

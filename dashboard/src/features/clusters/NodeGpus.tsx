@@ -1,5 +1,6 @@
 import type { NodeGpu } from "../../api/clusters";
 import { ABSENT, formatNumber, formatValue, shareOf, shortId } from "../../shared/format";
+import { GPU } from "../../parts/addresses";
 import { Link } from "../../shared/location";
 import { Amount, Heat, Level, MemoryUse, Named } from "../gpuLook";
 import { OpeningRow } from "../list";
@@ -54,10 +55,6 @@ interface GpuProps {
   readonly known: boolean;
 }
 
-function gpuPath(uuid: string): string {
-  return `/gpus/${encodeURIComponent(uuid)}`;
-}
-
 function GpuRow({ gpu, known }: GpuProps) {
   const cells = (
     <>
@@ -86,7 +83,7 @@ function GpuRow({ gpu, known }: GpuProps) {
   );
   if (known && gpu.uuid !== null) {
     return (
-      <OpeningRow to={gpuPath(gpu.uuid)} data-gpu={gpu.uuid}>
+      <OpeningRow to={GPU.to({ id: gpu.uuid })} data-gpu={gpu.uuid}>
         {cells}
       </OpeningRow>
     );
@@ -141,7 +138,7 @@ function GpuName({ gpu, known }: GpuProps) {
     );
   }
   return (
-    <Link to={gpuPath(gpu.uuid)} data-row="" className="group block rounded" title={`${gpu.uuid}: its page, with history`}>
+    <Link to={GPU.to({ id: gpu.uuid })} data-row="" className="group block rounded" title={`${gpu.uuid}: its page, with history`}>
       <span className="block truncate font-medium group-hover:underline">{name}</span>
       {id}
     </Link>

@@ -3,7 +3,7 @@ import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format"
 import { Link } from "../../shared/location";
 import { Heat, Level, MemoryUse, Named } from "../gpuLook";
 import { HeaderCell, OpeningRow, type Header } from "../list";
-import { nodePath, type NodeColumn } from "./clustersState";
+import { NODE, type NodeColumn } from "./address";
 import { Age, NodeBadge, Since } from "./look";
 import { labelsInOrder, modelsOf, type NodeRow } from "./rows";
 
@@ -73,7 +73,7 @@ interface NodeProps {
 }
 
 function NodeTableRow({ row: { node, load }, at, now }: NodeProps) {
-  const path = nodePath(node.cluster_id, node.node_name);
+  const path = NODE.to({ cluster: node.cluster_id, node: node.node_name });
   return (
     <OpeningRow to={path} data-node={node.node_name}>
       <th scope="row" className="max-w-72 px-2 py-1.5 text-left font-normal max-lg:max-w-32 lg:px-3">
@@ -111,7 +111,7 @@ function NodeCard({ row: { node, load }, at, now }: NodeProps) {
   return (
     <li className="card relative p-3 text-[13px] focus-within:bg-raised" data-node={node.node_name}>
       <Link
-        to={nodePath(node.cluster_id, node.node_name)}
+        to={NODE.to({ cluster: node.cluster_id, node: node.node_name })}
         data-row=""
         className="block truncate font-medium after:absolute after:inset-0 after:rounded-lg"
       >

@@ -4,13 +4,14 @@ import { useMemo, type ReactNode } from "react";
 import { nodeQuery, recordedGpusQuery, type ClusterNode } from "../../api/clusters";
 import { ApiError } from "../../api/client";
 import { ABSENT, formatValue } from "../../shared/format";
-import { goTo, Link, usePlace } from "../../shared/location";
+import { useAddress } from "../../shared/address";
+import { Link } from "../../shared/location";
 import { useMedia } from "../../shared/media";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { SECOND, useNow } from "../../shared/time";
 import { Pages, useListKeys, WaitingRows } from "../list";
 import { PAGE_SIZE, pageOf } from "../pages";
-import { clustersPath, DEFAULT, nodePath, parseClusters, type ClustersState } from "./clustersState";
+import { CLUSTERS, NODE } from "./address";
 import { Age, NodeBadge, nodeLook, Since } from "./look";
 import { NodeGpus } from "./NodeGpus";
 import { gpusText } from "./NodeList";
@@ -19,8 +20,6 @@ import { labelsInOrder, modelsOf, processRows } from "./rows";
 
 /** One GPU node of a cluster: its state, its GPUs and the processes on them. */
 export function NodePage({ cluster, node: name }: { readonly cluster: string; readonly node: string }) {
-  const { search } = usePlace();
-  const state = useMemo(() => parseClusters(search, "processes"), [search]);
   const node = useQuery(nodeQuery(cluster, name));
   const recorded = useQuery(recordedGpusQuery(name));
   const now = useNow(SECOND);
@@ -46,7 +45,7 @@ export function NodePage({ cluster, node: name }: { readonly cluster: string; re
           ) : (
             <>
               <NodeGpus gpus={shown.gpus} recorded={recorded.data ?? []} narrow={narrow} />
-              <Processes node={shown} state={state} narrow={narrow} />
+              <Processes node={shown} narrow={narrow} />
             </>
           )}
         </div>
@@ -68,11 +67,11 @@ function Header({ node, at, now }: HeaderProps) {
   return (
     <header>
       <nav aria-label="Path" className="flex items-center gap-1 text-xs text-muted">
-        <Link to="/clusters" className="hover:text-fg hover:underline">
+        <Link to={CLUSTERS.path} className="hover:text-fg hover:underline">
           Clusters
         </Link>
         <ChevronRight size={12} aria-hidden />
-        <Link to={clustersPath({ ...DEFAULT, cluster: node.cluster_id })} className="truncate hover:text-fg hover:underline" title="Nodes of this cluster">
+        <Link to={CLUSTERS.to({ cluster: node.cluster_id })} className="truncate hover:text-fg hover:underline" title="Nodes of this cluster">
           {node.cluster_id}
         </Link>
       </nav>
@@ -108,15 +107,14 @@ function Fact({ name, children }: { readonly name: string; readonly children: Re
 
 interface ProcessesProps {
   readonly node: ClusterNode;
-  readonly state: ClustersState;
   readonly narrow: boolean;
 }
 
-function Processes({ node, state, narrow }: ProcessesProps) {
-  const rows = useMemo(() => processRows(node.gpus.flatMap((gpu) => gpu.processes), { ...DEFAULT, sort: state.sort }), [node.gpus, state.sort]);
+function Processes({ node, narrow }: ProcessesProps) {
+  const { state, change, pathTo } = useAddress(NODE);
+  const rows = useMemo(() => processRows(node.gpus.flatMap((gpu) => gpu.processes), { ...CLUSTERS.defaults, sort: state.sort }), [node.gpus, state.sort]);
   const { shown, ...place } = pageOf(rows, state.page);
-  const pathTo = (list: Pick<ClustersState, "sort" | "page">) => nodePath(node.cluster_id, node.node_name, list);
-  const paging = { ...place, pathOf: (page: number) => pathTo({ ...state, page }) };
+  const paging = { ...place, pathOf: (page: number) => pathTo({ page }) };
   useListKeys(paging);
   return (
     <section aria-label="Processes">
@@ -127,7 +125,7 @@ function Processes({ node, state, narrow }: ProcessesProps) {
         </p>
       )}
       {rows.length > 0 ? (
-        <ProcessList processes={shown} sort={state.sort} onSort={(sort) => goTo(pathTo({ sort, page: 1 }), { replace: true })} narrow={narrow} ofNode dim={false} />
+        <ProcessList processes={shown} sort={state.sort} onSort={(sort) => change({ sort })} narrow={narrow} ofNode dim={false} />
       ) : (
         node.processes_error === null && <p className="card p-4 text-[13px] text-muted">Nothing runs on these GPUs.</p>
       )}
@@ -170,7 +168,7 @@ function Missing({ cluster, node, error }: MissingProps) {
       <p>
         <code className="font-mono break-all">{`${cluster} / ${node}`}</code>: {error.message}
       </p>
-      <Link to="/clusters" className="button mt-4">
+      <Link to={CLUSTERS.path} className="button mt-4">
         To the clusters
       </Link>
     </Empty>

@@ -2,7 +2,7 @@ import type { GpuProcess } from "../../api/clusters";
 import { ABSENT, formatValue } from "../../shared/format";
 import { Link } from "../../shared/location";
 import { HeaderCell, type Header } from "../list";
-import { nodePath, type ProcessColumn } from "./clustersState";
+import { NODE, type ProcessColumn } from "./address";
 
 interface ProcessListProps {
   readonly processes: readonly GpuProcess[];
@@ -141,7 +141,7 @@ function ProcessCard({ process, ofNode }: ProcessProps) {
 
 function NodeLink({ process }: { readonly process: GpuProcess }) {
   return (
-    <Link to={nodePath(process.cluster_id, process.node_name)} data-row="" className="rounded hover:underline" title={process.node_name}>
+    <Link to={NODE.to({ cluster: process.cluster_id, node: process.node_name })} data-row="" className="rounded hover:underline" title={process.node_name}>
       {process.node_name}
     </Link>
   );

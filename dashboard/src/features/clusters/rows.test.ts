@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { node, nodeGpu, process, silentGpu, unread } from "../../testing/clusters";
-import { DEFAULT } from "./clustersState";
+import { CLUSTERS } from "./address";
 import { choicesOf, labelsInOrder, loadOf, memoryOf, modelsOf, nodeRows, processRows } from "./rows";
+
+const DEFAULT = CLUSTERS.defaults;
 
 describe("what a node's GPUs do together", () => {
   it("is nothing where none of them says", () => {

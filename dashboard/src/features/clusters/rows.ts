@@ -1,7 +1,7 @@
 // What the lists of nodes and processes show, in which order. All of it is at hand: the server has no order or search here.
 
 import type { ClusterNode, GpuProcess, NodeGpu, NodeState } from "../../api/clusters";
-import type { ClustersState, NodeColumn, ProcessColumn } from "./clustersState";
+import type { ClustersState, NodeColumn, ProcessColumn } from "./address";
 
 /** The sick before the well. What cannot be read by intent is not sick. */
 const SEVERITY: Readonly<Record<NodeState, number>> = { failing: 0, partial: 1, no_driver_pod: 2, driver_pod_not_ready: 3, waiting: 4, no_tool: 5, ok: 6 };

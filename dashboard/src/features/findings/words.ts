@@ -1,8 +1,8 @@
 import type { Finding } from "../../api/findings";
 import { metricTitle } from "../../shared/format";
-import { searchOf } from "../../shared/location";
 import { MINUTE } from "../../shared/time";
-import { gpuPath, PRESETS, type Preset } from "../gpu/range";
+import { FLEET, GPU } from "../../parts/addresses";
+import { PRESETS, type Preset } from "../../parts/range";
 
 /** A piece of a text: prose, or a command to be typed. */
 export interface Piece {
@@ -40,11 +40,11 @@ export function rangeSince(since: number, now: number): Preset {
 /** The range of minutes: a render every second must not change the links. */
 export function gpuSince(id: string, since: number | null, now: number): string {
   const range = since === null ? null : ({ kind: "preset", preset: rangeSince(since, Math.floor(now / MINUTE) * MINUTE) } as const);
-  return gpuPath(id, { range, aggregate: "mean", live: null });
+  return GPU.to({ id, range });
 }
 
 export function hostPath(host: string): string {
-  return `/gpus${searchOf({ host })}`;
+  return FLEET.to({ host });
 }
 
 /** Where a finding leads: to its GPU, at its time; to the GPUs of its node; to the one GPU of a job; else to all GPUs. */
@@ -54,7 +54,7 @@ export function pathOf(finding: Finding, since: number | null, now: number): str
   if (subject.type === "gpu") return gpuSince(subject.id, since, now);
   if (subject.type === "node") return hostPath(reach.hostname ?? subject.id);
   if (only !== undefined && more === undefined && reach.gpu_count === 1) return gpuSince(only, since, now);
-  return reach.hostname === null ? "/gpus" : hostPath(reach.hostname);
+  return reach.hostname === null ? FLEET.path : hostPath(reach.hostname);
 }
 
 /** Whom it reaches beyond its subject, in words. */

@@ -1,9 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { useCallback, useMemo } from "react";
 import type { Gpu } from "../../api/client";
 import { wholeFleetQuery } from "../../api/fleet";
 import { gpuListQuery, hostsQuery } from "../../api/queries";
-import { goTo, Link, usePlace } from "../../shared/location";
+import { whereWords } from "../../api/where";
+import { FLEET, FLEET_VIEWS, SEVERITY_COLOUR, STATE_COLOUR, type FleetState } from "../../parts/addresses";
+import { useAddress } from "../../shared/address";
+import { goTo, Link } from "../../shared/location";
 import { useMedia } from "../../shared/media";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock, SECOND, useNow } from "../../shared/time";
@@ -11,19 +13,6 @@ import { SimulatedBanner } from "../gpuLook";
 import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../list";
 import { PAGE_SIZE } from "../pages";
 import { FleetSummary } from "./FleetSummary";
-import {
-  DEFAULT,
-  fleetPath,
-  isFiltered,
-  parseFleet,
-  SEVERITY_COLOUR,
-  SICK_FIRST,
-  STATE_COLOUR,
-  VIEWS,
-  whereWords,
-  type FleetState,
-  type FleetView,
-} from "./fleetState";
 import { GpuCards, SortSelect } from "./GpuCards";
 import { GpuTable } from "./GpuTable";
 import { HeatMap } from "./HeatMap";
@@ -32,8 +21,7 @@ import { useFleetCounts } from "./counts";
 
 /** The GPUs as a list, one page at a time, or all of them as a heat map; filtered alike, renewed while they are looked at. */
 export function FleetPage() {
-  const { search } = usePlace();
-  const state = useMemo(() => parseFleet(search), [search]);
+  const { state, change, pathTo } = useAddress(FLEET);
   const { page, view, where, host } = state;
   const filter = { search: state.search, state: state.state, host, where };
   const isMap = view === "map";
@@ -47,7 +35,6 @@ export function FleetPage() {
   const sparks = useSparks(gpus);
   const now = useNow(SECOND);
   const narrow = useMedia("(max-width: 760px)");
-  const change = useCallback((part: Partial<FleetState>) => goTo(fleetPath({ ...parseFleet(window.location.search), page: 1, ...part }), { replace: true }), []);
   const hosts = useQuery(hostsQuery());
   const allSimulated = hosts.data !== undefined && hosts.data.total > 0 && hosts.data.hosts.every((host) => host.simulated);
   const simulated =
@@ -57,7 +44,7 @@ export function FleetPage() {
   const paging = {
     page,
     hasNext: !isMap && list.data?.pagination.has_next === true,
-    pathOf: (other: number) => fleetPath({ ...state, page: other }),
+    pathOf: (other: number) => pathTo({ page: other }),
   };
   useListKeys(paging);
 
@@ -82,7 +69,7 @@ export function FleetPage() {
         )}
         {narrow && !isMap && <SortSelect sort={state.sort} onChange={(sort) => change({ sort })} />}
         {isFiltered(state) && (
-          <ClearFilters onClick={() => goTo(fleetPath({ ...state, search: DEFAULT.search, state: DEFAULT.state, host: DEFAULT.host, where: DEFAULT.where, page: 1 }))} />
+          <ClearFilters onClick={() => goTo(pathTo({ search: "", state: "", host: "", where: "", page: 1 }))} />
         )}
         <p role="status" className="num ml-auto text-xs text-muted">
           {late
@@ -121,15 +108,22 @@ export function FleetPage() {
 }
 
 const NONE: readonly Gpu[] = [];
-const VIEW_NAMES: Readonly<Record<FleetView, string>> = { list: "List", map: "Heat map" };
+/** The server's order by state begins with the sick and the silent. */
+const SICK_FIRST = "state";
+
+function isFiltered({ search, state, host, where }: FleetState): boolean {
+  return search !== "" || state !== "" || host !== "" || where !== "";
+}
+
+const VIEW_NAMES: Readonly<Record<FleetState["view"], string>> = { list: "List", map: "Heat map" };
 
 function ViewSwitch({ state }: { readonly state: FleetState }) {
   return (
     <nav aria-label="Views" className="card flex rounded-md! p-0.5">
-      {VIEWS.map((view) => (
+      {FLEET_VIEWS.map((view) => (
         <Link
           key={view}
-          to={fleetPath({ ...state, view })}
+          to={FLEET.to({ ...state, view })}
           aria-current={state.view === view ? "page" : undefined}
           className={`flex h-7 items-center rounded px-2.5 text-[13px] ${state.view === view ? "bg-raised font-medium" : "text-muted hover:text-fg"}`}
         >
@@ -152,7 +146,7 @@ function NoGpus({ state, partial }: { readonly state: FleetState; readonly parti
   if (isFiltered(state) || state.page > 1) {
     return (
       <Empty title="No GPU fits these filters">
-        <button type="button" className="button mt-3" onClick={() => goTo(fleetPath({ ...DEFAULT, view: state.view, colour: state.colour, group: state.group }))}>
+        <button type="button" className="button mt-3" onClick={() => goTo(FLEET.to({ view: state.view, colour: state.colour, group: state.group }))}>
           Show all GPUs
         </button>
       </Empty>

@@ -1,4 +1,5 @@
 import type { Gpu } from "../../api/client";
+import { GPU } from "../../parts/addresses";
 import { formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { Link } from "../../shared/location";
@@ -24,7 +25,7 @@ export function GpuCards({ gpus, sparks, now }: GpuCardsProps) {
             <div className="flex items-start gap-2">
               <div className="min-w-0 flex-1">
                 <Link
-                  to={`/gpus/${encodeURIComponent(gpu.id)}`}
+                  to={GPU.to({ id: gpu.id })}
                   data-row=""
                   className="block truncate font-medium after:absolute after:inset-0 after:rounded-lg"
                 >

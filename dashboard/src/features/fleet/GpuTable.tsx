@@ -1,5 +1,7 @@
 import { memo } from "react";
 import type { Gpu } from "../../api/client";
+import type { SORTABLE } from "../../parts/addresses";
+import { GPU } from "../../parts/addresses";
 import { Sparkline } from "../../charts/Sparkline";
 import { ABSENT, formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
@@ -7,7 +9,6 @@ import { Link } from "../../shared/location";
 import { formatAge, formatInstant } from "../../shared/time";
 import { Heat, Level, MemoryUse, Reason, SimulatedBadge, StateBadge } from "../gpuLook";
 import { HeaderCell, OpeningRow, type Header } from "../list";
-import { isHighestFirst, type SortColumn } from "./fleetState";
 import { rowOf, titleOf } from "./row";
 import { sparkKey, type Spark } from "./sparks";
 
@@ -20,8 +21,11 @@ interface GpuTableProps {
   readonly dim: boolean;
 }
 
-function header(column: SortColumn, title: string, className: string, spoken?: string): Header {
-  return { column, title, className, highestFirst: isHighestFirst(column), ...(spoken === undefined ? {} : { spoken }) };
+/** Numbers are first looked at from the top. */
+const HIGHEST_FIRST = new Set<string>([UTILIZATION, POWER, TEMPERATURE, MEMORY_USED, "last_seen"]);
+
+function header(column: (typeof SORTABLE)[number], title: string, className: string, spoken?: string): Header {
+  return { column, title, className, highestFirst: HIGHEST_FIRST.has(column), ...(spoken === undefined ? {} : { spoken }) };
 }
 
 const HEADERS: readonly Header[] = [
@@ -78,7 +82,7 @@ interface GpuRowProps {
 
 const GpuRow = memo(function GpuRow({ gpu, utilization, power, seen }: GpuRowProps) {
   const row = rowOf(gpu);
-  const path = `/gpus/${encodeURIComponent(gpu.id)}`;
+  const path = GPU.to({ id: gpu.id });
   return (
     <OpeningRow to={path} data-gpu={gpu.id}>
       <th scope="row" className="px-2 py-1.5 lg:px-3 text-left font-normal">

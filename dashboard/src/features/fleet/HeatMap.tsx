@@ -8,11 +8,10 @@ import { groupTitle, LINES_MAX, rowsOf } from "../../charts/panels";
 import { capital, metricTitle, unitSymbol } from "../../shared/format";
 import { goTo, Link } from "../../shared/location";
 import { useTheme } from "../../shared/theme";
+import { COMPARE, FLEET, GPU, SEVERITY_COLOUR, STATE_COLOUR, type FleetState } from "../../parts/addresses";
 import { answerDoubts, type RenewedAnswer } from "../findings/doubts";
-import { comparePath } from "../gpu/compareState";
 import { CellLegend } from "./CellLegend";
 import { bySeverity, byState, byValue, NOT_KNOWN, summaryOf, worstOf, type Colouring, type MeasuredRow } from "./colouring";
-import { fleetPath, SEVERITY_COLOUR, STATE_COLOUR, type FleetState } from "./fleetState";
 
 interface HeatMapProps {
   readonly state: FleetState;
@@ -67,7 +66,7 @@ export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
         testId="heatmap"
         active={active}
         onActive={(place) => setActiveId(ids[place] ?? "")}
-        onOpen={(place) => at(place, (id) => goTo(`/gpus/${encodeURIComponent(id)}`))}
+        onOpen={(place) => at(place, (id) => goTo(GPU.to({ id })))}
         lens={lens}
         text={colouring.short}
         picked={picked}
@@ -75,7 +74,7 @@ export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
         card={words !== null && <Card words={words} isByFinger={isByFinger} />}
       />
       <p className="sr-only" data-testid="summary">
-        {summaryOf(gpus, colouring, row)}. <Link to={fleetPath({ ...state, view: "list" })}>The same GPUs as a list</Link>
+        {summaryOf(gpus, colouring, row)}. <Link to={FLEET.to({ ...state, view: "list" })}>The same GPUs as a list</Link>
       </p>
       <ActiveLine gpu={gpu} words={words} isPicked={state.picked.includes(activeId)} isFull={state.picked.length >= PICKED_MAX} isByFinger={isByFinger} onPick={() => pick(activeId)} group={state.group} />
       {state.group === "rack" && gpus.length > 0 && gpus.every((each) => each.group === null) && (
@@ -238,7 +237,7 @@ function ActiveLine({ gpu, words, group, isPicked, isFull, isByFinger, onPick }:
         {words.finding !== null && `. ${words.finding}`}
       </p>
       <span className={`flex gap-2 ${isByFinger ? "" : "sm:hidden"}`}>
-        <Link to={`/gpus/${encodeURIComponent(gpu.id)}`} className="button">
+        <Link to={GPU.to({ id: gpu.id })} className="button">
           Open
         </Link>
         <button type="button" className="button" disabled={!isPicked && isFull} onClick={onPick}>
@@ -262,7 +261,7 @@ function Picked({ state, gpus, places, change }: PickedProps) {
   const metric = colour === STATE_COLOUR || colour === SEVERITY_COLOUR ? "" : colour;
   return (
     <div role="group" aria-label="Picked GPUs" className="mt-2 flex flex-wrap items-center gap-2 border-t border-line pt-2 text-[13px]">
-      <Link to={comparePath({ gpus: picked, metric })} className="button">
+      <Link to={COMPARE.to({ gpus: picked, metric })} className="button">
         Compare {picked.length === 1 ? "1 GPU" : `${picked.length} GPUs`}
       </Link>
       {picked.map((id) => (

@@ -7,20 +7,20 @@ import { groupTitle, isDrawn, LINES_MAX, rowsOf, type CatalogueRow, type Panel }
 import { TimeChart } from "../../charts/TimeChart";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { capital, metricTitle } from "../../shared/format";
-import { goTo, Link, usePlace } from "../../shared/location";
+import { COMPARE, FLEET, GPU } from "../../parts/addresses";
+import { useAddress } from "../../shared/address";
+import { goTo, Link } from "../../shared/location";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../gpuLook";
 import { chartActions } from "./exports";
-import { comparePath, parseCompare, type CompareState } from "./compareState";
 import { historyQuery } from "./history";
-import { canBeLive, defaultRange, isRecorded, spanOf, stepOf } from "./range";
+import { canBeLive, defaultRange, isRecorded, spanOf, stepOf } from "../../parts/range";
 import { Toolbar } from "./Toolbar";
 
 /** Some GPUs over each other: a chart for each metric, a line for each GPU. */
 export function ComparePage() {
-  const { search } = usePlace();
-  const state = useMemo(() => parseCompare(search), [search]);
+  const { state } = useAddress(COMPARE);
   const gpus = state.gpus.slice(0, LINES_MAX);
   const details = useQueries({ queries: gpus.map((id) => gpuQuery(id, REFRESH_INTERVAL_MS)) });
   const known = details.flatMap((detail) => detail.data ?? []);
@@ -29,7 +29,7 @@ export function ComparePage() {
     return (
       <Empty title="No GPUs to compare">
         <p>Pick some on the heat map: Shift and click, or Space.</p>
-        <Link to="/gpus?view=map" className="button mt-4">
+        <Link to={FLEET.to({ view: "map" })} className="button mt-4">
           To the heat map
         </Link>
       </Empty>
@@ -37,17 +37,17 @@ export function ComparePage() {
   }
   if (failed?.error) return <Failed what="One of these GPUs" error={failed.error} retry={() => void failed.refetch()} />;
   if (known.length < gpus.length) return <div role="status" aria-label="Loading the GPUs" className="waiting h-64" />;
-  return <Comparison state={state} known={known} details={details} />;
+  return <Comparison known={known} details={details} />;
 }
 
 interface ComparisonProps {
-  readonly state: CompareState;
   readonly known: readonly GpuDetail[];
   /** The answers that these come from. */
   readonly details: readonly UseQueryResult<GpuDetail>[];
 }
 
-function Comparison({ state, known, details }: ComparisonProps) {
+function Comparison({ known, details }: ComparisonProps) {
+  const { state, change, pathTo } = useAddress(COMPARE);
   const now = useNow(SECOND);
   const catalogue = useQuery(catalogueQuery());
   const ids = known.map((detail) => detail.gpu.id);
@@ -62,8 +62,6 @@ function Comparison({ state, known, details }: ComparisonProps) {
   const history = useQuery(historyQuery({ gpus: ids, columns: rows.map((row) => row.column), range, aggregates: [state.aggregate], anchor, all, live, polling: true }));
   const frames = useMemo(() => (history.data === undefined ? new Map<string, typeof EMPTY>() : framesOf(history.data.answer, state.aggregate)), [history.data, state.aggregate]);
   const span = history.data?.span ?? spanOf(range, anchor ?? now, all);
-  const pathOf = (part: Partial<CompareState>) => comparePath({ ...state, ...part });
-  const change = (part: Partial<CompareState>) => goTo(pathOf(part), { replace: true });
   const names = new Map(known.map((detail) => [detail.gpu.id, detail.gpu.name]));
   const simulated = known.filter((detail) => detail.gpu.simulated).length;
   const partial = history.data?.answer.partial ?? [];
@@ -75,7 +73,7 @@ function Comparison({ state, known, details }: ComparisonProps) {
         {known.map(({ gpu }, place) => (
           <li key={gpu.id} className="flex items-center gap-1.5">
             <span aria-hidden className="h-0.5 w-3 rounded-full" style={{ background: `var(--line-${place + 1})` }} />
-            <Link to={`/gpus/${encodeURIComponent(gpu.id)}`} className="rounded hover:underline">
+            <Link to={GPU.to({ id: gpu.id })} className="rounded hover:underline">
               {gpu.name}
             </Link>
             {ids.length > 1 && (
@@ -119,7 +117,7 @@ function Comparison({ state, known, details }: ComparisonProps) {
               span={span}
               now={now}
               // A step of its own in the history: going back leaves the range again.
-              onSelect={(start, end) => goTo(pathOf({ range: { kind: "custom", start, end } }))}
+              onSelect={(start, end) => goTo(pathTo({ range: { kind: "custom", start, end } }))}
             />
           ))}
         </div>

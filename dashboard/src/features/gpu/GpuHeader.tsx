@@ -2,7 +2,8 @@ import { ChevronRight } from "lucide-react";
 import type { Gpu, GpuDetail } from "../../api/client";
 import type { State } from "../../api/queries";
 import { ABSENT, formatValue } from "../../shared/format";
-import { Link, searchOf } from "../../shared/location";
+import { FLEET } from "../../parts/addresses";
+import { Link } from "../../shared/location";
 import { formatAge, formatInstant } from "../../shared/time";
 import { CopyButton } from "../copy";
 import { SimulatedBadge, StateBadge } from "../gpuLook";
@@ -35,14 +36,14 @@ export function GpuHeader({ gpu, labels, state, lastSeen, now }: GpuHeaderProps)
   return (
     <header>
       <nav aria-label="Path" className="flex items-center gap-1 text-xs text-muted">
-        <Link to="/gpus" className="hover:text-fg hover:underline">
+        <Link to={FLEET.path} className="hover:text-fg hover:underline">
           GPUs
         </Link>
         <ChevronRight size={12} aria-hidden />
         {gpu.hostname === null ? (
           <span>host unknown</span>
         ) : (
-          <Link to={`/gpus${searchOf({ host: gpu.hostname })}`} className="truncate hover:text-fg hover:underline" title="GPUs of this host">
+          <Link to={FLEET.to({ host: gpu.hostname })} className="truncate hover:text-fg hover:underline" title="GPUs of this host">
             {gpu.hostname}
           </Link>
         )}

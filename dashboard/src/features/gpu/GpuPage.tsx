@@ -7,7 +7,9 @@ import { EMPTY, extend, frameOf } from "../../charts/frame";
 import { isDrawn, rowsOf, type Panel } from "../../charts/panels";
 import type { Behind } from "../../charts/plot";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
-import { goTo, Link, usePlace } from "../../shared/location";
+import { FLEET, GPU, type GpuState } from "../../parts/addresses";
+import { useAddress } from "../../shared/address";
+import { goTo, Link } from "../../shared/location";
 import { useShortcuts } from "../../shared/shortcuts";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { formatAge, formatInstant, parseInstant, SECOND, useNow } from "../../shared/time";
@@ -24,7 +26,7 @@ import { LatestTable } from "./LatestTable";
 import { useMarks } from "./marks";
 import { useGpuOutlook } from "./outlook";
 import { usePeers } from "./peers";
-import { canBeLive, defaultRange, gpuPath, isRecorded, parseGpu, spanOf, stepOf, type GpuState } from "./range";
+import { canBeLive, defaultRange, isRecorded, spanOf, stepOf } from "../../parts/range";
 import { useStream } from "./stream";
 import { Tiles } from "./Tiles";
 import { Toolbar } from "./Toolbar";
@@ -34,11 +36,8 @@ const NONE: readonly Finding[] = [];
 
 /** One GPU: what is wrong with it, who it is, its latest values, and their course, drawn from the catalogue. */
 export function GpuPage({ id }: { readonly id: string }) {
-  const { search } = usePlace();
-  const state = useMemo(() => parseGpu(search), [search]);
+  const { state, change, pathTo } = useAddress(GPU);
   const view = useGpuView(id, state);
-  const pathOf = (part: Partial<GpuState>) => gpuPath(id, { ...state, ...part });
-  const change = (part: Partial<GpuState>) => goTo(pathOf(part), { replace: true });
   useShortcuts({ l: () => view.liveAllowed && change({ live: !view.live }) });
 
   const { detail, history, now } = view;
@@ -102,7 +101,7 @@ export function GpuPage({ id }: { readonly id: string }) {
               partial={view.partial}
               evidence={view.evidence}
               // A step of its own in the history: going back leaves the range again.
-              onSelect={(start, end) => goTo(pathOf({ range: { kind: "custom", start, end } }))}
+              onSelect={(start, end) => goTo(pathTo({ range: { kind: "custom", start, end } }))}
             />
           )}
         </div>
@@ -217,7 +216,7 @@ function Missing({ id }: { readonly id: string }) {
       <p>
         Nothing has been recorded under <code className="font-mono break-all">{id}</code>.
       </p>
-      <Link to="/gpus" className="button mt-4">
+      <Link to={FLEET.path} className="button mt-4">
         To the list of GPUs
       </Link>
     </Empty>

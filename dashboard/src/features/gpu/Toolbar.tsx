@@ -3,7 +3,7 @@ import { useState, type ReactNode } from "react";
 import { AGGREGATES, type Aggregate, type Span } from "../../api/queries";
 import { parseField, toField } from "../../shared/time";
 import { hasZones, nextZone, useZone } from "../../shared/zone";
-import { isPreset, PRESETS, type Preset, type Range } from "./range";
+import { isPreset, PRESETS, type Preset, type Range } from "../../parts/range";
 import type { StreamStatus } from "./stream";
 
 interface ToolbarProps {

@@ -5,7 +5,7 @@ import type { Span } from "../../api/queries";
 import { formatNumber, formatValue, metricTitle } from "../../shared/format";
 import { formatInstant, MINUTE, parseInstant } from "../../shared/time";
 import { Bar } from "../gpuLook";
-import { WHY_MAX_MS } from "./range";
+import { WHY_MAX_MS } from "../../parts/range";
 
 type Explanation = Schemas["Explanation"];
 type Cause = Schemas["CauseEntry"];

@@ -4,7 +4,6 @@ import { expect, it } from "vitest";
 import { FakePlot } from "../../testing/FakePlot";
 import { gpu, mockApi, ok, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
-import { comparePath, parseCompare } from "./compareState";
 
 const detail = (id: string, name: string): Handler => {
   const at = new Date().toISOString();
@@ -63,12 +62,4 @@ it.each([
   await act(() => client.refetchQueries());
   expect((await screen.findByRole("note", { name: "Not renewed" })).textContent).toMatch(/^Not renewed: as of \d\d:\d\d:\d\d\. too busy$/);
   expect(document.querySelector('[data-panel="power_w"]')?.getAttribute("data-points")).toBe("4");
-});
-
-it.each([
-  ["gpus=a,b,,a&metric=power_w&range=6h&aggregate=max", { gpus: ["a", "b"], metric: "power_w", range: { kind: "preset", preset: "6h" }, aggregate: "max" }],
-  ["", { gpus: [], metric: "", range: null, aggregate: "mean" }],
-] as const)("%s is read, and written", (search, state) => {
-  expect(parseCompare(search)).toEqual(state);
-  expect(parseCompare(comparePath(state).slice("/compare?".length))).toEqual(state);
 });

@@ -3,7 +3,7 @@ import { isNotKept, type QueryAnswer } from "../../api/client";
 import { fetchHistory, type Aggregate, type Span } from "../../api/queries";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { MINUTE, SECOND } from "../../shared/time";
-import { spanOf, stepOf, type Range } from "./range";
+import { spanOf, stepOf, type Range } from "../../parts/range";
 
 export interface HistoryView {
   readonly gpus: readonly string[];

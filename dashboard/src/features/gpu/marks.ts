@@ -8,7 +8,7 @@ import type { CatalogueRow } from "../../charts/panels";
 import { metricTitle } from "../../shared/format";
 import { MINUTE, parseInstant, SECOND } from "../../shared/time";
 import type { PeersView } from "./history";
-import { spanOf } from "./range";
+import { spanOf } from "../../parts/range";
 
 /** As many as a chart can tell apart, and more. */
 const EVENTS_MAX = 1000;

@@ -4,7 +4,8 @@ import { ALL_FINDINGS, findingsQuery, isWhole } from "../../api/findings";
 import { hostLoadsQuery, hostsQuery, roomQuery, type State } from "../../api/queries";
 import { HEALTH_INTERVAL_MS } from "../../shared/config";
 import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format";
-import { goTo, Link, usePlace } from "../../shared/location";
+import { useAddress } from "../../shared/address";
+import { Link } from "../../shared/location";
 import { useMedia } from "../../shared/media";
 import { Empty, Failed } from "../../shared/states";
 import { formatAge, formatClock, parseInstant, SECOND, useNow } from "../../shared/time";
@@ -13,7 +14,7 @@ import { hostPath } from "../findings/words";
 import { Level, LookBadge, Named, SimulatedBadge, SimulatedBanner, STATE_LOOKS } from "../gpuLook";
 import { HeaderCell, OpeningRow, Pages, SearchField, useListKeys, WaitingRows, type Header } from "../list";
 import { pageOf, PAGE_SIZE } from "../pages";
-import { hostsPath, parseHosts, type Column, type HostsState } from "./hostsState";
+import { HOSTS, type Column } from "./address";
 import { Room } from "./Room";
 import { hostRows, modelsOf, type Host, type HostRow } from "./rows";
 
@@ -21,8 +22,7 @@ const NONE = new Map<string, never>();
 
 /** Every host: what its GPUs do, what is wrong there, and how busy it is itself. The most trouble stands first. */
 export function HostsPage() {
-  const { search } = usePlace();
-  const state = useMemo(() => parseHosts(search), [search]);
+  const { state, change, pathTo } = useAddress(HOSTS);
   const now = useNow(SECOND);
   const narrow = useMedia("(max-width: 760px)");
   const hosts = useQuery({ ...hostsQuery(), refetchInterval: HEALTH_INTERVAL_MS });
@@ -34,9 +34,8 @@ export function HostsPage() {
     () => hostRows(data?.hosts ?? [], { findings: judged?.findings ?? [], isWhole: isWhole(judged), rooms: rooms ?? NONE, loads: loads ?? NONE }, state),
     [data, judged, rooms, loads, state],
   );
-  const change = (part: Partial<HostsState>) => goTo(hostsPath({ ...state, page: 1, ...part }), { replace: true });
   const { shown, page, hasNext } = pageOf(rows, state.page);
-  const paging = { page, hasNext, pathOf: (other: number) => hostsPath({ ...state, page: other }) };
+  const paging = { page, hasNext, pathOf: (other: number) => pathTo({ page: other }) };
   useListKeys(paging);
 
   if (data === undefined) {

@@ -1,7 +1,7 @@
 import type { Schemas } from "../../api/client";
 import { SEVERITIES, type Finding, type Severity } from "../../api/findings";
 import type { HostLoad, HostRoom } from "../../api/queries";
-import type { Column, HostsState } from "./hostsState";
+import type { Column, HostsState } from "./address";
 
 export type Host = Schemas["Host"];
 

@@ -2,28 +2,29 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { hostsQuery } from "../../api/queries";
 import { HOLDERS, usageQuery, type Holder } from "../../api/usage";
+import { whereIs } from "../../api/where";
+import { FLEET } from "../../parts/addresses";
+import { isRecorded, PRESETS, type Range } from "../../parts/range";
+import { useAddress } from "../../shared/address";
 import { ABSENT, capital, formatNumber, formatValue, shareOf } from "../../shared/format";
-import { goTo, Link, usePlace } from "../../shared/location";
+import { Link } from "../../shared/location";
 import { useMedia } from "../../shared/media";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock, formatInstant, MINUTE, parseInstant, useNow } from "../../shared/time";
-import { DEFAULT as ALL_GPUS, fleetPath, whereIs } from "../fleet/fleetState";
 import { CustomRange, RangeChoices } from "../gpu/Toolbar";
-import { isRecorded, PRESETS, type Range } from "../gpu/range";
 import { Bar, SimulatedBanner } from "../gpuLook";
 import { HeaderCell, OpeningRow, Pages, useListKeys, WaitingRows, type Header } from "../list";
 import { pageOf, PAGE_SIZE } from "../pages";
 import { Tile, TILES } from "../tiles";
 import { Stragglers } from "./Stragglers";
-import { jobsPath, parseJobs, parsePrice, PRESETS_SHOWN, type Column, type JobsState } from "./jobsState";
+import { JOBS, MOST_WASTE, parsePrice, PRESETS_SHOWN, type Column } from "./address";
 import { rowsOf, sorted, sourceWords, wholeOf, type UsageRow } from "./usage";
 
 const NAMES: Readonly<Record<Holder, string>> = { namespace: "Namespaces", job: "Jobs", pod: "Pods", node: "Nodes" };
 
 /** Who used how many GPU hours and how much energy, and who held GPUs for nothing: the most waste first. */
 export function JobsPage() {
-  const { search } = usePlace();
-  const state = useMemo(() => parseJobs(search), [search]);
+  const { state, change, pathTo } = useAddress(JOBS);
   const now = useNow(MINUTE);
   const hosts = useQuery(hostsQuery());
   const anchor = anchorOf(hosts.data?.hosts ?? [], now);
@@ -31,9 +32,8 @@ export function JobsPage() {
   const { data } = usage;
   const rows = useMemo(() => (data === undefined ? [] : sorted(rowsOf(state.by, data.energy.groups, data.idle.groups, state.price), state.sort)), [data, state.by, state.price, state.sort]);
   const whole = data === undefined ? null : wholeOf(data.energy.whole, data.idle.whole, state.price);
-  const change = (part: Partial<JobsState>) => goTo(jobsPath({ ...state, page: 1, ...part }), { replace: true });
   const { shown, page, hasNext } = pageOf(rows, state.page);
-  const paging = { page, hasNext, pathOf: (other: number) => jobsPath({ ...state, page: other }) };
+  const paging = { page, hasNext, pathOf: (other: number) => pathTo({ page: other }) };
   useListKeys(paging);
   const span = data?.span ?? { start: now - MINUTE, end: now };
   const isSimulated = hosts.data?.hosts.some((host) => host.simulated) === true;
@@ -49,7 +49,7 @@ export function JobsPage() {
           {HOLDERS.map((by) => (
             <Link
               key={by}
-              to={jobsPath({ ...state, by, page: 1 })}
+              to={pathTo({ by, page: 1 })}
               aria-current={state.by === by ? "page" : undefined}
               className={`flex h-7 items-center rounded px-2.5 text-[13px] ${state.by === by ? "bg-raised font-medium" : "text-muted hover:text-fg"}`}
             >
@@ -91,7 +91,7 @@ export function JobsPage() {
           ) : narrow ? (
             <UsageCards rows={shown} by={state.by} hasPrice={state.price !== null} />
           ) : (
-            <UsageTable rows={shown} by={state.by} sort={state.sort} hasPrice={state.price !== null} onSort={(sort) => change({ sort: sort === "" ? "-idle" : sort })} />
+            <UsageTable rows={shown} by={state.by} sort={state.sort} hasPrice={state.price !== null} onSort={(sort) => change({ sort: sort === "" ? MOST_WASTE : sort })} />
           )}
           <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
           <p className="mt-2 text-xs text-muted">
@@ -288,8 +288,8 @@ function Named({ name, children }: { readonly name: string; readonly children: R
 }
 
 function gpusPath(by: Holder, group: string | null): string {
-  if (by === "node" && group !== null) return fleetPath({ ...ALL_GPUS, host: group });
-  return fleetPath({ ...ALL_GPUS, where: whereIs(by, group) });
+  if (by === "node" && group !== null) return FLEET.to({ host: group });
+  return FLEET.to({ where: whereIs(by, group) });
 }
 
 function GroupLink({ by, group, covers = false }: { readonly by: Holder; readonly group: string | null; readonly covers?: boolean }) {

@@ -3,8 +3,7 @@ import { stragglersQuery, type Straggler } from "../../api/stragglers";
 import { formatNumber, formatValue } from "../../shared/format";
 import { Link } from "../../shared/location";
 import { answerDoubts } from "../findings/doubts";
-import { gpuPath } from "../gpu/range";
-import { DEFAULT as ALL_FINDINGS, nowPath } from "../now/nowState";
+import { GPU, NOW } from "../../parts/addresses";
 
 /** As many as are read at a glance. */
 const SHOWN_MAX = 8;
@@ -29,7 +28,7 @@ export function Stragglers() {
         <ul className="mt-1 space-y-1">
           {data.stragglers.slice(0, SHOWN_MAX).map((straggler) => (
             <li key={`${straggler.job} ${straggler.gpu}`} className="[overflow-wrap:anywhere]">
-              <Link to={gpuPath(straggler.gpu)} className="rounded font-semibold hover:underline">
+              <Link to={GPU.to({ id: straggler.gpu })} className="rounded font-semibold hover:underline">
                 {straggler.name}
               </Link>
               : <span className="num">{lagWords(straggler)}</span>
@@ -38,7 +37,7 @@ export function Stragglers() {
         </ul>
       )}
       {data !== undefined && data.stragglers.length > SHOWN_MAX && (
-        <Link to={nowPath({ ...ALL_FINDINGS, kind: "straggler" })} className="mt-1 inline-block rounded text-xs text-muted underline underline-offset-2 hover:text-fg">
+        <Link to={NOW.to({ kind: "straggler" })} className="mt-1 inline-block rounded text-xs text-muted underline underline-offset-2 hover:text-fg">
           All stragglers are among the findings
         </Link>
       )}

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { EnergyGroup, IdleGroup } from "../../api/usage";
-import { DEFAULT, jobsPath, parseJobs, parsePrice } from "./jobsState";
+import { JOBS, parsePrice } from "./address";
 import { rowsOf, sorted, sourceWords } from "./usage";
+
+const DEFAULT = JOBS.defaults;
 
 const energy = (part: Partial<EnergyGroup> = {}): EnergyGroup => ({ group: "a", energy_kwh: 10, counted_kwh: 10, source: "counter", gpu_hours: 20, busy_gpu_hours: 10, throttled_gpu_hours: 0, gpus: 2, ...part });
 const idle = (part: Partial<IdleGroup> = {}): IdleGroup => ({ group: "a", held_gpu_hours: 20, idle_gpu_hours: 5, idle_energy_kwh: 0.5, idle_cost: null, gpus: 2, ...part });
@@ -51,8 +53,8 @@ describe("the state in the address", () => {
     ["by=user&range=all&price=-1&sort=secret&page=0", DEFAULT],
     ["from=2026-11-20T00:00:00.000Z&to=2026-11-21T00:00:00.000Z", { ...DEFAULT, range: { kind: "custom", start: 1_795_132_800_000, end: 1_795_219_200_000 } }],
   ] as const)("%s is read, and written", (search, state) => {
-    expect(parseJobs(search)).toEqual(state);
-    expect(parseJobs(jobsPath(state).slice("/jobs?".length))).toEqual(state);
+    expect(JOBS.read(search)).toEqual(state);
+    expect(JOBS.read(JOBS.to(state).slice(JOBS.path.length))).toEqual(state);
   });
 
   it.each([

@@ -1,5 +1,5 @@
 import type { EnergyGroup, Holder, IdleGroup } from "../../api/usage";
-import type { Column } from "./jobsState";
+import type { Column } from "./address";
 
 /** What one holder used, and what of it was for nothing; null: not known. */
 export interface UsageRow {

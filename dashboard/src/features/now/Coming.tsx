@@ -1,6 +1,6 @@
 import { TrendingUp } from "lucide-react";
 import { Link } from "../../shared/location";
-import { gpuPath } from "../gpu/range";
+import { GPU } from "../../parts/addresses";
 import { trendWords, useTrends } from "../outlook";
 
 /** As many as are read at a glance. */
@@ -19,7 +19,7 @@ export function Coming({ now, isItsTurn }: { readonly now: number; readonly isIt
           <li key={`${trend.gpu} ${trend.metric}`} className="flex items-baseline gap-2">
             <TrendingUp size={13} aria-hidden className="shrink-0 self-center text-warn" />
             <span className="min-w-0">
-              <Link to={gpuPath(trend.gpu, { range: { kind: "preset", preset: "7d" } })} data-row="" className="rounded font-semibold hover:underline">
+              <Link to={GPU.to({ id: trend.gpu, range: { kind: "preset", preset: "7d" } })} data-row="" className="rounded font-semibold hover:underline">
                 {trend.name}
               </Link>
               : <span className="num">{trendWords(trend, now)}</span>

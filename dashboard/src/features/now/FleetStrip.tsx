@@ -4,7 +4,8 @@ import { wholeFleetQuery, type FleetGpu } from "../../api/fleet";
 import { STATES } from "../../api/queries";
 import { CellMap } from "../../charts/CellMap";
 import { ABSENT } from "../../shared/format";
-import { goTo, Link, searchOf } from "../../shared/location";
+import { FLEET, GPU } from "../../parts/addresses";
+import { goTo, Link } from "../../shared/location";
 import { Swatch } from "../fleet/CellLegend";
 import { byState, STATE_CELLS } from "../fleet/colouring";
 import type { FleetCounts } from "../fleet/counts";
@@ -46,7 +47,7 @@ function Legend({ counts }: { readonly counts: Counts }) {
   return (
     <ul className="flex flex-wrap gap-x-4 gap-y-1 text-[13px]">
       <li>
-        <Link to="/gpus" className="rounded hover:underline">
+        <Link to={FLEET.path} className="rounded hover:underline">
           <strong className="num font-semibold">{counts.total?.toLocaleString("en") ?? ABSENT}</strong> <span className="text-muted">{counts.total === 1 ? "GPU" : "GPUs"}</span>
         </Link>
       </li>
@@ -54,7 +55,7 @@ function Legend({ counts }: { readonly counts: Counts }) {
         const count = counts.byState.get(state) ?? null;
         return (
           <li key={state}>
-            <Link to={`/gpus${searchOf({ state })}`} className="inline-flex items-center gap-1.5 rounded hover:underline" title={`List of GPUs that are ${state}`}>
+            <Link to={FLEET.to({ state })} className="inline-flex items-center gap-1.5 rounded hover:underline" title={`List of GPUs that are ${state}`}>
               <Swatch look={STATE_CELLS[state]} />
               <strong className={`num font-semibold ${count === 0 ? "text-faint" : ""}`}>{count?.toLocaleString("en") ?? ABSENT}</strong>
               <span className={count === 0 ? "text-faint" : "text-muted"}>{state}</span>
@@ -63,7 +64,7 @@ function Legend({ counts }: { readonly counts: Counts }) {
         );
       })}
       <li className="ml-auto">
-        <Link to={`/gpus${searchOf({ view: "map" })}`} className="rounded text-muted hover:text-fg hover:underline">
+        <Link to={FLEET.to({ view: "map" })} className="rounded text-muted hover:text-fg hover:underline">
           Heat map
         </Link>
       </li>
@@ -88,7 +89,7 @@ function Strip({ gpus }: { readonly gpus: readonly FleetGpu[] }) {
         onActive={setActive}
         onOpen={(place) => {
           const opened = gpus[place];
-          if (opened !== undefined) goTo(`/gpus/${encodeURIComponent(opened.id)}`);
+          if (opened !== undefined) goTo(GPU.to({ id: opened.id }));
         }}
       />
       <p aria-live="polite" className="mt-1.5 truncate text-xs text-muted">

@@ -3,7 +3,9 @@ import { CircleCheck, CircleHelp, OctagonAlert } from "lucide-react";
 import { useMemo } from "react";
 import { ALL_FINDINGS, findingsQuery, SEVERITIES, type Finding } from "../../api/findings";
 import { wholeFleetQuery } from "../../api/fleet";
-import { goTo, usePlace } from "../../shared/location";
+import { NOW, type NowState } from "../../parts/addresses";
+import { useAddress } from "../../shared/address";
+import { goTo } from "../../shared/location";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock, SECOND, useNow } from "../../shared/time";
 import { answerDoubts, findingDoubts } from "../findings/doubts";
@@ -16,13 +18,12 @@ import { pageOf, PAGE_SIZE } from "../pages";
 import { Coming } from "./Coming";
 import { FleetStrip } from "./FleetStrip";
 import { headlineOf, type Headline } from "./headline";
-import { askOf, DEFAULT, hostOf, isFiltered, nowPath, parseNow, tally, type NowState } from "./nowState";
+import { askOf, hostOf, isFiltered, tally } from "./filters";
 
 
 /** What is wrong, the worst first, why the program thinks so and what to do; above it every GPU as a cell. */
 export function NowPage() {
-  const { search } = usePlace();
-  const state = parseNow(search);
+  const { state, change, pathTo } = useAddress(NOW);
   const now = useNow(SECOND);
   const all = useQuery(findingsQuery(ALL_FINDINGS));
   const list = useQuery(findingsQuery(askOf(state)));
@@ -32,10 +33,9 @@ export function NowPage() {
   const asked = useFleetCounts(isPart);
   const counts = useMemo(() => (isPart || fleet.data === undefined ? asked : countsOf(fleet.data.gpus)), [isPart, asked, fleet.data]);
   const indices = useMemo(() => new Map(fleet.data?.gpus.map((gpu) => [gpu.id, gpu.index])), [fleet.data]);
-  const change = (part: Partial<NowState>) => goTo(nowPath({ ...state, page: 1, ...part }), { replace: true });
   const findings = list.data?.findings ?? [];
   const { shown, page, hasNext } = pageOf(findings, state.page);
-  const paging = { page, hasNext, pathOf: (other: number) => nowPath({ ...state, page: other }) };
+  const paging = { page, hasNext, pathOf: (other: number) => pathTo({ page: other }) };
   useListKeys(paging);
 
   // An answer without GPUs yet is no doubt: it has no counts either.
@@ -74,7 +74,7 @@ export function NowPage() {
           )}
           {findings.length === 0 && isFiltered(state) && (
             <Empty title="No finding fits these filters">
-              <button type="button" className="button mt-3" onClick={() => goTo("/")}>
+              <button type="button" className="button mt-3" onClick={() => goTo(NOW.path)}>
                 Show all findings
               </button>
             </Empty>
@@ -150,7 +150,7 @@ function Filters({ state, findings, change, status }: FiltersProps) {
       <Select label="Kind" value={state.kind} all="All kinds" options={options((finding) => finding.kind, kindTitle)} onChange={(kind) => change({ kind })} />
       <Select label="Node" value={state.host} all="All nodes" options={options(hostOf)} onChange={(host) => change({ host })} />
       <Select label="Namespace" value={state.namespace} all="All namespaces" options={options((finding) => finding.reach.namespace)} onChange={(namespace) => change({ namespace })} />
-      {isFiltered(state) && <ClearFilters onClick={() => goTo(nowPath(DEFAULT))} />}
+      {isFiltered(state) && <ClearFilters onClick={() => goTo(NOW.path)} />}
       <p role="status" className="num ml-auto text-xs text-muted">
         {status}
       </p>

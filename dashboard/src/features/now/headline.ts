@@ -1,5 +1,5 @@
 import type { Finding } from "../../api/findings";
-import { severityWords } from "./nowState";
+import { severityWords } from "./filters";
 
 /** How the fleet does, in one sentence. */
 export interface Headline {

@@ -3,11 +3,13 @@ import { CircleCheck, CircleX, TriangleAlert } from "lucide-react";
 import { healthQuery } from "../../api/queries";
 import { hasNoBroker, needsToken, queueQuery, type GroupStats } from "../../api/queue";
 import { ABSENT, formatNumber, formatValue } from "../../shared/format";
-import { goTo, Link, searchOf, usePlace } from "../../shared/location";
+import { useAddress } from "../../shared/address";
+import { goTo, Link } from "../../shared/location";
 import { Empty, Failed } from "../../shared/states";
 import { formatAge, formatSpan, formatUptime, SECOND, useNow } from "../../shared/time";
 import { WaitingRows } from "../list";
 import { TokenForm } from "../TokenForm";
+import { QUEUE } from "./address";
 import { DeadLetters } from "./DeadLetters";
 import { letters, lossesOf, rows, topicsOf, verdictOf, type Mood, type Topic, type Verdict } from "./topics";
 
@@ -24,8 +26,7 @@ const IN_PROCESS = "inproc:";
 export function QueuePage() {
   const queue = useQuery(queueQuery());
   const health = useQuery(healthQuery());
-  const { search } = usePlace();
-  const params = new URLSearchParams(search);
+  const { state } = useAddress(QUEUE);
   const address = health.data?.queues.map(({ name }) => (name === IN_PROCESS ? "in the process of the gateway" : name)).join(", ") ?? "";
   const { data, error } = queue;
   return (
@@ -41,7 +42,7 @@ export function QueuePage() {
       {data === undefined ? (
         <Missing error={error} retry={() => void queue.refetch()} />
       ) : (
-        <Topics topics={topicsOf(data)} open={params.get("dead") ?? ""} from={Math.max(0, Number(params.get("from")) || 0)} />
+        <Topics topics={topicsOf(data)} open={state.dead} from={state.from} />
       )}
     </div>
   );
@@ -94,7 +95,7 @@ function Topics({ topics, open, from }: TopicsProps) {
 function TopicCard({ topic, isOpen, from }: { readonly topic: Topic; readonly isOpen: boolean; readonly from: number }) {
   const { name, stats } = topic;
   const groups = Object.entries(stats.groups).sort(([a], [b]) => a.localeCompare(b));
-  const at = (first: number) => `/queue${searchOf({ dead: name, from: first > 0 ? String(first) : undefined })}`;
+  const at = (from: number) => QUEUE.to({ dead: name, from });
   const figures: readonly (readonly [string, string])[] = [
     ["Held now", `${rows(stats.messages)}, ${formatValue(stats.bytes, "B")}`],
     ["Published", `${formatNumber(stats.throughput_msg_per_sec)} rows/s`],
@@ -121,7 +122,7 @@ function TopicCard({ topic, isOpen, from }: { readonly topic: Topic; readonly is
           <p className="text-[13px] text-muted">No dead letters.</p>
         ) : isOpen ? (
           <>
-            <Link to="/queue" className="mb-2 inline-block text-[13px] text-accent underline-offset-2 hover:underline">
+            <Link to={QUEUE.path} className="mb-2 inline-block text-[13px] text-accent underline-offset-2 hover:underline">
               Hide dead letters
             </Link>
             <DeadLetters topic={topic} from={from} onTurn={(first) => goTo(at(first))} />

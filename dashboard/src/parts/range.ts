@@ -1,7 +1,7 @@
-import { AGGREGATES, type Aggregate, type Span } from "../../api/queries";
-import { searchOf } from "../../shared/location";
-import { DAY, HOUR, MINUTE, SECOND } from "../../shared/time";
-import { stepFor } from "../../charts/axis";
+import type { Span } from "../api/queries";
+import { stepFor } from "../charts/axis";
+import type { Field } from "../shared/address";
+import { DAY, HOUR, MINUTE, SECOND } from "../shared/time";
 
 export const PRESETS = { "5m": 5 * MINUTE, "15m": 15 * MINUTE, "1h": HOUR, "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY } as const;
 export type Preset = keyof typeof PRESETS;
@@ -12,66 +12,34 @@ export type Range =
   | { readonly kind: "all" }
   | { readonly kind: "custom"; readonly start: number; readonly end: number };
 
-/** What the page of a GPU shows; all of it stands in the address. `null` leaves the choice to the data's age. */
-export interface GpuState {
-  readonly range: Range | null;
-  readonly aggregate: Aggregate;
-  readonly live: boolean | null;
-  /** Whether the median of its peers is drawn. */
-  readonly peers: boolean;
-  /** Whether it is asked why the GPU was slow. */
-  readonly why: boolean;
-}
-
-export const DEFAULT: GpuState = { range: null, aggregate: "mean", live: null, peers: true, why: false };
-
 export function isPreset(text: string): text is Preset {
   return Object.hasOwn(PRESETS, text);
 }
 
-export function parseGpu(search: string): GpuState {
-  const params = new URLSearchParams(search);
-  const aggregate = AGGREGATES.find((known) => known === params.get("aggregate")) ?? "mean";
-  const live = params.get("live");
-  return {
-    range: parseRange(params),
-    aggregate,
-    live: live === "1" ? true : live === "0" ? false : null,
-    peers: params.get("peers") !== "0",
-    why: params.get("why") === "1",
-  };
+/** A range in an address: `range=6h`, `range=all`, or `from` and `to`. */
+export function range<Fallback extends Range | null>(fallback: Fallback): Field<Range | Fallback> {
+  return { fallback, read: readRange, write: writeRange };
 }
 
-export function parseRange(params: URLSearchParams): Range | null {
-  const range = params.get("range") ?? "";
-  if (isPreset(range)) return { kind: "preset", preset: range };
-  if (range === "all") return { kind: "all" };
+function readRange(params: URLSearchParams): Range | null {
+  const said = params.get("range") ?? "";
+  if (isPreset(said)) return { kind: "preset", preset: said };
+  if (said === "all") return { kind: "all" };
   const start = Date.parse(params.get("from") ?? "");
   const end = Date.parse(params.get("to") ?? "");
   return start < end ? { kind: "custom", start, end } : null;
 }
 
-export function gpuPath(id: string, part: Partial<GpuState> = {}): string {
-  const state = { ...DEFAULT, ...part };
-  return `/gpus/${encodeURIComponent(id)}${searchOf({
-    ...rangeParts(state.range),
-    aggregate: state.aggregate === "mean" ? "" : state.aggregate,
-    live: state.live === null ? "" : state.live ? "1" : "0",
-    peers: state.peers ? "" : "0",
-    why: state.why ? "1" : "",
-  })}`;
-}
-
-export function rangeParts(range: Range | null): Record<string, string> {
-  switch (range?.kind) {
+function writeRange(said: Range | null): Record<string, string> {
+  switch (said?.kind) {
     case undefined:
       return {};
     case "preset":
-      return { range: range.preset };
+      return { range: said.preset };
     case "all":
       return { range: "all" };
     case "custom":
-      return { from: new Date(range.start).toISOString(), to: new Date(range.end).toISOString() };
+      return { from: new Date(said.start).toISOString(), to: new Date(said.end).toISOString() };
   }
 }
 

@@ -1,38 +1,5 @@
-import type { Finding, FindingsAsk } from "../../api/findings";
-import { SEVERITIES } from "../../api/findings";
-import { searchOf } from "../../shared/location";
-
-/** What of the findings is shown; all of it stands in the address. */
-export interface NowState {
-  readonly severity: string;
-  /** A node by name; empty is all. */
-  readonly host: string;
-  readonly namespace: string;
-  readonly kind: string;
-  /** Counted from 1. */
-  readonly page: number;
-}
-
-export const DEFAULT: NowState = { severity: "", host: "", namespace: "", kind: "", page: 1 };
-
-/** Reads the address; what is not understood is left at its default, so that an old link still opens. */
-export function parseNow(search: string): NowState {
-  const params = new URLSearchParams(search);
-  const text = (name: string) => params.get(name) ?? "";
-  const page = Number(text("page"));
-  return {
-    severity: SEVERITIES.find((known) => known === text("severity")) ?? "",
-    host: text("host"),
-    namespace: text("namespace"),
-    kind: text("kind"),
-    page: Number.isSafeInteger(page) && page > 0 ? page : 1,
-  };
-}
-
-export function nowPath(state: NowState): string {
-  const { page, ...rest } = state;
-  return `/${searchOf({ ...rest, page: page > 1 ? String(page) : "" })}`;
-}
+import { SEVERITIES, type Finding, type FindingsAsk } from "../../api/findings";
+import type { NowState } from "../../parts/addresses";
 
 export function askOf({ severity, host, namespace, kind }: NowState): FindingsAsk {
   return { severity, host, namespace, kind, gpus: "" };

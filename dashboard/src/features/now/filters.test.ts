@@ -1,24 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { finding } from "../../testing/mockApi";
 import { headlineOf, type FleetFacts } from "./headline";
-import { DEFAULT, nowPath, parseNow, severityWords, tally } from "./nowState";
-
-describe("the filters in the address", () => {
-  it.each([
-    ["", DEFAULT],
-    ["severity=warning&host=n-1&namespace=research&kind=xid&page=2", { severity: "warning", host: "n-1", namespace: "research", kind: "xid", page: 2 }],
-    ["severity=awful&page=-1", DEFAULT],
-    ["host=a%20b", { ...DEFAULT, host: "a b" }],
-  ])("%s is read", (search, expected) => expect(parseNow(search)).toEqual(expected));
-
-  it.each([
-    [DEFAULT, "/"],
-    [{ ...DEFAULT, kind: "xid", page: 3 }, "/?kind=xid&page=3"],
-  ])("%o is written as %s and read back", (state, path) => {
-    expect(nowPath(state)).toBe(path);
-    expect(parseNow(path.slice(2))).toEqual(state);
-  });
-});
+import { severityWords, tally } from "./filters";
 
 it("counts what occurs, numbers in words as numbers", () => {
   const on = (hostname: string | null) => finding({ reach: { ...finding().reach, hostname } });

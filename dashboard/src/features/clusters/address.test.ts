@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { pageOf, PAGE_SIZE } from "../pages";
-import { clustersPath, DEFAULT, nodePath, parseClusters, viewPath } from "./clustersState";
+import { CLUSTERS, NODE, viewPath } from "./address";
+
+const DEFAULT = CLUSTERS.defaults;
 
 describe("the page's state in the address", () => {
   it.each([
@@ -16,7 +18,7 @@ describe("the page's state in the address", () => {
     ["page=0", DEFAULT],
     ["page=1.5", DEFAULT],
   ])("%s is read", (search, expected) => {
-    expect(parseClusters(search)).toEqual(expected);
+    expect(CLUSTERS.read(search)).toEqual(expected);
   });
 
   it.each([
@@ -24,8 +26,8 @@ describe("the page's state in the address", () => {
     [{ ...DEFAULT, cluster: "a&b", page: 2 }, "/clusters?cluster=a%26b&page=2"],
     [{ ...DEFAULT, view: "processes" as const, node: "n", sort: "-sm" }, "/clusters?view=processes&node=n&sort=-sm"],
   ])("%o is written as %s and read back", (state, path) => {
-    expect(clustersPath(state)).toBe(path);
-    expect(parseClusters(path.split("?")[1] ?? "")).toEqual(state);
+    expect(CLUSTERS.to(state)).toBe(path);
+    expect(CLUSTERS.read(path.split("?")[1] ?? "")).toEqual(state);
   });
 
   it("goes to the other view of the same cluster without the filters of this one", () => {
@@ -33,9 +35,9 @@ describe("the page's state in the address", () => {
   });
 
   it("names a node's page, and the order of its processes", () => {
-    expect(nodePath("a b", "c/d")).toBe("/clusters/a%20b/c%2Fd");
-    expect(nodePath("east", "n", { sort: "-sm", page: 2 })).toBe("/clusters/east/n?sort=-sm&page=2");
-    expect(parseClusters("sort=-sm&page=2", "processes")).toMatchObject({ sort: "-sm", page: 2 });
+    expect(NODE.to({ cluster: "a b", node: "c/d" })).toBe("/clusters/a%20b/c%2Fd");
+    expect(NODE.to({ cluster: "east", node: "n", sort: "-sm", page: 2 })).toBe("/clusters/east/n?sort=-sm&page=2");
+    expect(NODE.read("sort=-sm&page=2")).toEqual({ sort: "-sm", page: 2 });
   });
 });
 

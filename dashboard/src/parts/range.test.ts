@@ -1,34 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { DAY, HOUR, MINUTE } from "../../shared/time";
-import { canBeLive, DEFAULT, defaultRange, gpuPath, isRecorded, parseGpu, POINTS_MAX, PRESETS, spanOf, stepOf } from "./range";
-
-const NOTHING = DEFAULT;
-
-describe("the GPU page's state in the address", () => {
-  it.each([
-    ["", NOTHING],
-    ["range=1h", { ...NOTHING, range: { kind: "preset", preset: "1h" } }],
-    ["range=all&aggregate=p99&live=0&peers=0&why=1", { ...NOTHING, peers: false, why: true, range: { kind: "all" }, aggregate: "p99", live: false }],
-    ["range=3y&aggregate=median&live=maybe", NOTHING],
-    ["range=toString", NOTHING],
-    ["from=2025-07-18T20:00:00.000Z&to=2025-07-18T21:00:00.000Z", { ...NOTHING, range: { kind: "custom", start: 1_752_868_800_000, end: 1_752_872_400_000 } }],
-    ["from=2025-07-18T21:00:00Z&to=2025-07-18T20:00:00Z", NOTHING],
-    ["from=soon&to=later", NOTHING],
-  ] as const)("%s is read", (search, expected) => {
-    expect(parseGpu(search)).toEqual(expected);
-  });
-
-  it.each([
-    [NOTHING],
-    [{ ...NOTHING, range: { kind: "preset", preset: "6h" }, aggregate: "max", live: true }],
-    [{ ...NOTHING, why: true, peers: false, range: { kind: "all" }, aggregate: "mean", live: false }],
-    [{ ...NOTHING, range: { kind: "custom", start: 1_752_868_800_123, end: 1_752_872_400_000 }, aggregate: "last", live: null }],
-  ] as const)("%o comes back from its address", (state) => {
-    const path = gpuPath("0000:c1:00.0@n/1", state);
-    expect(path.startsWith("/gpus/0000%3Ac1%3A00.0%40n%2F1")).toBe(true);
-    expect(parseGpu(path.split("?")[1] ?? "")).toEqual(state);
-  });
-});
+import { DAY, HOUR, MINUTE } from "../shared/time";
+import { canBeLive, defaultRange, isRecorded, POINTS_MAX, PRESETS, spanOf, stepOf } from "./range";
 
 describe("which time is looked at", () => {
   const now = 1_800_000_000_000;

@@ -1,0 +1,63 @@
+// The addresses that pages of other features lead to. Those of one feature alone are its own.
+
+import { SEVERITIES } from "../api/findings";
+import { GROUPINGS } from "../api/fleet";
+import { AGGREGATES, STATES } from "../api/queries";
+import { address, field, fitting, flag, names, oneOf, pageNumber, sortBy, text, type StateOf } from "../shared/address";
+import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../shared/headline";
+import { range } from "./range";
+
+/** What of the findings is shown. */
+export const NOW = address("/", { severity: oneOf<string>(SEVERITIES, ""), host: text(), namespace: text(), kind: text(), page: pageNumber() });
+export type NowState = StateOf<typeof NOW>;
+
+export const FLEET_VIEWS = ["list", "map"] as const;
+export const SORTABLE = ["model", "hostname", "index", "state", UTILIZATION, POWER, TEMPERATURE, MEMORY_USED, "last_seen"] as const;
+/** What colours mean besides metrics. */
+export const STATE_COLOUR = "state";
+export const SEVERITY_COLOUR = "severity";
+
+/** What the list or the heat map shows. */
+export const FLEET = address("/gpus", {
+  view: oneOf(FLEET_VIEWS, "list"),
+  search: text(),
+  host: text(),
+  /** Tests of the identity, as the API writes them; links from other pages come with them. */
+  where: text(),
+  state: oneOf<string>(STATES, ""),
+  /** Of the list; empty: what needs somebody first. */
+  sort: sortBy(SORTABLE),
+  /** Of the map: the GPU in its middle, and how far it is enlarged. */
+  at: text(),
+  page: pageNumber(),
+  /** Of the map: `state`, `severity` or a column. Which columns there are, only the catalogue knows. */
+  colour: fitting(/^[a-z][a-z0-9_]*$/, STATE_COLOUR),
+  group: oneOf(GROUPINGS, "node"),
+  zoom: field(1, (said) => (Number(said) > 1 && Number.isFinite(Number(said)) ? Number(said) : null)),
+  /** GPUs that were picked on the map. */
+  picked: names(),
+});
+export type FleetState = StateOf<typeof FLEET>;
+
+/** What the page of a GPU shows. */
+export const GPU = address("/gpus/:id", {
+  /** Null leaves the choice to the data's age; so does it of `live`. */
+  range: range(null),
+  aggregate: oneOf(AGGREGATES, "mean"),
+  live: flag(null),
+  /** Whether the median of its peers is drawn. */
+  peers: flag(true),
+  /** Whether it is asked why the GPU was slow. */
+  why: flag(false),
+});
+export type GpuState = StateOf<typeof GPU>;
+
+/** Which GPUs are beside each other, in which range. */
+export const COMPARE = address("/compare", {
+  gpus: names(),
+  /** The column whose chart stands first; empty: none. */
+  metric: text(),
+  range: range(null),
+  aggregate: oneOf(AGGREGATES, "mean"),
+});
+export type CompareState = StateOf<typeof COMPARE>;
