@@ -2,18 +2,22 @@ import js from "@eslint/js";
 import hooks from "eslint-plugin-react-hooks";
 import tseslint from "typescript-eslint";
 
-// Imports go one way: app -> features -> parts -> charts -> api -> shared. Nothing that ships knows src/testing or e2e.
-const forbid = (files, folders) => ({
+// Imports go one way: app -> features -> parts -> charts -> api -> shared. Nothing that ships knows src/testing or
+// e2e, and no feature another: what two of them have is a part.
+const forbid = (files, folders, more = []) => ({
   files,
   ignores: ["src/**/*.test.{ts,tsx}", "src/testing/**"],
   rules: {
     "no-restricted-imports": [
       "error",
       {
-        patterns: folders.map((folder) => ({
-          group: [`**/${folder}/**`, `**/${folder}`],
-          message: "imports go app -> features -> parts -> charts -> api -> shared; tests' helpers never ship",
-        })),
+        patterns: [
+          ...folders.map((folder) => ({
+            group: [`**/${folder}/**`, `**/${folder}`],
+            message: "imports go app -> features -> parts -> charts -> api -> shared; tests' helpers never ship",
+          })),
+          ...more,
+        ],
       },
     ],
   },
@@ -44,7 +48,7 @@ export default tseslint.config(
     },
   },
   forbid(["src/app/**", "src/main.tsx"], ["testing", "e2e"]),
-  forbid(["src/features/**"], ["testing", "e2e", "app"]),
+  forbid(["src/features/**"], ["testing", "e2e", "app"], [{ regex: "^\\.\\./(?!\\.\\./)|/features/", message: "a feature imports no other: what two of them have is a part" }]),
   forbid(["src/parts/**"], ["testing", "e2e", "app", "features"]),
   forbid(["src/charts/**"], ["testing", "e2e", "app", "features", "parts"]),
   forbid(["src/api/**"], ["testing", "e2e", "app", "features", "parts", "charts"]),

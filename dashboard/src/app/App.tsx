@@ -6,7 +6,7 @@ import { clustersQuery } from "../api/clusters";
 import { courseQuery } from "../features/health/courseQuery";
 import { HealthStrip } from "../features/health/HealthStrip";
 import { UnreachableNotice } from "../features/health/UnreachableNotice";
-import { TokenForm } from "../features/TokenForm";
+import { TokenForm } from "../parts/TokenForm";
 import { NOW } from "../parts/addresses";
 import { goTo, Link, usePlace } from "../shared/location";
 import { useShortcuts } from "../shared/shortcuts";

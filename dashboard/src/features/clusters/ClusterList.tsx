@@ -3,7 +3,7 @@ import { summaryQuery, type Cluster, type ClusterSummary, type MissingNode } fro
 import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format";
 import { Link } from "../../shared/location";
 import { formatSpan } from "../../shared/time";
-import { Heat, Level, MemoryUse, Named } from "../gpuLook";
+import { Heat, Level, MemoryUse, Named } from "../../parts/gpuLook";
 import { CLUSTERS, NODE, type ClustersState } from "./address";
 import { ageNow, ClusterBadge, clusterLook, nodeLook, Since, Unverified } from "./look";
 

@@ -2,8 +2,8 @@ import type { NodeGpu } from "../../api/clusters";
 import { ABSENT, formatNumber, formatValue, shareOf, shortId } from "../../shared/format";
 import { GPU } from "../../parts/addresses";
 import { Link } from "../../shared/location";
-import { Amount, Heat, Level, MemoryUse, Named } from "../gpuLook";
-import { OpeningRow } from "../list";
+import { Amount, Heat, Level, MemoryUse, Named } from "../../parts/gpuLook";
+import { OpeningRow } from "../../parts/list";
 
 interface NodeGpusProps {
   readonly gpus: readonly NodeGpu[];

@@ -1,8 +1,8 @@
 import type { ClusterNode } from "../../api/clusters";
 import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format";
 import { Link } from "../../shared/location";
-import { Heat, Level, MemoryUse, Named } from "../gpuLook";
-import { HeaderCell, OpeningRow, type Header } from "../list";
+import { Heat, Level, MemoryUse, Named } from "../../parts/gpuLook";
+import { HeaderCell, OpeningRow, type Header } from "../../parts/list";
 import { NODE, type NodeColumn } from "./address";
 import { Age, NodeBadge, Since } from "./look";
 import { labelsInOrder, modelsOf, type NodeRow } from "./rows";

@@ -1,7 +1,7 @@
 import type { GpuProcess } from "../../api/clusters";
 import { ABSENT, formatValue } from "../../shared/format";
 import { Link } from "../../shared/location";
-import { HeaderCell, type Header } from "../list";
+import { HeaderCell, type Header } from "../../parts/list";
 import { NODE, type ProcessColumn } from "./address";
 
 interface ProcessListProps {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { pageOf, PAGE_SIZE } from "../pages";
+import { pageOf, PAGE_SIZE } from "../../parts/pages";
 import { CLUSTERS, NODE, viewPath } from "./address";
 
 const DEFAULT = CLUSTERS.defaults;

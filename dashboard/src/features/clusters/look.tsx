@@ -1,7 +1,7 @@
 import { Ban, CircleCheck, CircleDashed, CircleHelp, CircleSlash, Clock, Hourglass, KeyRound, ShieldOff, TriangleAlert, Unplug, type LucideIcon } from "lucide-react";
 import type { ClusterState, NodeState } from "../../api/clusters";
 import { formatSpan, formatInstant, parseInstant, SECOND } from "../../shared/time";
-import { LookBadge, type Look } from "../gpuLook";
+import { LookBadge, type Look } from "../../parts/gpuLook";
 
 interface NamedLook extends Look {
   readonly name: string;

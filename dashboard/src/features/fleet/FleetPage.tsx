@@ -9,15 +9,15 @@ import { goTo, Link } from "../../shared/location";
 import { useMedia } from "../../shared/media";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock, SECOND, useNow } from "../../shared/time";
-import { SimulatedBanner } from "../gpuLook";
-import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../list";
-import { PAGE_SIZE } from "../pages";
+import { SimulatedBanner } from "../../parts/gpuLook";
+import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../../parts/list";
+import { PAGE_SIZE } from "../../parts/pages";
 import { FleetSummary } from "./FleetSummary";
 import { GpuCards, SortSelect } from "./GpuCards";
 import { GpuTable } from "./GpuTable";
 import { HeatMap } from "./HeatMap";
 import { useSparks } from "./sparks";
-import { useFleetCounts } from "./counts";
+import { useFleetCounts } from "../../parts/counts";
 
 /** The GPUs as a list, one page at a time, or all of them as a heat map; filtered alike, renewed while they are looked at. */
 export function FleetPage() {

@@ -1,7 +1,7 @@
 import { STATES } from "../../api/queries";
 import { ABSENT } from "../../shared/format";
-import { STATE_LOOKS } from "../gpuLook";
-import type { FleetCounts } from "./counts";
+import { STATE_LOOKS } from "../../parts/gpuLook";
+import type { FleetCounts } from "../../parts/counts";
 
 interface FleetSummaryProps {
   readonly counts: FleetCounts;

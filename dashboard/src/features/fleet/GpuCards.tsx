@@ -3,7 +3,7 @@ import { GPU } from "../../parts/addresses";
 import { formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { Link } from "../../shared/location";
-import { Heat, MemoryUse, Reason, SimulatedBadge, StateBadge } from "../gpuLook";
+import { Heat, MemoryUse, Reason, SimulatedBadge, StateBadge } from "../../parts/gpuLook";
 import { Course, seenText } from "./GpuTable";
 import { rowOf, titleOf } from "./row";
 import { sparkKey, type Spark } from "./sparks";

@@ -7,8 +7,8 @@ import { ABSENT, formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { Link } from "../../shared/location";
 import { formatAge, formatInstant } from "../../shared/time";
-import { Heat, Level, MemoryUse, Reason, SimulatedBadge, StateBadge } from "../gpuLook";
-import { HeaderCell, OpeningRow, type Header } from "../list";
+import { Heat, Level, MemoryUse, Reason, SimulatedBadge, StateBadge } from "../../parts/gpuLook";
+import { HeaderCell, OpeningRow, type Header } from "../../parts/list";
 import { rowOf, titleOf } from "./row";
 import { sparkKey, type Spark } from "./sparks";
 

@@ -9,9 +9,9 @@ import { capital, metricTitle, unitSymbol } from "../../shared/format";
 import { goTo, Link } from "../../shared/location";
 import { useTheme } from "../../shared/theme";
 import { COMPARE, FLEET, GPU, SEVERITY_COLOUR, STATE_COLOUR, type FleetState } from "../../parts/addresses";
-import { answerDoubts, type RenewedAnswer } from "../findings/doubts";
-import { CellLegend } from "./CellLegend";
-import { bySeverity, byState, byValue, NOT_KNOWN, summaryOf, worstOf, type Colouring, type MeasuredRow } from "./colouring";
+import { answerDoubts, type RenewedAnswer } from "../../parts/findings/doubts";
+import { CellLegend } from "../../parts/cells/CellLegend";
+import { bySeverity, byState, byValue, NOT_KNOWN, summaryOf, worstOf, type Colouring, type MeasuredRow } from "../../parts/cells/colouring";
 
 interface HeatMapProps {
   readonly state: FleetState;

@@ -12,7 +12,7 @@ import { useAddress } from "../../shared/address";
 import { goTo, Link } from "../../shared/location";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { parseInstant, SECOND, useNow } from "../../shared/time";
-import { SimulatedBanner } from "../gpuLook";
+import { SimulatedBanner } from "../../parts/gpuLook";
 import { chartActions } from "./exports";
 import { historyQuery } from "./history";
 import { canBeLive, defaultRange, isRecorded, spanOf, stepOf } from "../../parts/range";

@@ -1,5 +1,5 @@
 import type { Finding } from "../../api/findings";
-import { FindingItem } from "../findings/FindingItem";
+import { FindingItem } from "../../parts/findings/FindingItem";
 
 interface GpuFindingsProps {
   readonly findings: readonly Finding[];

@@ -5,8 +5,8 @@ import { ABSENT, formatValue } from "../../shared/format";
 import { FLEET } from "../../parts/addresses";
 import { Link } from "../../shared/location";
 import { formatAge, formatInstant } from "../../shared/time";
-import { CopyButton } from "../copy";
-import { SimulatedBadge, StateBadge } from "../gpuLook";
+import { CopyButton } from "../../parts/copy";
+import { SimulatedBadge, StateBadge } from "../../parts/gpuLook";
 
 interface GpuHeaderProps {
   readonly gpu: Gpu;

@@ -1,5 +1,5 @@
 import { Activity, TrendingUp } from "lucide-react";
-import { anomalyWords, trendWords } from "../outlook";
+import { anomalyWords, trendWords } from "../../parts/outlook";
 import type { GpuOutlookView } from "./outlook";
 
 interface GpuOutlookProps extends GpuOutlookView {

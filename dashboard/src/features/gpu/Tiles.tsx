@@ -1,7 +1,7 @@
 import { Gauge, MemoryStick, Thermometer, Zap, type LucideIcon } from "lucide-react";
 import { reading, formatValue } from "../../shared/format";
 import { MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
-import { Bar, heatColour } from "../gpuLook";
+import { Bar, heatColour } from "../../parts/gpuLook";
 import type { LatestValues } from "./latest";
 
 interface TilesProps {

@@ -4,7 +4,7 @@ import { api, dataOf, partialOf, type Schemas } from "../../api/client";
 import type { Span } from "../../api/queries";
 import { formatNumber, formatValue, metricTitle } from "../../shared/format";
 import { formatInstant, MINUTE, parseInstant } from "../../shared/time";
-import { Bar } from "../gpuLook";
+import { Bar } from "../../parts/gpuLook";
 import { WHY_MAX_MS } from "../../parts/range";
 
 type Explanation = Schemas["Explanation"];

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { anomaliesQuery, hourOf, type Anomaly, type Trend } from "../../api/outlook";
-import { useTrends } from "../outlook";
+import { useTrends } from "../../parts/outlook";
 
 export interface GpuOutlookView {
   readonly trends: readonly Trend[];

@@ -7,7 +7,7 @@ import { ABSENT, formatNumber, formatValue } from "../../shared/format";
 import { Link } from "../../shared/location";
 import { Failed } from "../../shared/states";
 import { formatAge, formatUptime, SECOND, useNow } from "../../shared/time";
-import { Tile, TILES, WaitingTiles } from "../tiles";
+import { Tile, TILES, WaitingTiles } from "../../parts/tiles";
 import { frameOf, lineName, panelsOf, spanOf, type Course } from "./course";
 import { courseQuery } from "./courseQuery";
 

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import type { Schemas } from "../../api/client";
 import { roomQuery } from "../../api/queries";
 import { formatNumber } from "../../shared/format";
-import { answerDoubts } from "../findings/doubts";
+import { answerDoubts } from "../../parts/findings/doubts";
 
 /** How many GPUs of all hosts can take work. */
 export function Room() {

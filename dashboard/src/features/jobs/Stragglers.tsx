@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { stragglersQuery, type Straggler } from "../../api/stragglers";
 import { formatNumber, formatValue } from "../../shared/format";
 import { Link } from "../../shared/location";
-import { answerDoubts } from "../findings/doubts";
+import { answerDoubts } from "../../parts/findings/doubts";
 import { GPU, NOW } from "../../parts/addresses";
 
 /** As many as are read at a glance. */

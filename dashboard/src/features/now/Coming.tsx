@@ -1,7 +1,7 @@
 import { TrendingUp } from "lucide-react";
 import { Link } from "../../shared/location";
 import { GPU } from "../../parts/addresses";
-import { trendWords, useTrends } from "../outlook";
+import { trendWords, useTrends } from "../../parts/outlook";
 
 /** As many as are read at a glance. */
 const SHOWN_MAX = 8;

@@ -6,9 +6,9 @@ import { CellMap } from "../../charts/CellMap";
 import { ABSENT } from "../../shared/format";
 import { FLEET, GPU } from "../../parts/addresses";
 import { goTo, Link } from "../../shared/location";
-import { Swatch } from "../fleet/CellLegend";
-import { byState, STATE_CELLS } from "../fleet/colouring";
-import type { FleetCounts } from "../fleet/counts";
+import { Swatch } from "../../parts/cells/CellLegend";
+import { byState, STATE_CELLS } from "../../parts/cells/colouring";
+import type { FleetCounts } from "../../parts/counts";
 
 type Counts = Pick<FleetCounts, "byState" | "total">;
 

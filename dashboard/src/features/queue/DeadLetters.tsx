@@ -5,8 +5,8 @@ import { lettersQuery, LETTERS, needsToken, purge, redrive, type DeadLetter, typ
 import { formatValue } from "../../shared/format";
 import { Failed } from "../../shared/states";
 import { formatAge, formatInstant, parseInstant, SECOND, useNow } from "../../shared/time";
-import { WaitingRows } from "../list";
-import { TokenForm } from "../TokenForm";
+import { WaitingRows } from "../../parts/list";
+import { TokenForm } from "../../parts/TokenForm";
 import { ConfirmDialog } from "./ConfirmDialog";
 import { letters, reasonsOf, rows, type Topic } from "./topics";
 

@@ -1,5 +1,5 @@
 import { useQueries } from "@tanstack/react-query";
-import { stateCountQuery, STATES, type State } from "../../api/queries";
+import { stateCountQuery, STATES, type State } from "../api/queries";
 
 /** How many GPUs are in each state; `null` for what has not been counted. */
 export interface FleetCounts {

@@ -1,8 +1,8 @@
 import type { Finding } from "../../api/findings";
 import { metricTitle } from "../../shared/format";
 import { MINUTE } from "../../shared/time";
-import { FLEET, GPU } from "../../parts/addresses";
-import { PRESETS, type Preset } from "../../parts/range";
+import { FLEET, GPU } from "../addresses";
+import { PRESETS, type Preset } from "../range";
 
 /** A piece of a text: prose, or a command to be typed. */
 export interface Piece {
