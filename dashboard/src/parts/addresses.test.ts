@@ -10,7 +10,7 @@ describe("the list and the map of GPUs", () => {
     ["", GPUS],
     ["search=h100&state=idle&host=n-1&sort=-power_w&page=3", { ...GPUS, search: "h100", state: "idle", host: "n-1", sort: "-power_w", page: 3 }],
     ["state=broken", GPUS],
-    ["sort=password", GPUS],
+    ["sort=Pass7", GPUS],
     ["page=0", GPUS],
     ["page=-2", GPUS],
     ["page=1e99", GPUS],

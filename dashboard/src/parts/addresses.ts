@@ -4,7 +4,6 @@ import { SEVERITIES } from "../api/findings";
 import { GROUPINGS } from "../api/fleet";
 import { AGGREGATES, STATES } from "../api/queries";
 import { address, field, fitting, flag, names, oneOf, pageNumber, sortBy, text, type StateOf } from "../shared/address";
-import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../shared/headline";
 import { range } from "./range";
 
 /** What of the findings is shown. */
@@ -12,7 +11,6 @@ export const NOW = address("/", { severity: oneOf<string>(SEVERITIES, ""), host:
 export type NowState = StateOf<typeof NOW>;
 
 export const FLEET_VIEWS = ["list", "map"] as const;
-export const SORTABLE = ["model", "hostname", "index", "state", UTILIZATION, POWER, TEMPERATURE, MEMORY_USED, "last_seen"] as const;
 /** What colours mean besides metrics. */
 export const STATE_COLOUR = "state";
 export const SEVERITY_COLOUR = "severity";
@@ -26,7 +24,7 @@ export const FLEET = address("/gpus", {
   where: text(),
   state: oneOf<string>(STATES, ""),
   /** Of the list; empty: what needs somebody first. */
-  sort: sortBy(SORTABLE),
+  sort: sortBy(),
   /** Of the map: the GPU in its middle, and how far it is enlarged. */
   at: text(),
   page: pageNumber(),

@@ -2,7 +2,8 @@ import { CircleDashed, CircleHelp, CirclePlay, Clock, FlaskConical, TriangleAler
 import type { ReactNode } from "react";
 import type { Gpu } from "../api/client";
 import type { State } from "../api/queries";
-import { formatValue, shareOf } from "../shared/format";
+import { ABSENT, formatValue, shareOf } from "../shared/format";
+import { formatAge, SECOND, useNow } from "../shared/time";
 
 /** How a state is drawn: a shape and a word besides its colour. */
 export interface Look {
@@ -101,6 +102,21 @@ export function heatColour(celsius: number | null): string {
   return celsius < HOT_C ? "var(--warn)" : "var(--bad)";
 }
 
+/** A text that is cut where there is no room for it, and can be read then too. */
+export function Cut({ text }: { readonly text: string }) {
+  return (
+    <span className="block truncate" title={text === "" ? undefined : text}>
+      {text === "" ? ABSENT : text}
+    </span>
+  );
+}
+
+/** How long ago an instant is; it keeps the time by itself, so that a list need not be drawn again for it. */
+export function Ago({ at }: { readonly at: number | null }) {
+  const now = useNow(SECOND);
+  return at === null ? ABSENT : formatAge(at, now);
+}
+
 /** A value with its name above it, where no column says it. */
 export function Named({ name, children }: { readonly name: string; readonly children: ReactNode }) {
   return (
@@ -123,6 +139,11 @@ export function Level({ text, share, ...bar }: LevelProps) {
       {share !== null && <Bar share={share} {...bar} />}
     </div>
   );
+}
+
+/** The mean utilization of several GPUs. */
+export function MeanUtilization({ mean }: { readonly mean: number | null }) {
+  return <Level text={formatValue(mean, "%")} share={shareOf(mean, 100)} label="Mean utilization" />;
 }
 
 export function Heat({ celsius }: { readonly celsius: number | null }) {

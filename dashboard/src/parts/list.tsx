@@ -1,10 +1,9 @@
-import { ArrowDown, ArrowUp, ChevronLeft, ChevronRight, Search, X } from "lucide-react";
-import { useEffect, useRef, useState, type MouseEvent, type ReactNode } from "react";
+import { ChevronLeft, ChevronRight, Search, X } from "lucide-react";
+import { useEffect, useRef, useState } from "react";
 import { goTo } from "../shared/location";
 import { useShortcuts } from "../shared/shortcuts";
-import { ariaSort, nextSort } from "./order";
 
-// What every list of the page has: a search, sorting headers, pages, and keys that walk it.
+// What every list of the page has: a search, pages, and keys that walk it.
 
 const TYPING_PAUSE_MS = 200;
 const SEARCH_ID = "search";
@@ -145,60 +144,6 @@ export function Pages({ page, hasNext, pathOf, size, total }: PagesProps) {
         <ChevronRight size={15} aria-hidden />
       </button>
     </nav>
-  );
-}
-
-/** A column that a list can be sorted by; numbers are first looked at from the top. */
-export interface Header {
-  readonly column: string;
-  readonly title: string;
-  /** Where the title is no word. */
-  readonly spoken?: string;
-  readonly highestFirst: boolean;
-  readonly className: string;
-}
-
-interface HeaderCellProps {
-  readonly header: Header;
-  readonly sort: string;
-  readonly onSort: (sort: string) => void;
-}
-
-export function HeaderCell({ header, sort, onSort }: HeaderCellProps) {
-  const direction = ariaSort(sort, header.column);
-  const Icon = direction === "descending" ? ArrowDown : ArrowUp;
-  return (
-    <th scope="col" aria-sort={direction} className={`px-2 py-0 lg:px-3 text-left font-medium ${header.className}`}>
-      <button
-        type="button"
-        className={`-mx-1.5 flex items-center gap-1 rounded px-1.5 py-2 whitespace-nowrap hover:text-fg ${direction === "none" ? "" : "text-fg"}`}
-        title={`Sort by ${(header.spoken ?? header.title).toLowerCase()}`}
-        aria-label={header.spoken}
-        onClick={() => onSort(nextSort(sort, header.column, header.highestFirst))}
-      >
-        {header.title}
-        <Icon size={12} className={direction === "none" ? "opacity-0" : ""} aria-hidden />
-      </button>
-    </th>
-  );
-}
-
-interface OpeningRowProps {
-  readonly to: string;
-  readonly children: ReactNode;
-  readonly [data: `data-${string}`]: string;
-}
-
-/** A row whose link is for keyboard, screen reader and new tabs; the rest of it is a larger target for the same. */
-export function OpeningRow({ to, children, ...data }: OpeningRowProps) {
-  const open = (event: MouseEvent) => {
-    const selecting = window.getSelection()?.isCollapsed === false;
-    if (!selecting && event.target instanceof Element && event.target.closest("a, button") === null) goTo(to);
-  };
-  return (
-    <tr {...data} className="cursor-pointer border-b border-line last:border-0 focus-within:bg-raised hover:bg-raised/60" onClick={open}>
-      {children}
-    </tr>
   );
 }
 

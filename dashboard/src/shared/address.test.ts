@@ -2,12 +2,12 @@ import { act, renderHook } from "@testing-library/react";
 import { expect, it } from "vitest";
 import { address, count, flag, names, oneOf, pageNumber, sortBy, text, useAddress } from "./address";
 
-const LIST = address("/of/:owner/list", { search: text(), view: oneOf(["list", "map"], "list"), sort: sortBy(["a", "b"], "-a"), from: count(0), open: flag(null), picked: names(), page: pageNumber() });
+const LIST = address("/of/:owner/list", { search: text(), view: oneOf(["list", "map"], "list"), sort: sortBy("-a"), from: count(0), open: flag(null), picked: names(), page: pageNumber() });
 
 it.each([
   ["", {}],
   ["search=a%20b&view=map&sort=b&from=7&open=0&picked=x,,y,x&page=2", { search: "a b", view: "map", sort: "b", from: 7, open: false, picked: ["x", "y"], page: 2 }],
-  ["view=globe&sort=constructor&from=-1&open=maybe&page=0&other=1", {}],
+  ["view=globe&sort=Con7&from=-1&open=maybe&page=0&other=1", {}],
   ["from=1.5&page=1e99&sort=--a", {}],
 ])("%s is read", (search, part) => {
   expect(LIST.read(search)).toEqual({ ...LIST.defaults, ...part });

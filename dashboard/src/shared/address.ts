@@ -33,9 +33,9 @@ export function fitting(pattern: RegExp, fallback: string): Field<string> {
   return field(fallback, (said) => (pattern.test(said) ? said : null));
 }
 
-/** A column, with `-` before it for descending; empty: the order of the list itself. */
-export function sortBy(columns: readonly string[], fallback = ""): Field<string> {
-  return field(fallback, (said) => (columns.includes(said.replace(/^-/, "")) ? said : null));
+/** A column, with `-` before it for descending; empty: the order of the list itself. Which columns there are, only the list knows. */
+export function sortBy(fallback = ""): Field<string> {
+  return fitting(/^-?[a-z_]+$/, fallback);
 }
 
 /** A whole number that is at least the fallback. */

@@ -1,145 +1,65 @@
 import { useQueries } from "@tanstack/react-query";
 import { summaryQuery, type Cluster, type ClusterSummary, type MissingNode } from "../../api/clusters";
-import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format";
+import { List, type ListOf } from "../../parts/columns";
+import { Heat, MeanUtilization, MemoryUse } from "../../parts/gpuLook";
+import { ABSENT, formatNumber } from "../../shared/format";
 import { Link } from "../../shared/location";
-import { formatSpan } from "../../shared/time";
-import { Heat, Level, MemoryUse, Named } from "../../parts/gpuLook";
+import { formatSpan, SECOND, useNow } from "../../shared/time";
 import { CLUSTERS, NODE, type ClustersState } from "./address";
 import { ageNow, ClusterBadge, clusterLook, nodeLook, Since, Unverified } from "./look";
 
 /** As many missing nodes are named with their cluster; all of them stand first in the list of nodes. */
 const NAMED_MAX = 3;
 
-interface ClusterListProps {
-  readonly clusters: readonly Cluster[];
+interface ClusterRow {
+  readonly cluster: Cluster;
+  readonly summary: ClusterSummary | undefined;
   readonly state: ClustersState;
-  readonly narrow: boolean;
   /** When the server told of the clusters. */
   readonly at: number;
-  readonly now: number;
 }
 
+const CLUSTER_LIST: ListOf<ClusterRow> = {
+  label: "Clusters, and what of them is missing",
+  keyOf: ({ cluster }) => cluster.cluster_id,
+  mark: ({ cluster }) => ({ "data-cluster": cluster.cluster_id }),
+  isChosen: ({ cluster, state }) => state.cluster === cluster.cluster_id,
+  below: ({ cluster }) => (hasTrouble(cluster) ? <Trouble cluster={cluster} /> : null),
+  columns: [
+    { id: "cluster", title: "Cluster", card: "name", cell: (row) => <ClusterLink {...row} />, className: "font-medium" },
+    { id: "state", title: "State", card: "line", cell: ({ cluster }) => <State cluster={cluster} /> },
+    { id: "nodes", title: "Nodes read", cell: ({ cluster }) => nodesRead(cluster), className: "num" },
+    { id: "gpus", title: "GPUs", cell: ({ cluster }) => gpusRead(cluster), className: "num" },
+    { id: "utilization", title: "Utilization", cell: ({ summary }) => <MeanUtilization mean={summary?.average_gpu_utilization_percent ?? null} /> },
+    { id: "temperature", title: "Temperature", cell: ({ summary }) => <Heat celsius={summary?.average_temperature_celsius ?? null} /> },
+    { id: "memory", title: "Memory", cell: ({ summary }) => <MemoryUse used={summary?.used_memory_mb ?? null} total={summary?.total_memory_mb ?? null} /> },
+    { id: "readings", title: "Readings", cell: (row) => <Ages {...row} />, className: "num whitespace-nowrap text-muted" },
+  ],
+};
+
 /** The clusters in the order of the configuration; each is also the filter for its own. */
-export function ClusterList({ clusters, narrow, ...rest }: ClusterListProps) {
+export function ClusterList({ clusters, ...rest }: Pick<ClusterRow, "state" | "at"> & { readonly clusters: readonly Cluster[] }) {
   // A cluster of which no GPU was read has no sums.
   const read = clusters.filter((cluster) => cluster.gpu_count > 0);
   const answers = useQueries({ queries: read.map((cluster) => summaryQuery(cluster.cluster_id)) });
   const summaries = new Map(read.map((cluster, place) => [cluster.cluster_id, answers[place]?.data]));
-  const shown = clusters.map((cluster) => ({ cluster, summary: summaries.get(cluster.cluster_id), ...rest }));
   return (
     <section aria-label="Clusters" className="mt-3">
-      {narrow ? (
-        <ul className="space-y-2">
-          {shown.map((each) => (
-            <ClusterCard key={each.cluster.cluster_id} {...each} />
-          ))}
-        </ul>
-      ) : (
-        <div className="card overflow-x-auto">
-          <table className="w-full min-w-[740px] text-[13px]">
-            <caption className="sr-only">Clusters, and what of them is missing</caption>
-            <thead>
-              <tr className="border-b border-line text-left text-xs text-muted">
-                {["Cluster", "State", "Nodes read", "GPUs", "Utilization", "Temperature", "Memory", "Readings"].map((title) => (
-                  <th key={title} scope="col" className="px-2 py-2 font-medium whitespace-nowrap lg:px-3">
-                    {title}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            {shown.map((each) => (
-              <ClusterRows key={each.cluster.cluster_id} {...each} />
-            ))}
-          </table>
-        </div>
-      )}
+      <List of={CLUSTER_LIST} rows={clusters.map((cluster) => ({ cluster, summary: summaries.get(cluster.cluster_id), ...rest }))} />
     </section>
   );
 }
 
-interface OneProps {
-  readonly cluster: Cluster;
-  readonly summary: ClusterSummary | undefined;
-  readonly state: ClustersState;
-  readonly at: number;
-  readonly now: number;
-}
-
-function ClusterRows({ cluster, summary, state, at, now }: OneProps) {
-  const chosen = state.cluster === cluster.cluster_id;
+function State({ cluster }: { readonly cluster: Cluster }) {
   return (
-    <tbody className={`border-b border-line last:border-0 ${chosen ? "bg-raised" : ""}`} data-cluster={cluster.cluster_id}>
-      <tr>
-        <th scope="row" className="px-2 py-1.5 text-left font-medium lg:px-3">
-          <ClusterLink cluster={cluster} state={state} />
-        </th>
-        <td className="px-2 py-1.5 lg:px-3">
-          <span className="inline-flex flex-wrap items-center gap-x-2">
-            <ClusterBadge state={cluster.state} />
-            <Since since={cluster.since} now={now} />
-          </span>
-        </td>
-        <td className="num px-2 py-1.5 lg:px-3">{nodesRead(cluster)}</td>
-        <td className="num px-2 py-1.5 lg:px-3">{gpusRead(cluster)}</td>
-        <td className="px-2 py-1.5 lg:px-3">
-          <MeanUtilization summary={summary} />
-        </td>
-        <td className="px-2 py-1.5 lg:px-3">
-          <Heat celsius={summary?.average_temperature_celsius ?? null} />
-        </td>
-        <td className="px-2 py-1.5 lg:px-3">
-          <MemoryUse used={summary?.used_memory_mb ?? null} total={summary?.total_memory_mb ?? null} />
-        </td>
-        <td className="num px-2 py-1.5 whitespace-nowrap text-muted lg:px-3">{agesOf(cluster, at, now)}</td>
-      </tr>
-      {hasTrouble(cluster) && (
-        <tr>
-          <td colSpan={8} className="px-2 pb-2 lg:px-3">
-            <Trouble cluster={cluster} now={now} />
-          </td>
-        </tr>
-      )}
-    </tbody>
+    <span className="inline-flex flex-wrap items-center gap-x-2">
+      <ClusterBadge state={cluster.state} />
+      <Since since={cluster.since} />
+    </span>
   );
 }
 
-function ClusterCard({ cluster, summary, state, at, now }: OneProps) {
-  const chosen = state.cluster === cluster.cluster_id;
-  return (
-    <li className={`card p-3 text-[13px] ${chosen ? "bg-raised!" : ""}`} data-cluster={cluster.cluster_id}>
-      <div className="flex flex-wrap items-center gap-x-2 gap-y-1">
-        <span className="mr-auto min-w-0 font-medium">
-          <ClusterLink cluster={cluster} state={state} />
-        </span>
-        <ClusterBadge state={cluster.state} />
-        <Since since={cluster.since} now={now} />
-      </div>
-      {cluster.node_count !== null && (
-        <div className="num mt-2 grid grid-cols-2 gap-x-3 gap-y-2">
-          <Named name="Nodes read">{nodesRead(cluster)}</Named>
-          <Named name="GPUs">{gpusRead(cluster)}</Named>
-          <Named name="Utilization">
-            <MeanUtilization summary={summary} />
-          </Named>
-          <Named name="Temperature">
-            <Heat celsius={summary?.average_temperature_celsius ?? null} />
-          </Named>
-          <Named name="Memory">
-            <MemoryUse used={summary?.used_memory_mb ?? null} total={summary?.total_memory_mb ?? null} />
-          </Named>
-          <Named name="Readings">{agesOf(cluster, at, now)}</Named>
-        </div>
-      )}
-      {hasTrouble(cluster) && (
-        <div className="mt-2">
-          <Trouble cluster={cluster} now={now} />
-        </div>
-      )}
-    </li>
-  );
-}
-
-function ClusterLink({ cluster, state }: { readonly cluster: Cluster; readonly state: ClustersState }) {
+function ClusterLink({ cluster, state }: ClusterRow) {
   const name = cluster.cluster_id;
   const chosen = state.cluster === name;
   return (
@@ -154,11 +74,6 @@ function ClusterLink({ cluster, state }: { readonly cluster: Cluster; readonly s
   );
 }
 
-function MeanUtilization({ summary }: { readonly summary: ClusterSummary | undefined }) {
-  const mean = summary?.average_gpu_utilization_percent ?? null;
-  return <Level text={formatValue(mean, "%")} share={shareOf(mean, 100)} label="Mean utilization" />;
-}
-
 function nodesRead(cluster: Cluster): string {
   return cluster.node_count === null ? ABSENT : `${formatNumber(cluster.nodes.ok)} of ${formatNumber(cluster.node_count)}`;
 }
@@ -169,7 +84,8 @@ function gpusRead(cluster: Cluster): string {
 }
 
 /** Ages of its newest and oldest reading. */
-function agesOf(cluster: Cluster, at: number, now: number): string {
+function Ages({ cluster, at }: ClusterRow) {
+  const now = useNow(SECOND);
   const { newest_reading_age_seconds: newest, oldest_reading_age_seconds: oldest } = cluster;
   if (newest === null || oldest === null) return ABSENT;
   const [from, to] = [newest, oldest].map((age) => formatSpan(ageNow(age, at, now)));
@@ -181,7 +97,7 @@ function hasTrouble(cluster: Cluster): boolean {
 }
 
 /** What is wrong with a cluster: its state in words, the danger it was told to accept, and the nodes that are missing. */
-function Trouble({ cluster, now }: { readonly cluster: Cluster; readonly now: number }) {
+function Trouble({ cluster }: { readonly cluster: Cluster }) {
   const look = clusterLook(cluster.state);
   // The error of one that misses some nodes is theirs, and stands beside them.
   const says = cluster.state !== "ok" && cluster.state !== "degraded";
@@ -200,21 +116,21 @@ function Trouble({ cluster, now }: { readonly cluster: Cluster; readonly now: nu
         </li>
       )}
       {cluster.missing.slice(0, NAMED_MAX).map((node) => (
-        <Missing key={node.node_name} cluster={cluster.cluster_id} node={node} now={now} />
+        <Missing key={node.node_name} cluster={cluster.cluster_id} node={node} />
       ))}
       {more > 0 && <li className="text-muted">and {more} more, first in the list of nodes</li>}
     </ul>
   );
 }
 
-function Missing({ cluster, node, now }: { readonly cluster: string; readonly node: MissingNode; readonly now: number }) {
+function Missing({ cluster, node }: { readonly cluster: string; readonly node: MissingNode }) {
   const look = nodeLook(node.state);
   return (
     <li>
       <Link to={NODE.to({ cluster, node: node.node_name })} className="rounded underline-offset-2 hover:underline">
         {node.node_name}
       </Link>{" "}
-      <span className={look.colour}>{look.name}</span> <Since since={node.since} now={now} />
+      <span className={look.colour}>{look.name}</span> <Since since={node.since} />
       {node.error !== null && <span className="[overflow-wrap:anywhere] text-muted">: {node.error}</span>}
       {node.stale && <span className="text-muted"> (its last reading is shown)</span>}
     </li>

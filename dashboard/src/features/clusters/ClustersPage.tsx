@@ -5,28 +5,27 @@ import { HEALTH_INTERVAL_MS } from "../../shared/config";
 import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format";
 import { useAddress } from "../../shared/address";
 import { goTo, Link } from "../../shared/location";
-import { useMedia } from "../../shared/media";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
-import { formatClock, SECOND, useNow } from "../../shared/time";
+import { formatClock } from "../../shared/time";
+import { List } from "../../parts/columns";
 import { Bar, heatColour } from "../../parts/gpuLook";
 import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../../parts/list";
+import { inOrder } from "../../parts/order";
 import { PAGE_SIZE, pageOf } from "../../parts/pages";
 import { Tile, TILES, WaitingTiles } from "../../parts/tiles";
 import { absentees, isUnread, nodesOf } from "./absentees";
 import { ClusterList } from "./ClusterList";
 import { CLUSTERS, isFiltered, viewPath, VIEWS, type ClustersState } from "./address";
 import { NODE_LOOKS } from "./look";
-import { NodeList } from "./NodeList";
+import { NODE_LIST } from "./nodeList";
 import { NotConfigured } from "./NotConfigured";
-import { ProcessList } from "./ProcessList";
+import { PROCESS_LIST } from "./processList";
 import { choicesOf, nodeRows, processRows } from "./rows";
 
 /** Clusters that are read from outside: all together, each with what of it is missing, and their nodes or processes. */
 export function ClustersPage() {
   const { state, change, pathTo } = useAddress(CLUSTERS);
   const clusters = useQuery(clustersQuery(HEALTH_INTERVAL_MS));
-  const now = useNow(SECOND);
-  const narrow = useMedia("(max-width: 760px)");
   if (clusters.data === undefined) {
     if (clusters.isError) return <Failed what="The clusters" error={clusters.error} retry={() => void clusters.refetch()} />;
     return <Waiting />;
@@ -43,9 +42,9 @@ export function ClustersPage() {
         </p>
       )}
       <NotRenewed of={[clusters]} />
-      <ClusterList clusters={clusters.data} state={state} narrow={narrow} at={clusters.dataUpdatedAt} now={now} />
+      <ClusterList clusters={clusters.data} state={state} at={clusters.dataUpdatedAt} />
       <Views state={state} />
-      <ViewOf clusters={clusters.data} state={state} change={change} pathTo={pathTo} narrow={narrow} now={now} />
+      <ViewOf clusters={clusters.data} state={state} change={change} pathTo={pathTo} />
     </div>
   );
 }
@@ -115,8 +114,6 @@ interface ViewProps {
   readonly state: ClustersState;
   readonly change: (part: Partial<ClustersState>) => void;
   readonly pathTo: (part: Partial<ClustersState>) => string;
-  readonly narrow: boolean;
-  readonly now: number;
 }
 
 function ViewOf(props: ViewProps) {
@@ -140,9 +137,9 @@ function Nothing({ title, state }: { readonly title: string; readonly state: Clu
   );
 }
 
-function Nodes({ clusters, state, change, pathTo, narrow, now }: ViewProps) {
+function Nodes({ clusters, state, change, pathTo }: ViewProps) {
   const nodes = useQuery(nodesQuery(state.cluster));
-  const rows = useMemo(() => nodeRows(nodes.data ?? [], state), [nodes.data, state]);
+  const rows = useMemo(() => inOrder(nodeRows(nodes.data ?? [], state, nodes.dataUpdatedAt), NODE_LIST.columns, state.sort), [nodes.data, nodes.dataUpdatedAt, state]);
   const { shown, ...place } = pageOf(rows, state.page);
   const paging = { ...place, pathOf: (page: number) => pathTo({ page }) };
   useListKeys(paging);
@@ -173,7 +170,7 @@ function Nodes({ clusters, state, change, pathTo, narrow, now }: ViewProps) {
         </NoRows>
       ) : (
         <>
-          <NodeList rows={shown} sort={state.sort} onSort={(sort) => change({ sort })} narrow={narrow} at={nodes.dataUpdatedAt} now={now} dim={nodes.isPlaceholderData} />
+          <List of={NODE_LIST} rows={shown} sort={state.sort} onSort={(sort) => change({ sort })} dim={nodes.isPlaceholderData} />
           <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
         </>
       )}
@@ -181,10 +178,10 @@ function Nodes({ clusters, state, change, pathTo, narrow, now }: ViewProps) {
   );
 }
 
-function Processes({ clusters, state, change, pathTo, narrow }: ViewProps) {
+function Processes({ clusters, state, change, pathTo }: ViewProps) {
   const answer = useQuery(processesQuery(state.cluster));
   const all = useMemo(() => answer.data?.processes ?? [], [answer.data]);
-  const rows = useMemo(() => processRows(all, state), [all, state]);
+  const rows = useMemo(() => inOrder(processRows(all, state), PROCESS_LIST.columns, state.sort), [all, state]);
   const { shown, ...place } = pageOf(rows, state.page);
   const paging = { ...place, pathOf: (page: number) => pathTo({ page }) };
   const choices = (field: "node_name" | "process_type") => choicesOf(all, field).map((value) => [value, value] as const);
@@ -217,7 +214,7 @@ function Processes({ clusters, state, change, pathTo, narrow }: ViewProps) {
         </NoRows>
       ) : (
         <>
-          <ProcessList processes={shown} sort={state.sort} onSort={(sort) => change({ sort })} narrow={narrow} ofNode={false} dim={answer.isPlaceholderData} />
+          <List of={PROCESS_LIST} rows={shown} sort={state.sort} onSort={(sort) => change({ sort })} dim={answer.isPlaceholderData} />
           <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
         </>
       )}

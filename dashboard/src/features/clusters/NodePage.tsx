@@ -6,24 +6,22 @@ import { ApiError } from "../../api/client";
 import { ABSENT, formatValue } from "../../shared/format";
 import { useAddress } from "../../shared/address";
 import { Link } from "../../shared/location";
-import { useMedia } from "../../shared/media";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
-import { SECOND, useNow } from "../../shared/time";
+import { List } from "../../parts/columns";
 import { Pages, useListKeys, WaitingRows } from "../../parts/list";
+import { inOrder } from "../../parts/order";
 import { PAGE_SIZE, pageOf } from "../../parts/pages";
 import { CLUSTERS, NODE } from "./address";
 import { Age, NodeBadge, nodeLook, Since } from "./look";
 import { NodeGpus } from "./NodeGpus";
-import { gpusText } from "./NodeList";
-import { ProcessList } from "./ProcessList";
-import { labelsInOrder, modelsOf, processRows } from "./rows";
+import { gpusText } from "./nodeList";
+import { PROCESS_LIST, PROCESS_PLACE } from "./processList";
+import { labelsInOrder, modelsOf } from "./rows";
 
 /** One GPU node of a cluster: its state, its GPUs and the processes on them. */
 export function NodePage({ cluster, node: name }: { readonly cluster: string; readonly node: string }) {
   const node = useQuery(nodeQuery(cluster, name));
   const recorded = useQuery(recordedGpusQuery(name));
-  const now = useNow(SECOND);
-  const narrow = useMedia("(max-width: 760px)");
   if (node.data === undefined) {
     if (!node.isError) return <WaitingRows label="Loading the node" />;
     return isMissing(node.error) ? <Missing cluster={cluster} node={name} error={node.error} /> : <Failed what="This node" error={node.error} retry={() => void node.refetch()} />;
@@ -31,11 +29,11 @@ export function NodePage({ cluster, node: name }: { readonly cluster: string; re
   const shown = node.data;
   return (
     <div data-testid="node" data-last-update={node.dataUpdatedAt}>
-      <Header node={shown} at={node.dataUpdatedAt} now={now} />
+      <Header node={shown} at={node.dataUpdatedAt} />
       <NotRenewed of={[node]} />
       {shown.stale && (
         <p role="note" aria-label="Age of the data" className="mt-2 text-[13px] text-warn">
-          Shown is the last good reading: <Age seconds={shown.age_seconds} at={node.dataUpdatedAt} now={now} stale={false} />.
+          Shown is the last good reading: <Age seconds={shown.age_seconds} at={node.dataUpdatedAt} stale={false} />.
         </p>
       )}
       <div className="mt-4 grid items-start gap-4 xl:grid-cols-[minmax(0,1fr)_21rem]">
@@ -44,8 +42,8 @@ export function NodePage({ cluster, node: name }: { readonly cluster: string; re
             <Empty title="Never read">{`${nodeLook(shown.state).meaning}. Of its GPUs nothing is known yet.`}</Empty>
           ) : (
             <>
-              <NodeGpus gpus={shown.gpus} recorded={recorded.data ?? []} narrow={narrow} />
-              <Processes node={shown} narrow={narrow} />
+              <NodeGpus gpus={shown.gpus} recorded={recorded.data ?? []} />
+              <Processes node={shown} />
             </>
           )}
         </div>
@@ -58,10 +56,9 @@ export function NodePage({ cluster, node: name }: { readonly cluster: string; re
 interface HeaderProps {
   readonly node: ClusterNode;
   readonly at: number;
-  readonly now: number;
 }
 
-function Header({ node, at, now }: HeaderProps) {
+function Header({ node, at }: HeaderProps) {
   const drivers = [...new Set(node.gpus.map((gpu) => gpu.driver_version).filter((version) => version !== null))];
   const models = modelsOf(node.gpus);
   return (
@@ -78,7 +75,7 @@ function Header({ node, at, now }: HeaderProps) {
       <div className="mt-1 flex flex-wrap items-center gap-x-3 gap-y-1">
         <h1 className="min-w-0 text-lg font-semibold tracking-tight break-words">{node.node_name}</h1>
         <NodeBadge state={node.state} />
-        <Since since={node.since} now={now} />
+        <Since since={node.since} />
       </div>
       {node.error !== null && <p className={`mt-1 text-[13px] [overflow-wrap:anywhere] ${nodeLook(node.state).colour}`}>{node.error}</p>}
       <dl className="mt-1 flex flex-wrap items-center gap-x-5 gap-y-1 text-[13px]">
@@ -89,7 +86,7 @@ function Header({ node, at, now }: HeaderProps) {
         <Fact name="Driver">{drivers.length === 0 ? ABSENT : drivers.join(", ")}</Fact>
         <Fact name="Memory">{formatValue(node.gpu_count === 0 ? null : node.total_memory_mb, "MiB")}</Fact>
         <Fact name="Read">
-          <Age seconds={node.age_seconds} at={at} now={now} stale={node.stale} />
+          <Age seconds={node.age_seconds} at={at} stale={node.stale} />
         </Fact>
       </dl>
     </header>
@@ -105,14 +102,9 @@ function Fact({ name, children }: { readonly name: string; readonly children: Re
   );
 }
 
-interface ProcessesProps {
-  readonly node: ClusterNode;
-  readonly narrow: boolean;
-}
-
-function Processes({ node, narrow }: ProcessesProps) {
+function Processes({ node }: { readonly node: ClusterNode }) {
   const { state, change, pathTo } = useAddress(NODE);
-  const rows = useMemo(() => processRows(node.gpus.flatMap((gpu) => gpu.processes), { ...CLUSTERS.defaults, sort: state.sort }), [node.gpus, state.sort]);
+  const rows = useMemo(() => inOrder(node.gpus.flatMap((gpu) => gpu.processes), PROCESS_LIST.columns, state.sort), [node.gpus, state.sort]);
   const { shown, ...place } = pageOf(rows, state.page);
   const paging = { ...place, pathOf: (page: number) => pathTo({ page }) };
   useListKeys(paging);
@@ -125,7 +117,7 @@ function Processes({ node, narrow }: ProcessesProps) {
         </p>
       )}
       {rows.length > 0 ? (
-        <ProcessList processes={shown} sort={state.sort} onSort={(sort) => change({ sort })} narrow={narrow} ofNode dim={false} />
+        <List of={PROCESS_LIST} rows={shown} without={PROCESS_PLACE} sort={state.sort} onSort={(sort) => change({ sort })} />
       ) : (
         node.processes_error === null && <p className="card p-4 text-[13px] text-muted">Nothing runs on these GPUs.</p>
       )}

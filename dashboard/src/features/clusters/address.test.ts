@@ -12,9 +12,6 @@ describe("the page's state in the address", () => {
     ["view=pods", DEFAULT],
     ["node=n-1&type=compute", DEFAULT],
     ["view=processes&state=failing", { ...DEFAULT, view: "processes" }],
-    ["sort=-sm", DEFAULT],
-    ["view=processes&sort=temperature", { ...DEFAULT, view: "processes" }],
-    ["sort=constructor", DEFAULT],
     ["page=0", DEFAULT],
     ["page=1.5", DEFAULT],
   ])("%s is read", (search, expected) => {

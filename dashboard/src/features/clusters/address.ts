@@ -3,12 +3,6 @@ import { address, oneOf, pageNumber, sortBy, text, type StateOf } from "../../sh
 export const VIEWS = ["nodes", "processes"] as const;
 export type View = (typeof VIEWS)[number];
 
-export const NODE_COLUMNS = ["node", "cluster", "state", "gpus", "utilization", "temperature", "memory", "age"] as const;
-export type NodeColumn = (typeof NODE_COLUMNS)[number];
-export const PROCESS_COLUMNS = ["command", "pid", "type", "cluster", "node", "gpu", "sm", "memory_activity", "encoder", "decoder", "memory"] as const;
-export type ProcessColumn = (typeof PROCESS_COLUMNS)[number];
-const SORTABLE: Readonly<Record<View, readonly string[]>> = { nodes: NODE_COLUMNS, processes: PROCESS_COLUMNS };
-
 /** What the page of clusters shows. */
 export const CLUSTERS = address(
   "/clusters",
@@ -23,19 +17,15 @@ export const CLUSTERS = address(
     node: text(),
     type: text(),
     /** Of the view; without one sick nodes first, processes by cluster and node. */
-    sort: sortBy([...NODE_COLUMNS, ...PROCESS_COLUMNS]),
+    sort: sortBy(),
     page: pageNumber(),
   },
-  (state) => ({
-    ...state,
-    ...(state.view === "nodes" ? { node: "", type: "" } : { state: "" }),
-    sort: SORTABLE[state.view].includes(state.sort.replace(/^-/, "")) ? state.sort : "",
-  }),
+  (state) => ({ ...state, ...(state.view === "nodes" ? { node: "", type: "" } : { state: "" }) }),
 );
 export type ClustersState = StateOf<typeof CLUSTERS>;
 
 /** A node; its processes have an order and pages, as in the list of all. */
-export const NODE = address("/clusters/:cluster/:node", { sort: sortBy(PROCESS_COLUMNS), page: pageNumber() });
+export const NODE = address("/clusters/:cluster/:node", { sort: sortBy(), page: pageNumber() });
 
 /** The other view of the same cluster. What filters one view means nothing in the other. */
 export function viewPath({ cluster }: ClustersState, view: View): string {

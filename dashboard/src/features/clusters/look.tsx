@@ -1,6 +1,6 @@
 import { Ban, CircleCheck, CircleDashed, CircleHelp, CircleSlash, Clock, Hourglass, KeyRound, ShieldOff, TriangleAlert, Unplug, type LucideIcon } from "lucide-react";
 import type { ClusterState, NodeState } from "../../api/clusters";
-import { formatSpan, formatInstant, parseInstant, SECOND } from "../../shared/time";
+import { formatSpan, formatInstant, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
 import { LookBadge, type Look } from "../../parts/gpuLook";
 
 interface NamedLook extends Look {
@@ -59,7 +59,8 @@ export function NodeBadge({ state }: { readonly state: string }) {
 }
 
 /** Since when a state holds. */
-export function Since({ since, now }: { readonly since: string; readonly now: number }) {
+export function Since({ since }: { readonly since: string }) {
+  const now = useNow(MINUTE);
   const instant = parseInstant(since);
   if (instant === null) return null;
   return (
@@ -88,12 +89,12 @@ interface AgeProps {
   readonly seconds: number | null;
   /** When the server answered. */
   readonly at: number;
-  readonly now: number;
   readonly stale: boolean;
 }
 
 /** How old a reading is now; an old one that is shown for want of a newer says so. */
-export function Age({ seconds, at, now, stale }: AgeProps) {
+export function Age({ seconds, at, stale }: AgeProps) {
+  const now = useNow(SECOND);
   if (seconds === null) return <span className="text-faint">never read</span>;
   const text = `${formatSpan(ageNow(seconds, at, now))} ago`;
   if (!stale) return <span className="num whitespace-nowrap text-muted">{text}</span>;

@@ -1,6 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { node, nodeGpu, process, silentGpu, unread } from "../../testing/clusters";
-import { CLUSTERS } from "./address";
+import { inOrder } from "../../parts/order";
+import { CLUSTERS, type ClustersState } from "./address";
+import { NODE_LIST } from "./nodeList";
+import { PROCESS_LIST } from "./processList";
 import { choicesOf, labelsInOrder, loadOf, memoryOf, modelsOf, nodeRows, processRows } from "./rows";
 
 const DEFAULT = CLUSTERS.defaults;
@@ -24,7 +27,7 @@ describe("what a node's GPUs do together", () => {
 });
 
 describe("the list of nodes", () => {
-  const names = (nodes: Parameters<typeof nodeRows>[0], part = {}) => nodeRows(nodes, { ...DEFAULT, ...part }).map(({ node: { cluster_id, node_name } }) => `${cluster_id}/${node_name}`);
+  const names = (nodes: Parameters<typeof nodeRows>[0], part: Partial<ClustersState> = {}) => inOrder(nodeRows(nodes, { ...DEFAULT, ...part }, 0), NODE_LIST.columns, part.sort ?? "").map(({ node: { cluster_id, node_name } }) => `${cluster_id}/${node_name}`);
 
   it("has the sick first, then clusters and names as a person orders them", () => {
     const nodes = [
@@ -65,7 +68,7 @@ describe("the list of processes", () => {
     process({ pid: 1, command: "ffmpeg", sm_utilization: null, process_type: "graphics", node_name: "node-10" }),
     process({ pid: 2, command: null, sm_utilization: 90, node_name: "node-2" }),
   ];
-  const pids = (part = {}) => processRows(processes, { ...DEFAULT, view: "processes", ...part }).map(({ pid }) => pid);
+  const pids = (part: Partial<ClustersState> = {}) => inOrder(processRows(processes, { ...DEFAULT, view: "processes", ...part }), PROCESS_LIST.columns, part.sort ?? "").map(({ pid }) => pid);
 
   it("keeps the server's order until another is asked for", () => {
     expect(pids()).toEqual([3, 1, 2]);

@@ -1,7 +1,8 @@
-// What the lists of nodes and processes show, in which order. All of it is at hand: the server has no order or search here.
+// What the lists of nodes and processes show. All of it is at hand: the server has no order or search here.
 
 import type { ClusterNode, GpuProcess, NodeGpu, NodeState } from "../../api/clusters";
-import type { ClustersState, NodeColumn, ProcessColumn } from "./address";
+import { compareText } from "../../parts/order";
+import type { ClustersState } from "./address";
 
 /** The sick before the well. What cannot be read by intent is not sick. */
 const SEVERITY: Readonly<Record<NodeState, number>> = { failing: 0, partial: 1, no_driver_pod: 2, driver_pod_not_ready: 3, waiting: 4, no_tool: 5, ok: 6 };
@@ -47,35 +48,12 @@ export function loadOf(gpus: readonly NodeGpu[]): Load {
   };
 }
 
-/** A node, and what it is sorted by. */
+/** A node, and what its GPUs do. */
 export interface NodeRow {
   readonly node: ClusterNode;
   readonly load: Load;
-}
-
-type Key = string | number | null;
-
-/** By text or number, unknown ones last in either direction. */
-function compareKeys(a: Key, b: Key, sign: number): number {
-  if (a === null || b === null) return Number(a === null) - Number(b === null);
-  if (typeof a === "number" && typeof b === "number") return sign * (a - b);
-  return sign * compareText(String(a), String(b));
-}
-
-const TEXT = new Intl.Collator("en", { numeric: true });
-
-/** As a person orders names: node-2 before node-10. */
-export function compareText(a: string, b: string): number {
-  return TEXT.compare(a, b);
-}
-
-type Keys<Row, Column extends string> = Readonly<Record<Column, (row: Row) => Key>>;
-
-function ordered<Row>(rows: readonly Row[], sort: string, keys: Keys<Row, string>): Row[] {
-  const keyOf = keys[sort.replace(/^-/, "")];
-  if (keyOf === undefined) return [...rows];
-  const sign = sort.startsWith("-") ? -1 : 1;
-  return [...rows].sort((a, b) => compareKeys(keyOf(a), keyOf(b), sign));
+  /** When the server told of it. */
+  readonly at: number;
 }
 
 /** Whether each of the words is part of one of the texts; case does not count. */
@@ -87,34 +65,22 @@ export function matches(search: string, texts: readonly string[]): boolean {
     .every((word) => all.includes(word));
 }
 
-function severity(state: string): number {
+export function severity(state: string): number {
   return (SEVERITY as Readonly<Record<string, number>>)[state] ?? UNHEARD_OF;
 }
 
-const NODE_KEYS: Keys<NodeRow, NodeColumn> = {
-  node: (row) => row.node.node_name,
-  cluster: (row) => row.node.cluster_id,
-  state: (row) => severity(row.node.state),
-  gpus: (row) => Math.max(row.node.gpu_count, row.node.gpus_announced ?? 0),
-  utilization: (row) => row.load.utilization,
-  temperature: (row) => row.load.temperature,
-  memory: (row) => row.load.memory.used,
-  age: (row) => row.node.age_seconds,
-};
-
-/** The nodes that fit the filters, in the order asked; without one the sick first, then by cluster and name. */
-export function nodeRows(nodes: readonly ClusterNode[], state: ClustersState): NodeRow[] {
+/** The nodes that fit the filters, the sick first, then by cluster and name. `at` is when the server told of them. */
+export function nodeRows(nodes: readonly ClusterNode[], state: ClustersState, at: number): NodeRow[] {
   const fits = (node: ClusterNode) =>
     (state.state === "" || node.state === state.state) &&
     matches(state.search, [node.node_name, node.cluster_id, node.error ?? "", ...Object.entries(node.labels).map(([name, value]) => `${name}=${value}`), ...modelsOf(node.gpus)]);
-  const rows = nodes.filter(fits).map((node) => ({ node, load: loadOf(node.gpus) }));
-  rows.sort(
+  const rows = nodes.filter(fits).map((node) => ({ node, load: loadOf(node.gpus), at }));
+  return rows.sort(
     (a, b) =>
       severity(a.node.state) - severity(b.node.state) ||
       compareText(a.node.cluster_id, b.node.cluster_id) ||
       compareText(a.node.node_name, b.node.node_name),
   );
-  return ordered(rows, state.sort, NODE_KEYS);
 }
 
 /** The different models among GPUs. */
@@ -128,27 +94,13 @@ export function labelsInOrder(labels: Readonly<Record<string, string>>): [string
   return Object.entries(labels).sort(([a], [b]) => rank(a) - rank(b) || compareText(a, b));
 }
 
-const PROCESS_KEYS: Keys<GpuProcess, ProcessColumn> = {
-  command: (process) => process.command,
-  pid: (process) => process.pid,
-  type: (process) => process.process_type,
-  cluster: (process) => process.cluster_id,
-  node: (process) => process.node_name,
-  gpu: (process) => process.gpu_index,
-  sm: (process) => process.sm_utilization,
-  memory_activity: (process) => process.memory_utilization,
-  encoder: (process) => process.encoder_utilization,
-  decoder: (process) => process.decoder_utilization,
-  memory: (process) => process.fb_memory_mb,
-};
-
-/** The processes that fit the filters, in the order asked; without one in the server's, by cluster and node. */
+/** The processes that fit the filters, in the server's order, by cluster and node. */
 export function processRows(processes: readonly GpuProcess[], state: ClustersState): GpuProcess[] {
   const fits = (process: GpuProcess) =>
     (state.node === "" || process.node_name === state.node) &&
     (state.type === "" || process.process_type === state.type) &&
     matches(state.search, [process.command ?? "", String(process.pid)]);
-  return ordered(processes.filter(fits), state.sort, PROCESS_KEYS);
+  return processes.filter(fits);
 }
 
 /** The different values of a field, for a choice. */

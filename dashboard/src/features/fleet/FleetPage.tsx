@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
 import type { Gpu } from "../../api/client";
 import { wholeFleetQuery } from "../../api/fleet";
 import { gpuListQuery, hostsQuery } from "../../api/queries";
@@ -6,16 +7,17 @@ import { whereWords } from "../../api/where";
 import { FLEET, FLEET_VIEWS, SEVERITY_COLOUR, STATE_COLOUR, type FleetState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
 import { goTo, Link } from "../../shared/location";
-import { useMedia } from "../../shared/media";
 import { Empty, Failed } from "../../shared/states";
-import { formatClock, SECOND, useNow } from "../../shared/time";
+import { formatClock } from "../../shared/time";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../../parts/list";
+import { List } from "../../parts/columns";
+import { knownSort } from "../../parts/order";
 import { PAGE_SIZE } from "../../parts/pages";
 import { FleetSummary } from "./FleetSummary";
-import { GpuCards, SortSelect } from "./GpuCards";
-import { GpuTable } from "./GpuTable";
+import { GPU_LIST } from "./gpuList";
 import { HeatMap } from "./HeatMap";
+import { rowOf } from "./row";
 import { useSparks } from "./sparks";
 import { useFleetCounts } from "../../parts/counts";
 
@@ -25,7 +27,7 @@ export function FleetPage() {
   const { page, view, where, host } = state;
   const filter = { search: state.search, state: state.state, host, where };
   const isMap = view === "map";
-  const sort = state.sort === "" ? SICK_FIRST : state.sort;
+  const sort = knownSort(GPU_LIST.columns, state.sort) || SICK_FIRST;
   const list = useQuery({ ...gpuListQuery({ ...filter, sort, limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE }), enabled: !isMap });
   const metric = state.colour === STATE_COLOUR || state.colour === SEVERITY_COLOUR ? "" : state.colour;
   const fleet = useQuery({ ...wholeFleetQuery({ ...filter, group: state.group, metric }), enabled: isMap });
@@ -33,8 +35,7 @@ export function FleetPage() {
   const counts = useFleetCounts();
   const gpus = isMap ? NONE : (list.data?.gpus ?? NONE);
   const sparks = useSparks(gpus);
-  const now = useNow(SECOND);
-  const narrow = useMedia("(max-width: 760px)");
+  const rows = useMemo(() => gpus.map((gpu) => rowOf(gpu, sparks)), [gpus, sparks]);
   const hosts = useQuery(hostsQuery());
   const allSimulated = hosts.data !== undefined && hosts.data.total > 0 && hosts.data.hosts.every((host) => host.simulated);
   const simulated =
@@ -67,7 +68,6 @@ export function FleetPage() {
             {whereWords(where)} ×
           </button>
         )}
-        {narrow && !isMap && <SortSelect sort={state.sort} onChange={(sort) => change({ sort })} />}
         {isFiltered(state) && (
           <ClearFilters onClick={() => goTo(pathTo({ search: "", state: "", host: "", where: "", page: 1 }))} />
         )}
@@ -95,11 +95,7 @@ export function FleetPage() {
         fleet.data !== undefined && <HeatMap state={state} change={change} gpus={fleet.data.gpus} total={fleet.data.total} />
       ) : (
         <>
-          {narrow ? (
-            <GpuCards gpus={gpus} sparks={sparks} now={now} />
-          ) : (
-            <GpuTable gpus={gpus} sparks={sparks} now={now} sort={state.sort} onSort={(sort) => change({ sort })} dim={list.isPlaceholderData} />
-          )}
+          <List of={GPU_LIST} rows={rows} sort={state.sort} onSort={(sort) => change({ sort })} dim={list.isPlaceholderData} />
           <Pages {...paging} size={PAGE_SIZE} total={shown.data.total} />
         </>
       )}

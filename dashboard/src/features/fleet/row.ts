@@ -3,9 +3,11 @@ import { stateOf, type State } from "../../api/queries";
 import { numberIn } from "../../shared/format";
 import { MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { parseInstant } from "../../shared/time";
+import { sparkKey, type Spark } from "./sparks";
 
-/** What a row or card of the list shows of a GPU. */
+/** What the list shows of a GPU. */
 export interface Row {
+  readonly gpu: Gpu;
   readonly state: State;
   readonly utilization: number | null;
   readonly power: number | null;
@@ -14,11 +16,15 @@ export interface Row {
   readonly memoryUsed: number | null;
   readonly memoryTotal: number | null;
   readonly lastSeen: number | null;
+  /** The last minutes; absent: not known. */
+  readonly utilizationCourse: Spark | undefined;
+  readonly powerCourse: Spark | undefined;
 }
 
-export function rowOf(gpu: Gpu): Row {
+export function rowOf(gpu: Gpu, sparks: ReadonlyMap<string, Spark>): Row {
   const value = (column: string) => numberIn(gpu.metrics, column);
   return {
+    gpu,
     state: stateOf(gpu),
     utilization: value(UTILIZATION),
     power: value(POWER),
@@ -27,6 +33,8 @@ export function rowOf(gpu: Gpu): Row {
     memoryUsed: value(MEMORY_USED),
     memoryTotal: gpu.memory_mb ?? value(MEMORY_TOTAL),
     lastSeen: parseInstant(gpu.last_seen),
+    utilizationCourse: sparks.get(sparkKey(gpu.id, UTILIZATION)),
+    powerCourse: sparks.get(sparkKey(gpu.id, POWER)),
   };
 }
 

@@ -18,7 +18,7 @@ it("finds the series of a GPU and metric", () => {
 });
 
 it("makes a row without inventing values", () => {
-  const row = rowOf(gpu({ metrics: { power_w: 0 }, memory_mb: null, last_seen: null }));
+  const row = rowOf(gpu({ metrics: { power_w: 0 }, memory_mb: null, last_seen: null }), new Map());
   expect(row).toMatchObject({ power: 0, utilization: null, temperature: null, memoryTotal: null, lastSeen: null });
   expect(shareOf(null, 5)).toBeNull();
   expect(shareOf(5, 0)).toBeNull();

@@ -1,4 +1,5 @@
 import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
 import { fetchHistory } from "../../api/queries";
 import type { Gpu, QueryAnswer } from "../../api/client";
 import { POWER, UTILIZATION } from "../../shared/headline";
@@ -56,5 +57,6 @@ function sparksQuery(gpus: readonly Gpu[]) {
 
 /** One request for the GPUs in sight. A list without sparklines is still a list: failures only leave them out. */
 export function useSparks(gpus: readonly Gpu[]): ReadonlyMap<string, Spark> {
-  return sparksOf(useQuery(sparksQuery(gpus)).data);
+  const { data } = useQuery(sparksQuery(gpus));
+  return useMemo(() => sparksOf(data), [data]);
 }

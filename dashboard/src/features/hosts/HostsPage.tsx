@@ -6,34 +6,34 @@ import { HEALTH_INTERVAL_MS } from "../../shared/config";
 import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format";
 import { useAddress } from "../../shared/address";
 import { Link } from "../../shared/location";
-import { useMedia } from "../../shared/media";
 import { Empty, Failed } from "../../shared/states";
-import { formatAge, formatClock, parseInstant, SECOND, useNow } from "../../shared/time";
+import { formatClock, parseInstant } from "../../shared/time";
 import { severityLook } from "../../parts/findings/severity";
 import { hostPath } from "../../parts/findings/words";
-import { Level, LookBadge, Named, SimulatedBadge, SimulatedBanner, STATE_LOOKS } from "../../parts/gpuLook";
-import { HeaderCell, OpeningRow, Pages, SearchField, useListKeys, WaitingRows, type Header } from "../../parts/list";
+import { List, type ListOf } from "../../parts/columns";
+import { Ago, Cut, Level, LookBadge, SimulatedBadge, SimulatedBanner, STATE_LOOKS } from "../../parts/gpuLook";
+import { Pages, SearchField, useListKeys, WaitingRows } from "../../parts/list";
+import { highestFirst, inOrder, lowestFirst } from "../../parts/order";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
-import { HOSTS, type Column } from "./address";
+import { HOSTS } from "./address";
 import { Room } from "./Room";
-import { hostRows, modelsOf, type Host, type HostRow } from "./rows";
+import { hostRows, modelsOf, troubleOf, type Host, type HostRow } from "./rows";
 
 const NONE = new Map<string, never>();
 
 /** Every host: what its GPUs do, what is wrong there, and how busy it is itself. The most trouble stands first. */
 export function HostsPage() {
   const { state, change, pathTo } = useAddress(HOSTS);
-  const now = useNow(SECOND);
-  const narrow = useMedia("(max-width: 760px)");
   const hosts = useQuery({ ...hostsQuery(), refetchInterval: HEALTH_INTERVAL_MS });
   const judged = useQuery(findingsQuery(ALL_FINDINGS)).data;
   const rooms = useQuery(roomQuery()).data?.rooms;
   const loads = useQuery(hostLoadsQuery()).data;
   const { data } = hosts;
-  const rows = useMemo(
-    () => hostRows(data?.hosts ?? [], { findings: judged?.findings ?? [], isWhole: isWhole(judged), rooms: rooms ?? NONE, loads: loads ?? NONE }, state),
-    [data, judged, rooms, loads, state],
+  const found = useMemo(
+    () => hostRows(data?.hosts ?? [], { findings: judged?.findings ?? [], isWhole: isWhole(judged), rooms: rooms ?? NONE, loads: loads ?? NONE }, state.search),
+    [data, judged, rooms, loads, state.search],
   );
+  const rows = useMemo(() => inOrder(found, HOST_LIST.columns, state.sort), [found, state.sort]);
   const { shown, page, hasNext } = pageOf(rows, state.page);
   const paging = { page, hasNext, pathOf: (other: number) => pathTo({ page: other }) };
   useListKeys(paging);
@@ -71,144 +71,44 @@ export function HostsPage() {
             </button>
           )}
         </Empty>
-      ) : narrow ? (
-        <HostCards rows={shown} now={now} />
       ) : (
-        <HostTable
-          rows={shown}
-          sort={state.sort}
-          hasRooms={rows.some((row) => row.room !== null)}
-          hasLoads={rows.some((row) => row.load !== null)}
-          now={now}
-          onSort={(sort) => change({ sort })}
-        />
+        <List of={HOST_LIST} rows={shown} without={[...(rows.some(({ room }) => room !== null) ? [] : ["free"]), ...(rows.some(({ load }) => load !== null) ? [] : ["cpu", "memory"])]} sort={state.sort} onSort={(sort) => change({ sort })} />
       )}
       <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
     </div>
   );
 }
 
-function header(column: Column, title: string, highestFirst: boolean, className = ""): Header {
-  return { column, title, highestFirst, className };
-}
+const HOST_LIST: ListOf<HostRow> = {
+  label: "Hosts with their GPUs",
+  unsorted: "The most trouble first",
+  keyOf: ({ host }) => host.hostname,
+  mark: ({ host }) => ({ "data-host": host.hostname }),
+  pathOf: ({ host }) => hostPath(host.hostname),
+  columns: [
+    { id: "host", title: "Host", card: "name", sort: lowestFirst(({ host }) => host.hostname), cell: (row) => <HostLink row={row} />, className: "font-medium", limit: "max-w-72" },
+    { id: "findings", title: "Findings", card: "corner", sort: highestFirst(troubleOf), cell: (row) => <Trouble row={row} />, width: "lg:w-36" },
+    { id: "gpus", title: "GPUs", sort: highestFirst(({ host }) => host.gpu_count), cell: ({ host }) => <States host={host} />, width: "lg:w-64" },
+    { id: "free", title: "Free", sort: highestFirst(({ room }) => room?.free ?? null), cell: (row) => <Free row={row} />, width: "lg:w-28" },
+    { id: "model", title: "Models", card: "line", sort: lowestFirst(({ host }) => modelsOf(host)), cell: ({ host }) => <Cut text={modelsOf(host)} />, className: "text-muted", limit: "max-w-72" },
+    { id: "cpu", title: "CPU", sort: highestFirst(({ load }) => load?.cpu ?? null), cell: (row) => <Cpu row={row} />, width: "lg:w-28" },
+    { id: "memory", title: "Memory", sort: highestFirst(({ load }) => load?.memoryShare ?? null), cell: (row) => <Memory row={row} />, width: "lg:w-28" },
+    {
+      id: "last_seen",
+      title: "Last seen",
+      sort: highestFirst(({ host }) => parseInstant(host.last_seen)),
+      cell: ({ host }) => <LastSeen host={host} />,
+      className: "num whitespace-nowrap",
+      width: "lg:w-32",
+    },
+  ],
+};
 
-const HEADERS: readonly Header[] = [
-  header("host", "Host", false),
-  header("findings", "Findings", true, "lg:w-36"),
-  header("gpus", "GPUs", true, "lg:w-64"),
-  header("free", "Free", true, "lg:w-28"),
-  header("model", "Models", false),
-  header("cpu", "CPU", true, "lg:w-28"),
-  header("memory", "Memory", true, "lg:w-28"),
-  header("last_seen", "Last seen", true, "lg:w-32"),
-];
-/** Columns of what agents report of the hosts themselves. */
-const OF_LOAD: ReadonlySet<string> = new Set<Column>(["cpu", "memory"]);
-const OF_ROOM: Column = "free";
-
-interface HostTableProps {
-  readonly rows: readonly HostRow[];
-  readonly sort: string;
-  readonly hasRooms: boolean;
-  readonly hasLoads: boolean;
-  readonly now: number;
-  readonly onSort: (sort: string) => void;
-}
-
-function HostTable({ rows, sort, hasRooms, hasLoads, now, onSort }: HostTableProps) {
+function HostLink({ row: { host } }: { readonly row: HostRow }) {
   return (
-    <div className="card overflow-x-auto">
-      <table className="w-full min-w-[740px] text-[13px]">
-        <caption className="sr-only">Hosts with their GPUs</caption>
-        <thead>
-          <tr className="border-b border-line text-xs text-muted">
-            {HEADERS.filter(({ column }) => (hasRooms || column !== OF_ROOM) && (hasLoads || !OF_LOAD.has(column))).map((each) => (
-              <HeaderCell key={each.column} header={each} sort={sort} onSort={onSort} />
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <OpeningRow key={row.host.hostname} to={hostPath(row.host.hostname)} data-host={row.host.hostname}>
-              <th scope="row" className="max-w-72 px-2 py-1.5 text-left font-medium lg:px-3">
-                <Link to={hostPath(row.host.hostname)} data-row="" className="block truncate rounded hover:underline">
-                  {row.host.hostname}
-                </Link>
-              </th>
-              <td className="px-2 py-1.5 lg:px-3">
-                <Trouble row={row} />
-              </td>
-              <td className="px-2 py-1.5 lg:px-3">
-                <States host={row.host} />
-              </td>
-              {hasRooms && (
-                <td className="px-2 py-1.5 lg:px-3">
-                  <Free row={row} />
-                </td>
-              )}
-              <td className="max-w-72 truncate px-2 py-1.5 text-muted lg:px-3" title={modelsOf(row.host)}>
-                {modelsOf(row.host) || ABSENT}
-              </td>
-              {hasLoads && (
-                <>
-                  <td className="px-2 py-1.5 lg:px-3">
-                    <Cpu row={row} />
-                  </td>
-                  <td className="px-2 py-1.5 lg:px-3">
-                    <Memory row={row} />
-                  </td>
-                </>
-              )}
-              <td className="num px-2 py-1.5 whitespace-nowrap lg:px-3">
-                <Age host={row.host} now={now} />
-              </td>
-            </OpeningRow>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-/** The list on a phone: a card a host. */
-function HostCards({ rows, now }: Pick<HostTableProps, "rows" | "now">) {
-  return (
-    <ul className="space-y-2" aria-label="Hosts with their GPUs">
-      {rows.map((row) => (
-        <li key={row.host.hostname} className="card relative p-3 text-[13px] focus-within:bg-raised" data-host={row.host.hostname}>
-          <div className="flex items-center gap-2">
-            <Link to={hostPath(row.host.hostname)} data-row="" className="min-w-0 flex-1 truncate font-medium after:absolute after:inset-0 after:rounded-lg">
-              {row.host.hostname}
-            </Link>
-            {row.findings !== 0 && <Trouble row={row} />}
-          </div>
-          <p className="mt-0.5 truncate text-muted">{modelsOf(row.host) || ABSENT}</p>
-          <div className="mt-1.5 grid grid-cols-2 gap-x-3 gap-y-1.5">
-            <Named name="GPUs">
-              <States host={row.host} />
-            </Named>
-            <Named name="Last seen">
-              <Age host={row.host} now={now} />
-            </Named>
-            {row.room !== null && (
-              <Named name="Free to schedule">
-                <Free row={row} />
-              </Named>
-            )}
-            {row.load !== null && (
-              <>
-                <Named name="CPU">
-                  <Cpu row={row} />
-                </Named>
-                <Named name="Memory">
-                  <Memory row={row} />
-                </Named>
-              </>
-            )}
-          </div>
-        </li>
-      ))}
-    </ul>
+    <Link to={hostPath(host.hostname)} data-row="" className="block truncate rounded hover:underline">
+      {host.hostname}
+    </Link>
   );
 }
 
@@ -261,11 +161,10 @@ function Memory({ row: { load } }: { readonly row: HostRow }) {
   return <Level text={formatValue(share === null ? null : share * 100, "%")} share={share} label="Memory in use" />;
 }
 
-function Age({ host, now }: { readonly host: Host; readonly now: number }) {
-  const seen = parseInstant(host.last_seen);
+function LastSeen({ host }: { readonly host: Host }) {
   return (
     <span className={host.states.stale === host.gpu_count ? "text-warn" : "text-muted"} title={host.last_seen}>
-      {seen === null ? ABSENT : formatAge(seen, now)} {host.simulated && <SimulatedBadge />}
+      <Ago at={parseInstant(host.last_seen)} /> {host.simulated && <SimulatedBadge />}
     </span>
   );
 }

@@ -1,7 +1,7 @@
 import type { Schemas } from "../../api/client";
 import { SEVERITIES, type Finding, type Severity } from "../../api/findings";
 import type { HostLoad, HostRoom } from "../../api/queries";
-import type { Column, HostsState } from "./address";
+import { compareText } from "../../parts/order";
 
 export type Host = Schemas["Host"];
 
@@ -27,8 +27,8 @@ export interface HostFacts {
   readonly loads: ReadonlyMap<string, HostLoad>;
 }
 
-/** The hosts that are searched for, in the order that is asked for: the most trouble first, unless a column is named. */
-export function hostRows(hosts: readonly Host[], { findings, isWhole, rooms, loads }: HostFacts, { search, sort }: Pick<HostsState, "search" | "sort">): HostRow[] {
+/** The hosts that are searched for, the most trouble first. */
+export function hostRows(hosts: readonly Host[], { findings, isWhole, rooms, loads }: HostFacts, search: string): HostRow[] {
   const trouble = new Map<string, { count: number; worst: number }>();
   for (const { reach, severity } of findings) {
     if (reach.hostname === null) continue;
@@ -49,32 +49,17 @@ export function hostRows(hosts: readonly Host[], { findings, isWhole, rooms, loa
         load: loads.get(host.hostname) ?? null,
       };
     });
-  const column = COLUMN_ORDERS[sort.replace(/^-/, "") as Column] as Order | undefined;
-  const sign = sort.startsWith("-") ? -1 : 1;
-  return rows.sort((a, b) => (column === undefined ? byTrouble(a, b) : sign * column(a, b)) || byName(a, b));
+  return rows.sort((a, b) => byTrouble(a, b) || compareText(a.host.hostname, b.host.hostname));
 }
 
-type Order = (a: HostRow, b: HostRow) => number;
-
-const byName: Order = (a, b) => a.host.hostname.localeCompare(b.host.hostname, "en", { numeric: true });
 const severityOf = ({ worst }: HostRow) => (worst === null ? SEVERITIES.length : SEVERITIES.indexOf(worst));
-const byTrouble: Order = (a, b) =>
-  severityOf(a) - severityOf(b) || b.host.states.unhealthy - a.host.states.unhealthy || b.host.states.stale - a.host.states.stale || (b.findings ?? 0) - (a.findings ?? 0);
-/** What is not known is less than everything. */
-const byNumber =
-  (of: (row: HostRow) => number | null): Order =>
-  (a, b) =>
-    (of(a) ?? -1) - (of(b) ?? -1);
 
-const COLUMN_ORDERS: Readonly<Record<Column, Order>> = {
-  host: byName,
-  findings: (a, b) => severityOf(b) - severityOf(a) || (a.findings ?? 0) - (b.findings ?? 0),
-  gpus: byNumber(({ host }) => host.gpu_count),
-  free: byNumber(({ room }) => room?.free ?? null),
-  model: (a, b) => modelsOf(a.host).localeCompare(modelsOf(b.host), "en"),
-  cpu: byNumber(({ load }) => load?.cpu ?? null),
-  memory: byNumber(({ load }) => load?.memoryShare ?? null),
-  last_seen: byNumber(({ host }) => Date.parse(host.last_seen)),
-};
+function byTrouble(a: HostRow, b: HostRow): number {
+  const [left, right] = [a.host.states, b.host.states];
+  return severityOf(a) - severityOf(b) || right.unhealthy - left.unhealthy || right.stale - left.stale || (b.findings ?? 0) - (a.findings ?? 0);
+}
+
+/** The worst finding decides, then how many there are: no host has so many that they outweigh it. */
+export const troubleOf = (row: HostRow) => (row.findings === null ? null : row.findings - severityOf(row) * 1_000_000);
 
 export const modelsOf = ({ models }: Host) => models.join(", ");

@@ -2,23 +2,23 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { hostsQuery } from "../../api/queries";
 import { HOLDERS, usageQuery, type Holder } from "../../api/usage";
-import { whereIs } from "../../api/where";
-import { FLEET } from "../../parts/addresses";
 import { isRecorded, PRESETS, type Range } from "../../parts/range";
 import { useAddress } from "../../shared/address";
-import { ABSENT, capital, formatNumber, formatValue, shareOf } from "../../shared/format";
+import { ABSENT, formatNumber, shareOf } from "../../shared/format";
 import { Link } from "../../shared/location";
-import { useMedia } from "../../shared/media";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock, formatInstant, MINUTE, parseInstant, useNow } from "../../shared/time";
 import { CustomRange, RangeChoices } from "../../parts/rangeChoices";
-import { Bar, SimulatedBanner } from "../../parts/gpuLook";
-import { HeaderCell, OpeningRow, Pages, useListKeys, WaitingRows, type Header } from "../../parts/list";
+import { List } from "../../parts/columns";
+import { SimulatedBanner } from "../../parts/gpuLook";
+import { Pages, useListKeys, WaitingRows } from "../../parts/list";
+import { inOrder, knownSort } from "../../parts/order";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
 import { Tile, TILES } from "../../parts/tiles";
 import { Stragglers } from "./Stragglers";
-import { JOBS, MOST_WASTE, parsePrice, PRESETS_SHOWN, type Column } from "./address";
-import { rowsOf, sorted, sourceWords, wholeOf, type UsageRow } from "./usage";
+import { JOBS, MOST_WASTE, parsePrice, PRESETS_SHOWN } from "./address";
+import { byName, hours, kwh, percent, rowsOf, sourceWords, wholeOf, type UsageRow } from "./usage";
+import { USAGE_LISTS } from "./usageList";
 
 const NAMES: Readonly<Record<Holder, string>> = { namespace: "Namespaces", job: "Jobs", pod: "Pods", node: "Nodes" };
 
@@ -30,7 +30,9 @@ export function JobsPage() {
   const anchor = anchorOf(hosts.data?.hosts ?? [], now);
   const usage = useQuery({ ...usageQuery({ by: state.by, range: askedRange(state.range, anchor) }), enabled: hosts.data !== undefined || hosts.isError });
   const { data } = usage;
-  const rows = useMemo(() => (data === undefined ? [] : sorted(rowsOf(state.by, data.energy.groups, data.idle.groups, state.price), state.sort)), [data, state.by, state.price, state.sort]);
+  const { columns } = USAGE_LISTS[state.by];
+  const sort = knownSort(columns, state.sort, MOST_WASTE);
+  const rows = useMemo(() => (data === undefined ? [] : inOrder(byName(rowsOf(state.by, data.energy.groups, data.idle.groups, state.price)), columns, sort)), [data, state.by, state.price, columns, sort]);
   const whole = data === undefined ? null : wholeOf(data.energy.whole, data.idle.whole, state.price);
   const { shown, page, hasNext } = pageOf(rows, state.page);
   const paging = { page, hasNext, pathOf: (other: number) => pathTo({ page: other }) };
@@ -38,7 +40,6 @@ export function JobsPage() {
   const span = data?.span ?? { start: now - MINUTE, end: now };
   const isSimulated = hosts.data?.hosts.some((host) => host.simulated) === true;
   const hasHolders = rows.some((row) => row.group !== null);
-  const narrow = useMedia("(max-width: 760px)");
 
   return (
     <div data-testid="jobs" data-last-update={usage.dataUpdatedAt}>
@@ -88,10 +89,10 @@ export function JobsPage() {
           <Totals whole={whole} />
           {!hasHolders ? (
             <NoHolders by={state.by} />
-          ) : narrow ? (
-            <UsageCards rows={shown} by={state.by} hasPrice={state.price !== null} />
           ) : (
-            <UsageTable rows={shown} by={state.by} sort={state.sort} hasPrice={state.price !== null} onSort={(sort) => change({ sort: sort === "" ? MOST_WASTE : sort })} />
+            <div className="mt-3">
+              <List of={USAGE_LISTS[state.by]} rows={shown} without={state.price === null ? ["cost"] : []} sort={sort} onSort={(next) => change({ sort: next === "" ? MOST_WASTE : next })} />
+            </div>
           )}
           <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
           <p className="mt-2 text-xs text-muted">
@@ -150,10 +151,6 @@ function PriceField({ price, onChange }: { readonly price: number | null; readon
   );
 }
 
-const hours = (value: number | null) => formatValue(value, "h");
-const kwh = (value: number | null) => formatValue(value, "kWh");
-const percent = (share: number | null) => (share === null ? "" : `${formatNumber(share * 100)}%`);
-
 function Totals({ whole }: { readonly whole: UsageRow }) {
   const wasted = shareOf(whole.idleHours, whole.heldHours);
   return (
@@ -173,135 +170,6 @@ function Totals({ whole }: { readonly whole: UsageRow }) {
         {whole.cost === null && <span className="block text-xs text-faint">at the price that you type</span>}
       </Tile>
     </dl>
-  );
-}
-
-const TITLES: Readonly<Record<Exclude<Column, "group">, string>> = {
-  gpus: "GPUs",
-  gpu_hours: "GPU hours",
-  energy: "Energy",
-  held: "Held",
-  idle: "Held but idle",
-  idle_energy: "Energy while idle",
-  cost: "Cost while idle",
-};
-
-interface UsageTableProps {
-  readonly rows: readonly UsageRow[];
-  readonly by: Holder;
-  readonly sort: string;
-  readonly hasPrice: boolean;
-  readonly onSort: (sort: string) => void;
-}
-
-function UsageTable({ rows, by, sort, hasPrice, onSort }: UsageTableProps) {
-  const numbers = (Object.entries(TITLES) as [Exclude<Column, "group">, string][]).filter(([column]) => column !== "cost" || hasPrice);
-  const headers: Header[] = [
-    { column: "group", title: capital(by), highestFirst: false, className: "" },
-    ...numbers.map(([column, title]) => ({ column, title, highestFirst: true, className: "" })),
-  ];
-  return (
-    <div className="card mt-3 overflow-x-auto">
-      <table className="w-full min-w-[740px] text-[13px]">
-        <caption className="sr-only">GPU hours, energy and waste by {by}</caption>
-        <thead>
-          <tr className="border-b border-line text-xs text-muted">
-            {headers.map((header) => (
-              <HeaderCell key={header.column} header={header} sort={sort} onSort={onSort} />
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <OpeningRow key={row.group ?? ""} to={gpusPath(by, row.group)} data-group={row.group ?? ""}>
-              <th scope="row" className="max-w-72 px-2 py-1.5 text-left font-medium lg:px-3">
-                <GroupLink by={by} group={row.group} />
-              </th>
-              <Cell>{formatNumber(row.gpus)}</Cell>
-              <Cell>{hours(row.gpuHours)}</Cell>
-              <Cell>
-                {kwh(row.energyKwh)}
-                <span className="block text-[11px] text-faint">{sourceWords(row.counted)}</span>
-              </Cell>
-              <Cell>{hours(row.heldHours)}</Cell>
-              <Cell>
-                <Idle row={row} />
-              </Cell>
-              <Cell>{kwh(row.idleKwh)}</Cell>
-              {hasPrice && <Cell>{row.cost === null ? ABSENT : formatNumber(row.cost)}</Cell>}
-            </OpeningRow>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-function Cell({ children }: { readonly children: React.ReactNode }) {
-  return <td className="num px-2 py-1.5 lg:px-3">{children}</td>;
-}
-
-function Idle({ row }: { readonly row: UsageRow }) {
-  const share = shareOf(row.idleHours, row.heldHours);
-  return (
-    <span className="block w-28">
-      {hours(row.idleHours)} <span className="text-faint">{percent(share)}</span>
-      {share !== null && <Bar share={share} label="Idle share of the held hours" colour="var(--warn)" />}
-    </span>
-  );
-}
-
-/** The list on a phone: a card a group. */
-function UsageCards({ rows, by, hasPrice }: Pick<UsageTableProps, "rows" | "by" | "hasPrice">) {
-  return (
-    <ul className="mt-3 space-y-2" aria-label={`GPU hours, energy and waste by ${by}`}>
-      {rows.map((row) => (
-        <li key={row.group ?? ""} className="card relative p-3 text-[13px] focus-within:bg-raised" data-group={row.group ?? ""}>
-          <p className="font-medium">
-            <GroupLink by={by} group={row.group} covers />
-          </p>
-          <dl className="num mt-1.5 grid grid-cols-2 gap-x-3 gap-y-1.5">
-            <Named name="Held but idle">
-              <Idle row={row} />
-            </Named>
-            <Named name={hasPrice ? "Cost while idle" : "Energy while idle"}>{hasPrice ? (row.cost === null ? ABSENT : formatNumber(row.cost)) : kwh(row.idleKwh)}</Named>
-            <Named name="GPU hours">
-              {hours(row.gpuHours)} <span className="text-faint">of {formatNumber(row.gpus)} GPUs</span>
-            </Named>
-            <Named name="Energy">
-              {kwh(row.energyKwh)} <span className="block text-[11px] text-faint">{sourceWords(row.counted)}</span>
-            </Named>
-          </dl>
-        </li>
-      ))}
-    </ul>
-  );
-}
-
-function Named({ name, children }: { readonly name: string; readonly children: React.ReactNode }) {
-  return (
-    <div className="min-w-0">
-      <dt className="text-[11px] text-faint">{name}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
-}
-
-function gpusPath(by: Holder, group: string | null): string {
-  if (by === "node" && group !== null) return FLEET.to({ host: group });
-  return FLEET.to({ where: whereIs(by, group) });
-}
-
-function GroupLink({ by, group, covers = false }: { readonly by: Holder; readonly group: string | null; readonly covers?: boolean }) {
-  return (
-    <Link
-      to={gpusPath(by, group)}
-      data-row=""
-      className={`block truncate hover:underline ${group === null ? "text-muted" : ""} ${covers ? "after:absolute after:inset-0 after:rounded-lg" : ""}`}
-      title={group === null ? `GPUs that no ${by} holds now` : `GPUs that ${group} holds now`}
-    >
-      {group ?? `No ${by}`}
-    </Link>
   );
 }
 

@@ -2,8 +2,6 @@ import { HOLDERS } from "../../api/usage";
 import { range, type Preset, type Range } from "../../parts/range";
 import { address, field, oneOf, pageNumber, sortBy } from "../../shared/address";
 
-export const COLUMNS = ["group", "gpus", "gpu_hours", "energy", "held", "idle", "idle_energy", "cost"] as const;
-export type Column = (typeof COLUMNS)[number];
 export const PRESETS_SHOWN: readonly Preset[] = ["1h", "6h", "24h", "7d"];
 export const MOST_WASTE = "-idle";
 const LAST_DAY: Range = { kind: "preset", preset: "24h" };
@@ -22,7 +20,7 @@ export const JOBS = address(
     range: range(LAST_DAY),
     /** Of a GPU hour, in any currency; null: none was typed. */
     price: field<number | null>(null, parsePrice, (price) => (price === null ? "" : String(price))),
-    sort: sortBy(COLUMNS, MOST_WASTE),
+    sort: sortBy(MOST_WASTE),
     page: pageNumber(),
   },
   // All that there ever was is too much to add up.

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { EnergyGroup, IdleGroup } from "../../api/usage";
+import { inOrder } from "../../parts/order";
 import { JOBS, parsePrice } from "./address";
-import { rowsOf, sorted, sourceWords } from "./usage";
+import { byName, rowsOf, sourceWords } from "./usage";
+import { USAGE_LISTS } from "./usageList";
 
 const DEFAULT = JOBS.defaults;
 
@@ -36,7 +38,7 @@ describe("their order", () => {
     ["group", ["j-9", "j-10", null]],
     ["energy", ["j-9", "j-10", null]],
     ["-energy", ["j-9", "j-10", null]],
-  ])("%s: what is not known comes last", (sort, groups) => expect(sorted(rows, sort).map((row) => row.group)).toEqual(groups));
+  ])("%s: what is not known comes last", (sort, groups) => expect(inOrder(byName(rows), USAGE_LISTS.job.columns, sort).map((row) => row.group)).toEqual(groups));
 });
 
 it.each([
@@ -50,7 +52,7 @@ describe("the state in the address", () => {
   it.each([
     ["", DEFAULT],
     ["by=job&range=7d&price=2.5&sort=-energy&page=2", { by: "job", range: { kind: "preset", preset: "7d" }, price: 2.5, sort: "-energy", page: 2 }],
-    ["by=user&range=all&price=-1&sort=secret&page=0", DEFAULT],
+    ["by=user&range=all&price=-1&sort=A1&page=0", DEFAULT],
     ["from=2026-11-20T00:00:00.000Z&to=2026-11-21T00:00:00.000Z", { ...DEFAULT, range: { kind: "custom", start: 1_795_132_800_000, end: 1_795_219_200_000 } }],
   ] as const)("%s is read, and written", (search, state) => {
     expect(JOBS.read(search)).toEqual(state);

@@ -1,5 +1,6 @@
 import type { EnergyGroup, Holder, IdleGroup } from "../../api/usage";
-import type { Column } from "./address";
+import { compareText } from "../../parts/order";
+import { formatNumber, formatValue } from "../../shared/format";
 
 /** What one holder used, and what of it was for nothing; null: not known. */
 export interface UsageRow {
@@ -51,30 +52,9 @@ export function wholeOf(energy: EnergyGroup, idle: IdleGroup, price: number | nu
   return rowOf(null, energy, idle, price, false);
 }
 
-const VALUE_OF: Readonly<Record<Exclude<Column, "group">, (row: UsageRow) => number | null>> = {
-  gpus: (row) => row.gpus,
-  gpu_hours: (row) => row.gpuHours,
-  energy: (row) => row.energyKwh,
-  held: (row) => row.heldHours,
-  idle: (row) => row.idleHours,
-  idle_energy: (row) => row.idleKwh,
-  cost: (row) => row.cost,
-};
-
-const COLLATOR = new Intl.Collator("en", { numeric: true });
-
-/** By a column, what is not known last; rows that are the same there by name. */
-export function sorted(rows: readonly UsageRow[], sort: string): UsageRow[] {
-  const column = sort.replace(/^-/, "");
-  const sign = sort.startsWith("-") ? -1 : 1;
-  const byName = (a: UsageRow, b: UsageRow) => (a.group === null ? (b.group === null ? 0 : 1) : b.group === null ? -1 : COLLATOR.compare(a.group, b.group));
-  const of = Object.hasOwn(VALUE_OF, column) ? VALUE_OF[column as keyof typeof VALUE_OF] : null;
-  return [...rows].sort((a, b) => {
-    if (of === null) return sign * byName(a, b);
-    const [left, right] = [of(a), of(b)];
-    if (left === null || right === null) return left === right ? byName(a, b) : left === null ? 1 : -1;
-    return sign * (left - right) || byName(a, b);
-  });
+/** By name, those without a holder last. */
+export function byName(rows: readonly UsageRow[]): UsageRow[] {
+  return [...rows].sort((a, b) => Number(a.group === null) - Number(b.group === null) || compareText(a.group ?? "", b.group ?? ""));
 }
 
 /** Where the energy's figures come from, in words. */
@@ -83,3 +63,7 @@ export function sourceWords(counted: number | null): string {
   if (counted >= 0.995) return "counters";
   return counted < 0.005 ? "integrated power" : `${Math.round(counted * 100)}% counters, the rest integrated power`;
 }
+
+export const hours = (value: number | null) => formatValue(value, "h");
+export const kwh = (value: number | null) => formatValue(value, "kWh");
+export const percent = (share: number | null) => (share === null ? "" : `${formatNumber(share * 100)}%`);

@@ -1,0 +1,95 @@
+import type { Gpu } from "../../api/client";
+import { Sparkline } from "../../charts/Sparkline";
+import { GPU } from "../../parts/addresses";
+import type { ListOf } from "../../parts/columns";
+import { Ago, Cut, Heat, Level, MemoryUse, Reason, SimulatedBadge, StateBadge } from "../../parts/gpuLook";
+import { highestFirst, lowestFirst } from "../../parts/order";
+import { ABSENT, formatValue, shareOf, shortId } from "../../shared/format";
+import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
+import { Link } from "../../shared/location";
+import { formatInstant } from "../../shared/time";
+import { titleOf, type Row } from "./row";
+import type { Spark } from "./sparks";
+
+/** The GPUs with their latest values. The server orders them. */
+export const GPU_LIST: ListOf<Row> = {
+  label: "GPUs with their latest values",
+  unsorted: "The sick first",
+  keyOf: ({ gpu }) => gpu.id,
+  mark: ({ gpu }) => ({ "data-gpu": gpu.id }),
+  pathOf: ({ gpu }) => GPU.to({ id: gpu.id }),
+  columns: [
+    { id: "model", title: "GPU", card: "name", sort: lowestFirst(), cell: ({ gpu }) => <Name gpu={gpu} />, className: "font-normal" },
+    { id: "hostname", title: "Host", sort: lowestFirst(), cell: ({ gpu }) => <Cut text={gpu.hostname ?? ""} />, className: "text-muted", limit: "max-w-52" },
+    { id: "index", title: "#", spoken: "Index", sort: lowestFirst(), cell: ({ gpu }) => gpu.index ?? ABSENT, className: "num text-muted", width: "w-12" },
+    { id: "state", title: "State", card: "line", sort: lowestFirst(), cell: (row) => <State row={row} />, width: "lg:w-48" },
+    {
+      id: UTILIZATION,
+      title: "Utilization",
+      sort: highestFirst(),
+      cell: (row) => <Course name="Utilization" spark={row.utilizationCourse} fixed={[0, 100]} text={formatValue(row.utilization, "%")} share={shareOf(row.utilization, 100)} />,
+      width: "lg:w-44",
+    },
+    {
+      id: POWER,
+      title: "Power",
+      sort: highestFirst(),
+      cell: (row) => <Course name="Power" spark={row.powerCourse} fixed={null} text={formatValue(row.power, "W")} share={shareOf(row.power, row.powerLimit)} />,
+      width: "lg:w-44",
+    },
+    { id: TEMPERATURE, title: "Temperature", sort: highestFirst(), cell: (row) => <Heat celsius={row.temperature} />, width: "lg:w-28" },
+    { id: MEMORY_USED, title: "Memory", sort: highestFirst(), cell: (row) => <MemoryUse used={row.memoryUsed} total={row.memoryTotal} />, width: "lg:w-40" },
+    { id: "last_seen", title: "Last seen", sort: highestFirst(), cell: (row) => <LastSeen at={row.lastSeen} />, className: "num whitespace-nowrap text-muted", width: "lg:w-28" },
+  ],
+};
+
+function Name({ gpu }: { readonly gpu: Gpu }) {
+  return (
+    <div className="flex items-center gap-2">
+      <Link to={GPU.to({ id: gpu.id })} data-row="" className="group min-w-0 rounded" title={gpu.id}>
+        <span className="block truncate font-medium group-hover:underline">{titleOf(gpu)}</span>
+        <span className="block truncate font-mono text-[11px] text-faint">{shortId(gpu.id)}</span>
+      </Link>
+      {gpu.simulated && <SimulatedBadge />}
+    </div>
+  );
+}
+
+function State({ row: { gpu, state } }: { readonly row: Row }) {
+  return (
+    <>
+      <StateBadge state={state} reason={gpu.state_reason} />
+      <Reason gpu={gpu} />
+    </>
+  );
+}
+
+function LastSeen({ at }: { readonly at: number | null }) {
+  return (
+    <span title={at === null ? "never seen" : formatInstant(at, 0)}>
+      <Ago at={at} />
+    </span>
+  );
+}
+
+interface CourseProps {
+  readonly name: string;
+  readonly spark: Spark | undefined;
+  readonly fixed: readonly [number, number] | null;
+  readonly text: string;
+  readonly share: number | null;
+}
+
+/** The last minutes as a line, the present as a number and, where the whole is known, as a bar. */
+function Course({ name, spark, fixed, text, share }: CourseProps) {
+  return (
+    <div className="flex items-center gap-2.5">
+      <span className="hidden h-5 w-16 shrink-0 lg:block max-[760px]:block">
+        {spark !== undefined && (
+          <Sparkline label={`${name} over the last 15 minutes of data`} times={spark.times} stepMs={spark.stepMs} values={spark.values} fixed={fixed} />
+        )}
+      </span>
+      <Level text={text} share={share} label={`${name} as a share of its limit`} />
+    </div>
+  );
+}

@@ -1,0 +1,70 @@
+import { render, screen, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { expect, it, vi } from "vitest";
+import { Link } from "../shared/location";
+import { List, type ListOf } from "./columns";
+import { highestFirst } from "./order";
+
+interface Card {
+  readonly name: string;
+  readonly heat: number;
+}
+
+const drawn: string[] = [];
+const LIST: ListOf<Card> = {
+  label: "Cards",
+  unsorted: "As they come",
+  keyOf: ({ name }) => name,
+  mark: ({ name }) => ({ "data-card": name }),
+  pathOf: ({ name }) => `/${name}`,
+  columns: [
+    { id: "place", title: "#", spoken: "Place", cell: () => 0 },
+    {
+      id: "name",
+      title: "Name",
+      card: "name",
+      cell: ({ name }) => {
+        drawn.push(name);
+        return (
+          <Link to={`/${name}`} data-row="">
+            {name}
+          </Link>
+        );
+      },
+    },
+    { id: "heat", title: "Heat", sort: highestFirst(({ heat }) => heat), cell: ({ heat }) => `${heat} °C` },
+    { id: "note", title: "Note", card: "line", cell: () => "fine" },
+  ],
+};
+const ROWS = [{ name: "a", heat: 1 }, { name: "b", heat: 2 }];
+const onSort = vi.fn();
+
+it("is a table whose headers sort and whose rows lead on", async () => {
+  render(<List of={LIST} rows={ROWS} without={["note"]} sort="-heat" onSort={onSort} />);
+  const table = within(screen.getByRole("table", { name: "Cards" }));
+  expect(table.getAllByRole("columnheader").map((cell) => cell.textContent)).toEqual(["#", "Name", "Heat"]);
+  expect(table.getByRole("columnheader", { name: "Heat" }).getAttribute("aria-sort")).toBe("descending");
+  await userEvent.click(table.getByRole("button", { name: "Heat" }));
+  expect(onSort).toHaveBeenCalledWith("heat");
+  await userEvent.click(table.getByText("2 °C"));
+  expect(window.location.pathname).toBe("/b");
+});
+
+it("is cards on a phone, with the same and a choice of the order", async () => {
+  vi.spyOn(window, "matchMedia").mockImplementation((media) => Object.assign(new EventTarget(), { media, matches: true }) as unknown as MediaQueryList);
+  render(<List of={LIST} rows={ROWS} sort="" onSort={onSort} />);
+  expect(screen.queryByRole("table")).toBeNull();
+  const cards = within(screen.getByRole("list", { name: "Cards" })).getAllByRole("listitem");
+  expect(cards.map((card) => card.textContent)).toEqual(["afinePlace0Heat1 °C", "bfinePlace0Heat2 °C"]);
+  const order = screen.getByRole("combobox", { name: "Order" });
+  expect(within(order).getAllByRole("option").map((option) => option.textContent)).toEqual(["As they come", "Heat, highest first"]);
+  await userEvent.selectOptions(order, "-heat");
+  expect(onSort).toHaveBeenLastCalledWith("-heat");
+});
+
+it("draws again only the rows that have changed", () => {
+  const { rerender } = render(<List of={LIST} rows={ROWS} without={["place"]} />);
+  drawn.length = 0;
+  rerender(<List of={LIST} rows={[...ROWS.slice(0, 1), { name: "b", heat: 3 }]} without={["place"]} />);
+  expect(drawn).toEqual(["b"]);
+});
