@@ -13,7 +13,7 @@ pub(crate) fn failed(what: &str, directory: Option<&Path>, reason: &str) -> Fail
     let failed = format!("the {what} can store nothing more{place}: {reason}");
     if reason.contains(DISPLACED) {
         let advice =
-            "it took nothing more from then on; put the directory back, or start again with a new one";
+            "it took nothing more from then on; put back what is gone, or start again with a new directory";
         return Failure::new(Exit::Io, format!("{failed}; {advice}"));
     }
     let disk =

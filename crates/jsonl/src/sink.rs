@@ -125,13 +125,7 @@ impl Jsonl {
     /// Whether rows would be taken.
     async fn look(&self) -> Result<(), JsonlError> {
         let (answer, outcome) = oneshot::channel();
-        let lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.0.log.check_with(Box::new(move |checked| {
-            if let (Ok(end), Some(lock)) = (&checked, lock) {
-                lock.note_end(*end);
-            }
-            drop(answer.send(checked));
-        }));
+        self.0.log.check_with(Box::new(move |checked| drop(answer.send(checked))));
         match outcome.await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(self.0.shared.note_log(error)),
@@ -253,14 +247,10 @@ impl Inner {
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread that writes JSON lines ended with a panic");
         }
-        let closed = self.log.close();
-        if let Err(error) = &closed {
-            tracing::warn!(error = causes(error), "closing the log of the JSON lines");
+        if let Err(error) = self.log.close() {
+            tracing::warn!(error = causes(&error), "closing the log of the JSON lines");
         }
         if let Some(lock) = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            if closed.is_ok() {
-                lock.note_end(self.log.stats().next_sequence);
-            }
             // The disks hold it too.
             lock.release();
         }

@@ -2,12 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use crate::lock::{DirectoryLock, Identity, create_file, make_directory};
+use crate::lock::{DirectoryLock, Identity, create_file, displaced, make_directory};
 
 /// Bytes zero-filled with one write.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -64,6 +64,9 @@ pub trait Disk: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Notes that the log is durable up to this sequence, so that the next opening tells if its end is gone.
+    fn note_end(&self, _sequence: u64) {}
+
     /// Runs `step` repeatedly in the background until it returns `false`.
     ///
     /// # Errors
@@ -107,6 +110,14 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// The system's error; then it is unknown what is durable, and trying again proves nothing.
     fn sync_data(&self) -> io::Result<()>;
+
+    /// Whether it is still in its directory, and still has its first `len` bytes.
+    ///
+    /// # Errors
+    /// If it was removed, replaced or cut.
+    fn check(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes all of `bytes`, over as many calls as it takes.
@@ -221,6 +232,12 @@ impl Disk for FsDisk {
         self.lock.as_ref().map_or(Ok(()), |lock| lock.check())
     }
 
+    fn note_end(&self, sequence: u64) {
+        if let Some(lock) = &self.lock {
+            lock.note_end(sequence);
+        }
+    }
+
     fn in_background(&self, mut step: Step) -> io::Result<Join> {
         let steps = move || while step() {};
         let thread = thread::Builder::new().name("log-preparer".into()).spawn(steps)?;
@@ -249,5 +266,16 @@ impl DiskFile for File {
 
     fn sync_data(&self) -> io::Result<()> {
         File::sync_data(self)
+    }
+
+    fn check(&self, len: u64) -> io::Result<()> {
+        let found = self.metadata()?;
+        if found.nlink() == 0 {
+            return Err(displaced("its file"));
+        }
+        if found.len() < len {
+            return Err(displaced(&format!("its file, which has {} of {len} bytes,", found.len())));
+        }
+        Ok(())
     }
 }

@@ -11,8 +11,8 @@ const LOCK: &str = "LOCK";
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// Follows the name of a directory or file that is not the one that was opened. Nothing that is stored from then on would
-/// be found again.
+/// Follows the name of a directory or file that is not the one that was opened, or not whole any more. Nothing that is
+/// stored from then on would be found again.
 pub const DISPLACED: &str = "was removed, moved or replaced while it was open";
 
 /// Why a directory cannot be taken.
@@ -85,7 +85,7 @@ impl DirectoryLock {
 
     /// Notes in the lock's file that the log is durable up to this sequence. The note is not synced: after a power cut it
     /// may be an earlier one. A failure leaves the one before.
-    pub fn note_end(&self, sequence: u64) {
+    pub(crate) fn note_end(&self, sequence: u64) {
         let text = format!("{sequence:020}\n");
         let _unnoted = self.file.write_all_at(text.as_bytes(), 0);
     }
@@ -122,8 +122,13 @@ impl Identity {
         if !is_displaced {
             return Ok(());
         }
-        Err(io::Error::new(io::ErrorKind::NotFound, format!("{} {DISPLACED}", self.path.display())))
+        Err(displaced(&self.path.display().to_string()))
     }
+}
+
+/// The error for what is not what was opened.
+pub(crate) fn displaced(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{what} {DISPLACED}"))
 }
 
 /// Creates a missing directory, durably, with its parents. Only this user can enter what is made.

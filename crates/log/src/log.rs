@@ -178,8 +178,8 @@ impl Log {
         self.shared.submit(Command::Sync(Completion::new(done)), WhenFull::Exceed);
     }
 
-    /// Looks whether the directory is still in its place, as every sync does: called on a timer, it bounds how long a log
-    /// without appends goes on after its directory was removed or moved. `done` is called as in [`Log::append_with`], with
+    /// Looks whether the directory is still in its place, as every sync does, and each segment too: called on a timer, it bounds
+    /// how long a log without appends goes on after one of them was removed or moved. It notes how far the log goes. `done` is called as in [`Log::append_with`], with
     /// the sequence below which everything is durable, or with [`LogError::Poisoned`].
     pub fn check_with(&self, done: Box<dyn FnOnce(Result<u64, LogError>) + Send>) {
         self.shared.submit(Command::Check(Completion::new(done)), WhenFull::Exceed);

@@ -1,7 +1,7 @@
 //! The writer: after recovery only the holder of the turn works on the files. That is the writer's thread, or
 //! a caller who would otherwise only wait for it.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::board::{Board, Counts};
@@ -9,6 +9,7 @@ use crate::config::{Durability, LogConfig};
 use crate::disk::{Disk, DiskFile, write_all, write_zeros};
 use crate::error::LogError;
 use crate::format::{DAMAGED_EXTENSION, HEADER_LEN, Header, NEW_EXTENSION, SEGMENT_EXTENSION, encode_record};
+use crate::lock::displaced;
 use crate::place::{Appended, Place};
 use crate::read::Reader;
 use crate::recovery::{Resume, Segment};
@@ -27,6 +28,8 @@ struct Current {
     filled: u64,
     /// Off after filling failed: the rest of the disk is for records.
     filling: bool,
+    /// Its first records are noted as stored: without it, the next opening tells that they are gone.
+    noted: bool,
 }
 
 pub(crate) struct Writer {
@@ -139,7 +142,7 @@ impl Writer {
                     done.complete(removed);
                 }
                 Work::Check(done) => {
-                    let checked = self.check();
+                    let checked = self.look();
                     self.show(checked.as_ref().err());
                     done.complete(checked.map(|()| self.durable));
                 }
@@ -151,6 +154,9 @@ impl Writer {
     fn end(&mut self) {
         if self.shared.failure().is_none() {
             let synced = self.sync();
+            if synced.is_ok() {
+                self.disk.note_end(self.durable);
+            }
             self.show(synced.as_ref().err());
         }
         self.spares.end();
@@ -242,6 +248,7 @@ impl Writer {
     /// Writes into the current segment, which has room.
     fn write_here(&mut self, appends: &[Append]) -> Result<(), LogError> {
         let Some(current) = &mut self.current else { return Err(LogError::Closed) };
+        current.check()?; // the write would make a file that was cut as long as before
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_LEN_KEPT);
         self.appended.clear();
@@ -272,13 +279,16 @@ impl Writer {
     }
 
     fn sync(&mut self) -> Result<(), LogError> {
-        if let Some(current) = &self.current
+        if let Some(current) = &mut self.current
             && self.durable < self.next
         {
             let failed = |source| LogError::poisoned("sync", &current.segment.name, source);
             current.file.sync_data().map_err(failed)?;
             self.syncs += 1;
             self.durable = self.next;
+            if !std::mem::replace(&mut current.noted, true) {
+                self.disk.note_end(self.durable);
+            }
         }
         self.check()
     }
@@ -286,6 +296,22 @@ impl Writer {
     /// What is stored in a directory that is not in its place any more would not be found again.
     fn check(&self) -> Result<(), LogError> {
         self.disk.check().map_err(|source| LogError::poisoned("look for", "its directory", source))
+    }
+
+    /// [`Writer::check`], of the segments too, and a note of how far the log goes.
+    fn look(&self) -> Result<(), LogError> {
+        self.check()?;
+        if let Some(current) = &self.current {
+            current.check()?;
+        }
+        // A directory that cannot be read for now says nothing.
+        let names: HashSet<String> = self.disk.list().into_iter().flatten().collect();
+        let mut segments = self.sealed.iter().chain(self.current.as_ref().map(|current| &current.segment));
+        if let Some(gone) = segments.find(|segment| !names.is_empty() && !names.contains(&segment.name)) {
+            return Err(LogError::poisoned("look for", &gone.name, displaced("its file")));
+        }
+        self.disk.note_end(self.durable);
+        Ok(())
     }
 
     /// Seals the current segment and creates the next one.
@@ -310,7 +336,7 @@ impl Writer {
         let failed = |source| LogError::poisoned("rename", &fresh, source);
         self.disk.rename(&fresh, &segment.name).map_err(failed)?;
         self.sync_dir()?;
-        let current = Current { file, segment, seed: header.seed(), filled, filling: true };
+        let current = Current { file, segment, seed: header.seed(), filled, filling: true, noted: false };
         self.sealed.extend(self.current.replace(current).map(|sealed| sealed.segment));
         Ok(())
     }
@@ -355,6 +381,12 @@ impl Writer {
 }
 
 impl Current {
+    /// What is stored in a file that is not in its place, or not whole, would not be found again.
+    fn check(&self) -> Result<(), LogError> {
+        let failed = |source| LogError::poisoned("look for", &self.segment.name, source);
+        self.file.check(self.segment.len).map_err(failed)
+    }
+
     /// Whether `size` more bytes end beyond the zeros.
     fn is_beyond_zeros(&self, size: usize) -> bool {
         self.segment.len + size as u64 > self.filled

@@ -163,13 +163,7 @@ impl Store {
     /// Whether rows would be taken.
     async fn checked(&self) -> Result<u64, AppendError> {
         let (answer, outcome) = oneshot::channel();
-        let directory = Arc::clone(&self.0.directory);
-        self.0.log.check_with(Box::new(move |checked| {
-            if let Ok(end) = checked {
-                directory.lock().note_end(end);
-            }
-            drop(answer.send(checked));
-        }));
+        self.0.log.check_with(Box::new(move |checked| drop(answer.send(checked))));
         outcome.await.map_err(|_| AppendError::Closed)?.map_err(AppendError::from)?;
         Ok(self.version())
     }
@@ -257,9 +251,8 @@ impl Inner {
     fn end(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);
         self.shared.room.close();
-        match self.log.close() {
-            Ok(()) => self.directory.lock().note_end(self.log.stats().next_sequence),
-            Err(error) => tracing::warn!(error = causes(&error), "closing the log"),
+        if let Err(error) = self.log.close() {
+            tracing::warn!(error = causes(&error), "closing the log");
         }
         // A writer that has ended already needs no word.
         let _told = self.events.send(Event::Close);

@@ -1,11 +1,11 @@
 //! The directory of a log: whose it is, who may read it, and what becomes of a log whose directory is gone.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
 
 use crate::bench::{append, open_with, payload, tiny};
-use gpuvitals_log::{DISPLACED, DirectoryLock, Durability, FsDisk, LogError};
+use gpuvitals_log::{DISPLACED, DirectoryLock, Durability, FsDisk, Log, LogError};
 
 #[test]
 fn a_log_whose_directory_is_not_in_its_place_answers_nothing_as_synced() {
@@ -42,4 +42,85 @@ fn what_is_made_is_nobody_elses_to_read() {
     assert_eq!([mode(&directory.path().join("a")), mode(&path)], [0o700; 2]);
     let files = std::fs::read_dir(&path).expect("files").map(|file| mode(&file.expect("file").path()));
     assert!(files.collect::<Vec<_>>().iter().all(|mode| *mode == 0o600));
+}
+
+#[test]
+fn a_log_whose_segment_was_removed_or_cut_answers_nothing_as_synced() {
+    let cases: [fn(&Path); 4] = [
+        |segment| std::fs::remove_file(segment).expect("remove"),
+        |segment| std::fs::write(segment, b"").expect("empty"),
+        |segment| {
+            let file = std::fs::OpenOptions::new().write(true).open(segment).expect("open");
+            file.set_len(40).expect("cut");
+        },
+        |segment| {
+            std::fs::write(segment.with_extension("copy"), b"x").expect("write");
+            std::fs::rename(segment.with_extension("copy"), segment).expect("replace");
+        },
+    ];
+    for displace in cases {
+        let (directory, log) = opened();
+        append(&log, 1);
+        displace(segments(directory.path()).last().expect("a segment"));
+        let synced = log.append(1, payload(2), Durability::Synced).wait();
+        let Err(LogError::Poisoned { source, .. }) = synced else { panic!("{synced:?}") };
+        assert!(source.to_string().ends_with(DISPLACED), "{source}");
+    }
+}
+
+#[test]
+fn a_look_finds_any_segment_that_is_not_in_its_place() {
+    for oldest in [true, false] {
+        let (directory, log) = opened();
+        while log.stats().segments < 3 {
+            append(&log, 1);
+        }
+        assert!(look(&log).is_ok());
+        let segments = segments(directory.path());
+        let segment = if oldest { segments.first() } else { segments.last() }.expect("a segment");
+        std::fs::rename(segment, segment.with_extension("away")).expect("rename");
+        let Err(LogError::Poisoned { source, .. }) = look(&log) else { panic!("it is not missed") };
+        assert!(source.to_string().ends_with(DISPLACED), "{source}");
+    }
+}
+
+#[test]
+fn the_end_of_a_segment_is_noted_with_its_first_sync() {
+    let directory = tempfile::tempdir().expect("directory");
+    let lock = Arc::new(DirectoryLock::take(directory.path()).expect("lock"));
+    let (log, _) = open_with(FsDisk::under(&lock, directory.path()).expect("disk"), tiny());
+    for segments in 1..4 {
+        while log.stats().segments < segments {
+            append(&log, 1);
+        }
+        assert_eq!(lock.noted_end(), log.stats().next_sequence, "in segment {segments}");
+    }
+    append(&log, 1);
+    look(&log).expect("a look");
+    assert_eq!(lock.noted_end(), log.stats().next_sequence, "at each look");
+    append(&log, 1);
+    log.close().expect("an end");
+    assert_eq!(lock.noted_end(), log.stats().next_sequence, "at the end");
+}
+
+fn opened() -> (tempfile::TempDir, Log) {
+    let directory = tempfile::tempdir().expect("directory");
+    let lock = Arc::new(DirectoryLock::take(directory.path()).expect("lock"));
+    let (log, _) = open_with(FsDisk::under(&lock, directory.path()).expect("disk"), tiny());
+    (directory, log)
+}
+
+fn look(log: &Log) -> Result<u64, LogError> {
+    let (answer, outcome) = mpsc::sync_channel(1);
+    log.check_with(Box::new(move |looked| drop(answer.send(looked))));
+    outcome.recv().expect("an answer")
+}
+
+/// The files of the segments in order.
+fn segments(directory: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(directory).expect("files").map(|file| file.expect("file").path());
+    let mut segments: Vec<_> =
+        files.filter(|file| file.extension().is_some_and(|end| end == "wal")).collect();
+    segments.sort();
+    segments
 }

@@ -120,16 +120,12 @@ impl Journal {
         free_bytes(self.directory.as_ref()?.directory())
     }
 
-    /// Looks whether the directory is in its place, and notes how far the log goes; `done` gets the outcome. On a disk of
-    /// the caller's there is nothing to look at.
+    /// Looks whether the directory is in its place; `done` gets the outcome. On a disk of the caller's there is nothing to
+    /// look at.
     pub(crate) fn check(&self, done: impl FnOnce(Done) + Send + 'static) {
-        let Some(directory) = self.directory.clone() else { return };
-        self.log.check_with(Box::new(move |outcome| {
-            if let Ok(end) = outcome {
-                directory.note_end(end);
-            }
-            done(Done::Checked(outcome));
-        }));
+        if self.directory.is_some() {
+            self.log.check_with(Box::new(move |outcome| done(Done::Checked(outcome))));
+        }
     }
 
     /// Ends the log. Blocks until all is on disk.
@@ -137,11 +133,7 @@ impl Journal {
     /// # Errors
     /// If it was or became poisoned.
     pub(crate) fn close(&self) -> Result<(), LogError> {
-        self.log.close()?;
-        if let Some(directory) = &self.directory {
-            directory.note_end(self.log.stats().next_sequence);
-        }
-        Ok(())
+        self.log.close()
     }
 
     /// Keeps an answer until somebody looks.
