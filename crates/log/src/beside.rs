@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile, Join, Step};
 use crate::error::LogError;
+use crate::lock::open_file;
 use crate::recovery::{self, Recovery};
 
 /// The records that a log has now. Its writer, if there is one, goes on: records that are appended later are not among
@@ -27,12 +28,18 @@ struct ReadOnly(PathBuf);
 
 impl Disk for ReadOnly {
     fn list(&self) -> io::Result<Vec<String>> {
-        let names = fs::read_dir(&self.0)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
-        names.filter_map(Result::transpose).collect()
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.0)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                names.extend(entry.file_name().into_string());
+            }
+        }
+        Ok(names)
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(ReadOnlyFile(File::open(self.0.join(name))?)))
+        Ok(Box::new(ReadOnlyFile(open_file(&self.0.join(name))?)))
     }
 
     fn create(&self, _: &str) -> io::Result<Box<dyn DiskFile>> {

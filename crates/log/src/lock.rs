@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 /// The file that the owner of a directory holds.
 const LOCK: &str = "LOCK";
 /// Permissions of directories and files that are made: nobody else reads what they hold.
@@ -14,6 +16,9 @@ const FILE_MODE: u32 = 0o600;
 /// Follows the name of a directory or file that is not the one that was opened, or not whole any more. Nothing that is
 /// stored from then on would be found again.
 pub const DISPLACED: &str = "was removed, moved or replaced while it was open";
+
+/// What is said of a pipe, a directory or a device in the place of a file.
+const NO_FILE: &str = "it is no regular file";
 
 /// Why a directory cannot be taken.
 #[derive(Debug, thiserror::Error)]
@@ -151,6 +156,19 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
 /// The system's error.
 pub fn create_file(path: &Path) -> io::Result<File> {
     private().read(true).write(true).create(true).truncate(true).open(path)
+}
+
+/// Opens a regular file for reading. It never waits, as the opening of a pipe without a writer does.
+///
+/// # Errors
+/// The system's error; [`io::ErrorKind::InvalidData`] if it is a pipe, a directory or a device.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, NO_FILE));
+    }
+    Ok(file)
 }
 
 fn private() -> OpenOptions {

@@ -1,11 +1,11 @@
 //! The store's directory: its lock, its layout, and files that appear whole or not at all.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpuvitals_log::{DirectoryLock, LockError, create_file, make_directory};
+use gpuvitals_log::{DirectoryLock, LockError, create_file, make_directory, open_file};
 
 use crate::error::StoreError;
 use crate::grain::Grain;
@@ -107,6 +107,16 @@ fn rename_new(path: &Path, target: &Path) -> io::Result<()> {
 /// The system's error.
 pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Reads a file whole.
+///
+/// # Errors
+/// The system's error; [`io::ErrorKind::InvalidData`] if it is no regular file, which might never end.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_file(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Writes a file whole: under its `.tmp` name, synced, renamed, the directory synced. The rename is the step

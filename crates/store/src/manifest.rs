@@ -324,8 +324,13 @@ impl Manifest {
     ) -> Result<Option<Self>, StoreError> {
         for (number, name) in inventory.manifests() {
             let path = root.join(name);
-            let bytes = fs::read(&path).map_err(|e| StoreError::io("reading", &path, e))?;
-            match Self::parse(root, number, &bytes) {
+            let read = match directory::read(&path) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    Err(Refused::Damaged("it is no regular file"))
+                }
+                read => Self::parse(root, number, &read.map_err(|e| StoreError::io("reading", &path, e))?),
+            };
+            match read {
                 Ok(manifest) => return Ok(Some(manifest)),
                 Err(Refused::Format(found)) => return Err(StoreError::Format { path, found, known: FORMAT }),
                 Err(Refused::Damaged(fault)) => damaged.push(format!("{name}: {fault}")),

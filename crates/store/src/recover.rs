@@ -200,7 +200,7 @@ pub(crate) fn fleet(
     let mut fleet = LiveFleet::new(bounds);
     let Some(record) = &manifest.fleet else { return fleet_of_files(manifest, bounds, found) };
     let path = root.join(&record.name);
-    let read = fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
+    let read = directory::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
         if crc32c::crc32c(&bytes) != record.crc32c {
             return Err("checksum".to_owned());
         }

@@ -1,10 +1,10 @@
 //! The facts about a table file that a manifest has: known when the file is written, or read from it again.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use gpuvitals_core::Table;
+use gpuvitals_log::open_file;
 use parquet::file::metadata::PageIndexPolicy;
 
 use super::error::FileError;
@@ -66,7 +66,7 @@ pub(crate) fn describe(
 ) -> Result<FileRecord, FileError> {
     let io = |action, source| FileError::Io { action, path: path.to_owned(), source };
     let damaged = |what| FileError::Damaged { path: path.to_owned(), what };
-    let file = File::open(path).map_err(|e| io("opening", e))?;
+    let file = open_file(path).map_err(|e| io("opening", e))?;
     let bytes = file.metadata().map_err(|e| io("inspecting", e))?.len();
     let table = parse(file, path, PageIndexPolicy::Optional).map_err(|error| match error {
         FileError::Parquet { .. } => damaged("its footer does not parse"),

@@ -60,7 +60,11 @@ impl FileError {
             Self::Damaged { .. } => true,
             Self::Parquet { .. } => false,
             Self::Io { source, .. } => {
-                matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::UnexpectedEof)
+                use std::io::ErrorKind;
+                matches!(
+                    source.kind(),
+                    ErrorKind::NotFound | ErrorKind::UnexpectedEof | ErrorKind::InvalidData
+                )
             }
         }
     }

@@ -10,6 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Field, Schema};
 use gpuvitals_core::batch::{data_type, widened};
 use gpuvitals_core::catalogue;
+use gpuvitals_log::open_file;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::PageIndexPolicy;
 
@@ -77,7 +78,7 @@ pub(crate) fn open_whole(entry: &FileEntry, steps: &FileSteps) -> Result<TableFi
 fn open_with(entry: &FileEntry, steps: &FileSteps, pages: PageIndexPolicy) -> Result<TableFile, FileError> {
     let io = |action, source| FileError::Io { action, path: entry.path.clone(), source };
     let damaged = |what| FileError::Damaged { path: entry.path.clone(), what };
-    let file = steps.take(FileStep::Read, &entry.path).and_then(|()| File::open(&entry.path));
+    let file = steps.take(FileStep::Read, &entry.path).and_then(|()| open_file(&entry.path));
     let file = file.map_err(|e| io("opening", e))?;
     if file.metadata().map_err(|e| io("inspecting", e))?.len() != entry.bytes {
         return Err(damaged("its length is not that of the manifest"));
@@ -127,7 +128,7 @@ impl TableFile {
     pub(crate) fn handle(&self) -> std::io::Result<Arc<File>> {
         self.steps.take(FileStep::Read, &self.path)?;
         let held = self.held().clone();
-        held.map_or_else(|| File::open(&self.path).map(Arc::new), Ok)
+        held.map_or_else(|| open_file(&self.path).map(Arc::new), Ok)
     }
 
     /// Keeps no handle of the file from now on.

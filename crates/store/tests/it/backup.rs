@@ -1,6 +1,6 @@
 //! A copy of a store, made as in `docs/store.md`, has every row that was acknowledged before it was begun.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::support::{HOUR, Model, SECOND, assert_is, batch, contents, copy, grid, quiet};
@@ -213,4 +213,56 @@ async fn a_repair_leaves_a_store_of_another_format_as_it_is() {
     let error = repair(dir.path(), |_| ()).unwrap_err();
     assert!(matches!(error, StoreError::Format { found: 999, .. }), "{error:?}");
     assert!(list.exists());
+}
+
+/// Puts a named pipe, which nobody writes into, in the place of a file.
+fn pipe(path: &Path) {
+    std::fs::remove_file(path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// What is done in time; a panic after half a minute.
+fn in_time<T: Send + 'static>(what: &str, job: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, outcome) = std::sync::mpsc::sync_channel(1);
+    std::thread::spawn(move || done.send(job()));
+    outcome.recv_timeout(std::time::Duration::from_secs(30)).unwrap_or_else(|_| panic!("{what} waits"))
+}
+
+fn newest(dir: &Path, is_it: fn(&str) -> bool) -> PathBuf {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.file_name().unwrap().to_str().is_some_and(is_it)).max().unwrap()
+}
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_a_file_makes_nobody_wait() {
+    let list: fn(&Path) -> PathBuf = |dir| newest(dir, |name| name.starts_with("MANIFEST-"));
+    let latest: fn(&Path) -> PathBuf = |dir| newest(dir, |name| name.starts_with("fleet-"));
+    let table: fn(&Path) -> PathBuf = |dir| newest(&dir.join("raw/gpu_events/2026-11-20"), |_| true);
+    for (what, file) in [("list", list), ("table", table), ("latest values", latest)] {
+        let copied = || async {
+            let (dir, _) = closed().await;
+            pipe(&file(dir.path()));
+            dir
+        };
+        let dir = copied().await;
+        let path = dir.path().to_owned();
+        let checked = in_time("check", move || (held(&path).map(drop), check(&path, |_| ())));
+        match what {
+            "table" => assert_eq!(checked.1.unwrap().faults.len(), 1, "{what}"),
+            _ => assert!(checked.0.is_ok() || what == "list", "{what}: {:?}", checked.0),
+        }
+        let path = dir.path().to_owned();
+        let repaired = in_time("repair", move || repair(&path, |_| ())).unwrap();
+        assert_eq!(repaired.set_aside.len(), usize::from(what == "table"), "{what}: {repaired:?}");
+        let path = copied().await;
+        let root = path.path().to_owned();
+        let runtime = tokio::runtime::Handle::current();
+        let opened = in_time("opening", move || {
+            let _inside = runtime.enter();
+            Store::open(quiet(&root)).map(|(_, found)| found.damage)
+        });
+        let told = opened.unwrap_or_else(|error| vec![error.to_string()]);
+        // The log still has the rows of the table.
+        assert!(!told.is_empty() || what == "table", "{what}");
+    }
 }
