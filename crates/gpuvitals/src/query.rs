@@ -4,6 +4,8 @@
 pub(crate) mod flags;
 mod print;
 
+use std::io::Write as _;
+
 use gpuvitals_core::{clock, time};
 use gpuvitals_queue::link::{BearerToken, Credentials};
 use serde_json::Value;
@@ -165,7 +167,8 @@ pub(crate) fn send(
     let mut response = sent.map_err(unreachable)?;
     let status = response.status();
     if let Some(missing) = response.headers().get("x-partial").and_then(|text| text.to_str().ok()) {
-        eprintln!("not read: {missing}");
+        // If this cannot be written, nobody is left to report to.
+        let _unwritten = writeln!(std::io::stderr(), "not read: {missing}");
     }
     let body = response.body_mut().with_config().limit(ANSWER_LEN_MAX).read_to_vec().map_err(unreachable)?;
     let answer: Value = serde_json::from_slice(&body).map_err(|e| {

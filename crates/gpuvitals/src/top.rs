@@ -7,12 +7,14 @@ mod tests;
 mod view;
 
 use std::io::{self, IsTerminal, Write};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use clap::Args;
+use crossterm::cursor::Show;
 use crossterm::event::{self, Event};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
@@ -133,7 +135,8 @@ fn show(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result
     let told_to_end = crate::service::watched()?;
     let screen = Screen::enter()?;
     let events = events()?;
-    let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+    // Its end complains to standard error, and panics where that is the terminal that is gone: the screen gives back the cursor.
+    let mut terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(io::stdout()))?);
     let mut changed = true;
     let shown = loop {
         if told_to_end.load(Ordering::Acquire) || is_gone() {
@@ -222,7 +225,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         // Nothing better can be done about a terminal that takes no orders.
-        let _left = execute!(io::stdout(), LeaveAlternateScreen);
+        let _left = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _cooked = disable_raw_mode();
     }
 }

@@ -15,6 +15,8 @@ const LIMIT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 /// and waits for the command's end.
 fn ends_with_its_terminal(shell: &str, words: &str) {
     let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs/rx7900xtx");
+    let folder = tempfile::tempdir().unwrap();
+    let ended_with = folder.path().join("code");
     let mut terminal = Command::new("script")
         .args([
             "--quiet",
@@ -27,6 +29,7 @@ fn ends_with_its_terminal(shell: &str, words: &str) {
         .env("PATH", std::env::var_os("PATH").unwrap())
         .envs([("TERM", "xterm"), ("SHELL", "/bin/sh")])
         .envs([("GPUVITALS", Path::new(env!("CARGO_BIN_EXE_gpuvitals"))), ("MACHINE", &machine)])
+        .env("ENDED", &ended_with)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -50,6 +53,9 @@ fn ends_with_its_terminal(shell: &str, words: &str) {
         rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
     }
     assert_eq!(ended, 1, "{shell} outlived its terminal");
+    if shell.contains("$ENDED") {
+        assert_eq!(std::fs::read_to_string(ended_with).unwrap(), "0\n", "the code of {shell}");
+    }
 }
 
 #[test]
@@ -61,6 +67,14 @@ fn top_ends_with_its_terminal() {
 fn top_ends_with_its_terminal_though_the_hangup_is_ignored() {
     ends_with_its_terminal(
         r#"trap "" HUP; exec "$GPUVITALS" top --sysfs "$MACHINE" --node node-a"#,
+        "node-a",
+    );
+}
+
+#[test]
+fn top_ends_with_0_though_it_has_nowhere_left_to_complain() {
+    ends_with_its_terminal(
+        r#"trap "" HUP; "$GPUVITALS" top --sysfs "$MACHINE" --node node-a; echo $? > "$ENDED""#,
         "node-a",
     );
 }
