@@ -19,8 +19,10 @@ const GENERALIZED_TIME: u8 = 0x18;
 #[derive(Debug, Clone)]
 pub struct Certificate {
     path: PathBuf,
-    /// When it expires, nanoseconds UTC since 1970; none: never, or it cannot be told.
+    /// When the first of its chain expires, nanoseconds UTC since 1970; none: never, or it cannot be told.
     expires_ns: Option<i64>,
+    /// Whether that is one of an issuer, and not the listener's own.
+    is_issuers: bool,
     said: Arc<Mutex<Validity>>,
 }
 
@@ -33,13 +35,24 @@ enum Validity {
 }
 
 impl Certificate {
-    /// The certificate of this file, in DER.
-    pub(crate) fn new(path: &Path, der: &[u8]) -> Self {
+    /// The certificates of this file, in DER: the listener's own, then those of its issuers. An authority at the end is not looked at:
+    /// clients have their own copy of it.
+    pub(crate) fn new<'a>(path: &Path, chain: impl Iterator<Item = &'a [u8]>) -> Self {
         let said = Arc::new(Mutex::new(Validity::Valid));
-        Self { path: path.to_owned(), expires_ns: expiry(der), said }
+        let told = chain.enumerate().filter_map(|(place, der)| {
+            let Facts { expires_ns, is_self_issued } = facts(der)?;
+            (place == 0 || !is_self_issued).then_some((expires_ns, place > 0))
+        });
+        let first = told.min();
+        Self {
+            path: path.to_owned(),
+            expires_ns: first.map(|(expires_ns, _)| expires_ns),
+            is_issuers: first.is_some_and(|(_, is_issuers)| is_issuers),
+            said,
+        }
     }
 
-    /// When it expires, seconds since 1970; none: never, or it cannot be told.
+    /// When the first of its chain expires, seconds since 1970; none: never, or it cannot be told.
     pub(crate) fn expires_s(&self) -> Option<i64> {
         self.expires_ns.map(|ns| ns / SECOND_NS)
     }
@@ -88,22 +101,32 @@ impl Certificate {
             Validity::Expired => "expired",
         };
         let (path, at) = (self.path.display(), time::format(self.expires_ns?));
-        Some(format!("the certificate {path} {verb} at {at}; replace the file, it is read again"))
+        let of_whom = if self.is_issuers { " of an issuer in" } else { "" };
+        Some(format!("the certificate{of_whom} {path} {verb} at {at}; replace the file, it is read again"))
     }
 }
 
-/// The end of the validity of a certificate: `tbsCertificate.validity.notAfter` of RFC 5280.
-fn expiry(der: &[u8]) -> Option<i64> {
+/// What is known of one certificate.
+struct Facts {
+    /// `tbsCertificate.validity.notAfter` of RFC 5280, nanoseconds UTC since 1970.
+    expires_ns: i64,
+    /// Whether its subject is its issuer.
+    is_self_issued: bool,
+}
+
+fn facts(der: &[u8]) -> Option<Facts> {
     let (certificate, _) = element(der, SEQUENCE)?;
     let (mut fields, _) = element(certificate, SEQUENCE)?;
     if let Some((_, rest)) = element(fields, VERSION) {
         fields = rest;
     }
-    // Serial number, algorithm of the signature, issuer.
-    for _ in 0..3 {
+    // Serial number, algorithm of the signature.
+    for _ in 0..2 {
         (.., fields) = any(fields)?;
     }
-    let (validity, _) = element(fields, SEQUENCE)?;
+    let (issuer, fields) = element(fields, SEQUENCE)?;
+    let (validity, fields) = element(fields, SEQUENCE)?;
+    let is_self_issued = element(fields, SEQUENCE).is_some_and(|(subject, _)| subject == issuer);
     let (.., rest) = any(validity)?;
     let (tag, text, _) = any(rest)?;
     let text = std::str::from_utf8(text).ok()?;
@@ -116,7 +139,8 @@ fn expiry(der: &[u8]) -> Option<i64> {
     let part = |range| text.get(range);
     let (date, clock) =
         ([part(0..4)?, part(4..6)?, part(6..8)?], [part(8..10)?, part(10..12)?, part(12..14)?]);
-    time::parse(&format!("{}T{}Z", date.join("-"), clock.join(":"))).ok()
+    let expires_ns = time::parse(&format!("{}T{}Z", date.join("-"), clock.join(":"))).ok()?;
+    Some(Facts { expires_ns, is_self_issued })
 }
 
 /// The content of an element of DER that has this tag, and what follows.
@@ -146,7 +170,7 @@ mod tests {
         let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(year, 3, 1);
         let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
-        Certificate::new(Path::new("/etc/tls.pem"), made.der())
+        Certificate::new(Path::new("/etc/tls.pem"), [made.der().as_ref()].into_iter())
     }
 
     #[test]
@@ -158,13 +182,41 @@ mod tests {
         // Without an end, as RFC 5280 writes it.
         assert_eq!(certificate(9999).expires_ns, None);
         for cut in 0..certificate_der().len().min(200) {
-            assert_eq!(expiry(&certificate_der()[..cut]), None, "{cut}");
+            assert!(facts(&certificate_der()[..cut]).is_none(), "{cut}");
         }
     }
 
     fn certificate_der() -> Vec<u8> {
         let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn the_first_of_a_chain_to_expire_is_told() {
+        let at = |year| time::parse(&format!("{year}-03-01T00:00:00Z")).unwrap();
+        let params = |name: &str, year| {
+            let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+            params.not_after = rcgen::date_time_ymd(year, 3, 1);
+            params.distinguished_name.push(rcgen::DnType::CommonName, name);
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            params
+        };
+        let key = || rcgen::KeyPair::generate().unwrap();
+        let table = [
+            (2031, 2033, 2029, 2031, "the certificate /etc/tls.pem "),
+            (2033, 2031, 2029, 2031, "the certificate of an issuer in /etc/tls.pem "),
+            (2033, 2020, 2035, 2020, "the certificate of an issuer in /etc/tls.pem "),
+        ];
+        for (own, issuer, authority, first, words) in table {
+            let root = rcgen::CertifiedIssuer::self_signed(params("root", authority), key()).unwrap();
+            let middle = rcgen::CertifiedIssuer::signed_by(params("middle", issuer), key(), &root).unwrap();
+            let leaf = params("localhost", own).signed_by(&key(), &middle).unwrap();
+            let chain = [leaf.der(), middle.der(), root.der()].map(|der| der.to_vec());
+            let certificate = Certificate::new(Path::new("/etc/tls.pem"), chain.iter().map(Vec::as_slice));
+            assert_eq!(certificate.expires_ns, Some(at(first)), "{own} {issuer}");
+            let health = certificate.health_at(at(first));
+            assert!(health.reason.starts_with(words), "{}", health.reason);
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub(crate) fn config(settings: &Listener) -> Result<Option<(Arc<ServerConfig>, C
         builder.with_no_client_auth()
     };
     let chain = certificates(certificate)?;
-    let served = Certificate::new(certificate, chain.first().map_or(&[], |first| first.as_ref()));
+    let served = Certificate::new(certificate, chain.iter().map(AsRef::as_ref));
     secret::warn_of_key(key);
     let key =
         PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Pem { path: key.clone(), source })?;
