@@ -59,7 +59,7 @@ pub(crate) fn aggregate(
             for (group, members) in &groups {
                 all.extend(counted(group, members, &label, count, series_max.saturating_sub(all.len()))?);
             }
-            Ok(all)
+            Ok(regrouped(all, &of.by, &label))
         }
         (AggregateOp::CountValues, _) => {
             Err(PromError::Syntax("count_values needs the name of a label".to_owned()))
@@ -160,6 +160,27 @@ fn counted(
         PromSeries { labels, values }
     });
     Ok(counted.collect())
+}
+
+/// Series of counts put together by their groups: the label of the values may be one that groups differ in, or one that they lack.
+fn regrouped(counted: Vec<PromSeries>, by: &Grouping, label: &Arc<str>) -> Vec<PromSeries> {
+    let drops_label = matches!(by, Grouping::Without(names) if names.iter().any(|name| name == label));
+    let mut places: HashMap<SeriesLabels, usize> = HashMap::new();
+    let mut all: Vec<PromSeries> = Vec::with_capacity(counted.len());
+    for mut one in counted {
+        if drops_label {
+            one.labels = one.labels.kept(|name| *name != **label);
+        }
+        let place = *places.entry(one.labels.clone()).or_insert(all.len());
+        let Some(known) = all.get_mut(place) else {
+            all.push(one);
+            continue;
+        };
+        for (sum, more) in known.values.iter_mut().zip(one.values) {
+            *sum = sum.map_or(more, |sum| Some(sum + more.unwrap_or(0.0)));
+        }
+    }
+    all
 }
 
 /// Appends a number as Prometheus writes it.

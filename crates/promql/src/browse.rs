@@ -146,6 +146,14 @@ struct There {
 
 impl There {
     async fn of(history: &dyn History, start_ns: i64, end_ns: i64) -> Result<Part<Self>, PromError> {
+        if end_ns < start_ns {
+            // As in Prometheus, nothing was there then.
+            return Ok(Part::whole(Self {
+                gpus: Vec::new(),
+                hosts: BTreeSet::new(),
+                of_hosts: HashSet::new(),
+            }));
+        }
         let Part { answer: fleet, mut missing } = history.fleet().await?;
         let is_there = |gpu: &&Arc<GpuState>| gpu.first_seen_ns <= end_ns && gpu.last_seen_ns >= start_ns;
         let gpus: Vec<Arc<GpuState>> = fleet.gpus.iter().filter(is_there).cloned().collect();

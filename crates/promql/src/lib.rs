@@ -46,6 +46,7 @@ pub use grid::Grid;
 pub use labels::SeriesLabels;
 pub use limits::{PromLimits, VALUES_MAX};
 pub use series::PromSeries;
+pub use text::duration;
 
 /// The answer to a query.
 #[derive(Debug)]

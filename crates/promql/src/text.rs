@@ -1,7 +1,7 @@
 //! What is checked of a query's text before the parser sees it, which is recursive and compiles every regular expression.
 
 use gpuvitals_core::history::{PATTERNS_SIZE_MAX, PatternError, PatternRoom};
-use promql_parser::util::unquote_string;
+use promql_parser::util::{parse_duration, unquote_string};
 use regex::{Regex, RegexBuilder};
 
 use crate::error::PromError;
@@ -14,6 +14,12 @@ pub(crate) const DEPTH_MAX: usize = 64;
 const NESTS_MAX: usize = DEPTH_MAX * 4;
 /// Most regular expressions of a query.
 const PATTERNS_MAX: usize = 64;
+
+/// A duration of several parts as Prometheus has them, `1h30m`, in nanoseconds; none if it is none, or a bare number.
+pub fn duration(text: &str) -> Option<i64> {
+    let parts = Some(text).filter(|text| text.parse::<f64>().is_err())?;
+    i64::try_from(parse_duration(parts).ok()?.as_nanos()).ok()
+}
 
 /// Checks a text; its regular expressions take their part of the room.
 ///

@@ -5037,7 +5037,13 @@ export interface operations {
     };
     prom_rules: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description The type of the rules, `alert` or `record`; all without it.
+                 * @example alert
+                 */
+                type?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5051,6 +5057,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PromBody_Value"];
+                };
+            };
+            /** @description A parameter is wrong. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromErrorBody"];
                 };
             };
         };

@@ -12,7 +12,7 @@ use axum::extract::State as Shared;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
-use gpuvitals_promql::{Grid, PromAnswer, PromLimits, query};
+use gpuvitals_promql::{Grid, PromAnswer, PromLimits, duration, query};
 
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
@@ -134,7 +134,8 @@ pub(crate) async fn by_steps(
     };
     let (start_ns, end_ns) = (needed("start")?, needed("end")?);
     let step = parameters.need("step")?;
-    let step_ns = nanoseconds(step).or_else(|| crate::parameter::step(step).ok()).filter(|ns| *ns > 0);
+    let step_ns = nanoseconds(step).or_else(|| crate::parameter::step(step).ok()).or_else(|| duration(step));
+    let step_ns = step_ns.filter(|ns| *ns > 0);
     let step_ns = step_ns.ok_or_else(|| {
         let text = "zero or negative query resolution step widths are not accepted. Try a positive integer";
         PromFailure::bad(format!("invalid parameter \"step\": {step:?}: {text}"))
@@ -143,7 +144,8 @@ pub(crate) async fn by_steps(
         return Err(PromFailure::bad("end timestamp must not be before start time".to_owned()));
     };
     let max = api.config().limits.steps_max;
-    if grid.count > max {
+    // Prometheus counts the steps between the points.
+    if grid.count > max.saturating_add(1) {
         return Err(PromFailure::bad(format!(
             "exceeded maximum resolution of {max} points per timeseries. Try decreasing the query resolution (?step=XX)"
         )));

@@ -190,6 +190,10 @@ async fn errors_are_prometheus_and_say_what_to_change() {
         ("query_range?query=1&start=0&end=1&step=0", 400, "bad_data", "positive integer"),
         ("query_range?query=1&start=2&end=1&step=1", 400, "bad_data", "before start"),
         ("query_range?query=1&start=0&end=100000&step=1", 400, "bad_data", "maximum resolution of 11000"),
+        ("query_range?query=1&start=0&end=11001&step=1", 400, "bad_data", "maximum resolution of 11000"),
+        ("query_range?query=1&start=0&end=1&step=1h30", 400, "bad_data", "positive integer"),
+        ("rules?type=x", 400, "bad_data", "not supported value \"x\""),
+        ("series?match[]=sum(&start=2&end=1", 400, "bad_data", "parenthesis"),
         ("query_range?query=%22a%22%5B5m%5D&start=0&end=10&step=1", 400, "bad_data", ""),
         (
             "query?query=gpu_power_watts*on(node)gpu_power_watts",
@@ -228,6 +232,21 @@ async fn errors_are_prometheus_and_say_what_to_change() {
             "{path}: {said}"
         );
         assert!(said["error"].as_str().unwrap().contains(words), "{path}: {said}");
+    }
+    for path in [
+        "query_range?query=1&start=0&end=11000&step=1",
+        "query_range?query=1&start=0&end=7000&step=1h30m",
+        "series?match[]=gpu_power_watts&start=2&end=1",
+        "labels?start=2&end=1",
+        "labels?match[]=gpu_power_watts&start=2&end=1",
+        "label/node/values?start=2&end=1",
+        "rules?type=alert",
+        "rules",
+    ] {
+        let answer = world.get(&format!("{PROM}/{path}")).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        let is_list = answer.json()["data"].as_array().map(Vec::len);
+        assert!(!path.contains("start=2") || is_list == Some(0), "{path}: {}", answer.text());
     }
     let answer = request(world.address, "DELETE", &format!("{PROM}/query"), "").await;
     assert_eq!((answer.status, answer.json()["status"].clone()), (405, json!("error")));

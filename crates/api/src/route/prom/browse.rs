@@ -240,10 +240,19 @@ pub(crate) async fn query_exemplars(
 /// Groups of rules: there are none here. Those of `deploy/prometheus` are for a Prometheus.
 #[utoipa::path(
     get, path = "/api/v1/prom/api/v1/rules", tag = "PromQL", operation_id = "prom_rules",
-    responses((status = 200, description = "`groups`, an empty list.", body = PromBody<serde_json::Value>))
+    params(("type" = Option<String>, Query, description = "The type of the rules, `alert` or `record`; all without it.", example = "alert")),
+    responses(
+        (status = 200, description = "`groups`, an empty list.", body = PromBody<serde_json::Value>),
+        (status = 400, description = "A parameter is wrong.", body = PromErrorBody),
+    )
 )]
-pub(crate) async fn rules() -> Json<PromBody<Value>> {
-    Json(PromBody::of(json!({ "groups": [] })))
+pub(crate) async fn rules(parameters: Parameters) -> Result<Json<PromBody<Value>>, PromFailure> {
+    if let Some(kind) = parameters.get("type")
+        && !["alert", "record"].iter().any(|known| kind.eq_ignore_ascii_case(known))
+    {
+        return Err(PromFailure::bad(format!("invalid parameter \"type\": not supported value {kind:?}")));
+    }
+    Ok(Json(PromBody::of(json!({ "groups": [] }))))
 }
 
 /// Alerts of rules: there are none here. What is wrong is in `/api/v1/analysis/findings`.
