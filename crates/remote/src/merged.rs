@@ -12,6 +12,7 @@ use gpuvitals_core::history::{
 };
 use gpuvitals_core::merge::{Order, merge, without_empty};
 use gpuvitals_core::ports::Answer;
+use gpuvitals_core::quantity::counted;
 use gpuvitals_core::usage::{GpuUse, UseQuery, join};
 use gpuvitals_core::{Batch, Health, Origin, Status, Table, causes};
 use tokio::sync::watch;
@@ -285,6 +286,7 @@ impl Merged {
         }
         // Neither has all rows of these GPUs, and both may have the same ones: they are read, and merged by key.
         let of_rows = use_of_gpus(self, query, &shared, SHARED_ROWS_MAX).await?;
+        let is_bounded = of_rows.is_none();
         let (of_rows, unread) = of_rows.map_or_else(Default::default, |part| (part.answer, part.missing));
         missing.extend(unread.into_iter().filter(|words| !missing.contains(words)).collect::<Vec<_>>());
         // Where a rollup outlives its rows, the rows are of less time than one member alone has.
@@ -308,10 +310,14 @@ impl Merged {
         }
         if !summed.is_empty() {
             missing.push(format!(
-                "the use of {} GPUs is added up over the collectors, of which several have rows of the same time: hours and \
-                 energy may be up to {members} times too large. Take a newer range, or a shorter one with at most \
-                 {SHARED_ROWS_MAX} rows: {}",
-                summed.len(),
+                "the use of {} is added up over the collectors, of which several have rows of the same time: hours and \
+                 energy may be up to {members} times too large. {}: {}",
+                counted(summed.len() as u64, "GPU"),
+                if is_bounded {
+                    format!("Take a newer range, or a shorter one with at most {SHARED_ROWS_MAX} rows")
+                } else {
+                    "Their rows are not all kept, or come at uneven distances; take a newer range".to_owned()
+                },
                 named(&summed),
             ));
         }

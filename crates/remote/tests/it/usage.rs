@@ -80,3 +80,21 @@ async fn many_rows_of_two_collectors_are_added_up_though_a_third_is_away() {
     assert!((seconds - 24_999.0).abs() < 1e-6, "{seconds}");
     assert!(part.missing.iter().all(|words| words.starts_with("c: ")), "{:?}", part.missing);
 }
+
+#[tokio::test]
+async fn a_use_that_few_rows_do_not_tell_is_not_blamed_on_their_number() {
+    // A row a minute at either of two collectors, four seconds apart: side by side, most distances are gaps.
+    let (a, b) = (Kept::new(), Kept::new());
+    for (kept, offset) in [(&a, 0), (&b, 4)] {
+        let row = |minute: i64| TestRow { power: Some(800), ..TestRow::of(0, 60 * minute + offset) };
+        kept.store.append(vec![batch(&(0..117).map(row).collect::<Vec<_>>())]).await.unwrap();
+    }
+    let named =
+        |name: &str, kept: &Kept| NamedHistory { name: name.into(), history: Arc::new(kept.store.clone()) };
+    let both = Merged::new(vec![named("a", &a), named("b", &b)], Duration::from_secs(30));
+    let query = UseQuery { start_ns: BASE_NS, end_ns: BASE_NS + 7_200 * SECOND_NS };
+    let part = both.usage(query).await.unwrap();
+    let [words] = &part.missing[..] else { panic!("{:?}", part.missing) };
+    assert!(words.contains("the use of 1 GPU is added up"), "{words}");
+    assert!(words.contains("come at uneven distances") && !words.contains("2000000"), "{words}");
+}
