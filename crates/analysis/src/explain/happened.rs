@@ -17,6 +17,15 @@ const ERRORS: [(MetricId, &str, &str); 2] = [
     (MetricId::of("ecc_uncorrected_volatile"), "ecc", "ECC"),
     (MetricId::of("ras_uncorrected"), "ras", "RAS"),
 ];
+/// Columns that nearly every source has: a GPU with one of them reported.
+const ALIVE: [MetricId; 6] = [
+    MetricId::of("power_w"),
+    MetricId::of("power_average_w"),
+    MetricId::of("utilization_pct"),
+    MetricId::of("temperature_c"),
+    MetricId::of("memory_used_mb"),
+    MetricId::of("gpu_clock_mhz"),
+];
 /// How far the look for the values before a range goes back.
 const BEFORE_NS: i64 = 10 * MINUTE_NS;
 /// Most steps of a range: a minute of a day.
@@ -36,7 +45,8 @@ impl Happened {
     pub fn query(gpu: &GpuState, start_ns: i64, end_ns: i64) -> BucketQuery {
         let span_ns = end_ns.saturating_sub(start_ns).saturating_add(BEFORE_NS);
         let step_ns = (span_ns / STEPS_MAX / SECOND_NS + 1) * SECOND_NS;
-        let metrics = [XID_LAST, XID_COUNT].into_iter().chain(ERRORS.map(|(metric, ..)| metric)).collect();
+        let metrics = [XID_LAST, XID_COUNT].into_iter().chain(ERRORS.map(|(metric, ..)| metric));
+        let metrics = metrics.chain(ALIVE).collect();
         BucketQuery {
             gpus: vec![Arc::clone(&gpu.key)],
             group_by: vec![GroupColumn::Gpu],
@@ -44,8 +54,9 @@ impl Happened {
         }
     }
 
-    /// From the answer to [`Happened::query`] about a range that begins at `start_ns`. What stands in the first row of a GPU is new
-    /// with it if it is a code; a count may be older.
+    /// From the answer to [`Happened::query`] about a range that begins at `start_ns`. A code that stands in the first row of a GPU is
+    /// new with it, and so is one after rows without any: not every source has a column for codes before the first. A count may
+    /// be older.
     pub fn of(buckets: &Buckets, gpu: &GpuState, start_ns: i64) -> Self {
         let steps = buckets.steps();
         let gpus = GpuCells::by_gpu(buckets);
@@ -55,9 +66,11 @@ impl Happened {
         // An agent counts XIDs from its own start, so the first count has only new ones.
         let (mut last_xid, mut xids) = (is_new.then_some(0), is_new.then_some(0.0));
         let mut counts = ERRORS.map(|_| None);
+        let mut reported = false;
         for step in 0..steps.count {
             let xid = cells.whole(XID_LAST, step).map(Code::of);
-            let new_code = last_xid.and_then(|before| xid?.other_than(before));
+            let new_code = last_xid.or(reported.then_some(0)).and_then(|before| xid?.other_than(before));
+            reported |= buckets.metrics().iter().any(|one| cells.whole(one.metric, step).is_some());
             let new_count = risen(&mut xids, cells.whole(XID_COUNT, step).map(|cell| cell.last));
             let mut found = Vec::new();
             if new_code.is_some() || new_count.is_some() {

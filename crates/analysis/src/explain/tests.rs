@@ -217,6 +217,33 @@ fn what_the_values_show_are_events() {
             &[(30, "XID 79")],
             None,
         ),
+        (
+            "a code where there was no column for one",
+            -90_000,
+            (-60..60)
+                .map(|n| (10 * n, "power_w", 300.0))
+                .chain((20..60).map(|n| (10 * n, "xid_last", 79.0)))
+                .collect(),
+            &[(200, "XID 79")],
+            None,
+        ),
+        (
+            "the same, before the range",
+            -90_000,
+            (-60..60)
+                .map(|n| (10 * n, "power_w", 300.0))
+                .chain((-20..60).map(|n| (10 * n, "xid_last", 79.0)))
+                .collect(),
+            &[],
+            Some(79),
+        ),
+        (
+            "a code in one row alone",
+            -90_000,
+            (-60..60).map(|n| (10 * n, "power_w", 300.0)).chain([(120, "xid_last", 79.0)]).collect(),
+            &[(120, "XID 79")],
+            None,
+        ),
         ("it stands from before", -90_000, every("xid_last", |_| 79.0), &[], Some(79)),
         (
             "counted",
