@@ -115,10 +115,14 @@ impl Residency {
 }
 
 const THROTTLED: MetricId = MetricId::of("throttled");
-const REASONS: MetricId = MetricId::of("throttle_reasons");
-const STATUS: MetricId = MetricId::of("throttle_status");
-/// NVIDIA's clock event reasons: software power cap, power brake.
-const REASONS_POWER: i64 = 0x4 | 0x80;
+/// NVIDIA's clock event reasons, as bits.
+pub const REASONS: MetricId = MetricId::of("throttle_reasons");
+/// AMD's throttle status, as bits.
+pub const STATUS: MetricId = MetricId::of("throttle_status");
+/// NVIDIA's clock event reasons: software power cap.
+const REASONS_POWER: i64 = 0x4;
+/// Power brake of the chassis.
+const REASONS_BRAKE: i64 = 0x80;
 /// Software and hardware thermal slowdown.
 const REASONS_HEAT: i64 = 0x20 | 0x40;
 /// Hardware slowdown, which may be either.
@@ -127,6 +131,30 @@ const REASONS_HARDWARE: i64 = 0x8;
 const STATUS_POWER: i64 = 0xffff_ffff;
 /// Limits of temperature.
 const STATUS_HEAT: i64 = 0xffff << 32;
+
+/// The limits that bits name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LimitBits {
+    /// The limit of power or current.
+    pub power: bool,
+    /// The power brake of the chassis.
+    pub brake: bool,
+    /// A limit of temperature.
+    pub heat: bool,
+}
+
+impl LimitBits {
+    /// Those of [`REASONS`].
+    pub fn of_reasons(bits: i64) -> Self {
+        let has = |mask| bits & mask != 0;
+        Self { power: has(REASONS_POWER), brake: has(REASONS_BRAKE), heat: has(REASONS_HEAT) }
+    }
+
+    /// Those of [`STATUS`].
+    pub fn of_status(bits: i64) -> Self {
+        Self { power: bits & STATUS_POWER != 0, brake: false, heat: bits & STATUS_HEAT != 0 }
+    }
+}
 
 /// How far limits hold the clocks down, 0 to 1: a state has 0 or 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -183,9 +211,11 @@ impl<'a> ThrottleColumns<'a> {
         if reasons.or(status).is_none() {
             return told.map(|any| Throttling { power: None, heat: None, any, is_share: false });
         }
-        let (reasons, status) = (reasons.unwrap_or(0), status.unwrap_or(0));
-        let power = reasons & REASONS_POWER != 0 || status & STATUS_POWER != 0;
-        let heat = reasons & REASONS_HEAT != 0 || status & STATUS_HEAT != 0;
+        let reasons = reasons.unwrap_or(0);
+        let (of_reasons, of_status) =
+            (LimitBits::of_reasons(reasons), LimitBits::of_status(status.unwrap_or(0)));
+        let power = of_reasons.power || of_reasons.brake || of_status.power;
+        let heat = of_reasons.heat || of_status.heat;
         let any = told.unwrap_or_else(|| state(power || heat || reasons & REASONS_HARDWARE != 0));
         Some(Throttling { power: Some(state(power)), heat: Some(state(heat)), any, is_share: false })
     }

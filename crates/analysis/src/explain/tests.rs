@@ -273,3 +273,59 @@ fn what_the_values_show_are_events() {
         assert_eq!((found.as_slice(), happened.xid_before), (events, before), "{what}");
     }
 }
+
+/// A bit of AMD's throttle status: a limit of temperature.
+const HOTSPOT: f64 = 8_589_934_592.0;
+
+#[test]
+fn bits_that_name_a_limit_are_shares_of_time_where_nothing_is_counted() {
+    type Of = fn(&GpuWindow) -> Option<f64>;
+    let heat: Of = |window| window.heat_share;
+    let power: Of = |window| window.power_share;
+    let brake: Of = |window| window.brake_share;
+    type Case = (&'static str, &'static str, fn(i64) -> f64, Of, Option<f64>);
+    let table: [Case; 9] = [
+        ("always", "throttle_reasons", |_| 64.0, heat, Some(1.0)),
+        ("never", "throttle_reasons", |_| 0.0, heat, Some(0.0)),
+        ("every other sample", "throttle_reasons", |n| if n % 2 == 0 { 0.0 } else { 64.0 }, heat, Some(0.5)),
+        (
+            "one sample in three",
+            "throttle_reasons",
+            |n| if n % 3 == 0 { 32.0 } else { 1.0 },
+            heat,
+            Some(1.0 / 3.0),
+        ),
+        ("half of the minutes", "throttle_reasons", |n| if n < 30 { 0.0 } else { 64.0 }, heat, Some(0.5)),
+        ("another limit", "throttle_reasons", |_| 4.0, heat, Some(0.0)),
+        ("the power cap", "throttle_reasons", |_| 4.0, power, Some(1.0)),
+        ("the power brake", "throttle_reasons", |_| 128.0, brake, Some(1.0)),
+        ("AMD's bits", "throttle_status", |_| HOTSPOT, heat, Some(1.0)),
+    ];
+    let end_ns = START_NS + 600 * SECOND_NS;
+    let query = crate::findings::Recent::range_query(vec![Arc::from("a")], START_NS, end_ns);
+    let window = |rows: Vec<(i64, &'static str, f64)>| {
+        let mut recent = crate::findings::Recent::of_range();
+        recent.take(&answer(&query, rows));
+        recent.window(&gpu_since(-600)).unwrap()
+    };
+    for (what, column, bits, share, right) in table {
+        let own = window((-6..60).map(|n| (10 * n, column, bits(n))).collect());
+        let found = share(&own).map(|share| (share * 1e6).round());
+        assert_eq!(found, right.map(|share| (share * 1e6).round()), "{what}");
+        let held = right.is_some_and(|share| share > 0.0);
+        let is_told =
+            of(GpuWindow { heat_share: share(&own), ..SOUND }, &[]).iter().any(|(id, _)| *id == "heat");
+        assert_eq!(is_told, held, "{what}");
+    }
+    // Steps are counted by the firmware: bits that are derived from them say less.
+    let counted = (-6..60_i32).flat_map(|n| {
+        let second = i64::from(10 * n);
+        let steps = 100.0 * f64::from(n + 7);
+        [
+            (second, "throttle_sample_count", steps),
+            (second, "throttle_prochot_count", steps / 4.0),
+            (second, "throttle_status", HOTSPOT),
+        ]
+    });
+    assert_eq!(window(counted.collect()).heat_share, Some(0.25));
+}

@@ -85,7 +85,7 @@ fn trace(finding: &FleetFinding) -> Option<(Vec<MetricId>, Trace)> {
             (recent::metrics_of_heat(), minutes(|minute, _| minute.heat.map(|share| share >= HEAT_SHARE.1)))
         }
         "power_brake" => (
-            recent::TIME_OF_BRAKE.to_vec(),
+            recent::metrics_of_brake(),
             minutes(|minute, _| minute.brake.map(|share| share >= BRAKE_SHARE.1)),
         ),
         "clock_held" => (

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GpuState, GroupColumn, POINTS_MAX};
 use gpuvitals_core::integral::seconds;
-use gpuvitals_core::throttle::{STEPS, STEPS_AT_POWER_LIMIT, STEPS_OF_HEAT};
+use gpuvitals_core::throttle::{LimitBits, REASONS, STATUS, STEPS, STEPS_AT_POWER_LIMIT, STEPS_OF_HEAT};
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::usage::IDLE_BELOW_PCT;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
@@ -41,7 +41,25 @@ const TIME_OF_HEAT: [MetricId; 3] = [
 ];
 const TIME_OF_POWER: [MetricId; 2] =
     [MetricId::of("throttled_power_ns"), MetricId::of("throttled_sw_power_cap_ns")];
-pub(super) const TIME_OF_BRAKE: [MetricId; 1] = [MetricId::of("throttled_hw_power_brake_ns")];
+const TIME_OF_BRAKE: [MetricId; 1] = [MetricId::of("throttled_hw_power_brake_ns")];
+
+/// A limit: how sources count it, and what its bits say.
+struct Limit {
+    /// Nanoseconds under it.
+    times: &'static [MetricId],
+    /// Steps under it, beside [`STEPS`].
+    steps: &'static [MetricId],
+    is_set: fn(LimitBits) -> bool,
+}
+
+const HEAT: Limit = Limit { times: &TIME_OF_HEAT, steps: &STEPS_OF_HEAT, is_set: |bits| bits.heat };
+const POWER: Limit =
+    Limit { times: &TIME_OF_POWER, steps: &[STEPS_AT_POWER_LIMIT], is_set: |bits| bits.power };
+const BRAKE: Limit = Limit { times: &TIME_OF_BRAKE, steps: &[], is_set: |bits| bits.brake };
+/// What bits name.
+type NamedBy = fn(i64) -> LimitBits;
+/// Bits that name limits, and what they name.
+const STATES: [(MetricId, NamedBy); 2] = [(REASONS, LimitBits::of_reasons), (STATUS, LimitBits::of_status)];
 
 /// The last minutes of GPUs, by key.
 #[derive(Debug, Default)]
@@ -141,15 +159,20 @@ impl Minute {
 /// Metrics of a minute: of all but idleness.
 fn metrics() -> Vec<MetricId> {
     let single =
-        [UTILIZATION, TEMPERATURE, FAN, PCIE_WIDTH, PCIE_GENERATION, LINKS_UP, STEPS, STEPS_AT_POWER_LIMIT];
-    let several: [&[MetricId]; 6] =
-        [&CLOCKS, &POWERS, &STEPS_OF_HEAT, &TIME_OF_HEAT, &TIME_OF_POWER, &TIME_OF_BRAKE];
-    single.into_iter().chain(several.into_iter().flatten().copied()).collect()
+        [UTILIZATION, TEMPERATURE, FAN, PCIE_WIDTH, PCIE_GENERATION, LINKS_UP, STEPS, REASONS, STATUS];
+    let limits = [HEAT, POWER, BRAKE].into_iter().flat_map(|limit| [limit.steps, limit.times]);
+    let several = [&CLOCKS[..], &POWERS].into_iter().chain(limits);
+    single.into_iter().chain(several.flatten().copied()).collect()
 }
 
 /// Metrics that tell how long heat held the clock down.
 pub(super) fn metrics_of_heat() -> Vec<MetricId> {
-    [&[STEPS][..], &STEPS_OF_HEAT, &TIME_OF_HEAT].concat()
+    [&[STEPS, REASONS, STATUS][..], HEAT.steps, HEAT.times].concat()
+}
+
+/// Metrics that tell how long the power brake did.
+pub(super) fn metrics_of_brake() -> Vec<MetricId> {
+    [&[REASONS][..], BRAKE.times].concat()
 }
 
 /// Values by the minute, of each GPU and holder.
@@ -366,6 +389,15 @@ fn mean(cell: Cell) -> f64 {
     cell.sum / cell.count as f64
 }
 
+/// The share of samples for which something holds, 0 to 1. Exact where all samples have one of two values.
+#[expect(clippy::cast_possible_truncation, reason = "bits")]
+fn share_of_samples(cell: Cell, holds: impl Fn(i64) -> bool) -> f64 {
+    let [of_least, of_most] = [cell.min, cell.max].map(|value| f64::from(u8::from(holds(value as i64))));
+    let width = cell.max - cell.min;
+    let most = if width > 0.0 { ((mean(cell) - cell.min) / width).clamp(0.0, 1.0) } else { 1.0 };
+    of_least * (1.0 - most) + of_most * most
+}
+
 impl RecentGpu {
     fn take(&mut self, cells: &GpuCells<'_>, step: usize, start_ns: i64) {
         let Some(holder) = cells.holder(step) else { return };
@@ -396,9 +428,9 @@ impl RecentGpu {
             power: cells.first(&POWERS, step).map(mean),
             temperature: highest(TEMPERATURE),
             fan: cells.whole(FAN, step).map(|cell| (mean(cell), cell.max)),
-            heat: self.share(cells, step, &TIME_OF_HEAT, &STEPS_OF_HEAT),
-            at_power_limit: self.share(cells, step, &TIME_OF_POWER, &[STEPS_AT_POWER_LIMIT]),
-            brake: self.share(cells, step, &TIME_OF_BRAKE, &[]),
+            heat: self.share(cells, step, &HEAT),
+            at_power_limit: self.share(cells, step, &POWER),
+            brake: self.share(cells, step, &BRAKE),
             pcie_width: highest(PCIE_WIDTH),
             pcie_generation: highest(PCIE_GENERATION),
             links_up: highest(LINKS_UP),
@@ -410,15 +442,20 @@ impl RecentGpu {
         }
     }
 
-    /// Share of the time since the readings before under any of these limits, 0 to 1. Several may hold at once: the longest
-    /// is a lower bound.
-    fn share(
-        &mut self,
-        cells: &GpuCells<'_>,
-        step: usize,
-        times: &[MetricId],
-        steps: &[MetricId],
-    ) -> Option<f64> {
+    /// Share of the time since the readings before under a limit, 0 to 1. Of the counters of one limit several may rise at once: the
+    /// longest is a lower bound. Where nothing is counted it is the share of the minute's samples whose bits name the limit.
+    fn share(&mut self, cells: &GpuCells<'_>, step: usize, limit: &Limit) -> Option<f64> {
+        let &Limit { times, steps, is_set } = limit;
+        // Bits beside the steps are derived from them and contain less.
+        let mut counters = times.iter().chain(steps).chain([&STEPS]);
+        if !counters.any(|metric| self.counters.contains_key(metric) || cells.whole(*metric, step).is_some())
+        {
+            let states = STATES.into_iter().filter_map(|(metric, bits)| {
+                let cell = cells.whole(metric, step)?;
+                Some(share_of_samples(cell, |value| is_set(bits(value))))
+            });
+            return states.reduce(f64::max);
+        }
         let of_time = |(rise, span_ns): (f64, i64)| rise / 1e9 / seconds(span_ns);
         let times = times.iter().filter_map(|metric| self.rise(cells, step, *metric, true).map(of_time));
         let longest = times.collect::<Vec<_>>().into_iter().reduce(f64::max);
