@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_analysis::findings::{
-    self, ClockWatch, FleetFinding, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown, Situation,
-    Subject, Tracker,
+    self, Candidate, ClockWatch, FleetFinding, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown,
+    Situation, Subject, Tracker,
 };
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_analysis::hints;
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{
-    BucketsInParts, Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector, TextTest,
+    Buckets, BucketsInParts, Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector, TextTest,
 };
 use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Origin, Table, causes};
@@ -136,9 +136,14 @@ impl FleetWatch {
         }
         let lost = Arc::new(lost(history, &fleet, fresh).await?);
         let ahead = ahead(history, fresh.now_ns).await?;
+        let counted = count_ahead(history, &ahead, fresh.now_ns).await;
         let (seen, gone) = (Arc::clone(&fleet), Arc::clone(&lost));
         let is_whole = missing.is_empty();
-        let query = self.blocking(move |work| work.take(&seen, fresh, &gone, &ahead, is_whole)).await?;
+        let take = move |work: &mut Work| {
+            let clocks = work.clocks.look(&ahead, counted.as_ref(), &seen.gpus, fresh.now_ns);
+            work.take(&seen, fresh, &gone, clocks, is_whole)
+        };
+        let query = self.blocking(take).await?;
         let is_read = match query {
             Some(query) => self.recall(history, query, fresh.now_ns).await?,
             None => true,
@@ -287,11 +292,11 @@ impl Work {
         fleet: &Fleet,
         fresh: Freshness,
         lost: &HashMap<Arc<str>, LostGpu>,
-        ahead: &[RowAhead],
+        clocks: Vec<Candidate>,
         is_whole: bool,
     ) -> Option<RowsQuery> {
         let mut candidates = findings::judge(&situation(&self.recent, fleet, fresh, lost));
-        candidates.extend(self.clocks.look(ahead, &fleet.gpus, fresh.now_ns));
+        candidates.extend(clocks);
         self.tracker.update(fresh.now_ns, candidates, is_whole);
         let is_new = self.tracker.open_ones(true).next().is_some();
         // What is new may go on from before, and may be any age.
@@ -377,6 +382,17 @@ async fn lost(
         ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
     };
     Ok(findings::lost_gpus(&ask::health_events(history, query).await?.answer))
+}
+
+/// How many rows of these hosts are ahead; none if that cannot be told whole.
+async fn count_ahead(history: &dyn History, ahead: &[RowAhead], now_ns: i64) -> Option<Buckets> {
+    match history.buckets(ClockWatch::query(ahead, now_ns)?).await {
+        Ok(Part { answer, missing }) => Some(answer).filter(|_| missing.is_empty()),
+        Err(error) => {
+            tracing::debug!(reason = causes(&error), "the rows of clocks ahead cannot be counted");
+            None
+        }
+    }
 }
 
 /// The newest row of each host that is ahead of the clock here, those furthest ahead first. A history without ranges of time has none.

@@ -396,8 +396,8 @@ fn a_host_whose_rows_are_ahead_has_a_wrong_clock() {
         ]
     };
     let mut clocks = ClockWatch::default();
-    assert!(clocks.look(&ahead(0), &gpus, NOW_NS).is_empty(), "one look says nothing");
-    let found = clocks.look(&ahead(15), &gpus, NOW_NS + 15 * SECOND_NS);
+    assert!(clocks.look(&ahead(0), None, &gpus, NOW_NS).is_empty(), "one look says nothing");
+    let found = clocks.look(&ahead(15), None, &gpus, NOW_NS + 15 * SECOND_NS);
     let ids: Vec<String> = found.iter().map(|one| one.finding.id()).collect();
     assert_eq!(ids, ["clock_wrong:n1", "clock_wrong:n9", "clock_wrong:e"]);
     let [n1, n9, _] = &found[..] else { panic!("{found:?}") };
@@ -411,7 +411,7 @@ fn a_host_whose_rows_are_ahead_has_a_wrong_clock() {
         let newest = row("s", Some("n7"), (second / 60 * 60 + 30) * SECOND_NS);
         let ahead = if second % 60 < 25 { vec![newest] } else { Vec::new() };
         let now_ns = NOW_NS + second * SECOND_NS;
-        tracker.update(now_ns, slow.look(&ahead, &gpus, now_ns), true);
+        tracker.update(now_ns, slow.look(&ahead, None, &gpus, now_ns), true);
     }
     assert_eq!(tracker.open().iter().map(FleetFinding::id).collect::<Vec<_>>(), ["clock_wrong:n7"]);
     // It opens after a minute.
@@ -420,5 +420,8 @@ fn a_host_whose_rows_are_ahead_has_a_wrong_clock() {
     assert_eq!(tracker.open().len(), 0);
     tracker.update(NOW_NS + MINUTE_NS, found, true);
     assert_eq!(tracker.open().len(), 3);
-    assert!(clocks.look(&ahead(15), &gpus, NOW_NS + 3 * MINUTE_NS).is_empty(), "no more rows are ahead");
+    assert!(
+        clocks.look(&ahead(15), None, &gpus, NOW_NS + 3 * MINUTE_NS).is_empty(),
+        "no more rows are ahead"
+    );
 }

@@ -137,6 +137,31 @@ async fn a_host_whose_rows_go_on_ahead_of_the_clock_has_a_wrong_one() {
 }
 
 #[tokio::test]
+async fn a_row_far_ahead_hides_no_clock_that_is_less_so() {
+    let world = judging().await;
+    world.append(rows(&[(gpu("GPU-a", "n1", 0, H100), -3_000, &[("power_w", 1.0)])])).await;
+    for second in (0..=150).step_by(15) {
+        world.set_time(now_ns() + second * SECOND_NS);
+        world.append(rows(&[(gpu("GPU-a", "n1", 0, H100), -100 - second, &[("power_w", 1.0)])])).await;
+        world.append(rows(&[(gpu("GPU-b", "n2", 0, H100), -second, &[("power_w", 1.0)])])).await;
+        let list = world.ok("/api/v1/analysis/findings?kind=clock_wrong").await;
+        assert_eq!(ids(&list).len(), usize::from(second >= 75), "{second} s: {list}");
+    }
+    let list = world.ok("/api/v1/analysis/findings?kind=clock_wrong").await;
+    assert_eq!(ids(&list), ["clock_wrong:n1"]);
+    let sentence = list["findings"][0]["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("its rows come with a time 100 s ahead"), "{sentence}");
+    // Set right: what came before stays ahead, and nothing is added.
+    for second in (165..=600).step_by(15) {
+        world.set_time(now_ns() + second * SECOND_NS);
+        world.append(rows(&[(gpu("GPU-a", "n1", 0, H100), -second, &[("power_w", 1.0)])])).await;
+        world.ok("/api/v1/analysis/findings?kind=clock_wrong").await;
+    }
+    let list = world.ok("/api/v1/analysis/findings?kind=clock_wrong").await;
+    assert!(ids(&list).is_empty(), "{list}");
+}
+
+#[tokio::test]
 async fn a_slow_gpu_is_explained_by_its_clock_beside_its_job() {
     let world = judging().await;
     a_job_with_a_straggler(&world).await;
