@@ -59,6 +59,9 @@ pub struct Shown {
     pub began: Option<Began>,
     gpu: Option<Arc<GpuState>>,
     metrics: Vec<MetricId>,
+    trace: Trace,
+    /// What its value is compared with.
+    level: f64,
 }
 
 /// How values show a finding.
@@ -234,6 +237,8 @@ impl LookBack {
                 began,
                 gpu: asked.gpu.clone(),
                 metrics: self.query.metrics.clone(),
+                trace: self.trace,
+                level: asked.level,
             }
         };
         self.asked.iter().map(one).collect()
@@ -262,19 +267,27 @@ impl Shown {
         })
     }
 
-    /// Takes the answer: the first row in which a condition holds, or else the first with a value.
+    /// Takes the answer: the first row that shows it, or else, of what no row shows by itself, the first with a value.
     pub fn take(&mut self, rows: &Batch) {
         let (Some(gpu), Some(began)) = (&self.gpu, &mut self.began) else { return };
-        let is_condition = !condition::columns(self.kind.id).is_empty();
-        let shows = |row: &usize| {
-            let own = |metric: MetricId| rows.metric(metric)?.value(*row);
-            if is_condition {
-                condition::shows(self.kind.id, own, |metric| newest(gpu, metric)) == Some(true)
-            } else {
-                self.metrics.iter().any(|metric| own(*metric).is_some())
+        let own = |row: usize, metric: MetricId| rows.metric(metric)?.value(row);
+        let shows = |row: &usize| match self.trace {
+            Trace::Condition => {
+                let shown =
+                    condition::shows(self.kind.id, |metric| own(*row, metric), |metric| newest(gpu, metric));
+                shown == Some(true)
             }
+            Trace::Minutes { shows, .. } => {
+                let instant = Minute::of_row(|metric| own(*row, metric).map(Value::as_f64));
+                shows(&instant, self.level) == Some(true)
+            }
+            Trace::Drivers => false,
         };
-        if let Some(at_ns) = (0..rows.rows()).find(shows).and_then(|row| rows.timestamps().get(row)) {
+        let is_any = |row: &usize| self.metrics.iter().any(|metric| own(*row, *metric).is_some());
+        let first = (0..rows.rows())
+            .find(shows)
+            .or_else(|| (0..rows.rows()).find(is_any).filter(|_| !matches!(self.trace, Trace::Condition)));
+        if let Some(at_ns) = first.and_then(|row| rows.timestamps().get(row)) {
             began.at_ns = *at_ns;
         }
     }

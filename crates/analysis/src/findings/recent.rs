@@ -150,6 +150,31 @@ pub(super) struct Minute {
 }
 
 impl Minute {
+    /// What one row says. Shares of time are none: they lie between two rows, unless bits tell them.
+    pub(super) fn of_row(value: impl Fn(MetricId) -> Option<f64>) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "bits")]
+        let states =
+            || STATES.into_iter().filter_map(|(metric, bits)| value(metric).map(|value| bits(value as i64)));
+        let share = |is_set: fn(LimitBits) -> bool| {
+            states().map(|bits| f64::from(u8::from(is_set(bits)))).reduce(f64::max)
+        };
+        let first = |metrics: &[MetricId]| metrics.iter().find_map(|metric| value(*metric));
+        Self {
+            utilization: value(UTILIZATION),
+            clock: first(&CLOCKS),
+            power: first(&POWERS),
+            temperature: value(TEMPERATURE),
+            fan: value(FAN).map(|speed| (speed, speed)),
+            heat: share(HEAT.is_set),
+            at_power_limit: share(POWER.is_set),
+            brake: share(BRAKE.is_set),
+            pcie_width: value(PCIE_WIDTH),
+            pcie_generation: value(PCIE_GENERATION),
+            links_up: value(LINKS_UP),
+            ..Self::default()
+        }
+    }
+
     /// The minute, if the GPU was under load in it.
     pub(super) fn loaded(&self) -> Option<&Self> {
         self.utilization.is_some_and(|pct| pct >= LOADED_FROM_PCT).then_some(self)

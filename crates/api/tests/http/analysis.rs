@@ -122,6 +122,32 @@ async fn a_straggler_is_found_after_it_held_for_two_minutes() {
 }
 
 #[tokio::test]
+async fn a_straggler_began_with_its_first_slow_row_within_a_minute() {
+    let world = judging().await;
+    let values = |clock: f64| [("utilization_pct", 99.0), ("gpu_clock_mhz", clock), ("power_w", 650.0)];
+    let (fast, slow) = (values(1980.0), values(900.0));
+    let gpus: Vec<Identity> = (0..8)
+        .map(|n| {
+            let gpu = gpu(&format!("GPU-{n}"), "sim-node-01", n, H100);
+            gpu.with(IdentityColumn::Job, "train-8").unwrap()
+        })
+        .collect();
+    let all: Vec<Row<'_>> = (-20..80_i64)
+        .flat_map(|quarter| {
+            let (fast, slow) = (&fast[..], &slow[..]);
+            let values = move |n: usize| if n == 7 && quarter <= 37 { slow } else { fast };
+            gpus.iter().enumerate().map(move |(n, gpu)| (gpu.clone(), 15 * quarter, values(n)))
+        })
+        .collect();
+    world.append(rows(&all)).await;
+    world.ok("/api/v1/analysis/findings").await;
+    world.set_time(now_ns() + 150 * SECOND_NS);
+    let list = world.ok("/api/v1/analysis/findings").await;
+    assert_eq!(ids(&list), ["straggler:GPU-7"]);
+    assert_eq!(list["findings"][0]["since"], "2026-11-20T15:50:45Z");
+}
+
+#[tokio::test]
 async fn a_host_whose_rows_go_on_ahead_of_the_clock_has_a_wrong_one() {
     let world = judging().await;
     for second in [0, 15, 30, 75] {
