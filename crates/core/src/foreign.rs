@@ -3,8 +3,10 @@
 
 mod bracket;
 mod dialect;
+mod exporter;
 mod nvidia_smi;
 mod rocm_smi;
+mod spelling;
 mod term;
 mod tool;
 mod unit;
@@ -17,10 +19,11 @@ use crate::identity::IdentityColumn;
 use bracket::bracketed;
 
 pub use dialect::{Choice, Dialect, DialectColumn, nvidia_smi_column};
+pub use exporter::{Exported, depends_on_labels, exported};
 pub use nvidia_smi::FIELDS as NVIDIA_SMI;
 pub use rocm_smi::FIELDS as ROCM_SMI;
 pub(crate) use term::is_anybodys_memory;
-pub use term::{Topic, names_gpu};
+pub use term::{Topic, gpu_in, names_gpu, writes_unit};
 pub use tool::{ToolField, reason_of};
 
 /// Meaning of a foreign name.
@@ -46,6 +49,7 @@ pub enum Meaning {
 
 /// Counted in millijoules; foreign names without that unit mean joules.
 const ENERGY: MetricId = MetricId::of("energy_mj");
+const POWER: MetricId = MetricId::of("power_w");
 const MILLIJOULES: f64 = 1e3;
 
 /// Possible names of the column that identifies the GPU, the most reliable first: `index` and `id` may number
@@ -111,7 +115,12 @@ impl From<Meaning> for ForeignColumn {
 /// The meaning of a column in a file whose columns are about `topic` where they do not say what they are about.
 pub fn column(name: &str, topic: Topic) -> ForeignColumn {
     let name = name.trim();
-    if topic == Topic::Machine && catalogue::by_column(name).is_none() && term::is_anybodys_memory(name) {
+    let is_hosts = match topic {
+        Topic::Host => true,
+        Topic::Machine => catalogue::by_column(name).is_none(),
+        _ => false,
+    };
+    if is_hosts && term::is_anybodys_memory(name) {
         let term =
             term::read(name, Topic::HostMemory).filter(|term| term.id.metric().table != Table::GpuEvents);
         return of_term(term);
@@ -141,6 +150,11 @@ fn of_term(term: Option<term::Term>) -> ForeignColumn {
         gpu: term.gpu,
         unit: term.unit,
     })
+}
+
+/// Whether a text is a unit.
+pub fn is_unit(text: &str) -> bool {
+    unit::is_known(text)
 }
 
 /// The factor from a number in a written unit to the metric's; none if the unit is unknown or measures something else.
@@ -193,6 +207,7 @@ fn meaning_without_unit(name: &str) -> Meaning {
         "metric_name" | "metric" | "__name__" => Meaning::MetricName,
         "value" | "metric_value" => Meaning::MetricValue,
         "labels_raw" | "labels" => Meaning::Labels,
+        "watts" | "wattage" => Meaning::Metric(POWER, 1.0),
         "energy"
         | "energy_j"
         | "energy_joules"
@@ -348,7 +363,6 @@ pub fn unread_by_dcgm(id: MetricId, value: f64, name: &str) -> Option<AbsenceRea
 
 /// Whether a reading can be what the metric says: of two sources of one quantity one that cannot does not count.
 pub fn is_credible(id: MetricId, value: Value) -> bool {
-    const POWER: MetricId = MetricId::of("power_w");
     // A GPU that answers draws something.
     id.metric().admits(value.as_f64()) && (id != POWER || value.as_f64() > 0.0)
 }

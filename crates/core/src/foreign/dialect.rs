@@ -148,30 +148,9 @@ const DIALECTS: &[Dialect] = &[
         ],
         fields: &[],
     },
-    Dialect {
-        name: "GPU-Z",
-        signature: &["perfcap_reason", "gpu_clock"],
-        columns: &[
-            ("gpu_clock", Metric("gpu_clock_mhz", "MHz")),
-            ("memory_clock", Metric("mem_clock_mhz", "MHz")),
-            ("gpu_temperature", Metric("temperature_c", "C")),
-            ("hot_spot", Metric("temperature_junction_c", "C")),
-            ("memory_temperature", Metric("temperature_memory_c", "C")),
-            ("fan_*_speed_(%)", Metric("fan_speed_pct", "%")),
-            ("fan_*_speed_(rpm)", Metric("fan_speed_rpm", "RPM")),
-            ("memory_used", Metric("memory_used_mb", "MB")),
-            ("memory_used_(dedicated)", Metric("memory_used_mb", "MB")),
-            ("gpu_load", Metric("utilization_pct", "%")),
-            ("memory_controller_load", Metric("memory_utilization_pct", "%")),
-            ("video_engine_load", Metric("media_utilization_pct", "%")),
-            ("board_power_draw", Metric("power_w", "W")),
-            ("gpu_chip_power_draw", Own),
-            ("power_consumption_(%)", Own),
-            ("gpu_voltage", Metric("voltage_gfx_mv", "V")),
-            ("system_memory_used", Metric("memory_mb", "MB")),
-        ],
-        fields: &[],
-    },
+    Dialect { name: "GPU-Z", signature: &["perfcap_reason", "gpu_clock"], ..GPU_Z },
+    // Of an AMD card it has no reasons.
+    Dialect { name: "GPU-Z", signature: &["memory_used_(dedicated)", "gpu_clock"], ..GPU_Z },
     Dialect {
         name: "jtop",
         signature: &["jetson_clocks"],
@@ -236,6 +215,36 @@ const DIALECTS: &[Dialect] = &[
         fields: &[],
     },
 ];
+
+const GPU_Z: Dialect = Dialect {
+    name: "GPU-Z",
+    signature: &[],
+    columns: &[
+        ("gpu_clock", Metric("gpu_clock_mhz", "MHz")),
+        ("memory_clock", Metric("mem_clock_mhz", "MHz")),
+        ("gpu_temperature", Metric("temperature_c", "C")),
+        ("hot_spot", Metric("temperature_junction_c", "C")),
+        ("gpu_temperature_(hot_spot)", Metric("temperature_junction_c", "C")),
+        ("memory_temperature", Metric("temperature_memory_c", "C")),
+        ("fan_*_speed_(%)", Metric("fan_speed_pct", "%")),
+        ("fan_*_speed_(rpm)", Metric("fan_speed_rpm", "RPM")),
+        ("memory_used", Metric("memory_used_mb", "MB")),
+        ("memory_used_(dedicated)", Metric("memory_used_mb", "MB")),
+        // The system's memory that the card uses.
+        ("memory_used_(dynamic)", Own),
+        ("fan_speed_(%)", Metric("fan_speed_pct", "%")),
+        ("fan_speed_(rpm)", Metric("fan_speed_rpm", "RPM")),
+        ("gpu_load", Metric("utilization_pct", "%")),
+        ("memory_controller_load", Metric("memory_utilization_pct", "%")),
+        ("video_engine_load", Metric("media_utilization_pct", "%")),
+        ("board_power_draw", Metric("power_w", "W")),
+        ("gpu_chip_power_draw", Own),
+        ("power_consumption_(%)", Own),
+        ("gpu_voltage", Metric("voltage_gfx_mv", "V")),
+        ("system_memory_used", Metric("memory_mb", "MB")),
+    ],
+    fields: &[],
+};
 
 /// All of it, or what one of its flags asks for (`-t`, `-c`, `-p`, `-m`).
 const AMD_METRIC: Dialect = Dialect {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::spelling::{is_numbered, spelled, words};
 use super::unit;
 use crate::catalogue::{self, MetricId, Table};
 
@@ -24,6 +25,8 @@ pub enum Topic {
     HostMemory,
     /// The whole machine: memory that is not said to be a GPU's is the host's.
     Machine,
+    /// A machine of which no GPU is named: memory is the host's.
+    Host,
 }
 
 impl Topic {
@@ -104,6 +107,7 @@ const TERMS: &[Row] = &[
     ("gfx", GpuAndUnit, UTIL),
     ("compute util", Nothing, UTIL),
     ("sm util", Nothing, UTIL),
+    ("sm", Unit, &[("utilization_pct", "%"), ("sm_clock_mhz", "MHz")]),
     ("mem util", Nothing, MEM_UTIL),
     ("busy mem", Nothing, &[("memory_utilization_pct", "%")]),
     ("umc util", Nothing, &[("memory_utilization_pct", "%")]),
@@ -112,7 +116,7 @@ const TERMS: &[Row] = &[
     ("mem usage", Unit, MEM_USED),
     ("mem used", Nothing, MEM_USED),
     ("mem total used", Nothing, MEM_USED),
-    ("mem", Unit, MEM_USED),
+    ("mem", Unit, &[("memory_used_mb", "MiB"), ("memory_used_pct", "%"), ("temperature_memory_c", "C")]),
     ("mem total", Nothing, &[("memory_total_mb", "MiB")]),
     ("free mem", Nothing, &[("memory_free_mb", "MiB")]),
     ("available mem", Gpu, &[("memory_free_mb", "MiB")]),
@@ -150,8 +154,9 @@ const TERMS: &[Row] = &[
     ("edge", GpuAndUnit, &[("temperature_edge_c", "C")]),
     ("junction temp", Nothing, &[("temperature_junction_c", "C")]),
     ("hot spot temp", Nothing, &[("temperature_junction_c", "C")]),
-    ("hot spot", Unit, &[("temperature_junction_c", "C")]),
+    ("hot spot", Nothing, &[("temperature_junction_c", "C")]),
     ("junction", Unit, &[("temperature_junction_c", "C")]),
+    ("junction mem temp", Nothing, &[("temperature_memory_c", "C")]),
     ("mem temp", Nothing, &[("temperature_memory_c", "C")]),
     ("hbm temp", Nothing, &[("temperature_memory_c", "C")]),
     ("limit temp", Nothing, &[("temperature_slowdown_c", "C")]),
@@ -244,7 +249,7 @@ pub(super) fn read(name: &str, topic: Topic) -> Option<Term> {
     if name.len() > NAME_LEN_MAX {
         return None;
     }
-    let (gpu, mut words) = instance(&words(name));
+    let (gpu, mut words) = instance(&words(of_mlflow(name)));
     let mut is_gpu = gpu.is_some();
     let found = loop {
         let found = meaning(&words, is_gpu, topic);
@@ -262,41 +267,32 @@ pub(super) fn read(name: &str, topic: Topic) -> Option<Term> {
     (gpu.is_none() || id.metric().table == Table::GpuEvents).then_some(Term { id, factor, gpu, unit })
 }
 
+/// `system/gpu_0_power_usage_watts` without what MLflow puts before all that it measures itself.
+fn of_mlflow(name: &str) -> &str {
+    let measured = name.strip_prefix("system/").map(|name| name.strip_prefix("system_").unwrap_or(name));
+    measured.filter(|name| name.starts_with("gpu_") || name.starts_with("cpu_")).unwrap_or(name)
+}
+
+/// The GPU that a name has in it, whatever else it means: `0` of `GPU 0`.
+pub fn gpu_in(name: &str) -> Option<String> {
+    instance(&words(name)).0
+}
+
+/// Whether a name has a unit in it: its numbers are not taken for another.
+pub fn writes_unit(name: &str) -> bool {
+    let words = words(name);
+    let is_unit = |from: usize, len: usize| {
+        words.get(from..from + len).is_some_and(|words| unit::is_known(&unit_of(words)))
+    };
+    (0..words.len()).any(|from| (1..=3).any(|len| is_unit(from, len)))
+}
+
 /// Whether the name has a word that only names of GPUs' columns have.
 pub fn names_gpu(name: &str) -> bool {
     const WORDS: [&str; 13] = [
         "gpu", "gpus", "vram", "cuda", "nvidia", "amd", "radeon", "nvml", "rocm", "gfx", "sclk", "mclk", "fb",
     ];
     words(name).iter().any(|word| WORDS.contains(&word.as_str()))
-}
-
-/// The words of a name in lower case; units keep their signs.
-fn words(name: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut word = String::new();
-    let mut before = ' ';
-    for c in name.chars() {
-        let is_hump = before.is_ascii_lowercase() && c.is_ascii_uppercase() && word.len() > 1;
-        let begins = is_hump || (c.is_ascii_digit() && is_numbered(&word));
-        if begins && !word.is_empty() {
-            words.push(std::mem::take(&mut word));
-        }
-        if c.is_alphanumeric() || c == '%' || c == '°' || c == 'µ' {
-            word.extend(c.to_lowercase());
-        } else if !word.is_empty() {
-            words.push(std::mem::take(&mut word));
-        }
-        before = c;
-    }
-    if !word.is_empty() {
-        words.push(word);
-    }
-    words
-}
-
-/// Words that a number may follow without a blank.
-fn is_numbered(word: &str) -> bool {
-    matches!(word, "gpu" | "card" | "cuda" | "device" | "dev" | "gcd" | "accelerator" | "gpu_")
 }
 
 /// The GPU in the name, and the words without it.
@@ -359,6 +355,11 @@ fn of_base(words: &[String], unit: Option<&str>, mut is_gpu: bool, topic: Topic)
             base.insert(part);
         }
     }
+    // What the whole board draws: `total_board_power`.
+    let is_boards = words.iter().any(|word| word == "board");
+    if is_boards && base.contains("power") {
+        base.remove("total");
+    }
     if is_gpu && base.remove("ram") {
         base.insert("mem");
     }
@@ -391,125 +392,6 @@ fn fitting(base: &BTreeSet<&str>, unit: Option<&str>, is_gpu: bool) -> Option<(M
         let factor = if written.is_empty() { 1.0 } else { unit::factor(written, id.metric().unit)? };
         Some((id, factor))
     })
-}
-
-/// Words of names, and what they are in the spelling of the terms: nothing for those that say nothing.
-const SPELLINGS: &[(&[&str], &[&str])] = &[
-    (&["gpu", "gpus", "nvidia", "nvml", "cuda", "amd", "rocm", "amdgpu", "radeon"], &["gpu"]),
-    (
-        &[
-            "smi",
-            "all",
-            "draw",
-            "consumption",
-            "consumed",
-            "verbrauch",
-            "current",
-            "curr",
-            "cur",
-            "now",
-            "value",
-        ],
-        &[],
-    ),
-    (
-        &[
-            "reading", "sensor", "of", "the", "in", "device", "dev", "card", "board", "package", "socket",
-            "rate",
-        ],
-        &[],
-    ),
-    (&["graphicspackage", "metrics", "stats"], &[]),
-    (&["memory", "mem", "speicher", "memoria", "mémoire"], &["mem"]),
-    (&["vram", "fb", "framebuffer"], &["gpu", "mem"]),
-    (&["ram"], &["ram"]),
-    (&["allocated", "used", "inuse", "occupied", "belegt"], &["used"]),
-    (&["total", "capacity", "gesamt"], &["total"]),
-    (&["free", "frei"], &["free"]),
-    (&["available", "avail"], &["available"]),
-    (&["reserved"], &["reserved"]),
-    (&["utilization", "utilisation", "util", "use", "activity", "auslastung", "utilización"], &["util"]),
-    (&["usage"], &["usage"]),
-    (&["busy"], &["busy"]),
-    (&["load"], &["load"]),
-    (&["loadavg"], &["load", "average"]),
-    (
-        &["temperature", "temp", "temps", "temperatures", "temperatur", "temperatura", "température"],
-        &["temp"],
-    ),
-    (&["power", "pwr", "leistung", "leistungsaufnahme", "puissance"], &["power"]),
-    (&["energy", "energie"], &["energy"]),
-    (&["clock", "clocks", "clk", "freq", "frequency", "takt"], &["clock"]),
-    (&["graphics", "graphic", "gfx", "core", "gr"], &["gfx"]),
-    (&["sclk", "gfxclk", "gpuclk"], &["clock", "gfx"]),
-    (&["mclk", "memclk", "uclk"], &["clock", "mem"]),
-    (&["smclk"], &["clock", "sm"]),
-    (&["socclk"], &["clock", "soc"]),
-    (&["fclk"], &["clock", "fabric"]),
-    (&["fabric"], &["fabric"]),
-    (&["sm"], &["sm"]),
-    (&["compute"], &["compute"]),
-    (&["video"], &["video"]),
-    (&["soc"], &["soc"]),
-    (&["encoder", "enc", "nvenc"], &["enc"]),
-    (&["decoder", "dec", "nvdec"], &["dec"]),
-    (&["jpeg", "jpg", "nvjpg"], &["jpeg"]),
-    (&["ofa"], &["ofa"]),
-    (&["media"], &["media"]),
-    (&["vcn"], &["vcn"]),
-    (&["umc"], &["umc"]),
-    (&["controller"], &["controller"]),
-    (&["bandwidth", "bw", "throughput"], &["bandwidth"]),
-    (&["edge"], &["edge"]),
-    (&["junction"], &["junction"]),
-    (&["hotspot"], &["hot", "spot"]),
-    (&["hot"], &["hot"]),
-    (&["spot"], &["spot"]),
-    (&["die"], &["die"]),
-    (&["hbm"], &["hbm"]),
-    (&["slowdown"], &["slowdown"]),
-    (&["shutdown"], &["shutdown"]),
-    (&["limit", "cap", "grenze"], &["limit"]),
-    (&["enforced"], &["enforced"]),
-    (&["default"], &["default"]),
-    (&["management"], &["management"]),
-    (&["max", "maximum"], &["max"]),
-    (&["average", "avg"], &["average"]),
-    (&["instant", "instantaneous"], &["instant"]),
-    (&["asic"], &["asic"]),
-    (&["accumulated", "accum"], &["accumulated"]),
-    (&["counter"], &["counter"]),
-    (&["fan", "fans", "lüfter"], &["fan"]),
-    (&["speed", "drehzahl"], &["speed"]),
-    (&["voltage", "spannung"], &["voltage"]),
-    (&["pcie", "pci"], &["pcie"]),
-    (&["nvlink"], &["nvlink"]),
-    (&["xgmi"], &["xgmi"]),
-    (&["tx", "transmitted", "sent"], &["tx"]),
-    (&["rx", "received"], &["rx"]),
-    (&["replay", "replays"], &["replay"]),
-    (&["count"], &["count"]),
-    (&["performance"], &["performance"]),
-    (&["state"], &["state"]),
-    (&["cpu", "cpus"], &["cpu"]),
-    (&["host"], &["host"]),
-    (&["user"], &["user"]),
-    (&["sys", "system"], &["sys"]),
-    (&["iowait"], &["iowait"]),
-    (&["swap"], &["swap"]),
-    (&["1min", "1m"], &["1m"]),
-    (&["5min", "5m"], &["5m"]),
-    (&["15min", "15m"], &["15m"]),
-    (&["1"], &["1"]),
-    (&["5"], &["5"]),
-    (&["15"], &["15"]),
-];
-
-/// A word in the spelling of the terms; none for one that says nothing.
-fn spelled(word: &str) -> &'static [&'static str] {
-    // A word that no term has.
-    const STRANGE: &[&str] = &["?"];
-    SPELLINGS.iter().find(|(words, _)| words.contains(&word)).map_or(STRANGE, |(_, parts)| parts)
 }
 
 #[cfg(test)]
@@ -568,10 +450,29 @@ mod tests {
         check("ram_used_gb", "memory_mb x 1024");
         check("powerWatts", "power_w x 1");
         check("clock_graphics_ghz", "gpu_clock_mhz x 1000");
+        check("gpu_util%", "utilization_pct x 1");
+        check("sm%", "utilization_pct x 1");
+        check("mem%", "memory_used_pct x 1");
+        check("powerdraw", "power_w x 1");
+        check("total_board_power", "power_w x 1");
+        check("hotspot", "temperature_junction_c x 1");
+        check("gpu_mem_c", "temperature_memory_c x 1");
+        check("GPU Memory Junction Temperature [°C]", "temperature_memory_c x 1");
+        check("GPU Fan1 [RPM]", "fan_speed_rpm x 1");
+        check("gpu_util_frac", "utilization_pct x 100");
+        check("gpu_pstate", "performance_state x 1");
+        check("Stromverbrauch in W", "power_w x 1");
+        check("Potencia (W)", "power_w x 1");
+        check("Uso de GPU (%)", "utilization_pct x 1");
+        check("Mémoire utilisée (Mo)", "memory_used_mb x 1");
+        check("system/gpu_1_power_usage_watts", "power_w x 1 of 1");
+        check("system/gpu_0_memory_usage_megabytes", "memory_used_mb x 1 of 0");
+        check("system/cpu_utilization_percentage", "cpu_pct x 1");
         for unknown in [
             "load",
             "usage",
             "total_gb",
+            "total_power",
             "power_state",
             "cpu_power_w",
             "cpu_temp",

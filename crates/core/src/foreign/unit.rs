@@ -23,9 +23,11 @@ const UNITS: &[(&str, Dimension, f64)] = &[
     ("percent", Dimension::Share, 0.01),
     ("pct", Dimension::Share, 0.01),
     ("perc", Dimension::Share, 0.01),
+    ("percentage", Dimension::Share, 0.01),
     ("prozent", Dimension::Share, 0.01),
     ("ratio", Dimension::Share, 1.0),
     ("fraction", Dimension::Share, 1.0),
+    ("frac", Dimension::Share, 1.0),
     ("MHz", Dimension::Frequency, 1e6),
     ("Hz", Dimension::Frequency, 1.0),
     ("kHz", Dimension::Frequency, 1e3),
@@ -73,6 +75,12 @@ const UNITS: &[(&str, Dimension, f64)] = &[
     ("gibibytes", Dimension::Size, 1_073_741_824.0),
     ("megabytes", Dimension::Size, 1e6),
     ("gigabytes", Dimension::Size, 1e9),
+    // Octets, in French.
+    ("Mio", Dimension::Size, 1_048_576.0),
+    ("Gio", Dimension::Size, 1_073_741_824.0),
+    ("Mo", Dimension::Size, 1e6),
+    ("Go", Dimension::Size, 1e9),
+    ("octets", Dimension::Size, 1.0),
     ("B/s", Dimension::Rate, 1.0),
     ("bytes/s", Dimension::Rate, 1.0),
     ("KiB/s", Dimension::Rate, 1024.0),
@@ -104,6 +112,8 @@ const BINARY: &[(&str, f64)] = &[
     ("GB", 1024.0),
     ("gigabytes", 1024.0),
     ("TB", 1_048_576.0),
+    ("Mo", 1.0),
+    ("Go", 1024.0),
 ];
 
 /// Whether the text is a unit.
@@ -141,8 +151,10 @@ pub(super) fn factor(written: &str, column: Unit) -> Option<f64> {
         .clone()
         .find(|(spelling, _, _)| *spelling == written)
         .or_else(|| known.find(|(spelling, _, _)| spelling.eq_ignore_ascii_case(written)))?;
-    // The same unit must give exactly one: 0.01 / 0.01 does.
-    Some(size / column_size)
+    // The same unit must give exactly one: 0.01 / 0.01 does. 1e-6 / 1e-9 is just below 1000.
+    let factor = size / column_size;
+    let whole = factor.round();
+    Some(if whole >= 1.0 && (factor - whole).abs() < whole * 1e-12 { whole } else { factor })
 }
 
 #[cfg(test)]
@@ -159,5 +171,7 @@ mod tests {
         assert_eq!(factor("MB/s", Unit::BytesPerSecond), Some(1e6));
         assert_eq!(factor("mW", Unit::Watt), Some(1e-3));
         assert_eq!(factor("W", Unit::Mebibyte), None);
+        assert_eq!(factor("us", Unit::Nanosecond), Some(1e3));
+        assert_eq!(factor("percentage", Unit::Percent), Some(1.0));
     }
 }
