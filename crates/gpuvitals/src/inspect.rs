@@ -279,6 +279,14 @@ fn text(found: &Found) -> String {
         for line in aligned(&rows).lines() {
             let _written = writeln!(text, "  {line}");
         }
+        if !csv.metrics.is_empty() {
+            let mut rows =
+                vec![["METRIC", "IS", "UNIT", "FACTOR", "EXAMPLE", "WHY"].map(str::to_owned).to_vec()];
+            rows.extend(csv.metrics.iter().map(line));
+            for line in aligned(&rows).lines() {
+                let _written = writeln!(text, "  {line}");
+            }
+        }
         for remark in &csv.remarks {
             let _written = writeln!(text, "  note: {remark}");
         }

@@ -31,14 +31,17 @@ mod part;
 mod plan;
 mod rows;
 mod sample;
+mod series;
 mod split;
 mod subject;
 mod tables;
 mod text;
 mod times;
+mod units;
 mod when;
 pub mod write;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -397,23 +400,39 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
     let (names, delimiter) = header::read(&mut records, file)?;
     let line = records.record_line();
     let mut look = Splitter::new(Box::new(std::io::Cursor::new(Arc::clone(&head.bytes))));
-    let sample = match header::read(&mut look, file) {
+    let mut sample = match header::read(&mut look, file) {
         Ok(_) => Sample::of(&mut look, &names, head.end),
         Err(_) => Sample::default(),
     };
     let any_date = config.replay == Replay::Shifted;
-    let around = Surroundings { hints: &config.hints, stem: &stem, delimiter, any_date, now_ns };
-    let mut plan = Plan::new(&names, &sample, around).map_err(|(unfit, summary)| {
-        let file = Arc::clone(file);
-        let columns = || summary.escape_debug().take(SUMMARY_LEN_MAX).collect();
-        match unfit {
-            Unfit::Data(field) => CsvError::NoHeader { file, line, field },
-            Unfit::NoMetric if is_unparted(&names) => CsvError::Unparted { file, line, header: columns() },
-            Unfit::NoMetric => CsvError::NoMetric { file, line, columns: columns() },
-            Unfit::Time(column, reason) => CsvError::Time { file, column, reason, columns: columns() },
-            Unfit::Hint(name) => CsvError::Hint { file, name, columns: columns() },
+    let titled = units::titled(&names, &sample.first()).filter(|_| head.kind == TextKind::Csv);
+    let below: Vec<String> = sample.first().into_iter().map(str::to_owned).collect();
+    let hints = match &titled {
+        Some(titled) => {
+            sample.drop_first();
+            Cow::Owned(units::hints(&config.hints, &names, titled))
         }
-    })?;
+        None => Cow::Borrowed(&config.hints),
+    };
+    let around = Surroundings { hints: &hints, stem: &stem, delimiter, any_date, now_ns };
+    let mut plan =
+        Plan::new(titled.as_ref().unwrap_or(&names), &sample, around).map_err(|(unfit, summary)| {
+            let file = Arc::clone(file);
+            let columns = || summary.escape_debug().take(SUMMARY_LEN_MAX).collect();
+            match unfit {
+                Unfit::Data(field) => CsvError::NoHeader { file, line, field },
+                Unfit::NoMetric if is_unparted(&names) => {
+                    CsvError::Unparted { file, line, header: columns() }
+                }
+                Unfit::NoMetric => CsvError::NoMetric { file, line, columns: columns() },
+                Unfit::Time(column, reason) => CsvError::Time { file, column, reason, columns: columns() },
+                Unfit::Hint(name) => CsvError::Hint { file, name, columns: columns() },
+            }
+        })?;
+    if titled.is_some() {
+        plan.heads = vec![names, below];
+        plan.notes.push("the line below the names has their units".to_owned());
+    }
     if is_windows {
         plan.notes.push("the text is no UTF-8 and is read as Windows-1252".to_owned());
     }

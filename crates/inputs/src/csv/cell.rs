@@ -11,7 +11,7 @@ use gpuvitals_core::foreign::{
 };
 use serde_json::Value as Json;
 
-use super::decimal::{Decimal, pointed};
+use super::decimal::{Decimal, joined, pointed};
 
 /// Requirements on a metric's cells.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +30,17 @@ pub(super) struct Scale {
     pub(super) is_of_card: bool,
     /// Its cells are texts of a tool.
     field: Option<&'static ToolField>,
+    /// Its cells are pairs, of which it is this.
+    side: Option<Side>,
+}
+
+/// One of the two that a cell has: `60W / 350W`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The value.
+    First,
+    /// The most that it can be.
+    Second,
 }
 
 impl Scale {
@@ -40,7 +51,7 @@ impl Scale {
         let is_shared = |name: &str| second_by_dcgm(name).is_some_and(|second| second != id);
         let is_own = second.is_none() && facts.dcgm.iter().any(|name| is_shared(name.name));
         let is_of_card = foreign::is_of_card(id, name);
-        Self { id, factor, range: facts.range, dcgm, second, is_own, is_of_card, field: None }
+        Self { id, factor, range: facts.range, dcgm, second, is_own, is_of_card, field: None, side: None }
     }
 
     /// The same for cells that a tool writes in its own way.
@@ -48,9 +59,19 @@ impl Scale {
         Self { field, ..self }
     }
 
+    /// The same for one side of cells that are pairs.
+    pub(super) fn of_pair(self, side: Side) -> Self {
+        Self { side: Some(side), ..self }
+    }
+
+    /// Whether it is the value of cells that are pairs.
+    pub(super) fn is_of_pair(&self) -> bool {
+        self.side == Some(Side::First)
+    }
+
     /// Whether its cells are written in a tool's own way.
     pub(super) fn is_of_tool(&self) -> bool {
-        self.field.is_some()
+        self.field.is_some() || self.side.is_some()
     }
 
     /// The same cells as another metric's.
@@ -76,6 +97,19 @@ pub(super) enum Missing {
 /// The value of a metric's cell, in the column unit and within the catalogue's range.
 pub(super) fn metric(cell: &[u8], scale: &Scale) -> Result<Value, Missing> {
     let text = || std::str::from_utf8(cell).unwrap_or("\u{fffd}").trim();
+    if let Some(side) = scale.side {
+        let whole = Scale { side: None, ..*scale };
+        return match (pair(text()), side) {
+            (Some((first, second)), Side::First) if plain(first.as_bytes()).is_some() => {
+                let unit = second.trim_start_matches(|c: char| c.is_ascii_digit() || "+-., ".contains(c));
+                metric(format!("{first} {unit}").as_bytes(), &whole)
+            }
+            (Some((first, _)), Side::First) => metric(first.as_bytes(), &whole),
+            (Some((_, second)), Side::Second) => metric(second.as_bytes(), &whole),
+            (None, Side::First) => metric(cell, &whole),
+            (None, Side::Second) => Err(Missing::Absent(AbsenceReason::NotSupported)),
+        };
+    }
     let value = match (scale.field, plain(cell)) {
         (Some(field), _) => of_tool(text(), field)?,
         (None, Some(number)) => scaled(number, scale.factor),
@@ -111,6 +145,15 @@ fn plain(cell: &[u8]) -> Option<Value> {
     (-MAX..MAX).contains(&number).then_some(Value::Float(number))
 }
 
+/// A value and the most that it can be, of which the latter has a unit: `60W / 350W`, `4.5/24 GB`.
+pub(super) fn pair(text: &str) -> Option<(&str, &str)> {
+    let (first, second) = text.split_once('/')?;
+    let (first, second) = (first.trim(), second.trim());
+    let begins = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    let has_unit = second.contains(char::is_alphabetic);
+    (begins(first) && begins(second) && has_unit && !second.contains('/')).then_some((first, second))
+}
+
 /// A number in a column without a unit, if the cell is one.
 pub(super) fn plain_number(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|number: &f64| number.is_finite())
@@ -143,6 +186,9 @@ fn value(text: &str, scale: &Scale) -> Result<Value, Missing> {
             return Err(Missing::Absent(reason));
         }
         return Ok(scaled(Value::Float(number), scale.factor));
+    }
+    if let Some(written) = joined(text.as_bytes()) {
+        return value(std::str::from_utf8(&written).unwrap_or_default(), scale);
     }
     if let Cow::Owned(written) = pointed(text.as_bytes(), Decimal::Point) {
         return value(std::str::from_utf8(&written).unwrap_or_default(), scale);

@@ -93,6 +93,8 @@ fn shape(text: &str) -> Option<Shape> {
     if text.is_empty() || text.len() > TEXT_LEN_MAX {
         return None;
     }
+    let joined = joined(text.as_bytes()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let text = joined.as_deref().unwrap_or(text);
     let number = text.split_once(' ').map_or(text, |(number, _)| number);
     let number = number.strip_prefix(['-', '+']).unwrap_or(number);
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -123,8 +125,39 @@ fn shape(text: &str) -> Option<Shape> {
     })
 }
 
+/// What stands between thousands beside points and commas: a blank, an apostrophe, and their typographic kin.
+const BETWEEN_THOUSANDS: [&str; 6] = [" ", "'", "\u{a0}", "\u{202f}", "\u{2009}", "\u{2019}"];
+
+/// A cell whose number has blanks or apostrophes between its thousands (`1 432,5 W`, `6'162`) without them; none: it has
+/// no such number.
+pub(super) fn joined(cell: &[u8]) -> Option<Vec<u8>> {
+    let digits = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let signs = usize::from(cell.first().is_some_and(|byte| b"+-".contains(byte)));
+    let first = digits(cell.get(signs..)?);
+    let is_first = (1..=3).contains(&first) && cell.get(signs) != Some(&b'0');
+    let (head, mut rest) = cell.split_at_checked(signs + first).filter(|_| is_first)?;
+    let between = BETWEEN_THOUSANDS.iter().find(|sign| rest.starts_with(sign.as_bytes()))?;
+    let mut written = head.to_vec();
+    while let Some(group) = rest.strip_prefix(between.as_bytes()).filter(|group| digits(group) == 3) {
+        let (group, behind) = group.split_at_checked(3)?;
+        written.extend_from_slice(group);
+        rest = behind;
+    }
+    // A date, a list, a fourth digit are no number.
+    let is_other = |text: &[u8]| text.iter().any(|byte| byte.is_ascii_digit());
+    let fraction = rest.strip_prefix(b".").or_else(|| rest.strip_prefix(b","));
+    let behind = fraction.map_or(rest, |rest| rest.get(digits(rest)..).unwrap_or_default());
+    (written.len() > head.len() && !is_other(behind)).then(|| [&written, rest].concat())
+}
+
 /// A cell with its number written as programs do: with a decimal point, and nothing between thousands.
 pub(super) fn pointed(cell: &[u8], decimal: Decimal) -> Cow<'_, [u8]> {
+    let cell = cell.trim_ascii();
+    if decimal != Decimal::Point
+        && let Some(joined) = joined(cell)
+    {
+        return Cow::Owned(pointed(&joined, decimal).into_owned());
+    }
     let is_number = |byte: &u8| byte.is_ascii_digit() || b"+-.,".contains(byte);
     let len = cell.iter().position(|byte| !is_number(byte)).unwrap_or(cell.len());
     let has_groups = |number: &[u8]| decimal == Decimal::CommaAndGroups && number.contains(&b'.');

@@ -4,6 +4,7 @@ use gpuvitals_core::Table;
 use gpuvitals_core::catalogue::MetricId;
 use serde::Serialize;
 
+use super::labels;
 use super::plan::{Column, CsvForm, Plan, Role};
 use super::times::ZoneFrom;
 
@@ -20,6 +21,8 @@ pub struct CsvDescription {
     pub timezone_from: Option<&'static str>,
     /// The columns, in their order.
     pub columns: Vec<CsvColumn>,
+    /// Of the long form: the names of metrics at the beginning of the file, as columns.
+    pub metrics: Vec<CsvColumn>,
     /// What was guessed or is left out, in sentences.
     pub remarks: Vec<String>,
 }
@@ -64,6 +67,7 @@ pub(super) fn describe(plan: &Plan) -> CsvDescription {
             ZoneFrom::Machine => "machine",
         }),
         columns: plan.columns.iter().enumerate().map(|(index, it)| column(plan, index, it)).collect(),
+        metrics: plan.series.iter().map(|series| column(plan, 0, series)).collect(),
         remarks: plan.remarks().map(str::to_owned).collect(),
     }
 }
@@ -92,7 +96,7 @@ fn column(plan: &Plan, index: usize, column: &Column) -> CsvColumn {
         unit: metric.map(|metric| metric.unit.as_str()).filter(|unit| !unit.is_empty()),
         file_unit: column.unit.clone(),
         factor: scale.map(super::cell::Scale::factor),
-        gpu: column.gpu.as_deref().map(str::to_owned),
+        gpu: column.gpu.as_deref().map(|gpu| labels::gpu(gpu).unwrap_or_else(|| gpu.to_owned())),
         example: column.example.clone(),
         why: column.why.clone().or_else(|| column.lost.clone()).or_else(unknown),
     }

@@ -1,13 +1,20 @@
 //! What each column of a file is, from their names and the first rows.
 
+mod in_cells;
+mod names;
+mod topic;
+mod unwritten;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::catalogue::MetricId;
-use gpuvitals_core::foreign::{self, Choice, Dialect, DialectColumn, Meaning, ToolField, Topic, gpu_rank};
+use gpuvitals_core::foreign::{
+    self, Choice, Dialect, DialectColumn, ForeignColumn, Meaning, ToolField, Topic, gpu_rank,
+};
 use gpuvitals_core::{IdentityColumn, Table, time};
 
-use super::cell::{self, Missing, Scale};
+use super::cell::{self, Missing, Scale, Side};
 use super::decimal::{Decimal, Decimals, pointed};
 use super::hints::{ColumnHint, HintSense, Hints};
 use super::numbering::{self, NoGpu};
@@ -33,8 +40,13 @@ impl Plan {
             return Err((Unfit::Hint(hint.name.clone()), names.join(", ")));
         }
         let decimals = Decimals::of(sample, names.len(), around.delimiter);
-        let draft =
-            Draft { names, sample, around, dialect: Dialect::of(names), topic: topic(names, around.stem) };
+        let draft = Draft {
+            names,
+            sample,
+            around,
+            dialect: Dialect::of(names),
+            topic: topic::topic(names, around.stem, around.hints),
+        };
         let mut dropped = HashMap::new();
         let mut plan = draft.plan(&dropped, &decimals);
         for _ in 0..ROUNDS_MAX {
@@ -69,20 +81,9 @@ impl Plan {
             }
             misfits.extend(fit.reason().map(|reason| (index, reason)));
         }
-        if let (Some(name), Some(value)) = (
-            self.find(|role| matches!(role, Role::MetricName)),
-            self.find(|role| matches!(role, Role::MetricValue)),
-        ) {
-            let decimal = self.decimals.of_column(value);
-            let mut fits: HashMap<&str, Fit> = HashMap::new();
-            for (name, text) in sample.cells(name).zip(sample.cells(value)) {
-                if let Meaning::Metric(id, factor) = foreign::meaning(name) {
-                    fits.entry(name).or_default().take(text, &Scale::new(id, factor, name), decimal);
-                }
-            }
-            self.misfits =
-                fits.iter().filter_map(|(name, fit)| Some(((*name).to_owned(), fit.reason()?))).collect();
-        }
+        let fits = self.series_in(sample);
+        let reasons = fits.into_iter().filter_map(|(series, fit, _)| Some((series.name, fit.reason()?)));
+        self.misfits = reasons.collect();
         misfits
     }
 
@@ -121,9 +122,10 @@ impl Plan {
         for index in 0..self.columns.len() {
             let example = draft.sample.cells(index).find(|text| foreign::absence(text).is_none());
             if let Some(column) = self.columns.get_mut(index) {
-                column.example = example.map(|text| text.chars().take(40).collect());
+                column.example = example.map(shortened);
             }
         }
+        self.settle_series(draft.sample);
         Ok(())
     }
 
@@ -140,6 +142,11 @@ impl Plan {
         });
         Err(data.map_or(Unfit::NoMetric, |name| Unfit::Data(name.trim().chars().take(64).collect())))
     }
+}
+
+/// A value as it is shown.
+fn shortened(text: &str) -> String {
+    text.chars().take(40).collect()
 }
 
 /// How the values of a column fit its metric.
@@ -188,7 +195,10 @@ impl Draft<'_> {
         let hints = self.around.hints;
         let mut senses: Vec<Sense> = (0..self.names.len()).map(|index| self.sense(index, dropped)).collect();
         self.number(&mut senses, dropped);
+        self.place_hints(&mut senses);
         disown(&mut senses);
+        self.name_metrics(&mut senses);
+        let is_of_processes = self.put_processes_together(&mut senses);
         let has = |meaning: Meaning| senses.iter().any(|sense| sense.meaning == meaning);
         let long = has(Meaning::MetricName) && has(Meaning::MetricValue);
         self.doubt(&mut senses);
@@ -201,6 +211,10 @@ impl Draft<'_> {
             format!("the numbers of column {} are shares, so it is taken for the load", name.trim())
         });
         let mut notes: Vec<String> = notes.collect();
+        notes.extend(self.guess_units(&mut senses, decimals));
+        if is_of_processes {
+            notes.push("the memory of a GPU is the sum of its processes'".to_owned());
+        }
         let mut runs = self.names.iter().filter_map(|name| self.run(name));
         if let Some(first) = self.first_run().filter(|first| runs.any(|run| run != *first)) {
             notes.push(format!(
@@ -216,6 +230,9 @@ impl Draft<'_> {
                 name.is_empty() && self.sample.len() > 0 && self.sample.cells(index).all(str::is_empty);
             let (role, lost) = match role {
                 _ if is_nothing => (Role::Nothing, None),
+                _ if sense.is_of_process => {
+                    (Role::Nothing, Some("the processes of a GPU are put together".to_owned()))
+                }
                 Ok(role) => (role, None),
                 Err(why) => (Role::Extra(extra_name(&name, index, &mut taken)), why),
             };
@@ -236,7 +253,10 @@ impl Draft<'_> {
                 usual_host: hints.usual_host.clone().unwrap_or_else(|| self.around.stem.to_owned()),
                 gpu: hints.gpu.clone(),
             },
+            is_of_processes,
+            heads: vec![self.names.iter().map(|name| name.trim().to_owned()).collect()],
             misfits: HashMap::new(),
+            series: Vec::new(),
             warnings: Vec::new(),
             notes,
         }
@@ -299,6 +319,9 @@ impl Draft<'_> {
         if dropped.contains_key(&index) {
             return Sense::default();
         }
+        if let Some(sense) = names::labelled(name) {
+            return sense;
+        }
         if let (Some(run), Some(first)) = (self.run(name), self.first_run())
             && run != first
         {
@@ -327,8 +350,28 @@ impl Draft<'_> {
             let (id, unit) = foreign::odd_unit(name, self.topic)?;
             Some(format!("{unit} is no unit that {} can have", id.metric().column))
         };
+        let cells = self.in_cells(index);
+        if let Some(column) = cells.as_ref().and_then(|cells| self.with_unit(name, cells, &column)) {
+            let is_pair = cells.is_some_and(|cells| cells.is_pair);
+            let ForeignColumn { meaning, gpu, .. } = column;
+            return Sense { meaning, gpu, is_of_cells: true, is_pair, ..Sense::default() };
+        }
+        let is_pair = cells.is_some_and(|cells| cells.is_pair);
+        if self.topic == Topic::Host
+            && matches!(column.meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents)
+        {
+            let why = Some("it is beside the CPU's, and nothing names a GPU".to_owned());
+            return Sense { why, ..Sense::default() };
+        }
         let why = (column.meaning == Meaning::Unknown).then(odd).flatten();
-        Sense { meaning: column.meaning, gpu: column.gpu, unit: column.unit, why, ..Sense::default() }
+        Sense {
+            is_pair,
+            meaning: column.meaning,
+            gpu: column.gpu,
+            unit: column.unit,
+            why,
+            ..Sense::default()
+        }
     }
 
     /// Names that differ in a last number alone are of a GPU each: `gpu_power_0`, `gpu_power_1`.
@@ -420,6 +463,12 @@ struct Sense {
     is_of_tool: bool,
     /// Its values say so, and not its name.
     is_guess: bool,
+    /// Its cells say the unit.
+    is_of_cells: bool,
+    /// Its cells are a value and the most that it can be.
+    is_pair: bool,
+    /// It is of one process, of which a GPU has several.
+    is_of_process: bool,
     /// Why it is unknown.
     why: Option<String>,
 }
@@ -435,6 +484,9 @@ impl Default for Sense {
             is_hint: false,
             is_of_tool: false,
             is_guess: false,
+            is_of_cells: false,
+            is_pair: false,
+            is_of_process: false,
             why: None,
         }
     }
@@ -500,28 +552,14 @@ fn role(name: &str, sense: &Sense, long: bool) -> Option<Role> {
         Meaning::Time => Role::Time,
         Meaning::Gpu => Role::Gpu,
         Meaning::Identity(column) => Role::Identity(column),
-        Meaning::Metric(id, factor) => Role::Metric(Scale::new(id, factor, name).written_as(sense.field)),
+        Meaning::Metric(id, factor) => {
+            let name = names::without_labels(name);
+            let scale = Scale::new(id, factor, name).written_as(sense.field);
+            Role::Metric(if sense.is_pair { scale.of_pair(Side::First) } else { scale })
+        }
         Meaning::MetricName if long => Role::MetricName,
         Meaning::MetricValue if long => Role::MetricValue,
         Meaning::Labels => Role::Labels,
         Meaning::MetricName | Meaning::MetricValue | Meaning::Unknown => return None,
     })
-}
-
-/// What columns are about that do not say it: `used_gb` of a file `memory.csv` in which no name is of a GPU.
-fn topic(names: &[String], stem: &str) -> Topic {
-    let is_gpu =
-        |name: &String| foreign::names_gpu(name) || gpu_rank(name).is_some() || foreign::names_device(name);
-    if foreign::names_gpu(stem) || names.iter().any(is_gpu) {
-        return Topic::of(&names.iter().map(String::as_str));
-    }
-    let stem = stem.to_ascii_lowercase();
-    let mut words = stem.split(|c: char| !c.is_ascii_alphabetic());
-    words
-        .find_map(|word| match word {
-            "memory" | "mem" | "ram" => Some(Topic::HostMemory),
-            "cpu" => Some(Topic::Cpu),
-            _ => None,
-        })
-        .unwrap_or_default()
 }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::foreign::{Meaning, meaning};
 use memchr::memmem;
 
 /// Finds the label that names the metric.
@@ -34,6 +36,26 @@ pub(super) fn parse(text: &str) -> Option<Vec<(&str, Cow<'_, str>)>> {
         };
     }
     Some(labels)
+}
+
+/// A name with labels behind it, if they name a GPU: the name, and the labels in braces.
+pub(super) fn braced(name: &str) -> Option<(&str, &str)> {
+    let name = name.trim();
+    let at = name.find('{').filter(|_| name.ends_with('}'))?;
+    let (metric, labels) = name.split_at_checked(at)?;
+    gpu(labels).map(|_| (metric.trim(), labels))
+}
+
+/// The GPU that labels name.
+pub(super) fn gpu(labels: &str) -> Option<String> {
+    let labels = parse(labels)?;
+    let of = |wanted: fn(&Meaning) -> bool| {
+        let found = labels.iter().find(|(name, _)| wanted(&meaning(name)));
+        found.map(|(_, value)| value.clone().into_owned())
+    };
+    let is_id =
+        |meaning: &Meaning| matches!(meaning, Meaning::Identity(IdentityColumn::Uuid | IdentityColumn::Pci));
+    of(|meaning| *meaning == Meaning::Gpu).or_else(|| of(is_id))
 }
 
 /// The value up to its closing quote, and the rest.

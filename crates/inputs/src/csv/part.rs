@@ -6,12 +6,19 @@ use gpuvitals_core::Table;
 use gpuvitals_core::catalogue::MetricId;
 use gpuvitals_core::foreign::{self, Choice, Meaning};
 
-use super::cell::Scale;
+use super::cell::{Scale, Side};
 use super::plan::{CsvForm, Plan, Role};
 
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
 const EDGE: MetricId = MetricId::of("temperature_edge_c");
 const JUNCTION: MetricId = MetricId::of("temperature_junction_c");
+
+/// What the second of two in a cell is: `60W / 350W`.
+const LIMITS: [(MetricId, MetricId); 3] = [
+    (MetricId::of("power_w"), MetricId::of("power_limit_w")),
+    (MetricId::of("power_average_w"), MetricId::of("power_limit_w")),
+    (MetricId::of("memory_used_mb"), MetricId::of("memory_total_mb")),
+];
 
 /// Whose values they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +27,8 @@ pub(super) enum Whose {
     Row,
     /// That GPU's, which the columns name.
     Gpu(Arc<str>),
+    /// That of the GPU that labels in the columns' names name.
+    Labels(Arc<str>),
     /// The host's.
     Host,
 }
@@ -74,6 +83,7 @@ impl Part {
             let is_host = scale.id.metric().table == Table::SystemEvents && !(with_messages && has_row);
             let whose = match &column.gpu {
                 _ if is_host => Whose::Host,
+                Some(gpu) if gpu.starts_with('{') => Whose::Labels(Arc::clone(gpu)),
                 Some(gpu) => Whose::Gpu(Arc::clone(gpu)),
                 None => Whose::Row,
             };
@@ -148,6 +158,13 @@ impl Part {
             let scales = beside.map(|field| Scale::new(field.metric, 1.0, "").written_as(Some(field)));
             derived.extend(scales.map(|scale| MetricCell { scale, is_derived: true, ..*cell }));
         }
+        let pairs = self.metrics.iter().flat_map(|cells| &cells.all).filter(|cell| cell.scale.is_of_pair());
+        let limits = pairs.filter_map(|cell| {
+            let (_, limit) = LIMITS.iter().find(|(of, _)| *of == cell.scale.id)?;
+            let scale = Scale::new(*limit, 1.0, "").of_pair(Side::Second);
+            Some(MetricCell { scale, is_derived: true, ..*cell })
+        });
+        derived.extend(limits);
         if of(&self.metrics, TEMPERATURE).is_none() {
             let sources = [EDGE, JUNCTION].into_iter().filter_map(|id| of(&self.metrics, id));
             let cells = sources.flat_map(|cells| cells.all);
@@ -167,6 +184,7 @@ impl Part {
 fn message(plan: &Plan, index: usize, scale: &Scale, whose: &Whose) -> Option<&'static str> {
     let name = plan.columns.get(index).map_or("", |column| column.name.as_str());
     let is_understood = *whose == Whose::Row
+        && !plan.is_of_processes
         && !scale.is_of_tool()
         && foreign::meaning(name) == Meaning::Metric(scale.id, scale.factor());
     (!is_understood).then_some(scale.id.metric().column)

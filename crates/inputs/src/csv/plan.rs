@@ -95,8 +95,14 @@ pub(super) struct Plan {
     pub(super) decimals: Decimals,
     pub(super) times: Option<Times>,
     pub(super) owner: Owner,
+    /// Rows are of processes, whose memory is put together by GPU.
+    pub(super) is_of_processes: bool,
+    /// The lines that are no rows: names and units, which a log that was begun again has again.
+    pub(super) heads: Vec<Vec<String>>,
     /// Of the long form: names of metrics whose values are impossible, with the reason.
     pub(super) misfits: HashMap<String, String>,
+    /// Of the long form: what its names of metrics are.
+    pub(super) series: Vec<Column>,
     /// What is left out, in sentences.
     pub(super) warnings: Vec<String>,
     /// What was settled that the file does not say, in sentences.
@@ -130,6 +136,10 @@ impl Plan {
     /// Each column with what it is, for an error.
     pub(super) fn summary(&self) -> String {
         let one = |column: &Column| {
+            if let (Role::Extra(_), Some(why)) = (&column.role, column.why.as_ref().or(column.lost.as_ref()))
+            {
+                return format!("{} (unknown: {why})", column.name);
+            }
             let what = match &column.role {
                 Role::Time => "time",
                 Role::Gpu => "GPU",

@@ -1,11 +1,14 @@
 //! Records to rows of a batch.
 
+mod looks;
+mod named;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use gpuvitals_core::batch::{IdentityId, RowId, Value, is_unknown};
+use gpuvitals_core::batch::{IdentityId, RowId, Value};
 use gpuvitals_core::catalogue::MetricId;
-use gpuvitals_core::foreign::{Choice, Meaning, absence, is_credible, meaning};
+use gpuvitals_core::foreign::{Choice, absence, is_credible};
 use gpuvitals_core::time::{self, FUTURE_MAX_NS};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Origin, Table};
 
@@ -20,8 +23,8 @@ use super::subject::{Subject, Subjects};
 use super::times::Times;
 use crate::report::{Cause, Ledger, Refusal};
 
-/// Most names of metrics remembered; further ones are looked up again.
-const NAMES_MAX: usize = 4096;
+use looks::Look;
+use named::Name;
 
 /// Most unknown columns of a file that are remembered as text columns.
 const TEXT_COLUMNS_MAX: usize = 4096;
@@ -30,13 +33,6 @@ const TEXT_COLUMNS_MAX: usize = 4096;
 const UNTIMED_STEP_NS: i64 = 1_000;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
-
-/// The meaning of a metric's name in the long form.
-#[derive(Debug, Clone)]
-enum Named {
-    Metric(Scale),
-    Extra(Arc<str>),
-}
 
 /// The destination of a part's values. The first value opens the row: a part without any creates none.
 #[derive(Debug)]
@@ -83,14 +79,22 @@ pub(super) struct RowBuilder {
     /// The columns that tell whose value a row is.
     subject: Vec<usize>,
     parts: Arc<[Part]>,
+    labels: Option<usize>,
     named: Option<(usize, usize)>,
-    names: Map<Box<[u8]>, Named>,
+    names: Map<Box<[u8]>, Name>,
+    /// Whom names of metrics name; the place of each is its number behind the parts'.
+    owners: Vec<Whose>,
+    /// The last look at the processes of each subject.
+    looks: Map<usize, Look>,
+    /// Values of this batch of which the largest counts.
+    largest: Map<(RowId, MetricId), f64>,
     subjects: Subjects,
     builder: BatchBuilder,
     /// Rows of hosts.
     hosts: BatchBuilder,
     batch: u64,
-    by_time: Map<(IdentityId, i64), RowId>,
+    /// By table (whether hosts'), identity and time.
+    by_time: Map<(bool, IdentityId, i64), RowId>,
     /// Values of this batch that were set under the first meaning of a shared name, with the second.
     shared: Map<RowId, (MetricId, Value)>,
     text_columns: HashSet<Arc<str>, foldhash::fast::RandomState>,
@@ -107,8 +111,12 @@ impl RowBuilder {
             times: plan.times.clone(),
             subject: plan.subject(),
             parts: Part::all(&plan, with_messages).into(),
+            labels: plan.find(|role| matches!(role, Role::Labels)),
             named: name.zip(plan.find(|role| matches!(role, Role::MetricValue))),
             names: Map::default(),
+            owners: Vec::new(),
+            looks: Map::default(),
+            largest: Map::default(),
             subjects: Subjects::new(&plan),
             plan: Arc::new(plan),
             builder: BatchBuilder::new(Table::GpuEvents),
@@ -158,9 +166,10 @@ impl RowBuilder {
         self.builder.rows() + self.hosts.rows()
     }
 
-    /// Whether the current record repeats the header.
+    /// Whether the current record is a line of names or units.
     pub(super) fn is_header(&self, record: &Splitter) -> bool {
-        sample::is_header(record, self.plan.columns.iter().map(|column| column.name.as_str()))
+        let is_one = |head: &Vec<String>| sample::is_header(record, head.iter().map(|name| name.trim()));
+        self.plan.heads.iter().any(is_one)
     }
 
     /// Whether the current record is one that can be read, and its recorded time; without a column of times, now.
@@ -224,8 +233,9 @@ impl RowBuilder {
         ledger: &mut Ledger,
     ) -> Result<bool, Refusal> {
         let index = self.subjects.find(&self.plan, record, (number, &part.whose))?;
+        let time_ns = if self.plan.is_of_processes { self.look(index, record, time_ns) } else { time_ns };
         let is_host = part.whose == Whose::Host;
-        let is_shared = self.named.is_some();
+        let is_shared = self.named.is_some() || self.plan.is_of_processes;
         let card = self.subjects.get_mut(index).and_then(|subject| subject.card);
         let mut places = Places {
             card: card.map(|index| RowPlace { index, time_ns, is_host, row: None, is_shared: true }),
@@ -237,8 +247,9 @@ impl RowBuilder {
         for (column, name) in &part.extras {
             rest.extra(name, &pointed(record.field(*column), self.plan.decimals.of_column(*column)));
         }
-        if let Some((name, value)) = self.named.filter(|_| part.whose == Whose::Row) {
-            self.read_named(record, (name, value), &mut places, rest, ledger);
+        let mut is_elsewhere = false;
+        if let Some(columns) = self.named.filter(|_| part.whose == Whose::Row) {
+            is_elsewhere = self.read_named(record, columns, &mut places, rest, ledger)?;
         }
         let has_card = places.card.as_ref().is_some_and(|card| card.row.is_some());
         let mut place = places.own;
@@ -249,7 +260,7 @@ impl RowBuilder {
             Some((row, known)) => self.put_rest(&place, row, known, rest, record.record_line(), ledger),
             None => self.note_absences(&place, rest),
         }
-        Ok(place.row.is_some() || has_card)
+        Ok(place.row.is_some() || has_card || is_elsewhere)
     }
 
     /// The batches under construction that have rows: of GPUs, and of hosts. `sequence` is the number of the first.
@@ -260,6 +271,7 @@ impl RowBuilder {
         self.batch += 1;
         self.by_time.clear();
         self.shared.clear();
+        self.largest.clear();
         (batch, hosts)
     }
 
@@ -307,6 +319,7 @@ impl RowBuilder {
             }
         }
         let Some((column, value)) = found else { return };
+        let value = if self.plan.is_of_processes { self.summed(places.own.index, value) } else { value };
         let place = places.of(&cells.scale);
         self.set(place, &cells.scale, value);
         let Some((row, _)) = place.row.filter(|_| !place.is_host) else { return };
@@ -322,53 +335,17 @@ impl RowBuilder {
         }
     }
 
-    /// Sets the metric that the row names.
-    fn read_named(
-        &mut self,
-        record: &Splitter,
-        (name_column, value_column): (usize, usize),
-        places: &mut Places,
-        rest: &mut Rest,
-        ledger: &mut Ledger,
-    ) {
-        let name = record.field(name_column);
-        let known = self.names.get(name).cloned();
-        let scale = match known.unwrap_or_else(|| self.learn(name)) {
-            Named::Metric(scale) => scale,
-            Named::Extra(name) => return rest.extra(&name, record.field(value_column)),
-        };
-        let decimal = self.plan.decimals.of_column(value_column);
-        match cell::metric(&pointed(record.field(value_column), decimal), &scale) {
-            Ok(value) => {
-                let place = places.of(&scale);
-                self.set(place, &scale, value);
-                if let (Some(messages), Some((row, _))) = (&mut self.messages, place.row) {
-                    messages.put(row, text(name).trim(), text(record.field(value_column)));
-                }
-            }
-            Err(missing) => {
-                rest.missing(scale.id, missing, record.record_line(), std::str::from_utf8(name).ok(), ledger);
-            }
+    /// The row of a place, which is opened if it is not.
+    fn row(&mut self, place: &mut RowPlace) -> Option<RowId> {
+        match place.row {
+            Some((row, _)) => Some(row),
+            None => self.open_row(place),
         }
-    }
-
-    fn learn(&mut self, name: &[u8]) -> Named {
-        if self.names.len() >= NAMES_MAX {
-            self.names.clear();
-        }
-        let text = String::from_utf8_lossy(name);
-        let is_misfit = self.plan.misfits.contains_key(text.trim());
-        let named = if is_misfit { Named::Extra(own_name(text.trim())) } else { named(&text) };
-        self.names.insert(name.into(), named.clone());
-        named
     }
 
     #[inline]
     fn set(&mut self, place: &mut RowPlace, scale: &Scale, value: Value) {
-        let row = match place.row {
-            Some((row, _)) => Some(row),
-            None => self.open_row(place),
-        };
+        let row = self.row(place);
         if let Some(row) = row.filter(|_| place.is_host) {
             let _set = self.hosts.set(row, scale.id, value);
         } else if let Some(row) = row {
@@ -409,7 +386,10 @@ impl RowBuilder {
         let time_ns = place.time_ns;
         let (row, known) = match subject.row {
             Some((at, row)) if long && at == time_ns => (row, true),
-            _ if long => (*by_time.entry((id, time_ns)).or_insert_with(|| builder.row(time_ns, id)), false),
+            _ if long => (
+                *by_time.entry((place.is_host, id, time_ns)).or_insert_with(|| builder.row(time_ns, id)),
+                false,
+            ),
             _ => (builder.row(time_ns, id), false),
         };
         subject.row = Some((time_ns, row));
@@ -531,17 +511,4 @@ impl Rest {
 /// A field that was checked to be text.
 fn text(field: &[u8]) -> &str {
     std::str::from_utf8(field).unwrap_or_default()
-}
-
-fn named(name: &str) -> Named {
-    let name = name.trim();
-    match meaning(name) {
-        Meaning::Metric(id, factor) => Named::Metric(Scale::new(id, factor, name)),
-        _ => Named::Extra(name.into()),
-    }
-}
-
-/// The name of a column for a metric that is not what its name says.
-fn own_name(name: &str) -> Arc<str> {
-    if is_unknown(Table::GpuEvents, name) { name.into() } else { format!("{name}_2").into() }
 }

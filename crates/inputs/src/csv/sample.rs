@@ -57,6 +57,24 @@ impl Sample {
         self.rows.push((from, self.ends.len()));
     }
 
+    /// The cells of the first record.
+    pub(super) fn first(&self) -> Vec<&str> {
+        let (from, to) = self.rows.first().copied().unwrap_or_default();
+        (0..to - from).map(|column| self.cells(column).next().unwrap_or_default()).collect()
+    }
+
+    /// Leaves out the first record, and those that are the same.
+    pub(super) fn drop_first(&mut self) {
+        let cells = |(from, to): (usize, usize)| {
+            let start = from.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+            let end = to.checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
+            (self.text.get(start..end), to - from)
+        };
+        let first = self.rows.first().map(|row| cells(*row));
+        let kept = self.rows.iter().filter(|row| Some(cells(**row)) != first).copied().collect();
+        self.rows = kept;
+    }
+
     fn last_is_short(&self) -> bool {
         let len = |row: Option<&(usize, usize)>| row.map_or(0, |(from, to)| to - from);
         let before = self.rows.len().checked_sub(2).and_then(|at| self.rows.get(at));

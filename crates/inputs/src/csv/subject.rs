@@ -51,6 +51,8 @@ pub(super) struct Subjects {
     labels: Option<usize>,
     name_finder: memmem::Finder<'static>,
     by_key: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    /// Of the long form: subjects by all that they are, so that labels of single metrics make no others.
+    by_content: Option<HashMap<String, usize>>,
     all: Vec<Subject>,
     remembered_len: usize,
     key: Vec<u8>,
@@ -72,6 +74,7 @@ impl Subjects {
             labels,
             name_finder: labels::name_finder(),
             by_key: HashMap::default(),
+            by_content: long.then(HashMap::new),
             all: Vec::new(),
             remembered_len: 0,
             key: Vec::new(),
@@ -108,13 +111,27 @@ impl Subjects {
         let subject = subject(plan, record, whose)?;
         if self.remembered_len > REMEMBERED_LEN_MAX {
             self.by_key.clear();
+            self.by_content.iter_mut().for_each(HashMap::clear);
             self.all.clear();
             self.remembered_len = 0;
         }
         // A subject takes more memory than its key: the identity's texts and the entry itself.
         self.remembered_len += self.key.len() + size_of::<Subject>();
+        let content = self
+            .by_content
+            .is_some()
+            .then(|| format!("{:?} {:?} {}", subject.identity, subject.extras, *whose == Whose::Host));
+        let known = content.as_ref().and_then(|content| self.by_content.as_ref()?.get(content));
+        if let Some(&index) = known {
+            self.by_key.insert(self.key.as_slice().into(), index);
+            return Ok(index);
+        }
         let card = self.card_of(&subject);
         self.by_key.insert(self.key.as_slice().into(), self.all.len());
+        if let Some((content, by_content)) = content.zip(self.by_content.as_mut()) {
+            self.remembered_len += content.len();
+            by_content.insert(content, self.all.len());
+        }
         self.all.push(Subject { card, ..subject });
         Ok(self.all.len() - 1)
     }
@@ -178,6 +195,11 @@ fn subject(plan: &Plan, record: &Splitter, whose: &Whose) -> Result<Subject, Ref
             _ => {}
         }
     }
+    if let Whose::Labels(labels) = whose {
+        let named = read_labels(plan, labels, "labels", &mut identity, &mut extras, &mut fields)
+            .map_err(|reason| Refusal { cause: Cause::Identity, column: None, reason })?;
+        gpu = named.map(|name| (0, name)).or(gpu);
+    }
     let (column, gpu) = gpu.map_or((None, None), |(index, text)| (Some(index), Some(text)));
     let column =
         column.or_else(|| plan.find(|role| matches!(role, Role::Gpu | Role::Identity(IdentityColumn::Uuid))));
@@ -229,11 +251,21 @@ fn read_labels(
     // The exporter's own pod is in `pod` if the GPU's is in `exported_pod`.
     let exported = |name: &str| name.starts_with("exported_");
     let (first, second): (Vec<_>, Vec<_>) = labels.into_iter().partition(|(name, _)| exported(name));
+    // The names of AMD's device-metrics-exporter.
+    let is_amds = second.iter().any(|(name, _)| *name == "gpu_id");
     for (name, value) in first.iter().chain(&second) {
         if absence(value).is_some() || plan.columns.iter().any(|c| c.name.eq_ignore_ascii_case(name)) {
             continue;
         }
-        match meaning(name) {
+        if is_amds && matches!(*name, "clock_type" | "clock_index") {
+            // They tell metrics apart, not GPUs.
+            continue;
+        }
+        let meaning = match *name {
+            "card_model" if is_amds => Meaning::Identity(IdentityColumn::Model),
+            name => meaning(name),
+        };
+        match meaning {
             Meaning::Gpu if gpu.is_none() && !has_gpu => {
                 gpu = Some(value.as_ref().to_owned());
                 fields.push(((*name).into(), messages::name(value)));

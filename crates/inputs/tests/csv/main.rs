@@ -8,3 +8,4 @@ mod forms;
 mod logs;
 mod messages;
 mod reading;
+mod unsaid;

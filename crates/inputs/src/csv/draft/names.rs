@@ -1,0 +1,196 @@
+//! Names that say more than a metric: the long form's, those with labels, and those that the user speaks of.
+
+use std::collections::{HashMap, HashSet};
+
+use gpuvitals_core::catalogue::{self, MetricId};
+use gpuvitals_core::foreign::{self, Meaning};
+
+use super::{Draft, Fit, Sense, shortened};
+use crate::csv::labels;
+use crate::csv::part::Whose;
+use crate::csv::plan::{Column, Plan, Role};
+use crate::csv::sample::Sample;
+use crate::csv::series::{Named, Series};
+
+/// Most names of a long form that are said.
+const SERIES_MAX: usize = 400;
+
+/// Names of the columns of a long form that elsewhere mean something else, by which their cells must be metrics.
+const NAME_COLUMNS: [&str; 10] = [
+    "variable",
+    "field",
+    "_field",
+    "field_name",
+    "measurement",
+    "_measurement",
+    "key",
+    "series",
+    "counter",
+    "parameter",
+];
+const VALUE_COLUMNS: [&str; 5] = ["_value", "val", "reading", "field_value", "values"];
+
+/// What `nvidia-smi --query-compute-apps` calls a process' memory.
+const PROCESS_MEMORY: [&str; 2] = ["used_gpu_memory", "used_memory"];
+const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
+
+impl Draft<'_> {
+    /// Finds the names of a long form in a column that is called otherwise.
+    pub(super) fn name_metrics(&self, senses: &mut [Sense]) {
+        let find = |senses: &[Sense], meaning: Meaning| senses.iter().position(|it| it.meaning == meaning);
+        let is_open = |sense: &Sense| sense.meaning == Meaning::Unknown && !sense.is_hint;
+        let named = |senses: &[Sense], known: &[&str], fits: &dyn Fn(usize) -> bool| {
+            let mut names = self.names.iter().zip(senses).enumerate();
+            let found = names.find(|(index, (name, sense))| {
+                known.contains(&catalogue::folded(name.trim()).as_str()) && is_open(sense) && fits(*index)
+            });
+            found.map(|(index, _)| index)
+        };
+        let name = find(senses, Meaning::MetricName);
+        let value = find(senses, Meaning::MetricValue);
+        let found = match (name, value) {
+            (Some(_), None) => {
+                let is_number = |index| {
+                    self.sample.cells(index).any(|text| crate::csv::cell::plain_number(text).is_some())
+                };
+                named(senses, &VALUE_COLUMNS, &is_number).map(|index| (index, Meaning::MetricValue))
+            }
+            (None, Some(_)) => {
+                let has_metrics = |index| self.has_metrics(index);
+                named(senses, &NAME_COLUMNS, &has_metrics).map(|index| (index, Meaning::MetricName))
+            }
+            _ => None,
+        };
+        if let Some((index, meaning)) = found
+            && let Some(sense) = senses.get_mut(index)
+        {
+            *sense = Sense { meaning, ..Sense::default() };
+        }
+    }
+
+    /// Whether the cells of a column are names, and one of them is a metric's.
+    fn has_metrics(&self, index: usize) -> bool {
+        let names: HashSet<&str> = self.sample.cells(index).take(SERIES_MAX).collect();
+        names.iter().any(|name| matches!(Series::of(name, "", false).named, Named::Metric { .. }))
+    }
+
+    /// Columns that the user says to be one metric, and whose names have a GPU each: `GPU 0`, `GPU 1`.
+    pub(super) fn place_hints(&self, senses: &mut [Sense]) {
+        let gpu_in = |name: &str| {
+            labels::braced(name).map(|(_, labels)| labels.to_owned()).or_else(|| foreign::gpu_in(name))
+        };
+        let gpus: Vec<Option<String>> = self.names.iter().map(|name| gpu_in(name)).collect();
+        let metric = |sense: &Sense| match sense.meaning {
+            Meaning::Metric(id, _) if sense.is_hint => Some(id),
+            _ => None,
+        };
+        let places: Vec<usize> = (0..senses.len())
+            .filter(|&index| {
+                let (Some(sense), Some(Some(gpu))) = (senses.get(index), gpus.get(index)) else {
+                    return false;
+                };
+                let is_other = |(other, its): (&Sense, &Option<String>)| {
+                    metric(other) == metric(sense) && its.as_ref().is_some_and(|its| its != gpu)
+                };
+                metric(sense).is_some() && senses.iter().zip(&gpus).any(is_other)
+            })
+            .collect();
+        for index in places {
+            if let (Some(sense), Some(gpu)) = (senses.get_mut(index), gpus.get(index)) {
+                sense.gpu.clone_from(gpu);
+            }
+        }
+    }
+
+    /// Whether rows are of processes, whose memory is put together by GPU; what is only theirs is left out.
+    pub(super) fn put_processes_together(&self, senses: &mut [Sense]) -> bool {
+        let bare = |name: &str| {
+            let name = name.split_once(['[', '(']).map_or(name, |(head, _)| head);
+            catalogue::folded(name.trim())
+        };
+        let names: Vec<String> = self.names.iter().map(|name| bare(name)).collect();
+        let is_memory = |(name, sense): (&String, &Sense)| {
+            PROCESS_MEMORY.contains(&name.as_str())
+                && matches!(sense.meaning, Meaning::Metric(id, _) if id == MEMORY_USED)
+        };
+        let has_model = names.iter().any(|name| name == "gpu_name");
+        if !names.iter().any(|name| name == "pid") || !names.iter().zip(&*senses).any(is_memory) {
+            return false;
+        }
+        for (name, sense) in names.iter().zip(senses) {
+            if matches!(name.as_str(), "pid" | "process_name") || (name == "name" && has_model) {
+                *sense = Sense { is_of_process: true, ..Sense::default() };
+            }
+        }
+        true
+    }
+}
+
+/// What a column is whose name has labels, as Grafana writes series: `DCGM_FI_DEV_POWER_USAGE{gpu="0"}`.
+pub(super) fn labelled(name: &str) -> Option<Sense> {
+    let (metric, labels) = labels::braced(name)?;
+    let series = Series::of(metric, labels, true);
+    let meaning = match series.named {
+        Named::Metric { scale, .. } => Meaning::Metric(scale.id, scale.factor()),
+        Named::Extra(_) => return None,
+    };
+    Some(Sense { meaning, gpu: Some(labels.to_owned()), unit: series.unit, ..Sense::default() })
+}
+
+/// The name of a metric without its labels.
+pub(super) fn without_labels(name: &str) -> &str {
+    labels::braced(name).map_or(name, |(metric, _)| metric)
+}
+
+impl Plan {
+    /// The names of a long form, each with how its values fit and one of them, in their order.
+    pub(super) fn series_in(&self, sample: &Sample) -> Vec<(Series, Fit, String)> {
+        let find = |is: fn(&Role) -> bool| self.find(is);
+        let (Some(name), Some(value)) =
+            (find(|role| matches!(role, Role::MetricName)), find(|role| matches!(role, Role::MetricValue)))
+        else {
+            return Vec::new();
+        };
+        let labels = find(|role| matches!(role, Role::Labels));
+        let mut labels = labels.map(|column| sample.cells(column));
+        let decimal = self.decimals.of_column(value);
+        let names_gpu = self.names_gpu();
+        let (mut all, mut places) = (Vec::new(), HashMap::new());
+        for (name, text) in sample.cells(name).zip(sample.cells(value)) {
+            let labels = labels.as_mut().and_then(Iterator::next).unwrap_or_default();
+            let by_labels = if foreign::depends_on_labels(name) { labels } else { "" };
+            let at = *places.entry((name, by_labels)).or_insert_with(|| {
+                let series = Series::of(name, by_labels, names_gpu);
+                let is_same = |(known, ..): &(Series, Fit, String)| known.name == series.name;
+                all.iter().position(is_same).unwrap_or_else(|| {
+                    all.push((series, Fit::default(), String::new()));
+                    all.len() - 1
+                })
+            });
+            let Some((series, fit, example)) = all.get_mut(at) else { continue };
+            if let Named::Metric { scale, .. } = &series.named {
+                fit.take(text, scale, decimal);
+            }
+            if example.is_empty() && foreign::absence(text).is_none() {
+                *example = shortened(text);
+            }
+        }
+        all
+    }
+
+    /// What the names of a long form are, as its columns are said.
+    pub(super) fn settle_series(&mut self, sample: &Sample) {
+        let series = self.series_in(sample).into_iter().take(SERIES_MAX).map(|(series, _, example)| {
+            let why = self.misfits.get(&series.name).cloned();
+            let (role, gpu) = match series.named {
+                _ if why.is_some() => (Role::Extra(series.name.as_str().into()), None),
+                Named::Metric { scale, whose: Some(Whose::Gpu(gpu)), .. } => (Role::Metric(scale), Some(gpu)),
+                Named::Metric { scale, .. } => (Role::Metric(scale), None),
+                Named::Extra(name) => (Role::Extra(name), None),
+            };
+            let example = Some(example).filter(|text| !text.is_empty());
+            Column { name: series.name, role, gpu, unit: series.unit, choice: None, why, lost: None, example }
+        });
+        self.series = series.collect();
+    }
+}

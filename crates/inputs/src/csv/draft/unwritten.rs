@@ -1,0 +1,213 @@
+//! Units that only the values tell: shares of one, memory in GiB or bytes, power in milliwatts.
+//!
+//! Nothing is guessed where a name, a cell, the user or a tool says the unit. What is guessed is said.
+
+use std::collections::BTreeSet;
+
+use gpuvitals_core::catalogue::{self, MetricId, Unit};
+use gpuvitals_core::foreign::{self, Meaning, unit_factor};
+
+use super::{Draft, Sense};
+use crate::csv::cell;
+use crate::csv::decimal::{Decimals, joined, pointed};
+
+const TOTAL: MetricId = MetricId::of("memory_total_mb");
+const HOST_TOTAL: MetricId = MetricId::of("host_memory_total_mb");
+const ENERGY: MetricId = MetricId::of("energy_mj");
+
+/// Fewest numbers and different ones that may be shares of one, and the least that the largest of them is.
+const SHARES_MIN: usize = 5;
+const DISTINCT_MIN: usize = 4;
+const LARGEST_MIN: f64 = 0.3;
+
+/// Memory that a GPU can have, MiB.
+const GPU_MEMORY: (f64, f64) = (256.0, 4_194_304.0);
+/// Memory that a host can have, MiB.
+const HOST_MEMORY: (f64, f64) = (256.0, 67_108_864.0);
+
+/// No GPU draws less, W, and none runs slower, MHz.
+const LEAST: f64 = 0.5;
+
+/// Units that numbers may have which cannot be the column's.
+const POWER_UNITS: &[&str] = &["mW", "uW"];
+const CLOCK_UNITS: &[&str] = &["kHz", "Hz"];
+const MEMORY_UNITS: &[&str] = &["GiB", "B", "KiB"];
+
+/// A column whose unit nobody says.
+struct Open {
+    index: usize,
+    id: MetricId,
+    gpu: Option<String>,
+    numbers: Vec<f64>,
+}
+
+/// What a column's numbers are taken for.
+struct Guess {
+    index: usize,
+    factor: f64,
+    note: String,
+}
+
+impl Draft<'_> {
+    /// Gives columns the units that their values tell, and says so.
+    pub(super) fn guess_units(&self, senses: &mut [Sense], decimals: &Decimals) -> Vec<String> {
+        let open = senses.iter().enumerate().filter_map(|(index, sense)| self.open(index, sense, decimals));
+        let open: Vec<Open> = open.collect();
+        let mut guesses = self.shares(&open);
+        guesses.extend(self.too_large(&open, Unit::Watt, POWER_UNITS));
+        guesses.extend(self.too_large(&open, Unit::Megahertz, CLOCK_UNITS));
+        guesses.extend(self.memory(&open));
+        guesses.extend(self.energy(&open));
+        for guess in &guesses {
+            if let Some(sense) = senses.get_mut(guess.index)
+                && let Meaning::Metric(id, _) = sense.meaning
+            {
+                sense.meaning = Meaning::Metric(id, guess.factor);
+            }
+        }
+        guesses.into_iter().map(|guess| guess.note).collect()
+    }
+
+    fn open(&self, index: usize, sense: &Sense, decimals: &Decimals) -> Option<Open> {
+        let Meaning::Metric(id, _) = sense.meaning else { return None };
+        let name = self.names.get(index)?;
+        let is_tools = self.dialect.is_some_and(|dialect| dialect.column(name).is_some());
+        let is_said = sense.is_hint || sense.is_guess || sense.is_of_cells || sense.unit.is_some();
+        if is_said || is_tools || foreign::is_dcgm(name) || foreign::writes_unit(name) {
+            return None;
+        }
+        let decimal = decimals.of_column(index);
+        let (mut numbers, mut others) = (Vec::new(), 0);
+        for text in self.sample.cells(index).filter(|text| foreign::absence(text).is_none()) {
+            let joined = joined(text.as_bytes());
+            let written = pointed(joined.as_deref().unwrap_or(text.as_bytes()), decimal);
+            match std::str::from_utf8(&written).ok().and_then(cell::plain_number) {
+                Some(number) => numbers.push(number),
+                None => others += 1,
+            }
+        }
+        let is_numbers = !numbers.is_empty() && others * 100 <= numbers.len();
+        is_numbers.then(|| Open { index, id, gpu: sense.gpu.clone(), numbers })
+    }
+
+    fn name(&self, open: &Open) -> &str {
+        self.names.get(open.index).map_or("", |name| name.trim())
+    }
+
+    /// Shares of one. Beside some, others that are none or all of it are such, too.
+    fn shares(&self, open: &[Open]) -> Vec<Guess> {
+        let shares = || {
+            let is_percent = |it: &&Open| it.id.metric().unit == Unit::Percent;
+            open.iter().filter(is_percent).filter(|it| it.numbers.iter().all(|it| (0.0..=1.0).contains(it)))
+        };
+        let is_sure = |it: &Open| {
+            let distinct: BTreeSet<u64> = it.numbers.iter().map(|number| number.to_bits()).collect();
+            it.numbers.len() >= SHARES_MIN && distinct.len() >= DISTINCT_MIN && it.largest() >= LARGEST_MIN
+        };
+        let is_any = shares().any(is_sure);
+        let guess = |it: &Open| Guess {
+            index: it.index,
+            factor: 100.0,
+            note: format!(
+                "no number of column {} is above 1, so they are taken for shares of one: 1 is 100 %",
+                self.name(it)
+            ),
+        };
+        shares().filter(|it| is_any && it.largest() > 0.0).map(guess).collect()
+    }
+
+    /// Numbers that cannot be in the column's unit, and can in a smaller one. The columns of a file have the same.
+    fn too_large(&self, open: &[Open], unit: Unit, smaller: &[&str]) -> Vec<Guess> {
+        let all = || open.iter().filter(|it| it.id.metric().unit == unit);
+        let found = all().find_map(|it| {
+            let fits = |factor: f64| it.fits_above(LEAST, factor, it.id.metric().range);
+            let factor = |unit: &&&str| unit_factor(unit, it.id.metric()).is_some_and(fits);
+            it.is_out(it.id.metric().range).then(|| smaller.iter().find(factor)).flatten()
+        });
+        let Some(written) = found else { return Vec::new() };
+        let guess = |it: &Open| {
+            let factor = unit_factor(written, it.id.metric())?;
+            let fits = it.fits_above(LEAST, factor, it.id.metric().range);
+            fits.then(|| self.guess(it, factor, written))
+        };
+        all().filter_map(guess).collect()
+    }
+
+    /// Memory, whose total says its unit: no GPU has 24 MiB, none has 25 TiB.
+    fn memory(&self, open: &[Open]) -> Vec<Guess> {
+        let mut guesses = Vec::new();
+        let of_host = |it: &Open| it.id.metric().table == HOST_TOTAL.metric().table;
+        let is_memory = |it: &&Open| it.id.metric().unit == Unit::Mebibyte;
+        let all: Vec<&Open> = open.iter().filter(is_memory).collect();
+        for it in &all {
+            let (total, range) = if of_host(it) { (HOST_TOTAL, HOST_MEMORY) } else { (TOTAL, GPU_MEMORY) };
+            let own_total = all.iter().find(|other| other.id == total && other.gpu == it.gpu);
+            let (judged, range) = match own_total {
+                // Part and total are in one unit, if the part can be one of it.
+                Some(total) if it.largest() <= total.largest() * 1.02 => (*total, range),
+                _ => (*it, (0.0, range.1)),
+            };
+            let factor = |unit: &str| unit_factor(unit, it.id.metric());
+            let fits = |unit: &&&str| factor(unit).is_some_and(|factor| judged.fits(factor, range));
+            if !judged.is_out(range) {
+                continue;
+            }
+            let found = MEMORY_UNITS.iter().find(fits);
+            guesses.extend(found.and_then(|unit| Some(self.guess(it, factor(unit)?, unit))));
+        }
+        guesses
+    }
+
+    /// NVML counts the energy in millijoules, whole ones, as people write it under NVML's name.
+    fn energy(&self, open: &[Open]) -> Vec<Guess> {
+        let is_nvmls = |it: &&Open| {
+            let name = catalogue::folded(self.name(it));
+            let bare = name.strip_prefix("gpu_").unwrap_or(&name);
+            let is_whole = it.numbers.iter().all(|number| number.fract() == 0.0);
+            it.id == ENERGY
+                && is_whole
+                && matches!(bare, "total_energy_consumption" | "energy_consumption_total")
+        };
+        open.iter().filter(is_nvmls).map(|it| self.guess(it, 1.0, "mJ")).collect()
+    }
+
+    fn guess(&self, it: &Open, factor: f64, unit: &str) -> Guess {
+        let why = if it.id == ENERGY {
+            "NVML counts them".to_owned()
+        } else {
+            let unit = it.id.metric().unit.as_str();
+            format!("in {unit} they cannot be true, or not beside the other columns")
+        };
+        let name = self.name(it);
+        Guess {
+            index: it.index,
+            factor,
+            note: format!("the numbers of column {name} are taken for {unit}, as {why}"),
+        }
+    }
+}
+
+impl Open {
+    fn largest(&self) -> f64 {
+        self.numbers.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// The same, where nearly all that are not 0 are at least so much.
+    fn fits_above(&self, least: f64, factor: f64, range: (f64, f64)) -> bool {
+        let low = self.numbers.iter().filter(|number| **number != 0.0 && **number * factor < least).count();
+        low * 100 <= self.numbers.len() && self.fits(factor, range)
+    }
+
+    /// Whether most numbers are out of a range: a few that are stand for nothing.
+    fn is_out(&self, (min, max): (f64, f64)) -> bool {
+        let said = || self.numbers.iter().filter(|number| **number != 0.0);
+        let out = said().filter(|number| !(min..=max).contains(*number)).count();
+        out * 2 > said().count()
+    }
+
+    /// Whether nearly all numbers are in a range, times a factor.
+    fn fits(&self, factor: f64, (min, max): (f64, f64)) -> bool {
+        let bad = self.numbers.iter().filter(|number| !(min..=max).contains(&(**number * factor))).count();
+        bad * 100 <= self.numbers.len()
+    }
+}

@@ -1,0 +1,89 @@
+//! The names of metrics in the long form: what each is, and whose its values are.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gpuvitals_core::Table;
+use gpuvitals_core::batch::is_unknown;
+use gpuvitals_core::foreign::{self, Meaning, Topic};
+
+use super::cell::Scale;
+use super::part::Whose;
+use super::{labels, plan::Plan};
+
+/// What a name is.
+#[derive(Debug, Clone)]
+pub(super) struct Series {
+    /// The name, with what of the labels tells it apart.
+    pub(super) name: String,
+    pub(super) named: Named,
+    /// The unit in the name.
+    pub(super) unit: Option<String>,
+}
+
+/// The meaning of a name.
+#[derive(Debug, Clone)]
+pub(super) enum Named {
+    Metric {
+        scale: Scale,
+        /// Whose it is, if not the record's.
+        whose: Option<Whose>,
+        /// Of several values of one GPU and time the largest counts.
+        is_of_several: bool,
+    },
+    /// Kept under this name.
+    Extra(Arc<str>),
+}
+
+impl Series {
+    /// What a record's name is. `labels` is empty where it has none.
+    pub(super) fn of(name: &str, labels: &str, names_gpu: bool) -> Self {
+        let name = name.trim();
+        if foreign::depends_on_labels(name)
+            && let Some(exported) = exported(name, labels)
+        {
+            let named = match exported.metric {
+                Some((id, factor)) => {
+                    let scale = Scale::new(id, factor, name);
+                    Named::Metric { scale, whose: None, is_of_several: exported.is_of_several }
+                }
+                None => Named::Extra(own_name(&exported.name)),
+            };
+            return Self { name: exported.name, named, unit: None };
+        }
+        let column = foreign::column(name, Topic::Gpu);
+        let named = match column.meaning {
+            Meaning::Metric(id, factor) => {
+                let is_host = id.metric().table == Table::SystemEvents;
+                let gpu = column.gpu.filter(|_| !names_gpu).map(|gpu| Whose::Gpu(gpu.into()));
+                let whose = if is_host { Some(Whose::Host) } else { gpu };
+                Named::Metric { scale: Scale::new(id, factor, name), whose, is_of_several: false }
+            }
+            _ => Named::Extra(name.into()),
+        };
+        Self { name: name.to_owned(), named, unit: column.unit }
+    }
+
+    /// The same as [`Series::of`], but for names whose values cannot be what they say.
+    pub(super) fn in_plan(name: &str, labels: &str, plan: &Plan) -> Self {
+        let mut series = Self::of(name, labels, plan.names_gpu());
+        if plan.misfits.contains_key(&series.name) {
+            series.named = Named::Extra(own_name(&series.name));
+        }
+        series
+    }
+}
+
+fn exported(name: &str, text: &str) -> Option<foreign::Exported> {
+    let labels = labels::parse(text)?;
+    let label = |wanted: &str| {
+        let found = labels.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        found.map(|(_, value)| Cow::clone(value).into_owned())
+    };
+    foreign::exported(name, &label)
+}
+
+/// The name of a column for a metric that is not what its name says.
+fn own_name(name: &str) -> Arc<str> {
+    if is_unknown(Table::GpuEvents, name) { name.into() } else { format!("{name}_2").into() }
+}
