@@ -415,18 +415,41 @@ mod tests {
         }
     }
 
+    fn check(name: &str, expected: &str) {
+        let found = read(name, Topic::Gpu).map_or_else(
+            || "-".to_owned(),
+            |term| {
+                let gpu = term.gpu.map(|gpu| format!(" of {gpu}")).unwrap_or_default();
+                format!("{} x {}{gpu}", term.id.metric().column, term.factor)
+            },
+        );
+        assert_eq!(found, expected, "{name}");
+    }
+
+    #[test]
+    fn names_with_signs_without_blanks_and_in_other_languages() {
+        check("gpu_util%", "utilization_pct x 1");
+        check("sm%", "utilization_pct x 1");
+        check("mem%", "memory_used_pct x 1");
+        check("powerdraw", "power_w x 1");
+        check("total_board_power", "power_w x 1");
+        check("hotspot", "temperature_junction_c x 1");
+        check("gpu_mem_c", "temperature_memory_c x 1");
+        check("GPU Memory Junction Temperature [°C]", "temperature_memory_c x 1");
+        check("GPU Fan1 [RPM]", "fan_speed_rpm x 1");
+        check("gpu_util_frac", "utilization_pct x 100");
+        check("gpu_pstate", "performance_state x 1");
+        check("Stromverbrauch in W", "power_w x 1");
+        check("Potencia (W)", "power_w x 1");
+        check("Uso de GPU (%)", "utilization_pct x 1");
+        check("Mémoire utilisée (Mo)", "memory_used_mb x 1");
+        check("system/gpu_1_power_usage_watts", "power_w x 1 of 1");
+        check("system/gpu_0_memory_usage_megabytes", "memory_used_mb x 1 of 0");
+        check("system/cpu_utilization_percentage", "cpu_pct x 1");
+    }
+
     #[test]
     fn names_of_public_logs() {
-        let check = |name: &str, expected: &str| {
-            let found = read(name, Topic::Gpu).map_or_else(
-                || "-".to_owned(),
-                |term| {
-                    let gpu = term.gpu.map(|gpu| format!(" of {gpu}")).unwrap_or_default();
-                    format!("{} x {}{gpu}", term.id.metric().column, term.factor)
-                },
-            );
-            assert_eq!(found, expected, "{name}");
-        };
         check("mem_total_mib", "memory_total_mb x 1");
         check("power_watts", "power_w x 1");
         check("vram_used_bytes", "memory_used_mb x 0.00000095367431640625");
@@ -450,24 +473,6 @@ mod tests {
         check("ram_used_gb", "memory_mb x 1024");
         check("powerWatts", "power_w x 1");
         check("clock_graphics_ghz", "gpu_clock_mhz x 1000");
-        check("gpu_util%", "utilization_pct x 1");
-        check("sm%", "utilization_pct x 1");
-        check("mem%", "memory_used_pct x 1");
-        check("powerdraw", "power_w x 1");
-        check("total_board_power", "power_w x 1");
-        check("hotspot", "temperature_junction_c x 1");
-        check("gpu_mem_c", "temperature_memory_c x 1");
-        check("GPU Memory Junction Temperature [°C]", "temperature_memory_c x 1");
-        check("GPU Fan1 [RPM]", "fan_speed_rpm x 1");
-        check("gpu_util_frac", "utilization_pct x 100");
-        check("gpu_pstate", "performance_state x 1");
-        check("Stromverbrauch in W", "power_w x 1");
-        check("Potencia (W)", "power_w x 1");
-        check("Uso de GPU (%)", "utilization_pct x 1");
-        check("Mémoire utilisée (Mo)", "memory_used_mb x 1");
-        check("system/gpu_1_power_usage_watts", "power_w x 1 of 1");
-        check("system/gpu_0_memory_usage_megabytes", "memory_used_mb x 1 of 0");
-        check("system/cpu_utilization_percentage", "cpu_pct x 1");
         for unknown in [
             "load",
             "usage",

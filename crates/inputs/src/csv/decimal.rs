@@ -144,7 +144,7 @@ pub(super) fn joined(cell: &[u8]) -> Option<Vec<u8>> {
         rest = behind;
     }
     // A date, a list, a fourth digit are no number.
-    let is_other = |text: &[u8]| text.iter().any(|byte| byte.is_ascii_digit());
+    let is_other = |text: &[u8]| text.iter().any(u8::is_ascii_digit);
     let fraction = rest.strip_prefix(b".").or_else(|| rest.strip_prefix(b","));
     let behind = fraction.map_or(rest, |rest| rest.get(digits(rest)..).unwrap_or_default());
     (written.len() > head.len() && !is_other(behind)).then(|| [&written, rest].concat())

@@ -17,6 +17,7 @@ use gpuvitals_core::{IdentityColumn, Table, time};
 use super::cell::{self, Missing, Scale, Side};
 use super::decimal::{Decimal, Decimals, pointed};
 use super::hints::{ColumnHint, HintSense, Hints};
+use super::labels;
 use super::numbering::{self, NoGpu};
 use super::plan::{Column, CsvForm, Owner, Plan, Role, Surroundings, Unfit, extra_name, is_named};
 use super::sample::Sample;
@@ -206,7 +207,7 @@ impl Draft<'_> {
         if let Some(sense) = gpu.and_then(|gpu| senses.get_mut(gpu)) {
             sense.meaning = Meaning::Gpu;
         }
-        let guessed = senses.iter().zip(self.names).filter(|(sense, _)| sense.is_guess);
+        let guessed = senses.iter().zip(self.names).filter(|(sense, _)| sense.evidence == Evidence::Numbers);
         let notes = guessed.map(|(_, name)| {
             format!("the numbers of column {} are shares, so it is taken for the load", name.trim())
         });
@@ -270,7 +271,7 @@ impl Draft<'_> {
         order.sort_by_key(|index| {
             let name = self.names.get(*index).map_or("", |name| name.trim());
             senses.get(*index).map_or(3, |sense| match sense.choice {
-                _ if sense.is_hint => 0,
+                _ if sense.evidence == Evidence::User => 0,
                 Some(_) => 1,
                 None if foreign::names_gpu(name) => 2,
                 None => 3,
@@ -314,12 +315,12 @@ impl Draft<'_> {
     fn sense(&self, index: usize, dropped: &HashMap<usize, String>) -> Sense {
         let Some(name) = self.names.get(index) else { return Sense::default() };
         if let Some(hint) = self.around.hints.columns.iter().rev().find(|hint| is_named(name, &hint.name)) {
-            return Sense { is_hint: true, ..Sense::of_hint(&hint.sense) };
+            return Sense { evidence: Evidence::User, ..Sense::of_hint(&hint.sense) };
         }
         if dropped.contains_key(&index) {
             return Sense::default();
         }
-        if let Some(sense) = names::labelled(name) {
+        if let Some(sense) = Sense::labelled(name) {
             return sense;
         }
         if let (Some(run), Some(first)) = (self.run(name), self.first_run())
@@ -336,7 +337,7 @@ impl Draft<'_> {
                 return Sense { meaning: Meaning::Identity(column), ..Sense::default() };
             }
             Some(DialectColumn::Gpu) => {
-                return Sense { meaning: Meaning::Gpu, is_of_tool: true, ..Sense::default() };
+                return Sense { meaning: Meaning::Gpu, evidence: Evidence::Tool, ..Sense::default() };
             }
             Some(DialectColumn::Own) => {
                 let tool = self.dialect.map_or("", |dialect| dialect.name);
@@ -354,7 +355,7 @@ impl Draft<'_> {
         if let Some(column) = cells.as_ref().and_then(|cells| self.with_unit(name, cells, &column)) {
             let is_pair = cells.is_some_and(|cells| cells.is_pair);
             let ForeignColumn { meaning, gpu, .. } = column;
-            return Sense { meaning, gpu, is_of_cells: true, is_pair, ..Sense::default() };
+            return Sense { meaning, gpu, evidence: Evidence::Cells, is_pair, ..Sense::default() };
         }
         let is_pair = cells.is_some_and(|cells| cells.is_pair);
         if self.topic == Topic::Host
@@ -392,7 +393,8 @@ impl Draft<'_> {
             let column = foreign::column(stem, self.topic);
             let is_gpus =
                 matches!(column.meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents);
-            let is_open = !sense.is_hint && sense.why.is_none() && !dropped.contains_key(&index);
+            let is_open =
+                sense.evidence != Evidence::User && sense.why.is_none() && !dropped.contains_key(&index);
             if is_open && is_gpus && column.gpu.is_none() && parts.iter().any(is_like) {
                 let gpu = Some((*number).to_owned());
                 *sense = Sense { meaning: column.meaning, gpu, unit: column.unit, ..Sense::default() };
@@ -409,13 +411,13 @@ impl Draft<'_> {
         for (index, (sense, name)) in senses.iter_mut().zip(self.names).enumerate() {
             let may_be = sense.meaning == Meaning::Gpu
                 || (sense.meaning == Meaning::Unknown && sense.why.is_none() && foreign::names_device(name));
-            if !may_be || sense.is_hint || sense.is_of_tool {
+            if !may_be || matches!(sense.evidence, Evidence::User | Evidence::Tool) {
                 continue;
             }
             let Some(none) = numbering::judge(self.sample, index, &times) else { continue };
             let is_load = none == NoGpu::Percent && is_named(name, "gpu") && !has_load;
             *sense = if is_load {
-                Sense { meaning: Meaning::Metric(LOAD, 1.0), is_guess: true, ..Sense::default() }
+                Sense { meaning: Meaning::Metric(LOAD, 1.0), evidence: Evidence::Numbers, ..Sense::default() }
             } else {
                 Sense { why: Some(none.reason().to_owned()), ..Sense::default() }
             };
@@ -426,7 +428,7 @@ impl Draft<'_> {
     fn gpu_column(&self, senses: &[Sense]) -> Option<usize> {
         let ranked = senses.iter().zip(self.names).enumerate().filter_map(|(index, (sense, name))| {
             let rank = match sense.meaning {
-                Meaning::Gpu if sense.is_hint => 0,
+                Meaning::Gpu if sense.evidence == Evidence::User => 0,
                 Meaning::Gpu => 1 + gpu_rank(name).unwrap_or_default(),
                 _ => return None,
             };
@@ -439,7 +441,9 @@ impl Draft<'_> {
             let is_told = senses.iter().any(|sense| tells(sense.meaning) || sense.gpu.is_some());
             let is_open = |index: usize| {
                 senses.get(index).is_some_and(|sense| {
-                    sense.meaning == Meaning::Unknown && !sense.is_hint && sense.why.is_none()
+                    sense.meaning == Meaning::Unknown
+                        && sense.evidence != Evidence::User
+                        && sense.why.is_none()
                 })
             };
             let mut names = self.names.iter().enumerate();
@@ -450,6 +454,21 @@ impl Draft<'_> {
     }
 }
 
+/// What says what a column is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Evidence {
+    /// Its name.
+    Name,
+    /// The user.
+    User,
+    /// The tool that wrote the file.
+    Tool,
+    /// Its numbers, and not its name.
+    Numbers,
+    /// The units in its cells, with its name.
+    Cells,
+}
+
 /// What a column is before the others are looked at.
 #[derive(Debug, Clone)]
 struct Sense {
@@ -458,13 +477,7 @@ struct Sense {
     unit: Option<String>,
     choice: Option<Choice>,
     field: Option<&'static ToolField>,
-    is_hint: bool,
-    /// The tool says so.
-    is_of_tool: bool,
-    /// Its values say so, and not its name.
-    is_guess: bool,
-    /// Its cells say the unit.
-    is_of_cells: bool,
+    evidence: Evidence,
     /// Its cells are a value and the most that it can be.
     is_pair: bool,
     /// It is of one process, of which a GPU has several.
@@ -481,10 +494,7 @@ impl Default for Sense {
             unit: None,
             choice: None,
             field: None,
-            is_hint: false,
-            is_of_tool: false,
-            is_guess: false,
-            is_of_cells: false,
+            evidence: Evidence::Name,
             is_pair: false,
             is_of_process: false,
             why: None,
@@ -553,7 +563,7 @@ fn role(name: &str, sense: &Sense, long: bool) -> Option<Role> {
         Meaning::Gpu => Role::Gpu,
         Meaning::Identity(column) => Role::Identity(column),
         Meaning::Metric(id, factor) => {
-            let name = names::without_labels(name);
+            let name = labels::without(name);
             let scale = Scale::new(id, factor, name).written_as(sense.field);
             Role::Metric(if sense.is_pair { scale.of_pair(Side::First) } else { scale })
         }

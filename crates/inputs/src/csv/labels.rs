@@ -46,6 +46,11 @@ pub(super) fn braced(name: &str) -> Option<(&str, &str)> {
     gpu(labels).map(|_| (metric.trim(), labels))
 }
 
+/// The name of a metric without the labels behind it.
+pub(super) fn without(name: &str) -> &str {
+    braced(name).map_or(name, |(metric, _)| metric)
+}
+
 /// The GPU that labels name.
 pub(super) fn gpu(labels: &str) -> Option<String> {
     let labels = parse(labels)?;

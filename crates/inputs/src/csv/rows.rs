@@ -18,13 +18,11 @@ use super::messages::Messages;
 use super::part::{Cells, MetricCell, Part, Whose};
 use super::plan::{Plan, Role};
 use super::sample;
+use super::series::Name;
 use super::split::Splitter;
 use super::subject::{Subject, Subjects};
 use super::times::Times;
 use crate::report::{Cause, Ledger, Refusal};
-
-use looks::Look;
-use named::Name;
 
 /// Most unknown columns of a file that are remembered as text columns.
 const TEXT_COLUMNS_MAX: usize = 4096;
@@ -33,6 +31,15 @@ const TEXT_COLUMNS_MAX: usize = 4096;
 const UNTIMED_STEP_NS: i64 = 1_000;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// A look at the processes of a GPU.
+#[derive(Debug)]
+struct Look {
+    time_ns: i64,
+    pids: HashSet<Box<[u8]>>,
+    /// Their memory.
+    sum: Option<Value>,
+}
 
 /// The destination of a part's values. The first value opens the row: a part without any creates none.
 #[derive(Debug)]

@@ -35,6 +35,14 @@ pub(super) enum Named {
     Extra(Arc<str>),
 }
 
+/// What a name of the long form is.
+#[derive(Debug, Clone)]
+pub(super) enum Name {
+    Known(Named),
+    /// Its record's labels say it.
+    ByLabels,
+}
+
 impl Series {
     /// What a record's name is. `labels` is empty where it has none.
     pub(super) fn of(name: &str, labels: &str, names_gpu: bool) -> Self {

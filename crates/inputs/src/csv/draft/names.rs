@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use gpuvitals_core::catalogue::{self, MetricId};
 use gpuvitals_core::foreign::{self, Meaning};
 
-use super::{Draft, Fit, Sense, shortened};
+use super::{Draft, Evidence, Fit, Sense, shortened};
 use crate::csv::labels;
 use crate::csv::part::Whose;
 use crate::csv::plan::{Column, Plan, Role};
@@ -38,7 +38,7 @@ impl Draft<'_> {
     /// Finds the names of a long form in a column that is called otherwise.
     pub(super) fn name_metrics(&self, senses: &mut [Sense]) {
         let find = |senses: &[Sense], meaning: Meaning| senses.iter().position(|it| it.meaning == meaning);
-        let is_open = |sense: &Sense| sense.meaning == Meaning::Unknown && !sense.is_hint;
+        let is_open = |sense: &Sense| sense.meaning == Meaning::Unknown && sense.evidence != Evidence::User;
         let named = |senses: &[Sense], known: &[&str], fits: &dyn Fn(usize) -> bool| {
             let mut names = self.names.iter().zip(senses).enumerate();
             let found = names.find(|(index, (name, sense))| {
@@ -81,7 +81,7 @@ impl Draft<'_> {
         };
         let gpus: Vec<Option<String>> = self.names.iter().map(|name| gpu_in(name)).collect();
         let metric = |sense: &Sense| match sense.meaning {
-            Meaning::Metric(id, _) if sense.is_hint => Some(id),
+            Meaning::Metric(id, _) if sense.evidence == Evidence::User => Some(id),
             _ => None,
         };
         let places: Vec<usize> = (0..senses.len())
@@ -126,20 +126,17 @@ impl Draft<'_> {
     }
 }
 
-/// What a column is whose name has labels, as Grafana writes series: `DCGM_FI_DEV_POWER_USAGE{gpu="0"}`.
-pub(super) fn labelled(name: &str) -> Option<Sense> {
-    let (metric, labels) = labels::braced(name)?;
-    let series = Series::of(metric, labels, true);
-    let meaning = match series.named {
-        Named::Metric { scale, .. } => Meaning::Metric(scale.id, scale.factor()),
-        Named::Extra(_) => return None,
-    };
-    Some(Sense { meaning, gpu: Some(labels.to_owned()), unit: series.unit, ..Sense::default() })
-}
-
-/// The name of a metric without its labels.
-pub(super) fn without_labels(name: &str) -> &str {
-    labels::braced(name).map_or(name, |(metric, _)| metric)
+impl Sense {
+    /// What a column is whose name has labels, as Grafana writes series: `DCGM_FI_DEV_POWER_USAGE{gpu="0"}`.
+    pub(super) fn labelled(name: &str) -> Option<Self> {
+        let (metric, labels) = labels::braced(name)?;
+        let series = Series::of(metric, labels, true);
+        let meaning = match series.named {
+            Named::Metric { scale, .. } => Meaning::Metric(scale.id, scale.factor()),
+            Named::Extra(_) => return None,
+        };
+        Some(Self { meaning, gpu: Some(labels.to_owned()), unit: series.unit, ..Self::default() })
+    }
 }
 
 impl Plan {

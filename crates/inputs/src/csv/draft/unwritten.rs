@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use gpuvitals_core::catalogue::{self, MetricId, Unit};
 use gpuvitals_core::foreign::{self, Meaning, unit_factor};
 
-use super::{Draft, Sense};
+use super::{Draft, Evidence, Sense};
 use crate::csv::cell;
 use crate::csv::decimal::{Decimals, joined, pointed};
 
@@ -72,7 +72,8 @@ impl Draft<'_> {
         let Meaning::Metric(id, _) = sense.meaning else { return None };
         let name = self.names.get(index)?;
         let is_tools = self.dialect.is_some_and(|dialect| dialect.column(name).is_some());
-        let is_said = sense.is_hint || sense.is_guess || sense.is_of_cells || sense.unit.is_some();
+        let is_said = matches!(sense.evidence, Evidence::User | Evidence::Numbers | Evidence::Cells)
+            || sense.unit.is_some();
         if is_said || is_tools || foreign::is_dcgm(name) || foreign::writes_unit(name) {
             return None;
         }

@@ -4,21 +4,12 @@ use std::collections::HashSet;
 
 use gpuvitals_core::batch::Value;
 
-use super::RowBuilder;
+use super::{Look, RowBuilder};
 use crate::csv::plan::is_named;
 use crate::csv::split::Splitter;
 
 /// Lines of one look at the processes of a GPU come within this.
 const ONE_LOOK_NS: u64 = 1_000_000_000;
-
-/// A look at the processes of a GPU.
-#[derive(Debug)]
-pub(super) struct Look {
-    time_ns: i64,
-    pids: HashSet<Box<[u8]>>,
-    /// Their memory.
-    sum: Option<Value>,
-}
 
 impl RowBuilder {
     /// The time of the look at a GPU's processes that a record is of: each process comes once in one.

@@ -6,20 +6,12 @@ use super::{Places, Rest, RowBuilder, RowPlace, text};
 use crate::csv::cell;
 use crate::csv::decimal::pointed;
 use crate::csv::part::Whose;
-use crate::csv::series::{Named, Series};
+use crate::csv::series::{Name, Named, Series};
 use crate::csv::split::Splitter;
 use crate::report::{Ledger, Refusal};
 
 /// Most names of metrics remembered; further ones are looked up again.
 const NAMES_MAX: usize = 4096;
-
-/// What a name of the long form is.
-#[derive(Debug, Clone)]
-pub(super) enum Name {
-    Known(Named),
-    /// Its record's labels say it.
-    ByLabels,
-}
 
 impl RowBuilder {
     /// Sets the metric that the row names; whether it is in the row of another than the record's.
