@@ -471,5 +471,6 @@ mod tests {
         assert_eq!(of("device,GPU ID,GPU use (%)"), Some("rocm-smi"));
         assert_eq!(of("timestamp,gpu_id,mem_used"), None);
         assert_eq!(of("timestamp,device,pstate"), None);
+        assert_eq!(of("Date,GPU Clock [MHz],Memory Used (Dedicated) [MB]"), Some("GPU-Z"));
     }
 }

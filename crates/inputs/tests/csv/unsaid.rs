@@ -64,6 +64,10 @@ fn numbers_tell_the_unit_that_nobody_writes() {
     );
     check(&table("total_energy_consumption", &["1000000"]), "rows:gpu0 energy_mj=1000000", "taken for mJ");
     check(&table("total_energy_consumption", &["1000.5"]), "rows:gpu0 energy_mj=1000500", "");
+    assert!(
+        refused(&table("power", &["-5", "-6"]))
+            .contains("power (unknown: 2 of its first 2 values cannot be true")
+    );
     // A glitch is none of another unit.
     let (row, notes) = {
         let text = table("gpu,memory_used", &["0,100", "0,100500000000", "0,100"]);
