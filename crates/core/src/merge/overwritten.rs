@@ -11,8 +11,8 @@ use super::sort::{Join, Sorted};
 use crate::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN, Value, numbers};
 use crate::time;
 
-/// Rows of a merge that were made of rows with two different values in a column: the later arrival's stayed. A repeat is none,
-/// and neither is a value where the other row had null.
+/// Rows of a merge with a value in a column where another of the same key has a different one, which arrived later and stayed.
+/// A repeat is none, and neither is a value where the other row had null.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overwritten {
     /// How many.
@@ -45,7 +45,7 @@ impl Overwritten {
             let mut contests =
                 columns.iter().filter_map(|(name, column)| Some((*name, contest(column, sorted, join)?)));
             if let Some((name, (before, after))) = contests.next() {
-                found.rows += 1;
+                found.rows += lost(&columns, sorted, join);
                 found.first.get_or_insert_with(|| {
                     let rank = sorted.ranks.get(join.row as usize);
                     let key = rank.and_then(|rank| sorted.keys.get(*rank as usize));
@@ -55,6 +55,48 @@ impl Overwritten {
             }
         }
         found
+    }
+}
+
+/// The rows of a join that have a value which did not stay. There is at least one.
+fn lost(columns: &[(&str, &Column)], sorted: &Sorted, join: &Join) -> u64 {
+    let Some(rows) = sorted.joined_rows.get(join.start as usize..join.end as usize) else { return 1 };
+    let mut is_lost = vec![false; rows.len()];
+    for (_, column) in columns {
+        let mut stayed: Option<Cell> = None;
+        for (pick, is_lost) in rows.iter().zip(&mut is_lost).rev() {
+            let Some(cell) = cell(column, pick.part as usize, pick.row as usize) else { continue };
+            *is_lost |= !stayed.get_or_insert(cell).is_same(&cell);
+        }
+    }
+    is_lost.into_iter().map(u64::from).sum::<u64>().max(1)
+}
+
+/// A value of a row.
+#[derive(Clone, Copy)]
+enum Cell {
+    Number(Value),
+    /// The place of a text among those of its column.
+    Text(i32),
+}
+
+impl Cell {
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Number(one), Self::Number(other)) => is_same(*one, *other),
+            (Self::Text(one), Self::Text(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+fn cell(column: &Column, part: usize, row: usize) -> Option<Cell> {
+    match column {
+        Column::Numbers(parts, _) => numbers(parts.get(part)?.as_ref()?)?.value(row).map(Cell::Number),
+        Column::Text(parts, _) => {
+            let keys = parts.get(part)?.as_ref().filter(|keys| row < keys.len() && keys.is_valid(row))?;
+            Some(Cell::Text(keys.value(row)))
+        }
     }
 }
 
@@ -129,5 +171,9 @@ mod tests {
             "power_w of GPU-1 at 2026-11-20T10:00:00Z was 7.5 and became 8.0"
         );
         assert!(found_first(&[part(7.5, "a"), part(7.5, "b")]).ends_with(" was a and became b"));
+        // Each row that was replaced counts, and none that says what stayed.
+        let rows =
+            |powers: &[f64]| found(&powers.iter().map(|power| part(*power, "a")).collect::<Vec<_>>()).rows;
+        assert_eq!([rows(&[1.0, 2.0]), rows(&[1.0, 2.0, 3.0, 4.0]), rows(&[1.0, 2.0, 1.0])], [1, 3, 1]);
     }
 }
