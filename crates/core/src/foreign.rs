@@ -57,7 +57,7 @@ const MILLIJOULES: f64 = 1e3;
 const GPU_NAMES: [&str; 5] = ["gpu_id", "gpu", "gpu_index", "index", "id"];
 
 /// Names that identify a GPU in files whose columns have no better one.
-const DEVICE_NAMES: [&str; 12] = [
+const DEVICE_NAMES: [&str; 31] = [
     "device",
     "index_gpu",
     "gpu_number",
@@ -70,6 +70,53 @@ const DEVICE_NAMES: [&str; 12] = [
     "cuda_device",
     "card",
     "accelerator",
+    "gpuid",
+    "deviceid",
+    "gpu#",
+    "gpu_#",
+    "gpu_idx",
+    "gpuidx",
+    "gpu_nr",
+    "gpu_slot",
+    "device_idx",
+    "device_no",
+    "device_num",
+    "device_number",
+    "dev",
+    "dev_id",
+    "physical_gpu",
+    "gpu_bus",
+    "local_rank",
+    "rank",
+    "serial",
+];
+
+/// Names that identify the host in files whose columns have no better one.
+const HOST_NAMES: [&str; 24] = [
+    "server",
+    "server_name",
+    "machine",
+    "machine_id",
+    "machineid",
+    "machine_name",
+    "instance",
+    "instance_id",
+    "instanceid",
+    "instance_name",
+    "ip",
+    "ip_address",
+    "host_ip",
+    "host_id",
+    "hostid",
+    "worker",
+    "worker_id",
+    "node_id",
+    "nodeid",
+    "computer",
+    "computer_name",
+    "computername",
+    "vm",
+    "vm_name",
 ];
 
 /// How reliably a name identifies the GPU, if it does at all: the smallest wins.
@@ -80,7 +127,27 @@ pub fn gpu_rank(name: &str) -> Option<usize> {
 
 /// Whether a name identifies the GPU where no column has a better one.
 pub fn names_device(name: &str) -> bool {
-    DEVICE_NAMES.contains(&catalogue::folded(name).as_str())
+    is_among(&DEVICE_NAMES, name)
+}
+
+/// Whether a name identifies the host where no column has a better one.
+pub fn names_host(name: &str) -> bool {
+    is_among(&HOST_NAMES, name)
+}
+
+/// Whether a name is among others, which are folded; a large letter may begin a word: `physicalGpu`.
+fn is_among(known: &[&str], name: &str) -> bool {
+    let is_known = |name: &str| known.contains(&catalogue::folded(name).as_str());
+    let mut words = String::with_capacity(name.len() + 4);
+    let mut is_small = false;
+    for c in name.trim().chars() {
+        if is_small && c.is_ascii_uppercase() {
+            words.push('_');
+        }
+        is_small = c.is_ascii_lowercase();
+        words.push(c);
+    }
+    is_known(name) || is_known(&words)
 }
 
 /// The meaning of a foreign column or field name. Case is ignored; catalogue and DCGM names come first, then known

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::foreign::names_host;
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, Table, causes, clock, time};
 use gpuvitals_inputs::csv::{CsvColumn, CsvDescription, Hints};
-use gpuvitals_inputs::replay::{Cause, ReplayConfig, ReplayError, ReplaySource};
+use gpuvitals_inputs::replay::{Cause, ReplayConfig, ReplayError, ReplaySource, Report, clash, together};
 use serde::Serialize;
 use serde_json::json;
 
@@ -99,12 +100,42 @@ impl Names {
     }
 }
 
+impl Found {
+    fn note(&mut self, reports: Vec<Report>) {
+        let (anew, lost): (Vec<_>, Vec<_>) = reports.into_iter().partition(|it| it.cause == Cause::Header);
+        let remarks = anew.into_iter().map(|report| format!("line {}: {}", report.line, report.reason));
+        if let Some(csv) = &mut self.csv {
+            csv.remarks.extend(remarks);
+        }
+        self.problems.extend(lost.iter().map(ToString::to_string));
+        self.problems.truncate(REASONS_SHOWN);
+    }
+
+    /// Why a file that can be read is of no use.
+    fn nothing(&self) -> Option<&'static str> {
+        let empty = self.rows_skipped.get(Cause::NoValue.as_str()).copied().unwrap_or(0);
+        let lost = self.rows_read - self.rows_taken.min(self.rows_read) - empty.min(self.rows_read);
+        if self.rows_read == 0 && self.csv.is_some() {
+            Some("it has no rows")
+        } else if self.rows_read > 0 && self.rows_taken == 0 {
+            Some("all its rows would be skipped")
+        } else if lost * 2 > self.rows_read {
+            Some("more than half of its rows would be skipped")
+        } else {
+            None
+        }
+    }
+}
+
 /// Looks at the files.
 ///
 /// # Errors
 /// When one is refused, cannot be read, or all its rows would be skipped; the others are shown.
 pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
-    let hints = Hints { of_several: flags.paths.len() > 1, ..files.hints()? };
+    let mut hints = files.hints()?;
+    if flags.paths.len() > 1 {
+        hints = together(&flags.paths, hints);
+    }
     let (mut all, mut exit) = (Vec::with_capacity(flags.paths.len()), Exit::Data);
     for path in &flags.paths {
         let mut found = Found { file: path.display().to_string(), ..Found::default() };
@@ -113,10 +144,18 @@ pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
         } else if let Err(error) = look(path, &hints, &mut found) {
             exit = error.io().map_or(exit, Exit::of);
             found.error = Some(causes(&error));
-        } else if found.rows_read > 0 && found.rows_taken == 0 {
-            found.error = Some("all its rows would be skipped".to_owned());
+        } else {
+            found.error = found.nothing().map(str::to_owned);
         }
         all.push(found);
+    }
+    if flags.paths.len() > 1 {
+        let config = ReplayConfig { hints, ..ReplayConfig::default() };
+        if let Some(clash) = clash(&flags.paths, &config, clock::now_ns())
+            && let Some(csv) = all.last_mut().and_then(|found| found.csv.as_mut())
+        {
+            csv.remarks.push(format!("as one replay these files are refused: {clash}"));
+        }
     }
     let text = if flags.json {
         format!("{:#}\n", json!({ "files": all }))
@@ -150,12 +189,9 @@ fn look(path: &Path, hints: &Hints, found: &mut Found) -> Result<(), ReplayError
             Ok(Poll::End) => break Ok(()),
             Err(error) => break Err(error),
         }
-        let reports = source.drain_reports();
-        found.problems.extend(reports.iter().map(ToString::to_string));
-        found.problems.truncate(REASONS_SHOWN);
+        found.note(source.drain_reports());
     };
-    found.problems.extend(source.drain_reports().iter().map(ToString::to_string));
-    found.problems.truncate(REASONS_SHOWN);
+    found.note(source.drain_reports());
     let counts = source.counts();
     (found.rows_read, found.rows_taken) = (counts.rows_read, counts.rows_taken);
     let skipped = Cause::ALL.map(|cause| (cause.as_str(), counts.skipped(cause)));
@@ -264,13 +300,13 @@ fn text(found: &Found) -> String {
     if found.rows_repeated > 0 {
         let _written = writeln!(
             text,
-            "  note: {} the GPU and time of an earlier row, and replace it; if the file is of several GPUs, name the column \
-             that tells them apart: --column NAME=gpu",
+            "  note: {} the GPU and time of an earlier row, and replace it; {}",
             if found.rows_repeated == 1 {
                 "1 row has".to_owned()
             } else {
                 format!("{} rows have", count(found.rows_repeated))
-            }
+            },
+            remedy_of_repeats(found)
         );
     }
     if let Some(csv) = &found.csv {
@@ -295,6 +331,17 @@ fn text(found: &Found) -> String {
         let _written = writeln!(text, "  left out: {problem}");
     }
     text
+}
+
+fn remedy_of_repeats(found: &Found) -> String {
+    match found.csv.as_ref().and_then(|csv| csv.apart.as_ref()) {
+        Some(name) => {
+            let what = if names_host(name) { "host" } else { "gpu" };
+            format!("column {name} tells them apart: --column \"{name}={what}\" if it is the {what}")
+        }
+        None => "if the file is of several GPUs, name the column that tells them apart: --column NAME=gpu"
+            .to_owned(),
+    }
 }
 
 fn losses(found: &Found) -> String {

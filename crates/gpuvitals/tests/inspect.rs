@@ -115,6 +115,42 @@ fn what_is_refused_says_what_each_column_is_and_what_settles_it() {
 }
 
 #[test]
+fn several_files_are_understood_as_one_replay_is_and_what_has_no_rows_is_of_no_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run1");
+    std::fs::create_dir(&run).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(run.join(name), text).unwrap();
+    let rows = "timestamp,power.draw [W]\n2026-01-12 10:00:00,100\n2026-01-12 10:00:01,101\n";
+    for name in ["power_gpu0.csv", "power_gpu1.csv", "a.csv", "b.csv"] {
+        write(name, rows);
+    }
+    let said = |files: &[&str]| {
+        let output = inspect(&run, files);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, text) = said(&["power_gpu0.csv", "power_gpu1.csv"]);
+    assert!(code == Some(0) && text.contains("(run1:gpu0)") && text.contains("(run1:gpu1)"), "{text}");
+    assert!(!text.contains("refused"), "{text}");
+    let (code, text) = said(&["a.csv", "b.csv"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("as one replay these files are refused: b.csv: it has the same GPU (run1:gpu0)"),
+        "{text}"
+    );
+    write("none.csv", "timestamp,gpu,power_w\n");
+    let (code, text) = said(&["none.csv"]);
+    assert!(code == Some(65) && text.contains("it has no rows"), "{text}");
+    write("cut.csv", "timestamp,gpu,power_w\n2026-01-12 10:00:00,0,1\nx\ny\n");
+    let (code, text) = said(&["cut.csv"]);
+    assert!(code == Some(65) && text.contains("more than half"), "{text}");
+    let slots = "timestamp,slot,gpu,power_w\n1752871354,x,0,1\n1752871354,y,0,2\n1752871355,x,0,1\n1752871355,y,0,2\n";
+    write("slots.csv", slots);
+    let (_, text) = said(&["slots.csv"]);
+    assert!(text.contains("2 rows have") && text.contains("--column \"slot=gpu\""), "{text}");
+    assert_eq!(text.matches("of an earlier row").count(), 1, "{text}");
+}
+
+#[test]
 fn a_pipe_that_nobody_writes_into_is_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let made = Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();

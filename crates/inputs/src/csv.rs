@@ -25,20 +25,25 @@ mod hints;
 mod input;
 mod labels;
 mod messages;
+mod model;
 mod numbering;
+mod other;
 mod owner;
 mod part;
 mod plan;
+mod repeats;
 mod rows;
 mod sample;
 mod series;
 mod split;
+mod spread;
 mod subject;
 mod tables;
 mod text;
 mod times;
 mod units;
 mod when;
+mod whose;
 pub mod write;
 
 use std::borrow::Cow;
@@ -60,7 +65,7 @@ pub use input::CsvInput;
 pub use plan::CsvForm;
 
 use head::Head;
-use plan::{Plan, Surroundings, Unfit};
+use plan::{Plan, Surroundings};
 use rows::RowBuilder;
 use sample::Sample;
 use split::{FIELD_LEN_MAX, FIELDS_MAX, RECORD_LEN_MAX, SplitStep, Splitter};
@@ -70,13 +75,13 @@ use text::TextKind;
 /// Most bytes of input in one batch, and most that one call of `poll` processes.
 const BATCH_INPUT_LEN_MAX: usize = 4 << 20;
 
-/// Most characters of an error that says what each column is.
-const SUMMARY_LEN_MAX: usize = 2_000;
-
 /// A CSV file as a source of batches.
 #[derive(Debug)]
 pub struct CsvSource {
     file: Arc<str>,
+    /// Its name, which stands for its machine, and what is between its fields.
+    stem: Arc<str>,
+    delimiter: u8,
     config: ReplayConfig,
     origin: Origin,
     records: Splitter,
@@ -120,7 +125,7 @@ impl CsvSource {
         let input = input.into();
         let (file, stem): (Arc<str>, String) = (input.name().into(), input.stem());
         config.check()?;
-        let Begun { records, plan, opened, first_ns } = open(input, &file, &config, now_ns)?;
+        let Begun { records, plan, opened, first_ns, delimiter } = open(input, &file, &config, now_ns)?;
         if config.loop_file && opened.again.is_none() {
             return Err(CsvError::NoLoop { file });
         }
@@ -131,7 +136,7 @@ impl CsvSource {
         let mut ledger = Ledger::new(Arc::clone(&file), "line");
         ledger.counts.bytes_total = opened.total;
         Ok(Self {
-            origin: Origin { node: stem.into(), started_ns: now_ns },
+            origin: Origin { node: stem.as_str().into(), started_ns: now_ns },
             timeline: Timeline::new(config.replay, config.speed, config.pace, now_ns),
             rows,
             config,
@@ -141,6 +146,8 @@ impl CsvSource {
             taken_before: 0,
             stream: opened.total.is_none(),
             again: opened.again,
+            stem: stem.into(),
+            delimiter,
             file,
             sequence: 0,
             hosts: None,
@@ -248,12 +255,46 @@ impl CsvSource {
         Ok(())
     }
 
+    /// The current record names other columns: what follows is read by them.
+    fn begin_again(&mut self, line: u64, now_ns: i64) -> Result<(), CsvError> {
+        let Some(names) = header::names(&self.records) else { return Ok(()) };
+        let is_row = |ahead: &[u8]| memchr::memchr2(b'\n', b'\r', ahead.trim_ascii_start()).is_some();
+        while !is_row(self.records.ahead()) {
+            let read = self.records.fill();
+            let read =
+                read.map_err(|source| CsvError::Read { file: Arc::clone(&self.file), line, source })?;
+            self.batch_input_len += read;
+            if read == 0 || self.records.ahead().len() > RECORD_LEN_MAX {
+                break;
+            }
+        }
+        let mut look = Splitter::new(Box::new(std::io::Cursor::new(self.records.ahead().to_vec())));
+        look.set_delimiter(self.delimiter);
+        let sample = Sample::of(&mut look, &names, head::HeadEnd::Cut);
+        let hints = Hints { of_several: true, ..self.config.hints.clone() };
+        let any_date = self.config.replay == Replay::Shifted;
+        let around =
+            Surroundings { hints: &hints, stem: &self.stem, delimiter: self.delimiter, any_date, now_ns };
+        let plan = plan::settled(&names, &sample, around, (&self.file, line))?;
+        let remarks: Vec<&str> = plan.remarks().collect();
+        let reason = format!("another header; the rows behind it are read by it; {}", remarks.join("; "));
+        self.ledger.remark(line, reason.trim_end_matches("; ").to_owned());
+        self.rows.go_on_with(plan);
+        Ok(())
+    }
+
     /// Processes the current record; `Some` if it must wait.
     fn record(&mut self, now_ns: i64) -> Option<i64> {
         let line = self.records.record_line();
         let checked = match self.held.take() {
             Some(recorded_ns) => Ok(recorded_ns),
             None if self.rows.is_header(&self.records) => return None,
+            None if header::is_another(&self.records) => {
+                if let Err(error) = self.begin_again(line, now_ns) {
+                    self.state = State::Failed(error);
+                }
+                return None;
+            }
             None => {
                 self.ledger.counts.rows_read += 1;
                 let any_date = self.config.replay == Replay::Shifted;
@@ -379,6 +420,8 @@ struct Begun {
     opened: input::Opened,
     /// The first time of a row, if rows have times.
     first_ns: Option<i64>,
+    /// Between the fields.
+    delimiter: u8,
 }
 
 /// Opens an input and settles what its columns are.
@@ -397,13 +440,23 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
         head.bytes = text::of_windows_1252(&head.bytes).into();
     }
     let mut records = Splitter::new(head.reader);
-    let (names, delimiter) = header::read(&mut records, file)?;
+    let (mut names, delimiter) = header::read(&mut records, file)?;
+    let again = || Splitter::new(Box::new(std::io::Cursor::new(Arc::clone(&head.bytes))));
+    let mut look = again();
+    let mut before = None;
+    if header::read(&mut look, file).is_ok() {
+        before = header::later(&mut look, names.len());
+    }
+    look = again();
+    let mut sample = Sample::default();
+    if header::read(&mut look, file).is_ok() {
+        if let Some(before) = before {
+            let _passed = header::pass(&mut look, before);
+            names = header::pass(&mut records, before).unwrap_or(names);
+        }
+        sample = Sample::of(&mut look, &names, head.end);
+    }
     let line = records.record_line();
-    let mut look = Splitter::new(Box::new(std::io::Cursor::new(Arc::clone(&head.bytes))));
-    let mut sample = match header::read(&mut look, file) {
-        Ok(_) => Sample::of(&mut look, &names, head.end),
-        Err(_) => Sample::default(),
-    };
     let any_date = config.replay == Replay::Shifted;
     let titled = units::titled(&names, &sample.first()).filter(|_| head.kind == TextKind::Csv);
     let below: Vec<String> = sample.first().into_iter().map(str::to_owned).collect();
@@ -415,23 +468,13 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
         None => Cow::Borrowed(&config.hints),
     };
     let around = Surroundings { hints: &hints, stem: &stem, delimiter, any_date, now_ns };
-    let mut plan =
-        Plan::new(titled.as_ref().unwrap_or(&names), &sample, around).map_err(|(unfit, summary)| {
-            let file = Arc::clone(file);
-            let columns = || summary.escape_debug().take(SUMMARY_LEN_MAX).collect();
-            match unfit {
-                Unfit::Data(field) => CsvError::NoHeader { file, line, field },
-                Unfit::NoMetric if is_unparted(&names) => {
-                    CsvError::Unparted { file, line, header: columns() }
-                }
-                Unfit::NoMetric => CsvError::NoMetric { file, line, columns: columns() },
-                Unfit::Time(column, reason) => CsvError::Time { file, column, reason, columns: columns() },
-                Unfit::Hint(name) => CsvError::Hint { file, name, columns: columns() },
-            }
-        })?;
+    let mut plan = plan::settled(titled.as_ref().unwrap_or(&names), &sample, around, (file, line))?;
     if titled.is_some() {
         plan.heads = vec![names, below];
         plan.notes.push("the line below the names has their units".to_owned());
+    }
+    if before.is_some() {
+        plan.notes.push(format!("the names of the columns are in line {line}, which the rows fit; the lines before it are left out"));
     }
     if is_windows {
         plan.notes.push("the text is no UTF-8 and is read as Windows-1252".to_owned());
@@ -441,10 +484,5 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
         plan.notes.push(note.to_owned());
     }
     let first_ns = plan.times.as_ref().and_then(|times| times.first(&sample));
-    Ok(Begun { records, plan, opened, first_ns })
-}
-
-/// Whether the header is one name that looks like several.
-fn is_unparted(names: &[String]) -> bool {
-    matches!(names, [one] if one.trim().contains(['|', ' ', ':']))
+    Ok(Begun { records, plan, opened, first_ns, delimiter })
 }

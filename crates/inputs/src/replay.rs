@@ -36,7 +36,7 @@ pub use crate::config::ReplayConfig;
 pub use crate::report::{Cause, Counts, REPORTS_MAX, Report};
 pub use crate::timeline::{Replay, ReplayPace};
 pub use error::ReplayError;
-pub use several::SeveralSource;
+pub use several::{SeveralSource, clash, together};
 pub use tables::TableSource;
 pub use windows::WINDOW_ROWS;
 

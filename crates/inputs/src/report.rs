@@ -26,11 +26,13 @@ pub enum Cause {
     NoValue,
     /// An impossible value was left out; the row was taken if it had others.
     Value,
+    /// Nothing is lost: another header, from which on rows are read by it.
+    Header,
 }
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Fields,
         Self::Time,
         Self::Future,
@@ -40,6 +42,7 @@ impl Cause {
         Self::Quote,
         Self::NoValue,
         Self::Value,
+        Self::Header,
     ];
 
     /// Spelling in labels and logs.
@@ -54,6 +57,7 @@ impl Cause {
             Self::Quote => "quote",
             Self::NoValue => "no_value",
             Self::Value => "value",
+            Self::Header => "header",
         }
     }
 }
@@ -171,6 +175,11 @@ impl Ledger {
             self.counts.first_skipped = Some(report.to_string());
         }
         self.report(cause, line, column, reason);
+    }
+
+    /// Something is settled anew.
+    pub(crate) fn remark(&mut self, line: u64, reason: String) {
+        self.report(Cause::Header, line, None, reason);
     }
 
     /// A value is left out.

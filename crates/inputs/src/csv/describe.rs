@@ -23,6 +23,8 @@ pub struct CsvDescription {
     pub columns: Vec<CsvColumn>,
     /// Of the long form: the names of metrics at the beginning of the file, as columns.
     pub metrics: Vec<CsvColumn>,
+    /// A column that tells rows of one GPU and time apart, if there are such rows.
+    pub apart: Option<String>,
     /// What was guessed or is left out, in sentences.
     pub remarks: Vec<String>,
 }
@@ -68,7 +70,13 @@ pub(super) fn describe(plan: &Plan) -> CsvDescription {
         }),
         columns: plan.columns.iter().enumerate().map(|(index, it)| column(plan, index, it)).collect(),
         metrics: plan.series.iter().map(|series| column(plan, 0, series)).collect(),
-        remarks: plan.remarks().map(str::to_owned).collect(),
+        apart: plan.apart.clone(),
+        // How many rows are repeated is known when all are read.
+        remarks: plan
+            .remarks()
+            .filter(|it| Some(*it) != plan.repeats.as_deref())
+            .map(str::to_owned)
+            .collect(),
     }
 }
 

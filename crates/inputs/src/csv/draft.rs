@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::catalogue::MetricId;
 use gpuvitals_core::foreign::{
-    self, Choice, Dialect, DialectColumn, ForeignColumn, Meaning, ToolField, Topic, gpu_rank,
+    self, Choice, Dialect, DialectColumn, ForeignColumn, Meaning, ToolField, Topic,
 };
 use gpuvitals_core::{IdentityColumn, Table, time};
 
@@ -18,12 +18,15 @@ use super::cell::{self, Missing, Scale, Side};
 use super::decimal::{Decimal, Decimals, pointed};
 use super::hints::{ColumnHint, HintSense, Hints};
 use super::labels;
-use super::numbering::{self, NoGpu};
-use super::plan::{Column, CsvForm, Owner, Plan, Role, Surroundings, Unfit, extra_name, is_named};
+use super::owner;
+use super::plan::{Column, CsvForm, Owner, Plan, Role, Surroundings, Unfit, extra_name, is_named, tells_gpu};
 use super::sample::Sample;
 use super::when;
 
-const LOAD: MetricId = MetricId::of("utilization_pct");
+const TEMPERATURE: MetricId = MetricId::of("temperature_c");
+
+/// Why a temperature is none.
+const COLD: &str = "its values are never above 5, as no GPU's temperature is";
 
 /// Rounds in which columns whose values are impossible give their meaning to the next of that meaning.
 const ROUNDS_MAX: usize = 6;
@@ -58,6 +61,7 @@ impl Plan {
             dropped.extend(misfits);
             plan = draft.plan(&dropped, &decimals);
         }
+        plan.name_after_file(around.stem);
         let outcome = plan.check(names).and_then(|()| plan.remark(&draft)).and_then(|()| plan.check(names));
         for hint in missing {
             plan.notes.push(format!("there is no column {:?}, which --column speaks of", hint.name));
@@ -65,6 +69,18 @@ impl Plan {
         match outcome {
             Ok(()) => Ok(plan),
             Err(unfit) => Err((unfit, plan.summary())),
+        }
+    }
+
+    /// A file of one GPU may say in its name which.
+    fn name_after_file(&mut self, stem: &str) {
+        let is_gpus = |column: &Column| matches!(&column.role, Role::Metric(scale) if scale.id.metric().table == Table::GpuEvents);
+        if !self.is_told()
+            && self.columns.iter().any(is_gpus)
+            && let Some(number) = owner::in_file_name(stem)
+        {
+            self.notes.push(format!("the file's name says that it is of GPU {number}"));
+            self.owner.gpu = Some(number.to_owned());
         }
     }
 
@@ -80,12 +96,30 @@ impl Plan {
             for text in sample.cells(index) {
                 fit.take(text, scale, self.decimals.of_column(index));
             }
-            misfits.extend(fit.reason().map(|reason| (index, reason)));
+            let why =
+                fit.reason().or_else(|| self.is_sampling(index, scale, sample).then(|| COLD.to_owned()));
+            misfits.extend(why.map(|reason| (index, reason)));
         }
         let fits = self.series_in(sample);
         let reasons = fits.into_iter().filter_map(|(series, fit, _)| Some((series.name, fit.reason()?)));
         self.misfits = reasons.collect();
         misfits
+    }
+
+    /// Whether a temperature is that of a language model's sampling.
+    fn is_sampling(&self, index: usize, scale: &Scale, sample: &Sample) -> bool {
+        const HOTTEST: f64 = 5.0;
+        let is_bare = |column: &Column| column.unit.is_none() && is_named(&column.name, "temperature");
+        if scale.id != TEMPERATURE || self.dialect.is_some() || !self.columns.get(index).is_some_and(is_bare)
+        {
+            return false;
+        }
+        let texts = sample.cells(index).filter(|text| foreign::absence(text).is_none());
+        let numbers: Option<Vec<f64>> = texts.map(cell::plain_number).collect();
+        let numbers = numbers.unwrap_or_default();
+        numbers.len() > 1
+            && numbers.iter().all(|number| (0.0..=HOTTEST).contains(number))
+            && numbers.iter().any(|number| number.fract() != 0.0)
     }
 
     /// Settles widths and times, and says what was guessed.
@@ -183,9 +217,9 @@ impl Fit {
 }
 
 /// What a plan is made from.
-struct Draft<'a> {
-    names: &'a [String],
-    sample: &'a Sample,
+pub(super) struct Draft<'a> {
+    pub(super) names: &'a [String],
+    pub(super) sample: &'a Sample,
     around: Surroundings<'a>,
     dialect: Option<&'static Dialect>,
     topic: Topic,
@@ -197,12 +231,17 @@ impl Draft<'_> {
         let mut senses: Vec<Sense> = (0..self.names.len()).map(|index| self.sense(index, dropped)).collect();
         self.number(&mut senses, dropped);
         self.place_hints(&mut senses);
+        let doubled = self.number_doubled(&mut senses);
         disown(&mut senses);
         self.name_metrics(&mut senses);
         let is_of_processes = self.put_processes_together(&mut senses);
         let has = |meaning: Meaning| senses.iter().any(|sense| sense.meaning == meaning);
         let long = has(Meaning::MetricName) && has(Meaning::MetricValue);
         self.doubt(&mut senses);
+        self.doubt_models(&mut senses);
+        if let Some(sense) = self.host_column(&senses).and_then(|host| senses.get_mut(host)) {
+            sense.meaning = Meaning::Identity(IdentityColumn::Node);
+        }
         let gpu = self.gpu_column(&senses);
         if let Some(sense) = gpu.and_then(|gpu| senses.get_mut(gpu)) {
             sense.meaning = Meaning::Gpu;
@@ -216,6 +255,7 @@ impl Draft<'_> {
         if is_of_processes {
             notes.push("the memory of a GPU is the sum of its processes'".to_owned());
         }
+        notes.extend(doubled.map(str::to_owned));
         let mut runs = self.names.iter().filter_map(|name| self.run(name));
         if let Some(first) = self.first_run().filter(|first| runs.any(|run| run != *first)) {
             notes.push(format!(
@@ -258,6 +298,8 @@ impl Draft<'_> {
             heads: vec![self.names.iter().map(|name| name.trim().to_owned()).collect()],
             misfits: HashMap::new(),
             series: Vec::new(),
+            repeats: None,
+            apart: None,
             warnings: Vec::new(),
             notes,
         }
@@ -377,10 +419,7 @@ impl Draft<'_> {
 
     /// Names that differ in a last number alone are of a GPU each: `gpu_power_0`, `gpu_power_1`.
     fn number(&self, senses: &mut [Sense], dropped: &HashMap<usize, String>) {
-        let is_told = |sense: &Sense| {
-            let is_gpu = matches!(sense.meaning, Meaning::Gpu | Meaning::Labels);
-            is_gpu || matches!(sense.meaning, Meaning::Identity(IdentityColumn::Uuid | IdentityColumn::Pci))
-        };
+        let is_told = |sense: &Sense| sense.meaning == Meaning::Gpu || tells_gpu(sense.meaning);
         if self.dialect.is_some() || senses.iter().any(is_told) {
             return;
         }
@@ -401,62 +440,11 @@ impl Draft<'_> {
             }
         }
     }
-
-    /// What is called a GPU or an index and is none by its numbers: a load, where it is called so, or a column of its own.
-    fn doubt(&self, senses: &mut [Sense]) {
-        let times = senses.iter().enumerate().filter(|(_, sense)| sense.meaning == Meaning::Time);
-        let times: Vec<usize> = times.map(|(index, _)| index).collect();
-        let has_load =
-            senses.iter().any(|sense| matches!(sense.meaning, Meaning::Metric(id, _) if id == LOAD));
-        for (index, (sense, name)) in senses.iter_mut().zip(self.names).enumerate() {
-            let may_be = sense.meaning == Meaning::Gpu
-                || (sense.meaning == Meaning::Unknown && sense.why.is_none() && foreign::names_device(name));
-            if !may_be || matches!(sense.evidence, Evidence::User | Evidence::Tool) {
-                continue;
-            }
-            let Some(none) = numbering::judge(self.sample, index, &times) else { continue };
-            let is_load = none == NoGpu::Percent && is_named(name, "gpu") && !has_load;
-            *sense = if is_load {
-                Sense { meaning: Meaning::Metric(LOAD, 1.0), evidence: Evidence::Numbers, ..Sense::default() }
-            } else {
-                Sense { why: Some(none.reason().to_owned()), ..Sense::default() }
-            };
-        }
-    }
-
-    /// Of several columns that may identify the GPU the best: in id,timestamp,gpu_id the first numbers the rows.
-    fn gpu_column(&self, senses: &[Sense]) -> Option<usize> {
-        let ranked = senses.iter().zip(self.names).enumerate().filter_map(|(index, (sense, name))| {
-            let rank = match sense.meaning {
-                Meaning::Gpu if sense.evidence == Evidence::User => 0,
-                Meaning::Gpu => 1 + gpu_rank(name).unwrap_or_default(),
-                _ => return None,
-            };
-            Some((rank, index))
-        });
-        let tells = |meaning: Meaning| {
-            matches!(meaning, Meaning::Labels | Meaning::Identity(IdentityColumn::Uuid | IdentityColumn::Pci))
-        };
-        ranked.min().map(|(_, index)| index).or_else(|| {
-            let is_told = senses.iter().any(|sense| tells(sense.meaning) || sense.gpu.is_some());
-            let is_open = |index: usize| {
-                senses.get(index).is_some_and(|sense| {
-                    sense.meaning == Meaning::Unknown
-                        && sense.evidence != Evidence::User
-                        && sense.why.is_none()
-                })
-            };
-            let mut names = self.names.iter().enumerate();
-            names
-                .find(|(index, name)| !is_told && foreign::names_device(name) && is_open(*index))
-                .map(|(index, _)| index)
-        })
-    }
 }
 
 /// What says what a column is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Evidence {
+pub(super) enum Evidence {
     /// Its name.
     Name,
     /// The user.
@@ -471,19 +459,19 @@ enum Evidence {
 
 /// What a column is before the others are looked at.
 #[derive(Debug, Clone)]
-struct Sense {
-    meaning: Meaning,
-    gpu: Option<String>,
-    unit: Option<String>,
-    choice: Option<Choice>,
-    field: Option<&'static ToolField>,
-    evidence: Evidence,
+pub(super) struct Sense {
+    pub(super) meaning: Meaning,
+    pub(super) gpu: Option<String>,
+    pub(super) unit: Option<String>,
+    pub(super) choice: Option<Choice>,
+    pub(super) field: Option<&'static ToolField>,
+    pub(super) evidence: Evidence,
     /// Its cells are a value and the most that it can be.
-    is_pair: bool,
+    pub(super) is_pair: bool,
     /// It is of one process, of which a GPU has several.
-    is_of_process: bool,
+    pub(super) is_of_process: bool,
     /// Why it is unknown.
-    why: Option<String>,
+    pub(super) why: Option<String>,
 }
 
 impl Default for Sense {

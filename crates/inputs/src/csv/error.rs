@@ -137,6 +137,20 @@ pub enum CsvError {
         /// What to do.
         remedy: &'static str,
     },
+    /// Rows of one file would replace those of another.
+    #[error(
+        "{file}: it has the same GPU ({gpu}), metrics and times as {other}, so its rows would replace that file's; put the GPU's \
+         number into the name of each file (power_gpu1.csv), or read them one by one with --gpu NAME or --host HOST: gpuvitals \
+         store import --gpu 1 {file}"
+    )]
+    SameGpu {
+        /// The file.
+        file: Arc<str>,
+        /// A file before it.
+        other: Arc<str>,
+        /// The GPU.
+        gpu: Arc<str>,
+    },
     /// An input that can be read only once should loop.
     #[error("{file}: cannot be read more than once; give a file, or do not ask for a loop")]
     NoLoop {

@@ -1,12 +1,19 @@
 //! The first line of a file: where it is, what is between its names.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+
+use gpuvitals_core::foreign::{self, Dialect, DialectColumn, Meaning, Topic};
 
 use super::error::CsvError;
 use super::split::{RECORD_LEN_MAX, SplitStep, Splitter};
 
 /// Lines before the header that are passed over at most.
 const PREAMBLE_MAX: usize = 32;
+
+/// Rows whose numbers of fields are compared with the first line's, and the first of them that may be a header.
+const ROWS_COMPARED: usize = 200;
+const LATER_MAX: usize = 8;
 
 /// Reads the names of the columns; the splitter is then at the first row. Lines before the header are passed over:
 /// comments, `sep=;`, a title.
@@ -49,10 +56,85 @@ pub(super) fn read(records: &mut Splitter, file: &Arc<str>) -> Result<(Vec<Strin
         SplitStep::Record => {}
         _ => return Err(CsvError::HeaderTooLong { file: file(), line }),
     }
-    let names: Result<Vec<String>, _> =
-        (0..records.len()).map(|i| String::from_utf8(records.field(i).to_vec())).collect();
-    let names = names.map_err(|_| CsvError::Binary { file: file(), line, what: "it is not UTF-8" })?;
+    let names = names(records);
+    let names = names.ok_or_else(|| CsvError::Binary { file: file(), line, what: "it is not UTF-8" })?;
     Ok((names, separator))
+}
+
+/// The fields of the current record, if they are text.
+pub(super) fn names(record: &Splitter) -> Option<Vec<String>> {
+    (0..record.len()).map(|i| String::from_utf8(record.field(i).to_vec()).ok()).collect()
+}
+
+/// How many records stand between the first line and the header, if a table of another width follows a few lines about the
+/// machine (MangoHud). `records` is behind the first line, which has `columns` fields.
+pub(super) fn later(records: &mut Splitter, columns: usize) -> Option<usize> {
+    let (mut widths, mut names) = (Vec::new(), None);
+    while widths.len() < ROWS_COMPARED {
+        match records.step() {
+            SplitStep::Record => {}
+            SplitStep::NeedInput if matches!(records.fill(), Ok(read) if read > 0) => continue,
+            _ => break,
+        }
+        if names.is_none() && widths.len() < LATER_MAX && records.len() != columns && are_names(records) {
+            names = Some((widths.len(), records.len()));
+        }
+        widths.push(records.len());
+    }
+    let (at, width) = names?;
+    let rows = widths.iter().skip(at + 1);
+    let fit = rows.clone().filter(|other| **other == width).count();
+    let as_first = widths.iter().filter(|other| **other == columns).count();
+    (fit > as_first && fit * 2 > rows.count()).then_some(at)
+}
+
+/// Passes over as many records and gives the fields of the next.
+pub(super) fn pass(records: &mut Splitter, before: usize) -> Option<Vec<String>> {
+    let mut passed = 0;
+    loop {
+        match records.step() {
+            SplitStep::Record if passed == before => return names(records),
+            SplitStep::Record => passed += 1,
+            SplitStep::NeedInput => drop(records.fill().ok()?),
+            SplitStep::End => return None,
+            SplitStep::Oversize { .. } | SplitStep::Unclosed { .. } => {}
+        }
+    }
+}
+
+/// Whether each field of a record may be the name of a column: a text that no other field has and that begins with no digit.
+pub(super) fn are_names(record: &Splitter) -> bool {
+    let field = |index: usize| record.field(index).trim_ascii();
+    let is_name =
+        |text: &[u8]| text.first().is_none_or(|byte| !byte.is_ascii_digit() && !b"+-.".contains(byte));
+    let mut seen = HashSet::new();
+    let named = || (0..record.len()).filter(|index| !field(*index).is_empty()).count();
+    record.len() > 1
+        && (0..record.len()).all(|index| is_name(field(index)))
+        && named() * 3 >= record.len() * 2
+        && (0..record.len()).all(|index| field(index).is_empty() || seen.insert(field(index)))
+}
+
+/// Whether a record among rows names other columns, as a log has it that another command went on with: nearly all its
+/// fields are names that are known, and one is that of a metric.
+pub(super) fn is_another(record: &Splitter) -> bool {
+    if !are_names(record) {
+        return false;
+    }
+    let Some(names) = names(record) else { return false };
+    let dialect = Dialect::of(&names);
+    let is_metric = |name: &String| {
+        let own = dialect.and_then(|dialect| dialect.column(name));
+        own.is_some_and(|own| matches!(own, DialectColumn::Metric { .. }))
+            || matches!(foreign::column(name, Topic::Gpu).meaning, Meaning::Metric(..))
+    };
+    let is_known = |name: &String| {
+        is_metric(name)
+            || foreign::column(name, Topic::Gpu).meaning != Meaning::Unknown
+            || dialect.is_some_and(|dialect| dialect.column(name).is_some())
+    };
+    let named = || names.iter().filter(|name| !name.trim().is_empty());
+    named().any(is_metric) && named().filter(|name| is_known(name)).count() * 4 >= named().count() * 3
 }
 
 /// Reads until a line is there.
@@ -98,7 +180,12 @@ fn preamble(ahead: &[u8]) -> Preamble {
     let fields = |line: &[u8]| line.iter().filter(|byte| matches!(byte, b',' | b';' | b'\t')).count();
     let Some(second) = second else { return Preamble::None };
     if first.starts_with(b"#") {
-        let is_header = fields(first) > 0 && fields(first) == fields(second) && !second.starts_with(b"#");
+        // Above other names it is a comment, which may have commas.
+        let mut cells = second.split(|byte| matches!(byte, b',' | b';' | b'\t')).map(<[u8]>::trim_ascii);
+        let has_value = cells
+            .any(|cell| cell.iter().find(|byte| !b"\"'+-".contains(byte)).is_some_and(u8::is_ascii_digit));
+        let is_header =
+            fields(first) > 0 && fields(first) == fields(second) && !second.starts_with(b"#") && has_value;
         let blanks = first.iter().take_while(|byte| matches!(byte, b'#' | b' ')).count();
         let before = ahead.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
         return if is_header { Preamble::Mark(before + blanks) } else { Preamble::Comment };

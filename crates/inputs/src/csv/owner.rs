@@ -1,7 +1,8 @@
 //! Who a row belongs to: the GPU that it names, or the one that the file or the user names.
 //!
-//! A name of a GPU (`gpu_0`, a UUID) stays as it is. What means nothing without its machine gets the host that the user
-//! names, else the row's, else the file's name: never this machine's.
+//! A name that no other GPU has (a UUID, a serial number) or that somebody gave (`gpu_0`) stays as it is. What means nothing
+//! without its machine (an index, a PCI address, a model) gets the host that the user names, else the row's, else the file's
+//! name: never this machine's.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,6 +13,7 @@ use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use serde_json::Value as Json;
 
 use super::cell::Field;
+use super::model;
 use super::part::Whose;
 use super::plan::Plan;
 
@@ -56,8 +58,12 @@ pub(super) fn settle(
         }
     };
     let is_model = gpu.as_deref().is_some_and(|gpu| from_file && is_model(gpu));
-    let is_placed =
-        identity.uuid().is_none() && gpu.as_deref().is_none_or(|gpu| !from_file || is_model || is_place(gpu));
+    let behind = gpu.as_deref().filter(|_| from_file).and_then(numbered).map(|(_, model)| model.to_owned());
+    if let Some(model) = behind.filter(|_| identity.get(IdentityColumn::Model).is_none()) {
+        identity.set(IdentityColumn::Vendor, vendor_of(&model).unwrap_or_default())?;
+        named(IdentityColumn::Model, &model, identity)?;
+    }
+    let is_placed = identity.uuid().is_none() && gpu.as_deref().is_none_or(|gpu| !from_file || !is_own(gpu));
     if let Some(model) = gpu.as_deref().filter(|_| is_model && identity.get(IdentityColumn::Model).is_none())
     {
         named(IdentityColumn::Model, model, identity)?;
@@ -82,6 +88,31 @@ pub(super) fn settle(
     identity.resolve()
 }
 
+/// The number of a GPU in the name of its file: `power_gpu1`, `gpu_1`, `node7-GPU3`. A number with more digits is a model or a date.
+pub(super) fn in_file_name(stem: &str) -> Option<&str> {
+    let lower = stem.to_ascii_lowercase();
+    let at = |(from, word): (usize, &str)| {
+        let is_begun = stem.get(..from)?.ends_with(|c: char| c.is_ascii_alphanumeric());
+        let rest = stem.get(from + word.len()..).filter(|_| !is_begun)?;
+        let bare = rest.strip_prefix(['_', '-', '#', '.']).unwrap_or(rest);
+        let behind = bare.trim_start_matches(|c: char| c.is_ascii_digit());
+        let number =
+            bare.get(..bare.len() - behind.len()).filter(|number| (1..=2).contains(&number.len()))?;
+        // `gpu8x`, `gpu_21-03-2025`, `gpu_02_06`
+        let mut parts = behind.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+        let is_part = |part: &str| part.len() <= 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+        let is_date = bare.len() < rest.len() && parts.next().is_some_and(is_part);
+        (!behind.starts_with(|c: char| c.is_ascii_alphanumeric()) && !is_date).then_some(number)
+    };
+    let mut found = ["gpu", "card", "cuda"].iter().flat_map(|word| lower.match_indices(word)).filter_map(at);
+    let first = found.next()?;
+    // Two numbers do not say which.
+    found
+        .all(|other| other == first)
+        .then(|| first.trim_start_matches('0'))
+        .map(|number| if number.is_empty() { "0" } else { number })
+}
+
 /// What of an identity is its host's.
 fn of_host(identity: &Identity, usual: &str) -> Result<Identity, IdentityError> {
     let mut host = Identity::default();
@@ -101,18 +132,49 @@ pub(super) fn gpu_name(text: &str) -> Cow<'_, str> {
 }
 
 /// Whether a GPU is called by its model, which others have, too.
-fn is_model(name: &str) -> bool {
-    let bare = ["GPU-", "MIG-", "0x"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
-    // The digits of a UUID may spell `a100`.
-    let is_id = bare.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    !is_place(name) && !is_id && !name.contains([':', '@']) && vendor_of(name).is_some()
+pub(super) fn is_model(name: &str) -> bool {
+    !is_place(name) && !is_id(name) && !name.contains([':', '@']) && model::names_gpu(name)
 }
 
-/// `cuda:3` is index 3.
+/// Whether a name is of one GPU only: an id, a name with its machine in it, or one that somebody gave (`gpu_0`, `left`,
+/// `rack/1`). A word with digits, capitals or blanks may be a model that nobody knows here.
+fn is_own(name: &str) -> bool {
+    let is_given = || {
+        name.starts_with("gpu_")
+            || name.contains([':', '@', '/'])
+            || name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte == b'_')
+    };
+    !is_place(name) && (is_id(name) || (is_given() && !is_model(name)))
+}
+
+/// Whether a name is a UUID, a serial number or the like. The digits of one may spell `a100`.
+fn is_id(name: &str) -> bool {
+    let bare = ["GPU-", "MIG-", "0x"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+    let digits = bare.bytes().filter(u8::is_ascii_hexdigit).count();
+    digits >= ID_LEN_MIN && bare.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+/// Fewest hexadecimal digits of an id that no other GPU has.
+const ID_LEN_MIN: usize = 8;
+
+/// `cuda:3` is index 3, and so is `GPU 3: Tesla V100`.
 fn index_of(name: &str) -> Option<&str> {
+    let is_number = |text: &&str| (1..=3).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    if let Some(number) = numbered(name).map(|(number, _)| number).filter(is_number) {
+        return Some(number);
+    }
     let rest = name.strip_prefix("cuda").or_else(|| name.strip_prefix("CUDA"))?;
     let number = rest.strip_prefix(':').unwrap_or(rest);
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(number)
+}
+
+/// `GPU 3: Tesla V100` as `3` and `Tesla V100`.
+fn numbered(name: &str) -> Option<(&str, &str)> {
+    let (_, rest) = name.split_at_checked(3).filter(|(word, _)| word.eq_ignore_ascii_case("gpu"))?;
+    let (number, model) = rest.trim_start().split_once(':')?;
+    let (number, model) = (number.trim(), model.trim());
+    (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) && !model.is_empty())
+        .then_some((number, model))
 }
 
 /// Whether a GPU's name, as the file has it, says only where on its machine it is: an index, `card0`, `GPU 0`,
@@ -122,6 +184,9 @@ fn is_place(name: &str) -> bool {
     // A name in a column of GPUs such as gpu_0 is one that somebody gave.
     if name.starts_with("gpu_") {
         return false;
+    }
+    if numbered(name).is_some() {
+        return true;
     }
     let bare = name.strip_suffix(".0").filter(|rest| !rest.contains(':')).unwrap_or(name);
     let rest = bare.trim_start_matches(|c: char| c.is_ascii_alphabetic());
@@ -179,15 +244,65 @@ mod tests {
         ] {
             assert!(is_place(place), "{place}");
         }
+        for model in [
+            "RTX 4090",
+            "A100",
+            "V100",
+            "Tesla V100",
+            "T4",
+            "A10G",
+            "L40S",
+            "GTX 1080",
+            "gfx90a",
+            "S80 Pro",
+            "BR104",
+        ] {
+            assert!(!is_own(model), "{model}");
+        }
+        assert_eq!(index_of("GPU 3: Tesla V100"), Some("3"));
         for name in [
             "gpu_0",
             "GPU-5fd4f087-86f3-7a43-b711-4771313afc50",
             "g",
-            "mi300x-left",
+            "left",
+            "a100a100a100",
             "0x1a2b3c4d5e6f7788",
             "h1:gpu0",
         ] {
-            assert!(!is_place(name), "{name}");
+            assert!(!is_place(name) && is_own(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_called_after_its_gpu() {
+        for (stem, number) in [
+            ("power_gpu1", "1"),
+            ("gpu_0", "0"),
+            ("node7-GPU3", "3"),
+            ("gpu02", "2"),
+            ("gpu1_2025-03-21", "1"),
+            ("gpu_1_2025-03-21", "1"),
+            ("card0.power", "0"),
+            ("gpu1-power-gpu1", "1"),
+        ] {
+            assert_eq!(in_file_name(stem), Some(number), "{stem}");
+        }
+        for stem in [
+            "gpu",
+            "gpus",
+            "gpu8x",
+            "multigpu2",
+            "gpu_20250321",
+            "gpu_21-03-2025",
+            "gpu_02_06",
+            "gpu4090",
+            "gpu0_vs_gpu1",
+            "8gpu",
+            "discard1",
+            "power-only",
+            "gpu_usage",
+        ] {
+            assert_eq!(in_file_name(stem), None, "{stem}");
         }
     }
 

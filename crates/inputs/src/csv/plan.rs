@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::batch::is_unknown;
-use gpuvitals_core::foreign::{Choice, Dialect};
+use gpuvitals_core::foreign::{Choice, Dialect, Meaning};
 use gpuvitals_core::{IdentityColumn, Table};
 
 use super::cell::Scale;
 use super::decimal::Decimals;
+use super::error::CsvError;
 use super::hints::Hints;
+use super::sample::Sample;
 use super::times::Times;
 
 /// Longest name of a column that the catalogue does not know.
@@ -103,6 +105,9 @@ pub(super) struct Plan {
     pub(super) misfits: HashMap<String, String>,
     /// Of the long form: what its names of metrics are.
     pub(super) series: Vec<Column>,
+    /// The warning of rows that replace others, and the name of a column that tells them apart.
+    pub(super) repeats: Option<String>,
+    pub(super) apart: Option<String>,
     /// What is left out, in sentences.
     pub(super) warnings: Vec<String>,
     /// What was settled that the file does not say, in sentences.
@@ -120,6 +125,34 @@ pub(super) enum Unfit {
     Time(String, String),
     /// The user speaks of a column that there is not.
     Hint(String),
+}
+
+/// Most characters of an error that says what each column is.
+const SUMMARY_LEN_MAX: usize = 2_000;
+
+/// Settles what the columns under a header are, which stands in a line of a file.
+pub(super) fn settled(
+    names: &[String],
+    sample: &Sample,
+    around: Surroundings<'_>,
+    (file, line): (&Arc<str>, u64),
+) -> Result<Plan, CsvError> {
+    Plan::new(names, sample, around).map_err(|(unfit, summary)| {
+        let file = Arc::clone(file);
+        let columns = || summary.escape_debug().take(SUMMARY_LEN_MAX).collect();
+        match unfit {
+            Unfit::Data(field) => CsvError::NoHeader { file, line, field },
+            Unfit::NoMetric if is_unparted(names) => CsvError::Unparted { file, line, header: columns() },
+            Unfit::NoMetric => CsvError::NoMetric { file, line, columns: columns() },
+            Unfit::Time(column, reason) => CsvError::Time { file, column, reason, columns: columns() },
+            Unfit::Hint(name) => CsvError::Hint { file, name, columns: columns() },
+        }
+    })
+}
+
+/// Whether the header is one name that looks like several.
+fn is_unparted(names: &[String]) -> bool {
+    matches!(names, [one] if one.trim().contains(['|', ' ', ':']))
 }
 
 impl Plan {
@@ -171,6 +204,12 @@ impl Plan {
         (0..).zip(&self.columns).filter(|(_, column)| tells(&column.role)).map(|(index, _)| index).collect()
     }
 
+    /// Whether it is told whose values each row has, by a row, a column or the user: the file is not of several GPUs that
+    /// nothing tells apart.
+    pub(super) fn is_told(&self) -> bool {
+        self.names_gpu() || self.owner.gpu.is_some() || self.columns.iter().any(|column| column.gpu.is_some())
+    }
+
     /// Whether rows name their GPU.
     pub(super) fn names_gpu(&self) -> bool {
         let tells = |role: &Role| {
@@ -181,6 +220,11 @@ impl Plan {
         };
         self.find(tells).is_some()
     }
+}
+
+/// Whether a column tells whose values a row has without the number of a GPU.
+pub(super) fn tells_gpu(meaning: Meaning) -> bool {
+    matches!(meaning, Meaning::Labels | Meaning::Identity(IdentityColumn::Uuid | IdentityColumn::Pci))
 }
 
 /// Whether a column has the name that the user gave.

@@ -1,6 +1,7 @@
 //! The first records of a file, from which the meaning of its columns is settled before any row is taken.
 
 use super::head::HeadEnd;
+use super::header;
 use super::split::{SplitStep, Splitter};
 
 /// Most cells of a sample.
@@ -31,21 +32,48 @@ impl Sample {
                     }
                 }
                 SplitStep::Record if is_header(records, names.iter().map(|name| name.trim())) => {}
+                // Rows behind it have other columns.
+                SplitStep::Record if !sample.rows.is_empty() && header::is_another(records) => {
+                    sample.leave_out_unfit(names.len());
+                    return sample;
+                }
                 SplitStep::Record => sample.push(records),
                 SplitStep::Oversize { .. } => {}
                 SplitStep::Unclosed { .. } => return sample,
                 SplitStep::End => break,
             }
             if sample.ends.len() >= CELLS_MAX {
+                sample.leave_out_unfit(names.len());
                 return sample;
             }
         }
         sample.is_all = end == HeadEnd::All;
-        // A last row that is cut says nothing about the others.
-        if sample.rows.len() > 1 && (end == HeadEnd::Cut || sample.last_is_short()) {
-            sample.rows.pop();
-        }
+        sample.ended(end);
+        sample.leave_out_unfit(names.len());
         sample
+    }
+
+    fn ended(&mut self, end: HeadEnd) {
+        // A last row that is cut says nothing about the others.
+        if self.rows.len() > 1 && (end == HeadEnd::Cut || self.last_is_short()) {
+            self.rows.pop();
+        }
+    }
+
+    /// Records that will be skipped for their number of fields say nothing about the columns: a tool's message among its rows.
+    fn leave_out_unfit(&mut self, columns: usize) {
+        let width = |(from, to): &(usize, usize)| to - from;
+        let Some(widest) = self.rows.iter().map(|row| width(row).min(columns)).max() else { return };
+        let ends = &self.ends;
+        // What is behind the last column must be empty.
+        let is_fit = |row: &(usize, usize)| {
+            let end = |at: usize| ends.get(at).copied().unwrap_or_default();
+            width(row).min(columns) == widest
+                && (width(row) <= columns || columns == 0 || end(row.1 - 1) == end(row.0 + columns - 1))
+        };
+        if self.rows.iter().any(is_fit) {
+            self.rows.retain(is_fit);
+        }
     }
 
     fn push(&mut self, record: &Splitter) {
@@ -96,14 +124,21 @@ impl Sample {
         self.rows.iter().map(|(from, to)| to - from)
     }
 
+    /// The cells of some columns of each record.
+    pub(super) fn rows<'a>(&'a self, columns: &'a [usize]) -> impl Iterator<Item = Vec<&'a str>> {
+        self.rows.iter().map(move |row| columns.iter().map(|column| self.cell(*row, *column)).collect())
+    }
+
     /// The cells of a column, empty where a record lacks it.
     pub(super) fn cells(&self, column: usize) -> impl Iterator<Item = &str> {
-        self.rows.iter().map(move |(from, to)| {
-            let at = from + column;
-            let end = self.ends.get(at).filter(|_| at < *to);
-            let start = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-            end.and_then(|end| self.text.get(start..*end)).unwrap_or_default()
-        })
+        self.rows.iter().map(move |row| self.cell(*row, column))
+    }
+
+    fn cell(&self, (from, to): (usize, usize), column: usize) -> &str {
+        let at = from + column;
+        let end = self.ends.get(at).filter(|_| at < to);
+        let start = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        end.and_then(|end| self.text.get(start..*end)).unwrap_or_default()
     }
 }
 

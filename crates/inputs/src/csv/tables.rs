@@ -29,11 +29,11 @@ pub(super) fn kind(first: &str, second: &str) -> Option<TableKind> {
     if names.split_whitespace().next() == Some("Entity") {
         return Some(TableKind::Entities);
     }
-    let units = second.strip_prefix('#')?;
+    // Other lines with such a mark are comments.
+    let units = second.strip_prefix('#').filter(|units| has(names, &["gpu"]) && has(units, &["Idx"]))?;
     let commas = |line: &str| line.matches(',').count();
     if names.contains(',') {
-        let is_table = commas(names) == commas(units) && has(units, &["Idx", "W", "%", "MHz", "MB"]);
-        return is_table.then_some(TableKind::Commas);
+        return (commas(names) == commas(units)).then_some(TableKind::Commas);
     }
     let is_spaced = !names.contains([';', '\t']);
     is_spaced.then_some(if has(names, &["pid"]) { TableKind::Processes } else { TableKind::Gpus })

@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use gpuvitals_core::catalogue::{Metric, gpu_metrics};
 
+use super::other;
 use super::split::RECORD_LEN_MAX;
 use super::tables::{self, Table, TableKind};
 
@@ -28,35 +29,14 @@ pub(super) enum TextKind {
     Foreign(&'static str, &'static str),
 }
 
-const QUERY: &str =
-    "log with nvidia-smi --query-gpu=timestamp,uuid,power.draw,utilization.gpu --format=csv -l 1";
-
 /// What a text is that begins so.
 pub(super) fn kind(head: &[u8]) -> TextKind {
     let text = String::from_utf8_lossy(head);
     let text = text.trim_start_matches('\u{feff}').trim_start();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
-    if text.contains("NVSMI LOG") {
-        return TextKind::Foreign("the text of nvidia-smi -q", QUERY);
-    }
-    if text.contains("| NVIDIA-SMI ") {
-        return TextKind::Foreign("the table of nvidia-smi", QUERY);
-    }
-    if text.contains("ROCm System Management Interface") {
-        return TextKind::Foreign(
-            "the text of rocm-smi",
-            "log with rocm-smi -a --csv, or amd-smi metric --csv -w 1",
-        );
-    }
-    let is_json = first.starts_with('{')
-        || (first.starts_with('[') && !first.starts_with("[\"") && first.len() < 3)
-        || first.starts_with("[{");
-    if is_json {
-        return TextKind::Foreign(
-            "JSON",
-            "write it as CSV; messages {\"timestamp\", \"fields\"} can be published to the queue by HTTP",
-        );
+    if let Some((what, remedy)) = other::binary(head).or_else(|| other::text(text)) {
+        return TextKind::Foreign(what, remedy);
     }
     if first.starts_with("# HELP ")
         || first.starts_with("# TYPE ")

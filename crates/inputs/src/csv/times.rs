@@ -5,9 +5,19 @@ use gpuvitals_core::time::{self, DateOrder, SECOND_NS, Written, Zone};
 use super::fold::Fold;
 use super::sample::Sample;
 use super::split::Splitter;
+use super::spread::Spread;
 
-/// A number below this, in seconds, is no time since 1970 but one since the log began.
-pub(super) const EPOCH_MIN: f64 = 100_000_000.0;
+/// 2000-01-01: no log of a GPU is older.
+const CENTURY_NS: i64 = 946_684_800 * SECOND_NS;
+
+/// A file that begins with a smaller number counts from the beginning of the log, whatever follows.
+const EPOCH_MIN: f64 = 100_000_000.0;
+
+/// How far ahead of now a clock may be that counts since 1970: its rows are skipped, with that reason.
+const AHEAD_MAX_NS: i64 = 366 * time::DAY_NS;
+
+/// From 1601, when Windows' clock begins, to 1970, in its steps of 100 ns.
+const FILETIME_EPOCH: f64 = 116_444_736_000_000_000.0;
 
 /// Texts of a time column that are looked at to tell the order of its dates.
 const TEXTS_MAX: usize = 50_000;
@@ -22,6 +32,8 @@ pub(super) struct Times {
     /// Whether the zone was asked for, or the texts have one.
     pub(super) zone_from: ZoneFrom,
     fold: Fold,
+    /// Rows of one GPU within a second, where the file has whole seconds.
+    spread: Option<Spread>,
     /// The time of the row before, and its text if the same text is the same time again.
     last: Option<i64>,
     text: String,
@@ -53,6 +65,8 @@ pub(super) enum ZoneFrom {
 enum Form {
     /// Numbers since 1970, and dates with this order of day and month.
     Instant(DateOrder),
+    /// Steps of 100 ns since 1601, as Windows counts.
+    FileTime,
     /// `20250718`, with or without a time, which as a number would be in 1970.
     Compact,
     /// Numbers of this many nanoseconds since some beginning, where the date does not matter.
@@ -76,6 +90,10 @@ pub(super) enum Untimely {
     OfDay(String),
     /// A number that has lost digits, which several rows of one GPU have.
     Rounded(String),
+    /// Days since 1900, as spreadsheets count.
+    Days(String),
+    /// A time to the minute, which several rows of one GPU have.
+    Minute(String),
     /// A date without a time of day, which several rows of one GPU have, or may have in a stream.
     Date(String),
 }
@@ -107,7 +125,8 @@ impl Times {
             (None, Some(zone)) => (zone.clone(), ZoneFrom::User),
             (None, None) => (Zone::of_machine(), ZoneFrom::Machine),
         };
-        Ok(Self { columns, form, zone, zone_from, fold: Fold::default(), last: None, text: String::new() })
+        let (fold, text) = (Fold::default(), String::new());
+        Ok(Self { columns, form, zone, zone_from, fold, spread: None, last: None, text })
     }
 
     /// The form, for people.
@@ -117,7 +136,9 @@ impl Times {
             Form::Instant(DateOrder::DayFirst) => "day first",
             Form::Instant(DateOrder::MonthFirst) => "month first",
             Form::Instant(DateOrder::YearFirst) => "year first",
+            Form::FileTime => "Windows' count of 100 ns since 1601",
             Form::Compact => "year, month and day as one number",
+            Form::Relative(time::DAY_NS) => "days, as a spreadsheet counts",
             Form::Relative(SECOND_NS) => "seconds since the log began",
             Form::Relative(1_000_000) => "milliseconds since the log began",
             Form::Relative(1_000) => "microseconds since the log began",
@@ -138,14 +159,17 @@ impl Times {
                 &joined
             }
         };
+        let whose = || subject.iter().flat_map(|column| [record.field(*column), b"\0"]).flatten().copied();
         if text == self.text
             && let Some(last) = self.last
         {
-            return Ok(last);
+            return Ok(self.spread.as_mut().map_or(last, |spread| spread.place(last, whose().collect())));
         }
-        let whose = || subject.iter().flat_map(|column| [record.field(*column), b"\0"]).flatten().copied();
-        let instant = self.instant(text, || whose().collect()).ok_or_else(|| text.to_owned())?;
+        let mut instant = self.instant(text, || whose().collect()).ok_or_else(|| text.to_owned())?;
         self.last = Some(instant);
+        if let Some(spread) = &mut self.spread {
+            instant = spread.place(instant, whose().collect());
+        }
         self.text.clear();
         // In an hour that is shown twice the same text may be another time.
         if !self.fold.is_open() {
@@ -159,6 +183,18 @@ impl Times {
         self.last = None;
         self.text.clear();
         self.fold = Fold::default();
+        self.spread = self.spread.as_ref().map(|spread| Spread::of(spread.rows));
+    }
+
+    /// Has up to so many rows of one GPU and second follow each other within it.
+    pub(super) fn spread(&mut self, rows: u32) {
+        self.spread = Some(Spread::of(rows));
+    }
+
+    /// The times of a sample, in the order of its rows; none where there is none.
+    pub(super) fn all(&self, sample: &Sample) -> Vec<Option<i64>> {
+        let mut times = self.clone();
+        joined(&self.columns, sample).iter().map(|text| times.instant(text, Vec::new)).collect()
     }
 
     /// The first time of a sample.
@@ -173,6 +209,7 @@ impl Times {
             Some(self.fold.choose(instants, subject))
         };
         let instant = match self.form {
+            Form::FileTime => Some(of_filetime(number(text)?)),
             Form::Compact => written(text, DateOrder::Open),
             Form::Relative(unit_ns) => Some(scaled(number(text)?, unit_ns)),
             Form::OfDay => {
@@ -213,16 +250,20 @@ pub(super) fn number(text: &str) -> Option<f64> {
 }
 
 fn texts(columns: &[usize], sample: &Sample) -> Vec<String> {
+    joined(columns, sample).into_iter().filter(|text| !text.trim().is_empty()).collect()
+}
+
+/// The texts of the times of the first rows.
+fn joined(columns: &[usize], sample: &Sample) -> Vec<String> {
     let (first, second) = (columns.first(), columns.get(1));
     let Some(first) = first else { return Vec::new() };
     let cells = sample.cells(*first).take(TEXTS_MAX);
-    let joined: Vec<String> = match second {
+    match second {
         None => cells.map(str::to_owned).collect(),
         Some(second) => {
             cells.zip(sample.cells(*second)).map(|(date, time)| format!("{date} {time}")).collect()
         }
-    };
-    joined.into_iter().filter(|text| !text.trim().is_empty()).collect()
+    }
 }
 
 fn form(
@@ -238,14 +279,11 @@ fn form(
         if most(&is_compact) {
             return Ok(Form::Compact);
         }
-        #[expect(clippy::cast_precision_loss, reason = "it is one of few units")]
-        let unit_s = named.unit_ns.map_or(1.0, |unit_ns| unit_ns as f64 / SECOND_NS as f64);
-        let is_large = |text: &str| number(text).is_some_and(|number| number * unit_s >= EPOCH_MIN);
-        return match (!named.is_relative && most(&is_large), any_date) {
-            (true, _) => Ok(Form::Instant(order)),
-            (false, true) => Ok(Form::Relative(named.unit_ns.unwrap_or(SECOND_NS))),
-            (false, false) => Err(Untimely::Relative(first.clone())),
-        };
+        let eras = texts.iter().map(|text| {
+            let number = number(text)?;
+            Some((era(number, named.unit_ns, now_ns), number))
+        });
+        return of_numbers(first, named, order, any_date, &eras.collect::<Vec<_>>());
     }
     if most(&|text| Written::read(text, order).is_some()) {
         return Ok(Form::Instant(order));
@@ -274,6 +312,72 @@ fn form(
         return if any_date { Ok(Form::OfDay) } else { Err(Untimely::OfDay(first.clone())) };
     }
     Err(Untimely::Unknown(first.clone()))
+}
+
+/// The form of numbers, each with where it lies; none is a text of another kind.
+fn of_numbers(
+    first: &str,
+    named: &Named,
+    order: DateOrder,
+    any_date: bool,
+    numbers: &[Option<(Era, f64)>],
+) -> Result<Form, Untimely> {
+    let most = |is: &dyn Fn(Era, f64) -> bool| {
+        numbers.iter().flatten().filter(|(era, number)| is(*era, *number)).count() * 2 >= numbers.len()
+    };
+    let begins_before = number(first).is_some_and(|first| first < EPOCH_MIN);
+    if !named.is_relative {
+        let is_ahead = || most(&|era, _| era == Era::Ahead) && !begins_before;
+        if most(&|era, _| era == Era::Ours) || is_ahead() {
+            return Ok(Form::Instant(order));
+        }
+        if most(&|era, _| era == Era::FileTime) {
+            return Ok(Form::FileTime);
+        }
+    }
+    let is_days = !named.is_relative
+        && named.unit_ns.is_none()
+        && most(&|_, number| (30_000.0..60_000.0).contains(&number));
+    match (is_days, any_date) {
+        (true, true) => Ok(Form::Relative(time::DAY_NS)),
+        (true, false) => Err(Untimely::Days(first.to_owned())),
+        (false, true) => Ok(Form::Relative(named.unit_ns.unwrap_or(SECOND_NS))),
+        (false, false) => Err(Untimely::Relative(first.to_owned())),
+    }
+}
+
+/// Where a number lies as a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Era {
+    /// Since 1970 between 2000 and now.
+    Ours,
+    /// Since 1970 behind now, by less than a year.
+    Ahead,
+    /// As Windows counts it is between 2000 and now.
+    FileTime,
+    /// It counts from some other beginning.
+    Other,
+}
+
+/// Where a number lies in this unit (nanoseconds), or in the one that its size suggests.
+pub(super) fn era(number: f64, unit_ns: Option<i64>, now_ns: i64) -> Era {
+    let ours = CENTURY_NS..now_ns.saturating_add(time::DAY_NS);
+    let by_size = time::of_number(number);
+    let at = unit_ns.map_or(by_size, |unit_ns| scaled(number, unit_ns));
+    if ours.contains(&at) || (at >= ours.end && ours.contains(&by_size)) {
+        Era::Ours
+    } else if (ours.end..ours.end.saturating_add(AHEAD_MAX_NS)).contains(&at) {
+        Era::Ahead
+    } else if unit_ns.is_none() && number > FILETIME_EPOCH && ours.contains(&of_filetime(number)) {
+        Era::FileTime
+    } else {
+        Era::Other
+    }
+}
+
+/// Nanoseconds since 1970 of Windows' count.
+fn of_filetime(number: f64) -> i64 {
+    scaled(number - FILETIME_EPOCH, 100)
 }
 
 /// Whether dates with years of two digits are later, and not in the future, with the year first: `25/07/18` is of 2025 rather

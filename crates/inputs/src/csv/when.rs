@@ -6,9 +6,10 @@ use gpuvitals_core::catalogue::folded;
 use gpuvitals_core::time::{self, DAY_NS, DateOrder, SECOND_NS, Written, Zone};
 
 use super::hints::{HintSense, Hints};
-use super::plan::{Plan, Role, Surroundings, Unfit, is_named};
+use super::plan::{Column, Plan, Role, Surroundings, Unfit, is_named};
+use super::repeats::{self, Repeats};
 use super::sample::Sample;
-use super::times::{EPOCH_MIN, Named, Times, Untimely, ZoneFrom, number};
+use super::times::{Era, Named, Times, Untimely, ZoneFrom, era, number};
 
 /// Cells of a column that are looked at.
 const CELLS_MAX: usize = 1_000;
@@ -59,6 +60,10 @@ const RELATIVE: [&str; 10] = [
     "uptime",
     "time_since_start",
 ];
+
+/// Names of counts from the beginning of a log whose numbers begin near 0 and rise; others have them, too.
+const COUNTS: [&str; 12] =
+    ["t", "s", "sec", "secs", "second", "seconds", "ms", "msec", "milliseconds", "min", "minutes", "hours"];
 
 /// Units that may stand behind a name, in nanoseconds.
 const UNITS: [(&str, i64); 18] = [
@@ -114,7 +119,7 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
     };
     release(plan, &columns);
     let Some(&first) = columns.first() else {
-        if let Some((name, text)) = unread(plan, sample, around.hints) {
+        if let Some((name, text)) = unread(plan, sample, around.hints, around.now_ns) {
             return Err(Unfit::Time(name.clone(), reason(&Untimely::Unknown(text), &name)));
         }
         plan.warnings.push("no column is a time; each row gets the time at which it is read".to_owned());
@@ -127,7 +132,7 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
         Some(untimely) => Err(untimely),
         None => Times::of(columns, named, sample, (order, zone), around.any_date, around.now_ns),
     };
-    let times = times.map_err(|untimely| Unfit::Time(name.clone(), reason(&untimely, &name)))?;
+    let mut times = times.map_err(|untimely| Unfit::Time(name.clone(), reason(&untimely, &name)))?;
     if rank(&name).is_none() && hinted.is_empty() {
         plan.notes.push(format!("column {name} is taken for the time"));
     }
@@ -142,7 +147,49 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
         };
         plan.notes.push(format!("times have no zone and are taken as {} ({whose})", times.zone.name()));
     }
+    let all = times.all(sample);
+    if !plan.is_told()
+        && let Some(gpus) = repeats::bursts(&all)
+    {
+        plan.warnings.push(format!(
+            "rows come {gpus} at a time, so these look like {gpus} GPUs in turn, which no column tells apart; log with index or \
+             uuid, too"
+        ));
+    }
+    if let Some(repeats) = repeats::find(plan, sample, &all) {
+        keep_apart(plan, sample, (&mut times, &all), &repeats)
+            .map_err(|untimely| Unfit::Time(name.clone(), reason(&untimely, &name)))?;
+    }
     plan.times = Some(times);
+    Ok(())
+}
+
+/// Settles what becomes of rows that have the GPU and time of an earlier row. Times of one GPU that were cut to seconds are
+/// spread over them; without a column of the GPU the rows may be of several.
+fn keep_apart(
+    plan: &mut Plan,
+    sample: &Sample,
+    (times, all): (&mut Times, &[Option<i64>]),
+    repeats: &Repeats,
+) -> Result<(), Untimely> {
+    let are_whole = |unit_ns: i64| all.iter().flatten().all(|time_ns| time_ns % unit_ns == 0);
+    if repeats.column.is_none() && are_whole(60 * SECOND_NS) {
+        let text =
+            times.columns.last().and_then(|column| sample.cells(*column).find(|text| !text.is_empty()));
+        return Err(Untimely::Minute(text.unwrap_or_default().to_owned()));
+    }
+    if repeats.column.is_none() && plan.is_told() && repeats.is_steady && are_whole(SECOND_NS) {
+        times.spread(repeats.most);
+        plan.notes.push(format!(
+            "times are whole seconds; up to {} rows of a GPU in one are spread evenly over it, in their order",
+            repeats.most
+        ));
+        return Ok(());
+    }
+    let sentence = repeats.sentence(plan);
+    plan.apart = repeats.column.and_then(|column| plan.columns.get(column)).map(|column| column.name.clone());
+    plan.repeats = Some(sentence.clone());
+    plan.warnings.push(sentence);
     Ok(())
 }
 
@@ -157,10 +204,21 @@ fn open_columns<'a>(plan: &'a Plan, hints: &Hints) -> impl Iterator<Item = (usiz
 
 fn find(plan: &Plan, sample: &Sample, around: Surroundings<'_>) -> Vec<usize> {
     let hints = around.hints;
-    let open: Vec<(usize, Option<usize>, Kind)> =
-        open_columns(plan, hints).map(|(index, name)| (index, rank(name), kind(sample, index))).collect();
-    let mut named: Vec<(usize, usize, Kind)> =
-        open.iter().filter_map(|(index, rank, kind)| Some(((*rank)?, *index, *kind))).collect();
+    let place = |index: usize, name: &str| rank(name).filter(|_| !is_count(name) || counts_up(sample, index));
+    let kind = |index: usize, name: &str| kind(sample, index, Name::of(name).unit_ns, around.now_ns);
+    let open: Vec<(usize, Option<usize>, Kind)> = open_columns(plan, hints)
+        .map(|(index, name)| (index, place(index, name), kind(index, name)))
+        .collect();
+    // An epoch of a training, which counts from 0 or is not said.
+    let is_training = |index: usize, kind: Kind| {
+        let is_named = |column: &Column| Name::of(&column.name).bare == "epoch";
+        kind == Kind::Other && plan.columns.get(index).is_some_and(is_named)
+    };
+    let mut named: Vec<(usize, usize, Kind)> = open
+        .iter()
+        .filter(|(index, _, kind)| !is_training(*index, *kind))
+        .filter_map(|(index, rank, kind)| Some(((*rank)?, *index, *kind)))
+        .collect();
     named.sort_by_key(|(rank, index, _)| (*rank, *index));
     let of = |wanted: Kind| named.iter().find(|(.., kind)| *kind == wanted).map(|(_, index, _)| *index);
     let any = |wanted: Kind| open.iter().find(|(.., kind)| *kind == wanted).map(|(index, ..)| *index);
@@ -222,7 +280,7 @@ fn is_log_time(plan: &Plan, sample: &Sample, column: usize, name: &str, now_ns: 
     let texts = || sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX);
     let changes = texts().count() == 1 || texts().zip(texts().skip(1)).any(|(one, next)| one != next);
     changes
-        && match kind(sample, column) {
+        && match kind(sample, column, Name::of(name).unit_ns, now_ns) {
             Kind::Instant => true,
             Kind::Number => {
                 let name = Name::of(name);
@@ -250,7 +308,7 @@ fn is_of_rows(plan: &Plan, sample: &Sample, column: usize) -> bool {
 
 /// A column that seems to be a time in a form that is not known, and a text of it: the texts have a year and more numbers,
 /// and change.
-fn unread(plan: &Plan, sample: &Sample, hints: &Hints) -> Option<(String, String)> {
+fn unread(plan: &Plan, sample: &Sample, hints: &Hints, now_ns: i64) -> Option<(String, String)> {
     let is_year = |word: &str| word.len() == 4 && word.parse().is_ok_and(|year| (2000..2050).contains(&year));
     let seems = |text: &&str| {
         let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).collect();
@@ -263,8 +321,9 @@ fn unread(plan: &Plan, sample: &Sample, hints: &Hints) -> Option<(String, String
         let texts = || sample.cells(index).filter(|text| !text.is_empty()).take(CELLS_MAX);
         let seeming = texts().filter(seems).count();
         let distinct: HashSet<&str> = texts().collect();
-        let is_time =
-            seeming * 2 > texts().count() && distinct.len() > 1 && kind(sample, index) == Kind::Other;
+        let is_time = seeming * 2 > texts().count()
+            && distinct.len() > 1
+            && kind(sample, index, None, now_ns) == Kind::Other;
         is_time.then(|| (name.to_owned(), texts().next().unwrap_or_default().to_owned()))
     })
 }
@@ -307,7 +366,7 @@ fn is_rounded(text: &str) -> bool {
 /// spreadsheet has rounded. As times they would be one row.
 fn shared(plan: &Plan, columns: &[usize], sample: &Sample) -> Option<Untimely> {
     let &[column] = columns else { return None };
-    let is_date = kind(sample, column) == Kind::Date;
+    let is_date = kind(sample, column, None, 0) == Kind::Date;
     // One row of a stream does not tell.
     if is_date && !sample.is_all() && sample.len() < 2 {
         return sample.cells(column).next().map(|date| Untimely::Date(date.to_owned()));
@@ -332,7 +391,7 @@ fn named(plan: &Plan, columns: &[usize]) -> Named {
         let name = Name::of(&column.name);
         Named {
             zone: said.zone.or_else(|| zone_in(&column.name)),
-            is_relative: said.is_relative || name.is_relative(),
+            is_relative: said.is_relative || RELATIVE.contains(&name.bare.as_str()),
             unit_ns: said.unit_ns.or(name.unit_ns),
         }
     })
@@ -395,6 +454,8 @@ impl Name {
             Some((bare, unit_ns)) => (if rank_of(head).is_some() { head } else { bare }, Some(unit_ns)),
             _ => (head, unit_of(inside.trim_end_matches([']', ')']).trim_matches('_'))),
         };
+        // `seconds`
+        let unit_ns = unit_ns.or_else(|| unit_of(bare).filter(|_| COUNTS.contains(&bare)));
         Self { bare: bare.to_owned(), unit_ns, whole }
     }
 
@@ -409,7 +470,8 @@ impl Name {
     }
 
     fn is_relative(&self) -> bool {
-        RELATIVE.contains(&self.bare.as_str())
+        let bare = self.bare.as_str();
+        RELATIVE.contains(&bare) || COUNTS.contains(&bare)
     }
 }
 
@@ -427,7 +489,26 @@ fn rank(name: &str) -> Option<usize> {
         .or_else(|| name.is_relative().then_some(NAMES.len() + 1))
 }
 
-fn kind(sample: &Sample, column: usize) -> Kind {
+/// Whether a name is only of a time if its numbers count up from 0.
+fn is_count(name: &str) -> bool {
+    COUNTS.contains(&Name::of(name).bare.as_str())
+}
+
+/// Whether the numbers of a column begin near 0 and rise, perhaps again and again.
+fn counts_up(sample: &Sample, column: usize) -> bool {
+    let numbers: Option<Vec<f64>> =
+        sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX).map(number).collect();
+    let numbers = numbers.unwrap_or_default();
+    let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else { return false };
+    let steps = || numbers.iter().zip(numbers.iter().skip(1)).map(|(one, next)| next - one);
+    let widest = steps().fold(0.0, f64::max);
+    let begins = (0.0..=1.0_f64.max(2.0 * widest)).contains(first);
+    let is_back = |(one, next): (&f64, &f64)| next < one && *next > first + widest;
+    begins && (numbers.len() == 1 || last > first) && !numbers.iter().zip(numbers.iter().skip(1)).any(is_back)
+}
+
+/// What the cells of a column are; numbers are of that unit (nanoseconds), or of the one that their size suggests.
+fn kind(sample: &Sample, column: usize, unit_ns: Option<i64>, now_ns: i64) -> Kind {
     let (mut all, mut instants, mut numbers, mut dates, mut of_day) = (0_u32, 0_u32, 0_u32, 0_u32, 0_u32);
     for text in sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX) {
         all += 1;
@@ -436,7 +517,7 @@ fn kind(sample: &Sample, column: usize) -> Kind {
         if let Some(number) = number(text)
             && (written.is_none() || text.len() > 8)
         {
-            numbers += u32::from(number >= EPOCH_MIN);
+            numbers += u32::from(era(number, unit_ns, now_ns) != Era::Other);
         } else if let Some(written) = written {
             instants += u32::from(written.has_time());
             dates += u32::from(!written.has_time());
@@ -481,6 +562,15 @@ fn reason(untimely: &Untimely, name: &str) -> String {
         ),
         Untimely::Date(text) => format!(
             "{:?} is a date and no time of day, so the rows of a day would be one; add a column for the time of day",
+            shortened(text)
+        ),
+        Untimely::Days(text) => format!(
+            "{:?} is a date as a spreadsheet counts days (an Excel date); export the column as text, such as 2026-01-31 12:00:00",
+            shortened(text)
+        ),
+        Untimely::Minute(text) => format!(
+            "{:?} is a time to the minute, so the rows of a minute would be one; export the file with seconds, or name the column \
+             that tells GPUs apart: --column NAME=gpu",
             shortened(text)
         ),
         Untimely::Rounded(text) => format!(

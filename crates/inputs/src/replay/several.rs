@@ -1,13 +1,20 @@
 //! Several CSV files of one machine, replayed as one.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use gpuvitals_core::Table;
+use gpuvitals_core::catalogue::MetricId;
 use gpuvitals_core::ports::{Poll, Source};
 
 use crate::config::ReplayConfig;
-use crate::csv::{CsvError, CsvInput, CsvSource};
+use crate::csv::{CsvError, CsvInput, CsvSource, Hints};
 use crate::report::{Counts, Report};
 use crate::timeline::ReplayPace;
+
+/// Rows of a file whose GPUs and times are compared with another's.
+const ROWS_COMPARED: usize = 8_192;
 
 /// Several CSV files. Their batches come in turn, or when they are due.
 #[derive(Debug)]
@@ -30,13 +37,15 @@ impl SeveralSource {
     /// Opens the files. GPUs that mean nothing without their machine get one host, since all files are of one machine: the
     /// user's, else the name of the folder that all files are in, else the first file's name.
     pub(super) fn open(paths: Vec<PathBuf>, mut config: ReplayConfig, now_ns: i64) -> Result<Self, CsvError> {
-        config.hints.of_several = true;
         let is_looped = std::mem::take(&mut config.loop_file);
-        config.hints.usual_host = config.hints.usual_host.or_else(|| Some(machine_of(&paths)));
+        config.hints = together(&paths, config.hints);
         if let ReplayPace::Rate(rate) = config.pace {
             #[expect(clippy::cast_precision_loss, reason = "a number of files")]
             let share = rate / paths.len().max(1) as f64;
             config.pace = ReplayPace::Rate(share);
+        }
+        if let Some(clash) = clash(&paths, &config, now_ns) {
+            return Err(clash);
         }
         let sources = open(&paths, &config, now_ns)?;
         if is_looped && let Some(path) = paths.iter().find(|path| !path.is_file()) {
@@ -114,6 +123,81 @@ fn open(paths: &[PathBuf], config: &ReplayConfig, now_ns: i64) -> Result<Vec<Csv
         }
     }
     Ok(sources)
+}
+
+/// What is said of several files that are of one machine: of GPUs that mean nothing without it, it is the host.
+pub fn together(paths: &[PathBuf], hints: Hints) -> Hints {
+    let usual_host = hints.usual_host.or_else(|| Some(machine_of(paths)));
+    Hints { of_several: true, usual_host, ..hints }
+}
+
+/// Why files cannot be one replay: two have the same GPU, metrics and time, so rows of one would replace those of the other.
+/// Files that can be read only once, or not at all, are not looked at.
+pub fn clash(paths: &[PathBuf], config: &ReplayConfig, now_ns: i64) -> Option<CsvError> {
+    let mut seen: Vec<(&PathBuf, HashMap<Arc<str>, Begin>)> = Vec::new();
+    for path in paths.iter().filter(|path| path.is_file()) {
+        let gpus = begins(path, config, now_ns).unwrap_or_default();
+        for (other, known) in &seen {
+            let clash = gpus.iter().find(|(gpu, begin)| known.get(*gpu).is_some_and(|it| it.clashes(begin)));
+            if let Some((gpu, _)) = clash {
+                return Some(CsvError::SameGpu {
+                    file: path.display().to_string().into(),
+                    other: other.display().to_string().into(),
+                    gpu: Arc::clone(gpu),
+                });
+            }
+        }
+        seen.push((path, gpus));
+    }
+    None
+}
+
+/// What the first rows of a file have of a GPU.
+#[derive(Debug, Default)]
+struct Begin {
+    metrics: BTreeSet<MetricId>,
+    span: Option<(i64, i64)>,
+}
+
+impl Begin {
+    fn clashes(&self, other: &Self) -> bool {
+        let meets = |(from, to): (i64, i64), (other_from, other_to): (i64, i64)| {
+            // Files that follow each other may share the row between them.
+            (from < other_to && other_from < to) || (from, to) == (other_from, other_to)
+        };
+        !self.metrics.is_empty()
+            && self.metrics == other.metrics
+            && self.span.zip(other.span).is_some_and(|(one, other)| meets(one, other))
+    }
+}
+
+/// What a file begins with, of each GPU. Times are those of the file.
+fn begins(path: &Path, config: &ReplayConfig, now_ns: i64) -> Result<HashMap<Arc<str>, Begin>, CsvError> {
+    let config = ReplayConfig {
+        pace: ReplayPace::Unthrottled,
+        batch_rows: ROWS_COMPARED,
+        messages: false,
+        ..config.clone()
+    };
+    let mut source = CsvSource::open(CsvInput::from(path), config, now_ns)?;
+    let mut gpus: HashMap<Arc<str>, Begin> = HashMap::new();
+    let Poll::Ready(batch) = source.poll(now_ns)? else { return Ok(gpus) };
+    if batch.table() != Table::GpuEvents {
+        return Ok(gpus);
+    }
+    // Rows that are replayed as if live have times from now on.
+    let moved_ns =
+        source.first_ns().zip(batch.timestamps().first()).map_or(0, |(first_ns, at)| at - first_ns);
+    for (row, at) in batch.timestamps().iter().enumerate() {
+        let Some(key) = batch.identity(row).key() else { continue };
+        let begin = gpus.entry(key).or_default();
+        let at = at - moved_ns;
+        begin.span = Some(begin.span.map_or((at, at), |(from, to)| (from.min(at), to.max(at))));
+        begin
+            .metrics
+            .extend(batch.metrics().filter(|(_, column)| column.value(row).is_some()).map(|(id, _)| id));
+    }
+    Ok(gpus)
 }
 
 /// The machine that wrote the files, as far as their places tell.

@@ -9,3 +9,4 @@ mod logs;
 mod messages;
 mod reading;
 mod unsaid;
+mod untold;
