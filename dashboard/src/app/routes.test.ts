@@ -38,6 +38,6 @@ it("a path, a tab and a key lead to one page each, and a page below another name
 });
 
 it("the server answers each of them with the page", async () => {
-  // `npx vitest run -u src/app/routes.test.ts` writes the list anew.
+  // `npx vitest run src/app/routes.test.ts -u` writes the list anew.
   await expect(PAGES.map(({ path }) => `${path}\n`).join("")).toMatchFileSnapshot("../../../crates/api/src/route/pages.txt");
 });
