@@ -579,7 +579,7 @@ async fn a_segment_that_goes_while_nothing_runs_is_missed_however_young_it_was()
     ];
     for (case, loses) in cases.into_iter().enumerate() {
         let directory = tempfile::tempdir().unwrap();
-        let slow = || config(|config| config.sync_every = Duration::from_secs(3600));
+        let slow = || config(|config| config.sync_every = Duration::from_hours(1));
         let (queue, _) = Queue::open(directory.path(), slow(), QueueClock::system()).await.unwrap();
         queue.publish(TOPIC, frame(0)).await.unwrap();
         // As a kill leaves it.

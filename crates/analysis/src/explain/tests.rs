@@ -280,10 +280,10 @@ const HOTSPOT: f64 = 8_589_934_592.0;
 #[test]
 fn bits_that_name_a_limit_are_shares_of_time_where_nothing_is_counted() {
     type Of = fn(&GpuWindow) -> Option<f64>;
+    type Case = (&'static str, &'static str, fn(i64) -> f64, Of, Option<f64>);
     let heat: Of = |window| window.heat_share;
     let power: Of = |window| window.power_share;
     let brake: Of = |window| window.brake_share;
-    type Case = (&'static str, &'static str, fn(i64) -> f64, Of, Option<f64>);
     let table: [Case; 9] = [
         ("always", "throttle_reasons", |_| 64.0, heat, Some(1.0)),
         ("never", "throttle_reasons", |_| 0.0, heat, Some(0.0)),

@@ -95,7 +95,7 @@ impl Draft<'_> {
             let before = self.names.iter().take(*index).any(|other| other.trim() == name);
             before && foreign::names_gpu(name) && senses.get(*index).is_some_and(is_gpus)
         });
-        let Some(first_again) = first_again.filter(|_| !senses.iter().any(is_told)) else { return None };
+        let first_again = first_again.filter(|_| !senses.iter().any(is_told))?;
         let owners: Vec<Option<&str>> =
             (0..senses.len()).map(|index| self.sample.cells(index).last().and_then(device_number)).collect();
         let is_said = owners.iter().any(Option::is_some);
