@@ -24,6 +24,8 @@ fn json(folder: &Path, arguments: &[&str]) -> Value {
 fn each_log_is_taken_for_what_it_is() {
     for (log, arguments) in [
         ("date-and-time.csv", &[][..]),
+        ("date-and-time-of-a-gpu.csv", &[]),
+        ("tokyo.csv", &["--timezone", "Asia/Tokyo"]),
         ("jetson.csv", &["--column", "timestamp=time:mdy"]),
         ("name-only.csv", &["--timezone", "+09:00", "--gpu", "left"]),
         ("power-only.csv", &["--host", "lab"]),
@@ -32,6 +34,7 @@ fn each_log_is_taken_for_what_it_is() {
         ("comma.csv", &[]),
         ("cleaned.csv", &[]),
         ("hostA.csv", &[]),
+        ("hostB.csv", &[]),
         ("dmon.txt", &[]),
         ("dcgm.prom", &[]),
         ("mi300x/gpu_power.csv", &[]),
