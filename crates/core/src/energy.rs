@@ -237,6 +237,7 @@ pub struct EnergyTotal {
 impl Energy {
     /// A row. The average is used only where power is not sampled: mixing the two would distort both.
     pub fn row(&mut self, columns: &EnergyColumns<'_>, row: usize, time_ns: i64, gap_max_ns: i64) {
+        self.begin_row();
         self.allow(columns.limit_w(row));
         if let Some((watts, is_average)) = columns.power(row) {
             self.power(time_ns, watts, is_average, gap_max_ns);
@@ -264,6 +265,7 @@ impl Energy {
     /// A sample of power in watts. Gaps longer than the limit are not filled.
     pub fn sample(&mut self, time_ns: i64, watts: f64, gap_max_ns: i64) {
         if watts.is_finite() {
+            self.begin_row();
             self.sampled_ns = Some(time_ns);
             self.take(time_ns, watts, gap_max_ns, Integral::sample);
         }
@@ -277,7 +279,6 @@ impl Energy {
         if !watts.is_finite() {
             return;
         }
-        self.grow();
         add(&mut self.power, time_ns, watts, gap_max_ns);
         add(&mut self.seen, time_ns, 1.0, gap_max_ns);
         self.power_max = self.power_max.max(watts);
@@ -290,7 +291,7 @@ impl Energy {
         } else if self.has_sample(span.last.0, gap_max_ns) {
             return;
         }
-        self.grow();
+        self.begin_row();
         self.power.extend(span.joules, span.last);
         self.seen.extend(span.seconds, (span.last.0, 1.0));
         self.power_max = self.power_max.max(span.max_w);
@@ -515,8 +516,9 @@ impl Energy {
         self.from.total_j + self.integrated() - self.from.integrated_j
     }
 
-    fn grow(&mut self) {
-        self.total = self.total.max(self.now());
+    /// A row, or rows that were put together, are whole: from here on the total does not fall.
+    pub(crate) fn begin_row(&mut self) {
+        self.total = self.joules();
     }
 }
 

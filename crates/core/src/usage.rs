@@ -19,7 +19,7 @@ pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, Usage, UseQuery, join};
 pub use paced::StayFold;
 pub use rows::{RowsOfUse, UseColumns, use_columns};
 pub(crate) use spans::is_seen;
-pub use spans::{CountedSpan, CounterSpan, PowerSpan};
+pub use spans::{CountedSpan, CounterSpan, PowerSpan, SeenPower};
 pub use stay::{IDLE_BELOW_PCT, Stay};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::paced::{Gap, Paced, PacedStay};
 use super::stay::{Time, sum};
-use super::{PowerSpan, Stay};
+use super::{CounterSpan, PowerSpan, SeenPower, Stay};
 use crate::energy::{Energy, EnergySource};
 
 /// What a holder used of a GPU.
@@ -146,12 +146,37 @@ impl Going {
 
     /// Gives the first values of a stay to the energy.
     fn feed(&mut self, stay: &Stay, gap: Gap) {
+        self.energy.begin_row();
         self.energy.allow(stay.limit_w);
         if let Some(PowerSpan { first: (time_ns, watts), is_average, .. }) = stay.power {
             self.energy.power(time_ns, watts, is_average, gap.power_ns);
         }
-        if let Some(counter) = stay.counter {
+        if let Some(counter) = stay.counter.filter(|counter| counter.around[0].seconds <= 0.0) {
             self.energy.read(counter.first.0, counter.first.1, gap.rows_ns);
+        }
+    }
+
+    /// Gives the rest of a stay to the energy: power up to the first reading of the counter, to the last, and behind it.
+    fn extend(&mut self, power: Option<PowerSpan>, counter: Option<CounterSpan>, gap: Gap) {
+        // Also nothing, where the stay has a gap: the last sample is its last.
+        let add = |energy: &mut Energy, seen: SeenPower| {
+            if let Some(power) = power {
+                energy.extend(&power.part(seen), gap.power_ns);
+            }
+        };
+        let all = SeenPower::of(power);
+        let Some(counter) = counter else { return add(&mut self.energy, all) };
+        let [before, after] = counter.around;
+        if before.seconds > 0.0 {
+            add(&mut self.energy, before);
+            self.energy.read(counter.first.0, counter.first.1, gap.rows_ns);
+        }
+        add(&mut self.energy, all.without(before).without(after));
+        if counter.last.0 > counter.first.0 {
+            self.energy.count(&counter);
+        }
+        if after.seconds > 0.0 {
+            add(&mut self.energy, after);
         }
     }
 
@@ -159,13 +184,7 @@ impl Going {
     fn stay(&mut self, holder: u32, stay: &Stay, before: Option<&Stay>, gap: Gap) {
         let before_j = self.energy.joules();
         let power = stay.power.filter(|power| power.last.0 > power.first.0);
-        if let Some(power) = &power {
-            self.energy.extend(power, gap.power_ns);
-        }
-        let counter = stay.counter.filter(|counter| counter.last.0 > counter.first.0);
-        if let Some(counter) = counter {
-            self.energy.count(&counter);
-        }
+        self.extend(power, stay.counter, gap);
         let joules = self.energy.joules() - before_j;
         let time = Time::within(stay, before, gap);
         let idle_s = time.busy_idle_s.map_or(0.0, |(_, idle_s)| idle_s);

@@ -37,32 +37,36 @@ pub struct CounterSpan {
     pub rise_j: f64,
     /// The same and the power, where both are known.
     pub seen: CountedSpan,
-    /// Power before the first reading, and after the last: while rows are put together.
-    pub(super) around: [Seen; 2],
+    /// Power before the first reading, and after the last.
+    pub around: [SeenPower; 2],
 }
 
 impl CounterSpan {
     /// A reading.
     pub fn reading(time_ns: i64, joules: f64) -> Self {
-        Self::of((time_ns, joules), (time_ns, joules), false, 0.0, CountedSpan::default())
-    }
-
-    /// Readings that were put together before.
-    pub fn of(first: (i64, f64), last: (i64, f64), fell: bool, rise_j: f64, seen: CountedSpan) -> Self {
-        Self { first, last, fell, rise_j, seen, around: [Seen::default(); 2] }
+        let (read, seen, around) = ((time_ns, joules), CountedSpan::default(), Default::default());
+        Self { first: read, last: read, fell: false, rise_j: 0.0, seen, around }
     }
 }
 
 /// Power that was sampled.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Seen {
-    pub(super) joules: f64,
-    pub(super) seconds: f64,
+pub struct SeenPower {
+    /// Its integral.
+    pub joules: f64,
+    /// Seconds that it covers.
+    pub seconds: f64,
 }
 
-impl Seen {
+impl SeenPower {
     pub(super) fn and(self, other: Self) -> Self {
         Self { joules: self.joules + other.joules, seconds: self.seconds + other.seconds }
+    }
+
+    pub(super) fn without(self, part: Self) -> Self {
+        let (joules, seconds) = (self.joules - part.joules, self.seconds - part.seconds);
+        // What is left of rounding is nothing.
+        if seconds < 1e-9 { Self::default() } else { Self { joules, seconds } }
     }
 
     pub(super) fn of(power: Option<PowerSpan>) -> Self {
@@ -84,6 +88,13 @@ pub struct CountedSpan {
 /// Whether power was sampled often enough in so many seconds for a counter to be compared with it.
 pub(crate) fn is_seen(seen_s: f64, elapsed_s: f64) -> bool {
     seen_s > 0.0 && seen_s >= SEEN * elapsed_s
+}
+
+impl PowerSpan {
+    /// A part of the span that has so much.
+    pub(super) fn part(self, SeenPower { joules, seconds }: SeenPower) -> Self {
+        Self { joules, seconds, ..self }
+    }
 }
 
 impl CountedSpan {

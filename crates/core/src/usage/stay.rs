@@ -1,6 +1,6 @@
 //! Rows of one GPU and holder, put together.
 
-use super::spans::{CountedSpan, CounterSpan, PowerSpan, Seen, is_seen};
+use super::spans::{CountedSpan, CounterSpan, PowerSpan, SeenPower, is_seen};
 use crate::integral::seconds;
 
 /// Utilisation in % below which a GPU does nothing.
@@ -167,7 +167,7 @@ impl Stay {
     fn join_readings(&mut self, next: &Self, gap: Gap) {
         let before = self.power;
         let all = self.join_power(next, gap);
-        let of_next = if all.is_some() { Seen::of(next.power) } else { Seen::default() };
+        let of_next = if all.is_some() { SeenPower::of(next.power) } else { SeenPower::default() };
         let between = all.unwrap_or_default();
         self.counter = match (self.counter, next.counter) {
             (Some(one), Some(next)) => {
@@ -197,19 +197,19 @@ impl Stay {
             }
             (None, Some(next)) => {
                 let [head, tail] = next.around;
-                Some(CounterSpan { around: [Seen::of(before).and(between).and(head), tail], ..next })
+                Some(CounterSpan { around: [SeenPower::of(before).and(between).and(head), tail], ..next })
             }
             (None, None) => None,
         };
     }
 
     /// Adds the power of the next rows, and returns that between; none if these have none that counts.
-    fn join_power(&mut self, next: &Self, gap: Gap) -> Option<Seen> {
+    fn join_power(&mut self, next: &Self, gap: Gap) -> Option<SeenPower> {
         let (one, other) = match (self.power, next.power) {
             (Some(one), Some(other)) => (one, other),
             (one, other) => {
                 self.power = one.or(other);
-                return Some(Seen::default());
+                return Some(SeenPower::default());
             }
         };
         // Averages count only where there is no sample.
@@ -232,12 +232,12 @@ impl Stay {
             max_w: one.max_w.max(other.max_w),
             ..one
         };
-        let mut between = Seen::default();
+        let mut between = SeenPower::default();
         let distance_ns = other.first.0.saturating_sub(one.last.0);
         if distance_ns > 0 && distance_ns <= gap.power_ns {
             let watts =
                 if other.is_average { other.first.1 } else { f64::midpoint(one.last.1, other.first.1) };
-            between = Seen { joules: watts * seconds(distance_ns), seconds: seconds(distance_ns) };
+            between = SeenPower { joules: watts * seconds(distance_ns), seconds: seconds(distance_ns) };
             let apart_s = seconds(next.first_ns.saturating_sub(self.last_ns));
             let (idle_j, open_j) = lasts(between.joules, self.last_ns, apart_s);
             power.joules += between.joules;

@@ -368,6 +368,35 @@ fn what_a_counter_counts_without_power_and_over_a_gap_is_kept_in_rollups() {
 }
 
 #[test]
+fn power_beside_a_counter_is_its_holders_and_counts_where_the_counter_says_nothing() {
+    // The counter in rows of its own, 8 % below the power, in several rhythms.
+    for (apart_s, later_s) in [(10, 5), (60, 30), (60, 1)] {
+        let rows = (0..3_600 / apart_s).flat_map(|n| {
+            let counter = Some(92.0 * f64::from(i32::try_from(n * apart_s + later_s).unwrap()));
+            let watts = Row { holder: u32::from(n % 7 == 0), ..Row::at(n * apart_s) };
+            [watts, Row { counter, watts: None, holder: watts.holder, ..Row::at(n * apart_s + later_s) }]
+        });
+        let rows: Vec<Row> = rows.collect();
+        let alone: Vec<Row> = rows.iter().map(|row| Row { holder: 0, ..*row }).collect();
+        for uses in [by_rows(&rows), by_stays(&rows, 600_000), by_rows(&alone), by_stays(&alone, 600_000)] {
+            let sum: f64 = uses.iter().filter_map(|one| one.held.joules).sum();
+            assert!((sum / (92.0 * 3_600.0) - 1.0).abs() < 0.03, "{apart_s} {later_s}: {sum} J");
+        }
+    }
+    // The counter begins at noon, or ends then.
+    for counts in [|at_s: i64| at_s >= 43_200, |at_s: i64| at_s < 43_200] {
+        let mut rows = counted(24, |_| Some(100.0));
+        for row in &mut rows {
+            row.counter = row.counter.filter(|_| counts(row.at_ms / 1_000));
+        }
+        let day = of(&by_stays(&rows, 86_400_000), "a").joules.unwrap();
+        for energy in joules(&rows).into_iter().chain([day]) {
+            assert!(near(energy, 8_640_000.0), "{energy} J");
+        }
+    }
+}
+
+#[test]
 fn averages_count_where_power_is_sampled_no_more() {
     let row = |n: i64| {
         let is_average = n >= 120;

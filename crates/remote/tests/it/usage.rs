@@ -81,13 +81,18 @@ async fn many_rows_of_two_collectors_are_added_up_though_a_third_is_away() {
     assert!(part.missing.iter().all(|words| words.starts_with("c: ")), "{:?}", part.missing);
 }
 
+/// Eight rows a second apart, each minute.
+fn bursts() -> Vec<i64> {
+    (0..117).flat_map(|minute| (1..9).map(move |second| 60 * minute + second)).collect()
+}
+
 #[tokio::test]
 async fn a_use_that_few_rows_do_not_tell_is_not_blamed_on_their_number() {
-    // A row a minute at either of two collectors, four seconds apart: side by side, most distances are gaps.
+    // A row a minute at one collector, eight in turn at the other: side by side, the pauses are gaps.
     let (a, b) = (Kept::new(), Kept::new());
-    for (kept, offset) in [(&a, 0), (&b, 4)] {
-        let row = |minute: i64| TestRow { power: Some(800), ..TestRow::of(0, 60 * minute + offset) };
-        kept.store.append(vec![batch(&(0..117).map(row).collect::<Vec<_>>())]).await.unwrap();
+    for (kept, rows) in [(&a, (0..117).map(|minute| 60 * minute).collect::<Vec<_>>()), (&b, bursts())] {
+        let row = |second: &i64| TestRow { power: Some(800), ..TestRow::of(0, *second) };
+        kept.store.append(vec![batch(&rows.iter().map(row).collect::<Vec<_>>())]).await.unwrap();
     }
     let named =
         |name: &str, kept: &Kept| NamedHistory { name: name.into(), history: Arc::new(kept.store.clone()) };

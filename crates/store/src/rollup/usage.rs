@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field};
 use gpuvitals_core::history::tally::Run;
 use gpuvitals_core::throttle::Residency;
-use gpuvitals_core::usage::{CountedSpan, CounterSpan, PowerSpan, Stay, StayFold, UseColumns};
+use gpuvitals_core::usage::{CountedSpan, CounterSpan, PowerSpan, SeenPower, Stay, StayFold, UseColumns};
 
 use super::figure::{FIRST_NS, LAST_NS};
 use super::runs::Runs;
@@ -19,7 +19,7 @@ type Float = (&'static str, fn(&Stay) -> Option<f64>);
 /// A column of whole numbers.
 type Whole = (&'static str, fn(&Stay) -> Option<i64>);
 
-const FLOATS: [Float; 25] = [
+const FLOATS: [Float; 29] = [
     ("use_seen_s", |stay| Some(stay.seconds)),
     ("use_busy_s", |stay| Some(stay.busy_s)),
     ("use_idle_s", |stay| Some(stay.idle_s)),
@@ -47,6 +47,11 @@ const FLOATS: [Float; 25] = [
     ("use_compared_counted_j", |stay| compared(stay).map(|seen| seen.counted_j)),
     ("use_compared_power_j", |stay| compared(stay).map(|seen| seen.integrated_j)),
     ("use_compared_s", |stay| compared(stay).map(|seen| seen.seen_s)),
+    // Power before the first reading of the counter and after the last; null: there is none.
+    ("use_before_counter_j", |stay| around(stay, 0).map(|seen| seen.joules)),
+    ("use_before_counter_s", |stay| around(stay, 0).map(|seen| seen.seconds)),
+    ("use_after_counter_j", |stay| around(stay, 1).map(|seen| seen.joules)),
+    ("use_after_counter_s", |stay| around(stay, 1).map(|seen| seen.seconds)),
 ];
 const WHOLES: [Whole; 7] = [
     ("use_pace_ns", |stay| Some(stay.pace_ns)),
@@ -60,6 +65,10 @@ const WHOLES: [Whole; 7] = [
         Some(stay.utilization_told_ns).filter(|told_ns| *told_ns != stay.last_ns)
     }),
 ];
+
+fn around(stay: &Stay, side: usize) -> Option<SeenPower> {
+    stay.counter?.around.get(side).copied().filter(|seen| seen.seconds > 0.0)
+}
 
 /// What counter and power say of the same time, where that is not all of both.
 fn compared(stay: &Stay) -> Option<CountedSpan> {
@@ -209,7 +218,12 @@ impl StayColumns {
         ] = floats;
         let [first_w, last_w, max_w, joules, idle_joules, open_joules, power_s, limit_w, rest @ ..] = rest;
         let [counter_first, counter_last, is_average, utilization_open_s, throttled_open_s, rest @ ..] = rest;
-        let [fell, rise_j, counted_j, integrated_j, compared_s] = rest;
+        let [fell, rise_j, counted_j, integrated_j, compared_s, rest @ ..] = rest;
+        let around = rest.as_chunks::<2>().0;
+        let around = [0, 1].map(|side| match around.get(side) {
+            Some(&[Some(joules), Some(seconds)]) => SeenPower { joules, seconds },
+            _ => SeenPower::default(),
+        });
         let [pace_ns, first_w_ns, last_w_ns, counter_first_ns, counter_last_ns, throttled_ns, told_ns] =
             wholes;
         let is = |flag: Option<f64>| flag.is_some_and(|flag| flag > 0.0);
@@ -232,7 +246,7 @@ impl StayColumns {
                 }
                 _ => whole_span(rise_j, power),
             };
-            CounterSpan::of(first, last, is(fell), rise_j, seen)
+            CounterSpan { first, last, fell: is(fell), rise_j, seen, around }
         });
         let last_ns = whole(self.last_ns.as_ref(), row)?;
         Some(Stay {
