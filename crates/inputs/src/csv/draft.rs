@@ -263,25 +263,7 @@ impl Draft<'_> {
             ));
         }
         let roles = self.roles(&senses, gpu, long);
-        let mut taken = HashMap::new();
-        let mut columns = Vec::with_capacity(self.names.len());
-        for (index, (name, (sense, role))) in self.names.iter().zip(senses.iter().zip(roles)).enumerate() {
-            let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
-            let is_nothing =
-                name.is_empty() && self.sample.len() > 0 && self.sample.cells(index).all(str::is_empty);
-            let (role, lost) = match role {
-                _ if is_nothing => (Role::Nothing, None),
-                _ if sense.is_of_process => {
-                    (Role::Nothing, Some("the processes of a GPU are put together".to_owned()))
-                }
-                Ok(role) => (role, None),
-                Err(why) => (Role::Extra(extra_name(&name, index, &mut taken)), why),
-            };
-            let gpu = sense.gpu.as_deref().filter(|_| matches!(role, Role::Metric(_))).map(Arc::from);
-            let why = dropped.get(&index).cloned();
-            let (unit, choice) = (sense.unit.clone(), sense.choice);
-            columns.push(Column { name, role, gpu, unit, choice, why, lost, example: None });
-        }
+        let columns = self.columns(&senses, roles, dropped);
         Plan {
             columns,
             form: if long { CsvForm::Long } else { CsvForm::Wide },
@@ -303,6 +285,35 @@ impl Draft<'_> {
             warnings: Vec::new(),
             notes,
         }
+    }
+
+    /// The columns, each with what it is.
+    fn columns(
+        &self,
+        senses: &[Sense],
+        roles: Vec<Result<Role, Option<String>>>,
+        dropped: &HashMap<usize, String>,
+    ) -> Vec<Column> {
+        let mut taken = HashMap::new();
+        let mut columns = Vec::with_capacity(self.names.len());
+        for (index, (name, (sense, role))) in self.names.iter().zip(senses.iter().zip(roles)).enumerate() {
+            let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
+            let is_nothing =
+                name.is_empty() && self.sample.len() > 0 && self.sample.cells(index).all(str::is_empty);
+            let (role, lost) = match role {
+                _ if is_nothing => (Role::Nothing, None),
+                _ if sense.is_of_process => {
+                    (Role::Nothing, Some("the processes of a GPU are put together".to_owned()))
+                }
+                Ok(role) => (role, None),
+                Err(why) => (Role::Extra(extra_name(&name, index, &mut taken)), why),
+            };
+            let gpu = sense.gpu.as_deref().filter(|_| matches!(role, Role::Metric(_))).map(Arc::from);
+            let why = dropped.get(&index).cloned();
+            let (unit, choice) = (sense.unit.clone(), sense.choice);
+            columns.push(Column { name, role, gpu, unit, choice, why, lost, example: None });
+        }
+        columns
     }
 
     /// What each column is, or why it is not what it could be.

@@ -104,7 +104,15 @@ pub(super) fn in_file_name(stem: &str) -> Option<&str> {
         let is_date = bare.len() < rest.len() && parts.next().is_some_and(is_part);
         (!behind.starts_with(|c: char| c.is_ascii_alphanumeric()) && !is_date).then_some(number)
     };
-    let mut found = ["gpu", "card", "cuda"].iter().flat_map(|word| lower.match_indices(word)).filter_map(at);
+    let is_index = |(word, number): &(&str, &str)| {
+        number.parse().is_ok_and(|number: u8| number < if *word == "cuda" { 10 } else { GPUS })
+    };
+    let mut found = ["gpu", "card", "cuda"]
+        .iter()
+        .flat_map(|word| lower.match_indices(word))
+        .filter_map(|it| Some((it.1, at(it)?)))
+        .filter(is_index)
+        .map(|it| it.1);
     let first = found.next()?;
     // Two numbers do not say which.
     found
@@ -137,14 +145,21 @@ pub(super) fn is_model(name: &str) -> bool {
 }
 
 /// Whether a name is of one GPU only: an id, a name with its machine in it, or one that somebody gave (`gpu_0`, `left`,
-/// `rack/1`). A word with digits, capitals or blanks may be a model that nobody knows here.
+/// `rack/1`, `node7-slot3`). A word with one short number, or blanks, may be a model that nobody knows here.
 fn is_own(name: &str) -> bool {
     let is_given = || {
         name.starts_with("gpu_")
             || name.contains([':', '@', '/'])
-            || name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte == b'_')
+            || (!name.contains(' ') && !has_one_short_number(name))
     };
     !is_place(name) && (is_id(name) || (is_given() && !is_model(name)))
+}
+
+/// Whether a name has one number, as `C500` or `GPU-1` have.
+fn has_one_short_number(name: &str) -> bool {
+    const SHORT: usize = 5;
+    let mut numbers = name.split(|c: char| !c.is_ascii_digit()).filter(|number| !number.is_empty());
+    numbers.next().is_some_and(|number| number.len() <= SHORT) && numbers.next().is_none()
 }
 
 /// Whether a name is a UUID, a serial number or the like. The digits of one may spell `a100`.
@@ -153,6 +168,9 @@ fn is_id(name: &str) -> bool {
     let digits = bare.bytes().filter(u8::is_ascii_hexdigit).count();
     digits >= ID_LEN_MIN && bare.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
+
+/// A machine has fewer GPUs; `cuda12` is a version.
+const GPUS: u8 = 16;
 
 /// Fewest hexadecimal digits of an id that no other GPU has.
 const ID_LEN_MIN: usize = 8;

@@ -23,7 +23,9 @@ pub(super) struct Repeats {
     pub(super) column: Option<usize>,
     /// Most rows of one GPU and time.
     pub(super) most: u32,
-    /// Whether they follow each other: times of a GPU go on, and most of them have several rows.
+    /// Whether half of the times of a GPU have several rows.
+    pub(super) is_usual: bool,
+    /// Whether these follow each other, too: times of a GPU go on.
     pub(super) is_steady: bool,
 }
 
@@ -36,7 +38,8 @@ struct Group<'a> {
 
 /// Looks for repeats among the first rows of a file in the wide form. `times` has their times.
 pub(super) fn find(plan: &Plan, sample: &Sample, times: &[Option<i64>]) -> Option<Repeats> {
-    if plan.form == CsvForm::Long {
+    // The rows of a time are put together there.
+    if plan.form == CsvForm::Long || plan.is_of_processes {
         return None;
     }
     let subject = plan.subject();
@@ -67,9 +70,17 @@ pub(super) fn find(plan: &Plan, sample: &Sample, times: &[Option<i64>]) -> Optio
     let repeated: Vec<&Group<'_>> = groups.values().filter(|group| group.differs).collect();
     let rows: usize = repeated.iter().map(|group| group.rows.len() - 1).sum();
     let most = groups.values().map(|group| group.rows.len()).max().unwrap_or(0);
+    let is_usual = repeated.len() * 2 >= groups.len();
     let is_steady = is_steady && repeated.len() * 2 > groups.len();
     let column = (rows > 0).then(|| telling(plan, sample, &repeated, of, most)).flatten();
-    (rows > 0).then(|| Repeats { rows, of, column, most: u32::try_from(most).unwrap_or(u32::MAX), is_steady })
+    (rows > 0).then(|| Repeats {
+        rows,
+        of,
+        column,
+        most: u32::try_from(most).unwrap_or(u32::MAX),
+        is_usual,
+        is_steady,
+    })
 }
 
 /// A column that nothing is known of, with few texts, each once among the rows of one GPU and time.

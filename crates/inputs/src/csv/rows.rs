@@ -24,6 +24,9 @@ use super::subject::{Subject, Subjects};
 use super::times::Times;
 use crate::report::{Cause, Ledger, Refusal};
 
+/// What the processes of a GPU have together.
+const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
+
 /// Most unknown columns of a file that are remembered as text columns.
 const TEXT_COLUMNS_MAX: usize = 4096;
 
@@ -326,7 +329,8 @@ impl RowBuilder {
             }
         }
         let Some((column, value)) = found else { return };
-        let value = if self.plan.is_of_processes { self.summed(places.own.index, value) } else { value };
+        let is_summed = self.plan.is_of_processes && id == MEMORY_USED;
+        let value = if is_summed { self.summed(places.own.index, value) } else { value };
         let place = places.of(&cells.scale);
         self.set(place, &cells.scale, value);
         let Some((row, _)) = place.row.filter(|_| !place.is_host) else { return };

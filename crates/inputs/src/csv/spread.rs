@@ -17,8 +17,10 @@ pub(super) struct Spread {
 }
 
 impl Spread {
+    /// A few steps for all files, so that one which grows keeps the times that its rows had.
     pub(super) fn of(rows: u32) -> Self {
-        Self { rows: rows.max(1), last: HashMap::new() }
+        let steps = [1, 2, 4, 10, 20, 100, 1_000, 10_000, 100_000].into_iter();
+        Self { rows: steps.into_iter().find(|step| *step >= rows).unwrap_or(rows), last: HashMap::new() }
     }
 
     /// The time of the next row of a subject within the second that begins at `time_ns`.

@@ -62,8 +62,8 @@ const RELATIVE: [&str; 10] = [
 ];
 
 /// Names of counts from the beginning of a log whose numbers begin near 0 and rise; others have them, too.
-const COUNTS: [&str; 12] =
-    ["t", "s", "sec", "secs", "second", "seconds", "ms", "msec", "milliseconds", "min", "minutes", "hours"];
+const COUNTS: [&str; 11] =
+    ["t", "s", "sec", "secs", "second", "seconds", "ms", "msec", "milliseconds", "minutes", "hours"];
 
 /// Units that may stand behind a name, in nanoseconds.
 const UNITS: [(&str, i64); 18] = [
@@ -173,7 +173,7 @@ fn keep_apart(
     repeats: &Repeats,
 ) -> Result<(), Untimely> {
     let are_whole = |unit_ns: i64| all.iter().flatten().all(|time_ns| time_ns % unit_ns == 0);
-    if repeats.column.is_none() && are_whole(60 * SECOND_NS) {
+    if repeats.column.is_none() && repeats.is_usual && are_whole(60 * SECOND_NS) {
         let text =
             times.columns.last().and_then(|column| sample.cells(*column).find(|text| !text.is_empty()));
         return Err(Untimely::Minute(text.unwrap_or_default().to_owned()));
@@ -181,7 +181,8 @@ fn keep_apart(
     if repeats.column.is_none() && plan.is_told() && repeats.is_steady && are_whole(SECOND_NS) {
         times.spread(repeats.most);
         plan.notes.push(format!(
-            "times are whole seconds; up to {} rows of a GPU in one are spread evenly over it, in their order",
+            "times are whole seconds; up to {} rows of a GPU in one are spread evenly over it, in their order. If they are of several \
+             hosts, name the column that tells them apart: --column NAME=host",
             repeats.most
         ));
         return Ok(());

@@ -17,6 +17,9 @@ const DOUBLED: &str =
 
 const LOAD: MetricId = MetricId::of("utilization_pct");
 
+/// Rows of which each may be another host's.
+const FEW: usize = 8;
+
 impl Draft<'_> {
     /// What is called a GPU or an index and is none by its numbers: a load, where it is called so, or a column of its own.
     pub(super) fn doubt(&self, senses: &mut [Sense]) {
@@ -67,8 +70,11 @@ impl Draft<'_> {
         if senses.iter().any(|sense| sense.meaning == Meaning::Identity(IdentityColumn::Node)) {
             return None;
         }
+        // Of many rows a host has several; an address of a page is none.
         let is_text = |index: usize| {
-            self.sample.len() > 0 && self.sample.cells(index).all(|text| cell::plain_number(text).is_none())
+            let texts: std::collections::HashSet<&str> = self.sample.cells(index).collect();
+            (texts.len() * 2 <= self.sample.len() || self.sample.len() < FEW)
+                && texts.iter().all(|text| cell::plain_number(text).is_none() && !text.contains("://"))
         };
         let mut names = self.names.iter().enumerate();
         names
@@ -92,8 +98,11 @@ impl Draft<'_> {
         };
         let first_again = (0..self.names.len()).find(|index| {
             let name = self.names.get(*index).map_or("", |name| name.trim());
-            let before = self.names.iter().take(*index).any(|other| other.trim() == name);
-            before && foreign::names_gpu(name) && senses.get(*index).is_some_and(is_gpus)
+            // The same values twice are one GPU's.
+            let before = self.names.iter().take(*index).position(|other| other.trim() == name);
+            let is_other =
+                before.is_some_and(|before| self.sample.cells(before).ne(self.sample.cells(*index)));
+            is_other && foreign::names_gpu(name) && senses.get(*index).is_some_and(is_gpus)
         });
         let first_again = first_again.filter(|_| !senses.iter().any(is_told))?;
         let owners: Vec<Option<&str>> =
@@ -147,9 +156,11 @@ impl Draft<'_> {
                 && sense.evidence != Evidence::User
                 && is_named(&["model", "model_name"])
             {
-                let mut texts =
-                    self.sample.cells(index).filter(|text| foreign::absence(text).is_none()).peekable();
-                let is_other = texts.peek().is_some() && !texts.any(model::names_gpu);
+                let texts = self.sample.cells(index).filter(|text| foreign::absence(text).is_none());
+                // One model that nobody knows here is a GPU's; of a language model there are several, or its name has a tag.
+                let distinct: std::collections::HashSet<&str> = texts.collect();
+                let is_other = !distinct.iter().any(|text| model::names_gpu(text))
+                    && (distinct.len() > 1 || distinct.iter().any(|text| text.contains(':')));
                 if let Some(sense) = senses.get_mut(index).filter(|_| is_other) {
                     let why = Some("its texts are no models of GPUs".to_owned());
                     *sense = Sense { why, ..Sense::default() };

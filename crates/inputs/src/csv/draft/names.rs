@@ -152,14 +152,14 @@ impl Plan {
         let mut labels = labels.map(|column| sample.cells(column));
         let decimal = self.decimals.of_column(value);
         let names_gpu = self.names_gpu();
-        let (mut all, mut places) = (Vec::new(), HashMap::new());
+        let (mut all, mut places): (Vec<(Series, Fit, String)>, _) = (Vec::new(), HashMap::new());
+        let mut known: HashMap<String, usize> = HashMap::new();
         for (name, text) in sample.cells(name).zip(sample.cells(value)) {
             let labels = labels.as_mut().and_then(Iterator::next).unwrap_or_default();
             let by_labels = if foreign::depends_on_labels(name) { labels } else { "" };
             let at = *places.entry((name, by_labels)).or_insert_with(|| {
                 let series = Series::of(name, by_labels, names_gpu);
-                let is_same = |(known, ..): &(Series, Fit, String)| known.name == series.name;
-                all.iter().position(is_same).unwrap_or_else(|| {
+                *known.entry(series.name.clone()).or_insert_with(|| {
                     all.push((series, Fit::default(), String::new()));
                     all.len() - 1
                 })

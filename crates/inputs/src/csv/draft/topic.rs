@@ -55,7 +55,13 @@ fn is_hosts(names: &[String], hints: &Hints) -> bool {
         let is_of_host = matches!(foreign::meaning(name), Meaning::Metric(id, _) if id.metric().table == Table::SystemEvents);
         is_of_host && name.trim_start().get(..3).is_some_and(|head| head.eq_ignore_ascii_case("cpu"))
     };
+    // Our own columns, and nvidia-smi's, are a GPU's whatever stands beside them.
+    let is_own = |name: &str| {
+        matches!(name.trim(), "power_w" | "power_draw" | "temperature_c")
+            || name.trim().starts_with("power.draw")
+    };
     let is_gpus = |name: &String| match foreign::meaning(name) {
+        Meaning::Metric(..) if is_own(name) => true,
         Meaning::Metric(id, _) => id.metric().table == Table::GpuEvents && !ANYBODYS.contains(&id),
         Meaning::Gpu | Meaning::Labels | Meaning::MetricName => true,
         Meaning::Identity(column) => matches!(

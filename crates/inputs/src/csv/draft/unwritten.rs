@@ -15,10 +15,11 @@ const TOTAL: MetricId = MetricId::of("memory_total_mb");
 const HOST_TOTAL: MetricId = MetricId::of("host_memory_total_mb");
 const ENERGY: MetricId = MetricId::of("energy_mj");
 
-/// Fewest numbers and different ones that may be shares of one, and the least that the largest of them is.
+/// Fewest numbers and different ones that may be shares of one; the largest of them is above this. Below, an idle GPU's percent may
+/// be meant.
 const SHARES_MIN: usize = 5;
 const DISTINCT_MIN: usize = 4;
-const LARGEST_MIN: f64 = 0.3;
+const LARGEST_ABOVE: f64 = 0.5;
 
 /// Memory that a GPU can have, MiB.
 const GPU_MEMORY: (f64, f64) = (256.0, 4_194_304.0);
@@ -27,6 +28,12 @@ const HOST_MEMORY: (f64, f64) = (256.0, 67_108_864.0);
 
 /// No GPU draws less, W, and none runs slower, MHz.
 const LEAST: f64 = 0.5;
+/// Half of the numbers are at least so much, W: a machine of eight GPUs draws 6,500 W, and no GPU 6,500 mW for long.
+const POWER_USUAL: f64 = 15.0;
+/// The same of clocks, MHz.
+const CLOCK_USUAL: f64 = 100.0;
+/// The least memory in use that has bytes where no total is known, MiB.
+const MEMORY_USUAL: f64 = 64.0;
 
 /// Units that numbers may have which cannot be the column's.
 const POWER_UNITS: &[&str] = &["mW", "uW"];
@@ -54,8 +61,8 @@ impl Draft<'_> {
         let open = senses.iter().enumerate().filter_map(|(index, sense)| self.open(index, sense, decimals));
         let open: Vec<Open> = open.collect();
         let mut guesses = self.shares(&open);
-        guesses.extend(self.too_large(&open, Unit::Watt, POWER_UNITS));
-        guesses.extend(self.too_large(&open, Unit::Megahertz, CLOCK_UNITS));
+        guesses.extend(self.too_large(&open, Unit::Watt, POWER_USUAL, POWER_UNITS));
+        guesses.extend(self.too_large(&open, Unit::Megahertz, CLOCK_USUAL, CLOCK_UNITS));
         guesses.extend(self.memory(&open));
         guesses.extend(self.energy(&open));
         for guess in &guesses {
@@ -103,35 +110,34 @@ impl Draft<'_> {
         };
         let is_sure = |it: &Open| {
             let distinct: BTreeSet<u64> = it.numbers.iter().map(|number| number.to_bits()).collect();
-            it.numbers.len() >= SHARES_MIN && distinct.len() >= DISTINCT_MIN && it.largest() >= LARGEST_MIN
+            it.numbers.len() >= SHARES_MIN && distinct.len() >= DISTINCT_MIN && it.largest() > LARGEST_ABOVE
         };
-        let is_any = shares().any(is_sure);
+        // A percent column says how the file writes shares.
+        let is_percents = |it: &Open| it.id.metric().unit == Unit::Percent && it.largest() > 1.0;
+        let is_any = shares().any(is_sure) && !open.iter().any(is_percents);
         let guess = |it: &Open| Guess {
             index: it.index,
             factor: 100.0,
             note: format!(
-                "no number of column {} is above 1, so they are taken for shares of one: 1 is 100 %",
-                self.name(it)
+                "no number of column {name} is above 1, so they are taken for shares of one: 1 is 100 %; --column \
+                 \"{name}={}:%\" if they are percent",
+                it.id.metric().column,
+                name = self.name(it)
             ),
         };
         shares().filter(|it| is_any && it.largest() > 0.0).map(guess).collect()
     }
 
-    /// Numbers that cannot be in the column's unit, and can in a smaller one. The columns of a file have the same.
-    fn too_large(&self, open: &[Open], unit: Unit, smaller: &[&str]) -> Vec<Guess> {
-        let all = || open.iter().filter(|it| it.id.metric().unit == unit);
-        let found = all().find_map(|it| {
-            let fits = |factor: f64| it.fits_above(LEAST, factor, it.id.metric().range);
-            let factor = |unit: &&&str| unit_factor(unit, it.id.metric()).is_some_and(fits);
-            it.is_out(it.id.metric().range).then(|| smaller.iter().find(factor)).flatten()
-        });
-        let Some(written) = found else { return Vec::new() };
+    /// Numbers that cannot be in the column's unit, and can in a smaller one.
+    fn too_large(&self, open: &[Open], unit: Unit, usual: f64, smaller: &[&str]) -> Vec<Guess> {
+        let out = open.iter().filter(|it| it.id.metric().unit == unit && it.is_out(it.id.metric().range));
         let guess = |it: &Open| {
-            let factor = unit_factor(written, it.id.metric())?;
-            let fits = it.fits_above(LEAST, factor, it.id.metric().range);
-            fits.then(|| self.guess(it, factor, written))
+            let range = it.id.metric().range;
+            let fits = |factor: &f64| it.fits_above(LEAST, *factor, range) && it.middle() * factor >= usual;
+            let factor = |unit: &&str| unit_factor(unit, it.id.metric()).filter(fits);
+            smaller.iter().find_map(|unit| Some(self.guess(it, factor(unit)?, unit)))
         };
-        all().filter_map(guess).collect()
+        out.filter_map(guess).collect()
     }
 
     /// Memory, whose total says its unit: no GPU has 24 MiB, none has 25 TiB.
@@ -153,8 +159,18 @@ impl Draft<'_> {
             if !judged.is_out(range) {
                 continue;
             }
-            let found = MEMORY_UNITS.iter().find(fits);
-            guesses.extend(found.and_then(|unit| Some(self.guess(it, factor(unit)?, unit))));
+            let mut found = MEMORY_UNITS.iter().filter(fits);
+            if own_total.is_some() {
+                guesses.extend(found.next().and_then(|unit| Some(self.guess(it, factor(unit)?, unit))));
+                continue;
+            }
+            // Without a total a number may be right in two units: then nothing is guessed.
+            let is_usual =
+                |unit: &&&str| factor(unit).is_some_and(|factor| it.largest() * factor >= MEMORY_USUAL);
+            let mut usual = found.filter(is_usual);
+            if let (Some(unit), None) = (usual.next(), usual.next()) {
+                guesses.extend(factor(unit).map(|factor| self.guess(it, factor, unit)));
+            }
         }
         guesses
     }
@@ -183,7 +199,10 @@ impl Draft<'_> {
         Guess {
             index: it.index,
             factor,
-            note: format!("the numbers of column {name} are taken for {unit}, as {why}"),
+            note: format!(
+                "the numbers of column {name} are taken for {unit}, as {why}; --column \"{name}={}:UNIT\" names another",
+                it.id.metric().column
+            ),
         }
     }
 }
@@ -193,10 +212,17 @@ impl Open {
         self.numbers.iter().copied().fold(0.0, f64::max)
     }
 
-    /// The same, where nearly all that are not 0 are at least so much.
+    /// Whether nearly all numbers are in a range, times a factor, and nearly all that are not 0 are at least so much.
     fn fits_above(&self, least: f64, factor: f64, range: (f64, f64)) -> bool {
         let low = self.numbers.iter().filter(|number| **number != 0.0 && **number * factor < least).count();
         low * 100 <= self.numbers.len() && self.fits(factor, range)
+    }
+
+    /// The middle one of the numbers that are not 0.
+    fn middle(&self) -> f64 {
+        let mut numbers: Vec<f64> = self.numbers.iter().copied().filter(|number| *number != 0.0).collect();
+        numbers.sort_by(f64::total_cmp);
+        numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
     }
 
     /// Whether most numbers are out of a range: a few that are stand for nothing.
