@@ -307,7 +307,13 @@ impl Writer {
         // A directory that cannot be read for now says nothing.
         let names: HashSet<String> = self.disk.list().into_iter().flatten().collect();
         let mut segments = self.sealed.iter().chain(self.current.as_ref().map(|current| &current.segment));
-        if let Some(gone) = segments.find(|segment| !names.is_empty() && !names.contains(&segment.name)) {
+        // Nor does a list that lacks a name of a file that can be opened.
+        let is_gone = |name: &str| {
+            !names.is_empty()
+                && !names.contains(name)
+                && self.disk.open(name).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        };
+        if let Some(gone) = segments.find(|segment| is_gone(&segment.name)) {
             return Err(LogError::poisoned("look for", &gone.name, displaced("its file")));
         }
         self.disk.note_end(self.durable);
