@@ -106,6 +106,13 @@ impl Gathered {
         self.batch.rows()
     }
 
+    /// The first and the last time.
+    pub(crate) fn span(&self) -> (i64, i64) {
+        let times = self.batch.timestamps();
+        let first = times.iter().copied().min().unwrap_or(0);
+        (first, times.iter().copied().max().unwrap_or(first))
+    }
+
     /// The table.
     pub(crate) fn table(&self) -> Table {
         self.batch.table()

@@ -86,7 +86,7 @@ async fn merge(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<Overwritten
         let copied = gathered.copy(subjects, identities);
         let names = copied.names.clone();
         copy_into(&transaction, &format!("stage_{table}"), copied).await?;
-        overwritten.add(contradicted(&transaction, table, &names).await?);
+        overwritten.add(contradicted(&transaction, table, &names, gathered.span()).await?);
         take_over(&transaction, table, &names).await?;
     }
     transaction.commit().await.map_err(PostgresError::statement("committing rows"))?;
@@ -120,11 +120,13 @@ async fn copy_into(
     Ok(())
 }
 
-/// The rows of the temporary twin that have another value in a column than the row of their key that is there.
+/// The rows of the temporary twin that have another value in a column than the row of their key that is there. Only days of their
+/// times are looked into.
 async fn contradicted(
     transaction: &Transaction<'_>,
     table: Table,
     columns: &[&'static str],
+    (first_ns, last_ns): (i64, i64),
 ) -> Result<Overwritten, PostgresError> {
     let compared = columns.iter().filter_map(|name| Some((*name, unlike(table, name)?)));
     let texts = IdentityColumn::ALL.into_iter().map(IdentityColumn::name);
@@ -138,7 +140,8 @@ async fn contradicted(
              FROM stage_{table} later JOIN {table} earlier USING ({key})
              JOIN gpuvitals_subjects s ON s.id = subject_id
              JOIN gpuvitals_identities was_named ON was_named.id = earlier.identity_id
-             JOIN gpuvitals_identities is_named ON is_named.id = later.identity_id) c
+             JOIN gpuvitals_identities is_named ON is_named.id = later.identity_id
+             WHERE earlier.{TIMESTAMP_COLUMN} BETWEEN {first_ns} AND {last_ns}) c
          WHERE name IS NOT NULL ORDER BY timestamp_ns LIMIT 1"
     );
     let failed = PostgresError::statement("comparing rows");
@@ -162,7 +165,7 @@ fn unlike(table: Table, name: &str) -> Option<String> {
     Some(match kind {
         // Floats that differ by less are one value, as in every merge.
         Kind::Number(ColumnType::F32 | ColumnType::F64) => format!(
-            "abs(earlier.{name} - later.{name}) > {} * greatest(abs(earlier.{name}), abs(later.{name}))",
+            "abs(earlier.{name}::float8 - later.{name}::float8) > {} * greatest(abs(earlier.{name}::float8), abs(later.{name}::float8), 1e-290)",
             Overwritten::SAME
         ),
         Kind::Number(_) | Kind::Text | Kind::Json => format!("earlier.{name} <> later.{name}"),
