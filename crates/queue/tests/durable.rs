@@ -7,7 +7,6 @@
 )]
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -542,56 +541,6 @@ async fn repeats_of_a_frame_under_way_share_its_outcome() {
     assert!(queue.stats().topics[TOPIC].groups.is_empty(), "a group that is not on disk is none");
     disk.fail_all(Op::Write, None);
     assert!(!queue.publish(TOPIC, frame(6)).await.unwrap().duplicate);
-}
-
-/// The files of the log in a directory.
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
-    files.retain(|file| file.extension().is_some_and(|end| end == "wal"));
-    files.sort();
-    files
-}
-
-#[tokio::test]
-async fn a_queue_whose_newest_segment_is_removed_or_cut_answers_nothing_as_stored() {
-    let cases: [fn(&Path); 2] =
-        [|file| std::fs::remove_file(file).unwrap(), |file| std::fs::write(file, b"").unwrap()];
-    for (case, loses) in cases.into_iter().enumerate() {
-        let directory = tempfile::tempdir().unwrap();
-        let (queue, _) = Queue::open(directory.path(), config(|_| {}), QueueClock::system()).await.unwrap();
-        queue.publish(TOPIC, frame(0)).await.unwrap();
-        loses(files(directory.path()).last().unwrap());
-        let refused = queue.publish(TOPIC, frame(1)).await.unwrap_err();
-        assert!(refused.to_string().contains("was removed, moved or replaced"), "{case}: {refused}");
-        assert!(matches!(queue.health().status, Status::Unhealthy | Status::Degraded), "{case}");
-    }
-}
-
-#[tokio::test]
-async fn a_segment_that_goes_while_nothing_runs_is_missed_however_young_it_was() {
-    let cases: [fn(&Path); 3] = [
-        |file| std::fs::remove_file(file).unwrap(),
-        |file| std::fs::write(file, b"").unwrap(),
-        |file| {
-            std::fs::remove_file(file).unwrap();
-            std::fs::create_dir(file).unwrap();
-        },
-    ];
-    for (case, loses) in cases.into_iter().enumerate() {
-        let directory = tempfile::tempdir().unwrap();
-        let slow = || config(|config| config.sync_every = Duration::from_hours(1));
-        let (queue, _) = Queue::open(directory.path(), slow(), QueueClock::system()).await.unwrap();
-        queue.publish(TOPIC, frame(0)).await.unwrap();
-        // As a kill leaves it.
-        let killed = tempfile::tempdir().unwrap();
-        for file in std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path()) {
-            std::fs::copy(&file, killed.path().join(file.file_name().unwrap())).unwrap();
-        }
-        loses(files(killed.path()).last().unwrap());
-        let (queue, opened) = Queue::open(killed.path(), slow(), QueueClock::system()).await.unwrap();
-        assert_eq!(opened.damage.len(), 1, "{case}: {opened:?}");
-        assert_eq!(queue.health().status, Status::Degraded, "{case}");
-    }
 }
 
 #[tokio::test]

@@ -183,12 +183,12 @@ fn a_minute_is_silent_if_a_row_was_due_in_it() {
     assert_eq!(presence.silent, 0);
 }
 
-#[test]
-fn what_the_values_show_are_events() {
-    type Case =
-        (&'static str, i64, Vec<(i64, &'static str, f64)>, &'static [(i64, &'static str)], Option<i64>);
+/// What it is; the GPU's first row and its rows, in seconds of the range; the events, and the code before it.
+type Case = (&'static str, i64, Vec<(i64, &'static str, f64)>, &'static [(i64, &'static str)], Option<i64>);
+
+fn cases_of_events() -> Vec<Case> {
     let every = |column, value: fn(i64) -> f64| (-60..60).map(move |n| (10 * n, column, value(n))).collect();
-    let table: Vec<Case> = vec![
+    vec![
         (
             "a code appears",
             -600,
@@ -260,8 +260,12 @@ fn what_the_values_show_are_events() {
             None,
         ),
         ("nothing", -600, every("xid_last", |_| 0.0), &[], None),
-    ];
-    for (what, first, rows, events, before) in table {
+    ]
+}
+
+#[test]
+fn what_the_values_show_are_events() {
+    for (what, first, rows, events, before) in cases_of_events() {
         let gpu = gpu_since(first);
         let query = Happened::query(&gpu, START_NS, START_NS + 600 * SECOND_NS);
         let happened = Happened::of(&answer(&query, rows), &gpu, START_NS);
