@@ -186,6 +186,11 @@ fn a_minute_is_silent_if_a_row_was_due_in_it() {
 /// What it is; the GPU's first row and its rows, in seconds of the range; the events, and the code before it.
 type Case = (&'static str, i64, Vec<(i64, &'static str, f64)>, &'static [(i64, &'static str)], Option<i64>);
 
+/// Rows of power, and more.
+fn powered(more: Vec<(i64, &'static str, f64)>) -> Vec<(i64, &'static str, f64)> {
+    (-60..60).map(|n| (10 * n, "power_w", 300.0)).chain(more).collect()
+}
+
 fn cases_of_events() -> Vec<Case> {
     let every = |column, value: fn(i64) -> f64| (-60..60).map(move |n| (10 * n, column, value(n))).collect();
     vec![
@@ -220,27 +225,21 @@ fn cases_of_events() -> Vec<Case> {
         (
             "a code where there was no column for one",
             -90_000,
-            (-60..60)
-                .map(|n| (10 * n, "power_w", 300.0))
-                .chain((20..60).map(|n| (10 * n, "xid_last", 79.0)))
-                .collect(),
+            powered((20..60).map(|n| (10 * n, "xid_last", 79.0)).collect()),
             &[(200, "XID 79")],
             None,
         ),
         (
             "the same, before the range",
             -90_000,
-            (-60..60)
-                .map(|n| (10 * n, "power_w", 300.0))
-                .chain((-20..60).map(|n| (10 * n, "xid_last", 79.0)))
-                .collect(),
+            powered((-20..60).map(|n| (10 * n, "xid_last", 79.0)).collect()),
             &[],
             Some(79),
         ),
         (
             "a code in one row alone",
             -90_000,
-            (-60..60).map(|n| (10 * n, "power_w", 300.0)).chain([(120, "xid_last", 79.0)]).collect(),
+            powered(vec![(120, "xid_last", 79.0)]),
             &[(120, "XID 79")],
             None,
         ),
