@@ -6,6 +6,16 @@ use std::sync::Arc;
 use gpuvitals_core::MetricId;
 use gpuvitals_core::history::{Buckets, Cell};
 
+/// Columns of which nearly every source has one: by these it is seen that a GPU reports.
+pub(crate) const REPORTED: [MetricId; 6] = [
+    MetricId::of("power_w"),
+    MetricId::of("power_average_w"),
+    MetricId::of("utilization_pct"),
+    MetricId::of("temperature_c"),
+    MetricId::of("memory_used_mb"),
+    MetricId::of("gpu_clock_mhz"),
+];
+
 /// The values of a GPU: a group for each of its holders.
 pub(crate) struct GpuCells<'a> {
     pub(crate) buckets: &'a Buckets,

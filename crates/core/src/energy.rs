@@ -265,7 +265,6 @@ impl Energy {
     /// A sample of power in watts. Gaps longer than the limit are not filled.
     pub fn sample(&mut self, time_ns: i64, watts: f64, gap_max_ns: i64) {
         if watts.is_finite() {
-            self.begin_row();
             self.sampled_ns = Some(time_ns);
             self.take(time_ns, watts, gap_max_ns, Integral::sample);
         }
@@ -318,7 +317,9 @@ impl Energy {
             integrated_j: now.integrated_j - before.integrated_j,
             seen_s: now.seen_s - before.seen_s,
         };
-        self.rise(whole, span.seen, elapsed_s);
+        // Averages beside samples are no power here, though the span was compared with them.
+        let is_here = span.seen.seen_s <= whole.seen_s + 1e-6;
+        self.rise(whole, if is_here { span.seen } else { CountedSpan::default() }, elapsed_s);
     }
 
     /// The energy so far, joules.

@@ -17,7 +17,7 @@ const FILE_MODE: u32 = 0o600;
 /// stored from then on would be found again.
 pub const DISPLACED: &str = "was removed, moved or replaced while it was open";
 
-/// What is said of a pipe, a directory or a device in the place of a file.
+/// The error for a pipe, a directory or a device where a file is expected.
 const NO_FILE: &str = "it is no regular file";
 
 /// Why a directory cannot be taken.

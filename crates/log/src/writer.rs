@@ -304,7 +304,7 @@ impl Writer {
         if let Some(current) = &self.current {
             current.check()?;
         }
-        // A directory that cannot be read for now says nothing.
+        // A directory that cannot be listed now is no proof that a segment is gone.
         let names: HashSet<String> = self.disk.list().into_iter().flatten().collect();
         let mut segments = self.sealed.iter().chain(self.current.as_ref().map(|current| &current.segment));
         // Nor does a list that lacks a name of a file that can be opened.

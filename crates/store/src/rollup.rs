@@ -83,7 +83,7 @@ fn metric_of(name: &str, table: Table) -> Option<MetricId> {
 fn schema(rows: &Schema, table: Table, grain: Grain) -> SchemaRef {
     let time = [TIMESTAMP_COLUMN, FIRST_NS, LAST_NS].map(|name| Field::new(name, DataType::Int64, false));
     let rest = rows.fields().iter().flat_map(|field| fields_of(field, table, grain));
-    let of_use = usage::fields().filter(|_| has_use(table));
+    let of_use = usage::fields(rows).filter(|_| has_use(table));
     Arc::new(Schema::new(time.into_iter().chain(rest).chain(of_use).collect::<Vec<_>>()))
 }
 
@@ -124,7 +124,7 @@ fn roll(
         }
     }
     if has_use(table) {
-        columns.extend(usage::arrays(stays));
+        columns.extend(usage::arrays(stays, records.schema_ref()));
     }
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }

@@ -7,7 +7,7 @@ use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GpuState, GroupColumn}
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Table, quantity};
 
-use crate::cells::GpuCells;
+use crate::cells::{GpuCells, REPORTED};
 use crate::health_event::HealthEvent;
 
 const XID_LAST: MetricId = MetricId::of("xid_last");
@@ -16,15 +16,6 @@ const XID_COUNT: MetricId = MetricId::of("xid_count");
 const ERRORS: [(MetricId, &str, &str); 2] = [
     (MetricId::of("ecc_uncorrected_volatile"), "ecc", "ECC"),
     (MetricId::of("ras_uncorrected"), "ras", "RAS"),
-];
-/// Columns that nearly every source has: a GPU with one of them reported.
-const ALIVE: [MetricId; 6] = [
-    MetricId::of("power_w"),
-    MetricId::of("power_average_w"),
-    MetricId::of("utilization_pct"),
-    MetricId::of("temperature_c"),
-    MetricId::of("memory_used_mb"),
-    MetricId::of("gpu_clock_mhz"),
 ];
 /// How far the look for the values before a range goes back.
 const BEFORE_NS: i64 = 10 * MINUTE_NS;
@@ -46,7 +37,7 @@ impl Happened {
         let span_ns = end_ns.saturating_sub(start_ns).saturating_add(BEFORE_NS);
         let step_ns = (span_ns / STEPS_MAX / SECOND_NS + 1) * SECOND_NS;
         let metrics = [XID_LAST, XID_COUNT].into_iter().chain(ERRORS.map(|(metric, ..)| metric));
-        let metrics = metrics.chain(ALIVE).collect();
+        let metrics = metrics.chain(REPORTED).collect();
         BucketQuery {
             gpus: vec![Arc::clone(&gpu.key)],
             group_by: vec![GroupColumn::Gpu],

@@ -5,19 +5,14 @@ use std::sync::Arc;
 
 use gpuvitals_core::history::{BucketQuery, Buckets, GpuState, GroupColumn, Matcher, Selector, TextTest};
 use gpuvitals_core::time::{AHEAD_MAX_NS, FUTURE_MAX_NS, MINUTE_NS, SECOND_NS};
-use gpuvitals_core::{Identity, IdentityColumn, MetricId, Table, time};
+use gpuvitals_core::{Identity, IdentityColumn, Table, time};
+
+use crate::cells::REPORTED;
 
 use super::{Candidate, Evidence, Reach, Subject, finding};
 
 /// Sources send a row a minute at least.
 const RISES_WITHIN_NS: i64 = 2 * MINUTE_NS;
-/// Columns by which rows are counted: nearly every source has one of them.
-const COUNTED: [MetricId; 4] = [
-    MetricId::of("power_w"),
-    MetricId::of("power_average_w"),
-    MetricId::of("utilization_pct"),
-    MetricId::of("temperature_c"),
-];
 /// Rows further ahead are not counted. None is kept that is more than [`FUTURE_MAX_NS`] ahead when it comes.
 const COUNTED_NS: i64 = 2 * FUTURE_MAX_NS;
 
@@ -64,7 +59,7 @@ impl ClockWatch {
         Some(BucketQuery {
             selector: Selector::new(vec![of_hosts]).ok()?,
             group_by: [IdentityColumn::Cluster, IdentityColumn::Node].map(GroupColumn::Identity).to_vec(),
-            ..BucketQuery::of(Table::GpuEvents, COUNTED.to_vec(), start_ns, end_ns, MINUTE_NS)
+            ..BucketQuery::of(Table::GpuEvents, REPORTED.to_vec(), start_ns, end_ns, MINUTE_NS)
         })
     }
 

@@ -16,7 +16,7 @@ pub struct PowerSpan {
     pub joules: f64,
     /// Seconds that it covers.
     pub seconds: f64,
-    /// What of it is of time in which the GPU did nothing, joules.
+    /// The part of `joules` while the GPU did nothing.
     pub idle_joules: f64,
     /// The part of `joules` before the utilisation is known for the first time.
     pub open_joules: f64,

@@ -35,7 +35,7 @@ pub struct Stay {
     pub throttled_after: Option<f64>,
     /// Time of the row that told it.
     pub throttled_told_ns: i64,
-    /// The last utilisation that was told, %: it lasts until the next, at most the gap.
+    /// The last utilisation that was reported, %. It holds until the next report, but no longer than a gap.
     pub utilization_after: Option<f64>,
     /// Time of the row that told it.
     pub utilization_told_ns: i64,
@@ -75,7 +75,6 @@ impl Time {
     pub(super) fn within(stay: &Stay, before: Option<&Stay>, gap: Gap) -> Self {
         let has = |open_s: f64| open_s < stay.seconds;
         let known = has(stay.utilization_open_s).then_some((stay.busy_s, stay.idle_s));
-        let before = before.as_ref();
         let open = before
             .and_then(|before| before.busy_idle_after(stay.first_ns, stay.utilization_open_s, gap))
             .filter(|_| stay.utilization_open_s > 0.0);

@@ -184,11 +184,7 @@ impl<F: FnMut(Option<&str>, &mut String)> Read for Rewritten<F> {
             }
             (self.out, self.at) = (out.into_bytes(), 0);
         }
-        let ready = self.out.get(self.at..).unwrap_or_default();
-        let len = ready.len().min(to.len());
-        if let (Some(to), Some(ready)) = (to.get_mut(..len), ready.get(..len)) {
-            to.copy_from_slice(ready);
-        }
+        let len = self.out.get(self.at..).unwrap_or_default().read(to)?;
         self.at += len;
         Ok(len)
     }
@@ -287,11 +283,7 @@ impl Read for Utf16 {
                 return Ok(0);
             }
         }
-        let ready = self.out.get(self.at..).unwrap_or_default();
-        let len = ready.len().min(to.len());
-        if let (Some(to), Some(ready)) = (to.get_mut(..len), ready.get(..len)) {
-            to.copy_from_slice(ready);
-        }
+        let len = self.out.get(self.at..).unwrap_or_default().read(to)?;
         self.at += len;
         Ok(len)
     }

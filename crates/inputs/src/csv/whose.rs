@@ -11,7 +11,7 @@ use super::numbering::{self, NoGpu};
 use super::owner;
 use super::plan::{is_named, tells_gpu};
 
-/// What is said of columns that are of a GPU each by their place alone.
+/// The note for columns that belong to a GPU only by their place.
 const DOUBLED: &str =
     "names of columns come again, so these columns and those behind them are taken for GPU 1";
 
@@ -87,8 +87,8 @@ impl Draft<'_> {
             .map(|(index, _)| index)
     }
 
-    /// A logger that names the columns of several GPUs alike (HWiNFO): its last line says whose each is. Without that line a
-    /// name that comes again opens the next GPU's, which is said.
+    /// Tells the columns of several GPUs apart that have the same names, as HWiNFO writes them. Its last line names the GPU of
+    /// each. Without that line the first name that comes again begins GPU 1; the note says so.
     pub(super) fn number_doubled(&self, senses: &mut [Sense]) -> Option<&'static str> {
         let is_told =
             |sense: &Sense| sense.meaning == Meaning::Gpu || tells_gpu(sense.meaning) || sense.gpu.is_some();

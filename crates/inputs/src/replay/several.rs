@@ -125,7 +125,7 @@ fn open(paths: &[PathBuf], config: &ReplayConfig, now_ns: i64) -> Result<Vec<Csv
     Ok(sources)
 }
 
-/// What is said of several files that are of one machine: of GPUs that mean nothing without it, it is the host.
+/// The hints for several files of one machine. A GPU that means nothing without its machine gets this host.
 pub fn together(paths: &[PathBuf], hints: Hints) -> Hints {
     let usual_host = hints.usual_host.or_else(|| Some(machine_of(paths)));
     Hints { of_several: true, usual_host, ..hints }

@@ -6,13 +6,16 @@ use arrow_array::builder::{Float64Builder, Int64Builder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, Schema};
+use gpuvitals_core::MetricId;
 use gpuvitals_core::history::tally::Run;
 use gpuvitals_core::throttle::Residency;
 use gpuvitals_core::usage::{CountedSpan, CounterSpan, PowerSpan, SeenPower, Stay, StayFold, UseColumns};
 
 use super::figure::{FIRST_NS, LAST_NS};
 use super::runs::Runs;
+
+const COUNTER: MetricId = MetricId::of("energy_mj");
 
 /// A column of floats.
 type Float = (&'static str, fn(&Stay) -> Option<f64>);
@@ -100,22 +103,29 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
         .chain([FIRST_NS, LAST_NS])
 }
 
-/// The columns' fields, in order.
-pub(super) fn fields() -> impl Iterator<Item = Field> {
-    let floats = FLOATS.iter().map(|(name, _)| Field::new(*name, DataType::Float64, true));
-    floats.chain(WHOLES.iter().map(|(name, _)| Field::new(*name, DataType::Int64, true)))
+/// Whether rows with these columns have a value in a column: without an energy counter nothing is said of one.
+fn is_needed(name: &str, rows: &Schema) -> bool {
+    let is_counters = name.contains("_counter_") || name.starts_with("use_compared_");
+    !is_counters || rows.column_with_name(COUNTER.metric().column).is_some()
 }
 
-/// The columns of a rollup's rows, as [`fields`] names them.
-pub(super) fn arrays(stays: &[Stay]) -> impl Iterator<Item = ArrayRef> {
-    let floats = FLOATS.iter().map(move |(_, value)| {
+/// The fields, in order, of a rollup of rows with these columns.
+pub(super) fn fields(rows: &Schema) -> impl Iterator<Item = Field> {
+    let floats = FLOATS.iter().map(|(name, _)| Field::new(*name, DataType::Float64, true));
+    let wholes = WHOLES.iter().map(|(name, _)| Field::new(*name, DataType::Int64, true));
+    floats.chain(wholes).filter(|field| is_needed(field.name(), rows))
+}
+
+/// The columns of a rollup of rows with these columns, as [`fields`] names them.
+pub(super) fn arrays(stays: &[Stay], rows: &Schema) -> impl Iterator<Item = ArrayRef> {
+    let floats = FLOATS.iter().filter(|(name, _)| is_needed(name, rows)).map(move |(_, value)| {
         let mut column = Float64Builder::with_capacity(stays.len());
         for stay in stays {
             column.append_option(value(stay));
         }
         Arc::new(column.finish()) as ArrayRef
     });
-    let wholes = WHOLES.iter().map(move |(_, value)| {
+    let wholes = WHOLES.iter().filter(|(name, _)| is_needed(name, rows)).map(move |(_, value)| {
         let mut column = Int64Builder::with_capacity(stays.len());
         for stay in stays {
             column.append_option(value(stay));

@@ -12,7 +12,7 @@ use crate::csv::plan::{Column, Plan, Role};
 use crate::csv::sample::Sample;
 use crate::csv::series::{Named, Series};
 
-/// Most names of a long form that are said.
+/// `inspect` lists at most so many metrics of a long form.
 const SERIES_MAX: usize = 400;
 
 /// Names of the columns of a long form that elsewhere mean something else, by which their cells must be metrics.
@@ -175,7 +175,7 @@ impl Plan {
         all
     }
 
-    /// What the names of a long form are, as its columns are said.
+    /// Settles what each name of a long form is, for those who list its metrics.
     pub(super) fn settle_series(&mut self, sample: &Sample) {
         let series = self.series_in(sample).into_iter().take(SERIES_MAX).map(|(series, _, example)| {
             let why = self.misfits.get(&series.name).cloned();

@@ -1,6 +1,6 @@
 //! Units that only the values tell: shares of one, memory in GiB or bytes, power in milliwatts.
 //!
-//! Nothing is guessed where a name, a cell, the user or a tool says the unit. What is guessed is said.
+//! A unit that the name, a cell, the user or a tool gives is never guessed. Each guess has a note.
 
 use std::collections::BTreeSet;
 

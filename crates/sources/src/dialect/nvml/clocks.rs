@@ -1,5 +1,4 @@
-//! Calls about the clocks of a GPU. Whoever sets clocks knows what a lock is and how it is taken back; here is how the library
-//! is asked.
+//! NVML's calls about the clocks of a GPU. What a lock is and how it is taken back, the caller knows.
 
 use std::sync::Arc;
 
