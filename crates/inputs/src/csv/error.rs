@@ -140,8 +140,8 @@ pub enum CsvError {
     /// Rows of one file would replace those of another.
     #[error(
         "{file}: it has the same GPU ({gpu}), metrics and times as {other}, so its rows would replace that file's; put the GPU's \
-         number into the name of each file (power_gpu1.csv), or read them one by one with --gpu NAME or --host HOST: gpuvitals \
-         store import --gpu 1 {file}"
+         number into the name of each file (power_gpu1.csv), or read them one by one with --host HOST, or with --gpu NAME where no \
+         column names the GPU: gpuvitals store import --host node7 {file}"
     )]
     SameGpu {
         /// The file.

@@ -1,6 +1,7 @@
 //! Several CSV files of one machine, replayed as one.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -156,7 +157,8 @@ pub fn clash(paths: &[PathBuf], config: &ReplayConfig, now_ns: i64) -> Option<Cs
 #[derive(Debug, Default)]
 struct Begin {
     metrics: BTreeSet<MetricId>,
-    span: Option<(i64, i64)>,
+    /// Of each time a hash of its values.
+    rows: BTreeMap<i64, u64>,
 }
 
 impl Begin {
@@ -167,7 +169,19 @@ impl Begin {
         };
         !self.metrics.is_empty()
             && self.metrics == other.metrics
-            && self.span.zip(other.span).is_some_and(|(one, other)| meets(one, other))
+            && self.span().zip(other.span()).is_some_and(|(one, other)| meets(one, other))
+            && !self.goes_on_in(other)
+    }
+
+    fn span(&self) -> Option<(i64, i64)> {
+        self.rows.first_key_value().zip(self.rows.last_key_value()).map(|((from, _), (to, _))| (*from, *to))
+    }
+
+    /// Whether the one begins before the other ends, with the same rows: a log that was copied while it was written.
+    fn goes_on_in(&self, other: &Self) -> bool {
+        let Some(((from, to), (other_from, other_to))) = self.span().zip(other.span()) else { return false };
+        let both = from.max(other_from)..=to.min(other_to);
+        (from, to) != (other_from, other_to) && self.rows.range(both.clone()).eq(other.rows.range(both))
     }
 }
 
@@ -191,11 +205,13 @@ fn begins(path: &Path, config: &ReplayConfig, now_ns: i64) -> Result<HashMap<Arc
     for (row, at) in batch.timestamps().iter().enumerate() {
         let Some(key) = batch.identity(row).key() else { continue };
         let begin = gpus.entry(key).or_default();
-        let at = at - moved_ns;
-        begin.span = Some(begin.span.map_or((at, at), |(from, to)| (from.min(at), to.max(at))));
-        begin
-            .metrics
-            .extend(batch.metrics().filter(|(_, column)| column.value(row).is_some()).map(|(id, _)| id));
+        let mut hasher = DefaultHasher::new();
+        for (id, column) in batch.metrics() {
+            let Some(value) = column.value(row) else { continue };
+            begin.metrics.insert(id);
+            (id, value.as_f64().to_bits()).hash(&mut hasher);
+        }
+        begin.rows.insert(at - moved_ns, hasher.finish());
     }
     Ok(gpus)
 }

@@ -340,3 +340,20 @@ fn what_cannot_be_read_says_what_to_do() {
         assert!(error.contains(what), "{error}");
     }
 }
+
+#[test]
+fn a_log_that_was_copied_while_it_was_written_goes_on_in_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = |name: &str, rows: &[(u32, u32)]| {
+        let rows = rows.iter().map(|(at, power)| format!("17528713{at},{power}\n")).collect::<String>();
+        file(&folder, name, &format!("timestamp,power_w\n{rows}"))
+    };
+    let first = log("a.csv", &[(50, 100), (51, 101), (52, 102)]);
+    let next = log("b.csv", &[(51, 101), (52, 102), (53, 103)]);
+    let other = log("c.csv", &[(51, 201), (52, 202), (53, 203)]);
+    let open = |second: &std::path::PathBuf| {
+        ReplaySource::open_all(&[first.clone(), second.clone()], config(), NOW).map(drop)
+    };
+    open(&next).unwrap();
+    assert!(open(&other).unwrap_err().to_string().contains("would replace that file's"));
+}
