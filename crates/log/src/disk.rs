@@ -118,6 +118,14 @@ pub trait DiskFile: Send + Sync {
     fn check(&self, _len: u64) -> io::Result<()> {
         Ok(())
     }
+
+    /// Device and inode, where the disk tells one file from another of its name.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn identity(&self) -> io::Result<Option<(u64, u64)>> {
+        Ok(None)
+    }
 }
 
 /// Writes all of `bytes`, over as many calls as it takes.
@@ -277,5 +285,10 @@ impl DiskFile for File {
             return Err(displaced(&format!("its file, which has {} of {len} bytes,", found.len())));
         }
         Ok(())
+    }
+
+    fn identity(&self) -> io::Result<Option<(u64, u64)>> {
+        let found = self.metadata()?;
+        Ok(Some((found.dev(), found.ino())))
     }
 }

@@ -52,6 +52,7 @@ pub(crate) struct Writer {
     groups: u64,
     syncs: u64,
     write_failures: u64,
+    looks: usize,
 }
 
 /// Refuses everything when the writer ends, in whatever way.
@@ -98,6 +99,7 @@ impl Writer {
             groups: 0,
             syncs: 0,
             write_failures: 0,
+            looks: 0,
         }
     }
 
@@ -299,7 +301,7 @@ impl Writer {
     }
 
     /// [`Writer::check`], of the segments too, and a note of how far the log goes.
-    fn look(&self) -> Result<(), LogError> {
+    fn look(&mut self) -> Result<(), LogError> {
         self.check()?;
         if let Some(current) = &self.current {
             current.check()?;
@@ -316,8 +318,26 @@ impl Writer {
         if let Some(gone) = segments.find(|segment| is_gone(&segment.name)) {
             return Err(LogError::poisoned("look for", &gone.name, displaced("its file")));
         }
+        self.look_into()?;
         self.disk.note_end(self.durable);
         Ok(())
+    }
+
+    /// Looks whether the name of the current segment stands for the file that is written, and whether one of the sealed
+    /// segments, another each time, is whole. A file that cannot be opened now proves nothing.
+    fn look_into(&mut self) -> Result<(), LogError> {
+        if let Some(current) = &self.current
+            && let Ok(named) = self.disk.open(&current.segment.name)
+            && let (Ok(named), Ok(written)) = (named.identity(), current.file.identity())
+            && named != written
+        {
+            return Err(LogError::poisoned("look for", &current.segment.name, displaced("its file")));
+        }
+        self.looks = self.looks.wrapping_add(1);
+        let turn = self.looks.checked_rem(self.sealed.len()).and_then(|turn| self.sealed.get(turn));
+        let Some(sealed) = turn else { return Ok(()) };
+        let Ok(file) = self.disk.open(&sealed.name) else { return Ok(()) };
+        file.check(sealed.len).map_err(|source| LogError::poisoned("look for", &sealed.name, source))
     }
 
     /// Seals the current segment and creates the next one.

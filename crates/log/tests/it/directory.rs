@@ -85,6 +85,28 @@ fn a_look_finds_any_segment_that_is_not_in_its_place() {
 }
 
 #[test]
+fn a_look_finds_a_segment_that_was_copied_back_or_is_not_whole() {
+    let copied_back = |segment: &Path| {
+        std::fs::rename(segment, segment.with_extension("away")).expect("rename");
+        std::fs::copy(segment.with_extension("away"), segment).expect("copy");
+    };
+    let cut = |segment: &Path| {
+        std::fs::OpenOptions::new().write(true).open(segment).and_then(|file| file.set_len(40)).expect("cut");
+    };
+    let cases: [(usize, &dyn Fn(&Path)); 3] = [(2, &copied_back), (0, &cut), (1, &cut)];
+    for (place, displace) in cases {
+        let (directory, log) = opened();
+        while log.stats().segments < 3 {
+            append(&log, 1);
+        }
+        displace(&segments(directory.path())[place]);
+        let found = (0..2).find_map(|_| look(&log).err()).expect("it is missed");
+        let LogError::Poisoned { source, .. } = &found else { panic!("{found:?}") };
+        assert!(source.to_string().ends_with(DISPLACED), "{source}");
+    }
+}
+
+#[test]
 fn the_end_of_a_segment_is_noted_with_its_first_sync() {
     let directory = tempfile::tempdir().expect("directory");
     let lock = Arc::new(DirectoryLock::take(directory.path()).expect("lock"));
