@@ -111,6 +111,17 @@ impl Found {
         self.problems.truncate(REASONS_SHOWN);
     }
 
+    /// Says it if the file's GPUs have the host that several files share: who reads them one by one names others.
+    fn note_shared_host(&mut self, hints: &Hints) {
+        let host = hints.usual_host.as_ref().filter(|host| self.hosts.names.contains(*host));
+        if let (Some(host), Some(csv)) = (host, &mut self.csv) {
+            csv.remarks.push(format!(
+                "as one replay (up --csv, stream) the files are one machine's, {host}; store import names the host of each \
+                 file after that file; --host settles it"
+            ));
+        }
+    }
+
     /// Why a file that can be read is of no use.
     fn nothing(&self) -> Option<&'static str> {
         let empty = self.rows_skipped.get(Cause::NoValue.as_str()).copied().unwrap_or(0);
@@ -147,6 +158,7 @@ pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
         } else {
             found.error = found.nothing().map(str::to_owned);
         }
+        found.note_shared_host(&hints);
         all.push(found);
     }
     if flags.paths.len() > 1 {

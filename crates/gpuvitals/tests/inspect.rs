@@ -134,6 +134,7 @@ fn several_files_are_understood_as_one_replay_is_and_what_has_no_rows_is_of_no_u
     let (code, text) = said(&["power_gpu0.csv", "power_gpu1.csv"]);
     assert!(code == Some(0) && text.contains("(run1:gpu0)") && text.contains("(run1:gpu1)"), "{text}");
     assert!(!text.contains("refused"), "{text}");
+    assert!(text.contains("are one machine's, run1; store import names the host of each"), "{text}");
     let (code, text) = said(&["a.csv", "b.csv"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(
