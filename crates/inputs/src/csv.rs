@@ -46,7 +46,6 @@ mod when;
 mod whose;
 pub mod write;
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,6 +73,9 @@ use text::TextKind;
 
 /// Most bytes of input in one batch, and most that one call of `poll` processes.
 const BATCH_INPUT_LEN_MAX: usize = 4 << 20;
+
+/// Most different headers of one file that are remembered.
+const PLANS_MAX: usize = 16;
 
 /// A CSV file as a source of batches.
 #[derive(Debug)]
@@ -105,6 +107,10 @@ pub struct CsvSource {
     pass_taken: u64,
     /// The recorded time of the current record, which waits for its turn.
     held: Option<i64>,
+    /// The line of the last header among the rows, if it cannot be read: then the rows behind it cannot either.
+    unfit_line: Option<u64>,
+    /// What the columns under earlier headers are: a header that comes again means the same.
+    plans: Vec<Arc<Plan>>,
     state: State,
 }
 
@@ -129,7 +135,7 @@ impl CsvSource {
         if config.loop_file && opened.again.is_none() {
             return Err(CsvError::NoLoop { file });
         }
-        let rows = RowBuilder::new(plan, config.messages);
+        let rows = RowBuilder::new(Arc::new(plan), config.messages);
         if !rows.has_parts() {
             return Err(CsvError::Hosts { file });
         }
@@ -156,6 +162,8 @@ impl CsvSource {
             batch_input_len: 0,
             pass_taken: 0,
             held: None,
+            unfit_line: None,
+            plans: Vec::new(),
             state: State::Running,
         })
     }
@@ -249,15 +257,40 @@ impl CsvSource {
         self.taken = opened.taken;
         self.ledger.counts.bytes_total = opened.total;
         self.records = records;
-        self.rows.go_on_with(plan);
+        self.rows.go_on_with(Arc::new(plan));
+        self.unfit_line = None;
         self.pass_taken = 0;
         self.timeline.next_pass(now_ns);
         Ok(())
     }
 
-    /// The current record names other columns: what follows is read by them.
+    /// The current record names other columns: what follows is read by them. If that cannot be, it is left out.
     fn begin_again(&mut self, line: u64, now_ns: i64) -> Result<(), CsvError> {
         let Some(names) = header::names(&self.records) else { return Ok(()) };
+        let known = self.plans.iter().find(|plan| plan.is_of(&names)).map(Arc::clone);
+        let plan = match known.map_or_else(|| self.settle_again(names, line, now_ns), Ok) {
+            Ok(plan) => plan,
+            Err(error @ CsvError::Read { .. }) => return Err(error),
+            Err(error) => {
+                let reason = format!("another header; it and the rows behind it are left out: {error}");
+                self.ledger.remark(line, reason);
+                self.unfit_line = Some(line);
+                return Ok(());
+            }
+        };
+        let remarks: Vec<&str> = plan.remarks().collect();
+        let reason = format!("another header; the rows behind it are read by it; {}", remarks.join("; "));
+        self.ledger.remark(line, reason.trim_end_matches("; ").to_owned());
+        let before = self.rows.go_on_with(plan);
+        if self.plans.len() < PLANS_MAX && self.plans.iter().all(|plan| plan.heads != before.heads) {
+            self.plans.push(before);
+        }
+        self.unfit_line = None;
+        Ok(())
+    }
+
+    /// Settles the columns under a header among the rows, by the rows that are read already; or why that cannot be.
+    fn settle_again(&mut self, names: Vec<String>, line: u64, now_ns: i64) -> Result<Arc<Plan>, CsvError> {
         let is_row = |ahead: &[u8]| memchr::memchr2(b'\n', b'\r', ahead.trim_ascii_start()).is_some();
         while !is_row(self.records.ahead()) {
             let read = self.records.fill();
@@ -270,17 +303,12 @@ impl CsvSource {
         }
         let mut look = Splitter::new(Box::new(std::io::Cursor::new(self.records.ahead().to_vec())));
         look.set_delimiter(self.delimiter);
-        let sample = Sample::of(&mut look, &names, head::HeadEnd::Cut);
+        let mut sample = Sample::of(&mut look, &names, head::HeadEnd::Cut);
         let hints = Hints { of_several: true, ..self.config.hints.clone() };
         let any_date = self.config.replay == Replay::Shifted;
         let around =
             Surroundings { hints: &hints, stem: &self.stem, delimiter: self.delimiter, any_date, now_ns };
-        let plan = plan::settled(&names, &sample, around, (&self.file, line))?;
-        let remarks: Vec<&str> = plan.remarks().collect();
-        let reason = format!("another header; the rows behind it are read by it; {}", remarks.join("; "));
-        self.ledger.remark(line, reason.trim_end_matches("; ").to_owned());
-        self.rows.go_on_with(plan);
-        Ok(())
+        units::settled(names, &mut sample, around, (&self.file, line)).map(Arc::new)
     }
 
     /// Processes the current record; `Some` if it must wait.
@@ -288,11 +316,19 @@ impl CsvSource {
         let line = self.records.record_line();
         let checked = match self.held.take() {
             Some(recorded_ns) => Ok(recorded_ns),
-            None if self.rows.is_header(&self.records) => return None,
+            None if self.rows.is_header(&self.records) => {
+                self.unfit_line = self.unfit_line.filter(|_| !self.rows.is_names(&self.records));
+                return None;
+            }
             None if header::is_another(&self.records) => {
                 if let Err(error) = self.begin_again(line, now_ns) {
                     self.state = State::Failed(error);
                 }
+                return None;
+            }
+            None if let Some(header) = self.unfit_line => {
+                let reason = format!("the header above it, in line {header}, cannot be read");
+                self.skip(Cause::Fields, usize::MAX, reason);
                 return None;
             }
             None => {
@@ -458,21 +494,8 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
     }
     let line = records.record_line();
     let any_date = config.replay == Replay::Shifted;
-    let titled = units::titled(&names, &sample.first()).filter(|_| head.kind == TextKind::Csv);
-    let below: Vec<String> = sample.first().into_iter().map(str::to_owned).collect();
-    let hints = match &titled {
-        Some(titled) => {
-            sample.drop_first();
-            Cow::Owned(units::hints(&config.hints, &names, titled))
-        }
-        None => Cow::Borrowed(&config.hints),
-    };
-    let around = Surroundings { hints: &hints, stem: &stem, delimiter, any_date, now_ns };
-    let mut plan = plan::settled(titled.as_ref().unwrap_or(&names), &sample, around, (file, line))?;
-    if titled.is_some() {
-        plan.heads = vec![names, below];
-        plan.notes.push("the line below the names has their units".to_owned());
-    }
+    let around = Surroundings { hints: &config.hints, stem: &stem, delimiter, any_date, now_ns };
+    let mut plan = units::settled(names, &mut sample, around, (file, line))?;
     if before.is_some() {
         plan.notes.push(format!("the names of the columns are in line {line}, which the rows fit; the lines before it are left out"));
     }

@@ -161,6 +161,12 @@ impl Plan {
         self.columns.iter().position(|column| is(&column.role))
     }
 
+    /// Whether these are its names.
+    pub(super) fn is_of(&self, names: &[String]) -> bool {
+        let trimmed = |names: &[String]| names.iter().map(|name| name.trim().to_owned()).collect::<Vec<_>>();
+        self.heads.first().is_some_and(|head| trimmed(head) == trimmed(names))
+    }
+
     /// What is left out and what was settled, in sentences.
     pub(super) fn remarks(&self) -> impl Iterator<Item = &str> {
         self.warnings.iter().chain(&self.notes).map(String::as_str)

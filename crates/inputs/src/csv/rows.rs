@@ -35,15 +35,6 @@ const UNTIMED_STEP_NS: i64 = 1_000;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// A look at the processes of a GPU.
-#[derive(Debug)]
-struct Look {
-    time_ns: i64,
-    pids: HashSet<Box<[u8]>>,
-    /// Their memory.
-    sum: Option<Value>,
-}
-
 /// The destination of a part's values. The first value opens the row: a part without any creates none.
 #[derive(Debug)]
 struct RowPlace {
@@ -94,8 +85,6 @@ pub(super) struct RowBuilder {
     names: Map<Box<[u8]>, Name>,
     /// Whom names of metrics name; the place of each is its number behind the parts'.
     owners: Vec<Whose>,
-    /// The last look at the processes of each subject.
-    looks: Map<usize, Look>,
     /// Values of this batch of which the largest counts.
     largest: Map<(RowId, MetricId), f64>,
     subjects: Subjects,
@@ -115,7 +104,7 @@ pub(super) struct RowBuilder {
 }
 
 impl RowBuilder {
-    pub(super) fn new(plan: Plan, with_messages: bool) -> Self {
+    pub(super) fn new(plan: Arc<Plan>, with_messages: bool) -> Self {
         let name = plan.find(|role| matches!(role, Role::MetricName));
         Self {
             times: plan.times.clone(),
@@ -125,10 +114,9 @@ impl RowBuilder {
             named: name.zip(plan.find(|role| matches!(role, Role::MetricValue))),
             names: Map::default(),
             owners: Vec::new(),
-            looks: Map::default(),
             largest: Map::default(),
             subjects: Subjects::new(&plan),
-            plan: Arc::new(plan),
+            plan,
             builder: BatchBuilder::new(Table::GpuEvents),
             hosts: BatchBuilder::new(Table::SystemEvents),
             batch: 1,
@@ -155,20 +143,28 @@ impl RowBuilder {
         self.times.is_some()
     }
 
-    /// Another pass over the file, whose header may have changed since the last.
-    pub(super) fn go_on_with(&mut self, plan: Plan) {
+    /// Reads on by another header, or by that of another pass, which may have changed since the last. Returns what the rows
+    /// were read by.
+    pub(super) fn go_on_with(&mut self, plan: Arc<Plan>) -> Arc<Plan> {
         let like =
             |a: &Plan, b: &Plan| a.columns.iter().map(|c| &c.name).eq(b.columns.iter().map(|c| &c.name));
         if like(&self.plan, &plan) {
             if let Some(times) = &mut self.times {
                 times.restart();
             }
-            return;
+            return plan;
         }
-        let before = std::mem::replace(self, Self::new(plan, false));
+        let with_messages = self.messages.is_some();
+        let before = std::mem::replace(self, Self::new(plan, with_messages));
         (self.builder, self.hosts, self.batch) = (before.builder, before.hosts, before.batch);
         self.messages = before.messages;
         self.text_columns = before.text_columns;
+        before.plan
+    }
+
+    /// Whether the current record is the header again.
+    pub(super) fn is_names(&self, record: &Splitter) -> bool {
+        self.plan.heads.first().is_some_and(|head| sample::is_header(record, head.iter().map(|it| it.trim())))
     }
 
     /// Rows of the batch under construction.

@@ -1,10 +1,10 @@
 //! The GPU of a row: identity columns and labels, resolved once for each GPU and recognised by their bytes.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use gpuvitals_core::batch::{IdentityId, RowId};
+use gpuvitals_core::batch::{IdentityId, RowId, Value};
 use gpuvitals_core::foreign::{Meaning, absence, meaning};
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
@@ -41,6 +41,17 @@ pub(super) struct Subject {
     pub(super) last_ns: i64,
     /// The subject of its card, if it is an instance of one.
     pub(super) card: Option<usize>,
+    /// The last look at its processes.
+    pub(super) look: Option<Look>,
+}
+
+/// A look at the processes of a GPU.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) time_ns: i64,
+    pub(super) pids: HashSet<Box<[u8]>>,
+    /// Their memory.
+    pub(super) sum: Option<Value>,
 }
 
 /// The GPUs met so far.
@@ -223,6 +234,7 @@ impl Subject {
             has_own: false,
             last_ns: 0,
             card: None,
+            look: None,
         }
     }
 }

@@ -1,16 +1,39 @@
 //! A line of units below the names: `timestamp,power` and `,mW`.
 
+use std::sync::Arc;
+
 use gpuvitals_core::foreign::{self, Meaning, Topic};
 
+use super::error::CsvError;
 use super::hints::{ColumnHint, Hints};
-use super::plan::is_named;
+use super::plan::{self, Plan, Surroundings, is_named};
+use super::sample::Sample;
 
 /// What stands below a name that has no unit.
 const NO_UNIT: [&str; 12] =
     ["", "-", "--", "n/a", "none", "utc", "text", "string", "datetime", "timestamp", "count", "#"];
 
+/// Settles what the columns under a header are, with the units below their names if there is a line of them.
+pub(super) fn settled(
+    names: Vec<String>,
+    sample: &mut Sample,
+    around: Surroundings<'_>,
+    place: (&Arc<str>, u64),
+) -> Result<Plan, CsvError> {
+    let Some(titled) = titled(&names, &sample.first()) else {
+        return plan::settled(&names, sample, around, place);
+    };
+    let below: Vec<String> = sample.first().into_iter().map(str::to_owned).collect();
+    sample.drop_first();
+    let hints = hints(around.hints, &names, &titled);
+    let mut plan = plan::settled(&titled, sample, Surroundings { hints: &hints, ..around }, place)?;
+    plan.heads = vec![names, below];
+    plan.notes.push("the line below the names has their units".to_owned());
+    Ok(plan)
+}
+
 /// The names with the units below them, if these cells are units.
-pub(super) fn titled(names: &[String], below: &[&str]) -> Option<Vec<String>> {
+fn titled(names: &[String], below: &[&str]) -> Option<Vec<String>> {
     let bare = |cell: &str| {
         let inner = [('[', ']'), ('(', ')')]
             .iter()
@@ -30,7 +53,7 @@ pub(super) fn titled(names: &[String], below: &[&str]) -> Option<Vec<String>> {
 }
 
 /// What the user says of columns under their names, for the names with units.
-pub(super) fn hints(hints: &Hints, names: &[String], titled: &[String]) -> Hints {
+fn hints(hints: &Hints, names: &[String], titled: &[String]) -> Hints {
     let rename = |hint: &ColumnHint| {
         let place = names.iter().position(|name| is_named(name, &hint.name));
         let name = place.and_then(|place| titled.get(place)).unwrap_or(&hint.name);

@@ -5,6 +5,7 @@ mod bad_input;
 mod capture;
 mod columns;
 mod forms;
+mod headers;
 mod logs;
 mod messages;
 mod reading;

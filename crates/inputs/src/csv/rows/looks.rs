@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use gpuvitals_core::batch::Value;
 
-use super::{Look, RowBuilder};
+use super::RowBuilder;
 use crate::csv::plan::is_named;
 use crate::csv::split::Splitter;
+use crate::csv::subject::Look;
 
 /// Lines of one look at the processes of a GPU come within this.
 const ONE_LOOK_NS: u64 = 1_000_000_000;
@@ -16,23 +17,25 @@ impl RowBuilder {
     pub(super) fn look(&mut self, index: usize, record: &Splitter, time_ns: i64) -> i64 {
         let pid = self.plan.columns.iter().position(|column| is_named(&column.name, "pid"));
         let pid: Box<[u8]> = pid.map_or(&b""[..], |column| record.field(column).trim_ascii()).into();
-        let known = self.looks.get_mut(&index).filter(|look| {
-            let is_near = self.times.is_none() || look.time_ns.abs_diff(time_ns) < ONE_LOOK_NS;
+        let is_untimed = self.times.is_none();
+        let Some(subject) = self.subjects.get_mut(index) else { return time_ns };
+        let known = subject.look.as_mut().filter(|look| {
+            let is_near = is_untimed || look.time_ns.abs_diff(time_ns) < ONE_LOOK_NS;
             is_near && !look.pids.contains(&pid)
         });
         if let Some(look) = known {
             look.pids.insert(pid);
             return look.time_ns;
         }
-        let subject = self.subjects.get_mut(index).filter(|_| self.times.is_none());
-        let time_ns = subject.map_or(time_ns, |subject| subject.untimed(time_ns));
-        self.looks.insert(index, Look { time_ns, pids: HashSet::from([pid]), sum: None });
+        let time_ns = if is_untimed { subject.untimed(time_ns) } else { time_ns };
+        subject.look = Some(Look { time_ns, pids: HashSet::from([pid]), sum: None });
         time_ns
     }
 
     /// The memory of the processes in this look at a GPU, with one more.
     pub(super) fn summed(&mut self, index: usize, value: Value) -> Value {
-        let Some(look) = self.looks.get_mut(&index) else { return value };
+        let subject = self.subjects.get_mut(index);
+        let Some(look) = subject.and_then(|subject| subject.look.as_mut()) else { return value };
         let sum = look.sum.map_or(value, |sum| Value::Float(sum.as_f64() + value.as_f64()));
         look.sum = Some(sum);
         sum

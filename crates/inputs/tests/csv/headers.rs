@@ -1,0 +1,58 @@
+//! Headers among the rows: of a log that was begun again by another version, or put together from several.
+
+use gpuvitals_core::ports::{Poll, Source as _};
+use gpuvitals_inputs::csv::CsvSource;
+use gpuvitals_inputs::replay::{Cause, ReplayConfig};
+
+use crate::reading::{NOW, config, drain, open, reader, rows};
+
+/// What each row has behind its time and GPU.
+fn values(text: &str) -> Vec<String> {
+    let found = rows(&drain(&mut open(text)));
+    found
+        .iter()
+        .map(|row| row.split_once(":gpu0 ").map_or(row.clone(), |(_, rest)| rest.to_owned()))
+        .collect()
+}
+
+#[test]
+fn units_stand_below_a_later_header_too() {
+    let text = "timestamp,gpu,temperature\n1752871354,0,40\ntimestamp,gpu,power\n[s],[-],[mW]\n\
+                1752871355,0,60000\n1752871356,0,61000\n";
+    let found = values(text);
+    assert!(found[1].starts_with("power_w=60 "), "{found:?}");
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
+#[test]
+fn rows_below_a_header_that_cannot_be_read_are_left_out_and_the_rest_is_read() {
+    let text = "timestamp,gpu,power_w\n1752871354,0,100\ntimestamp,gpu,power\nlater,0,7\nlater,0,8\n\
+                timestamp,gpu,power_w\n1752871356,0,101\n";
+    let mut source = open(text);
+    let found = rows(&drain(&mut source));
+    assert_eq!(found.len(), 2, "{found:?}");
+    let counts = source.counts();
+    assert_eq!((counts.rows_read, counts.skipped(Cause::Fields)), (4, 2));
+    let reports: Vec<String> = source.drain_reports().iter().map(ToString::to_string).collect();
+    assert!(reports.iter().any(|it| it.contains("left out")), "{reports:?}");
+    assert!(reports.iter().any(|it| it.contains("in line 3, cannot be read")), "{reports:?}");
+}
+
+#[test]
+fn headers_that_come_in_turn_are_settled_once() {
+    let mut text = String::new();
+    for turn in 0..2_000 {
+        let (at, power) = (1_752_871_354 + turn, 100 + turn % 50);
+        let header = ["timestamp,gpu,power_w", "timestamp,gpu,board_power_w"][turn % 2];
+        text.push_str(&format!("{header}\n{at},0,{power}\n"));
+    }
+    let config = ReplayConfig { messages: true, ..config() };
+    let mut source = CsvSource::open(reader(text.into_bytes()), config, NOW).unwrap();
+    let (mut read, mut messages) = (0, Vec::new());
+    while let Poll::Ready(batch) = source.poll(NOW).unwrap() {
+        read += batch.rows();
+        messages.extend(source.messages().unwrap());
+    }
+    let with = |name: &str| messages.iter().filter(|it| it["fields"].get(name).is_some()).count();
+    assert_eq!((read, with("power_w"), with("board_power_w")), (2_000, 1_000, 1_000), "{:?}", messages[0]);
+}
