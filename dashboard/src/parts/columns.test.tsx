@@ -62,6 +62,17 @@ it("is cards on a phone, with the same and a choice of the order", async () => {
   expect(onSort).toHaveBeenLastCalledWith("-heat");
 });
 
+it.each([
+  ["heat", "Heat, lowest first"],
+  ["-name", "As they come"],
+  ["none", "As they come"],
+])("shows the order %s of an address as %s", (sort, shown) => {
+  vi.spyOn(window, "matchMedia").mockImplementation((media) => Object.assign(new EventTarget(), { media, matches: true }) as unknown as MediaQueryList);
+  render(<List of={LIST} rows={ROWS} sort={sort} onSort={onSort} />);
+  const order = screen.getByRole<HTMLSelectElement>("combobox", { name: "Order" });
+  expect(order.selectedOptions[0]?.textContent).toBe(shown);
+});
+
 it("draws again only the rows that have changed", () => {
   const { rerender } = render(<List of={LIST} rows={ROWS} without={["place"]} />);
   drawn.length = 0;

@@ -222,25 +222,27 @@ interface SortSelectProps<Row> {
   readonly onSort: (sort: string) => void;
 }
 
-/** Cards have no headers: their order is chosen here. */
+/** Cards have no headers: their order is chosen here. An address may ask for the other direction of a column; an order that there is not is none. */
 function SortSelect<Row>({ columns, unsorted, sort, onSort }: SortSelectProps<Row>) {
   const orders = columns.flatMap(({ id, title, spoken, sort: by }) => {
     if (by === undefined) return [];
     const name = spoken ?? title;
-    return by.highestFirst ? [[`-${id}`, `${name}, highest first`] as const] : [[id, name] as const];
+    return by.highestFirst
+      ? [{ order: `-${id}`, name: `${name}, highest first` }, { order: id, name: `${name}, lowest first`, isTurned: true }]
+      : [{ order: id, name }, { order: `-${id}`, name: `${name}, backwards`, isTurned: true }];
   });
-  const isListed = sort === "" || orders.some(([order]) => order === sort);
+  const shown = orders.filter(({ order, isTurned = false }) => !isTurned || order === sort);
+  const value = shown.some(({ order }) => order === sort) ? sort : "";
   return (
     <label className="mb-2 block">
       <span className="sr-only">Order</span>
-      <select className="field w-full" value={sort} onChange={(event) => onSort(event.target.value)}>
+      <select className="field w-full" value={value} onChange={(event) => onSort(event.target.value)}>
         {unsorted !== undefined && <option value="">{unsorted}</option>}
-        {orders.map(([order, name]) => (
+        {shown.map(({ order, name }) => (
           <option key={order} value={order}>
             {name}
           </option>
         ))}
-        {!isListed && <option value={sort}>{sort}</option>}
       </select>
     </label>
   );
