@@ -2,7 +2,7 @@
 //! browser, which then says what there is.
 
 use axum::extract::State as Shared;
-use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, HeaderMap};
+use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, HeaderMap, VARY};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
@@ -41,6 +41,8 @@ pub(crate) async fn page(Shared(api): Shared<Api>, method: Method, uri: Uri, hea
             // Whole, whatever the browser kept: a missing page is never unchanged.
             let mut response = index.respond(&HeaderMap::new(), Keep::Revalidate)?;
             *response.status_mut() = StatusCode::NOT_FOUND;
+            // A program gets JSON at the same path.
+            response.headers_mut().append(VARY, HeaderValue::from_static("accept"));
             response
         }
         None if name.is_empty() || name == INDEX => {

@@ -82,6 +82,7 @@ async fn a_browser_gets_the_page_there_too_which_says_what_there_is() {
     let answer = request(world.address, "GET", "/gpuz", asked).await;
     assert_eq!((answer.status, answer.header("cache-control")), (404, Some("no-cache")));
     assert!(answer.text().contains("the page"));
+    assert!(answer.header("vary").is_some_and(|vary| vary.contains("accept")), "a program gets JSON there");
     assert!(answer.header("content-security-policy").unwrap().contains("script-src 'self'"));
     let api = request(world.address, "GET", "/api/v1/gpuz", asked).await;
     assert_eq!((api.status, api.json()["code"].as_str()), (404, Some("not_found")));
