@@ -16,7 +16,7 @@ pub struct HealthEvent {
     pub kind: Arc<str>,
     /// In words.
     pub detail: Arc<str>,
-    /// The finding whose life it is of.
+    /// Id of the finding that this event belongs to.
     pub finding: Option<Arc<str>>,
     /// A number; see the column `code`.
     pub code: Option<i64>,

@@ -112,8 +112,8 @@ impl View {
         self.rules.fresh.now_ns
     }
 
-    /// Renders on a thread for blocking work. `missing` is what the answer lacks: it may be readable soon, and the answer
-    /// serves no longer than now.
+    /// Renders on a thread for blocking work. `missing` is what the answer lacks. An answer that lacks something is not
+    /// kept for later, because what is missing may be readable soon.
     ///
     /// # Errors
     /// Those of `work`, and when that panics.

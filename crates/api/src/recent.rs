@@ -312,7 +312,7 @@ mod tests {
         }
     }
 
-    /// What is there for a stream: times of rows, and negative numbers of what it missed. And its place.
+    /// What a stream has ready: the time of each row, or as a negative number how many changes it missed. And its place.
     fn there(follower: &mut StreamFollower) -> (Vec<i64>, StreamPlace) {
         let mut found = Vec::new();
         while let Some(Some(next)) = follower.ready() {

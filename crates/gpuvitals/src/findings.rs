@@ -55,7 +55,7 @@ pub(crate) struct FindingsFlags {
     /// Who looks after it, and why
     #[arg(long, value_name = "TEXT", requires = "acknowledge")]
     pub note: Option<String>,
-    /// Say that nobody looks after this finding any more
+    /// Take an acknowledgement back: nobody looks after this finding now
     #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps", "acknowledge"])]
     pub release: Option<String>,
 }

@@ -80,7 +80,7 @@ pub enum JsonlError {
     #[error("rows stay in the log")]
     Unwritten(#[source] Arc<JsonlError>),
     /// A file could not be synced: its contents on the disk are unknown until it is opened anew.
-    #[error("JSON lines are not taken until they are opened anew")]
+    #[error("JSON lines take no rows until they are reopened")]
     Failed(#[source] Arc<JsonlError>),
     /// The sink has been closed, or its thread ended.
     #[error("the sink of JSON lines is closed")]

@@ -66,7 +66,7 @@ impl SidePipe {
         let breaks = Arc::clone(&broken);
         let running = tokio::spawn(async move {
             let Err(error) = running.await.unwrap_or(Err(PipeError::Panicked)) else { return };
-            let reason = format!("{what} are published no more: {}", causes(&error));
+            let reason = format!("stopped publishing {what}: {}", causes(&error));
             tracing::error!(reason, "these rows are not kept");
             let health = Health { status: Status::Degraded, reason, since_ns: clock::now_ns() };
             *breaks.lock().unwrap_or_else(PoisonError::into_inner) = Some(health);

@@ -53,7 +53,7 @@ pub enum JournalRecord<'a> {
         cost: u64,
         /// When it was published.
         at: Millis,
-        /// Who sent it, and as which of its frames; `None` too for one that was moved.
+        /// The producer, and the number of this frame among its own; `None` too for a frame that was moved.
         stamp: Option<(&'a str, u64)>,
     },
     /// A fact.

@@ -51,8 +51,8 @@ impl Checkpoints {
         self.want(now.after(RETRY));
     }
 
-    /// Whether segments may go that hold nothing. Facts that were lost are to be mended first: they may be why. If that
-    /// fails, room is needed more: it is for want of room, as a rule.
+    /// Whether segments may go that hold nothing. Facts that were lost are to be mended first: they may be why. If mending
+    /// fails, the segments may go all the same: the usual cause is a full disk.
     pub(super) fn may_let_go(&self) -> bool {
         !self.has_lost_facts && !self.under_way.as_ref().is_some_and(|under_way| under_way.mends)
     }

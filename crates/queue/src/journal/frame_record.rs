@@ -44,7 +44,7 @@ pub(crate) struct Defined<T = Arc<str>> {
     pub(crate) offset: u64,
     /// When it was published.
     pub(crate) at: Millis,
-    /// Who sent it, and as which of its frames.
+    /// The producer, and the number of this frame among its own.
     pub(crate) stamp: Option<ProducerStamp>,
 }
 

@@ -263,8 +263,8 @@ impl Shared {
         }
     }
 
-    /// Joins a group. Answers what is to be awaited too: that the log has the group, where it is made, or in words why not;
-    /// then the consumer is no member any more.
+    /// Joins a group. Where this makes the group, it also returns what to await: the log has it, or in words why not. If not,
+    /// the consumer is no member any more.
     pub(super) fn join(
         self: &Arc<Self>,
         topic: &str,

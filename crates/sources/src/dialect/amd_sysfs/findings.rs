@@ -110,7 +110,7 @@ fn asleep(card: &Card) -> Option<String> {
     read_text(&power.join("runtime_status")).filter(|status| status.starts_with("suspend"))
 }
 
-/// The first file of those that matter most that is there and must not be read.
+/// The first of the main files that exists and that we may not read.
 fn denied(card: &Card) -> Option<PathBuf> {
     main_files(card).into_iter().find(|path| {
         path.exists() && rustix::fs::access(path, Access::READ_OK) == Err(rustix::io::Errno::ACCESS)
