@@ -115,7 +115,7 @@ pub enum SimError {
     #[error("the interval of a simulated fleet is 1 ms to 1 hour, not {0:?}")]
     Interval(Duration),
     /// A name that no GPU can have.
-    #[error("naming the simulated GPUs")]
+    #[error("cannot name the simulated GPUs")]
     Name(#[from] IdentityError),
 }
 

@@ -15,7 +15,7 @@ use gpuvitals_core::{Batch, IdentityColumn, time};
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The output does not take them.
-    #[error("writing csv")]
+    #[error("cannot write CSV")]
     Io(#[from] io::Error),
     /// The header is written and lacks this column.
     #[error("the header, once written, has no column {0:?}")]

@@ -40,12 +40,11 @@ fn rows_below_a_header_that_cannot_be_read_are_left_out_and_the_rest_is_read() {
 
 #[test]
 fn headers_that_come_in_turn_are_settled_once() {
-    let mut text = String::new();
-    for turn in 0..2_000 {
-        let (at, power) = (1_752_871_354 + turn, 100 + turn % 50);
+    let section = |turn: usize| {
         let header = ["timestamp,gpu,power_w", "timestamp,gpu,board_power_w"][turn % 2];
-        text.push_str(&format!("{header}\n{at},0,{power}\n"));
-    }
+        format!("{header}\n{},0,{}\n", 1_752_871_354 + turn, 100 + turn % 50)
+    };
+    let text = (0..2_000).map(section).collect::<Vec<_>>().concat();
     let config = ReplayConfig { messages: true, ..config() };
     let mut source = CsvSource::open(reader(text.into_bytes()), config, NOW).unwrap();
     let (mut read, mut messages) = (0, Vec::new());

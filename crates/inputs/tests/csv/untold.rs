@@ -345,7 +345,8 @@ fn what_cannot_be_read_says_what_to_do() {
 fn a_log_that_was_copied_while_it_was_written_goes_on_in_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let log = |name: &str, rows: &[(u32, u32)]| {
-        let rows = rows.iter().map(|(at, power)| format!("17528713{at},{power}\n")).collect::<String>();
+        let rows =
+            rows.iter().map(|(at, power)| format!("17528713{at},{power}\n")).collect::<Vec<_>>().concat();
         file(&folder, name, &format!("timestamp,power_w\n{rows}"))
     };
     let first = log("a.csv", &[(50, 100), (51, 101), (52, 102)]);

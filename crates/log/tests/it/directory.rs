@@ -86,15 +86,15 @@ fn a_look_finds_any_segment_that_is_not_in_its_place() {
 
 #[test]
 fn a_look_finds_a_segment_that_was_copied_back_or_is_not_whole() {
-    let copied_back = |segment: &Path| {
+    fn copied_back(segment: &Path) {
         std::fs::rename(segment, segment.with_extension("away")).expect("rename");
         std::fs::copy(segment.with_extension("away"), segment).expect("copy");
-    };
-    let cut = |segment: &Path| {
+    }
+    fn cut(segment: &Path) {
         std::fs::OpenOptions::new().write(true).open(segment).and_then(|file| file.set_len(40)).expect("cut");
-    };
-    let cases: [(usize, &dyn Fn(&Path)); 3] = [(2, &copied_back), (0, &cut), (1, &cut)];
-    for (place, displace) in cases {
+    }
+    let displacements: [fn(&Path); 3] = [cut, cut, copied_back];
+    for (place, displace) in displacements.into_iter().enumerate() {
         let (directory, log) = opened();
         while log.stats().segments < 3 {
             append(&log, 1);
