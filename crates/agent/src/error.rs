@@ -12,7 +12,7 @@ use crate::spool::SpoolError;
 #[non_exhaustive]
 pub enum AgentError {
     /// The sampler refuses the rates, or has no thread.
-    #[error("sampling")]
+    #[error("cannot sample")]
     Sampler(#[from] SamplerError),
     /// A credential for the queue.
     #[error(transparent)]

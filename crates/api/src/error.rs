@@ -135,11 +135,11 @@ pub(crate) enum ApiError {
     Query(#[from] QueryError),
     #[error(transparent)]
     Prom(gpuvitals_promql::PromError),
-    #[error("writing the answer")]
+    #[error("cannot write the answer")]
     Render(#[from] serde_json::Error),
-    #[error("writing the answer as a table")]
+    #[error("cannot write the answer as a table")]
     Table(#[from] arrow_schema::ArrowError),
-    #[error("compressing the answer")]
+    #[error("cannot compress the answer")]
     Compress(#[source] std::io::Error),
     #[error("the request failed on a defect of the gateway; its log says more")]
     Crashed,

@@ -240,6 +240,34 @@ fn one_type_name_means_one_thing_in_all_crates() {
     assert!(crates_of.is_empty(), "a name for two things; qualify one of them: {crates_of:?}");
 }
 
+/// The texts of errors in a file: what stands in `#[error("…")]`.
+fn error_texts(text: &str) -> impl Iterator<Item = &str> {
+    text.split("#[error(").skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
+}
+
+#[test]
+fn errors_say_what_failed() {
+    // A name of a setting, a field or a file before the cause; texts of others; a word that stands in a table.
+    let is_whole = |text: &str| {
+        text.contains('{') || text.contains(' ') || text.contains(['.', '_']) || text == "stopped"
+    };
+    // "writing the answer": who or what writes, and what of it?
+    let is_gerund = |text: &str| {
+        text.split(' ')
+            .next()
+            .is_some_and(|word| word.len() > 4 && word.ends_with("ing") && word != "nothing")
+    };
+    let mut offenders = Vec::new();
+    for path in
+        sources("rs").into_iter().filter(|path| path.components().any(|part| part.as_os_str() == "src"))
+    {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let bad = error_texts(&text).filter(|text| is_gerund(text) || !is_whole(text));
+        offenders.extend(bad.map(|text| format!("{}: {text}", path.display())));
+    }
+    assert!(offenders.is_empty(), "say what cannot be done, or what is wrong: {offenders:#?}");
+}
+
 #[test]
 fn functions_that_the_architecture_names_stand_where_it_says() {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();

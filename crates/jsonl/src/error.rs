@@ -10,7 +10,7 @@ use gpuvitals_log::LogError;
 #[derive(Debug, thiserror::Error)]
 pub enum JsonlError {
     /// A system call on a file or the directory failed.
-    #[error("{action} {file}")]
+    #[error("cannot {action} {file}")]
     Io {
         /// The operation: `writing`, `syncing` …
         action: &'static str,
@@ -24,7 +24,7 @@ pub enum JsonlError {
     #[error("{0} is in use by another process")]
     Locked(PathBuf),
     /// The log.
-    #[error("the log of the JSON lines")]
+    #[error("cannot use the log of the JSON lines")]
     Log(#[from] LogError),
     /// A record of the log that no version up to this one writes.
     #[error(
@@ -50,7 +50,7 @@ pub enum JsonlError {
         source: wire::FramesError,
     },
     /// Rows that have no wire form, which is what the log keeps.
-    #[error("encoding the rows")]
+    #[error("cannot encode the rows")]
     Encode(#[from] wire::WireError),
     /// The name of a GPU makes no file name.
     #[error("the file name of GPU {gpu} would have {len} bytes, more than {max}")]

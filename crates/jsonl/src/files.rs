@@ -74,7 +74,7 @@ impl Files {
     /// If it cannot be listed.
     pub(crate) fn open(disk: impl Disk, file_len_max: u64, counts: Arc<Counts>) -> Result<Self, JsonlError> {
         let mut numbers = HashMap::new();
-        for name in disk.list().map_err(|e| JsonlError::io("listing", ".", e))? {
+        for name in disk.list().map_err(|e| JsonlError::io("list", ".", e))? {
             if let Some((stem, number)) = name::full_file(&name) {
                 let last = numbers.entry(stem.to_owned()).or_insert(number);
                 *last = number.max(*last);
@@ -154,16 +154,16 @@ impl Files {
     fn len(&mut self, stem: &str) -> Result<u64, JsonlError> {
         let name = name::current(stem);
         if let Some(file) = self.open.get(&name) {
-            return file.size().map_err(|e| JsonlError::io("measuring", &name, e));
+            return file.size().map_err(|e| JsonlError::io("measure", &name, e));
         }
         match self.disk.open(&name) {
             Ok(file) => {
-                let len = file.size().map_err(|e| JsonlError::io("measuring", &name, e))?;
+                let len = file.size().map_err(|e| JsonlError::io("measure", &name, e))?;
                 self.hold(name, file)?;
                 Ok(len)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
-            Err(error) => Err(JsonlError::io("opening", &name, error)),
+            Err(error) => Err(JsonlError::io("open", &name, error)),
         }
     }
 
@@ -186,14 +186,14 @@ impl Files {
             let opened = match self.disk.open(&name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.has_new = true;
-                    self.disk.create(&name).map_err(|e| JsonlError::io("creating", &name, e))?
+                    self.disk.create(&name).map_err(|e| JsonlError::io("create", &name, e))?
                 }
-                opened => opened.map_err(|e| JsonlError::io("opening", &name, e))?,
+                opened => opened.map_err(|e| JsonlError::io("open", &name, e))?,
             };
             self.hold(name.clone(), opened)?;
         }
         if let Some(file) = self.open.get(&name) {
-            write_all(&**file, known.len, text).map_err(|e| JsonlError::io("writing", &name, e))?;
+            write_all(&**file, known.len, text).map_err(|e| JsonlError::io("write", &name, e))?;
         }
         known.len += text.len() as u64;
         self.counts.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl Files {
         }
         let number = self.numbers.entry(known.stem.clone()).or_default();
         let full = name::full(&known.stem, *number + 1);
-        self.disk.rename(&name, &full).map_err(|e| JsonlError::io("renaming", &name, e))?;
+        self.disk.rename(&name, &full).map_err(|e| JsonlError::io("rename", &name, e))?;
         *number += 1;
         known.len = 0;
         // Before there is a new file of the old name.
@@ -226,8 +226,7 @@ impl Files {
         let len = self.len(&stem)?;
         let mut known = Known { stem, len, latest_ns: i64::MIN };
         if let Some(file) = self.open.get(&name) {
-            let end =
-                repair(&**file, len, unsure as u64).map_err(|e| JsonlError::io("repairing", &name, e))?;
+            let end = repair(&**file, len, unsure as u64).map_err(|e| JsonlError::io("repair", &name, e))?;
             if end < len {
                 tracing::info!(file = name, bytes = len - end, "what a crash left of lines is cut off");
                 known.len = end;
@@ -245,13 +244,13 @@ impl Files {
         let current = name::current(&known.stem);
         if let Some(file) = self.open.get(&current) {
             let start = known.len.saturating_sub(wanted);
-            pieces.push(read(&**file, start, known.len).map_err(|e| JsonlError::io("reading", &current, e))?);
+            pieces.push(read(&**file, start, known.len).map_err(|e| JsonlError::io("read", &current, e))?);
             wanted = wanted.saturating_sub(known.len);
         }
         let mut number = self.numbers.get(&known.stem).copied().unwrap_or(0);
         while wanted > 0 && number > 0 {
             let name = name::full(&known.stem, number);
-            let reading = |e| JsonlError::io("reading", &name, e);
+            let reading = |e| JsonlError::io("read", &name, e);
             let file = match self.disk.open(&name) {
                 // It was moved away or packed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
@@ -288,7 +287,7 @@ fn unseen<'a>(seen: &Seen, timestamp_ns: i64, cells: &'a Cells) -> Option<Cow<'a
 }
 
 fn failed(name: &str, source: io::Error) -> JsonlError {
-    JsonlError::Failed(Arc::new(JsonlError::io("syncing", name, source)))
+    JsonlError::Failed(Arc::new(JsonlError::io("sync", name, source)))
 }
 
 /// Bytes of a file from one place to another.

@@ -64,11 +64,11 @@ impl Jsonl {
         let dir = config.dir.join("jsonl-log");
         let lock = DirectoryLock::take(&dir).map_err(|error| match error {
             LockError::InUse(path) => JsonlError::Locked(path),
-            LockError::Io { path, source } => JsonlError::io("locking", &path.display().to_string(), source),
+            LockError::Io { path, source } => JsonlError::io("lock", &path.display().to_string(), source),
         })?;
         let lock = Arc::new(lock);
         let disk = |dir: &PathBuf| {
-            FsDisk::under(&lock, dir).map_err(|e| JsonlError::io("opening", &dir.display().to_string(), e))
+            FsDisk::under(&lock, dir).map_err(|e| JsonlError::io("open", &dir.display().to_string(), e))
         };
         let (files, log) = (disk(&config.dir)?, disk(&dir)?);
         let (jsonl, found) = Self::open_on(config, files, log)?;
@@ -101,7 +101,7 @@ impl Jsonl {
         let thread = std::thread::Builder::new()
             .name("jsonl-writer".to_owned())
             .spawn(move || writer.run(&event_queue))
-            .map_err(|e| JsonlError::io("starting", "jsonl-writer", e))?;
+            .map_err(|e| JsonlError::io("start", "jsonl-writer", e))?;
         let inner = Inner { shared, log, events, thread: Mutex::new(Some(thread)), lock: Mutex::new(None) };
         Ok((Self(Arc::new(inner)), found))
     }

@@ -160,7 +160,7 @@ pub fn headers(path: &Path, setting: &'static str) -> Result<HeaderMap, Credenti
 #[non_exhaustive]
 pub enum DialError {
     /// A certificate or key that cannot be read.
-    #[error("reading {}", path.display())]
+    #[error("cannot read {}", path.display())]
     Credential {
         /// The file.
         path: PathBuf,
@@ -169,7 +169,7 @@ pub enum DialError {
         source: std::io::Error,
     },
     /// An address, certificates or a key that cannot be used.
-    #[error("connecting to {authority}")]
+    #[error("cannot connect to {authority}")]
     Endpoint {
         /// The service's `host:port`.
         authority: String,
@@ -186,7 +186,7 @@ pub enum GetError {
     #[error("no answer: {0}")]
     Unreachable(String),
     /// The path is none.
-    #[error("no request")]
+    #[error("cannot make a request of it")]
     Request(#[from] http::Error),
 }
 

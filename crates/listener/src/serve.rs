@@ -32,7 +32,7 @@ const BACKLOG: u32 = 4_096;
 
 /// Why a listener ended without being told to.
 #[derive(Debug, thiserror::Error)]
-#[error("accepting connections")]
+#[error("cannot accept connections")]
 pub struct AcceptError(#[source] io::Error);
 
 /// Takes a port. One that was just left is free again.

@@ -17,7 +17,7 @@ use crate::settings::Listener;
 #[non_exhaustive]
 pub enum TlsError {
     /// A file cannot be read, or is not PEM.
-    #[error("reading {}", path.display())]
+    #[error("cannot read {}", path.display())]
     Pem {
         /// The file.
         path: PathBuf,
@@ -32,7 +32,7 @@ pub enum TlsError {
         path: PathBuf,
     },
     /// Certificate and key cannot be used.
-    #[error("certificate {} with its key", path.display())]
+    #[error("cannot use certificate {} with its key", path.display())]
     Certificate {
         /// The certificate's file.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum TlsError {
         source: rustls::Error,
     },
     /// The authorities of clients cannot be used.
-    #[error("authorities of clients in {}", path.display())]
+    #[error("cannot use the authorities of clients in {}", path.display())]
     Authorities {
         /// The file.
         path: PathBuf,

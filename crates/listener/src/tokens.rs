@@ -93,7 +93,7 @@ pub enum TokenError {
     #[error(transparent)]
     Read(#[from] SecretError),
     /// It cannot be written.
-    #[error("writing it")]
+    #[error("cannot be written")]
     Write(#[source] io::Error),
     /// A line is not a token.
     #[error("line {0} is not NAME SCOPES HASH TIME; gpuvitals token create writes such lines")]

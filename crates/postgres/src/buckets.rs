@@ -42,7 +42,7 @@ pub(crate) async fn buckets(
     let Some(condition) = Condition::of(client, names, scope).await? else { return Ok(buckets) };
     let form = Form::of(query);
     let subjects = if form.by_subject { all_subjects(client).await? } else { HashMap::default() };
-    let failed = PostgresError::statement("reading values");
+    let failed = PostgresError::statement("read values");
     let statement = form.statement(query, steps, &condition.sql);
     let parameters = condition.numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync));
     let found = client.query_raw(&statement, parameters).await.map_err(&failed)?;
@@ -205,7 +205,7 @@ struct Series<'a> {
 impl Series<'_> {
     /// Finds the groups of rows, and makes those that are new.
     fn identify(&mut self, rows: &[Row], form: &Form, buckets: &mut Buckets) -> Result<(), QueryError> {
-        let failed = PostgresError::statement("reading values");
+        let failed = PostgresError::statement("read values");
         for row in rows {
             let whose = whose(row).map_err(&failed)?;
             let Entry::Vacant(place) = self.known.entry(whose) else { continue };

@@ -15,7 +15,7 @@ use tokio_postgres::error::SqlState;
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
     /// No connection.
-    #[error("connecting to {server}")]
+    #[error("cannot connect to {server}")]
     Connect {
         /// The server, database and user.
         server: String,
@@ -24,7 +24,7 @@ pub enum PostgresError {
         source: tokio_postgres::Error,
     },
     /// A statement failed, or the connection was lost.
-    #[error("{doing}")]
+    #[error("cannot {doing}")]
     Statement {
         /// Its purpose.
         doing: &'static str,
@@ -33,7 +33,7 @@ pub enum PostgresError {
         source: tokio_postgres::Error,
     },
     /// The server did not answer.
-    #[error("{doing}: no answer within {} s", within.as_secs())]
+    #[error("cannot {doing}: no answer within {} s", within.as_secs())]
     TimedOut {
         /// The purpose.
         doing: &'static str,
@@ -41,7 +41,7 @@ pub enum PostgresError {
         within: Duration,
     },
     /// A file of the settings cannot be read.
-    #[error("reading {setting} {}", path.display())]
+    #[error("cannot read {setting} {}", path.display())]
     File {
         /// The setting that names it.
         setting: &'static str,
@@ -52,7 +52,7 @@ pub enum PostgresError {
         source: std::io::Error,
     },
     /// The authorities cannot be used.
-    #[error("the authorities that are trusted (database.sslrootcert)")]
+    #[error("cannot use the authorities that are trusted (database.sslrootcert)")]
     Authorities(#[source] rustls::Error),
     /// The layout was made by another version.
     #[error(
@@ -80,10 +80,10 @@ pub enum PostgresError {
         wanted: &'static str,
     },
     /// Rows that cannot be put together: one names nobody, or their columns do not fit.
-    #[error("rows of {0}")]
+    #[error("cannot use rows of {0}")]
     Rows(Table, #[source] MergeError),
     /// Columns that are none of the table.
-    #[error("columns of {0}")]
+    #[error("cannot use columns of {0}")]
     Columns(Table, #[source] BatchError),
     /// Somebody deleted a number that was just made.
     #[error("the number of a GPU, host or identity is missing in the database")]

@@ -207,7 +207,7 @@ impl Lease<'_> {
     /// A transaction that sees one moment of the database and changes nothing.
     pub(crate) async fn moment(&mut self) -> Result<Transaction<'_>, PostgresError> {
         let begun = self.link.client.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
-        begun.read_only(true).start().await.map_err(PostgresError::statement("beginning to read"))
+        begun.read_only(true).start().await.map_err(PostgresError::statement("begin to read"))
     }
 
     /// Tables that have their temporary twin in this session.

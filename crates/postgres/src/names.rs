@@ -97,7 +97,7 @@ impl Names {
         client: &Client,
         identities: &[Arc<Identity>],
     ) -> Result<Vec<i32>, PostgresError> {
-        let failed = PostgresError::statement("numbering identities");
+        let failed = PostgresError::statement("number identities");
         let (mut found, new) = known(&self.identities, identities);
         if !new.is_empty() {
             let indices: Vec<Option<i32>> = new.iter().map(|identity| identity.index).collect();
@@ -145,7 +145,7 @@ impl Names {
             let columns = schema::identity_columns();
             let select = format!("SELECT id, {columns} FROM gpuvitals_identities WHERE id = ANY($1)");
             let rows = client.query(&select, &[&new]).await;
-            let rows = rows.map_err(PostgresError::statement("reading identities"))?;
+            let rows = rows.map_err(PostgresError::statement("read identities"))?;
             let identities = rows.iter().map(|row| (row.get(0), Arc::new(identity(row))));
             found.extend(remember(&self.by_number, identities.collect()));
         }
@@ -161,7 +161,7 @@ pub(crate) async fn selected(
     client: &impl GenericClient,
     selector: &Selector,
 ) -> Result<Vec<i32>, PostgresError> {
-    let failed = PostgresError::statement("reading identities");
+    let failed = PostgresError::statement("read identities");
     let (mut columns, mut conditions) = (vec!["id".to_owned()], vec!["true".to_owned()]);
     let (mut patterns, mut lists) = (Vec::new(), Vec::new());
     for Matcher { column, test } in selector.matchers() {

@@ -128,7 +128,7 @@ async fn partitions(client: &Client, table: Table) -> Result<Vec<(i64, String)>,
     let select = "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
                   WHERE i.inhparent = $1::text::regclass";
     let names = client.query(select, &[&table.name()]).await;
-    let names = names.map_err(PostgresError::statement("looking for partitions"))?;
+    let names = names.map_err(PostgresError::statement("look for partitions"))?;
     let mut days: Vec<(i64, String)> =
         names.iter().filter_map(|row| Some((day_named(table, row.get(0))?, row.get(0)))).collect();
     days.sort_unstable_by(|a, b| b.cmp(a));
@@ -139,7 +139,7 @@ async fn partitions(client: &Client, table: Table) -> Result<Vec<(i64, String)>,
 async fn newest_filled(client: &Client, days: &[(i64, String)]) -> Result<Option<i64>, PostgresError> {
     for (day, name) in days {
         let filled = client.query_one(&format!("SELECT EXISTS (SELECT FROM {name})"), &[]).await;
-        if filled.map_err(PostgresError::statement("looking for the newest day"))?.get(0) {
+        if filled.map_err(PostgresError::statement("look for the newest day"))?.get(0) {
             return Ok(Some(*day));
         }
     }
@@ -147,7 +147,7 @@ async fn newest_filled(client: &Client, days: &[(i64, String)]) -> Result<Option
 }
 
 async fn create(client: &mut Client, table: Table, day: i64) -> Result<(), PostgresError> {
-    let failed = PostgresError::statement("making a partition");
+    let failed = PostgresError::statement("make a partition");
     let bound = |day: i64, otherwise: &str| {
         day.checked_mul(DAY_NS).map_or_else(|| otherwise.to_owned(), |bound_ns| bound_ns.to_string())
     };

@@ -108,7 +108,7 @@ impl Postgres {
             Ok::<_, PostgresError>(())
         };
         let asked = tokio::time::timeout(PING_WITHIN, asked);
-        let late = PostgresError::TimedOut { doing: "asking whether it is there", within: PING_WITHIN };
+        let late = PostgresError::TimedOut { doing: "ask whether it is there", within: PING_WITHIN };
         // The answer is in the health.
         let _noted = Box::pin(self.0.read(async { Ok(asked.await.unwrap_or(Err(late))?) })).await;
     }
@@ -164,7 +164,7 @@ impl Inner {
             lease.give_back();
             Ok((written, batches))
         };
-        let doing = "writing rows";
+        let doing = "write rows";
         let late = PostgresError::TimedOut { doing, within: WRITE_WITHIN };
         let written = tokio::time::timeout(WRITE_WITHIN, writing).await.unwrap_or(Err(late));
         self.note(written.as_ref().map(|_| ()));

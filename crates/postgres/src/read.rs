@@ -83,7 +83,7 @@ async fn total(
     condition: &str,
     numbers: &[Vec<i32>],
 ) -> Result<Option<usize>, PostgresError> {
-    let failed = PostgresError::statement("counting rows");
+    let failed = PostgresError::statement("count rows");
     let bound = format!("SET LOCAL statement_timeout = {}", COUNTED_WITHIN.as_millis());
     client.batch_execute(&bound).await.map_err(&failed)?;
     let count = format!("SELECT count(*) FROM (SELECT FROM {table} e {condition} LIMIT {COUNTED_MAX} + 1) c");
@@ -115,7 +115,7 @@ async fn batch(
     parameters: &[&(dyn ToSql + Sync)],
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<Option<Batch>, PostgresError> {
-    let failed = PostgresError::statement("reading rows");
+    let failed = PostgresError::statement("read rows");
     let portal = client.bind(select, parameters).await.map_err(&failed)?;
     let mut builder = BatchBuilder::new(table);
     loop {
@@ -214,7 +214,7 @@ pub(crate) async fn latest(
     after: i32,
     latest_ns: i64,
 ) -> Result<Option<(i32, Option<Batch>)>, PostgresError> {
-    let failed = PostgresError::statement("reading the latest values");
+    let failed = PostgresError::statement("read the latest values");
     let next = format!("SELECT id FROM gpuvitals_subjects WHERE id > $1 ORDER BY id LIMIT {GPUS_AT_ONCE}");
     let subjects = client.query(&next, &[&after]).await.map_err(&failed)?;
     let subjects: Vec<i32> = subjects.iter().map(|row| row.get(0)).collect();

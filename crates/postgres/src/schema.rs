@@ -81,7 +81,7 @@ pub(crate) fn image(value: impl Fn(&str) -> String) -> String {
 /// Takes the lock of those who make tables, until the transaction ends.
 pub(crate) async fn lock(transaction: &tokio_postgres::Transaction<'_>) -> Result<(), PostgresError> {
     let locked = transaction.batch_execute(&format!("SELECT pg_advisory_xact_lock({LOCK})")).await;
-    locked.map_err(PostgresError::statement("waiting for those who make tables"))
+    locked.map_err(PostgresError::statement("wait for those who make tables"))
 }
 
 /// Makes what is missing. Any number of processes may do so at a time.
@@ -89,7 +89,7 @@ pub(crate) async fn lock(transaction: &tokio_postgres::Transaction<'_>) -> Resul
 /// # Errors
 /// If the layout, or the type of a column, is that of another version.
 pub(crate) async fn migrate(client: &mut Client) -> Result<(), PostgresError> {
-    let failed = PostgresError::statement("making the tables");
+    let failed = PostgresError::statement("make the tables");
     let transaction = client.transaction().await.map_err(&failed)?;
     lock(&transaction).await?;
     transaction

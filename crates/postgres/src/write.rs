@@ -69,7 +69,7 @@ async fn copy(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<(), Postgres
     for (gathered, subjects, identities) in tables {
         copy_into(&transaction, gathered.table().name(), gathered.copy(subjects, identities)).await?;
     }
-    transaction.commit().await.map_err(PostgresError::statement("committing rows"))
+    transaction.commit().await.map_err(PostgresError::statement("commit rows"))
 }
 
 /// Copies rows into temporary tables, and merges them with those that are there. Returns those of these that differ.
@@ -89,19 +89,19 @@ async fn merge(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<Overwritten
         overwritten.add(contradicted(&transaction, table, &names, gathered.span()).await?);
         take_over(&transaction, table, &names).await?;
     }
-    transaction.commit().await.map_err(PostgresError::statement("committing rows"))?;
+    transaction.commit().await.map_err(PostgresError::statement("commit rows"))?;
     *lease.staged() = staged;
     Ok(overwritten)
 }
 
 async fn begin<'a>(lease: &'a mut Lease<'_>) -> Result<Transaction<'a>, PostgresError> {
-    lease.transaction().await.map_err(PostgresError::statement("beginning a transaction"))
+    lease.transaction().await.map_err(PostgresError::statement("begin a transaction"))
 }
 
 /// Makes a table's temporary twin, which is emptied with each transaction.
 async fn stage(transaction: &Transaction<'_>, table: Table) -> Result<(), PostgresError> {
     let sql = format!("CREATE TEMP TABLE stage_{table} (LIKE {table}) ON COMMIT DELETE ROWS");
-    transaction.batch_execute(&sql).await.map_err(PostgresError::statement("making a temporary table"))
+    transaction.batch_execute(&sql).await.map_err(PostgresError::statement("make a temporary table"))
 }
 
 async fn copy_into(
@@ -109,7 +109,7 @@ async fn copy_into(
     to: &str,
     rows: CopyStream<'_>,
 ) -> Result<(), PostgresError> {
-    let copying = PostgresError::statement("copying rows");
+    let copying = PostgresError::statement("copy rows");
     let copy = format!("COPY {to} ({}) FROM STDIN BINARY", rows.names.join(", "));
     let stream = transaction.copy_in::<_, Bytes>(&copy).map_err(&copying).await?;
     let mut stream = std::pin::pin!(stream);
@@ -144,7 +144,7 @@ async fn contradicted(
              WHERE earlier.{TIMESTAMP_COLUMN} BETWEEN {first_ns} AND {last_ns}) c
          WHERE name IS NOT NULL ORDER BY timestamp_ns LIMIT 1"
     );
-    let failed = PostgresError::statement("comparing rows");
+    let failed = PostgresError::statement("compare rows");
     let Some(row) = transaction.query_opt(&select, &[]).await.map_err(&failed)? else {
         return Ok(Overwritten::default());
     };
@@ -192,7 +192,7 @@ async fn take_over(
         key.join(", "),
         changes.join(", ")
     );
-    transaction.batch_execute(&merge).await.map_err(PostgresError::statement("merging rows"))
+    transaction.batch_execute(&merge).await.map_err(PostgresError::statement("merge rows"))
 }
 
 /// How a column takes over a later value.

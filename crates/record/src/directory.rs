@@ -130,10 +130,10 @@ impl Unfinished {
         let _held = unfinished.then(|| lock(&path)).transpose()?;
         set_aside(directory, whole, unfinished)?;
         let created = create(directory)?;
-        DirBuilder::new().create(&path).map_err(RecordError::io("creating", &path))?;
+        DirBuilder::new().create(&path).map_err(RecordError::io("create", &path))?;
         let lock = lock(&path)?;
         let about_path = path.join("about.json");
-        write(&about_path, &about).map_err(RecordError::io("writing", &about_path))?;
+        write(&about_path, &about).map_err(RecordError::io("write", &about_path))?;
         let marks = Journal::create(path.join("marks.rows"))?;
         sync(&path)?;
         sync(directory)?;
@@ -223,7 +223,7 @@ impl Unfinished {
         }
         part::gather(&self.directory, TABLES)?;
         for (file, target) in files {
-            file.put().map_err(RecordError::io("writing", &target))?;
+            file.put().map_err(RecordError::io("write", &target))?;
         }
         // Before this one leaves its place: alone it would be restored.
         remove(&self.directory.join("replaced"))?;
@@ -240,20 +240,20 @@ fn set_aside(directory: &Path, whole: bool, unfinished: bool) -> Result<(), Reco
         // The one that this was to replace is replaced by what comes now, and not before that is whole.
         let within = path.join("replaced");
         remove(&within)?;
-        fs::rename(&aside, &within).map_err(RecordError::io("renaming", &aside))?;
+        fs::rename(&aside, &within).map_err(RecordError::io("rename", &aside))?;
     } else if whole || unfinished {
         remove(&aside)?;
     }
     if unfinished {
         part::gather(directory, TABLES)?;
-        fs::rename(&path, &aside).map_err(RecordError::io("renaming", &path))?;
+        fs::rename(&path, &aside).map_err(RecordError::io("rename", &path))?;
     } else if whole {
-        DirBuilder::new().create(&aside).map_err(RecordError::io("creating", &aside))?;
+        DirBuilder::new().create(&aside).map_err(RecordError::io("create", &aside))?;
     }
     for file in finals(directory).filter(|file| file.exists()) {
         // Beside an unfinished one they are what an end of it had made before it was killed.
         let target = aside.join(file.file_name().unwrap_or_default());
-        fs::rename(&file, target).map_err(RecordError::io("renaming", &file))?;
+        fs::rename(&file, target).map_err(RecordError::io("rename", &file))?;
     }
     Ok(())
 }
@@ -288,7 +288,7 @@ fn create(directory: &Path) -> Result<Vec<PathBuf>, RecordError> {
         match fs::create_dir(path) {
             Ok(()) => created.push(path.to_owned()),
             Err(_) if path.is_dir() => {}
-            Err(source) => return Err(RecordError::Io { action: "creating", path: path.to_owned(), source }),
+            Err(source) => return Err(RecordError::Io { action: "create", path: path.to_owned(), source }),
         }
     }
     Ok(created)
@@ -299,11 +299,11 @@ fn discard(directory: &Path) -> Result<(), RecordError> {
     sweep(directory)?;
     part::gather(directory, TABLES)?;
     let (from, to) = (part::unfinished(directory), directory.join("finished"));
-    fs::rename(&from, &to).map_err(RecordError::io("renaming", &from))?;
+    fs::rename(&from, &to).map_err(RecordError::io("rename", &from))?;
     for file in finals(directory) {
         let half = file.with_extension("parquet.tmp");
         if half.exists() {
-            fs::remove_file(&half).map_err(RecordError::io("removing", &half))?;
+            fs::remove_file(&half).map_err(RecordError::io("remove", &half))?;
         }
     }
     sweep(directory)
@@ -319,16 +319,16 @@ fn bring_back(directory: &Path) -> Result<(), RecordError> {
         // A whole one.
         for file in finals(&from).filter(|file| file.exists()) {
             let target = directory.join(file.file_name().unwrap_or_default());
-            fs::rename(&file, target).map_err(RecordError::io("renaming", &file))?;
+            fs::rename(&file, target).map_err(RecordError::io("rename", &file))?;
         }
         return remove(&from);
     }
     // Fails while another recording is about to begin.
     let _held = lock(&from)?;
-    fs::rename(&from, &to).map_err(RecordError::io("renaming", &from))?;
+    fs::rename(&from, &to).map_err(RecordError::io("rename", &from))?;
     let within = to.join("replaced");
     if within.exists() {
-        fs::rename(&within, &from).map_err(RecordError::io("renaming", &within))?;
+        fs::rename(&within, &from).map_err(RecordError::io("rename", &within))?;
     }
     Ok(())
 }
@@ -341,7 +341,7 @@ fn sweep(directory: &Path) -> Result<(), RecordError> {
 fn remove(path: &Path) -> Result<(), RecordError> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(RecordError::Io { action: "removing", path: path.to_owned(), source: error })
+            Err(RecordError::Io { action: "remove", path: path.to_owned(), source: error })
         }
         _ => Ok(()),
     }
@@ -350,13 +350,13 @@ fn remove(path: &Path) -> Result<(), RecordError> {
 fn lock(unfinished: &Path) -> Result<File, RecordError> {
     let path = unfinished.join("lock");
     for _ in 0..LOCK_TRIES {
-        let file = File::create(&path).map_err(RecordError::io("creating", &path))?;
+        let file = File::create(&path).map_err(RecordError::io("create", &path))?;
         match holds(&file, &path) {
             Ok(true) => return Ok(file),
             Ok(false) => {}
             Err(TryLockError::WouldBlock) => break,
             Err(TryLockError::Error(source)) => {
-                return Err(RecordError::Io { action: "locking", path, source });
+                return Err(RecordError::Io { action: "lock", path, source });
             }
         }
     }
@@ -381,7 +381,7 @@ fn write(path: &Path, about: &About) -> std::io::Result<()> {
 }
 
 fn sync(directory: &Path) -> Result<(), RecordError> {
-    File::open(directory).and_then(|dir| dir.sync_all()).map_err(RecordError::io("syncing", directory))
+    File::open(directory).and_then(|dir| dir.sync_all()).map_err(RecordError::io("sync", directory))
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub enum RecordError {
     #[error("a bug: the writing thread panicked")]
     Writer,
     /// A file operation failed.
-    #[error("{action} {}", path.display())]
+    #[error("cannot {action} {}", path.display())]
     Io {
         /// The operation.
         action: &'static str,
@@ -77,7 +77,7 @@ pub enum RecordError {
         source: WireError,
     },
     /// A file is not Parquet, or cannot become it.
-    #[error("{} as Parquet", path.display())]
+    #[error("cannot write {} as Parquet", path.display())]
     Parquet {
         /// File.
         path: PathBuf,

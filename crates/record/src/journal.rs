@@ -40,7 +40,7 @@ pub(crate) struct Journal {
 impl Journal {
     /// Begins an empty journal. None of that name may exist.
     pub(crate) fn create(path: PathBuf) -> Result<Self, RecordError> {
-        let file = File::create_new(&path).map_err(RecordError::io("creating", &path))?;
+        let file = File::create_new(&path).map_err(RecordError::io("create", &path))?;
         Ok(Self { path, file, record: Vec::new(), bytes: 0 })
     }
 
@@ -71,7 +71,7 @@ impl Journal {
             // A half-written record would hide later ones, if the disk accepts writes again.
             let _taken_back =
                 self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
-            return Err(RecordError::Io { action: "writing", path: self.path.clone(), source });
+            return Err(RecordError::Io { action: "write", path: self.path.clone(), source });
         }
         self.bytes += self.record.len() as u64;
         Ok(())
@@ -102,8 +102,8 @@ pub(crate) struct Records {
 impl Records {
     /// Opens a journal as it is now.
     pub(crate) fn open(path: &Path) -> Result<Self, RecordError> {
-        let file = File::open(path).map_err(RecordError::io("opening", path))?;
-        let left = file.metadata().map_err(RecordError::io("opening", path))?.len();
+        let file = File::open(path).map_err(RecordError::io("open", path))?;
+        let left = file.metadata().map_err(RecordError::io("open", path))?.len();
         Ok(Self { path: path.to_owned(), input: BufReader::new(file), payload: Vec::new(), left })
     }
 
@@ -113,7 +113,7 @@ impl Records {
         if self.left < head.len() as u64 {
             return Ok(None);
         }
-        self.input.read_exact(&mut head).map_err(RecordError::io("reading", &self.path))?;
+        self.input.read_exact(&mut head).map_err(RecordError::io("read", &self.path))?;
         let [a, b, c, d, crc @ ..] = head;
         let (len, crc) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(crc));
         let after = self.left - head.len() as u64;
@@ -121,7 +121,7 @@ impl Records {
             return Ok(None);
         }
         self.payload.resize(len as usize, 0);
-        self.input.read_exact(&mut self.payload).map_err(RecordError::io("reading", &self.path))?;
+        self.input.read_exact(&mut self.payload).map_err(RecordError::io("read", &self.path))?;
         let mut sum = Crc::new();
         sum.update(&self.payload);
         if sum.sum() != crc {

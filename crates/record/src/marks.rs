@@ -76,7 +76,7 @@ pub(crate) fn finish(
         Field::new(MONOTONIC_COLUMN, DataType::Int64, false),
         Field::new("text", DataType::Utf8, false),
     ]));
-    let fresh = Fresh::create(target).map_err(RecordError::io("creating", target))?;
+    let fresh = Fresh::create(target).map_err(RecordError::io("create", target))?;
     let broken = |source| RecordError::Parquet { path: fresh.path().to_owned(), source };
     let properties = properties(&schema, facts);
     let mut writer =

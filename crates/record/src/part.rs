@@ -73,8 +73,8 @@ fn numbered(name: &str, table: Table) -> Option<(u32, &str)> {
 /// The entries of a folder, with their names.
 fn entries(folder: &Path) -> Result<Vec<(PathBuf, String)>, RecordError> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(RecordError::io("listing", folder))? {
-        let entry = entry.map_err(RecordError::io("listing", folder))?;
+    for entry in fs::read_dir(folder).map_err(RecordError::io("list", folder))? {
+        let entry = entry.map_err(RecordError::io("list", folder))?;
         found.extend(entry.file_name().into_string().ok().map(|name| (entry.path(), name)));
     }
     Ok(found)
@@ -122,10 +122,10 @@ pub(crate) fn gather(directory: &Path, tables: [Table; 2]) -> Result<(), RecordE
     for (path, name) in entries(directory)? {
         match tables.iter().find_map(|table| numbered(&name, *table)) {
             Some((_, "parquet")) => {
-                fs::rename(&path, unfinished.join(name)).map_err(RecordError::io("renaming", &path))?;
+                fs::rename(&path, unfinished.join(name)).map_err(RecordError::io("rename", &path))?;
             }
             Some((_, "parquet.tmp")) => {
-                fs::remove_file(&path).map_err(RecordError::io("removing", &path))?;
+                fs::remove_file(&path).map_err(RecordError::io("remove", &path))?;
             }
             _ => {}
         }
@@ -142,7 +142,7 @@ pub(crate) fn seal(table: Table, journal: &Path, target: &Path) -> Result<u64, R
     }
     let torn = first.left();
     let schema = columns.schema();
-    let fresh = Fresh::create(target).map_err(RecordError::io("creating", target))?;
+    let fresh = Fresh::create(target).map_err(RecordError::io("create", target))?;
     let broken = |source| RecordError::Parquet { path: fresh.path().to_owned(), source };
     let unfit = |error: ArrowError| broken(error.into());
     let properties = properties(&schema, Vec::new());
@@ -166,8 +166,8 @@ pub(crate) fn seal(table: Table, journal: &Path, target: &Path) -> Result<u64, R
         }
     }
     writer.close().map_err(broken)?;
-    fresh.put().map_err(RecordError::io("writing", target))?;
-    fs::remove_file(journal).map_err(RecordError::io("removing", journal))?;
+    fresh.put().map_err(RecordError::io("write", target))?;
+    fs::remove_file(journal).map_err(RecordError::io("remove", journal))?;
     Ok(torn)
 }
 
@@ -182,7 +182,7 @@ fn aligned(records: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Arr
 
 /// Opens a sealed part or a final file.
 pub(crate) fn open(path: &Path) -> Result<ParquetRecordBatchReader, RecordError> {
-    let file = File::open(path).map_err(RecordError::io("opening", path))?;
+    let file = File::open(path).map_err(RecordError::io("open", path))?;
     ParquetRecordBatchReaderBuilder::try_new(file)
         .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
         .map_err(|source| RecordError::Parquet { path: path.to_owned(), source })
@@ -201,7 +201,7 @@ pub(crate) fn join(
         columns.extend(&open(&part.path)?.schema());
     }
     let schema = columns.schema();
-    let fresh = Fresh::create(target).map_err(RecordError::io("creating", target))?;
+    let fresh = Fresh::create(target).map_err(RecordError::io("create", target))?;
     let broken = |source| RecordError::Parquet { path: fresh.path().to_owned(), source };
     let properties = properties(&schema, facts);
     let mut writer =

@@ -369,16 +369,16 @@ impl TableFile {
     /// When it does not parse or cannot be read.
     pub(crate) fn read_group(&self, group: usize, rows: usize) -> Result<GroupRows, FileError> {
         let file = self.handle().and_then(|file| file.try_clone());
-        let file = file.map_err(|source| self.io("opening", source))?;
+        let file = file.map_err(|source| self.io("open", source))?;
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_row_groups(vec![group])
             .with_batch_size(rows.max(1))
             .build()
-            .map_err(|error| FileError::parquet("reading", &self.path, error))?;
+            .map_err(|error| FileError::parquet("read", &self.path, error))?;
         let path = self.path.clone();
         Ok(Box::new(reader.map(move |rows| {
             rows.and_then(file::with_types_of_today).map_err(|error| {
-                FileError::parquet("reading", &path, ParquetError::ArrowError(error.to_string()))
+                FileError::parquet("read", &path, ParquetError::ArrowError(error.to_string()))
             })
         })))
     }

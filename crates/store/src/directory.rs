@@ -29,11 +29,11 @@ impl Directory {
     pub(crate) fn open(root: &Path) -> Result<Self, StoreError> {
         let lock = DirectoryLock::take(root).map_err(|error| match error {
             LockError::InUse(path) => StoreError::Locked(path),
-            LockError::Io { path, source } => StoreError::io("locking", path, source),
+            LockError::Io { path, source } => StoreError::io("lock", path, source),
         })?;
         for name in Grain::ALL.map(Grain::name).into_iter().chain([QUARANTINE]) {
             let path = root.join(name);
-            make_directory(&path).map_err(|e| StoreError::io("creating", &path, e))?;
+            make_directory(&path).map_err(|e| StoreError::io("create", &path, e))?;
         }
         Ok(Self { root: root.to_owned(), lock: Arc::new(lock) })
     }

@@ -13,7 +13,7 @@ use gpuvitals_core::merge::MergeError;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A system call on a file of the store failed.
-    #[error("{action} {path}")]
+    #[error("cannot {action} {path}")]
     Io {
         /// The operation: `creating`, `syncing` …
         action: &'static str,
@@ -50,10 +50,10 @@ pub enum StoreError {
     #[error("{0} holds no store")]
     NoStore(PathBuf),
     /// A table file.
-    #[error("a table file")]
+    #[error("cannot use a table file")]
     File(#[from] FileError),
     /// The latest values.
-    #[error("spelling the fleet for {path}")]
+    #[error("cannot spell the fleet for {path}")]
     Fleet {
         /// The file.
         path: PathBuf,
@@ -62,10 +62,10 @@ pub enum StoreError {
         source: wire::WireError,
     },
     /// The log.
-    #[error("the log")]
+    #[error("cannot use the log")]
     Log(#[from] LogError),
     /// Rows whose columns have incompatible types.
-    #[error("joining rows")]
+    #[error("cannot join rows")]
     Merge(#[from] MergeError),
     /// Rows could not be written to files. They are safe in the log, and the store tries again.
     #[error("rows stay in the log")]
@@ -90,7 +90,7 @@ impl StoreError {
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// The log does not take them now: the disk is full.
-    #[error("writing to the log")]
+    #[error("cannot write to the log")]
     Log(#[source] LogError),
     /// A sync of the log failed, and the contents of the disk are unknown. Nothing is taken until the store is reopened:
     /// then every acknowledged row is there.
@@ -108,7 +108,7 @@ pub enum AppendError {
         max: usize,
     },
     /// Rows that have no wire form: more of something than the format takes.
-    #[error("encoding the rows")]
+    #[error("cannot encode the rows")]
     Encode(#[from] wire::WireError),
     /// A row that names no GPU, or columns that do not fit together.
     #[error("the rows cannot be merged")]

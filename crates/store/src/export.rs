@@ -32,7 +32,7 @@ impl RowsFile {
         let properties = properties((table, Grain::Raw, Span::Day(0).level()), schema, page_rows);
         match ArrowWriter::try_new(file, schema.clone(), Some(properties)) {
             Ok(writer) => Ok(Self { path, writer }),
-            Err(error) => Err(FileError::parquet("beginning", &path, error)),
+            Err(error) => Err(FileError::parquet("begin", &path, error)),
         }
     }
 
@@ -46,7 +46,7 @@ impl RowsFile {
         if written.is_ok() && writer.in_progress_rows() >= GROUP_ROWS {
             written = writer.flush();
         }
-        written.map_err(|error| FileError::parquet("writing", path, error))
+        written.map_err(|error| FileError::parquet("write", path, error))
     }
 
     /// Ends it. It is not synced.
@@ -55,6 +55,6 @@ impl RowsFile {
     /// If the disk refuses.
     pub fn finish(self) -> Result<File, FileError> {
         let Self { path, writer } = self;
-        writer.into_inner().map_err(|error| FileError::parquet("ending", &path, error))
+        writer.into_inner().map_err(|error| FileError::parquet("end", &path, error))
     }
 }

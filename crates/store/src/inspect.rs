@@ -148,7 +148,7 @@ fn verify(entry: &Arc<FileEntry>) -> Result<(), FileError> {
 /// The list in force, the files beside it, and newer lists that do not verify. A writer may replace the list meanwhile. A
 /// copy without a list gets one.
 pub(crate) fn newest(dir: &Path) -> Result<(Manifest, Inventory, Vec<String>), StoreError> {
-    fs::metadata(dir).map_err(|e| StoreError::io("opening", dir, e))?;
+    fs::metadata(dir).map_err(|e| StoreError::io("open", dir, e))?;
     if !["raw", "wal"].iter().any(|name| dir.join(name).is_dir()) {
         return Err(StoreError::NoStore(dir.to_owned()));
     }
@@ -172,7 +172,7 @@ pub(crate) fn newest(dir: &Path) -> Result<(Manifest, Inventory, Vec<String>), S
 }
 
 fn bytes_in(folder: &Path) -> Result<u64, StoreError> {
-    let io = |e| StoreError::io("listing", folder, e);
+    let io = |e| StoreError::io("list", folder, e);
     if !folder.exists() {
         return Ok(0);
     }

@@ -193,7 +193,7 @@ struct Entry {
 }
 
 fn entries(folder: &Path) -> Result<Vec<Entry>, StoreError> {
-    let io = |e| StoreError::io("listing", folder, e);
+    let io = |e| StoreError::io("list", folder, e);
     fs::read_dir(folder)
         .map_err(io)?
         .map(|entry| {

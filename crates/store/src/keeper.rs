@@ -204,7 +204,7 @@ impl Keeper {
             Err(source) => return Err(StoreError::Fleet { path, source }),
         };
         directory::write(&path, &bytes, &self.steps, FileStep::Rename)
-            .map_err(|e| StoreError::io("writing", &path, e))?;
+            .map_err(|e| StoreError::io("write", &path, e))?;
         next.fleet = Some(FleetRecord { name, crc32c: crc32c::crc32c(&bytes) });
         Ok(())
     }
@@ -385,7 +385,7 @@ impl Keeper {
             Err(error) => {
                 self.merging_rests = true;
                 self.shared.board.set(Part::Merge, Some(format!("starting a merge: {error}")));
-                self.compacted(Err(StoreError::io("starting a thread for", Path::new("store-merge"), error)));
+                self.compacted(Err(StoreError::io("start a thread for", Path::new("store-merge"), error)));
             }
         }
     }

@@ -328,7 +328,7 @@ impl Manifest {
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     Err(Refused::Damaged("it is no regular file"))
                 }
-                read => Self::parse(root, number, &read.map_err(|e| StoreError::io("reading", &path, e))?),
+                read => Self::parse(root, number, &read.map_err(|e| StoreError::io("read", &path, e))?),
             };
             match read {
                 Ok(manifest) => return Ok(Some(manifest)),
@@ -450,7 +450,7 @@ impl Manifest {
     /// The system's error; then the previous manifest may still be in force, or already this one.
     pub(crate) fn store(&self, directory: &Directory, steps: &FileSteps) -> Result<(), StoreError> {
         let path = directory.root().join(self.name());
-        let io = |e| StoreError::io("writing", &path, e);
+        let io = |e| StoreError::io("write", &path, e);
         let spelled = Spelled {
             format: FORMAT,
             number: self.number,

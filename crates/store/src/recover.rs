@@ -148,7 +148,7 @@ fn check(entry: &FileEntry, footer: bool) -> Result<Option<Fault>, StoreError> {
             return Ok(Some(Fault::Missing));
         }
         // It may be whole: a store without it would have less than what was acknowledged.
-        Err(error) => return Err(StoreError::io("inspecting", &entry.path, error)),
+        Err(error) => return Err(StoreError::io("inspect", &entry.path, error)),
     }
     match footer.then(|| file::open(entry, &FileSteps::default())) {
         Some(Err(error)) if error.is_damage() => Ok(Some(Fault::Damaged(causes(&error)))),
@@ -175,7 +175,7 @@ fn sweep(
                 Ok(()) => found.removed.push(path),
                 // The first manifest has just taken the place of an unfinished one.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(StoreError::io("removing", &path, error)),
+                Err(error) => return Err(StoreError::io("remove", &path, error)),
             }
             continue;
         }
@@ -242,7 +242,7 @@ fn apply_file(entry: &FileEntry, fleet: &mut LiveFleet) -> Result<(), file::File
         for rows in table.read_group(group, READ_ROWS)? {
             apply(&rows?, fleet).map_err(|error| {
                 file::FileError::parquet(
-                    "taking the latest values of",
+                    "take the latest values of",
                     &entry.path,
                     ParquetError::External(error),
                 )

@@ -62,7 +62,7 @@ pub struct RepairReport {
 /// If there is no store, it has a format that this program does not know, another process has it open, or the disk refuses.
 pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<RepairReport, StoreError> {
     // Neither a directory nor a store is made.
-    fs::metadata(dir).map_err(|e| StoreError::io("opening", dir, e))?;
+    fs::metadata(dir).map_err(|e| StoreError::io("open", dir, e))?;
     if !["raw", "wal"].iter().any(|name| dir.join(name).exists()) {
         return Err(StoreError::NoStore(dir.to_owned()));
     }
@@ -180,7 +180,7 @@ fn tables<'a>(root: &Path, inventory: &'a Inventory) -> Result<Vec<Candidate<'a>
         for (name, kind) in files {
             let Kind::Table { table, grain, level, number } = *kind else { continue };
             let path = if is_aside { directory::aside(root, name) } else { root.join(name) };
-            let bytes = fs::metadata(&path).map_err(|e| StoreError::io("inspecting", &path, e))?.len();
+            let bytes = fs::metadata(&path).map_err(|e| StoreError::io("inspect", &path, e))?.len();
             tables.push(Candidate { name, table, grain, path, level, number, bytes, is_aside });
         }
     }

@@ -49,7 +49,7 @@ impl Store {
     pub fn open(config: StoreConfig) -> Result<(Self, Recovered), StoreError> {
         let directory = Directory::open(&config.dir)?;
         let (lock, wal) = (Arc::clone(directory.lock()), directory.wal());
-        let disk = FsDisk::under(&lock, &wal).map_err(|e| StoreError::io("opening", &wal, e))?;
+        let disk = FsDisk::under(&lock, &wal).map_err(|e| StoreError::io("open", &wal, e))?;
         // A file in a directory that is not in its place would not be found again, and nor would what made room for it.
         let steps =
             FileSteps::asking(move |step, _| if step == FileStep::Read { Ok(()) } else { lock.check() });
@@ -243,7 +243,7 @@ fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<Joi
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(work)
-        .map_err(|e| StoreError::io("starting a thread for", PathBuf::from(name), e))
+        .map_err(|e| StoreError::io("start a thread for", PathBuf::from(name), e))
 }
 
 impl Inner {
@@ -252,7 +252,7 @@ impl Inner {
         self.shared.ending.store(true, Ordering::Relaxed);
         self.shared.room.close();
         if let Err(error) = self.log.close() {
-            tracing::warn!(error = causes(&error), "closing the log");
+            tracing::warn!(error = causes(&error), "cannot close the log");
         }
         // A writer that has ended already needs no word.
         let _told = self.events.send(Event::Close);

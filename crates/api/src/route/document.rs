@@ -27,7 +27,7 @@ pub fn yaml() -> Result<String, YamlError> {
 
 /// The document could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("writing the OpenAPI document: {0}")]
+#[error("cannot write the OpenAPI document: {0}")]
 pub struct YamlError(String);
 
 const HEAD: &str =

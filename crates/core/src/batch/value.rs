@@ -101,7 +101,7 @@ pub enum ValueError {
     #[error("{0:?} cannot be the name of an unknown column")]
     ExtraName(String),
     /// Not a number where one is needed.
-    #[error("{column} is no number")]
+    #[error("{column} is not a number")]
     NotNumber {
         /// Column.
         column: String,

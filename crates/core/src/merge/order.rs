@@ -46,7 +46,7 @@ pub enum MergeError {
     #[error("{0} rows are more than one merge can hold")]
     TooManyRows(usize),
     /// Columns did not fit together.
-    #[error("making a record batch of merged columns")]
+    #[error("cannot make a record batch of merged columns")]
     Arrow(#[from] ArrowError),
 }
 

@@ -79,7 +79,7 @@ fn files_that_cannot_be_used_are_said_before_anything_runs() {
     std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).unwrap();
     let (cert, key) = (pair.cert.to_str().unwrap(), pair.key.to_str().unwrap());
     for (arguments, code, words) in [
-        (&["--tls-cert", cert, "--tls-key", "/nowhere.key"][..], 78, "reading /nowhere.key"),
+        (&["--tls-cert", cert, "--tls-key", "/nowhere.key"][..], 78, "cannot read /nowhere.key"),
         (&["--tls-cert", key, "--tls-key", key], 78, "no certificate in it"),
         (&["--tls-cert", cert, "--tls-key", other.key.to_str().unwrap()], 78, "with its key"),
         (&["--tls-cert", cert], 64, "--tls-cert: listener.tls_cert: it needs listener.tls_key"),

@@ -176,7 +176,7 @@ async fn a_failed_sync_ends_the_sink_whatever_fails_after_it() {
     let rows = || vec![batch(&[("gpu_0", 0, &value), ("gpu_1", 0, &value)])];
     jsonl.accept(rows()).await.unwrap();
     let flushed = jsonl.flush().await.unwrap_err();
-    assert!(causes(&flushed).contains("syncing gpu_0.jsonl"), "{}", causes(&flushed));
+    assert!(causes(&flushed).contains("cannot sync gpu_0.jsonl"), "{}", causes(&flushed));
     let refused = jsonl.accept(rows()).await.unwrap_err();
     assert!(matches!(refused, SinkError::Failed(_)), "{refused:?}");
     // Nothing was noted as written: the log still has what the sync lost.

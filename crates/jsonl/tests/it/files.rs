@@ -296,7 +296,7 @@ async fn a_file_that_cannot_be_written_degrades_and_memory_is_bounded() {
     );
     let health = jsonl.health();
     assert_eq!(health.status, Status::Degraded);
-    assert!(health.reason.starts_with("JSON lines are not written: opening gpu_0.jsonl"), "{health:?}");
+    assert!(health.reason.starts_with("JSON lines are not written: cannot open gpu_0.jsonl"), "{health:?}");
     assert!(accepted > 3, "{accepted}");
 
     fs::remove_dir(&obstacle).unwrap();

@@ -436,7 +436,10 @@ async fn a_server_that_is_away_or_refuses_the_password_is_named_and_the_password
     let wrong = server.settings("postgres", &[("database.password", "wr0ng")]);
     let postgres = open(&wrong).await;
     let reason = Sink::health(&postgres).reason;
-    assert!(reason.contains("connecting to database postgres of") && reason.contains("as gpu"), "{reason}");
+    assert!(
+        reason.contains("cannot connect to database postgres of") && reason.contains("as gpu"),
+        "{reason}"
+    );
     server.begin();
     let error = refusal(&postgres, power(1, 1.0)).await;
     assert!(

@@ -20,7 +20,7 @@ pub enum ConnectError {
         url: QueueUrl,
     },
     /// The queue in this process does not accept the consumer.
-    #[error("subscribing")]
+    #[error("cannot subscribe")]
     Subscribe(#[source] SubscribeError),
     /// An invalid topic or group.
     #[error("name of the {what}")]

@@ -105,7 +105,7 @@ async fn a_server_that_asks_for_clients_certificates_serves_no_others() {
     assert_eq!(rig.held(), 1);
     let missing = Credentials { ca: Some("/nowhere/ca.pem".into()), ..Credentials::default() };
     let unread = GrpcProducer::new(&secure(&rig), &missing, TOPIC).unwrap_err();
-    assert_eq!(unread.to_string(), "reading /nowhere/ca.pem");
+    assert_eq!(unread.to_string(), "cannot read /nowhere/ca.pem");
     rig.stop().await;
 }
 

@@ -66,8 +66,8 @@ pub(crate) fn describe(
 ) -> Result<FileRecord, FileError> {
     let io = |action, source| FileError::Io { action, path: path.to_owned(), source };
     let damaged = |what| FileError::Damaged { path: path.to_owned(), what };
-    let file = open_file(path).map_err(|e| io("opening", e))?;
-    let bytes = file.metadata().map_err(|e| io("inspecting", e))?.len();
+    let file = open_file(path).map_err(|e| io("open", e))?;
+    let bytes = file.metadata().map_err(|e| io("inspect", e))?.len();
     let table = parse(file, path, PageIndexPolicy::Optional).map_err(|error| match error {
         FileError::Parquet { .. } => damaged("its footer does not parse"),
         error => error,
@@ -83,8 +83,8 @@ pub(crate) fn describe(
     }
     let len = bytes.checked_sub(offset).and_then(|len| usize::try_from(len).ok());
     let mut footer = vec![0; len.ok_or_else(|| damaged("its footer is outside"))?];
-    let handle = table.handle().map_err(|e| io("opening", e))?;
-    handle.read_exact_at(&mut footer, offset).map_err(|e| io("reading", e))?;
+    let handle = table.handle().map_err(|e| io("open", e))?;
+    handle.read_exact_at(&mut footer, offset).map_err(|e| io("read", e))?;
     let footer = Footer { offset, bytes, crc32c: crc32c::crc32c(&footer) };
     record(rows_of, name.to_owned(), place, &table.row_groups, footer).ok_or_else(|| damaged(NO_ROWS))
 }

@@ -8,7 +8,7 @@ use parquet::errors::ParquetError;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// A system call failed.
-    #[error("{action} {path}")]
+    #[error("cannot {action} {path}")]
     Io {
         /// The operation.
         action: &'static str,
@@ -27,7 +27,7 @@ pub enum FileError {
         what: &'static str,
     },
     /// Parquet does not parse or does not encode.
-    #[error("{action} {path}")]
+    #[error("cannot {action} {path}")]
     Parquet {
         /// The operation.
         action: &'static str,

@@ -79,13 +79,13 @@ fn open_with(entry: &FileEntry, steps: &FileSteps, pages: PageIndexPolicy) -> Re
     let io = |action, source| FileError::Io { action, path: entry.path.clone(), source };
     let damaged = |what| FileError::Damaged { path: entry.path.clone(), what };
     let file = steps.take(FileStep::Read, &entry.path).and_then(|()| open_file(&entry.path));
-    let file = file.map_err(|e| io("opening", e))?;
-    if file.metadata().map_err(|e| io("inspecting", e))?.len() != entry.bytes {
+    let file = file.map_err(|e| io("open", e))?;
+    if file.metadata().map_err(|e| io("inspect", e))?.len() != entry.bytes {
         return Err(damaged("its length is not that of the manifest"));
     }
     let footer_len = entry.bytes.checked_sub(entry.footer_offset).and_then(|len| usize::try_from(len).ok());
     let mut footer = vec![0; footer_len.ok_or_else(|| damaged("its footer is outside"))?];
-    file.read_exact_at(&mut footer, entry.footer_offset).map_err(|e| io("reading", e))?;
+    file.read_exact_at(&mut footer, entry.footer_offset).map_err(|e| io("read", e))?;
     if crc32c::crc32c(&footer) != entry.footer_crc32c {
         return Err(damaged("checksum of the footer"));
     }
@@ -96,7 +96,7 @@ fn open_with(entry: &FileEntry, steps: &FileSteps, pages: PageIndexPolicy) -> Re
 pub(super) fn parse(file: File, path: &Path, pages: PageIndexPolicy) -> Result<TableFile, FileError> {
     let options = ArrowReaderOptions::new().with_page_index_policy(pages);
     let metadata = ArrowReaderMetadata::load(&file, options)
-        .map_err(|error| FileError::parquet("parsing the footer of", path, error))?;
+        .map_err(|error| FileError::parquet("parse the footer of", path, error))?;
     let pairs = metadata.metadata().file_metadata().key_value_metadata();
     let value = |key: &str| pairs?.iter().find(|pair| pair.key == key)?.value.as_deref();
     let row_groups = value(ROW_GROUPS_KEY)
@@ -174,8 +174,8 @@ impl TableFile {
         let len = end.checked_sub(start).filter(|_| bytes.end <= end).ok_or_else(outside)?;
         let first = usize::try_from(start / BLOCK_BYTES).map_err(|_| outside())?;
         let mut buffer = vec![0; usize::try_from(len).map_err(|_| outside())?];
-        let file = self.handle().map_err(|source| self.io("opening", source))?;
-        file.read_exact_at(&mut buffer, start).map_err(|source| self.io("reading", source))?;
+        let file = self.handle().map_err(|source| self.io("open", source))?;
+        file.read_exact_at(&mut buffer, start).map_err(|source| self.io("read", source))?;
         let block_len = usize::try_from(BLOCK_BYTES).unwrap_or(usize::MAX);
         let wanted = self.blocks.get(first..).unwrap_or_default();
         if buffer.chunks(block_len).zip(wanted).any(|(block, wanted)| crc32c::crc32c(block) != *wanted) {
@@ -210,8 +210,8 @@ mod tests {
     fn the_moment_is_not_the_files_fault() {
         let path = PathBuf::from("raw/gpu_events/2026-11-20/10h-L0-1.parquet");
         let no_handles = || std::io::Error::from_raw_os_error(24);
-        let inside = FileError::parquet("reading", &path, ParquetError::from(no_handles()));
-        let outside = FileError::Io { action: "opening", path: path.clone(), source: no_handles() };
+        let inside = FileError::parquet("read", &path, ParquetError::from(no_handles()));
+        let outside = FileError::Io { action: "open", path: path.clone(), source: no_handles() };
         assert!(!inside.is_damage() && !outside.is_damage());
         assert!(FileError::Damaged { path, what: "checksum of a block" }.is_damage());
     }

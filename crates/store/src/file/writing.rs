@@ -171,7 +171,7 @@ impl<'a> TableWriter<'a> {
         let properties = properties((place.table, place.grain, place.level), &schema, config.page_rows);
         let name = place.name();
         let path = place.root.join(&name).with_extension("tmp");
-        let io = |source| FileError::Io { action: "creating", path: path.clone(), source };
+        let io = |source| FileError::Io { action: "create", path: path.clone(), source };
         steps.take(FileStep::Create, &path).map_err(io)?;
         if let Some(day) = path.parent() {
             make_directory(day).map_err(io)?;
@@ -192,7 +192,7 @@ impl<'a> TableWriter<'a> {
             in_footer: false,
         };
         let writer = ArrowWriter::try_new_with_options(summed, schema, options)
-            .map_err(|error| FileError::parquet("beginning", &path, error))?;
+            .map_err(|error| FileError::parquet("begin", &path, error))?;
         Ok(Self { place, name, steps, fresh, writer, config, groups: Vec::new(), open: None, gpus: 0 })
     }
 
@@ -258,7 +258,7 @@ impl<'a> TableWriter<'a> {
             open.min_timestamp_ns = open.min_timestamp_ns.min(min);
             open.max_timestamp_ns = open.max_timestamp_ns.max(max);
             let is_full = open.rows >= group_rows as u64;
-            self.writer.write(&piece).map_err(self.parquet("writing"))?;
+            self.writer.write(&piece).map_err(self.parquet("write"))?;
             if is_full {
                 self.end_group()?;
             }
@@ -280,8 +280,8 @@ impl<'a> TableWriter<'a> {
     fn end_group(&mut self) -> Result<(), FileError> {
         self.gpus = 0;
         let Some(mut open) = self.open.take() else { return Ok(()) };
-        self.writer.flush().map_err(self.parquet("writing"))?;
-        self.writer.sync().map_err(self.io("writing"))?;
+        self.writer.flush().map_err(self.parquet("write"))?;
+        self.writer.sync().map_err(self.io("write"))?;
         open.len = self.writer.inner().offset - open.offset;
         self.groups.push(open);
         Ok(())
@@ -298,27 +298,27 @@ impl<'a> TableWriter<'a> {
         let blocks = &self.writer.inner().blocks;
         let facts = serde_json::to_string(&self.groups)
             .and_then(|groups| Ok((groups, serde_json::to_string(blocks)?)));
-        let (groups, blocks) = facts.map_err(io::Error::other).map_err(self.io("describing"))?;
+        let (groups, blocks) = facts.map_err(io::Error::other).map_err(self.io("describe"))?;
         for (key, value) in [(ROW_GROUPS_KEY, groups), (BLOCKS_KEY, blocks)] {
             self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         }
         let finished = self.writer.finish();
-        finished.map_err(self.parquet("ending"))?;
-        self.writer.sync().map_err(self.io("writing"))?;
+        finished.map_err(self.parquet("end"))?;
+        self.writer.sync().map_err(self.io("write"))?;
         let summed = self.writer.inner();
         let footer = Footer { offset: footer_offset, bytes: summed.offset, crc32c: summed.crc32c };
         let Place { table, grain, level, number: order, first_sequence, .. } = self.place;
         let record = record((table, grain), self.name.clone(), (level, order), &self.groups, footer)
             .map(|record| FileRecord { first_sequence, ..record })
             .ok_or_else(|| FileError::Damaged { path: self.fresh.path.clone(), what: NO_ROWS })?;
-        self.steps.take(FileStep::Sync, &self.fresh.path).map_err(self.io("syncing"))?;
-        self.writer.inner().file.sync_all().map_err(self.io("syncing"))?;
+        self.steps.take(FileStep::Sync, &self.fresh.path).map_err(self.io("sync"))?;
+        self.writer.inner().file.sync_all().map_err(self.io("sync"))?;
         let path = self.place.root.join(&self.name);
-        self.steps.take(FileStep::Rename, &path).map_err(self.io("renaming"))?;
-        fs::rename(&self.fresh.path, &path).map_err(self.io("renaming"))?;
+        self.steps.take(FileStep::Rename, &path).map_err(self.io("rename"))?;
+        fs::rename(&self.fresh.path, &path).map_err(self.io("rename"))?;
         self.fresh.kept = true;
         path.parent().map_or(Ok(()), sync_dir).map_err(|source| FileError::Io {
-            action: "syncing",
+            action: "sync",
             path: path.clone(),
             source,
         })?;

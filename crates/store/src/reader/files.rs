@@ -51,9 +51,9 @@ impl OpenFile {
         let len = usize::try_from(bytes.end.saturating_sub(bytes.start)).unwrap_or(usize::MAX);
         if blocks.is_some_and(|blocks| blocks.iter().all(|block| block.load(Ordering::Acquire))) {
             let mut buffer = vec![0; len];
-            let file = self.table.handle().map_err(|source| self.table.io("opening", source))?;
+            let file = self.table.handle().map_err(|source| self.table.io("open", source))?;
             let read = std::os::unix::fs::FileExt::read_exact_at(&*file, &mut buffer, bytes.start);
-            read.map_err(|source| self.table.io("reading", source))?;
+            read.map_err(|source| self.table.io("read", source))?;
             return Ok(buffer.into());
         }
         let (first, buffer) = self.table.checked(bytes.clone())?;

@@ -298,7 +298,7 @@ impl Part {
             Vec::new()
         };
         let section = Section::new(file, ahead)?;
-        let parquet = |error| FileError::parquet("reading", &file.table.path, error);
+        let parquet = |error| FileError::parquet("read", &file.table.path, error);
         let arrow = |error: ArrowError| parquet(error.into());
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(section, metadata.clone())
             .with_row_groups(vec![row_group])
