@@ -15,6 +15,12 @@ const TIMES: &str = "RFC 3339 (2026-01-31T12:00:00Z) or seconds, milliseconds or
 /// As [`crate::cursor`] writes it: a time, `_`, and a text in UTF-8 as hexadecimal bytes.
 const CURSOR: &str = "^ *(?:-?(?:[0-9]{1,18}|[0-8][0-9]{18})_(?:[0-7][0-9a-f]|(?:c[2-9a-f]|d[0-9a-f])[89ab][0-9a-f]|e0[ab][0-9a-f][89ab][0-9a-f]|e[1-9a-cef](?:[89ab][0-9a-f]){2}|ed[89][0-9a-f][89ab][0-9a-f]|f0[9ab][0-9a-f](?:[89ab][0-9a-f]){2}|f[1-3](?:[89ab][0-9a-f]){3}|f48[0-9a-f](?:[89ab][0-9a-f]){2})*)? *$";
 
+/// The table that is meant if none is named.
+const USUAL_TABLE: Table = Table::GpuEvents;
+const OF_GPUS: [Table; 4] =
+    [Table::GpuEvents, Table::GpuDetails, Table::GpuProcesses, Table::GpuHealthEvents];
+const WITH_METRICS: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
+
 macro_rules! parameters {
     ($($(#[$doc:meta])* $name:ident: $schema:expr;)+) => {$(
         $(#[$doc])*
@@ -41,6 +47,12 @@ parameters! {
     Cursor: text().pattern(Some(CURSOR));
     /// An instant.
     Instant: instant();
+    /// A table of rows.
+    TableName: table(&Table::ALL);
+    /// A table with rows of GPUs.
+    GpuTable: table(&OF_GPUS);
+    /// A table with metrics.
+    MetricTable: table(&WITH_METRICS);
     /// Columns of values, between commas.
     Columns: text();
     /// Tests of identity columns, between semicolons.
@@ -56,6 +68,11 @@ fn text() -> ObjectBuilder {
 fn whole(format: KnownFormat, default: usize) -> ObjectBuilder {
     let format = Some(SchemaFormat::KnownFormat(format));
     ObjectBuilder::new().schema_type(Type::Integer).format(format).default(Some(default.into()))
+}
+
+fn table(allowed: &[Table]) -> ObjectBuilder {
+    let pattern = format!("^ *(?:{})? *$", names_of(allowed, "|"));
+    text().pattern(Some(pattern)).default(Some(USUAL_TABLE.name().into()))
 }
 
 fn instant() -> OneOfBuilder {
@@ -100,6 +117,50 @@ impl Instant {
         });
         parsed.map(Some).map_err(|_| ApiError::parameter(name, text, TIMES))
     }
+}
+
+impl TableName {
+    /// The table; that of GPUs if none is asked for.
+    ///
+    /// # Errors
+    /// If there is no such table.
+    pub(crate) fn read(asked: Option<&Self>) -> Result<Table, ApiError> {
+        table_named(asked.map(|asked| &asked.0))
+    }
+}
+
+impl GpuTable {
+    /// The table; that of GPUs if none is asked for.
+    ///
+    /// # Errors
+    /// If there is no such table, or it has no rows of GPUs.
+    pub(crate) fn read(asked: Option<&Self>) -> Result<Table, ApiError> {
+        let table = table_named(asked.map(|asked| &asked.0))?;
+        let refused = || ApiError::parameter("table", table.name(), names_of(&OF_GPUS, ", "));
+        OF_GPUS.contains(&table).then_some(table).ok_or_else(refused)
+    }
+}
+
+impl MetricTable {
+    /// The table; that of GPUs if none is asked for.
+    ///
+    /// # Errors
+    /// If there is no such table, or it has no metrics.
+    pub(crate) fn read(asked: Option<&Self>) -> Result<Table, ApiError> {
+        let table = table_named(asked.map(|asked| &asked.0))?;
+        let allowed = "gpu_events or system_events: these have metrics";
+        let refused = || ApiError::parameter("table", table.name(), allowed);
+        WITH_METRICS.contains(&table).then_some(table).ok_or_else(refused)
+    }
+}
+
+fn table_named(text: Option<&String>) -> Result<Table, ApiError> {
+    let Some(name) = parameter::given(text) else { return Ok(USUAL_TABLE) };
+    Table::by_name(name).ok_or_else(|| ApiError::parameter("table", name, names_of(&Table::ALL, ", ")))
+}
+
+fn names_of(tables: &[Table], between: &str) -> String {
+    tables.iter().map(|table| table.name()).collect::<Vec<_>>().join(between)
 }
 
 impl Columns {

@@ -134,20 +134,6 @@ pub(crate) fn list(name: &'static str, text: Option<&String>) -> Result<Vec<Arc<
     Ok(names)
 }
 
-/// The table of rows; `gpu_events` without it.
-///
-/// # Errors
-/// If there is no such table.
-pub(crate) fn table(text: Option<&String>) -> Result<Table, ApiError> {
-    let Some(name) = given(text) else { return Ok(Table::GpuEvents) };
-    Table::by_name(name).ok_or_else(|| ApiError::parameter("table", name, names_of(Table::ALL)))
-}
-
-/// Names of tables, for people.
-pub(crate) fn names_of(tables: impl IntoIterator<Item = Table>) -> String {
-    tables.into_iter().map(Table::name).collect::<Vec<_>>().join(", ")
-}
-
 /// Refuses names of columns that neither the table nor the catalogue nor any GPU has.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ use super::answered::Answered;
 use super::telemetry;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
-use crate::asked::{Instant, Where};
+use crate::asked::{Instant, MetricTable, Where};
 use crate::config::Limits;
 use crate::dto::{GroupLabels, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
@@ -42,8 +42,8 @@ const UP_TO_NOW_NS: i64 = 2_000_000_000;
 #[into_params(parameter_in = Query)]
 pub(crate) struct QueryParams {
     /// The table of the metrics: `gpu_events`, or `system_events` for those of hosts.
-    #[param(pattern = "^ *(?:gpu_events|system_events)? *$", default = "gpu_events", example = "gpu_events")]
-    table: Option<String>,
+    #[param(inline, example = "gpu_events")]
+    table: Option<MetricTable>,
     /// Columns of the table's metrics, between commas, at most 64.
     #[param(value_type = String, required = true, pattern = "[^ ,]", example = "power_w,utilization_pct")]
     metrics: Option<String>,
@@ -203,14 +203,7 @@ impl QueryAsk {
             let allowed = format!("at most {} metrics", limits.metrics_max);
             return Err(ApiError::parameter("metrics", &columns.join(","), allowed));
         }
-        let table = parameter::table(params.table.as_ref())?;
-        if ![Table::GpuEvents, Table::SystemEvents].contains(&table) {
-            return Err(ApiError::parameter(
-                "table",
-                table.name(),
-                "gpu_events or system_events: these have metrics",
-            ));
-        }
+        let table = MetricTable::read(params.table.as_ref())?;
         let metrics: Result<_, _> =
             columns.iter().map(|column| parameter::metric_of(table, "metrics", column)).collect();
         let gpus = parameter::list("gpus", params.gpus.as_ref())?;

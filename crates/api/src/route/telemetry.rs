@@ -14,7 +14,7 @@ use super::answered::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
-use crate::asked::{Columns, Cursor, Flag, Instant, Limit, Offset, Where};
+use crate::asked::{Columns, Cursor, Flag, GpuTable, Instant, Limit, Offset, TableName, Where};
 use crate::config::Limits;
 use crate::cursor;
 use crate::dto::{Pagination, TelemetryList};
@@ -23,89 +23,92 @@ use crate::format::Format;
 use crate::parameter::{self, Asked, Named};
 use crate::selector::Tests;
 
-/// Which rows of a GPU.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct GpuTelemetryParams {
-    /// The table of the rows, see `/api/v1/metrics` and the documentation of metrics.
-    #[param(
-        pattern = "^ *(?:gpu_events|gpu_details|gpu_processes|gpu_health_events)? *$",
-        default = "gpu_events",
-        example = "gpu_events"
-    )]
-    table: Option<String>,
-    /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
-    #[param(example = "2026-11-20T15:00:00Z")]
-    start_time: Option<Instant>,
-    /// Last instant, inclusive.
-    #[param(example = "2026-11-20T16:00:00Z")]
-    end_time: Option<Instant>,
-    /// Most rows to return.
-    #[param(inline)]
-    limit: Option<Limit>,
-    /// Rows to pass over, in the order asked.
-    #[param(inline)]
-    offset: Option<Offset>,
-    /// Only rows behind this place: `next` of the answer before. It is the way through many rows: a time in nanoseconds, `_`, and
-    /// a text in UTF-8 as hexadecimal bytes.
-    #[param(inline, example = "1795190390000000000_4750552d61")]
-    after: Option<Cursor>,
-    /// Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
-    /// `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
-    #[serde(rename = "where")]
-    #[param(rename = "where", inline, example = "namespace=research;pod=~train-.*")]
-    selector: Option<Where>,
-    /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
-    #[param(inline, example = "power_w,utilization_pct")]
-    metrics: Option<Columns>,
-    /// Oldest first; newest first without it.
-    #[param(inline)]
-    reverse: Option<Flag>,
+/// Makes the parameters of a question for rows: which tables may be named, and what else comes before those of all.
+macro_rules! rows_params {
+    ($(#[$doc:meta])+ $name:ident { table: $table:ident, $($(#[$of:meta])+ $gpus:ident: $list:ty,)? }) => {
+        $(#[$doc])+
+        #[derive(Debug, Deserialize, IntoParams)]
+        #[serde(deny_unknown_fields)]
+        #[into_params(parameter_in = Query)]
+        pub(crate) struct $name {
+            /// The table of the rows, see `/api/v1/metrics` and the documentation of metrics.
+            #[param(inline, example = "gpu_events")]
+            table: Option<$table>,
+            $($(#[$of])+ $gpus: Option<$list>,)?
+            /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
+            #[param(example = "2026-11-20T15:00:00Z")]
+            start_time: Option<Instant>,
+            /// Last instant, inclusive.
+            #[param(example = "2026-11-20T16:00:00Z")]
+            end_time: Option<Instant>,
+            /// Most rows to return.
+            #[param(inline)]
+            limit: Option<Limit>,
+            /// Rows to pass over, in the order asked.
+            #[param(inline)]
+            offset: Option<Offset>,
+            /// Only rows behind this place: `next` of the answer before. It is the way through many rows: a time in nanoseconds, `_`, and
+            /// a text in UTF-8 as hexadecimal bytes.
+            #[param(inline, example = "1795190390000000000_4750552d61")]
+            after: Option<Cursor>,
+            /// Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
+            /// `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
+            #[serde(rename = "where")]
+            #[param(rename = "where", inline, example = "namespace=research;pod=~train-.*")]
+            selector: Option<Where>,
+            /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
+            #[param(inline, example = "power_w,utilization_pct")]
+            metrics: Option<Columns>,
+            /// Oldest first; newest first without it.
+            #[param(inline)]
+            reverse: Option<Flag>,
+        }
+
+        impl $name {
+            /// The question for rows of all GPUs.
+            ///
+            /// # Errors
+            /// If a parameter is not allowed.
+            fn ask(&self, limits: &Limits, headers: &HeaderMap) -> Result<TelemetryAsk, ApiError> {
+                let start_ns = Instant::read("start_time", self.start_time.as_ref())?;
+                let end_ns = Instant::read("end_time", self.end_time.as_ref())?;
+                if start_ns.zip(end_ns).is_some_and(|(start, end)| end < start) {
+                    return Err(ApiError::EndBeforeStart);
+                }
+                let table = $table::read(self.table.as_ref())?;
+                Ok(TelemetryAsk {
+                    table,
+                    gpus: Vec::new(),
+                    start_ns,
+                    end_ns,
+                    limit: Limit::read(self.limit.as_ref(), limits)?,
+                    offset: Offset::read(self.offset.as_ref())?,
+                    after: cursor::read(self.after.as_ref())?,
+                    tests: Tests::parse(self.selector.as_ref())?,
+                    metrics: Columns::read(table, self.metrics.as_ref())?,
+                    oldest_first: Flag::read("reverse", self.reverse.as_ref())?,
+                    format: Format::accepted(headers),
+                })
+            }
+        }
+    };
 }
 
-/// Which rows of which GPUs.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct TelemetryParams {
-    /// The table of the rows, see `/api/v1/metrics` and the documentation of metrics.
-    #[param(
-        pattern = "^ *(?:gpu_events|system_events|gpu_details|gpu_processes|gpu_health_events)? *$",
-        default = "gpu_events",
-        example = "gpu_events"
-    )]
-    table: Option<String>,
-    /// Ids or other names of the GPUs, between commas; of `system_events` names of hosts. All without it.
-    #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
-    gpus: Option<String>,
-    /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
-    #[param(example = "2026-11-20T15:00:00Z")]
-    start_time: Option<Instant>,
-    /// Last instant, inclusive.
-    #[param(example = "2026-11-20T16:00:00Z")]
-    end_time: Option<Instant>,
-    /// Most rows to return.
-    #[param(inline)]
-    limit: Option<Limit>,
-    /// Rows to pass over, in the order asked.
-    #[param(inline)]
-    offset: Option<Offset>,
-    /// Only rows behind this place: `next` of the answer before. It is the way through many rows: a time in nanoseconds, `_`, and
-    /// a text in UTF-8 as hexadecimal bytes.
-    #[param(inline, example = "1795190390000000000_4750552d61")]
-    after: Option<Cursor>,
-    /// Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
-    /// `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
-    #[serde(rename = "where")]
-    #[param(rename = "where", inline, example = "namespace=research;pod=~train-.*")]
-    selector: Option<Where>,
-    /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
-    #[param(inline, example = "power_w,utilization_pct")]
-    metrics: Option<Columns>,
-    /// Oldest first; newest first without it.
-    #[param(inline)]
-    reverse: Option<Flag>,
+rows_params! {
+    /// Which rows of a GPU.
+    GpuTelemetryParams {
+        table: GpuTable,
+    }
+}
+
+rows_params! {
+    /// Which rows of which GPUs.
+    TelemetryParams {
+        table: TableName,
+        /// Ids or other names of the GPUs, between commas; of `system_events` names of hosts. All without it.
+        #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
+        gpus: String,
+    }
 }
 
 /// A question for rows.
@@ -143,25 +146,7 @@ pub(crate) async fn of_one(
     headers: HeaderMap,
     Asked(params): Asked<GpuTelemetryParams>,
 ) -> Answered {
-    let GpuTelemetryParams { table, start_time, end_time, limit, offset, after, selector, metrics, reverse } =
-        params;
-    let params = TelemetryParams {
-        table,
-        gpus: None,
-        start_time,
-        end_time,
-        limit,
-        offset,
-        after,
-        selector,
-        metrics,
-        reverse,
-    };
-    let mut ask = TelemetryAsk::parse(&params, &api.config().limits, &headers)?;
-    if ask.table == Table::SystemEvents {
-        let tables = Table::ALL.into_iter().filter(|table| *table != Table::SystemEvents);
-        return Err(ApiError::parameter("table", ask.table.name(), parameter::names_of(tables)));
-    }
+    let mut ask = params.ask(&api.config().limits, &headers)?;
     ask.gpus = vec![Arc::from(id)];
     api.answer(ask, &headers).await
 }
@@ -183,7 +168,8 @@ pub(crate) async fn of_several(
     headers: HeaderMap,
     Asked(params): Asked<TelemetryParams>,
 ) -> Answered {
-    let ask = TelemetryAsk::parse(&params, &api.config().limits, &headers)?;
+    let mut ask = params.ask(&api.config().limits, &headers)?;
+    ask.gpus = parameter::list("gpus", params.gpus.as_ref())?;
     api.answer(ask, &headers).await
 }
 
@@ -239,28 +225,6 @@ impl TelemetryAsk {
         let next = next.map(|place| cursor::write(&place));
         let none = || RecordBatch::new_empty(Arc::new(arrow_schema::Schema::empty()));
         Body::table(i64::MAX, self.format, &found.unwrap_or_else(none), next.as_deref())
-    }
-
-    fn parse(params: &TelemetryParams, limits: &Limits, headers: &HeaderMap) -> Result<Self, ApiError> {
-        let start_ns = Instant::read("start_time", params.start_time.as_ref())?;
-        let end_ns = Instant::read("end_time", params.end_time.as_ref())?;
-        if start_ns.zip(end_ns).is_some_and(|(start, end)| end < start) {
-            return Err(ApiError::EndBeforeStart);
-        }
-        let table = parameter::table(params.table.as_ref())?;
-        Ok(Self {
-            table,
-            gpus: parameter::list("gpus", params.gpus.as_ref())?,
-            start_ns,
-            end_ns,
-            limit: Limit::read(params.limit.as_ref(), limits)?,
-            offset: Offset::read(params.offset.as_ref())?,
-            after: cursor::read(params.after.as_ref())?,
-            tests: Tests::parse(params.selector.as_ref())?,
-            metrics: Columns::read(table, params.metrics.as_ref())?,
-            oldest_first: Flag::read("reverse", params.reverse.as_ref())?,
-            format: Format::accepted(headers),
-        })
     }
 }
 
