@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// Longest reason that a dead letter carries, in bytes.
 pub(crate) const REASON_LEN_MAX: usize = 512;
@@ -36,7 +37,7 @@ impl fmt::Display for Millis {
 }
 
 /// Format of a frame's payload. The queue itself never opens it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ContentType {
     /// The binary form of a batch of rows.
@@ -46,7 +47,7 @@ pub enum ContentType {
 }
 
 /// Compression of a frame's payload, by its publisher. Its reader decompresses it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
     /// Not at all. (A batch is compressed inside.)

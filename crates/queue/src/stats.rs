@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use gpuvitals_core::Status;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// The whole queue.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = Stats)]
 pub struct QueueStats {
     /// Every topic by name.
     pub topics: BTreeMap<String, TopicStats>,
@@ -17,7 +19,7 @@ pub struct QueueStats {
 }
 
 /// One topic. All counts are messages (rows) unless the name says otherwise; totals count from the start.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct TopicStats {
     /// Held now.
     pub messages: u64,
@@ -54,7 +56,7 @@ pub struct TopicStats {
 }
 
 /// One group of a topic. Counts are messages (rows).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct GroupStats {
     /// Connections of consumers now.
     pub members: u64,
@@ -71,6 +73,7 @@ pub struct GroupStats {
     pub acked: u64,
     /// How long ago the oldest message that is not acknowledged was published, in whole seconds; none if all are.
     #[serde(rename = "oldest_unacked_seconds", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub oldest_age_s: Option<u64>,
 }
 

@@ -45,74 +45,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/health": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** How the queue is. */
-        get: operations["health"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/healthz": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Whether the process answers, for liveness probes. */
-        get: operations["alive"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/readyz": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Whether the queue takes messages, for readiness probes; the text says what is not well. */
-        get: operations["ready"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/metrics": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Figures for Prometheus. */
-        get: operations["metrics"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/stats": {
         parameters: {
             query?: never;
@@ -233,23 +165,250 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How the queue is. */
+        get: operations["health"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/healthz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether the process answers, for liveness probes. */
+        get: operations["alive"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether the queue takes messages, for readiness probes; the text says what is not well. */
+        get: operations["ready"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Figures for Prometheus. */
+        get: operations["metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * Format: binary
+         * @description A batch in its binary form (docs/wire-format.md).
+         */
+        BatchBody: string;
+        /** @description The messages themselves, as far as they can be shown. */
+        DeadContent: {
+            /** @description The messages, up to 256 KiB. */
+            messages: unknown[];
+            /**
+             * Format: int64
+             * @description How many more there are.
+             */
+            messages_left_out: number;
+        } | {
+            /** @description The payload of the whole frame. */
+            payload_base64: string;
+        } | {
+            /** @description Its length. */
+            payload_bytes: number;
+        };
+        /** @description A frame that a group gave up on. */
+        DeadLetter: components["schemas"]["DeadContent"] & {
+            /** Format: int64 */
+            id: number;
+            /** @description The group that gave up on it. */
+            group: string;
+            /**
+             * Format: int64
+             * @description Place of its frame in the topic.
+             */
+            offset: number;
+            /** @description The last failure. */
+            reason: string;
+            /** Format: int32 */
+            attempts: number;
+            /** Format: date-time */
+            published_at: string;
+            /** Format: date-time */
+            died_at: string;
+            /**
+             * @description Format of a frame's payload. The queue itself never opens it.
+             * @enum {string}
+             */
+            content_type: "batch" | "json";
+            /**
+             * @description Compression of a frame's payload, by its publisher. Its reader decompresses it.
+             * @enum {string}
+             */
+            encoding: "identity" | "zstd";
+            /**
+             * Format: int32
+             * @description Messages of the frame.
+             */
+            messages_count: number;
+        };
+        /** @description Dead letters, oldest first. */
+        DeadLetters: {
+            dead: components["schemas"]["DeadLetter"][];
+            /**
+             * Format: int64
+             * @description `from` of the next page, which may be empty; absent on the last.
+             */
+            next?: number;
+        };
+        /** @description The answer to every request that fails. */
+        Error: {
+            /** @description The status in words. */
+            error: string;
+            /** @description What is wrong and what to do, for people. */
+            message: string;
+            /** @description What is wrong, for programs. */
+            code: components["schemas"]["ErrorCode"];
+            /**
+             * Format: int64
+             * @description Of a publish that stopped: messages that were taken.
+             */
+            accepted?: number;
+            refused?: components["schemas"]["Refusal"][];
+            /** Format: int64 */
+            refused_count?: number;
+            left_out?: components["schemas"]["Refusal"][];
+            /** Format: int64 */
+            left_out_count?: number;
+            /** @description Of a publish that stopped: the first message that is to be sent again. */
+            next?: components["schemas"]["MessagePlace"];
+        };
+        /**
+         * @description What is wrong, for programs.
+         * @enum {string}
+         */
+        ErrorCode: "unauthorized" | "forbidden" | "bad_parameter" | "bad_topic" | "bad_producer" | "bad_messages" | "body_too_large" | "too_large" | "body_cut" | "unsupported_type" | "unknown_topic" | "unknown_group" | "not_found" | "method_not_allowed" | "too_many_requests" | "too_many_topics" | "sequence_too_old" | "full" | "overloaded" | "shutting_down" | "storage" | "timeout" | "internal";
+        /**
+         * @description How safe a published frame is when its receipt is given.
+         * @enum {string}
+         */
+        FrameDurability: "memory" | "written" | "synced";
+        /** @description One group of a topic. Counts are messages (rows). */
+        GroupStats: {
+            /**
+             * Format: int64
+             * @description Connections of consumers now.
+             */
+            members: number;
+            /**
+             * Format: int64
+             * @description Not yet acknowledged (in flight included).
+             */
+            lag: number;
+            /**
+             * Format: int64
+             * @description With a consumer now.
+             */
+            in_flight: number;
+            /**
+             * Format: int64
+             * @description Failed and waiting to be delivered again.
+             */
+            waiting: number;
+            /**
+             * Format: int64
+             * @description Total delivered again.
+             */
+            redelivered: number;
+            /**
+             * Format: int64
+             * @description Total acknowledged.
+             */
+            acked: number;
+            /**
+             * Format: int64
+             * @description How long ago the oldest message that is not acknowledged was published, in whole seconds; none if all are.
+             */
+            oldest_unacked_seconds?: number;
+        };
+        /** @description The groups of a topic. */
+        Groups: {
+            /** @description Each by its name. */
+            groups: {
+                [key: string]: components["schemas"]["GroupStats"];
+            };
+        };
+        /** @description How the queue is. */
+        Health: {
+            /**
+             * @description How well the queue does.
+             * @enum {string}
+             */
+            status: "healthy" | "degraded" | "unhealthy";
+            /** @description Why it is not healthy; absent if it is healthy. */
+            reason?: string;
+            /** Format: date-time */
+            timestamp: string;
+        };
+        /** @description What there is. */
         Index: {
             service: string;
             version: string;
+            /** @description Methods and paths. */
             paths: string[];
         };
+        /** @description One message a line. */
+        Lines: string;
         /**
+         * @description A row.
          * @example {
-         *       "timestamp": "2026-01-01T00:00:00Z",
          *       "fields": {
          *         "gpu_id": "gpu_0",
-         *         "temperature": 61,
-         *         "power_draw": 402.25
-         *       }
+         *         "power_draw": 402.25,
+         *         "temperature": 61
+         *       },
+         *       "timestamp": "2026-01-01T00:00:00Z"
          *     }
          */
         Message: {
@@ -258,195 +417,186 @@ export interface components {
             /** @description Identity (`uuid`, `gpu_id`, `hostname`, …) and metrics under any spelling the catalogue knows. */
             fields: Record<string, never>;
         };
-        /** @description A message, or a value of one, that was not taken; with `index` (from 0, in an array) or `line` (from 1). */
-        Refusal: {
-            index?: number;
-            line?: number;
-            reason: string;
+        /** @description Where a message stands in its document. */
+        MessagePlace: {
+            /** @description In an array, from 0; the only message has 0. */
+            index: number;
+        } | {
+            /** @description In lines, from 1. */
+            line: number;
         };
-        Published: {
-            /** @description Messages that were taken. */
+        /** @description One message, or an array of them. */
+        Messages: components["schemas"]["Message"] | components["schemas"]["Message"][];
+        /** @description How far a publish came, whether it was taken whole or not. */
+        Progress: {
+            /**
+             * Format: int64
+             * @description Messages that were taken.
+             */
             accepted: number;
+            /** @description The first of those that were refused because they are bad. */
             refused: components["schemas"]["Refusal"][];
-            /** @description All messages that were refused. */
+            /**
+             * Format: int64
+             * @description All messages that were refused.
+             */
             refused_count: number;
-            /** @description Values that cannot be true, in messages that were taken; the collector leaves them out. */
+            /** @description The first values that cannot be true, in messages that were taken; the collector leaves them out. */
             left_out: components["schemas"]["Refusal"][];
+            /**
+             * Format: int64
+             * @description All of those.
+             */
             left_out_count: number;
-            /** @enum {string} */
-            durability: "memory" | "written" | "synced";
-            /** @description Places of the new frames in the topic. */
+            /** @description Where to go on; only where the queue stopped before the end. */
+            next?: components["schemas"]["MessagePlace"];
+        };
+        /** @description What became of a publish that was taken. */
+        Published: components["schemas"]["Progress"] & {
+            /** @description How safe the messages are now. */
+            durability: components["schemas"]["FrameDurability"];
+            /** @description Places of the new frames in the topic; frames that had been taken before have none. */
             offsets: number[];
-            /** @description All of it had been taken before. */
+            /** @description All of it had been taken before, and nothing was stored again. */
             duplicate: boolean;
         };
-        Error: {
-            /** @description The status in words. */
-            error: string;
-            /** @description What is wrong and what to do, for people. */
-            message: string;
-            /**
-             * @description What is wrong, for programs.
-             * @enum {string}
-             */
-            code: "unauthorized" | "forbidden" | "bad_parameter" | "bad_topic" | "bad_producer" | "bad_messages" | "body_too_large" | "too_large" | "body_cut" | "unsupported_type" | "unknown_topic" | "unknown_group" | "not_found" | "method_not_allowed" | "too_many_requests" | "too_many_topics" | "full" | "overloaded" | "shutting_down" | "storage" | "timeout" | "internal";
-            /** @description Of a publish that stopped: messages that were taken. */
-            accepted?: number;
-            refused?: components["schemas"]["Refusal"][];
-            refused_count?: number;
-            left_out?: components["schemas"]["Refusal"][];
-            left_out_count?: number;
-            /** @description Of a publish that stopped: the first message that is to be sent again, by `index` or `line`. */
-            next?: {
-                index?: number;
-                line?: number;
-            };
+        /** @description What a purge did. */
+        Purged: {
+            /** @description Letters that were thrown away. */
+            letters: number;
         };
-        Health: {
-            /** @enum {string} */
-            status: "healthy" | "degraded" | "unhealthy";
-            /** @description Why it is not healthy; absent if it is healthy. */
-            reason?: string;
-            /** Format: date-time */
-            timestamp: string;
-        };
-        Stats: {
-            topics: {
-                [key: string]: components["schemas"]["TopicStats"];
-            };
-            /** @description Messages acknowledged since the start, over all groups. */
-            total_processed: number;
-            uptime_seconds: number;
-        };
-        /** @description Counts are messages unless the name says otherwise; totals count from the start. */
-        TopicStats: {
-            /** @description Held now. */
-            messages: number;
-            /** @description Consumers connected now, over all groups; one with several connections counts once. */
-            subscribers: number;
-            /** @description Published a second, over the last ten seconds. */
-            throughput_msg_per_sec: number;
-            /** @description Acknowledged a second, over the last ten seconds. */
-            acked_msg_per_sec: number;
-            /** @description Held now, as it counts against the bound. */
-            bytes: number;
-            /** @description Frames held now. */
-            frames: number;
-            /** @description Total taken from publishers. */
-            published: number;
-            /** @description Total acknowledged, over all groups. */
-            acked: number;
-            /** @description Total delivered again. */
-            redelivered: number;
-            /** @description Total that became dead letters. */
-            dead: number;
-            /** @description Total that made room at the bound, or lost the only group they were for. */
-            dropped: number;
-            /** @description Total refused at the bound. */
-            refused: number;
-            /** @description Total recognised as repeats. */
-            duplicates: number;
-            /** @description Dead letters kept now. */
-            dead_letters: number;
-            /** @description Total of dead letters that made room at their own bound. */
-            dead_dropped: number;
-            groups: {
-                [key: string]: components["schemas"]["GroupStats"];
-            };
-        };
-        GroupStats: {
-            /** @description Consumers connected now. */
-            members: number;
-            /** @description Not yet acknowledged, in flight included. */
-            lag: number;
-            /** @description With a consumer now. */
-            in_flight: number;
-            /** @description Failed and waiting to be delivered again. */
-            waiting: number;
-            /** @description Total delivered again. */
-            redelivered: number;
-            /** @description Total acknowledged. */
-            acked: number;
-            /** @description How long ago the oldest message that is not acknowledged was published; absent if all are. */
-            oldest_unacked_seconds?: number;
-        };
-        Topics: {
-            topics: string[];
-        };
-        Groups: {
-            groups: {
-                [key: string]: components["schemas"]["GroupStats"];
-            };
-        };
-        DeadLetters: {
-            dead: components["schemas"]["DeadLetter"][];
-            /** @description `from` of the next page, which may be empty; absent on the last. */
-            next?: number;
-        };
-        DeadLetter: {
-            id: number;
-            /** @description The group that gave up on it. */
-            group: string;
-            /** @description Place of its frame in the topic. */
-            offset: number;
-            /** @description The last failure. */
+        /** @description A message, or a value of one, that was not taken. */
+        Refusal: components["schemas"]["MessagePlace"] & {
+            /** @description Why; names the field. */
             reason: string;
-            attempts: number;
-            /** Format: date-time */
-            published_at: string;
-            /** Format: date-time */
-            died_at: string;
-            /** @enum {string} */
-            content_type: "json" | "batch";
-            /** @enum {string} */
-            encoding: "identity" | "zstd";
-            /** @description Messages of the frame. */
-            messages_count: number;
-            /** @description The messages, where they are JSON; up to 256 KiB. */
-            messages?: unknown[];
-            /** @description How many more there are. */
-            messages_left_out?: number;
-            /** @description The payload of the whole frame, where it is no JSON; up to 256 KiB. */
-            payload_base64?: string;
-            /** @description In place of a payload that is longer, or was not asked for: its length. */
-            payload_bytes?: number;
         };
         /** @description `ids` or `oldest`, one of them; at most 10,000 letters. */
         Replay: {
-            ids?: number[];
-            oldest?: number;
-            /** @description Not faster than this; without it, at once. */
-            messages_per_second?: number;
+            ids?: number[] | null;
+            oldest?: number | null;
+            /**
+             * Format: double
+             * @description Not faster than this; without it, at once.
+             */
+            messages_per_second?: number | null;
         };
+        /** @description What a replay did. */
         Replayed: {
-            /** @description Put back. */
+            /** @description Letters that were put back. */
             letters: number;
-            /** @description Left because the topic is full. */
+            /** @description Letters left because the topic is full. */
             without_room: number;
-            /** @description Left because their messages are gone. */
+            /** @description Letters left because their messages are gone. */
             unreadable: number;
-            /** @description Not tried within 20 s. */
+            /** @description Letters that were not tried within 20 s: ask again. */
             left: number;
         };
-        Purged: {
-            letters: number;
+        /** @description The whole queue. */
+        Stats: {
+            /** @description Every topic by name. */
+            topics: {
+                [key: string]: components["schemas"]["TopicStats"];
+            };
+            /**
+             * Format: int64
+             * @description Messages acknowledged since the start, over all topics and groups.
+             */
+            total_processed: number;
+            /**
+             * Format: int64
+             * @description Whole seconds since the start.
+             */
+            uptime_seconds: number;
+        };
+        /** @description One topic. All counts are messages (rows) unless the name says otherwise; totals count from the start. */
+        TopicStats: {
+            /**
+             * Format: int64
+             * @description Held now.
+             */
+            messages: number;
+            /**
+             * Format: int64
+             * @description Consumers connected now, over all groups. A consumer with several connections counts once, if it says so.
+             */
+            subscribers: number;
+            /**
+             * Format: double
+             * @description Published a second, over the last ten seconds.
+             */
+            throughput_msg_per_sec: number;
+            /**
+             * Format: double
+             * @description Acknowledged a second over all groups, over the last ten seconds.
+             */
+            acked_msg_per_sec: number;
+            /**
+             * Format: int64
+             * @description Held now, in bytes, as they count against the bound.
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description Frames held now.
+             */
+            frames: number;
+            /**
+             * Format: int64
+             * @description Total accepted from publishers (duplicates not among them).
+             */
+            published: number;
+            /**
+             * Format: int64
+             * @description Total acknowledged, over all groups.
+             */
+            acked: number;
+            /**
+             * Format: int64
+             * @description Total delivered again.
+             */
+            redelivered: number;
+            /**
+             * Format: int64
+             * @description Total that became dead letters.
+             */
+            dead: number;
+            /**
+             * Format: int64
+             * @description Total that made room at the bound, or lost the only group they were for.
+             */
+            dropped: number;
+            /**
+             * Format: int64
+             * @description Total refused at the bound.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description Total recognised as repeats.
+             */
+            duplicates: number;
+            /**
+             * Format: int64
+             * @description Dead letters kept now.
+             */
+            dead_letters: number;
+            /**
+             * Format: int64
+             * @description Total of dead letters that went at their own bound.
+             */
+            dead_dropped: number;
+            /** @description Every group by name. */
+            groups: {
+                [key: string]: components["schemas"]["GroupStats"];
+            };
+        };
+        /** @description The names of the topics. */
+        Topics: {
+            topics: string[];
         };
     };
-    responses: {
-        /** @description Why not. */
-        Refused: {
-            headers: {
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["Error"];
-            };
-        };
-    };
-    parameters: {
-        /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
-        Topic: string;
-    };
+    responses: never;
+    parameters: never;
     requestBodies: never;
     headers: never;
     pathItems: never;
@@ -486,16 +636,16 @@ export interface operations {
             };
             path: {
                 /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
-                topic: components["parameters"]["Topic"];
+                topic: string;
             };
             cookie?: never;
         };
         /** @description At most 4 MiB, and 16 MiB once unpacked. */
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Message"] | components["schemas"]["Message"][];
-                "application/x-ndjson": string;
-                "application/vnd.gpuvitals.batch": string;
+                "application/json": components["schemas"]["Messages"];
+                "application/vnd.gpuvitals.batch": components["schemas"]["BatchBody"];
+                "application/x-ndjson": components["schemas"]["Lines"];
             };
         };
         responses: {
@@ -508,14 +658,424 @@ export interface operations {
                     "application/json": components["schemas"]["Published"];
                 };
             };
-            400: components["responses"]["Refused"];
-            408: components["responses"]["Refused"];
-            409: components["responses"]["Refused"];
-            413: components["responses"]["Refused"];
-            415: components["responses"]["Refused"];
-            429: components["responses"]["Refused"];
-            500: components["responses"]["Refused"];
-            503: components["responses"]["Refused"];
+            /** @description No message is good, or the topic, the producer or the body is not. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body took too long. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There are too many topics, or the queue no longer knows whether the request was taken before. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too long, or too long for one frame. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description A type or a packing that is not understood. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The topic is full. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The queue cannot store. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too busy, or the queue ends; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    stats: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Numbers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stats"];
+                };
+            };
+        };
+    };
+    topic_stats: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Numbers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TopicStats"];
+                };
+            };
+            /** @description The path is not UTF-8. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    topics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Names. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topics"];
+                };
+            };
+        };
+    };
+    groups: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Groups by name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Groups"];
+                };
+            };
+            /** @description The path is not UTF-8. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    remove_group: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
+                topic: string;
+                /** @description Name of the group. */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The path is not UTF-8. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such topic or group. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    dead_letters: {
+        parameters: {
+            query?: {
+                /** @description First id. */
+                from?: number;
+                limit?: number;
+                /** @description Whether messages and payloads are wanted; without them a letter has `payload_bytes`. */
+                content?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Letters. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadLetters"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    purge_dead: {
+        parameters: {
+            query?: {
+                /** @description These ids with commas between them. */
+                ids?: string;
+                /** @description So many of the oldest. */
+                oldest?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How many went. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Purged"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    replay_dead: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Replay"];
+            };
+        };
+        responses: {
+            /** @description What was put back. A replay ends after 20 s; `left` says what is to do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replayed"];
+                };
+            };
+            /** @description The body is not as described. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body took too long. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too long. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The queue cannot store. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too busy, or the queue ends; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
         };
     };
     health: {
@@ -614,208 +1174,6 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-        };
-    };
-    stats: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Numbers. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Stats"];
-                };
-            };
-        };
-    };
-    topic_stats: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
-                topic: components["parameters"]["Topic"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Numbers. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TopicStats"];
-                };
-            };
-            404: components["responses"]["Refused"];
-        };
-    };
-    topics: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Names. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Topics"];
-                };
-            };
-        };
-    };
-    groups: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
-                topic: components["parameters"]["Topic"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Groups by name. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Groups"];
-                };
-            };
-            404: components["responses"]["Refused"];
-        };
-    };
-    remove_group: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
-                topic: components["parameters"]["Topic"];
-                group: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description It is gone. */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            404: components["responses"]["Refused"];
-        };
-    };
-    dead_letters: {
-        parameters: {
-            query?: {
-                /** @description First id. */
-                from?: number;
-                /** @description Most letters. A list also ends after 4 MiB of messages. */
-                limit?: number;
-                /** @description Whether messages and payloads are wanted; without them a letter has `payload_bytes`. */
-                content?: boolean;
-            };
-            header?: never;
-            path: {
-                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
-                topic: components["parameters"]["Topic"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Letters. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["DeadLetters"];
-                };
-            };
-            400: components["responses"]["Refused"];
-            404: components["responses"]["Refused"];
-        };
-    };
-    purge_dead: {
-        parameters: {
-            query?: {
-                /** @description These ids with commas between them. */
-                ids?: string;
-                /** @description So many of the oldest. */
-                oldest?: number;
-            };
-            header?: never;
-            path: {
-                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
-                topic: components["parameters"]["Topic"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description How many went. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Purged"];
-                };
-            };
-            400: components["responses"]["Refused"];
-            404: components["responses"]["Refused"];
-        };
-    };
-    replay_dead: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Letters, digits, `.`, `_` and `-`, at most 100; for a topic of dead letters `.dead` behind them. Created by the first publish. */
-                topic: components["parameters"]["Topic"];
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Replay"];
-            };
-        };
-        responses: {
-            /** @description What was put back. A replay ends after 20 s; `left` says what is to do. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Replayed"];
-                };
-            };
-            400: components["responses"]["Refused"];
-            404: components["responses"]["Refused"];
         };
     };
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use gpuvitals_log::Place;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::frame::{DeadFacts, Frame, Millis};
 use crate::name::NameError;
@@ -129,7 +130,7 @@ impl Default for ConsumerOptions {
 }
 
 /// How safe a published frame is when its receipt is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum FrameDurability {
     /// In memory: lost with the process.

@@ -5,6 +5,7 @@ use std::io::{BufRead, Read};
 use bytes::Bytes;
 use gpuvitals_listener::body::Share;
 use gpuvitals_listener::echo;
+use utoipa::ToSchema;
 
 use super::refusal::Refusal;
 
@@ -14,7 +15,8 @@ const STEP: usize = 64 << 10;
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 /// How a body is packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "lowercase", default = json!("identity"))]
 pub(crate) enum Coding {
     Identity,
     Gzip,

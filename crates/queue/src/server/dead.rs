@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,10 +14,12 @@ use gpuvitals_listener::parameter;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::{IntoParams, ToSchema};
 
-use super::admin::{Named, spelled};
+use super::admin::{Named, TopicName, spelled};
 use super::body::unzstd;
-use super::refusal::Refusal;
+use super::refusal::{ErrorBody, Refusal};
 use super::served::Served;
 use crate::broker::{AdminError, DeadLetter, DeadSelection, Replayed};
 use crate::frame::{ContentType, Encoding, Frame};
@@ -40,32 +42,57 @@ const BODY_MAX: usize = 24 * IDS_MAX;
 /// How long a replay works before it answers with what is left.
 const REPLAY_TIME: Duration = Duration::from_secs(20);
 
-#[derive(Debug, Deserialize)]
+/// Which letters of a topic.
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Page {
+    /// First id.
+    #[param(value_type = Option<u64>, default = 0)]
     from: Option<String>,
+    #[param(schema_with = page)]
     limit: Option<String>,
+    /// Whether messages and payloads are wanted; without them a letter has `payload_bytes`.
+    #[param(value_type = Option<bool>, default = true)]
     content: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+fn page() -> ObjectBuilder {
+    let words = "Most letters. A list also ends after 4 MiB of messages.";
+    let limit = ObjectBuilder::new().schema_type(Type::Integer).default(Some(PAGE.into()));
+    limit.minimum(Some(1)).maximum(Some(PAGE_MAX)).description(Some(words))
+}
+
+/// Dead letters, oldest first.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DeadLetters)]
 pub(crate) struct Letters {
     dead: Vec<Letter>,
-    /// `from` of the next page, if there is one.
+    /// `from` of the next page, which may be empty; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     next: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+/// A frame that a group gave up on.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DeadLetter)]
 struct Letter {
     id: u64,
+    /// The group that gave up on it.
     group: String,
+    /// Place of its frame in the topic.
     offset: u64,
+    /// The last failure.
     reason: String,
     attempts: u32,
+    #[schema(format = DateTime)]
     published_at: String,
+    #[schema(format = DateTime)]
     died_at: String,
+    #[schema(inline)]
     content_type: ContentType,
+    #[schema(inline)]
     encoding: Encoding,
     /// Messages of the frame.
     messages_count: u32,
@@ -74,24 +101,46 @@ struct Letter {
 }
 
 /// The messages themselves, as far as they can be shown.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
+#[schema(as = DeadContent)]
 enum Content {
     /// JSON that could be read.
-    Messages { messages: Vec<Box<RawValue>>, messages_left_out: u64 },
-    /// The payload of the whole frame.
-    Payload { payload_base64: String },
-    /// A payload that is too long to be shown, or was not asked for.
-    Size { payload_bytes: usize },
+    Messages {
+        /// The messages, up to 256 KiB.
+        #[schema(value_type = Vec<serde_json::Value>)]
+        messages: Vec<Box<RawValue>>,
+        /// How many more there are.
+        messages_left_out: u64,
+    },
+    /// No JSON, up to 256 KiB.
+    Payload {
+        /// The payload of the whole frame.
+        payload_base64: String,
+    },
+    /// A payload that is longer, or was not asked for.
+    Size {
+        /// Its length.
+        payload_bytes: usize,
+    },
 }
 
-/// Dead letters of a topic, oldest first.
+/// Dead letters, oldest first.
+#[utoipa::path(
+    get, path = "/topics/{topic}/dead", tag = "dead letters", operation_id = "dead_letters", params(TopicName, Page),
+    responses(
+        (status = 200, description = "Letters.", body = Letters),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 404, description = "No such topic.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
 pub(crate) async fn list(
     State(served): State<Served>,
-    topic: Named<String>,
+    topic: Named<TopicName>,
     page: Result<Query<Page>, QueryRejection>,
 ) -> Result<Json<Letters>, Refusal> {
-    let (Path(topic), Query(page)) = (topic?, page?);
+    let (Path(TopicName { topic }), Query(page)) = (topic?, page?);
     let from = match page.from.as_deref() {
         None | Some("") => 0,
         Some(text) => {
@@ -216,24 +265,30 @@ fn messages(frame: &Frame) -> Option<Vec<Box<RawValue>>> {
     }
 }
 
-#[derive(Debug, Deserialize)]
+/// `ids` or `oldest`, one of them; at most 10,000 letters.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
+#[schema(as = Replay)]
 struct ReplayRequest {
+    #[schema(max_items = 10000)]
     ids: Option<Vec<u64>>,
     oldest: Option<usize>,
+    /// Not faster than this; without it, at once.
+    #[schema(exclusive_minimum = 0)]
     messages_per_second: Option<f64>,
 }
 
 /// What a replay did.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = Replayed)]
 pub(crate) struct ReplayAnswer {
     /// Letters that were put back.
     letters: usize,
     /// Letters left because the topic is full.
     without_room: usize,
-    /// Letters left because their bytes are gone.
+    /// Letters left because their messages are gone.
     unreadable: usize,
-    /// Letters that were not tried in the time there is: ask again.
+    /// Letters that were not tried within 20 s: ask again.
     left: usize,
 }
 
@@ -245,13 +300,26 @@ impl ReplayAnswer {
     }
 }
 
-/// Publishes dead letters to their topic again: at once, or so many messages a second.
+/// Publishes dead letters to their topic again, for all of its groups, and removes them.
+#[utoipa::path(
+    post, path = "/topics/{topic}/dead/replay", tag = "dead letters", operation_id = "replay_dead", params(TopicName),
+    request_body = ReplayRequest,
+    responses(
+        (status = 200, description = "What was put back. A replay ends after 20 s; `left` says what is to do.", body = ReplayAnswer),
+        (status = 400, description = "The body is not as described.", body = ErrorBody),
+        (status = 404, description = "No such topic.", body = ErrorBody),
+        (status = 408, description = "The body took too long.", body = ErrorBody),
+        (status = 413, description = "The body is too long.", body = ErrorBody),
+        (status = 500, description = "The queue cannot store.", body = ErrorBody),
+        (status = 503, description = "Too busy, or the queue ends; try again.", body = ErrorBody),
+    )
+)]
 pub(crate) async fn replay(
     State(served): State<Served>,
-    topic: Result<Path<String>, PathRejection>,
+    topic: Named<TopicName>,
     mut body: Body,
 ) -> Result<Json<ReplayAnswer>, Refusal> {
-    let Path(topic) = topic?;
+    let Path(TopicName { topic }) = topic?;
     let mut share = served.bodies().share();
     let time = served.limits().request_time;
     let received = tokio::time::timeout(time, receive(&mut body, BODY_MAX, &mut share)).await;
@@ -308,27 +376,40 @@ async fn replay_within(
     Ok(answer)
 }
 
-#[derive(Debug, Deserialize)]
+/// Which letters go; all without it.
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Which {
+    /// These ids with commas between them.
     ids: Option<String>,
+    /// So many of the oldest.
+    #[param(value_type = Option<usize>)]
     oldest: Option<String>,
 }
 
 /// What a purge did.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Purged {
     /// Letters that were thrown away.
     letters: usize,
 }
 
-/// Throws dead letters away: those named, or all.
+/// Throws dead letters away: those named, or all of the topic.
+#[utoipa::path(
+    delete, path = "/topics/{topic}/dead", tag = "dead letters", operation_id = "purge_dead", params(TopicName, Which),
+    responses(
+        (status = 200, description = "How many went.", body = Purged),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 404, description = "No such topic.", body = ErrorBody),
+    )
+)]
 pub(crate) async fn purge(
     State(served): State<Served>,
-    topic: Named<String>,
+    topic: Named<TopicName>,
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Purged>, Refusal> {
-    let (Path(topic), Query(which)) = (topic?, which?);
+    let (Path(TopicName { topic }), Query(which)) = (topic?, which?);
     let ids = which.ids.map(|text| {
         let ids: Result<Vec<u64>, _> = text.split(',').map(|id| id.trim().parse()).collect();
         ids.map_err(|_| Refusal::parameter("ids", &text, "ids of dead letters with commas between them"))

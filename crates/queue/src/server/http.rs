@@ -1,26 +1,25 @@
-//! The queue by HTTP: publishing, what is held, dead letters, figures. The paths stand in `api/queue-openapi.yaml`.
+//! The queue by HTTP: publishing, what is held, dead letters, figures.
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Method, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
-use axum::{Json, Router};
+use axum::routing::post;
 use gpuvitals_listener::body::Budget;
 use gpuvitals_listener::{Partial, TokenScope, echo, vitals};
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::admin::{self, QueueVitals};
+use super::admin::QueueVitals;
 use super::config::ServerConfig;
 use super::grpc::{Grpc, Limits};
+use super::paths;
 use super::refusal::Refusal;
 use super::served::Served;
-use super::{dead, publish};
 use crate::protocol::v1::queue_server::QueueServer;
 use crate::service::Queue;
 
@@ -50,18 +49,7 @@ pub fn scope(method: &Method, path: &str) -> TokenScope {
 /// Paths to look into the queue and to manage it, alone: for a port that serves something else beside them. [`scope`] says who may.
 pub fn admin_router(queue: Queue, config: &ServerConfig) -> Router {
     let bodies = Budget::new(config.http.bodies_bytes);
-    admin_paths().with_state(Served::new(queue, config, bodies))
-}
-
-fn admin_paths() -> Router<Served> {
-    Router::new()
-        .route("/stats", get(admin::stats))
-        .route("/stats/{topic}", get(admin::topic_stats))
-        .route("/topics", get(admin::topics))
-        .route("/topics/{topic}/groups", get(admin::groups))
-        .route("/topics/{topic}/groups/{group}", delete(admin::remove_group))
-        .route("/topics/{topic}/dead", get(dead::list).delete(dead::purge))
-        .route("/topics/{topic}/dead/replay", post(dead::replay))
+    paths::admin().with_state(Served::new(queue, config, bodies))
 }
 
 /// All paths.
@@ -72,10 +60,8 @@ pub fn router(queue: Queue, config: &ServerConfig, stop: CancellationToken) -> R
     let vitals = QueueVitals { queue: queue.clone(), meter: Arc::clone(&meter) };
     let grpc = grpc(&queue, config, &bodies, stop);
     let served = Served::new(queue, config, bodies);
-    Router::new()
-        .route("/", get(index))
-        .route("/publish/{topic}", post(publish::publish))
-        .merge(admin_paths())
+    paths::own()
+        .merge(paths::admin())
         .merge(vitals::routes(Arc::new(vitals)))
         .merge(grpc)
         .fallback(nothing_there)
@@ -99,29 +85,6 @@ fn grpc(queue: &Queue, config: &ServerConfig, bodies: &Budget, stop: Cancellatio
         response.map(Body::new)
     });
     Router::new().route(PUBLISH, call.clone()).route(PUBLISH_STREAM, call.clone()).route(SUBSCRIBE, call)
-}
-
-/// What there is.
-async fn index() -> Json<serde_json::Value> {
-    Json(json!({
-        "service": "gpuvitals-queue",
-        "version": env!("CARGO_PKG_VERSION"),
-        "paths": [
-            "POST /publish/{topic}",
-            "GET /health",
-            "GET /healthz",
-            "GET /readyz",
-            "GET /metrics",
-            "GET /stats",
-            "GET /stats/{topic}",
-            "GET /topics",
-            "GET /topics/{topic}/groups",
-            "DELETE /topics/{topic}/groups/{group}",
-            "GET /topics/{topic}/dead",
-            "DELETE /topics/{topic}/dead",
-            "POST /topics/{topic}/dead/replay",
-        ],
-    }))
 }
 
 async fn nothing_there(uri: Uri) -> Response {

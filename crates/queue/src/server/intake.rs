@@ -12,6 +12,7 @@ use gpuvitals_core::wire::{self, ROWS_MAX, WireError};
 use serde::Serialize;
 use serde::de::{Deserializer as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use crate::frame::{ContentType, Encoding, Frame};
 
@@ -38,7 +39,7 @@ pub enum Form {
 }
 
 /// Where a message stands in its document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MessagePlace {
     /// In an array, from 0; the only message has 0.
@@ -57,7 +58,8 @@ impl fmt::Display for MessagePlace {
 }
 
 /// A message, or a value of one, that was not taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Refusal)]
 pub struct Refused {
     /// Of which message.
     #[serde(flatten)]

@@ -10,11 +10,13 @@ mod admin;
 mod body;
 mod config;
 mod dead;
+mod document;
 mod grpc;
 pub(crate) mod headers;
 pub mod http;
 pub mod intake;
 mod metrics;
+mod paths;
 mod publish;
 mod refusal;
 mod served;
@@ -29,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::service::Queue;
 
 pub use config::{HttpLimits, ServerConfig};
+pub use document::document;
 pub use http::{admin_router, scope};
 pub use metrics::{Protocol, ServerMeter, families};
 

@@ -5,7 +5,6 @@ use std::task::Poll;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -18,12 +17,15 @@ use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+use utoipa::{IntoParams, ToSchema};
 
+use super::admin::{Named, TopicName};
 use super::body::{Coding, unpack};
 use super::headers::{BATCH, JSON, PRODUCER, SEQUENCE};
 use super::intake::{self, DocumentError, Form, Intake, Piece};
 use super::metrics::Protocol;
-use super::refusal::{Progress, Refusal};
+use super::refusal::{ErrorBody, Progress, Refusal};
 use super::served::Served;
 use crate::broker::{FrameDurability, PublishError, Receipt};
 use crate::frame::ProducerStamp;
@@ -33,7 +35,7 @@ use crate::name::{self, PRODUCER_LEN_MAX};
 const INLINE_MAX: usize = 64 << 10;
 
 /// What became of a publish that was taken.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Published {
     #[serde(flatten)]
     progress: Progress,
@@ -43,6 +45,62 @@ pub(crate) struct Published {
     offsets: Vec<u64>,
     /// All of it had been taken before, and nothing was stored again.
     duplicate: bool,
+}
+
+/// One message, or an array of them.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes a body in the document")]
+enum Messages {
+    One(Message),
+    Several(Vec<Message>),
+}
+
+/// A row.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "timestamp": "2026-01-01T00:00:00Z", "fields": {"gpu_id": "gpu_0", "temperature": 61, "power_draw": 402.25}
+}))]
+struct Message {
+    #[schema(schema_with = timestamp)]
+    timestamp: (),
+    /// Identity (`uuid`, `gpu_id`, `hostname`, …) and metrics under any spelling the catalogue knows.
+    #[schema(value_type = Object)]
+    fields: (),
+}
+
+fn timestamp() -> ObjectBuilder {
+    let words = "RFC 3339, or a number since 1970 in seconds, milliseconds, microseconds or nanoseconds.";
+    ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::String, Type::Number]))
+        .description(Some(words))
+}
+
+/// One message a line.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes a body in the document")]
+struct Lines(String);
+
+/// A batch in its binary form (docs/wire-format.md).
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "describes a body in the document")]
+struct BatchBody(String);
+
+/// What the headers say of a body, as the document has it.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "`heading` reads them")]
+struct PublishHeaders {
+    /// How the body is packed.
+    #[param(rename = "content-encoding", inline, nullable = false)]
+    packed: Option<Coding>,
+    /// Names one life of one producer. One that starts anew takes another name.
+    #[param(rename = "x-gpuvitals-producer", min_length = 1, max_length = 128, nullable = false)]
+    producer: Option<String>,
+    /// Grows by one with every request of this producer; a repeat carries the same number. At most 128 of one producer may be under way.
+    #[param(rename = "x-gpuvitals-sequence", format = "uint64", nullable = false)]
+    sequence: Option<u64>,
 }
 
 /// What the headers say of a body.
@@ -59,10 +117,34 @@ enum BodyForm {
     Batch,
 }
 
-/// Takes messages. A request with a producer's stamp is one frame, taken whole or not at all.
+/// Hands over messages.
+///
+/// Good messages are taken, bad ones are refused by their place. Long requests are cut into frames of at most 256
+/// messages; when the topic fills up in the middle, the answer says how many were taken and where to go on.
+///
+/// With `x-gpuvitals-producer` and `x-gpuvitals-sequence` the request is one frame, taken whole or not at all, and a
+/// repeat of it is recognised and not stored again.
+#[utoipa::path(
+    post, path = "/publish/{topic}", tag = "messages", operation_id = "publish", params(TopicName, PublishHeaders),
+    request_body(
+        description = "At most 4 MiB, and 16 MiB once unpacked.",
+        content((Messages = "application/json"), (Lines = "application/x-ndjson"), (BatchBody = "application/vnd.gpuvitals.batch")),
+    ),
+    responses(
+        (status = 200, description = "Taken, as durable as the answer says.", body = Published),
+        (status = 400, description = "No message is good, or the topic, the producer or the body is not.", body = ErrorBody),
+        (status = 408, description = "The body took too long.", body = ErrorBody),
+        (status = 409, description = "There are too many topics, or the queue no longer knows whether the request was taken before.", body = ErrorBody),
+        (status = 413, description = "The body is too long, or too long for one frame.", body = ErrorBody),
+        (status = 415, description = "A type or a packing that is not understood.", body = ErrorBody),
+        (status = 429, description = "The topic is full.", body = ErrorBody),
+        (status = 500, description = "The queue cannot store.", body = ErrorBody),
+        (status = 503, description = "Too busy, or the queue ends; try again.", body = ErrorBody),
+    )
+)]
 pub(crate) async fn publish(
     State(served): State<Served>,
-    topic: Result<Path<String>, PathRejection>,
+    topic: Named<TopicName>,
     headers: HeaderMap,
     mut body: Body,
 ) -> Response {
@@ -84,12 +166,12 @@ pub(crate) async fn publish(
 
 async fn read(
     served: &Served,
-    topic: Result<Path<String>, PathRejection>,
+    topic: Named<TopicName>,
     headers: &HeaderMap,
     body: &mut Body,
     share: &mut Share,
 ) -> Result<(String, Intake), Refusal> {
-    let Path(topic) = topic?;
+    let Path(TopicName { topic }) = topic?;
     name::check_destination(&topic).map_err(Refusal::Topic)?;
     let heading = heading(headers)?;
     let limits = *served.limits();

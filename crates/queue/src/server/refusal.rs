@@ -8,16 +8,21 @@ use axum::response::{IntoResponse, Response};
 use gpuvitals_listener::body::BodyError;
 use gpuvitals_listener::parameter::ParameterError;
 use gpuvitals_listener::refuse_with;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::intake::{Complaints, DocumentError, MessagePlace, Refused};
 use crate::broker::{AdminError, PublishError};
 use crate::name::NameError;
 
-/// The error, for programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What is wrong, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ErrorCode {
+    #[expect(dead_code, reason = "the listener answers so")]
+    Unauthorized,
+    #[expect(dead_code, reason = "the listener answers so")]
+    Forbidden,
     BadParameter,
     BadTopic,
     BadProducer,
@@ -30,6 +35,8 @@ pub(crate) enum ErrorCode {
     UnknownGroup,
     NotFound,
     MethodNotAllowed,
+    #[expect(dead_code, reason = "the listener answers so")]
+    TooManyRequests,
     TooManyTopics,
     SequenceTooOld,
     Full,
@@ -38,6 +45,33 @@ pub(crate) enum ErrorCode {
     Storage,
     Timeout,
     Internal,
+}
+
+/// The answer to every request that fails.
+#[expect(dead_code, reason = "the listener writes it, the document describes it")]
+#[derive(Debug, ToSchema)]
+#[schema(as = Error)]
+pub(crate) struct ErrorBody {
+    /// The status in words.
+    error: String,
+    /// What is wrong and what to do, for people.
+    message: String,
+    /// What is wrong, for programs.
+    code: ErrorCode,
+    /// Of a publish that stopped: messages that were taken.
+    #[schema(nullable = false)]
+    accepted: Option<u64>,
+    #[schema(nullable = false, max_items = 20)]
+    refused: Option<Vec<Refused>>,
+    #[schema(nullable = false)]
+    refused_count: Option<u64>,
+    #[schema(nullable = false, max_items = 20)]
+    left_out: Option<Vec<Refused>>,
+    #[schema(nullable = false)]
+    left_out_count: Option<u64>,
+    /// Of a publish that stopped: the first message that is to be sent again.
+    #[schema(nullable = false)]
+    next: Option<MessagePlace>,
 }
 
 /// Why a request is refused.
@@ -200,20 +234,23 @@ impl From<BodyError> for Refusal {
 }
 
 /// How far a publish came, whether it was taken whole or not.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Progress {
     /// Messages that were taken.
     pub(super) accepted: u64,
     /// The first of those that were refused because they are bad.
+    #[schema(max_items = 20)]
     refused: Vec<Refused>,
-    /// All of those.
+    /// All messages that were refused.
     refused_count: u64,
-    /// The first values that cannot be true, in messages that were taken.
+    /// The first values that cannot be true, in messages that were taken; the collector leaves them out.
+    #[schema(max_items = 20)]
     left_out: Vec<Refused>,
     /// All of those.
     left_out_count: u64,
     /// Where to go on; only where the queue stopped before the end.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub(super) next: Option<MessagePlace>,
 }
 

@@ -190,7 +190,7 @@ function LetterTable({ dead, busy, onRedrive, onPurge }: LetterTableProps) {
               <Instant text={letter.died_at} now={now} />
               <td className={`${cell} whitespace-nowrap text-muted`}>
                 {letter.content_type === "json" ? "JSON" : "binary rows"}
-                {letter.payload_bytes !== undefined && `, ${formatValue(letter.payload_bytes, "B")}`}
+                {"payload_bytes" in letter && `, ${formatValue(letter.payload_bytes, "B")}`}
               </td>
               <td className={`${cell} whitespace-nowrap`}>
                 <button type="button" className="button quiet square" disabled={busy} aria-label={`Redrive letter ${letter.id}`} title="Redrive" onClick={() => onRedrive(letter)}>
