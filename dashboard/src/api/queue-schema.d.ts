@@ -954,7 +954,10 @@ export interface operations {
     purge_dead: {
         parameters: {
             query?: {
-                /** @description These ids with commas between them. */
+                /**
+                 * @description These ids with commas between them.
+                 * @example 1,2,3
+                 */
                 ids?: string;
                 /** @description So many of the oldest. */
                 oldest?: number;

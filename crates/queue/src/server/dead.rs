@@ -48,7 +48,7 @@ const REPLAY_TIME: Duration = Duration::from_secs(20);
 #[into_params(parameter_in = Query)]
 pub(crate) struct Page {
     /// First id.
-    #[param(value_type = Option<u64>, default = 0)]
+    #[param(value_type = Option<u64>, format = "uint64", default = 0)]
     from: Option<String>,
     #[param(schema_with = page)]
     limit: Option<String>,
@@ -382,6 +382,7 @@ async fn replay_within(
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {
     /// These ids with commas between them.
+    #[param(pattern = "^ *[0-9]{1,19} *(?:, *[0-9]{1,19} *)*$", example = "1,2,3")]
     ids: Option<String>,
     /// So many of the oldest.
     #[param(value_type = Option<usize>)]
