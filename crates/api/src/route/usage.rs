@@ -51,12 +51,19 @@ pub(crate) struct UsageParams {
 /// A question for use.
 #[derive(Debug)]
 struct UsageAsk {
-    of_idle: bool,
+    about: About,
     start_ns: Option<i64>,
     end_ns: Option<i64>,
     by: GroupColumn,
     price: Option<f64>,
     page: Paging,
+}
+
+/// What of the use is asked.
+#[derive(Debug, Clone, Copy)]
+enum About {
+    Energy,
+    Idle,
 }
 
 /// Energy by GPU, node, namespace, job or pod.
@@ -79,7 +86,7 @@ pub(crate) async fn energy(
     headers: HeaderMap,
     Asked(params): Asked<UsageParams>,
 ) -> Answered {
-    api.answer(UsageAsk::parse(&params, &api.config().limits, false)?, &headers).await
+    api.answer(UsageAsk::parse(&params, &api.config().limits, About::Energy)?, &headers).await
 }
 
 /// GPU hours, energy and cost of GPUs that are held without work.
@@ -100,7 +107,7 @@ pub(crate) async fn idle(
     headers: HeaderMap,
     Asked(params): Asked<UsageParams>,
 ) -> Answered {
-    api.answer(UsageAsk::parse(&params, &api.config().limits, true)?, &headers).await
+    api.answer(UsageAsk::parse(&params, &api.config().limits, About::Idle)?, &headers).await
 }
 
 impl Ask for UsageAsk {
@@ -115,10 +122,9 @@ impl Ask for UsageAsk {
             let range = (Moment(start_ns), Moment(end_ns));
             let until_ns =
                 self.end_ns.map_or_else(|| view.now_ns().saturating_add(MINUTE_NS / 4), |_| i64::MAX);
-            if self.of_idle {
-                Body::until(until_ns, &self.idle(&uses, range))
-            } else {
-                Body::until(until_ns, &self.energy(&uses, range))
+            match self.about {
+                About::Energy => Body::until(until_ns, &self.energy(&uses, range)),
+                About::Idle => Body::until(until_ns, &self.idle(&uses, range)),
             }
         })
         .await
@@ -126,12 +132,12 @@ impl Ask for UsageAsk {
 }
 
 impl UsageAsk {
-    fn parse(params: &UsageParams, limits: &Limits, of_idle: bool) -> Result<Self, ApiError> {
+    fn parse(params: &UsageParams, limits: &Limits, about: About) -> Result<Self, ApiError> {
         const BY: [&str; 5] = ["gpu", "node", "namespace", "job", "pod"];
         let by = given(params.by.as_ref()).unwrap_or("namespace");
         let column = GroupColumn::by_name(by).filter(|_| BY.contains(&by));
         Ok(Self {
-            of_idle,
+            about,
             start_ns: Instant::read("start", params.start.as_ref())?,
             end_ns: Instant::read("end", params.end.as_ref())?,
             by: column.ok_or_else(|| ApiError::parameter("by", by, BY.join(", ")))?,
