@@ -1,8 +1,9 @@
-//! Contents of a scrape, and contents it must never have.
+//! Contents of a scrape, contents it must never have, and what watches them.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::indexing_slicing,
     clippy::string_slice,
     clippy::float_cmp,
     reason = "a test fails by panicking"
@@ -14,5 +15,6 @@ mod energy;
 mod fleet;
 mod golden;
 mod hostile;
+mod monitoring;
 mod reader;
 mod scrape;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use gpuvitals_core::catalogue;
 
-use crate::checks::test_rules;
-use crate::{is_current, root, yaml};
+use super::checks::test_rules;
+use super::{is_current, root, yaml};
 
 /// The file of the rules.
 pub(crate) const RULES: &str = "deploy/prometheus/recording.yaml";
@@ -51,7 +51,7 @@ const LEVELS: [(&str, &str, &str); 3] = [
 
 #[test]
 fn the_rules_are_made_of_the_catalogue() {
-    let mut out = format!("# Generated: `{}`.\ngroups:\n", crate::COMMAND);
+    let mut out = format!("# Generated: `{}`.\ngroups:\n", super::COMMAND);
     for (level, labels, join) in LEVELS {
         writeln!(out, "  - name: gpuvitals-{level}\n    rules:").unwrap();
         for (series, operation, suffix) in figures() {

@@ -13,10 +13,10 @@ use gpuvitals_core::{AbsenceReason, Identity};
 use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_inputs::simulated::{SimConfig, Simulated};
 
-use crate::alerts::{GROUPS, RULES};
-use crate::checks::test_rules;
+use super::alerts::{GROUPS, RULES};
+use super::checks::test_rules;
+use super::root;
 use crate::reader::read;
-use crate::root;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Between two ticks of the simulation, each of which is scraped.

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::alerts::{GROUPS, RULES, Shown};
-use crate::{recording, root, yaml};
+use super::alerts::{GROUPS, RULES, Shown};
+use super::{recording, root, yaml};
 
 fn promtool(args: &[&str], of: &Path) {
     let output = Command::new("promtool").args(args).arg(of).output();

@@ -9,7 +9,7 @@ use gpuvitals_analysis::condition;
 use gpuvitals_core::MetricId;
 use gpuvitals_core::catalogue::{Metric, Unit};
 
-use crate::{is_current, yaml};
+use super::{is_current, yaml};
 
 /// An alert, and series that show it in a test.
 pub(crate) struct Alert {
@@ -183,7 +183,7 @@ fn camel(id: &str) -> String {
 #[test]
 fn the_rules_are_those_of_the_table() {
     let mut out =
-        format!("# Generated: `{}`. What to do about each: docs/alerts.md.\ngroups:\n", crate::COMMAND);
+        format!("# Generated: `{}`. What to do about each: docs/alerts.md.\ngroups:\n", super::COMMAND);
     for (group, alerts) in GROUPS {
         writeln!(out, "  - name: {group}\n    rules:").unwrap();
         for alert in alerts() {
@@ -203,7 +203,7 @@ fn the_rules_are_those_of_the_table() {
 
 #[test]
 fn each_alert_says_what_to_do() {
-    let mut out = format!("<!-- Generated: `{}`. -->\n\n{HEAD}", crate::COMMAND);
+    let mut out = format!("<!-- Generated: `{}`. -->\n\n{HEAD}", super::COMMAND);
     for (group, alerts) in GROUPS {
         let title = match group {
             "gpuvitals-conditions" => "Conditions of a GPU",
