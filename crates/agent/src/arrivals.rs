@@ -112,7 +112,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::faulty_sysfs::FaultySysfs;
+    use gpuvitals_rig::faulty_sysfs::FaultySysfs;
 
     /// Cards, each with an address of its own.
     fn cards(numbers: &[u8]) -> tempfile::TempDir {

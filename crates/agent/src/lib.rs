@@ -6,9 +6,6 @@
 
 mod arrivals;
 mod error;
-#[cfg(test)]
-#[path = "../../sources/tests/faulty/faulty_sysfs.rs"]
-mod faulty_sysfs;
 mod node;
 mod own;
 mod publishing;

@@ -9,6 +9,7 @@ use gpuvitals_clocks::{
     ClockControl, ClockError, ClockStep, Held, Level, Lock, Plan, get_current_clocks, lock_gpu_clocks,
     reset_gpu_clocks, restore_clocks,
 };
+use gpuvitals_rig::tree;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 
@@ -24,7 +25,7 @@ impl Tree {
     fn of(name: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/clocks").join(name);
-        copy(&fixture, dir.path());
+        tree::copy(&fixture, dir.path());
         let card = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap();
         Self { device: card.path().join("device"), dir }
     }
@@ -46,19 +47,6 @@ impl Tree {
 
     fn plan(&self, lock: &Lock) -> Result<Plan, ClockError> {
         self.control().plan(lock)
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
     }
 }
 
@@ -307,7 +295,7 @@ fn steps_reach_their_gpu_under_whatever_number_its_card_has() {
     // The driver was reloaded, and gave the numbers in another order.
     let renumbered = at.dir.path().join("card5");
     fs::rename(card, &renumbered).unwrap();
-    copy(&other, card);
+    tree::copy(&other, card);
     fs::write(card.join("device").join(LEVEL), "low").unwrap();
     held.give_back().unwrap();
     let level_of = |card: &Path| fs::read_to_string(card.join("device").join(LEVEL)).unwrap();
@@ -316,7 +304,7 @@ fn steps_reach_their_gpu_under_whatever_number_its_card_has() {
     let plan = device.plan(&level(Level::High)).unwrap();
     let held = Held::take(device.as_mut(), plan).unwrap();
     fs::remove_dir_all(&renumbered).unwrap();
-    copy(&other, &renumbered);
+    tree::copy(&other, &renumbered);
     fs::write(renumbered.join("device").join(LEVEL), "low").unwrap();
     let error = held.give_back().unwrap_err();
     assert!(

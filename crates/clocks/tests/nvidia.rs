@@ -1,17 +1,12 @@
 //! Clocks of NVIDIA GPUs by an imitation of the library: locking them and giving them back.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../gpuvitals/tests/rig/library.rs"]
-mod library;
-
-use std::collections::BTreeSet;
-
 use gpuvitals_clocks::{
     ClockControl, ClockError, ClockStep, Held, Level, Lock, get_current_clocks, lock_gpu_clocks, nvidia,
     reset_gpu_clocks,
 };
+use gpuvitals_rig::library::Library;
 use gpuvitals_sources::machine::Machine;
-use library::Library;
 
 const UUID: &str = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50";
 
@@ -22,13 +17,10 @@ fn control(library: &Library) -> Box<dyn ClockControl> {
 
 /// The calls that set clocks since this was asked before, by name.
 fn writes(library: &Library) -> Vec<String> {
-    let path = library.path().with_extension("so.calls");
-    let calls = std::fs::read_to_string(&path).unwrap_or_default();
-    std::fs::write(path, "").unwrap();
+    let calls = library.calls();
     let setters = ["gpu_clocks=", "memory_clocks=", "nvmlDeviceReset"];
-    let is_write = |call: &&str| setters.iter().any(|setter| call.starts_with(setter));
-    let writes: BTreeSet<&str> = calls.lines().filter(is_write).collect();
-    writes.into_iter().map(str::to_owned).collect()
+    let is_write = |call: &String| setters.iter().any(|setter| call.starts_with(setter));
+    calls.into_keys().filter(is_write).collect()
 }
 
 #[test]

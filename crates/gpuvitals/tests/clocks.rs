@@ -1,9 +1,6 @@
 //! `gpuvitals clocks`: the real program, on captured trees, with real commands and signals.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "rig/ended.rs"]
-mod ended;
-
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use ended::ended;
+use gpuvitals_rig::tree;
+use gpuvitals_rig::waiting::ended;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 const LEVEL: &str = "power_dpm_force_performance_level";
@@ -35,7 +33,10 @@ impl Machine {
         let dir = tempfile::tempdir().unwrap();
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/clocks");
         for name in ["vega56/card0", "mi300x/card1"] {
-            copy(&fixtures.join(name), &dir.path().join("sys").join(Path::new(name).file_name().unwrap()));
+            tree::copy(
+                &fixtures.join(name),
+                &dir.path().join("sys").join(Path::new(name).file_name().unwrap()),
+            );
         }
         Self { run: dir.path().join("run"), dir }
     }
@@ -83,19 +84,6 @@ impl Machine {
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
         child
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
     }
 }
 

@@ -201,8 +201,7 @@ fn gives_the_terminal_back(command: &str, keys_pressed: &[u8]) {
 /// A copy of a captured RX 6900 XT with this for its `gpu_metrics`.
 fn with_table(bytes: &[u8]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let from = fixture("rx6900xt").join("class");
-    assert!(Command::new("cp").arg("-r").args([&from, dir.path()]).status().unwrap().success());
+    gpuvitals_rig::tree::copy(&fixture("rx6900xt"), dir.path());
     std::fs::write(dir.path().join("class/drm/card0/device/gpu_metrics"), bytes).unwrap();
     dir
 }

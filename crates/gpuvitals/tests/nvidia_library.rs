@@ -3,12 +3,8 @@
 
 use std::process::{Command, Output};
 
+use gpuvitals_rig::library::Library;
 use serde_json::Value;
-
-#[path = "rig/library.rs"]
-mod library;
-
-use library::Library;
 
 fn run(library: &Library, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gpuvitals"))

@@ -27,6 +27,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("remote", &["core", "listener"]),
     ("outgoing", &["core", "listener", "settings"]),
     ("suite", &["core"]),
+    ("rig", &[]),
     ("api", &["core", "analysis", "listener", "promql", "settings"]),
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),

@@ -19,6 +19,7 @@ use gpuvitals_queue::server::{self, HttpLimits, ServerConfig};
 use gpuvitals_queue::{
     Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, Queue, QueueClock, QueueConfig,
 };
+use gpuvitals_rig::waiting::retried;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,11 +30,6 @@ use tonic::Code;
 use tonic::body::Body;
 use tonic::transport::{Channel, Endpoint};
 use tower::{Service, ServiceExt};
-
-#[path = "rig/waiting.rs"]
-mod waiting;
-
-use waiting::retried;
 
 const TOPIC: &str = "gpu-telemetry";
 

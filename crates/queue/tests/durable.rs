@@ -18,6 +18,7 @@ use gpuvitals_queue::{
     Nack, NackKind, OpenError, Opened, PublishError, Queue, QueueClock, QueueConfig, ReceiveError,
     SettleError, Start, SubscribeError,
 };
+use gpuvitals_rig::waiting::{retried, watched};
 use tokio::time::{Instant, timeout};
 
 const TOPIC: &str = "gpu-telemetry";
@@ -68,16 +69,6 @@ async fn settle(consumer: &mut InProcessConsumer, count: usize) -> Vec<u32> {
         }
     }
     numbers
-}
-
-/// Waits until `is_so`.
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let waiting = async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("{what}"));
 }
 
 fn segments(disk: &FaultDisk) -> Vec<String> {
@@ -238,7 +229,7 @@ async fn what_was_written_is_synced_soon_and_outlives_a_power_cut_then() {
         let after = disk.crashed(0);
         disk.names().iter().all(|name| disk.contents(name) == after.contents(name))
     };
-    until("all of it is synced", is_synced).await;
+    watched("all of it is synced", is_synced).await;
     let (queue, opened) = open(&disk.crashed(0), set).await;
     assert_eq!((opened.frames, opened.damage), (1, Vec::new()));
     assert_eq!(settle(&mut join(&queue, "g").await, 1).await, [1]);
@@ -270,7 +261,7 @@ async fn dead_letters_survive_with_their_reason_and_their_bytes() {
     let id = receive(&mut consumer).await[0].id;
     let nack = Nack { id, kind: NackKind::Reject, reason: "no such GPU".into() };
     consumer.nack(&[nack]).await.unwrap();
-    until("its dead letter is stored", || queue.stats().topics[TOPIC].messages == 0).await;
+    watched("its dead letter is stored", || queue.stats().topics[TOPIC].messages == 0).await;
     let before = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
     assert_eq!(*before[0].frame, sent);
     queue.shutdown().await;
@@ -316,13 +307,14 @@ async fn a_full_disk_refuses_publishers_serves_consumers_and_goes_on_by_itself()
     assert!(health.reasons.iter().any(|reason| reason.contains("cannot store")), "{health:?}");
     let count = usize::try_from(taken).unwrap();
     assert_eq!(settle(&mut consumer, count).await, (0..taken).collect::<Vec<_>>());
-    let again = async {
-        while let Err(refused) = queue.publish(TOPIC, frame(taken)).await {
+    let again = async || match queue.publish(TOPIC, frame(taken)).await {
+        Err(refused) => {
             assert!(refused.is_retryable(), "{refused}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            None
         }
+        Ok(receipt) => Some(receipt),
     };
-    timeout(LIMIT, again).await.expect("room after what was settled is gone");
+    retried("room after what was settled is gone", again).await;
     assert_eq!(settle(&mut consumer, 1).await, [taken]);
 }
 
@@ -375,7 +367,7 @@ async fn a_deep_queue_is_delivered_from_disk() {
         queue.publish(TOPIC, frame(number)).await.unwrap();
     }
     assert_eq!(settle(&mut join(&queue, "g").await, 500).await, (0..500).collect::<Vec<_>>());
-    until("segments go", || segments(&disk).len() <= 3).await;
+    watched("segments go", || segments(&disk).len() <= 3).await;
 }
 
 #[tokio::test]
@@ -388,13 +380,13 @@ async fn an_old_letter_does_not_keep_the_log() {
     let id = receive(&mut consumer).await[0].id;
     let nack = Nack { id, kind: NackKind::Reject, reason: "bad".into() };
     consumer.nack(&[nack]).await.unwrap();
-    until("its dead letter is stored", || queue.stats().topics[TOPIC].messages == 0).await;
+    watched("its dead letter is stored", || queue.stats().topics[TOPIC].messages == 0).await;
     let first = segments(&disk)[0].clone();
     for number in 1..1_000 {
         queue.publish(TOPIC, frame(number)).await.unwrap();
         assert_eq!(settle(&mut consumer, 1).await, [number]);
     }
-    until("the first segment goes", || !segments(&disk).contains(&first)).await;
+    watched("the first segment goes", || !segments(&disk).contains(&first)).await;
     assert!(segments(&disk).len() < 12, "{:?}", segments(&disk));
     let letters = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
     assert_eq!(letters[0].frame.payload, frame(0).payload);
@@ -422,10 +414,10 @@ async fn the_log_shrinks_to_its_bound_though_nothing_more_is_published() {
     assert_eq!(queue.stats().topics[TOPIC].messages, 50, "one in nearly every segment");
     disk.fail_all(Op::Read, Some(ErrorKind::Other));
     let (tries, since) = (disk.calls(Op::Read), Instant::now());
-    until("what cannot be read is tried again", || disk.calls(Op::Read) > tries + 12).await;
+    watched("what cannot be read is tried again", || disk.calls(Op::Read) > tries + 12).await;
     assert!(since.elapsed() > Duration::from_millis(200), "{:?}", since.elapsed());
     disk.fail_all(Op::Read, None);
-    until("what is held lies in a few segments", || segments(&disk).len() < 12).await;
+    watched("what is held lies in a few segments", || segments(&disk).len() < 12).await;
 }
 
 #[tokio::test]
@@ -464,7 +456,7 @@ async fn what_cannot_be_read_back_becomes_a_dead_letter() {
     let mut consumer = join(&queue, "g").await;
     assert_eq!(settle(&mut consumer, 1).await, [0]);
     let reading = async { drop(consumer.receive().await) };
-    let dead = until("a dead letter", || queue.stats().topics[TOPIC].dead_letters == 1);
+    let dead = watched("a dead letter", || queue.stats().topics[TOPIC].dead_letters == 1);
     tokio::select! { () = reading => {}, () = dead => {} }
     let letters = queue.dead_letters(TOPIC, 0, 1).await.unwrap();
     assert!(letters[0].facts.reason.contains("cannot be read back"), "{}", letters[0].facts.reason);
@@ -484,7 +476,7 @@ async fn what_cannot_be_read_for_now_is_held_against_no_message() {
     disk.fail_all(Op::Read, Some(ErrorKind::Other));
     let reading = async { drop(consumer.receive().await) };
     let told = |reason: &String| reason.starts_with("queue cannot read back");
-    let shown = until("health says so", || queue.health().reasons.iter().any(told));
+    let shown = watched("health says so", || queue.health().reasons.iter().any(told));
     tokio::select! { () = reading => panic!("there is nothing to read"), () = shown => {} }
     assert_eq!(queue.health().status, Status::Degraded);
     disk.fail_all(Op::Read, None);

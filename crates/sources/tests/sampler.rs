@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, Batch, Identity, IdentityColumn, MetricId};
+use gpuvitals_rig::waiting;
 use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerConfig, SamplerError};
@@ -403,9 +404,7 @@ fn who_takes_nothing_gets_the_newest_rows_and_the_count_of_the_others() {
         Duration::from_millis(1),
     );
     // A batch a millisecond fills the hand-off (64 batches); sampling continues meanwhile.
-    while sampler.rows_dropped() < 20 {
-        std::thread::yield_now();
-    }
+    waiting::until("rows that go", || sampler.rows_dropped(), |dropped| *dropped >= 20);
     let first = sampler.next(PATIENCE).unwrap();
     assert!(first.sequence() > 20, "the oldest went: {}", first.sequence());
     sampler.stop(PATIENCE);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, History, Selector};
 use gpuvitals_core::{MetricId, Table};
+use gpuvitals_rig::waiting::until;
 use gpuvitals_store::{Store, StoreConfig};
 use gpuvitals_suite::{BASE_NS, TestRow, batch};
 use rustix::time::{ClockId, clock_gettime};
@@ -61,9 +62,7 @@ fn a_question_that_is_dropped_burns_nothing_50_ms_later() {
     let asked = store.clone();
     let start = burnt();
     let question = runtime.spawn(async move { asked.buckets(query).await.map(drop) });
-    while burnt().saturating_sub(start) < whole / 5 {
-        wait(Duration::from_millis(1));
-    }
+    until("its beginning", burnt, |now| now.saturating_sub(start) >= whole / 5);
     question.abort();
     wait(Duration::from_millis(50));
     let left = burnt();

@@ -1,10 +1,7 @@
 //! A cluster to try out: `cluster_double [nodes [GPUs of each [port]]]` serves the double with TLS and a token.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a tool for tests and demos")]
 
-#[expect(dead_code, reason = "the tests use the rest")]
-mod double;
-
-use double::{Behaviour, Double, NodeSpec, World};
+use gpuvitals_rig::cluster::{Behaviour, Double, NodeSpec, World};
 
 #[tokio::main]
 async fn main() {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use gpuvitals_clusters::{Cluster, ClusterList, ClusterSettings, ClusterToken, ConfigError, Kubernetes};
 use gpuvitals_core::clusters::{ClusterState, NodeState};
+use gpuvitals_rig::cluster::{Double, NodeSpec, World};
 use gpuvitals_settings::{Notation, Section as _, Typed as _};
 use serde_json::json;
 
-use crate::double::{Double, NodeSpec, World};
 use crate::{cluster_at, kubernetes, settings, start, watched, when, when_seen, when_state};
 
 const TOKEN: &str = "a-token-that-nobody-may-see";

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gpuvitals_core::clusters::{ClusterState, NodeState};
+use gpuvitals_rig::cluster::{Behaviour, Double, NodeSpec, World};
 
-use crate::double::{Behaviour, Double, NodeSpec, World};
 use crate::{settings, start, watched, when, when_seen, when_state};
 
 fn labelled(name: &str, label: (&str, &str)) -> NodeSpec {

@@ -6,8 +6,8 @@ use gpuvitals_core::clock;
 use gpuvitals_core::clusters::{ClusterState, ClusterSummary, NodeState};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{IdentityColumn, Table};
+use gpuvitals_rig::cluster::{Behaviour, Double, NodeSpec, SeenRequest, World};
 
-use crate::double::{Behaviour, Double, NodeSpec, Seen, World};
 use crate::{settings, start, watched, when, when_seen, when_state};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,7 +176,7 @@ async fn nodes_are_read_while_a_list_hangs() {
     when_state(&clusters, "east", ClusterState::Ok).await;
     double.change(|world| world.hangs = true);
     let mut seen = double.seen();
-    let execs = |all: &[Seen]| all.iter().filter(|seen| seen.path.ends_with("/exec")).count();
+    let execs = |all: &[SeenRequest]| all.iter().filter(|seen| seen.path.ends_with("/exec")).count();
     let before = execs(&seen.borrow());
     // The next list begins within 0.4 s, and two execs are a reading.
     when_seen(&mut seen, |all| execs(all) >= before + 12).await;

@@ -1,9 +1,6 @@
 //! The collector against a double of the API server, over real sockets.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../examples/cluster_double/double/mod.rs"]
-mod double;
-
 mod access;
 mod discovery;
 mod execs;
@@ -12,10 +9,10 @@ mod scale;
 use std::sync::Arc;
 use std::time::Duration;
 
-use double::{Double, Seen, World};
 use gpuvitals_clusters::{Cluster, ClusterList, ClusterSettings, Clusters, Kubernetes};
 use gpuvitals_core::clusters::{ClusterState, ClusterView};
 use gpuvitals_core::feed::Feed;
+use gpuvitals_rig::cluster::{Double, SeenRequest, World};
 use gpuvitals_settings::Section as _;
 use serde_json::json;
 use tokio::sync::watch;
@@ -68,7 +65,10 @@ async fn when_state(clusters: &Clusters, cluster: &str, state: ClusterState) -> 
 }
 
 /// Waits until the double has seen enough.
-async fn when_seen(seen: &mut watch::Receiver<Vec<Seen>>, wanted: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
+async fn when_seen(
+    seen: &mut watch::Receiver<Vec<SeenRequest>>,
+    wanted: impl Fn(&[SeenRequest]) -> bool,
+) -> Vec<SeenRequest> {
     let found = tokio::time::timeout(PATIENCE, seen.wait_for(|all| wanted(all))).await;
     found.unwrap().unwrap().clone()
 }

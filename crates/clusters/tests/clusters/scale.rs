@@ -5,8 +5,8 @@ use std::time::Duration;
 use gpuvitals_clusters::ClusterSettings;
 use gpuvitals_core::clock;
 use gpuvitals_core::clusters::{ClusterState, ClusterSummary, NodeState};
+use gpuvitals_rig::cluster::{Behaviour, Double, NodeSpec, World};
 
-use crate::double::{Behaviour, Double, NodeSpec, World};
 use crate::{settings, start, when, when_state};
 
 const REFRESH_MAX: Duration = Duration::from_secs(10);

@@ -3,16 +3,16 @@
 use std::os::unix::fs::PermissionsExt;
 
 use gpuvitals_listener::{TokenScope, Tokens};
+use gpuvitals_rig::authority::CertificateAuthority;
+use gpuvitals_rig::gpuvitals;
 
-use super::authority::Authority;
 use super::node::Node;
 use super::process::curl;
-use super::program::gpuvitals;
 
 #[test]
 fn only_clients_with_certificate_and_token_read_the_metrics() {
     let node = Node::new();
-    let (ours, others) = (Authority::new(), Authority::new());
+    let (ours, others) = (CertificateAuthority::new(), CertificateAuthority::new());
     let ca = ours.file(node.path("ca.crt"));
     let server = ours.sign("127.0.0.1", &node.path(""));
     let client = ours.sign("prometheus", &node.path(""));
@@ -72,7 +72,7 @@ fn only_clients_with_certificate_and_token_read_the_metrics() {
 #[test]
 fn files_that_cannot_be_used_are_said_before_anything_runs() {
     let node = Node::new();
-    let authority = Authority::new();
+    let authority = CertificateAuthority::new();
     let pair = authority.sign("127.0.0.1", &node.path(""));
     let other = authority.sign("localhost", &node.path(""));
     let open = node.write("open", "a:s3cret\n");
@@ -85,7 +85,7 @@ fn files_that_cannot_be_used_are_said_before_anything_runs() {
         (&["--tls-cert", cert], 64, "--tls-cert: listener.tls_cert: it needs listener.tls_key"),
         (&["--token-file", open.to_str().unwrap()], 78, "its mode is 0644"),
     ] {
-        let output = gpuvitals().args(["agent", "--port", "0"]).args(arguments).output().unwrap();
+        let output = gpuvitals!().args(["agent", "--port", "0"]).args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(words) && !said.contains("s3cret"), "{said}");

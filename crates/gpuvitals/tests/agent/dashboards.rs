@@ -5,11 +5,11 @@ mod source;
 use std::path::Path;
 
 use gpuvitals_core::catalogue::{self, Instrument, Metric, Series, Unit};
+use gpuvitals_rig::waiting;
 use serde_json::{Value, json};
 
 use super::node::Node;
 use super::prometheus::Prometheus;
-use super::waiting;
 use source::Source;
 
 /// Joins the labels of `gpu_info` to a series of a GPU. Without a cluster the label is not there, and "All" takes that too.

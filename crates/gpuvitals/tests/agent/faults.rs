@@ -1,12 +1,13 @@
 //! Totals over sleep and over a driver that repeats itself, through an imitation of `/sys` that has faults by
 //! rule. Skipped, with a line on standard error, if the machine has no FUSE.
 
+use gpuvitals_rig::faulty_sysfs::FaultySysfs;
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Process;
 use serde_json::{Value, json};
 
-use super::faulty_sysfs::FaultySysfs;
 use super::node::{Node, series};
 use super::process::{Agent, value};
-use super::program::{Process, gpuvitals};
 
 const RX6900XT: &str = "946d7e1ef9b172dd";
 const DEVICE: &str = "/class/drm/card0/device";
@@ -44,7 +45,7 @@ fn sleep_is_unobserved_for_the_agent_and_for_a_recording() {
 
     let agent = Agent::start(&[&machine[..], &["--rate", "10"]].concat());
     let recorded = tempfile::tempdir().unwrap();
-    let mut record = gpuvitals();
+    let mut record = gpuvitals!();
     record.arg("record").args(machine).args(["--rate", "10", "--json", "--output"]).arg(recorded.path());
     let record = Process::start(&mut record);
     let first = agent.until("energy", |text| totals(text, of).is_some_and(|[energy, ..]| energy > 0.0));

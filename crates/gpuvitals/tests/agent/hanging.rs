@@ -4,10 +4,11 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use super::library::Library;
+use gpuvitals_rig::library::Library;
+
 use super::node::{Node, RX580, VEGA56, series};
 use super::process::value;
 
@@ -50,19 +51,19 @@ fn a_gpu_that_hangs_is_shown_as_such_and_comes_back() {
     );
 
     // The sensor answers again: a value for each reading.
-    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut fifo = OpenOptions::new().write(true).open(&sensor).unwrap();
-            while !done.load(Ordering::Relaxed) {
+        let (wanted, end) = sync_channel::<()>(0);
+        let sensor = &sensor;
+        scope.spawn(move || {
+            let mut fifo = OpenOptions::new().write(true).open(sensor).unwrap();
+            while end.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
                 fifo.write_all(b"33000000\n").unwrap();
-                std::thread::park_timeout(Duration::from_millis(100));
             }
         });
         let power = series("gpu_power_watts", 0, RX580);
         agent.until("the GPU", |text| value(text, &sick) == Some(1.0) && value(text, &power) == Some(33.0));
         agent.logged("answers again");
-        done.store(true, Ordering::Relaxed);
+        drop(wanted);
     });
 }
 

@@ -12,30 +12,16 @@
 )]
 
 mod access;
-#[path = "../rig/authority.rs"]
-mod authority;
 mod dashboards;
 mod dcgm_dashboards;
-#[path = "../rig/ended.rs"]
-mod ended;
 mod faults;
-#[path = "../../../sources/tests/faulty/faulty_sysfs.rs"]
-mod faulty_sysfs;
 mod hanging;
-#[path = "../rig/library.rs"]
-mod library;
 mod node;
 mod owners;
-#[path = "../rig/port.rs"]
-mod port;
 mod process;
 mod profiles;
-#[path = "../rig/program.rs"]
-mod program;
 mod prometheus;
 mod publishing;
 mod queue;
 mod reload;
 mod scraping;
-#[path = "../rig/waiting.rs"]
-mod waiting;

@@ -1,7 +1,8 @@
 //! A machine of files: two captured GPUs in one tree, and a captured host.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
+
+use gpuvitals_rig::tree;
 
 use super::process::{Agent, fixture};
 
@@ -25,9 +26,9 @@ impl Node {
         std::fs::create_dir_all(node.path("sys/class/drm")).unwrap();
         for (gpu, card) in gpus {
             let from = fixture(&format!("amd/sysfs/{gpu}/class/drm/card0"));
-            copy(&from, &node.path("sys/class/drm").join(card));
+            tree::copy(&from, &node.path("sys/class/drm").join(card));
         }
-        copy(&fixture("host/x86-2cpu"), &node.path("proc"));
+        tree::copy(&fixture("host/x86-2cpu"), &node.path("proc"));
         node
     }
 
@@ -53,11 +54,6 @@ impl Node {
         let machine = ["--sysfs", sysfs.to_str().unwrap(), "--procfs", procfs.to_str().unwrap()];
         Agent::start_in(&[&machine, more].concat(), environment)
     }
-}
-
-fn copy(from: &Path, to: &Path) {
-    let status = Command::new("cp").arg("-r").args([from, to]).status().unwrap();
-    assert!(status.success(), "{}", from.display());
 }
 
 /// The series of a GPU.

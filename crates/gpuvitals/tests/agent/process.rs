@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Process;
+use gpuvitals_rig::waiting;
 use serde_json::Value;
-
-use super::program::{Process, gpuvitals};
-use super::waiting;
 
 pub(crate) struct Agent {
     pub process: Process,
@@ -42,7 +42,7 @@ impl Agent {
 
     /// The same with an environment.
     pub(crate) fn start_in(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut command = gpuvitals();
+        let mut command = gpuvitals!();
         command
             .args(["agent", "--node", "n1", "--log-level", "debug"])
             .args(arguments)

@@ -3,14 +3,14 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use gpuvitals_rig::authority::CertificateAuthority;
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::waiting;
 use serde_json::Value;
 
 use gpuvitals_listener::{TokenScope, Tokens};
 
-use super::authority::Authority;
 use super::node::Node;
-use super::port::Port;
-use super::waiting;
 
 pub(crate) struct Prometheus {
     child: Child,
@@ -70,7 +70,7 @@ impl Drop for Prometheus {
 #[test]
 fn prometheus_scrapes_it_with_tls_and_token_and_promql_is_right() {
     let node = Node::new();
-    let authority = Authority::new();
+    let authority = CertificateAuthority::new();
     let ca = authority.file(node.path("ca.crt"));
     let server = authority.sign("127.0.0.1", &node.path(""));
     let client = authority.sign("prometheus", &node.path(""));

@@ -102,7 +102,7 @@ fn what_a_killed_agent_had_spooled_is_sent_by_the_next_one() {
     let first = agent(&node, &queue.url(), &spool);
     let text = first.until("rows in the spool", |text| figure(text, "gpuvitals_spool_rows") > 200.0);
     let spooled = figure(&text, "gpuvitals_spool_rows");
-    let rejected = super::program::gpuvitals()
+    let rejected = gpuvitals_rig::gpuvitals!()
         .args(["agent", "--port", "0", "--mq-url", &queue.url()])
         .args(spool)
         .output()

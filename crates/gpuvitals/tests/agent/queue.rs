@@ -7,13 +7,12 @@ use gpuvitals_core::{Table, wire};
 use gpuvitals_listener::ListenerLimits;
 use gpuvitals_queue::server::{ServerConfig, serve};
 use gpuvitals_queue::{Consumer, ConsumerOptions, InProcessConsumer, Queue, QueueClock, QueueConfig};
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::waiting::PATIENCE;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-use super::port::Port;
-use super::program::PATIENCE;
 
 const TOPIC: &str = "gpu-telemetry";
 

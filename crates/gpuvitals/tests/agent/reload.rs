@@ -1,6 +1,7 @@
 //! SIGHUP: new settings without a restart.
 
-use super::authority::Authority;
+use gpuvitals_rig::authority::CertificateAuthority;
+
 use super::node::{Node, VEGA56, series};
 use super::process::{curl, value};
 
@@ -38,7 +39,7 @@ fn new_settings_come_into_force_and_wrong_ones_do_not() {
 #[test]
 fn certificates_are_renewed_and_broken_ones_are_not_taken() {
     let node = Node::new();
-    let (old, new) = (Authority::new(), Authority::new());
+    let (old, new) = (CertificateAuthority::new(), CertificateAuthority::new());
     let (old_ca, new_ca) = (old.file(node.path("old.crt")), new.file(node.path("new.crt")));
     let pair = old.sign("127.0.0.1", &node.path(""));
     let (cert, key) = (pair.cert.to_str().unwrap(), pair.key.to_str().unwrap());

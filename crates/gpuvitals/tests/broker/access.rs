@@ -5,10 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use gpuvitals_listener::{TokenScope, Tokens};
 use gpuvitals_queue::link::{BearerToken, Client, Credentials};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, ReceiveError};
+use gpuvitals_rig::authority::{CertificateAuthority, Pair};
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Process;
+use gpuvitals_rig::waiting::PATIENCE;
 
-use crate::authority::{Authority, Pair};
 use crate::process::{Broker, agent, answer, message, outcome, secret};
-use crate::program::{PATIENCE, Process, gpuvitals};
 
 const WRONG: &str = "gpv_a-token-that-does-not-open";
 const READABLE: &str = "everyone on this machine can read the private key";
@@ -90,7 +92,7 @@ fn who_may_not_enter_is_told_which_setting_lets_them_in() {
     let collect = ["collect", "--api-port", "0", "--data-dir", data.to_str().unwrap()];
 
     let check = |command: &[&str], url: &str, token: Option<&str>| {
-        let mut process = gpuvitals();
+        let mut process = gpuvitals!();
         process.args(command).env("GPUVITALS_MESSAGE_QUEUE_ADDRESS", url);
         process.envs(token.map(|path| ("GPUVITALS_MESSAGE_QUEUE_TOKEN_FILE", path)));
         let output = process.output().unwrap();
@@ -108,7 +110,7 @@ fn who_may_not_enter_is_told_which_setting_lets_them_in() {
     check(&stream, &broker.http, Some(&reader));
 
     // The agent keeps what it samples until somebody has put it right, and says what is wrong.
-    let mut agent = gpuvitals();
+    let mut agent = gpuvitals!();
     agent.env("GPUVITALS_MESSAGE_QUEUE_TOKEN_FILE", &wrong);
     agent.env("GPUVITALS_AGENT_PUBLISH_INTERVAL", "100ms").args(["agent", "--port", "0", "--sysfs"]);
     agent.arg(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs/vega56"));
@@ -128,7 +130,7 @@ fn the_tool_makes_and_revokes_tokens_and_the_broker_follows() {
     let file = folder.path().join("tokens");
     let tool = |arguments: &[&str]| {
         let output =
-            gpuvitals().arg("token").args(arguments).arg("--token-file").arg(&file).output().unwrap();
+            gpuvitals!().arg("token").args(arguments).arg("--token-file").arg(&file).output().unwrap();
         let (code, told, errors) = outcome(&output);
         (code, told.to_owned(), errors.to_owned())
     };
@@ -179,7 +181,7 @@ fn the_tool_makes_and_revokes_tokens_and_the_broker_follows() {
 #[test]
 fn what_has_nothing_to_read_anew_ends_in_order_at_sighup() {
     let folder = tempfile::tempdir().unwrap();
-    let mut collect = gpuvitals();
+    let mut collect = gpuvitals!();
     collect
         .args(["collect", "--api-port", "0", "--mq-url", "grpc://127.0.0.1:1", "--data-dir"])
         .arg(folder.path());
@@ -194,7 +196,7 @@ fn what_has_nothing_to_read_anew_ends_in_order_at_sighup() {
 #[test]
 fn over_tls_the_commands_bring_authority_and_token() {
     let folder = tempfile::tempdir().unwrap();
-    let authority = Authority::new();
+    let authority = CertificateAuthority::new();
     let Pair { cert, key } = authority.sign("127.0.0.1", folder.path());
     let ca = authority.file(folder.path().join("ca.pem"));
     let Pair { cert: own, key: own_key } = authority.sign("a-client", folder.path());
@@ -247,7 +249,7 @@ fn over_tls_the_commands_bring_authority_and_token() {
     let csv = folder.path().join("rows.csv");
     std::fs::write(&csv, "timestamp,gpu_id,temperature\n2026-01-01T00:00:00Z,gpu_0,50\n").unwrap();
     for (token, code) in [(text(&token), 0), (String::new(), 77)] {
-        let mut stream = gpuvitals();
+        let mut stream = gpuvitals!();
         stream.args(["stream", "--once", "--metrics-port", "0", "--mq-url", &broker.http]);
         stream.args(["--csv", &text(&csv)]);
         stream.env("GPUVITALS_MESSAGE_QUEUE_CA", text(&ca));
@@ -266,7 +268,7 @@ fn files_of_secrets_are_for_their_owner_alone() {
     token(&file, "all", &[TokenScope::Admin]);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     let start = |file: &std::path::Path| {
-        let output = gpuvitals().args(["broker", "--port", "0", "--token-file"]).arg(file).output().unwrap();
+        let output = gpuvitals!().args(["broker", "--port", "0", "--token-file"]).arg(file).output().unwrap();
         let (code, _, errors) = outcome(&output);
         assert_eq!(code, Some(78), "{errors}");
         errors.to_owned()
@@ -279,7 +281,7 @@ fn files_of_secrets_are_for_their_owner_alone() {
     assert!(start(&folder.path().join("none")).contains("token_file"));
 
     let ask = |credentials: &std::path::Path| {
-        let output = gpuvitals()
+        let output = gpuvitals!()
             .args(["queue", "stats", "--mq-url", "nats://127.0.0.1:1"])
             .env("GPUVITALS_MESSAGE_QUEUE_CREDENTIALS_FILE", credentials)
             .output()
@@ -301,7 +303,7 @@ fn an_open_address_is_refused_unless_it_is_meant() {
         &["collect", "--api-port", "0"],
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let output = gpuvitals()
+        let output = gpuvitals!()
             .current_dir(folder.path())
             .args(command)
             .args(["--listen", "0.0.0.0"])
@@ -350,7 +352,7 @@ fn a_certificate_that_has_expired_or_soon_does_is_in_log_health_and_metrics() {
             ),
         ];
         for (line, arguments) in roles {
-            let mut command = gpuvitals();
+            let mut command = gpuvitals!();
             command
                 .args(arguments)
                 .args(["--tls-cert", &cert, "--tls-key", &key])

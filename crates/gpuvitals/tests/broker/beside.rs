@@ -2,17 +2,18 @@
 
 use std::net::TcpListener;
 
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Process;
+use gpuvitals_rig::waiting;
 use serde_json::Value;
 
 use crate::process::{agent, answer, message};
-use crate::program::{Process, gpuvitals};
-use crate::waiting;
 
 struct Up(Process);
 
 impl Up {
     fn start(folder: &std::path::Path, port: u16) -> Self {
-        let mut command = gpuvitals();
+        let mut command = gpuvitals!();
         command
             .args(["up", "--source", "none", "--port", "0", "--data-dir"])
             .arg(folder)

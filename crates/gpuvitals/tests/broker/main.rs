@@ -3,18 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod access;
-#[path = "../rig/authority.rs"]
-mod authority;
 mod beside;
-#[path = "../rig/ended.rs"]
-mod ended;
 mod persistence;
 mod process;
-#[path = "../rig/program.rs"]
-mod program;
 mod serving;
-#[path = "../rig/small_disk.rs"]
-mod small_disk;
 mod tool;
-#[path = "../rig/waiting.rs"]
-mod waiting;

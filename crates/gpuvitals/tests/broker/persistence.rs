@@ -9,11 +9,11 @@ use std::time::Duration;
 use gpuvitals_core::backoff::Backoff;
 use gpuvitals_queue::link::{Client, Credentials, Stamps, publish_until};
 use gpuvitals_queue::{Consumer, ContentType, Frame, FrameDurability, Nack, NackKind, Producer as _};
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::waiting;
 use tokio_util::sync::CancellationToken;
 
 use crate::process::{Broker, agent, consumer, message, outcome, receive};
-use crate::program::gpuvitals;
-use crate::waiting;
 
 fn over(folder: &Path, more: &[&str]) -> Broker {
     let mut arguments = vec!["--persistence-path", folder.to_str().unwrap()];
@@ -98,7 +98,7 @@ async fn a_receipt_says_how_safe_the_frame_is() {
 fn a_directory_belongs_to_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let _first = over(folder.path(), &[]);
-    let second = gpuvitals()
+    let second = gpuvitals!()
         .args(["broker", "--port", "0", "--persistence-path"])
         .arg(folder.path())
         .output()
@@ -113,7 +113,7 @@ fn a_directory_that_cannot_be_made_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let inside = file.path().join("mq");
     let output =
-        gpuvitals().args(["broker", "--port", "0", "--persistence-path"]).arg(&inside).output().unwrap();
+        gpuvitals!().args(["broker", "--port", "0", "--persistence-path"]).arg(&inside).output().unwrap();
     let (code, _, errors) = outcome(&output);
     assert_eq!(code, Some(74), "{errors}");
     assert!(errors.contains(inside.to_str().unwrap()), "{errors}");

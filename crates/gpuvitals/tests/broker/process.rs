@@ -6,9 +6,10 @@ use std::process::Output;
 use futures_util::FutureExt as _;
 use gpuvitals_queue::link::{AnyConsumer, Client, Credentials};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Delivery, Frame, Producer, Receipt};
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Process;
+use gpuvitals_rig::waiting::PATIENCE;
 use serde_json::Value;
-
-use crate::program::{PATIENCE, Process, gpuvitals};
 
 pub(crate) struct Broker {
     pub process: Process,
@@ -21,7 +22,7 @@ pub(crate) struct Broker {
 impl Broker {
     /// Starts it on a free port and waits for the line that names it.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = gpuvitals();
+        let mut command = gpuvitals!();
         command.args(["broker", "--port", "0", "--log-level", "debug"]).args(arguments);
         let process = Process::start(&mut command);
         let address = |line: &Value| line["message"].as_str()?.strip_prefix("queue: ").map(str::to_owned);
@@ -63,7 +64,7 @@ impl Broker {
 
     /// `gpuvitals queue` on it.
     pub(crate) fn queue(&self, arguments: &[&str]) -> Output {
-        gpuvitals().arg("queue").args(arguments).args(["--mq-url", &self.http]).output().unwrap()
+        gpuvitals!().arg("queue").args(arguments).args(["--mq-url", &self.http]).output().unwrap()
     }
 
     /// SIGTERM; gives the exit code.

@@ -4,11 +4,12 @@ use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 
 use gpuvitals_queue::{Consumer, FrameDurability, Nack, NackKind};
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::small_disk::SmallDisk;
+use gpuvitals_rig::waiting::until;
 use serde_json::Value;
 
 use crate::process::{Broker, consumer, message, outcome, receive};
-use crate::program::gpuvitals;
-use crate::small_disk::SmallDisk;
 
 #[tokio::test]
 async fn what_is_published_by_http_is_received_by_grpc_on_the_same_port() {
@@ -77,7 +78,7 @@ async fn what_only_a_tail_had_before_it_is_no_loss() {
 fn a_port_that_is_taken_is_named_with_what_to_do() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let output = gpuvitals().args(["broker", "--port", &port]).output().unwrap();
+    let output = gpuvitals!().args(["broker", "--port", &port]).output().unwrap();
     let (code, _, errors) = outcome(&output);
     assert_eq!(code, Some(69), "{errors}");
     assert!(errors.contains(&port) && errors.contains("--port 0 takes a free one"), "{errors}");
@@ -154,7 +155,7 @@ fn a_full_disk_is_logged_and_shows_in_the_health() {
     let Some(_mounted) = SmallDisk::mount(&disk, "64k") else { return };
     let broker = Broker::start(&["--persistence-path", disk.join("mq").to_str().unwrap()]);
     let body = format!("[{}]", (0..200).map(|n| message(n, n)).collect::<Vec<_>>().join(","));
-    while broker.post("t", &body).0 < 300 {}
+    until("a refusal", || broker.post("t", &body).0, |status| *status >= 300);
     let (_, health) = broker.get("/health");
     assert_eq!(health["status"], "degraded", "{health}");
     let reason = health["reason"].as_str().unwrap();

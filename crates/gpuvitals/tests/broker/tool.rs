@@ -8,11 +8,12 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::by_column;
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, wire};
 use gpuvitals_queue::{Consumer, ContentType, Frame, Nack, NackKind};
+use gpuvitals_rig::authority::{CertificateAuthority, Pair};
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Process;
+use gpuvitals_rig::waiting;
 
-use crate::authority::{Authority, Pair};
 use crate::process::{Broker, message, outcome, receive};
-use crate::program::{Process, gpuvitals};
-use crate::waiting;
 
 /// Two rows of a GPU in the binary form.
 fn batch() -> Frame {
@@ -91,7 +92,7 @@ fn an_answer_that_lacks_what_was_done_is_no_success_and_no_question_is_asked_on_
         (r#"{"groups": {"g": {}}}"#, &["remove-group", "t", "g"], "has no number lag; nothing was done"),
     ] {
         let url = answering(body, 1);
-        let output = gpuvitals().arg("queue").args(arguments).args(["--mq-url", &url]).output().unwrap();
+        let output = gpuvitals!().arg("queue").args(arguments).args(["--mq-url", &url]).output().unwrap();
         let (code, told, errors) = outcome(&output);
         assert_eq!((code, told), (Some(65), ""), "{arguments:?}: {errors}");
         assert!(errors.contains(words), "{arguments:?}: {errors}");
@@ -101,7 +102,7 @@ fn an_answer_that_lacks_what_was_done_is_no_success_and_no_question_is_asked_on_
 #[test]
 fn a_queue_that_is_not_there_is_named_with_what_to_do() {
     let check = |url: &str, wanted: i32, words: &str| {
-        let output = gpuvitals().args(["queue", "stats", "--mq-url", url]).output().unwrap();
+        let output = gpuvitals!().args(["queue", "stats", "--mq-url", url]).output().unwrap();
         let (code, _, errors) = outcome(&output);
         assert_eq!(code, Some(wanted), "{errors}");
         assert!(errors.contains(words), "{errors}");
@@ -111,7 +112,7 @@ fn a_queue_that_is_not_there_is_named_with_what_to_do() {
     let broker = Broker::start(&[]);
     check(&broker.http.replace("http:", "https:"), 69, "http:// reaches it");
     let folder = tempfile::tempdir().unwrap();
-    let Pair { cert, key } = Authority::new().sign("127.0.0.1", folder.path());
+    let Pair { cert, key } = CertificateAuthority::new().sign("127.0.0.1", folder.path());
     let [cert, key] = [&cert, &key].map(|path| path.to_str().unwrap());
     let encrypted = Broker::start(&["--tls-cert", cert, "--tls-key", key]);
     check(&encrypted.http, 69, "--ca names the file of the authority");
@@ -123,7 +124,7 @@ fn a_queue_that_is_not_there_is_named_with_what_to_do() {
 fn another_service_than_a_queue_is_not_taken_for_one() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [vec!["up", "--port", "0", "--source", "none"], vec!["collect", "--api-port", "0"]] {
-        let mut command = gpuvitals();
+        let mut command = gpuvitals!();
         command
             .args(&arguments)
             .arg("--data-dir")
@@ -138,7 +139,7 @@ fn another_service_than_a_queue_is_not_taken_for_one() {
             )
         });
         for what in [vec!["stats"], vec!["stats", "t"], vec!["topics"], vec!["dead", "t"]] {
-            let output = gpuvitals().arg("queue").args(&what).args(["--mq-url", &url]).output().unwrap();
+            let output = gpuvitals!().arg("queue").args(&what).args(["--mq-url", &url]).output().unwrap();
             let (code, told, errors) = outcome(&output);
             assert_eq!((code, told), (Some(64), ""), "{what:?} of {arguments:?}: {errors}");
             assert!(
@@ -151,7 +152,7 @@ fn another_service_than_a_queue_is_not_taken_for_one() {
 
 #[test]
 fn a_tail_that_waits_for_its_queue_says_so() {
-    let mut tail = gpuvitals();
+    let mut tail = gpuvitals!();
     tail.args(["queue", "tail", "t", "--take", "--mq-url", "grpc://127.0.0.1:1"]).stderr(Stdio::piped());
     let tail = Process::start(&mut tail);
     tail.says("the queue at grpc://127.0.0.1:1 is not reached");
@@ -173,7 +174,7 @@ async fn a_tail_prints_what_comes_and_takes_nothing_from_others() {
     let mut reader = broker.consumer("t", "store");
     broker.publish("t", batch()).await;
     let first = receive(&mut reader).await;
-    let mut tail = gpuvitals()
+    let mut tail = gpuvitals!()
         .args(["queue", "tail", "t", "--from", "oldest", "--count", "3", "--mq-url", &broker.http])
         .stdout(Stdio::piped())
         .spawn()
@@ -186,7 +187,7 @@ async fn a_tail_prints_what_comes_and_takes_nothing_from_others() {
     let json = lines.next().unwrap().unwrap();
     assert!(json.contains(r#""gpu_id":7"#), "{json}");
     assert!(lines.next().is_none(), "three were asked for");
-    assert_eq!(crate::ended::ended(&mut tail).code(), Some(0));
+    assert_eq!(gpuvitals_rig::waiting::ended(&mut tail).code(), Some(0));
 
     let second = receive(&mut reader).await;
     let ids = [first[0].id, second[0].id];
@@ -268,7 +269,7 @@ async fn a_collector_whose_group_is_removed_says_which_and_ends() {
     let broker = Broker::start(&[]);
     broker.publish("t", batch()).await;
     let folder = tempfile::tempdir().unwrap();
-    let mut command = gpuvitals();
+    let mut command = gpuvitals!();
     command.current_dir(folder.path()).stderr(Stdio::piped());
     let collect = ["collect", "--api-port", "0", "--data-dir", "data", "--topic", "t", "--group", "g"];
     let collector = Process::start(command.args(collect).args(["--mq-url", &broker.http]));

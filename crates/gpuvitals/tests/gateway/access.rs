@@ -1,19 +1,20 @@
 //! Collectors and a queue that ask for TLS and a token.
 
-use crate::authority::Authority;
-use crate::port::Port;
-use crate::program::gpuvitals;
+use gpuvitals_rig::authority::CertificateAuthority;
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::port::Port;
+
 use crate::site::{Gateway, start_with};
 
 #[test]
 fn collectors_with_certificates_and_tokens_are_asked_with_both() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let authority = Authority::new();
+    let authority = CertificateAuthority::new();
     let ca = authority.file(folder.path().join("ca.pem"));
     let pair = authority.sign("localhost", folder.path());
     let tokens = at("tokens");
-    let made = gpuvitals()
+    let made = gpuvitals!()
         .args(["token", "create", "gateway", "--scope", "read,subscribe", "--token-file", &tokens])
         .output();
     let token = String::from_utf8(made.unwrap().stdout).unwrap();
@@ -55,7 +56,7 @@ fn collectors_with_certificates_and_tokens_are_asked_with_both() {
 
 /// A token with these scopes, added to a file.
 pub(crate) fn token(file: &str, name: &str, scopes: &str) -> String {
-    let made = gpuvitals().args(["token", "create", name, "--scope", scopes, "--token-file", file]).output();
+    let made = gpuvitals!().args(["token", "create", name, "--scope", scopes, "--token-file", file]).output();
     String::from_utf8(made.unwrap().stdout).unwrap().trim().to_owned()
 }
 

@@ -1,9 +1,9 @@
 //! Requirement C4.1, of a gateway in one process and of one over pieces.
 
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::program::Process;
 use serde_json::{Value, json};
 
-use crate::port::Port;
-use crate::program::Process;
 use crate::site::{Gateway, SECONDS, recording, start};
 
 /// Fields of a GPU in a list.

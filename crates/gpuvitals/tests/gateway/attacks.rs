@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use gpuvitals_core::clock;
+use gpuvitals_rig::program::Process;
 
 use crate::access::token;
-use crate::program::Process;
 use crate::site::{Gateway, start_with};
 
 /// Longest wait for the next bytes of an answer, however busy the machine is: far below the time for which the slow are waited for.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::postgres::PostgresServer;
+
 use crate::answers::check;
-use crate::port::Port;
-use crate::postgres::Server;
 use crate::site::{Gateway, SECONDS, Said, recording, start_with};
 
 #[test]
@@ -12,13 +13,14 @@ fn ranges_come_from_the_database_and_the_newest_rows_from_the_collectors() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let file = recording(folder.path());
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let database = runtime.block_on(server.database());
+    let host = server.host();
     let settings = [
-        ("GPUVITALS_DATABASE_HOST", database.host.as_str()),
+        ("GPUVITALS_DATABASE_HOST", host.as_str()),
         ("GPUVITALS_DATABASE_USER", "gpu"),
-        ("GPUVITALS_DATABASE_DBNAME", database.dbname.as_str()),
+        ("GPUVITALS_DATABASE_DBNAME", database.as_str()),
     ];
     let (queue, one, other) = (Port::new(), Port::new(), Port::new());
     let broker = start_with(&["broker", "--port", &queue, "--persistence-path", &at("mq")], &[]);

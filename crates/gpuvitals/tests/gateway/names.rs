@@ -5,8 +5,10 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::port::Port;
-use crate::program::{Process, gpuvitals};
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::program::Process;
+
 use crate::site::{Gateway, Said, start_with};
 
 /// Writes the addresses of the name: into the same file, since that is mounted.
@@ -35,7 +37,7 @@ fn with_hosts(hosts: &Path) -> Option<Command> {
     let tried = namespace().arg("true").output();
     if tried.as_ref().is_ok_and(|output| output.status.success()) {
         let mut command = namespace();
-        command.arg(gpuvitals().get_program());
+        command.arg(gpuvitals!().get_program());
         return Some(command);
     }
     eprintln!("skipped: this machine does not permit a test to have names of its own: {tried:?}");

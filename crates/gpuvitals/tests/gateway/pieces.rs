@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use gpuvitals_rig::port::Port;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::port::Port;
 use crate::site::{Gateway, SECONDS, Said, recording, start};
 use crate::wire::Wire;
 

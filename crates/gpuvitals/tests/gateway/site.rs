@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Process;
+use gpuvitals_rig::waiting;
 use serde_json::Value;
-
-use crate::program::{Process, gpuvitals};
-use crate::waiting;
 
 pub(crate) fn start(arguments: &[&str]) -> Process {
     start_with(arguments, &[])
@@ -15,7 +15,7 @@ pub(crate) fn start(arguments: &[&str]) -> Process {
 
 /// With settings from the environment.
 pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Process {
-    let mut command = gpuvitals();
+    let mut command = gpuvitals!();
     Process::start(command.envs(environment.iter().copied()).args(arguments).stderr(Stdio::piped()))
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn recording(folder: &Path) -> String {
     let file = folder.join("fleet.csv");
     let seconds = format!("{SECONDS}s");
     let simulated =
-        gpuvitals().args(["simulate", "--gpus", "4", "--hosts", "2", "--duration", &seconds]).output();
+        gpuvitals!().args(["simulate", "--gpus", "4", "--hosts", "2", "--duration", &seconds]).output();
     std::fs::write(&file, simulated.unwrap().stdout).unwrap();
     file.to_str().unwrap().to_owned()
 }

@@ -2,15 +2,12 @@
 #![expect(
     clippy::unwrap_used,
     clippy::float_cmp,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::disallowed_methods,
     reason = "a test fails by panicking; what is compared went through no arithmetic"
 )]
 
-#[path = "../rig/authority.rs"]
-mod authority;
-#[path = "../rig/ended.rs"]
-mod ended;
 mod process;
 mod receiver;
 
@@ -18,10 +15,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gpuvitals_rig::authority::CertificateAuthority;
 use opentelemetry_proto::tonic::metrics::v1::metric;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
-use authority::Authority;
 use process::{Service, agent, get, gpuvitals, value};
 use receiver::{Received, Receiver, attribute, points, span_names};
 
@@ -67,7 +64,7 @@ fn a_brokers_metrics_are_those_of_its_page_and_its_spans_follow_the_publishers_t
     environment.push(("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20s3cret,x-tenant=a"));
     environment.push(("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test"));
     environment.push(("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://127.0.0.1:9/v1/metrics"));
-    let (mut broker, http) = broker(&environment);
+    let (broker, http) = broker(&environment);
     publish(&http);
     publish(&http);
     let name = "gpuvitals_queue_published_messages_total";
@@ -98,7 +95,8 @@ fn a_brokers_metrics_are_those_of_its_page_and_its_spans_follow_the_publishers_t
         attribute(resource, "host.name").is_some() && attribute(resource, "service.instance.id").is_some()
     );
 
-    assert_eq!(broker.terminate(), Some(0));
+    let (code, log) = broker.process.terminated();
+    assert_eq!(code, Some(0), "{log}");
     // The rest was sent before the end.
     let received = receiver.until("the spans", |received| span_names(received).contains(&"publish t"));
     let (request, publish) = (span(&received, "POST /publish/{topic}"), span(&received, "publish t"));
@@ -109,7 +107,6 @@ fn a_brokers_metrics_are_those_of_its_page_and_its_spans_follow_the_publishers_t
     assert_eq!((&publish.trace_id, &publish.parent_span_id), (&request.trace_id, &request.span_id));
     assert!(publish.end_time_unix_nano >= publish.start_time_unix_nano);
     assert!(received.authorizations.iter().all(|header| header == "Bearer s3cret"), "{received:?}");
-    let log = broker.log();
     assert!(log.contains("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") && log.contains("is not read"), "{log}");
     assert!(!log.contains("s3cret"));
 }
@@ -127,7 +124,7 @@ fn an_agents_gpus_go_out_by_grpc_under_the_names_of_the_conventions() {
     let sysfs = fixture("amd/sysfs/vega56");
     let arguments =
         ["agent", "--node", "n1", "--port", "0", "--driver", "amd-sysfs", "--sysfs", sysfs.to_str().unwrap()];
-    let mut agent = Service::start(&environment, &arguments);
+    let agent = Service::start(&environment, &arguments);
     let url = agent.says("metrics: ");
     let received = receiver.until("a GPU's power", |received| received.metrics.contains_key("hw.power"));
     let page = get(&url);
@@ -161,7 +158,7 @@ fn a_batch_is_followed_from_its_receipt_to_its_acknowledgement_and_a_request_to_
     let data = folder.path().to_str().unwrap();
     let arguments =
         ["up", "--port", "0", "--source", "simulated", "--gpus", "2", "--hosts", "1", "--data-dir", data];
-    let mut up = Service::start(&environment, &arguments);
+    let up = Service::start(&environment, &arguments);
     let url = up.says("dashboard and API: ");
     let stored = "gpuvitals_collector_rows_stored_total";
     receiver.until("rows", |received| figure(received, stored).is_some_and(|rows| rows > 0.0));
@@ -193,18 +190,18 @@ fn a_batch_is_followed_from_its_receipt_to_its_acknowledgement_and_a_request_to_
 #[test]
 fn a_frame_carries_its_trace_from_the_streamer_through_the_broker_to_the_collector() {
     let receiver = Receiver::start();
-    let (mut broker, http) = broker(&sending(&receiver.url));
+    let (broker, http) = broker(&sending(&receiver.url));
     let folder = tempfile::tempdir().unwrap();
     let csv = folder.path().join("data.csv");
     std::fs::write(&csv, "timestamp,gpu_id,power_draw\n2026-01-01T00:00:00Z,0,100\n").unwrap();
     let data = folder.path().join("store");
-    let mut collect = Service::start(
+    let collect = Service::start(
         &sending(&receiver.url),
         &["collect", "--api-port", "0", "--mq-url", &http, "--data-dir", data.to_str().unwrap()],
     );
     let consumers = "gpuvitals_queue_consumers";
     receiver.until("a consumer", |received| figure(received, consumers).is_some_and(|count| count >= 1.0));
-    let mut stream = Service::start(
+    let stream = Service::start(
         &sending(&receiver.url),
         &["stream", "--csv", csv.to_str().unwrap(), "--once", "--mq-url", &http, "--metrics-port", "0"],
     );
@@ -232,10 +229,10 @@ fn a_frame_carries_its_trace_from_the_streamer_through_the_broker_to_the_collect
 #[test]
 fn a_collectors_gpus_go_out_under_the_names_of_the_conventions_with_the_times_of_their_values() {
     let receiver = Receiver::start();
-    let (mut broker, http) = broker(&[]);
+    let (broker, http) = broker(&[]);
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
-    let mut collect = Service::start(
+    let collect = Service::start(
         &sending(&receiver.url),
         &["collect", "--api-port", "0", "--mq-url", &http, "--data-dir", data],
     );
@@ -264,20 +261,20 @@ fn a_collectors_gpus_go_out_under_the_names_of_the_conventions_with_the_times_of
 #[test]
 fn one_trace_follows_an_agents_rows_from_its_spool_through_the_broker_to_the_store() {
     let receiver = Receiver::start();
-    let (mut broker, http) = broker(&sending(&receiver.url));
+    let (broker, http) = broker(&sending(&receiver.url));
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
-    let mut collect = Service::start(
+    let collect = Service::start(
         &sending(&receiver.url),
         &["collect", "--api-port", "0", "--mq-url", &http, "--data-dir", data],
     );
     let mut environment = sending(&receiver.url);
     environment.push(("GPUVITALS_AGENT_PUBLISH_INTERVAL", "200ms"));
     let arguments = ["agent", "--node", "n1", "--port", "0", "--driver", "simulated", "--mq-url", &http];
-    let mut agent = Service::start(&environment, &arguments);
+    let agent = Service::start(&environment, &arguments);
     let stored = "gpuvitals_collector_rows_stored_total";
     receiver.until("stored rows", |received| figure(received, stored).is_some_and(|rows| rows >= 8.0));
-    for service in [&mut agent, &mut collect, &mut broker] {
+    for service in [agent, collect, broker] {
         assert_eq!(service.terminate(), Some(0));
     }
     let names = ["send", "publish gpu-telemetry", "collect", "decode", "store", "ack"];
@@ -317,7 +314,7 @@ fn nothing_waits_for_a_receiver_that_is_away_or_hangs() {
         let mut environment = sending(&endpoint);
         environment.push(("OTEL_EXPORTER_OTLP_PROTOCOL", protocol));
         environment.push(("OTEL_EXPORTER_OTLP_TIMEOUT", "1000"));
-        let (mut broker, http) = broker(&environment);
+        let (broker, http) = broker(&environment);
         broker.says("the OTLP receiver does not accept data");
         let began = Instant::now();
         for _ in 0..20 {
@@ -334,7 +331,7 @@ fn nothing_waits_for_a_receiver_that_is_away_or_hangs() {
 #[test]
 fn over_tls_the_authority_of_the_settings_is_believed_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (authority, stranger) = (CertificateAuthority::new(), CertificateAuthority::new());
     let ca = authority.file(folder.path().join("ca.pem"));
     let other = stranger.file(folder.path().join("other.pem"));
     let receiver = Receiver::behind_tls(&authority.sign("127.0.0.1", folder.path()));
@@ -346,13 +343,13 @@ fn over_tls_the_authority_of_the_settings_is_believed_and_no_other() {
             environment.push(("OTEL_SERVICE_NAME", protocol));
             broker(&environment)
         };
-        let (mut broker, _) = start(&ca);
+        let (broker, _) = start(&ca);
         receiver.until(protocol, |received| {
             let resource = received.resource.as_ref().map(|resource| resource.attributes.as_slice());
             resource.and_then(|attributes| attribute(attributes, "service.name")) == Some(protocol)
         });
         assert_eq!(broker.terminate(), Some(0));
-        let (mut broker, _) = start(&other);
+        let (broker, _) = start(&other);
         broker.says("the OTLP receiver does not accept data");
         assert_eq!(broker.terminate(), Some(0));
     }
@@ -362,7 +359,7 @@ fn over_tls_the_authority_of_the_settings_is_believed_and_no_other() {
 fn a_receiver_without_traces_gets_the_metrics() {
     let receiver = Receiver::start();
     receiver.refuse("/v1/traces", 404, None, 1_000);
-    let (mut broker, http) = broker(&sending(&receiver.url));
+    let (broker, http) = broker(&sending(&receiver.url));
     broker.says("queue: http");
     // A span waits whenever the metrics are due.
     for round in 1..=20 {
@@ -384,7 +381,7 @@ fn what_was_not_taken_comes_when_the_receiver_wants_it_with_all_values_of_the_ti
     let receiver = Receiver::start();
     receiver.refuse("/v1/metrics", 429, Some(3), 1);
     receiver.refuse("/v1/traces", 429, Some(4), 1);
-    let (mut broker, http) = broker(&sending(&receiver.url));
+    let (broker, http) = broker(&sending(&receiver.url));
     publish(&http);
     let received =
         receiver.until("spans", |received| !received.spans.is_empty() && received.times.len() >= 10);
@@ -404,7 +401,7 @@ fn what_was_not_taken_comes_when_the_receiver_wants_it_with_all_values_of_the_ti
 fn a_request_that_a_receiver_will_never_take_is_dropped_and_counted() {
     let receiver = Receiver::start();
     receiver.refuse("/v1/metrics", 400, None, 1);
-    let (mut broker, _) = broker(&sending(&receiver.url));
+    let (broker, _) = broker(&sending(&receiver.url));
     receiver.until("dropped points", |received| {
         let dropped = received.metrics.get("gpuvitals_otlp_points_dropped_total").map(points);
         let not_taken = |(labels, count)| attribute(labels, "reason") == Some("not_taken") && count >= 1.0;
@@ -427,7 +424,7 @@ fn scrapes_and_the_collectors_requests_are_part_of_the_trace_they_name() {
         (&collector, "collector API: ", "stats", "GET /stats"),
         (&collector, "collector API: ", &long, "GET"),
     ] {
-        let mut service = Service::start(&sending(&receiver.url), arguments);
+        let service = Service::start(&sending(&receiver.url), arguments);
         let url = service.says(beginning) + path;
         let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
         let status = agent().get(&url).header("traceparent", parent).call().unwrap().status().as_u16();
@@ -464,7 +461,7 @@ fn nothing_is_sent_unless_asked_for() {
     for (name, text) in [("OTEL_SDK_DISABLED", "true"), ("GPUVITALS_OTLP_ENDPOINT", "")] {
         let mut environment = sending(&receiver.url);
         environment.push((name, text));
-        let (mut broker, http) = broker(&environment);
+        let (broker, http) = broker(&environment);
         publish(&http);
         assert!(!get(&format!("{http}/metrics")).contains("otlp"), "{name}");
         assert_eq!(broker.terminate(), Some(0));
@@ -472,7 +469,7 @@ fn nothing_is_sent_unless_asked_for() {
     let mut environment = sending(&receiver.url);
     environment
         .extend([("OTEL_TRACES_SAMPLER", "always_off"), ("OTEL_RESOURCE_ATTRIBUTES", "service.name=q")]);
-    let (mut broker, http) = broker(&environment);
+    let (broker, http) = broker(&environment);
     publish(&http);
     assert_eq!(broker.terminate(), Some(0));
     let received = receiver.until("the last metrics", |received| !received.metrics.is_empty());

@@ -3,13 +3,15 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::server::{Server, gpuvitals};
+use gpuvitals_rig::gpuvitals;
+
+use crate::server::Server;
 
 fn refused(content: &[u8], words: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.csv");
     std::fs::write(&file, content).unwrap();
-    let output = gpuvitals()
+    let output = gpuvitals!()
         .args(["up", "--port", "0", "--data-dir"])
         .arg(folder.path().join("data"))
         .arg("--csv")
@@ -32,7 +34,7 @@ fn a_file_that_is_no_capture_is_refused_with_its_reason() {
 
 #[test]
 fn a_missing_file_says_which() {
-    let output = gpuvitals().args(["up", "--port", "0", "--csv", "/no/such.csv"]).output().unwrap();
+    let output = gpuvitals!().args(["up", "--port", "0", "--csv", "/no/such.csv"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such.csv"));
     assert_eq!(output.status.code(), Some(74));
 }
@@ -128,7 +130,7 @@ fn a_file_that_breaks_off_leaves_the_program_up_with_what_was_read() {
 
 #[test]
 fn wrong_command_lines_and_settings_end_with_their_codes() {
-    let code = |arguments: &[&str]| gpuvitals().args(arguments).output().unwrap().status.code();
+    let code = |arguments: &[&str]| gpuvitals!().args(arguments).output().unwrap().status.code();
     assert_eq!(code(&["frobnicate"]), Some(64));
     assert_eq!(code(&["up", "--port", "seven"]), Some(64));
     assert_eq!(code(&["--config", "/no/such.yaml", "config", "check"]), Some(78));

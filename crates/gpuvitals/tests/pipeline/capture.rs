@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use gpuvitals_rig::gpuvitals;
 use serde_json::Value;
 
-use crate::server::{Server, gpuvitals};
+use crate::server::Server;
 
 /// Series of a capture, and the columns that they fill.
 const COLUMNS: [(&str, &str); 10] = [
@@ -60,7 +61,7 @@ fn survives_a_kill(capture: &Path, check: impl Fn(&Server)) {
 
 /// A simulated fleet in the form in which Prometheus exports dcgm-exporter's series: a line a value, every field quoted.
 fn twin(folder: &Path) -> PathBuf {
-    let output = gpuvitals()
+    let output = gpuvitals!()
         .args(["simulate", "--gpus", "247", "--hosts", "31", "--duration", "2s"])
         .stderr(Stdio::inherit())
         .output()

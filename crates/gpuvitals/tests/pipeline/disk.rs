@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::Command;
 
+use gpuvitals_rig::small_disk::SmallDisk;
+
 use crate::server::Server;
-use crate::small_disk::SmallDisk;
 
 /// More than the log has zero-filled ahead.
 const ROWS: u64 = 260_000;

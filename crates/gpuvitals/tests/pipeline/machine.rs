@@ -1,17 +1,18 @@
 //! `up` on a machine with GPUs: a captured one.
 
 use std::path::Path;
-use std::process::Command;
 
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::tree;
 use serde_json::{Value, json};
 
-use crate::server::{Server, gpuvitals};
+use crate::server::Server;
 
 /// A captured GPU whose memory counts errors.
 fn machine(dir: &Path) -> String {
     let captured = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs/vega56");
     let sysfs = dir.join("sys");
-    assert!(Command::new("cp").arg("-r").args([&captured, &sysfs]).status().unwrap().success());
+    tree::copy(&captured, &sysfs);
     let ras = sysfs.join("class/drm/card0/device/ras");
     std::fs::create_dir(&ras).unwrap();
     std::fs::write(ras.join("umc_err_count"), "ue: 0\nce: 3\n").unwrap();
@@ -48,7 +49,7 @@ fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
     let errors = errors.map(|(metric, value)| json!({ "metric": metric, "instance": "umc", "value": value }));
     let answer = server.until(&path, "the errors of its memory", |answer| answer["total"] != 0);
     assert_eq!(details(&answer), errors);
-    let printed = gpuvitals().args(["query", "--url", &server.url, "rows", "gpu_details"]).output().unwrap();
+    let printed = gpuvitals!().args(["query", "--url", &server.url, "rows", "gpu_details"]).output().unwrap();
     let printed = String::from_utf8(printed.stdout).unwrap();
     for cells in [["umc", "ras_corrected", "3.0"], ["umc", "ras_uncorrected", "0.0"]] {
         let has_all = |line: &str| cells.iter().all(|cell| line.split_whitespace().any(|word| word == *cell));

@@ -10,8 +10,6 @@ mod bad_input;
 mod capture;
 mod cases;
 mod disk;
-#[path = "../rig/ended.rs"]
-mod ended;
 mod export;
 mod import;
 mod lines;
@@ -20,7 +18,3 @@ mod machine;
 mod replay;
 mod restore;
 mod server;
-#[path = "../rig/small_disk.rs"]
-mod small_disk;
-#[path = "../rig/waiting.rs"]
-mod waiting;

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use gpuvitals_rig::gpuvitals;
 use serde_json::Value;
 
 use crate::restore::{fleet, named, store};
-use crate::server::{Server, gpuvitals};
+use crate::server::Server;
 
 /// The table files of one UTC hour of 2026-01-01.
 fn files(data: &Path, hour: &str) -> Vec<PathBuf> {
@@ -61,7 +62,7 @@ fn a_table_file_that_does_not_fit_is_refused_with_its_name() {
     std::fs::write(&path, "PAR1 and no footer").unwrap();
     let refused = |path: &Path, words: &str| {
         for command in [&["up", "--port", "0"][..], &["stream"]] {
-            let output = gpuvitals().args(command).arg("--replay").arg(path).output().unwrap();
+            let output = gpuvitals!().args(command).arg("--replay").arg(path).output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(output.status.code(), Some(65), "{said}");
             assert!(said.contains(&format!("cannot replay {}: {words}", path.display())), "{said}");

@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use gpuvitals_rig::gpuvitals;
 use serde_json::Value;
 
-use crate::server::{Server, gpuvitals};
+use crate::server::Server;
 
 const GPUS: u64 = 8;
 
 /// Rows, all of which are stored.
 pub(crate) fn fleet(folder: &Path, seconds: u64, start: &str) -> PathBuf {
     let path = folder.join("fleet.csv");
-    let status = gpuvitals()
+    let status = gpuvitals!()
         .args(["simulate", "--gpus", "8", "--hosts", "2", "--start", start])
         .args(["--duration", &format!("{seconds}s")])
         .stdout(Stdio::from(std::fs::File::create(&path).unwrap()))
@@ -37,7 +38,7 @@ fn rows(server: &Server) -> u64 {
 }
 
 pub(crate) fn run(arguments: &[&str], data: &Path) -> Output {
-    gpuvitals().args(arguments).arg("--data-dir").arg(data).output().unwrap()
+    gpuvitals!().args(arguments).arg("--data-dir").arg(data).output().unwrap()
 }
 
 pub(crate) fn named(folder: &Path, start: &str) -> Vec<PathBuf> {

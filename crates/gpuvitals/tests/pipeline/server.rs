@@ -5,20 +5,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::waiting;
 use serde_json::Value;
-
-use crate::waiting;
 
 pub(crate) struct Server {
     pub child: Child,
     pub url: String,
     pub first_line: String,
-}
-
-pub(crate) fn gpuvitals() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command
 }
 
 impl Server {
@@ -29,7 +23,7 @@ impl Server {
 
     /// The same with an open standard input that begins with these bytes.
     pub(crate) fn start_fed(data_dir: &Path, arguments: &[&str], begin: &[u8]) -> Self {
-        let mut child = gpuvitals()
+        let mut child = gpuvitals!()
             .args(["up", "--port", "0", "--data-dir"])
             .arg(data_dir)
             .args(arguments)
@@ -106,7 +100,7 @@ impl Server {
     pub(crate) fn terminate(mut self) -> Option<i32> {
         let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(status.success());
-        crate::ended::ended(&mut self.child).code()
+        gpuvitals_rig::waiting::ended(&mut self.child).code()
     }
 }
 

@@ -1,8 +1,6 @@
 //! `gpuvitals record`, `repair` and `mark` on captured machines.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../rig/ended.rs"]
-mod ended;
 mod program;
 
 use std::fs::File;
@@ -11,20 +9,14 @@ use std::process::{Command, Output};
 
 use gpuvitals_core::{IdentityColumn, Table};
 use gpuvitals_record::Data;
+use gpuvitals_rig::gpuvitals;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
-
-/// `gpuvitals` with a clean environment.
-fn gpuvitals() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
-    command
-}
 
 /// `gpuvitals record` of a captured machine into a directory.
 fn record(tree: &str, output: &Path) -> Command {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").canonicalize().unwrap();
-    let mut command = gpuvitals();
+    let mut command = gpuvitals!();
     command.arg("record").arg("--sysfs").arg(fixtures.join("amd/sysfs").join(tree));
     command.arg("--procfs").arg(fixtures.join("host/x86-2cpu"));
     command.args(["--node", "n1", "--output"]).arg(output);
@@ -90,7 +82,7 @@ fn the_columns_that_every_recording_has_are_these() {
 #[test]
 fn each_cpu_is_recorded_by_itself_where_it_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
-    let mut command = gpuvitals();
+    let mut command = gpuvitals!();
     command.args(["record", "--driver", "procfs", "--per-core", "--output"]).arg(dir.path());
     let found = summary(&mut command);
     let file = dir.path().join("system_events.parquet");
@@ -109,8 +101,7 @@ fn machine_with_a_job() -> tempfile::TempDir {
     let (root, fixtures) =
         (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures"));
     for (from, to) in [("amd/sysfs/rx580", "sys"), ("host/x86-2cpu", "proc")] {
-        let copied = Command::new("cp").arg("-r").args([fixtures.join(from), root.path().join(to)]).status();
-        assert!(copied.unwrap().success(), "{from}");
+        gpuvitals_rig::tree::copy(&fixtures.join(from), &root.path().join(to));
     }
     let process = root.path().join("proc/77");
     for folder in [
@@ -138,7 +129,7 @@ fn machine_with_a_job() -> tempfile::TempDir {
 fn rows_carry_the_job_that_holds_the_gpu() {
     let (machine, dir) = (machine_with_a_job(), tempfile::tempdir().unwrap());
     let jobs = |how: &str| {
-        let mut command = gpuvitals();
+        let mut command = gpuvitals!();
         command.arg("record").arg("--sysfs").arg(machine.path().join("sys"));
         command.arg("--procfs").arg(machine.path().join("proc"));
         command.args(["--node", "n1", "--force", "--output"]).arg(dir.path());
@@ -248,7 +239,7 @@ fn without_a_gpu_the_host_is_recorded_and_that_is_said() {
     assert!(rows(&dir.path().join("system_events.parquet")) > 0);
     assert_eq!(rows(&dir.path().join("gpu_events.parquet")), 0);
 
-    let nothing = gpuvitals()
+    let nothing = gpuvitals!()
         .args(["record", "--driver", "amd-sysfs", "--sysfs"])
         .arg(empty.path())
         .arg("--output")
@@ -272,9 +263,9 @@ fn what_cannot_be_is_refused_before_anything_is_begun() {
     check(&["--duration", "soon"], 64);
     check(&["--duration", "1s", "--", "true"], 64);
     check(&["--sysfs", "/nonexistent"], 64);
-    let output = gpuvitals().args(["repair"]).arg(dir.path()).output().unwrap();
+    let output = gpuvitals!().args(["repair"]).arg(dir.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(65), "{}", said(&output).1);
-    let output = gpuvitals().args(["mark", "x", "--socket", "/nonexistent"]).output().unwrap();
+    let output = gpuvitals!().args(["mark", "x", "--socket", "/nonexistent"]).output().unwrap();
     assert_eq!(output.status.code(), Some(69), "{}", said(&output).1);
-    assert_eq!(gpuvitals().args(["mark", "x"]).output().unwrap().status.code(), Some(64));
+    assert_eq!(gpuvitals!().args(["mark", "x"]).output().unwrap().status.code(), Some(64));
 }

@@ -4,10 +4,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::waiting::{ended, until};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::ended::ended;
-use crate::{gpuvitals, open, record, rows, said};
+use crate::{open, record, rows, said};
 
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
@@ -117,10 +118,8 @@ fn killed_it_is_repaired_by_the_command() {
         piped(record("rx7900xtx", dir.path()).args(["--", "sh", "-c", "echo ready; read nothing"]));
     wait_for(&mut BufReader::new(child.stdout.as_mut().unwrap()), "ready");
     let journal = dir.path().join("unfinished/gpu_events.000001.rows");
-    while std::fs::metadata(&journal).map_or(0, |meta| meta.len()) == 0 {
-        std::thread::yield_now();
-    }
-    let refused = gpuvitals().arg("repair").arg(dir.path()).output().unwrap();
+    until("rows", || std::fs::metadata(&journal).map_or(0, |meta| meta.len()), |length| *length > 0);
+    let refused = gpuvitals!().arg("repair").arg(dir.path()).output().unwrap();
     assert_eq!(refused.status.code(), Some(69), "it still runs");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -128,11 +127,11 @@ fn killed_it_is_repaired_by_the_command() {
     let refused = record("rx7900xtx", dir.path()).args(["--duration", "100ms"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(65));
     assert!(said(&refused).1.contains("gpuvitals repair"), "{}", said(&refused).1);
-    let repaired = gpuvitals().arg("repair").arg(dir.path()).output().unwrap();
+    let repaired = gpuvitals!().arg("repair").arg(dir.path()).output().unwrap();
     assert!(repaired.status.success(), "{}", said(&repaired).1);
     assert!(said(&repaired).0.contains("repaired"));
     assert!(rows(&dir.path().join("gpu_events.parquet")) > 0);
-    let again = gpuvitals().arg("repair").arg(dir.path()).output().unwrap();
+    let again = gpuvitals!().arg("repair").arg(dir.path()).output().unwrap();
     assert!(again.status.success() && said(&again).0.contains("nothing to do"));
 }
 
@@ -156,7 +155,7 @@ fn a_full_disk_ends_the_recording_and_what_was_written_is_given_back() {
         told.read_to_string(&mut rest).unwrap();
         assert_eq!(ended(&mut child).code(), Some(code), "{rest}");
         assert!(rest.contains("gpuvitals repair") && rest.contains("File too large"), "{rest}");
-        let repaired = gpuvitals().arg("repair").arg(dir.path()).output().unwrap();
+        let repaired = gpuvitals!().arg("repair").arg(dir.path()).output().unwrap();
         assert!(repaired.status.success(), "{}", said(&repaired).1);
         assert!(said(&repaired).0.contains(" 0 bytes were no whole record"), "{}", said(&repaired).0);
         assert!(rows(&dir.path().join("gpu_events.parquet")) > 0);

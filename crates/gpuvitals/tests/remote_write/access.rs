@@ -3,9 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use gpuvitals_rig::authority::CertificateAuthority;
+use gpuvitals_rig::gpuvitals;
+
 use super::Agent;
-use super::authority::Authority;
-use super::program::gpuvitals;
 use super::receiver::Receiver;
 
 fn secret(path: &Path, text: &str) {
@@ -16,7 +17,7 @@ fn secret(path: &Path, text: &str) {
 #[test]
 fn over_tls_both_show_certificates_and_the_token_is_that_of_its_file_now() {
     let folder = tempfile::tempdir().unwrap();
-    let (ours, others) = (Authority::new(), Authority::new());
+    let (ours, others) = (CertificateAuthority::new(), CertificateAuthority::new());
     let at = |name: &str| folder.path().join(name);
     let ca = ours.file(at("ca.pem"));
     let stranger = others.file(at("other.pem"));
@@ -87,7 +88,7 @@ fn files_that_cannot_be_used_are_said_at_the_start() {
         ("URL", "http://u:s3cret@127.0.0.1/", 78, "a secret does not stand in a URL"),
         ("USERNAME", "u", 78, "password_file"),
     ] {
-        let mut command = gpuvitals();
+        let mut command = gpuvitals!();
         command.args(["agent", "--port", "0", "--driver", "simulated"]);
         command.env("GPUVITALS_REMOTE_WRITE_URL", "https://127.0.0.1:9/");
         command.env(format!("GPUVITALS_REMOTE_WRITE_{variable}"), value);

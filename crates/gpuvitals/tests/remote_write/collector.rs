@@ -1,12 +1,14 @@
 //! A collector sends the GPUs of its store.
 
-use super::program::{Process, gpuvitals};
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Process;
+
 use super::receiver::{Knows, Receiver};
 use super::{find, page, value};
 
 /// A service, and the URL that it says after these words.
 fn service(arguments: &[&str], environment: &[(&str, &str)], words: &str) -> (Process, String) {
-    let process = Process::start(gpuvitals().args(arguments).envs(environment.iter().copied()));
+    let process = Process::start(gpuvitals!().args(arguments).envs(environment.iter().copied()));
     let line: serde_json::Value = serde_json::from_str(&process.says(words)).unwrap();
     let message = line["message"].as_str().unwrap();
     let url = message[message.find("http").unwrap()..].to_owned();

@@ -11,25 +11,18 @@
 )]
 
 mod access;
-#[path = "../rig/authority.rs"]
-mod authority;
 mod collector;
-#[path = "../rig/ended.rs"]
-mod ended;
-#[path = "../rig/port.rs"]
-mod port;
-#[path = "../rig/program.rs"]
-mod program;
 mod prometheus;
 mod receiver;
-#[path = "../rig/waiting.rs"]
-mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use port::Port;
-use program::{Process, gpuvitals};
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::program::Process;
+use gpuvitals_rig::waiting;
+
 use receiver::{Got, Knows, Labels, Receiver, Sample};
 
 pub(crate) const WAITING: &str = "gpuvitals_remote_write_samples_waiting";
@@ -47,7 +40,7 @@ impl Agent {
     }
 
     pub(crate) fn every(interval: &str, to: &str, environment: &[(&str, &str)]) -> Self {
-        let mut command = gpuvitals();
+        let mut command = gpuvitals!();
         command
             .args(["agent", "--node", "n1", "--port", "0", "--driver", "simulated", "--remote-write-url", to])
             .env("GPUVITALS_REMOTE_WRITE_INTERVAL", interval)

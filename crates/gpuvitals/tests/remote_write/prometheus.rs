@@ -4,10 +4,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::waiting;
 use serde_json::Value;
 
-use super::port::Port;
-use super::{Agent, WAITING, waiting};
+use super::{Agent, WAITING};
 
 struct Prometheus(Child);
 

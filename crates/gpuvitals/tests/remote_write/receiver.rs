@@ -9,12 +9,11 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
+use gpuvitals_rig::authority::Pair;
 use prost_reflect::{DescriptorPool, DynamicMessage, Value};
 use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
-
-use crate::authority::Pair;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Longest time that a stopped server has for its connections.

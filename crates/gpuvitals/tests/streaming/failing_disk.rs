@@ -5,12 +5,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::program::Process;
 use serde_json::Value;
 
 use crate::losses::Pipeline;
-use crate::port::Port;
 use crate::process::{start_with, stored, until};
-use crate::program::Process;
 
 /// Makes syncs fail while a file is there.
 struct FailingDisk {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use gpuvitals_rig::port::Port;
 use tokio::time::Instant;
 
-use crate::port::Port;
 use crate::process::{recording, start, until};
 
 /// From the beginning of the hang until everybody reports it: five seconds, and as much again for a machine

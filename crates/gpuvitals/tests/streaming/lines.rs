@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use gpuvitals_rig::port::Port;
 use serde_json::Value;
 
-use crate::port::Port;
 use crate::process::{Keys, get, recording, start, until};
 
 const GROUP: &str = "/stats/gpu-telemetry";

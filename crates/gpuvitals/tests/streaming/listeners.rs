@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gpuvitals_core::clock;
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Process;
+use gpuvitals_rig::waiting;
+use gpuvitals_rig::waiting::PATIENCE;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-use crate::program::{PATIENCE, Process, gpuvitals};
-use crate::waiting;
 
 /// Longest time of the usual answer.
 const LIMIT: Duration = Duration::from_millis(50);
@@ -29,7 +30,7 @@ fn roles(folder: &std::path::Path) -> Vec<(&'static str, Command)> {
     let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs/vega56");
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let role = |line, arguments: &[&str]| {
-        let mut command = gpuvitals();
+        let mut command = gpuvitals!();
         command.args(arguments).env("GPUVITALS_BROKER_PORT", "0");
         (line, command)
     };
@@ -113,7 +114,7 @@ fn a_nats_port_that_accepts_and_closes_is_one_line_an_outage() {
     ];
     for role in roles {
         let before = tried.load(Ordering::Relaxed);
-        let mut command = gpuvitals();
+        let mut command = gpuvitals!();
         let process = Process::start(command.args(role).args(["--mq-url", &url]).stderr(Stdio::piped()));
         waiting::until("tries to connect", || tried.load(Ordering::Relaxed) - before, |tries| *tries >= 12);
         let loud = process.said("lines", |lines| {

@@ -4,10 +4,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::port::Port;
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::program::Process;
+use gpuvitals_rig::small_disk::SmallDisk;
+use gpuvitals_rig::waiting::PATIENCE;
+
 use crate::process::{Keys, get, start, start_with, stored, until};
-use crate::program::{PATIENCE, Process};
-use crate::small_disk::SmallDisk;
 
 /// Frames published in a round, and rows in each.
 const FRAMES: u64 = 20;

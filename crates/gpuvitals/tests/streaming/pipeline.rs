@@ -8,10 +8,10 @@ use gpuvitals_core::Table;
 use gpuvitals_core::history::{History, RowsQuery};
 use gpuvitals_listener::client::{Credentials, Dial};
 use gpuvitals_remote::{Merged, NamedHistory, Remote};
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::program::Process;
 
-use crate::port::Port;
 use crate::process::{Keys, Nats, get, recording, start, start_with, stored, until};
-use crate::program::Process;
 
 const TOPIC: &str = "gpu-telemetry";
 

@@ -9,12 +9,13 @@ use std::process::{Child, Command, Stdio};
 use gpuvitals_core::batch::text_at;
 use gpuvitals_core::history::{History, RowsQuery};
 use gpuvitals_core::{IdentityColumn, Table};
+use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::program::Process;
+use gpuvitals_rig::waiting;
+use gpuvitals_rig::waiting::PATIENCE;
 use gpuvitals_store::{Store, StoreConfig};
 use serde_json::Value;
-
-use crate::port::Port;
-use crate::program::{PATIENCE, Process, gpuvitals};
-use crate::waiting;
 
 pub(crate) fn start(arguments: &[&str]) -> Process {
     start_with(arguments, &[])
@@ -22,7 +23,7 @@ pub(crate) fn start(arguments: &[&str]) -> Process {
 
 /// With settings from the environment.
 pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Process {
-    let mut command = gpuvitals();
+    let mut command = gpuvitals!();
     Process::start(command.envs(environment.iter().copied()).args(arguments).stderr(Stdio::piped()))
 }
 

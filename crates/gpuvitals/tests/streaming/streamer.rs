@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use gpuvitals_queue::link::{Client, Credentials};
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, ContentType, Encoding};
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::program::Process;
+use gpuvitals_rig::waiting;
+use gpuvitals_rig::waiting::PATIENCE;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::port::Port;
 use crate::process::{get, recording, start, until};
-use crate::program::{PATIENCE, Process};
-use crate::waiting;
 
 fn stream(file: &Path, port: &str, arguments: &[&str]) -> Process {
     let url = format!("http://127.0.0.1:{port}");
@@ -211,7 +212,7 @@ fn a_signal_ends_what_still_waits_for_its_standard_input() {
         let _input = child.stdin.take();
         let id = child.id().to_string();
         assert!(std::process::Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
-        assert_eq!(crate::ended::ended(&mut child).code(), Some(0), "{arguments:?}");
+        assert_eq!(gpuvitals_rig::waiting::ended(&mut child).code(), Some(0), "{arguments:?}");
     }
 }
 

@@ -6,9 +6,10 @@ use std::os::unix::fs::chown;
 use gpuvitals_core::history::{History, RowsQuery};
 use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::{Status, Table, causes};
+use gpuvitals_rig::postgres::NOBODY;
+use gpuvitals_rig::small_disk::SmallDisk;
 
-use crate::server::{NOBODY, Server};
-use crate::small_disk::SmallDisk;
+use crate::server::Server;
 use crate::{POWER, TableRow, batch, gpu, open};
 
 const ROWS: i64 = 1_000;

@@ -2,15 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
-#[path = "../../../gpuvitals/tests/rig/authority.rs"]
-mod authority;
 mod disk;
-#[path = "../../../gpuvitals/tests/rig/port.rs"]
-mod port;
 mod reading;
 mod server;
-#[path = "../../../gpuvitals/tests/rig/small_disk.rs"]
-mod small_disk;
 mod suite;
 mod tls;
 
@@ -24,6 +18,7 @@ use gpuvitals_core::{
     Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Status, Table, causes,
 };
 use gpuvitals_postgres::{Database, Postgres, PostgresError};
+use gpuvitals_rig::waiting::retried;
 use server::Server;
 
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -367,7 +362,9 @@ async fn held(settings: &Database) -> tokio_postgres::Client {
 async fn until_waiting(server: &Server, settings: &Database, statements: usize) {
     let waiting = "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND \
                    wait_event_type = 'Lock' AND application_name = 'gpuvitals'";
-    while server.sql(&settings.dbname, waiting).await.concat() != [Some(statements.to_string())] {}
+    let wanted = [Some(statements.to_string())];
+    let look = async || (server.sql(&settings.dbname, waiting).await.concat() == wanted).then_some(());
+    retried("statements that wait for a lock", look).await;
 }
 
 #[tokio::test]

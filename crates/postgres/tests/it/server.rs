@@ -1,99 +1,35 @@
-//! A PostgreSQL server of the tests' own, in a temporary folder. It refuses to run as root: then it runs as `nobody`.
+//! The rig's server with the settings of its databases.
 
-use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use gpuvitals_postgres::Database;
+use gpuvitals_rig::postgres::PostgresServer;
 use gpuvitals_settings::{Section, Value};
-use tempfile::TempDir;
 
-/// The user whom the server runs as, if the tests run as root.
-pub(crate) const NOBODY: u32 = 65_534;
+pub(crate) struct Server(Arc<PostgresServer>);
 
-/// A running server, which ends when this is dropped.
-pub(crate) struct Server {
-    dir: TempDir,
-    bin: PathBuf,
-    databases: AtomicU32,
+impl Deref for Server {
+    type Target = PostgresServer;
+
+    fn deref(&self) -> &PostgresServer {
+        &self.0
+    }
 }
 
 impl Server {
-    /// A server of its own.
     pub(crate) fn start(options: &str) -> Self {
-        let server = Self { dir: TempDir::new().unwrap(), bin: bin(), databases: AtomicU32::new(0) };
-        if rustix::process::geteuid().is_root() {
-            chown(server.dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-        let settings =
-            ["--no-sync", "--auth=trust", "--username=gpu", "--no-instructions", "--encoding=UTF8"];
-        server.run("initdb", &[&settings[..], &["--locale=C", "-D", "data"]].concat());
-        server.configure(&format!("unix_socket_directories = '{}'\n{options}", server.dir.path().display()));
-        server.begin();
-        server
+        Self(Arc::new(PostgresServer::start(options)))
     }
 
-    /// The server that the tests of this file share.
-    pub(crate) fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.upgrade().unwrap_or_else(|| {
-            let server = Arc::new(Self::start("listen_addresses = ''\nfsync = off\nmax_connections = 200\n"));
-            *shared = Arc::downgrade(&server);
-            server
-        })
-    }
-
-    /// Adds to its configuration, for the next start.
-    pub(crate) fn configure(&self, text: &str) {
-        let path = self.path("data/postgresql.conf");
-        let known = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, known + text + "\n").unwrap();
-    }
-
-    /// A file in its folder.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// Starts it; returns when it takes connections.
-    pub(crate) fn begin(&self) {
-        self.run("pg_ctl", &["start", "-w", "-D", "data", "-l", "log"]);
-    }
-
-    /// Ends it at once, as a crash does.
-    pub(crate) fn kill(&self) {
-        self.run("pg_ctl", &["stop", "-w", "-m", "immediate", "-D", "data"]);
-    }
-
-    fn run(&self, program: &str, arguments: &[&str]) {
-        let mut command = Command::new(self.bin.join(program));
-        command
-            .args(arguments)
-            .current_dir(self.dir.path())
-            .stdout(Stdio::null())
-            .env_clear()
-            .env("TZ", "UTC");
-        if rustix::process::geteuid().is_root() {
-            command.uid(NOBODY).gid(NOBODY);
-        }
-        assert!(command.status().unwrap().success(), "{program} {arguments:?}");
-    }
-
-    /// Its port, if it runs, which is in the name of its socket too.
-    fn port(&self) -> u16 {
-        let pid = std::fs::read_to_string(self.path("data/postmaster.pid")).unwrap_or_default();
-        pid.lines().nth(3).and_then(|port| port.parse().ok()).unwrap_or(5432)
+    pub(crate) fn shared() -> Self {
+        Self(PostgresServer::shared())
     }
 
     /// The settings of a database in it, with these in place of some.
     pub(crate) fn settings(&self, dbname: &str, other: &[(&str, &str)]) -> Database {
-        let host = self.dir.path().display().to_string();
         let mut given: Vec<(&str, Value)> = vec![
-            ("database.host", host.into()),
+            ("database.host", self.host().into()),
             ("database.user", "gpu".into()),
             ("database.port", self.port().to_string().as_str().into()),
             ("database.dbname", dbname.into()),
@@ -105,46 +41,6 @@ impl Server {
 
     /// A new, empty database.
     pub(crate) async fn database(&self) -> Database {
-        let name = format!("t{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        self.sql("postgres", &format!("CREATE DATABASE {name}")).await;
-        self.settings(&name, &[])
+        self.settings(&self.0.database().await, &[])
     }
-
-    /// Runs statements; returns the columns of each row as text.
-    pub(crate) async fn sql(&self, dbname: &str, sql: &str) -> Vec<Vec<Option<String>>> {
-        let mut config = tokio_postgres::Config::new();
-        config.host(self.dir.path().to_str().unwrap()).port(self.port()).user("gpu").dbname(dbname);
-        let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
-        let driver = tokio::spawn(connection);
-        let messages = client.simple_query(sql).await.unwrap();
-        drop(client);
-        driver.await.unwrap().unwrap();
-        let rows = messages.into_iter().filter_map(|message| match message {
-            tokio_postgres::SimpleQueryMessage::Row(row) => {
-                Some((0..row.len()).map(|place| row.get(place).map(str::to_owned)).collect())
-            }
-            _ => None,
-        });
-        rows.collect()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if self.path("data/postmaster.pid").exists() {
-            self.kill();
-        }
-    }
-}
-
-/// The folder of the server's programs: Debian does not have them in the path.
-fn bin() -> PathBuf {
-    let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
-        .map(|entries| entries.flatten().map(|entry| entry.path().join("bin")).collect())
-        .unwrap_or_default();
-    versions.sort();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let all = versions.into_iter().rev().chain(std::env::split_paths(&path));
-    let has_all = |bin: &Path| bin.join("initdb").exists() && bin.join("pg_ctl").exists();
-    all.into_iter().find(|bin| has_all(bin)).expect("PostgreSQL's initdb and pg_ctl: scripts/need postgres")
 }

@@ -5,16 +5,17 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 
 use gpuvitals_core::Status;
 use gpuvitals_core::ports::Sink;
+use gpuvitals_rig::authority::CertificateAuthority;
+use gpuvitals_rig::port::Port;
+use gpuvitals_rig::postgres::NOBODY;
 
-use crate::authority::Authority;
-use crate::port::Port;
-use crate::server::{NOBODY, Server};
+use crate::server::Server;
 use crate::{cancels_what_is_dropped, open, power, powers};
 
 #[tokio::test]
 async fn the_certificate_is_checked_as_far_as_sslmode_asks_for_it() {
     let server = Server::start("fsync = off");
-    let (right, wrong) = (Authority::new(), Authority::new());
+    let (right, wrong) = (CertificateAuthority::new(), CertificateAuthority::new());
     let (trusted, foreign) = (right.file(server.path("right.pem")), wrong.file(server.path("wrong.pem")));
     let pair = right.sign("localhost", &server.path(""));
     fs::set_permissions(&pair.key, Permissions::from_mode(0o600)).unwrap();

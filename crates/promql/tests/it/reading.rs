@@ -11,6 +11,7 @@ use gpuvitals_promql::{
     Grid, Outcome, PromAnswer, PromError, PromLimits, PromSeries, families, label_names, label_values, query,
     series,
 };
+use gpuvitals_rig::waiting::watched;
 use gpuvitals_store::{Store, StoreConfig};
 
 use crate::queries::of_dashboards;
@@ -252,11 +253,7 @@ fn where_rows_have_been_deleted_ranges_come_from_rollups_and_the_answer_says_so(
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let store = store(folder.path(), SECOND_NS, 0..7_200);
     let until = |store: &Store, done: fn(&Store) -> bool| {
-        runtime.block_on(async {
-            while !done(store) {
-                tokio::task::yield_now().await;
-            }
-        });
+        runtime.block_on(watched("what is visible", || done(store)));
     };
     until(&store, |store| (store.stats().flushed.files, store.stats().merged.files) == (0, 2));
     let grid =

@@ -16,6 +16,7 @@
 mod dice;
 mod known;
 mod life;
+mod log;
 mod records;
 mod script;
 

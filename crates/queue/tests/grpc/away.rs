@@ -12,12 +12,12 @@ use gpuvitals_queue::{
     Consumer, ConsumerOptions, FrameDurability, Nack, NackKind, Producer, PublishError, Queue, QueueClock,
     QueueConfig, SettleError,
 };
+use gpuvitals_rig::waiting::retried;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 use crate::rig::{Rig, TOPIC, frame, in_time, receive};
-use crate::waiting::retried;
 
 #[tokio::test]
 async fn nobody_waits_for_a_queue_that_is_away_to_be_made() {

@@ -7,6 +7,4 @@ mod away;
 mod refused;
 mod rig;
 mod subscribe;
-#[path = "../rig/waiting.rs"]
-mod waiting;
 mod wire;

@@ -11,11 +11,10 @@ use gpuvitals_queue::server::{self, ServerConfig};
 use gpuvitals_queue::{
     Consumer, ConsumerOptions, ContentType, Delivery, Frame, Queue, QueueClock, QueueConfig, TopicStats,
 };
+use gpuvitals_rig::waiting::retried;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
-
-use crate::waiting::retried;
 
 pub(crate) const TOPIC: &str = "gpu-telemetry";
 /// How long anything may take before a test counts as failed.

@@ -7,6 +7,7 @@ use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, History};
 use gpuvitals_core::ports::Sink;
 use gpuvitals_core::{MetricId, Table};
 use gpuvitals_remote::{Merged, NamedHistory};
+use gpuvitals_rig::waiting::watched;
 use gpuvitals_suite::{BASE_NS, TestRow, batch};
 use tokio::time::Instant;
 
@@ -15,8 +16,6 @@ use crate::world::{Kept, Service, remote};
 const SECONDS: i64 = 200;
 /// Name of the threads of the collectors; those that they start have it too.
 const NAME: &str = "collector";
-/// Between two looks at the time that they have taken.
-const LOOK: Duration = Duration::from_millis(5);
 
 fn row(gpu: u8, second: i64) -> TestRow {
     let (power, clock) = (Some(i16::from(gpu)), Some(1_000 + i16::from(gpu)));
@@ -73,13 +72,14 @@ fn a_question_to_several_that_is_dropped_costs_the_collectors_no_more_time() {
         let (dropped, mut busy) = (Instant::now(), busy_ns());
         assert!(busy - before > 10_000_000, "they had begun: {before}, {busy}");
         let (mut last, mut quiet) = (Duration::ZERO, 0);
-        while quiet < 20 {
-            tokio::time::sleep(LOOK).await;
+        watched("the end of their work", || {
             let now = busy_ns();
             (last, quiet) =
                 if now.abs_diff(busy) > 1_000_000 { (dropped.elapsed(), 0) } else { (last, quiet + 1) };
             busy = now;
-        }
+            quiet > 20
+        })
+        .await;
         (whole, last)
     });
     eprintln!("a whole answer takes {whole:.0?}; dropped, the collectors worked on it for {took:.0?}");

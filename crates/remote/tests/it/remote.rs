@@ -13,6 +13,7 @@ use gpuvitals_core::{Health, MetricId, Table};
 use gpuvitals_listener::Access;
 use gpuvitals_listener::client::{BearerToken, Credentials};
 use gpuvitals_remote::{Remote, serve, v1};
+use gpuvitals_rig::waiting::watched;
 use gpuvitals_suite::{BASE_NS, TestRow, answer, batch, cases};
 use proptest::prelude::*;
 use tokio::sync::mpsc::{Sender, channel};
@@ -37,13 +38,21 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 
 /// Waits until a history tells of itself what is asked.
 async fn until(history: &dyn History, is: impl Fn(&dyn History) -> bool) {
-    let mut looks = tokio::time::interval(Duration::from_millis(5));
-    soon(async {
-        while !is(history) {
-            looks.tick().await;
+    watched("what a history tells of itself", || is(history)).await;
+}
+
+/// Writes rows until it is so: those who have just begun to follow may miss some.
+async fn written_until(kept: &Kept, is_so: impl Fn() -> bool) {
+    let writing = async {
+        for second in 0.. {
+            kept.store.accept(vec![batch(&[row(0, second)])]).await.unwrap();
+            tokio::task::yield_now().await;
+            if is_so() {
+                return;
+            }
         }
-    })
-    .await;
+    };
+    soon(writing).await;
 }
 
 fn row(gpu: u8, second: i64) -> TestRow {
@@ -171,13 +180,7 @@ async fn a_service_that_ends_and_comes_back_is_heard_again() {
     until(&remote, |history| history.health().status == Status::Healthy).await;
     let version = remote.version();
     let first = tokio::spawn(async move { (changes.next().await, changes) });
-    // Until the changes are followed, each row may be too early.
-    let mut second = 0;
-    while !first.is_finished() {
-        kept.store.accept(vec![batch(&[row(0, second)])]).await.unwrap();
-        second += 1;
-        tokio::task::yield_now().await;
-    }
+    written_until(&kept, || first.is_finished()).await;
     let (change, mut changes) = soon(first).await.unwrap();
     assert!(matches!(change, Some(Change::Rows(rows)) if rows.iter().all(|batch| batch.rows() == 1)));
     until(&remote, |history| history.version() != version).await;
@@ -266,12 +269,7 @@ async fn those_who_follow_here_share_one_stream_that_ends_with_the_last() {
     let remote = remote(&service);
     let (mut one, mut other) = (remote.changes(), remote.changes());
     let first = tokio::spawn(async move { one.next().await });
-    let mut second = 0;
-    while !first.is_finished() {
-        kept.store.accept(vec![batch(&[row(0, second)])]).await.unwrap();
-        second += 1;
-        tokio::task::yield_now().await;
-    }
+    written_until(&kept, || first.is_finished()).await;
     let (first, same) = (first.await.unwrap(), soon(other.next()).await);
     let (Some(Change::Rows(first)), Some(Change::Rows(same))) = (first, same) else { panic!("no rows") };
     assert!(Arc::ptr_eq(&first, &same), "they were decoded once");
@@ -284,8 +282,8 @@ async fn those_who_follow_here_share_one_stream_that_ends_with_the_last() {
     drop(one);
     let third = remote.changes();
     drop(other);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(news.try_recv().is_err(), "there is one stream, and it goes on");
+    let news_soon = tokio::time::timeout(Duration::from_millis(50), news.recv()).await;
+    assert!(news_soon.is_err(), "there is one stream, and it goes on: {news_soon:?}");
     drop(third);
     assert_eq!(soon(news.recv()).await, Some("dropped"));
     let _again = remote.changes();
@@ -396,10 +394,5 @@ async fn nothing_is_left_of_a_service_that_was_never_asked() {
     let weak = Arc::downgrade(&history);
     drop(serve(history, &stop).await);
     stop.cancel();
-    soon(async {
-        while weak.strong_count() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    watched("the end of its last user", || weak.strong_count() == 0).await;
 }

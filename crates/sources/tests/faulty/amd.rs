@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::AbsenceReason;
+use gpuvitals_rig::faulty_sysfs::FaultySysfs;
 use gpuvitals_sources::dialect::amd_sysfs;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Due, Probe, Reading, Row};
 use gpuvitals_sources::registry::Verdict;
 use rustix::io::Errno;
 use serde_json::{Value, json};
-
-use crate::faulty_sysfs::FaultySysfs;
 
 pub(crate) const TABLE: &str = "/class/drm/card0/device/gpu_metrics";
 pub(crate) fn captured(name: &str) -> PathBuf {

@@ -5,10 +5,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use gpuvitals_rig::faulty_sysfs::FaultySysfs;
 use rustix::io::Errno;
 use serde_json::json;
-
-use crate::faulty_sysfs::FaultySysfs;
 
 const DEVICE: &str = "/class/drm/card0/device";
 const TABLE: &str = "/class/drm/card0/device/gpu_metrics";

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::support::{HOUR, Model, SECOND, assert_is, batch, contents, copy, grid, quiet};
+use crate::support::{HOUR, Model, SECOND, assert_is, batch, contents, copy, grid, quiet, wait_for};
 use gpuvitals_core::Table;
 use gpuvitals_core::history::RowsQuery;
 use gpuvitals_store::{Store, StoreConfig, StoreError, StoreView, check, contents as held, repair};
@@ -53,9 +53,7 @@ async fn a_copy_of_an_open_store_has_every_row_acknowledged_before_it() {
     });
     for round in 0..rounds {
         let merges = store.stats().merges;
-        while store.stats().merges < merges + 2 {
-            tokio::task::yield_now().await;
-        }
+        wait_for(&store, |store| store.stats().merges >= merges + 2).await;
         let before = acknowledged.lock().unwrap().clone();
         let backup = back_up(dir.path());
         repair(backup.path(), |_| ()).unwrap();

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gpuvitals_rig::waiting::retried;
+
 use crate::support::{
     HOUR, Model, SECOND, assert_is, assert_steps, batch, copy, grid, open_asking, quiet, wait_for,
 };
@@ -215,9 +217,7 @@ async fn a_merge_that_ends_while_the_store_closes_leaves_no_unlisted_table() {
         async move { store.close().await }
     });
     // Once a flush is refused, the thread that would list the merge has been asked to end.
-    while store.flush().await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    retried("a flush that is refused", async || store.flush().await.err()).await;
     release.send(()).unwrap();
     closing.await.unwrap().unwrap();
     drop(store);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::support::{
-    HOUR, Model, SECOND, assert_is, batch, buckets_of, everything, grid, model_of, quiet, rows_of,
+    HOUR, Model, SECOND, assert_is, batch, buckets_of, everything, grid, model_of, quiet, rows_of, wait_for,
 };
 use gpuvitals_core::history::{Aggregate, BucketQuery, History, RowsQuery, Selector};
 use gpuvitals_core::{MetricId, Status, Table};
@@ -88,9 +88,7 @@ async fn a_changed_value_is_found_by_the_query_that_reads_it() {
     let rows = rows_of(&store, everything());
     assert_eq!(rows.missing.len(), 1, "{:?}", rows.missing);
     assert!(model_of(rows.answer.batch.as_ref().unwrap()) == models[1]);
-    while store.stats().quarantined == 0 || store.stats().flushed.files != 1 {
-        tokio::task::yield_now().await;
-    }
+    wait_for(&store, |store| store.stats().quarantined > 0 && store.stats().flushed.files == 1).await;
     assert_eq!((set_aside(&dir), store.stats().flushed.files), (1, 1));
     assert!(store.health().reason.contains("damaged"), "{}", store.health().reason);
     drop(store);
@@ -110,9 +108,7 @@ async fn what_the_start_found_is_told_beside_what_is_found_later() {
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
     assert_eq!((found.damage.len(), found.files), (1, 1), "{found:?}");
     assert_eq!(rows_of(&store, everything()).missing.len(), 2);
-    while store.stats().quarantined == 0 || store.stats().flushed.files != 0 {
-        tokio::task::yield_now().await;
-    }
+    wait_for(&store, |store| store.stats().quarantined > 0 && store.stats().flushed.files == 0).await;
     let reason = store.health().reason;
     let told = ["is missing", "is damaged ("].map(|words| reason.contains(words));
     assert_eq!(told, [true; 2], "{reason}");
@@ -128,9 +124,7 @@ async fn answers_name_the_file_that_they_lack_until_a_repair() {
     for start in 0..2 {
         let (store, _) = Store::open(quiet(dir.path())).unwrap();
         drop(rows_of(&store, everything()));
-        while store.stats().flushed.files != 1 {
-            tokio::task::yield_now().await;
-        }
+        wait_for(&store, |store| store.stats().flushed.files == 1).await;
         let check = |query: RowsQuery, lacks: bool| {
             let missing = rows_of(&store, query.clone()).missing;
             assert_eq!(missing.len(), usize::from(lacks), "start {start}, {query:?}: {missing:?}");

@@ -12,6 +12,7 @@ use gpuvitals_core::history::{
 };
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue};
 use gpuvitals_log::FsDisk;
+use gpuvitals_rig::waiting::soon;
 use gpuvitals_store::{FileStep, FileSteps, Recovered, Store, StoreConfig};
 
 /// 2026-11-20T10:00:00Z
@@ -343,7 +344,10 @@ pub(crate) fn copy(from: &Path, to: &Path) -> bool {
 
 /// Looks at every change of what is visible.
 pub(crate) async fn wait_for(store: &Store, done: impl Fn(&Store) -> bool) {
-    while !done(store) {
-        tokio::task::yield_now().await;
-    }
+    let looking = async {
+        while !done(store) {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("what is visible", looking).await;
 }
