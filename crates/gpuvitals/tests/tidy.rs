@@ -132,6 +132,21 @@ fn dependencies_form_a_star_around_core() {
 }
 
 #[test]
+fn tests_share_code_as_crates_do() {
+    // Pieces, so that this file has no such line.
+    let by_path = ["#[", "path"].concat();
+    let is_one = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().any(|line| line.trim_start().starts_with(&by_path))
+    };
+    let offenders: Vec<_> = sources("rs").into_iter().filter(is_one).collect();
+    assert!(
+        offenders.is_empty(),
+        "what several test programs use belongs into crates/rig, or they become one: {offenders:?}"
+    );
+}
+
+#[test]
 fn files_fit_on_a_few_screens() {
     for extension in ["rs", "ts", "tsx"] {
         for path in sources(extension) {
