@@ -20,6 +20,7 @@ test.describe("the page of a sick GPU", () => {
     await expect(page.getByRole("button", { name: "Peers (7)" })).toHaveAttribute("aria-pressed", "true");
     await expect(page.locator('[data-panel^="power"]').first()).toContainText(/peers \d+ W/);
     const plot = page.getByTestId("chart").first().locator(".u-over");
+    await plot.scrollIntoViewIfNeeded();
     const box = await plot.boundingBox();
     if (box === null) throw new Error("the chart has no plot");
     await page.mouse.move(box.x + box.width * 0.6, box.y + 40);
@@ -92,7 +93,7 @@ test.describe("the page of a sick GPU", () => {
       return { name: download.suggestedFilename(), content: Buffer.concat(chunks) };
     };
     const csv = await saved("Values (CSV)");
-    expect(csv.name).toMatch(/^GPU-.*_Power-and-energy-W\.csv$/);
+    expect(csv.name).toMatch(/^GPU-.*_Power-and-energy\.csv$/);
     expect(csv.content.toString()).toMatch(/^timestamp,.*\r\n.*power_w/);
     const png = await saved("Picture (PNG)");
     expect(png.name).toMatch(/\.png$/);

@@ -1,45 +1,58 @@
+import type { ReactNode } from "react";
 import { formatInstant, formatSpan } from "../shared/time";
-import { eventLook, reasonsOf, THROTTLE_COLOUR, throttledMs, type EventMark, type Marks } from "./marks";
+import { eventLook, reasonsOf, THROTTLE_WEIGHTS, throttledMs, throttleLook, type EventMark, type Marks } from "./marks";
 
 interface MarkLegendProps {
   readonly marks: Marks;
   readonly now: number;
 }
 
-/** Events listed at most, the newest of them. */
+/** Events and changes listed at most, the newest of them. */
 const LISTED_MAX = 50;
 
 /** What the marks above the lines mean, and all of it in words for those who do not point at them. */
 export function MarkLegend({ marks, now }: MarkLegendProps) {
-  const { spans, events, doubt } = marks;
-  if (spans.length === 0 && events.length === 0 && doubt === "") return null;
-  const reasons = reasonsOf(spans);
+  const { spans, events, changes, doubt } = marks;
+  if (spans.length === 0 && events.length === 0 && changes.length === 0 && doubt === "") return null;
+  const throttled = THROTTLE_WEIGHTS.map((weight) => ({ look: throttleLook(weight), of: spans.filter((span) => span.weight === weight) })).filter(({ of }) => of.length > 0);
   return (
     <section aria-label="Marks above the charts" data-testid="marks" className="mb-2 flex flex-wrap items-baseline gap-x-5 gap-y-1 text-xs text-muted">
-      {spans.length > 0 && (
-        <p className="flex items-baseline gap-1.5">
-          <span aria-hidden className="h-1 w-4 self-center rounded-xs" style={{ background: `var(${THROTTLE_COLOUR})` }} />
+      {throttled.map(({ look, of }) => (
+        <p key={look.colour} className="flex items-baseline gap-1.5">
+          <span aria-hidden className="w-4 self-center rounded-xs" style={{ background: `var(${look.colour})`, height: look.height }} />
           <span>
-            Throttled for up to {formatSpan(throttledMs(spans))} of this range{reasons.length > 0 && <>: <span className="text-fg">{reasons.join(", ")}</span></>}
+            Throttled for up to {formatSpan(throttledMs(of))} of this range{reasonsOf(of).length > 0 && <>: <span className="text-fg">{reasonsOf(of).join(", ")}</span></>}
           </span>
         </p>
-      )}
+      ))}
       {events.length > 0 && (
-        <details>
-          <summary className="cursor-pointer rounded hover:text-fg">
-            <Triangles events={events} /> {events.length.toLocaleString("en")} {events.length === 1 ? "event" : "events"}
-          </summary>
-          <ol className="num mt-1 max-h-48 space-y-0.5 overflow-y-auto">
-            {events.slice(-LISTED_MAX).map((event, place) => (
-              <li key={place}>
-                {formatInstant(event.at, now)} {event.severity !== null && <strong className="font-medium">{event.severity}</strong>} <span className="text-fg">{event.text}</span>
-              </li>
-            ))}
-          </ol>
-        </details>
+        <Listed marks={events} now={now}>
+          <Triangles events={events} /> {events.length.toLocaleString("en")} {events.length === 1 ? "event" : "events"}
+        </Listed>
+      )}
+      {changes.length > 0 && (
+        <Listed marks={changes} now={now}>
+          <span aria-hidden className="mr-1.5 inline-block h-2 w-px bg-current" /> {changes.length.toLocaleString("en")} {changes.length === 1 ? "change" : "changes"} of codes
+        </Listed>
       )}
       {doubt !== "" && <p className="text-warn">{doubt}</p>}
     </section>
+  );
+}
+
+/** How many there are, and on demand each of them. */
+function Listed({ marks, now, children }: { readonly marks: readonly EventMark[]; readonly now: number; readonly children: ReactNode }) {
+  return (
+    <details>
+      <summary className="cursor-pointer rounded hover:text-fg">{children}</summary>
+      <ol className="num mt-1 max-h-48 space-y-0.5 overflow-y-auto">
+        {marks.slice(-LISTED_MAX).map((mark, place) => (
+          <li key={place}>
+            {formatInstant(mark.at, now)} {mark.severity !== null && <strong className="font-medium">{mark.severity}</strong>} <span className="text-fg">{mark.text}</span>
+          </li>
+        ))}
+      </ol>
+    </details>
   );
 }
 

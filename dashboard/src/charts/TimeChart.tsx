@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from "react";
+import { memo, useEffect, useMemo, useRef, useState, type RefObject } from "react";
 import uPlot from "uplot";
 import { formatValue, metricTitle } from "../shared/format";
 import { formatInstant, toField } from "../shared/time";
@@ -6,8 +6,8 @@ import { useTheme } from "../shared/theme";
 import { useZone } from "../shared/zone";
 import { fileName, saveFile } from "../shared/files";
 import { ChartMenu, type ChartAction } from "./ChartMenu";
-import { aligned, countPoints, lastValue, type Frame } from "./frame";
-import { eventsNear, NO_MARKS, paintMarks, THROTTLE_COLOUR, throttleWords, type Marks } from "./marks";
+import { aligned, countPoints, heldValue, lastValue, type Frame } from "./frame";
+import { eventsNear, NO_MARKS, paintMarks, reasonsOf, THROTTLE_WEIGHTS, throttleLook, throttleWords, type Marks } from "./marks";
 import type { Panel } from "./panels";
 import { pictureOf } from "./picture";
 import { type Behind, NOTHING_BEHIND, type Palette, plotData, plotOptions } from "./plot";
@@ -25,14 +25,16 @@ interface TimeChartProps {
   /** The subject of the chart, for the name of its picture. */
   readonly subject?: string;
   /** What else can be done with it. */
-  readonly actions?: readonly ChartAction[];
+  readonly actionsOf?: (panel: Panel) => readonly ChartAction[];
   /** The range asked for: the axis shows all of it, also where nothing was measured. */
   readonly span: { readonly start: number; readonly end: number };
   readonly onSelect: (start: number, end: number) => void;
   readonly now: number;
 }
 
-const NO_ACTIONS: readonly ChartAction[] = [];
+const noActions = (): readonly ChartAction[] => [];
+/** How near to the screen a chart is drawn, so that it is there when it comes into view. */
+const NEAR_SCREEN = "200px";
 const HEIGHT = 176;
 /** How near the cursor must be to an event to mean it, as a share of the range. */
 const NEAR = 0.01;
@@ -48,8 +50,23 @@ function paletteOf(element: HTMLElement): Palette {
   };
 }
 
-/** One chart with its legend. The plot is built once per look and fed with data; values under the cursor go to the legend. */
-export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks = NO_MARKS, nameOf = metricTitle, subject = "gpuvitals", actions = NO_ACTIONS, span, onSelect, now }: TimeChartProps) {
+/** Whether an element is on the screen or near to it. */
+function useIsSeen(element: RefObject<HTMLElement | null>): boolean {
+  const [isSeen, setIsSeen] = useState(false);
+  useEffect(() => {
+    if (element.current === null) return;
+    const watcher = new IntersectionObserver((entries) => setIsSeen(entries.at(-1)?.isIntersecting === true), { rootMargin: NEAR_SCREEN });
+    watcher.observe(element.current);
+    return () => watcher.disconnect();
+  }, [element]);
+  return isSeen;
+}
+
+/**
+ * One chart with its legend. The plot is built once per look, when it comes near to the screen, and fed with data while it is
+ * there; values under the cursor go to the legend.
+ */
+export const TimeChart = memo(function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks = NO_MARKS, nameOf = metricTitle, subject = "gpuvitals", actionsOf = noActions, span, onSelect, now }: TimeChartProps) {
   const { theme } = useTheme();
   const zone = useZone();
   const box = useRef<HTMLDivElement>(null);
@@ -57,20 +74,23 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks
   const select = useRef(onSelect);
   const [cursor, setCursor] = useState<number | null>(null);
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
-  const data = useMemo(() => plotData(frame, panel.columns, behind), [frame, panel.columns, behind]);
+  const isSeen = useIsSeen(box);
+  const [wasSeen, setWasSeen] = useState(false);
+  if (isSeen && !wasSeen) setWasSeen(true);
+  const data = useMemo(() => (isSeen ? plotData(frame, panel.columns, behind) : null), [isSeen, frame, panel.columns, behind]);
   const points = useMemo(() => countPoints(frame, panel.columns), [frame, panel.columns]);
   const hasBand = behind.band !== null;
   const hasPeers = behind.peers !== null;
   const fed = useRef({ data, span, marks });
 
   useEffect(() => {
-    fed.current = { data, span, marks };
+    fed.current = { data: data ?? fed.current.data, span, marks };
     select.current = onSelect;
   });
 
   useEffect(() => {
     const element = box.current;
-    if (element === null) return;
+    if (element === null || !wasSeen) return;
     const options = plotOptions({
       columns: panel.columns,
       unit: panel.unit,
@@ -85,7 +105,7 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks
       onSelect: (start, end) => select.current(start, end),
       onDraw: (plot) => paintMarks(plot, fed.current.marks, devicePixelRatio, (name) => getComputedStyle(element).getPropertyValue(name)),
     });
-    const made = new uPlot(options, fed.current.data, element);
+    const made = new uPlot(options, fed.current.data ?? [[]], element);
     made.setScale("x", { min: fed.current.span.start, max: fed.current.span.end });
     plot.current = made;
     const watcher = new ResizeObserver(() => made.setSize({ width: Math.max(element.clientWidth, 120), height: HEIGHT }));
@@ -95,12 +115,12 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks
       made.destroy();
       plot.current = null;
     };
-  }, [panel.columns, panel.unit, hidden, hasBand, hasPeers, theme, zone]);
+  }, [panel.columns, panel.unit, hidden, hasBand, hasPeers, theme, zone, wasSeen]);
 
   const { start, end } = span;
   useEffect(() => {
     const made = plot.current;
-    if (made === null) return;
+    if (made === null || data === null) return;
     made.batch(() => {
       made.setData(data, false);
       made.setScale("x", { min: start, max: end });
@@ -115,14 +135,17 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks
     const style = getComputedStyle(element);
     const shown = panel.columns.map((column, place) => ({ column, colour: style.getPropertyValue(`--line-${(place % 6) + 1}`) })).filter(({ column }) => !hidden.has(column));
     const lines = shown.map(({ column, colour }) => ({ name: nameOf(column), colour }));
-    if (marks.spans.length > 0) lines.push({ name: "throttled", colour: style.getPropertyValue(THROTTLE_COLOUR) });
+    for (const weight of THROTTLE_WEIGHTS) {
+      const reasons = reasonsOf(marks.spans.filter((span) => span.weight === weight));
+      if (marks.spans.some((span) => span.weight === weight)) lines.push({ name: ["throttled", ...reasons].join(" "), colour: style.getPropertyValue(throttleLook(weight).colour) });
+    }
     const [from, to] = [start, end].map((instant) => toField(instant).replace("T", " "));
     const below = `${subject}, ${from} to ${to}, ${zone}`;
     const content = await pictureOf(canvas, { title: panel.title, below, lines, background: style.getPropertyValue("--card"), ink: style.getPropertyValue("--fg") });
     if (content !== null) saveFile(`${fileName(subject, panel.title)}.png`, content);
     return content !== null;
   };
-  const near = at === undefined ? [] : eventsNear(marks.events, at, Math.max(frame.stepMs, (end - start) * NEAR));
+  const near = at === undefined ? [] : eventsNear([...marks.events, ...marks.changes], at, Math.max(frame.stepMs, (end - start) * NEAR));
   const held = at === undefined ? "" : throttleWords(marks.spans, at);
   const toggle = (column: string) =>
     setHidden((held) => {
@@ -148,7 +171,7 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks
         <span className="num flex min-w-0 items-center gap-2 text-[11px] text-muted">
           {held !== "" && <span className="truncate">{held}</span>}
           {at !== undefined && <span className="shrink-0">{formatInstant(at, now)}</span>}
-          <ChartMenu title={panel.title} actions={[{ name: "Picture (PNG)", act: picture }, ...actions]} />
+          <ChartMenu title={panel.title} actions={[{ name: "Picture (PNG)", act: picture }, ...actionsOf(panel)]} />
         </span>
       </figcaption>
       <div className="relative">
@@ -169,7 +192,7 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks
       <ul className="mt-1 flex flex-wrap gap-x-4 gap-y-0.5" aria-label={`Lines of ${panel.title}`}>
         {panel.columns.map((column, place) => {
           const held = frame.values.get(column);
-          const value = cursor === null ? lastValue(held) : (held?.[cursor] ?? null);
+          const value = cursor === null ? lastValue(held) : panel.limits?.has(column) === true ? heldValue(held, cursor) : (held?.[cursor] ?? null);
           const ghost = behind.peers === null ? null : aligned(behind.peers, column, frame.times);
           const peers = ghost === null ? null : cursor === null ? lastValue(ghost) : (ghost[cursor] ?? null);
           return (
@@ -196,4 +219,4 @@ export function TimeChart({ panel, marked, frame, behind = NOTHING_BEHIND, marks
       </ul>
     </figure>
   );
-}
+});

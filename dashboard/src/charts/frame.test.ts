@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bridged, countPoints, EMPTY, extend, frameOf, isolated, lastValue, type Frame } from "./frame";
+import { bridged, countPoints, EMPTY, extend, frameOf, heldValue, isolated, lastValue, type Frame } from "./frame";
 
 const frame = (times: number[], values: Record<string, (number | null)[]>, stepMs = 1000): Frame => ({
   stepMs,
@@ -94,4 +94,10 @@ it("counts and finds values, not gaps", () => {
   expect(lastValue([1, 2, null])).toBe(2);
   expect(lastValue([null])).toBeNull();
   expect(lastValue(undefined)).toBeNull();
+});
+
+it("a value that is read rarely holds until the next, the first also before it was read", () => {
+  const values = [null, 7, null, 8, null];
+  expect(values.map((_, place) => heldValue(values, place))).toEqual([7, 7, 7, 8, 8]);
+  expect(heldValue([null], 0)).toBeNull();
 });

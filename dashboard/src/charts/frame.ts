@@ -116,6 +116,11 @@ export function lastValue(values: readonly (number | null)[] | undefined): numbe
   return values?.findLast((value) => value !== null) ?? null;
 }
 
+/** The value that holds at a place until another is read; before the first one, that. */
+export function heldValue(values: readonly (number | null)[] | undefined, place: number): number | null {
+  return lastValue(values?.slice(0, place + 1)) ?? values?.find((value) => value !== null) ?? null;
+}
+
 /** Three quarters of the distances between neighbouring values are at most this, in ms; `null` under three values. */
 function cadence(times: readonly number[], held: readonly number[]): number | null {
   if (held.length < 3) return null;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { metric } from "../testing/mockApi";
 import type { Frame } from "./frame";
-import { eventsNear, MARKS_HEIGHT, NO_MARKS, paintMarks, reasonsOf, throttledMs, throttleSpans, throttleWords } from "./marks";
+import { codeChanges, eventsNear, MARKS_HEIGHT, NO_MARKS, paintMarks, reasonsOf, throttledMs, throttleSpans, throttleWords } from "./marks";
 
 const of = (column: string, instrument: string, reason?: string, series = "standard") => {
   const row = metric(column, "", "throttle", instrument);
@@ -42,10 +42,40 @@ describe("throttleSpans", () => {
   });
 });
 
+it.each([
+  ["quiet", ["power", "sw_power_cap", "ppt"]],
+  ["loud", ["power", "hw_thermal"]],
+  ["loud", ["hw_power_brake"]],
+  ["loud", ["prochot"]],
+  ["plain", ["power", "sync_boost"]],
+  ["plain", []],
+] as const)("is %s for the reasons %s", (weight, reasons) => {
+  const rows = [FLAG, ...reasons.map((reason) => of(reason, "state", reason))];
+  const values = Object.fromEntries(rows.map((row) => [row.column, [1]]));
+  expect(throttleSpans(frame(values), rows).map((span) => span.weight)).toEqual([weight]);
+});
+
+describe("codeChanges", () => {
+  const state = metric("performance_state", "", "clock", "state");
+  const mask = { ...metric("reasons", "", "throttle", "state"), bits: [{ bit: 2, name: "power cap" }] };
+  const textsOf = (values: Record<string, readonly (number | null)[]>, spans: Parameters<typeof codeChanges>[2] = []) =>
+    codeChanges(frame(values), [state, mask, FLAG, HEAT], spans).map(({ at, text }) => [at, text]);
+  it("are where a code became another one, also over a gap; the first one is no change", () => {
+    expect(textsOf({ performance_state: [0, 0, N, 8], reasons: [4, 0, 0, 0] })).toEqual([
+      [1010, "Reasons: power cap → none"],
+      [1030, "Performance state: 0 → 8"],
+    ]);
+  });
+  it("leave out what the band says", () => {
+    const named = [{ start: 0, end: 1, reasons: ["Power"], weight: "quiet" }] as const;
+    expect(textsOf({ reasons: [4, 0], held: [0, 1], heat_ns: [1, 2] }, named)).toEqual([]);
+  });
+});
+
 const SPANS = [
-  { start: 1000, end: 1020, reasons: [] },
-  { start: 1040, end: 1050, reasons: ["HW thermal", "Power"] },
-];
+  { start: 1000, end: 1020, reasons: [], weight: "plain" },
+  { start: 1040, end: 1050, reasons: ["HW thermal", "Power"], weight: "loud" },
+] as const;
 
 it("says the spans in words and adds them up", () => {
   expect([1000, 1020, 1045].map((at) => throttleWords(SPANS, at))).toEqual(["throttled", "", "throttled: HW thermal, Power"]);
@@ -79,12 +109,25 @@ describe("paintMarks", () => {
   };
 
   it("draws spans above the lines, as far as the range goes, and wide enough to be seen", () => {
-    const spans = [[0, 900], [900, 1010], [1040, 1050], [1060, 1060.01], [1090, 2000], [2000, 2010]].map(([start = 0, end = 0]) => ({ start, end, reasons: [] }));
+    const spans = [[0, 900], [900, 1010], [1040, 1050], [1060, 1060.01], [1090, 2000], [2000, 2010]].map(([start = 0, end = 0]) => ({ start, end, reasons: [], weight: "plain" as const }));
     expect(paint({ spans })).toEqual([
       ["--throttle", 100, 13, 20, 4],
       ["--throttle", 180, 13, 20, 4],
       ["--throttle", 220, 13, 2, 4],
       ["--throttle", 280, 13, 20, 4],
+    ]);
+  });
+
+  it("draws heat in the colour of an alarm and the power limit thin, and a change of a code as a tick", () => {
+    const spans = [
+      { start: 1000, end: 1010, reasons: ["Power"], weight: "quiet" },
+      { start: 1020, end: 1030, reasons: ["HW thermal"], weight: "loud" },
+    ] as const;
+    const changes = [1050, 2000].map((at) => ({ at, severity: null, text: "" }));
+    expect(paint({ spans, changes })).toEqual([
+      ["--calm", 100, 15, 20, 2],
+      ["--bad", 140, 13, 20, 4],
+      ["--muted", 200, 7, 1, 5],
     ]);
   });
 

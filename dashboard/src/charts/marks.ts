@@ -1,6 +1,6 @@
-import { metricTitle } from "../shared/format";
+import { formatBits, formatNumber, metricTitle } from "../shared/format";
 import { bridged, type Frame } from "./frame";
-import type { CatalogueRow } from "./panels";
+import { isCode, type CatalogueRow } from "./panels";
 
 /** A time in which something held the clocks down, as far as the steps of a chart tell it apart. */
 export interface ThrottleSpan {
@@ -8,7 +8,12 @@ export interface ThrottleSpan {
   readonly end: number;
   /** Reasons by name; empty where the source gives none. */
   readonly reasons: readonly string[];
+  readonly weight: ThrottleWeight;
 }
+
+/** A GPU at its power limit does what it was bought for; heat and hardware call somebody. Without a reason nobody knows. */
+export const THROTTLE_WEIGHTS = ["loud", "plain", "quiet"] as const;
+export type ThrottleWeight = (typeof THROTTLE_WEIGHTS)[number];
 
 /** Something that happened to the GPU. */
 export interface EventMark {
@@ -22,11 +27,13 @@ export interface EventMark {
 export interface Marks {
   readonly spans: readonly ThrottleSpan[];
   readonly events: readonly EventMark[];
+  /** Where a code became another one. */
+  readonly changes: readonly EventMark[];
   /** Why marks may be missing; empty: none are. */
   readonly doubt: string;
 }
 
-export const NO_MARKS: Marks = { spans: [], events: [], doubt: "" };
+export const NO_MARKS: Marks = { spans: [], events: [], changes: [], doubt: "" };
 
 const GROUP = "throttle";
 
@@ -34,14 +41,22 @@ const GROUP = "throttle";
  * Whether a metric tells of throttling: by the catalogue a state of that group, or a counter of a reason. Counters outside
  * the standard series also grow while a GPU has too little work, which is no throttling.
  */
-function tellsOfThrottling(row: CatalogueRow): boolean {
+export function tellsOfThrottling(row: CatalogueRow): boolean {
   if (row.group !== GROUP || row.bits.length > 0) return false;
   return row.instrument === "state" || (row.instrument === "counter" && reasonOf(row) !== null && row.series !== "all");
 }
 
 function reasonOf(row: CatalogueRow): string | null {
-  const { reason } = row.prometheus.labels;
-  return reason === undefined ? null : metricTitle(reason);
+  return row.prometheus.labels.reason ?? null;
+}
+
+/** Reasons of the catalogue that are no power limit but heat or a fault of board and supply. */
+const LOUD = /thermal|^hw_|prochot/;
+const QUIET = /power|ppt/;
+
+function weightOf(reasons: readonly string[]): ThrottleWeight {
+  if (reasons.some((reason) => LOUD.test(reason))) return "loud";
+  return reasons.length > 0 && reasons.every((reason) => QUIET.test(reason)) ? "quiet" : "plain";
 }
 
 /**
@@ -66,12 +81,34 @@ export function throttleSpans(frame: Frame, rows: readonly CatalogueRow[]): Thro
   steps.forEach((set, place) => {
     const start = times[place];
     if (set === null || start === undefined) return;
-    const reasons = [...set].sort();
+    const weight = weightOf([...set]);
+    const reasons = [...set].map(metricTitle).sort();
     const before = spans.at(-1);
     if (before?.end === start && before.reasons.join() === reasons.join()) spans[spans.length - 1] = { ...before, end: start + stepMs };
-    else spans.push({ start, end: start + stepMs, reasons });
+    else spans.push({ start, end: start + stepMs, reasons, weight });
   });
   return spans;
+}
+
+/**
+ * Where codes became others, the oldest first. States of throttling have the band. What a mask of reasons says the band says as
+ * well, where other columns name the reasons.
+ */
+export function codeChanges(frame: Frame, rows: readonly CatalogueRow[], spans: readonly ThrottleSpan[]): EventMark[] {
+  const isNamed = spans.some(({ reasons }) => reasons.length > 0);
+  const changes = rows.filter(isCode).flatMap((row): EventMark[] => {
+    if (row.group === GROUP && (row.bits.length === 0 || isNamed)) return [];
+    const words = (value: number) => (row.bits.length > 0 ? formatBits(value, row.bits) : formatNumber(value));
+    let before: number | null = null;
+    return (frame.values.get(row.column) ?? []).flatMap((value, place) => {
+      const at = frame.times[place];
+      if (value === null || at === undefined) return [];
+      const was = before;
+      before = value;
+      return was === null || was === value ? [] : [{ at, severity: null, text: `${metricTitle(row.column)}: ${words(was)} → ${words(value)}` }];
+    });
+  });
+  return changes.sort((a, b) => a.at - b.at);
 }
 
 /** Which steps were throttled by the values of one metric. Steps that a slow source leaves out go with their neighbours. */
@@ -131,7 +168,23 @@ const LOOKS: Readonly<Record<string, EventLook>> = {
   notice: { colour: "--calm", size: 7, isFilled: false },
 };
 const PLAIN: EventLook = { colour: "--muted", size: 7, isFilled: false };
-export const THROTTLE_COLOUR = "--throttle";
+/** How a time of throttling is drawn. */
+interface ThrottleLook {
+  /** Custom property with the colour. */
+  readonly colour: string;
+  /** In CSS pixels: what is loud is larger without colours too. */
+  readonly height: number;
+}
+
+const THROTTLE_LOOKS: Readonly<Record<ThrottleWeight, ThrottleLook>> = {
+  loud: { colour: "--bad", height: 4 },
+  plain: { colour: "--throttle", height: 4 },
+  quiet: { colour: "--calm", height: 2 },
+};
+
+export function throttleLook(weight: ThrottleWeight): ThrottleLook {
+  return THROTTLE_LOOKS[weight];
+}
 
 export function eventLook(severity: string | null): EventLook {
   return (severity === null ? undefined : LOOKS[severity]) ?? PLAIN;
@@ -140,6 +193,7 @@ export function eventLook(severity: string | null): EventLook {
 /** Room above the lines that the marks need, in CSS pixels. */
 export const MARKS_HEIGHT = 18;
 const BAND_HEIGHT = 4;
+const CHANGE_HEIGHT = 5;
 /** Between band and lines, and between triangles and band. */
 const AIR = 1;
 /** A short span must be seen too. */
@@ -154,19 +208,25 @@ export interface Surface {
 }
 
 /** Draws the marks into the room above the lines: spans as a band, and above it events as triangles that point to their instant. */
-export function paintMarks({ ctx, bbox, valToPos }: Surface, { spans, events }: Marks, ratio: number, colourOf: (name: string) => string): void {
+export function paintMarks({ ctx, bbox, valToPos }: Surface, { spans, events, changes }: Marks, ratio: number, colourOf: (name: string) => string): void {
   const [left, right] = [bbox.left, bbox.left + bbox.width];
   const band = bbox.top - (AIR + BAND_HEIGHT) * ratio;
   const foot = band - AIR * ratio;
   ctx.save();
   // The plot leaves its last line's dashes behind.
   ctx.setLineDash([]);
-  ctx.fillStyle = colourOf(THROTTLE_COLOUR);
-  for (const { start, end } of spans) {
+  for (const { start, end, weight } of spans) {
+    const { colour, height } = throttleLook(weight);
+    ctx.fillStyle = colourOf(colour);
     // Whole pixels: no seam shows between neighbours.
     const from = Math.max(left, Math.floor(valToPos(start, "x", true)));
     const to = Math.min(right, Math.ceil(valToPos(end, "x", true)));
-    if (to > left && from < right) ctx.fillRect(from, band, Math.max(to - from, WIDTH_MIN * ratio), BAND_HEIGHT * ratio);
+    if (to > left && from < right) ctx.fillRect(from, band + (BAND_HEIGHT - height) * ratio, Math.max(to - from, WIDTH_MIN * ratio), height * ratio);
+  }
+  ctx.fillStyle = colourOf(PLAIN.colour);
+  for (const { at } of changes) {
+    const x = valToPos(at, "x", true);
+    if (x >= left && x <= right) ctx.fillRect(Math.round(x), foot - CHANGE_HEIGHT * ratio, ratio, CHANGE_HEIGHT * ratio);
   }
   // The worst last: they lie above what happened at the same time.
   const looks = events.map(({ at, severity }) => ({ at, ...eventLook(severity) })).sort((a, b) => a.size - b.size);

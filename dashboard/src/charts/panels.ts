@@ -20,6 +20,8 @@ export interface Panel {
   readonly title: string;
   readonly unit: string;
   readonly columns: readonly string[];
+  /** Those of the columns that hold from one reading to the next: limits, which are read rarely. */
+  readonly limits?: ReadonlySet<string>;
 }
 
 /** Lines in one chart that can still be told apart; a group with more is drawn as several charts. */
@@ -61,27 +63,43 @@ export function rowsOf(catalogue: readonly CatalogueRow[], columns: readonly str
   return [...known.sort((a, b) => rank(a.group) - rank(b.group)), ...foreign];
 }
 
+/** Whether its values are codes: what lies between two of them means nothing. They are marks above the lines. */
+export function isCode(row: CatalogueRow): boolean {
+  return row.instrument === "state" || row.bits.length > 0;
+}
+
+/** Whether it says how far others may go. */
+export function isLimit(row: CatalogueRow): boolean {
+  return row.prometheus.labels.limit !== undefined;
+}
+
 /**
- * Whether a row has a course to draw. What changes only with the configuration has none, the mean of a mask says
- * nothing, and of columns that the catalogue does not know the server makes no series: all stand among the latest values.
+ * Whether a row is a line. What changes only with the configuration has no course, codes are marks, and of columns that
+ * the catalogue does not know the server makes no series: all stand among the latest values.
  */
 export function isDrawn(row: CatalogueRow): boolean {
-  return row.instrument !== "info" && row.bits.length === 0 && row.group !== OTHER;
+  return row.instrument !== "info" && !isCode(row) && row.group !== OTHER;
 }
 
 /** Panels, group by group. */
 export function panelsOf(rows: readonly CatalogueRow[]): Panel[] {
   const groups = new Map<string, Map<string, string[]>>();
+  const limits = new Set(rows.filter(isLimit).map((row) => row.column));
   for (const row of rows.filter(isDrawn)) {
     const units = groups.get(row.group) ?? new Map<string, string[]>();
-    // A sum that only grows would flatten what goes up and down beside it.
-    const axis = row.instrument === "counter" ? `${row.unit} total` : row.unit;
+    const axis = axisOf(row);
     units.set(axis, [...(units.get(axis) ?? []), row.column]);
     groups.set(row.group, units);
   }
   return [...groups]
     .sort(([a], [b]) => rank(a) - rank(b))
-    .flatMap(([group, units]) => [...units].flatMap(([axis, columns]) => charts(group, axis, columns, units.size > 1)));
+    .flatMap(([group, units]) => [...units].flatMap(([axis, columns]) => charts(group, axis, columns, units.size > 1)))
+    .map((panel) => ({ ...panel, limits }));
+}
+
+/** Rows with the same one share a chart. A sum that only grows would flatten what goes up and down beside it. */
+export function axisOf(row: CatalogueRow): string {
+  return row.instrument === "counter" ? `${row.unit} total` : row.unit;
 }
 
 /** Whether a panel shows one of these columns. */

@@ -2,6 +2,7 @@
 export const UTILIZATION = "utilization_pct";
 export const POWER = "power_w";
 export const POWER_LIMIT = "power_limit_w";
+export const ENERGY = "energy_mj";
 export const TEMPERATURE = "temperature_c";
 export const MEMORY_USED = "memory_used_mb";
 export const MEMORY_TOTAL = "memory_total_mb";

@@ -1,4 +1,4 @@
-import { useMemo } from "react";
+import { memo, useMemo, useState } from "react";
 import type { Span } from "../../api/queries";
 import type { ChartAction } from "../../charts/ChartMenu";
 import type { Frame } from "../../charts/frame";
@@ -6,10 +6,13 @@ import { MarkLegend } from "../../charts/MarkLegend";
 import type { Marks } from "../../charts/marks";
 import { evidenceFirst, isEvidence, panelsOf, type CatalogueRow, type Panel } from "../../charts/panels";
 import type { Behind } from "../../charts/plot";
+import type { Movement, StillRow } from "../../charts/still";
 import { TimeChart } from "../../charts/TimeChart";
+import { formatValue, metricTitle } from "../../shared/format";
 
 interface ChartsProps {
   readonly rows: readonly CatalogueRow[];
+  readonly movement: Movement;
   readonly frame: Frame;
   readonly behind: Behind;
   readonly marks: Marks;
@@ -17,35 +20,30 @@ interface ChartsProps {
   readonly subject: string;
   readonly actionsOf: (panel: Panel) => readonly ChartAction[];
   readonly span: Span;
+  /** To the minute: it only says which day is today. */
   readonly now: number;
-  readonly loading: boolean;
-  /** What the server could not read, in its words. */
-  readonly partial: readonly string[];
+  /** What the GPU used in the range; null: not known. */
+  readonly energyKwh: number | null;
   /** Columns that show what is wrong: their charts stand first. */
   readonly evidence: ReadonlySet<string>;
   readonly onSelect: (start: number, end: number) => void;
 }
 
-/** A chart for each group and unit of the catalogue. */
-export function Charts({ rows, frame, behind, marks, subject, actionsOf, span, now, loading, partial, evidence, onSelect }: ChartsProps) {
-  const panels = useMemo(() => panelsOf(rows), [rows]);
-  if (loading) {
-    return (
-      <div role="status" aria-label="Loading charts" className="grid gap-3 lg:grid-cols-2">
-        {["a", "b", "c", "d"].map((key) => (
-          <div key={key} className="waiting h-60" />
-        ))}
-      </div>
-    );
-  }
+/** A chart for each group and unit of what moved, and what did not in a line. */
+export const Charts = memo(function Charts({ rows, movement, frame, behind, marks, subject, actionsOf, span, now, energyKwh, evidence, onSelect }: ChartsProps) {
+  const { moved, still, unread } = movement;
+  // The plots are built anew for other panels: they stay as long as the same rows move.
+  const names = moved.map((row) => row.column).join(",");
+  const panels = useMemo(() => panelsOf(rows.filter((row) => names.split(",").includes(row.column))), [rows, names]);
   return (
     <>
-      {partial.length > 0 && (
-        <p role="note" aria-label="Incomplete" className="mb-3 text-[13px] text-warn">
-          Not everything could be read: {partial.join("; ")}
+      <MarkLegend marks={marks} now={now} />
+      {energyKwh !== null && (
+        <p className="num mb-2 text-xs text-muted" data-testid="energy">
+          Energy in this range <span className="text-fg">{formatValue(energyKwh, "kWh")}</span>
         </p>
       )}
-      <MarkLegend marks={marks} now={now} />
+      {panels.length === 0 && still.length === 0 && <p className="card grid h-40 place-items-center text-xs text-muted">No values in this range</p>}
       <div className="grid gap-3 lg:grid-cols-2">
         {evidenceFirst(panels, evidence).map((panel) => (
           <TimeChart
@@ -56,13 +54,35 @@ export function Charts({ rows, frame, behind, marks, subject, actionsOf, span, n
             behind={behind}
             marks={marks}
             subject={subject}
-            actions={actionsOf(panel)}
+            actionsOf={actionsOf}
             span={span}
             now={now}
             onSelect={onSelect}
           />
         ))}
       </div>
+      {still.length > 0 && <Folded name="Did not move in this range" items={still.map(wordsOf)} />}
+      {unread.length > 0 && (panels.length > 0 || still.length > 0) && <Folded name="Not read in this range" items={unread.map(({ column }) => metricTitle(column))} />}
     </>
+  );
+});
+
+function wordsOf({ row, value }: StillRow): string {
+  return `${metricTitle(row.column)} ${formatValue(value, row.unit)}`;
+}
+
+/** Names in one line, all of them on demand. */
+function Folded({ name, items }: { readonly name: string; readonly items: readonly string[] }) {
+  const [isOpen, setIsOpen] = useState(false);
+  return (
+    <button
+      type="button"
+      className={`num mt-3 block w-full rounded text-left text-xs text-muted hover:text-fg ${isOpen ? "" : "truncate"}`}
+      aria-expanded={isOpen}
+      data-testid="folded"
+      onClick={() => setIsOpen(!isOpen)}
+    >
+      {name} ({items.length}): {items.join(" · ")}
+    </button>
   );
 }

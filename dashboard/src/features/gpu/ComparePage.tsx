@@ -102,7 +102,7 @@ function Comparison({ known, details }: ComparisonProps) {
               panel={panelOf(row, ids)}
               nameOf={(id) => names.get(id) ?? id}
               subject={known.map((detail) => detail.gpu.name).join(", ")}
-              actions={chartActions({
+              actionsOf={() => chartActions({
                 metrics: [row.column],
                 gpus: ids,
                 stepMs: stepOf(span),

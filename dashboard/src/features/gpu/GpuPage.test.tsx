@@ -60,8 +60,8 @@ describe("the page of a GPU", () => {
     renderAt(`/gpus/${ID}`);
     await waitFor(() => expect(chart("power-W-0")?.getAttribute("data-points")).toBe("2"));
     expect(chart("utilization-%-0")).toBeTruthy();
-    const plot = FakePlot.made.find((made) => made.options.series[1]?.label === "power_w" && made.destroyed === 0);
-    expect(plot?.fed.at(-1)?.[1]).toEqual([500, null, 510]);
+    const plot = () => FakePlot.made.find((made) => made.options.series[1]?.label === "power_w" && made.destroyed === 0);
+    await waitFor(() => expect(plot()?.fed.at(-1)?.[1]).toEqual([500, null, 510]));
     const latest = within(screen.getByRole("region", { name: "Latest values" }));
     expect(latest.getByText("512 W")).toBeTruthy();
     expect(latest.getByText("700 W")).toBeTruthy();
@@ -155,7 +155,7 @@ describe("the page of a GPU", () => {
     mockApi({ [PATH]: detail(), "/api/v1/query": { status: 404, body } });
     renderAt(`/gpus/${ID}`);
     expect((await screen.findByRole("note", { name: "Incomplete" })).textContent).toContain("collector.sinks has no store");
-    expect(chart("power-W-0")?.getAttribute("data-points")).toBe("0");
+    expect(screen.getByText("No values in this range")).toBeTruthy();
     act(() => FakeEventSource.made.at(-1)?.send([{ gpu_id: ID, hostname: "node-1", metrics: { power_w: 9 }, timestamp: NOW() }]));
     await waitFor(() => expect(chart("power-W-0")?.getAttribute("data-points")).toBe("1"));
   });
@@ -244,12 +244,12 @@ describe("marks above the charts", () => {
   const flag = metric("throttled", "", "throttle", "state");
   const steps: Handler = (params) => {
     const columns = (params.get("metrics") ?? "").split(",");
-    const series = columns.flatMap((column) => ["mean", "min", "max"].map((aggregate) => ({ metric: column, aggregate, gpu: ID, values: aggregate === "max" ? [0, 1, 1] : [0, 0.1, 0] })));
+    const series = columns.flatMap((column) => ["mean", "min", "max", "last"].map((aggregate) => ({ metric: column, aggregate, gpu: ID, values: aggregate === "max" ? [0, 1, 1] : aggregate === "last" ? [0, 0, 2] : [0, 0.1, 0] })));
     return ok({ times: [0, 1, 2].map((step) => FROM + step * 10_000), series, step_ms: 10_000 });
   };
   const handlers = {
-    [PATH]: ok({ gpu: gpu({ id: ID }), latest: { throttled: { value: 0, timestamp: NOW() } }, labels: LABELS, first_seen: at(0) }),
-    "/api/v1/metrics": ok({ metrics: [flag] }),
+    [PATH]: ok({ gpu: gpu({ id: ID }), latest: { throttled: { value: 0, timestamp: NOW() }, power_w: { value: 1, timestamp: NOW() }, performance_state: { value: 2, timestamp: NOW() } }, labels: LABELS, first_seen: at(0) }),
+    "/api/v1/metrics": ok({ metrics: [flag, metric("power_w", "W", "power"), metric("performance_state", "", "clock", "state")] }),
     "/api/v1/query": steps,
     "/api/v1/analysis/findings": findingsOf([finding({ id: `xid:${ID}`, kind: "xid", severity: "critical" })]),
   };
@@ -261,7 +261,12 @@ describe("marks above the charts", () => {
     const marks = await screen.findByRole("region", { name: "Marks above the charts" });
     await waitFor(() => expect(marks.textContent).toContain("4 events"));
     expect(marks.textContent).toContain("Throttled for up to 20 s of this range");
-    const said = within(marks).getAllByRole("listitem", { hidden: true }).map((item) => item.textContent.replace(/^\S+ \S+ /, ""));
+    await waitFor(() => expect(marks.textContent).toContain("1 change of codes"));
+    expect(marks.textContent).toContain("Performance state: 0 → 2");
+    // A code is a mark and never a line.
+    expect([...document.querySelectorAll("[data-panel]")].map((panel) => panel.getAttribute("data-panel"))).toEqual(["power-W-0"]);
+    const listed = within(screen.getByText(/4 events/).closest("details") as HTMLElement);
+    const said = listed.getAllByRole("listitem", { hidden: true }).map((item) => item.textContent.replace(/^\S+ \S+ /, ""));
     expect(said).toEqual([" Lost", "critical XID 63", "critical Finding opened: XID 63", " Finding closed: the fan stands still"]);
     const asked = mock.asked.find(({ path }) => path === EVENTS)?.params;
     expect([asked?.get("table"), asked?.get("start_time"), asked?.get("end_time")]).toEqual(["gpu_health_events", at(0), at(3600)]);
@@ -270,14 +275,14 @@ describe("marks above the charts", () => {
   it("are named under the cursor", async () => {
     mockApi({ ...handlers, [EVENTS]: events() });
     renderHour();
-    await waitFor(() => expect(chart("throttle--0")?.getAttribute("data-points")).toBe("3"));
+    await waitFor(() => expect(chart("power-W-0")?.getAttribute("data-points")).toBe("3"));
     await screen.findByText(/4 events/);
     const plot = FakePlot.made.find((made) => made.destroyed === 0);
     act(() => plot?.options.hooks?.setCursor?.[0]?.({ cursor: { idx: 1 } } as never));
-    const caption = within(chart("throttle--0") as HTMLElement);
+    const caption = within(chart("power-W-0") as HTMLElement);
     expect(caption.getByText("throttled")).toBeTruthy();
     // As near as a hundredth of the hour.
-    expect(caption.getByTestId("near").textContent).toBe("LostXID 63Finding opened: XID 63");
+    expect(caption.getByTestId("near").textContent).toBe("LostXID 63Finding opened: XID 63Performance state: 0 → 2");
     act(() => plot?.options.hooks?.setCursor?.[0]?.({ cursor: { idx: 0 } } as never));
     expect(caption.queryByText("throttled")).toBeNull();
   });
@@ -286,6 +291,7 @@ describe("marks above the charts", () => {
     const mock = mockApi({ ...handlers, [EVENTS]: ok({ data: [], total: 0, pagination: { limit: 1000, offset: 0, has_next: false } }) });
     const { client } = renderHour();
     await screen.findByText(/Throttled for up to/);
+    await waitFor(() => expect(FakePlot.made.some((made) => made.destroyed === 0)).toBe(true));
     const plot = FakePlot.made.find((made) => made.destroyed === 0);
     const before = plot?.fed.length ?? 0;
     mock.set(EVENTS, events());
@@ -308,7 +314,7 @@ describe("marks above the charts", () => {
     const { client } = renderHour();
     const marks = await screen.findByRole("region", { name: "Marks above the charts" });
     await waitFor(() => expect(client.isFetching()).toBe(0));
-    expect(marks.textContent).toBe("Throttled for up to 20 s of this range");
+    expect(marks.textContent).toMatch(/^Throttled for up to 20 s of this range 1 change of codes\S+ \S+ {2}Performance state: 0 → 2$/);
   });
 });
 

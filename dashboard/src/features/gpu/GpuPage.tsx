@@ -1,18 +1,21 @@
 import { useQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
+import { useCallback, useMemo } from "react";
 import { ApiError } from "../../api/client";
 import { ALL_FINDINGS, findingsQuery, type Finding } from "../../api/findings";
-import { catalogueQuery, gpuQuery, stateOf } from "../../api/queries";
+import { catalogueQuery, gpuQuery, stateOf, type Span } from "../../api/queries";
 import { EMPTY, extend, frameOf } from "../../charts/frame";
-import { isDrawn, rowsOf, type Panel } from "../../charts/panels";
+import { isCode, isDrawn, rowsOf, type Panel } from "../../charts/panels";
 import type { Behind } from "../../charts/plot";
+import { tellsOfThrottling } from "../../charts/marks";
+import { movementOf } from "../../charts/still";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { FLEET, GPU, type GpuState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
+import { ENERGY } from "../../shared/headline";
 import { goTo, Link } from "../../shared/location";
 import { useShortcuts } from "../../shared/shortcuts";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
-import { formatAge, formatInstant, parseInstant, SECOND, useNow } from "../../shared/time";
+import { formatAge, formatInstant, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { Charts } from "./Charts";
 import { findingDoubts } from "../../parts/findings/doubts";
@@ -20,23 +23,29 @@ import { chartActions } from "./exports";
 import { GpuFindings } from "./GpuFindings";
 import { GpuHeader } from "./GpuHeader";
 import { GpuOutlook } from "./GpuOutlook";
-import { aggregatesOf, historyQuery } from "./history";
+import { aggregatesOf, energyQuery, historyQuery } from "./history";
 import { lastSeenOf, latestOf } from "./latest";
 import { LatestTable } from "./LatestTable";
 import { useMarks } from "./marks";
 import { useGpuOutlook } from "./outlook";
 import { usePeers } from "./peers";
-import { canBeLive, defaultRange, isRecorded, spanOf, stepOf } from "../../parts/range";
-import { useStream } from "./stream";
+import { canBeLive, defaultRange, isRecorded, spanOf, stepOf, type Range } from "../../parts/range";
+import { usePoints, useStream } from "./stream";
 import { Tiles } from "./Tiles";
 import { Toolbar } from "./Toolbar";
 import { WhySlow } from "./WhySlow";
 
 const NONE: readonly Finding[] = [];
 
-/** One GPU: what is wrong with it, who it is, its latest values, and their course, drawn from the catalogue. */
+/** The range that was chosen on a chart. A step of its own in the history: going back leaves it again. */
+function chooseRange(start: number, end: number): void {
+  const { pathname, search } = window.location;
+  goTo(pathname + GPU.search({ ...GPU.read(search), range: { kind: "custom", start, end } }));
+}
+
+/** One GPU: who it is, its latest values, what is wrong with it, and the course of its values, drawn from the catalogue. */
 export function GpuPage({ id }: { readonly id: string }) {
-  const { state, change, pathTo } = useAddress(GPU);
+  const { state, change } = useAddress(GPU);
   const view = useGpuView(id, state);
   useShortcuts({ l: () => view.liveAllowed && change({ live: !view.live }) });
 
@@ -56,9 +65,9 @@ export function GpuPage({ id }: { readonly id: string }) {
         </p>
       )}
       <NotRenewed of={[detail, history]} />
+      <Tiles latest={view.latest} memoryMb={gpu.memory_mb ?? null} />
       <GpuFindings findings={view.findings} index={gpu.index} now={now} doubts={findingDoubts(view.judged, now)} />
       <GpuOutlook {...view.outlook} now={now} />
-      <Tiles latest={view.latest} memoryMb={gpu.memory_mb ?? null} />
       <Toolbar
         range={view.range}
         aggregate={state.aggregate}
@@ -83,25 +92,31 @@ export function GpuPage({ id }: { readonly id: string }) {
       {state.why && <WhySlow gpu={gpu.id} span={view.span} now={now} onClose={() => change({ why: false })} />}
       <div className="grid items-start gap-4 xl:grid-cols-[minmax(0,1fr)_21rem]">
         <div className="min-w-0" aria-busy={history.isFetching}>
+          {view.partial.length > 0 && (
+            <p role="note" aria-label="Incomplete" className="mb-3 text-[13px] text-warn">
+              Not everything could be read: {view.partial.join("; ")}
+            </p>
+          )}
           {history.isError && history.data === undefined ? (
             <Failed what="The course of the values" error={history.error} retry={() => void history.refetch()} />
-          ) : !view.rows.some(isDrawn) ? (
+          ) : view.rows.length === 0 ? (
             <Empty title="No values yet">This GPU is known, but none of its metrics has been read.</Empty>
+          ) : history.data === undefined && view.hasLines ? (
+            <WaitingCharts />
           ) : (
             <Charts
               rows={view.rows}
+              movement={view.movement}
               frame={view.frame}
               behind={view.behind}
               marks={view.marks}
               subject={gpu.id}
               actionsOf={view.actionsOf}
               span={view.span}
-              now={now}
-              loading={history.data === undefined}
-              partial={view.partial}
+              now={Math.floor(now / MINUTE) * MINUTE}
+              energyKwh={view.energyKwh}
               evidence={view.evidence}
-              // A step of its own in the history: going back leaves the range again.
-              onSelect={(start, end) => goTo(pathTo({ range: { kind: "custom", start, end } }))}
+              onSelect={chooseRange}
             />
           )}
         </div>
@@ -135,21 +150,16 @@ function useGpuView(id: string, state: GpuState) {
     () => rowsOf(catalogue.data?.metrics ?? [], columns === "" ? [] : columns.split(",")),
     [catalogue.data, columns],
   );
-  const drawnRows = useMemo(() => rows.filter(isDrawn), [rows]);
-  const drawn = useMemo(() => drawnRows.map((row) => row.column), [drawnRows]);
+  // What a counter of energy has come to says nothing: what it grew by stands in a line.
+  const drawnRows = useMemo(() => rows.filter((row) => isDrawn(row) && row.column !== ENERGY), [rows]);
+  // A short spell of throttling does not show in the last state of its step.
+  const asked = useMemo(() => [...drawnRows, ...rows.filter((row) => isCode(row) && tellsOfThrottling(row))].map((row) => row.column), [drawnRows, rows]);
+  const coded = useMemo(() => rows.filter((row) => isCode(row) && !tellsOfThrottling(row)).map((row) => row.column), [rows]);
   const anchor = recorded && !live ? said : null;
-  const history = useQuery({
-    ...historyQuery({
-      gpus: [key],
-      columns: drawn,
-      range,
-      aggregates: aggregatesOf(state.aggregate),
-      anchor,
-      all,
-      live,
-      polling: live && stream.status !== "live",
-    }),
-  });
+  const seen = { gpus: [key], range, anchor, all, live, polling: live && stream.status !== "live" };
+  const history = useQuery(historyQuery({ ...seen, columns: asked, aggregates: aggregatesOf(state.aggregate) }));
+  const codes = useQuery(historyQuery({ ...seen, columns: coded, aggregates: ["last"] })).data?.answer;
+  const energy = useQuery(energyQuery(seen, rows.some((row) => row.column === ENERGY))).data ?? null;
 
   const outlook = useGpuOutlook(key, now, history.isFetched);
   const evidence = useMemo(
@@ -157,27 +167,34 @@ function useGpuView(id: string, state: GpuState) {
     [findings, outlook],
   );
 
-  const span = live ? spanOf(range, now, null) : (history.data?.span ?? spanOf(range, anchor ?? now, all));
-  const { start } = span;
+  const { start, end } = live ? liveSpan(range, now) : (history.data?.span ?? spanOf(range, anchor ?? now, all));
+  const span = useMemo(() => ({ start, end }), [start, end]);
   const answer = history.data?.answer;
+  const points = usePoints(stream.samples, stepOf(span));
   const frames = useMemo(() => {
-    const of = (aggregate: string) => {
-      const base = answer === undefined ? EMPTY : frameOf(answer, key, aggregate);
-      return live ? extend(base, stream.samples, start, aggregate) : base;
+    const of = (aggregate: string, from = answer) => {
+      const base = from === undefined ? EMPTY : frameOf(from, key, aggregate);
+      return live ? extend(base, points, start, aggregate) : base;
     };
     const frame = of(state.aggregate);
-    return { frame, band: state.aggregate === "mean" ? { low: of("min"), high: of("max") } : null };
-  }, [answer, key, live, stream.samples, start, state.aggregate]);
+    return { frame, codes: of("last", codes), band: state.aggregate === "mean" ? { low: of("min"), high: of("max") } : null };
+  }, [answer, codes, key, live, points, start, state.aggregate]);
+  const movement = useMemo(() => movementOf(drawnRows, frames.band === null ? [frames.frame] : [frames.frame, frames.band.low, frames.band.high], evidence), [drawnRows, frames, evidence]);
   const peers = usePeers(detail.data?.gpu, state.peers, drawnRows, { range, anchor, all, live });
   const behind = useMemo((): Behind => ({ band: frames.band, peers: state.peers ? (peers?.frame ?? EMPTY) : null }), [frames.band, peers, state.peers]);
-  // A short spell of throttling does not show in the mean of its step.
-  const marks = useMarks({ gpu: key, range, anchor, all, live }, detail.data !== undefined, frames.band?.high ?? frames.frame, drawnRows, findings);
+  const { frame, codes: coding, band } = frames;
+  const markFrames = useMemo(() => ({ highest: band?.high ?? frame, codes: coding }), [band, frame, coding]);
+  const marks = useMarks({ gpu: key, range, anchor, all, live }, detail.data !== undefined, markFrames, rows, findings);
   const labels = detail.data?.labels;
-  const actionsOf = (panel: Panel) => {
-    const ask = { metrics: panel.columns, gpus: [key], stepMs: stepOf(span), aggregates: aggregatesOf(state.aggregate) };
-    const identity = { uuid: typeof labels?.uuid === "string" ? labels.uuid : key, partition: typeof labels?.partition === "string" ? labels.partition : null };
-    return chartActions({ ...ask, identities: [identity], span, title: panel.title, catalogue: catalogue.data?.metrics ?? [] });
-  };
+  const metrics = catalogue.data?.metrics;
+  const actionsOf = useCallback(
+    (panel: Panel) => {
+      const ask = { metrics: panel.columns, gpus: [key], stepMs: stepOf(span), aggregates: aggregatesOf(state.aggregate) };
+      const identity = { uuid: typeof labels?.uuid === "string" ? labels.uuid : key, partition: typeof labels?.partition === "string" ? labels.partition : null };
+      return chartActions({ ...ask, identities: [identity], span, title: panel.title, catalogue: metrics ?? [] });
+    },
+    [key, labels, metrics, span, state.aggregate],
+  );
   const partial = [...new Set([...(history.data?.answer.partial ?? []), ...stream.partial])];
   const latest = useMemo(() => latestOf(detail.data, stream.samples), [detail.data, stream.samples]);
   return {
@@ -190,6 +207,9 @@ function useGpuView(id: string, state: GpuState) {
     live,
     liveAllowed,
     rows,
+    hasLines: asked.length > 0,
+    movement,
+    energyKwh: energy,
     findings,
     judged: wrong,
     evidence,
@@ -206,6 +226,12 @@ function useGpuView(id: string, state: GpuState) {
   };
 }
 
+/** The range up to now, moved on a step at a time: between two steps there is nothing to draw. */
+function liveSpan(range: Range, now: number): Span {
+  const step = stepOf(spanOf(range, now, null));
+  return spanOf(range, Math.ceil(now / step) * step, null);
+}
+
 function isMissing(error: Error): boolean {
   return error instanceof ApiError && error.failure.kind === "server" && error.failure.status === 404;
 }
@@ -220,6 +246,16 @@ function Missing({ id }: { readonly id: string }) {
         To the list of GPUs
       </Link>
     </Empty>
+  );
+}
+
+function WaitingCharts() {
+  return (
+    <div role="status" aria-label="Loading charts" className="grid gap-3 lg:grid-cols-2">
+      {["a", "b", "c", "d"].map((key) => (
+        <div key={key} className="waiting h-60" />
+      ))}
+    </div>
   );
 }
 

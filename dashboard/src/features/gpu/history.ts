@@ -2,7 +2,8 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { isNotKept, type QueryAnswer } from "../../api/client";
 import { fetchHistory, type Aggregate, type Span } from "../../api/queries";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
-import { MINUTE, SECOND } from "../../shared/time";
+import { ENERGY } from "../../shared/headline";
+import { DAY, MINUTE, SECOND } from "../../shared/time";
 import { spanOf, stepOf, type Range } from "../../parts/range";
 
 export interface HistoryView {
@@ -56,6 +57,27 @@ export function peersQuery({ gpus, columns, range, anchor, all, live }: PeersVie
     },
     enabled: gpus.length > 0 && columns.length > 0 && (range.kind !== "all" || all !== null),
     refetchInterval: live ? MINUTE / 4 : false,
+    placeholderData: keepPreviousData,
+    gcTime: 30 * SECOND,
+  });
+}
+
+/** A step that no range is longer than: the server puts a whole range into one, or into two where its steps meet. */
+const WHOLE_RANGE_MS = 3650 * DAY;
+const MJ_PER_KWH = 3.6e9;
+
+/** The energy of a GPU in the range, in kWh: by how much its counter grew. Null: it was not read twice. */
+export function energyQuery({ gpus, range, anchor, all, live }: Omit<PeersView, "columns">, isCounted: boolean) {
+  return queryOptions({
+    queryKey: ["history", "energy", gpus, range, anchor, live, range.kind === "all" ? all : null],
+    queryFn: async ({ signal }) => {
+      const span = spanOf(range, anchor ?? Date.now(), all);
+      const { series } = await fetchHistory({ metrics: [ENERGY], gpus, stepMs: WHOLE_RANGE_MS, aggregates: ["increase"] }, span, signal);
+      const parts = series.flatMap(({ values }) => values.filter((value) => value !== null));
+      return parts.length === 0 ? null : parts.reduce((sum, part) => sum + part, 0) / MJ_PER_KWH;
+    },
+    enabled: isCounted && (range.kind !== "all" || all !== null),
+    refetchInterval: live ? MINUTE : false,
     placeholderData: keepPreviousData,
     gcTime: 30 * SECOND,
   });

@@ -3,7 +3,7 @@ import { useMemo } from "react";
 import { api, dataOf, isNotKept, type TelemetryEntry } from "../../api/client";
 import type { Finding } from "../../api/findings";
 import type { Frame } from "../../charts/frame";
-import { throttleSpans, type EventMark, type Marks } from "../../charts/marks";
+import { codeChanges, throttleSpans, type EventMark, type Marks } from "../../charts/marks";
 import type { CatalogueRow } from "../../charts/panels";
 import { metricTitle } from "../../shared/format";
 import { MINUTE, parseInstant, SECOND } from "../../shared/time";
@@ -62,11 +62,17 @@ export function eventMarks(rows: readonly TelemetryEntry[], findings: readonly F
   return marks.sort((a, b) => a.at - b.at);
 }
 
-/** What stands above the charts of a GPU: `highest` has the largest value of each step. */
-export function useMarks(view: EventsView, isKnown: boolean, highest: Frame, rows: readonly CatalogueRow[], findings: readonly Finding[]): Marks {
+interface MarkFrames {
+  readonly highest: Frame;
+  readonly codes: Frame;
+}
+
+/** What stands above the charts of a GPU: `highest` has the largest value of each step, `codes` the last code of each. */
+export function useMarks(view: EventsView, isKnown: boolean, { highest, codes }: MarkFrames, rows: readonly CatalogueRow[], findings: readonly Finding[]): Marks {
   const { data, error } = useQuery({ ...eventsQuery(view), enabled: isKnown });
   const spans = useMemo(() => throttleSpans(highest, rows), [highest, rows]);
+  const changes = useMemo(() => codeChanges(codes, rows, spans), [codes, rows, spans]);
   const events = useMemo(() => eventMarks(data?.rows ?? [], findings), [data, findings]);
   const doubt = error === null ? (data?.doubt ?? "") : `Events could not be read: ${error.message}`;
-  return useMemo(() => ({ spans, events, doubt }), [spans, events, doubt]);
+  return useMemo(() => ({ spans, events, changes, doubt }), [spans, events, changes, doubt]);
 }

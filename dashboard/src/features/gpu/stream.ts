@@ -55,6 +55,14 @@ export function keep(held: readonly Sample[], fresh: readonly Sample[]): readonl
   return all.filter((sample) => sample.timestamp >= oldest).slice(-SAMPLES_MAX);
 }
 
+/** The samples as of when the last step began: a chart is drawn again for a new point, not for each reading that falls into one. */
+export function usePoints(samples: readonly Sample[], stepMs: number): readonly Sample[] {
+  const [held, setHeld] = useState(samples);
+  const stepOf = (of: readonly Sample[]) => Math.floor((of.at(-1)?.timestamp ?? 0) / stepMs);
+  if (held !== samples && stepOf(held) !== stepOf(samples)) setHeld(samples);
+  return held;
+}
+
 /**
  * Samples of a GPU as they arrive. EventSource reconnects by itself after a broken connection; after a refusal it does
  * not, and a new one is made later. Until then the status is `polling`.
