@@ -445,7 +445,7 @@ describe("why it was slow", () => {
   const WHY = `/api/v1/gpus/${ID}/explain`;
   const explanation = {
     gpu: ID, name: "node-1 / GPU 0", start: "2026-11-20T10:00:00Z", end: "2026-11-20T11:00:00Z", verdict: "heat held the clock down",
-    causes: [{ id: "heat", weight: 0.6, sentence: "heat held the clock down for 60 % of the time", evidence: [{ quantity: "gpu_clock_mhz", unit: "MHz", value: 1500, compared_with: { value: 1980, origin: "median of its peers" } }] }],
+    causes: [{ id: "heat", weight: 0.6, sentence: "heat held the clock down for 60 % of the time", evidence: [{ quantity: "gpu_clock_mhz", unit: "MHz", value: 1500, compared_with: { value: 1980, origin: "median of its peers" } }, { quantity: "share_of_time_at_power_limit", unit: "ratio", value: 0.724, compared_with: null }] }],
     peers: { basis: "job", name: "train-7", count: 7 }, figures: null, events: [{ timestamp: "2026-11-20T10:12:00Z", kind: "xid", detail: "XID 13" }],
   };
 
@@ -455,7 +455,7 @@ describe("why it was slow", () => {
     await userEvent.click(await screen.findByRole("button", { name: "Why was it slow?" }));
     const why = await screen.findByRole("region", { name: "Why was it slow?" });
     expect(await within(why).findByText("heat held the clock down")).toBeTruthy();
-    expect(why.textContent).toMatch(/60%heat held.*GPU clock 1,500 MHz against 1,980 MHz, median of its peers.*xid XID 13.*Compared with 7 GPUs of its job: train-7.*Only the last 24 hours/);
+    expect(why.textContent).toMatch(/Heat mainly, 60%heat held.*GPU clock 1,500 MHz against 1,980 MHz, median of its peersShare of time at power limit 72\.4%.*xid XID 13.*Compared with 7 GPUs of its job: train-7.*Only the last 24 hours/);
     const asked = mock.asked.find(({ path }) => path === WHY)?.params;
     expect([asked?.get("start"), asked?.get("end")]).toEqual(["2026-11-19T11:00:00.000Z", "2026-11-20T11:00:00.000Z"]);
     expect(window.location.search).toContain("why=1");

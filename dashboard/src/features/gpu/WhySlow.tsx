@@ -97,18 +97,49 @@ function Causes({ explanation, now }: { readonly explanation: Explanation; reado
         </ul>
       )}
       <p className="mt-3 text-xs text-muted">
-        {peers.basis === null ? "There is no other GPU of its job or model to compare it with." : `Compared with ${peers.count} ${peers.count === 1 ? "GPU" : "GPUs"} of ${peers.basis === "job" ? "its job" : "its model"}: ${peers.name ?? ""}.`} A weight is a share of the time, or a
-        difference to those.
+        {peers.basis === null ? "There is no other GPU of its job or model to compare it with." : `Compared with ${peers.count} ${peers.count === 1 ? "GPU" : "GPUs"} of ${peers.basis === "job" ? "its job" : "its model"}: ${peers.name ?? ""}.`} A weight is how much of the lost speed a cause can explain: a share of the time, or a
+        difference to those. Weights need not add up to 100%.
       </p>
     </>
   );
 }
 
+/** What the causes are called. One of a newer server is called by its id. */
+const NAMES: Readonly<Record<string, string>> = {
+  events: "Events",
+  heat: "Heat",
+  power_brake: "Power brake",
+  power_limit: "Power limit",
+  clock: "Lower clock",
+  application_clock: "Application clock",
+  pcie: "PCIe",
+  links: "Links",
+  little_work: "Little work",
+  no_data: "No data",
+};
+
+/** How much of the lost speed a cause can explain, in words: a number alone looks more exact than it is. */
+function weightWords(weight: number): string {
+  if (weight >= 0.5) return "mainly";
+  return weight >= 0.15 ? "partly" : "a little";
+}
+
+/** A share is said in percent, as the bars and sentences say it. */
+function valueWords(value: number | string, unit: string): string {
+  return unit === "ratio" && typeof value === "number" ? formatValue(value * 100, "%") : formatValue(value, unit);
+}
+
 function CauseItem({ cause }: { readonly cause: Cause }) {
   return (
-    <li className="grid gap-x-4 sm:grid-cols-[6rem_minmax(0,1fr)]" data-cause={cause.id}>
+    <li className="grid gap-x-4 sm:grid-cols-[11rem_minmax(0,1fr)]" data-cause={cause.id}>
       <span className="flex items-center gap-2 sm:block">
-        <span className="num font-semibold">{formatNumber(cause.weight * 100)}%</span>
+        <span className="block leading-snug">
+          <strong className="font-semibold">{NAMES[cause.id] ?? metricTitle(cause.id)}</strong>
+          <span className="num text-muted">
+            {" "}
+            {weightWords(cause.weight)}, {formatNumber(cause.weight * 100)}%
+          </span>
+        </span>
         <Bar share={cause.weight} label="Weight" colour="var(--warn)" />
       </span>
       <span className="min-w-0">
@@ -116,8 +147,8 @@ function CauseItem({ cause }: { readonly cause: Cause }) {
         <span className="num block text-xs text-muted">
           {cause.evidence.map(({ quantity, unit, value, compared_with: other }) => (
             <span key={quantity} className="mr-4 inline-block" title={quantity}>
-              {metricTitle(quantity)} {formatValue(value, unit)}
-              {other && ` against ${formatValue(other.value, unit)}, ${other.origin}`}
+              {metricTitle(quantity)} {valueWords(value, unit)}
+              {other && ` against ${valueWords(other.value, unit)}, ${other.origin}`}
             </span>
           ))}
         </span>
