@@ -30,6 +30,7 @@ const READY: readonly Stop[] = [
   { name: "a GPU", path: "/gpus/sim-node-0001:gpu6", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: found(LIVE) },
   { name: "GPUs compared", path: "/compare?gpus=sim-node-0001:gpu0,sim-node-0001:gpu6", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
   { name: "Hosts", path: "/hosts", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-host]") },
+  { name: "a host", path: "/hosts/sim-node-0001", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-gpu]:visible") },
   { name: "Jobs", path: "/jobs?price=2", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-group]") },
   { name: "Queue", path: "/queue", server: APART, variable: "GPUVITALS_APART_URL", ready: visible("[data-group]") },
   { name: "Statistics", path: "/statistics", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },

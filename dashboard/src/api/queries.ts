@@ -63,6 +63,45 @@ export function hostsQuery() {
   });
 }
 
+/** More GPUs than a host has. */
+const GPUS_OF_HOST_MAX = 256;
+
+/** The GPUs of a host by index: all their latest values, who holds them, and where they are plugged in. */
+export function hostGpusQuery(host: string) {
+  return queryOptions({
+    queryKey: ["hosts", "gpus", host],
+    queryFn: async ({ signal }) => {
+      const query = { host, include: "metrics", labels: "namespace,job,pod,pci", limit: GPUS_OF_HOST_MAX };
+      const answer = await api.GET("/api/v1/gpus", { params: { query }, signal });
+      const { gpus, total } = dataOf(answer);
+      return { gpus: [...gpus].sort((a, b) => (a.index ?? Infinity) - (b.index ?? Infinity)), total, partial: partialOf(answer) };
+    },
+    refetchInterval: REFRESH_INTERVAL_MS,
+  });
+}
+
+/** CPU and memory of a host in a span, as far as its agent reports them. */
+export function hostCourseQuery(host: string, span: Span, stepMs: number) {
+  return queryOptions({
+    queryKey: ["hosts", "course", host, span, stepMs],
+    queryFn: async ({ signal }) => {
+      const query = {
+        table: "system_events",
+        metrics: [HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL].join(","),
+        hosts: host,
+        start: new Date(span.start).toISOString(),
+        end: new Date(span.end).toISOString(),
+        step: `${stepMs}ms`,
+        aggregate: "mean",
+        group_by: "node",
+      };
+      return dataOf(await api.GET("/api/v1/query", { params: { query }, signal }));
+    },
+    placeholderData: keepPreviousData,
+    gcTime: MINUTE,
+  });
+}
+
 /** What a host itself does. */
 export interface HostLoad {
   /** Share of the time of all its cores, in %. */

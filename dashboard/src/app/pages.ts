@@ -3,7 +3,7 @@ import { CLUSTERS, NODE } from "../features/clusters/address";
 import { HOSTS } from "../features/hosts/address";
 import { JOBS } from "../features/jobs/address";
 import { QUEUE } from "../features/queue/address";
-import { COMPARE, FLEET, GPU, NOW } from "../parts/addresses";
+import { COMPARE, FLEET, GPU, HOST, NOW } from "../parts/addresses";
 import type { Named } from "../shared/address";
 
 interface PageOf<Path extends string> {
@@ -38,6 +38,7 @@ export const PAGES: readonly Page[] = [
   page({ path: GPU.path, title: ({ id }) => id, under: FLEET.path, load: async () => (await import("../features/gpu/GpuPage")).GpuPage }),
   page({ path: COMPARE.path, title: "GPUs compared", under: FLEET.path, load: async () => (await import("../features/gpu/ComparePage")).ComparePage }),
   page({ path: HOSTS.path, title: "Hosts", tab: "Hosts", key: ["h", "Hosts"], load: async () => (await import("../features/hosts/HostsPage")).HostsPage }),
+  page({ path: HOST.path, title: ({ name }) => name, under: HOSTS.path, load: async () => (await import("../features/gpu/HostPage")).HostPage }),
   page({
     path: JOBS.path,
     title: "Jobs and namespaces",

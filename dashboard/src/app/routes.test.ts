@@ -8,6 +8,7 @@ it.each([
   ["/gpus/GPU-1/", "/gpus/:id", { id: "GPU-1" }],
   ["/gpus/0000%3Ac1%3A00.0%40n", "/gpus/:id", { id: "0000:c1:00.0@n" }],
   ["/gpus/a%2Fb", "/gpus/:id", { id: "a/b" }],
+  ["/hosts/node-07.example", "/hosts/:name", { name: "node-07.example" }],
   ["/clusters", "/clusters", {}],
   ["/clusters/", "/clusters", {}],
   ["/clusters/east/node-07.example", "/clusters/:cluster/:node", { cluster: "east", node: "node-07.example" }],

@@ -50,6 +50,9 @@ export const GPU = address("/gpus/:id", {
 });
 export type GpuState = StateOf<typeof GPU>;
 
+/** What the page of a host shows: null leaves the range to the data's age. */
+export const HOST = address("/hosts/:name", { range: range(null) });
+
 /** Which GPUs are beside each other, in which range. */
 export const COMPARE = address("/compare", {
   gpus: names(),

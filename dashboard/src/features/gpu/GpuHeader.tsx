@@ -2,7 +2,7 @@ import { ChevronRight } from "lucide-react";
 import type { Gpu, GpuDetail } from "../../api/client";
 import type { State } from "../../api/queries";
 import { ABSENT, formatValue } from "../../shared/format";
-import { FLEET } from "../../parts/addresses";
+import { FLEET, HOST } from "../../parts/addresses";
 import { Link } from "../../shared/location";
 import { formatAge, formatInstant } from "../../shared/time";
 import { CopyButton } from "../../parts/copy";
@@ -43,7 +43,7 @@ export function GpuHeader({ gpu, labels, state, lastSeen, now }: GpuHeaderProps)
         {gpu.hostname === null ? (
           <span>host unknown</span>
         ) : (
-          <Link to={FLEET.to({ host: gpu.hostname })} className="truncate hover:text-fg hover:underline" title="GPUs of this host">
+          <Link to={HOST.to({ name: gpu.hostname })} className="truncate hover:text-fg hover:underline" title="This host">
             {gpu.hostname}
           </Link>
         )}

@@ -8,8 +8,8 @@ import { useAddress } from "../../shared/address";
 import { Link } from "../../shared/location";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock, parseInstant } from "../../shared/time";
+import { HOST } from "../../parts/addresses";
 import { severityLook } from "../../parts/findings/severity";
-import { hostPath } from "../../parts/findings/words";
 import { List, type ListOf } from "../../parts/columns";
 import { Ago, Cut, Level, LookBadge, SimulatedBadge, SimulatedBanner, STATE_LOOKS } from "../../parts/gpuLook";
 import { Pages, SearchField, useListKeys, WaitingRows } from "../../parts/list";
@@ -84,7 +84,7 @@ const HOST_LIST: ListOf<HostRow> = {
   unsorted: "The most trouble first",
   keyOf: ({ host }) => host.hostname,
   mark: ({ host }) => ({ "data-host": host.hostname }),
-  pathOf: ({ host }) => hostPath(host.hostname),
+  pathOf: ({ host }) => HOST.to({ name: host.hostname }),
   columns: [
     { id: "host", title: "Host", card: "name", sort: lowestFirst(({ host }) => host.hostname), cell: (row) => <HostLink row={row} />, className: "font-medium", limit: "max-w-72" },
     { id: "findings", title: "Findings", card: "corner", sort: highestFirst(troubleOf), cell: (row) => <Trouble row={row} />, width: "lg:w-36" },
@@ -106,7 +106,7 @@ const HOST_LIST: ListOf<HostRow> = {
 
 function HostLink({ row: { host } }: { readonly row: HostRow }) {
   return (
-    <Link to={hostPath(host.hostname)} data-row="" className="block truncate rounded hover:underline">
+    <Link to={HOST.to({ name: host.hostname })} data-row="" className="block truncate rounded hover:underline">
       {host.hostname}
     </Link>
   );

@@ -1,0 +1,72 @@
+import { act, screen, waitFor } from "@testing-library/react";
+import { expect, it } from "vitest";
+import type { Gpu } from "../../api/client";
+import { FakePlot } from "../../testing/FakePlot";
+import { finding, findingsOf, gpu, listOf, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { renderAt } from "../../testing/render";
+
+const VALUES = { utilization_pct: 50, power_w: 300, power_limit_w: 700, temperature_c: 60, memory_used_mb: 1024, memory_total_mb: 2048, pcie_gen: 5, pcie_width: 16, pcie_gen_max: 5, pcie_width_max: 16, interconnect_links_up: 18 };
+const one = (index: number, part: Partial<Gpu> = {}): Gpu =>
+  gpu({ id: `g${index}`, name: `node-1 / GPU ${index}`, index, metrics: VALUES, labels: { namespace: "research", job: `train-${index}`, pod: null, pci: `0000:${index}b:00.0` }, ...part });
+/** The last first: the page puts them in order. */
+const eight = listOf([7, 6, 5, 4, 3, 2, 1, 0].map((index) => one(index, index === 3 ? { metrics: { ...VALUES, pcie_width: 8, temperature_c: 91 }, labels: { namespace: null, job: null, pod: null, pci: null } } : {})));
+const catalogue = ok({ metrics: [metric("utilization_pct", "%", "utilization"), metric("power_w", "W", "power"), metric("temperature_c", "°C", "temperature"), metric("memory_used_mb", "MiB", "memory")] });
+const query: Handler = (params) => {
+  const isOwn = params.get("table") === "system_events";
+  const names = isOwn ? [null] : (params.get("gpus") ?? "").split(",");
+  const series = (params.get("metrics") ?? "").split(",").flatMap((name) => names.map((id) => ({ metric: name, gpu: id, aggregate: "mean", values: [1, 2] })));
+  return ok({ times: [1000, 2000], series, step_ms: 1000 });
+};
+const handlers = { "/api/v1/gpus": eight, "/api/v1/metrics": catalogue, "/api/v1/query": query };
+const panels = () => [...document.querySelectorAll("[data-panel]")].map((panel) => panel.getAttribute("data-panel"));
+
+it("shows what the host does, its GPUs with holders and links, and their courses over each other", async () => {
+  const mock = mockApi({ ...handlers, "/api/v1/analysis/findings": findingsOf([finding({ subject: { type: "gpu", id: "g3", name: "node-1 / GPU 3" } })]) });
+  renderAt("/hosts/node-1?range=1h");
+  expect((await screen.findByTestId("host")).textContent).toMatch(/Driver 535\.129\.03Last seen.*GPUs8Held by somebody7Mean utilization50%Power of the GPUs2,400 Wof 5,600 WHottest GPU91 °CGPU memory in use8 GiBof 16 GiB/);
+  const rows = [...document.querySelectorAll("tr[data-gpu]")].map((row) => row.textContent);
+  expect(rows).toHaveLength(8);
+  expect(rows[0]).toMatch(/^GPU 0active?research \/ train-0.*0000:0b:00\.0Gen 5 ×1618$/);
+  expect(rows[3]).toMatch(/^GPU 3active–.*–Gen 5 ×8 of Gen 5 ×1618$/);
+  expect(screen.getByText("GPU 0", { selector: "tr a" }).getAttribute("href")).toBe("/gpus/g0");
+  // The command names the GPU by its number on this host.
+  expect(await screen.findByText("nvidia-smi --gpu-reset -i 3")).toBeTruthy();
+  expect(mock.asked.find(({ path }) => path === "/api/v1/analysis/findings")?.params.get("host")).toBe("node-1");
+  // Eight GPUs are too many for one chart: two of four.
+  await waitFor(() => expect(panels()).toEqual(["host-cpu", "host-memory", ...["utilization_pct", "power_w", "temperature_c", "memory_used_mb"].flatMap((column) => [`${column}-0`, `${column}-1`])]));
+  await waitFor(() => expect(document.querySelector('[data-panel="power_w-1"]')?.getAttribute("data-points")).toBe("8"));
+  expect(FakePlot.made.find((made) => made.options.series[1]?.label === "g4" && made.destroyed === 0)?.options.series.map(({ label }) => label)).toEqual([undefined, "g4", "g5", "g6", "g7"]);
+  expect(document.querySelector('[data-panel="power_w-1"]')?.textContent).toContain("GPU 7");
+  const own = mock.asked.find(({ params }) => params.get("table") === "system_events")?.params;
+  expect([own?.get("hosts"), own?.get("group_by")]).toEqual(["node-1", "node"]);
+  expect(document.title).toBe("node-1 · gpuvitals");
+});
+
+it("says what is not known of a host, and leaves its columns out", async () => {
+  const bare = listOf([gpu({ id: "g0", labels: { namespace: null, job: null, pod: null, pci: null }, driver_version: null, metrics: { power_w: 9 } })]);
+  mockApi({ ...handlers, "/api/v1/gpus": bare, "/api/v1/query": (params) => (params.get("table") === "system_events" ? ok({ times: [], series: [], step_ms: 1000 }) : ok({ times: [1000], series: [{ metric: "power_w", gpu: "g0", aggregate: "mean", values: [9] }], step_ms: 1000 })) });
+  renderAt("/hosts/node-1");
+  await waitFor(() => expect(panels()).toEqual(["power_w-0"]));
+  expect(await screen.findByText("No agent reports CPU and memory of this host in this range.")).toBeTruthy();
+  expect([...document.querySelectorAll("thead th")].map((header) => header.textContent)).toEqual(["GPU", "State", "Utilization", "Power", "Temperature", "Memory"]);
+  expect(document.querySelector('[aria-label="Findings"]')).toBeNull();
+});
+
+it("helps where there is no such host, and says what could not be read or renewed", async () => {
+  const mock = mockApi({ ...handlers, "/api/v1/gpus": listOf([]) });
+  const { unmount } = renderAt("/hosts/a%2Fb");
+  expect(await screen.findByText("No such host")).toBeTruthy();
+  expect(screen.getByText("a/b")).toBeTruthy();
+  expect(screen.getByRole("link", { name: "To the list of hosts" }).getAttribute("href")).toBe("/hosts");
+  unmount();
+  const broken = { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } };
+  mock.set("/api/v1/gpus", broken);
+  const again = renderAt("/hosts/node-1");
+  expect((await screen.findByRole("alert")).textContent).toContain("disk on fire");
+  mock.set("/api/v1/gpus", { ...(eight as { body: unknown }), headers: { "x-partial": "a day is damaged" } });
+  await act(() => again.client.refetchQueries());
+  expect((await screen.findByRole("note", { name: "Partly read" })).textContent).toBe("Not everything could be read: a day is damaged");
+  mock.set("/api/v1/gpus", broken);
+  await act(() => again.client.refetchQueries());
+  expect((await screen.findAllByRole("note", { name: "Not renewed" }))[0]?.textContent).toContain("disk on fire");
+});

@@ -1,0 +1,303 @@
+import { useQuery } from "@tanstack/react-query";
+import { ChevronRight } from "lucide-react";
+import { useMemo } from "react";
+import type { Gpu, Metric } from "../../api/client";
+import { ALL_FINDINGS, findingsQuery } from "../../api/findings";
+import { catalogueQuery, hostCourseQuery, hostGpusQuery, stateOf, type Span } from "../../api/queries";
+import { EMPTY, frameOf, framesOf, lastValue, type Frame } from "../../charts/frame";
+import { LINES_MAX, type Panel } from "../../charts/panels";
+import { TimeChart } from "../../charts/TimeChart";
+import { COMPARE, FLEET, GPU, HOST } from "../../parts/addresses";
+import { List, type ListOf } from "../../parts/columns";
+import { FindingItem } from "../../parts/findings/FindingItem";
+import { findingDoubts } from "../../parts/findings/doubts";
+import { Heat, Level, MemoryUse, Reason, SimulatedBadge, SimulatedBanner, StateBadge } from "../../parts/gpuLook";
+import { defaultRange, isRecorded, PRESETS, spanOf, stepOf, type Preset, type Range } from "../../parts/range";
+import { CustomRange, RangeChoices } from "../../parts/rangeChoices";
+import { Tile, TILES } from "../../parts/tiles";
+import { useAddress } from "../../shared/address";
+import { ABSENT, formatValue, metricTitle, numberIn, shareOf } from "../../shared/format";
+import { HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL, MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
+import { goTo, Link } from "../../shared/location";
+import { Empty, Failed, NotRenewed } from "../../shared/states";
+import { formatAge, formatInstant, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
+import { historyQuery } from "./history";
+
+const ALL_PRESETS = Object.keys(PRESETS) as Preset[];
+/** What the GPUs of a host are laid over each other by; the page that compares them has every other metric. */
+const COMPARED = [UTILIZATION, POWER, TEMPERATURE, MEMORY_USED];
+const NO_GPUS: readonly Gpu[] = [];
+
+/** The range that was chosen on a chart. A step of its own in the history: going back leaves it again. */
+function chooseRange(start: number, end: number): void {
+  const { pathname } = window.location;
+  goTo(pathname + HOST.search({ range: { kind: "custom", start, end } }));
+}
+
+/** One host: what it does itself, what is wrong there, its GPUs with their holders and links, and their courses over each other. */
+export function HostPage({ name }: { readonly name: string }) {
+  const { state, change } = useAddress(HOST);
+  const now = useNow(SECOND);
+  const list = useQuery(hostGpusQuery(name));
+  const judged = useQuery(findingsQuery({ ...ALL_FINDINGS, host: name }));
+  const gpus = list.data?.gpus ?? NO_GPUS;
+  const seen = latestOf(gpus);
+  const recorded = isRecorded(seen, now);
+  const range = state.range ?? defaultRange(recorded, null);
+
+  if (list.data === undefined) {
+    if (list.isError) return <Failed what="This host" error={list.error} retry={() => void list.refetch()} />;
+    return <div role="status" aria-label="Loading the host" className="waiting h-64" />;
+  }
+  if (gpus.length === 0) {
+    return (
+      <Empty title="No such host">
+        <p>
+          No GPU of <code className="font-mono break-all">{name}</code> has ever been reported.
+        </p>
+        <Link to="/hosts" className="button mt-4">
+          To the list of hosts
+        </Link>
+      </Empty>
+    );
+  }
+  const findings = judged.data?.findings ?? [];
+  const doubts = findingDoubts(judged, now);
+  const models = [...new Set(gpus.flatMap((gpu) => gpu.model ?? []))];
+  const drivers = [...new Set(gpus.flatMap((gpu) => gpu.driver_version ?? []))];
+  return (
+    <div data-testid="host" data-host={name} data-last-update={list.dataUpdatedAt}>
+      {gpus.some((gpu) => gpu.simulated) && <SimulatedBanner>GPUs of this host are simulated: their values were made up by gpuvitals, not measured.</SimulatedBanner>}
+      <nav aria-label="Path" className="flex items-center gap-1 text-xs text-muted">
+        <Link to="/hosts" className="hover:text-fg hover:underline">
+          Hosts
+        </Link>
+        <ChevronRight size={12} aria-hidden />
+      </nav>
+      <div className="mt-1 flex flex-wrap items-center gap-x-3 gap-y-1">
+        <h1 className="text-lg font-semibold tracking-tight break-all">{name}</h1>
+        {gpus.every((gpu) => gpu.simulated) && <SimulatedBadge />}
+      </div>
+      <p className="num mt-1 flex flex-wrap gap-x-5 gap-y-1 text-[13px] text-muted">
+        <span>{models.join(", ") || "model unknown"}</span>
+        <span>
+          Driver {drivers.join(", ") || ABSENT}
+          {drivers.length > 1 && <span className="text-warn"> (they differ)</span>}
+        </span>
+        {seen !== null && (
+          <span title={new Date(seen).toISOString()}>
+            Last seen {formatInstant(seen, now)} ({formatAge(seen, now)})
+          </span>
+        )}
+      </p>
+      <NotRenewed of={[list]} />
+      {list.data.partial !== null && (
+        <p role="note" aria-label="Partly read" className="mt-2 text-[13px] text-warn">
+          Not everything could be read: {list.data.partial}
+        </p>
+      )}
+      <Vitals gpus={gpus} total={list.data.total} />
+      {(findings.length > 0 || doubts.length > 0) && (
+        <section aria-label="Findings" className="mt-3">
+          {doubts.length > 0 && (
+            <p role="status" className="mb-2 text-sm text-warn">
+              Findings: {doubts.join(" ")}
+            </p>
+          )}
+          <ul className="space-y-2">
+            {findings.map((finding) => (
+              <FindingItem key={finding.id} finding={finding} now={now} index={gpus.find((gpu) => gpu.id === finding.subject.id)?.index ?? null} />
+            ))}
+          </ul>
+        </section>
+      )}
+      <section aria-label="GPUs of this host" className="mt-4">
+        <List of={GPU_LIST} rows={gpus} without={withoutOf(gpus)} />
+        <p className="mt-2 flex flex-wrap gap-3 text-xs text-muted">
+          <Link to={FLEET.to({ host: name })} className="hover:text-fg hover:underline">
+            In the list of GPUs
+          </Link>
+          {gpus.length > 1 && (
+            <Link to={COMPARE.to({ gpus: gpus.slice(0, LINES_MAX).map((gpu) => gpu.id) })} className="hover:text-fg hover:underline">
+              Every metric of {gpus.length > LINES_MAX ? `the first ${LINES_MAX}` : "them"} over each other
+            </Link>
+          )}
+        </p>
+      </section>
+      <Courses name={name} gpus={gpus} range={range} anchor={recorded ? seen : null} now={now} onRange={(next) => change({ range: next })} />
+    </div>
+  );
+}
+
+function latestOf(gpus: readonly Gpu[]): number | null {
+  const instants = gpus.flatMap((gpu) => parseInstant(gpu.last_seen) ?? []);
+  return instants.length === 0 ? null : Math.max(...instants);
+}
+
+/** Sums and means of the values that there are; null: none. */
+function sumOf(gpus: readonly Gpu[], column: string): number | null {
+  const values = gpus.flatMap((gpu) => numberIn(gpu.metrics, column) ?? []);
+  return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0);
+}
+
+function Vitals({ gpus, total }: { readonly gpus: readonly Gpu[]; readonly total: number }) {
+  const busy = gpus.flatMap((gpu) => numberIn(gpu.metrics, UTILIZATION) ?? []);
+  const mean = busy.length === 0 ? null : busy.reduce((sum, value) => sum + value, 0) / busy.length;
+  const heat = gpus.flatMap((gpu) => numberIn(gpu.metrics, TEMPERATURE) ?? []);
+  const [power, limit] = [sumOf(gpus, POWER), sumOf(gpus, POWER_LIMIT)];
+  const held = gpus.filter((gpu) => holderOf(gpu) !== "").length;
+  return (
+    <dl className={`mt-3 ${TILES}`}>
+      <Tile name="GPUs" value={String(total)} />
+      <Tile name="Held by somebody" value={String(held)} />
+      <Tile name="Mean utilization" value={formatValue(mean, "%")} />
+      <Tile name="Power of the GPUs" value={formatValue(power, "W")}>
+        {limit !== null && <span className="ml-1.5 text-xs text-faint">of {formatValue(limit, "W")}</span>}
+      </Tile>
+      <Tile name="Hottest GPU" value={formatValue(heat.length === 0 ? null : Math.max(...heat), "°C")} />
+      <Tile name="GPU memory in use" value={formatValue(sumOf(gpus, MEMORY_USED), "MiB")}>
+        {sumOf(gpus, MEMORY_TOTAL) !== null && <span className="ml-1.5 text-xs text-faint">of {formatValue(sumOf(gpus, MEMORY_TOTAL), "MiB")}</span>}
+      </Tile>
+    </dl>
+  );
+}
+
+/** Who has the GPU: namespace and job, or else pod. Empty: nobody is known. */
+function holderOf({ labels }: Gpu): string {
+  return [labels?.namespace, labels?.job ?? labels?.pod].filter((part) => part !== undefined && part !== null && part !== "").join(" / ");
+}
+
+/** `Gen 5 ×16`, and what it could be where that is more: a link that came up slow. */
+function pcieOf({ metrics }: Gpu): { readonly text: string; readonly isLess: boolean } {
+  const [width, widthMax] = [numberIn(metrics, "pcie_width"), numberIn(metrics, "pcie_width_max")];
+  const words = (gen: number | null, lanes: number | null) => [gen === null ? "" : `Gen ${gen}`, lanes === null ? "" : `×${lanes}`].filter((part) => part !== "").join(" ");
+  const is = words(numberIn(metrics, "pcie_gen"), width);
+  // An idle link rests at a lower generation; one with fewer lanes has lost some.
+  const isLess = width !== null && widthMax !== null && width < widthMax;
+  return { text: is === "" ? "" : isLess ? `${is} of ${words(numberIn(metrics, "pcie_gen_max"), widthMax)}` : is, isLess };
+}
+
+function withoutOf(gpus: readonly Gpu[]): string[] {
+  const isEmpty = (of: (gpu: Gpu) => unknown) => gpus.every((gpu) => of(gpu) === "" || of(gpu) === null || of(gpu) === undefined);
+  return [
+    ...(isEmpty(holderOf) ? ["holder"] : []),
+    ...(isEmpty((gpu) => gpu.labels?.pci) ? ["pci"] : []),
+    ...(isEmpty((gpu) => pcieOf(gpu).text) ? ["pcie"] : []),
+    ...(isEmpty((gpu) => numberIn(gpu.metrics, "interconnect_links_up")) ? ["links"] : []),
+  ];
+}
+
+const GPU_LIST: ListOf<Gpu> = {
+  label: "GPUs of this host with their holders and links",
+  keyOf: (gpu) => gpu.id,
+  mark: (gpu) => ({ "data-gpu": gpu.id }),
+  pathOf: (gpu) => GPU.to({ id: gpu.id }),
+  columns: [
+    {
+      id: "gpu",
+      title: "GPU",
+      card: "name",
+      cell: (gpu) => (
+        <Link to={GPU.to({ id: gpu.id })} data-row="" className="rounded hover:underline" title={gpu.id}>
+          {gpu.index === null ? gpu.name : `GPU ${gpu.index}`}
+        </Link>
+      ),
+      className: "font-medium whitespace-nowrap",
+    },
+    {
+      id: "state",
+      title: "State",
+      card: "line",
+      cell: (gpu) => (
+        <>
+          <StateBadge state={stateOf(gpu)} reason={gpu.state_reason} />
+          <Reason gpu={gpu} />
+        </>
+      ),
+    },
+    { id: "holder", title: "Holder", cell: (gpu) => <span className="text-muted [overflow-wrap:anywhere]">{holderOf(gpu) || ABSENT}</span> },
+    { id: "utilization", title: "Utilization", cell: (gpu) => <Level text={formatValue(numberIn(gpu.metrics, UTILIZATION), "%")} share={shareOf(numberIn(gpu.metrics, UTILIZATION), 100)} label="Utilization" /> },
+    { id: "power", title: "Power", cell: (gpu) => <Level text={formatValue(numberIn(gpu.metrics, POWER), "W")} share={shareOf(numberIn(gpu.metrics, POWER), numberIn(gpu.metrics, POWER_LIMIT))} label="Power as a share of its limit" /> },
+    { id: "temperature", title: "Temperature", cell: (gpu) => <Heat celsius={numberIn(gpu.metrics, TEMPERATURE)} /> },
+    { id: "memory", title: "Memory", cell: (gpu) => <MemoryUse used={numberIn(gpu.metrics, MEMORY_USED)} total={gpu.memory_mb} /> },
+    { id: "pci", title: "PCI", cell: (gpu) => <span className="font-mono text-xs whitespace-nowrap">{gpu.labels?.pci ?? ABSENT}</span> },
+    { id: "pcie", title: "PCIe", cell: (gpu) => <span className={`num whitespace-nowrap ${pcieOf(gpu).isLess ? "text-warn" : ""}`}>{pcieOf(gpu).text || ABSENT}</span> },
+    { id: "links", title: "Links up", cell: (gpu) => <span className="num">{numberIn(gpu.metrics, "interconnect_links_up") ?? ABSENT}</span> },
+  ],
+};
+
+interface CoursesProps {
+  readonly name: string;
+  readonly gpus: readonly Gpu[];
+  readonly range: Range;
+  /** Where a preset ends; null: now. */
+  readonly anchor: number | null;
+  readonly now: number;
+  readonly onRange: (range: Range) => void;
+}
+
+/** What the host itself does, and its GPUs over each other. */
+function Courses({ name, gpus, range, anchor, now, onRange }: CoursesProps) {
+  const catalogue = useQuery(catalogueQuery()).data?.metrics;
+  const ids = useMemo(() => gpus.map((gpu) => gpu.id), [gpus]);
+  const isLive = range.kind === "preset" && anchor === null;
+  const history = useQuery(historyQuery({ gpus: ids, columns: COMPARED, range, aggregates: ["mean"], anchor, all: null, live: isLive, polling: true }));
+  const { start, end } = history.data?.span ?? spanOf(range, anchor ?? now, null);
+  const span = useMemo((): Span => ({ start, end }), [start, end]);
+  const answer = history.data?.answer;
+  // The span moves until there is an answer.
+  const own = useQuery({ ...hostCourseQuery(name, span, stepOf(span)), enabled: answer !== undefined });
+  const frames = useMemo(() => (answer === undefined ? new Map<string, Frame>() : framesOf(answer, "mean")), [answer]);
+  const host = useMemo(() => (own.data === undefined ? EMPTY : frameOf(own.data, "", "mean")), [own.data]);
+  const panels = usePanels(gpus, catalogue);
+  const names = useMemo(() => new Map(gpus.map((gpu) => [gpu.id, gpu.index === null ? gpu.name : `GPU ${gpu.index}`])), [gpus]);
+  const common = { marked: false, span, now: Math.floor(now / MINUTE) * MINUTE, subject: name, onSelect: chooseRange };
+  const shownOwn = OWN.filter(({ columns }) => columns.some((column) => lastValue(host.values.get(column)) !== null));
+  return (
+    <>
+      <section aria-label="Time range" className="mt-4 mb-3 flex flex-wrap items-center gap-2">
+        <RangeChoices range={range} span={span} presets={ALL_PRESETS} hasAll={false} onRange={onRange} />
+        <CustomRange range={range} onRange={onRange} />
+      </section>
+      <NotRenewed of={[history, own]} />
+      {history.isError && answer === undefined ? (
+        <Failed what="The course of the values" error={history.error} retry={() => void history.refetch()} />
+      ) : (
+        <div className="grid gap-3 lg:grid-cols-2">
+          {shownOwn.map((panel) => (
+            <TimeChart key={panel.id} panel={panel} frame={host} {...common} />
+          ))}
+          {panels.map(({ panel, column }) => (
+            <TimeChart key={panel.id} panel={panel} frame={frames.get(column) ?? EMPTY} nameOf={(id) => names.get(id) ?? id} {...common} />
+          ))}
+        </div>
+      )}
+      {own.isSuccess && shownOwn.length === 0 && <p className="mt-2 text-xs text-muted">No agent reports CPU and memory of this host in this range.</p>}
+    </>
+  );
+}
+
+const OWN: readonly Panel[] = [
+  { id: "host-cpu", title: "CPU of the host", unit: "%", columns: [HOST_CPU] },
+  { id: "host-memory", title: "Memory of the host", unit: "MiB", columns: [HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL], limits: new Set([HOST_MEMORY_TOTAL]) },
+];
+
+/** Charts of the metrics that are compared: as many a metric as its GPUs need, each with about as many of them. */
+function usePanels(gpus: readonly Gpu[], catalogue: readonly Metric[] | undefined): readonly { readonly panel: Panel; readonly column: string }[] {
+  // The same panels as long as these GPUs are there: a plot is built anew for others.
+  const ids = gpus.map((gpu) => gpu.id).join(",");
+  const read = COMPARED.filter((column) => gpus.some((gpu) => numberIn(gpu.metrics, column) !== null)).join(",");
+  return useMemo(() => {
+    const all = ids.split(",");
+    const charts = Math.ceil(all.length / LINES_MAX);
+    const size = Math.ceil(all.length / charts);
+    return read.split(",").flatMap((column) => {
+      const row = catalogue?.find((metric) => metric.column === column);
+      if (row === undefined) return [];
+      return Array.from({ length: charts }, (_, chart) => {
+        const part = charts === 1 ? "" : ` · ${chart + 1} of ${charts}`;
+        return { column, panel: { id: `${column}-${chart}`, title: metricTitle(column) + part, unit: row.unit, columns: all.slice(chart * size, (chart + 1) * size) } };
+      });
+    });
+  }, [ids, read, catalogue]);
+}
