@@ -188,7 +188,7 @@ test.describe("4,096 GPUs, one of them sick", () => {
     await expect(page.getByText(/^sim-node-0001 \/ GPU 0: /)).toBeVisible();
     await strip.focus();
     for (let press = 0; press < 6; press += 1) await page.keyboard.press("ArrowRight");
-    await expect(page.getByText(/^sim-node-0001 \/ GPU 6: unhealthy, XID 63/)).toBeVisible();
+    await expect(page.getByText(/^sim-node-0001 \/ GPU 6: critical, XID 63/)).toBeVisible();
     await page.keyboard.press("Enter");
     await expect(page).toHaveURL(/\/gpus\/GPU-.*6$/);
     await page.goBack();

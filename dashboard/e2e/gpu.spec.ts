@@ -8,7 +8,7 @@ test.describe("the page of a sick GPU", () => {
   test.beforeEach(async ({ page }) => {
     needs(FLEET, "GPUVITALS_FLEET_URL");
     await judged(page, FLEET);
-    await page.goto(`${FLEET}/gpus?state=unhealthy`);
+    await page.goto(`${FLEET}/gpus?state=critical`);
     await page.locator("tr[data-gpu]").filter({ hasText: "XID 63" }).getByRole("link").click();
     // Live charts would move on between two looks.
     await page.getByRole("button", { name: "Live" }).click();

@@ -39,15 +39,15 @@ export function findingsQuery(ask: FindingsAsk) {
 }
 
 /** What is known of the findings; nothing while they were not read. */
-type Findings = { readonly findings: readonly Finding[]; readonly total: number; readonly partial: string | null } | undefined;
+export type FindingsAnswer = { readonly findings: readonly Finding[]; readonly total: number; readonly partial: string | null } | undefined;
 
 /** Whether no finding is missing: only then a host that none of them names has none. */
-export function isWhole(answer: Findings): boolean {
+export function isWhole(answer: FindingsAnswer): boolean {
   return answer !== undefined && answer.partial === null && answer.total <= answer.findings.length;
 }
 
 /** Whether no GPU of a finding is missing either: the server names only some GPUs of a finding that has many. */
-export function namesAllGpus(answer: Findings): boolean {
+export function namesAllGpus(answer: FindingsAnswer): boolean {
   return isWhole(answer) && answer?.findings.every(({ reach }) => reach.gpu_count <= reach.gpus.length) === true;
 }
 

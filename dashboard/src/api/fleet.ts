@@ -1,6 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
 import { numberIn } from "../shared/format";
+import { parseInstant } from "../shared/time";
 import { api, dataOf, partialOf, type Gpu } from "./client";
 import { given, stateOf, type State } from "./queries";
 
@@ -37,6 +38,8 @@ export interface FleetGpu {
   readonly group: string | null;
   /** Of the metric that was asked for; null: not read. */
   readonly value: number | null;
+  /** Its newest row; null: it has none. */
+  readonly lastSeen: number | null;
 }
 
 /** What the list says of every GPU; the other groupings are labels that are asked for. */
@@ -68,6 +71,7 @@ export function wholeFleetQuery(ask: FleetAsk = WHOLE_FLEET) {
         reason: gpu.state_reason,
         group: of === undefined ? (gpu.labels?.[group] ?? null) : of(gpu),
         value: metric === "" ? null : numberIn(gpu.metrics, metric),
+        lastSeen: parseInstant(gpu.last_seen),
       }));
       return { gpus: together(cells), total, simulated: gpus.filter((gpu) => gpu.simulated).length, partial: partialOf(answer) };
     },

@@ -20,6 +20,8 @@ export interface GpuListAsk {
   readonly sort: string;
   readonly limit: number;
   readonly offset: number;
+  /** The columns that are wanted, between commas; absent: all. */
+  readonly metrics?: string;
 }
 
 /** The parts that are not empty: the others are not asked for. */
@@ -28,11 +30,12 @@ export function given<T extends Readonly<Record<string, string>>>(parts: T): Par
 }
 
 export function gpuListQuery(ask: GpuListAsk) {
-  const { limit, offset, ...filter } = ask;
+  const { limit, offset, metrics, ...filter } = ask;
+  const columns = metrics === undefined ? { include: "metrics" } : { metrics };
   return queryOptions({
     queryKey: ["gpus", ask],
     queryFn: async ({ signal }) => {
-      const answer = await api.GET("/api/v1/gpus", { params: { query: { ...given({ ...filter }), limit, offset, include: "metrics" } }, signal });
+      const answer = await api.GET("/api/v1/gpus", { params: { query: { ...given({ ...filter }), limit, offset, ...columns } }, signal });
       return { ...dataOf(answer), partial: partialOf(answer) };
     },
     refetchInterval: REFRESH_INTERVAL_MS,

@@ -16,7 +16,7 @@ const EMPTY = {
 it.each([
   ["Now", "/", ["No GPUs yet", "They appear here with their first sample."]],
   ["GPUs", "/gpus", ["No GPUs yet", /^The store is empty\./]],
-  ["the heat map", "/gpus?view=map&colour=severity", ["No GPUs yet", /^The store is empty\./]],
+  ["the heat map", "/gpus?view=map", ["No GPUs yet", /^The store is empty\./]],
   ["Hosts", "/hosts", ["No host has reported a GPU yet"]],
   ["Jobs by namespace", "/jobs", ["No values in this range", "No GPU reported anything in this time."]],
   ["Jobs", "/jobs?by=job", ["No values in this range", "No job with several GPUs runs now."]],

@@ -2,8 +2,9 @@
 
 import { SEVERITIES } from "../api/findings";
 import { GROUPINGS } from "../api/fleet";
-import { AGGREGATES, STATES } from "../api/queries";
+import { AGGREGATES } from "../api/queries";
 import { address, field, fitting, flag, names, oneOf, pageNumber, sortBy, text, type StateOf } from "../shared/address";
+import { JUDGEMENTS, type Judgement } from "./judgement";
 import { range } from "./range";
 
 /** What of the findings is shown. */
@@ -11,9 +12,8 @@ export const NOW = address("/", { severity: oneOf<string>(SEVERITIES, ""), host:
 export type NowState = StateOf<typeof NOW>;
 
 export const FLEET_VIEWS = ["list", "map"] as const;
-/** What colours mean besides metrics. */
+/** What colours mean besides metrics: how the GPU does. */
 export const STATE_COLOUR = "state";
-export const SEVERITY_COLOUR = "severity";
 
 /** What the list or the heat map shows. */
 export const FLEET = address("/gpus", {
@@ -22,14 +22,15 @@ export const FLEET = address("/gpus", {
   host: text(),
   /** Tests of the identity, as the API writes them; links from other pages come with them. */
   where: text(),
-  state: oneOf<string>(STATES, ""),
+  /** A word of the judgement. */
+  state: oneOf<Judgement | "">(JUDGEMENTS, ""),
   /** Of the list; empty: what needs somebody first. */
   sort: sortBy(),
   /** Of the map: the GPU in its middle, and how far it is enlarged. */
   at: text(),
   page: pageNumber(),
-  /** Of the map: `state`, `severity` or a column. Which columns there are, only the catalogue knows. */
-  colour: fitting(/^[a-z][a-z0-9_]*$/, STATE_COLOUR),
+  /** Of the map: `state` or a column. Which columns there are, only the catalogue knows. Links of before have `severity`. */
+  colour: fitting(/^(?!severity$)[a-z][a-z0-9_]*$/, STATE_COLOUR),
   group: oneOf(GROUPINGS, "node"),
   zoom: field(1, (said) => (Number(said) > 1 && Number.isFinite(Number(said)) ? Number(said) : null)),
   /** GPUs that were picked on the map. */

@@ -1,27 +1,31 @@
-import { CircleDashed, CircleHelp, CirclePlay, Clock, FlaskConical, TriangleAlert, type LucideIcon } from "lucide-react";
+import { CircleDashed, CircleHelp, CirclePlay, Clock, FlaskConical, Info, OctagonAlert, TriangleAlert, Unplug, type LucideIcon } from "lucide-react";
 import type { ReactNode } from "react";
-import type { Gpu } from "../api/client";
-import type { State } from "../api/queries";
 import { ABSENT, formatValue, shareOf } from "../shared/format";
 import { formatAge, SECOND, useNow } from "../shared/time";
+import type { Judgement, Verdict } from "./judgement";
 
-/** How a state is drawn: a shape and a word besides its colour. */
+/** How a word is drawn: a shape and a word besides its colour. */
 export interface Look {
   readonly icon: LucideIcon;
   readonly colour: string;
   readonly meaning: string;
 }
 
-export const STATE_LOOKS: Readonly<Record<State, Look>> = {
+export const JUDGEMENT_LOOKS: Readonly<Record<Judgement, Look>> = {
+  critical: { icon: OctagonAlert, colour: "text-bad", meaning: "it fails, or its results may be wrong" },
+  lost: { icon: Unplug, colour: "text-bad", meaning: "reports nothing any more" },
+  unhealthy: { icon: OctagonAlert, colour: "text-bad", meaning: "reports errors; which findings there are is not known" },
+  warning: { icon: TriangleAlert, colour: "text-warn", meaning: "needs attention" },
+  notice: { icon: Info, colour: "text-calm", meaning: "costs speed or money" },
+  unconfirmed: { icon: CircleHelp, colour: "text-muted", meaning: "its last reading shows an error, which must hold for a while before it counts" },
+  stale: { icon: Clock, colour: "text-faint", meaning: "has not been heard of lately" },
+  unknown: { icon: CircleHelp, colour: "text-faint", meaning: "has told too little" },
   active: { icon: CirclePlay, colour: "text-good", meaning: "works" },
   idle: { icon: CircleDashed, colour: "text-calm", meaning: "has nothing to do" },
-  stale: { icon: Clock, colour: "text-warn", meaning: "has not been heard of lately" },
-  unhealthy: { icon: TriangleAlert, colour: "text-bad", meaning: "reports errors" },
-  unknown: { icon: CircleHelp, colour: "text-faint", meaning: "has told too little" },
 };
 
-export function StateBadge({ state, reason }: { readonly state: State; readonly reason: string | null }) {
-  return <LookBadge look={STATE_LOOKS[state]} state={state} text={state} reason={reason} />;
+export function VerdictBadge({ verdict: { word, why } }: { readonly verdict: Verdict }) {
+  return <LookBadge look={JUDGEMENT_LOOKS[word]} state={word} text={word} reason={why} />;
 }
 
 interface LookBadgeProps {
@@ -40,12 +44,16 @@ export function LookBadge({ look, state, text, reason }: LookBadgeProps) {
   );
 }
 
-/** Why a GPU is unhealthy, where it stands in a list. That a GPU is silent since when, the list says already. */
-export function Reason({ gpu }: { readonly gpu: Gpu }) {
-  if (gpu.state !== "unhealthy" || gpu.state_reason === null) return null;
+/** Words that a list explains where they stand. That a GPU is silent since when, it says already. */
+const EXPLAINED: ReadonlySet<Judgement> = new Set(["critical", "unhealthy", "warning", "notice", "unconfirmed"]);
+const URGENT: ReadonlySet<Judgement> = new Set(["critical", "unhealthy"]);
+
+/** Why something is wrong with a GPU, where it stands in a list. */
+export function Reason({ verdict: { word, why } }: { readonly verdict: Verdict }) {
+  if (!EXPLAINED.has(word) || why === null) return null;
   return (
-    <p className="mt-1 line-clamp-3 max-w-md text-xs leading-snug [overflow-wrap:anywhere] text-bad first-letter:uppercase" title={gpu.state_reason}>
-      {gpu.state_reason}
+    <p className={`mt-1 line-clamp-3 max-w-md text-xs leading-snug [overflow-wrap:anywhere] first-letter:uppercase ${URGENT.has(word) ? "text-bad" : "text-muted"}`} title={why}>
+      {why}
     </p>
   );
 }

@@ -1,7 +1,7 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it } from "vitest";
-import { gpu, listOf, mockApi, ok } from "../../testing/mockApi";
+import { finding, findingsOf, gpu, listOf, mockApi, ok } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const two = listOf([gpu({ id: "GPU-a", model: "First" }), gpu({ id: "GPU-b", model: null, name: "Second", state: "idle", metrics: {} })]);
@@ -147,13 +147,34 @@ describe("search, order and filter", () => {
     expect(screen.getByRole("columnheader", { name: "Power" }).getAttribute("aria-sort")).toBe("descending");
     await userEvent.selectOptions(screen.getByRole("combobox", { name: "Host" }), "node-1");
     await userEvent.click(screen.getByRole("button", { name: /^idle/ }));
+    // The page chooses by judgement, of all GPUs that may fit, with the columns of the list alone.
     await waitFor(() => {
-      const last = listAsks(mock).at(-1)?.params;
-      expect(Object.fromEntries(last ?? [])).toMatchObject({ search: "h100", sort: "-power_w", host: "node-1", state: "idle", offset: "0", limit: "50" });
+      const last = mock.asked.filter(({ path, params }) => path === "/api/v1/gpus" && params.has("host")).at(-1)?.params;
+      expect(Object.fromEntries(last ?? [])).toMatchObject({ search: "h100", host: "node-1", state: "idle", limit: "10000", metrics: "utilization_pct,power_w,power_limit_w,temperature_c,memory_used_mb,memory_total_mb" });
     });
+    await waitFor(() => expect([...document.querySelectorAll("[data-gpu]")].map((row) => row.getAttribute("data-gpu"))).toEqual(["GPU-b"]));
     await userEvent.click(screen.getByRole("button", { name: "Clear filters" }));
     expect(window.location.search).toBe("?sort=-power_w");
     expect(screen.getByRole<HTMLInputElement>("searchbox").value).toBe("");
+  });
+
+  it.each([
+    ["critical", ["GPU-a"], "1 GPU"],
+    ["active", ["GPU-c", "GPU-b"], "2 GPUs"],
+    ["lost", [], "0 GPUs"],
+    // A link of before.
+    ["unhealthy", ["GPU-a"], "1 GPU"],
+  ])("chooses and counts GPUs by one judgement: %s", async (word, ids, count) => {
+    const fleet = listOf([
+      gpu({ id: "GPU-a", state: "unhealthy", state_reason: "XID 63" }),
+      gpu({ id: "GPU-b", metrics: { power_w: 100 } }),
+      gpu({ id: "GPU-c", metrics: { power_w: 300 } }),
+    ]);
+    mockApi({ "/api/v1/gpus": fleet, "/api/v1/analysis/findings": findingsOf([finding()]) });
+    renderAt(`/gpus?state=${word}&sort=-power_w`);
+    expect((await screen.findByText(count)).getAttribute("role")).toBe("status");
+    expect([...document.querySelectorAll("[data-gpu]")].map((row) => row.getAttribute("data-gpu"))).toEqual(ids);
+    if (word !== "unhealthy") expect(screen.getByRole("button", { name: new RegExp(`^${word}`) }).textContent).toContain(String(ids.length));
   });
 
   it("turns pages and goes back to the first when the question changes", async () => {

@@ -1,10 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Gpu } from "../../api/client";
-import { wholeFleetQuery } from "../../api/fleet";
+import { GPUS_MAX, wholeFleetQuery } from "../../api/fleet";
 import { gpuListQuery, hostsQuery } from "../../api/queries";
 import { whereWords } from "../../api/where";
-import { FLEET, FLEET_VIEWS, SEVERITY_COLOUR, STATE_COLOUR, type FleetState } from "../../parts/addresses";
+import { FLEET, FLEET_VIEWS, STATE_COLOUR, type FleetState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
 import { goTo, Link } from "../../shared/location";
 import { Empty, Failed } from "../../shared/states";
@@ -12,39 +12,52 @@ import { formatClock } from "../../shared/time";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../../parts/list";
 import { List } from "../../parts/columns";
-import { knownSort } from "../../parts/order";
-import { PAGE_SIZE } from "../../parts/pages";
+import { inOrder, knownSort } from "../../parts/order";
+import { pageOf, PAGE_SIZE } from "../../parts/pages";
 import { FleetSummary } from "./FleetSummary";
 import { GPU_LIST } from "./gpuList";
 import { HeatMap } from "./HeatMap";
 import { rowOf } from "./row";
 import { useSparks } from "./sparks";
-import { useFleetCounts } from "../../parts/counts";
+import { useJudgedFleet } from "../../parts/counts";
+import { judgeDoubts } from "../../parts/findings/doubts";
+import { isChosen, judgedOf, stateBehind } from "../../parts/judgement";
+import { MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 
 /** The GPUs as a list, one page at a time, or all of them as a heat map; filtered alike, renewed while they are looked at. */
 export function FleetPage() {
   const { state, change, pathTo } = useAddress(FLEET);
   const { page, view, where, host } = state;
-  const filter = { search: state.search, state: state.state, host, where };
+  const chosen = state.state;
+  const filter = { search: state.search, state: chosen === "" ? "" : (stateBehind(chosen) ?? ""), host, where };
   const isMap = view === "map";
   const sort = knownSort(GPU_LIST.columns, state.sort) || SICK_FIRST;
-  const list = useQuery({ ...gpuListQuery({ ...filter, sort, limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE }), enabled: !isMap });
-  const metric = state.colour === STATE_COLOUR || state.colour === SEVERITY_COLOUR ? "" : state.colour;
-  const fleet = useQuery({ ...wholeFleetQuery({ ...filter, group: state.group, metric }), enabled: isMap });
-  const shown = isMap ? fleet : list;
-  const counts = useFleetCounts();
-  const gpus = isMap ? NONE : (list.data?.gpus ?? NONE);
+  const list = useQuery({ ...gpuListQuery({ ...filter, sort, limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE }), enabled: !isMap && chosen === "" });
+  // The server knows states, not judgements: of all that may fit the page chooses.
+  const all = useQuery({ ...gpuListQuery({ ...filter, sort: "", limit: GPUS_MAX, offset: 0, metrics: LISTED }), enabled: !isMap && chosen !== "" });
+  const metric = state.colour === STATE_COLOUR ? "" : state.colour;
+  const map = useQuery({ ...wholeFleetQuery({ ...filter, group: state.group, metric }), enabled: isMap });
+  const shown = isMap ? map : chosen === "" ? list : all;
+  const { fleet, judge, found, counts } = useJudgedFleet();
+  const fitting = useMemo(
+    () => (chosen === "" ? NONE : inOrder((all.data?.gpus ?? NONE).filter((gpu) => isChosen(judgedOf(gpu), chosen, judge)).map((gpu) => rowOf(gpu, judge, NO_SPARKS)), GPU_LIST.columns, sort).map(({ gpu }) => gpu)),
+    [all.data, chosen, judge, sort],
+  );
+  const cells = useMemo(() => map.data?.gpus.filter((gpu) => isChosen(gpu, chosen, judge)) ?? [], [map.data, chosen, judge]);
+  const part = pageOf(fitting, page);
+  const gpus = isMap ? NONE : chosen === "" ? (list.data?.gpus ?? NONE) : part.shown;
+  const total = shown.data === undefined || chosen === "" ? (shown.data?.total ?? 0) : isMap ? cells.length : fitting.length;
   const sparks = useSparks(gpus);
-  const rows = useMemo(() => gpus.map((gpu) => rowOf(gpu, sparks)), [gpus, sparks]);
+  const rows = useMemo(() => gpus.map((gpu) => rowOf(gpu, judge, sparks)), [gpus, judge, sparks]);
   const hosts = useQuery(hostsQuery());
   const allSimulated = hosts.data !== undefined && hosts.data.total > 0 && hosts.data.hosts.every((host) => host.simulated);
-  const simulated =
-    counts.simulated || hosts.data?.hosts.some((host) => host.simulated) === true || gpus.some((gpu) => gpu.simulated) || (isMap && (fleet.data?.simulated ?? 0) > 0);
+  const simulated = (fleet.data?.simulated ?? 0) > 0 || hosts.data?.hosts.some((host) => host.simulated) === true || gpus.some((gpu) => gpu.simulated);
   const partial = shown.data?.partial ?? null;
   const late = shown.isError && shown.data !== undefined;
+  const doubts = judgeDoubts(found, judge);
   const paging = {
-    page,
-    hasNext: !isMap && list.data?.pagination.has_next === true,
+    page: chosen === "" ? page : part.page,
+    hasNext: !isMap && (chosen === "" ? list.data?.pagination.has_next === true : part.hasNext),
     pathOf: (other: number) => pathTo({ page: other }),
   };
   useListKeys(paging);
@@ -58,7 +71,7 @@ export function FleetPage() {
             : "Some of these GPUs are simulated: their values were made up by gpuvitals, not measured. They carry a badge."}
         </SimulatedBanner>
       )}
-      <FleetSummary counts={counts} chosen={state.state} choose={(chosen) => change({ state: chosen })} />
+      <FleetSummary counts={counts} chosen={state.state} choose={(word) => change({ state: word })} />
       <div className="mt-3 mb-2 flex flex-wrap items-center gap-2">
         <h1 className="sr-only">GPUs</h1>
         <SearchField label="Search GPUs" placeholder="Search name, host, id" searched={state.search} onChange={(text) => change({ search: text })} />
@@ -74,7 +87,7 @@ export function FleetPage() {
         <p role="status" className="num ml-auto text-xs text-muted">
           {late
             ? `Not renewed: as of ${formatClock(shown.dataUpdatedAt)}`
-            : shown.data !== undefined && `${shown.data.total.toLocaleString("en")} ${shown.data.total === 1 ? "GPU" : "GPUs"}`}
+            : shown.data !== undefined && `${total.toLocaleString("en")} ${total === 1 ? "GPU" : "GPUs"}`}
         </p>
         <ViewSwitch state={state} />
       </div>
@@ -89,14 +102,19 @@ export function FleetPage() {
         ) : (
           <WaitingRows label="Loading GPUs" />
         )
-      ) : shown.data.gpus.length === 0 ? (
+      ) : (isMap ? cells : gpus).length === 0 ? (
         <NoGpus state={state} partial={partial !== null} />
       ) : isMap ? (
-        fleet.data !== undefined && <HeatMap state={state} change={change} gpus={fleet.data.gpus} total={fleet.data.total} />
+        map.data !== undefined && <HeatMap state={state} change={change} gpus={cells} total={chosen === "" ? map.data.total : cells.length} />
       ) : (
         <>
-          <List of={GPU_LIST} rows={rows} sort={state.sort} onSort={(sort) => change({ sort })} dim={list.isPlaceholderData} />
-          <Pages {...paging} size={PAGE_SIZE} total={shown.data.total} />
+          {doubts.length > 0 && !late && (
+            <p role="note" aria-label="About the findings" className="mb-2 text-[13px] text-warn">
+              {doubts.join(" ")}
+            </p>
+          )}
+          <List of={GPU_LIST} rows={rows} sort={state.sort} onSort={(sort) => change({ sort })} dim={shown.isPlaceholderData} />
+          <Pages {...paging} size={PAGE_SIZE} total={total} />
         </>
       )}
     </div>
@@ -104,6 +122,9 @@ export function FleetPage() {
 }
 
 const NONE: readonly Gpu[] = [];
+const NO_SPARKS = new Map<string, never>();
+/** The columns that the list shows. */
+const LISTED = [UTILIZATION, POWER, POWER_LIMIT, TEMPERATURE, MEMORY_USED, MEMORY_TOTAL].join(",");
 /** The server's order by state begins with the sick and the silent. */
 const SICK_FIRST = "state";
 

@@ -1,38 +1,40 @@
-import { STATES } from "../../api/queries";
 import { ABSENT } from "../../shared/format";
-import { STATE_LOOKS } from "../../parts/gpuLook";
+import { JUDGEMENT_LOOKS } from "../../parts/gpuLook";
 import type { FleetCounts } from "../../parts/counts";
+import { toldOf, type Judgement } from "../../parts/judgement";
 
 interface FleetSummaryProps {
   readonly counts: FleetCounts;
-  readonly chosen: string;
-  readonly choose: (state: string) => void;
+  readonly chosen: Judgement | "";
+  readonly choose: (word: Judgement | "") => void;
 }
 
-/** Counts by state; each is also the filter for it. */
+/** How many GPUs do how; each count is also the filter for it. */
 export function FleetSummary({ counts, chosen, choose }: FleetSummaryProps) {
+  const told = toldOf(counts.byWord);
+  const countOf = (word: Judgement) => (counts.total === null ? null : (counts.byWord.get(word) ?? 0));
   return (
-    <section aria-label="GPUs by state" className="card overflow-hidden">
+    <section aria-label="GPUs by how they do" className="card overflow-hidden">
       <div className="flex flex-wrap">
         <Count name="All GPUs" count={counts.total} pressed={chosen === ""} onClick={() => choose("")} />
-        {STATES.map((state) => {
-          const look = STATE_LOOKS[state];
+        {told.map((word) => {
+          const look = JUDGEMENT_LOOKS[word];
           return (
             <Count
-              key={state}
-              name={state}
-              count={counts.byState.get(state) ?? null}
-              pressed={chosen === state}
-              onClick={() => choose(chosen === state ? "" : state)}
+              key={word}
+              name={word}
+              count={countOf(word)}
+              pressed={chosen === word}
+              onClick={() => choose(chosen === word ? "" : word)}
               icon={<look.icon size={13} className={look.colour} aria-hidden />}
             />
           );
         })}
       </div>
       <div className="flex h-1 gap-px" aria-hidden>
-        {STATES.map((state) => {
-          const count = counts.byState.get(state) ?? 0;
-          return count > 0 && <div key={state} className={`${STATE_LOOKS[state].colour} bg-current`} style={{ flexGrow: count }} />;
+        {told.map((word) => {
+          const count = countOf(word) ?? 0;
+          return count > 0 && <div key={word} className={`${JUDGEMENT_LOOKS[word].colour} bg-current`} style={{ flexGrow: count }} />;
         })}
       </div>
     </section>

@@ -40,12 +40,12 @@ describe("the heat map", () => {
     expect(screen.getByTestId("summary").textContent).toMatch(/^Power from 0 W \(node-1 \/ GPU 0\) to 512 W \(node-1 \/ GPU 1\), median 512 W, not read of 1\. The same GPUs as a list$/);
   });
 
-  it("is coloured by any metric of the catalogue, by state or findings, and grouped; the address has it", async () => {
+  it("is coloured by any metric of the catalogue, by how the GPUs do, and grouped; the address has it", async () => {
     const host = { ...metric("load_1m", "", "host"), table: "system_events" };
     const { mock } = await openMap("/gpus?view=map", { "/api/v1/metrics": ok({ metrics: [metric("power_w", "W", "power"), metric("fan_speed_pct", "%", "board"), host] }) });
     const colour = screen.getByRole("combobox", { name: "Colour" });
-    await waitFor(() => expect([...colour.querySelectorAll("option")].map((option) => option.textContent)).toEqual(["State", "Findings", "Power (W)", "Fan speed (%)"]));
-    expect(screen.getByTestId("legend").textContent).toMatch(/2active.*1unhealthy/);
+    await waitFor(() => expect([...colour.querySelectorAll("option")].map((option) => option.textContent)).toEqual(["State", "Power (W)", "Fan speed (%)"]));
+    expect(screen.getByTestId("legend").textContent).toMatch(/1unconfirmed.*2active/);
     await userEvent.selectOptions(colour, "fan_speed_pct");
     await userEvent.selectOptions(screen.getByRole("combobox", { name: "Group by" }), "namespace");
     expect(window.location.search).toBe("?view=map&colour=fan_speed_pct&group=namespace");
@@ -63,7 +63,7 @@ describe("the heat map", () => {
     const found = finding({ sentence: "XID 79", reach: { ...finding().reach, gpus: ["GPU-b"] } });
     await openMap("/gpus?view=map", { "/api/v1/analysis/findings": findingsOf([found]) });
     await userEvent.keyboard("{ArrowRight}{ArrowRight}");
-    expect(await screen.findByText("node-1 / GPU 1: unhealthy, XID 79. Critical: XID 79")).toBeTruthy();
+    expect(await screen.findByText("node-1 / GPU 1: critical, XID 79")).toBeTruthy();
     await userEvent.keyboard(" {ArrowRight} ");
     expect(window.location.search).toBe("?view=map&picked=GPU-b%2CGPU-c");
     expect(screen.getByRole("link", { name: "Compare 2 GPUs" }).getAttribute("href")).toBe("/compare?gpus=GPU-b%2CGPU-c");
@@ -76,24 +76,23 @@ describe("the heat map", () => {
 
   const { reach } = finding();
   const named = finding({ reach: { ...reach, gpus: ["GPU-b"], gpu_count: 1 } });
-  const cut = "The list is incomplete: other GPUs may have findings too.";
+  const cut = "The list of findings is incomplete: other GPUs may have some too.";
+  const [sure, unsure] = ["1critical0lost0warning2active0idle", "0critical0lost1unhealthy0warning2active0idle"];
   it.each([
-    ["all were read", findingsOf([named]), "2no finding0not known", undefined],
-    ["there are more than were read", findingsOf([named], 900), "0no finding2not known", cut],
-    ["one names only some of its GPUs", findingsOf([{ ...named, reach: { ...reach, gpus: ["GPU-b"], gpu_count: 40 } }]), "0no finding2not known", cut],
-    ["a part could not be read", { ...findingsOf([named]), headers: { "x-partial": "host b does not answer" } }, "0no finding2not known", "Not everything could be read: host b does not answer."],
-    ["they were not read yet", "never", "0no finding3not known", undefined],
-    ["they could not be read", { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } }, "0no finding3not known", "The findings could not be read: disk on fire"],
-  ] as const)("says that a GPU has no finding only where that is known: %s", async (_name, answer, words, note) => {
-    await openMap("/gpus?view=map&colour=severity", { "/api/v1/analysis/findings": answer });
-    await waitFor(() => expect(screen.getByTestId("legend").textContent).toMatch(new RegExp(`${words}$`)));
-    await userEvent.keyboard("{ArrowRight}");
-    expect(await screen.findByText(words.startsWith("0") ? "node-1 / GPU 0: Findings not known, active" : "node-1 / GPU 0: active")).toBeTruthy();
-    expect(screen.queryByRole("note", { name: "About the findings" })?.textContent).toBe(note);
+    ["all were read", findingsOf([named]), sure, undefined],
+    ["there are more than were read", findingsOf([named], 900), sure, cut],
+    ["one names only some of its GPUs", findingsOf([{ ...named, reach: { ...reach, gpus: ["GPU-b"], gpu_count: 40 } }]), sure, cut],
+    ["a part could not be read", { ...findingsOf([named]), headers: { "x-partial": "host b does not answer" } }, sure, "Not everything could be read: host b does not answer."],
+    ["they were not read yet", "never", unsure, undefined],
+    ["they could not be read", { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } }, unsure, "The findings could not be read: disk on fire"],
+  ] as const)("says that findings may be missing where they may: %s", async (_name, answer, words, note) => {
+    await openMap("/gpus?view=map", { "/api/v1/analysis/findings": answer });
+    await waitFor(() => expect(screen.getByTestId("legend").textContent).toBe(words));
+    await waitFor(() => expect(screen.queryByRole("note", { name: "About the findings" })?.textContent).toBe(note));
   });
 
   it("shows a finger what is there, opens by mouse, picks by Shift and click", async () => {
-    const { canvas } = await openMap("/gpus?view=map&colour=severity");
+    const { canvas } = await openMap("/gpus?view=map");
     // Below the name of its group, in the first cell.
     const at = { clientX: 5, clientY: 20, button: 0, pointerId: 1 };
     const tap = (pointerType: string, more = {}) => {

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo, useState, useSyncExternalStore } from "react";
-import { ALL_FINDINGS, findingsQuery, namesAllGpus, type Finding } from "../../api/findings";
+import type { Finding } from "../../api/findings";
 import { GROUPINGS, type FleetGpu } from "../../api/fleet";
 import { catalogueQuery } from "../../api/queries";
 import { CellMap, type Lens } from "../../charts/CellMap";
@@ -8,10 +8,11 @@ import { groupTitle, LINES_MAX, rowsOf } from "../../charts/panels";
 import { capital, metricTitle, unitSymbol } from "../../shared/format";
 import { goTo, Link } from "../../shared/location";
 import { useTheme } from "../../shared/theme";
-import { COMPARE, FLEET, GPU, SEVERITY_COLOUR, STATE_COLOUR, type FleetState } from "../../parts/addresses";
-import { answerDoubts, type RenewedAnswer } from "../../parts/findings/doubts";
+import { COMPARE, FLEET, GPU, STATE_COLOUR, type FleetState } from "../../parts/addresses";
+import { judgeDoubts } from "../../parts/findings/doubts";
 import { CellLegend } from "../../parts/cells/CellLegend";
-import { bySeverity, byState, byValue, NOT_KNOWN, summaryOf, worstOf, type Colouring, type MeasuredRow } from "../../parts/cells/colouring";
+import { byJudgement, byValue, summaryOf, type Colouring, type MeasuredRow } from "../../parts/cells/colouring";
+import { useJudge, verdictWords, type Verdict } from "../../parts/judgement";
 
 interface HeatMapProps {
   readonly state: FleetState;
@@ -26,9 +27,9 @@ const PICKED_MAX = LINES_MAX;
 const AROUND_PX = 330;
 const HEIGHT_MIN = 300;
 
-/** Every GPU as a cell, coloured by state, findings or any metric, together by what they belong to. */
+/** Every GPU as a cell, coloured by how it does or by any metric, together by what they belong to. */
 export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
-  const { colouring, row, rows, worst, doubts } = useColouring(state, gpus);
+  const { colouring, row, rows, judge, doubts } = useColouring(state, gpus);
   const [activeId, setActiveId] = useState("");
   const [isByFinger, setIsByFinger] = useState(false);
   const heightMax = Math.max(HEIGHT_MIN, useWindowHeight() - AROUND_PX);
@@ -50,7 +51,7 @@ export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
     const id = ids[place];
     if (id !== undefined) act(id);
   };
-  const words = gpu === null ? null : cellWords(gpu, colouring.text(active), row, worst.get(gpu.id));
+  const words = gpu === null ? null : cellWords(gpu, colouring.text(active), row, judge.of(gpu), judge.findingOf(gpu.id));
   return (
     <section aria-label="Heat map" className="card p-3" onPointerDownCapture={(event) => setIsByFinger(event.pointerType === "touch")}>
       <div className="mb-2 flex flex-wrap items-center gap-x-4 gap-y-2">
@@ -100,27 +101,16 @@ export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
 function useColouring(state: FleetState, gpus: readonly FleetGpu[]) {
   const { theme } = useTheme();
   const catalogue = useQuery(catalogueQuery());
-  const found = useQuery(findingsQuery(ALL_FINDINGS));
-  const worst = useMemo(() => worstOf(found.data?.findings ?? []), [found.data]);
-  const namesAll = namesAllGpus(found.data);
+  const { judge, found } = useJudge();
   const rows = useMemo((): MeasuredRow[] => {
     const measured = new Map((catalogue.data?.metrics ?? []).filter((metric) => metric.table === "gpu_events").map((metric) => [metric.column, metric]));
     return rowsOf([...measured.values()], [...measured.keys()]).flatMap((row) => measured.get(row.column) ?? []);
   }, [catalogue.data]);
   const row = rows.find((each) => each.column === state.colour) ?? null;
   const colouring = useMemo((): Colouring => {
-    if (row !== null) return byValue(gpus, row, theme);
-    return state.colour === SEVERITY_COLOUR ? bySeverity(gpus, worst, namesAll) : byState(gpus);
-  }, [gpus, row, state.colour, theme, worst, namesAll]);
-  const doubts = state.colour === SEVERITY_COLOUR ? severityDoubts(found, namesAll) : [];
-  return { colouring, row, rows, worst, doubts };
-}
-
-/** Why a GPU's findings may not be known. */
-function severityDoubts(found: RenewedAnswer & { readonly error: Error | null }, namesAll: boolean): string[] {
-  if (found.data === undefined) return found.error === null ? [] : [`The findings could not be read: ${found.error.message}`];
-  const isCut = found.data.partial === null && !namesAll;
-  return [...answerDoubts(found), ...(isCut ? ["The list is incomplete: other GPUs may have findings too."] : [])];
+    return row === null ? byJudgement(gpus, judge) : byValue(gpus, row, theme);
+  }, [gpus, row, theme, judge]);
+  return { colouring, row, rows, judge, doubts: row === null ? judgeDoubts(found, judge) : [] };
 }
 
 function subscribe(listener: () => void): () => void {
@@ -140,13 +130,12 @@ interface ColourSelectProps {
 
 function ColourSelect({ colour, rows, onChange }: ColourSelectProps) {
   const groups = [...new Set(rows.map((row) => row.group))];
-  const isListed = colour === STATE_COLOUR || colour === SEVERITY_COLOUR || rows.some((row) => row.column === colour);
+  const isListed = colour === STATE_COLOUR || rows.some((row) => row.column === colour);
   return (
     <label className="flex min-w-0 items-center gap-1.5 text-xs text-muted">
       Colour
       <select className="field w-48" value={colour} onChange={(event) => onChange(event.target.value)}>
         <option value={STATE_COLOUR}>State</option>
-        <option value={SEVERITY_COLOUR}>Findings</option>
         {!isListed && <option value={colour}>{colour}</option>}
         {groups.map((group) => (
           <optgroup key={group} label={groupTitle(group)}>
@@ -189,13 +178,11 @@ interface CellWords {
   readonly finding: string | null;
 }
 
-function cellWords(gpu: FleetGpu, text: string, row: MeasuredRow | null, finding: Finding | undefined): CellWords {
-  const reason = gpu.reason === null ? "" : `, ${gpu.reason}`;
-  const coloured = row !== null ? metricTitle(row.column) : text === NOT_KNOWN ? "Findings" : null;
+function cellWords(gpu: FleetGpu, text: string, row: MeasuredRow | null, verdict: Verdict, finding: Finding | null): CellWords {
   return {
     name: gpu.name,
-    facts: [...(coloured === null ? [] : [[coloured, text] as const]), ["State", `${gpu.state}${reason}`]],
-    finding: finding === undefined ? null : `${capital(finding.severity)}: ${finding.sentence}`,
+    facts: [...(row === null ? [] : [[metricTitle(row.column), text] as const]), ["State", verdictWords(verdict)]],
+    finding: finding === null || verdict.why?.includes(finding.sentence) === true ? null : `${capital(finding.severity)}: ${finding.sentence}`,
   };
 }
 
@@ -258,7 +245,7 @@ interface PickedProps {
 function Picked({ state, gpus, places, change }: PickedProps) {
   const { picked, colour } = state;
   const nameOf = (id: string) => gpus[places.get(id) ?? -1]?.name ?? id;
-  const metric = colour === STATE_COLOUR || colour === SEVERITY_COLOUR ? "" : colour;
+  const metric = colour === STATE_COLOUR ? "" : colour;
   return (
     <div role="group" aria-label="Picked GPUs" className="mt-2 flex flex-wrap items-center gap-2 border-t border-line pt-2 text-[13px]">
       <Link to={COMPARE.to({ gpus: picked, metric })} className="button">

@@ -2,7 +2,8 @@ import type { Gpu } from "../../api/client";
 import { Sparkline } from "../../charts/Sparkline";
 import { GPU } from "../../parts/addresses";
 import type { ListOf } from "../../parts/columns";
-import { Ago, Cut, Heat, Level, MemoryUse, Reason, SimulatedBadge, StateBadge } from "../../parts/gpuLook";
+import { Ago, Cut, Heat, Level, MemoryUse, Reason, SimulatedBadge, VerdictBadge } from "../../parts/gpuLook";
+import { JUDGEMENTS } from "../../parts/judgement";
 import { highestFirst, lowestFirst } from "../../parts/order";
 import { ABSENT, formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
@@ -11,7 +12,7 @@ import { formatInstant } from "../../shared/time";
 import { titleOf, type Row } from "./row";
 import type { Spark } from "./sparks";
 
-/** The GPUs with their latest values. The server orders them. */
+/** The GPUs with their latest values. The server orders them by the same, except where they are chosen by their judgement. */
 export const GPU_LIST: ListOf<Row> = {
   label: "GPUs with their latest values",
   unsorted: "The sick first",
@@ -19,27 +20,27 @@ export const GPU_LIST: ListOf<Row> = {
   mark: ({ gpu }) => ({ "data-gpu": gpu.id }),
   pathOf: ({ gpu }) => GPU.to({ id: gpu.id }),
   columns: [
-    { id: "model", title: "GPU", card: "name", sort: lowestFirst(), cell: ({ gpu }) => <Name gpu={gpu} />, className: "font-normal" },
-    { id: "hostname", title: "Host", sort: lowestFirst(), cell: ({ gpu }) => <Cut text={gpu.hostname ?? ""} />, className: "text-muted", limit: "max-w-52" },
-    { id: "index", title: "#", spoken: "Index", sort: lowestFirst(), cell: ({ gpu }) => gpu.index ?? ABSENT, className: "num text-muted", width: "w-12" },
-    { id: "state", title: "State", card: "line", sort: lowestFirst(), cell: (row) => <State row={row} />, width: "lg:w-48" },
+    { id: "model", title: "GPU", card: "name", sort: lowestFirst(({ gpu }) => gpu.model), cell: ({ gpu }) => <Name gpu={gpu} />, className: "font-normal" },
+    { id: "hostname", title: "Host", sort: lowestFirst(({ gpu }) => gpu.hostname), cell: ({ gpu }) => <Cut text={gpu.hostname ?? ""} />, className: "text-muted", limit: "max-w-52" },
+    { id: "index", title: "#", spoken: "Index", sort: lowestFirst(({ gpu }) => gpu.index), cell: ({ gpu }) => gpu.index ?? ABSENT, className: "num text-muted", width: "w-12" },
+    { id: "state", title: "State", card: "line", sort: lowestFirst(({ verdict }) => JUDGEMENTS.indexOf(verdict.word)), cell: (row) => <State row={row} />, width: "lg:w-48" },
     {
       id: UTILIZATION,
       title: "Utilization",
-      sort: highestFirst(),
+      sort: highestFirst(({ utilization }) => utilization),
       cell: (row) => <Course name="Utilization" spark={row.utilizationCourse} fixed={[0, 100]} text={formatValue(row.utilization, "%")} share={shareOf(row.utilization, 100)} />,
       width: "lg:w-44",
     },
     {
       id: POWER,
       title: "Power",
-      sort: highestFirst(),
+      sort: highestFirst(({ power }) => power),
       cell: (row) => <Course name="Power" spark={row.powerCourse} fixed={null} text={formatValue(row.power, "W")} share={shareOf(row.power, row.powerLimit)} />,
       width: "lg:w-44",
     },
-    { id: TEMPERATURE, title: "Temperature", sort: highestFirst(), cell: (row) => <Heat celsius={row.temperature} />, width: "lg:w-28" },
-    { id: MEMORY_USED, title: "Memory", sort: highestFirst(), cell: (row) => <MemoryUse used={row.memoryUsed} total={row.memoryTotal} />, width: "lg:w-40" },
-    { id: "last_seen", title: "Last seen", sort: highestFirst(), cell: (row) => <LastSeen at={row.lastSeen} />, className: "num whitespace-nowrap text-muted", width: "lg:w-28" },
+    { id: TEMPERATURE, title: "Temperature", sort: highestFirst(({ temperature }) => temperature), cell: (row) => <Heat celsius={row.temperature} />, width: "lg:w-28" },
+    { id: MEMORY_USED, title: "Memory", sort: highestFirst(({ memoryUsed }) => memoryUsed), cell: (row) => <MemoryUse used={row.memoryUsed} total={row.memoryTotal} />, width: "lg:w-40" },
+    { id: "last_seen", title: "Last seen", sort: highestFirst(({ lastSeen }) => lastSeen), cell: (row) => <LastSeen at={row.lastSeen} />, className: "num whitespace-nowrap text-muted", width: "lg:w-28" },
   ],
 };
 
@@ -55,11 +56,11 @@ function Name({ gpu }: { readonly gpu: Gpu }) {
   );
 }
 
-function State({ row: { gpu, state } }: { readonly row: Row }) {
+function State({ row: { verdict } }: { readonly row: Row }) {
   return (
     <>
-      <StateBadge state={state} reason={gpu.state_reason} />
-      <Reason gpu={gpu} />
+      <VerdictBadge verdict={verdict} />
+      <Reason verdict={verdict} />
     </>
   );
 }

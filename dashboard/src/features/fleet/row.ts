@@ -1,5 +1,5 @@
 import type { Gpu } from "../../api/client";
-import { stateOf, type State } from "../../api/queries";
+import { judgedOf, type Judge, type Verdict } from "../../parts/judgement";
 import { numberIn } from "../../shared/format";
 import { MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { parseInstant } from "../../shared/time";
@@ -8,7 +8,7 @@ import { sparkKey, type Spark } from "./sparks";
 /** What the list shows of a GPU. */
 export interface Row {
   readonly gpu: Gpu;
-  readonly state: State;
+  readonly verdict: Verdict;
   readonly utilization: number | null;
   readonly power: number | null;
   readonly powerLimit: number | null;
@@ -21,11 +21,11 @@ export interface Row {
   readonly powerCourse: Spark | undefined;
 }
 
-export function rowOf(gpu: Gpu, sparks: ReadonlyMap<string, Spark>): Row {
+export function rowOf(gpu: Gpu, judge: Judge, sparks: ReadonlyMap<string, Spark>): Row {
   const value = (column: string) => numberIn(gpu.metrics, column);
   return {
     gpu,
-    state: stateOf(gpu),
+    verdict: judge.of(judgedOf(gpu)),
     utilization: value(UTILIZATION),
     power: value(POWER),
     powerLimit: value(POWER_LIMIT),

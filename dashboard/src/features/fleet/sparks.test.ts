@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { shareOf } from "../../shared/format";
 import { rowOf } from "./row";
 import { sparkEnd, sparkKey, sparksOf } from "./sparks";
+import { judgeOf } from "../../parts/judgement";
 import { gpu } from "../../testing/mockApi";
 
 it("ends sparklines now, or at the newest sample of a recording", () => {
@@ -18,7 +19,7 @@ it("finds the series of a GPU and metric", () => {
 });
 
 it("makes a row without inventing values", () => {
-  const row = rowOf(gpu({ metrics: { power_w: 0 }, memory_mb: null, last_seen: null }), new Map());
+  const row = rowOf(gpu({ metrics: { power_w: 0 }, memory_mb: null, last_seen: null }), judgeOf(undefined), new Map());
   expect(row).toMatchObject({ power: 0, utilization: null, temperature: null, memoryTotal: null, lastSeen: null });
   expect(shareOf(null, 5)).toBeNull();
   expect(shareOf(5, 0)).toBeNull();

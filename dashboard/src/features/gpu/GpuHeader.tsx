@@ -1,17 +1,17 @@
 import { ChevronRight } from "lucide-react";
 import type { Gpu, GpuDetail } from "../../api/client";
-import type { State } from "../../api/queries";
 import { ABSENT, formatValue } from "../../shared/format";
 import { FLEET, HOST } from "../../parts/addresses";
 import { Link } from "../../shared/location";
 import { formatAge, formatInstant } from "../../shared/time";
 import { CopyButton } from "../../parts/copy";
-import { SimulatedBadge, StateBadge } from "../../parts/gpuLook";
+import type { Verdict } from "../../parts/judgement";
+import { JUDGEMENT_LOOKS, SimulatedBadge, VerdictBadge } from "../../parts/gpuLook";
 
 interface GpuHeaderProps {
   readonly gpu: Gpu;
   readonly labels: GpuDetail["labels"];
-  readonly state: State;
+  readonly verdict: Verdict;
   readonly lastSeen: number | null;
   readonly now: number;
 }
@@ -32,7 +32,7 @@ function vendorName(vendor: string | null): string {
   return vendor === null ? ABSENT : vendor.toUpperCase();
 }
 
-export function GpuHeader({ gpu, labels, state, lastSeen, now }: GpuHeaderProps) {
+export function GpuHeader({ gpu, labels, verdict, lastSeen, now }: GpuHeaderProps) {
   return (
     <header>
       <nav aria-label="Path" className="flex items-center gap-1 text-xs text-muted">
@@ -53,11 +53,11 @@ export function GpuHeader({ gpu, labels, state, lastSeen, now }: GpuHeaderProps)
           {gpu.model ?? gpu.name}
           {gpu.index !== null && <span className="num ml-2 font-normal text-muted">#{gpu.index}</span>}
         </h1>
-        <StateBadge state={state} reason={gpu.state_reason} />
+        <VerdictBadge verdict={verdict} />
         {gpu.simulated && <SimulatedBadge />}
       </div>
       {gpu.state_reason !== null && (
-        <p className={`mt-1 text-[13px] ${state === "unhealthy" ? "text-bad" : "text-warn"}`}>{gpu.state_reason}</p>
+        <p className={`mt-1 text-[13px] ${JUDGEMENT_LOOKS[verdict.word].colour}`}>{gpu.state_reason}</p>
       )}
       <dl className="mt-1 flex flex-wrap items-center gap-x-5 gap-y-1 text-[13px]">
         <Fact name="Id">

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo } from "react";
 import { ApiError } from "../../api/client";
 import { ALL_FINDINGS, findingsQuery, type Finding } from "../../api/findings";
-import { catalogueQuery, gpuQuery, stateOf, type Span } from "../../api/queries";
+import { catalogueQuery, gpuQuery, type Span } from "../../api/queries";
 import { EMPTY, extend, frameOf } from "../../charts/frame";
 import { isCode, isDrawn, rowsOf, type Panel } from "../../charts/panels";
 import type { Behind } from "../../charts/plot";
@@ -17,6 +17,7 @@ import { useShortcuts } from "../../shared/shortcuts";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { formatAge, formatInstant, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../../parts/gpuLook";
+import { judgedOf, verdictOf } from "../../parts/judgement";
 import { Charts } from "./Charts";
 import { findingDoubts } from "../../parts/findings/doubts";
 import { chartActions } from "./exports";
@@ -58,7 +59,7 @@ export function GpuPage({ id }: { readonly id: string }) {
   return (
     <div data-testid="gpu" data-last-update={view.lastSeen ?? ""} data-live={view.stream.status}>
       {gpu.simulated && <SimulatedBanner>This GPU is simulated: its values were made up by gpuvitals, not measured.</SimulatedBanner>}
-      <GpuHeader gpu={gpu} labels={detail.data.labels} state={stateOf(gpu)} lastSeen={view.lastSeen} now={now} />
+      <GpuHeader gpu={gpu} labels={detail.data.labels} verdict={verdictOf(judgedOf(gpu), view.judged.data)} lastSeen={view.lastSeen} now={now} />
       {view.recorded && view.lastSeen !== null && (
         <p role="note" aria-label="Age of the data" className="mt-2 text-[13px] text-warn">
           Last seen {formatInstant(view.lastSeen, now)} ({formatAge(view.lastSeen, now)}). Ranges end there, not now.

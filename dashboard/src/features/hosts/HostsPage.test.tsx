@@ -64,10 +64,10 @@ describe("hosts", () => {
       mockApi({ [HOSTS]: three, [HINTS]: hints(rows, { free: 9, busy: 14, unhealthy: 1, whole_nodes: 1, fragmentation: 0.222 }) });
       renderAt("/hosts?sort=-free");
       await screen.findByRole("columnheader", { name: "Free" });
-      expect(screen.getByTestId("room").textContent).toBe("9 of 24 GPUs are free: 7 on 1 whole host, 2 on partly used hosts. 1 is unfit for work. ");
+      expect(screen.getByTestId("room").textContent).toBe("9 of 24 GPUs are free: 7 on 1 whole host, 2 on partly used hosts. Those that are critical, lost or have a warning get no work. ");
       expect(names()).toEqual(["node-10", "node-1", "node-2"]);
       const free = (name: string) => screen.getByRole("link", { name }).closest("tr")?.children[3];
-      expect(["node-10", "node-1", "node-2"].map((name) => free(name)?.textContent)).toEqual(["7", "2 · 1 unfit", "–"]);
+      expect(["node-10", "node-1", "node-2"].map((name) => free(name)?.textContent)).toEqual(["7", "2", "–"]);
       expect(free("node-1")?.querySelector("[title]")?.getAttribute("title")).toBe("g7: xid: XID 79");
     });
 

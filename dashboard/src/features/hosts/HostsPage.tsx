@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { ALL_FINDINGS, findingsQuery, isWhole } from "../../api/findings";
-import { hostLoadsQuery, hostsQuery, roomQuery, type State } from "../../api/queries";
+import { isWhole } from "../../api/findings";
+import { hostLoadsQuery, hostsQuery, roomQuery } from "../../api/queries";
 import { HEALTH_INTERVAL_MS } from "../../shared/config";
 import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format";
 import { useAddress } from "../../shared/address";
@@ -11,13 +11,15 @@ import { formatClock, parseInstant } from "../../shared/time";
 import { HOST } from "../../parts/addresses";
 import { severityLook } from "../../parts/findings/severity";
 import { List, type ListOf } from "../../parts/columns";
-import { Ago, Cut, Level, LookBadge, SimulatedBadge, SimulatedBanner, STATE_LOOKS } from "../../parts/gpuLook";
+import { Ago, Cut, Level, LookBadge, SimulatedBadge, SimulatedBanner, JUDGEMENT_LOOKS } from "../../parts/gpuLook";
+import { useJudgedFleet } from "../../parts/counts";
+import { JUDGEMENTS } from "../../parts/judgement";
 import { Pages, SearchField, useListKeys, WaitingRows } from "../../parts/list";
 import { highestFirst, inOrder, lowestFirst } from "../../parts/order";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
 import { HOSTS } from "./address";
 import { Room } from "./Room";
-import { hostRows, modelsOf, troubleOf, type Host, type HostRow } from "./rows";
+import { countsByHost, hostRows, modelsOf, troubleOf, type Host, type HostRow } from "./rows";
 
 const NONE = new Map<string, never>();
 
@@ -25,13 +27,14 @@ const NONE = new Map<string, never>();
 export function HostsPage() {
   const { state, change, pathTo } = useAddress(HOSTS);
   const hosts = useQuery({ ...hostsQuery(), refetchInterval: HEALTH_INTERVAL_MS });
-  const judged = useQuery(findingsQuery(ALL_FINDINGS)).data;
+  const { fleet, judge, found: { data: judged } } = useJudgedFleet();
   const rooms = useQuery(roomQuery()).data?.rooms;
   const loads = useQuery(hostLoadsQuery()).data;
   const { data } = hosts;
+  const counts = useMemo(() => countsByHost(fleet.data?.gpus ?? [], judge), [fleet.data, judge]);
   const found = useMemo(
-    () => hostRows(data?.hosts ?? [], { findings: judged?.findings ?? [], isWhole: isWhole(judged), rooms: rooms ?? NONE, loads: loads ?? NONE }, state.search),
-    [data, judged, rooms, loads, state.search],
+    () => hostRows(data?.hosts ?? [], { findings: judged?.findings ?? [], isWhole: isWhole(judged), counts, rooms: rooms ?? NONE, loads: loads ?? NONE }, state.search),
+    [data, judged, counts, rooms, loads, state.search],
   );
   const rows = useMemo(() => inOrder(found, HOST_LIST.columns, state.sort), [found, state.sort]);
   const { shown, page, hasNext } = pageOf(rows, state.page);
@@ -88,7 +91,7 @@ const HOST_LIST: ListOf<HostRow> = {
   columns: [
     { id: "host", title: "Host", card: "name", sort: lowestFirst(({ host }) => host.hostname), cell: (row) => <HostLink row={row} />, className: "font-medium", limit: "max-w-72" },
     { id: "findings", title: "Findings", card: "corner", sort: highestFirst(troubleOf), cell: (row) => <Trouble row={row} />, width: "lg:w-36" },
-    { id: "gpus", title: "GPUs", sort: highestFirst(({ host }) => host.gpu_count), cell: ({ host }) => <States host={host} />, width: "lg:w-64" },
+    { id: "gpus", title: "GPUs", sort: highestFirst(({ host }) => host.gpu_count), cell: (row) => <Gpus row={row} />, width: "lg:w-64" },
     { id: "free", title: "Free", sort: highestFirst(({ room }) => room?.free ?? null), cell: (row) => <Free row={row} />, width: "lg:w-28" },
     { id: "model", title: "Models", card: "line", sort: lowestFirst(({ host }) => modelsOf(host)), cell: ({ host }) => <Cut text={modelsOf(host)} />, className: "text-muted", limit: "max-w-72" },
     { id: "cpu", title: "CPU", sort: highestFirst(({ load }) => load?.cpu ?? null), cell: (row) => <Cpu row={row} />, width: "lg:w-28" },
@@ -119,35 +122,31 @@ function Trouble({ row: { findings, worst } }: { readonly row: HostRow }) {
   return <LookBadge look={severityLook(words)} state={words} text={findings === 1 ? words : `${formatNumber(findings)} · ${words}`} reason={null} />;
 }
 
-/** What needs somebody first: the end may be cut off. */
-const WORST_FIRST = ["unhealthy", "stale", "active", "idle", "unknown"] as const satisfies readonly State[];
-
-/** How many GPUs, in which states: as words and as a bar. */
-function States({ host }: { readonly host: Host }) {
-  const present = WORST_FIRST.filter((state) => host.states[state] > 0);
+/** How many GPUs, and how they do: as words and as a bar. The end may be cut off, so what needs somebody stands first. */
+function Gpus({ row: { host, counts } }: { readonly row: HostRow }) {
+  const present = JUDGEMENTS.filter((word) => (counts.get(word) ?? 0) > 0);
   return (
     <div className="min-w-0">
       <span className="num block truncate leading-5">
         {formatNumber(host.gpu_count)}
-        <span className="text-muted"> · {present.map((state) => `${formatNumber(host.states[state])} ${state}`).join(", ")}</span>
+        <span className="text-muted"> · {present.map((word) => `${formatNumber(counts.get(word) ?? 0)} ${word}`).join(", ")}</span>
       </span>
       <span className="flex h-1 max-w-56 gap-px overflow-hidden rounded-full" aria-hidden>
-        {present.map((state) => (
-          <span key={state} className={`${STATE_LOOKS[state].colour} bg-current`} style={{ flexGrow: host.states[state] }} />
+        {present.map((word) => (
+          <span key={word} className={`${JUDGEMENT_LOOKS[word].colour} bg-current`} style={{ flexGrow: counts.get(word) }} />
         ))}
       </span>
     </div>
   );
 }
 
-/** How many GPUs can take work, and how many must not. */
+/** How many GPUs can take work; why others must not. */
 function Free({ row: { room } }: { readonly row: HostRow }) {
   if (room === null) return <span className="text-faint">{ABSENT}</span>;
   const { free, unhealthy } = room;
   return (
-    <span className="num whitespace-nowrap" title={unhealthy.map(({ gpu, reasons }) => `${gpu}: ${reasons.join("; ")}`).join("\n") || undefined}>
-      <span className={free === 0 ? "text-faint" : ""}>{formatNumber(free)}</span>
-      {unhealthy.length > 0 && <span className="text-warn"> · {formatNumber(unhealthy.length)} unfit</span>}
+    <span className={`num whitespace-nowrap ${free === 0 ? "text-faint" : ""}`} title={unhealthy.map(({ gpu, reasons }) => `${gpu}: ${reasons.join("; ")}`).join("\n") || undefined}>
+      {formatNumber(free)}
     </span>
   );
 }

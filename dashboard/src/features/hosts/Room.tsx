@@ -20,9 +20,10 @@ export function Room() {
   );
 }
 
-/** `12 of 32 GPUs are free: 8 on 1 whole host, 4 on partly used hosts. 2 are unfit for work.` */
+/** `12 of 32 GPUs are free: 8 on 1 whole host, 4 on partly used hosts. Those that are critical, lost or have a warning get no work.` */
 function roomWords({ free, busy, unhealthy, whole_nodes: whole, fragmentation }: Schemas["HintTotals"]): string {
-  const unfit = unhealthy === 0 ? "" : ` ${formatNumber(unhealthy)} ${unhealthy === 1 ? "is" : "are"} unfit for work.`;
+  // How many these are stands with each host, by the same judgement as everywhere.
+  const unfit = unhealthy === 0 ? "" : " Those that are critical, lost or have a warning get no work.";
   if (free === 0) return `No GPU is free.${unfit}`;
   const scattered = Math.round((fragmentation ?? 0) * free);
   const parts = [

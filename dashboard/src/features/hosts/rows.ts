@@ -1,6 +1,8 @@
 import type { Schemas } from "../../api/client";
 import { SEVERITIES, type Finding, type Severity } from "../../api/findings";
-import type { HostLoad, HostRoom } from "../../api/queries";
+import type { FleetGpu } from "../../api/fleet";
+import { STATES, type HostLoad, type HostRoom, type State } from "../../api/queries";
+import { countsOf, JUDGEMENTS, type Counts, type Judge, type Judgement } from "../../parts/judgement";
 import { compareText } from "../../parts/order";
 
 export type Host = Schemas["Host"];
@@ -12,6 +14,8 @@ export interface HostRow {
   readonly findings: number | null;
   /** The worst of the findings; null: there are none. */
   readonly worst: Severity | null;
+  /** How its GPUs do. */
+  readonly counts: Counts;
   /** How much work it can take; null: not known. */
   readonly room: HostRoom | null;
   /** What the host itself does; null: no agent reports it. */
@@ -23,12 +27,14 @@ export interface HostFacts {
   readonly findings: readonly Finding[];
   /** Whether these are all findings: only then a host that none of them names has none. */
   readonly isWhole: boolean;
+  /** How the GPUs of each do, of those that were read. */
+  readonly counts: ReadonlyMap<string, Counts>;
   readonly rooms: ReadonlyMap<string, HostRoom>;
   readonly loads: ReadonlyMap<string, HostLoad>;
 }
 
 /** The hosts that are searched for, the most trouble first. */
-export function hostRows(hosts: readonly Host[], { findings, isWhole, rooms, loads }: HostFacts, search: string): HostRow[] {
+export function hostRows(hosts: readonly Host[], { findings, isWhole, counts, rooms, loads }: HostFacts, search: string): HostRow[] {
   const trouble = new Map<string, { count: number; worst: number }>();
   for (const { reach, severity } of findings) {
     if (reach.hostname === null) continue;
@@ -45,6 +51,7 @@ export function hostRows(hosts: readonly Host[], { findings, isWhole, rooms, loa
         host,
         findings: found?.count ?? (isWhole ? 0 : null),
         worst: SEVERITIES[found?.worst ?? SEVERITIES.length] ?? null,
+        counts: counts.get(host.hostname) ?? statesOf(host),
         room: rooms.get(host.hostname) ?? null,
         load: loads.get(host.hostname) ?? null,
       };
@@ -52,11 +59,27 @@ export function hostRows(hosts: readonly Host[], { findings, isWhole, rooms, loa
   return rows.sort((a, b) => byTrouble(a, b) || compareText(a.host.hostname, b.host.hostname));
 }
 
+/** Of a fleet that no answer holds only the states of the rest are known. */
+function statesOf({ states = {} }: { readonly states?: Partial<Record<State, number>> }): Counts {
+  return new Map(STATES.map((state) => [state, states[state] ?? 0]));
+}
+
+/** How the GPUs of each host do. */
+export function countsByHost(gpus: readonly FleetGpu[], judge: Judge): ReadonlyMap<string, Counts> {
+  const hosts = new Map<string, FleetGpu[]>();
+  for (const gpu of gpus) {
+    const own = hosts.get(gpu.host);
+    if (own === undefined) hosts.set(gpu.host, [gpu]);
+    else own.push(gpu);
+  }
+  return new Map([...hosts].map(([host, own]) => [host, countsOf(own, judge)]));
+}
+
 const severityOf = ({ worst }: HostRow) => (worst === null ? SEVERITIES.length : SEVERITIES.indexOf(worst));
 
 function byTrouble(a: HostRow, b: HostRow): number {
-  const [left, right] = [a.host.states, b.host.states];
-  return severityOf(a) - severityOf(b) || right.unhealthy - left.unhealthy || right.stale - left.stale || (b.findings ?? 0) - (a.findings ?? 0);
+  const more = (word: Judgement) => (b.counts.get(word) ?? 0) - (a.counts.get(word) ?? 0);
+  return severityOf(a) - severityOf(b) || JUDGEMENTS.filter((word) => word !== "active" && word !== "idle").reduce((sum, word) => sum || more(word), 0) || (b.findings ?? 0) - (a.findings ?? 0);
 }
 
 /** The worst finding decides, then how many there are: no host has so many that they outweigh it. */

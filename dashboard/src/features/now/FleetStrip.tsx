@@ -1,26 +1,23 @@
-import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { wholeFleetQuery, type FleetGpu } from "../../api/fleet";
-import { STATES } from "../../api/queries";
+import type { FleetGpu } from "../../api/fleet";
 import { CellMap } from "../../charts/CellMap";
 import { ABSENT } from "../../shared/format";
 import { FLEET, GPU } from "../../parts/addresses";
 import { goTo, Link } from "../../shared/location";
 import { Swatch } from "../../parts/cells/CellLegend";
-import { byState, STATE_CELLS } from "../../parts/cells/colouring";
-import type { FleetCounts } from "../../parts/counts";
-
-type Counts = Pick<FleetCounts, "byState" | "total">;
+import { byJudgement, JUDGEMENT_CELLS } from "../../parts/cells/colouring";
+import type { FleetCounts, useJudgedFleet } from "../../parts/counts";
+import { JUDGEMENT_LOOKS } from "../../parts/gpuLook";
+import { toldOf, verdictWords, type Judge } from "../../parts/judgement";
 
 /** The strip is an overview: the findings below must stay in sight. */
 const HEIGHT_MAX = 170;
 
-/** Every GPU as a cell beside those of its node, coloured by state, with a legend that counts. */
-export function FleetStrip({ counts }: { readonly counts: Counts }) {
-  const fleet = useQuery(wholeFleetQuery());
+/** Every GPU as a cell beside those of its node, in the colour of its judgement, with a legend that counts. */
+export function FleetStrip({ fleet, judge, counts }: Pick<ReturnType<typeof useJudgedFleet>, "fleet" | "judge" | "counts">) {
   const { data } = fleet;
   return (
-    <section aria-label="All GPUs by state" className="card p-3">
+    <section aria-label="All GPUs by how they do" className="card p-3">
       <Legend counts={counts} />
       {data === undefined ? (
         fleet.isError ? (
@@ -30,10 +27,10 @@ export function FleetStrip({ counts }: { readonly counts: Counts }) {
         )
       ) : (
         <>
-          {data.gpus.length > 0 && <Strip gpus={data.gpus} />}
+          {data.gpus.length > 0 && <Strip gpus={data.gpus} judge={judge} />}
           {data.total > data.gpus.length && (
             <p className="mt-1 text-xs text-muted">
-              The first {data.gpus.length.toLocaleString("en")} of {data.total.toLocaleString("en")} GPUs by host.
+              The first {data.gpus.length.toLocaleString("en")} of {data.total.toLocaleString("en")} GPUs by host. The counts are of their states, without findings.
             </p>
           )}
         </>
@@ -42,8 +39,8 @@ export function FleetStrip({ counts }: { readonly counts: Counts }) {
   );
 }
 
-/** What the colours mean, how many GPUs are in each state, and the way to the list of them. */
-function Legend({ counts }: { readonly counts: Counts }) {
+/** What the colours mean, how many GPUs have each, and the way to the list of them. */
+function Legend({ counts }: { readonly counts: FleetCounts }) {
   return (
     <ul className="flex flex-wrap gap-x-4 gap-y-1 text-[13px]">
       <li>
@@ -51,14 +48,14 @@ function Legend({ counts }: { readonly counts: Counts }) {
           <strong className="num font-semibold">{counts.total?.toLocaleString("en") ?? ABSENT}</strong> <span className="text-muted">{counts.total === 1 ? "GPU" : "GPUs"}</span>
         </Link>
       </li>
-      {STATES.map((state) => {
-        const count = counts.byState.get(state) ?? null;
+      {toldOf(counts.byWord).map((word) => {
+        const count = counts.total === null ? null : (counts.byWord.get(word) ?? 0);
         return (
-          <li key={state}>
-            <Link to={FLEET.to({ state })} className="inline-flex items-center gap-1.5 rounded hover:underline" title={`List of GPUs that are ${state}`}>
-              <Swatch look={STATE_CELLS[state]} />
+          <li key={word}>
+            <Link to={FLEET.to({ state: word })} className="inline-flex items-center gap-1.5 rounded hover:underline" title={`A GPU that is ${word} ${JUDGEMENT_LOOKS[word].meaning}. To their list`}>
+              <Swatch look={JUDGEMENT_CELLS[word]} />
               <strong className={`num font-semibold ${count === 0 ? "text-faint" : ""}`}>{count?.toLocaleString("en") ?? ABSENT}</strong>
-              <span className={count === 0 ? "text-faint" : "text-muted"}>{state}</span>
+              <span className={count === 0 ? "text-faint" : "text-muted"}>{word}</span>
             </Link>
           </li>
         );
@@ -72,11 +69,12 @@ function Legend({ counts }: { readonly counts: Counts }) {
   );
 }
 
-function Strip({ gpus }: { readonly gpus: readonly FleetGpu[] }) {
+function Strip({ gpus, judge }: { readonly gpus: readonly FleetGpu[]; readonly judge: Judge }) {
   const [active, setActive] = useState(-1);
-  const colouring = useMemo(() => byState(gpus), [gpus]);
+  const colouring = useMemo(() => byJudgement(gpus, judge), [gpus, judge]);
   const groups = useMemo(() => gpus.map((gpu) => gpu.host), [gpus]);
   const gpu = gpus[active];
+  const verdict = gpu === undefined ? null : judge.of(gpu);
   return (
     <div className="mt-2">
       <CellMap
@@ -93,7 +91,7 @@ function Strip({ gpus }: { readonly gpus: readonly FleetGpu[] }) {
         }}
       />
       <p aria-live="polite" className="mt-1.5 truncate text-xs text-muted">
-        {gpu === undefined ? "A cell is a GPU, a group of cells a node." : `${gpu.name}: ${gpu.state}${gpu.reason === null ? "" : `, ${gpu.reason}`}`}
+        {gpu === undefined || verdict === null ? "A cell is a GPU, a group of cells a node." : `${gpu.name}: ${verdictWords(verdict)}`}
       </p>
     </div>
   );

@@ -83,7 +83,7 @@ describe("what is wrong now", () => {
     mockApi({ [FINDINGS]: three, "/api/v1/gpus": gpus });
     renderAt("/");
     await waitFor(() => expect(screen.getByText("nvidia-smi --gpu-reset -i 6")).toBeTruthy());
-    expect((await headline()).textContent).toBe("2 critical and 1 warning among 2 GPUs");
+    expect((await headline()).textContent).toBe("2 critical findings and 1 warning among 2 GPUs");
     expect(items().map((item) => item.dataset.kind)).toEqual(["node_silent", "xid", "straggler"]);
     const [first, second, third] = items().map((item) => item.textContent);
     expect(first).toMatch(/critical.*node-2.*none of its 8 GPUs.*GPU-c, GPU-d and 10 more/);
@@ -161,7 +161,7 @@ describe("what is wrong now", () => {
   it("has the states of a fleet that no answer holds counted by the server", async () => {
     mockApi({ "/api/v1/gpus": (params) => listOf([gpu()], { active: 12_000, idle: 34 }[params.get("state") ?? ""] ?? (params.has("state") ? 0 : 12_034)) });
     renderAt("/");
-    expect(await screen.findByText("The first 1 of 12,034 GPUs by host.")).toBeTruthy();
+    expect(await screen.findByText(/^The first 1 of 12,034 GPUs by host/)).toBeTruthy();
     expect(await screen.findByRole("link", { name: "12,000 active" })).toBeTruthy();
   });
 

@@ -1,8 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { CircleCheck, CircleHelp, OctagonAlert } from "lucide-react";
 import { useMemo } from "react";
-import { ALL_FINDINGS, findingsQuery, SEVERITIES, type Finding } from "../../api/findings";
-import { wholeFleetQuery } from "../../api/fleet";
+import { findingsQuery, SEVERITIES, type Finding } from "../../api/findings";
 import { NOW, type NowState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
 import { goTo } from "../../shared/location";
@@ -11,7 +10,7 @@ import { formatClock, SECOND, useNow } from "../../shared/time";
 import { answerDoubts, findingDoubts } from "../../parts/findings/doubts";
 import { FindingItem } from "../../parts/findings/FindingItem";
 import { kindTitle } from "../../parts/findings/words";
-import { countsOf, useFleetCounts } from "../../parts/counts";
+import { useJudgedFleet } from "../../parts/counts";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { ClearFilters, Pages, Select, useListKeys, WaitingRows } from "../../parts/list";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
@@ -25,13 +24,8 @@ import { askOf, hostOf, isFiltered, tally } from "./filters";
 export function NowPage() {
   const { state, change, pathTo } = useAddress(NOW);
   const now = useNow(SECOND);
-  const all = useQuery(findingsQuery(ALL_FINDINGS));
+  const { fleet, judge, found: all, counts } = useJudgedFleet();
   const list = useQuery(findingsQuery(askOf(state)));
-  const fleet = useQuery(wholeFleetQuery());
-  // Only of a fleet that no answer holds the server has to count the states.
-  const isPart = fleet.data !== undefined && fleet.data.total > fleet.data.gpus.length;
-  const asked = useFleetCounts(isPart);
-  const counts = useMemo(() => (isPart || fleet.data === undefined ? asked : countsOf(fleet.data.gpus)), [isPart, asked, fleet.data]);
   const indices = useMemo(() => new Map(fleet.data?.gpus.map((gpu) => [gpu.id, gpu.index])), [fleet.data]);
   const findings = list.data?.findings ?? [];
   const { shown, page, hasNext } = pageOf(findings, state.page);
@@ -46,9 +40,8 @@ export function NowPage() {
       : headlineOf({
           findings: all.data.findings,
           found: all.data.total,
-          total: counts.total,
-          unhealthy: counts.byState.get("unhealthy") ?? null,
-          stale: counts.byState.get("stale") ?? null,
+          counts,
+          isSure: judge.isSure,
           doubts,
         });
   const simulated = fleet.data?.simulated ?? 0;
@@ -62,7 +55,7 @@ export function NowPage() {
         </SimulatedBanner>
       )}
       {headline !== null && <Head headline={headline} />}
-      <FleetStrip counts={counts} />
+      <FleetStrip fleet={fleet} judge={judge} counts={counts} />
       {list.data === undefined ? (
         <div className="mt-3">
           {list.isError ? <Failed what="What is wrong" error={list.error} retry={() => void list.refetch()} /> : <WaitingRows label="Loading findings" rows={6} />}

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { Judgement } from "../../parts/judgement";
 import { finding } from "../../testing/mockApi";
 import { headlineOf, type FleetFacts } from "./headline";
 import { severityWords, tally } from "./filters";
@@ -7,25 +8,29 @@ it("counts what occurs, numbers in words as numbers", () => {
   const on = (hostname: string | null) => finding({ reach: { ...finding().reach, hostname } });
   expect(tally([on("n-10"), on("n-9"), on("n-10"), on(null)], (one) => one.reach.hostname)).toEqual([["n-9", 1], ["n-10", 2]]);
   const of = (...severities: string[]) => severityWords(severities.map((severity) => finding({ severity })));
-  expect(of("notice", "critical", "notice", "critical")).toBe("2 critical and 2 notices");
-  expect(of("warning", "dire", "critical")).toBe("1 critical, 1 warning and 1 dire");
+  expect(of("notice", "critical", "notice", "critical")).toBe("2 critical findings and 2 notices");
+  expect(of("warning", "dire", "critical")).toBe("1 critical finding, 1 warning and 1 dire finding");
   expect(of()).toBe("");
 });
 
 describe("the headline", () => {
-  const fine: FleetFacts = { findings: [], found: 0, total: 4096, unhealthy: 0, stale: 0, doubts: [] };
+  const counted = (total: number | null, words: Partial<Record<Judgement, number>> = {}) => ({ total, byWord: new Map(Object.entries(words) as [Judgement, number][]) });
+  const fine: FleetFacts = { findings: [], found: 0, counts: counted(4096), isSure: true, doubts: [] };
+  const one = { findings: [finding()], found: 1 };
   it.each<[string, Partial<FleetFacts>, string, RegExp]>([
     ["well", {}, "All is well", /All 4,096 GPUs report/],
-    ["well", { total: 1 }, "All is well", /The one GPU reports/],
-    ["ill", { findings: [finding()], found: 1 }, "1 critical among 4,096 GPUs", /^$/],
-    ["ill", { findings: [finding()], found: 1, total: null, doubts: ["Old."] }, "1 critical", /Old/],
-    ["ill", { findings: [finding()], found: 900 }, "900 findings among 4,096 GPUs", /^$/],
-    ["ill", { unhealthy: 2 }, "2 GPUs of 4,096 are unhealthy", /must hold for a while/],
+    ["well", { counts: counted(1) }, "All is well", /The one GPU reports/],
+    ["ill", { ...one, counts: counted(4096, { critical: 1, lost: 8, active: 4087 }) }, "1 critical finding about 9 of 4,096 GPUs", /^$/],
+    ["ill", { ...one, counts: counted(4096, { critical: 1 }), isSure: false }, "1 critical finding among 4,096 GPUs", /^$/],
+    ["ill", { ...one, counts: counted(null), doubts: ["Old."] }, "1 critical finding", /Old/],
+    ["ill", { findings: [finding()], found: 900, isSure: false }, "900 findings among 4,096 GPUs", /^$/],
+    ["ill", { counts: counted(4096, { unhealthy: 2 }), isSure: false }, "2 GPUs of 4,096 are unhealthy", /must hold for a while/],
+    ["unclear", { counts: counted(4096, { unconfirmed: 1 }) }, "No findings, but the last reading of 1 GPU shows an error", /must hold for a while/],
     ["unclear", { doubts: ["Not everything could be read: b."] }, "Nothing is known to be wrong, but not everything is known", /read: b/],
-    ["unclear", { stale: null }, "No findings", /not counted/],
-    ["unclear", { total: 0 }, "No GPUs yet", /first sample/],
-    ["unclear", { stale: 4096 }, "None of 4,096 GPUs reports any more", /recording/],
-    ["unclear", { stale: 1 }, "1 GPU of 4,096 does not report", /Nothing else/],
+    ["unclear", { counts: counted(null) }, "No findings", /not counted/],
+    ["unclear", { counts: counted(0) }, "No GPUs yet", /first sample/],
+    ["unclear", { counts: counted(4096, { stale: 4096 }) }, "None of 4,096 GPUs reports any more", /recording/],
+    ["unclear", { counts: counted(4096, { stale: 1 }) }, "1 GPU of 4,096 does not report", /Nothing else/],
   ])("%s: %o", (mood, part, text, more) => {
     const headline = headlineOf({ ...fine, ...part });
     expect(headline).toMatchObject({ mood, text });

@@ -24,15 +24,15 @@ export function tally(findings: readonly Finding[], of: (finding: Finding) => st
   return [...counts].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
 }
 
-/** `2 critical, 1 warning`: how many of each severity, the worst first. */
+/** `2 critical findings and 1 warning`: how many of each severity, the worst first. */
 export function severityWords(findings: readonly Finding[]): string {
   const counts = new Map(tally(findings, (finding) => finding.severity));
   const known = SEVERITIES.filter((severity) => counts.has(severity));
   const others = [...counts.keys()].filter((severity) => !known.some((each) => each === severity));
   const words = [...known, ...others].map((severity) => {
     const count = counts.get(severity) ?? 0;
-    const plural = count === 1 || severity === "critical" ? severity : `${severity}s`;
-    return `${count.toLocaleString("en")} ${plural}`;
+    const noun = severity === "warning" || severity === "notice" ? severity : `${severity} finding`;
+    return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
   });
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1) ?? ""}`;
 }

@@ -1,4 +1,6 @@
 import type { Finding } from "../../api/findings";
+import type { FleetCounts } from "../../parts/counts";
+import type { Judgement } from "../../parts/judgement";
 import { severityWords } from "./filters";
 
 /** How the fleet does, in one sentence. */
@@ -10,10 +12,9 @@ export interface Headline {
 
 export interface FleetFacts {
   readonly findings: readonly Finding[];
-  /** How many GPUs there are in all, `null` where they were not counted; so are the others. */
-  readonly total: number | null;
-  readonly unhealthy: number | null;
-  readonly stale: number | null;
+  readonly counts: FleetCounts;
+  /** Whether the findings name every GPU that they are about. */
+  readonly isSure: boolean;
   /** How many findings there are, also those beyond the limit of an answer. */
   readonly found: number;
   /** Why what is known may not be all or not be true any more; empty: it is. */
@@ -24,21 +25,26 @@ function gpus(count: number): string {
   return `${count.toLocaleString("en")} ${count === 1 ? "GPU" : "GPUs"}`;
 }
 
+/** The words of GPUs that a finding is about. */
+const CONCERNED = ["critical", "lost", "warning", "notice"] as const satisfies readonly Judgement[];
+
 /** All is well only where everything was read lately, and neither a finding nor the state of a GPU says otherwise. */
-export function headlineOf({ findings, total, unhealthy, stale, found, doubts }: FleetFacts): Headline {
+export function headlineOf({ findings, counts: { byWord, total }, isSure, found, doubts }: FleetFacts): Headline {
   const doubt = doubts.join(" ");
+  const counted = (word: Judgement) => byWord.get(word) ?? 0;
   if (found > 0) {
-    const counted = found > findings.length ? `${found.toLocaleString("en")} findings` : severityWords(findings);
-    const of = total === null ? "" : ` among ${gpus(total)}`;
-    return { mood: "ill", text: `${counted}${of}`, more: doubt };
+    const words = found > findings.length ? `${found.toLocaleString("en")} findings` : severityWords(findings);
+    const concerned = isSure ? CONCERNED.reduce((sum, word) => sum + counted(word), 0) : 0;
+    const of = total === null ? "" : concerned === 0 ? ` among ${gpus(total)}` : ` about ${concerned.toLocaleString("en")} of ${gpus(total)}`;
+    return { mood: "ill", text: `${words}${of}`, more: doubt };
   }
   if (doubt !== "") return { mood: "unclear", text: "Nothing is known to be wrong, but not everything is known", more: doubt };
-  if (total === null || unhealthy === null || stale === null) return { mood: "unclear", text: "No findings", more: "The GPUs were not counted yet." };
+  if (total === null) return { mood: "unclear", text: "No findings", more: "The GPUs were not counted yet." };
   if (total === 0) return { mood: "unclear", text: "No GPUs yet", more: "They appear here with their first sample." };
-  if (unhealthy > 0) {
-    const more = "No finding has opened: a finding must hold for a while. Their reasons stand in the list of GPUs.";
-    return { mood: "ill", text: `${gpus(unhealthy)} of ${total.toLocaleString("en")} ${unhealthy === 1 ? "is" : "are"} unhealthy`, more };
-  }
+  const [unhealthy, unconfirmed, stale] = [counted("unhealthy"), counted("unconfirmed"), counted("stale")];
+  const wait = "No finding has opened: a finding must hold for a while. Their reasons stand in the list of GPUs.";
+  if (unhealthy > 0) return { mood: "ill", text: `${gpus(unhealthy)} of ${total.toLocaleString("en")} ${unhealthy === 1 ? "is" : "are"} unhealthy`, more: wait };
+  if (unconfirmed > 0) return { mood: "unclear", text: `No findings, but the last reading of ${gpus(unconfirmed)} shows an error`, more: wait };
   if (stale > 0) {
     const text = stale === total ? `None of ${gpus(total)} reports any more` : `${gpus(stale)} of ${total.toLocaleString("en")} ${stale === 1 ? "does" : "do"} not report`;
     return { mood: "unclear", text, more: "Nothing else is known to be wrong. Of a recording that was read in this is how it should be." };

@@ -2,36 +2,21 @@ import { describe, expect, it } from "vitest";
 import type { FleetGpu } from "../../api/fleet";
 import { together } from "../../api/fleet";
 import { STEPS } from "../../charts/looks";
-import { finding } from "../../testing/mockApi";
-import { bySeverity, byState, byValue, summaryOf, worstOf, type MeasuredRow } from "./colouring";
+import { judgeOf } from "../judgement";
+import { byJudgement, byValue, summaryOf, type MeasuredRow } from "./colouring";
 
-const one = (part: Partial<FleetGpu> = {}): FleetGpu => ({ id: "a", name: "n / GPU 0", host: "n", index: 0, state: "active", reason: null, group: "n", value: null, ...part });
+const one = (part: Partial<FleetGpu> = {}): FleetGpu => ({ id: "a", name: "n / GPU 0", host: "n", index: 0, state: "active", reason: null, group: "n", value: null, lastSeen: 0, ...part });
 const row = (part: Partial<MeasuredRow> = {}): MeasuredRow => ({ column: "power_w", unit: "W", group: "power", instrument: "gauge", help: "", bits: [], series: "basic", prometheus: { labels: {} }, min: 0, max: 10_000, ...part });
 
 describe("what colours say", () => {
-  it("by state: the sick one has a frame, the silent one a hole, and all are counted", () => {
+  it("by judgement: what fails has a frame, the silent one a hole, and all are counted, the worst first", () => {
     const gpus = [one(), one({ state: "unhealthy" }), one({ state: "stale", index: 3 })];
-    const { painting, legend, text, short } = byState(gpus);
+    const colouring = byJudgement(gpus, judgeOf(undefined));
+    const { painting, legend, text, short } = colouring;
     expect([...painting.lookOf].map((look) => painting.looks[look]?.shape)).toEqual(["full", "framed", "holed"]);
-    expect(legend.map(({ name, count }) => [name, count])).toEqual([["active", 1], ["idle", 0], ["stale", 1], ["unhealthy", 1], ["unknown", 0]]);
+    expect(legend.map(({ name, count }) => [name, count])).toEqual([["critical", 0], ["lost", 0], ["unhealthy", 1], ["warning", 0], ["stale", 1], ["active", 1], ["idle", 0]]);
     expect([text(2), short(2)]).toEqual(["stale", "3"]);
-    expect(summaryOf(gpus, byState(gpus), null)).toBe("1 active, 1 stale, 1 unhealthy");
-  });
-
-  it("by finding: the worst one counts, an unknown severity is worth a look", () => {
-    const reach = finding().reach;
-    const worst = worstOf([
-      finding({ severity: "critical", reach: { ...reach, gpus: ["a"] } }),
-      finding({ severity: "notice", reach: { ...reach, gpus: ["a", "b"] } }),
-      finding({ severity: "dire", reach: { ...reach, gpus: ["c"] } }),
-    ]);
-    const gpus = ["a", "b", "c", "d"].map((id) => one({ id }));
-    const { legend, text } = bySeverity(gpus, worst, true);
-    expect([0, 1, 2, 3].map(text)).toEqual(["critical", "notice", "warning", "no finding"]);
-    expect(legend.map(({ count }) => count)).toEqual([1, 1, 1, 1, 0]);
-    const part = bySeverity(gpus, worst, false);
-    expect([0, 3].map(part.text)).toEqual(["critical", "not known"]);
-    expect(part.painting.looks[part.painting.lookOf[3] ?? -1]?.shape).toBe("hollow");
+    expect(summaryOf(gpus, colouring, null)).toBe("1 unhealthy, 1 stale, 1 active");
   });
 
   it("by value: what was not read is neither 0 nor counted among the values", () => {

@@ -1,10 +1,9 @@
 import type { FleetGpu } from "../../api/fleet";
-import { SEVERITIES, type Finding, type Severity } from "../../api/findings";
-import { STATES, type State } from "../../api/queries";
 import { domainOf, paintValues, STEPS, type Domain, type Look, type Painting } from "../../charts/looks";
 import type { CatalogueRow } from "../../charts/panels";
 import { formatBits, formatValue, metricTitle, reading } from "../../shared/format";
 import type { Theme } from "../../shared/theme";
+import { countsOf, JUDGEMENTS, toldOf, type Judge, type Judgement } from "../judgement";
 
 /** A colour of a legend with what it means and how many GPUs have it. */
 export interface LegendEntry {
@@ -26,62 +25,32 @@ export interface Colouring {
   readonly short: (place: number) => string;
 }
 
-/** The sick one has a frame, the silent one a hole, so that colour is not all. */
-export const STATE_CELLS: Readonly<Record<State, Look>> = {
+/** What fails has a frame, the silent one a hole, so that colour is not all. */
+export const JUDGEMENT_CELLS: Readonly<Record<Judgement, Look>> = {
+  critical: { colour: "--cell-bad", shape: "framed" },
+  lost: { colour: "--cell-bad", shape: "holed" },
+  unhealthy: { colour: "--cell-bad", shape: "framed" },
+  warning: { colour: "--cell-warn", shape: "full" },
+  notice: { colour: "--cell-notice", shape: "full" },
+  unconfirmed: { colour: "--cell-unknown", shape: "full" },
+  stale: { colour: "--cell-unknown", shape: "holed" },
+  unknown: { colour: "--faint", shape: "hollow" },
   active: { colour: "--cell-active", shape: "full" },
   idle: { colour: "--cell-idle", shape: "full" },
-  stale: { colour: "--cell-stale", shape: "holed" },
-  unhealthy: { colour: "--cell-unhealthy", shape: "framed" },
-  unknown: { colour: "--cell-unknown", shape: "full" },
 };
 
-/** The cells in the colours of some names, with a legend that counts them. */
-function byName<Name extends string>(gpus: readonly FleetGpu[], names: readonly Name[], looks: Readonly<Record<Name, Look>>, nameOf: (place: number) => Name): Colouring {
-  const lookOf = Uint8Array.from({ length: gpus.length }, (_, place) => names.indexOf(nameOf(place)));
-  const counts = names.map(() => 0);
-  for (const look of lookOf) counts[look] = (counts[look] ?? 0) + 1;
+/** As the judge says. */
+export function byJudgement(gpus: readonly FleetGpu[], judge: Judge): Colouring {
+  const words = gpus.map((gpu) => judge.of(gpu).word);
+  const counts = countsOf(gpus, judge);
   return {
-    painting: { looks: names.map((name) => looks[name]), lookOf },
+    painting: { looks: JUDGEMENTS.map((word) => JUDGEMENT_CELLS[word]), lookOf: Uint8Array.from(words, (word) => JUDGEMENTS.indexOf(word)) },
     domain: null,
-    legend: names.map((name, place) => ({ name, look: looks[name], count: counts[place] ?? 0 })),
-    text: nameOf,
+    legend: toldOf(counts).map((word) => ({ name: word, look: JUDGEMENT_CELLS[word], count: counts.get(word) ?? 0 })),
+    text: (place) => words[place] ?? "unknown",
     // The colour says the rest.
     short: (place) => String(gpus[place]?.index ?? ""),
   };
-}
-
-export function byState(gpus: readonly FleetGpu[]): Colouring {
-  return byName(gpus, STATES, STATE_CELLS, (place) => gpus[place]?.state ?? "unknown");
-}
-
-const WELL = "no finding";
-export const NOT_KNOWN = "not known";
-const SEVERITY_CELLS: Readonly<Record<Severity | typeof WELL | typeof NOT_KNOWN, Look>> = {
-  critical: { colour: "--cell-unhealthy", shape: "framed" },
-  warning: { colour: "--cell-stale", shape: "full" },
-  notice: { colour: "--cell-active", shape: "full" },
-  [WELL]: { colour: "--cell-idle", shape: "full" },
-  [NOT_KNOWN]: { colour: "--faint", shape: "hollow" },
-};
-
-/** The worst finding that names a GPU; findings come the worst first. */
-export function worstOf(findings: readonly Finding[]): ReadonlyMap<string, Finding> {
-  const worst = new Map<string, Finding>();
-  for (const finding of findings) {
-    for (const gpu of finding.reach.gpus) if (!worst.has(gpu)) worst.set(gpu, finding);
-  }
-  return worst;
-}
-
-/** By the worst finding. A GPU that none names is without one only if the findings name every GPU that they are about. */
-export function bySeverity(gpus: readonly FleetGpu[], worst: ReadonlyMap<string, Finding>, namesAll: boolean): Colouring {
-  const severity = (place: number) => {
-    const found = worst.get(gpus[place]?.id ?? "")?.severity;
-    if (found === undefined) return namesAll ? WELL : NOT_KNOWN;
-    // A severity of a newer server is at least worth a look.
-    return SEVERITIES.find((known) => known === found) ?? "warning";
-  };
-  return byName(gpus, [...SEVERITIES, WELL, NOT_KNOWN], SEVERITY_CELLS, severity);
 }
 
 /** A mask is no amount: how many of its bits are set. */
