@@ -141,7 +141,7 @@ test.describe("4,096 GPUs, one of them sick", () => {
     const began = Date.now();
     await page.goto(`${FLEET}/`);
     const finding = page.locator(XID);
-    await expect(finding).toContainText(/critical.*sim-node-0001 \/ GPU 6.*XID 63.*XID last 63/s);
+    await expect(finding).toContainText(/critical.*sim-node-0001 \/ GPU 6.*XID 63.*Last XID 63/s);
     const seen = Date.now() - began;
     await finding.getByRole("link", { name: /GPU 6/ }).click();
     const own = page.getByRole("region", { name: "Findings" });

@@ -2,6 +2,7 @@ import { CircleDashed, CircleHelp, CirclePlay, Clock, FlaskConical, Info, Octago
 import type { ReactNode } from "react";
 import { ABSENT, formatValue, shareOf } from "../shared/format";
 import { formatAge, SECOND, useNow } from "../shared/time";
+import { inSentenceCase } from "./findings/words";
 import type { Judgement, Verdict } from "./judgement";
 
 /** How a word is drawn: a shape and a word besides its colour. */
@@ -52,8 +53,8 @@ const URGENT: ReadonlySet<Judgement> = new Set(["critical", "unhealthy"]);
 export function Reason({ verdict: { word, why } }: { readonly verdict: Verdict }) {
   if (!EXPLAINED.has(word) || why === null) return null;
   return (
-    <p className={`mt-1 line-clamp-3 max-w-md text-xs leading-snug [overflow-wrap:anywhere] first-letter:uppercase ${URGENT.has(word) ? "text-bad" : "text-muted"}`} title={why}>
-      {why}
+    <p className={`mt-1 line-clamp-3 max-w-md text-xs leading-snug [overflow-wrap:anywhere] ${URGENT.has(word) ? "text-bad" : "text-muted"}`} title={why}>
+      {inSentenceCase(why, "")}
     </p>
   );
 }

@@ -86,13 +86,21 @@ describe("what is wrong now", () => {
     expect((await headline()).textContent).toBe("2 critical findings and 1 warning among 2 GPUs");
     expect(items().map((item) => item.dataset.kind)).toEqual(["node_silent", "xid", "straggler"]);
     const [first, second, third] = items().map((item) => item.textContent);
-    expect(first).toMatch(/critical.*node-2.*none of its 8 GPUs.*GPU-c, GPU-d and 10 more/);
-    expect(second).toMatch(/critical.*node-1 \/ GPU 6.*for 10 min.*XID 63.*XID last 63.*research.*train-7.*1 GPU, in work of 8 GPUs/);
+    expect(first).toMatch(/critical.*node-2.*None of its 8 GPUs.*GPU-c, GPU-d and 10 more/);
+    expect(second).toMatch(/critical.*node-1 \/ GPU 6.*for 10 min.*XID 63.*Last XID 63.*research.*train-7.*1 GPU, in work of 8 GPUs/);
     expect(third).toMatch(/GPU clock 1,530 MHz against 1,980 MHz, median of the job/);
     expect(screen.getByText("for 10 min", { selector: "[data-kind=xid] *" }).title).toMatch(/\(\d{4}-.*Z\)/);
     const link = (name: RegExp) => screen.getByRole("link", { name }).getAttribute("href");
     expect(link(/GPU 6/)).toBe("/gpus/GPU-a?range=15m");
     expect(within(items()[0] ?? document.body).getAllByRole("link", { name: "node-2" })[0]?.getAttribute("href")).toBe("/gpus?host=node-2");
+  });
+
+  it("calls the GPUs of a finding as people do", async () => {
+    const many = finding({ subject: { type: "job", id: "a/b/c", name: "c" }, reach: { ...reach, gpus: ["GPU-a", "GPU-x"], gpu_count: 2 } });
+    mockApi({ [FINDINGS]: findingsOf([many]), "/api/v1/gpus": listOf([gpu({ id: "GPU-a", name: "node-1 / GPU 6" })]) });
+    renderAt("/");
+    const link = await screen.findByRole("link", { name: "node-1 / GPU 6" });
+    expect([link.title, items()[0]?.textContent.includes("node-1 / GPU 6, GPU-x")]).toEqual(["GPU-a", true]);
   });
 
   it("says that a finding may have begun earlier than anybody looked", async () => {

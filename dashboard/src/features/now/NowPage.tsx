@@ -27,6 +27,7 @@ export function NowPage() {
   const { fleet, judge, found: all, counts } = useJudgedFleet();
   const list = useQuery(findingsQuery(askOf(state)));
   const indices = useMemo(() => new Map(fleet.data?.gpus.map((gpu) => [gpu.id, gpu.index])), [fleet.data]);
+  const names = useMemo(() => new Map(fleet.data?.gpus.map((gpu) => [gpu.id, gpu.name])), [fleet.data]);
   const findings = list.data?.findings ?? [];
   const { shown, page, hasNext } = pageOf(findings, state.page);
   const paging = { page, hasNext, pathOf: (other: number) => pathTo({ page: other }) };
@@ -74,7 +75,7 @@ export function NowPage() {
           )}
           <ul aria-label="Findings, the worst first" className={`space-y-2 ${list.isPlaceholderData ? "opacity-60" : ""}`}>
             {shown.map((finding) => (
-              <FindingItem key={finding.id} finding={finding} now={now} index={indices.get(finding.subject.id) ?? null} />
+              <FindingItem key={finding.id} finding={finding} now={now} index={indices.get(finding.subject.id) ?? null} names={names} />
             ))}
           </ul>
           <Pages {...paging} size={PAGE_SIZE} total={findings.length} />

@@ -1,14 +1,15 @@
 import { ArrowRight } from "lucide-react";
 import { Fragment } from "react";
+import type { Metric } from "../../api/client";
 import type { Evidence, Finding } from "../../api/findings";
-import { formatValue, metricTitle } from "../../shared/format";
 import { Link } from "../../shared/location";
 import { formatInstant, formatSpan, parseInstant } from "../../shared/time";
 import { CopyButton } from "../copy";
 import { SimulatedBadge } from "../gpuLook";
 import { Acknowledgement } from "./Acknowledgement";
+import { evidenceWords, useGpuMetrics } from "./evidence";
 import { SeverityBadge, severityLook } from "./severity";
-import { gpuSince, hostPath, kindTitle, pathOf, piecesOf, reachWords } from "./words";
+import { gpuSince, hostPath, inSentenceCase, kindTitle, pathOf, piecesOf, reachWords } from "./words";
 
 interface FindingItemProps {
   readonly finding: Finding;
@@ -17,12 +18,17 @@ interface FindingItemProps {
   readonly index: number | null;
   /** On the page of the GPU that it is about there is no way to that page. */
   readonly isHere?: boolean;
+  /** What GPUs are called, by id; one that is not known is told by its id. */
+  readonly names?: ReadonlyMap<string, string>;
 }
 
+const NO_NAMES: ReadonlyMap<string, string> = new Map();
+
 /** What is wrong, since when, why the program thinks so, whom it concerns and what to do. */
-export function FindingItem({ finding, now, index, isHere = false }: FindingItemProps) {
+export function FindingItem({ finding, now, index, isHere = false, names = NO_NAMES }: FindingItemProps) {
   const since = parseInstant(finding.since);
   const path = pathOf(finding, since, now);
+  const metrics = useGpuMetrics();
   return (
     <li
       className="card relative grid gap-x-6 gap-y-3 overflow-hidden p-3 pl-4 text-[13px] focus-within:border-accent/60 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]"
@@ -53,15 +59,15 @@ export function FindingItem({ finding, now, index, isHere = false }: FindingItem
             </span>
           )}
         </div>
-        <p className="mt-1.5 text-[15px] leading-snug font-medium first-letter:uppercase">{finding.sentence}</p>
+        <p className="mt-1.5 text-[15px] leading-snug font-medium">{inSentenceCase(finding.sentence, finding.subject.name)}</p>
         {finding.evidence.length > 0 && (
           <ul aria-label="Evidence" className="mt-2 flex flex-wrap gap-1.5">
             {finding.evidence.map((evidence) => (
-              <EvidenceChip key={evidence.quantity} evidence={evidence} />
+              <EvidenceChip key={evidence.quantity} evidence={evidence} metrics={metrics} />
             ))}
           </ul>
         )}
-        <Reach finding={finding} since={since} now={now} />
+        <Reach finding={finding} names={names} since={since} now={now} />
       </div>
       <div className="min-w-0 border-line lg:border-l lg:pl-6">
         <h3 className="text-[11px] text-faint">What to do</h3>
@@ -74,23 +80,21 @@ export function FindingItem({ finding, now, index, isHere = false }: FindingItem
 }
 
 /** A value that shows a finding, and what it is compared with. */
-function EvidenceChip({ evidence }: { readonly evidence: Evidence }) {
-  const { quantity, unit, value, compared_with: other } = evidence;
+function EvidenceChip({ evidence, metrics }: { readonly evidence: Evidence; readonly metrics: ReadonlyMap<string, Metric> }) {
+  const { quantity } = evidence;
+  const { name, value, beside } = evidenceWords(evidence, metrics);
   return (
     <li className="num rounded-md border border-line bg-raised px-2 py-0.5" title={quantity} data-evidence={quantity}>
-      <span className="text-muted">{metricTitle(quantity)}</span> <strong className="font-semibold">{formatValue(value, unit)}</strong>
-      {other && (
-        <span className="text-muted">
-          {" "}
-          against {formatValue(other.value, unit)}, {other.origin}
-        </span>
-      )}
+      {name !== "" && <span className="text-muted">{name} </span>}
+      <strong className="font-semibold">{value}</strong>
+      {beside !== "" && <span className="text-muted"> {beside}</span>}
     </li>
   );
 }
 
 interface ReachProps {
   readonly finding: Finding;
+  readonly names: ReadonlyMap<string, string>;
   readonly since: number | null;
   readonly now: number;
 }
@@ -98,7 +102,7 @@ interface ReachProps {
 const NAMED_MAX = 8;
 
 /** Whom it concerns. */
-function Reach({ finding, since, now }: ReachProps) {
+function Reach({ finding, names, since, now }: ReachProps) {
   const { reach, subject } = finding;
   const facts = [
     ["Cluster", reach.cluster],
@@ -124,8 +128,8 @@ function Reach({ finding, since, now }: ReachProps) {
           {reach.gpus.slice(0, NAMED_MAX).map((gpu, place) => (
             <Fragment key={gpu}>
               {place > 0 && ", "}
-              <Link to={gpuSince(gpu, since, now)} className="rounded font-mono text-xs break-all underline-offset-2 hover:underline">
-                {gpu}
+              <Link to={gpuSince(gpu, since, now)} title={gpu} className={`rounded underline-offset-2 hover:underline ${names.has(gpu) ? "" : "font-mono text-xs break-all"}`}>
+                {names.get(gpu) ?? gpu}
               </Link>
             </Fragment>
           ))}

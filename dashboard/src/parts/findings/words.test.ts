@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { HOUR, MINUTE } from "../../shared/time";
-import { finding } from "../../testing/mockApi";
-import { kindTitle, pathOf, piecesOf, rangeSince, reachWords } from "./words";
+import type { Metric } from "../../api/client";
+import { finding, metric } from "../../testing/mockApi";
+import { evidenceWords } from "./evidence";
+import { inSentenceCase, kindTitle, pathOf, piecesOf, rangeSince, reachWords } from "./words";
 
 const command = (text: string) => ({ text, isCommand: true });
 const prose = (text: string) => ({ text, isCommand: false });
@@ -38,6 +40,30 @@ describe("where a finding leads", () => {
     [finding({ subject: { type: "job", id: "a/b/c", name: "c" }, reach: { ...reach, gpus: ["a", "b"], gpu_count: 2 } }), "/gpus?host=node-1"],
     [finding({ subject: { type: "fleet", id: "fleet", name: "fleet" }, reach: { ...reach, gpus: [], gpu_count: 900, hostname: null } }), "/gpus"],
   ])("%#", (one, path) => expect(pathOf(one, now - MINUTE, now)).toBe(path));
+});
+
+it.each([
+  ["its clock is low", "node-1 / GPU 6", "Its clock is low"],
+  ["sim-parked-0-0-1 holds 2 GPUs", "sim-parked-0-0-1", "sim-parked-0-0-1 holds 2 GPUs"],
+  ["train holds 2 GPUs", "research/train", "train holds 2 GPUs"],
+  ["XID 63", "node-1 / GPU 6", "XID 63"],
+])("begins a line with %o of %s as %o", (sentence, name, line) => expect(inSentenceCase(sentence, name)).toBe(line));
+
+describe("evidence", () => {
+  const bits = [{ bit: 2, name: "power cap" }, { bit: 5, name: "software thermal slowdown" }];
+  const metrics = new Map([["throttle_reasons", { ...metric("throttle_reasons", "", "throttle"), bits, instance_label: null, prometheus: { name: "", labels: {}, unit: "", factor: 1 } } as unknown as Metric]]);
+  it.each([
+    ["throttle_reasons", "", 32, null, "Throttle reasons software thermal slowdown"],
+    ["throttle_reasons", "", 36, { value: 0, origin: "others" }, "Throttle reasons power cap, software thermal slowdown against none, others"],
+    ["share_of_time_held_down_by_heat", "ratio", 0.927, null, "Share of time held down by heat 92.7%"],
+    ["robust_distance", "deviations", -22.7, null, " far below its peers (23 times their spread)"],
+    ["robust_distance", "deviations", 5.2, null, " far above its peers (5 times their spread)"],
+    ["xid_last", "", 63, null, "Last XID 63"],
+    ["gpu_clock_mhz", "MHz", 1530, { value: 1980, origin: "median of the job" }, "GPU clock 1,530 MHz against 1,980 MHz, median of the job"],
+  ])("%s (%s) of %s is in words", (quantity, unit, value, compared_with, words) => {
+    const { name, value: said, beside } = evidenceWords({ quantity, unit, value, compared_with }, metrics);
+    expect([name, said, ...(beside === "" ? [] : [beside])].join(" ")).toBe(words);
+  });
 });
 
 it("says in words whom it reaches", () => {

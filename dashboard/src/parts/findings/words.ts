@@ -1,5 +1,5 @@
 import type { Finding } from "../../api/findings";
-import { metricTitle } from "../../shared/format";
+import { capital, metricTitle } from "../../shared/format";
 import { MINUTE } from "../../shared/time";
 import { FLEET, GPU } from "../addresses";
 import { PRESETS, type Preset } from "../range";
@@ -19,6 +19,12 @@ export function piecesOf(step: string, index: number | null): Piece[] {
   return parts
     .map((text, place) => (place % 2 === 1 && place < commands ? { text: filled(text), isCommand: true } : { text, isCommand: false }))
     .filter((piece) => piece.text !== "");
+}
+
+/** A sentence as it begins a line; a name at its beginning stays as it is written. */
+export function inSentenceCase(sentence: string, name: string): string {
+  const [first = ""] = sentence.split(" ");
+  return /^[a-z]+$/.test(first) && !name.split(/[/ ]+/).includes(first) ? capital(sentence) : sentence;
 }
 
 /** `row_remap_pending` -> `Row remap pending`. */
