@@ -31,6 +31,11 @@ export function verdictWords({ word, why }: Verdict): string {
   return why === null ? word : `${word}, ${why}`;
 }
 
+/** Whether its values are old: they say how it was when it was last seen. */
+export function isSilent({ word }: Verdict): boolean {
+  return word === "lost" || word === "stale";
+}
+
 export interface Judge {
   readonly of: (gpu: Judged) => Verdict;
   /** The worst finding that names it. */

@@ -102,7 +102,7 @@ describe("the list of GPUs", () => {
     mockApi({ "/api/v1/gpus": listOf([gpu({ state: "stale", last_seen: seen })]) });
     renderAt("/gpus");
     expect(await screen.findByText("stale", { selector: ".badge" })).toBeTruthy();
-    expect(screen.getByText("3 h ago")).toBeTruthy();
+    expect(screen.getByText("3 h ago").closest("[data-old]")?.getAttribute("data-gpu")).toBe(gpu().id);
   });
 
   it("says that GPUs are simulated, above the list and in their rows", async () => {

@@ -3,7 +3,7 @@ import { Sparkline } from "../../charts/Sparkline";
 import { GPU } from "../../parts/addresses";
 import type { ListOf } from "../../parts/columns";
 import { Ago, Cut, Heat, Level, MemoryUse, Reason, SimulatedBadge, VerdictBadge } from "../../parts/gpuLook";
-import { JUDGEMENTS } from "../../parts/judgement";
+import { isSilent, JUDGEMENTS } from "../../parts/judgement";
 import { highestFirst, lowestFirst } from "../../parts/order";
 import { ABSENT, formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
@@ -17,7 +17,7 @@ export const GPU_LIST: ListOf<Row> = {
   label: "GPUs with their latest values",
   unsorted: "The sick first",
   keyOf: ({ gpu }) => gpu.id,
-  mark: ({ gpu }) => ({ "data-gpu": gpu.id }),
+  mark: ({ gpu, verdict }) => ({ "data-gpu": gpu.id, ...(isSilent(verdict) && { "data-old": "" }) }),
   pathOf: ({ gpu }) => GPU.to({ id: gpu.id }),
   columns: [
     { id: "model", title: "GPU", card: "name", sort: lowestFirst(({ gpu }) => gpu.model), cell: ({ gpu }) => <Name gpu={gpu} />, className: "font-normal" },
