@@ -3,7 +3,7 @@ import { ChevronRight } from "lucide-react";
 import { useMemo } from "react";
 import type { Gpu, Metric } from "../../api/client";
 import { ALL_FINDINGS, findingsQuery } from "../../api/findings";
-import { catalogueQuery, hostCourseQuery, hostGpusQuery, stateOf, type Span } from "../../api/queries";
+import { catalogueQuery, hostCourseQuery, hostGpusQuery, type Span } from "../../api/queries";
 import { EMPTY, frameOf, framesOf, lastValue, type Frame } from "../../charts/frame";
 import { LINES_MAX, type Panel } from "../../charts/panels";
 import { TimeChart } from "../../charts/TimeChart";
@@ -11,7 +11,8 @@ import { COMPARE, FLEET, GPU, HOST } from "../../parts/addresses";
 import { List, type ListOf } from "../../parts/columns";
 import { FindingItem } from "../../parts/findings/FindingItem";
 import { findingDoubts } from "../../parts/findings/doubts";
-import { Heat, Level, MemoryUse, Reason, SimulatedBadge, SimulatedBanner, StateBadge } from "../../parts/gpuLook";
+import { Heat, Level, MemoryUse, Reason, SimulatedBadge, SimulatedBanner, VerdictBadge } from "../../parts/gpuLook";
+import { judgedOf, judgeOf, type Verdict } from "../../parts/judgement";
 import { defaultRange, isRecorded, PRESETS, spanOf, stepOf, type Preset, type Range } from "../../parts/range";
 import { CustomRange, RangeChoices } from "../../parts/rangeChoices";
 import { Tile, TILES } from "../../parts/tiles";
@@ -44,6 +45,10 @@ export function HostPage({ name }: { readonly name: string }) {
   const seen = latestOf(gpus);
   const recorded = isRecorded(seen, now);
   const range = state.range ?? defaultRange(recorded, null);
+  const rows = useMemo(() => {
+    const judge = judgeOf(judged.data);
+    return gpus.map((gpu): JudgedGpu => ({ ...gpu, verdict: judge.of(judgedOf(gpu)) }));
+  }, [gpus, judged.data]);
 
   if (list.data === undefined) {
     if (list.isError) return <Failed what="This host" error={list.error} retry={() => void list.refetch()} />;
@@ -112,7 +117,7 @@ export function HostPage({ name }: { readonly name: string }) {
         </section>
       )}
       <section aria-label="GPUs of this host" className="mt-4">
-        <List of={GPU_LIST} rows={gpus} without={withoutOf(gpus)} />
+        <List of={GPU_LIST} rows={rows} without={withoutOf(gpus)} />
         <p className="mt-2 flex flex-wrap gap-3 text-xs text-muted">
           <Link to={FLEET.to({ host: name })} className="hover:text-fg hover:underline">
             In the list of GPUs
@@ -187,7 +192,10 @@ function withoutOf(gpus: readonly Gpu[]): string[] {
   ];
 }
 
-const GPU_LIST: ListOf<Gpu> = {
+/** A GPU and how it does. */
+type JudgedGpu = Gpu & { readonly verdict: Verdict };
+
+const GPU_LIST: ListOf<JudgedGpu> = {
   label: "GPUs of this host with their holders and links",
   keyOf: (gpu) => gpu.id,
   mark: (gpu) => ({ "data-gpu": gpu.id }),
@@ -210,8 +218,8 @@ const GPU_LIST: ListOf<Gpu> = {
       card: "line",
       cell: (gpu) => (
         <>
-          <StateBadge state={stateOf(gpu)} reason={gpu.state_reason} />
-          <Reason gpu={gpu} />
+          <VerdictBadge verdict={gpu.verdict} />
+          <Reason verdict={gpu.verdict} />
         </>
       ),
     },
