@@ -400,12 +400,12 @@ async fn a_day_of_many_gpus_and_of_one_that_often_changes_hands_is_explained() {
 
 #[tokio::test]
 async fn many_idle_gpus_that_often_changed_hands_are_judged() {
-    let world = judging().await;
     let idle_from = 1_440 - 45;
     let busy = |minute| {
         (minute % 4 == 0 || minute >= idle_from).then_some(if minute < idle_from { 90.0 } else { 0.0 })
     };
-    world.append(day(40, 32, busy)).await;
+    let world =
+        World::with(vec![day(40, 32, busy)], |config, _| config.limits.judge_every = Duration::ZERO).await;
     let list = world.ok("/api/v1/analysis/findings?kind=idle_held&limit=100").await;
     let concerned = &list["findings"][0]["reach"]["concerned_gpus"];
     assert_eq!((&list["total"], concerned), (&json!(1), &json!(40)), "{list}");

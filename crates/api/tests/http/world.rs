@@ -86,6 +86,14 @@ pub(crate) struct World {
 impl World {
     /// An empty store, with settings changed.
     pub(crate) async fn empty(change: impl FnOnce(&mut ApiConfig, &mut StoreConfig)) -> Self {
+        Self::with(Vec::new(), change).await
+    }
+
+    /// One whose history has these rows before anybody looks at it: a minute is judged once.
+    pub(crate) async fn with(
+        rows: Vec<Batch>,
+        change: impl FnOnce(&mut ApiConfig, &mut StoreConfig),
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let now = Arc::new(AtomicI64::new(now_ns()));
         let ticking = Arc::clone(&now);
@@ -99,6 +107,9 @@ impl World {
         let mut store_config = StoreConfig::new(dir.path().join("store"));
         change(&mut config, &mut store_config);
         let (store, _) = tokio::task::spawn_blocking(|| Store::open(store_config)).await.unwrap().unwrap();
+        if !rows.is_empty() {
+            store.append(rows).await.unwrap();
+        }
         let parts = Arc::new(Parts {
             queue: Mutex::new(Health::healthy(now_ns())),
             collector: Mutex::new(Health::healthy(now_ns())),
