@@ -119,7 +119,7 @@ fn json_messages_may_have_units_words_and_several_names_of_one_meaning() {
       "temperature": 61, "temperature_gpu": 62, "utilization": 5, "utilization_pct": 6}}"#;
     let parsed = message::parse(document, Origin::default(), 1).unwrap();
     let invalid: Vec<String> = parsed.invalid.iter().map(|(_, error)| error.to_string()).collect();
-    assert_eq!(invalid, ["encoder_utilization is no number"], "a unit of something else");
+    assert_eq!(invalid, ["encoder_utilization is not a number"], "a unit of something else");
     let fields = &message::render(&parsed.batch.unwrap(), 0).unwrap()["fields"];
     assert_eq!(
         fields,
@@ -201,10 +201,10 @@ fn a_value_of_another_kind_is_counted_and_never_becomes_a_number() {
     wrong.sort();
     let expected = [
         "\"labels\" cannot be the name of an unknown column",
-        "memory_used is no number",
-        "pcie_replays is no number",
-        "power_w is no number",
-        "process_count is no number",
+        "memory_used is not a number",
+        "pcie_replays is not a number",
+        "power_w is not a number",
+        "process_count is not a number",
         "tags is neither a number nor a text",
     ];
     assert_eq!(wrong, expected);
