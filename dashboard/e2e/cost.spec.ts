@@ -146,7 +146,7 @@ test.describe("4,096 GPUs, one of them sick", () => {
     await finding.getByRole("link", { name: /GPU 6/ }).click();
     const own = page.getByRole("region", { name: "Findings" });
     await expect(own.locator(XID)).toContainText("XID 63");
-    await expect(own.locator(XID)).toContainText(/XID last\s*63/);
+    await expect(own.locator(XID)).toContainText(/Last XID\s*63/);
     // A code has no line: it is a mark above those that moved, which are drawn once they are on the screen.
     const chart = page.getByTestId("chart").first();
     await expect(chart).not.toHaveAttribute("data-points", "0");
