@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::ProjectionMask;
 use parquet::errors::ParquetError;
 
 use gpuvitals_core::Table;
@@ -370,10 +370,7 @@ impl TableFile {
     pub(crate) fn read_group(&self, group: usize, rows: usize) -> Result<GroupRows, FileError> {
         let file = self.handle().and_then(|file| file.try_clone());
         let file = file.map_err(|source| self.io("open", source))?;
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-            .with_row_groups(vec![group])
-            .with_batch_size(rows.max(1))
-            .build()
+        let reader = file::read_group(file, &self.metadata, (group, ProjectionMask::all()), rows, None)
             .map_err(|error| FileError::parquet("read", &self.path, error))?;
         let path = self.path.clone();
         Ok(Box::new(reader.map(move |rows| {

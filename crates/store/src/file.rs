@@ -9,6 +9,7 @@ mod columns;
 mod describe;
 mod error;
 mod facts;
+mod group;
 mod reading;
 mod writing;
 
@@ -17,5 +18,6 @@ pub use error::FileError;
 pub(crate) use columns::properties;
 pub(crate) use describe::describe;
 pub(crate) use facts::BLOCK_BYTES;
+pub(crate) use group::read_group;
 pub(crate) use reading::{TableFile, open, open_whole, with_types_of_today};
 pub(crate) use writing::{Place, Sorted, TableWriter, discard_all};

@@ -12,7 +12,7 @@ use gpuvitals_core::history::RowsQuery;
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{IdentityColumn, Table};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
+use parquet::arrow::arrow_reader::RowSelection;
 use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::files::{GpuIndex, OpenFile};
@@ -300,15 +300,11 @@ impl Part {
         let section = Section::new(file, ahead)?;
         let parquet = |error| FileError::parquet("read", &file.table.path, error);
         let arrow = |error: ArrowError| parquet(error.into());
-        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(section, metadata.clone())
-            .with_row_groups(vec![row_group])
-            .with_projection(ProjectionMask::leaves(metadata.parquet_schema(), leaves))
-            .with_batch_size(wanted.max(1));
-        if wanted < self.rows {
-            builder = builder
-                .with_row_selection(RowSelection::from_consecutive_ranges(rows.iter().cloned(), self.rows));
-        }
-        let reader = builder.build().map_err(parquet)?;
+        let columns = ProjectionMask::leaves(metadata.parquet_schema(), leaves);
+        let selection = (wanted < self.rows)
+            .then(|| RowSelection::from_consecutive_ranges(rows.iter().cloned(), self.rows));
+        let reader = file::read_group(section, metadata, (row_group, columns), wanted, selection);
+        let reader = reader.map_err(parquet)?;
         let schema = arrow_array::RecordBatchReader::schema(&reader);
         let batches: Result<Vec<RecordBatch>, ArrowError> = reader.collect();
         let mut batches = batches.map_err(arrow)?;
