@@ -17,7 +17,7 @@ describe("the list and the map of GPUs", () => {
     ["page=abc&search=a%20b", { ...GPUS, search: "a b" }],
     ["view=map&colour=power_w&group=job&zoom=4.5&at=GPU-1&picked=a,,b", { ...GPUS, view: "map", colour: "power_w", group: "job", zoom: 4.5, at: "GPU-1", picked: ["a", "b"] }],
     ["view=globe&colour=Red!&group=room&zoom=Infinity", GPUS],
-    ["view=map&colour=severity&state=dire", { ...GPUS, view: "map" }],
+    ["view=map&colour=Power%20W&state=dire", { ...GPUS, view: "map" }],
     ["zoom=0.2&where=namespace%3Dresearch", { ...GPUS, where: "namespace=research" }],
   ])("%s is read", (search, expected) => {
     expect(FLEET.read(search)).toEqual(expected);

@@ -29,8 +29,8 @@ export const FLEET = address("/gpus", {
   /** Of the map: the GPU in its middle, and how far it is enlarged. */
   at: text(),
   page: pageNumber(),
-  /** Of the map: `state` or a column. Which columns there are, only the catalogue knows. Links of before have `severity`. */
-  colour: fitting(/^(?!severity$)[a-z][a-z0-9_]*$/, STATE_COLOUR),
+  /** Of the map: `state` or a column. Which columns there are, only the catalogue knows. */
+  colour: fitting(/^[a-z][a-z0-9_]*$/, STATE_COLOUR),
   group: oneOf(GROUPINGS, "node"),
   zoom: field(1, (said) => (Number(said) > 1 && Number.isFinite(Number(said)) ? Number(said) : null)),
   /** GPUs that were picked on the map. */

@@ -135,7 +135,7 @@ export function stateBehind(word: Judgement): State | null {
   return word === "unconfirmed" ? "unhealthy" : word;
 }
 
-/** Whether a GPU is among those that were chosen. Links of before asked for the state "unhealthy". */
+/** Whether a GPU is among those that were chosen. */
 export function isChosen(gpu: Judged, chosen: string, judge: Judge): boolean {
-  return chosen === "" || (chosen === "unhealthy" ? gpu.state === chosen : judge.of(gpu).word === chosen);
+  return chosen === "" || judge.of(gpu).word === chosen;
 }

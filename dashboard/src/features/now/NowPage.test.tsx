@@ -92,7 +92,7 @@ describe("what is wrong now", () => {
     expect(screen.getByText("for 10 min", { selector: "[data-kind=xid] *" }).title).toMatch(/\(\d{4}-.*Z\)/);
     const link = (name: RegExp) => screen.getByRole("link", { name }).getAttribute("href");
     expect(link(/GPU 6/)).toBe("/gpus/GPU-a?range=15m");
-    expect(within(items()[0] ?? document.body).getAllByRole("link", { name: "node-2" })[0]?.getAttribute("href")).toBe("/gpus?host=node-2");
+    expect(within(items()[0] ?? document.body).getAllByRole("link", { name: "node-2" })[0]?.getAttribute("href")).toBe("/hosts/node-2");
   });
 
   it("calls the GPUs of a finding as people do", async () => {

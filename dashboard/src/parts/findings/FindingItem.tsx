@@ -116,7 +116,7 @@ function Reach({ finding, names, since, now }: ReachProps) {
     <dl aria-label="Whom it concerns" className="mt-2 flex flex-wrap gap-x-4 gap-y-0.5 text-muted">
       {reach.hostname !== null && (
         <Fact name="Node">
-          <Link to={hostPath(reach.hostname)} className="rounded underline-offset-2 hover:underline" title="GPUs of this node">
+          <Link to={hostPath(reach.hostname)} className="rounded underline-offset-2 hover:underline" title="This host">
             {reach.hostname}
           </Link>
         </Fact>

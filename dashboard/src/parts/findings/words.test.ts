@@ -35,9 +35,9 @@ describe("where a finding leads", () => {
   it.each([
     [finding(), "/gpus/GPU-a?range=15m"],
     [finding({ subject: { type: "gpu", id: "0000:c1:00.0@n", name: "" } }), "/gpus/0000%3Ac1%3A00.0%40n?range=15m"],
-    [finding({ subject: { type: "node", id: "east/node 1", name: "east/node 1" }, reach: { ...reach, hostname: "node 1" } }), "/gpus?host=node+1"],
+    [finding({ subject: { type: "node", id: "east/node 1", name: "east/node 1" }, reach: { ...reach, hostname: "node 1" } }), "/hosts/node%201"],
     [finding({ subject: { type: "job", id: "a/b/c", name: "c" } }), "/gpus/GPU-a?range=15m"],
-    [finding({ subject: { type: "job", id: "a/b/c", name: "c" }, reach: { ...reach, gpus: ["a", "b"], gpu_count: 2 } }), "/gpus?host=node-1"],
+    [finding({ subject: { type: "job", id: "a/b/c", name: "c" }, reach: { ...reach, gpus: ["a", "b"], gpu_count: 2 } }), "/hosts/node-1"],
     [finding({ subject: { type: "fleet", id: "fleet", name: "fleet" }, reach: { ...reach, gpus: [], gpu_count: 900, hostname: null } }), "/gpus"],
   ])("%#", (one, path) => expect(pathOf(one, now - MINUTE, now)).toBe(path));
 });

@@ -1,7 +1,7 @@
 import type { Finding } from "../../api/findings";
 import { capital, metricTitle } from "../../shared/format";
 import { MINUTE } from "../../shared/time";
-import { FLEET, GPU } from "../addresses";
+import { FLEET, GPU, HOST } from "../addresses";
 import { PRESETS, type Preset } from "../range";
 
 /** A piece of a text: prose, or a command to be typed. */
@@ -50,10 +50,10 @@ export function gpuSince(id: string, since: number | null, now: number): string 
 }
 
 export function hostPath(host: string): string {
-  return FLEET.to({ host });
+  return HOST.to({ name: host });
 }
 
-/** Where a finding leads: to its GPU, at its time; to the GPUs of its node; to the one GPU of a job; else to all GPUs. */
+/** Where a finding leads: to its GPU, at its time; to its node; to the one GPU of a job; else to all GPUs. */
 export function pathOf(finding: Finding, since: number | null, now: number): string {
   const { subject, reach } = finding;
   const [only, more] = reach.gpus;
