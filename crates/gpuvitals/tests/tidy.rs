@@ -267,7 +267,7 @@ fn errors_say_what_failed() {
     let is_whole = |text: &str| {
         text.contains('{') || text.contains(' ') || text.contains(['.', '_']) || text == "stopped"
     };
-    // "writing the answer": who or what writes, and what of it?
+    // "writing the answer" does not say that it failed.
     let is_gerund = |text: &str| {
         let first = text.split(' ').next().unwrap_or_default();
         first.len() > 4 && first.ends_with("ing") && !first.contains('-') && first != "nothing"

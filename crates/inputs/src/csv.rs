@@ -328,7 +328,8 @@ impl CsvSource {
             }
             None if let Some(header) = self.unfit_line => {
                 let reason = format!("the header above it, in line {header}, cannot be read");
-                self.skip(Cause::Fields, usize::MAX, reason);
+                self.ledger.counts.rows_read += 1;
+                self.ledger.skip(Cause::Fields, line, None, reason);
                 return None;
             }
             None => {

@@ -124,7 +124,7 @@ export function countsOf(gpus: readonly Judged[], judge: Judge): Counts {
 /** Words that are told also where no GPU has them. */
 const ALWAYS: ReadonlySet<Judgement> = new Set(["critical", "lost", "warning", "active", "idle"]);
 
-/** What is told of counts, the worst first: what there is, and that nothing is wrong. */
+/** The words whose counts are shown, the worst first: those that some GPU has, and a few always. */
 export function toldOf(counts: ReadonlyMap<Judgement, number | null>): Judgement[] {
   return JUDGEMENTS.filter((word) => ALWAYS.has(word) || (counts.get(word) ?? 0) > 0);
 }

@@ -103,7 +103,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
         .chain([FIRST_NS, LAST_NS])
 }
 
-/// Whether rows with these columns have a value in a column: without an energy counter nothing is said of one.
+/// Whether rows with these columns have a column of the table. The columns about an energy counter stand only where one was read.
 fn is_needed(name: &str, rows: &Schema) -> bool {
     let is_counters = name.contains("_counter_") || name.starts_with("use_compared_");
     !is_counters || rows.column_with_name(COUNTER.metric().column).is_some()
