@@ -4,6 +4,7 @@
 //! is a [`Part`]: what the history knows, and what it could not read. Answers of several histories can be put together.
 
 mod ahead;
+mod as_of;
 mod asked;
 mod buckets;
 mod changes;
@@ -19,6 +20,7 @@ mod steps;
 pub mod tally;
 mod track;
 
+pub use as_of::{AsOf, fleet_as_of};
 pub use asked::{History, HistoryStats, use_of_gpus, use_of_history};
 pub use buckets::{Buckets, Cell, Measured, UnlikeBuckets};
 pub use changes::ChangeFeed;

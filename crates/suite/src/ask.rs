@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, History, Part, RowsQuery};
+use std::sync::Arc;
+
+use gpuvitals_core::history::{
+    Aggregate, BucketQuery, Buckets, Fleet, History, Part, RowsQuery, fleet_as_of,
+};
+use gpuvitals_core::time::SECOND_NS;
 
 use crate::model::{Group, Model};
 use crate::rows::answer;
@@ -73,15 +78,29 @@ pub fn check_values(found: &Buckets, model: &Model, query: &BucketQuery) {
     assert!(expected.is_empty(), "no {expected:?} of {query:?}");
 }
 
+/// How much earlier a GPU of the past may seem to have been seen: rows without values are not looked for until a GPU is quiet.
+const QUIET_NS: i64 = 10 * SECOND_NS;
+
 /// Asks for the latest state: each GPU's first and last time, and the latest value of each metric with its time.
 pub async fn check_fleet(history: &dyn History, model: &Model) {
-    let fleet = history.fleet().await.unwrap();
+    check_state(&history.fleet().await.unwrap(), model, i64::MAX);
+}
+
+/// Asks for the latest state at an instant, as [`check_fleet`] does.
+pub async fn check_fleet_as_of(history: &dyn History, model: &Model, at_ns: i64) {
+    check_state(&fleet_as_of(history, at_ns).await.unwrap(), model, at_ns);
+}
+
+fn check_state(fleet: &Part<Arc<Fleet>>, model: &Model, at_ns: i64) {
     assert_eq!(fleet.missing, Vec::<String>::new());
-    let mut expected = model.latest();
+    let mut expected = model.latest(at_ns);
     for gpu in &fleet.answer.gpus {
         let key = gpu.key.as_ref();
         let latest = expected.remove(key).unwrap_or_else(|| panic!("nobody wrote {key}"));
-        assert_eq!((gpu.first_seen_ns, gpu.last_seen_ns), (latest.first_ns, latest.last_ns), "{key}");
+        assert_eq!(gpu.first_seen_ns, latest.first_ns, "{key}");
+        let earlier_ns = latest.last_ns - gpu.last_seen_ns;
+        let is_allowed = earlier_ns == 0 || (at_ns < i64::MAX && (0..=QUIET_NS).contains(&earlier_ns));
+        assert!(is_allowed, "{key}: last seen {earlier_ns} ns too early");
         let values = gpu.latest.iter().map(|(metric, latest)| {
             (metric.metric().column, (latest.timestamp_ns, latest.value.as_f64().to_string()))
         });

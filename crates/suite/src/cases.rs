@@ -9,7 +9,7 @@ use gpuvitals_core::ports::Sink;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use proptest::prelude::*;
 
-use crate::ask::{check_buckets, check_fleet, check_pages, check_rows};
+use crate::ask::{check_buckets, check_fleet, check_fleet_as_of, check_pages, check_rows};
 use crate::model::Model;
 use crate::rows::{BASE_NS, TestRow, batches};
 
@@ -103,6 +103,9 @@ impl Case {
     pub async fn ask(&self, history: &dyn History, model: &Model) {
         check_fleet(history, model).await;
         for query in &self.rows {
+            if let Some(at_ns) = query.end_ns {
+                check_fleet_as_of(history, model, at_ns).await;
+            }
             check_rows(history, model, query).await;
         }
         for query in &self.pages {

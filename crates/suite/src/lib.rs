@@ -17,7 +17,7 @@ pub mod clusters;
 mod model;
 mod rows;
 
-pub use ask::{check_buckets, check_fleet, check_pages, check_rows, check_values};
+pub use ask::{check_buckets, check_fleet, check_fleet_as_of, check_pages, check_rows, check_values};
 pub use cases::{Case, Write, cases};
 pub use model::Model;
 pub use rows::{BASE_NS, Cells, TestRow, answer, batch};

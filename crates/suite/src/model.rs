@@ -131,10 +131,11 @@ impl Model {
         found
     }
 
-    /// By GPU.
-    pub(crate) fn latest(&self) -> BTreeMap<&str, Latest<'_>> {
+    /// By GPU, at an instant.
+    pub(crate) fn latest(&self, at_ns: i64) -> BTreeMap<&str, Latest<'_>> {
         let mut gpus: BTreeMap<&str, Latest<'_>> = BTreeMap::new();
-        for ((key, time), cells) in self.table(Table::GpuEvents) {
+        let rows = self.table(Table::GpuEvents).filter(|((_, time), _)| *time <= at_ns);
+        for ((key, time), cells) in rows {
             let first_ns = *time;
             let gpu =
                 gpus.entry(key).or_insert(Latest { first_ns, last_ns: first_ns, values: BTreeMap::new() });

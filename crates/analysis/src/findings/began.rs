@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{
     BucketQuery, Buckets, Cell, Fleet, GpuState, GroupColumn, Matcher, POINTS_MAX, RowsQuery, Selector,
     TextTest,
@@ -322,7 +321,7 @@ fn shows_condition(id: &str, cells: &GpuCells<'_>, step: usize, gpu: &GpuState) 
     type Pick = fn(Cell) -> f64;
     let picks: [Pick; 3] = [|cell| cell.last, |cell| cell.max, |cell| cell.min];
     let shows = |pick: Pick| {
-        let own = |metric: MetricId| cells.whole(metric, step).map(|cell| typed(metric, pick(cell)));
+        let own = |metric: MetricId| cells.whole(metric, step).map(|cell| Value::of(metric, pick(cell)));
         condition::shows(id, own, |metric| newest(gpu, metric))
     };
     picks.into_iter().filter_map(shows).reduce(|a, b| a || b)
@@ -330,15 +329,6 @@ fn shows_condition(id: &str, cells: &GpuCells<'_>, step: usize, gpu: &GpuState) 
 
 fn newest(gpu: &GpuState, metric: MetricId) -> Option<Value> {
     Fleet::latest(gpu, metric).map(|latest| latest.value)
-}
-
-/// A value as its column has it.
-#[expect(clippy::cast_possible_truncation, reason = "a whole number")]
-fn typed(metric: MetricId, value: f64) -> Value {
-    match metric.metric().column_type {
-        ColumnType::I32 | ColumnType::I64 => Value::Int(value as i64),
-        ColumnType::F32 | ColumnType::F64 => Value::Float(value),
-    }
 }
 
 /// Whether GPUs with different drivers have values in a step.

@@ -1,5 +1,8 @@
 //! A value is a number on its way into or out of a column, or it is refused.
 
+use crate::MetricId;
+use crate::catalogue::ColumnType;
+
 /// Most columns of a batch that are neither time, identity nor metric.
 pub const EXTRA_COLUMNS_MAX: usize = 128;
 
@@ -18,6 +21,16 @@ pub enum Value {
 }
 
 impl Value {
+    /// A value as the column of its metric has it.
+    #[expect(clippy::cast_possible_truncation, reason = "a whole number, or one that was a 32-bit float")]
+    pub fn of(metric: MetricId, value: f64) -> Self {
+        match metric.metric().column_type {
+            ColumnType::I32 | ColumnType::I64 => Self::Int(value as i64),
+            ColumnType::F32 => Self::Float32(value as f32),
+            ColumnType::F64 => Self::Float(value),
+        }
+    }
+
     /// As a 64-bit float; integers beyond 2^53 lose their last digits.
     #[expect(clippy::cast_precision_loss, reason = "documented")]
     pub fn as_f64(self) -> f64 {

@@ -19,7 +19,7 @@ pub(super) use super::fleet::aliases_of;
 
 /// Holder of the GPU, and origin of the row: empty if the newest row lacks them. All other columns describe
 /// the device, and a row that lacks one changes nothing.
-const PASSING: [IdentityColumn; 5] = [
+pub(super) const PASSING: [IdentityColumn; 5] = [
     IdentityColumn::Pod,
     IdentityColumn::Namespace,
     IdentityColumn::Container,
