@@ -185,7 +185,7 @@ impl Inner {
     async fn fleet_after(&self, known: Option<KnownFleet>) -> Result<Part<Arc<Fleet>>, QueryError> {
         let (known_version, known_life) =
             known.as_ref().map_or((0, 0), |(version, life, _)| (*version, *life));
-        let request = self.connection.request(v1::FleetRequest { known_version, known_life });
+        let request = self.connection.request(v1::FleetRequest { known_version, known_life, at_ns: None });
         let answer = self.client()?.fleet(request).await;
         let mut parts = all(answer.map_err(|status| refusal::error(&status))?.into_inner()).await?;
         let head = parts.first_mut().map(std::mem::take).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::{Stream, StreamExt, stream};
-use gpuvitals_core::history::{Fleet, History, Part, Rows, spelling};
+use gpuvitals_core::history::{Fleet, History, Part, Rows, fleet_as_of, spelling};
 use gpuvitals_core::usage::UseQuery;
 use gpuvitals_core::{Batch, Status as Health, clock, wire};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -147,10 +147,14 @@ impl Calls for Answers {
     async fn fleet(&self, request: Request<v1::FleetRequest>) -> Result<Response<Self::FleetStream>, Status> {
         let asked = request.into_inner();
         let life = self.life;
-        let Part { answer: fleet, missing } =
-            self.history.fleet().await.map_err(|error| refusal::status(&error))?;
+        let answer = match asked.at_ns {
+            Some(at_ns) => fleet_as_of(self.history.as_ref(), at_ns).await,
+            None => self.history.fleet().await,
+        };
+        let Part { answer: fleet, missing } = answer.map_err(|error| refusal::status(&error))?;
         let version = fleet.version;
-        if (asked.known_version, asked.known_life) == (version, life) && missing.is_empty() {
+        let is_known = (asked.known_version, asked.known_life) == (version, life);
+        if is_known && asked.at_ns.is_none() && missing.is_empty() {
             let unchanged = v1::FleetPart { version, life, unchanged: true, ..Default::default() };
             return Ok(Response::new(Box::pin(stream::iter([Ok(unchanged)]))));
         }
