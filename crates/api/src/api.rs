@@ -26,6 +26,7 @@ use crate::config::ApiConfig;
 use crate::dto::GatewayStats;
 use crate::error::ApiError;
 use crate::meter::Meter;
+use crate::past::Past;
 use crate::peer::Peer;
 use crate::recent::RecentChanges;
 use crate::tag;
@@ -66,6 +67,7 @@ struct State {
     streams: Arc<Semaphore>,
     listener: Arc<gpuvitals_listener::Meter>,
     watch: Arc<FleetWatch>,
+    past: Past,
     recent: Arc<RecentChanges>,
     stopping: CancellationToken,
     started: Instant,
@@ -89,6 +91,7 @@ impl Api {
             streams: Arc::new(Semaphore::new(limits.streams)),
             listener: Arc::new(gpuvitals_listener::Meter::new("gateway")),
             watch: Arc::default(),
+            past: Past::default(),
             recent: Arc::new(recent),
             stopping,
             started: Instant::now(),
@@ -142,13 +145,14 @@ impl Api {
 
     /// Judges the fleet every so often, until the gateway stops.
     pub(crate) async fn keep_watch(&self) {
-        let State { config, history, watch, stopping, .. } = self.0.as_ref();
+        let State { config, history, watch, past, stopping, .. } = self.0.as_ref();
         let every = config.limits.judge_every.max(SHORTEST_WATCH);
         let mut ticks = tokio::time::interval(every);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let judging = async {
             loop {
                 ticks.tick().await;
+                past.forget_old();
                 let rules = StateRules::new(config.clock.now_ns(), config.stale_after);
                 let judged = watch.judged(history.as_ref(), rules.fresh, every / 2);
                 match tokio::time::timeout(config.limits.request_timeout, judged).await {
@@ -180,10 +184,34 @@ impl Api {
     /// # Errors
     /// If the question has no answer or the gateway is too busy.
     pub(crate) async fn answer<A: Ask>(&self, ask: A, headers: &HeaderMap) -> Result<Response, ApiError> {
+        self.answer_as_of(None, ask, headers).await
+    }
+
+    /// The answer to a question as of an instant, nanoseconds UTC since 1970; as of now, if there is none or it has not come.
+    ///
+    /// # Errors
+    /// As [`Api::answer`].
+    pub(crate) async fn answer_as_of<A: Ask>(
+        &self,
+        at_ns: Option<i64>,
+        ask: A,
+        headers: &HeaderMap,
+    ) -> Result<Response, ApiError> {
         let state = &self.0;
-        let key = Key { ask: format!("{ask:?}"), encoding: Encoding::accepted(headers) };
-        let version = if A::OF_HISTORY { state.history.version() } else { 0 };
-        let now = Now { version, wall_ns: state.config.clock.now_ns() };
+        let wall_ns = state.config.clock.now_ns();
+        let at_ns = at_ns.filter(|at_ns| *at_ns < wall_ns);
+        let encoding = Encoding::accepted(headers);
+        let key = Key { ask: format!("{ask:?}"), encoding, at_ns, said: state.watch.said() };
+        let moment = match at_ns {
+            Some(at_ns) => Some(state.past.moment(&state.history, at_ns, wall_ns).await?),
+            None => None,
+        };
+        let (history, watch) = match &moment {
+            Some(moment) => (&moment.history, &moment.watch),
+            None => (&state.history, &state.watch),
+        };
+        let version = if A::OF_HISTORY { history.version() } else { 0 };
+        let now = Now { version, wall_ns: at_ns.unwrap_or(wall_ns) };
         let making = match state.cache.get(&key, now).await {
             Ok(ready) => {
                 state.meter.hit();
@@ -194,13 +222,19 @@ impl Api {
         };
         state.meter.miss();
         gpuvitals_listener::trace::note("gpuvitals.cache", "miss");
-        let ready = self.make(ask, key.encoding, now).await?;
+        let ready = self.make(ask, encoding, now, (history, watch)).await?;
         making.keep(&ready);
         Ok(respond(&ready, headers, "miss"))
     }
 
-    async fn make(&self, ask: impl Ask, encoding: Encoding, now: Now) -> Result<Ready, ApiError> {
-        let State { config, history, status, queries, .. } = self.0.as_ref();
+    async fn make(
+        &self,
+        ask: impl Ask,
+        encoding: Encoding,
+        now: Now,
+        (history, watch): (&Arc<dyn History>, &Arc<FleetWatch>),
+    ) -> Result<Ready, ApiError> {
+        let State { config, status, queries, .. } = self.0.as_ref();
         let limits = config.limits.clone();
         let waited = tokio::time::timeout(limits.request_timeout / 2, Arc::clone(queries).acquire_owned());
         let Ok(Ok(permit)) = waited.await else { return Err(ApiError::Overloaded) };
@@ -208,6 +242,7 @@ impl Api {
         let rules = StateRules::new(now.wall_ns, config.stale_after);
         let view = View {
             history: Arc::clone(history),
+            watch: Arc::clone(watch),
             clusters: status.clusters(),
             limits,
             rules,

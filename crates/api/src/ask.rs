@@ -21,6 +21,7 @@ use crate::error::ApiError;
 use crate::format::{self, Format};
 use crate::rack::RackPattern;
 use crate::tag;
+use crate::watch::FleetWatch;
 
 /// Shortest answer in bytes that is worth compressing.
 const COMPRESSED_FROM: usize = 1_024;
@@ -48,11 +49,13 @@ pub(crate) trait Ask: Debug + Send + Sized + 'static {
 pub(crate) struct View {
     /// The rows.
     pub(crate) history: Arc<dyn History>,
+    /// What is wrong with the fleet.
+    pub(crate) watch: Arc<FleetWatch>,
     /// The clusters whose nodes are read from outside.
     pub(crate) clusters: Vec<Arc<ClusterView>>,
     /// Limits of questions.
     pub(crate) limits: Limits,
-    /// How GPUs look now.
+    /// How GPUs look now, or as of the instant that is asked.
     pub(crate) rules: StateRules,
     /// Where the racks stand in the names of hosts.
     pub(crate) racks: Option<RackPattern>,
@@ -107,7 +110,7 @@ pub(crate) async fn health_events(
 }
 
 impl View {
-    /// Now, nanoseconds UTC since 1970.
+    /// Now, or the instant as of which is asked, nanoseconds UTC since 1970.
     pub(crate) fn now_ns(&self) -> i64 {
         self.rules.fresh.now_ns
     }

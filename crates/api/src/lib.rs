@@ -37,6 +37,7 @@ mod error;
 mod format;
 mod meter;
 mod parameter;
+mod past;
 mod peer;
 mod rack;
 mod recent;

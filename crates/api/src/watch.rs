@@ -55,6 +55,8 @@ pub(crate) struct FleetWatch {
     /// Acknowledgements that were given or withdrawn here.
     said: AtomicU64,
     log: OnceLock<LifeLog>,
+    /// Whether it judges one instant of the past.
+    is_of_past: bool,
 }
 
 /// Where the life of findings is kept.
@@ -65,10 +67,9 @@ struct LifeLog {
     rows: Mutex<u64>,
 }
 
-/// The same for every question between two acknowledgements, so that answers can be shared.
 impl fmt::Debug for FleetWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("FleetWatch").field(&self.said.load(Ordering::Relaxed)).finish()
+        f.debug_struct("FleetWatch").field("is_of_past", &self.is_of_past).finish_non_exhaustive()
     }
 }
 
@@ -82,6 +83,17 @@ struct Work {
 }
 
 impl FleetWatch {
+    /// Over a fleet as of an instant.
+    pub(crate) fn of_past() -> Self {
+        let work = Work { tracker: Tracker::of_past(), ..Work::default() };
+        Self { work: Arc::new(Mutex::new(work)), is_of_past: true, ..Self::default() }
+    }
+
+    /// How often somebody has acknowledged a finding here, or withdrawn that: with it answers change.
+    pub(crate) fn said(&self) -> u64 {
+        self.said.load(Ordering::Relaxed)
+    }
+
     /// The last judgement, unless it is older than this: then the fleet is judged now.
     ///
     /// # Errors
@@ -141,10 +153,14 @@ impl FleetWatch {
         let is_whole = missing.is_empty();
         let take = move |work: &mut Work| {
             let clocks = work.clocks.look(&ahead, counted.as_ref(), &seen.gpus, fresh.now_ns);
-            work.take(&seen, fresh, &gone, clocks, is_whole)
+            work.take(&seen, fresh, &gone, clocks, is_whole);
         };
-        let query = self.blocking(take).await?;
-        let is_read = match query {
+        self.blocking(take).await?;
+        if self.is_of_past {
+            self.look_back(history, &fleet, fresh.now_ns).await?;
+            self.work(|work| work.tracker.settle(fresh.now_ns));
+        }
+        let is_read = match self.work(|work| work.life(fresh.now_ns)) {
             Some(query) => self.recall(history, query, fresh.now_ns).await?,
             None => true,
         };
@@ -286,7 +302,7 @@ impl FleetWatch {
 }
 
 impl Work {
-    /// Judges the fleet, and says which events may tell of the life of open findings.
+    /// Judges the fleet.
     fn take(
         &mut self,
         fleet: &Fleet,
@@ -294,13 +310,17 @@ impl Work {
         lost: &HashMap<Arc<str>, LostGpu>,
         clocks: Vec<Candidate>,
         is_whole: bool,
-    ) -> Option<RowsQuery> {
+    ) {
         let mut candidates = findings::judge(&situation(&self.recent, fleet, fresh, lost));
         candidates.extend(clocks);
         self.tracker.update(fresh.now_ns, candidates, is_whole);
+    }
+
+    /// Which events may tell of the life of open findings.
+    fn life(&self, now_ns: i64) -> Option<RowsQuery> {
         let is_new = self.tracker.open_ones(true).next().is_some();
         // What is new may go on from before, and may be any age.
-        let back_ns = if is_new { EVENTS_BACK_NS } else { fresh.now_ns.saturating_sub(self.read_ns) };
+        let back_ns = if is_new { EVENTS_BACK_NS } else { now_ns.saturating_sub(self.read_ns) };
         let gpus: BTreeSet<Arc<str>> = self
             .tracker
             .open_ones(is_new)
@@ -308,7 +328,7 @@ impl Work {
             .collect();
         (!gpus.is_empty()).then(|| RowsQuery {
             gpus: gpus.into_iter().collect(),
-            start_ns: Some(fresh.now_ns.saturating_sub(back_ns).saturating_sub(EVENTS_LATE_NS)),
+            start_ns: Some(now_ns.saturating_sub(back_ns).saturating_sub(EVENTS_LATE_NS)),
             newest_first: true,
             ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
         })

@@ -2457,6 +2457,11 @@ export interface operations {
                  * @example namespace=research;job!=
                  */
                 where?: string;
+                /**
+                 * @description As of this instant, by the history up to it: the GPUs that had reported, with their values and states then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
             };
             header?: never;
             path?: never;
@@ -2499,7 +2504,13 @@ export interface operations {
     };
     get_gpu: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description As of this instant, by the history up to it: the GPU's values and state then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
+            };
             header?: never;
             path: {
                 /**
@@ -2807,6 +2818,11 @@ export interface operations {
                 limit?: number;
                 /** @description Hosts to pass over. */
                 offset?: number;
+                /**
+                 * @description As of this instant, by the history up to it: the hosts that had reported, with the states of their GPUs then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
             };
             header?: never;
             path?: never;
@@ -2862,6 +2878,11 @@ export interface operations {
                  * @example power_w,utilization_pct
                  */
                 metrics?: string;
+                /**
+                 * @description As of this instant, by the history up to it: the GPUs that had reported, with their values and states then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
             };
             header?: never;
             path: {
@@ -3092,6 +3113,11 @@ export interface operations {
                 namespace?: string;
                 /** @description Only those about these GPUs, by key, between commas. */
                 gpus?: string;
+                /**
+                 * @description As of this instant, by the history up to it: what was wrong then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
             };
             header?: never;
             path?: never;
@@ -3137,6 +3163,11 @@ export interface operations {
                 limit?: number;
                 /** @description Jobs to pass over. */
                 offset?: number;
+                /**
+                 * @description As of this instant, by the history up to it: the jobs of that time. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
             };
             header?: never;
             path?: never;
@@ -3491,6 +3522,11 @@ export interface operations {
                 model?: string;
                 /** @description Only nodes with so many free GPUs. */
                 min_free?: number;
+                /**
+                 * @description As of this instant, by the history up to it: what was free then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
             };
             header?: never;
             path?: never;

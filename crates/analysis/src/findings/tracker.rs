@@ -20,6 +20,8 @@ pub struct Tracker {
     tracked: HashMap<(&'static str, Subject), Tracked>,
     /// What is not told yet.
     changes: Vec<LifeChange>,
+    /// Whether a finding opens with its first candidate, until [`Tracker::settle`] closes what had not held for long enough.
+    opens_at_once: bool,
 }
 
 #[derive(Debug)]
@@ -41,6 +43,19 @@ struct Tracked {
 }
 
 impl Tracker {
+    /// Of one instant of the past: what had held for how long is asked of the history alone.
+    pub fn of_past() -> Self {
+        Self { opens_at_once: true, ..Self::default() }
+    }
+
+    /// Closes what had not held for long enough at the one instant that is looked at, as far as the history knows.
+    pub fn settle(&mut self, at_ns: i64) {
+        self.tracked.retain(|_, tracked| {
+            let held_ns = at_ns.saturating_sub(tracked.began.at_ns);
+            !tracked.is_looked || tracked.began.is_bound || held_ns >= tracked.finding.kind.opens_after_ns
+        });
+    }
+
     /// Takes the candidates of an instant. `is_whole`: nothing of the fleet is missing; otherwise no finding closes, since what
     /// shows it may be in the missing part. Instants come in order.
     pub fn update(&mut self, now_ns: i64, candidates: Vec<Candidate>, is_whole: bool) {
@@ -86,7 +101,8 @@ impl Tracker {
         tracked.last_ns = now_ns;
         tracked.begin(began);
         let from_ns = if finding.kind.opens_by_looks { tracked.first_ns } else { tracked.began.at_ns };
-        tracked.is_open |= now_ns.saturating_sub(from_ns) >= finding.kind.opens_after_ns;
+        let has_held = now_ns.saturating_sub(from_ns) >= finding.kind.opens_after_ns;
+        tracked.is_open |= has_held || self.opens_at_once;
         let acknowledged = tracked.finding.acknowledged.take();
         let Began { at_ns: since_ns, is_bound: since_is_bound } = tracked.began;
         tracked.finding = FleetFinding { since_ns, since_is_bound, acknowledged, ..finding };

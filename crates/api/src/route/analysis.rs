@@ -12,13 +12,13 @@ use utoipa::IntoParams;
 use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::asked::{Limit, Offset, Paging};
+use crate::asked::{Instant, Limit, Offset, Paging};
 use crate::condition;
 use crate::config::Limits;
 use crate::dto::{FindingEntry, FindingList, JobSpread, Moment, StragglerList};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked};
-use crate::watch::{FleetWatch, Judgement};
+use crate::watch::Judgement;
 
 /// Which findings.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -48,12 +48,14 @@ pub(crate) struct FindingsParams {
     namespace: Option<String>,
     /// Only those about these GPUs, by key, between commas.
     gpus: Option<String>,
+    /// As of this instant, by the history up to it: what was wrong then. Without it: now.
+    #[param(inline, example = "2026-11-20T16:00:00Z")]
+    at: Option<Instant>,
 }
 
 /// A question for findings.
 #[derive(Debug)]
 struct FindingsAsk {
-    watch: Arc<FleetWatch>,
     page: Paging,
     severities: Vec<Arc<str>>,
     kinds: Vec<Arc<str>>,
@@ -86,7 +88,6 @@ pub(crate) async fn findings(
     let kinds = parameter::list("kind", params.kind.as_ref())?;
     known("kind", &kinds, &KINDS.iter().map(|kind| kind.id).collect::<Vec<_>>())?;
     let ask = FindingsAsk {
-        watch: Arc::clone(api.watch()),
         page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
         severities,
         kinds,
@@ -94,7 +95,8 @@ pub(crate) async fn findings(
         namespaces: parameter::list("namespace", params.namespace.as_ref())?,
         gpus: parameter::list("gpus", params.gpus.as_ref())?,
     };
-    api.answer(ask, &headers).await
+    let at_ns = Instant::read("at", params.at.as_ref())?;
+    api.answer_as_of(at_ns, ask, &headers).await
 }
 
 /// Refuses names that are none of these.
@@ -105,7 +107,7 @@ fn known(parameter: &'static str, names: &[Arc<str>], all: &[&str]) -> Result<()
 
 impl Ask for FindingsAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let judgement = judged(&self.watch, &view).await?;
+        let judgement = judged(&view).await?;
         view.render(judgement.missing.clone(), move |view, _| {
             let wanted: Vec<&(FleetFinding, String)> =
                 judgement.findings.iter().filter(|(finding, _)| self.wants(finding)).collect();
@@ -144,8 +146,8 @@ impl FindingsAsk {
 ///
 /// # Errors
 /// When the history gives no answer.
-pub(crate) async fn judged(watch: &FleetWatch, view: &View) -> Result<Arc<Judgement>, ApiError> {
-    Ok(watch.judged(view.history.as_ref(), view.rules.fresh, 2 * view.limits.judge_every).await?)
+pub(crate) async fn judged(view: &View) -> Result<Arc<Judgement>, ApiError> {
+    Ok(view.watch.judged(view.history.as_ref(), view.rules.fresh, 2 * view.limits.judge_every).await?)
 }
 
 /// Until when a judgement serves, nanoseconds UTC since 1970.
@@ -164,12 +166,14 @@ pub(crate) struct StragglersParams {
     /// Jobs to pass over.
     #[param(inline)]
     offset: Option<Offset>,
+    /// As of this instant, by the history up to it: the jobs of that time. Without it: now.
+    #[param(inline, example = "2026-11-20T16:00:00Z")]
+    at: Option<Instant>,
 }
 
 /// A question for stragglers.
 #[derive(Debug)]
 struct StragglersAsk {
-    watch: Arc<FleetWatch>,
     page: Paging,
 }
 
@@ -192,16 +196,14 @@ pub(crate) async fn stragglers(
     Asked(params): Asked<StragglersParams>,
 ) -> Answered {
     let limits = &api.config().limits;
-    let ask = StragglersAsk {
-        watch: Arc::clone(api.watch()),
-        page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
-    };
-    api.answer(ask, &headers).await
+    let ask = StragglersAsk { page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)? };
+    let at_ns = Instant::read("at", params.at.as_ref())?;
+    api.answer_as_of(at_ns, ask, &headers).await
 }
 
 impl Ask for StragglersAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let judgement = judged(&self.watch, &view).await?;
+        let judgement = judged(&view).await?;
         let fleet = view.history.fleet().await?.answer;
         view.render(judgement.missing.clone(), move |view, _| {
             let name = |key: &str| condition::name_of(&fleet, key);

@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::asked::{Columns, Limit, Offset, Paging, Where};
+use crate::asked::{Columns, Instant, Limit, Offset, Paging, Where};
 use crate::condition;
 use crate::config::Limits;
 use crate::dto::{Gpu, GpuDetail, GpuList, Labels, LatestColumns, Moment, State};
@@ -88,6 +88,9 @@ pub(crate) struct GpusParams {
     #[serde(rename = "where")]
     #[param(rename = "where", inline, example = "namespace=research;job!=")]
     selector: Option<Where>,
+    /// As of this instant, by the history up to it: the GPUs that had reported, with their values and states then. Without it: now.
+    #[param(inline, example = "2026-11-20T16:00:00Z")]
+    at: Option<Instant>,
 }
 
 /// Which GPUs of a host.
@@ -107,6 +110,19 @@ pub(crate) struct HostGpusParams {
     /// With the latest values of these columns alone, between commas.
     #[param(inline, example = "power_w,utilization_pct")]
     metrics: Option<Columns>,
+    /// As of this instant, by the history up to it: the GPUs that had reported, with their values and states then. Without it: now.
+    #[param(inline, example = "2026-11-20T16:00:00Z")]
+    at: Option<Instant>,
+}
+
+/// Of when.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct GpuParams {
+    /// As of this instant, by the history up to it: the GPU's values and state then. Without it: now.
+    #[param(inline, example = "2026-11-20T16:00:00Z")]
+    at: Option<Instant>,
 }
 
 /// No parameters.
@@ -173,13 +189,14 @@ pub(crate) async fn list(
     Asked(params): Asked<GpusParams>,
 ) -> Answered {
     let ask = GpusAsk::parse(&params, &api.config().limits, &headers)?;
-    api.answer(ask, &headers).await
+    let at_ns = Instant::read("at", params.at.as_ref())?;
+    api.answer_as_of(at_ns, ask, &headers).await
 }
 
 /// One GPU with its latest values.
 #[utoipa::path(
     get, path = "/api/v1/gpus/{id}", tag = "GPUs", operation_id = "get_gpu",
-    params(("id" = String, Path, description = "The GPU's id; also its UUID, PCI address or `host:gpuN` where only one GPU has it.", example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")),
+    params(("id" = String, Path, description = "The GPU's id; also its UUID, PCI address or `host:gpuN` where only one GPU has it.", example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"), GpuParams),
     responses(
         (status = 200, description = "The GPU.", body = GpuDetail<'static>,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
@@ -191,9 +208,10 @@ pub(crate) async fn one(
     Shared(api): Shared<Api>,
     Named(id): Named,
     headers: HeaderMap,
-    Asked(NoParams {}): Asked<NoParams>,
+    Asked(params): Asked<GpuParams>,
 ) -> Answered {
-    api.answer(GpuAsk(id), &headers).await
+    let at_ns = Instant::read("at", params.at.as_ref())?;
+    api.answer_as_of(at_ns, GpuAsk(id), &headers).await
 }
 
 /// The GPUs of a host.
@@ -227,7 +245,8 @@ pub(crate) async fn of_host(
         tests: Tests::default(),
         format: Format::Json,
     };
-    api.answer(ask, &headers).await
+    let at_ns = Instant::read("at", params.at.as_ref())?;
+    api.answer_as_of(at_ns, ask, &headers).await
 }
 
 impl Ask for GpusAsk {

@@ -12,11 +12,10 @@ use super::analysis::{judged, until_ns};
 use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::asked::{Limit, Offset, Paging};
+use crate::asked::{Instant, Limit, Offset, Paging};
 use crate::dto::{HintList, HintTotals, Moment, NodeRoom};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked};
-use crate::watch::FleetWatch;
 
 /// Which nodes.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -35,12 +34,14 @@ pub(crate) struct HintsParams {
     /// Only nodes with so many free GPUs.
     #[param(value_type = Option<u32>, minimum = 0, maximum = 10000, default = 0)]
     min_free: Option<String>,
+    /// As of this instant, by the history up to it: what was free then. Without it: now.
+    #[param(inline, example = "2026-11-20T16:00:00Z")]
+    at: Option<Instant>,
 }
 
 /// A question where work can go.
 #[derive(Debug)]
 struct HintsAsk {
-    watch: Arc<FleetWatch>,
     page: Paging,
     models: Vec<Arc<str>>,
     min_free: usize,
@@ -66,17 +67,17 @@ pub(crate) async fn hints(
 ) -> Answered {
     let limits = &api.config().limits;
     let ask = HintsAsk {
-        watch: Arc::clone(api.watch()),
         page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
         models: parameter::list("model", params.model.as_ref())?,
         min_free: parameter::whole("min_free", params.min_free.as_ref(), 0, limits.page_max)?.unwrap_or(0),
     };
-    api.answer(ask, &headers).await
+    let at_ns = Instant::read("at", params.at.as_ref())?;
+    api.answer_as_of(at_ns, ask, &headers).await
 }
 
 impl Ask for HintsAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let judgement = judged(&self.watch, &view).await?;
+        let judgement = judged(&view).await?;
         view.render(judgement.missing.clone(), move |view, _| {
             let nodes: Vec<&NodeHint> = judgement.hints.iter().filter(|hint| self.wants(hint)).collect();
             let totals = HintTotals::of(&nodes);

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::asked::{Limit, Offset, Paging};
+use crate::asked::{Instant, Limit, Offset, Paging};
 use crate::condition::StateRules;
 use crate::dto::{Host, HostList, Moment, StateCounts};
 use crate::error::{ApiError, ErrorBody};
@@ -29,6 +29,9 @@ pub(crate) struct HostsParams {
     /// Hosts to pass over.
     #[param(inline)]
     offset: Option<Offset>,
+    /// As of this instant, by the history up to it: the hosts that had reported, with the states of their GPUs then. Without it: now.
+    #[param(inline, example = "2026-11-20T16:00:00Z")]
+    at: Option<Instant>,
 }
 
 /// A question for hosts.
@@ -54,7 +57,8 @@ pub(crate) async fn list(
 ) -> Answered {
     let limits = &api.config().limits;
     let page = Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?;
-    api.answer(HostsAsk { page }, &headers).await
+    let at_ns = Instant::read("at", params.at.as_ref())?;
+    api.answer_as_of(at_ns, HostsAsk { page }, &headers).await
 }
 
 impl Ask for HostsAsk {

@@ -8,6 +8,7 @@
 
 mod abandoned;
 mod analysis;
+mod as_of;
 mod began;
 mod client;
 mod clusters;

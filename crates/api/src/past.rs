@@ -1,0 +1,102 @@
+//! The fleet as of earlier instants: a history and a judgement of each instant that is looked at.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gpuvitals_core::history::{AsOf, History, QueryError};
+use gpuvitals_core::time::MINUTE_NS;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use crate::watch::FleetWatch;
+
+/// Most instants that are kept.
+const INSTANTS_MAX: usize = 4;
+/// How long an instant is kept: rows of it may still come.
+const KEPT: Duration = Duration::from_mins(1);
+/// How long one is whose rows are under way.
+const KEPT_YOUNG: Duration = Duration::from_secs(5);
+/// Age up to which they are.
+const YOUNG_NS: i64 = 10 * MINUTE_NS;
+
+/// An instant that is looked at.
+#[derive(Debug)]
+pub(crate) struct Moment {
+    /// Nanoseconds UTC since 1970.
+    pub(crate) at_ns: i64,
+    /// The history as of it.
+    pub(crate) history: Arc<dyn History>,
+    /// Judges the fleet as of it.
+    pub(crate) watch: Arc<FleetWatch>,
+    until: Instant,
+    is_read: OnceCell<()>,
+}
+
+/// The instants that were looked at last.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    moments: Mutex<VecDeque<Arc<Moment>>>,
+    /// The fleet of one instant is read at a time.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Past {
+    /// An instant, nanoseconds UTC since 1970. Whoever asks first reads its fleet; the others wait.
+    ///
+    /// # Errors
+    /// When the history gives no answer.
+    pub(crate) async fn moment(
+        &self,
+        history: &Arc<dyn History>,
+        at_ns: i64,
+        now_ns: i64,
+    ) -> Result<Arc<Moment>, QueryError> {
+        let moment = self.kept(at_ns).unwrap_or_else(|| {
+            let kept = if now_ns.saturating_sub(at_ns) < YOUNG_NS { KEPT_YOUNG } else { KEPT };
+            let moment = Arc::new(Moment {
+                at_ns,
+                history: Arc::new(AsOf::new(Arc::clone(history), at_ns)),
+                watch: Arc::new(FleetWatch::of_past()),
+                until: Instant::now() + kept,
+                is_read: OnceCell::new(),
+            });
+            self.keep(moment)
+        });
+        let read = async || {
+            let _turn = self.turn.lock().await;
+            moment.history.fleet().await.map(|_| ())
+        };
+        moment.is_read.get_or_try_init(read).await?;
+        Ok(moment)
+    }
+
+    /// Lets those go that are too old.
+    pub(crate) fn forget_old(&self) {
+        let now = Instant::now();
+        self.lock().retain(|moment| moment.until > now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Moment>>> {
+        self.moments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self, at_ns: i64) -> Option<Arc<Moment>> {
+        self.forget_old();
+        let moments = self.lock();
+        moments.iter().find(|moment| moment.at_ns == at_ns).cloned()
+    }
+
+    /// Keeps it, unless another was quicker.
+    fn keep(&self, moment: Arc<Moment>) -> Arc<Moment> {
+        let mut moments = self.lock();
+        if let Some(first) = moments.iter().find(|kept| kept.at_ns == moment.at_ns) {
+            return Arc::clone(first);
+        }
+        while moments.len() >= INSTANTS_MAX {
+            moments.pop_front();
+        }
+        moments.push_back(Arc::clone(&moment));
+        moment
+    }
+}

@@ -1,0 +1,101 @@
+//! The fleet as of an instant of the past.
+
+use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
+use gpuvitals_core::Identity;
+use serde_json::{Value, json};
+
+use crate::analysis::{H100, a_job_with_a_straggler, ids, judging};
+use crate::world::{Row, World, gpu, now_ns, rows};
+
+/// A job with a straggler until 16:05, free GPUs that idle from then to 16:30, and a GPU that came at 16:10. It is 16:30.
+async fn an_hour_later() -> World {
+    let world = judging().await;
+    a_job_with_a_straggler(&world).await;
+    let idle: &[(&str, f64)] = &[("utilization_pct", 0.0), ("gpu_clock_mhz", 300.0), ("power_w", 70.0)];
+    let gpus: Vec<Identity> = (0..9).map(|n| gpu(&format!("GPU-{n}"), "sim-node-01", n, H100)).collect();
+    let later: Vec<Row<'_>> = (11..=60)
+        .flat_map(|half_minute| {
+            let there = gpus.iter().filter(move |gpu| gpu.index < Some(8) || half_minute >= 20);
+            there.map(move |gpu| (gpu.clone(), -30 * half_minute, idle))
+        })
+        .collect();
+    world.append(rows(&later)).await;
+    world.set_time(now_ns() + 30 * MINUTE_NS);
+    world
+}
+
+fn column<'a>(list: &'a Value, name: &str) -> Vec<&'a Value> {
+    list["gpus"].as_array().unwrap().iter().map(|gpu| &gpu[name]).collect()
+}
+
+#[tokio::test]
+async fn what_was_wrong_at_an_instant_is_judged_by_the_rows_up_to_it() {
+    let world = an_hour_later().await;
+    let table: &[(&str, &[&str])] = &[
+        ("", &[]),
+        ("?at=2026-11-20T16:04:00Z", &["straggler:GPU-7"]),
+        ("?at=2026-11-20T15:46:30Z", &[]),
+        ("?at=2026-11-20T15:00:00Z", &[]),
+        ("?at=2026-11-20T16:29:00Z", &[]),
+        // It has not come: now.
+        ("?at=2026-11-21T00:00:00Z", &[]),
+    ];
+    for (query, expected) in table {
+        let list = world.ok(&format!("/api/v1/analysis/findings{query}")).await;
+        assert_eq!(ids(&list), *expected, "{query}");
+    }
+    let list = world.ok("/api/v1/analysis/findings?at=2026-11-20T16:04:00Z").await;
+    let straggler = &list["findings"][0];
+    assert_eq!(
+        (&straggler["since"], &list["judged_at"]),
+        (&json!("2026-11-20T15:45:30Z"), &json!("2026-11-20T16:04:00Z"))
+    );
+    assert_eq!(straggler["reach"]["job"], "train-7");
+    let jobs = world.ok("/api/v1/analysis/stragglers?at=2026-11-20T16:04:00Z").await;
+    assert_eq!((&jobs["total"], &jobs["jobs"][0]["gpus"][0]["gpu"]), (&json!(1), &json!("GPU-7")));
+}
+
+#[tokio::test]
+async fn gpus_hosts_and_room_are_those_of_the_instant() {
+    let world = an_hour_later().await;
+    let then = "at=2026-11-20T16:04:00Z";
+    let gpus = world.ok(&format!("/api/v1/gpus?{then}&metrics=gpu_clock_mhz&labels=job")).await;
+    assert_eq!(gpus["total"], 8, "one had not come yet");
+    assert!(column(&gpus, "state").iter().all(|state| *state == "active"), "{gpus}");
+    assert!(column(&gpus, "labels").iter().all(|labels| labels["job"] == "train-7"), "{gpus}");
+    assert!(column(&gpus, "last_seen").iter().all(|seen| *seen == "2026-11-20T16:04:00Z"), "{gpus}");
+    let clock = |n: usize| &gpus["gpus"][n]["metrics"]["gpu_clock_mhz"];
+    assert_eq!((clock(6), clock(7)), (&json!(1980), &json!(1530)));
+
+    let now = world.ok("/api/v1/gpus?labels=job&sort=state").await;
+    assert_eq!(now["total"], 9);
+    assert!(column(&now, "labels").iter().all(|labels| labels["job"].is_null()), "{now}");
+
+    let one = world.ok(&format!("/api/v1/gpus/GPU-7?{then}")).await;
+    assert_eq!(
+        (&one["latest"]["power_w"]["value"], &one["labels"]["job"]),
+        (&json!(500.0), &json!("train-7")),
+        "{one}"
+    );
+    let late = world.get(&format!("/api/v1/gpus/GPU-8?{then}")).await;
+    assert_eq!(late.status, 404);
+    let hosts = world.ok(&format!("/api/v1/hosts?{then}")).await;
+    assert_eq!(
+        (&hosts["hosts"][0]["gpu_count"], &hosts["hosts"][0]["states"]["active"]),
+        (&json!(8), &json!(8))
+    );
+    let of_host = world.ok(&format!("/api/v1/hosts/sim-node-01/gpus?{then}")).await;
+    assert_eq!(of_host["total"], 8);
+    let hints = world.ok(&format!("/api/v1/schedule/hints?{then}")).await;
+    assert_eq!(hints["nodes"][0]["free"], json!([]), "{hints}");
+
+    // Between the rows, and after the last ones.
+    let between = world.ok("/api/v1/gpus?at=2026-11-20T16:04:59.5Z").await;
+    assert_eq!(between["gpus"][0]["last_seen"], "2026-11-20T16:04:30Z");
+    world.set_time(now_ns() + 90 * MINUTE_NS + SECOND_NS);
+    let silent = world.ok("/api/v1/analysis/findings?at=2026-11-20T17:20:00Z").await;
+    assert_eq!(ids(&silent), ["node_silent:sim-node-01"]);
+
+    let refused = world.get("/api/v1/gpus?at=yesterday").await;
+    assert_eq!((refused.status, &refused.json()["code"]), (400, &json!("bad_parameter")));
+}
