@@ -12,7 +12,7 @@ use ureq::http::Method;
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::query;
-use crate::query::flags::Server;
+use crate::query::flags::{Server, When};
 use crate::table::{aligned, fitted, text, width};
 use crate::terminal;
 
@@ -24,6 +24,7 @@ const ACKNOWLEDGEMENTS: &str = "/api/v1/analysis/acknowledgements";
   gpuvitals findings
   gpuvitals findings --severity critical,warning --steps
   gpuvitals findings --host node-17 --json
+  gpuvitals findings --at 2026-11-20T03:10:00Z
   gpuvitals findings --acknowledge xid:GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21 --note \"Kim: drained, board ordered\"
 
 Docs: docs/findings.md.")]
@@ -46,17 +47,20 @@ pub(crate) struct FindingsFlags {
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: usize,
+    /// Of when
+    #[command(flatten)]
+    pub when: When,
     /// With the values that show each finding, what to do, and its id
     #[arg(long)]
     pub steps: bool,
     /// Say that somebody looks after this finding: it stands behind the others until it closes
-    #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps", "at"])]
     pub acknowledge: Option<String>,
     /// Who looks after it, and why
     #[arg(long, value_name = "TEXT", requires = "acknowledge")]
     pub note: Option<String>,
     /// Take an acknowledgement back: nobody looks after this finding now
-    #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps", "acknowledge"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps", "at", "acknowledge"])]
     pub release: Option<String>,
 }
 
@@ -103,7 +107,8 @@ pub(crate) fn run(flags: &FindingsFlags) -> Result<(), Failure> {
     let some = filters.into_iter().filter(|(_, names)| !names.is_empty());
     let filters: Vec<String> =
         some.map(|(name, names)| format!("&{name}={}", escaped(&names.join(",")))).collect();
-    let path = format!("/api/v1/analysis/findings?limit={}{}", flags.limit, filters.concat());
+    let when = flags.when.parameter()?;
+    let path = format!("/api/v1/analysis/findings?limit={}{}{when}", flags.limit, filters.concat());
     let answer = query::ask(&flags.server, &path)?;
     let shown = if flags.steps { with_steps(&answer) } else { fitted(list(&answer), width()) };
     terminal::print(&if flags.server.json { format!("{answer:#}\n") } else { shown })

@@ -31,15 +31,18 @@ const ANSWER_LEN_MAX: u64 = 256 << 20;
 /// If the server cannot be reached, refuses the question, or reports something unhealthy.
 pub(crate) fn run(query: &Query) -> Result<(), Failure> {
     let path = match &query.what {
-        QueryWhat::Gpus { search, state, sort, limit } => {
+        QueryWhat::Gpus { search, state, sort, limit, when } => {
             let filter = |name: &str, value: &Option<String>| {
                 value.as_ref().map_or(String::new(), |value| format!("&{name}={}", escaped(value)))
             };
             let filters = filter("search", search) + &filter("state", state) + &filter("sort", sort);
-            format!("/api/v1/gpus?include=metrics&limit={limit}{filters}")
+            format!("/api/v1/gpus?include=metrics&limit={limit}{filters}{}", when.parameter()?)
         }
-        QueryWhat::Hosts => "/api/v1/hosts?limit=10000".to_owned(),
-        QueryWhat::Gpu { id } => format!("/api/v1/gpus/{}", escaped(id)),
+        QueryWhat::Hosts { when } => format!("/api/v1/hosts?limit=10000{}", when.parameter()?),
+        QueryWhat::Gpu { id, when } => {
+            let parameters = when.parameter()?.replacen('&', "?", 1);
+            format!("/api/v1/gpus/{}{parameters}", escaped(id))
+        }
         QueryWhat::Range { .. } => range_path(&query.what)?,
         QueryWhat::Rows { .. } => rows_path(&query.what)?,
         QueryWhat::Health { .. } => HEALTH.to_owned(),

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use gpuvitals_core::Table;
+use gpuvitals_core::{Table, time};
+
+use crate::failure::{Exit, Failure};
+use crate::percent::escaped;
 
 /// A running gpuvitals to ask.
 #[derive(Debug, Args)]
@@ -29,12 +32,33 @@ pub(crate) struct Server {
     pub json: bool,
 }
 
+/// Of when an answer is.
+#[derive(Debug, Args)]
+pub(crate) struct When {
+    /// As of this instant, by the history up to it [default: now]
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+}
+
+impl When {
+    /// The parameter of a question that has others, if an instant is given.
+    ///
+    /// # Errors
+    /// If it is no time.
+    pub(crate) fn parameter(&self) -> Result<String, Failure> {
+        let Some(text) = &self.at else { return Ok(String::new()) };
+        let at_ns = time::parse(text).map_err(|e| Failure::new(Exit::Usage, format!("--at: {e}")))?;
+        Ok(format!("&at={}", escaped(&time::format(at_ns))))
+    }
+}
+
 /// `gpuvitals query`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gpuvitals query gpus --state unhealthy
   gpuvitals query gpus --sort=-power_w --limit 10
   gpuvitals query gpu host-7:gpu3
+  gpuvitals query gpus --state unhealthy --at 2026-11-20T03:10:00Z
   gpuvitals query range power_w,utilization_pct --last 6h --step 5m --group-by node
   gpuvitals query range energy_mj --aggregate rate --group-by namespace,job --where 'job!=' --top 10
   gpuvitals query range cpu_pct --table system_events
@@ -66,13 +90,23 @@ pub(crate) enum QueryWhat {
         /// At most this many
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: usize,
+        /// Of when
+        #[command(flatten)]
+        when: When,
     },
     /// All hosts
-    Hosts,
+    Hosts {
+        /// Of when
+        #[command(flatten)]
+        when: When,
+    },
     /// One GPU: identity and the latest value of every metric
     Gpu {
         /// UUID, PCI address, or host:gpuN
         id: String,
+        /// Of when
+        #[command(flatten)]
+        when: When,
     },
     /// History of one or more metrics
     Range {

@@ -14,7 +14,7 @@ use crate::table::{aligned, text};
 pub(crate) fn table(what: &QueryWhat, answer: &Value) -> String {
     match what {
         QueryWhat::Gpus { .. } => gpus(answer),
-        QueryWhat::Hosts => hosts(answer),
+        QueryWhat::Hosts { .. } => hosts(answer),
         QueryWhat::Gpu { .. } => gpu(answer),
         QueryWhat::Range { limit, .. } => range(answer, &group_by(what), *limit),
         QueryWhat::Rows { .. } => rows(answer),
