@@ -43,6 +43,11 @@ pub trait StatusView: Send + Sync {
     fn collectors(&self) -> Vec<Peer>;
     /// The source of the rows and its progress: a JSON object, empty if there is none in this process.
     fn source(&self) -> serde_json::Value;
+    /// Age of the newest row from which all rows are a recording, because what made them has ended or nothing in this process makes
+    /// any; none: more may come after any silence.
+    fn recorded_after(&self) -> Option<Duration> {
+        None
+    }
     /// The clusters whose nodes are read from outside, in the order of the configuration.
     fn clusters(&self) -> Vec<Arc<ClusterView>> {
         Vec::new()
@@ -253,6 +258,16 @@ impl Api {
         let Rendered { body, head, until_ns } =
             ask.answer(view).instrument(tracing::info_span!("query")).await?;
         Ok(Ready { body, head, made, version: now.version, until_ns })
+    }
+
+    /// The instant of the newest row, nanoseconds UTC since 1970, if the rows are a recording; none: more come, or there is none.
+    pub(crate) async fn end_of_recording(&self) -> Option<i64> {
+        let State { config, history, status, .. } = self.0.as_ref();
+        let after = status.recorded_after()?.max(config.stale_after);
+        let fleet = history.fleet().await.ok()?.answer;
+        let newest_ns = fleet.gpus.iter().map(|gpu| gpu.last_seen_ns).max()?;
+        let age_ns = config.clock.now_ns().saturating_sub(newest_ns);
+        (age_ns > i64::try_from(after.as_nanos()).unwrap_or(i64::MAX)).then_some(newest_ns)
     }
 
     /// The gateway's own statistics.

@@ -25,7 +25,8 @@ use crate::error::ErrorBody;
     )
 )]
 pub(crate) async fn health(Shared(api): Shared<Api>, certificate: Served) -> Answered {
-    let report = report(&api, certificate);
+    let mut report = report(&api, certificate);
+    report.recording_end = api.end_of_recording().await.map(Moment);
     let status =
         if report.status == Status::Unhealthy { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     let response: Response = stats::fresh(status, &report)?;
@@ -83,5 +84,6 @@ fn report(api: &Api, certificate: Served) -> HealthReport {
         store,
         clusters,
         certificate,
+        recording_end: None,
     }
 }

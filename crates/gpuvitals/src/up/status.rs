@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use gpuvitals_api::{Peer, StatusView};
 use gpuvitals_core::Health;
@@ -20,6 +21,8 @@ use crate::watched::Watched;
 
 /// Name of a part of this process among others.
 const HERE: &str = "this process";
+/// Age of the newest row from which a store that is only served is a recording.
+const RECORDED_AFTER: Duration = Duration::from_hours(1);
 
 /// The queue, wherever it is.
 #[derive(Debug)]
@@ -149,6 +152,14 @@ impl StatusView for Status {
             store_failures: count(&self.collector.store_failures),
         };
         serde_json::to_value(shown).unwrap_or_default()
+    }
+
+    fn recorded_after(&self) -> Option<Duration> {
+        match &self.source {
+            ("replay", progress) if progress.has_ended() => Some(Duration::ZERO),
+            ("none", _) => Some(RECORDED_AFTER),
+            _ => None,
+        }
     }
 
     fn families(&self) -> Vec<Family> {
