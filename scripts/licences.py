@@ -1,5 +1,6 @@
 """What others wrote and our program has in it: THIRD-PARTY-LICENCES, their licences' texts, and gpuvitals.cdx.json, the bill of materials
-(CycloneDX 1.6). Of the crates that are linked, Rust's standard library, and the packages whose code or styles are in the web page.
+(CycloneDX 1.6). Of the crates that are linked, Rust's standard library, libdrm's list of names, and the packages whose code or styles are in the web
+page.
 
 licences.py FOLDER [flags of cargo]: the flags (--no-default-features --features agent) say which program. The same sources give the same bytes.
 """
@@ -105,6 +106,17 @@ def standard_library():
     return {"name": "std", "version": version, "license": "(MIT OR Apache-2.0) AND Unicode-3.0", "texts": texts}
 
 
+def names():
+    """The names of AMD GPUs, whose list begins with its source and licence."""
+    head = []
+    for line in (ROOT / "crates/sources/src/dialect/amd_sysfs/amdgpu.ids").read_text().splitlines():
+        if not line.startswith("#"):
+            break
+        head.append(line.removeprefix("#").strip())
+    version = re.search(r"libdrm (\d[\d.]+)", head[0]).group(1)
+    return {"name": "libdrm", "version": version, "license": "MIT", "texts": ["\n".join(head)]}
+
+
 def licensed(licence):
     """A licence or an expression, as CycloneDX tells them apart."""
     licence = expression(licence)
@@ -116,7 +128,7 @@ def component(name, version, licence, purl, digest=None, **more):
     return {"type": "library", "bom-ref": purl, "name": name, "version": version, "licenses": licensed(licence), "purl": purl} | hashes | more
 
 
-def bill(packages, edges, std, web):
+def bill(packages, edges, generic, web):
     ours = {key: it for key, it in packages.items() if not it["source"]}
     reference = {key: f"pkg:cargo/{it['name']}@{it['version']}" if it["source"] else it["name"] for key, it in packages.items()}
     components = []
@@ -129,7 +141,8 @@ def bill(packages, edges, std, web):
         if it["repository"]:
             more["externalReferences"] = [{"type": "vcs", "url": it["repository"]}]
         components.append(component(it["name"], it["version"], it["license"], reference[key], ("SHA-256", it["sum"]), **more))
-    components.append(component("std", std["version"], std["license"], f"pkg:generic/rust-std@{std['version']}"))
+    for purl, it in generic.items():
+        components.append(component(it["name"], it["version"], it["license"], f"pkg:generic/{purl}@{it['version']}"))
     for it in web:
         components.append(component(it["name"], it["version"], it["license"], f"pkg:npm/{quote(it['name'])}@{it['version']}", it["hash"]))
     components.sort(key=lambda it: it["bom-ref"])
@@ -165,13 +178,13 @@ def text(third):
 
 def main(folder, flags):
     packages, edges = crates(flags)
-    std = standard_library()
+    generic = {"rust-std": standard_library(), "libdrm": names()}
     has_page = any(it["name"] == "gpuvitals-api" for it in packages.values())
     web = list(page()) if has_page else []
-    third = sorted([it for it in packages.values() if it["source"]] + [std] + web, key=lambda it: (it["name"], it["version"]))
+    third = sorted([it for it in packages.values() if it["source"]] + [*generic.values()] + web, key=lambda it: (it["name"], it["version"]))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "THIRD-PARTY-LICENCES").write_text(text(third))
-    (folder / "gpuvitals.cdx.json").write_text(json.dumps(bill(packages, edges, std, web), indent=1) + "\n")
+    (folder / "gpuvitals.cdx.json").write_text(json.dumps(bill(packages, edges, generic, web), indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ fn prometheus_scrapes_it_with_tls_and_token_and_promql_is_right() {
     prometheus.becomes("gpu_power_watts{gpu=\"0\"}", 41.045);
     prometheus.becomes("sum by (vendor) (gpu_power_watts)", 49.045);
     prometheus
-        .becomes("sum(gpu_power_watts * on (uuid) group_left (model) gpu_info{model=~\".*687f.*\"})", 8.0);
+        .becomes("sum(gpu_power_watts * on (uuid) group_left (model) gpu_info{model=~\".*RX Vega.*\"})", 8.0);
     prometheus.becomes("rate(gpu_energy_joules_total{gpu=\"0\"}[10s])", 41.045);
     prometheus.becomes("gpu_power_watts_window{gpu=\"1\",stat=\"max\"}", 8.0);
     prometheus.becomes("rate(gpu_samples_total{gpu=\"1\"}[10s])", 20.0);

@@ -15,6 +15,8 @@ use crate::probe::Driver;
 
 /// PCI vendor id.
 const VENDOR: u32 = 0x1002;
+/// Marketing names, for machines without libdrm's list.
+const NAMES: &str = include_str!("amdgpu.ids");
 /// Cards looked at.
 const CARDS_MAX: usize = 256;
 
@@ -213,8 +215,10 @@ impl Shared {
         }
         let device_id = hex("device").or(pci_id.map(|(_, device)| device));
         let marketing = || {
-            let name = parse::parse_marketing_name(self.names.as_deref()?, device_id?, hex("revision")?)?;
-            Some(name.to_owned())
+            let (device, revision) = (device_id?, hex("revision")?);
+            // The machine's list may be newer than ours.
+            let mut lists = self.names.as_deref().into_iter().chain([NAMES]);
+            lists.find_map(|list| parse::parse_marketing_name(list, device, revision)).map(str::to_owned)
         };
         let words = || device_id.map_or_else(|| "AMD GPU".to_owned(), |id| format!("AMD GPU 0x{id:04x}"));
         Some(Card {

@@ -329,7 +329,7 @@ fn a_capture_without_class_drm_and_a_card_without_vendor_are_found() {
 }
 
 #[test]
-fn cards_are_counted_in_drm_order_named_by_the_list_and_told_apart() {
+fn cards_are_counted_in_drm_order_named_by_the_lists_and_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let sysfs = dir.path().join("sys");
     for (card, name) in [(0, "vega56"), (2, "rx6900xt"), (10, "rx6900xt")] {
@@ -346,13 +346,19 @@ fn cards_are_counted_in_drm_order_named_by_the_list_and_told_apart() {
     }
     write(&sysfs, "class/drm/card1/device/vendor", "0x10de\n");
     write(&sysfs, "module/amdgpu/version", "6.8.5\n");
-    write(dir.path(), "usr/share/libdrm/amdgpu.ids", "1.0.0\n687F,\tC3,\tRadeon RX Vega\n");
+    fs::remove_file(sysfs.join("class/drm/card10/device/revision")).unwrap();
+    write(dir.path(), "usr/share/libdrm/amdgpu.ids", "1.0.0\n687F,\tC3,\tThe machine's\n");
     let cards = amd_sysfs::cards(&machine(&sysfs));
     let told: Vec<_> =
         cards.iter().map(|card| (card.index, card.name.as_str(), card.model.as_str())).collect();
     assert_eq!(
         told,
-        [(0, "card0", "Radeon RX Vega"), (1, "card2", "AMD GPU 0x73bf"), (2, "card10", "AMD GPU 0x73bf")]
+        [
+            (0, "card0", "The machine's"),
+            (1, "card2", "AMD Radeon RX 6900 XT"),
+            (2, "card10", "AMD GPU 0x73bf")
+        ],
+        "by the machine's list, by ours, by neither"
     );
     assert!(cards.iter().all(|card| card.unique_id.is_none()), "the same id twice is no identity");
     assert_eq!(cards[1].driver_version.as_deref(), Some("6.8.5"));
