@@ -1,9 +1,11 @@
 //! Sampling: the flags over its settings, the devices, and why it is refused.
 
+use gpuvitals_core::MetricId;
+use gpuvitals_core::catalogue::Tier;
 use gpuvitals_inputs::simulated;
 use gpuvitals_settings::Override;
 use gpuvitals_sources::registry::{Discovery, Verdict};
-use gpuvitals_sources::sampler::{RATE_MAX_HZ, SamplerError};
+use gpuvitals_sources::sampler::{RATE_MAX_HZ, SamplerConfig, SamplerError};
 use gpuvitals_sources::settings::{NoDirectory, Sampling};
 
 use crate::failure::{Exit, Failure};
@@ -29,6 +31,16 @@ pub(crate) fn rates_of(flag: &'static str, text: &str) -> Result<Vec<Override>, 
 /// When a directory that was asked for is not there.
 pub(crate) fn discover(sampling: &Sampling) -> Result<Discovery, NoDirectory> {
     sampling.discover(simulated::probe::find)
+}
+
+/// How long a value counts as one of now: three times its interval, nanoseconds.
+pub(crate) fn lasts_ns(metric: MetricId, sampler: &SamplerConfig) -> i64 {
+    // A row of values that did not change is left out until slow values are due.
+    let often = match metric.metric().tier {
+        Tier::Fast | Tier::Slow => sampler.slow,
+        Tier::Rare => sampler.rare,
+    };
+    i64::try_from(3 * often.max(sampler.interval).as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// No device: what was looked at, and what to do.

@@ -1,5 +1,6 @@
 //! Tables for people.
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
 
 use serde_json::Value;
@@ -35,6 +36,52 @@ pub(crate) fn with_numbers(rows: &[Vec<String>], first: usize) -> String {
         out.push('\n');
     }
     out
+}
+
+/// The room that a column asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Columns come in by rank, the lowest first.
+    pub rank: u8,
+    /// What it cannot do without.
+    pub least: usize,
+    /// What it has a use for.
+    pub most: usize,
+}
+
+/// The widths of columns that stand in a line of this width with a gap between them; none for those that are left out.
+/// They come in by rank until one does not fit, and what is left goes to them in the same order. What asks for nothing is
+/// left out.
+pub(crate) fn fit(columns: &[Option<Room>], gap: usize, width: usize) -> Vec<Option<usize>> {
+    let mut by_rank: Vec<(usize, Room)> =
+        columns.iter().enumerate().filter_map(|(at, room)| Some((at, (*room)?))).collect();
+    by_rank.sort_by_key(|(_, room)| room.rank);
+    let mut widths = vec![None; columns.len()];
+    // Each brings a gap; the first needs none.
+    let mut left = width + gap;
+    let mut shown = Vec::new();
+    for (at, room) in by_rank {
+        let Some(rest) = left.checked_sub(room.least + gap) else { break };
+        left = rest;
+        shown.push((at, room));
+    }
+    for (at, room) in shown {
+        let more = (room.most - room.least).min(left);
+        left -= more;
+        if let Some(width) = widths.get_mut(at) {
+            *width = Some(room.least + more);
+        }
+    }
+    widths
+}
+
+/// A text of at most so many characters; one that is longer ends with `…`.
+pub(crate) fn shortened(text: &str, len_max: usize) -> Cow<'_, str> {
+    if text.chars().count() <= len_max {
+        return text.into();
+    }
+    let end = if len_max == 0 { "" } else { "…" };
+    (text.chars().take(len_max.saturating_sub(1)).collect::<String>() + end).into()
 }
 
 /// Width of the terminal on standard output, from `COLUMNS` if it is set; none for a pipe or file.

@@ -1,6 +1,9 @@
 //! `gpuvitals top`: all GPUs of this machine in the terminal, live.
 
+mod grid;
 mod keys;
+mod list;
+mod listing;
 mod model;
 #[cfg(test)]
 mod tests;
@@ -8,7 +11,6 @@ mod view;
 
 use std::io::{self, IsTerminal, Write};
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -18,10 +20,9 @@ use crossterm::cursor::Show;
 use crossterm::event::{self, Event};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
-use gpuvitals_core::clock::Moment;
+use gpuvitals_core::clock::{self, Moment};
 use gpuvitals_settings::Override;
 use gpuvitals_sources::attribution::Owners;
-use gpuvitals_sources::processes::{ProcessGap, ProcessList, ProcessTable};
 use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use gpuvitals_sources::settings::Sampling;
 use ratatui::Terminal;
@@ -29,18 +30,19 @@ use ratatui::backend::{CrosstermBackend, TestBackend};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
-use crate::terminal;
+use crate::{table, terminal};
 use keys::Action;
+use listing::Listing;
 use model::Model;
 
 /// How long a look for keys lasts; between two of them rows are taken.
 const LOOK: Duration = Duration::from_millis(40);
-/// Time between two listings of processes: they are expensive, and nobody reads faster.
-const PROCESS_INTERVAL: Duration = Duration::from_secs(2);
 /// Keys that were typed and not acted upon yet.
 const KEYS_MAX: usize = 64;
-/// Size of a frame that is printed and not shown.
-const PLAIN: (u16, u16) = (100, 40);
+/// Width of a frame that is printed to a file or pipe.
+const PLAIN_WIDTH: u16 = 100;
+/// Lines of a frame that is printed, beside a line a GPU.
+const PLAIN_REST: u16 = 24;
 
 /// `gpuvitals top`
 #[derive(Debug, Args)]
@@ -88,8 +90,8 @@ pub(crate) fn run(flags: &Top, sampling: &Sampling) -> Result<(), Failure> {
         sampler.add(probe).map_err(crate::sampling::refused)?;
     }
     let stop = CancellationToken::new();
-    let processes = Listing::start(found.processes, stop.clone())?;
-    let mut model = Model::new(sampling.node(), config.interval, flags.ascii);
+    let processes = Listing::start(found.processes, &sampling.machine()?.procfs, stop.clone())?;
+    let mut model = Model::new(sampling.node(), config, flags.ascii);
     let shown = if flags.once {
         print_frame(&sampler, &processes, &mut model)
     } else {
@@ -111,10 +113,16 @@ fn print_frame(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io:
         model.states(sampler.states());
     }
     model.processes(processes.latest());
-    let mut terminal = Terminal::new(TestBackend::new(PLAIN.0, PLAIN.1)).map_err(io::Error::other)?;
+    model.tick(clock::now_ns());
+    let width = table::width().and_then(|width| width.try_into().ok()).unwrap_or(PLAIN_WIDTH);
+    let height = u16::try_from(model.count()).unwrap_or(u16::MAX).saturating_add(PLAIN_REST);
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).map_err(io::Error::other)?;
     let frame = terminal.draw(|frame| view::draw(frame, model)).map_err(io::Error::other)?;
-    let text = lines_of(frame.buffer, PLAIN.0);
-    writeln!(io::stdout(), "{}", text.trim_end())
+    let text = lines_of(frame.buffer, width);
+    // What a screen leaves empty is no part of an answer.
+    let mut lines: Vec<&str> = text.trim_end().lines().collect();
+    lines.dedup_by(|line, before| line.is_empty() && before.is_empty());
+    writeln!(io::stdout(), "{}", lines.join("\n"))
 }
 
 /// A frame as lines of text.
@@ -148,6 +156,7 @@ fn show(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result
         }
         model.states(sampler.states());
         model.processes(processes.latest());
+        changed |= model.tick(clock::now_ns());
         let drawn = if changed && !model.is_paused() {
             changed = false;
             terminal.draw(|frame| view::draw(frame, model)).map(drop)
@@ -227,47 +236,5 @@ impl Drop for Screen {
         // Nothing better can be done about a terminal that takes no orders.
         let _left = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _cooked = disable_raw_mode();
-    }
-}
-
-/// Lists processes on a thread of its own.
-struct Listing {
-    latest: Arc<std::sync::Mutex<ProcessList>>,
-}
-
-impl Listing {
-    fn start(mut tables: Vec<Box<dyn ProcessTable>>, stop: CancellationToken) -> Result<Self, Failure> {
-        let latest = Arc::default();
-        let listing = Self { latest: Arc::clone(&latest) };
-        let work = move || {
-            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
-                return;
-            };
-            while !stop.is_cancelled() {
-                let mut all = ProcessList::default();
-                for table in &mut tables {
-                    match table.read() {
-                        Ok(list) => {
-                            all.processes.extend(list.processes);
-                            all.gaps.extend(list.gaps);
-                        }
-                        Err(error) => all.gaps.push(ProcessGap { gpu: None, part: "processes", error }),
-                    }
-                }
-                *latest.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = all;
-                // Ended by the stop or by the time: both go on with the loop.
-                let _either = runtime
-                    .block_on(async { tokio::time::timeout(PROCESS_INTERVAL, stop.cancelled()).await });
-            }
-        };
-        std::thread::Builder::new()
-            .name("processes".to_owned())
-            .spawn(work)
-            .map_err(|e| Failure::io("cannot start the thread that lists processes", e))?;
-        Ok(listing)
-    }
-
-    fn latest(&self) -> ProcessList {
-        self.latest.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 }

@@ -31,22 +31,37 @@ pub(super) enum Action {
     Escape,
     /// Processes or not.
     Processes,
+    /// Encoders, PCIe and links in place of the vitals, or back.
+    Traffic,
     /// Pause.
     Pause,
     /// Help or not.
     Help,
 }
 
-/// Keys for the footer and the help: key, action.
-pub(super) const KEYS: &[(&str, &str)] = &[
-    ("q", "quit"),
-    ("↑↓", "select"),
-    ("s", "sort"),
-    ("r", "reverse"),
-    ("/", "filter"),
-    ("p", "processes"),
-    ("space", "pause"),
-    ("?", "help"),
+/// A key for the footer and the help.
+pub(super) struct Hint {
+    pub(super) key: &'static str,
+    pub(super) what: &'static str,
+    /// In a narrow footer the lowest ranks are seen.
+    pub(super) rank: u8,
+}
+
+const fn hint(key: &'static str, what: &'static str, rank: u8) -> Hint {
+    Hint { key, what, rank }
+}
+
+/// The keys in their order.
+pub(super) const KEYS: &[Hint] = &[
+    hint("q", "quit", 0),
+    hint("↑↓", "select", 6),
+    hint("s", "sort", 2),
+    hint("r", "reverse", 8),
+    hint("/", "filter", 4),
+    hint("p", "processes", 5),
+    hint("e", "engines, links", 3),
+    hint("space", "pause", 7),
+    hint("?", "help", 1),
 ];
 
 /// The action of a key, while a filter is typed or not.
@@ -77,6 +92,7 @@ pub(super) fn action(key: KeyEvent, is_typing: bool) -> Option<Action> {
         KeyCode::Char('r') => Action::Reverse,
         KeyCode::Char('/') => Action::Filter,
         KeyCode::Char('p') => Action::Processes,
+        KeyCode::Char('e') => Action::Traffic,
         KeyCode::Char(' ') => Action::Pause,
         KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::Help,
         KeyCode::Esc => Action::Escape,

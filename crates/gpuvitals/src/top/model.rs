@@ -3,17 +3,25 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use gpuvitals_core::integral::Blanks;
+use gpuvitals_core::throttle::{Residency, ThrottleColumns, Throttling};
 use gpuvitals_core::{Batch, Identity, MetricId, Table};
-use gpuvitals_sources::processes::ProcessList;
-use gpuvitals_sources::sampler::{Liveness, TargetState};
+use gpuvitals_sources::sampler::{Liveness, SamplerConfig, TargetState};
 
 use super::keys::Action;
+use super::listing::Listed;
+use crate::sampling::lasts_ns;
 
 /// Points of history a GPU keeps: as many as the widest terminal has columns.
 pub(super) const HISTORY: usize = 240;
+/// Rates of those who count bytes, with the count that they are made from.
+const RATES: [(MetricId, MetricId); 4] = [
+    (metric::PCIE_IN, MetricId::of("pcie_rx_bytes")),
+    (metric::PCIE_OUT, MetricId::of("pcie_tx_bytes")),
+    (metric::LINKS_IN, MetricId::of("interconnect_rx_bytes")),
+    (metric::LINKS_OUT, MetricId::of("interconnect_tx_bytes")),
+];
 
 /// The metrics of the columns.
 pub(super) mod metric {
@@ -29,7 +37,16 @@ pub(super) mod metric {
     pub(crate) const CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
     pub(crate) const MEMORY_CLOCK: MetricId = MetricId::of("mem_clock_mhz");
     pub(crate) const FAN: MetricId = MetricId::of("fan_speed_pct");
-    pub(crate) const THROTTLED: MetricId = MetricId::of("throttled");
+    pub(crate) const ENCODER: MetricId = MetricId::of("encoder_utilization_pct");
+    pub(crate) const DECODER: MetricId = MetricId::of("decoder_utilization_pct");
+    pub(crate) const MEDIA: MetricId = MetricId::of("media_utilization_pct");
+    pub(crate) const JPEG: MetricId = MetricId::of("jpeg_utilization_pct");
+    pub(crate) const PCIE_GENERATION: MetricId = MetricId::of("pcie_gen");
+    pub(crate) const PCIE_WIDTH: MetricId = MetricId::of("pcie_width");
+    pub(crate) const PCIE_IN: MetricId = MetricId::of("pcie_rx_bytes_per_s");
+    pub(crate) const PCIE_OUT: MetricId = MetricId::of("pcie_tx_bytes_per_s");
+    pub(crate) const LINKS_IN: MetricId = MetricId::of("interconnect_rx_bytes_per_s");
+    pub(crate) const LINKS_OUT: MetricId = MetricId::of("interconnect_tx_bytes_per_s");
     pub(crate) const CPU: MetricId = MetricId::of("cpu_pct");
     pub(crate) const HOST_USED: MetricId = MetricId::of("memory_mb");
     pub(crate) const HOST_TOTAL: MetricId = MetricId::of("host_memory_total_mb");
@@ -47,16 +64,6 @@ pub(super) enum Order {
 }
 
 impl Order {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Index => "index",
-            Self::Busy => "busy",
-            Self::Memory => "memory",
-            Self::Power => "power",
-            Self::Heat => "temperature",
-        }
-    }
-
     fn next(self) -> Self {
         match self {
             Self::Index => Self::Busy,
@@ -68,24 +75,75 @@ impl Order {
     }
 }
 
+/// A value, and the time of its row, UTC nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Dated {
+    value: f64,
+    at_ns: i64,
+}
+
 /// A GPU, or the host.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) identity: Arc<Identity>,
     pub(super) liveness: Liveness,
-    values: HashMap<MetricId, f64>,
+    values: HashMap<MetricId, Dated>,
+    /// Time of its newest row; none before the first.
+    latest_ns: Option<i64>,
+    counted: Residency,
+    /// What holds its clocks down; none before its driver says so.
+    pub(super) throttling: Option<Throttling>,
     pub(super) busy: VecDeque<f64>,
     pub(super) power: VecDeque<f64>,
 }
 
 impl Device {
     pub(super) fn get(&self, metric: MetricId) -> Option<f64> {
-        self.values.get(&metric).copied()
+        self.values.get(&metric).map(|dated| dated.value)
     }
 
     /// The most instantaneous power available.
+    pub(super) fn power_metric(&self) -> MetricId {
+        if self.values.contains_key(&metric::POWER) { metric::POWER } else { metric::POWER_AVERAGE }
+    }
+
     pub(super) fn power_now(&self) -> Option<f64> {
-        self.get(metric::POWER).or_else(|| self.get(metric::POWER_AVERAGE))
+        self.get(self.power_metric())
+    }
+
+    /// How full its memory is.
+    pub(super) fn memory_pct(&self) -> Option<f64> {
+        let (used, total) = (self.get(metric::USED)?, self.get(metric::TOTAL)?);
+        (total > 0.0).then(|| used / total * 100.0)
+    }
+
+    /// Takes the values of a row.
+    fn take(&mut self, batch: &Batch, row: usize, at_ns: i64) {
+        let before = RATES.map(|(_, count)| self.values.get(&count).copied());
+        for (metric, column) in batch.metrics() {
+            if let Some(value) = column.value(row) {
+                self.values.insert(metric, Dated { value: value.as_f64(), at_ns });
+            }
+        }
+        for ((rate, count), before) in RATES.into_iter().zip(before) {
+            let (Some(before), Some(now)) = (before, self.values.get(&count)) else { continue };
+            #[expect(clippy::cast_precision_loss, reason = "the time between two samples")]
+            let seconds = (now.at_ns - before.at_ns) as f64 / 1e9;
+            let is_told = self.values.get(&rate).is_some_and(|told| told.at_ns == at_ns);
+            // A count that fell began anew.
+            if !is_told && seconds > 0.0 && now.value >= before.value {
+                let value = (now.value - before.value) / seconds;
+                self.values.insert(rate, Dated { value, at_ns });
+            }
+        }
+        if let Some(now) = ThrottleColumns::of(batch.records()).at(row, &mut self.counted) {
+            self.throttling = Some(now);
+        }
+        self.latest_ns = Some(at_ns);
+        // A gap in the history would shift it against its neighbours.
+        let (busy, power) = (self.get(metric::BUSY), self.power_now());
+        remember(&mut self.busy, busy);
+        remember(&mut self.power, power);
     }
 }
 
@@ -94,41 +152,47 @@ impl Device {
 #[expect(clippy::struct_excessive_bools, reason = "switches of the user, each on its own key")]
 pub(super) struct Model {
     pub(super) node: String,
-    pub(super) interval: Duration,
+    pub(super) sampler: SamplerConfig,
     pub(super) ascii: bool,
     pub(super) host: Option<Device>,
     gpus: Vec<Device>,
-    pub(super) listed: ProcessList,
+    pub(super) listed: Listed,
     pub(super) order: Order,
     reverse: bool,
     pub(super) filter: String,
     typing: bool,
     paused: bool,
     pub(super) show_processes: bool,
+    /// Engines and links in place of the vitals.
+    pub(super) show_traffic: bool,
     pub(super) show_help: bool,
     selected: Option<Arc<str>>,
     /// Time of the newest row, UTC nanoseconds.
     pub(super) newest_ns: i64,
+    /// The time now, by which ages count.
+    now_ns: i64,
 }
 
 impl Model {
-    pub(super) fn new(node: String, interval: Duration, ascii: bool) -> Self {
+    pub(super) fn new(node: String, sampler: SamplerConfig, ascii: bool) -> Self {
         Self {
             node,
-            interval,
+            sampler,
             ascii,
             host: None,
             gpus: Vec::new(),
-            listed: ProcessList::default(),
+            listed: Listed::default(),
             order: Order::Index,
             reverse: false,
             filter: String::new(),
             typing: false,
             paused: false,
             show_processes: true,
+            show_traffic: false,
             show_help: false,
             selected: None,
             newest_ns: 0,
+            now_ns: 0,
         }
     }
 
@@ -155,16 +219,32 @@ impl Model {
                 _ => return,
             };
             device.liveness = Liveness::Up;
-            for (metric, column) in batch.metrics() {
-                if let Some(value) = column.value(row) {
-                    device.values.insert(metric, value.as_f64());
-                }
-            }
-            // A gap in the history would shift it against its neighbours.
-            remember(&mut device.busy, device.values.get(&metric::BUSY).copied());
-            let power = device.power_now();
-            remember(&mut device.power, power);
+            device.take(batch, row, at);
         }
+    }
+
+    /// Says what time it is; whether that changes what is shown.
+    pub(super) fn tick(&mut self, now_ns: i64) -> bool {
+        let is_next = now_ns / 1_000_000_000 != self.now_ns / 1_000_000_000;
+        self.now_ns = now_ns;
+        is_next && self.gpus.iter().any(|gpu| gpu.liveness != Liveness::Up || self.is_old(gpu))
+    }
+
+    /// Seconds since the newest row of a GPU; none before the first.
+    pub(super) fn age(&self, gpu: &Device) -> Option<i64> {
+        Some((self.now_ns - gpu.latest_ns?).max(0) / 1_000_000_000)
+    }
+
+    /// Whether the values of a GPU are not of now.
+    pub(super) fn is_old(&self, gpu: &Device) -> bool {
+        let is_late = |at_ns| self.now_ns - at_ns > lasts_ns(metric::BUSY, &self.sampler);
+        gpu.liveness != Liveness::Up || gpu.latest_ns.is_some_and(is_late)
+    }
+
+    /// Whether a value is not of now: its GPU is silent, or this one is not read any more.
+    pub(super) fn is_value_old(&self, gpu: &Device, metric: MetricId) -> bool {
+        let is_late = |dated: &Dated| self.now_ns - dated.at_ns > lasts_ns(metric, &self.sampler);
+        gpu.liveness != Liveness::Up || gpu.values.get(&metric).is_some_and(is_late)
     }
 
     /// Takes the states of the devices: the list holds exactly these. A device that never gave a row is among them; a tool
@@ -190,7 +270,7 @@ impl Model {
     }
 
     /// Takes the processes.
-    pub(super) fn processes(&mut self, listed: ProcessList) {
+    pub(super) fn processes(&mut self, listed: Listed) {
         self.listed = listed;
     }
 
@@ -212,8 +292,20 @@ impl Model {
         self.paused
     }
 
-    pub(super) fn is_reversed(&self) -> bool {
-        self.reverse
+    /// The direction of the order, beside the head of its column: `▲` if the values rise downwards.
+    pub(super) fn arrow(&self) -> &'static str {
+        let rises = (self.order == Order::Index) != self.reverse;
+        match (rises, self.ascii) {
+            (true, false) => "▲",
+            (false, false) => "▼",
+            (true, true) => "^",
+            (false, true) => "v",
+        }
+    }
+
+    /// Whether some of the GPUs are simulated.
+    pub(super) fn is_simulated(&self) -> bool {
+        self.gpus.iter().any(|gpu| gpu.identity.is_simulated())
     }
 
     /// Number of GPUs, filtered or not.
@@ -245,8 +337,10 @@ impl Model {
         gpus.sort_by(|a, b| {
             // The largest first; GPUs without a value come last.
             let by_value = value(b).unwrap_or(f64::MIN).total_cmp(&value(a).unwrap_or(f64::MIN));
-            let order = by_value.then_with(|| a.identity.index.cmp(&b.identity.index));
-            order.then_with(|| a.identity.key().cmp(&b.identity.key()))
+            let place = |gpu: &Device| {
+                (gpu.identity.node().map(str::to_owned), gpu.identity.index, gpu.identity.key())
+            };
+            by_value.then_with(|| place(a).cmp(&place(b)))
         });
         if self.reverse {
             gpus.reverse();
@@ -286,6 +380,7 @@ impl Model {
                 }
             }
             Action::Processes => self.show_processes = !self.show_processes,
+            Action::Traffic => self.show_traffic = !self.show_traffic,
             Action::Pause => self.paused = !self.paused,
             Action::Help => self.show_help = !self.show_help,
         }
@@ -305,6 +400,9 @@ fn device(identity: Identity) -> Device {
         identity: Arc::new(identity),
         liveness: Liveness::Starting,
         values: HashMap::new(),
+        latest_ns: None,
+        counted: Residency::default(),
+        throttling: None,
         busy: VecDeque::new(),
         power: VecDeque::new(),
     }

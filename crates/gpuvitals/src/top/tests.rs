@@ -2,18 +2,21 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::identity::SIMULATED;
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::probe::ProbeError;
 use gpuvitals_sources::processes::{GpuProcess, ProcessGap, ProcessKind, ProcessList};
-use gpuvitals_sources::sampler::{Liveness, TargetState};
+use gpuvitals_sources::sampler::{Liveness, SamplerConfig, TargetState};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::style::Color;
 
 use super::keys::Action;
+use super::listing::Listed;
 use super::model::Model;
 use super::view;
 
@@ -51,9 +54,13 @@ fn state(identity: Identity, liveness: Liveness) -> TargetState {
     }
 }
 
+fn empty(ascii: bool) -> Model {
+    Model::new("node-a".to_owned(), SamplerConfig::default(), ascii)
+}
+
 /// Four GPUs: two at work, one lost, one that hangs.
 fn model(ascii: bool) -> Model {
-    let mut model = Model::new("node-a".to_owned(), Duration::from_secs(1), ascii);
+    let mut model = empty(ascii);
     let host = Identity::default().with(IdentityColumn::Node, "node-a").unwrap();
     let of_host =
         [("cpu_pct", 12.4), ("memory_mb", 65_536.0), ("host_memory_total_mb", 524_288.0), ("load1", 3.25)];
@@ -71,12 +78,25 @@ fn model(ascii: bool) -> Model {
             ("gpu_clock_mhz", 1_980.0),
             ("mem_clock_mhz", 2_619.0),
             ("throttled", 1.0),
+            // Software power cap and thermal slowdown.
+            ("throttle_reasons", 36.0),
+            ("encoder_utilization_pct", 12.0),
+            ("decoder_utilization_pct", 0.0),
+            ("pcie_gen", 5.0),
+            ("pcie_width", 16.0),
+            ("pcie_rx_bytes_per_s", 12.34e9),
+            ("interconnect_tx_bytes", f64::from(second) * 2.5e9),
         ];
         model.observe(&row(Table::GpuEvents, &gpu(0, "NVIDIA H100 80GB HBM3"), at, &busier));
         let quiet =
             [("utilization_pct", 0.0), ("power_w", 71.5), ("temperature_c", 31.0), ("fan_speed_pct", 30.0)];
         model.observe(&row(Table::GpuEvents, &gpu(1, "NVIDIA H100 80GB HBM3"), at, &quiet));
+        if second < 18 {
+            let lost = [("utilization_pct", 55.0), ("power_w", 380.0), ("temperature_c", 58.0)];
+            model.observe(&row(Table::GpuEvents, &gpu(2, "NVIDIA H100 80GB HBM3"), at, &lost));
+        }
     }
+    model.tick(NOON_NS + 29_500_000_000);
     let detail = "gone: GPU is lost".to_owned();
     model.states(vec![
         state(gpu(0, "NVIDIA H100 80GB HBM3"), Liveness::Up),
@@ -95,14 +115,50 @@ fn model(ascii: bool) -> Model {
         encoder_utilization_pct: None,
         decoder_utilization_pct: None,
     };
-    model.processes(ProcessList { processes: vec![process], gaps: Vec::new() });
+    let list = ProcessList { processes: vec![process], gaps: Vec::new() };
+    model.processes(Listed { list, users: [(4711, "kim".to_owned())].into() });
     model
 }
 
-fn text(model: &Model, width: u16, height: u16) -> String {
+/// The same, and twelve simulated ones with long numbers: more than a small terminal has lines for.
+fn fleet(ascii: bool) -> Model {
+    let mut model = model(ascii);
+    let mut states: Vec<TargetState> = model
+        .visible()
+        .iter()
+        .map(|gpu| state(gpu.identity.as_ref().clone(), gpu.liveness.clone()))
+        .collect();
+    for index in 4..16 {
+        let mut identity = gpu(index, "AMD Instinct MI300X OAM");
+        identity.set(IdentityColumn::Source, SIMULATED).unwrap();
+        for second in 0..30 {
+            let values = [
+                ("utilization_pct", 100.0),
+                ("memory_used_mb", 164_454.0),
+                ("memory_total_mb", 196_608.0),
+                ("power_w", 1_000.0),
+                ("power_limit_w", 1_400.0),
+                ("temperature_c", 101.0),
+                ("gpu_clock_mhz", 2_100.0),
+                ("throttle_sample_count", f64::from(second) * 1_000.0),
+                ("throttle_ppt_count", f64::from(second) * 300.0),
+            ];
+            let at = NOON_NS + i64::from(second) * 1_000_000_000;
+            model.observe(&row(Table::GpuEvents, &identity, at, &values));
+        }
+        states.push(state(identity, Liveness::Up));
+    }
+    model.states(states);
+    model
+}
+
+fn drawn(model: &Model, width: u16, height: u16) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    let frame = terminal.draw(|frame| view::draw(frame, model)).unwrap();
-    super::lines_of(frame.buffer, width)
+    terminal.draw(|frame| view::draw(frame, model)).unwrap().buffer.clone()
+}
+
+fn text(model: &Model, width: u16, height: u16) -> String {
+    super::lines_of(&drawn(model, width, height), width)
 }
 
 fn check(name: &str, text: &str) {
@@ -114,26 +170,97 @@ fn check(name: &str, text: &str) {
     assert!(text == golden, "{name} differs; UPDATE=1 writes it anew. It is now:\n{text}");
 }
 
+const WIDTHS: [u16; 8] = [40, 56, 72, 80, 100, 120, 160, 200];
+
 #[test]
-fn a_small_terminal_shows_every_gpu_and_the_keys() {
-    check("80x24.txt", &text(&model(false), 80, 24));
+fn every_width_shows_whole_columns() {
+    let mut traffic = fleet(false);
+    traffic.apply(Action::Traffic);
+    for (name, model) in [("vitals", fleet(false)), ("traffic", traffic)] {
+        let list = |width| -> Vec<String> {
+            let text = text(&model, width, 24);
+            text.lines().skip(2).take_while(|line| !line.starts_with('…')).map(str::to_owned).collect()
+        };
+        let widest = list(200);
+        for width in WIDTHS {
+            check(&format!("{name}-{width}.txt"), &text(&model, width, 24));
+            for (line, whole) in list(width).iter().zip(&widest) {
+                let cut = line.split_whitespace().find(|word| {
+                    let is_number = word.starts_with(|c: char| c.is_ascii_digit()) && !word.ends_with('…');
+                    is_number && !whole.split_whitespace().any(|it| it == *word)
+                });
+                assert_eq!(cut, None, "{width} columns: {line}");
+            }
+        }
+    }
 }
 
 #[test]
-fn a_wide_terminal_shows_more() {
-    check("120x40.txt", &text(&model(false), 120, 40));
+fn what_is_not_of_now_is_grey_and_has_its_age() {
+    let mut model = model(false);
+    let colours = |model: &Model, line: u16| -> Vec<Color> {
+        let buffer = drawn(model, 120, 24);
+        (0..100).map(|x| buffer[(x, line)].fg).filter(|colour| *colour != Color::Reset).collect()
+    };
+    let lost = text(&model, 120, 24).lines().nth(5).unwrap().to_owned();
+    assert!(lost.contains("380") && lost.contains("gone 12s"), "{lost}");
+    assert!(colours(&model, 5).contains(&Color::DarkGray));
+    assert!(!colours(&model, 4).contains(&Color::DarkGray));
+    // A GPU that is up and gives no rows: three intervals are waited for.
+    model.tick(NOON_NS + 32_000_000_000);
+    assert!(!text(&model, 120, 24).contains("old"));
+    model.tick(NOON_NS + 36_000_000_000);
+    assert!(text(&model, 120, 24).contains("7s old"));
+    assert!(colours(&model, 4).contains(&Color::DarkGray));
+    // One value that is read no more, in a row of now: its driver's slow values are a second apart.
+    model.observe(&row(
+        Table::GpuEvents,
+        &gpu(1, "NVIDIA H100 80GB HBM3"),
+        NOON_NS + 36_000_000_000,
+        &[("power_w", 72.0)],
+    ));
+    assert!(!text(&model, 120, 24).lines().nth(4).unwrap().contains("old"));
+    assert!(colours(&model, 4).contains(&Color::DarkGray), "the temperature is of earlier");
+}
+
+#[test]
+fn why_a_gpu_is_slow_is_said_in_words() {
+    let mut model = empty(false);
+    let shown = |model: &mut Model, values: &[(&str, f64)]| {
+        model.observe(&row(Table::GpuEvents, &gpu(0, "a GPU"), NOON_NS, values));
+        let text = text(model, 60, 20);
+        let at = text.lines().nth(2).unwrap().split("state").next().unwrap().chars().count();
+        let state: String = text.lines().nth(3).unwrap().chars().skip(at).collect();
+        state.split("  ").next().unwrap().trim().to_owned()
+    };
+    for (values, words) in [
+        (&[("throttled", 0.0)][..], ""),
+        (&[("throttled", 1.0)], "slow"),
+        (&[("throttle_reasons", 1.0)], ""),
+        (&[("throttle_reasons", 4.0)], "power"),
+        (&[("throttle_reasons", 64.0)], "heat"),
+        (&[("throttle_reasons", 8.0)], "hardware"),
+        (&[("throttle_reasons", 128.0)], "brake"),
+        (&[("throttle_reasons", 36.0)], "power+heat"),
+        (&[("throttle_reasons", 0.0), ("throttle_status", 65_536.0)], "power"),
+        (&[("throttle_sample_count", 1_000.0), ("throttle_ppt_count", 100.0)], ""),
+        (&[("throttle_sample_count", 2_000.0), ("throttle_ppt_count", 350.0)], "power 25%"),
+    ] {
+        let values: Vec<(&str, f64)> = values.iter().copied().chain([("utilization_pct", 1.0)]).collect();
+        assert_eq!(shown(&mut model, &values), words, "{values:?}");
+    }
 }
 
 #[test]
 fn ascii_draws_without_blocks() {
-    let drawn = text(&model(true), 80, 24);
+    let drawn = text(&model(true), 100, 24);
     assert!(drawn.contains("..."));
-    assert!(!drawn.contains(['█', '━', '─']), "{drawn}");
+    assert!(!drawn.contains(['█', '━', '─', '▁', '▲']), "{drawn}");
 }
 
 #[test]
 fn a_tool_that_stood_in_for_its_gpu_leaves_the_list() {
-    let mut model = Model::new("node-a".to_owned(), Duration::from_secs(1), false);
+    let mut model = empty(false);
     let tool = Identity::default().with(IdentityColumn::Uuid, "nvidia-smi").unwrap();
     model.states(vec![state(tool, Liveness::Starting)]);
     assert!(text(&model, 80, 24).contains("1 GPU "), "it is waited for");
@@ -153,11 +280,12 @@ fn a_list_of_processes_with_a_gap_says_so() {
         part: "processes",
         error: ProbeError::Denied("no permission".to_owned()),
     };
-    let mut list = model.listed.clone();
-    list.gaps = vec![gap("GPU-1")];
-    model.processes(list);
+    let mut listed = model.listed.clone();
+    listed.list.gaps = vec![gap("GPU-1")];
+    model.processes(listed);
     assert!(!text(&model, 80, 24).contains("cannot read"), "it is about another GPU");
-    model.processes(ProcessList { processes: Vec::new(), gaps: vec![gap("GPU-0")] });
+    let list = ProcessList { processes: Vec::new(), gaps: vec![gap("GPU-0")] };
+    model.processes(Listed { list, ..Listed::default() });
     let drawn = text(&model, 80, 24);
     assert!(drawn.contains("cannot read processes of GPU-0: denied: no permission"), "{drawn}");
     assert!(!drawn.contains("no processes seen"), "{drawn}");
@@ -166,7 +294,7 @@ fn a_list_of_processes_with_a_gap_says_so() {
 #[test]
 fn no_terminal_is_too_small() {
     for (width, height) in [(1, 1), (10, 2), (20, 5), (80, 10), (200, 3)] {
-        text(&model(false), width, height);
+        text(&fleet(false), width, height);
     }
 }
 
@@ -181,6 +309,11 @@ fn orders_filters_and_selections_do_what_they_say() {
     model.apply(Action::Reverse);
     model.apply(Action::Sort);
     assert_eq!(order(&model)[0], 0, "the busiest first, those without a value last");
+    let head = |model: &Model| text(model, 80, 24).lines().nth(2).unwrap().to_owned();
+    assert!(head(&model).contains("busy▼"), "{}", head(&model));
+    model.apply(Action::Reverse);
+    assert!(head(&model).contains("busy▲"), "{}", head(&model));
+    model.apply(Action::Reverse);
     model.apply(Action::Filter);
     "mi300".chars().for_each(|c| model.apply(Action::Type(c)));
     assert_eq!(order(&model), [3]);
