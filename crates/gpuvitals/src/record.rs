@@ -142,7 +142,7 @@ pub(crate) fn run(
             return Ok(code.into());
         }
     };
-    shown.begin(&flags.output, marks);
+    shown.begin(&flags.output, marks, &recorder.progress().workers);
     let mut look = || {
         let progress = recorder.progress();
         progress::warn(&recorder.findings());

@@ -2,6 +2,7 @@
 
 mod format;
 mod print;
+mod round;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -12,7 +13,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::integral::Blanks;
-use gpuvitals_core::{AbsenceReason, IdentityColumn, Table};
+use gpuvitals_core::{AbsenceReason, Batch, Table};
 use gpuvitals_settings::Override;
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::registry::{Finding, Verdict};
@@ -24,6 +25,7 @@ use crate::sampling::{discover, nothing_to_sample, rates_of, refused};
 
 use format::Format;
 use print::Printer;
+use round::{Round, Waiting, name};
 
 /// How long a wait for rows lasts at most before the devices are looked at.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -94,7 +96,7 @@ pub(crate) fn run(flags: &Sample, sampling: &Sampling) -> Result<(), Failure> {
     warn(&found.findings);
     let config = SamplerConfig { hand_on: Duration::ZERO, ..sampling.sampler() };
     let sampler = Sampler::start(found.probes, config, Owners::new()).map_err(refused)?;
-    let mut printer = Printer::new(flags.format, sampling.per_core);
+    let mut printer = Printer::new(flags.format, sampling.per_core, sampling.sampler());
     match print_rows(&sampler, flags.count, &mut printer) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::io("cannot write to standard output", error)),
@@ -108,48 +110,59 @@ fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> i
     let mut given: HashMap<Arc<str>, u64> = HashMap::new();
     let mut out = io::stdout().lock();
     let mut sick = Sick::default();
-    let enough = |given: &HashMap<Arc<str>, u64>, states: &[TargetState]| {
-        count.is_some_and(|count| {
-            states.iter().all(|state| match &state.liveness {
-                Liveness::Starting => false,
-                Liveness::Up => given.get(&state.name()).copied().unwrap_or(0) >= count,
-                Liveness::Down { .. } | Liveness::Stuck { .. } => true,
-            })
-        })
+    let mut round = Round::default();
+    let mut print = |rows: Vec<Waiting>| -> io::Result<()> {
+        for Waiting { batch, row } in &rows {
+            printer.print(&mut out, batch, *row)?;
+        }
+        if rows.is_empty() { Ok(()) } else { out.flush() }
     };
     loop {
-        if let Some(batch) = sampler.next(PATIENCE) {
-            if batch.table() == Table::GpuDetails {
-                continue;
+        let batch = sampler.next(PATIENCE);
+        let is_silent = batch.is_none();
+        if let Some(batch) = batch.filter(|batch| batch.table() != Table::GpuDetails).map(Arc::new) {
+            for row in counted_rows(&batch, &mut given, count) {
+                print(round.take(&batch, row))?;
             }
-            let blanks = Blanks::of(&batch);
-            // A row without values means that the device reports nothing; its state has the reason.
-            let rows = (0..batch.rows()).filter(|&row| !blanks.has(row)).filter(|&row| {
-                let identity = batch.identity(row);
-                let name = identity.key().or_else(|| identity.shared(IdentityColumn::Node).cloned());
-                let printed = given.entry(name.unwrap_or_default()).or_insert(0);
-                // The rows of its CPUs follow the host's own and do not count as rows of the device.
-                *printed += u64::from(batch.instance(Scope::CpuCore, row).is_none());
-                count.is_none_or(|count| *printed <= count)
-            });
-            for row in rows.collect::<Vec<_>>() {
-                printer.print(&mut out, &batch, row)?;
-            }
-            out.flush()?;
             warn(&sampler.findings());
-        } else if sampler.is_over() {
-            break;
+        }
+        let states = sampler.states();
+        let up = states.iter().filter(|state| state.liveness == Liveness::Up).map(TargetState::name);
+        if is_silent || round.has_all(up) {
+            print(round.end())?;
         }
         // Without any row the reasons are those of the failure.
         if count.is_none() || !given.is_empty() {
-            sick.news(&sampler.states()).iter().for_each(|text| tell(text));
+            sick.news(&states).iter().for_each(|text| tell(text));
         }
-        if count.is_some() && enough(&given, &sampler.states()) {
+        if is_silent && sampler.is_over() || count.is_some_and(|count| is_enough(&given, &states, count)) {
             break;
         }
     }
-    let printed = given.values().map(|&rows| count.map_or(rows, |count| rows.min(count))).sum();
-    Ok(printed)
+    print(round.end())?;
+    Ok(given.values().map(|&rows| count.map_or(rows, |count| rows.min(count))).sum())
+}
+
+/// The rows of a batch that are printed: those with a value, of each device at most so many, and those of its CPUs.
+fn counted_rows(batch: &Batch, given: &mut HashMap<Arc<str>, u64>, count: Option<u64>) -> Vec<usize> {
+    let blanks = Blanks::of(batch);
+    // A row without values means that the device reports nothing; its state has the reason.
+    let rows = (0..batch.rows()).filter(|&row| !blanks.has(row)).filter(|&row| {
+        let printed = given.entry(name(batch, row)).or_insert(0);
+        // The rows of its CPUs follow the host's own and do not count as rows of the device.
+        *printed += u64::from(batch.instance(Scope::CpuCore, row).is_none());
+        count.is_none_or(|count| *printed <= count)
+    });
+    rows.collect()
+}
+
+/// Whether every device has given so many rows, or gives none.
+fn is_enough(given: &HashMap<Arc<str>, u64>, states: &[TargetState], count: u64) -> bool {
+    states.iter().all(|state| match &state.liveness {
+        Liveness::Starting => false,
+        Liveness::Up => given.get(&state.name()).copied().unwrap_or(0) >= count,
+        Liveness::Down { .. } | Liveness::Stuck { .. } => true,
+    })
 }
 
 /// The devices that give nothing now, by name, and why, as far as it was said.
@@ -210,7 +223,7 @@ fn gave_nothing(states: &[TargetState]) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use gpuvitals_core::Identity;
+    use gpuvitals_core::{Identity, IdentityColumn};
     use gpuvitals_sources::probe::Driver;
 
     use super::*;

@@ -69,6 +69,19 @@ fn the_table_has_a_dash_where_there_is_no_value() {
 }
 
 #[test]
+fn the_table_keeps_slow_values_and_says_that_gpus_are_simulated() {
+    // The limit is read once a second.
+    let text = stdout(&on("rx7900xtx", &["sample", "-n", "4", "-i", "50ms"]));
+    let limits: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(9)).collect();
+    assert_eq!(limits, ["290"; 4], "{text}");
+    assert!(!text.contains("simulated"), "{text}");
+    let text = stdout(&on("vega56", &["sample", "--driver", "simulated", "-n", "1"]));
+    assert!(text.lines().next().unwrap().contains("simulated"), "{text}");
+    let top = stdout(&on("vega56", &["top", "--driver", "simulated", "--once"]));
+    assert!(top.lines().next().unwrap().contains("simulated"), "{top}");
+}
+
+#[test]
 fn the_host_is_sampled_beside_the_gpus_when_asked_for() {
     let output = on("vega56", &["sample", "--host", "--format", "jsonl", "-n", "2", "-i", "50ms"]);
     let rows: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();

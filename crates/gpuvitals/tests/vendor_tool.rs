@@ -40,6 +40,18 @@ fn rows_are_waited_for_until_the_tool_has_answered() {
 }
 
 #[test]
+fn a_recording_says_the_rate_that_the_tool_gives() {
+    let output = run(ANSWERS, &["record", "--duration", "1s"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("nvidia-smi is read at 1 Hz, which is the most it gives, and not at 100 Hz"),
+        "{text}"
+    );
+    assert_eq!(text.matches("nvidia-smi is read").count(), 1, "{text}");
+}
+
+#[test]
 fn doctor_names_a_driver_that_is_older_than_any_that_was_tested() {
     let old = "echo 'index, uuid, name, driver_version, power.draw [W]'; \
                echo '0, GPU-1, NVIDIA T4, 470.256.02, 27.71 W'";

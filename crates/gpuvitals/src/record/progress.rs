@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
+use gpuvitals_core::Table;
 use gpuvitals_record::{MARK_SOCKET_VARIABLE, Progress, kept_share};
 use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Liveness, WorkerStats};
@@ -42,13 +43,25 @@ impl Shown {
         Self { form, rate_hz, looks: 0, told: false }
     }
 
-    /// Prints the devices and the directory.
-    pub(super) fn begin(&self, directory: &Path, socket: Option<&Path>) {
-        if self.form != Form::Quiet {
-            let marks = socket.map_or(String::new(), |path| {
-                format!("; marks by {MARK_SOCKET_VARIABLE}={}", path.display())
-            });
-            tell(&format!("recording to {}{marks}", directory.display()));
+    /// Prints the directory, and which drivers give less than was asked for.
+    pub(super) fn begin(&self, directory: &Path, socket: Option<&Path>, workers: &[WorkerStats]) {
+        if self.form == Form::Quiet {
+            return;
+        }
+        let marks = socket
+            .map_or(String::new(), |path| format!("; marks by {MARK_SOCKET_VARIABLE}={}", path.display()));
+        tell(&format!("recording to {}{marks}", directory.display()));
+        let mut told = Vec::new();
+        for worker in workers.iter().filter(|worker| worker.table == Table::GpuEvents) {
+            let rate_hz = rate_hz(worker);
+            // An interval is a whole number of nanoseconds.
+            if rate_hz < 0.999 * self.rate_hz && !told.contains(&worker.driver) {
+                told.push(worker.driver);
+                tell(&format!(
+                    "{} is read at {rate_hz} Hz, which is the most it gives, and not at {} Hz",
+                    worker.driver, self.rate_hz
+                ));
+            }
         }
     }
 
@@ -81,26 +94,28 @@ pub(super) fn warn(findings: &[Finding]) {
 }
 
 /// `8 GPUs at 100.0 of 100 Hz, 12,800 + 160 rows, late p99 0.06 ms, 0 missed, 1.2 MB`
-fn line(progress: &Progress, rate_hz: f64) -> String {
+fn line(progress: &Progress, asked_hz: f64) -> String {
     let gpus: Vec<&WorkerStats> =
-        progress.workers.iter().filter(|worker| worker.driver.as_str() != "procfs").collect();
+        progress.workers.iter().filter(|worker| worker.table == Table::GpuEvents).collect();
     let workers = if gpus.is_empty() { progress.workers.iter().collect() } else { gpus };
     let missed: u64 = workers.iter().map(|worker| worker.ticks_missed).sum();
     let late = workers.iter().filter_map(|worker| worker.lateness.quantile(0.99)).max();
-    let targets = progress.targets.iter().filter(|t| t.table == gpuvitals_core::Table::GpuEvents);
+    let targets = progress.targets.iter().filter(|t| t.table == Table::GpuEvents);
     let (mut up, mut all) = (0, 0);
     for target in targets {
         all += 1;
         up += u32::from(target.liveness == Liveness::Up);
     }
-    let devices = match (up, all) {
-        (_, 0) => "host".to_owned(),
-        (1, 1) => format!("1 GPU at {:.1} of {rate_hz} Hz", kept_share(&workers) * rate_hz),
-        (up, all) if up == all => {
-            format!("{all} GPUs at {:.1} of {rate_hz} Hz", kept_share(&workers) * rate_hz)
-        }
-        (up, all) => format!("{up} of {all} GPUs at {:.1} of {rate_hz} Hz", kept_share(&workers) * rate_hz),
+    let gpus = match (up, all) {
+        (_, 0) => None,
+        (1, 1) => Some("1 GPU".to_owned()),
+        (up, all) if up == all => Some(format!("{all} GPUs")),
+        (up, all) => Some(format!("{up} of {all} GPUs")),
     };
+    let devices = gpus.map_or_else(
+        || "host".to_owned(),
+        |gpus| format!("{gpus} at {} of {asked_hz} Hz", kept_hz(&workers)),
+    );
     format!(
         "{devices}, {} + {} rows, late p99 {}, {missed} missed, {}",
         count(progress.gpu_rows),
@@ -108,6 +123,19 @@ fn line(progress: &Progress, rate_hz: f64) -> String {
         late.map_or("-".to_owned(), milliseconds),
         bytes(progress.bytes)
     )
+}
+
+/// The rate of a worker that keeps up.
+fn rate_hz(worker: &WorkerStats) -> f64 {
+    1.0 / worker.interval.as_secs_f64()
+}
+
+/// The rates that these workers keep up, the lowest and the highest if their drivers differ.
+fn kept_hz(workers: &[&WorkerStats]) -> String {
+    let kept = kept_share(workers);
+    let rates = || workers.iter().map(|worker| kept * rate_hz(worker));
+    let (low, high) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+    if high - low < 0.05 { format!("{high:.1}") } else { format!("{low:.1} to {high:.1}") }
 }
 
 fn milliseconds(duration: Duration) -> String {

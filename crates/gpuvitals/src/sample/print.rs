@@ -1,14 +1,19 @@
 //! Rows as text.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::{Scope, Table, gpu_metrics, host_metrics};
+use gpuvitals_core::catalogue::{Scope, Table, Tier, gpu_metrics, host_metrics};
 use gpuvitals_core::{Batch, IdentityColumn, MetricId, time};
 use gpuvitals_inputs::csv::write::{WideWriter, WriteError};
+use gpuvitals_sources::sampler::SamplerConfig;
 use serde_json::{Map, Value as Json};
 
 use super::format::Format;
+use super::round::name;
+use crate::sampling::lasts_ns;
 
 /// Lines after which the heading is printed again.
 const HEADING_EVERY: usize = 24;
@@ -59,11 +64,14 @@ pub(super) struct Printer {
     /// Table of the heading that was printed last, and the lines since.
     heading: Option<(Table, usize)>,
     csv: Option<WideWriter<Vec<u8>>>,
+    sampler: SamplerConfig,
+    /// The latest value of a slow metric of a device, with the time of its row: the table shows it until it is old.
+    slow: HashMap<(Arc<str>, MetricId), (Value, i64)>,
 }
 
 impl Printer {
-    pub(super) fn new(format: Format, per_core: bool) -> Self {
-        Self { format, per_core, heading: None, csv: None }
+    pub(super) fn new(format: Format, per_core: bool, sampler: SamplerConfig) -> Self {
+        Self { format, per_core, heading: None, csv: None, sampler, slow: HashMap::new() }
     }
 
     /// Prints a row.
@@ -82,7 +90,8 @@ impl Printer {
             Some((before, since)) if before == table && since < HEADING_EVERY => since,
             _ => {
                 let who = if table == Table::GpuEvents { "gpu" } else { "host" };
-                write!(out, "{:12} {who:>3} {:20}", "time (UTC)", "")?;
+                let what = if batch.identity(row).is_simulated() { "simulated" } else { "" };
+                write!(out, "{:12} {who:>3} {what:20}", "time (UTC)")?;
                 for column in columns {
                     write!(out, " {:>width$}", column.heading, width = column.width)?;
                 }
@@ -94,7 +103,7 @@ impl Printer {
         let identity = batch.identity(row);
         let at = batch.timestamps().get(row).copied().unwrap_or_default();
         let index = identity.index.map_or(String::new(), |index| index.to_string());
-        let name = match table {
+        let called = match table {
             Table::GpuEvents => identity
                 .get(IdentityColumn::Model)
                 .or_else(|| identity.get(IdentityColumn::Pci))
@@ -102,16 +111,42 @@ impl Printer {
             _ => identity.node(),
         };
         let core = batch.instance(Scope::CpuCore, row);
-        let name = core.map_or_else(|| name.unwrap_or_default().to_owned(), |core| format!("  cpu {core}"));
-        let name: String = name.chars().take(20).collect();
-        write!(out, "{:12} {index:>3} {name:20}", clock_time(at))?;
+        let called =
+            core.map_or_else(|| called.unwrap_or_default().to_owned(), |core| format!("  cpu {core}"));
+        let called: String = called.chars().take(20).collect();
+        write!(out, "{:12} {index:>3} {called:20}", clock_time(at))?;
         for column in columns {
             let metric = if core.is_some() && column.metric == CPU { CORE } else { column.metric };
             let value = batch.metric(metric).and_then(|values| values.value(row));
+            let value = if core.is_some() { value } else { self.known(batch, (row, at), metric, value) };
             let text = value.map_or_else(|| "-".to_owned(), |value| number(value, column.decimals));
             write!(out, " {text:>width$}", width = column.width)?;
         }
         writeln!(out)
+    }
+
+    /// The value of a row, or the one before if its metric is read less often than the device.
+    fn known(
+        &mut self,
+        batch: &Batch,
+        (row, at_ns): (usize, i64),
+        metric: MetricId,
+        value: Option<Value>,
+    ) -> Option<Value> {
+        if metric.metric().tier == Tier::Fast {
+            return value;
+        }
+        let of = (name(batch, row), metric);
+        if let Some(value) = value {
+            self.slow.insert(of, (value, at_ns));
+            return Some(value);
+        }
+        // One that was read in vain is not there any more.
+        if batch.absences().iter().any(|absence| absence.gpu == of.0 && absence.metric == metric) {
+            self.slow.remove(&of);
+        }
+        let (value, then_ns) = *self.slow.get(&of)?;
+        (at_ns - then_ns <= lasts_ns(metric, &self.sampler)).then_some(value)
     }
 
     fn csv(&mut self, out: &mut impl Write, batch: &Batch, row: usize) -> io::Result<()> {
