@@ -10,6 +10,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::answered::Answered;
+use super::telemetry;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::asked::{Instant, Limit, Offset, Paging};
@@ -74,6 +75,7 @@ struct FindingsAsk {
         (status = 200, description = "The findings.", body = FindingList<'static>,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 404, description = "One of the hosts is unknown.", body = ErrorBody),
         (status = 503, description = "Too busy; try again.", body = ErrorBody),
     )
 )]
@@ -108,6 +110,13 @@ fn known(parameter: &'static str, names: &[Arc<str>], all: &[&str]) -> Result<()
 impl Ask for FindingsAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let judgement = judged(&view).await?;
+        // A host that was read from outside has findings and no GPUs of the history.
+        let has_finding =
+            |host: &str| judgement.findings.iter().any(|(finding, _)| node_of(finding) == Some(host));
+        let hosts: Vec<Arc<str>> = self.hosts.iter().filter(|host| !has_finding(host)).cloned().collect();
+        if !hosts.is_empty() {
+            telemetry::known_hosts(&view.history.fleet().await?, &hosts)?;
+        }
         view.render(judgement.missing.clone(), move |view, _| {
             let wanted: Vec<&(FleetFinding, String)> =
                 judgement.findings.iter().filter(|(finding, _)| self.wants(finding)).collect();
@@ -130,15 +139,19 @@ impl FindingsAsk {
             wanted.is_empty() || wanted.iter().any(|one| Some(one.as_ref()) == text)
         };
         let reach = &finding.reach;
-        let node = match &finding.subject {
-            Subject::Node(node) => Some(node.as_ref()),
-            _ => reach.node.as_deref(),
-        };
         is_among(&self.severities, Some(finding.severity.name()))
             && is_among(&self.kinds, Some(finding.kind.id))
-            && is_among(&self.hosts, node)
+            && is_among(&self.hosts, node_of(finding))
             && is_among(&self.namespaces, reach.namespace.as_deref())
             && (self.gpus.is_empty() || self.gpus.iter().any(|gpu| reach.gpus.contains(gpu)))
+    }
+}
+
+/// The host that a finding is about, or that its GPU is on.
+fn node_of(finding: &FleetFinding) -> Option<&str> {
+    match &finding.subject {
+        Subject::Node(node) => Some(node.as_ref()),
+        _ => finding.reach.node.as_deref(),
     }
 }
 

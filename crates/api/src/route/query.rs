@@ -130,7 +130,7 @@ enum Best {
          content((QueryAnswer<'static> = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed, or the answer would be too large.", body = ErrorBody),
-        (status = 404, description = "One of the GPUs is unknown, or no values are kept.", body = ErrorBody),
+        (status = 404, description = "One of the GPUs or hosts is unknown, or no values are kept.", body = ErrorBody),
         (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]
@@ -235,6 +235,7 @@ impl QueryAsk {
         if self.hosts.is_empty() {
             return Ok((!named.is_empty()).then_some(named));
         }
+        telemetry::known_hosts(fleet, &self.hosts)?;
         let hosts: HashSet<&str> = self.hosts.iter().map(AsRef::as_ref).collect();
         let on_hosts = fleet
             .answer

@@ -242,3 +242,13 @@ pub(crate) fn keys(fleet: &Part<Arc<Fleet>>, ids: &[Arc<str>]) -> Result<Vec<Arc
     keys.dedup();
     Ok(keys)
 }
+
+/// Checks that each of these hosts has, or had, a GPU.
+///
+/// # Errors
+/// When one is unknown, or may be in what could not be read.
+pub(crate) fn known_hosts(fleet: &Part<Arc<Fleet>>, hosts: &[Arc<str>]) -> Result<(), ApiError> {
+    let is_known = |host: &str| fleet.answer.gpus.iter().any(|gpu| gpu.identity.node() == Some(host));
+    let unknown = hosts.iter().find(|host| !is_known(host));
+    unknown.map_or(Ok(()), |host| Err(ApiError::no_host(host, &fleet.missing)))
+}

@@ -43,6 +43,8 @@ const REFUSED: &[(&str, u16, &str, &[&str])] = &[
     ("/api/v1/telemetry?gpus=GPU-a,GPU-z", 404, "unknown_gpu", &["GPU-z"]),
     ("/api/v1/hosts?limit=x", 400, "bad_parameter", &["limit"]),
     ("/api/v1/hosts/nowhere/gpus", 404, "unknown_host", &["nowhere", "/api/v1/hosts"]),
+    ("/api/v1/query?metrics=power_w&hosts=sim-node-01,nowhere", 404, "unknown_host", &["\"nowhere\""]),
+    ("/api/v1/analysis/findings?host=nowhere", 404, "unknown_host", &["\"nowhere\""]),
     ("/api/v1/metrics?x=y", 400, "bad_parameter", &["x"]),
     ("/api/v1/query", 400, "bad_parameter", &["metrics", "missing"]),
     ("/api/v1/query?metrics=,", 400, "bad_parameter", &["metrics", "missing"]),
