@@ -209,6 +209,9 @@ export interface HistoryAsk {
   readonly aggregates: readonly string[];
   /** `all` puts the GPUs together into one series; they are series of their own unless told otherwise. */
   readonly groupBy?: "gpu" | "all";
+  /** Where no GPUs are named: those of a host, or those that pass tests of the identity. */
+  readonly host?: string;
+  readonly where?: string;
 }
 
 /** The server's limit on the metrics of one question. */
@@ -232,7 +235,7 @@ export async function fetchHistory(ask: HistoryAsk, span: Span, signal: AbortSig
 function questionOf(ask: HistoryAsk, span: Span) {
   return {
     metrics: ask.metrics.join(","),
-    gpus: ask.gpus.join(","),
+    ...given({ gpus: ask.gpus.join(","), hosts: ask.host ?? "", where: ask.where ?? "" }),
     start: new Date(span.start).toISOString(),
     end: new Date(span.end).toISOString(),
     step: `${ask.stepMs}ms`,

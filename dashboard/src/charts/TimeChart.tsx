@@ -1,4 +1,4 @@
-import { memo, useEffect, useMemo, useRef, useState, type RefObject } from "react";
+import { memo, useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import { formatValue, metricTitle } from "../shared/format";
 import { formatInstant, toField } from "../shared/time";
@@ -10,6 +10,7 @@ import { aligned, countPoints, heldValue, lastValue, type Frame } from "./frame"
 import { eventsNear, NO_MARKS, paintMarks, reasonsOf, THROTTLE_WEIGHTS, throttleLook, throttleWords, type Marks } from "./marks";
 import type { Panel } from "./panels";
 import { pictureOf } from "./picture";
+import { useIsSeen } from "./seen";
 import { type Behind, NOTHING_BEHIND, type Palette, plotData, plotOptions } from "./plot";
 
 interface TimeChartProps {
@@ -33,8 +34,6 @@ interface TimeChartProps {
 }
 
 const noActions = (): readonly ChartAction[] => [];
-/** How near to the screen a chart is drawn, so that it is there when it comes into view. */
-const NEAR_SCREEN = "200px";
 const HEIGHT = 176;
 /** How near the cursor must be to an event to mean it, as a share of the range. */
 const NEAR = 0.01;
@@ -48,18 +47,6 @@ function paletteOf(element: HTMLElement): Palette {
     grid: colour("--grid"),
     lines: [1, 2, 3, 4, 5, 6].map((n) => colour(`--line-${n}`)),
   };
-}
-
-/** Whether an element is on the screen or near to it. */
-function useIsSeen(element: RefObject<HTMLElement | null>): boolean {
-  const [isSeen, setIsSeen] = useState(false);
-  useEffect(() => {
-    if (element.current === null) return;
-    const watcher = new IntersectionObserver((entries) => setIsSeen(entries.at(-1)?.isIntersecting === true), { rootMargin: NEAR_SCREEN });
-    watcher.observe(element.current);
-    return () => watcher.disconnect();
-  }, [element]);
-  return isSeen;
 }
 
 /**

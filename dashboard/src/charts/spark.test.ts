@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { sparkPath, sparkRange } from "./spark";
+import { bandPath, sparkPath, sparkRange } from "./spark";
 
 describe("sparkPath", () => {
   it.each([
@@ -23,4 +23,9 @@ it.each([
   const [low, high] = sparkRange(values, fixed);
   expect(low).toBeCloseTo(expected[0], 1);
   expect(high).toBeCloseTo(expected[1], 0);
+});
+
+it("shades between two courses where both are known", () => {
+  expect(bandPath([0, 0, null, 50], [100, 50, 100, 100], 60, 20, [0, 100])).toBe("M0.0 1.0L20.0 10.0L20.0 19.0L0.0 19.0Z");
+  expect(bandPath([], [], 60, 20, [0, 100])).toBe("");
 });

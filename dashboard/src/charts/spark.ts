@@ -25,6 +25,38 @@ export function sparkPath(
   return path;
 }
 
+/** The area between two courses, wherever both are known. */
+export function bandPath(
+  lows: readonly (number | null)[],
+  highs: readonly (number | null)[],
+  width: number,
+  height: number,
+  range: readonly [number, number],
+): string {
+  const [low, high] = range;
+  const scale = high > low ? (height - 2) / (high - low) : 0;
+  const stride = lows.length > 1 ? width / (lows.length - 1) : 0;
+  const point = (place: number, value: number) => `${(place * stride).toFixed(1)} ${(height - 1 - (value - low) * scale).toFixed(1)}`;
+  let path = "";
+  let there: string[] = [];
+  let back: string[] = [];
+  const close = () => {
+    if (there.length > 1) path += `M${there.join("L")}L${back.reverse().join("L")}Z`;
+    there = [];
+    back = [];
+  };
+  lows.forEach((value, place) => {
+    const top = highs[place] ?? null;
+    if (value === null || top === null) close();
+    else {
+      there.push(point(place, top));
+      back.push(point(place, value));
+    }
+  });
+  close();
+  return path;
+}
+
 /** The range of a sparkline: fixed for shares, else the values' own with a floor under flat lines. */
 export function sparkRange(values: readonly (number | null | undefined)[], fixed: readonly [number, number] | null): [number, number] {
   if (fixed !== null) return [fixed[0], fixed[1]];

@@ -1,7 +1,8 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it, vi } from "vitest";
-import { finding, findingsOf, gpu, listOf, mockApi, trend, trendsOf, type Handler } from "../../testing/mockApi";
+import { FakeIntersectionObserver } from "../../testing/FakeIntersectionObserver";
+import { finding, findingsOf, gpu, listOf, metric, mockApi, ok, trend, trendsOf, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const FINDINGS = "/api/v1/analysis/findings";
@@ -120,6 +121,24 @@ describe("what is wrong now", () => {
     Object.assign(document, { execCommand: () => copied.push((document.activeElement as HTMLTextAreaElement).value) > 0 });
     await user.click(screen.getAllByRole("button", { name: /-i 6$|^Copied$/ })[0] ?? document.body);
     expect(copied).toEqual(["nvidia-smi --gpu-reset -i 6"]);
+  });
+
+  it("draws the one chart of a finding from one question, once it comes near the screen", async () => {
+    const series = [
+      { metric: "power_w", gpu: "GPU-a", hostname: "node-1", unit: "W", values: [600, 590, 80] },
+      { metric: "power_w", gpu: "GPU-z", hostname: "node-1", unit: "W", values: [600, 600, 600] },
+    ];
+    FakeIntersectionObserver.isSeen = false;
+    const catalogue = ok({ metrics: [metric("power_w", "W", "power"), metric("xid_last", "", "reliability", "state")] });
+    const mock = mockApi({ [FINDINGS]: findingsOf([finding()]), "/api/v1/gpus": gpus, "/api/v1/metrics": catalogue, "/api/v1/query": ok({ times: [0, 60_000, 120_000], step_ms: 60_000, series }) });
+    renderAt("/");
+    await waitFor(() => expect(items()).toHaveLength(1));
+    await screen.findByText("Last XID");
+    const questions = () => mock.asked.filter(({ path, params }) => path === "/api/v1/query" && params.get("metrics") === "power_w");
+    expect(questions()).toHaveLength(0);
+    act(() => FakeIntersectionObserver.made.forEach((each) => each.move(true)));
+    expect((await screen.findByRole("img", { name: /^Power; dotted: it began at .*\. Last 80 W$/ })).closest("[data-finding]")).toBe(items()[0]);
+    expect(questions().map(({ params }) => [params.get("gpus"), params.has("hosts")])).toEqual([["GPU-a", false]]);
   });
 
   it("is filtered by the address, asks the server, and offers what there is", async () => {

@@ -7,6 +7,7 @@ import { formatInstant, formatSpan, parseInstant } from "../../shared/time";
 import { CopyButton } from "../copy";
 import { SimulatedBadge } from "../gpuLook";
 import { Acknowledgement } from "./Acknowledgement";
+import { FindingChart } from "./FindingChart";
 import { evidenceWords, useGpuMetrics } from "./evidence";
 import { SeverityBadge, severityLook } from "./severity";
 import { gpuSince, hostPath, inSentenceCase, kindTitle, pathOf, piecesOf, reachWords } from "./words";
@@ -67,6 +68,7 @@ export function FindingItem({ finding, now, index, isHere = false, names = NO_NA
             ))}
           </ul>
         )}
+        {!isHere && since !== null && <FindingChart finding={finding} since={since} now={now} />}
         <Reach finding={finding} names={names} since={since} now={now} />
       </div>
       <div className="min-w-0 border-line lg:border-l lg:pl-6">
