@@ -53,7 +53,7 @@ export function App() {
         Skip to content
       </a>
       <header className="z-30 md:sticky md:top-0 border-b border-line bg-card/95 backdrop-blur">
-        <div className="mx-auto flex min-h-12 max-w-[1680px] flex-wrap items-center gap-x-4 px-3 sm:px-5">
+        <div className="mx-auto flex min-h-12 max-w-[2560px] flex-wrap items-center gap-x-4 px-3 sm:px-5">
           <Link to={NOW.path} className="flex items-center gap-2 font-semibold tracking-tight" aria-label="gpuvitals, to what is wrong now">
             <Activity size={18} className="text-good" aria-hidden />
             {/* On a phone the tabs take the place of the name. */}
@@ -77,10 +77,10 @@ export function App() {
       </header>
       <UnreachableNotice />
       <TokenNotice />
-      <main id="main" className="mx-auto max-w-[1680px] px-3 py-4 sm:px-5">
+      <main id="main" className="mx-auto max-w-[2560px] px-3 py-4 sm:px-5">
         {route === null ? <NoPage pathname={pathname} /> : <PageOf key={pathname} route={route} />}
       </main>
-      <footer className="mx-auto max-w-[1680px] px-3 pb-6 text-xs text-muted sm:px-5">
+      <footer className="mx-auto max-w-[2560px] px-3 pb-6 text-xs text-muted sm:px-5">
         <Link to="/about" className="underline-offset-2 hover:underline">
           About gpuvitals
         </Link>

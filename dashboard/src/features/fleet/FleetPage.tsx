@@ -18,7 +18,7 @@ import { FleetSummary } from "./FleetSummary";
 import { GPU_LIST } from "./gpuList";
 import { HeatMap } from "./HeatMap";
 import { rowOf } from "./row";
-import { useSparks } from "./sparks";
+import { useSparks } from "../../parts/sparks";
 import { useJudgedFleet } from "../../parts/counts";
 import { judgeDoubts } from "../../parts/findings/doubts";
 import { isChosen, judgedOf, stateBehind } from "../../parts/judgement";
@@ -47,7 +47,7 @@ export function FleetPage() {
   const part = pageOf(fitting, page);
   const gpus = isMap ? NONE : chosen === "" ? (list.data?.gpus ?? NONE) : part.shown;
   const total = shown.data === undefined || chosen === "" ? (shown.data?.total ?? 0) : isMap ? cells.length : fitting.length;
-  const sparks = useSparks(gpus);
+  const sparks = useSparks(gpus, SPARKED);
   const rows = useMemo(() => gpus.map((gpu) => rowOf(gpu, judge, sparks)), [gpus, judge, sparks]);
   const hosts = useQuery(hostsQuery());
   const allSimulated = hosts.data !== undefined && hosts.data.total > 0 && hosts.data.hosts.every((host) => host.simulated);
@@ -123,6 +123,7 @@ export function FleetPage() {
 
 const NONE: readonly Gpu[] = [];
 const NO_SPARKS = new Map<string, never>();
+const SPARKED = [UTILIZATION, POWER];
 /** The columns that the list shows. */
 const LISTED = [UTILIZATION, POWER, POWER_LIMIT, TEMPERATURE, MEMORY_USED, MEMORY_TOTAL].join(",");
 /** The server's order by state begins with the sick and the silent. */

@@ -10,7 +10,7 @@ import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headl
 import { Link } from "../../shared/location";
 import { formatInstant } from "../../shared/time";
 import { titleOf, type Row } from "./row";
-import type { Spark } from "./sparks";
+import type { Spark } from "../../parts/sparks";
 
 /** The GPUs with their latest values. The server orders them by the same, except where they are chosen by their judgement. */
 export const GPU_LIST: ListOf<Row> = {

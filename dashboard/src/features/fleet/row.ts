@@ -3,7 +3,7 @@ import { judgedOf, type Judge, type Verdict } from "../../parts/judgement";
 import { numberIn } from "../../shared/format";
 import { MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { parseInstant } from "../../shared/time";
-import { sparkKey, type Spark } from "./sparks";
+import { sparkKey, type Spark } from "../../parts/sparks";
 
 /** What the list shows of a GPU. */
 export interface Row {

@@ -44,7 +44,7 @@ export const Charts = memo(function Charts({ rows, movement, frame, behind, mark
         </p>
       )}
       {panels.length === 0 && still.length === 0 && <p className="card grid h-40 place-items-center text-xs text-muted">No values in this range</p>}
-      <div className="grid gap-3 lg:grid-cols-2">
+      <div className="grid gap-3 lg:grid-cols-2 min-[2000px]:grid-cols-3">
         {evidenceFirst(panels, evidence).map((panel) => (
           <TimeChart
             key={panel.id}

@@ -95,7 +95,7 @@ function Comparison({ known, details }: ComparisonProps) {
       {history.isError && history.data === undefined ? (
         <Failed what="The course of the values" error={history.error} retry={() => void history.refetch()} />
       ) : (
-        <div className="grid gap-3 lg:grid-cols-2">
+        <div className="grid gap-3 lg:grid-cols-2 min-[2000px]:grid-cols-3">
           {first(rows, state.metric).map((row) => (
             <TimeChart
               key={row.column}

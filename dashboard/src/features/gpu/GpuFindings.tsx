@@ -20,7 +20,7 @@ export function GpuFindings({ findings, index, now, doubts }: GpuFindingsProps) 
           Findings: {doubts.join(" ")}
         </p>
       )}
-      <ul className="space-y-2">
+      <ul className="grid gap-2 min-[2000px]:grid-cols-2">
         {findings.map((finding) => (
           <FindingItem key={finding.id} finding={finding} now={now} index={index} isHere={finding.subject.type === "gpu"} />
         ))}

@@ -252,7 +252,7 @@ function Missing({ id }: { readonly id: string }) {
 
 function WaitingCharts() {
   return (
-    <div role="status" aria-label="Loading charts" className="grid gap-3 lg:grid-cols-2">
+    <div role="status" aria-label="Loading charts" className="grid gap-3 lg:grid-cols-2 min-[2000px]:grid-cols-3">
       {["a", "b", "c", "d"].map((key) => (
         <div key={key} className="waiting h-60" />
       ))}

@@ -109,7 +109,7 @@ export function HostPage({ name }: { readonly name: string }) {
               Findings: {doubts.join(" ")}
             </p>
           )}
-          <ul className="space-y-2">
+          <ul className="grid gap-2 min-[2000px]:grid-cols-2">
             {findings.map((finding) => (
               <FindingItem key={finding.id} finding={finding} now={now} index={gpus.find((gpu) => gpu.id === finding.subject.id)?.index ?? null} />
             ))}
@@ -271,7 +271,7 @@ function Courses({ name, gpus, range, anchor, now, onRange }: CoursesProps) {
       {history.isError && answer === undefined ? (
         <Failed what="The course of the values" error={history.error} retry={() => void history.refetch()} />
       ) : (
-        <div className="grid gap-3 lg:grid-cols-2">
+        <div className="grid gap-3 lg:grid-cols-2 min-[2000px]:grid-cols-3">
           {shownOwn.map((panel) => (
             <TimeChart key={panel.id} panel={panel} frame={host} {...common} />
           ))}

@@ -11,7 +11,7 @@ export function UnreachableNotice() {
   if (since === null) return null;
   return (
     <div role="alert" className="border-b border-bad/40 bg-bad/10">
-      <div className="mx-auto flex max-w-[1680px] flex-wrap items-center gap-x-3 gap-y-1 px-3 py-2 text-[13px] sm:px-5">
+      <div className="mx-auto flex max-w-[2560px] flex-wrap items-center gap-x-3 gap-y-1 px-3 py-2 text-[13px] sm:px-5">
         <Unplug size={15} className="text-bad" aria-hidden />
         <span>
           <strong className="font-semibold">API unreachable since {formatInstant(since, now)}</strong>

@@ -200,6 +200,39 @@ describe("what is wrong now", () => {
   });
 });
 
+describe("a small fleet", () => {
+  const QUERY = "/api/v1/query";
+  const cards = () => [...document.querySelectorAll<HTMLElement>("[data-testid=cards] [data-gpu]")];
+
+  it("has a card for each GPU, those that need somebody first, with vitals and their course from one question", async () => {
+    const seen = new Date(Date.now() - 3 * 3_600_000).toISOString();
+    const fleet = listOf([
+      gpu({ id: "GPU-c", name: "node-1 / GPU 2", state: "idle", metrics: {} }),
+      gpu({ id: "GPU-b", name: "node-1 / GPU 10", metrics: { power_w: 350, power_limit_w: 700 } }),
+      gpu({ id: "GPU-a", name: "node-1 / GPU 6", state: "stale", last_seen: seen }),
+    ]);
+    const series = [{ metric: "power_w", gpu: "GPU-b", hostname: "node-1", unit: "W", values: [300, 350] }];
+    const lost = finding({ kind: "gpu_lost", evidence: [] });
+    const mock = mockApi({ [FINDINGS]: findingsOf([lost]), "/api/v1/gpus": fleet, [QUERY]: ok({ times: [0, 15_000], step_ms: 15_000, series }) });
+    renderAt("/");
+    await waitFor(() => expect(cards().map((card) => card.dataset.gpu)).toEqual(["GPU-a", "GPU-c", "GPU-b"]));
+    const [first, second, third] = cards();
+    expect([first?.dataset.old, first?.textContent]).toEqual(["", expect.stringMatching(/lost.*last seen 3 h ago/)]);
+    expect(second?.textContent).toContain("Power–");
+    expect(within(third ?? document.body).getByRole("meter", { name: "Power" }).getAttribute("aria-valuenow")).toBe("50");
+    expect(await within(third ?? document.body).findByRole("img", { name: /^Power over/ })).toBeTruthy();
+    const asked = mock.asked.filter(({ path, params }) => path === QUERY && params.get("gpus")?.includes(",") === true);
+    expect(asked.map(({ params }) => params.get("metrics"))).toEqual(["utilization_pct,power_w,temperature_c,memory_used_mb"]);
+  });
+
+  it("is one that a person can look at: of a larger one there are cells alone", async () => {
+    mockApi({ "/api/v1/gpus": listOf(Array.from({ length: 33 }, (_, place) => gpu({ id: `GPU-${place}` }))) });
+    renderAt("/");
+    expect(await screen.findByText("All is well")).toBeTruthy();
+    expect(cards()).toEqual([]);
+  });
+});
+
 describe("what is coming", () => {
   const TRENDS = "/api/v1/analysis/trends";
   const soon = (hours: number) => new Date(Date.now() + hours * 3_600_000).toISOString();

@@ -5,6 +5,7 @@ import { findingsQuery, SEVERITIES, type Finding } from "../../api/findings";
 import { NOW, type NowState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
 import { goTo } from "../../shared/location";
+import { useMedia } from "../../shared/media";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock, SECOND, useNow } from "../../shared/time";
 import { answerDoubts, findingDoubts } from "../../parts/findings/doubts";
@@ -16,6 +17,7 @@ import { ClearFilters, Pages, Select, useListKeys, WaitingRows } from "../../par
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
 import { Coming } from "./Coming";
 import { FleetStrip } from "./FleetStrip";
+import { CARDS_MAX, GpuCards } from "./GpuCards";
 import { headlineOf, type Headline } from "./headline";
 import { askOf, hostOf, isFiltered, tally } from "./filters";
 
@@ -24,6 +26,7 @@ import { askOf, hostOf, isFiltered, tally } from "./filters";
 export function NowPage() {
   const { state, change, pathTo } = useAddress(NOW);
   const now = useNow(SECOND);
+  const isNarrow = useMedia("(max-width: 760px)");
   const { fleet, judge, found: all, counts } = useJudgedFleet();
   const list = useQuery(findingsQuery(askOf(state)));
   const indices = useMemo(() => new Map(fleet.data?.gpus.map((gpu) => [gpu.id, gpu.index])), [fleet.data]);
@@ -46,6 +49,9 @@ export function NowPage() {
           doubts,
         });
   const simulated = fleet.data?.simulated ?? 0;
+  // On a phone what is wrong stands before the map.
+  const isLast = isNarrow && findings.length > 0;
+  const strip = <FleetStrip fleet={fleet} judge={judge} counts={counts} />;
   return (
     <div data-testid="now" data-last-update={list.dataUpdatedAt}>
       {simulated > 0 && (
@@ -56,7 +62,7 @@ export function NowPage() {
         </SimulatedBanner>
       )}
       {headline !== null && <Head headline={headline} />}
-      <FleetStrip fleet={fleet} judge={judge} counts={counts} />
+      {!isLast && strip}
       {list.data === undefined ? (
         <div className="mt-3">
           {list.isError ? <Failed what="What is wrong" error={list.error} retry={() => void list.refetch()} /> : <WaitingRows label="Loading findings" rows={6} />}
@@ -73,7 +79,7 @@ export function NowPage() {
               </button>
             </Empty>
           )}
-          <ul aria-label="Findings, the worst first" className={`space-y-2 ${list.isPlaceholderData ? "opacity-60" : ""}`}>
+          <ul aria-label="Findings, the worst first" className={`grid gap-2 min-[2000px]:grid-cols-2 ${list.isPlaceholderData ? "opacity-60" : ""}`}>
             {shown.map((finding) => (
               <FindingItem key={finding.id} finding={finding} now={now} index={indices.get(finding.subject.id) ?? null} names={names} />
             ))}
@@ -86,6 +92,8 @@ export function NowPage() {
           )}
         </>
       )}
+      {isLast && <div className="mt-3">{strip}</div>}
+      {fleet.data !== undefined && fleet.data.total > 0 && fleet.data.total <= CARDS_MAX && <GpuCards judge={judge} />}
       <Coming now={now} isItsTurn={list.isFetched && fleet.isFetched} />
     </div>
   );

@@ -1,9 +1,5 @@
 import { expect, it } from "vitest";
-import { shareOf } from "../../shared/format";
-import { rowOf } from "./row";
 import { sparkEnd, sparkKey, sparksOf } from "./sparks";
-import { judgeOf } from "../../parts/judgement";
-import { gpu } from "../../testing/mockApi";
 
 it("ends sparklines now, or at the newest sample of a recording", () => {
   const now = 1_800_000_000_000;
@@ -16,12 +12,4 @@ it("finds the series of a GPU and metric", () => {
   const answer = { times: [0], step_ms: 15_000, series: [{ metric: "power_w", aggregate: "mean", group: "a", gpu: "a", labels: { gpu: "a" }, hostname: "n", unit: "W", values: [1] }] };
   expect(sparksOf(answer).get(sparkKey("a", "power_w"))).toEqual({ times: [0], stepMs: 15_000, values: [1] });
   expect(sparksOf(undefined).size).toBe(0);
-});
-
-it("makes a row without inventing values", () => {
-  const row = rowOf(gpu({ metrics: { power_w: 0 }, memory_mb: null, last_seen: null }), judgeOf(undefined), new Map());
-  expect(row).toMatchObject({ power: 0, utilization: null, temperature: null, memoryTotal: null, lastSeen: null });
-  expect(shareOf(null, 5)).toBeNull();
-  expect(shareOf(5, 0)).toBeNull();
-  expect(shareOf(5, 10)).toBe(0.5);
 });

@@ -1,9 +1,8 @@
 import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { fetchHistory } from "../../api/queries";
-import type { Gpu, QueryAnswer } from "../../api/client";
-import { POWER, UTILIZATION } from "../../shared/headline";
-import { MINUTE, parseInstant, SECOND } from "../../shared/time";
+import { fetchHistory } from "../api/queries";
+import type { Gpu, QueryAnswer } from "../api/client";
+import { MINUTE, parseInstant, SECOND } from "../shared/time";
 
 /** How far back a sparkline looks, and in how many buckets: bounded whatever the source's rate. */
 const LOOK_BACK_MS = 15 * MINUTE;
@@ -38,14 +37,14 @@ export function sparkKey(gpu: string, metric: string): string {
   return `${metric} ${gpu}`;
 }
 
-function sparksQuery(gpus: readonly Gpu[]) {
+function sparksQuery(gpus: readonly Gpu[], metrics: readonly string[]) {
   const ids = gpus.map((gpu) => gpu.id);
   const seen = gpus.map((gpu) => parseInstant(gpu.last_seen));
   return queryOptions({
-    queryKey: ["sparks", ids],
+    queryKey: ["sparks", metrics, ids],
     queryFn: ({ signal }) => {
       const end = sparkEnd(seen, Date.now());
-      const ask = { metrics: [UTILIZATION, POWER], gpus: ids, stepMs: STEP_MS, aggregates: ["mean"] };
+      const ask = { metrics, gpus: ids, stepMs: STEP_MS, aggregates: ["mean"] };
       return fetchHistory(ask, { start: end - LOOK_BACK_MS, end }, signal);
     },
     enabled: ids.length > 0,
@@ -56,7 +55,7 @@ function sparksQuery(gpus: readonly Gpu[]) {
 }
 
 /** One request for the GPUs in sight. A list without sparklines is still a list: failures only leave them out. */
-export function useSparks(gpus: readonly Gpu[]): ReadonlyMap<string, Spark> {
-  const { data } = useQuery(sparksQuery(gpus));
+export function useSparks(gpus: readonly Gpu[], metrics: readonly string[]): ReadonlyMap<string, Spark> {
+  const { data } = useQuery(sparksQuery(gpus, metrics));
   return useMemo(() => sparksOf(data), [data]);
 }
