@@ -1,9 +1,9 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
 import { numberIn } from "../shared/format";
-import { parseInstant } from "../shared/time";
+import { HOUR, MINUTE, parseInstant } from "../shared/time";
 import { api, dataOf, partialOf, type Gpu } from "./client";
-import { given, stateOf, type State } from "./queries";
+import { fetchHistory, given, stateOf, type State } from "./queries";
 
 /** The server's limit on the GPUs of one answer. */
 export const GPUS_MAX = 10_000;
@@ -79,6 +79,44 @@ export function wholeFleetQuery(ask: FleetAsk = WHOLE_FLEET) {
     refetchInterval: metric === "" ? HEALTH_INTERVAL_MS : REFRESH_INTERVAL_MS,
     placeholderData: keepPreviousData,
     // Comparing 10,000 GPUs with those of before costs more than drawing them.
+    structuralSharing: false,
+  });
+}
+
+/** How far a value of each GPU can go, by the first of these columns that it has. They change with the configuration alone. */
+export function wholesQuery(columns: readonly string[]) {
+  return queryOptions({
+    queryKey: ["gpus", "wholes", columns],
+    queryFn: async ({ signal }): Promise<ReadonlyMap<string, number>> => {
+      const answer = await api.GET("/api/v1/gpus", { params: { query: { metrics: columns.join(","), limit: GPUS_MAX } }, signal });
+      return new Map(dataOf(answer).gpus.flatMap(({ id, metrics }) => columns.flatMap((column) => numberIn(metrics, column) ?? []).slice(0, 1).map((whole) => [id, whole] as const)));
+    },
+    enabled: columns.length > 0,
+    staleTime: 10 * MINUTE,
+    structuralSharing: false,
+  });
+}
+
+/** Of what length the mean is that stands for the value an hour ago. */
+const AROUND_MS = 5 * MINUTE;
+
+/** What a metric of every GPU was an hour ago: asked once a minute, since it is about as long as a list of all GPUs. */
+export function hourAgoQuery(metric: string) {
+  return queryOptions({
+    queryKey: ["gpus", "hour ago", metric],
+    queryFn: async ({ signal }): Promise<ReadonlyMap<string, number>> => {
+      const end = Math.floor((Date.now() - HOUR) / AROUND_MS) * AROUND_MS;
+      const { series } = await fetchHistory({ metrics: [metric], gpus: [], stepMs: AROUND_MS, aggregates: ["mean"] }, { start: end - AROUND_MS, end: end - 1 }, signal);
+      return new Map(
+        series.flatMap(({ gpu, values }) => {
+          const value = values.find((each) => each !== null) ?? null;
+          return gpu === null || gpu === undefined || value === null ? [] : [[gpu, value] as const];
+        }),
+      );
+    },
+    enabled: metric !== "",
+    staleTime: MINUTE,
+    refetchInterval: MINUTE,
     structuralSharing: false,
   });
 }

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type PointerEvent, type ReactNode } from "react";
 import { useTheme } from "../shared/theme";
-import { bounded, cellAt, centredOn, DIRECTIONS, layOut, nearest, neighbour, revealing, WHOLE, zoomedAt, type CellLayout, type Size, type View } from "./cells";
+import { bounded, cellAt, centredOn, DIRECTIONS, layOut, nearest, neighbour, placeBeside, revealing, WHOLE, zoomedAt, type CellLayout, type Size, type View } from "./cells";
 import type { Painting } from "./looks";
 import { boxOnScreen, paintCells } from "./paintCells";
 
@@ -40,7 +40,6 @@ const CLICK_PX = 4;
 const KEY_ZOOM = 1.5;
 /** The owner hears of a view that has not moved for this long. */
 const REST_MS = 250;
-const CARD_GAP = 10;
 
 /** Many things as cells on one canvas, together by group: walked by pointer and keys, enlarged by wheel, keys and fingers. */
 export function CellMap(props: CellMapProps) {
@@ -166,14 +165,12 @@ function pointOn(canvas: HTMLCanvasElement | null, { clientX, clientY }: { clien
   return [clientX - (frame?.left ?? 0), clientY - (frame?.top ?? 0)];
 }
 
-/** Beside its cell, on the side where there is room. */
+/** Beyond the neighbours of its cell, which it must not cover: on the side where there is room, else below. */
 function placeCard(card: HTMLDivElement | null, cell: readonly [number, number, number, number] | null, size: Size): void {
   if (card === null) return;
   card.style.visibility = cell === null ? "hidden" : "visible";
   if (cell === null) return;
-  const [left, top, right, bottom] = cell;
-  const x = right + CARD_GAP + card.offsetWidth <= size.width ? right + CARD_GAP : Math.max(0, left - CARD_GAP - card.offsetWidth);
-  const y = bottom + card.offsetHeight <= size.height ? top : Math.max(0, bottom - card.offsetHeight);
+  const { x, y } = placeBeside(cell, { width: card.offsetWidth, height: card.offsetHeight }, size);
   card.style.transform = `translate(${x}px, ${y}px)`;
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bounded, cellAt, centredOn, layOut as layOutAll, nearest, neighbour, revealing, WHOLE, zoomedAt } from "./cells";
+import { bounded, cellAt, centredOn, layOut as layOutAll, nearest, neighbour, placeBeside, revealing, WHOLE, zoomedAt } from "./cells";
 
 function fleet(hosts: number, each: number) {
   return Array.from({ length: hosts * each }, (_, gpu) => `n${Math.floor(gpu / each)}`);
@@ -75,7 +75,7 @@ describe("a map with names", () => {
   const named = (groups: readonly string[], width: number, heightMax: number) => layOutAll(groups, { width, heightMax, named: true });
 
   it("leaves room above each group, for its name as well as its cells", () => {
-    const { layout, xs, ys } = plain(named(["a", "b", "b"], 1000, 600));
+    const { layout, xs, ys } = plain(named(["a", "b", "b"], 1000, 45));
     expect(layout).toMatchObject({ side: 26, heading: 16 });
     expect(ys).toEqual([16, 16, 16]);
     // A group of one cell is as wide as its name.
@@ -84,7 +84,7 @@ describe("a map with names", () => {
   });
 
   it("begins a new line behind a broken group, and leaves no room for names inside of one", () => {
-    const { xs, ys, side } = plain(named([...Array.from({ length: 40 }, () => "a"), "b"], 500, 600));
+    const { xs, ys, side } = plain(named([...Array.from({ length: 40 }, () => "a"), "b"], 500, 160));
     expect(side).toBe(26);
     expect(ys[39]).toBe(16 + 2 * 27);
     expect([xs[40], ys[40]]).toEqual([0, 16 + 2 * 27 + 26 + 1 + 9 + 16]);
@@ -131,4 +131,22 @@ describe("a view", () => {
     expect([x + side, y]).toEqual([frame.width, expect.any(Number) as number]);
     expect(y + side).toBeLessThanOrEqual(frame.height);
   });
+});
+
+describe("what is said of a cell", () => {
+  const frame = { width: 800, height: 400 };
+  const card = { width: 280, height: 100 };
+  it.each([
+    ["right of its neighbour", [100, 50, 120, 70], { x: 148, y: 50 }],
+    ["left of it at the right edge", [700, 50, 720, 70], { x: 392, y: 50 }],
+    ["not beyond the lower edge", [100, 390, 120, 410], { x: 148, y: 300 }],
+    ["below where there is no room beside", [250, 50, 500, 300], { x: 250, y: 558 }],
+  ] as const)("stands %s", (_name, cell, place) => expect(placeBeside(cell, card, frame)).toEqual(place));
+});
+
+it("makes the cells of a few things large enough for their values, and of many as small as before", () => {
+  const named = (hosts: number) => layOutAll(fleet(hosts, 8), { width: 1240, heightMax: 570, named: true });
+  expect([named(1).side, named(2).side]).toEqual([88, 88]);
+  expect(named(31).side).toBeGreaterThanOrEqual(35);
+  expect(named(512).side).toBeLessThan(26);
 });

@@ -31,11 +31,13 @@ export interface LayoutAsk {
   readonly named: boolean;
 }
 
-/** Sides of cells, the largest that fits is taken. */
-const SIDES = [26, 22, 18, 16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3];
+/** Sides of cells, the largest that fits is taken. The first ones hold a value: of a few things it stands in them without enlarging. */
+const SIDES = [88, 76, 64, 54, 46, 40, 35, 26, 22, 18, 16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3];
 const SMALLEST = 3;
 /** An overview without names needs no large cells. */
 const UNNAMED_SIDE_MAX = 14;
+/** Between groups: beside large cells it need not grow. */
+const GAP_MAX = 13;
 /** Height of a name's line, and the width under which it says nothing. */
 const NAME_HEIGHT = 16;
 const NAME_WIDTH = 76;
@@ -78,8 +80,8 @@ function runsOf(groups: readonly string[]): Run[] {
 
 function layOutWith(runs: readonly Run[], count: number, width: number, side: number, heading: number, widthMin: number): CellLayout {
   const pitch = side + 1;
-  const gap = Math.max(3, Math.round(side / 2));
-  const lineGap = 1 + Math.max(1, Math.round(side / 3));
+  const gap = Math.min(GAP_MAX, Math.max(3, Math.round(side / 2)));
+  const lineGap = 1 + Math.min(GAP_MAX, Math.max(1, Math.round(side / 3)));
   const xs = new Float32Array(count);
   const ys = new Float32Array(count);
   const groups: CellGroup[] = [];
@@ -213,4 +215,16 @@ export function nearest({ xs, ys, side }: CellLayout, x: number, y: number): num
     }
   }
   return best;
+}
+
+/** Between a cell's neighbour and what is said beside it. */
+const ASIDE_PX = 8;
+
+/** Where something that is said of a cell stands: beyond its neighbours, right, left or below of them. */
+export function placeBeside([left, top, right, bottom]: readonly [number, number, number, number], { width, height }: Size, frame: Size): { readonly x: number; readonly y: number } {
+  const away = right - left + ASIDE_PX;
+  const y = Math.max(0, Math.min(top, frame.height - height));
+  if (right + away + width <= frame.width) return { x: right + away, y };
+  if (left - away - width >= 0) return { x: left - away - width, y };
+  return { x: Math.max(0, Math.min(left, frame.width - width)), y: bottom + away };
 }

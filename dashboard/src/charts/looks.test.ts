@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { inkOn, pixelOf } from "./paintCells";
-import { domainOf, paintValues, ramp, STEPS } from "./looks";
+import { differenceRamp, domainOf, OLD, paintValues, ramp, STEPS } from "./looks";
 
 const ANY = { low: -1e12, high: 1e12 };
 
@@ -32,9 +32,18 @@ describe("colours of values", () => {
     expect(steps.every((step) => (theme === "dark" ? step > 0 : step < 0))).toBe(true);
   });
 
+  it.each(["dark", "light"] as const)("of differences are faint where nothing changed, and grow to both sides (%s)", (theme) => {
+    const part = (colour: string | undefined, at: number) => parseInt(colour?.slice(at, at + 2) ?? "", 16);
+    const colours = differenceRamp(theme);
+    const range = (colour: string | undefined) => Math.max(part(colour, 1), part(colour, 3), part(colour, 5)) - Math.min(part(colour, 1), part(colour, 3), part(colour, 5));
+    expect(range(colours[STEPS / 2])).toBeLessThan(range(colours[0]));
+    expect(range(colours[STEPS / 2])).toBeLessThan(range(colours.at(-1)));
+  });
+
   it("tell 0 from absent by shape as well", () => {
-    const { looks, lookOf } = paintValues([0, null, 100, 250, -9], { low: 0, high: 100 }, "dark");
-    expect([...lookOf]).toEqual([0, STEPS, STEPS - 1, STEPS - 1, 0]);
+    const { looks, lookOf } = paintValues([0, null, 100, 250, -9], { low: 0, high: 100 }, ramp("dark"), (place) => place === 2);
+    expect([...lookOf]).toEqual([0, STEPS, OLD, STEPS - 1, 0]);
+    expect(looks[OLD]?.shape).toBe("holed");
     expect([looks[0]?.shape, looks[STEPS]?.shape]).toEqual(["full", "hollow"]);
   });
 

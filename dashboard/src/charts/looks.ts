@@ -34,7 +34,20 @@ const mixed = (a: string, b: string, share: number) => {
 };
 
 export function ramp(theme: Theme): string[] {
-  const stops = RAMPS[theme];
+  return between(RAMPS[theme]);
+}
+
+/** Of differences: two hues, told apart with any colour blindness, that meet where nothing changed. */
+const DIFFERENCES: Readonly<Record<Theme, readonly string[]>> = {
+  dark: ["#7cc0ff", "#3f78b0", "#2a323d", "#b8702a", "#ffb45c"],
+  light: ["#08519c", "#6baed6", "#e3e6ea", "#f0a35a", "#a63603"],
+};
+
+export function differenceRamp(theme: Theme): string[] {
+  return between(DIFFERENCES[theme]);
+}
+
+function between(stops: readonly string[]): string[] {
   return Array.from({ length: STEPS }, (_, step) => {
     const at = (step / (STEPS - 1)) * (stops.length - 1);
     const from = Math.min(stops.length - 2, Math.floor(at));
@@ -72,12 +85,16 @@ export function domainOf(values: readonly (number | null)[], unit: string, possi
   return held.low < held.high ? held : { low: held.low, high: held.low + step };
 }
 
-/** Values as colours; what was not read is a hollow cell, which no value looks like. */
-export function paintValues(values: readonly (number | null)[], { low, high }: Domain, theme: Theme): Painting {
-  const looks: Look[] = [...ramp(theme).map((colour): Look => ({ colour, shape: "full" })), { colour: "--faint", shape: "hollow" }];
+/** Where the looks of values that are no colour of the ramp stand. */
+export const NOT_READ = STEPS;
+export const OLD = STEPS + 1;
+
+/** Values as colours; what was not read is a hollow cell, which no value looks like, and what is old is grey with a hole. */
+export function paintValues(values: readonly (number | null)[], { low, high }: Domain, colours: readonly string[], isOld: (place: number) => boolean = () => false): Painting {
+  const looks: Look[] = [...colours.map((colour): Look => ({ colour, shape: "full" })), { colour: "--faint", shape: "hollow" }, { colour: "--cell-unknown", shape: "holed" }];
   const lookOf = new Uint8Array(values.length);
   values.forEach((value, place) => {
-    lookOf[place] = value === null ? STEPS : Math.min(STEPS - 1, Math.max(0, Math.floor(((value - low) / (high - low)) * STEPS)));
+    lookOf[place] = isOld(place) ? OLD : value === null ? NOT_READ : Math.min(STEPS - 1, Math.max(0, Math.floor(((value - low) / (high - low)) * STEPS)));
   });
   return { looks, lookOf };
 }

@@ -95,7 +95,7 @@ function fillCells({ context, view, layout, colourOf }: Brush, { looks, lookOf }
 
 /** Width of the walls of a cell that is not full: as thin as can be of a hollow one, a third of it of a holed one. */
 function wallOf(look: Look | undefined, side: number, scale: number): number {
-  if (look?.shape === "hollow") return Math.max(Math.round(scale), Math.floor(side / 9));
+  if (look?.shape === "hollow") return Math.max(Math.round(scale), Math.min(4 * scale, Math.floor(side / 9)));
   return look?.shape === "holed" ? Math.floor(side / 3) : 0;
 }
 
@@ -150,9 +150,14 @@ function shortened(context: CanvasRenderingContext2D, text: string, width: numbe
   return `${text.slice(0, length)}…`;
 }
 
+/** Larger in larger cells, as long as a value of five letters fits. */
+function textSize(side: number): number {
+  return Math.min(16, Math.max(11, Math.round(side / 4.5)));
+}
+
 function writeTexts(brush: Brush, { painting }: Picture, text: (place: number) => string): void {
-  const { context } = brush;
-  context.font = `11px ${FONT}`;
+  const { context, view, layout } = brush;
+  context.font = `${textSize(layout.side * view.zoom)}px ${FONT}`;
   context.textAlign = "center";
   context.textBaseline = "middle";
   painting.lookOf.forEach((number, place) => {

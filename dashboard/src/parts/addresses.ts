@@ -32,6 +32,10 @@ export const FLEET = address("/gpus", {
   /** Of the map: `state` or a column. Which columns there are, only the catalogue knows. */
   colour: fitting(/^[a-z][a-z0-9_]*$/, STATE_COLOUR),
   group: oneOf(GROUPINGS, "node"),
+  /** Of the map: whether colours reach from the lowest to the highest value, not to how far values can go. */
+  fit: flag(false),
+  /** Of the map: whether colours say how a value differs from that of an hour ago. */
+  change: flag(false),
   zoom: field(1, (said) => (Number(said) > 1 && Number.isFinite(Number(said)) ? Number(said) : null)),
   /** GPUs that were picked on the map. */
   picked: names(),

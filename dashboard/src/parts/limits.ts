@@ -1,4 +1,5 @@
 import type { Metric } from "../api/client";
+import { MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT } from "../shared/headline";
 
 /** Which limits say how far a value may go, that which is reached first before the others. */
 const KINDS = ["slowdown", "max_operating"];
@@ -8,4 +9,12 @@ export function limitsOf({ unit, prometheus: { labels } }: Metric, catalogue: Re
   if (labels.sensor === undefined || labels.limit !== undefined) return [];
   const own = [...catalogue.values()].filter((other) => other.unit === unit && other.prometheus.labels.sensor === labels.sensor);
   return KINDS.flatMap((kind) => own.filter((other) => other.prometheus.labels.limit === kind).map(({ column }) => column));
+}
+
+const WHOLES: Readonly<Record<string, string>> = { [POWER]: POWER_LIMIT, [MEMORY_USED]: MEMORY_TOTAL };
+
+/** The columns that say how far a value can go: its limits, or its whole. */
+export function wholesOf(metric: Metric, catalogue: ReadonlyMap<string, Metric>): string[] {
+  const whole = WHOLES[metric.column];
+  return whole === undefined ? limitsOf(metric, catalogue) : [whole];
 }

@@ -34,6 +34,30 @@ describe("the heat map", () => {
     expect(mock.asked.some(({ params }) => params.get("include") === "metrics")).toBe(false);
   });
 
+  it("reaches to the limit of each part unless it shall fit, and shows the change since an hour ago; the address has both", async () => {
+    const heat = metric("temperature_c", "°C", "temperature");
+    const limit = metric("temperature_slowdown_c", "°C", "temperature");
+    const labels = { sensor: "gpu" };
+    const catalogue = ok({ metrics: [{ ...heat, prometheus: { ...heat.prometheus, labels } }, { ...limit, prometheus: { ...limit.prometheus, labels: { ...labels, limit: "slowdown" } } }] });
+    const gpus = listOf([gpu({ id: "GPU-a", metrics: { temperature_c: 61, temperature_slowdown_c: 89 } }), gpu({ id: "GPU-b", metrics: { temperature_c: 70 } }), gpu({ id: "GPU-c", metrics: {} })]);
+    const series = [{ metric: "temperature_c", gpu: "GPU-a", hostname: "node-1", unit: "°C", values: [51] }];
+    const { mock } = await openMap("/gpus?view=map&colour=temperature_c", { [LIST]: gpus, "/api/v1/metrics": catalogue, "/api/v1/query": ok({ times: [0], step_ms: 300_000, series }) });
+    const legend = () => screen.getByTestId("legend").textContent;
+    await waitFor(() => expect(legend()).toBe("20 °Cto89 °C1not read"));
+    expect(wholeAsks(mock).filter(({ params }) => params.get("metrics") === "temperature_slowdown_c")).toHaveLength(1);
+    await userEvent.click(screen.getByRole("button", { name: "Fit" }));
+    expect(window.location.search).toBe("?view=map&colour=temperature_c&fit=1");
+    expect(legend()).toBe("61 °Cto70 °C1not read");
+    await userEvent.click(screen.getByRole("button", { name: "Since an hour ago" }));
+    await waitFor(() => expect(legend()).toBe("-10 °Cto+10 °C2not known"));
+    const asked = mock.asked.find(({ path }) => path === "/api/v1/query")?.params;
+    const back = Date.now() - Date.parse(asked?.get("start") ?? "");
+    expect([asked?.has("gpus"), back > 3_600_000, back < 3_600_000 + 11 * 60_000]).toEqual([false, true, true]);
+    screen.getByTestId("heatmap").focus();
+    await userEvent.keyboard("{ArrowRight}");
+    expect(await screen.findByText(/Temperature 61 °C, \+10 °C in an hour/)).toBeTruthy();
+  });
+
   it("says in words what its colours say", async () => {
     await openMap("/gpus?view=map&colour=power_w");
     await waitFor(() => expect(screen.getByTestId("legend").textContent).toBe("0 Wto550 W1not read"));

@@ -1,18 +1,20 @@
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo, useState, useSyncExternalStore } from "react";
 import type { Finding } from "../../api/findings";
-import { GROUPINGS, type FleetGpu } from "../../api/fleet";
+import { GROUPINGS, hourAgoQuery, wholesQuery, type FleetGpu } from "../../api/fleet";
 import { catalogueQuery } from "../../api/queries";
 import { CellMap, type Lens } from "../../charts/CellMap";
 import { groupTitle, LINES_MAX, rowsOf } from "../../charts/panels";
 import { capital, metricTitle, unitSymbol } from "../../shared/format";
 import { goTo, Link } from "../../shared/location";
 import { useTheme } from "../../shared/theme";
+import { formatAge, MINUTE, useNow } from "../../shared/time";
 import { COMPARE, FLEET, GPU, STATE_COLOUR, type FleetState } from "../../parts/addresses";
 import { judgeDoubts } from "../../parts/findings/doubts";
 import { CellLegend } from "../../parts/cells/CellLegend";
 import { byJudgement, byValue, summaryOf, type Colouring, type MeasuredRow } from "../../parts/cells/colouring";
-import { useJudge, verdictWords, type Verdict } from "../../parts/judgement";
+import { isSilent, useJudge, verdictWords, type Verdict } from "../../parts/judgement";
+import { wholesOf } from "../../parts/limits";
 
 interface HeatMapProps {
   readonly state: FleetState;
@@ -29,7 +31,8 @@ const HEIGHT_MIN = 300;
 
 /** Every GPU as a cell, coloured by how it does or by any metric, together by what they belong to. */
 export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
-  const { colouring, row, rows, judge, doubts } = useColouring(state, gpus);
+  const { colouring, row, rows, judge, doubts, canFit } = useColouring(state, gpus);
+  const now = useNow(MINUTE);
   const [activeId, setActiveId] = useState("");
   const [isByFinger, setIsByFinger] = useState(false);
   const heightMax = Math.max(HEIGHT_MIN, useWindowHeight() - AROUND_PX);
@@ -51,12 +54,18 @@ export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
     const id = ids[place];
     if (id !== undefined) act(id);
   };
-  const words = gpu === null ? null : cellWords(gpu, colouring.text(active), row, judge.of(gpu), judge.findingOf(gpu.id));
+  const words = gpu === null ? null : cellWords(gpu, colouring.text(active), row, judge.of(gpu), judge.findingOf(gpu.id), now);
   return (
     <section aria-label="Heat map" className="card p-3" onPointerDownCapture={(event) => setIsByFinger(event.pointerType === "touch")}>
       <div className="mb-2 flex flex-wrap items-center gap-x-4 gap-y-2">
         <ColourSelect colour={state.colour} rows={rows} onChange={(colour) => change({ colour })} />
         <GroupSelect state={state} change={change} />
+        {row !== null && (
+          <span className="flex gap-2">
+            {canFit && <Choice name="Fit" title="Colours from the lowest to the highest value, not to how far values can go" isOn={state.fit && !state.change} onChange={(fit) => change({ fit, change: false })} />}
+            <Choice name="Since an hour ago" title="Colours say by how much a value differs from that of an hour ago" isOn={state.change} onChange={(isOn) => change({ change: isOn })} />
+          </span>
+        )}
         <CellLegend colouring={colouring} />
       </div>
       <CellMap
@@ -98,20 +107,31 @@ export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
   );
 }
 
+/** Where colours of a temperature begin: no room is colder. */
+const COLDEST_C = 20;
+
 function useColouring(state: FleetState, gpus: readonly FleetGpu[]) {
   const { theme } = useTheme();
   const catalogue = useQuery(catalogueQuery());
   const { judge, found } = useJudge();
-  const rows = useMemo((): MeasuredRow[] => {
-    const measured = new Map((catalogue.data?.metrics ?? []).filter((metric) => metric.table === "gpu_events").map((metric) => [metric.column, metric]));
-    return rowsOf([...measured.values()], [...measured.keys()]).flatMap((row) => measured.get(row.column) ?? []);
-  }, [catalogue.data]);
+  const measured = useMemo(() => new Map((catalogue.data?.metrics ?? []).filter((metric) => metric.table === "gpu_events").map((metric) => [metric.column, metric])), [catalogue.data]);
+  const rows = useMemo((): MeasuredRow[] => rowsOf([...measured.values()], [...measured.keys()]).flatMap((row) => measured.get(row.column) ?? []), [measured]);
   const row = rows.find((each) => each.column === state.colour) ?? null;
+  const metric = measured.get(state.colour);
+  const columns = useMemo(() => (metric === undefined ? [] : wholesOf(metric, measured)), [metric, measured]);
+  const wholes = useQuery({ ...wholesQuery(columns), enabled: columns.length > 0 && !state.fit && !state.change }).data;
+  const hourAgo = useQuery({ ...hourAgoQuery(state.colour), enabled: row !== null && state.change });
+  const before = state.change ? (hourAgo.data ?? NOTHING) : null;
+  const low = row?.unit === "°C" ? COLDEST_C : 0;
   const colouring = useMemo((): Colouring => {
-    return row === null ? byJudgement(gpus, judge) : byValue(gpus, row, theme);
-  }, [gpus, row, theme, judge]);
-  return { colouring, row, rows, judge, doubts: row === null ? judgeDoubts(found, judge) : [] };
+    if (row === null) return byJudgement(gpus, judge);
+    return byValue(gpus, row, { theme, judge, scale: state.fit || wholes === undefined ? null : { low, wholes }, before });
+  }, [gpus, row, theme, judge, state.fit, wholes, low, before]);
+  const doubts = row === null ? judgeDoubts(found, judge) : state.change && hourAgo.isError ? [`The values an hour ago could not be read: ${hourAgo.error.message}`] : [];
+  return { colouring, row, rows, judge, doubts, canFit: columns.length > 0 };
 }
+
+const NOTHING: ReadonlyMap<string, number> = new Map();
 
 function subscribe(listener: () => void): () => void {
   window.addEventListener("resize", listener);
@@ -172,16 +192,33 @@ function GroupSelect({ state, change }: Pick<HeatMapProps, "state" | "change">) 
   );
 }
 
+interface ChoiceProps {
+  readonly name: string;
+  readonly title: string;
+  readonly isOn: boolean;
+  readonly onChange: (isOn: boolean) => void;
+}
+
+function Choice({ name, title, isOn, onChange }: ChoiceProps) {
+  return (
+    <button type="button" className={`button ${isOn ? "border-accent! text-accent!" : ""}`} aria-pressed={isOn} title={title} onClick={() => onChange(!isOn)}>
+      {name}
+    </button>
+  );
+}
+
 interface CellWords {
   readonly name: string;
   readonly facts: readonly (readonly [string, string])[];
   readonly finding: string | null;
 }
 
-function cellWords(gpu: FleetGpu, text: string, row: MeasuredRow | null, verdict: Verdict, finding: Finding | null): CellWords {
+function cellWords(gpu: FleetGpu, text: string, row: MeasuredRow | null, verdict: Verdict, finding: Finding | null, now: number): CellWords {
+  // An old value never stands without its age.
+  const age = isSilent(verdict) && gpu.lastSeen !== null ? `, ${formatAge(gpu.lastSeen, now)}` : "";
   return {
     name: gpu.name,
-    facts: [...(row === null ? [] : [[metricTitle(row.column), text] as const]), ["State", verdictWords(verdict)]],
+    facts: [...(row === null ? [] : [[metricTitle(row.column), text + age] as const]), ["State", verdictWords(verdict)]],
     finding: finding === null || verdict.why?.includes(finding.sentence) === true ? null : `${capital(finding.severity)}: ${finding.sentence}`,
   };
 }

@@ -1,7 +1,5 @@
 import type { Look } from "../../charts/looks";
-import { ramp } from "../../charts/looks";
 import { formatValue } from "../../shared/format";
-import { useTheme } from "../../shared/theme";
 import type { Colouring } from "./colouring";
 
 /** A cell, enlarged, beside its meaning. */
@@ -18,7 +16,7 @@ export function CellLegend({ colouring }: { readonly colouring: Colouring }) {
     <ul aria-label="Colours" className="flex flex-wrap items-center gap-x-4 gap-y-1 text-[13px]" data-testid="legend">
       {colouring.domain !== null && (
         <li>
-          <Ramp {...colouring.domain} />
+          <Ramp {...colouring.domain} colours={colouring.colours} top={colouring.top} />
         </li>
       )}
       {colouring.legend.map(({ name, look, count }) => (
@@ -32,15 +30,21 @@ export function CellLegend({ colouring }: { readonly colouring: Colouring }) {
   );
 }
 
-function Ramp({ low, high, unit }: { readonly low: number; readonly high: number; readonly unit: string }) {
-  const { theme } = useTheme();
-  const colours = ramp(theme);
+interface RampProps {
+  readonly low: number;
+  readonly high: number;
+  readonly unit: string;
+  readonly colours: readonly string[];
+  readonly top: string | null;
+}
+
+function Ramp({ low, high, unit, colours, top }: RampProps) {
   return (
     <span className="flex items-center gap-2">
       <span className="num text-muted">{formatValue(low, unit)}</span>
       <span aria-hidden className="h-2.5 w-40 rounded-sm sm:w-56" style={{ background: `linear-gradient(to right, ${colours.join(",")})` }} />
       <span className="sr-only">to</span>
-      <span className="num text-muted">{formatValue(high, unit)}</span>
+      <span className="num text-muted">{top ?? `${low < 0 && high > 0 ? "+" : ""}${formatValue(high, unit)}`}</span>
     </span>
   );
 }

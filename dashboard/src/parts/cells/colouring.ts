@@ -1,9 +1,9 @@
 import type { FleetGpu } from "../../api/fleet";
-import { domainOf, paintValues, STEPS, type Domain, type Look, type Painting } from "../../charts/looks";
+import { differenceRamp, domainOf, NOT_READ, OLD, paintValues, ramp, type Domain, type Look, type Painting } from "../../charts/looks";
 import type { CatalogueRow } from "../../charts/panels";
 import { formatBits, formatValue, metricTitle, reading } from "../../shared/format";
 import type { Theme } from "../../shared/theme";
-import { countsOf, JUDGEMENTS, toldOf, type Judge, type Judgement } from "../judgement";
+import { countsOf, isSilent, JUDGEMENTS, toldOf, type Judge, type Judgement } from "../judgement";
 
 /** A colour of a legend with what it means and how many GPUs have it. */
 export interface LegendEntry {
@@ -17,7 +17,10 @@ export interface Colouring {
   readonly painting: Painting;
   /** Values from low to high, or null where each look has a meaning of its own. */
   readonly domain: (Domain & { readonly unit: string }) | null;
-  /** Of values: those that were not read. */
+  /** Their colours, and what is said at the upper end, where that is no value. */
+  readonly colours: readonly string[];
+  readonly top: string | null;
+  /** Of values: those that were not read, and those that are old. */
   readonly legend: readonly LegendEntry[];
   /** What the colour of a cell means, in words. */
   readonly text: (place: number) => string;
@@ -46,6 +49,8 @@ export function byJudgement(gpus: readonly FleetGpu[], judge: Judge): Colouring 
   return {
     painting: { looks: JUDGEMENTS.map((word) => JUDGEMENT_CELLS[word]), lookOf: Uint8Array.from(words, (word) => JUDGEMENTS.indexOf(word)) },
     domain: null,
+    colours: [],
+    top: null,
     legend: toldOf(counts).map((word) => ({ name: word, look: JUDGEMENT_CELLS[word], count: counts.get(word) ?? 0 })),
     text: (place) => words[place] ?? "unknown",
     // The colour says the rest.
@@ -70,24 +75,84 @@ export interface MeasuredRow extends CatalogueRow {
   readonly max: number;
 }
 
-/** By a metric: what was not read is a shape of its own, never a value. */
-export function byValue(gpus: readonly FleetGpu[], row: MeasuredRow, theme: Theme): Colouring {
+/** How far a value can go. */
+export interface Scale {
+  /** Where colours begin. */
+  readonly low: number;
+  /** Of each GPU, by id. */
+  readonly wholes: ReadonlyMap<string, number>;
+}
+
+/** What is known beside the values. */
+export interface ValuesAsk {
+  readonly theme: Theme;
+  readonly judge: Judge;
+  /** Null: colours fit the values. */
+  readonly scale: Scale | null;
+  /** What the values were an hour ago, by id; null: colours say the values themselves. */
+  readonly before: ReadonlyMap<string, number> | null;
+}
+
+/** By a metric: what was not read is a shape of its own, never a value, and so is what is old beside GPUs that report. */
+export function byValue(gpus: readonly FleetGpu[], row: MeasuredRow, { theme, judge, scale, before }: ValuesAsk): Colouring {
   const isMask = row.bits.length > 0;
-  const values = gpus.map((gpu) => amountOf(gpu.value, row));
+  const read = gpus.map((gpu) => amountOf(gpu.value, row));
   const unit = isMask ? "" : row.unit;
-  const domain = domainOf(values, unit, isMask ? { low: 0, high: row.bits.length } : { low: row.min, high: row.max });
-  const painting = paintValues(values, domain ?? { low: 0, high: 1 }, theme);
-  const absent = painting.looks[STEPS];
+  const silent = gpus.map((gpu) => isSilent(judge.of(gpu)));
+  // Of a recording all are silent: then the values are what there is to see.
+  const isOld = silent.includes(false) ? (place: number) => silent[place] === true : () => false;
+  const values = before === null ? read : read.map((value, place) => differenceOf(value, before.get(gpus[place]?.id ?? "")));
+  const fresh = values.filter((_, place) => !isOld(place));
+  const reach = scale === null || before !== null ? null : reachOf(gpus, scale);
+  const domain = before !== null ? around(fresh, unit) : (reach?.domain ?? domainOf(fresh, unit, isMask ? { low: 0, high: row.bits.length } : { low: row.min, high: row.max }));
+  const colours = before === null ? ramp(theme) : differenceRamp(theme);
+  const painting = paintValues(reach === null ? values : values.map(reach.shareOf), domain ?? { low: 0, high: 1 }, colours, isOld);
+  const entries = [
+    { name: before === null ? "not read" : "not known", look: painting.looks[NOT_READ], count: values.filter((value, place) => value === null && !isOld(place)).length },
+    { name: "old", look: painting.looks[OLD], count: silent.filter((_, place) => isOld(place)).length },
+  ];
   return {
     painting,
     domain: domain === null ? null : { ...domain, unit },
-    legend: absent === undefined ? [] : [{ name: "not read", look: absent, count: values.filter((value) => value === null).length }],
+    colours,
+    top: reach?.top ?? null,
+    legend: entries.flatMap(({ name, look, count }) => (look === undefined || (name === "old" && count === 0) ? [] : [{ name, look, count }])),
     text: (place) => {
       const value = gpus[place]?.value ?? null;
-      return isMask && value !== null ? formatBits(value, row.bits) : formatValue(value, row.unit);
+      const words = isMask && value !== null ? formatBits(value, row.bits) : formatValue(value, row.unit);
+      const difference = before === null ? null : (values[place] ?? null);
+      return difference === null ? words : `${words}, ${signed(difference, unit)} in an hour`;
     },
-    short: (place) => reading(values[place] ?? null, unit).text,
+    short: (place) => (before === null ? reading(values[place] ?? null, unit).text : signed(values[place] ?? null, "")),
   };
+}
+
+function differenceOf(value: number | null, before: number | undefined): number | null {
+  return value === null || before === undefined ? null : value - before;
+}
+
+/** `+12 W` */
+function signed(value: number | null, unit: string): string {
+  return `${value !== null && value > 0 ? "+" : ""}${formatValue(value, unit)}`;
+}
+
+/** As far down as up, so that nothing changed is in the middle. */
+function around(values: readonly (number | null)[], unit: string): Domain | null {
+  const sizes = values.map((value) => (value === null ? null : Math.abs(value)));
+  const domain = domainOf([0, ...sizes], unit === "%" ? "" : unit, { low: 0, high: Infinity });
+  return domain === null || sizes.every((size) => size === null) ? null : { low: -domain.high, high: domain.high };
+}
+
+/** Each value as far along the colours as it is towards its own whole: parts with different ones share the scale. Null: no whole is known. */
+function reachOf(gpus: readonly FleetGpu[], { low, wholes }: Scale) {
+  const known = gpus.flatMap(({ id }) => wholes.get(id) ?? []).filter((whole) => whole > low);
+  if (known.length === 0) return null;
+  const [least, most] = known.reduce(([l, h], whole) => [Math.min(l, whole), Math.max(h, whole)], [Infinity, -Infinity] as [number, number]);
+  const shareOf = (value: number | null, place: number) => {
+    const whole = wholes.get(gpus[place]?.id ?? "") ?? most;
+    return value === null || whole <= low ? value : low + ((value - low) * (most - low)) / (whole - low);
+  };
+  return { domain: { low, high: most }, shareOf, top: least === most ? null : "its limit" };
 }
 
 /** The whole picture in words, for those who do not see it. */
