@@ -22,6 +22,8 @@ export interface GpuListAsk {
   readonly offset: number;
   /** The columns that are wanted, between commas; absent: all. */
   readonly metrics?: string;
+  /** The labels that are wanted, between commas. */
+  readonly labels?: string;
 }
 
 /** The parts that are not empty: the others are not asked for. */
@@ -35,7 +37,7 @@ export function gpuListQuery(ask: GpuListAsk) {
   return queryOptions({
     queryKey: ["gpus", ask],
     queryFn: async ({ signal }) => {
-      const answer = await api.GET("/api/v1/gpus", { params: { query: { ...given({ ...filter }), limit, offset, ...columns } }, signal });
+      const answer = await api.GET("/api/v1/gpus", { params: { query: { ...given(filter), limit, offset, ...columns } }, signal });
       return { ...dataOf(answer), partial: partialOf(answer) };
     },
     refetchInterval: REFRESH_INTERVAL_MS,

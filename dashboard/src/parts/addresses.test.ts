@@ -15,7 +15,7 @@ describe("the list and the map of GPUs", () => {
     ["page=-2", GPUS],
     ["page=1e99", GPUS],
     ["page=abc&search=a%20b", { ...GPUS, search: "a b" }],
-    ["view=map&colour=power_w&group=job&zoom=4.5&at=GPU-1&picked=a,,b", { ...GPUS, view: "map", colour: "power_w", group: "job", zoom: 4.5, at: "GPU-1", picked: ["a", "b"] }],
+    ["view=map&colour=power_w&group=job&fit=1&change=1&zoom=4.5&at=GPU-1&picked=a,,b", { ...GPUS, view: "map", colour: "power_w", group: "job", fit: true, change: true, zoom: 4.5, at: "GPU-1", picked: ["a", "b"] }],
     ["view=globe&colour=Red!&group=room&zoom=Infinity", GPUS],
     ["view=map&colour=Power%20W&state=dire", { ...GPUS, view: "map" }],
     ["zoom=0.2&where=namespace%3Dresearch", { ...GPUS, where: "namespace=research" }],
@@ -78,8 +78,9 @@ describe("findings", () => {
 });
 
 it.each([
-  ["gpus=a,b,,a&metric=power_w&range=6h&aggregate=max", { gpus: ["a", "b"], metric: "power_w", range: { kind: "preset", preset: "6h" }, aggregate: "max" }],
-  ["", { gpus: [], metric: "", range: null, aggregate: "mean" }],
+  ["gpus=a,b,,a&metric=power_w&range=6h&aggregate=max", { host: "", where: "", search: "", gpus: ["a", "b"], metric: "power_w", range: { kind: "preset", preset: "6h" }, aggregate: "max" }],
+  ["host=n-1&where=job%3Dj&search=a", { host: "n-1", where: "job=j", search: "a", gpus: [], metric: "", range: null, aggregate: "mean" }],
+  ["", { host: "", where: "", search: "", gpus: [], metric: "", range: null, aggregate: "mean" }],
 ] as const)("%s is read, and written", (search, state) => {
   expect(COMPARE.read(search)).toEqual(state);
   expect(COMPARE.read(COMPARE.to(state).slice(COMPARE.path.length))).toEqual(state);

@@ -58,9 +58,12 @@ export type GpuState = StateOf<typeof GPU>;
 /** What the page of a host shows: null leaves the range to the data's age. */
 export const HOST = address("/hosts/:name", { range: range(null) });
 
-/** Which GPUs are beside each other, in which range. */
+/** Which GPUs are beside each other, in which range: those that are named, else all of a host, or that pass tests of the identity. */
 export const COMPARE = address("/compare", {
   gpus: names(),
+  host: text(),
+  where: text(),
+  search: text(),
   /** The column whose chart stands first; empty: none. */
   metric: text(),
   range: range(null),

@@ -14,7 +14,8 @@ export function Empty({ title, children }: { readonly title: string; readonly ch
   );
 }
 
-interface Renewed {
+/** An answer that is asked for again and again. */
+export interface Renewed {
   readonly data?: unknown;
   readonly error: Error | null;
   readonly dataUpdatedAt: number;

@@ -173,6 +173,7 @@ describe("search, order and filter", () => {
     expect((await screen.findByText(count)).getAttribute("role")).toBe("status");
     expect([...document.querySelectorAll("[data-gpu]")].map((row) => row.getAttribute("data-gpu"))).toEqual(ids);
     expect(screen.getByRole("button", { name: new RegExp(`^${word}`) }).textContent).toContain(String(ids.length));
+    expect(screen.queryByRole("link", { name: "Compare" })?.getAttribute("href")).toBe(ids.length < 2 ? undefined : "/compare?gpus=GPU-c%2CGPU-b");
   });
 
   it("turns pages and goes back to the first when the question changes", async () => {

@@ -4,7 +4,7 @@ import type { Gpu } from "../../api/client";
 import { GPUS_MAX, wholeFleetQuery } from "../../api/fleet";
 import { gpuListQuery, hostsQuery } from "../../api/queries";
 import { whereWords } from "../../api/where";
-import { FLEET, FLEET_VIEWS, STATE_COLOUR, type FleetState } from "../../parts/addresses";
+import { COMPARE, FLEET, FLEET_VIEWS, STATE_COLOUR, type FleetState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
 import { goTo, Link } from "../../shared/location";
 import { Empty, Failed } from "../../shared/states";
@@ -84,6 +84,11 @@ export function FleetPage() {
         {isFiltered(state) && (
           <ClearFilters onClick={() => goTo(pathTo({ search: "", state: "", host: "", where: "", page: 1 }))} />
         )}
+        {isFiltered(state) && total > 1 && total <= COMPARED_MAX && (
+          <Link to={COMPARE.to(chosen === "" ? { host, where, search: state.search } : { gpus: (isMap ? cells : fitting).map(({ id }) => id) })} className="button" title="Where these GPUs differ">
+            Compare
+          </Link>
+        )}
         <p role="status" className="num ml-auto text-xs text-muted">
           {late
             ? `Not renewed: as of ${formatClock(shown.dataUpdatedAt)}`
@@ -123,6 +128,8 @@ export function FleetPage() {
 
 const NONE: readonly Gpu[] = [];
 const NO_SPARKS = new Map<string, never>();
+/** More are not compared at once. */
+const COMPARED_MAX = 64;
 const SPARKED = [UTILIZATION, POWER];
 /** The columns that the list shows. */
 const LISTED = [UTILIZATION, POWER, POWER_LIMIT, TEMPERATURE, MEMORY_USED, MEMORY_TOTAL].join(",");

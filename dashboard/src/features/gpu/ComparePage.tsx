@@ -1,113 +1,148 @@
-import { useQueries, useQuery, type UseQueryResult } from "@tanstack/react-query";
-import { useMemo } from "react";
-import type { GpuDetail } from "../../api/client";
-import { catalogueQuery, gpuQuery } from "../../api/queries";
+import { useQueries, useQuery } from "@tanstack/react-query";
+import { useCallback, useMemo, useState } from "react";
+import type { Gpu, GpuDetail } from "../../api/client";
+import { catalogueQuery, gpuListQuery, gpuQuery } from "../../api/queries";
+import { whereWords } from "../../api/where";
 import { EMPTY, framesOf } from "../../charts/frame";
-import { groupTitle, isDrawn, LINES_MAX, rowsOf, type CatalogueRow, type Panel } from "../../charts/panels";
+import { groupTitle, isDrawn, isLimit, LINES_MAX, rowsOf, type CatalogueRow, type Panel } from "../../charts/panels";
 import { TimeChart } from "../../charts/TimeChart";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { capital, metricTitle } from "../../shared/format";
 import { COMPARE, FLEET, GPU } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
 import { goTo, Link } from "../../shared/location";
-import { Empty, Failed, NotRenewed } from "../../shared/states";
-import { parseInstant, SECOND, useNow } from "../../shared/time";
+import { Empty, Failed, NotRenewed, type Renewed } from "../../shared/states";
+import { HOUR, parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { chartActions } from "./exports";
-import { historyQuery } from "./history";
+import { differencesOf, furthest } from "./differences";
+import { Differences } from "./DifferenceTable";
+import { historyQuery, sumsQuery } from "./history";
 import { canBeLive, defaultRange, isRecorded, spanOf, stepOf } from "../../parts/range";
 import { Toolbar } from "./Toolbar";
 
-/** Some GPUs over each other: a chart for each metric, a line for each GPU. */
+/** As many as are compared at once: more lie beyond what one question may ask. */
+const COMPARED_MAX = 64;
+const NONE: readonly Compared[] = [];
+
+/** A GPU that is compared, and what is known of it. */
+interface Compared {
+  readonly gpu: Gpu;
+  readonly uuid: string;
+  readonly partition: string | null;
+  readonly columns: readonly string[];
+  readonly firstSeen: number | null;
+}
+
+/** Some GPUs beside each other: where they differ, and the courses of that over each other, a line for each GPU. */
 export function ComparePage() {
   const { state } = useAddress(COMPARE);
-  const gpus = state.gpus.slice(0, LINES_MAX);
-  const details = useQueries({ queries: gpus.map((id) => gpuQuery(id, REFRESH_INTERVAL_MS)) });
-  const known = details.flatMap((detail) => detail.data ?? []);
-  const failed = details.find((detail) => detail.isError && detail.data === undefined);
-  if (gpus.length === 0) {
+  const named = state.gpus.slice(0, LINES_MAX);
+  const details = useQueries({ queries: named.map((id) => gpuQuery(id, REFRESH_INTERVAL_MS)) });
+  const isGroup = named.length === 0 && `${state.host}${state.where}${state.search}` !== "";
+  const group = useQuery({
+    ...gpuListQuery({ search: state.search, state: "", host: state.host, where: state.where, sort: "", limit: COMPARED_MAX, offset: 0, labels: "uuid,partition" }),
+    enabled: isGroup,
+  });
+  const list = group.data?.gpus;
+  const ofGroup = useMemo(() => list?.map(comparedOf) ?? NONE, [list]);
+  if (named.length === 0 && !isGroup) {
     return (
       <Empty title="No GPUs to compare">
-        <p>Pick some on the heat map: Shift and click, or Space.</p>
+        <p>Pick some on the heat map: Shift and click, or Space. The pages of hosts and jobs compare theirs.</p>
         <Link to={FLEET.to({ view: "map" })} className="button mt-4">
           To the heat map
         </Link>
       </Empty>
     );
   }
-  if (failed?.error) return <Failed what="One of these GPUs" error={failed.error} retry={() => void failed.refetch()} />;
-  if (known.length < gpus.length) return <div role="status" aria-label="Loading the GPUs" className="waiting h-64" />;
-  return <Comparison known={known} details={details} />;
+  const failed = (isGroup ? [group] : details).find(({ isError, data }) => isError && data === undefined);
+  if (failed?.error) return <Failed what={isGroup ? "These GPUs" : "One of these GPUs"} error={failed.error} retry={() => void failed.refetch()} />;
+  const known = isGroup ? ofGroup : details.flatMap(({ data }) => (data === undefined ? [] : detailOf(data)));
+  if (isGroup ? group.data === undefined : known.length < named.length) return <div role="status" aria-label="Loading the GPUs" className="waiting h-64" />;
+  if (known.length === 0) return <Empty title="No GPU fits">None is of this host or passes these tests now.</Empty>;
+  return <Comparison known={known} total={isGroup ? (group.data?.total ?? 0) : state.gpus.length} of={isGroup ? [group] : details} />;
+}
+
+function comparedOf(gpu: Gpu): Compared {
+  const { uuid, partition } = gpu.labels ?? {};
+  return { gpu, uuid: uuid ?? gpu.id, partition: partition ?? null, columns: Object.keys(gpu.metrics ?? {}), firstSeen: null };
+}
+
+function detailOf({ gpu, labels, latest, first_seen: first }: GpuDetail): Compared {
+  const { uuid, partition } = labels;
+  return { gpu, uuid: uuid ?? gpu.id, partition: partition ?? null, columns: Object.keys(latest), firstSeen: parseInstant(first) };
 }
 
 interface ComparisonProps {
-  readonly known: readonly GpuDetail[];
+  readonly known: readonly Compared[];
+  /** How many were asked for. */
+  readonly total: number;
   /** The answers that these come from. */
-  readonly details: readonly UseQueryResult<GpuDetail>[];
+  readonly of: readonly Renewed[];
 }
 
-function Comparison({ known, details }: ComparisonProps) {
+function Comparison({ known, total, of }: ComparisonProps) {
   const { state, change, pathTo } = useAddress(COMPARE);
   const now = useNow(SECOND);
+  const [isAll, setIsAll] = useState(false);
   const catalogue = useQuery(catalogueQuery());
-  const ids = known.map((detail) => detail.gpu.id);
-  const columns = [...new Set(known.flatMap((detail) => Object.keys(detail.latest)))].sort().join(",");
-  const rows = useMemo(() => rowsOf(catalogue.data?.metrics ?? [], columns.split(",")).filter(isDrawn), [catalogue.data, columns]);
-  const seen = Math.max(...known.map((detail) => parseInstant(detail.gpu.last_seen) ?? 0));
-  const all = { start: Math.min(...known.map((detail) => parseInstant(detail.first_seen) ?? seen)), end: seen };
+  const ids = useMemo(() => known.map(({ gpu }) => gpu.id), [known]);
+  const columns = [...new Set(known.flatMap((each) => each.columns))].sort().join(",");
+  const rows = useMemo(() => rowsOf(catalogue.data?.metrics ?? [], columns.split(",")).filter((row) => isDrawn(row) && !isLimit(row)), [catalogue.data, columns]);
+  const seen = Math.max(...known.map(({ gpu }) => parseInstant(gpu.last_seen) ?? 0));
+  const all = { start: Math.min(...known.map(({ firstSeen }) => firstSeen ?? seen - HOUR)), end: seen };
   const recorded = isRecorded(seen, now);
   const range = state.range ?? defaultRange(recorded, all);
-  const live = canBeLive(range) && !recorded;
-  const anchor = recorded ? seen : null;
-  const history = useQuery(historyQuery({ gpus: ids, columns: rows.map((row) => row.column), range, aggregates: [state.aggregate], anchor, all, live, polling: true }));
+  const view = { range, anchor: recorded ? seen : null, all, live: canBeLive(range) && !recorded };
+  const isCounter = useCallback((column: string) => rows.some((row) => row.column === column && row.instrument === "counter"), [rows]);
+  const isAlone = ids.length === 1;
+  const sums = useQuery(sumsQuery({ ...view, gpus: ids, columns: isAlone ? [] : rows.map(({ column }) => column) }, isCounter));
+  const { differing, alike } = useMemo(() => differencesOf(rows, sums.data ?? []), [rows, sums.data]);
+  const lines = useMemo(() => furthest(ids, differing, LINES_MAX), [ids, differing]);
+  // Until it is known what differs there is nothing to draw; if it cannot be known, everything is drawn.
+  const isKnown = sums.data !== undefined;
+  const isWhole = isAlone || (sums.isError && !isKnown);
+  const asked = useMemo(() => {
+    if (isWhole) return first(rows, rows, state.metric);
+    return isKnown ? first([...differing.map(({ row }) => row), ...(isAll ? alike : [])], rows, state.metric) : [];
+  }, [isWhole, isKnown, rows, differing, isAll, alike, state.metric]);
+  const history = useQuery(historyQuery({ ...view, gpus: lines, columns: asked.map(({ column }) => column), aggregates: [state.aggregate], polling: true }));
   const frames = useMemo(() => (history.data === undefined ? new Map<string, typeof EMPTY>() : framesOf(history.data.answer, state.aggregate)), [history.data, state.aggregate]);
-  const span = history.data?.span ?? spanOf(range, anchor ?? now, all);
-  const names = new Map(known.map((detail) => [detail.gpu.id, detail.gpu.name]));
-  const simulated = known.filter((detail) => detail.gpu.simulated).length;
+  const span = history.data?.span ?? spanOf(range, view.anchor ?? now, all);
+  const shown = lines.flatMap((id) => known.find(({ gpu }) => gpu.id === id) ?? []);
+  const isOneHost = known.every(({ gpu }) => gpu.hostname === known[0]?.gpu.hostname && gpu.index !== null);
+  const names = new Map(known.map(({ gpu }) => [gpu.id, isOneHost && state.gpus.length === 0 ? `GPU ${gpu.index}` : gpu.name]));
+  const nameOf = (id: string) => names.get(id) ?? id;
   const partial = history.data?.answer.partial ?? [];
   return (
     <div data-testid="compare">
-      {simulated > 0 && <SimulatedBanner>{simulated === known.length ? "These GPUs are" : "Some of these GPUs are"} simulated: their values were made up by gpuvitals, not measured.</SimulatedBanner>}
-      <h1 className="text-lg font-semibold tracking-tight">{ids.length === 1 ? "1 GPU" : `${ids.length} GPUs`} compared</h1>
-      <ul className="mt-1 flex flex-wrap gap-x-4 gap-y-1 text-[13px]">
-        {known.map(({ gpu }, place) => (
-          <li key={gpu.id} className="flex items-center gap-1.5">
-            <span aria-hidden className="h-0.5 w-3 rounded-full" style={{ background: `var(--line-${place + 1})` }} />
-            <Link to={GPU.to({ id: gpu.id })} className="rounded hover:underline">
-              {gpu.name}
-            </Link>
-            {ids.length > 1 && (
-              <button type="button" className="text-faint hover:text-fg" aria-label={`Without ${gpu.name}`} onClick={() => change({ gpus: ids.filter((id) => id !== gpu.id) })}>
-                ×
-              </button>
-            )}
-          </li>
-        ))}
-      </ul>
-      <NotRenewed of={[...details, history]} />
-      {state.gpus.length > LINES_MAX && <p className="mt-1 text-xs text-muted">The first {LINES_MAX} of {state.gpus.length}: a chart tells no more apart.</p>}
+      <Head known={known} total={total} remove={(id) => change({ gpus: ids.filter((other) => other !== id) })} />
+      <NotRenewed of={[...of, sums, history]} />
       <Toolbar range={range} aggregate={state.aggregate} span={span} onRange={(next) => change({ range: next })} onAggregate={(aggregate) => change({ aggregate })} />
       {partial.length > 0 && (
         <p role="note" aria-label="Incomplete" className="mb-3 text-[13px] text-warn">
           Not everything could be read: {partial.join("; ")}
         </p>
       )}
+      {!isAlone && isKnown && <Differences differing={differing} gpus={shown.map(({ gpu }) => gpu)} nameOf={nameOf} count={known.length} />}
+      {!isAlone && sums.isPending && rows.length > 0 && <div role="status" aria-label="Loading the differences" className="waiting h-40" />}
       {history.isError && history.data === undefined ? (
         <Failed what="The course of the values" error={history.error} retry={() => void history.refetch()} />
       ) : (
-        <div className="grid gap-3 lg:grid-cols-2 min-[2000px]:grid-cols-3">
-          {first(rows, state.metric).map((row) => (
+        <div className="mt-3 grid gap-3 lg:grid-cols-2 min-[2000px]:grid-cols-3">
+          {asked.map((row) => (
             <TimeChart
               key={row.column}
-              panel={panelOf(row, ids)}
-              nameOf={(id) => names.get(id) ?? id}
-              subject={known.map((detail) => detail.gpu.name).join(", ")}
+              panel={panelOf(row, lines)}
+              nameOf={nameOf}
+              subject={shown.map(({ gpu }) => gpu.name).join(", ")}
               actionsOf={() => chartActions({
                 metrics: [row.column],
-                gpus: ids,
+                gpus: lines,
                 stepMs: stepOf(span),
                 aggregates: [state.aggregate],
-                identities: known.map(({ gpu, labels }) => ({ uuid: labels.uuid ?? gpu.id, partition: labels.partition })),
+                identities: shown.map(({ uuid, partition }) => ({ uuid, partition })),
                 span,
                 title: metricTitle(row.column),
                 catalogue: catalogue.data?.metrics ?? [],
@@ -122,12 +157,73 @@ function Comparison({ known, details }: ComparisonProps) {
           ))}
         </div>
       )}
+      {alike.length > 0 && (
+        <p className="mt-3 flex flex-wrap items-center gap-x-3 gap-y-1 text-xs text-muted">
+          <span className="min-w-0">Alike ({alike.length}): {alike.map(({ column }) => metricTitle(column)).join(" · ")}</span>
+          <button type="button" className="button quiet" aria-pressed={isAll} onClick={() => setIsAll(!isAll)}>
+            {isAll ? "Without their charts" : "Draw them too"}
+          </button>
+        </p>
+      )}
     </div>
   );
 }
 
-function first(rows: readonly CatalogueRow[], metric: string): CatalogueRow[] {
-  return [...rows.filter((row) => row.column === metric), ...rows.filter((row) => row.column !== metric)];
+/** Who is compared, and what of them is not the same by itself. */
+function Head({ known, total, remove }: { readonly known: readonly Compared[]; readonly total: number; readonly remove: (id: string) => void }) {
+  const { state } = useAddress(COMPARE);
+  const simulated = known.filter(({ gpu }) => gpu.simulated).length;
+  const isNamed = state.gpus.length > 0;
+  const groupWords = [state.host, state.where === "" ? "" : whereWords(state.where), state.search === "" ? "" : `“${state.search}”`].filter((part) => part !== "").join(", ");
+  return (
+    <>
+      {simulated > 0 && <SimulatedBanner>{simulated === known.length ? "These GPUs are" : "Some of these GPUs are"} simulated: their values were made up by gpuvitals, not measured.</SimulatedBanner>}
+      <h1 className="text-lg font-semibold tracking-tight">
+        {known.length === 1 ? "1 GPU" : `${known.length} GPUs`}
+        {isNamed ? "" : ` of ${groupWords}`} compared
+      </h1>
+      {isNamed && (
+        <ul className="mt-1 flex flex-wrap gap-x-4 gap-y-1 text-[13px]">
+          {known.map(({ gpu }, place) => (
+            <li key={gpu.id} className="flex items-center gap-1.5">
+              <span aria-hidden className="h-0.5 w-3 rounded-full" style={{ background: `var(--line-${place + 1})` }} />
+              <Link to={GPU.to({ id: gpu.id })} className="rounded hover:underline">
+                {gpu.name}
+              </Link>
+              {known.length > 1 && (
+                <button type="button" className="grid size-6 place-items-center text-faint hover:text-fg" aria-label={`Without ${gpu.name}`} onClick={() => remove(gpu.id)}>
+                  ×
+                </button>
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
+      {total > known.length && <p className="mt-1 text-xs text-muted">{isNamed ? `The first ${LINES_MAX} of ${total}: a chart tells no more apart.` : `The first ${known.length} of ${total.toLocaleString("en")}.`}</p>}
+      {!isNamed && known.length > LINES_MAX && <p className="mt-1 text-xs text-muted">Shown are the {LINES_MAX} that differ the most.</p>}
+      {OWN.map(([name, of]) => {
+        const words = kindsOf(known, of);
+        return words !== "" && <p key={name} className="num mt-1 text-[13px] text-warn">{name}: {words}</p>;
+      })}
+    </>
+  );
+}
+
+const OWN: readonly (readonly [string, (gpu: Gpu) => string | null])[] = [
+  ["Models differ", (gpu) => gpu.model],
+  ["Drivers differ", (gpu) => gpu.driver_version],
+];
+
+/** `535.1 (7), 550.2 (1)`; empty: all are the same. */
+function kindsOf(known: readonly Compared[], of: (gpu: Gpu) => string | null): string {
+  const counts = new Map<string, number>();
+  for (const { gpu } of known) counts.set(of(gpu) ?? "unknown", (counts.get(of(gpu) ?? "unknown") ?? 0) + 1);
+  return counts.size < 2 ? "" : [...counts].map(([name, count]) => `${name} (${count})`).join(", ");
+}
+
+/** The row that the address names stands first, also where the GPUs are alike in it. */
+function first(drawn: readonly CatalogueRow[], rows: readonly CatalogueRow[], metric: string): CatalogueRow[] {
+  return [...rows.filter((row) => row.column === metric), ...drawn.filter((row) => row.column !== metric)];
 }
 
 const panels = new WeakMap<CatalogueRow, Panel>();

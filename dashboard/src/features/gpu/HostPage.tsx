@@ -123,8 +123,8 @@ export function HostPage({ name }: { readonly name: string }) {
             In the list of GPUs
           </Link>
           {gpus.length > 1 && (
-            <Link to={COMPARE.to({ gpus: gpus.slice(0, LINES_MAX).map((gpu) => gpu.id) })} className="hover:text-fg hover:underline">
-              Every metric of {gpus.length > LINES_MAX ? `the first ${LINES_MAX}` : "them"} over each other
+            <Link to={COMPARE.to({ host: name })} className="hover:text-fg hover:underline">
+              Compare them: where they differ
             </Link>
           )}
         </p>

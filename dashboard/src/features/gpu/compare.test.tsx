@@ -2,7 +2,7 @@ import { act, screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { expect, it } from "vitest";
 import { FakePlot } from "../../testing/FakePlot";
-import { gpu, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { gpu, listOf, mockApi, ok, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const detail = (id: string, name: string): Handler => {
@@ -12,7 +12,7 @@ const detail = (id: string, name: string): Handler => {
 };
 const history: Handler = (params) => {
   const series = (params.get("metrics") ?? "").split(",").flatMap((metric) =>
-    (params.get("gpus") ?? "").split(",").map((id, place) => ({ metric, gpu: id, aggregate: "mean", values: [place, place + 1] })),
+    (params.get("gpus") ?? "").split(",").map((id, place) => ({ metric, gpu: id, aggregate: "mean", values: [40 * place, 40 * place + 20] })),
   );
   return ok({ times: [1000, 2000], series, step_ms: 1000 });
 };
@@ -25,9 +25,33 @@ it("draws a chart for each metric with a line for each GPU, the asked one first"
   await waitFor(() => expect(document.querySelector('[data-panel="power_w"]')?.getAttribute("data-points")).toBe("4"));
   expect(FakePlot.made[0]?.options.series.map((series) => series.label)).toEqual([undefined, "a", "b"]);
   expect(document.querySelector('[data-panel="power_w"]')?.textContent).toContain("node-1 / GPU 1");
-  expect(mock.asked.find(({ path }) => path === "/api/v1/query")?.params.get("aggregate")).toBe("mean");
+  const asked = mock.asked.filter(({ path }) => path === "/api/v1/query").map(({ params }) => [params.get("aggregate"), params.get("metrics")]);
+  // All of them for the differences, then the course of what differs.
+  expect(asked).toEqual([["mean", "utilization_pct,power_w"], ["mean", "power_w,utilization_pct"]]);
   await userEvent.click(screen.getByRole("button", { name: "Without node-1 / GPU 0" }));
   expect(window.location.search).toBe("?gpus=b&metric=power_w&range=1h");
+});
+
+it("begins with a table of differences to the median, and folds what is alike", async () => {
+  const alike: Handler = (params) => {
+    const at = (metric: string, place: number) => (metric === "power_w" ? [500, 385, 500][place] : 90);
+    const series = (params.get("metrics") ?? "").split(",").flatMap((metric) => (params.get("gpus") ?? "").split(",").map((gpu, place) => ({ metric, gpu, aggregate: "mean", values: [at(metric, place)] })));
+    return ok({ times: [1000], series, step_ms: 1000 });
+  };
+  const metrics = { power_w: 1, utilization_pct: 1 };
+  const of = (place: number, driver: string) => gpu({ id: `g${place}`, name: `node-1 / GPU ${place}`, index: place, driver_version: driver, metrics });
+  const mock = mockApi({ "/api/v1/gpus": listOf([of(0, "570"), of(1, "535"), of(2, "570")], 70), "/api/v1/query": alike });
+  renderAt("/compare?where=job%3Dtrain-7");
+  const table = await screen.findByRole("table");
+  expect([...table.querySelectorAll("tr")].map((line) => line.textContent)).toEqual(["DiffersMedian of 3GPU 0GPU 1GPU 2", "Power500 W500 W=385 W−23%500 W="]);
+  expect(screen.getByRole("heading", { level: 1 }).textContent).toBe("3 GPUs of job train-7 compared");
+  expect(screen.getByText("The first 3 of 70.")).toBeTruthy();
+  expect(screen.getByText("Drivers differ: 570 (2), 535 (1)")).toBeTruthy();
+  expect(mock.asked.find(({ path }) => path === "/api/v1/gpus")?.params.get("where")).toBe("job=train-7");
+  const panels = () => [...document.querySelectorAll("[data-panel]")].map((panel) => panel.getAttribute("data-panel"));
+  expect(panels()).toEqual(["power_w"]);
+  await userEvent.click(screen.getByRole("button", { name: "Draw them too" }));
+  expect(panels()).toEqual(["power_w", "utilization_pct"]);
 });
 
 it("says how GPUs are picked when there are none, and which one is not there", async () => {

@@ -73,14 +73,43 @@ export function energyQuery({ gpus, range, anchor, all, live }: Omit<PeersView, 
     queryFn: async ({ signal }) => {
       const span = spanOf(range, anchor ?? Date.now(), all);
       const { series } = await fetchHistory({ metrics: [ENERGY], gpus, stepMs: WHOLE_RANGE_MS, aggregates: ["increase"] }, span, signal);
-      const parts = series.flatMap(({ values }) => values.filter((value) => value !== null));
-      return parts.length === 0 ? null : parts.reduce((sum, part) => sum + part, 0) / MJ_PER_KWH;
+      const grown = sumOf(series.flatMap(({ values }) => values));
+      return grown === null ? null : grown / MJ_PER_KWH;
     },
     enabled: isCounted && (range.kind !== "all" || all !== null),
     refetchInterval: live ? MINUTE : false,
     placeholderData: keepPreviousData,
     gcTime: 30 * SECOND,
   });
+}
+
+/** What GPUs did in the range, each with one value a metric: of counters what they grew by, of everything else the mean. */
+export function sumsQuery({ gpus, columns, range, anchor, all, live }: PeersView, isCounter: (column: string) => boolean) {
+  return queryOptions({
+    queryKey: ["history", "sums", gpus, columns, range, anchor, live, range.kind === "all" ? all : null],
+    queryFn: async ({ signal }) => {
+      const span = spanOf(range, anchor ?? Date.now(), all);
+      const [counters, others] = [columns.filter(isCounter), columns.filter((column) => !isCounter(column))];
+      const ask = (metrics: readonly string[], aggregate: string) => fetchHistory({ metrics, gpus, stepMs: WHOLE_RANGE_MS, aggregates: [aggregate] }, span, signal);
+      const [grown, means] = await Promise.all([ask(counters, "increase"), ask(others, "mean")]);
+      return [...means.series.map((series) => ({ ...series, value: meanOf(series.values) })), ...grown.series.map((series) => ({ ...series, value: sumOf(series.values) }))];
+    },
+    enabled: columns.length > 0 && (range.kind !== "all" || all !== null),
+    refetchInterval: live ? MINUTE / 4 : false,
+    placeholderData: keepPreviousData,
+    gcTime: 30 * SECOND,
+  });
+}
+
+function sumOf(values: readonly (number | null)[]): number | null {
+  const held = values.filter((value) => value !== null);
+  return held.length === 0 ? null : held.reduce((sum, value) => sum + value, 0);
+}
+
+/** The range is one step, or two where the server's steps meet in it. */
+function meanOf(values: readonly (number | null)[]): number | null {
+  const sum = sumOf(values);
+  return sum === null ? null : sum / values.filter((value) => value !== null).length;
 }
 
 /** A server without a history: the charts draw what the stream brings, and say why there is nothing older. */

@@ -30,7 +30,8 @@ describe("hosts", () => {
     await waitFor(() => expect(names()).toEqual(["node-10", "node-2", "node-1"]));
     const link = screen.getByRole("link", { name: "node-10" });
     expect(link.getAttribute("href")).toBe("/hosts/node-10");
-    expect(link.closest("tr")?.textContent).toBe("node-102 · critical8 · 1 unhealthy, 7 idleMI300Xjust now ");
+    expect(link.closest("tr")?.textContent).toBe("node-102 · critical8 · 1 unhealthy, 7 idleMI300Xjust now Compare");
+    expect(screen.getByRole("link", { name: "Compare the GPUs of node-10" }).getAttribute("href")).toBe("/compare?host=node-10");
     expect(screen.getByRole("link", { name: "node-1" }).closest("tr")?.textContent).toMatch(/^node-1none8 · 8 active/);
     // Nobody reports the hosts themselves.
     expect(screen.queryByRole("columnheader", { name: "CPU" })).toBeNull();

@@ -8,7 +8,7 @@ import { useAddress } from "../../shared/address";
 import { Link } from "../../shared/location";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock, parseInstant } from "../../shared/time";
-import { HOST } from "../../parts/addresses";
+import { COMPARE, HOST } from "../../parts/addresses";
 import { severityLook } from "../../parts/findings/severity";
 import { List, type ListOf } from "../../parts/columns";
 import { Ago, Cut, Level, LookBadge, SimulatedBadge, SimulatedBanner, JUDGEMENT_LOOKS } from "../../parts/gpuLook";
@@ -104,6 +104,7 @@ const HOST_LIST: ListOf<HostRow> = {
       className: "num whitespace-nowrap",
       width: "lg:w-32",
     },
+    { id: "compare", title: "Compare", cell: (row) => <Comparison row={row} />, width: "lg:w-24" },
   ],
 };
 
@@ -137,6 +138,15 @@ function Gpus({ row: { host, counts } }: { readonly row: HostRow }) {
         ))}
       </span>
     </div>
+  );
+}
+
+function Comparison({ row: { host } }: { readonly row: HostRow }) {
+  if (host.gpu_count < 2) return null;
+  return (
+    <Link to={COMPARE.to({ host: host.hostname })} className="relative rounded text-accent hover:underline" aria-label={`Compare the GPUs of ${host.hostname}`}>
+      Compare
+    </Link>
   );
 }
 

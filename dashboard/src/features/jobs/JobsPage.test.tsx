@@ -26,12 +26,13 @@ describe("jobs and namespaces", () => {
     await screen.findByRole("link", { name: "vision" });
     expect(groups()).toEqual(["vision", "research", ""]);
     const row = screen.getByRole("link", { name: "vision" }).closest("tr");
-    expect(row?.textContent).toBe("vision248 h12 kWh50% counters, the rest integrated power40 h20 h 50%2 kWh");
+    expect(row?.textContent).toBe("vision248 h12 kWh50% counters, the rest integrated power40 h20 h 50%2 kWhCompare");
+    expect(screen.getByRole("link", { name: "Compare the GPUs of vision" }).getAttribute("href")).toBe("/compare?where=namespace%3Dvision");
     expect(screen.getByRole("link", { name: "No namespace" }).closest("tr")?.textContent).toMatch(/power–– –$/);
     await userEvent.type(screen.getByRole("textbox", { name: "Price of a GPU hour" }), "2,5");
     await waitFor(() => expect(window.location.search).toBe("?price=2.5"));
     expect(within(screen.getByLabelText("All together")).getByText("75")).toBeTruthy();
-    expect(row?.textContent).toMatch(/50$/);
+    expect(row?.textContent).toMatch(/50Compare$/);
     // The price needs no new answer.
     expect(mock.asked.filter(({ path }) => path === IDLE)).toHaveLength(1);
     await userEvent.click(screen.getByRole("button", { name: "Namespace" }));

@@ -1,6 +1,6 @@
 import { HOLDERS, type Holder } from "../../api/usage";
 import { whereIs } from "../../api/where";
-import { FLEET } from "../../parts/addresses";
+import { COMPARE, FLEET } from "../../parts/addresses";
 import type { ListOf } from "../../parts/columns";
 import { Bar } from "../../parts/gpuLook";
 import { highestFirst, lowestFirst } from "../../parts/order";
@@ -26,6 +26,7 @@ function usageList(by: Holder): ListOf<UsageRow> {
       { id: "idle", title: "Held but idle", sort: highestFirst(({ idleHours }) => idleHours), cell: (row) => <Idle row={row} />, className: "num" },
       { id: "idle_energy", title: "Energy while idle", sort: highestFirst(({ idleKwh }) => idleKwh), cell: ({ idleKwh }) => kwh(idleKwh), className: "num" },
       { id: "cost", title: "Cost while idle", sort: highestFirst(({ cost }) => cost), cell: ({ cost }) => (cost === null ? ABSENT : formatNumber(cost)), className: "num" },
+      { id: "compare", title: "Compare", cell: (row) => <Comparison by={by} row={row} /> },
     ],
   };
 }
@@ -46,6 +47,16 @@ function Idle({ row }: { readonly row: UsageRow }) {
       {hours(row.idleHours)} <span className="text-faint">{percent(share)}</span>
       {share !== null && <Bar share={share} label="Idle share of the held hours" colour="var(--warn)" />}
     </span>
+  );
+}
+
+/** The GPUs of a holder beside each other, where it has several. */
+function Comparison({ by, row: { group, gpus } }: { readonly by: Holder; readonly row: UsageRow }) {
+  if (group === null || gpus < 2) return null;
+  return (
+    <Link to={COMPARE.to(by === "node" ? { host: group } : { where: whereIs(by, group) })} className="relative rounded text-accent hover:underline" aria-label={`Compare the GPUs of ${group}`}>
+      Compare
+    </Link>
   );
 }
 

@@ -10,7 +10,7 @@ import { Acknowledgement } from "./Acknowledgement";
 import { FindingChart } from "./FindingChart";
 import { evidenceWords, useGpuMetrics } from "./evidence";
 import { SeverityBadge, severityLook } from "./severity";
-import { gpuSince, hostPath, inSentenceCase, kindTitle, pathOf, piecesOf, reachWords } from "./words";
+import { besideOf, gpuSince, hostPath, inSentenceCase, kindTitle, pathOf, piecesOf, reachWords } from "./words";
 
 interface FindingItemProps {
   readonly finding: Finding;
@@ -112,6 +112,7 @@ function Reach({ finding, names, since, now }: ReachProps) {
     ["Job", reach.job],
     ["Pod", reach.pod === reach.job ? null : reach.pod],
   ] as const;
+  const beside = besideOf(finding);
   const several = subject.type !== "gpu" && reach.gpus.length > 0;
   const more = reach.gpu_count - Math.min(reach.gpus.length, NAMED_MAX);
   return (
@@ -137,6 +138,13 @@ function Reach({ finding, names, since, now }: ReachProps) {
           ))}
           {more > 0 && ` and ${more.toLocaleString("en")} more`}
         </Fact>
+      )}
+      {beside !== null && (
+        <div>
+          <Link to={beside.path} className="rounded text-accent underline-offset-2 hover:underline">
+            {beside.text}
+          </Link>
+        </div>
       )}
     </dl>
   );

@@ -3,7 +3,7 @@ import { HOUR, MINUTE } from "../../shared/time";
 import type { Metric } from "../../api/client";
 import { finding, metric } from "../../testing/mockApi";
 import { evidenceWords } from "./evidence";
-import { inSentenceCase, kindTitle, pathOf, piecesOf, rangeSince, reachWords } from "./words";
+import { besideOf, inSentenceCase, kindTitle, pathOf, piecesOf, rangeSince, reachWords } from "./words";
 
 const command = (text: string) => ({ text, isCommand: true });
 const prose = (text: string) => ({ text, isCommand: false });
@@ -40,6 +40,12 @@ describe("where a finding leads", () => {
     [finding({ subject: { type: "job", id: "a/b/c", name: "c" }, reach: { ...reach, gpus: ["a", "b"], gpu_count: 2 } }), "/hosts/node-1"],
     [finding({ subject: { type: "fleet", id: "fleet", name: "fleet" }, reach: { ...reach, gpus: [], gpu_count: 900, hostname: null } }), "/gpus"],
   ])("%#", (one, path) => expect(pathOf(one, now - MINUTE, now)).toBe(path));
+});
+
+it("stands beside its job, or else its node", () => {
+  const { reach } = finding();
+  const paths = [finding(), finding({ reach: { ...reach, concerned_gpus: 1 } }), finding({ reach: { ...reach, hostname: null, job: null } }), finding({ subject: { type: "node", id: "n", name: "n" } })].map((one) => besideOf(one)?.path);
+  expect(paths).toEqual(["/compare?where=job%3Dtrain-7", "/compare?host=node-1", undefined, undefined]);
 });
 
 it.each([

@@ -1,7 +1,8 @@
 import type { Finding } from "../../api/findings";
+import { whereIs } from "../../api/where";
 import { capital, metricTitle } from "../../shared/format";
 import { MINUTE } from "../../shared/time";
-import { FLEET, GPU, HOST } from "../addresses";
+import { COMPARE, FLEET, GPU, HOST } from "../addresses";
 import { PRESETS, type Preset } from "../range";
 
 /** A piece of a text: prose, or a command to be typed. */
@@ -61,6 +62,13 @@ export function pathOf(finding: Finding, since: number | null, now: number): str
   if (subject.type === "node") return hostPath(reach.hostname ?? subject.id);
   if (only !== undefined && more === undefined && reach.gpu_count === 1) return gpuSince(only, since, now);
   return reach.hostname === null ? FLEET.path : hostPath(reach.hostname);
+}
+
+/** The way to a GPU beside the others of its work, or else of its node; null: there are none, or it is about no single GPU. */
+export function besideOf({ subject, reach }: Finding): { readonly path: string; readonly text: string } | null {
+  if (subject.type !== "gpu") return null;
+  if (reach.job !== null && reach.concerned_gpus > 1) return { path: COMPARE.to({ where: whereIs("job", reach.job) }), text: "Compare it with its job" };
+  return reach.hostname === null ? null : { path: COMPARE.to({ host: reach.hostname }), text: "Compare it with its node" };
 }
 
 /** Whom it reaches beyond its subject, in words. */
