@@ -1,5 +1,6 @@
 import createClient from "openapi-fetch";
 import { API_BASE_URL, MQ_BASE_URL } from "../shared/config";
+import { chosenInstant } from "../shared/instant";
 import { authorization, noteAccess } from "./access";
 import type { paths as QueuePaths } from "./queue-schema";
 import { answered, unanswered } from "./reachability";
@@ -57,10 +58,22 @@ const QUEUE_WITHIN_MS = 30_000;
 /** Header that says what of an answer could not be read. */
 const PARTIAL = "x-partial";
 
+/** Questions for the state of the fleet, which may be asked as of an instant. */
+const OF_STATE = /\/api\/v1\/(gpus(\/[^/]+)?|hosts(\/[^/]+\/gpus)?|analysis\/(findings|stragglers)|schedule\/hints)$/;
+
+/** The question as of the chosen instant. */
+function asOf(request: Request): Request {
+  const at = chosenInstant();
+  const url = new URL(request.url);
+  if (at === null || request.method !== "GET" || !OF_STATE.test(url.pathname)) return request;
+  url.searchParams.set("at", new Date(at).toISOString());
+  return new Request(url, request);
+}
+
 /** Asks the gateway, and keeps the page's view of whether it can be reached. */
 async function ask(request: Request): Promise<Response> {
   try {
-    const response = await fetchAnswer(request, ANSWER_WITHIN_MS);
+    const response = await fetchAnswer(asOf(request), ANSWER_WITHIN_MS);
     answered();
     // The health is told to everyone.
     if (!request.url.endsWith("/health")) noteAccess(false);

@@ -1,6 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
 import { numberIn } from "../shared/format";
+import { present } from "../shared/instant";
 import { HOUR, MINUTE, parseInstant } from "../shared/time";
 import { api, dataOf, partialOf, type Gpu } from "./client";
 import { fetchHistory, given, stateOf, type State } from "./queries";
@@ -105,12 +106,12 @@ export function hourAgoQuery(metric: string) {
   return queryOptions({
     queryKey: ["gpus", "hour ago", metric],
     queryFn: async ({ signal }): Promise<ReadonlyMap<string, number>> => {
-      const end = Math.floor((Date.now() - HOUR) / AROUND_MS) * AROUND_MS;
+      const end = Math.floor((present() - HOUR) / AROUND_MS) * AROUND_MS;
       const { series } = await fetchHistory({ metrics: [metric], gpus: [], stepMs: AROUND_MS, aggregates: ["mean"] }, { start: end - AROUND_MS, end: end - 1 }, signal);
       return new Map(
         series.flatMap(({ gpu, values }) => {
           const value = values.find((each) => each !== null) ?? null;
-          return gpu === null || gpu === undefined || value === null ? [] : [[gpu, value] as const];
+          return typeof gpu !== "string" || value === null ? [] : [[gpu, value] as const];
         }),
       );
     },

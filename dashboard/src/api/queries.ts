@@ -1,4 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { present } from "../shared/instant";
 import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
 import { HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL } from "../shared/headline";
 import { MINUTE } from "../shared/time";
@@ -123,7 +124,7 @@ export function hostLoadsQuery() {
   return queryOptions({
     queryKey: ["hosts", "loads"],
     queryFn: async ({ signal }): Promise<ReadonlyMap<string, HostLoad>> => {
-      const end = Date.now();
+      const end = present();
       const query = {
         table: "system_events",
         metrics: [HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL].join(","),

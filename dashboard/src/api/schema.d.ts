@@ -1556,6 +1556,7 @@ export interface components {
             store: components["schemas"]["Component"];
             clusters: components["schemas"]["Component"] | null;
             certificate: components["schemas"]["Component"] | null;
+            recording_end: components["schemas"]["Moment"] | null;
         };
         /**
          * @description How well something does: `healthy`, `degraded` (works in part, recovers by itself, nothing acknowledged is lost) or
@@ -3064,7 +3065,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description One of the GPUs is unknown, or no values are kept. */
+            /** @description One of the GPUs or hosts is unknown, or no values are kept. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3138,6 +3139,15 @@ export interface operations {
             };
             /** @description A parameter is not allowed. */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description One of the hosts is unknown. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

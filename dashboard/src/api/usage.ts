@@ -1,4 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { present } from "../shared/instant";
 import { MINUTE } from "../shared/time";
 import { api, dataOf, partialOf, type Schemas } from "./client";
 import type { Span } from "./queries";
@@ -26,7 +27,7 @@ export function usageQuery({ by, range }: UsageAsk) {
   return queryOptions({
     queryKey: ["usage", by, range],
     queryFn: async ({ signal }) => {
-      const end = "end" in range ? range.end : Date.now();
+      const end = "end" in range ? range.end : present();
       const span = { start: "start" in range ? range.start : end - range.lengthMs, end };
       const query = { by, start: new Date(span.start).toISOString(), end: new Date(span.end).toISOString(), limit: GROUPS_MAX };
       const [energy, idle] = await Promise.all([

@@ -6,6 +6,7 @@ import { clustersQuery } from "../api/clusters";
 import { courseQuery } from "../features/health/courseQuery";
 import { HealthStrip } from "../features/health/HealthStrip";
 import { UnreachableNotice } from "../features/health/UnreachableNotice";
+import { AsOfNotice } from "../parts/asof/AsOfNotice";
 import { TokenForm } from "../parts/TokenForm";
 import { NOW } from "../parts/addresses";
 import { goTo, Link, usePlace } from "../shared/location";
@@ -77,6 +78,7 @@ export function App() {
       </header>
       <UnreachableNotice />
       <TokenNotice />
+      <AsOfNotice />
       <main id="main" className="mx-auto max-w-[2560px] px-3 py-4 sm:px-5">
         {route === null ? <NoPage pathname={pathname} /> : <PageOf key={pathname} route={route} />}
       </main>

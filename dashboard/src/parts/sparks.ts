@@ -2,6 +2,7 @@ import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query"
 import { useMemo } from "react";
 import { fetchHistory } from "../api/queries";
 import type { Gpu, QueryAnswer } from "../api/client";
+import { present } from "../shared/instant";
 import { MINUTE, parseInstant, SECOND } from "../shared/time";
 
 /** How far back a sparkline looks, and in how many buckets: bounded whatever the source's rate. */
@@ -43,7 +44,7 @@ function sparksQuery(gpus: readonly Gpu[], metrics: readonly string[]) {
   return queryOptions({
     queryKey: ["sparks", metrics, ids],
     queryFn: ({ signal }) => {
-      const end = sparkEnd(seen, Date.now());
+      const end = sparkEnd(seen, present());
       const ask = { metrics, gpus: ids, stepMs: STEP_MS, aggregates: ["mean"] };
       return fetchHistory(ask, { start: end - LOOK_BACK_MS, end }, signal);
     },

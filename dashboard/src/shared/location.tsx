@@ -9,7 +9,8 @@ export interface Place {
 
 const MOVED = "gpuvitals:moved";
 
-function subscribe(listener: () => void): () => void {
+/** Calls whenever the address changes. */
+export function subscribe(listener: () => void): () => void {
   window.addEventListener("popstate", listener);
   window.addEventListener(MOVED, listener);
   return () => {
@@ -30,8 +31,26 @@ export function usePlace(): Place {
     : { pathname: here.slice(0, question), search: here.slice(question + 1) };
 }
 
+/** The parameter that all addresses share and that stays when the page moves: as of when the fleet is shown. */
+export const AS_OF = "at";
+
+/** A path with what stays of the address. */
+function keeping(path: string): string {
+  const said = new URLSearchParams(window.location.search).get(AS_OF);
+  if (said === null) return path;
+  const [pathname = "", search = ""] = path.split("?");
+  const params = new URLSearchParams(search);
+  params.set(AS_OF, params.get(AS_OF) ?? said);
+  return `${pathname}?${params}`;
+}
+
 /** Goes to a path of this page; `replace` for changes that do not deserve a step in the history. */
 export function goTo(path: string, options: { replace?: boolean } = {}): void {
+  moveTo(keeping(path), options);
+}
+
+/** As `goTo`; nothing of the address before stays. */
+export function moveTo(path: string, options: { replace?: boolean } = {}): void {
   if (path === current()) return;
   if (options.replace === true) window.history.replaceState(null, "", path);
   else window.history.pushState(null, "", path);
@@ -50,5 +69,5 @@ export function Link({ to, onClick, ...rest }: LinkProps) {
     goTo(to);
     window.scrollTo(0, 0);
   };
-  return <a {...rest} href={to} onClick={follow} />;
+  return <a {...rest} href={keeping(to)} onClick={follow} />;
 }

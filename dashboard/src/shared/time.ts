@@ -1,4 +1,5 @@
 import { useEffect, useState } from "react";
+import { useInstant } from "./instant";
 import { isUtc } from "./zone";
 
 export const SECOND = 1000;
@@ -65,8 +66,14 @@ export function formatInstant(instant: number, now: number): string {
   return day === formatDay(now) ? formatClock(instant) : `${day} ${formatClock(instant)}`;
 }
 
-/** The present, renewed every `interval` ms; components never ask the clock while they render. */
+/** The present of the page: the chosen instant, or the clock. */
 export function useNow(interval: number): number {
+  const clock = useClock(interval);
+  return useInstant() ?? clock;
+}
+
+/** What the clock says, renewed every `interval` ms; components never ask it while they render. */
+export function useClock(interval: number): number {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), interval);

@@ -4,7 +4,7 @@ import { List, type ListOf } from "../../parts/columns";
 import { Heat, MeanUtilization, MemoryUse } from "../../parts/gpuLook";
 import { ABSENT, formatNumber } from "../../shared/format";
 import { Link } from "../../shared/location";
-import { formatSpan, SECOND, useNow } from "../../shared/time";
+import { formatSpan, SECOND, useClock } from "../../shared/time";
 import { CLUSTERS, NODE, type ClustersState } from "./address";
 import { ageNow, ClusterBadge, clusterLook, nodeLook, Since, Unverified } from "./look";
 
@@ -85,7 +85,7 @@ function gpusRead(cluster: Cluster): string {
 
 /** Ages of its newest and oldest reading. */
 function Ages({ cluster, at }: ClusterRow) {
-  const now = useNow(SECOND);
+  const now = useClock(SECOND);
   const { newest_reading_age_seconds: newest, oldest_reading_age_seconds: oldest } = cluster;
   if (newest === null || oldest === null) return ABSENT;
   const [from, to] = [newest, oldest].map((age) => formatSpan(ageNow(age, at, now)));

@@ -1,6 +1,6 @@
 import { Ban, CircleCheck, CircleDashed, CircleHelp, CircleSlash, Clock, Hourglass, KeyRound, ShieldOff, TriangleAlert, Unplug, type LucideIcon } from "lucide-react";
 import type { ClusterState, NodeState } from "../../api/clusters";
-import { formatSpan, formatInstant, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
+import { formatSpan, formatInstant, MINUTE, parseInstant, SECOND, useClock } from "../../shared/time";
 import { LookBadge, type Look } from "../../parts/gpuLook";
 
 interface NamedLook extends Look {
@@ -60,7 +60,7 @@ export function NodeBadge({ state }: { readonly state: string }) {
 
 /** Since when a state holds. */
 export function Since({ since }: { readonly since: string }) {
-  const now = useNow(MINUTE);
+  const now = useClock(MINUTE);
   const instant = parseInstant(since);
   if (instant === null) return null;
   return (
@@ -94,7 +94,7 @@ interface AgeProps {
 
 /** How old a reading is now; an old one that is shown for want of a newer says so. */
 export function Age({ seconds, at, stale }: AgeProps) {
-  const now = useNow(SECOND);
+  const now = useClock(SECOND);
   if (seconds === null) return <span className="text-faint">never read</span>;
   const text = `${formatSpan(ageNow(seconds, at, now))} ago`;
   if (!stale) return <span className="num whitespace-nowrap text-muted">{text}</span>;

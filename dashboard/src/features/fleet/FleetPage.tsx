@@ -9,6 +9,7 @@ import { useAddress } from "../../shared/address";
 import { goTo, Link } from "../../shared/location";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock } from "../../shared/time";
+import { TimeBar } from "../../parts/asof/TimeBar";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../../parts/list";
 import { List } from "../../parts/columns";
@@ -71,6 +72,7 @@ export function FleetPage() {
             : "Some of these GPUs are simulated: their values were made up by gpuvitals, not measured. They carry a badge."}
         </SimulatedBanner>
       )}
+      {isMap && <TimeBar host={host} />}
       <FleetSummary counts={counts} chosen={state.state} choose={(word) => change({ state: word })} />
       <div className="mt-3 mb-2 flex flex-wrap items-center gap-2">
         <h1 className="sr-only">GPUs</h1>

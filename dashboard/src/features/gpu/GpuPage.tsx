@@ -15,6 +15,7 @@ import { ENERGY } from "../../shared/headline";
 import { goTo, Link } from "../../shared/location";
 import { useShortcuts } from "../../shared/shortcuts";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
+import { useInstant } from "../../shared/instant";
 import { formatAge, formatInstant, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { judgedOf, verdictOf } from "../../parts/judgement";
@@ -130,6 +131,7 @@ export function GpuPage({ id }: { readonly id: string }) {
 /** Everything the page shows, from the address, the server and the stream. */
 function useGpuView(id: string, state: GpuState) {
   const now = useNow(SECOND);
+  const instant = useInstant();
   const detail = useQuery(gpuQuery(id, REFRESH_INTERVAL_MS));
   const catalogue = useQuery(catalogueQuery());
   // Rows carry the id; the address may hold another name of the GPU.
@@ -139,7 +141,7 @@ function useGpuView(id: string, state: GpuState) {
   const first = parseInstant(detail.data?.first_seen);
   const all = first === null || said === null ? null : { start: first, end: said };
   const range = state.range ?? defaultRange(recorded, all);
-  const liveAllowed = canBeLive(range);
+  const liveAllowed = canBeLive(range) && instant === null;
   const live = liveAllowed && (state.live ?? (said !== null && !recorded));
   const stream = useStream(key, live && detail.data !== undefined);
 

@@ -1,6 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { isNotKept, type QueryAnswer } from "../../api/client";
 import { fetchHistory, type Aggregate, type Span } from "../../api/queries";
+import { present } from "../../shared/instant";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { ENERGY } from "../../shared/headline";
 import { DAY, MINUTE, SECOND } from "../../shared/time";
@@ -27,7 +28,7 @@ export function historyQuery(view: HistoryView) {
   return queryOptions({
     queryKey: ["history", gpus, columns, range, aggregates, anchor, live, range.kind === "all" ? all : null],
     queryFn: async ({ signal }) => {
-      const span = spanOf(range, anchor ?? Date.now(), all);
+      const span = spanOf(range, anchor ?? present(), all);
       const ask = { metrics: columns, gpus, stepMs: stepOf(span), aggregates };
       const answer = await fetchHistory(ask, span, signal).catch((error: unknown) => unkept(error, ask.stepMs));
       return { span, answer };
@@ -52,7 +53,7 @@ export function peersQuery({ gpus, columns, range, anchor, all, live }: PeersVie
   return queryOptions({
     queryKey: ["peers", gpus, columns, range, anchor, live, range.kind === "all" ? all : null],
     queryFn: ({ signal }) => {
-      const span = spanOf(range, anchor ?? Date.now(), all);
+      const span = spanOf(range, anchor ?? present(), all);
       return fetchHistory({ metrics: columns, gpus, stepMs: stepOf(span), aggregates: ["p50"], groupBy: "all" }, span, signal);
     },
     enabled: gpus.length > 0 && columns.length > 0 && (range.kind !== "all" || all !== null),
@@ -71,7 +72,7 @@ export function energyQuery({ gpus, range, anchor, all, live }: Omit<PeersView, 
   return queryOptions({
     queryKey: ["history", "energy", gpus, range, anchor, live, range.kind === "all" ? all : null],
     queryFn: async ({ signal }) => {
-      const span = spanOf(range, anchor ?? Date.now(), all);
+      const span = spanOf(range, anchor ?? present(), all);
       const { series } = await fetchHistory({ metrics: [ENERGY], gpus, stepMs: WHOLE_RANGE_MS, aggregates: ["increase"] }, span, signal);
       const grown = sumOf(series.flatMap(({ values }) => values));
       return grown === null ? null : grown / MJ_PER_KWH;
@@ -88,7 +89,7 @@ export function sumsQuery({ gpus, columns, range, anchor, all, live }: PeersView
   return queryOptions({
     queryKey: ["history", "sums", gpus, columns, range, anchor, live, range.kind === "all" ? all : null],
     queryFn: async ({ signal }) => {
-      const span = spanOf(range, anchor ?? Date.now(), all);
+      const span = spanOf(range, anchor ?? present(), all);
       const [counters, others] = [columns.filter(isCounter), columns.filter((column) => !isCounter(column))];
       const ask = (metrics: readonly string[], aggregate: string) => fetchHistory({ metrics, gpus, stepMs: WHOLE_RANGE_MS, aggregates: [aggregate] }, span, signal);
       const [grown, means] = await Promise.all([ask(counters, "increase"), ask(others, "mean")]);

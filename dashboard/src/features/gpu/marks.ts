@@ -5,6 +5,7 @@ import type { Finding } from "../../api/findings";
 import type { Frame } from "../../charts/frame";
 import { codeChanges, throttleSpans, type EventMark, type Marks } from "../../charts/marks";
 import type { CatalogueRow } from "../../charts/panels";
+import { present } from "../../shared/instant";
 import { metricTitle } from "../../shared/format";
 import { MINUTE, parseInstant, SECOND } from "../../shared/time";
 import type { PeersView } from "./history";
@@ -26,7 +27,7 @@ function eventsQuery({ gpu, range, anchor, all, live }: EventsView) {
   return queryOptions({
     queryKey: ["events", gpu, range, anchor, live, range.kind === "all" ? all : null],
     queryFn: async ({ signal }): Promise<EventRows> => {
-      const span = spanOf(range, anchor ?? Date.now(), all);
+      const span = spanOf(range, anchor ?? present(), all);
       const query = { table: "gpu_health_events", start_time: new Date(span.start).toISOString(), end_time: new Date(span.end).toISOString(), limit: EVENTS_MAX };
       try {
         const { data, total, partial } = dataOf(await api.GET("/api/v1/gpus/{id}/telemetry", { params: { path: { id: gpu }, query }, signal }));

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { CircleCheck, CircleHelp, CircleX, TriangleAlert, type LucideIcon } from "lucide-react";
 import { healthQuery } from "../../api/queries";
 import { useUnreachableSince } from "../../api/reachability";
-import { formatAge, formatInstant, parseInstant, SECOND, useNow } from "../../shared/time";
+import { formatAge, formatInstant, parseInstant, SECOND, useClock } from "../../shared/time";
 
 interface Look {
   readonly icon: LucideIcon;
@@ -28,7 +28,7 @@ interface PartHealth {
 export function HealthStrip() {
   const health = useQuery(healthQuery());
   const silentSince = useUnreachableSince();
-  const now = useNow(SECOND);
+  const now = useClock(SECOND);
   const report = health.data;
   const silent = silentSince !== null;
   const part = (name: string, own: { status: string; reason?: string | null; since?: string | null } | undefined): PartHealth =>

@@ -6,7 +6,7 @@ import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { ABSENT, formatNumber, formatValue } from "../../shared/format";
 import { Link } from "../../shared/location";
 import { Failed } from "../../shared/states";
-import { formatAge, formatUptime, SECOND, useNow } from "../../shared/time";
+import { formatAge, formatUptime, SECOND, useClock } from "../../shared/time";
 import { Tile, TILES, WaitingTiles } from "../../parts/tiles";
 import { frameOf, lineName, panelsOf, spanOf, type Course } from "./course";
 import { courseQuery } from "./courseQuery";
@@ -17,7 +17,7 @@ const nothing = () => undefined;
 /** How queue, collector and gateway have done in the last minutes. */
 export function StatisticsPage() {
   const course = useQuery(courseQuery(REFRESH_INTERVAL_MS));
-  const now = useNow(SECOND);
+  const now = useClock(SECOND);
   if (course.data === undefined) {
     if (course.error !== null) return <Failed what="The statistics" error={course.error} retry={() => void course.refetch()} />;
     return <WaitingTiles label="Loading statistics" />;

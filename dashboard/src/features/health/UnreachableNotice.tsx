@@ -1,13 +1,13 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { RotateCw, Unplug } from "lucide-react";
 import { useUnreachableSince } from "../../api/reachability";
-import { formatAge, formatInstant, SECOND, useNow } from "../../shared/time";
+import { formatAge, formatInstant, SECOND, useClock } from "../../shared/time";
 
 /** Says that nobody answers and since when; what is still on the page is old. Polling goes on and takes the notice away. */
 export function UnreachableNotice() {
   const since = useUnreachableSince();
   const client = useQueryClient();
-  const now = useNow(SECOND);
+  const now = useClock(SECOND);
   if (since === null) return null;
   return (
     <div role="alert" className="border-b border-bad/40 bg-bad/10">

@@ -67,7 +67,7 @@ describe("what is wrong now", () => {
     renderAt("/");
     expect(await screen.findByText("All is well")).toBeTruthy();
     expect(screen.getByRole("link", { name: "1 idle" })).toBeTruthy();
-    expect(screen.queryByRole("combobox")).toBeNull();
+    expect(screen.queryByRole("search")).toBeNull();
   });
 
   it.each([

@@ -11,6 +11,7 @@ import { formatClock, SECOND, useNow } from "../../shared/time";
 import { answerDoubts, findingDoubts } from "../../parts/findings/doubts";
 import { FindingItem } from "../../parts/findings/FindingItem";
 import { kindTitle } from "../../parts/findings/words";
+import { TimeBar } from "../../parts/asof/TimeBar";
 import { useJudgedFleet } from "../../parts/counts";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { ClearFilters, Pages, Select, useListKeys, WaitingRows } from "../../parts/list";
@@ -62,6 +63,7 @@ export function NowPage() {
         </SimulatedBanner>
       )}
       {headline !== null && <Head headline={headline} />}
+      <TimeBar host={state.host} />
       {!isLast && strip}
       {list.data === undefined ? (
         <div className="mt-3">

@@ -4,7 +4,7 @@ import { useState } from "react";
 import { lettersQuery, LETTERS, needsToken, purge, redrive, type DeadLetter, type Replayed, type Selection } from "../../api/queue";
 import { formatValue } from "../../shared/format";
 import { Failed } from "../../shared/states";
-import { formatAge, formatInstant, parseInstant, SECOND, useNow } from "../../shared/time";
+import { formatAge, formatInstant, parseInstant, SECOND, useClock } from "../../shared/time";
 import { WaitingRows } from "../../parts/list";
 import { TokenForm } from "../../parts/TokenForm";
 import { ConfirmDialog } from "./ConfirmDialog";
@@ -159,7 +159,7 @@ interface LetterTableProps {
 }
 
 function LetterTable({ dead, busy, onRedrive, onPurge }: LetterTableProps) {
-  const now = useNow(SECOND);
+  const now = useClock(SECOND);
   if (dead.length === 0) return <p className="card p-4 text-[13px] text-muted">No dead letters here.</p>;
   const cell = "px-3 py-2 align-top";
   return (

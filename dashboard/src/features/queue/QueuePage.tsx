@@ -6,7 +6,7 @@ import { ABSENT, formatNumber, formatValue } from "../../shared/format";
 import { useAddress } from "../../shared/address";
 import { goTo, Link } from "../../shared/location";
 import { Empty, Failed } from "../../shared/states";
-import { formatAge, formatSpan, formatUptime, SECOND, useNow } from "../../shared/time";
+import { formatAge, formatSpan, formatUptime, SECOND, useClock } from "../../shared/time";
 import { WaitingRows } from "../../parts/list";
 import { TokenForm } from "../../parts/TokenForm";
 import { QUEUE } from "./address";
@@ -69,7 +69,7 @@ function Missing({ error, retry }: { readonly error: Error | null; readonly retr
 }
 
 function Stale({ at, reason }: { readonly at: number; readonly reason: string }) {
-  const now = useNow(SECOND);
+  const now = useClock(SECOND);
   return (
     <p role="alert" className="card flex flex-wrap gap-x-2 border-warn! px-3.5 py-2 text-[13px]">
       <span className="font-medium text-warn">The queue does not answer.</span>

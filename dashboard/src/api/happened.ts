@@ -1,0 +1,64 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { metricTitle } from "../shared/format";
+import { MINUTE, parseInstant } from "../shared/time";
+import { api, dataOf, isNotKept, partialOf, type TelemetryEntry } from "./client";
+import type { Span } from "./queries";
+
+// What has happened to the fleet: its health events, among them the life of its findings.
+
+/** More than a person reads, and than a bar can show. */
+const HAPPENED_MAX = 2000;
+/** The beginning of throttling: a busy fleet has thousands. */
+const ONSET = "throttle";
+const ENDS: ReadonlySet<string> = new Set(["finding_closed", "back"]);
+
+/** Something that has happened to a GPU. */
+export interface Happened {
+  readonly at: number;
+  readonly gpu: string;
+  readonly host: string | null;
+  readonly kind: string;
+  readonly text: string;
+  /** Whether something came to its end: it is good news. */
+  readonly isEnd: boolean;
+}
+
+/** What of rows is worth a line, the newest first. What people said of findings is none: it changes no GPU. */
+export function happenedOf(rows: readonly TelemetryEntry[]): Happened[] {
+  return rows.flatMap(({ timestamp, gpu_id, hostname, metrics }): Happened[] => {
+    const at = parseInstant(timestamp);
+    const text = (name: string) => (typeof metrics[name] === "string" ? metrics[name] : "");
+    const kind = text("kind");
+    if (at === null || kind === ONSET || kind === "finding_acknowledged" || kind === "finding_released") return [];
+    const [finding = ""] = text("finding").split(":");
+    const what = finding === "" ? metricTitle(kind) : metricTitle(finding) + (kind === "finding_closed" ? ", over" : "");
+    return [{ at, gpu: gpu_id, host: hostname, kind, text: [what, text("detail")].filter((part) => part !== "").join(": "), isEnd: ENDS.has(kind) }];
+  });
+}
+
+/** What has happened in a span to GPUs of some hosts, or of all. A server that keeps no such rows has nothing to tell. */
+export function happenedQuery(span: Span, host: string) {
+  return queryOptions({
+    queryKey: ["happened", span, host],
+    queryFn: async ({ signal }) => {
+      const query = {
+        table: "gpu_health_events",
+        start_time: new Date(span.start).toISOString(),
+        end_time: new Date(span.end).toISOString(),
+        limit: HAPPENED_MAX,
+        ...(host === "" ? {} : { where: `node=${host}` }),
+      };
+      try {
+        const answer = await api.GET("/api/v1/telemetry", { params: { query }, signal });
+        const { data } = dataOf(answer);
+        return { all: happenedOf(data), isCut: data.length >= HAPPENED_MAX, partial: partialOf(answer) };
+      } catch (error) {
+        if (isNotKept(error)) return { all: [], isCut: false, partial: null };
+        throw error;
+      }
+    },
+    refetchInterval: MINUTE,
+    placeholderData: keepPreviousData,
+    gcTime: 5 * MINUTE,
+  });
+}

@@ -1,0 +1,89 @@
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { expect, it } from "vitest";
+import { findingsOf, gpu, listOf, mockApi, ok } from "../../testing/mockApi";
+import { renderAt } from "../../testing/render";
+
+const AT = "2026-11-20T03:10:00Z";
+const FINDINGS = "/api/v1/analysis/findings";
+const EVENTS = "/api/v1/telemetry";
+
+const event = (timestamp: string, kind: string, detail: string, finding = "") => ({ timestamp, gpu_id: "GPU-a", hostname: "node-1", metrics: { kind, detail, finding } });
+const events = [
+  event("2026-11-20T03:05:00Z", "finding_closed", "XID 63", "xid:GPU-a"),
+  event("2026-11-20T03:01:00Z", "finding_acknowledged", "Kim", "xid:GPU-a"),
+  event("2026-11-20T03:00:00Z", "finding_opened", "XID 63", "xid:GPU-a"),
+  event("2026-11-20T02:59:00Z", "throttle", "power limit"),
+  event("2026-11-20T02:00:00Z", "lost", "it does not answer"),
+];
+
+function server(health: Record<string, unknown> = {}) {
+  return mockApi({
+    [FINDINGS]: findingsOf([]),
+    "/api/v1/gpus": listOf([gpu()]),
+    [EVENTS]: ok({ data: events, total: events.length, pagination: { limit: 2000, offset: 0, has_next: false } }),
+    ...(Object.keys(health).length === 0 ? {} : { "/health": ok({ service: "api", status: "healthy", collectors: [], queues: [], ...health }) }),
+  });
+}
+
+const search = () => new URLSearchParams(window.location.search);
+const instantsOf = (mock: ReturnType<typeof server>, path: string) => mock.asked.filter((each) => each.path === path).map(({ params }) => params.get("at"));
+
+it("asks for the fleet as of the instant of the address, says so, and keeps it on the way to other pages", async () => {
+  const mock = server();
+  renderAt(`/?at=${AT}`);
+  const notice = await screen.findByTestId("as-of");
+  expect(notice.textContent).toContain("03:10:00");
+  await waitFor(() => expect(instantsOf(mock, FINDINGS).length).toBeGreaterThan(0));
+  expect(new Set([...instantsOf(mock, FINDINGS), ...instantsOf(mock, "/api/v1/gpus")])).toEqual(new Set(["2026-11-20T03:10:00.000Z"]));
+  expect(new Set(instantsOf(mock, EVENTS))).toEqual(new Set([null]));
+  const list = screen.getByRole("link", { name: "GPUs" });
+  expect(list.getAttribute("href")).toBe("/gpus?at=2026-11-20T03%3A10%3A00Z");
+  await userEvent.click(list);
+  expect([window.location.pathname, search().get("at")]).toEqual(["/gpus", AT]);
+  await userEvent.click(within(screen.getByTestId("as-of")).getByRole("button", { name: "Go to now" }));
+  expect(search().has("at")).toBe(false);
+  expect(screen.queryByTestId("as-of")).toBeNull();
+});
+
+it("is dragged, typed and stepped from change to change", async () => {
+  const mock = server();
+  renderAt(`/?at=${AT}`);
+  const earlier = await screen.findByRole("button", { name: "To the change before" });
+  await waitFor(() => expect(earlier.hasAttribute("disabled")).toBe(false));
+  await userEvent.click(earlier);
+  expect(search().get("at")).toBe("2026-11-20T03:05:00Z");
+  await userEvent.click(earlier);
+  await userEvent.click(earlier);
+  expect(search().get("at"), "what people said and how hard it works is no change").toBe("2026-11-20T02:00:00Z");
+  expect(earlier.hasAttribute("disabled")).toBe(true);
+  fireEvent.change(screen.getByLabelText("As of"), { target: { value: "2026-11-20T04:00:00" } });
+  expect(search().get("at")).toBe(new Date("2026-11-20T04:00:00").toISOString().replace(".000Z", "Z"));
+  fireEvent.change(screen.getByRole("slider"), { target: { value: "1440" } });
+  await waitFor(() => expect(search().has("at")).toBe(false));
+  await waitFor(() => expect(instantsOf(mock, FINDINGS)).toContain(null));
+});
+
+it("lists what changed up to the instant, each with the way to its time", async () => {
+  server();
+  renderAt("/?at=2026-11-20T03:02:00Z");
+  await userEvent.click(await screen.findByText("(2)"));
+  const lines = within(screen.getByRole("list", { name: "What changed, the newest first" })).getAllByRole("listitem");
+  expect(lines.map((line) => line.textContent)).toEqual([expect.stringContaining("XID 63"), expect.stringContaining("Lost: it does not answer")]);
+  await userEvent.click(screen.getAllByRole("button", { name: /02:00:00$/ })[0] as HTMLElement);
+  expect(search().get("at")).toBe("2026-11-20T02:00:00Z");
+});
+
+it("opens a recording as of its end, unless now is asked for", async () => {
+  const end = "2026-11-20T03:10:00.123456789Z";
+  server({ recording_end: end });
+  const { unmount } = renderAt("/");
+  await waitFor(() => expect(search().get("at")).toBe("2026-11-20T03:10:00.124Z"));
+  const notice = await screen.findByTestId("as-of");
+  expect(notice.textContent).toContain("the end of a recording");
+  await userEvent.click(within(notice).getByRole("button", { name: "Go to now" }));
+  expect(search().get("at")).toBe("now");
+  await userEvent.click(screen.getByRole("button", { name: "To the end of the recording" }));
+  expect(search().get("at")).toBe("2026-11-20T03:10:00.124Z");
+  unmount();
+});

@@ -1,0 +1,35 @@
+import { expect, it } from "vitest";
+import type { Happened } from "../../api/happened";
+import { placeOf, stepsTo, ticksOf } from "./bar";
+
+const happened = (at: number, isEnd = false): Happened => ({ at, isEnd, gpu: "GPU-a", host: "n1", kind: "xid", text: "XID 79" });
+const SPAN = { start: 1000, end: 2000 };
+
+it.each([
+  [1000, 0],
+  [1500, 5],
+  [2000, 10],
+  [0, 0],
+  [9999, 10],
+])("%d lies at step %d", (at, place) => {
+  expect(placeOf(at, SPAN, 10)).toBe(place);
+});
+
+it("a bar without length has one place", () => {
+  expect(placeOf(5, { start: 5, end: 5 }, 10)).toBe(10);
+});
+
+it("marks that lie upon each other are drawn once, ends apart", () => {
+  expect(ticksOf([happened(1500), happened(1500.1), happened(1500, true), happened(2000)], SPAN)).toEqual([
+    { x: 500, isEnd: false },
+    { x: 500, isEnd: true },
+    { x: 1000, isEnd: false },
+  ]);
+});
+
+it("the nearest changes before and after an instant are found in any order", () => {
+  const all = [happened(1800), happened(1500), happened(1200), happened(1900)];
+  expect(stepsTo(all, 1500)).toEqual({ earlier: 1200, later: 1800 });
+  expect(stepsTo(all, 1000)).toEqual({ earlier: null, later: 1200 });
+  expect(stepsTo([], 1000)).toEqual({ earlier: null, later: null });
+});

@@ -1,0 +1,42 @@
+import type { Happened } from "../../api/happened";
+import type { Health } from "../../api/client";
+import type { Span } from "../../api/queries";
+import { parseInstant } from "../../shared/time";
+
+/** Where on a bar of so many steps an instant lies. */
+export function placeOf(at: number, { start, end }: Span, steps: number): number {
+  const share = end > start ? (at - start) / (end - start) : 1;
+  return Math.round(Math.min(1, Math.max(0, share)) * steps);
+}
+
+/** A mark on the bar, at thousandths of its length. */
+export interface Tick {
+  readonly x: number;
+  readonly isEnd: boolean;
+}
+
+/** What has happened as marks, those that would lie upon each other once. */
+export function ticksOf(all: readonly Happened[], span: Span): Tick[] {
+  const ticks = new Map<string, Tick>();
+  for (const { at, isEnd } of all) {
+    const x = placeOf(at, span, 500) * 2;
+    ticks.set(`${x} ${isEnd}`, { x, isEnd });
+  }
+  return [...ticks.values()];
+}
+
+/** The nearest instants with a change before and after one; null: there is none. */
+export function stepsTo(all: readonly Happened[], present: number): { readonly earlier: number | null; readonly later: number | null } {
+  let [earlier, later]: [number | null, number | null] = [null, null];
+  for (const { at } of all) {
+    if (at < present && (earlier === null || at > earlier)) earlier = at;
+    if (at > present && (later === null || at < later)) later = at;
+  }
+  return { earlier, later };
+}
+
+/** The end of a recording, so that its last row is not later: a page knows no parts of a millisecond. Null: the rows are none. */
+export function endOf(health: Health | undefined): number | null {
+  const end = parseInstant(health?.recording_end);
+  return end === null ? null : end + 1;
+}
