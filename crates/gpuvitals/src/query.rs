@@ -3,6 +3,7 @@
 
 pub(crate) mod flags;
 mod print;
+mod words;
 
 use std::io::Write as _;
 
@@ -16,7 +17,7 @@ use crate::client::{self, http_client};
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::quantity;
-use crate::table::{fitted, width};
+use crate::table::width;
 use crate::terminal;
 
 use flags::{Query, QueryWhat, Server};
@@ -48,11 +49,8 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
         QueryWhat::Health { .. } => HEALTH.to_owned(),
     };
     let answer = ask(&query.server, &path)?;
-    let text = if query.server.json {
-        format!("{answer:#}\n")
-    } else {
-        fitted(print::table(&query.what, &answer), width())
-    };
+    let text =
+        if query.server.json { format!("{answer:#}\n") } else { print::table(&query.what, &answer, width()) };
     terminal::print(&text)?;
     let QueryWhat::Health { ready } = query.what else { return Ok(()) };
     let is_fine = answer["status"] == "healthy" || (ready && answer["status"] == "degraded");
@@ -179,7 +177,7 @@ pub(crate) fn send(
     })?;
     if !status.is_success() && !is_health {
         let message = answer["message"].as_str().unwrap_or("no reason given");
-        return Err(Failure::new(client::exit(status), message));
+        return Err(Failure::new(client::exit(status), words::for_people(message)));
     }
     Ok(answer)
 }

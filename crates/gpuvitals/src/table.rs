@@ -38,6 +38,49 @@ pub(crate) fn with_numbers(rows: &[Vec<String>], first: usize) -> String {
     out
 }
 
+/// What a column gives up in a terminal that is too narrow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Yields {
+    /// Its place: it is left out whole.
+    Place,
+    /// The ends of its texts, down to so many characters; then its place.
+    Ends(usize),
+}
+
+/// Rows in columns, the first their heads, of which the terminal has room for those of the lowest ranks; and a line that names
+/// the others. Without a width all are there.
+pub(crate) fn narrowed(
+    mut rows: Vec<Vec<String>>,
+    columns: &[(u8, Yields)],
+    width: Option<usize>,
+) -> (String, String) {
+    let Some(width) = width else { return (aligned(&rows), String::new()) };
+    let widest = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+    let rooms: Vec<Option<Room>> = columns
+        .iter()
+        .enumerate()
+        .map(|(at, (rank, yields))| {
+            let most = widest(at).unwrap_or(0);
+            let least = if let Yields::Ends(least) = yields { most.min(*least) } else { most };
+            Some(Room { rank: *rank, least, most })
+        })
+        .collect();
+    let widths = fit(&rooms, 2, width);
+    let heads = rows.first().into_iter().flatten().zip(&widths);
+    let without: Vec<String> =
+        heads.filter(|(_, width)| width.is_none()).map(|(head, _)| head.clone()).collect();
+    for row in &mut rows {
+        let cells = row.drain(..).zip(&widths);
+        *row = cells.filter_map(|(cell, width)| Some(shortened(&cell, (*width)?).into_owned())).collect();
+    }
+    let remark = if without.is_empty() {
+        String::new()
+    } else {
+        format!("… without {}: a wider terminal, a pipe (| cat) or --json has them\n", without.join(", "))
+    };
+    (aligned(&rows), remark)
+}
+
 /// The room that a column asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {

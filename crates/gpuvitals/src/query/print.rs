@@ -8,21 +8,22 @@ use gpuvitals_core::{MetricId, Table, catalogue};
 use serde_json::Value;
 
 use super::flags::QueryWhat;
-use crate::table::{aligned, text};
+use crate::table::{Yields, aligned, fitted, narrowed, text};
 
-/// The answer as a table.
-pub(crate) fn table(what: &QueryWhat, answer: &Value) -> String {
-    match what {
-        QueryWhat::Gpus { .. } => gpus(answer),
+/// The answer as a table, for a terminal of this width if there is one.
+pub(crate) fn table(what: &QueryWhat, answer: &Value, width: Option<usize>) -> String {
+    let text = match what {
+        QueryWhat::Gpus { .. } => return gpus(answer, width),
         QueryWhat::Hosts { .. } => hosts(answer),
         QueryWhat::Gpu { .. } => gpu(answer),
         QueryWhat::Range { limit, .. } => range(answer, &group_by(what), *limit),
         QueryWhat::Rows { .. } => rows(answer),
         QueryWhat::Health { .. } => health(answer),
-    }
+    };
+    fitted(text, width)
 }
 
-fn gpus(answer: &Value) -> String {
+fn gpus(answer: &Value, width: Option<usize>) -> String {
     let columns = ["utilization_pct", "power_w", "temperature_c", "memory_used_mb"];
     let has_reason = list(answer, "gpus").any(|gpu| gpu["state_reason"].is_string());
     let mut head = vec!["HOST".to_owned(), "GPU".to_owned(), "STATE".to_owned()];
@@ -37,7 +38,12 @@ fn gpus(answer: &Value) -> String {
         row.extend([text(&gpu["model"]), text(&gpu["last_seen"]), text(&gpu["id"])]);
         rows.push(row);
     }
-    aligned(&rows) + &footer(answer, "GPU")
+    let whole = |rank| (rank, Yields::Place);
+    let mut yields: Vec<(u8, Yields)> = [0, 1, 2, 4, 5, 6, 7].map(whole).into();
+    yields.extend(has_reason.then_some((3, Yields::Ends(16))));
+    yields.extend([(8, Yields::Ends(12)), whole(9), whole(10)]);
+    let (table, remark) = narrowed(rows, &yields, width);
+    table + &footer(answer, "GPU") + &remark
 }
 
 fn state(gpu: &Value) -> String {
@@ -336,7 +342,38 @@ mod tests {
     }
 
     fn gpus_of(list: &[Value]) -> String {
-        gpus(&json!({"gpus": list, "total": list.len()}))
+        gpus(&json!({"gpus": list, "total": list.len()}), None)
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_whole_columns_of_gpus_and_shorter_texts() {
+        let gpu = |index: u32, reason: Value| {
+            json!({
+                "hostname": "rack-07-node-12", "index": index, "state": "active", "state_reason": reason, "simulated": true,
+                "metrics": {"utilization_pct": 97.0, "power_w": 641.5, "temperature_c": 71, "memory_used_mb": 160_612},
+                "model": "NVIDIA H100 80GB HBM3", "last_seen": "2026-11-29T01:51:15Z",
+                "id": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
+            })
+        };
+        let reason = "XID 63: a row of memory is remapped at the next reset";
+        let answer = json!({"gpus": [gpu(3, Value::Null), gpu(10, reason.into())], "total": 2});
+        let whole = gpus(&answer, None);
+        for width in [40, 56, 72, 80, 100, 120, 160, 200, 300] {
+            let text = gpus(&answer, Some(width));
+            let (remarks, table): (Vec<&str>, Vec<&str>) =
+                text.lines().partition(|line| line.starts_with('…'));
+            assert!(table.iter().all(|line| line.chars().count() <= width), "{width}\n{text}");
+            for (line, of) in table.iter().zip(whole.lines()) {
+                let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+                let cut = cells.map(|cell| cell.trim_end_matches('…')).find(|cell| !of.contains(cell));
+                assert_eq!(cut, None, "{width}\n{text}");
+            }
+            assert_eq!(remarks.is_empty(), width >= 200, "{width}\n{text}");
+            assert_eq!(table.concat().contains("REASON"), width >= 72, "{width}\n{text}");
+        }
+        let narrow = gpus(&answer, Some(72));
+        assert!(narrow.contains("without") && narrow.contains("MODEL, LAST SEEN, ID: "), "{narrow}");
+        assert!(gpus(&answer, Some(100)).contains("XID 63: a r"), "{narrow}");
     }
 
     #[test]
