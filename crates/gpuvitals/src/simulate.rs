@@ -17,8 +17,8 @@ pub(crate) struct Simulate {
     /// Size of the fleet
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub gpus: u32,
-    /// Hosts of the fleet
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    /// Hosts of the fleet; 0: one for each 8 GPUs
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub hosts: u32,
     /// Seed: same seed, same data
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -47,7 +47,7 @@ pub(crate) fn run(settings: &Simulate) -> Result<(), Failure> {
     let span_ns = i64::try_from(duration.saturating_sub(interval).as_nanos()).unwrap_or(i64::MAX);
     let config = SimConfig {
         gpus: settings.gpus as usize,
-        hosts: Some(settings.hosts as usize),
+        hosts: Some(settings.hosts as usize).filter(|hosts| *hosts > 0),
         seed: settings.seed,
         interval,
         start_ns,
