@@ -46,11 +46,15 @@ pub(crate) struct Cli {
 const MACHINE: &[&str] =
     &["sampling.drivers", "sampling.sysfs", "sampling.procfs", "sampling.dev", "sampling.node"];
 
-/// The settings that a command has flags for: one, or all of a section that have a flag.
+/// Flags of who may reach a service, and of who it is: they stand last. `token` is about one of them.
+const ACCESS: [&str; 8] =
+    ["tls-cert", "tls-key", "tls-client-ca", "token-file", "insecure", "ca", "client-cert", "client-key"];
+
+/// The settings that a command has flags for, in the order of its help: one, or all of a section that have a flag.
 const FLAGS: [(&str, &[&str]); 11] = [
     (
         "up",
-        &["source", "files", "sampling.cluster", "store.dir", "collector.sinks", "api", "listener", "otlp"],
+        &["source", "files", "api", "store.dir", "collector.sinks", "sampling.cluster", "listener", "otlp"],
     ),
     ("record", &["sampling.cluster"]),
     (
@@ -80,7 +84,7 @@ const FLAGS: [(&str, &[&str]); 11] = [
             "remote_write",
         ],
     ),
-    ("serve", &["api", "gateway", "listener", "message_queue.address", "otlp"]),
+    ("serve", &["gateway", "api", "listener", "message_queue.address", "otlp"]),
     ("stream", &["stream", "files", "listener", "message_queue.address", "message_queue.topic", "otlp"]),
     (
         "queue",
@@ -145,11 +149,14 @@ pub(crate) fn command() -> clap::Command {
         None => command,
     };
     for (name, settings) in FLAGS {
-        let is_of = |setting: &&Setting| {
-            let section = setting.path.split('.').next().unwrap_or_default();
-            settings.iter().any(|it| [section, setting.path].contains(it))
+        let of = |wanted: &'static str| {
+            let is_of = move |setting: &&Setting| {
+                let section = setting.path.split('.').next().unwrap_or_default();
+                [section, setting.path].contains(&wanted)
+            };
+            config::settings().filter(is_of)
         };
-        let flags = config::settings().filter(is_of).filter_map(flag_of).collect();
+        let flags = settings.iter().copied().flat_map(of).filter_map(flag_of).collect();
         command = with_flags(command, name, flags);
     }
     let of_files = || config::settings().filter(|it| it.path.starts_with("files.")).filter_map(flag_of);
@@ -161,6 +168,16 @@ pub(crate) fn command() -> clap::Command {
         command = with_flags(command, name, flags.map(|arg| arg.help_heading("Machine")).collect());
     }
     command
+        .mut_subcommands(|command| if command.get_name() == "token" { command } else { access_last(command) })
+}
+
+/// The flags of access under a heading of their own.
+fn access_last(command: clap::Command) -> clap::Command {
+    let is_access = |arg: &&Arg| arg.get_long().is_some_and(|name| ACCESS.contains(&name));
+    let ids: Vec<clap::Id> =
+        command.get_arguments().filter(is_access).map(|arg| arg.get_id().clone()).collect();
+    let under = |command: clap::Command, id| command.mut_arg(id, |arg| arg.help_heading("TLS and tokens"));
+    ids.into_iter().fold(command, under).mut_subcommands(access_last)
 }
 
 /// The flag of a setting.

@@ -198,7 +198,7 @@ impl Vitals for View {
 #[derive(Debug, Args)]
 pub(crate) struct CollectFlags {
     /// Port of a queue on this machine [default: 9090]
-    #[arg(long, value_name = "PORT", conflicts_with = "message_queue.address")]
+    #[arg(long, value_name = "PORT", conflicts_with = "message_queue.address", display_order = 100)]
     broker_port: Option<u16>,
 }
 

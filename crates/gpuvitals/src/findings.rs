@@ -29,9 +29,6 @@ const ACKNOWLEDGEMENTS: &str = "/api/v1/analysis/acknowledgements";
 
 Docs: docs/findings.md.")]
 pub(crate) struct FindingsFlags {
-    /// The server.
-    #[command(flatten)]
-    pub server: Server,
     /// Only these severities: critical, warning, notice
     #[arg(long, value_delimiter = ',', value_parser = ["critical", "warning", "notice"], value_name = "SEVERITY")]
     pub severity: Vec<String>,
@@ -62,6 +59,9 @@ pub(crate) struct FindingsFlags {
     /// Take an acknowledgement back: nobody looks after this finding now
     #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps", "at", "acknowledge"])]
     pub release: Option<String>,
+    /// The server.
+    #[command(flatten)]
+    pub server: Server,
 }
 
 /// `gpuvitals explain`
@@ -71,9 +71,6 @@ pub(crate) struct FindingsFlags {
   gpuvitals explain node-17:gpu3 --last 2h
   gpuvitals explain GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21 --end 2026-11-20T16:00:00Z")]
 pub(crate) struct ExplainFlags {
-    /// The server.
-    #[command(flatten)]
-    pub server: Server,
     /// UUID, PCI address, or host:gpuN
     pub gpu: String,
     /// How far back, 1d at most
@@ -82,6 +79,9 @@ pub(crate) struct ExplainFlags {
     /// End of the time [default: now]
     #[arg(long, value_name = "TIME")]
     pub end: Option<String>,
+    /// The server.
+    #[command(flatten)]
+    pub server: Server,
 }
 
 /// Prints the findings.

@@ -54,7 +54,7 @@ const QUEUE_SHARE: u32 = 2;
 #[derive(Debug, Args)]
 pub(crate) struct UpFlags {
     /// Port of the queue of this process; 0 takes a free one, and one that is taken is done without [default: 9090]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", display_order = 100)]
     broker_port: Option<u16>,
 }
 

@@ -57,6 +57,31 @@ fn help_tells_a_newcomer_where_to_begin() {
 }
 
 #[test]
+fn help_begins_with_what_the_command_is_about_and_tls_stands_last() {
+    for (command, first) in [
+        (&["agent"][..], "--listen"),
+        (&["broker"], "--listen"),
+        (&["collect"], "--workers"),
+        (&["explain"], "--last"),
+        (&["findings"], "--severity"),
+        (&["query", "gpus"], "--state"),
+        (&["queue", "stats"], "--json"),
+        (&["serve"], "--collectors"),
+        (&["stream"], "--replay"),
+        (&["up"], "--source"),
+    ] {
+        let help = said(&[command, &["-h"]].concat());
+        let (_, options) = help.split_once("Options:\n").unwrap();
+        let (options, access) = options.split_once("TLS and tokens:\n").unwrap();
+        assert!(options.trim_start().starts_with(first), "{command:?}\n{help}");
+        assert!(access.contains("--token-file"), "{command:?}\n{help}");
+        assert!(!options.contains("--token-file") && !options.contains("--ca "), "{command:?}\n{help}");
+    }
+    // Here the file is what the command is about.
+    assert!(!said(&["token", "-h"]).contains("TLS and tokens"));
+}
+
+#[test]
 fn what_is_wrong_with_the_command_line_is_an_error_of_usage() {
     let check = |arguments: &[&str], environment: &[(&str, &str)], code: i32, words: &str| {
         let output = run(arguments, environment);
@@ -310,6 +335,14 @@ fn the_same_seed_writes_the_same_recording() {
         first.lines().skip(1).all(|line| line.contains(",simulated,")),
         "every row says that it is simulated"
     );
+}
+
+#[test]
+fn a_simulated_fleet_has_a_host_for_each_eight_gpus_unless_told() {
+    let csv = said(&["simulate", "--gpus", "24", "--duration", "1s"]);
+    let hosts: std::collections::BTreeSet<&str> =
+        csv.split([',', '\n']).filter(|cell| cell.starts_with("sim-node-")).collect();
+    assert_eq!(hosts.len(), 3, "{hosts:?}");
 }
 
 #[test]

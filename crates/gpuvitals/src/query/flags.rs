@@ -9,16 +9,20 @@ use gpuvitals_core::{Table, time};
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 
-/// A running gpuvitals to ask.
+/// A running gpuvitals to ask. Its flags stand behind those of the question.
 #[derive(Debug, Args)]
 pub(crate) struct Server {
+    /// Print JSON as the server gave it
+    #[arg(long, global = true, display_order = 100)]
+    pub json: bool,
     /// Server to ask
     #[arg(
         long,
         env = "GPUVITALS_URL",
         default_value = "http://127.0.0.1:8081",
         value_name = "URL",
-        global = true
+        global = true,
+        display_order = 101
     )]
     pub url: String,
     /// File with the token that the server asks for, mode 0600
@@ -27,9 +31,6 @@ pub(crate) struct Server {
     /// Authorities that sign the server's certificate (PEM), instead of the system's
     #[arg(long, env = "GPUVITALS_CA", value_name = "FILE", global = true)]
     pub ca: Option<PathBuf>,
-    /// Print JSON as the server gave it
-    #[arg(long, global = true)]
-    pub json: bool,
 }
 
 /// Of when an answer is.
