@@ -22,8 +22,8 @@ test.describe("4,096 GPUs, one of them sick", () => {
   test("filters stand in the address, and a command is copied with the number of the GPU", async ({ page, context }) => {
     await context.grantPermissions(["clipboard-read", "clipboard-write"]);
     await page.goto(`${FLEET}/`);
-    await page.getByRole("combobox", { name: "Kind" }).selectOption("row_remap_pending");
-    await expect(page).toHaveURL(/\?kind=row_remap_pending$/);
+    await page.getByRole("combobox", { name: "Kind" }).selectOption("xid");
+    await expect(page).toHaveURL(/\?kind=xid$/);
     await page.reload();
     await expect(page.locator("[data-finding]")).toHaveCount(1);
     await page.getByRole("button", { name: "Copy nvidia-smi --gpu-reset -i 6" }).click();

@@ -1,9 +1,17 @@
 //! Conditions of a GPU, judged by its latest values: one table. The API's states, the series `gpu_condition` and the alerts on it
 //! are made from it, and so are the findings.
 
+pub mod xid;
+
+mod remedy;
+
+use std::borrow::Cow;
+
 use gpuvitals_core::MetricId;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::quantity;
+
+pub(crate) use remedy::for_vendor;
 
 /// How urgent a condition is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,8 +50,10 @@ pub struct Condition {
     pub severity: Severity,
     holds: fn(&[Value]) -> bool,
     sentence: fn(&[Value]) -> String,
-    /// What to do, for the person who is called: commands in backquotes.
-    pub remedy: &'static str,
+    /// See [`Condition::remedy`].
+    remedy: &'static str,
+    /// What to do about exactly these values.
+    remedy_of: fn(&[Value]) -> Option<&'static str>,
 }
 
 /// A condition that matches, with the values that show it.
@@ -56,8 +66,6 @@ pub struct MatchedCondition {
 
 /// Most columns of one condition.
 const METRICS_MAX: usize = 2;
-/// XIDs that applications cause: the GPU is healthy. The list of NVIDIA's Kubernetes device plugin.
-const XID_OF_APPLICATIONS: [i64; 6] = [13, 31, 43, 45, 68, 109];
 /// Bits of `throttle_reasons`: slowed down because of heat by the hardware, and by the driver.
 const HARDWARE_THERMAL: i64 = 0x40;
 const SOFTWARE_THERMAL: i64 = 0x20;
@@ -67,16 +75,18 @@ const MARGIN_C: f64 = 3.0;
 
 /// Every condition, the worst first.
 pub const CONDITIONS: &[Condition] = &[
-    critical(
-        "xid",
-        &[MetricId::of("xid_last")],
-        is_fatal_xid,
-        |values| format!("XID {}", whole(values)),
-        "Look for the code with `dmesg | grep -i xid` on the node. 79: the GPU fell off the bus; drain the node, reboot it, and \
-         reseat or exchange the board if it comes again. 48, 63, 64, 94, 95: memory; look at `nvidia-smi -q -d ECC,ROW_REMAPPER`, \
-         drain the node and reset the GPU. 74: NVLink; look at `nvidia-smi nvlink -e`. 119, 120: the GPU's own processor (GSP); \
-         reset the GPU, and update the driver. The code stays until the driver is loaded again.",
-    ),
+    Condition {
+        remedy_of: |values| Some(xid::remedy(whole(values))),
+        ..critical(
+            "xid",
+            &[MetricId::of("xid_last")],
+            is_fatal_xid,
+            |values| xid::sentence(whole(values)),
+            "What to do depends on the code. `gpuvitals findings` says what it means and the step for it; so does \
+             https://docs.nvidia.com/deploy/xid-errors/, and `dmesg | grep -i xid` on the node has the driver's words. 79, 48, 64, 95: \
+             drain the node. 63, 92, 94: work may go on. The code stays until the driver is loaded again.",
+        )
+    },
     critical(
         "ecc_uncorrected",
         &[MetricId::of("ecc_uncorrected_volatile")],
@@ -116,19 +126,29 @@ pub const CONDITIONS: &[Condition] = &[
         |_| "SRAM errors passed their threshold".to_owned(),
         "Drain the node and have the board exchanged; `nvidia-smi -q -d ECC` is what the vendor asks for.",
     ),
-    critical(
-        "recovery_action",
-        &[MetricId::of("recovery_action")],
-        is_some,
-        |values| match whole(values) {
-            1 => "the driver asks for a reset of the GPU".to_owned(),
-            2 => "the driver asks for a reboot of the node".to_owned(),
-            3 => "the driver asks to drain the GPU's peer traffic".to_owned(),
-            4 => "the driver asks to drain and reset the GPU".to_owned(),
-            other => format!("the driver asks for recovery action {other}"),
+    Condition {
+        remedy_of: |values| match whole(values) {
+            1 => Some(
+                "Take the GPU's jobs away, then reset it with `nvidia-smi --gpu-reset -i INDEX`; if that fails, reboot the node.",
+            ),
+            2 => Some("Drain the node and reboot it: the driver's state may be inconsistent."),
+            3 => Some(
+                "Take the jobs away that use this GPU together with others; the driver ends their peer traffic. `nvidia-smi -q -i INDEX` \
+                 shows when it asks for a reset.",
+            ),
+            4 => Some(
+                "Start no new job on the GPU. When the present ones have ended, reset it with `nvidia-smi --gpu-reset -i INDEX`.",
+            ),
+            _ => None,
         },
-        "Drain the node and do what the driver asks for: reset the GPU with `nvidia-smi --gpu-reset -i INDEX`, or reboot the node.",
-    ),
+        ..critical(
+            "recovery_action",
+            &[MetricId::of("recovery_action")],
+            is_some,
+            |values| format!("the driver asks for {}", asked_for(whole(values))),
+            "Drain the node and do what the driver asks for: reset the GPU with `nvidia-smi --gpu-reset -i INDEX`, or reboot the node.",
+        )
+    },
     critical(
         "hardware_thermal_slowdown",
         &[MetricId::of("throttle_reasons")],
@@ -185,8 +205,8 @@ pub const CONDITIONS: &[Condition] = &[
 
 /// What to do about heat.
 pub(crate) const COOL: &str = "Compare with the other GPUs of the node. One alone: its heat sink, fan or place; the whole node: inlet \
-     temperature, fans of the chassis, blanking panels. Until then a lower power limit keeps the clocks steady: `nvidia-smi -i INDEX \
-     -pl WATTS` or `rocm-smi -d INDEX --setpoweroverdrive WATTS`.";
+     temperature, fans of the chassis, blanking panels. Until then a lower power limit keeps the clocks steady: {`nvidia-smi -i \
+     INDEX -pl WATTS`//`rocm-smi -d INDEX --setpoweroverdrive WATTS`}.";
 
 /// Each kind of condition once, the worst first: of rows with one id the first.
 pub fn kinds() -> impl Iterator<Item = &'static Condition> {
@@ -236,6 +256,11 @@ pub fn found(latest: impl Fn(MetricId) -> Option<Value>) -> impl Iterator<Item =
 }
 
 impl Condition {
+    /// What to do for GPUs of a vendor, for the person who is called: commands in backquotes.
+    pub fn remedy(&self, vendor: Option<&str>) -> Cow<'static, str> {
+        for_vendor(self.remedy, vendor)
+    }
+
     fn judge(&'static self, latest: impl Fn(MetricId) -> Option<Value>) -> Option<MatchedCondition> {
         let mut values = [Value::Int(0); METRICS_MAX];
         for (value, metric) in values.iter_mut().zip(self.metrics) {
@@ -252,6 +277,17 @@ impl MatchedCondition {
         (self.condition.sentence)(self.values())
     }
 
+    /// What to do about these values on a GPU of this vendor.
+    pub fn remedy(&self, vendor: Option<&str>) -> Cow<'static, str> {
+        (self.condition.remedy_of)(self.values())
+            .map_or_else(|| self.condition.remedy(vendor), |text| for_vendor(text, vendor))
+    }
+
+    /// Kinds of findings about the same GPU that tell of the same fault by these values: those that say less, and those that say more.
+    pub(crate) fn same_fault(&self) -> (&'static [&'static str], &'static [&'static str]) {
+        if self.condition.id == "xid" { xid::same_fault(whole(self.values())) } else { (&[], &[]) }
+    }
+
     /// The values that show it, in the order of the condition's columns.
     pub fn values(&self) -> &[Value] {
         self.values.get(..self.condition.metrics.len()).unwrap_or_default()
@@ -265,7 +301,7 @@ const fn critical(
     sentence: fn(&[Value]) -> String,
     remedy: &'static str,
 ) -> Condition {
-    Condition { id, metrics, severity: Severity::Critical, holds, sentence, remedy }
+    Condition { id, metrics, severity: Severity::Critical, holds, sentence, remedy, remedy_of: |_| None }
 }
 
 const fn warning(
@@ -275,7 +311,19 @@ const fn warning(
     sentence: fn(&[Value]) -> String,
     remedy: &'static str,
 ) -> Condition {
-    Condition { id, metrics, severity: Severity::Warning, holds, sentence, remedy }
+    Condition { severity: Severity::Warning, ..critical(id, metrics, holds, sentence, remedy) }
+}
+
+/// What the driver asks for, by its code.
+pub(crate) fn asked_for(action: i64) -> Cow<'static, str> {
+    match action {
+        0 => "nothing".into(),
+        1 => "a reset of the GPU".into(),
+        2 => "a reboot of the node".into(),
+        3 => "an end of the GPU's peer traffic".into(),
+        4 => "a reset of the GPU after its jobs".into(),
+        other => format!("recovery action {other}").into(),
+    }
 }
 
 /// The first value as a whole number, as all counts, codes and masks are.
@@ -291,7 +339,7 @@ fn is_some(values: &[Value]) -> bool {
 }
 
 fn is_fatal_xid(values: &[Value]) -> bool {
-    is_some(values) && !XID_OF_APPLICATIONS.contains(&whole(values))
+    is_some(values) && !xid::known(whole(values)).is_some_and(|xid| xid.is_of_application)
 }
 
 fn has(values: &[Value], bit: i64) -> bool {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gpuvitals_core::batch::{MetricColumn, RowKeys};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, MetricId, Table};
 
+use crate::condition::xid;
 use crate::health_event::NewEvent;
 use gpuvitals_core::integral::Blanks;
 use gpuvitals_core::throttle::{Residency, StepColumns, whole};
@@ -146,7 +147,7 @@ impl Gpu {
         self.xids.get_or_insert(0);
         if let Some(new) = risen(&mut self.xids, whole(columns.xid_count, row)) {
             let code = whole(columns.xid_last, row);
-            let last = code.map_or_else(|| "XID".to_owned(), |code| format!("XID {code}"));
+            let last = code.map_or_else(|| "XID".to_owned(), xid::named);
             let detail = if new > 1 { format!("{new} XIDs, the last {last}") } else { last };
             found.push(Event { kind: "xid", code, detail });
         }

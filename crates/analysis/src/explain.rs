@@ -97,7 +97,8 @@ fn failures(events: &[HealthEvent]) -> Option<SlowCause> {
 /// An XID from before, which applications do not cause.
 fn failed_before(xid: i64) -> Option<SlowCause> {
     let is_grave = condition::holds("xid", |metric| (metric == XID_LAST).then_some(Value::Int(xid)));
-    let sentence = format!("XID {xid} came before this time, and nothing has cleared it");
+    let sentence =
+        format!("{} came before this time, and nothing has cleared it", condition::xid::named(xid));
     #[expect(clippy::cast_precision_loss, reason = "a code")]
     let evidence = vec![Evidence::of(XID_LAST, xid as f64)];
     is_grave.then_some(SlowCause { id: "events", weight: XID_BEFORE_WEIGHT, sentence, evidence })

@@ -7,10 +7,12 @@
 
 mod began;
 mod clock;
+mod evidence;
 mod groups;
 mod hardware;
 mod kinds;
 mod life;
+mod ras;
 mod recent;
 mod silence;
 mod since;
@@ -21,21 +23,24 @@ mod throttling;
 mod tracker;
 mod twice;
 
-use survey::{Member, Survey, common, finding};
+use survey::{Member, Survey, common};
 
 pub use began::{LookBack, Shown};
 pub use clock::{ClockWatch, RowAhead};
+pub use evidence::{ComparedValue, Evidence};
 pub use groups::{HolderLoad, MemberLoad, holder_loads};
 pub use kinds::{FindingKind, KINDS};
 pub use life::{LifeChange, LifeKind, life_rows};
+pub use ras::RasBlocks;
 pub use recent::{GpuWindow, Recent};
 pub use silence::lost_gpus;
 pub use since::{Began, LOOK_BACK_NS};
-pub use subject::{Acknowledgement, Candidate, ComparedValue, Evidence, FleetFinding, Reach, Subject};
+pub use subject::{Acknowledgement, Candidate, FleetFinding, Reach, Subject};
 pub use survey::{LostGpu, Situation, holder_of};
 pub use tracker::Tracker;
 
 pub(crate) use recent::SETTLE_NS;
+pub(crate) use survey::finding;
 
 /// Everything that may be wrong, in no particular order.
 pub fn judge(situation: &Situation<'_>) -> Vec<Candidate> {

@@ -24,7 +24,7 @@ type Row = (&'static [(&'static str, f64)], &'static [(&'static str, &'static st
 const TABLE: &[Row] = &[
     (&[], &[]),
     (&[("utilization_pct", 100.0), ("temperature_c", 84.0)], &[]),
-    (&[("xid_last", 79.0)], &[("xid", "XID 79")]),
+    (&[("xid_last", 79.0)], &[("xid", "XID 79: the GPU has fallen off the bus")]),
     (&[("xid_last", 0.0)], &[]),
     (&[("xid_last", 31.0)], &[]),
     (
@@ -79,7 +79,10 @@ const TABLE: &[Row] = &[
     // The worst first, whatever the order of the columns.
     (
         &[("temperature_margin_c", 0.0), ("xid_last", 48.0)],
-        &[("xid", "XID 48"), ("thermal_margin", "0 °C left to the slowdown limit")],
+        &[
+            ("xid", "XID 48: an uncorrectable memory error of two bits"),
+            ("thermal_margin", "0 °C left to the slowdown limit"),
+        ],
     ),
 ];
 

@@ -64,13 +64,15 @@ fn counts_that_rise_are_events_and_what_was_there_at_first_is_none() {
     let before = [("ecc_uncorrected_volatile", 7), ("xid_count", 0), ("xid_last", 0)];
     check(&mut events, Ok(&before), 0, &[]);
     let xid = [("ecc_uncorrected_volatile", 7), ("xid_count", 1), ("xid_last", 79)];
-    check(&mut events, Ok(&xid), 1, &[("xid", 1, Some(79), "XID 79")]);
+    check(&mut events, Ok(&xid), 1, &[("xid", 1, Some(79), "XID 79 (the GPU has fallen off the bus)")]);
     check(&mut events, Ok(&xid), 2, &[]);
     // A row of the fast tier has no counts.
     check(&mut events, Ok(&[("power_w", 100)]), 3, &[]);
     let both = [("ecc_uncorrected_volatile", 9), ("xid_count", 3), ("xid_last", 48)];
-    let expected =
-        [("xid", 2, Some(48), "2 XIDs, the last XID 48"), ("ecc", 3, Some(2), "2 uncorrectable ECC errors")];
+    let expected = [
+        ("xid", 2, Some(48), "2 XIDs, the last XID 48 (an uncorrectable memory error of two bits)"),
+        ("ecc", 3, Some(2), "2 uncorrectable ECC errors"),
+    ];
     check(&mut events, Ok(&both), 4, &expected);
     // The driver was loaded anew: its count begins at 0.
     check(&mut events, Ok(&[("ecc_uncorrected_volatile", 0)]), 5, &[]);
@@ -82,7 +84,10 @@ fn counts_that_rise_are_events_and_what_was_there_at_first_is_none() {
     );
     // An XID before the first row was seen by this agent too.
     let first = events.of(&gpu_rows("GPU-2", &[(0, Ok(&[("xid_count", 1), ("xid_last", 31)]))]));
-    assert_eq!(spelled(first.as_ref()), [("xid".to_owned(), 5, Some(31), "XID 31".to_owned())]);
+    assert_eq!(
+        spelled(first.as_ref()),
+        [("xid".to_owned(), 5, Some(31), "XID 31 (a program used memory that it does not have)".to_owned())]
+    );
 }
 
 #[test]

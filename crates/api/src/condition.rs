@@ -191,16 +191,18 @@ mod tests {
         let margin = ("temperature_margin_c", 2.0, 60);
         check(100, &[("utilization_pct", 50.0, 100)], None);
         check(100, &[], None);
-        check(100, &[("xid_last", 79.0, 100)], Some("XID 79"));
+        check(100, &[("xid_last", 79.0, 100)], Some("XID 79: the GPU has fallen off the bus"));
         check(
             70,
             &[("xid_last", 79.0, 70), ("temperature_margin_c", 2.0, 70)],
-            Some("XID 79; 2 °C left to the slowdown limit"),
+            Some("XID 79: the GPU has fallen off the bus; 2 °C left to the slowdown limit"),
         );
         check(
             60,
             &[("xid_last", 79.0, 60), ("utilization_pct", 50.0, 60)],
-            Some("stale since 1970-01-01T00:01:30Z, last seen unhealthy: XID 79"),
+            Some(
+                "stale since 1970-01-01T00:01:30Z, last seen unhealthy: XID 79: the GPU has fallen off the bus",
+            ),
         );
         check(
             60,

@@ -170,6 +170,15 @@ impl FleetWatch {
             self.tell(&fleet, &changes);
         }
         self.blocking(move |work| work.conclude(&fleet, fresh, &lost, missing)).await
+        if let Some(query) = self.work(|work| work.recent.ras.next_query(&fleet.gpus, fresh)) {
+            match history.rows(query).await {
+                Ok(Part { answer, .. }) => {
+                    answer.batch.iter().for_each(|rows| self.work(|work| work.recent.ras.take(rows)));
+                }
+                // Without them a finding names no block.
+                Err(error) => tracing::debug!(reason = causes(&error), "RAS blocks cannot be read"),
+            }
+        }
     }
 
     /// Takes the life of findings from the history, and says whether that could be read.

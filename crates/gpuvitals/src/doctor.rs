@@ -7,6 +7,7 @@
 mod history;
 mod surroundings;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use clap::Args;
 use gpuvitals_analysis::condition::{self, MatchedCondition, Severity};
 use gpuvitals_core::clock::Moment;
-use gpuvitals_core::{AbsenceReason, Batch, MetricId, Table, batch};
+use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn, MetricId, Table, batch};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::nvml;
 use gpuvitals_sources::probe::Driver;
@@ -175,7 +176,7 @@ fn verdict(findings: &[Finding], examined: &[Examined]) -> Result<(), Failure> {
 
 impl Examined {
     /// How well it is, why not, and what to do about it.
-    fn judged(&self) -> (Verdict, String, Option<&'static str>) {
+    fn judged(&self) -> (Verdict, String, Option<Cow<'static, str>>) {
         let verdict = how(&self.state.liveness);
         if verdict != Verdict::Good {
             return (verdict, liveness(&self.state.liveness).1, None);
@@ -189,12 +190,16 @@ impl Examined {
             let is_failed = worst.condition.severity == Severity::Critical;
             let sentences: Vec<String> = conditions.iter().map(MatchedCondition::sentence).collect();
             let verdict = if is_failed { Verdict::Broken } else { Verdict::Partial };
-            return (verdict, sentences.join("; "), Some(worst.condition.remedy));
+            return (
+                verdict,
+                sentences.join("; "),
+                Some(worst.remedy(self.state.identity.get(IdentityColumn::Vendor))),
+            );
         }
         let gone = self.seen.absent.values().filter(|reason| **reason == AbsenceReason::Gone).count();
         if gone > 0 {
             let text = format!("the driver has lost it or asks for a reset: {gone} of its values are gone");
-            return (Verdict::Broken, text, Some("reset the GPU, or reboot the node"));
+            return (Verdict::Broken, text, Some("reset the GPU, or reboot the node".into()));
         }
         (Verdict::Good, String::new(), None)
     }

@@ -235,28 +235,8 @@ fn with_steps(answer: &Value) -> String {
 
 fn evidence(out: &mut String, of: &Value) {
     for value in entries(of, "evidence") {
-        if value["unit"] == "ratio" {
-            let share = 100.0 * value["value"].as_f64().unwrap_or(0.0);
-            line(out, &format!("    {} {share:.0} %", text(&value["quantity"])));
-            continue;
-        }
-        let compared = &value["compared_with"];
-        let beside = if compared.is_null() {
-            String::new()
-        } else {
-            format!(" ({}: {})", text(&compared["origin"]), number(&compared["value"]))
-        };
-        let unit = value["unit"]
-            .as_str()
-            .filter(|unit| !unit.is_empty())
-            .map_or(String::new(), |unit| format!(" {unit}"));
-        line(out, &format!("    {} {}{unit}{beside}", text(&value["quantity"]), number(&value["value"])));
+        line(out, &format!("    {}", text(&value["text"])));
     }
-}
-
-/// To three digits after the point.
-fn number(value: &Value) -> String {
-    value.as_f64().map_or_else(|| text(value), |number| ((1000.0 * number).round() / 1000.0).to_string())
 }
 
 fn explanation(answer: &Value) -> String {

@@ -8,6 +8,7 @@ use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Table, quantity};
 
 use crate::cells::{GpuCells, REPORTED};
+use crate::condition::xid;
 use crate::health_event::HealthEvent;
 
 const XID_LAST: MetricId = MetricId::of("xid_last");
@@ -66,7 +67,7 @@ impl Happened {
             let mut found = Vec::new();
             if new_code.is_some() || new_count.is_some() {
                 let code = xid.map(|xid| if xid.last > 0 { xid.last } else { xid.most });
-                let last = code.map_or_else(|| "XID".to_owned(), |code| format!("XID {code}"));
+                let last = code.map_or_else(|| "XID".to_owned(), xid::named);
                 let detail = match new_count {
                     Some(count) if count > 1.0 => format!("{count:.0} XIDs, the last {last}"),
                     _ => last,

@@ -18,11 +18,12 @@ pub struct FindingKind {
     pub opens_by_looks: bool,
     /// How long it must be away until it closes, nanoseconds.
     pub closes_after_ns: i64,
-    /// Kinds about the same GPU that say less: they are not shown beside it.
+    /// Kinds about the same GPU that say less: they are not shown beside it. What a finding covers by its values is
+    /// [`FleetFinding::covers`](super::FleetFinding::covers).
     pub covers: &'static [&'static str],
     /// What it means, for the documentation.
     pub meaning: &'static str,
-    /// What to do; empty: the condition knows.
+    /// What to do, with `{for NVIDIA//for AMD}` where vendors differ; empty: the condition knows.
     pub remedy: &'static str,
 }
 
@@ -43,14 +44,20 @@ pub const KINDS: &[FindingKind] = &[
     },
     FindingKind {
         opens_after_ns: MINUTE_NS / 2,
-        remedy: "`nvidia-smi -L` or `amd-smi list` on the node: is it there? `dmesg | grep -iE 'xid|nvrm|amdgpu'` says why not. Drain the \
+        remedy: "{`nvidia-smi -L`//`amd-smi list`} on the node: is it there? `dmesg | grep -iE 'xid|nvrm|amdgpu'` says why not. Drain the \
                  node and reboot it; if the GPU stays away, reseat or exchange the board.",
         ..critical("gpu_lost", "A GPU reports nothing any more, while its node does.")
     },
     condition(Severity::Critical, "xid", "The driver reported an XID that applications do not cause."),
-    condition(Severity::Critical, "ecc_uncorrected", "Device memory had an error beyond correction."),
+    FindingKind {
+        covers: &["recovery_action", "row_remap_pending", "page_retirement_pending"],
+        ..condition(Severity::Critical, "ecc_uncorrected", "Device memory had an error beyond correction.")
+    },
     condition(Severity::Critical, "ras_uncorrected", "A block of an AMD GPU had an error beyond correction."),
-    condition(Severity::Critical, "row_remap_failed", "A memory row could not be replaced."),
+    FindingKind {
+        covers: &["row_remap_pending"],
+        ..condition(Severity::Critical, "row_remap_failed", "A memory row could not be replaced.")
+    },
     condition(Severity::Critical, "bad_pages_in_use", "Bad memory pages are still in use."),
     condition(Severity::Critical, "sram_errors", "Errors of the SRAM passed the vendor's threshold."),
     condition(Severity::Critical, "recovery_action", "The driver asks for a reset, drain or reboot."),
@@ -93,7 +100,7 @@ pub const KINDS: &[FindingKind] = &[
     FindingKind {
         opens_after_ns: 5 * MINUTE_NS,
         opens_by_looks: true,
-        remedy: "`nvidia-smi -L` or `amd-smi list` on the node, and `lspci | grep -iE 'nvidia|amd'`: does the bus still see the GPU? `dmesg \
+        remedy: "{`nvidia-smi -L`//`amd-smi list`} on the node, and `lspci | grep -iE 'nvidia|amd'`: does the bus still see the GPU? `dmesg \
                  | grep -iE 'xid|nvrm|amdgpu'` says why the driver does not. Drain the node and reboot it; if the GPU stays away, reseat or \
                  exchange the board. If it was taken out on purpose, nothing is wrong.",
         ..unsteady(
@@ -132,8 +139,8 @@ pub const KINDS: &[FindingKind] = &[
     unsteady(Severity::Warning, "thermal_margin", "The GPU is within 3 °C of its slowdown limit."),
     unsteady(Severity::Warning, "memory_thermal_limit", "The memory is within 3 °C of its slowdown limit."),
     FindingKind {
-        remedy: "A fan that stands still: exchange it, or the card. Until then drain the GPU. `nvidia-smi -q -d TEMPERATURE` and `sensors` \
-                 show whether others are hot as well.",
+        remedy: "A fan that stands still: exchange it, or the card. Until then drain the GPU. {`nvidia-smi -q -d TEMPERATURE`//`amd-smi \
+                 metric -t`} and `sensors` show whether others are hot as well.",
         ..unsteady(Severity::Warning, "fan_stopped", "A fan stands still while the GPU is hot.")
     },
     FindingKind {
@@ -142,8 +149,9 @@ pub const KINDS: &[FindingKind] = &[
     },
     FindingKind {
         covers: &["clock_held"],
-        remedy: "`nvidia-smi -q -d CLOCK,PERFORMANCE -i INDEX` on the node: application clocks or a lock from an earlier job? `nvidia-smi \
-                 -rac -i INDEX` and `-rgc` give them back. If the clocks are free, look at power limit, temperature and link, and move the job.",
+        remedy: "{`nvidia-smi -q -d CLOCK,PERFORMANCE -i INDEX` on the node: application clocks or a lock from an earlier job? `nvidia-smi \
+                 -rac -i INDEX` and `-rgc` give them back.//`amd-smi metric -c -g INDEX` on the node: was the clock limited by hand, or by an \
+                 earlier job? `rocm-smi -d INDEX --resetclocks` gives it back.} If the clocks are free, look at power limit, temperature and link, and move the job.",
         ..unsteady(
             Severity::Warning,
             "straggler",
@@ -156,7 +164,7 @@ pub const KINDS: &[FindingKind] = &[
         ..unsteady(Severity::Notice, "starved", "A GPU does far less than the others of its job.")
     },
     FindingKind {
-        remedy: "`lspci -vv` (LnkSta) or `nvidia-smi -q -d PCIE` on the node. Reseat the board and its riser; look at the slot's setting in the \
+        remedy: "`lspci -vv` (LnkSta) or {`nvidia-smi -q -d PCIE`//`amd-smi metric -P`} on the node. Reseat the board and its riser; look at the slot's setting in the \
                  BIOS. Until then give it no work that loads much data.",
         ..unsteady(
             Severity::Warning,
@@ -165,7 +173,7 @@ pub const KINDS: &[FindingKind] = &[
         )
     },
     FindingKind {
-        remedy: "`nvidia-smi nvlink -s` or `rocm-smi --shownodesbw` on the node, and `dmesg` for XID 74. Drain the node and reset the GPUs; \
+        remedy: "{`nvidia-smi nvlink -s` on the node, and `dmesg` for XID 74.//`rocm-smi --shownodesbw` on the node.} Drain the node and reset the GPUs; \
                  if the link stays down, the board or the baseboard is due for exchange.",
         ..unsteady(
             Severity::Warning,
@@ -174,8 +182,8 @@ pub const KINDS: &[FindingKind] = &[
         )
     },
     FindingKind {
-        remedy: "`nvidia-smi -q -d CLOCK -i INDEX`: application clocks or a lock from an earlier job? `nvidia-smi -rac -i INDEX` and `-rgc` \
-                 give them back; on AMD `rocm-smi -d INDEX --resetclocks`.",
+        remedy: "{`nvidia-smi -q -d CLOCK -i INDEX`: application clocks or a lock from an earlier job? `nvidia-smi -rac -i INDEX` and `-rgc` \
+                 give them back.//Was the clock limited by hand, or by an earlier job? `rocm-smi -d INDEX --resetclocks` gives it back.}",
         ..unsteady(
             Severity::Notice,
             "clock_held",

@@ -10,6 +10,7 @@ use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::usage::IDLE_BELOW_PCT;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
+use super::ras::RasBlocks;
 use super::since::{Began, LOOK_BACK_NS};
 use super::threshold::{IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES};
 use crate::cells::GpuCells;
@@ -71,6 +72,8 @@ pub struct Recent {
     of_range: bool,
     /// Of a range: start of its first step, nanoseconds UTC since 1970.
     origin_ns: Option<i64>,
+    /// The blocks with errors of AMD GPUs.
+    pub ras: RasBlocks,
 }
 
 /// A GPU over its last minutes. What was not measured is absent. "Loaded" minutes are those of its present holder with a mean

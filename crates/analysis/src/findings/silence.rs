@@ -152,7 +152,7 @@ impl<'a> Survey<'a> {
         let found = condition::found(|metric| then.recent(gpu, metric));
         let before: Vec<String> = found.map(|matched| matched.sentence()).collect();
         let before =
-            if before.is_empty() { String::new() } else { format!("; before that: {}", before.join("; ")) };
+            if before.is_empty() { String::new() } else { format!("; before that, {}", before.join("; ")) };
         let reach = Reach { concerned_gpus: 1, ..self.reach(gpu) };
         let evidence = vec![self.age(seen_ns)];
         let subject = Subject::Gpu(Arc::clone(&gpu.key));

@@ -1,16 +1,15 @@
-//! A finding has a subject, evidence and a reach.
+//! A finding has a subject and a reach.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::GpuState;
-use gpuvitals_core::{IdentityColumn, MetricId};
-use serde::Serialize;
 
 use super::kinds::FindingKind;
 use crate::condition::Severity;
-use crate::findings::Began;
+use crate::findings::{Began, Evidence};
 
 /// An acknowledgement: somebody looks after the finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,12 +43,22 @@ pub struct FleetFinding {
     pub remedy: Cow<'static, str>,
     /// Who looks after it.
     pub acknowledged: Option<Acknowledgement>,
+    /// Kinds about the same subject that by its values tell of the same fault and say less.
+    pub covers: &'static [&'static str],
+    /// Kinds about the same subject that by its values tell of the same fault and say more.
+    pub yields_to: &'static [&'static str],
 }
 
 impl FleetFinding {
     /// Its identity, `kind:subject`; the same as long as it is open and when it comes again.
     pub fn id(&self) -> String {
         format!("{}:{}", self.kind.id, self.subject)
+    }
+
+    /// Whether another one about the same subject tells of the same fault and says less.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let id = other.kind.id;
+        self.kind.covers.contains(&id) || self.covers.contains(&id) || other.yields_to.contains(&self.kind.id)
     }
 }
 
@@ -94,49 +103,6 @@ impl fmt::Display for Subject {
     }
 }
 
-/// A value that shows a finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = EvidenceEntry))]
-pub struct Evidence {
-    /// Column of the catalogue, or a quantity derived from some.
-    pub quantity: &'static str,
-    /// Its unit; empty for none.
-    pub unit: &'static str,
-    /// The value.
-    pub value: f64,
-    /// What it is compared with.
-    pub compared_with: Option<ComparedValue>,
-}
-
-/// The other value of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct ComparedValue {
-    /// The value.
-    pub value: f64,
-    /// Where it comes from.
-    pub origin: &'static str,
-}
-
-impl Evidence {
-    /// A value of a metric.
-    pub fn of(metric: MetricId, value: f64) -> Self {
-        let metric = metric.metric();
-        Self { quantity: metric.column, unit: metric.unit.as_str(), value, compared_with: None }
-    }
-
-    /// A value of a derived quantity.
-    pub fn derived(quantity: &'static str, unit: &'static str, value: f64) -> Self {
-        Self { quantity, unit, value, compared_with: None }
-    }
-
-    /// Beside another value.
-    #[must_use]
-    pub fn beside(self, value: f64, origin: &'static str) -> Self {
-        Self { compared_with: Some(ComparedValue { value, origin }), ..self }
-    }
-}
-
 /// Whom a finding concerns. Of several GPUs the texts that all of them share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
@@ -154,6 +120,8 @@ pub struct Reach {
     pub pod: Option<Arc<str>>,
     /// Job that holds the GPU.
     pub job: Option<Arc<str>>,
+    /// Vendor of the GPUs.
+    pub vendor: Option<Arc<str>>,
     /// Whether all of the GPUs are simulated.
     pub is_simulated: bool,
 }
@@ -173,6 +141,7 @@ impl Reach {
             namespace: shared(IdentityColumn::Namespace),
             pod: shared(IdentityColumn::Pod),
             job: shared(IdentityColumn::Job),
+            vendor: shared(IdentityColumn::Vendor),
             is_simulated: gpus.iter().all(|gpu| gpu.identity.is_simulated()),
         }
     }

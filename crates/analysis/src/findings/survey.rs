@@ -7,8 +7,9 @@ use std::sync::Arc;
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::GpuState;
 
+use super::Evidence;
 use super::recent::{GpuWindow, Recent};
-use super::subject::{Candidate, Evidence, FleetFinding, Reach, Subject};
+use super::subject::{Candidate, FleetFinding, Reach, Subject};
 use crate::condition;
 use crate::findings::{kinds, threshold};
 use crate::freshness::Freshness;
@@ -78,28 +79,53 @@ impl<'a> Survey<'a> {
         evidence: Vec<Evidence>,
     ) -> FleetFinding {
         let subject = Subject::Gpu(Arc::clone(&gpu.key));
-        finding(kind, subject, sentence, evidence, self.reach(gpu))
+        let finding = finding(kind, subject, sentence, evidence, self.reach(gpu));
+        FleetFinding { remedy: filled(finding.remedy, gpu), ..finding }
     }
 
     /// What the one table of conditions says.
     pub(super) fn conditions(&self, found: &mut Vec<Candidate>) {
         for Member { gpu, .. } in &self.present {
-            let latest = |metric| self.now.fresh.recent(gpu, metric);
-            for matched in condition::found(latest) {
-                let metrics = matched.condition.metrics.iter();
-                let evidence = metrics.zip(matched.values());
+            let matched: Vec<_> = condition::found(|metric| self.now.fresh.recent(gpu, metric)).collect();
+            let asked = matched.iter().find(|one| one.condition.id == "recovery_action");
+            for one in &matched {
+                let metrics = one.condition.metrics.iter();
+                let evidence = metrics.zip(one.values());
                 let evidence: Vec<Evidence> =
                     evidence.map(|(metric, value)| Evidence::of(*metric, value.as_f64())).collect();
-                let finding = self.about_gpu(matched.condition.id, gpu, matched.sentence(), evidence);
-                let finding = FleetFinding { remedy: matched.condition.remedy.into(), ..finding };
+                let mut finding = self.about_gpu(one.condition.id, gpu, one.sentence(), evidence);
+                (finding.covers, finding.yields_to) = one.same_fault();
+                finding.remedy = filled(one.remedy(finding.reach.vendor.as_deref()), gpu);
+                if one.condition.id == "ras_uncorrected"
+                    && let Some((blocks, remedy)) = self.now.recent.ras.of(&gpu.key)
+                {
+                    finding.sentence = format!("{}, in {blocks}", finding.sentence);
+                    finding.remedy = remedy.map_or(finding.remedy, |remedy| filled(remedy.into(), gpu));
+                }
+                // The driver knows better than a table what its GPU needs.
+                if let Some(asked) = asked.filter(|asked| {
+                    finding.covers.contains(&asked.condition.id)
+                        || finding.kind.covers.contains(&asked.condition.id)
+                }) {
+                    finding.sentence = format!("{}; {}", finding.sentence, asked.sentence());
+                    finding.remedy = filled(asked.remedy(finding.reach.vendor.as_deref()), gpu);
+                }
                 found.push(Candidate { opens: true, began: None, finding });
             }
         }
     }
 }
 
+/// A remedy with the number of the GPU in its commands, where it is known.
+fn filled(remedy: Cow<'static, str>, gpu: &GpuState) -> Cow<'static, str> {
+    match gpu.identity.index.filter(|_| remedy.contains("INDEX")) {
+        Some(index) => Cow::Owned(remedy.replace("INDEX", &index.to_string())),
+        None => remedy,
+    }
+}
+
 /// A finding whose beginning the tracker knows.
-pub(super) fn finding(
+pub(crate) fn finding(
     kind: &'static str,
     subject: Subject,
     sentence: String,
@@ -107,11 +133,10 @@ pub(super) fn finding(
     reach: Reach,
 ) -> FleetFinding {
     let kind = kinds::kind(kind);
-    let (severity, remedy) = (kind.severity, Cow::Borrowed(kind.remedy));
-    let acknowledged = None;
+    let remedy = condition::for_vendor(kind.remedy, reach.vendor.as_deref());
     FleetFinding {
         kind,
-        severity,
+        severity: kind.severity,
         subject,
         since_ns: 0,
         since_is_bound: true,
@@ -119,7 +144,9 @@ pub(super) fn finding(
         evidence,
         reach,
         remedy,
-        acknowledged,
+        acknowledged: None,
+        covers: &[],
+        yields_to: &[],
     }
 }
 

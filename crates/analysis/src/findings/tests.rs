@@ -100,7 +100,102 @@ fn ids(found: &[(String, bool, String)]) -> Vec<&str> {
 fn a_matched_condition_is_a_finding_with_its_value_and_remedy() {
     let gpus = [gpu("a", "n1", "", 0, &[("xid_last", 79)]), gpu("b", "n1", "", 0, &[("xid_last", 31)])];
     let found = judged(&gpus, &Recent::default());
-    assert_eq!(found, [("xid:a".to_owned(), true, "XID 79".to_owned())]);
+    assert_eq!(found, [("xid:a".to_owned(), true, "XID 79: the GPU has fallen off the bus".to_owned())]);
+}
+
+/// The open findings of a GPU with these values that holds them for long, as they are shown.
+fn shown(vendor: &str, values: &[(&str, i64)]) -> Vec<FleetFinding> {
+    let mut one = GpuState::clone(&gpu("a", "n1", "", 0, values));
+    one.identity.set(IdentityColumn::Vendor, vendor).unwrap();
+    one.identity.index = Some(6);
+    let (gpus, recent, lost) = ([Arc::new(one)], Recent::default(), HashMap::new());
+    let mut tracker = Tracker::default();
+    for minutes in 0..5 {
+        let situation = Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost };
+        tracker.update(NOW_NS + minutes * MINUTE_NS, judge(&situation), true);
+    }
+    tracker.open()
+}
+
+#[test]
+fn one_fault_is_one_card_with_the_values_of_all_that_tell_of_it() {
+    const XID: &str = "xid_last";
+    const ECC: &str = "ecc_uncorrected_volatile";
+    const PENDING: &str = "remapped_rows_pending";
+    const FAILED: &str = "remapped_rows_failed";
+    const ASKED: &str = "recovery_action";
+    // Values, and the cards by kind, each with its evidence.
+    type Cards = &'static [(&'static str, &'static [&'static str])];
+    let table: &[(&[(&str, i64)], Cards)] = &[
+        (&[(XID, 63), (PENDING, 1)], &[("xid", &[XID, PENDING])]),
+        (&[(PENDING, 1)], &[("row_remap_pending", &[PENDING])]),
+        (&[(XID, 64), (PENDING, 1)], &[("xid", &[XID, PENDING])]),
+        (&[(XID, 64), (FAILED, 1), (PENDING, 1)], &[("row_remap_failed", &[FAILED, XID, PENDING])]),
+        (&[(XID, 63), (ECC, 2), (PENDING, 1)], &[("ecc_uncorrected", &[ECC, XID, PENDING])]),
+        (&[(XID, 48), (ECC, 2), (PENDING, 1)], &[("xid", &[XID, ECC, PENDING])]),
+        (&[(XID, 94), (ECC, 2)], &[("xid", &[XID, ECC])]),
+        (&[(XID, 95), (ECC, 2), (ASKED, 1)], &[("xid", &[XID, ECC, ASKED])]),
+        (&[(XID, 154), (ASKED, 2)], &[("recovery_action", &[ASKED, XID])]),
+        (&[(XID, 9_999), (ASKED, 2)], &[("xid", &[XID, ASKED])]),
+        (&[(ECC, 1), (ASKED, 1), (PENDING, 1)], &[("ecc_uncorrected", &[ECC, ASKED, PENDING])]),
+        // Faults of their own.
+        (&[(XID, 79), (ECC, 1)], &[("xid", &[XID]), ("ecc_uncorrected", &[ECC])]),
+        (&[(XID, 31), (PENDING, 1)], &[("row_remap_pending", &[PENDING])]),
+    ];
+    for (values, cards) in table {
+        let found = shown("nvidia", values);
+        let found: Vec<(&str, Vec<&str>)> = found
+            .iter()
+            .map(|one| (one.kind.id, one.evidence.iter().map(|evidence| evidence.quantity).collect()))
+            .collect();
+        let wanted: Vec<(&str, Vec<&str>)> =
+            cards.iter().map(|(kind, evidence)| (*kind, evidence.to_vec())).collect();
+        assert_eq!(found, wanted, "{values:?}");
+    }
+}
+
+#[test]
+fn what_to_do_is_of_the_code_the_vendor_and_the_gpu_and_the_driver_knows_best() {
+    let step = |vendor, values: &[(&str, i64)]| shown(vendor, values).remove(0).remedy;
+    let row = step("nvidia", &[("xid_last", 63)]);
+    assert!(row.starts_with("Work may go on") && row.contains("--gpu-reset -i 6`"), "{row}");
+    assert!(step("nvidia", &[("xid_last", 79)]).starts_with("Drain the node and reboot it"));
+    let asked = shown("nvidia", &[("xid_last", 119), ("recovery_action", 2)]).remove(0);
+    assert_eq!(
+        asked.sentence,
+        "XID 119: the GPU's own processor (GSP) does not answer; the driver asks for a reboot of the node"
+    );
+    assert!(asked.remedy.starts_with("Drain the node and reboot it"), "{}", asked.remedy);
+    let hot = |vendor| step(vendor, &[("throttle_reasons", 0x40)]);
+    assert!(hot("nvidia").contains("`nvidia-smi -i 6 -pl") && !hot("nvidia").contains("rocm"));
+    assert!(hot("amd").contains("`rocm-smi -d 6") && !hot("amd").contains("nvidia"));
+}
+
+#[test]
+fn a_ras_error_names_its_block_where_the_details_do() {
+    let gpus = [gpu("a", "n1", "", 0, &[("ras_uncorrected", 3)])];
+    let mut recent = Recent::default();
+    let asked = recent.ras.next_query(&gpus, FRESH).unwrap();
+    assert_eq!((asked.table, asked.gpus.len()), (Table::GpuDetails, 1));
+    let mut builder = BatchBuilder::new(Table::GpuDetails);
+    // The newest first.
+    for (ago_s, block, count) in [(10, "umc", 2), (40, "umc", 1), (70, "gfx", 1), (70, "sdma", 0)] {
+        let who = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "a").unwrap());
+        let row = builder.row(NOW_NS - ago_s * SECOND_NS, who);
+        builder.set_extra_text(row, "metric", "ras_uncorrected").unwrap();
+        builder.set_extra_text(row, "instance", block).unwrap();
+        builder.set_extra(row, "value", f64::from(count)).unwrap();
+    }
+    recent.ras.take(&builder.finish(Origin { node: Arc::from("n1"), started_ns: 1 }, 1).unwrap());
+    assert!(recent.ras.next_query(&gpus, FRESH).is_none(), "they are known");
+    let lost = HashMap::new();
+    let found = judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost });
+    let one = &found.first().unwrap().finding;
+    assert_eq!(
+        one.sentence,
+        "3 uncorrectable RAS errors since the driver was loaded, in device memory (umc) and the compute units and their caches (gfx)"
+    );
+    assert!(one.remedy.contains("--showretiredpages"), "{}", one.remedy);
 }
 
 #[test]
@@ -171,7 +266,7 @@ fn a_lost_gpu_says_what_was_wrong_before() {
     let found = judged(&gpus, &Recent::default());
     assert_eq!(
         found.first().unwrap().2,
-        "it reports nothing any more, another GPU of its node does; before that: XID 79"
+        "it reports nothing any more, another GPU of its node does; before that, XID 79: the GPU has fallen off the bus"
     );
 }
 
@@ -198,7 +293,10 @@ fn a_gpu_with_rows_but_no_values_is_lost_if_its_agent_says_so() {
     let found = judge(&situation);
     let one = found.first().unwrap();
     assert_eq!((found.len(), one.finding.kind.id), (1, "gpu_lost"));
-    assert_eq!(one.finding.sentence, "it fell off the bus; before that: XID 79");
+    assert_eq!(
+        one.finding.sentence,
+        "it fell off the bus; before that, XID 79: the GPU has fallen off the bus"
+    );
     // One that never gave a value.
     let gpus = [gpu("a", "n1", "", 0, &[])];
     let found = judge(&Situation { gpus: &gpus, ..situation });

@@ -8,7 +8,7 @@ use gpuvitals_core::time::SECOND_NS;
 
 use super::life::{AT_LEAST, LifeChange, LifeKind};
 use super::subject::Acknowledgement;
-use super::{Began, Candidate, FindingKind, FleetFinding, Subject};
+use super::{Began, Candidate, Evidence, FindingKind, FleetFinding, Subject};
 use crate::health_event::HealthEvent;
 
 /// Findings through time. A finding opens when candidates for it have come for [`FindingKind::opens_after_ns`], and
@@ -180,18 +180,28 @@ impl Tracker {
     }
 
     /// The open findings: those that nobody looks after, and then the others. Of each the worst first: by severity, then by the number
-    /// of GPUs concerned, the order of the kinds, and age. One that another finding about the same GPU covers is left out.
+    /// of GPUs concerned, the order of the kinds, and age. One that another finding about the same GPU covers is left out; the other
+    /// one has its values.
     pub fn open(&self) -> Vec<FleetFinding> {
-        let is_open = |kind: &'static str, subject: &Subject| {
-            self.tracked.get(&(kind, subject.clone())).is_some_and(|tracked| tracked.is_open)
-        };
-        let is_covered = |finding: &FleetFinding| {
-            let mut covering = super::KINDS.iter().filter(|kind| kind.covers.contains(&finding.kind.id));
-            covering.any(|kind| is_open(kind.id, &finding.subject) || is_open(kind.id, &Subject::Fleet))
-        };
         let open = self.tracked.values().filter(|tracked| tracked.is_open).map(|tracked| &tracked.finding);
-        let mut open: Vec<FleetFinding> = open.filter(|finding| !is_covered(finding)).cloned().collect();
+        let mut by_subject: HashMap<&Subject, Vec<&FleetFinding>> = HashMap::new();
+        for finding in open {
+            by_subject.entry(&finding.subject).or_default().push(finding);
+        }
         let place = |finding: &FleetFinding| super::KINDS.iter().position(|kind| kind.id == finding.kind.id);
+        by_subject.values_mut().for_each(|findings| findings.sort_by_key(|finding| place(finding)));
+        let of = |subject: &Subject| by_subject.get(subject).map_or(&[][..], Vec::as_slice);
+        let is_covered = |finding: &FleetFinding| {
+            let mut others = of(&finding.subject).iter().chain(of(&Subject::Fleet));
+            others.any(|other| other.covers(finding))
+        };
+        let shown = |finding: &FleetFinding| {
+            let covered = of(&finding.subject).iter().filter(|other| finding.covers(other));
+            with_evidence(finding.clone(), covered.flat_map(|other| &other.evidence))
+        };
+        let all = by_subject.values().flatten();
+        let mut open: Vec<FleetFinding> =
+            all.filter(|finding| !is_covered(finding)).map(|finding| shown(finding)).collect();
         open.sort_by(|a, b| {
             let by_neglect = a.acknowledged.is_some().cmp(&b.acknowledged.is_some());
             let by_severity = || b.severity.cmp(&a.severity);
@@ -207,6 +217,16 @@ impl Tracker {
         });
         open
     }
+}
+
+/// A finding with more values that show it, of quantities that it does not have yet.
+fn with_evidence<'a>(mut finding: FleetFinding, more: impl Iterator<Item = &'a Evidence>) -> FleetFinding {
+    for evidence in more {
+        if finding.evidence.iter().all(|own| own.quantity != evidence.quantity) {
+            finding.evidence.push(evidence.clone());
+        }
+    }
+    finding
 }
 
 impl Tracked {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpuvitals_analysis::findings::{Evidence, FleetFinding, HolderLoad, MemberLoad, Reach};
+use gpuvitals_analysis::findings::{ComparedValue, Evidence, FleetFinding, HolderLoad, MemberLoad, Reach};
 use gpuvitals_analysis::robust::Spread;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -20,7 +20,8 @@ const NAMED_GPUS_MAX: usize = 16;
     "since_at_least": false,
     "sentence": "its clock of 1530 MHz is 23 % below that of its job, whose 7 other GPUs wait for it",
     "evidence": [{"quantity": "gpu_clock_mhz", "unit": "MHz", "value": 1530.0,
-                  "compared_with": {"value": 1980.0, "origin": "median of the job"}}],
+                  "compared_with": {"value": 1980.0, "origin": "median of the job"},
+                  "text": "GPU clock 1530 MHz against 1980 MHz, median of the job"}],
     "reach": {"gpus": ["GPU-5c1d0a44"], "gpu_count": 1, "concerned_gpus": 8, "cluster": null, "hostname": "sim-node-01",
               "namespace": "research", "pod": "train-7", "job": "train-7"},
     "meaning": "A GPU is slower than the others of its job, which wait for it.",
@@ -43,7 +44,7 @@ pub(crate) struct FindingEntry<'a> {
     /// What is wrong, for people.
     sentence: &'a str,
     /// The values that show it.
-    evidence: &'a [Evidence],
+    evidence: Vec<EvidenceEntry>,
     /// Whom it concerns.
     reach: ReachEntry<'a>,
     /// What the kind means.
@@ -54,6 +55,35 @@ pub(crate) struct FindingEntry<'a> {
     simulated: bool,
     /// An acknowledgement: somebody looks after the finding.
     acknowledged: Option<AcknowledgementEntry<'a>>,
+}
+
+/// A value that shows a finding.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EvidenceEntry {
+    /// Column of the catalogue, or a quantity derived from some.
+    quantity: &'static str,
+    /// Its unit; empty for none.
+    unit: &'static str,
+    /// The value.
+    value: f64,
+    /// What it is compared with.
+    compared_with: Option<ComparedValue>,
+    /// All of it in words, for people.
+    text: String,
+}
+
+impl EvidenceEntry {
+    /// The entries of some values.
+    pub(crate) fn all(evidence: &[Evidence]) -> Vec<Self> {
+        let entry = |one: &Evidence| Self {
+            quantity: one.quantity,
+            unit: one.unit,
+            value: one.value,
+            compared_with: one.compared_with,
+            text: one.text(),
+        };
+        evidence.iter().map(entry).collect()
+    }
 }
 
 /// An acknowledgement: somebody looks after the finding.
@@ -126,7 +156,7 @@ impl<'a> FindingEntry<'a> {
             since: Moment(finding.since_ns),
             since_at_least: finding.since_is_bound,
             sentence: &finding.sentence,
-            evidence: &finding.evidence,
+            evidence: EvidenceEntry::all(&finding.evidence),
             reach: ReachEntry::of(&finding.reach),
             meaning: finding.kind.meaning,
             next_step: &finding.remedy,

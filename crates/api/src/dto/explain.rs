@@ -1,13 +1,13 @@
 //! Why a GPU was slow.
 
 use gpuvitals_analysis::explain::SlowCause;
-use gpuvitals_analysis::findings::{Evidence, GpuWindow};
+use gpuvitals_analysis::findings::GpuWindow;
 use gpuvitals_analysis::health_event::HealthEvent;
 use gpuvitals_core::integral::rounded;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Moment;
+use super::{EvidenceEntry, Moment};
 
 /// Why a GPU was slow in a range of time.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,7 +42,7 @@ pub(crate) struct CauseEntry<'a> {
     /// In words.
     sentence: &'a str,
     /// The values that show it.
-    evidence: &'a [Evidence],
+    evidence: Vec<EvidenceEntry>,
 }
 
 /// The GPUs that a GPU is compared with.
@@ -96,7 +96,7 @@ impl<'a> From<&'a SlowCause> for CauseEntry<'a> {
             id: cause.id,
             weight: rounded(cause.weight),
             sentence: &cause.sentence,
-            evidence: &cause.evidence,
+            evidence: EvidenceEntry::all(&cause.evidence),
         }
     }
 }

@@ -29,14 +29,18 @@ async fn conditions_and_silence_are_findings_the_worst_first() {
     assert_eq!(ids(&list), ["node_silent:sim-node-02", "xid:GPU-c"]);
     assert_eq!((&list["total"], &list["judged_at"]), (&json!(2), &json!("2026-11-20T16:00:00Z")));
     let xid = &list["findings"][1];
-    assert_eq!((&xid["severity"], &xid["sentence"]), (&json!("critical"), &json!("XID 79")));
+    assert_eq!(
+        (&xid["severity"], &xid["sentence"]),
+        (&json!("critical"), &json!("XID 79: the GPU has fallen off the bus"))
+    );
     assert_eq!(xid["subject"], json!({"type": "gpu", "id": "GPU-c", "name": "sim-node-01 / GPU 2"}));
     assert_eq!(
         xid["evidence"],
-        json!([{"quantity": "xid_last", "unit": "", "value": 79.0, "compared_with": null}])
+        json!([{"quantity": "xid_last", "unit": "", "value": 79.0, "compared_with": null,
+                "text": "XID 79: the GPU has fallen off the bus"}])
     );
     assert_eq!((&xid["reach"]["hostname"], &xid["simulated"]), (&json!("sim-node-01"), &json!(true)));
-    assert!(xid["next_step"].as_str().unwrap().contains("dmesg"));
+    assert!(xid["next_step"].as_str().unwrap().starts_with("Drain the node and reboot it"));
     assert_eq!(list["findings"][0]["since"], "2026-11-20T15:00:00Z");
 }
 
@@ -229,11 +233,17 @@ async fn an_xid_in_the_values_is_a_cause_and_a_whole_minute_at_the_end_is_not_em
     let ask = |range: &'static str| world.ok(range);
     let answer = ask("/api/v1/gpus/GPU-x/explain?start=2026-11-20T15:45:00Z&end=2026-11-20T15:55:00Z").await;
     assert_eq!(answer["causes"].as_array().unwrap().len(), 1, "{answer}");
-    assert_eq!(answer["verdict"], "it had events that interrupt work: XID 79");
-    let event = json!({"timestamp": "2026-11-20T15:49:55Z", "kind": "xid", "detail": "XID 79"});
+    assert_eq!(
+        answer["verdict"],
+        "it had events that interrupt work: XID 79 (the GPU has fallen off the bus)"
+    );
+    let event = json!({"timestamp": "2026-11-20T15:49:55Z", "kind": "xid", "detail": "XID 79 (the GPU has fallen off the bus)"});
     assert_eq!((&answer["events"], &answer["figures"]["minutes"]), (&json!([event]), &json!(10)));
     let later = ask("/api/v1/gpus/GPU-x/explain?start=2026-11-20T15:52:00Z&end=2026-11-20T15:58:00Z").await;
-    assert_eq!(later["verdict"], "XID 79 came before this time, and nothing has cleared it");
+    assert_eq!(
+        later["verdict"],
+        "XID 79 (the GPU has fallen off the bus) came before this time, and nothing has cleared it"
+    );
     let before = ask("/api/v1/gpus/GPU-x/explain?start=2026-11-20T15:41:00Z&end=2026-11-20T15:49:00Z").await;
     assert_eq!((&before["causes"], &before["events"]), (&json!([]), &json!([])));
 }
@@ -246,7 +256,10 @@ async fn hints_say_which_gpus_are_free_busy_or_unhealthy() {
     let node = &hints["nodes"][0];
     assert_eq!((&node["hostname"], &node["whole"]), (&json!("sim-node-01"), &json!(false)));
     assert_eq!((&node["free"], &node["busy"]), (&json!(["GPU-b"]), &json!(["GPU-a"])));
-    assert_eq!(node["unhealthy"], json!([{"gpu": "GPU-c", "reasons": ["xid: XID 79"]}]));
+    assert_eq!(
+        node["unhealthy"],
+        json!([{"gpu": "GPU-c", "reasons": ["xid: XID 79: the GPU has fallen off the bus"]}])
+    );
     assert_eq!(hints["nodes"][1]["unhealthy"][0]["reasons"], json!(["it reports nothing any more"]));
     let totals = json!(
         {"free": 1, "busy": 1, "memory_in_use": 0, "unhealthy": 2, "whole_nodes": 0, "fragmentation": 1.0}
@@ -443,7 +456,7 @@ async fn a_finding_is_acknowledged_and_released_and_its_life_is_rows() {
         [
             &event("finding_released", json!("")),
             &event("finding_acknowledged", json!("Kim: drained")),
-            &event("finding_opened", json!("XID 79")),
+            &event("finding_opened", json!("XID 79: the GPU has fallen off the bus")),
         ]
     );
 }
@@ -455,9 +468,10 @@ async fn what_another_gateway_said_of_a_finding_counts_here() {
     world.append(rows(&[(who.clone(), 0, &[("xid_last", 79.0)])])).await;
     let mut builder = BatchBuilder::new(Table::GpuHealthEvents);
     let who = builder.intern(&who);
-    for (second, kind, detail) in
-        [(-7_200, "finding_opened", "XID 79"), (-60, "finding_acknowledged", "Ada looks")]
-    {
+    for (second, kind, detail) in [
+        (-7_200, "finding_opened", "XID 79: the GPU has fallen off the bus"),
+        (-60, "finding_acknowledged", "Ada looks"),
+    ] {
         let row = builder.row(now_ns() + second * SECOND_NS, who);
         builder.set_extra(row, "sequence", 1).unwrap();
         for (column, text) in [("kind", kind), ("finding", "xid:GPU-x"), ("detail", detail)] {

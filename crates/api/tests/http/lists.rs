@@ -124,12 +124,17 @@ async fn without_an_order_gpus_stand_by_host_and_index() {
 async fn a_gpu_says_why_it_is_unhealthy_and_goes_stale_with_time() {
     let world = World::new().await;
     let gpu = world.ok("/api/v1/gpus/GPU-c").await["gpu"].clone();
-    assert_eq!((&gpu["state"], &gpu["state_reason"]), (&json!("unhealthy"), &json!("XID 79")));
+    assert_eq!(
+        (&gpu["state"], &gpu["state_reason"]),
+        (&json!("unhealthy"), &json!("XID 79: the GPU has fallen off the bus"))
+    );
     world.set_time(now_ns() + 120 * SECOND_NS);
     assert_eq!(ids(&world.ok("/api/v1/gpus?state=stale&limit=9").await).len(), 5);
     // By another name, for the answer above is kept for a while.
     let gpu = world.ok("/api/v1/gpus/sim-node-01:gpu2").await["gpu"].clone();
-    let reason = json!("stale since 2026-11-20T16:01:28Z, last seen unhealthy: XID 79");
+    let reason = json!(
+        "stale since 2026-11-20T16:01:28Z, last seen unhealthy: XID 79: the GPU has fallen off the bus"
+    );
     assert_eq!((&gpu["state"], &gpu["state_reason"]), (&json!("stale"), &reason));
 }
 

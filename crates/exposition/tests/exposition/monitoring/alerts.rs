@@ -123,7 +123,7 @@ fn conditions() -> Vec<Alert> {
             expr: format!("gpu_condition{{condition=\"{}\"}} * {OF_GPU}", condition.id),
             summary: format!("{NAMED}: {}{template}", words(condition.id)),
             meaning: format!("The condition `{}` holds, judged by {}.", condition.id, columns.join(" and ")),
-            remedy: condition.remedy.to_owned(),
+            remedy: condition.remedy(None).into_owned(),
             shown: vec![Shown {
                 series: [info(), held].into_iter().chain(measured).collect(),
                 labels: labels(&[&AT_NODE[..], &[("condition", condition.id)]].concat()),

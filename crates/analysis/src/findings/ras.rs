@@ -1,0 +1,134 @@
+//! Which RAS blocks of AMD GPUs had errors beyond correction: what they are, and what to do about them.
+//!
+//! The blocks are those of the kernel's driver (`ras_block_string` in `amdgpu_ras.c`); steps follow AMD's tools `amd-smi` and `rocm-smi`,
+//! which list bad pages and links. Counts by block are details, which the latest state of a GPU does not have.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use gpuvitals_core::batch::{RowKeys, numbers};
+use gpuvitals_core::history::{ExtraValue, GpuState, RowsQuery};
+use gpuvitals_core::time::MINUTE_NS;
+use gpuvitals_core::{Batch, MetricId, Table};
+
+use crate::freshness::Freshness;
+
+const UNCORRECTED: MetricId = MetricId::of("ras_uncorrected");
+/// How often the blocks are asked for.
+const EVERY_NS: i64 = MINUTE_NS;
+/// A detail that does not change is published every ten minutes.
+const BACK_NS: i64 = 11 * MINUTE_NS;
+/// Most rows that are read, the newest first.
+const ROWS_MAX: usize = 10_000;
+/// Most GPUs whose blocks are asked for.
+const GPUS_MAX: usize = 64;
+
+/// A block.
+struct RasBlock {
+    name: &'static str,
+    words: &'static str,
+    remedy: &'static str,
+}
+
+const WRONG: &str = "Results of the job may be wrong: run it again elsewhere. Drain the node and reboot it; if errors come again the board is \
+     due for exchange. `dmesg | grep -i ras` has the driver's words.";
+const MEMORY: &str = "Results of the job may be wrong: run it again elsewhere. Drain the node and reboot it: the driver takes the bad pages \
+     out of use. `rocm-smi --showretiredpages -d INDEX` lists them; if their number grows the board is due for exchange.";
+const LINK: &str = "Work over several GPUs may have failed: run it again elsewhere. Drain the node and reboot it; `amd-smi xgmi` and \
+     `rocm-smi --shownodesbw` show the links. If errors come again the board or the baseboard is due for exchange.";
+const BUS: &str = "Drain the node, reseat the board and its riser, and reboot; `lspci -vv` and `dmesg | grep -i aer` show errors of the bus. If \
+     they come again the board is due for exchange.";
+
+const BLOCKS: &[RasBlock] = &[
+    block("umc", "device memory", MEMORY),
+    block("gfx", "the compute units and their caches", WRONG),
+    block("sdma", "the copy engines", WRONG),
+    block("mmhub", "the memory hub", WRONG),
+    block("athub", "the address translation", WRONG),
+    block("pcie_bif", "the PCIe interface", BUS),
+    block("hdp", "the data path to the host", BUS),
+    block("xgmi_wafl", "the links to other GPUs", LINK),
+    block("df", "the data fabric", WRONG),
+    block("mp0", "the security processor", WRONG),
+    block("mp1", "the power controller", WRONG),
+    block("mca", "the machine check unit", WRONG),
+    block("vcn", "the video engines", WRONG),
+    block("jpeg", "the JPEG engines", WRONG),
+];
+
+const fn block(name: &'static str, words: &'static str, remedy: &'static str) -> RasBlock {
+    RasBlock { name, words, remedy }
+}
+
+/// The blocks of GPUs with errors beyond correction, by GPU: name and count.
+#[derive(Debug, Default)]
+pub struct RasBlocks {
+    asked_ns: Option<i64>,
+    gpus: HashMap<Arc<str>, BTreeMap<Arc<str>, f64>>,
+}
+
+impl RasBlocks {
+    /// What to ask the history for the blocks of those that have errors; none: nobody has, or they are known.
+    pub fn next_query(&mut self, gpus: &[Arc<GpuState>], fresh: Freshness) -> Option<RowsQuery> {
+        let has_errors =
+            |gpu: &&Arc<GpuState>| fresh.recent(gpu, UNCORRECTED).is_some_and(|errors| errors.as_f64() > 0.0);
+        let gpus: Vec<Arc<str>> =
+            gpus.iter().filter(has_errors).take(GPUS_MAX).map(|gpu| Arc::clone(&gpu.key)).collect();
+        self.gpus.retain(|gpu, _| gpus.contains(gpu));
+        let is_new = gpus.iter().any(|gpu| !self.gpus.contains_key(gpu));
+        let is_due =
+            self.asked_ns.is_none_or(|asked_ns| is_new || fresh.now_ns.saturating_sub(asked_ns) >= EVERY_NS);
+        if gpus.is_empty() || !is_due {
+            return None;
+        }
+        self.asked_ns = Some(fresh.now_ns);
+        Some(RowsQuery {
+            gpus,
+            start_ns: Some(fresh.now_ns.saturating_sub(BACK_NS)),
+            newest_first: true,
+            ..RowsQuery::of(Table::GpuDetails, ROWS_MAX)
+        })
+    }
+
+    /// Takes the answer: rows of details, the newest first.
+    pub fn take(&mut self, batch: &Batch) {
+        let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return };
+        let column = |name: &str| batch.records().column_by_name(name);
+        let text = |name: &str, row| match ExtraValue::of(column(name)?, row)? {
+            ExtraValue::Text(text) => Some(text),
+            ExtraValue::Number(_) => None,
+        };
+        let Some(values) = column("value").and_then(numbers) else { return };
+        let mut found: HashMap<Arc<str>, BTreeMap<Arc<str>, f64>> = HashMap::new();
+        for (row, id) in keys.ids.iter().enumerate() {
+            let is_count = text("metric", row).as_deref() == Some(UNCORRECTED.metric().column);
+            if let (true, Some(gpu), Some(name), Some(count)) =
+                (is_count, keys.keys.get(*id as usize), text("instance", row), values.value(row))
+            {
+                let blocks = found.entry(Arc::clone(gpu)).or_default();
+                blocks.entry(name).or_insert(count.as_f64());
+            }
+        }
+        self.gpus.extend(found);
+    }
+
+    /// Where the errors of a GPU are, in words, and what to do about the block with most of them.
+    pub(super) fn of(&self, gpu: &str) -> Option<(String, Option<&'static str>)> {
+        let mut blocks: Vec<(&Arc<str>, f64)> =
+            self.gpus.get(gpu)?.iter().map(|(name, count)| (name, *count)).collect();
+        blocks.retain(|(_, count)| *count > 0.0);
+        blocks.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let known = |name: &str| {
+            let plain = name.strip_prefix("aca_").unwrap_or(name);
+            BLOCKS.iter().find(|block| block.name == plain)
+        };
+        let words: Vec<String> = blocks
+            .iter()
+            .map(|(name, _)| {
+                known(name).map_or_else(|| name.to_string(), |block| format!("{} ({name})", block.words))
+            })
+            .collect();
+        let remedy = blocks.first().and_then(|(name, _)| known(name)).map(|block| block.remedy);
+        (!words.is_empty()).then(|| (words.join(" and "), remedy))
+    }
+}
