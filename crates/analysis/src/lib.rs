@@ -9,6 +9,7 @@ pub mod findings;
 pub mod freshness;
 pub mod health_event;
 pub mod hints;
+pub mod judgement;
 pub mod outgoing;
 pub mod robust;
 pub mod summary;

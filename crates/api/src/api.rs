@@ -247,13 +247,13 @@ impl Api {
         let rules = StateRules::new(now.wall_ns, config.stale_after);
         let view = View {
             history: Arc::clone(history),
-            watch: Arc::clone(watch),
             clusters: status.clusters(),
             limits,
             rules,
             racks: config.rack_pattern.clone(),
             encoding,
             permit,
+            watch: Arc::clone(watch),
         };
         let Rendered { body, head, until_ns } =
             ask.answer(view).instrument(tracing::info_span!("query")).await?;

@@ -21,7 +21,7 @@ use crate::error::ApiError;
 use crate::format::{self, Format};
 use crate::rack::RackPattern;
 use crate::tag;
-use crate::watch::FleetWatch;
+use crate::watch::{FleetWatch, Judgement};
 
 /// Shortest answer in bytes that is worth compressing.
 const COMPRESSED_FROM: usize = 1_024;
@@ -49,8 +49,6 @@ pub(crate) trait Ask: Debug + Send + Sized + 'static {
 pub(crate) struct View {
     /// The rows.
     pub(crate) history: Arc<dyn History>,
-    /// What is wrong with the fleet.
-    pub(crate) watch: Arc<FleetWatch>,
     /// The clusters whose nodes are read from outside.
     pub(crate) clusters: Vec<Arc<ClusterView>>,
     /// Limits of questions.
@@ -63,6 +61,8 @@ pub(crate) struct View {
     pub(crate) encoding: Encoding,
     /// Place among the questions that are answered at the same time.
     pub(crate) permit: OwnedSemaphorePermit,
+    /// The watch over the fleet.
+    pub(crate) watch: Arc<FleetWatch>,
 }
 
 /// What the headers of an answer say of its body.
@@ -113,6 +113,17 @@ impl View {
     /// Now, or the instant as of which is asked, nanoseconds UTC since 1970.
     pub(crate) fn now_ns(&self) -> i64 {
         self.rules.fresh.now_ns
+    }
+
+    /// The last judgement of the fleet; none while there is none, and making one takes long.
+    pub(crate) async fn judgement(&self) -> Option<Arc<Judgement>> {
+        self.watch.judged_soon(self.history.as_ref(), self.rules.fresh, 2 * self.limits.judge_every).await
+    }
+
+    /// Until when an answer by a judgement serves, nanoseconds UTC since 1970.
+    pub(crate) fn judged_until(&self, judgement: Option<&Judgement>) -> i64 {
+        let every_ns = i64::try_from(self.limits.judge_every.as_nanos()).unwrap_or(i64::MAX);
+        judgement.map_or(self.now_ns(), |judgement| judgement.at_ns.saturating_add(every_ns))
     }
 
     /// Renders on a thread for blocking work. `missing` is what the answer lacks. An answer that lacks something is not

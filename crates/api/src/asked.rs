@@ -1,5 +1,8 @@
 //! Parameters that several paths have. Each is the text that was asked; it says in the document what it may be, and reads itself.
 
+use std::sync::Arc;
+
+use gpuvitals_analysis::judgement::GpuJudgement;
 use gpuvitals_core::{Table, batch, catalogue, time};
 use serde::Deserialize;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
@@ -57,12 +60,22 @@ parameters! {
     Columns: text();
     /// Tests of identity columns, between semicolons.
     Where: text();
+    /// Judgements of GPUs, between commas.
+    Judgements: text().pattern(Some(among(&GpuJudgement::ALL.map(GpuJudgement::name))));
+    /// How an answer is written.
+    FormatName: text().pattern(Some("^ *(?:json|csv|arrow)? *$"));
     /// `true` or `false`.
     Flag: ObjectBuilder::new().schema_type(Type::Boolean).default(Some(false.into()));
 }
 
 fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
+}
+
+/// A pattern of some of these words between commas.
+fn among(words: &[&str]) -> String {
+    let words = words.join("|");
+    format!("^ *(?:(?:{words})? *, *)*(?:{words})? *$")
 }
 
 fn whole(format: KnownFormat, default: usize) -> ObjectBuilder {
@@ -116,6 +129,20 @@ impl Instant {
             None => Err(error),
         });
         parsed.map(Some).map_err(|_| ApiError::parameter(name, text, TIMES))
+    }
+}
+
+impl Instant {
+    /// One that has two names; the newer counts where both are given.
+    ///
+    /// # Errors
+    /// If either is not a time.
+    pub(crate) fn either(
+        (name, asked): (&'static str, Option<&Self>),
+        (older, asked_older): (&'static str, Option<&Self>),
+    ) -> Result<Option<i64>, ApiError> {
+        let older_ns = Self::read(older, asked_older)?;
+        Ok(Self::read(name, asked)?.or(older_ns))
     }
 }
 
@@ -179,6 +206,24 @@ impl Columns {
             return Err(ApiError::parameter("metrics", bad, allowed));
         }
         Ok((!names.is_empty()).then(|| names.iter().map(ToString::to_string).collect()))
+    }
+}
+
+impl Judgements {
+    /// The judgements; none if none is asked for.
+    ///
+    /// # Errors
+    /// If one is none.
+    pub(crate) fn read(asked: Option<&Self>) -> Result<Vec<GpuJudgement>, ApiError> {
+        let of = |word: &Arc<str>| {
+            let known = GpuJudgement::ALL.into_iter().find(|one| one.name() == word.as_ref());
+            known.ok_or_else(|| {
+                let allowed =
+                    format!("{}, between commas", GpuJudgement::ALL.map(GpuJudgement::name).join(", "));
+                ApiError::parameter("judgement", word, allowed)
+            })
+        };
+        parameter::list("judgement", asked.map(|asked| &asked.0))?.iter().map(of).collect()
     }
 }
 

@@ -76,10 +76,14 @@ impl StateRules {
         condition::found(move |metric| self.fresh.recent(gpu, metric))
     }
 
-    /// A GPU as the API shows it.
-    pub(crate) fn show<'a>(self, gpu: &'a GpuState, metrics: Option<LatestMetrics<'a>>) -> Gpu<'a> {
+    /// A GPU in this state as the API shows it, without its judgement.
+    pub(crate) fn show<'a>(
+        self,
+        gpu: &'a GpuState,
+        state: State,
+        metrics: Option<LatestMetrics<'a>>,
+    ) -> Gpu<'a> {
         let text = |column| gpu.identity.get(column);
-        let state = self.state(gpu);
         Gpu {
             id: &gpu.key,
             name: name(gpu),
@@ -95,6 +99,8 @@ impl StateRules {
             simulated: gpu.identity.is_simulated(),
             metrics,
             labels: None,
+            judgement: state.name(),
+            judgement_reason: None,
         }
     }
 }
@@ -108,6 +114,11 @@ pub(crate) fn name(gpu: &GpuState) -> String {
         (Some(node), None) => format!("{node} / {}", gpu.key),
         (None, _) => gpu.key.to_string(),
     }
+}
+
+/// The GPU's name on its host, `node:gpu6`, by which it can be asked for.
+pub(crate) fn address(gpu: &GpuState) -> Option<String> {
+    Some(format!("{}:gpu{}", gpu.identity.node()?, gpu.identity.index?))
 }
 
 /// The name of a GPU of a fleet for people; its key if it is none.

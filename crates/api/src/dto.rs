@@ -23,7 +23,9 @@ pub(crate) use catalogue::{MetricList, metric_list};
 pub(crate) use clusters::{ClusterInfo, ClusterNode};
 pub(crate) use course::{AnomalyEntry, AnomalyList, TrendEntry, TrendList, UsualValues};
 pub(crate) use explain::{Explanation, PeerGroup};
-pub(crate) use gpu::{Gpu, GpuDetail, GpuList, Host, HostList, Labels, LatestColumns, State, StateCounts};
+pub(crate) use gpu::{
+    Gpu, GpuDetail, GpuList, Host, HostList, JudgementCounts, Labels, LatestColumns, State, StateCounts,
+};
 pub(crate) use health::{Component, HealthReport};
 pub(crate) use hints::{HintList, HintTotals, NodeRoom};
 pub(crate) use page::Pagination;

@@ -1,4 +1,4 @@
-//! Tables as CSV or Arrow, for those who ask for them by `Accept`.
+//! Tables as CSV or Arrow, for those who ask for them by the parameter `format` or by `Accept`.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, Field, Schema};
+use arrow_schema::ArrowError;
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 use gpuvitals_core::batch::{TIMESTAMP_COLUMN, text_at};
@@ -17,6 +17,13 @@ use gpuvitals_core::history::{BucketSeries, GroupColumn, TimeSteps};
 use gpuvitals_core::time;
 
 use crate::accept::offers;
+use crate::asked::FormatName;
+use crate::columns::{self, TableColumn};
+use crate::error::ApiError;
+use crate::parameter;
+
+/// Meaning of the times of steps.
+pub(crate) const START: &str = "Start of the step.";
 
 /// How an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,16 +35,39 @@ pub(crate) enum Format {
 }
 
 impl Format {
+    const ALL: [Self; 3] = [Self::Json, Self::Csv, Self::Arrow];
+
+    /// The one that the parameter `format` names; without it that of the header `Accept`.
+    ///
+    /// # Errors
+    /// If there is no such format.
+    pub(crate) fn asked(name: Option<&FormatName>, headers: &HeaderMap) -> Result<Self, ApiError> {
+        let Some(name) = parameter::given(name.map(|asked| &asked.0)) else {
+            return Ok(Self::accepted(headers));
+        };
+        let format = Self::ALL.into_iter().find(|format| format.name() == name);
+        format.ok_or_else(|| ApiError::parameter("format", name, "json, csv or arrow"))
+    }
+
     /// The one that a client prefers of those that there are: by weight, then by its order. JSON if it names none.
-    pub(crate) fn accepted(headers: &HeaderMap) -> Self {
+    fn accepted(headers: &HeaderMap) -> Self {
         let named = offers(headers, ACCEPT).filter_map(|(name, weight)| {
-            let all = [Self::Json, Self::Csv, Self::Arrow];
-            let format = all.into_iter().find(|format| format.media_type().eq_ignore_ascii_case(name))?;
+            let format =
+                Self::ALL.into_iter().find(|format| format.media_type().eq_ignore_ascii_case(name))?;
             Some((format, weight))
         });
         // Of equals the first.
         let best = named.reduce(|best, next| if next.1 > best.1 { next } else { best });
         best.map_or(Self::Json, |(format, _)| format)
+    }
+
+    /// Its name in the parameter `format`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Arrow => "arrow",
+        }
     }
 
     /// Its media type.
@@ -111,13 +141,12 @@ pub(crate) fn of_series(
         }
     }
     let names = ["metric", "aggregate"].into_iter().chain(group_by.iter().map(|column| column.name()));
-    let mut columns: Vec<(&str, ArrayRef)> = vec![(TIMESTAMP_COLUMN, Arc::new(times.finish()))];
-    columns.extend(names.zip(texts.iter_mut().map(|column| Arc::new(column.finish()) as ArrayRef)));
-    columns.push(("value", Arc::new(values.finish())));
-    let fields: Vec<Field> =
-        columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
-    let arrays = columns.into_iter().map(|(_, array)| array).collect();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+    let mut columns = vec![TableColumn::of(TIMESTAMP_COLUMN, START, Arc::new(times.finish()))];
+    columns.extend(
+        names.zip(&mut texts).map(|(name, column)| TableColumn::of(name, "", Arc::new(column.finish()))),
+    );
+    columns.push(TableColumn::of("value", "In the unit of the metric.", Arc::new(values.finish())));
+    columns::table(columns)
 }
 
 fn separate(out: &mut Vec<u8>, at: usize) {

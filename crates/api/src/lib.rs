@@ -28,6 +28,7 @@ mod asked;
 mod assets;
 mod cache;
 pub mod collector;
+mod columns;
 mod compress;
 mod condition;
 mod config;

@@ -134,6 +134,20 @@ pub(crate) fn list(name: &'static str, text: Option<&String>) -> Result<Vec<Arc<
     Ok(names)
 }
 
+/// Names of hosts by the parameter `host`, and by its older name.
+///
+/// # Errors
+/// As [`list`].
+pub(crate) fn hosts(host: Option<&String>, hosts: Option<&String>) -> Result<Vec<Arc<str>>, ApiError> {
+    let mut names = list("host", host)?;
+    for name in list("hosts", hosts)? {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
 /// Refuses names of columns that neither the table nor the catalogue nor any GPU has.
 ///
 /// # Errors

@@ -18,6 +18,7 @@ use gpuvitals_analysis::findings::{
 };
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_analysis::hints;
+use gpuvitals_analysis::judgement::GpuJudge;
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{
@@ -32,6 +33,8 @@ pub(crate) use judgement::Judgement;
 
 /// Most health events that are read, the newest first.
 const EVENTS_MAX: usize = 10_000;
+/// How long an answer waits for a judgement that it can do without.
+const SOON: Duration = Duration::from_secs(2);
 /// Age from which a health event does not count any more.
 const EVENTS_BACK_NS: i64 = 7 * DAY_NS;
 /// Most hosts whose clocks are ahead that are named.
@@ -121,6 +124,23 @@ impl FleetWatch {
         Ok(judgement)
     }
 
+    /// The same, if it comes at once: none while the history gives no answer, or a first judgement takes long.
+    pub(crate) async fn judged_soon(
+        &self,
+        history: &dyn History,
+        fresh: Freshness,
+        age_max: Duration,
+    ) -> Option<Arc<Judgement>> {
+        match tokio::time::timeout(SOON, self.judged(history, fresh, age_max)).await {
+            Ok(Ok(judgement)) => Some(judgement),
+            Ok(Err(error)) => {
+                tracing::debug!(reason = causes(&error), "the fleet cannot be judged now");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
     async fn judge(&self, history: &dyn History, fresh: Freshness) -> Result<Judgement, QueryError> {
         let Part { answer: fleet, mut missing } = history.fleet().await?;
         let gpus = fleet.gpus.len();
@@ -146,6 +166,15 @@ impl FleetWatch {
             }
             self.work(|work| work.recent.take_idle(&asked, &before));
         }
+        if let Some(query) = self.work(|work| work.recent.ras.next_query(&fleet.gpus, fresh)) {
+            match history.rows(query).await {
+                Ok(Part { answer, .. }) => {
+                    answer.batch.iter().for_each(|rows| self.work(|work| work.recent.ras.take(rows)));
+                }
+                // Without them a finding names no block.
+                Err(error) => tracing::debug!(reason = causes(&error), "RAS blocks cannot be read"),
+            }
+        }
         let lost = Arc::new(lost(history, &fleet, fresh).await?);
         let ahead = ahead(history, fresh.now_ns).await?;
         let counted = count_ahead(history, &ahead, fresh.now_ns).await;
@@ -170,15 +199,6 @@ impl FleetWatch {
             self.tell(&fleet, &changes);
         }
         self.blocking(move |work| work.conclude(&fleet, fresh, &lost, missing)).await
-        if let Some(query) = self.work(|work| work.recent.ras.next_query(&fleet.gpus, fresh)) {
-            match history.rows(query).await {
-                Ok(Part { answer, .. }) => {
-                    answer.batch.iter().for_each(|rows| self.work(|work| work.recent.ras.take(rows)));
-                }
-                // Without them a finding names no block.
-                Err(error) => tracing::debug!(reason = causes(&error), "RAS blocks cannot be read"),
-            }
-        }
     }
 
     /// Takes the life of findings from the history, and says whether that could be read.
@@ -353,7 +373,9 @@ impl Work {
         let situation = situation(&self.recent, fleet, fresh, lost);
         let open = self.tracker.open();
         let (jobs, hints) = (findings::holder_loads(&situation), hints::node_hints(&situation, &open));
-        Judgement { at_ns: fresh.now_ns, findings: named(fleet, open), jobs, hints, missing }
+        // Where something is missing, a GPU that no finding names may have one.
+        let judge = GpuJudge::of(open.iter(), missing.is_empty());
+        Judgement { at_ns: fresh.now_ns, findings: named(fleet, open), judge, jobs, hints, missing }
     }
 }
 

@@ -39,6 +39,8 @@ export function gpu(part: Partial<Gpu> = {}): Gpu {
     last_seen: new Date().toISOString(),
     simulated: false,
     metrics: { utilization_pct: 87, power_w: 512.25, temperature_c: 61, memory_used_mb: 40_960 },
+    judgement: "active",
+    judgement_reason: null,
     ...part,
   };
 }
@@ -57,7 +59,7 @@ export function finding(part: Partial<Finding> = {}): Finding {
     since: new Date(Date.now() - 10.5 * 60_000).toISOString(),
     since_at_least: false,
     sentence: "XID 63",
-    evidence: [{ quantity: "xid_last", unit: "", value: 63, compared_with: null }],
+    evidence: [{ quantity: "xid_last", unit: "", value: 63, compared_with: null, text: "XID 63: bad memory was marked for replacement" }],
     reach: { gpus: ["GPU-a"], gpu_count: 1, concerned_gpus: 8, cluster: null, hostname: "node-1", namespace: "research", pod: "train-7-0", job: "train-7" },
     meaning: "The driver reported an XID that applications do not cause.",
     next_step: "Reset it with `nvidia-smi --gpu-reset -i INDEX`, or reboot the node.",

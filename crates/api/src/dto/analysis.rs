@@ -111,7 +111,7 @@ pub(crate) struct FindingSubject<'a> {
 /// Whom a finding concerns. Of several GPUs the texts that all of them share.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReachEntry<'a> {
-    /// Keys of the GPUs that it is about, 16 at most.
+    /// Keys of the GPUs that it is about, 16 at most; `/api/v1/gpus?finding=ID` has all of them.
     #[schema(value_type = Vec<String>)]
     gpus: Vec<&'a str>,
     /// How many GPUs it is about.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gpuvitals_analysis::judgement::GpuJudgement;
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::{GpuState, LatestValue};
 use serde::ser::SerializeMap;
@@ -55,12 +56,25 @@ impl State {
     }
 }
 
+impl From<State> for GpuJudgement {
+    fn from(state: State) -> Self {
+        match state {
+            State::Active => Self::Active,
+            State::Idle => Self::Idle,
+            State::Stale => Self::Stale,
+            State::Unhealthy => Self::Unhealthy,
+            State::Unknown => Self::Unknown,
+        }
+    }
+}
+
 /// A GPU in its present state.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "name": "sim-node-01 / GPU 0", "model": "NVIDIA H100 80GB HBM3",
     "vendor": "nvidia", "hostname": "sim-node-01", "index": 0, "memory_mb": 81559, "driver_version": "570.86.15",
-    "state": "active", "state_reason": null, "last_seen": "2026-11-20T16:00:00Z", "simulated": true
+    "state": "active", "state_reason": null, "last_seen": "2026-11-20T16:00:00Z", "simulated": true,
+    "judgement": "active", "judgement_reason": null
 }))]
 pub(crate) struct Gpu<'a> {
     /// Identity of the GPU everywhere: its UUID, with `:partition` for a part of it.
@@ -96,6 +110,11 @@ pub(crate) struct Gpu<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, Option<String>>>, nullable = false)]
     pub(crate) labels: Option<BTreeMap<&'static str, Option<&'a str>>>,
+    /// How it does in one word: the worst open finding about it, else its state.
+    #[schema(value_type = GpuJudgement)]
+    pub(crate) judgement: &'static str,
+    /// Why, where the word does not say so itself: the finding, or the reason of the state.
+    pub(crate) judgement_reason: Option<String>,
 }
 
 /// Some of the GPUs.
@@ -103,6 +122,8 @@ pub(crate) struct Gpu<'a> {
 pub(crate) struct GpuList<'a> {
     /// The GPUs, in the order asked.
     pub(crate) gpus: Vec<Gpu<'a>>,
+    /// How many of all that match, but for `judgement`, have which judgement.
+    pub(crate) judgements: JudgementCounts,
     /// How many match in all.
     #[schema(example = 64)]
     pub(crate) total: usize,
@@ -207,7 +228,9 @@ impl<'a> Labels<'a> {
 #[schema(example = json!({
     "hostname": "sim-node-01", "gpu_count": 8, "models": ["NVIDIA H100 80GB HBM3"], "vendors": ["nvidia"],
     "states": {"active": 6, "idle": 2, "stale": 0, "unhealthy": 0, "unknown": 0},
-    "last_seen": "2026-11-20T16:00:00Z", "simulated": true
+    "last_seen": "2026-11-20T16:00:00Z", "simulated": true, "judgement": "active",
+    "judgements": {"critical": 0, "lost": 0, "unhealthy": 0, "warning": 0, "notice": 0, "unconfirmed": 0, "stale": 0,
+                   "unknown": 0, "active": 6, "idle": 2}
 }))]
 pub(crate) struct Host<'a> {
     /// Its name.
@@ -226,6 +249,11 @@ pub(crate) struct Host<'a> {
     pub(crate) last_seen: Moment,
     /// Whether all of them are made up by the simulation.
     pub(crate) simulated: bool,
+    /// The judgement of that of its GPUs that needs somebody most.
+    #[schema(value_type = GpuJudgement)]
+    pub(crate) judgement: &'static str,
+    /// How many of its GPUs have which judgement.
+    pub(crate) judgements: JudgementCounts,
 }
 
 /// How many GPUs are in which state.
@@ -251,11 +279,53 @@ impl StateCounts {
     }
 }
 
+/// How many GPUs or hosts have which judgement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct JudgementCounts {
+    critical: usize,
+    lost: usize,
+    unhealthy: usize,
+    warning: usize,
+    notice: usize,
+    unconfirmed: usize,
+    stale: usize,
+    unknown: usize,
+    active: usize,
+    idle: usize,
+}
+
+impl JudgementCounts {
+    /// Counts them.
+    pub(crate) fn of(judgements: impl Iterator<Item = GpuJudgement>) -> Self {
+        let mut counts = Self::default();
+        judgements.for_each(|one| counts.add(one));
+        counts
+    }
+
+    /// Counts one more.
+    pub(crate) fn add(&mut self, judgement: GpuJudgement) {
+        *match judgement {
+            GpuJudgement::Critical => &mut self.critical,
+            GpuJudgement::Lost => &mut self.lost,
+            GpuJudgement::Unhealthy => &mut self.unhealthy,
+            GpuJudgement::Warning => &mut self.warning,
+            GpuJudgement::Notice => &mut self.notice,
+            GpuJudgement::Unconfirmed => &mut self.unconfirmed,
+            GpuJudgement::Stale => &mut self.stale,
+            GpuJudgement::Unknown => &mut self.unknown,
+            GpuJudgement::Active => &mut self.active,
+            GpuJudgement::Idle => &mut self.idle,
+        } += 1;
+    }
+}
+
 /// Some of the hosts.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HostList<'a> {
     /// The hosts, by name. GPUs with an unknown host are in none.
     pub(crate) hosts: Vec<Host<'a>>,
+    /// How many of all hosts have which judgement, whichever `judgement` asks for.
+    pub(crate) judgements: JudgementCounts,
     /// Number of all entries.
     #[schema(example = 8)]
     pub(crate) total: usize,

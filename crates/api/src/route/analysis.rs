@@ -1,5 +1,7 @@
 //! `/api/v1/analysis/findings` and `/api/v1/analysis/stragglers`: what is wrong now.
 
+mod table;
+
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
@@ -13,11 +15,12 @@ use super::answered::Answered;
 use super::telemetry;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::asked::{Instant, Limit, Offset, Paging};
+use crate::asked::{FormatName, Instant, Limit, Offset, Paging};
 use crate::condition;
 use crate::config::Limits;
 use crate::dto::{FindingEntry, FindingList, JobSpread, Moment, StragglerList};
 use crate::error::{ApiError, ErrorBody};
+use crate::format::Format;
 use crate::parameter::{self, Asked};
 use crate::watch::Judgement;
 
@@ -42,6 +45,7 @@ pub(crate) struct FindingsParams {
     #[param(example = "xid,straggler")]
     kind: Option<String>,
     /// Only those about these hosts or their GPUs, between commas.
+    #[serde(alias = "hosts")]
     #[param(example = "sim-node-01")]
     host: Option<String>,
     /// Only those that concern these namespaces, between commas.
@@ -52,6 +56,9 @@ pub(crate) struct FindingsParams {
     /// As of this instant, by the history up to it: what was wrong then. Without it: now.
     #[param(inline, example = "2026-11-20T16:00:00Z")]
     at: Option<Instant>,
+    /// `json`, `csv` or `arrow`; without it what `Accept` prefers.
+    #[param(inline, example = "csv")]
+    format: Option<FormatName>,
 }
 
 /// A question for findings.
@@ -63,6 +70,7 @@ struct FindingsAsk {
     hosts: Vec<Arc<str>>,
     namespaces: Vec<Arc<str>>,
     gpus: Vec<Arc<str>>,
+    format: Format,
 }
 
 /// What is wrong now, the worst first.
@@ -72,7 +80,8 @@ struct FindingsAsk {
 #[utoipa::path(
     get, path = "/api/v1/analysis/findings", tag = "analysis", operation_id = "list_findings", params(FindingsParams),
     responses(
-        (status = 200, description = "The findings.", body = FindingList<'static>,
+        (status = 200, description = "The findings. As CSV or Arrow each with the time at which it began; the header `x-next` says what to give as `offset`.",
+         content((FindingList<'static> = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
         (status = 404, description = "One of the hosts is unknown.", body = ErrorBody),
@@ -96,6 +105,7 @@ pub(crate) async fn findings(
         hosts: parameter::list("host", params.host.as_ref())?,
         namespaces: parameter::list("namespace", params.namespace.as_ref())?,
         gpus: parameter::list("gpus", params.gpus.as_ref())?,
+        format: Format::asked(params.format.as_ref(), &headers)?,
     };
     let at_ns = Instant::read("at", params.at.as_ref())?;
     api.answer_as_of(at_ns, ask, &headers).await
@@ -121,13 +131,18 @@ impl Ask for FindingsAsk {
             let wanted: Vec<&(FleetFinding, String)> =
                 judgement.findings.iter().filter(|(finding, _)| self.wants(finding)).collect();
             let (findings, total, pagination) = self.page.cut(wanted);
+            let until_ns = until_ns(&judgement, &view.limits);
+            if self.format != Format::Json {
+                let next = pagination.has_next.then(|| (pagination.offset + findings.len()).to_string());
+                return Body::table(until_ns, self.format, &table::of(&findings)?, next.as_deref());
+            }
             let list = FindingList {
                 findings: findings.iter().map(|(finding, name)| FindingEntry::of(finding, name)).collect(),
                 judged_at: Moment(judgement.at_ns),
                 total,
                 pagination,
             };
-            Body::until(until_ns(&judgement, &view.limits), &list)
+            Body::until(until_ns, &list)
         })
         .await
     }

@@ -1,44 +1,39 @@
 //! `/api/v1/gpus`, one GPU, and the GPUs of a host.
 
+mod judged;
 mod label;
+mod order;
+mod search;
 mod table;
 
-use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
+use gpuvitals_analysis::judgement::{GpuJudge, GpuJudgement};
 use gpuvitals_core::history::{Fleet, GpuState, Part, Selector};
-use gpuvitals_core::{IdentityColumn, MetricId, Table};
+use gpuvitals_core::{IdentityColumn, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::asked::{Columns, Instant, Limit, Offset, Paging, Where};
-use crate::condition;
+use crate::asked::{Columns, FormatName, Instant, Judgements, Limit, Offset, Paging, Where};
 use crate::config::Limits;
-use crate::dto::{Gpu, GpuDetail, GpuList, Labels, LatestColumns, Moment, State};
+use crate::dto::{Gpu, GpuDetail, GpuList, JudgementCounts, Labels, LatestColumns, Moment, State};
 use crate::error::{ApiError, ErrorBody};
 use crate::format::Format;
 use crate::parameter::{self, Asked, Named, given};
 use crate::selector::Tests;
+use crate::watch::Judgement;
 
 use label::{Label, Latest};
+use order::Sort;
+use search::Search;
 
-const FIELDS: [(&str, Field); 10] = [
-    ("id", Field::Id),
-    ("name", Field::Name),
-    ("hostname", Field::Hostname),
-    ("index", Field::Index),
-    ("model", Field::Model),
-    ("vendor", Field::Vendor),
-    ("driver_version", Field::Driver),
-    ("state", Field::State),
-    ("last_seen", Field::LastSeen),
-    ("memory_mb", Field::Memory),
-];
+pub(crate) use judged::JudgedGpu;
 
 /// Which GPUs.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -51,8 +46,8 @@ pub(crate) struct GpusParams {
     /// GPUs to pass over.
     #[param(inline)]
     offset: Option<Offset>,
-    /// Words, each of which must be part of the GPU's name, id, model, host, PCI address, pod, namespace or job; case
-    /// does not count.
+    /// A name of a GPU (`node-01 / GPU 6`, `node-01:gpu6`, its UUID), which finds that GPU alone; else words, each of which must be part
+    /// of the GPU's name, id, model, host, PCI address, pod, namespace or job. Case does not count.
     #[param(example = "h100 node-01")]
     search: Option<String>,
     /// Only these states, between commas.
@@ -62,11 +57,13 @@ pub(crate) struct GpusParams {
     )]
     state: Option<String>,
     /// Only GPUs of these hosts, between commas.
+    #[serde(alias = "hosts")]
     #[param(example = "sim-node-01")]
     host: Option<String>,
-    /// Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`,
+    /// Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`, `judgement`,
     /// `last_seen`, `memory_mb`) or a metric's column for its latest value; a leading `-` reverses it.
-    /// Unknown values come last; by `state` comes what needs somebody first: unhealthy, stale, unknown, active, idle.
+    /// Unknown values come last; by `state` comes what needs somebody first: unhealthy, stale, unknown, active, idle; so it does by
+    /// `judgement`: critical, lost, unhealthy, warning, notice, unconfirmed, stale, unknown, active, idle.
     /// Without it: by host and index.
     #[param(pattern = "^ *(?:-?[a-z][a-z0-9_]*)? *$", example = "-power_w")]
     sort: Option<String>,
@@ -91,6 +88,15 @@ pub(crate) struct GpusParams {
     /// As of this instant, by the history up to it: the GPUs that had reported, with their values and states then. Without it: now.
     #[param(inline, example = "2026-11-20T16:00:00Z")]
     at: Option<Instant>,
+    /// Only these judgements, between commas.
+    #[param(inline, example = "critical,lost")]
+    judgement: Option<Judgements>,
+    /// Only the GPUs that this open finding is about, by its id.
+    #[param(example = "idle_held:/research/train-7")]
+    finding: Option<String>,
+    /// `json`, `csv` or `arrow`; without it what `Accept` prefers.
+    #[param(inline, example = "csv")]
+    format: Option<FormatName>,
 }
 
 /// Which GPUs of a host.
@@ -113,6 +119,9 @@ pub(crate) struct HostGpusParams {
     /// As of this instant, by the history up to it: the GPUs that had reported, with their values and states then. Without it: now.
     #[param(inline, example = "2026-11-20T16:00:00Z")]
     at: Option<Instant>,
+    /// `json`, `csv` or `arrow`; without it what `Accept` prefers.
+    #[param(inline, example = "csv")]
+    format: Option<FormatName>,
 }
 
 /// Of when.
@@ -134,9 +143,11 @@ pub(crate) struct NoParams {}
 #[derive(Debug)]
 pub(crate) struct GpusAsk {
     page: Paging,
-    /// Lower case.
-    words: Vec<String>,
+    search: Search,
     states: Vec<State>,
+    judgements: Vec<GpuJudgement>,
+    /// Id of an open finding.
+    finding: Option<String>,
     hosts: Vec<Arc<str>>,
     /// The host of the path, which must exist.
     of_host: Option<String>,
@@ -151,27 +162,6 @@ pub(crate) struct GpusAsk {
 #[derive(Debug)]
 pub(crate) struct GpuAsk(String);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Sort {
-    by: Field,
-    descending: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Field {
-    Id,
-    Name,
-    Hostname,
-    Index,
-    Model,
-    Vendor,
-    Driver,
-    State,
-    LastSeen,
-    Memory,
-    Metric(MetricId),
-}
-
 /// The GPUs.
 #[utoipa::path(
     get, path = "/api/v1/gpus", tag = "GPUs", operation_id = "list_gpus", params(GpusParams),
@@ -180,6 +170,7 @@ enum Field {
          content((GpuList<'static> = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 404, description = "No such finding is open.", body = ErrorBody),
         (status = 503, description = "Too busy; try again.", body = ErrorBody),
     )
 )]
@@ -219,7 +210,8 @@ pub(crate) async fn one(
     get, path = "/api/v1/hosts/{hostname}/gpus", tag = "hosts", operation_id = "list_host_gpus",
     params(("hostname" = String, Path, description = "The host.", example = "sim-node-01"), HostGpusParams),
     responses(
-        (status = 200, description = "Its GPUs, by index.", body = GpuList<'static>,
+        (status = 200, description = "Its GPUs, by index; as CSV or Arrow as `/api/v1/gpus` has them.",
+         content((GpuList<'static> = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
         (status = 404, description = "No such host.", body = ErrorBody),
@@ -235,15 +227,17 @@ pub(crate) async fn of_host(
     let limits = &api.config().limits;
     let ask = GpusAsk {
         page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
-        words: Vec::new(),
+        search: Search::default(),
         states: Vec::new(),
+        judgements: Vec::new(),
+        finding: None,
         hosts: Vec::new(),
         of_host: Some(hostname),
         sort: None,
         latest: Latest::parse(params.include.as_ref(), params.metrics.as_ref())?,
         labels: Vec::new(),
         tests: Tests::default(),
-        format: Format::Json,
+        format: Format::asked(params.format.as_ref(), &headers)?,
     };
     let at_ns = Instant::read("at", params.at.as_ref())?;
     api.answer_as_of(at_ns, ask, &headers).await
@@ -255,68 +249,101 @@ impl Ask for GpusAsk {
         parameter::known_columns(Table::GpuEvents, self.latest.columns(), &fleet)?;
         let Part { answer: fleet, missing } = fleet;
         let selector = self.tests.selector().await?;
-        view.render(missing, move |view, missing| self.list(&fleet, &selector, missing, view)).await
+        let judgement = if self.is_judged() { view.judgement().await } else { None };
+        view.render(missing, move |view, missing| {
+            self.list(&fleet, &selector, judgement.as_deref(), missing, view)
+        })
+        .await
     }
 }
 
 impl GpusAsk {
+    /// Whether the answer says how GPUs do, or depends on it.
+    fn is_judged(&self) -> bool {
+        self.format == Format::Json
+            || !self.states.is_empty()
+            || !self.judgements.is_empty()
+            || self.finding.is_some()
+            || self.sort.is_some_and(Sort::is_of_judgement)
+            || (self.labels.is_empty() && matches!(self.latest, Latest::None))
+    }
+
     fn list(
         &self,
         fleet: &Fleet,
         selector: &Selector,
+        judgement: Option<&Judgement>,
         missing: &[String],
         view: &View,
     ) -> Result<Body, ApiError> {
-        let rules = view.rules;
-        let mut gpus: Vec<&Arc<GpuState>> =
-            fleet.gpus.iter().filter(|gpu| self.wants(gpu, selector)).collect();
+        let (rules, unknown) = (view.rules, GpuJudge::default());
+        let judge = judgement.map_or(&unknown, |judgement| &judgement.judge);
+        let gpus = fleet.gpus.iter().filter(|gpu| self.wants(gpu, selector)).collect();
+        let gpus = self.of_finding(self.search.among(gpus), judgement)?;
         if let Some(host) = self.of_host.as_deref().filter(|_| gpus.is_empty()) {
             return Err(ApiError::no_host(host, missing));
         }
-        if !self.states.is_empty() {
-            gpus.retain(|gpu| self.states.contains(&rules.state(gpu)));
-        }
-        match self.sort {
-            Some(Sort { by: Field::State, descending }) => {
-                gpus.sort_by_cached_key(|gpu| rules.state(gpu).urgency());
-                if descending {
-                    gpus.reverse();
-                }
-            }
-            Some(sort) => gpus.sort_by(|a, b| sort.compare(a, b)),
-            None => {}
+        let is_judged = self.is_judged();
+        let judged = gpus
+            .into_iter()
+            .map(|gpu| if is_judged { JudgedGpu::of(gpu, rules, judge) } else { JudgedGpu::unjudged(gpu) });
+        let mut gpus: Vec<JudgedGpu<'_>> =
+            judged.filter(|one| self.states.is_empty() || self.states.contains(&one.state)).collect();
+        let judgements = JudgementCounts::of(gpus.iter().map(|one| one.judgement));
+        gpus.retain(|one| self.judgements.is_empty() || self.judgements.contains(&one.judgement));
+        if let Some(sort) = self.sort {
+            gpus.sort_by(|a, b| sort.compare(a, b));
         }
         let (gpus, total, pagination) = self.page.cut(gpus);
+        let until_ns = if is_judged { view.judged_until(judgement) } else { i64::MAX };
+        let until_ns = until_ns.min(rules.changes_at(fleet));
         if self.format != Format::Json {
             let records = table::of(&gpus, &self.labels, &self.latest, view.racks.as_ref())?;
             let next = pagination.has_next.then(|| (pagination.offset + gpus.len()).to_string());
-            return Body::table(rules.changes_at(fleet), self.format, &records, next.as_deref());
+            return Body::table(until_ns, self.format, &records, next.as_deref());
         }
         let gpus = gpus.into_iter().map(|gpu| self.show(gpu, view)).collect();
-        let list = GpuList { gpus, total, pagination };
-        Body::until(rules.changes_at(fleet), &list)
+        Body::until(until_ns, &GpuList { gpus, judgements, total, pagination })
+    }
+
+    /// Those of them that the finding is about, if one is asked for.
+    fn of_finding<'a>(
+        &self,
+        mut gpus: Vec<&'a Arc<GpuState>>,
+        judgement: Option<&Judgement>,
+    ) -> Result<Vec<&'a Arc<GpuState>>, ApiError> {
+        let Some(id) = &self.finding else { return Ok(gpus) };
+        let findings = judgement.map_or(&[][..], |judgement| &judgement.findings);
+        let found = findings.iter().find(|(finding, _)| finding.id() == *id);
+        let (finding, _) = found.ok_or_else(|| ApiError::unknown_finding(id))?;
+        let about: HashSet<&str> = finding.reach.gpus.iter().map(AsRef::as_ref).collect();
+        gpus.retain(|gpu| about.contains(gpu.key.as_ref()));
+        Ok(gpus)
     }
 
     fn parse(params: &GpusParams, limits: &Limits, headers: &HeaderMap) -> Result<Self, ApiError> {
         let words = given(params.search.as_ref()).unwrap_or_default();
         Ok(Self {
             page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
-            words: words.split_whitespace().map(str::to_lowercase).collect(),
+            search: Search::of(words),
             states: states(params.state.as_ref())?,
+            judgements: Judgements::read(params.judgement.as_ref())?,
+            finding: given(params.finding.as_ref()).map(str::to_owned),
             hosts: parameter::list("host", params.host.as_ref())?,
             of_host: None,
-            sort: given(params.sort.as_ref()).map(sort).transpose()?,
+            sort: given(params.sort.as_ref()).map(order::sort).transpose()?,
             latest: Latest::parse(params.include.as_ref(), params.metrics.as_ref())?,
             labels: labels(params.labels.as_ref())?,
             tests: Tests::parse(params.selector.as_ref())?,
-            format: Format::accepted(headers),
+            format: Format::asked(params.format.as_ref(), headers)?,
         })
     }
 
-    fn show<'a>(&'a self, gpu: &'a GpuState, view: &View) -> Gpu<'a> {
-        let racks = view.racks.as_ref();
+    fn show<'a>(&'a self, judged: JudgedGpu<'a>, view: &View) -> Gpu<'a> {
+        let (gpu, racks) = (judged.gpu, view.racks.as_ref());
         let texts = || self.labels.iter().map(|label| (label.name(), label.text(gpu, racks))).collect();
-        Gpu { labels: (!self.labels.is_empty()).then(texts), ..view.rules.show(gpu, self.latest.of(gpu)) }
+        let shown = judged.show(view.rules, self.latest.of(gpu));
+        Gpu { labels: (!self.labels.is_empty()).then(texts), ..shown }
     }
 
     fn wants(&self, gpu: &GpuState, selector: &Selector) -> bool {
@@ -325,79 +352,25 @@ impl GpusAsk {
         self.of_host.as_deref().is_none_or(host)
             && (self.hosts.is_empty() || self.hosts.iter().any(|name| host(name)))
             && selector.selects(|column| gpu.identity.get(column))
-            && (self.words.is_empty() || self.is_found_in(gpu))
-    }
-
-    fn is_found_in(&self, gpu: &GpuState) -> bool {
-        const SEARCHED: [IdentityColumn; 6] = [
-            IdentityColumn::Node,
-            IdentityColumn::Model,
-            IdentityColumn::Pci,
-            IdentityColumn::Pod,
-            IdentityColumn::Namespace,
-            IdentityColumn::Job,
-        ];
-        let mut text = format!("{}\n{}", gpu.key, condition::name(gpu));
-        for column in SEARCHED {
-            text.push('\n');
-            text.push_str(gpu.identity.get(column).unwrap_or_default());
-        }
-        let text = text.to_lowercase();
-        self.words.iter().all(|word| text.contains(word.as_str()))
-    }
-}
-
-impl Sort {
-    fn compare(self, a: &GpuState, b: &GpuState) -> Ordering {
-        let text = |gpu: &GpuState, column| gpu.identity.shared(column).cloned();
-        match self.by {
-            Field::Id => self.known(Some(&a.key), Some(&b.key)),
-            Field::Name => {
-                let hosts = self.known(text(a, IdentityColumn::Node), text(b, IdentityColumn::Node));
-                let indices = || self.known(a.identity.index, b.identity.index);
-                hosts.then_with(indices).then_with(|| self.known(Some(&a.key), Some(&b.key)))
-            }
-            Field::Hostname => self.known(text(a, IdentityColumn::Node), text(b, IdentityColumn::Node)),
-            Field::Index => self.known(a.identity.index, b.identity.index),
-            Field::Model => self.known(text(a, IdentityColumn::Model), text(b, IdentityColumn::Model)),
-            Field::Vendor => self.known(text(a, IdentityColumn::Vendor), text(b, IdentityColumn::Vendor)),
-            Field::Driver => self.known(text(a, IdentityColumn::Driver), text(b, IdentityColumn::Driver)),
-            Field::LastSeen => self.known(Some(a.last_seen_ns), Some(b.last_seen_ns)),
-            Field::Memory => self.known(condition::memory_mb(a), condition::memory_mb(b)),
-            Field::Metric(id) => {
-                let value = |gpu| Fleet::latest(gpu, id).map(|latest| latest.value.as_f64());
-                self.known_by(value(a), value(b), f64::total_cmp)
-            }
-            Field::State => Ordering::Equal,
-        }
-    }
-
-    fn known<T: Ord>(self, a: Option<T>, b: Option<T>) -> Ordering {
-        self.known_by(a, b, T::cmp)
-    }
-
-    /// Unknown values come last in either direction.
-    fn known_by<T>(self, a: Option<T>, b: Option<T>, cmp: impl Fn(&T, &T) -> Ordering) -> Ordering {
-        match (a, b) {
-            (Some(a), Some(b)) if self.descending => cmp(&b, &a),
-            (Some(a), Some(b)) => cmp(&a, &b),
-            (a, b) => b.is_some().cmp(&a.is_some()),
-        }
     }
 }
 
 impl Ask for GpuAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let Part { answer: fleet, missing } = view.history.fleet().await?;
+        let judgement = view.judgement().await;
         view.render(missing, move |view, missing| {
+            let unknown = GpuJudge::default();
+            let judge = judgement.as_deref().map_or(&unknown, |judgement| &judgement.judge);
             let gpu = fleet.find(&self.0).map_err(|why| ApiError::no_gpu(&self.0, why, missing))?;
             let detail = GpuDetail {
-                gpu: view.rules.show(gpu, None),
+                gpu: JudgedGpu::of(gpu, view.rules, judge).show(view.rules, None),
                 latest: LatestColumns(gpu),
                 labels: Labels::of(gpu),
                 first_seen: Moment(gpu.first_seen_ns),
             };
-            Body::until(view.rules.changes_at(&fleet), &detail)
+            let until_ns = view.judged_until(judgement.as_deref()).min(view.rules.changes_at(&fleet));
+            Body::until(until_ns, &detail)
         })
         .await
     }
@@ -423,20 +396,4 @@ fn labels(text: Option<&String>) -> Result<Vec<Label>, ApiError> {
         })
     };
     parameter::list("labels", text)?.iter().map(label).collect()
-}
-
-fn sort(text: &str) -> Result<Sort, ApiError> {
-    let (name, descending) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
-    if let Some((_, by)) = FIELDS.iter().find(|(field, _)| *field == name) {
-        return Ok(Sort { by: *by, descending });
-    }
-    let metric = parameter::gpu_metric("sort", name).map_err(|_| {
-        let fields = FIELDS.map(|(field, _)| field).join(", ");
-        ApiError::parameter(
-            "sort",
-            text,
-            format!("{fields}, or a metric's column; - before it turns the order round"),
-        )
-    });
-    Ok(Sort { by: Field::Metric(metric?), descending })
 }

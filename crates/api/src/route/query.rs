@@ -1,5 +1,7 @@
 //! `/api/v1/query`: data for charts.
 
+mod wide;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use super::answered::Answered;
 use super::telemetry;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
-use crate::asked::{Instant, MetricTable, Where};
+use crate::asked::{Flag, FormatName, Instant, MetricTable, Where};
 use crate::config::Limits;
 use crate::dto::{GroupLabels, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
@@ -52,12 +54,17 @@ pub(crate) struct QueryParams {
     gpus: Option<String>,
     /// Only GPUs of these hosts, between commas.
     #[param(example = "sim-node-01")]
+    host: Option<String>,
+    /// The older name of `host`; both together name all of them.
+    #[param(example = "sim-node-01")]
     hosts: Option<String>,
     /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970. An hour before the end
     /// without it.
+    #[serde(alias = "start_time")]
     #[param(example = "2026-11-20T15:00:00Z")]
     start: Option<Instant>,
     /// Last instant, inclusive; now without it.
+    #[serde(alias = "end_time")]
     #[param(example = "2026-11-20T16:00:00Z")]
     end: Option<Instant>,
     /// Width of a step: `500ms`, `10s`, `1m`, `1h`, `1d`, or a number of seconds. One that gives some 300 steps
@@ -92,6 +99,13 @@ pub(crate) struct QueryParams {
     /// `bottom` exclude each other.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, example = 10)]
     bottom: Option<String>,
+    /// `json`, `csv` or `arrow`; without it what `Accept` prefers.
+    #[param(inline, example = "csv")]
+    format: Option<FormatName>,
+    /// CSV or Arrow with a row a step and a column a series, instead of a row a value. Columns of GPUs are named `host:gpu6`; before the
+    /// name stand the metric and the aggregate, where there are several.
+    #[param(inline)]
+    wide: Option<Flag>,
 }
 
 /// A question for values by step.
@@ -109,6 +123,7 @@ pub(crate) struct QueryAsk {
     tests: Tests,
     best: Option<Best>,
     format: Format,
+    wide: bool,
 }
 
 /// Which series of a metric and aggregate are wanted: so many, by their means.
@@ -176,7 +191,12 @@ impl Ask for QueryAsk {
             let up_to_now = || view.now_ns().saturating_add(UP_TO_NOW_NS);
             let until_ns = self.end_ns.map_or_else(up_to_now, |_| i64::MAX);
             if self.format != Format::Json {
-                let table = format::of_series(buckets.steps(), &self.group_by, &series)?;
+                let steps = buckets.steps();
+                let table = if self.wide {
+                    wide::table(steps, &self.group_by, &series, &fleet)?
+                } else {
+                    format::of_series(steps, &self.group_by, &series)?
+                };
                 return Body::table(until_ns, self.format, &table, None);
             }
             let answer = QueryAnswer {
@@ -203,6 +223,15 @@ impl QueryAsk {
             let allowed = format!("at most {} metrics", limits.metrics_max);
             return Err(ApiError::parameter("metrics", &columns.join(","), allowed));
         }
+        let format = Format::asked(params.format.as_ref(), headers)?;
+        let wide = Flag::read("wide", params.wide.as_ref())?;
+        if wide && format == Format::Json {
+            return Err(ApiError::parameter(
+                "wide",
+                "true",
+                "false with JSON; give format=csv or format=arrow",
+            ));
+        }
         let table = MetricTable::read(params.table.as_ref())?;
         let metrics: Result<_, _> =
             columns.iter().map(|column| parameter::metric_of(table, "metrics", column)).collect();
@@ -214,7 +243,7 @@ impl QueryAsk {
             table,
             metrics: metrics?,
             gpus,
-            hosts: parameter::list("hosts", params.hosts.as_ref())?,
+            hosts: parameter::hosts(params.host.as_ref(), params.hosts.as_ref())?,
             start_ns: Instant::read("start", params.start.as_ref())?,
             end_ns: Instant::read("end", params.end.as_ref())?,
             step_ns: given(params.step.as_ref()).map(parameter::step).transpose()?,
@@ -222,7 +251,8 @@ impl QueryAsk {
             group_by: group_by(table, params.group_by.as_ref())?,
             tests: Tests::parse(params.selector.as_ref())?,
             best: best(params, limits)?,
-            format: Format::accepted(headers),
+            format,
+            wide,
         })
     }
 
@@ -330,29 +360,35 @@ impl QueryAsk {
                 Cow::Owned(several.iter().map(|text| text.unwrap_or_default()).collect::<Vec<_>>().join(", "))
             }
         };
-        let unit = metric.unit.as_str();
-        let per_second = metric.unit.per_second().filter(|_| series.aggregate == Aggregate::Rate);
-        let is_value = series.aggregate != Aggregate::Count && !series.aggregate.needs_tracks();
         Series {
             metric: metric.column,
-            unit: match series.aggregate {
-                Aggregate::Count => Cow::Borrowed(""),
-                Aggregate::Rate if let Some((unit, _)) = per_second => Cow::Borrowed(unit.as_str()),
-                Aggregate::Rate => Cow::Owned(format!("{unit}/s")),
-                _ => Cow::Borrowed(unit),
-            },
+            unit: unit_of(series),
             aggregate: series.aggregate.name(),
             group,
             gpu,
             hostname: identity.and_then(Identity::node).or(label(IdentityColumn::Node.name())),
             simulated: identity.is_some_and(Identity::is_simulated) || simulated.contains(&texts),
-            values: Values {
-                of_steps: &series.values,
-                single: is_value && metric.column_type == ColumnType::F32,
-            },
+            values: Values { of_steps: &series.values, single: is_single(series) },
             labels: GroupLabels(labels),
         }
     }
+}
+
+/// The unit of the values of a series.
+fn unit_of(series: &BucketSeries) -> Cow<'static, str> {
+    let unit = series.metric.metric().unit;
+    match series.aggregate {
+        Aggregate::Count => Cow::Borrowed(""),
+        Aggregate::Rate if let Some((unit, _)) = unit.per_second() => Cow::Borrowed(unit.as_str()),
+        Aggregate::Rate => Cow::Owned(format!("{}/s", unit.as_str())),
+        _ => Cow::Borrowed(unit.as_str()),
+    }
+}
+
+/// Whether its values come from 32-bit floats.
+fn is_single(series: &BucketSeries) -> bool {
+    let is_value = series.aggregate != Aggregate::Count && !series.aggregate.needs_tracks();
+    is_value && series.metric.metric().column_type == ColumnType::F32
 }
 
 /// The rate of an energy is shown in watts, in every form of an answer.

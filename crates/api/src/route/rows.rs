@@ -13,6 +13,7 @@ use crate::dto::{Columns, Moment, RowMetrics, TelemetryEntry};
 /// The rows of a batch.
 #[derive(Debug)]
 pub(crate) struct GpuRows<'a> {
+    batch: &'a Batch,
     times: &'a [i64],
     /// The GPUs, in a table without GPUs the hosts.
     subjects: &'a DictionaryArray<Int32Type>,
@@ -27,6 +28,7 @@ impl<'a> GpuRows<'a> {
     pub(crate) fn of(batch: &'a Batch, wanted: Option<&[String]>) -> Option<Self> {
         let subject = batch.table().subject();
         Some(Self {
+            batch,
             times: batch.timestamps(),
             subjects: batch.identity_column(subject)?,
             partitions: Some(IdentityColumn::Partition)
@@ -50,6 +52,11 @@ impl<'a> GpuRows<'a> {
     /// Host of a row.
     pub(crate) fn hostname(&self, row: usize) -> Option<&'a str> {
         text_at(self.nodes?, row)
+    }
+
+    /// The text of a row in an identity column.
+    pub(crate) fn text(&self, column: IdentityColumn, row: usize) -> Option<&'a str> {
+        text_at(self.batch.identity_column(column)?, row)
     }
 
     fn simulated(&self, row: usize) -> bool {

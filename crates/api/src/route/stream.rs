@@ -11,7 +11,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::Stream;
-use gpuvitals_core::history::{Change, Fleet, NoGpu, Part};
+use gpuvitals_core::history::{Change, Fleet, NoGpu, Part, Selector};
 use gpuvitals_core::{Batch, Table};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,11 +23,12 @@ use super::answered::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
 use crate::ask;
-use crate::asked::Columns;
+use crate::asked::{Columns, Where};
 use crate::dto::{Moment, TelemetryEntry};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked};
 use crate::recent::{StreamFollower, StreamNext, StreamPlace};
+use crate::selector::Tests;
 
 /// Most rows of one event; a larger append comes as several.
 const EVENT_ROWS_MAX: usize = 1_000;
@@ -52,7 +53,15 @@ pub(crate) struct StreamParams {
     metrics: Option<Columns>,
     /// Only GPUs of these hosts, between commas.
     #[param(example = "sim-node-01")]
+    host: Option<String>,
+    /// The older name of `host`; both together name all of them.
+    #[param(example = "sim-node-01")]
     hosts: Option<String>,
+    /// Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
+    /// `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
+    #[serde(rename = "where")]
+    #[param(rename = "where", inline, example = "namespace=research;job!=")]
+    selector: Option<Where>,
 }
 
 /// New rows as they arrive.
@@ -86,7 +95,7 @@ pub(crate) async fn stream(
     Asked(params): Asked<StreamParams>,
 ) -> Answered {
     let fleet = api.history().fleet().await?;
-    let filter = Filter::parse(&params, &fleet)?;
+    let filter = Filter::parse(&params, &fleet).await?;
     let permit = api.stream_permit()?;
     let opening = Opening::of(&api, &headers, fleet.missing);
     let partial = ask::partial(&opening.missing);
@@ -194,15 +203,18 @@ struct Filter {
     names: Vec<Arc<str>>,
     hosts: HashSet<Arc<str>>,
     metrics: Option<Vec<String>>,
+    /// Tests of the rows' identities.
+    selector: Selector,
 }
 
 impl Filter {
-    fn parse(params: &StreamParams, fleet: &Part<Arc<Fleet>>) -> Result<Self, ApiError> {
+    async fn parse(params: &StreamParams, fleet: &Part<Arc<Fleet>>) -> Result<Self, ApiError> {
         let mut filter = Self {
             gpus: HashSet::new(),
             names: parameter::list("gpus", params.gpus.as_ref())?,
-            hosts: parameter::list("hosts", params.hosts.as_ref())?.into_iter().collect(),
+            hosts: parameter::hosts(params.host.as_ref(), params.hosts.as_ref())?.into_iter().collect(),
             metrics: Columns::read(Table::GpuEvents, params.metrics.as_ref())?,
+            selector: Tests::parse(params.selector.as_ref())?.selector().await?,
         };
         parameter::known_columns(Table::GpuEvents, filter.metrics.as_deref(), fleet)?;
         for name in &filter.names {
@@ -263,7 +275,7 @@ impl Filter {
         let (mut event, mut count) = (Vec::new(), 0);
         for (row, entry) in rows.entries().enumerate().skip(rows_passed.saturating_sub(first)) {
             *rows_passed = first + row + 1;
-            if !self.wants(&entry) {
+            if !self.wants(&entry) || !self.selector.selects(|column| rows.text(column, row)) {
                 continue;
             }
             let len = event.len();

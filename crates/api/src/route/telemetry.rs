@@ -14,7 +14,7 @@ use super::answered::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
-use crate::asked::{Columns, Cursor, Flag, GpuTable, Instant, Limit, Offset, TableName, Where};
+use crate::asked::{Columns, Cursor, Flag, FormatName, GpuTable, Instant, Limit, Offset, TableName, Where};
 use crate::config::Limits;
 use crate::cursor;
 use crate::dto::{Pagination, TelemetryList};
@@ -37,8 +37,14 @@ macro_rules! rows_params {
             $($(#[$of])+ $gpus: Option<$list>,)?
             /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
             #[param(example = "2026-11-20T15:00:00Z")]
-            start_time: Option<Instant>,
+            start: Option<Instant>,
             /// Last instant, inclusive.
+            #[param(example = "2026-11-20T16:00:00Z")]
+            end: Option<Instant>,
+            /// The older name of `start`, which counts where both are given.
+            #[param(example = "2026-11-20T15:00:00Z")]
+            start_time: Option<Instant>,
+            /// The older name of `end`, which counts where both are given.
             #[param(example = "2026-11-20T16:00:00Z")]
             end_time: Option<Instant>,
             /// Most rows to return.
@@ -62,6 +68,9 @@ macro_rules! rows_params {
             /// Oldest first; newest first without it.
             #[param(inline)]
             reverse: Option<Flag>,
+            /// `json`, `csv` or `arrow`; without it what `Accept` prefers.
+            #[param(inline, example = "csv")]
+            format: Option<FormatName>,
         }
 
         impl $name {
@@ -70,8 +79,12 @@ macro_rules! rows_params {
             /// # Errors
             /// If a parameter is not allowed.
             fn ask(&self, limits: &Limits, headers: &HeaderMap) -> Result<TelemetryAsk, ApiError> {
-                let start_ns = Instant::read("start_time", self.start_time.as_ref())?;
-                let end_ns = Instant::read("end_time", self.end_time.as_ref())?;
+                let start_ns = Instant::either(
+                    ("start", self.start.as_ref()),
+                    ("start_time", self.start_time.as_ref()),
+                )?;
+                let end_ns =
+                    Instant::either(("end", self.end.as_ref()), ("end_time", self.end_time.as_ref()))?;
                 if start_ns.zip(end_ns).is_some_and(|(start, end)| end < start) {
                     return Err(ApiError::EndBeforeStart);
                 }
@@ -87,7 +100,7 @@ macro_rules! rows_params {
                     tests: Tests::parse(self.selector.as_ref())?,
                     metrics: Columns::read(table, self.metrics.as_ref())?,
                     oldest_first: Flag::read("reverse", self.reverse.as_ref())?,
-                    format: Format::accepted(headers),
+                    format: Format::asked(self.format.as_ref(), headers)?,
                 })
             }
         }

@@ -2,6 +2,7 @@
 
 use gpuvitals_analysis::findings::{FleetFinding, HolderLoad};
 use gpuvitals_analysis::hints::NodeHint;
+use gpuvitals_analysis::judgement::GpuJudge;
 
 /// What is wrong with the fleet at one instant.
 #[derive(Debug, Clone)]
@@ -10,6 +11,8 @@ pub(crate) struct Judgement {
     pub(crate) at_ns: i64,
     /// The findings with the names of their subjects for people, the worst first.
     pub(crate) findings: Vec<(FleetFinding, String)>,
+    /// What they say of each GPU.
+    pub(crate) judge: GpuJudge,
     /// The jobs with several GPUs.
     pub(crate) jobs: Vec<HolderLoad>,
     /// Where work can go.

@@ -6,25 +6,48 @@ use gpuvitals_core::{Identity, IdentityColumn};
 use gpuvitals_settings::Typed as _;
 use serde_json::{Value, json};
 
+use crate::analysis::judging;
 use crate::world::{World, fleet, gpu, now_ns, rows};
 
 fn ids(list: &Value) -> Vec<&str> {
     list["gpus"].as_array().unwrap().iter().map(|gpu| gpu["id"].as_str().unwrap()).collect()
 }
 
+/// Counts of judgements, these and no others.
+fn counts(some: &[(&str, usize)]) -> Value {
+    let words = [
+        "critical",
+        "lost",
+        "unhealthy",
+        "warning",
+        "notice",
+        "unconfirmed",
+        "stale",
+        "unknown",
+        "active",
+        "idle",
+    ];
+    let count = |word: &str| some.iter().find(|(name, _)| *name == word).map_or(0, |(_, count)| *count);
+    words.map(|word| (word.to_owned(), json!(count(word)))).into_iter().collect()
+}
+
 #[tokio::test]
 async fn a_gpu_in_the_list_has_every_field() {
-    let world = World::new().await;
+    let world = judging().await;
+    world.append(fleet()).await;
     let list = world.ok("/api/v1/gpus?limit=1&include=metrics&sort=id").await;
     let gpu = json!({
         "id": "GPU-a", "name": "sim-node-01 / GPU 0", "model": "NVIDIA H100 80GB HBM3", "vendor": "nvidia",
         "hostname": "sim-node-01", "index": 0, "memory_mb": 81559, "driver_version": "570.86.15", "state": "active",
         "state_reason": null, "last_seen": "2026-11-20T16:00:00Z", "simulated": true,
-        "metrics": {"utilization_pct": 97.0, "power_w": 598.1, "memory_total_mb": 81559, "room_c": 21.5}
+        "metrics": {"utilization_pct": 97.0, "power_w": 598.1, "memory_total_mb": 81559, "room_c": 21.5},
+        "judgement": "active", "judgement_reason": null
     });
+    let judgements = counts(&[("critical", 1), ("lost", 1), ("unknown", 1), ("active", 1), ("idle", 1)]);
     assert_eq!(
         list,
-        json!({"gpus": [gpu], "total": 5, "pagination": {"limit": 1, "offset": 0, "has_next": true}})
+        json!({"gpus": [gpu], "judgements": judgements, "total": 5,
+               "pagination": {"limit": 1, "offset": 0, "has_next": true}})
     );
     let plain = world.ok("/api/v1/gpus?limit=1&sort=id").await;
     assert_eq!(plain["gpus"][0].get("metrics"), None);
@@ -60,7 +83,7 @@ async fn what_is_unknown_is_null() {
     let gpu = json!({
         "id": "rack@7", "name": "rack@7", "model": null, "vendor": null, "hostname": null, "index": null,
         "memory_mb": null, "driver_version": null, "state": "unknown", "state_reason": null,
-        "last_seen": "2026-11-20T15:59:55Z", "simulated": false
+        "last_seen": "2026-11-20T15:59:55Z", "simulated": false, "judgement": "unknown", "judgement_reason": null
     });
     assert_eq!(list["gpus"], json!([gpu]));
 }
@@ -219,12 +242,14 @@ async fn one_gpu_with_its_latest_values_and_labels() {
 
 #[tokio::test]
 async fn hosts_and_their_gpus() {
-    let world = World::new().await;
+    let world = judging().await;
+    world.append(fleet()).await;
     let hosts = world.ok("/api/v1/hosts").await;
     let first = json!({
         "hostname": "sim-node-01", "gpu_count": 3, "models": ["NVIDIA H100 80GB HBM3"], "vendors": ["nvidia"],
         "states": {"active": 1, "idle": 1, "stale": 0, "unhealthy": 1, "unknown": 0},
-        "last_seen": "2026-11-20T16:00:00Z", "simulated": true
+        "last_seen": "2026-11-20T16:00:00Z", "simulated": true, "judgement": "critical",
+        "judgements": counts(&[("critical", 1), ("active", 1), ("idle", 1)])
     });
     assert_eq!(hosts["hosts"][0], first);
     assert_eq!(hosts["hosts"][1]["hostname"], "sim-node-02");
@@ -242,8 +267,11 @@ async fn hosts_and_their_gpus() {
 async fn an_empty_store_has_empty_lists() {
     let world = World::empty(|_, _| ()).await;
     let page = json!({"limit": 100, "offset": 0, "has_next": false});
-    assert_eq!(world.ok("/api/v1/gpus").await, json!({"gpus": [], "total": 0, "pagination": page}));
-    assert_eq!(world.ok("/api/v1/hosts").await, json!({"hosts": [], "total": 0, "pagination": page}));
+    let none = counts(&[]);
+    for (path, list) in [("/api/v1/gpus", "gpus"), ("/api/v1/hosts", "hosts")] {
+        let empty = json!({list: [], "judgements": none, "total": 0, "pagination": page});
+        assert_eq!(world.ok(path).await, empty);
+    }
     assert_eq!(world.ok("/api/v1/telemetry").await, json!({"data": [], "total": 0, "pagination": page}));
     let query = world.ok("/api/v1/query?metrics=power_w&step=30m").await;
     assert_eq!(query["series"], json!([]));

@@ -14,6 +14,7 @@ mod client;
 mod clusters;
 mod collector;
 mod course;
+mod judged;
 mod lists;
 mod operation;
 mod page;

@@ -8,6 +8,7 @@ use gpuvitals_listener::WebOrigin;
 use gpuvitals_settings::Typed as _;
 use serde_json::{Value, json};
 
+use crate::analysis::judging;
 use crate::client::request;
 use crate::clusters;
 use crate::world::{World, fleet, gpu, now_ns, rows};
@@ -137,7 +138,11 @@ async fn an_answer_is_given_again_until_the_store_changes() {
 #[tokio::test]
 async fn one_viewer_gets_the_same_answer_again_until_a_gpu_becomes_stale() {
     let stale_after = Duration::from_secs(30);
-    let world = World::empty(|api, _| api.stale_after = stale_after).await;
+    // A judgement changes an answer as well, and serves for all of the test.
+    let world = World::empty(|api, _| {
+        (api.stale_after, api.limits.judge_every) = (stale_after, Duration::from_hours(2));
+    })
+    .await;
     world.append(fleet()).await;
     let ask = async |path: &str| world.get(path).await.header("x-cache").unwrap().to_owned();
     let gpus = world.ok("/api/v1/gpus?limit=5").await;
@@ -302,7 +307,8 @@ async fn the_documents_are_served() {
 /// The handlers accept the documented parameters.
 #[tokio::test]
 async fn documented_parameters_are_known() {
-    let world = World::new().await;
+    let world = judging().await;
+    world.append(fleet()).await;
     *world.parts.clusters.lock().unwrap() = vec![clusters::east_with(&["node-07"])];
     let document = world.ok("/openapi.json").await;
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -327,6 +333,7 @@ async fn documented_parameters_are_known() {
                 let name = parameter["name"].as_str().unwrap();
                 let example = match name {
                     "gpus" => json!("GPU-a"),
+                    "finding" => json!("xid:GPU-c"),
                     _ => parameter.get("example").cloned().unwrap_or(parameter["schema"]["default"].clone()),
                 };
                 // Of a list one entry.

@@ -221,8 +221,8 @@ async fn tables_come_as_csv_or_arrow_and_pages_name_the_next() {
     assert_eq!(
         plain.text().lines().collect::<Vec<_>>(),
         [
-            "id,timestamp,hostname,index,model,vendor,driver_version,memory_mb",
-            "GPU-a,2026-11-20T16:00:00Z,sim-node-01,0,NVIDIA H100 80GB HBM3,nvidia,570.86.15,81559"
+            "id,timestamp,hostname,index,model,vendor,driver_version,memory_mb,state,judgement",
+            "GPU-a,2026-11-20T16:00:00Z,sim-node-01,0,NVIDIA H100 80GB HBM3,nvidia,570.86.15,81559,active,active"
         ]
     );
     let arrow = "accept: application/vnd.apache.arrow.stream\r\n";

@@ -76,6 +76,26 @@ async fn a_gpu_that_is_not_known_yet_may_be_named_by_any_of_its_names() {
 }
 
 #[tokio::test]
+async fn rows_are_tested_by_their_identity() {
+    let world = World::empty(|_, _| ()).await;
+    for (test, gpus) in [
+        ("where=pod%3Dtrain-7", &["GPU-a"][..]),
+        ("where=vendor%3Damd", &["GPU-d"]),
+        ("where=model%3D~NVIDIA.*;pod%3D&host=sim-node-01", &["GPU-b", "GPU-c"]),
+    ] {
+        let fresh = World::empty(|_, _| ()).await;
+        let mut events = Events::open(fresh.address, &format!("/api/v1/stream?{test}")).await;
+        fresh.append(fleet()).await;
+        let rows = events.event().await.unwrap().1;
+        let mut found: Vec<&str> =
+            rows.as_array().unwrap().iter().map(|row| row["gpu_id"].as_str().unwrap()).collect();
+        found.dedup();
+        assert_eq!(found, gpus, "{test}");
+    }
+    assert_eq!(world.get("/api/v1/stream?where=nonsense").await.json()["code"], "bad_parameter");
+}
+
+#[tokio::test]
 async fn who_is_too_slow_is_told_how_much_it_missed() {
     let world = World::empty(|api, _| api.limits.resume_bytes = 1 << 20).await;
     let events = Events::open(world.address, "/api/v1/stream").await;

@@ -70,7 +70,7 @@ describe("the page of a GPU", () => {
   });
 
   it("begins with what is wrong with it, and with the chart that shows it", async () => {
-    const evidence = [{ quantity: "power_w", unit: "W", value: 512, compared_with: { value: 700, origin: "median of the job" } }];
+    const evidence = [{ quantity: "power_w", unit: "W", value: 512, compared_with: { value: 700, origin: "median of the job" }, text: "power 512 W against 700 W, median of the job" }];
     const own = finding({ kind: "straggler", subject: { type: "gpu", id: ID, name: "node-1 / GPU 0" }, evidence });
     const mock = mockApi({ [PATH]: detail({ index: 3 }), "/api/v1/query": history, "/api/v1/analysis/findings": findingsOf([own]) });
     renderAt(`/gpus/${ID}`);

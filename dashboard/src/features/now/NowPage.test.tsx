@@ -21,7 +21,7 @@ const slow = finding({
   severity: "warning",
   subject: { type: "gpu", id: "GPU-b", name: "node-1 / GPU 1" },
   sentence: "its clock is 23 % below that of its job",
-  evidence: [{ quantity: "gpu_clock_mhz", unit: "MHz", value: 1530, compared_with: { value: 1980, origin: "median of the job" } }],
+  evidence: [{ quantity: "gpu_clock_mhz", unit: "MHz", value: 1530, compared_with: { value: 1980, origin: "median of the job" }, text: "GPU clock 1530 MHz against 1980 MHz, median of the job" }],
 });
 const three = findingsOf([silent, finding(), slow]);
 const gpus = listOf([gpu({ id: "GPU-a", index: 6, state: "unhealthy", state_reason: "XID 63" }), gpu({ id: "GPU-b", index: 1 })]);

@@ -67,7 +67,7 @@ describe("evidence", () => {
     ["xid_last", "", 63, null, "Last XID 63"],
     ["gpu_clock_mhz", "MHz", 1530, { value: 1980, origin: "median of the job" }, "GPU clock 1,530 MHz against 1,980 MHz, median of the job"],
   ])("%s (%s) of %s is in words", (quantity, unit, value, compared_with, words) => {
-    const { name, value: said, beside } = evidenceWords({ quantity, unit, value, compared_with }, metrics);
+    const { name, value: said, beside } = evidenceWords({ quantity, unit, value, compared_with, text: "" }, metrics);
     expect([name, said, ...(beside === "" ? [] : [beside])].join(" ")).toBe(words);
   });
 });

@@ -1,0 +1,70 @@
+//! The words that a list of GPUs is searched by.
+
+use std::sync::Arc;
+
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::history::GpuState;
+
+use crate::condition;
+
+/// What is searched for, in lower case.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// All of it, without blanks around.
+    phrase: String,
+    /// Its words.
+    words: Vec<String>,
+}
+
+impl Search {
+    pub(super) fn of(text: &str) -> Self {
+        let phrase = text.trim().to_lowercase();
+        let words = phrase.split_whitespace().map(str::to_owned).collect();
+        Self { phrase, words }
+    }
+
+    /// The GPUs that it finds: those that it names, with their partitions; if it names none those that have each of its words somewhere.
+    pub(super) fn among<'a>(&self, mut gpus: Vec<&'a Arc<GpuState>>) -> Vec<&'a Arc<GpuState>> {
+        if self.words.is_empty() {
+            return gpus;
+        }
+        let named: Vec<&Arc<GpuState>> = gpus.iter().copied().filter(|gpu| self.names(gpu)).collect();
+        if !named.is_empty() {
+            return named;
+        }
+        gpus.retain(|gpu| self.is_found_in(gpu));
+        gpus
+    }
+
+    /// Whether all of it is a name of the GPU that we print: `node / GPU 6`, `node:gpu6`, its UUID, its id.
+    fn names(&self, gpu: &GpuState) -> bool {
+        let name = condition::name(gpu).to_lowercase();
+        let uuid = gpu.identity.get(IdentityColumn::Uuid);
+        let is_part = || name.strip_prefix(&self.phrase).is_some_and(|rest| rest.starts_with(" / "));
+        let is_whole = || self.phrase.contains(" / ");
+        name == self.phrase
+            || gpu.key.to_lowercase() == self.phrase
+            || uuid.is_some_and(|uuid| uuid.to_lowercase() == self.phrase)
+            || condition::address(gpu).is_some_and(|address| address.to_lowercase() == self.phrase)
+            || (is_whole() && is_part())
+    }
+
+    fn is_found_in(&self, gpu: &GpuState) -> bool {
+        const SEARCHED: [IdentityColumn; 6] = [
+            IdentityColumn::Node,
+            IdentityColumn::Model,
+            IdentityColumn::Pci,
+            IdentityColumn::Pod,
+            IdentityColumn::Namespace,
+            IdentityColumn::Job,
+        ];
+        let mut text =
+            format!("{}\n{}\n{}", gpu.key, condition::name(gpu), condition::address(gpu).unwrap_or_default());
+        for column in SEARCHED {
+            text.push('\n');
+            text.push_str(gpu.identity.get(column).unwrap_or_default());
+        }
+        let text = text.to_lowercase();
+        self.words.iter().all(|word| text.contains(word.as_str()))
+    }
+}
