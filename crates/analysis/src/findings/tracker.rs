@@ -189,7 +189,9 @@ impl Tracker {
             by_subject.entry(&finding.subject).or_default().push(finding);
         }
         let place = |finding: &FleetFinding| super::KINDS.iter().position(|kind| kind.id == finding.kind.id);
-        by_subject.values_mut().for_each(|findings| findings.sort_by_key(|finding| place(finding)));
+        for findings in by_subject.values_mut() {
+            findings.sort_by_key(|finding| place(finding));
+        }
         let of = |subject: &Subject| by_subject.get(subject).map_or(&[][..], Vec::as_slice);
         let is_covered = |finding: &FleetFinding| {
             let mut others = of(&finding.subject).iter().chain(of(&Subject::Fleet));
