@@ -1,6 +1,5 @@
 //! Questions that are answered from the history. Equal questions share an answer.
 
-use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -8,9 +7,8 @@ use arrow_array::RecordBatch;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::Bytes;
-use gpuvitals_analysis::health_event::HealthEvent;
 use gpuvitals_core::clusters::ClusterView;
-use gpuvitals_core::history::{History, Part, QueryError, RowsQuery};
+use gpuvitals_core::history::History;
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -22,6 +20,8 @@ use crate::format::{self, Format};
 use crate::rack::RackPattern;
 use crate::tag;
 use crate::watch::{FleetWatch, Judgement};
+
+pub(crate) use crate::answers::{health_events, joined};
 
 /// Shortest answer in bytes that is worth compressing.
 const COMPRESSED_FROM: usize = 1_024;
@@ -91,31 +91,13 @@ pub(crate) struct Rendered {
     pub(crate) until_ns: i64,
 }
 
-/// Health events, in order of time; none of a history that does not keep them.
-///
-/// # Errors
-/// When the history gives no answer.
-pub(crate) async fn health_events(
-    history: &dyn History,
-    query: RowsQuery,
-) -> Result<Part<Vec<HealthEvent>>, QueryError> {
-    match history.rows(query).await {
-        Ok(Part { answer, missing }) => {
-            let events = answer.batch.map_or_else(Vec::new, |batch| HealthEvent::of_rows(&batch));
-            Ok(Part { answer: events, missing })
-        }
-        Err(QueryError::NotKept { .. }) => Ok(Part::whole(Vec::new())),
-        Err(error) => Err(error),
-    }
-}
-
 impl View {
     /// Now, or the instant as of which is asked, nanoseconds UTC since 1970.
     pub(crate) fn now_ns(&self) -> i64 {
         self.rules.fresh.now_ns
     }
 
-    /// The last judgement of the fleet; none while there is none, and making one takes long.
+    /// A judgement of the fleet; none while there is none, and making one takes long.
     pub(crate) async fn judgement(&self) -> Option<Arc<Judgement>> {
         self.watch.judged_soon(self.history.as_ref(), self.rules.fresh, 2 * self.limits.judge_every).await
     }
@@ -188,14 +170,6 @@ impl Body {
         let next = next.and_then(|next| HeaderValue::from_str(next).ok());
         Ok(Self { text, format, next, until_ns })
     }
-}
-
-/// What two answers lack, each once.
-pub(crate) fn joined(mut missing: Vec<String>, more: Vec<String>) -> Vec<String> {
-    missing.extend(more);
-    let mut seen = HashSet::new();
-    missing.retain(|words| seen.insert(words.clone()));
-    missing
 }
 
 /// What an answer lacks, as far as a header takes it; what is no printable ASCII becomes `?`.

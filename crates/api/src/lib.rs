@@ -22,6 +22,7 @@
 //! ```
 
 mod accept;
+mod answers;
 mod api;
 mod ask;
 mod asked;

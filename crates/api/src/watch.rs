@@ -27,7 +27,7 @@ use gpuvitals_core::history::{
 use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Origin, Table, causes};
 
-use crate::{ask, condition};
+use crate::{answers, condition};
 
 pub(crate) use judgement::Judgement;
 
@@ -124,7 +124,7 @@ impl FleetWatch {
         Ok(judgement)
     }
 
-    /// The same, if it comes at once: none while the history gives no answer, or a first judgement takes long.
+    /// The same, if it comes at once; else the last one of any age. None while there is none.
     pub(crate) async fn judged_soon(
         &self,
         history: &dyn History,
@@ -132,13 +132,11 @@ impl FleetWatch {
         age_max: Duration,
     ) -> Option<Arc<Judgement>> {
         match tokio::time::timeout(SOON, self.judged(history, fresh, age_max)).await {
-            Ok(Ok(judgement)) => Some(judgement),
-            Ok(Err(error)) => {
-                tracing::debug!(reason = causes(&error), "the fleet cannot be judged now");
-                None
-            }
-            Err(_) => None,
+            Ok(Ok(judgement)) => return Some(judgement),
+            Ok(Err(error)) => tracing::debug!(reason = causes(&error), "the fleet cannot be judged now"),
+            Err(_) => tracing::debug!("judging the fleet takes too long for an answer"),
         }
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn judge(&self, history: &dyn History, fresh: Freshness) -> Result<Judgement, QueryError> {
@@ -153,7 +151,7 @@ impl FleetWatch {
             }
             let mut parts = BucketsInParts::new(query);
             while let Some(Part { answer: buckets, missing: more }) = parts.next(history).await? {
-                missing = ask::joined(missing, more);
+                missing = answers::joined(missing, more);
                 self.blocking(move |work| work.recent.take(&buckets)).await?;
             }
         }
@@ -161,7 +159,7 @@ impl FleetWatch {
             let (asked, mut before) = (query.gpus.clone(), Recent::of_range());
             let mut parts = BucketsInParts::new(query);
             while let Some(Part { answer: buckets, missing: more }) = parts.next(history).await? {
-                missing = ask::joined(missing, more);
+                missing = answers::joined(missing, more);
                 before.take(&buckets);
             }
             self.work(|work| work.recent.take_idle(&asked, &before));
@@ -203,7 +201,7 @@ impl FleetWatch {
 
     /// Takes the life of findings from the history, and says whether that could be read.
     async fn recall(&self, history: &dyn History, query: RowsQuery, now_ns: i64) -> Result<bool, QueryError> {
-        let events = match ask::health_events(history, query).await {
+        let events = match answers::health_events(history, query).await {
             Ok(Part { answer, missing }) if missing.is_empty() => answer,
             // What is missing may be the beginning of a finding, or its acknowledgement.
             Ok(Part { missing, .. }) => {
@@ -432,7 +430,7 @@ async fn lost(
         newest_first: true,
         ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
     };
-    Ok(findings::lost_gpus(&ask::health_events(history, query).await?.answer))
+    Ok(findings::lost_gpus(&answers::health_events(history, query).await?.answer))
 }
 
 /// How many rows of these hosts are ahead; none if that cannot be told whole.

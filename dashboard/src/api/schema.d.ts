@@ -1196,6 +1196,8 @@ export interface components {
              */
             value: number;
             compared_with: components["schemas"]["ComparedValue"] | null;
+            /** @description All of it in words, for people. */
+            text: string;
         };
         /** @description Why a GPU was slow in a range of time. */
         Explanation: {
@@ -1227,6 +1229,7 @@ export interface components {
          *             "value": 1980
          *           },
          *           "quantity": "gpu_clock_mhz",
+         *           "text": "GPU clock 1530 MHz against 1980 MHz, median of the job",
          *           "unit": "MHz",
          *           "value": 1530
          *         }
@@ -1380,6 +1383,8 @@ export interface components {
          *       "hostname": "sim-node-01",
          *       "id": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
          *       "index": 0,
+         *       "judgement": "active",
+         *       "judgement_reason": null,
          *       "last_seen": "2026-11-20T16:00:00Z",
          *       "memory_mb": 81559,
          *       "model": "NVIDIA H100 80GB HBM3",
@@ -1431,6 +1436,10 @@ export interface components {
             labels?: {
                 [key: string]: string | null;
             };
+            /** @description How it does in one word: the worst open finding about it, else its state. */
+            judgement: components["schemas"]["GpuJudgement"];
+            /** @description Why, where the word does not say so itself: the finding, or the reason of the state. */
+            judgement_reason: string | null;
         };
         /** @description Everything known about one GPU. */
         GpuDetail: {
@@ -1445,10 +1454,20 @@ export interface components {
             /** @description Time of its oldest row. */
             first_seen: components["schemas"]["Moment"];
         };
+        /**
+         * @description How a GPU does, what needs somebody first.
+         *
+         *     `critical`, `warning`, `notice`: the severity of the worst open finding about it; `lost`: a finding says that it, its node or the fleet
+         *     reports nothing any more; `unconfirmed`: its latest values show a condition, and no finding has opened yet; else its state.
+         * @enum {string}
+         */
+        GpuJudgement: "critical" | "lost" | "unhealthy" | "warning" | "notice" | "unconfirmed" | "stale" | "unknown" | "active" | "idle";
         /** @description Some of the GPUs. */
         GpuList: {
             /** @description The GPUs, in the order asked. */
             gpus: components["schemas"]["Gpu"][];
+            /** @description How many of all that match, but for `judgement`, have which judgement. */
+            judgements: components["schemas"]["JudgementCounts"];
             /**
              * @description How many match in all.
              * @example 64
@@ -1556,7 +1575,6 @@ export interface components {
             store: components["schemas"]["Component"];
             clusters: components["schemas"]["Component"] | null;
             certificate: components["schemas"]["Component"] | null;
-            recording_end: components["schemas"]["Moment"] | null;
         };
         /**
          * @description How well something does: `healthy`, `degraded` (works in part, recovers by itself, nothing acknowledged is lost) or
@@ -1600,6 +1618,19 @@ export interface components {
          * @example {
          *       "gpu_count": 8,
          *       "hostname": "sim-node-01",
+         *       "judgement": "active",
+         *       "judgements": {
+         *         "active": 6,
+         *         "critical": 0,
+         *         "idle": 2,
+         *         "lost": 0,
+         *         "notice": 0,
+         *         "stale": 0,
+         *         "unconfirmed": 0,
+         *         "unhealthy": 0,
+         *         "unknown": 0,
+         *         "warning": 0
+         *       },
          *       "last_seen": "2026-11-20T16:00:00Z",
          *       "models": [
          *         "NVIDIA H100 80GB HBM3"
@@ -1632,11 +1663,17 @@ export interface components {
             last_seen: components["schemas"]["Moment"];
             /** @description Whether all of them are made up by the simulation. */
             simulated: boolean;
+            /** @description The judgement of that of its GPUs that needs somebody most. */
+            judgement: components["schemas"]["GpuJudgement"];
+            /** @description How many of its GPUs have which judgement. */
+            judgements: components["schemas"]["JudgementCounts"];
         };
         /** @description Some of the hosts. */
         HostList: {
             /** @description The hosts, by name. GPUs with an unknown host are in none. */
             hosts: components["schemas"]["Host"][];
+            /** @description How many of all hosts have which judgement, whichever `judgement` asks for. */
+            judgements: components["schemas"]["JudgementCounts"];
             /**
              * @description Number of all entries.
              * @example 8
@@ -1737,6 +1774,19 @@ export interface components {
             utilization_pct: components["schemas"]["SpreadEntry"] | null;
             /** @description Its GPUs, the slowest first. */
             gpus: components["schemas"]["JobMember"][];
+        };
+        /** @description How many GPUs or hosts have which judgement. */
+        JudgementCounts: {
+            critical: number;
+            lost: number;
+            unhealthy: number;
+            warning: number;
+            notice: number;
+            unconfirmed: number;
+            stale: number;
+            unknown: number;
+            active: number;
+            idle: number;
         };
         /**
          * @description Owner of a GPU and source of its rows.
@@ -2151,7 +2201,7 @@ export interface components {
         };
         /** @description Whom a finding concerns. Of several GPUs the texts that all of them share. */
         ReachEntry: {
-            /** @description Keys of the GPUs that it is about, 16 at most. */
+            /** @description Keys of the GPUs that it is about, 16 at most; `/api/v1/gpus?finding=ID` has all of them. */
             gpus: string[];
             /** @description How many GPUs it is about. */
             gpu_count: number;
@@ -2413,8 +2463,8 @@ export interface operations {
                 /** @description GPUs to pass over. */
                 offset?: number;
                 /**
-                 * @description Words, each of which must be part of the GPU's name, id, model, host, PCI address, pod, namespace or job; case
-                 *     does not count.
+                 * @description A name of a GPU (`node-01 / GPU 6`, `node-01:gpu6`, its UUID), which finds that GPU alone; else words, each of which must be part
+                 *     of the GPU's name, id, model, host, PCI address, pod, namespace or job. Case does not count.
                  * @example h100 node-01
                  */
                 search?: string;
@@ -2429,9 +2479,10 @@ export interface operations {
                  */
                 host?: string;
                 /**
-                 * @description Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`,
+                 * @description Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`, `judgement`,
                  *     `last_seen`, `memory_mb`) or a metric's column for its latest value; a leading `-` reverses it.
-                 *     Unknown values come last; by `state` comes what needs somebody first: unhealthy, stale, unknown, active, idle.
+                 *     Unknown values come last; by `state` comes what needs somebody first: unhealthy, stale, unknown, active, idle; so it does by
+                 *     `judgement`: critical, lost, unhealthy, warning, notice, unconfirmed, stale, unknown, active, idle.
                  *     Without it: by host and index.
                  * @example -power_w
                  */
@@ -2459,10 +2510,20 @@ export interface operations {
                  */
                 where?: string;
                 /**
-                 * @description As of this instant, by the history up to it: the GPUs that had reported, with their values and states then. Without it: now.
-                 * @example 2026-11-20T16:00:00Z
+                 * @description Only these judgements, between commas.
+                 * @example critical,lost
                  */
-                at?: string;
+                judgement?: string;
+                /**
+                 * @description Only the GPUs that this open finding is about, by its id.
+                 * @example idle_held:/research/train-7
+                 */
+                finding?: string;
+                /**
+                 * @description `json`, `csv` or `arrow`; without it what `Accept` prefers.
+                 * @example csv
+                 */
+                format?: string;
             };
             header?: never;
             path?: never;
@@ -2492,6 +2553,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description No such finding is open. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description Too busy; try again. */
             503: {
                 headers: {
@@ -2505,13 +2575,7 @@ export interface operations {
     };
     get_gpu: {
         parameters: {
-            query?: {
-                /**
-                 * @description As of this instant, by the history up to it: the GPU's values and state then. Without it: now.
-                 * @example 2026-11-20T16:00:00Z
-                 */
-                at?: string;
-            };
+            query?: never;
             header?: never;
             path: {
                 /**
@@ -2633,9 +2697,19 @@ export interface operations {
                  * @description First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
                  * @example 2026-11-20T15:00:00Z
                  */
-                start_time?: components["schemas"]["Instant"];
+                start?: components["schemas"]["Instant"];
                 /**
                  * @description Last instant, inclusive.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: components["schemas"]["Instant"];
+                /**
+                 * @description The older name of `start`, which counts where both are given.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start_time?: components["schemas"]["Instant"];
+                /**
+                 * @description The older name of `end`, which counts where both are given.
                  * @example 2026-11-20T16:00:00Z
                  */
                 end_time?: components["schemas"]["Instant"];
@@ -2662,6 +2736,11 @@ export interface operations {
                 metrics?: string;
                 /** @description Oldest first; newest first without it. */
                 reverse?: boolean;
+                /**
+                 * @description `json`, `csv` or `arrow`; without it what `Accept` prefers.
+                 * @example csv
+                 */
+                format?: string;
             };
             header?: never;
             path: {
@@ -2734,9 +2813,19 @@ export interface operations {
                  * @description First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
                  * @example 2026-11-20T15:00:00Z
                  */
-                start_time?: components["schemas"]["Instant"];
+                start?: components["schemas"]["Instant"];
                 /**
                  * @description Last instant, inclusive.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: components["schemas"]["Instant"];
+                /**
+                 * @description The older name of `start`, which counts where both are given.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start_time?: components["schemas"]["Instant"];
+                /**
+                 * @description The older name of `end`, which counts where both are given.
                  * @example 2026-11-20T16:00:00Z
                  */
                 end_time?: components["schemas"]["Instant"];
@@ -2763,6 +2852,11 @@ export interface operations {
                 metrics?: string;
                 /** @description Oldest first; newest first without it. */
                 reverse?: boolean;
+                /**
+                 * @description `json`, `csv` or `arrow`; without it what `Accept` prefers.
+                 * @example csv
+                 */
+                format?: string;
             };
             header?: never;
             path?: never;
@@ -2820,10 +2914,21 @@ export interface operations {
                 /** @description Hosts to pass over. */
                 offset?: number;
                 /**
-                 * @description As of this instant, by the history up to it: the hosts that had reported, with the states of their GPUs then. Without it: now.
-                 * @example 2026-11-20T16:00:00Z
+                 * @description Only hosts of these judgements, between commas.
+                 * @example critical,lost
                  */
-                at?: string;
+                judgement?: string;
+                /**
+                 * @description Order: `hostname`, `gpu_count`, `judgement` (what needs somebody first) or `last_seen`; a leading `-` reverses it. Of equals, and
+                 *     without it: by name.
+                 * @example judgement
+                 */
+                sort?: string;
+                /**
+                 * @description `json`, `csv` or `arrow`; without it what `Accept` prefers.
+                 * @example csv
+                 */
+                format?: string;
             };
             header?: never;
             path?: never;
@@ -2831,7 +2936,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The hosts. */
+            /** @description The hosts. As CSV or Arrow each with the time of its newest row; the header `x-next` says what to give as `offset`. */
             200: {
                 headers: {
                     /** @description What could not be read; missing if the answer is whole. */
@@ -2840,6 +2945,8 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HostList"];
+                    "text/csv": string;
+                    "application/vnd.apache.arrow.stream": string;
                 };
             };
             /** @description A parameter is not allowed. */
@@ -2880,10 +2987,10 @@ export interface operations {
                  */
                 metrics?: string;
                 /**
-                 * @description As of this instant, by the history up to it: the GPUs that had reported, with their values and states then. Without it: now.
-                 * @example 2026-11-20T16:00:00Z
+                 * @description `json`, `csv` or `arrow`; without it what `Accept` prefers.
+                 * @example csv
                  */
-                at?: string;
+                format?: string;
             };
             header?: never;
             path: {
@@ -2897,7 +3004,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its GPUs, by index. */
+            /** @description Its GPUs, by index; as CSV or Arrow as `/api/v1/gpus` has them. */
             200: {
                 headers: {
                     /** @description What could not be read; missing if the answer is whole. */
@@ -2906,6 +3013,8 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["GpuList"];
+                    "text/csv": string;
+                    "application/vnd.apache.arrow.stream": string;
                 };
             };
             /** @description A parameter is not allowed. */
@@ -2988,6 +3097,11 @@ export interface operations {
                  * @description Only GPUs of these hosts, between commas.
                  * @example sim-node-01
                  */
+                host?: string;
+                /**
+                 * @description The older name of `host`; both together name all of them.
+                 * @example sim-node-01
+                 */
                 hosts?: string;
                 /**
                  * @description First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970. An hour before the end
@@ -3036,6 +3150,16 @@ export interface operations {
                  * @example 10
                  */
                 bottom?: number;
+                /**
+                 * @description `json`, `csv` or `arrow`; without it what `Accept` prefers.
+                 * @example csv
+                 */
+                format?: string;
+                /**
+                 * @description CSV or Arrow with a row a step and a column a series, instead of a row a value. Columns of GPUs are named `host:gpu6` and stand by
+                 *     host and index; before the name stand the metric and the aggregate, where there are several.
+                 */
+                wide?: boolean;
             };
             header?: never;
             path?: never;
@@ -3065,7 +3189,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description One of the GPUs or hosts is unknown, or no values are kept. */
+            /** @description One of the GPUs is unknown, or no values are kept. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3115,10 +3239,10 @@ export interface operations {
                 /** @description Only those about these GPUs, by key, between commas. */
                 gpus?: string;
                 /**
-                 * @description As of this instant, by the history up to it: what was wrong then. Without it: now.
-                 * @example 2026-11-20T16:00:00Z
+                 * @description `json`, `csv` or `arrow`; without it what `Accept` prefers.
+                 * @example csv
                  */
-                at?: string;
+                format?: string;
             };
             header?: never;
             path?: never;
@@ -3126,7 +3250,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The findings. */
+            /** @description The findings. As CSV or Arrow each with the time at which it began; the header `x-next` says what to give as `offset`. */
             200: {
                 headers: {
                     /** @description What could not be read; missing if the answer is whole. */
@@ -3135,19 +3259,12 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FindingList"];
+                    "text/csv": string;
+                    "application/vnd.apache.arrow.stream": string;
                 };
             };
             /** @description A parameter is not allowed. */
             400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorBody"];
-                };
-            };
-            /** @description One of the hosts is unknown. */
-            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3173,11 +3290,6 @@ export interface operations {
                 limit?: number;
                 /** @description Jobs to pass over. */
                 offset?: number;
-                /**
-                 * @description As of this instant, by the history up to it: the jobs of that time. Without it: now.
-                 * @example 2026-11-20T16:00:00Z
-                 */
-                at?: string;
             };
             header?: never;
             path?: never;
@@ -3532,11 +3644,6 @@ export interface operations {
                 model?: string;
                 /** @description Only nodes with so many free GPUs. */
                 min_free?: number;
-                /**
-                 * @description As of this instant, by the history up to it: what was free then. Without it: now.
-                 * @example 2026-11-20T16:00:00Z
-                 */
-                at?: string;
             };
             header?: never;
             path?: never;
@@ -3592,7 +3699,18 @@ export interface operations {
                  * @description Only GPUs of these hosts, between commas.
                  * @example sim-node-01
                  */
+                host?: string;
+                /**
+                 * @description The older name of `host`; both together name all of them.
+                 * @example sim-node-01
+                 */
                 hosts?: string;
+                /**
+                 * @description Only rows whose identity passes these tests, between semicolons: `column=value,value`, `column!=value,value`,
+                 *     `column=~pattern`, `column!~pattern`. A row without a text in the column has the empty one.
+                 * @example namespace=research;job!=
+                 */
+                where?: string;
             };
             header?: {
                 /**

@@ -1,5 +1,6 @@
 //! `/api/v1/query`: data for charts.
 
+mod shown;
 mod wide;
 
 use std::borrow::Cow;
@@ -8,7 +9,6 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{
     Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupColumn, Part,
 };
@@ -102,8 +102,8 @@ pub(crate) struct QueryParams {
     /// `json`, `csv` or `arrow`; without it what `Accept` prefers.
     #[param(inline, example = "csv")]
     format: Option<FormatName>,
-    /// CSV or Arrow with a row a step and a column a series, instead of a row a value. Columns of GPUs are named `host:gpu6`; before the
-    /// name stand the metric and the aggregate, where there are several.
+    /// CSV or Arrow with a row a step and a column a series, instead of a row a value. Columns of GPUs are named `host:gpu6` and stand by
+    /// host and index; before the name stand the metric and the aggregate, where there are several.
     #[param(inline)]
     wide: Option<Flag>,
 }
@@ -193,6 +193,9 @@ impl Ask for QueryAsk {
             if self.format != Format::Json {
                 let steps = buckets.steps();
                 let table = if self.wide {
+                    if self.best.is_none() {
+                        wide::by_place(&mut series, &self.group_by, &fleet);
+                    }
                     wide::table(steps, &self.group_by, &series, &fleet)?
                 } else {
                     format::of_series(steps, &self.group_by, &series)?
@@ -362,33 +365,16 @@ impl QueryAsk {
         };
         Series {
             metric: metric.column,
-            unit: unit_of(series),
+            unit: shown::unit_of(series),
             aggregate: series.aggregate.name(),
             group,
             gpu,
             hostname: identity.and_then(Identity::node).or(label(IdentityColumn::Node.name())),
             simulated: identity.is_some_and(Identity::is_simulated) || simulated.contains(&texts),
-            values: Values { of_steps: &series.values, single: is_single(series) },
+            values: Values { of_steps: &series.values, single: shown::is_single(series) },
             labels: GroupLabels(labels),
         }
     }
-}
-
-/// The unit of the values of a series.
-fn unit_of(series: &BucketSeries) -> Cow<'static, str> {
-    let unit = series.metric.metric().unit;
-    match series.aggregate {
-        Aggregate::Count => Cow::Borrowed(""),
-        Aggregate::Rate if let Some((unit, _)) = unit.per_second() => Cow::Borrowed(unit.as_str()),
-        Aggregate::Rate => Cow::Owned(format!("{}/s", unit.as_str())),
-        _ => Cow::Borrowed(unit.as_str()),
-    }
-}
-
-/// Whether its values come from 32-bit floats.
-fn is_single(series: &BucketSeries) -> bool {
-    let is_value = series.aggregate != Aggregate::Count && !series.aggregate.needs_tracks();
-    is_value && series.metric.metric().column_type == ColumnType::F32
 }
 
 /// The rate of an energy is shown in watts, in every form of an answer.

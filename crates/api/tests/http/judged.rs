@@ -98,7 +98,7 @@ async fn each_list_comes_in_the_format_that_is_named() {
         ),
         (
             "/api/v1/query?start=2026-11-20T15:59:40Z&end=2026-11-20T15:59:59Z&step=10s&metrics=power_w&host=sim-node-01&wide=true",
-            "timestamp,sim-node-01:gpu0,sim-node-01:gpu10,sim-node-01:gpu2",
+            "timestamp,sim-node-01:gpu0,sim-node-01:gpu2,sim-node-01:gpu10",
             "2026-11-20T15:59:40Z,600.1,,",
         ),
         (

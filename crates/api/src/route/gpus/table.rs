@@ -12,7 +12,7 @@ use gpuvitals_core::batch::{TIMESTAMP_COLUMN, Value};
 use gpuvitals_core::catalogue::{self, ColumnType};
 use gpuvitals_core::history::{ExtraValue, Fleet, GpuState};
 
-use super::JudgedGpu;
+use super::judged::JudgedGpu;
 use super::label::{Label, Latest};
 use crate::columns::{self, TableColumn};
 use crate::condition;

@@ -8,7 +8,7 @@ use arrow_schema::ArrowError;
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use gpuvitals_core::history::{BucketSeries, Fleet, GroupColumn, TimeSteps};
 
-use super::{is_single, unit_of};
+use super::shown::{is_single, unit_of};
 use crate::columns::{self, TableColumn};
 use crate::condition;
 use crate::format;
@@ -30,6 +30,19 @@ pub(super) fn table(
         TableColumn::measured(&head, unit_of(one), one.metric.metric().help, values(one))
     };
     columns::table(std::iter::once(time).chain(series.iter().map(column)).collect())
+}
+
+/// Puts the series of GPUs in the order of the fleet, by host and index, under each metric and aggregate.
+pub(super) fn by_place(series: &mut [BucketSeries], group_by: &[GroupColumn], fleet: &Fleet) {
+    let Some(column) = group_by.iter().position(|column| *column == GroupColumn::Gpu) else { return };
+    let places: HashMap<&str, usize> =
+        fleet.gpus.iter().enumerate().map(|(place, gpu)| (gpu.key.as_ref(), place)).collect();
+    let place =
+        |one: &BucketSeries| one.group.get(column)?.as_deref().and_then(|key| places.get(key)).copied();
+    let is_same = |a: &BucketSeries, b: &BucketSeries| (a.metric, a.aggregate) == (b.metric, b.aggregate);
+    for of_metric in series.chunk_by_mut(is_same) {
+        of_metric.sort_by_key(|one| place(one).unwrap_or(usize::MAX));
+    }
 }
 
 fn values(one: &BucketSeries) -> ArrayRef {
