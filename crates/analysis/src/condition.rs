@@ -53,7 +53,7 @@ pub struct Condition {
     /// See [`Condition::remedy`].
     remedy: &'static str,
     /// What to do about exactly these values.
-    remedy_of: fn(&[Value]) -> Option<&'static str>,
+    remedy_of: fn(&[Value]) -> Option<Cow<'static, str>>,
 }
 
 /// A condition that matches, with the values that show it.
@@ -76,7 +76,10 @@ const MARGIN_C: f64 = 3.0;
 /// Every condition, the worst first.
 pub const CONDITIONS: &[Condition] = &[
     Condition {
-        remedy_of: |values| Some(xid::remedy(whole(values))),
+        remedy_of: |values| {
+            let step = xid::remedy(whole(values));
+            Some(format!("{step} The code stays until the driver is loaded again.").into())
+        },
         ..critical(
             "xid",
             &[MetricId::of("xid_last")],
@@ -127,20 +130,7 @@ pub const CONDITIONS: &[Condition] = &[
         "Drain the node and have the board exchanged; `nvidia-smi -q -d ECC` is what the vendor asks for.",
     ),
     Condition {
-        remedy_of: |values| match whole(values) {
-            1 => Some(
-                "Take the GPU's jobs away, then reset it with `nvidia-smi --gpu-reset -i INDEX`; if that fails, reboot the node.",
-            ),
-            2 => Some("Drain the node and reboot it: the driver's state may be inconsistent."),
-            3 => Some(
-                "Take the jobs away that use this GPU together with others; the driver ends their peer traffic. `nvidia-smi -q -i INDEX` \
-                 shows when it asks for a reset.",
-            ),
-            4 => Some(
-                "Start no new job on the GPU. When the present ones have ended, reset it with `nvidia-smi --gpu-reset -i INDEX`.",
-            ),
-            _ => None,
-        },
+        remedy_of: recovery,
         ..critical(
             "recovery_action",
             &[MetricId::of("recovery_action")],
@@ -279,8 +269,7 @@ impl MatchedCondition {
 
     /// What to do about these values on a GPU of this vendor.
     pub fn remedy(&self, vendor: Option<&str>) -> Cow<'static, str> {
-        (self.condition.remedy_of)(self.values())
-            .map_or_else(|| self.condition.remedy(vendor), |text| for_vendor(text, vendor))
+        (self.condition.remedy_of)(self.values()).unwrap_or_else(|| self.condition.remedy(vendor))
     }
 
     /// Kinds of findings about the same GPU that tell of the same fault by these values: those that say less, and those that say more.
@@ -312,6 +301,25 @@ const fn warning(
     remedy: &'static str,
 ) -> Condition {
     Condition { severity: Severity::Warning, ..critical(id, metrics, holds, sentence, remedy) }
+}
+
+/// What to do about what the driver asks for.
+fn recovery(values: &[Value]) -> Option<Cow<'static, str>> {
+    let step = match whole(values) {
+        1 => {
+            "Take the GPU's jobs away, then reset it with `nvidia-smi --gpu-reset -i INDEX`; if that fails, reboot the node."
+        }
+        2 => "Drain the node and reboot it: the driver's state may be inconsistent.",
+        3 => {
+            "Take the jobs away that use this GPU together with others; the driver ends their peer traffic. `nvidia-smi -q -i INDEX` \
+             shows when it asks for a reset."
+        }
+        4 => {
+            "Start no new job on the GPU. When the present ones have ended, reset it with `nvidia-smi --gpu-reset -i INDEX`."
+        }
+        _ => return None,
+    };
+    Some(step.into())
 }
 
 /// What the driver asks for, by its code.

@@ -159,6 +159,7 @@ fn what_to_do_is_of_the_code_the_vendor_and_the_gpu_and_the_driver_knows_best() 
     let step = |vendor, values: &[(&str, i64)]| shown(vendor, values).remove(0).remedy;
     let row = step("nvidia", &[("xid_last", 63)]);
     assert!(row.starts_with("Work may go on") && row.contains("--gpu-reset -i 6`"), "{row}");
+    assert!(row.ends_with("The code stays until the driver is loaded again."), "{row}");
     assert!(step("nvidia", &[("xid_last", 79)]).starts_with("Drain the node and reboot it"));
     let asked = shown("nvidia", &[("xid_last", 119), ("recovery_action", 2)]).remove(0);
     assert_eq!(
