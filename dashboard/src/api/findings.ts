@@ -38,6 +38,19 @@ export function findingsQuery(ask: FindingsAsk) {
   });
 }
 
+/** How often the critical findings are counted, also in a tab that nobody looks at: its title says how many there are. */
+const COUNTED_EVERY_MS = 30_000;
+
+/** How many critical findings there are. */
+export function criticalsQuery() {
+  return queryOptions({
+    queryKey: ["findings", "criticals"],
+    queryFn: async ({ signal }) => dataOf(await api.GET("/api/v1/analysis/findings", { params: { query: { severity: "critical", limit: 1 } }, signal })).total,
+    refetchInterval: COUNTED_EVERY_MS,
+    refetchIntervalInBackground: true,
+  });
+}
+
 /** What is known of the findings; nothing while they were not read. */
 export type FindingsAnswer = { readonly findings: readonly Finding[]; readonly total: number; readonly partial: string | null } | undefined;
 

@@ -1,10 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { Activity, CircleHelp, Monitor, Moon, Sun } from "lucide-react";
-import { useEffect, useRef, type ReactNode } from "react";
+import { useRef, type ReactNode } from "react";
 import { useTokenAsked } from "../api/access";
 import { clustersQuery } from "../api/clusters";
 import { courseQuery } from "../features/health/courseQuery";
 import { HealthStrip } from "../features/health/HealthStrip";
+import { StandstillNotice } from "../features/health/StandstillNotice";
 import { UnreachableNotice } from "../features/health/UnreachableNotice";
 import { AsOfNotice } from "../parts/asof/AsOfNotice";
 import { TokenForm } from "../parts/TokenForm";
@@ -17,7 +18,8 @@ import { nextZone, useZone } from "../shared/zone";
 import { KeyboardHelp } from "./KeyboardHelp";
 import { NoPage, PageOf } from "./PageOf";
 import { PAGES } from "./pages";
-import { routeOf, titleOf } from "./routes";
+import { routeOf } from "./routes";
+import { useTitle } from "./useTitle";
 
 /** How often the figures of Statistics are read while another page is open: seldom, since nobody looks. */
 const UNSEEN_MS = MINUTE / 2;
@@ -44,9 +46,7 @@ export function App() {
     "?": () => help.current?.showModal(),
     ...PAGE_KEYS,
   });
-  useEffect(() => {
-    document.title = titleOf(routeOf(pathname));
-  }, [pathname]);
+  useTitle(route);
 
   return (
     <div className="min-h-dvh bg-page font-sans text-fg">
@@ -77,6 +77,7 @@ export function App() {
         </div>
       </header>
       <UnreachableNotice />
+      <StandstillNotice />
       <TokenNotice />
       <AsOfNotice />
       <main id="main" className="mx-auto max-w-[2560px] px-3 py-4 sm:px-5">

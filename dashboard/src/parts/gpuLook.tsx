@@ -1,7 +1,8 @@
 import { CircleDashed, CircleHelp, CirclePlay, Clock, FlaskConical, Info, OctagonAlert, TriangleAlert, Unplug, type LucideIcon } from "lucide-react";
 import type { ReactNode } from "react";
 import { ABSENT, formatValue, shareOf } from "../shared/format";
-import { formatAge, SECOND, useNow } from "../shared/time";
+import { formatAge, formatInstant, SECOND, useNow } from "../shared/time";
+import { zoneName } from "../shared/zone";
 import { inSentenceCase } from "./findings/words";
 import type { Judgement, Verdict } from "./judgement";
 
@@ -121,9 +122,18 @@ export function Cut({ text }: { readonly text: string }) {
 }
 
 /** How long ago an instant is; it keeps the time by itself, so that a list need not be drawn again for it. */
-export function Ago({ at }: { readonly at: number | null }) {
+function Ago({ at }: { readonly at: number | null }) {
   const now = useNow(SECOND);
   return at === null ? ABSENT : formatAge(at, now);
+}
+
+/** When something was last heard of: everywhere as an age, with the instant in the zone of the page where the pointer rests. */
+export function LastSeen({ at }: { readonly at: number | null }) {
+  return (
+    <span title={at === null ? "never seen" : `${formatInstant(at, 0)} ${zoneName()}`}>
+      <Ago at={at} />
+    </span>
+  );
 }
 
 /** A value with its name above it, where no column says it. */

@@ -2,13 +2,12 @@ import type { Gpu } from "../../api/client";
 import { Sparkline } from "../../charts/Sparkline";
 import { GPU } from "../../parts/addresses";
 import type { ListOf } from "../../parts/columns";
-import { Ago, Cut, Heat, Level, MemoryUse, Reason, SimulatedBadge, VerdictBadge } from "../../parts/gpuLook";
+import { Cut, Heat, LastSeen, Level, MemoryUse, Reason, SimulatedBadge, VerdictBadge } from "../../parts/gpuLook";
 import { isSilent, JUDGEMENTS } from "../../parts/judgement";
 import { highestFirst, lowestFirst } from "../../parts/order";
 import { ABSENT, formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { Link } from "../../shared/location";
-import { formatInstant } from "../../shared/time";
 import { titleOf, type Row } from "./row";
 import type { Spark } from "../../parts/sparks";
 
@@ -62,14 +61,6 @@ function State({ row: { verdict } }: { readonly row: Row }) {
       <VerdictBadge verdict={verdict} />
       <Reason verdict={verdict} />
     </>
-  );
-}
-
-function LastSeen({ at }: { readonly at: number | null }) {
-  return (
-    <span title={at === null ? "never seen" : formatInstant(at, 0)}>
-      <Ago at={at} />
-    </span>
   );
 }
 

@@ -3,17 +3,15 @@ import type { Gpu, GpuDetail } from "../../api/client";
 import { ABSENT, formatValue } from "../../shared/format";
 import { FLEET, HOST } from "../../parts/addresses";
 import { Link } from "../../shared/location";
-import { formatAge, formatInstant } from "../../shared/time";
 import { CopyButton } from "../../parts/copy";
 import type { Verdict } from "../../parts/judgement";
-import { JUDGEMENT_LOOKS, SimulatedBadge, VerdictBadge } from "../../parts/gpuLook";
+import { JUDGEMENT_LOOKS, LastSeen, SimulatedBadge, VerdictBadge } from "../../parts/gpuLook";
 
 interface GpuHeaderProps {
   readonly gpu: Gpu;
   readonly labels: GpuDetail["labels"];
   readonly verdict: Verdict;
   readonly lastSeen: number | null;
-  readonly now: number;
 }
 
 /** What is told of a GPU besides its identity, where it is known. */
@@ -32,7 +30,7 @@ function vendorName(vendor: string | null): string {
   return vendor === null ? ABSENT : vendor.toUpperCase();
 }
 
-export function GpuHeader({ gpu, labels, verdict, lastSeen, now }: GpuHeaderProps) {
+export function GpuHeader({ gpu, labels, verdict, lastSeen }: GpuHeaderProps) {
   return (
     <header>
       <nav aria-label="Path" className="flex items-center gap-1 text-xs text-muted">
@@ -72,9 +70,7 @@ export function GpuHeader({ gpu, labels, verdict, lastSeen, now }: GpuHeaderProp
           return typeof value === "string" && <Fact key={label} name={name}>{value}</Fact>;
         })}
         <Fact name="Last seen">
-          <span title={lastSeen === null ? undefined : new Date(lastSeen).toISOString()}>
-            {lastSeen === null ? "never" : `${formatInstant(lastSeen, now)} (${formatAge(lastSeen, now)})`}
-          </span>
+          <LastSeen at={lastSeen} />
         </Fact>
       </dl>
     </header>

@@ -60,14 +60,14 @@ export function GpuPage({ id }: { readonly id: string }) {
   return (
     <div data-testid="gpu" data-last-update={view.lastSeen ?? ""} data-live={view.stream.status}>
       {gpu.simulated && <SimulatedBanner>This GPU is simulated: its values were made up by gpuvitals, not measured.</SimulatedBanner>}
-      <GpuHeader gpu={gpu} labels={detail.data.labels} verdict={verdictOf(judgedOf(gpu), view.judged.data)} lastSeen={view.lastSeen} now={now} />
+      <GpuHeader gpu={gpu} labels={detail.data.labels} verdict={verdictOf(judgedOf(gpu), view.judged.data)} lastSeen={view.lastSeen} />
       {view.recorded && view.lastSeen !== null && (
         <p role="note" aria-label="Age of the data" className="mt-2 text-[13px] text-warn">
           Last seen {formatInstant(view.lastSeen, now)} ({formatAge(view.lastSeen, now)}). Ranges end there, not now.
         </p>
       )}
       <NotRenewed of={[detail, history]} />
-      <Tiles latest={view.latest} memoryMb={gpu.memory_mb ?? null} />
+      <Tiles latest={view.latest} memoryMb={gpu.memory_mb ?? null} now={now} />
       <GpuFindings findings={view.findings} index={gpu.index} now={now} doubts={findingDoubts(view.judged, now)} />
       <GpuOutlook {...view.outlook} now={now} />
       <Toolbar

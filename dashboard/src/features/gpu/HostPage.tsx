@@ -11,8 +11,8 @@ import { COMPARE, FLEET, GPU, HOST } from "../../parts/addresses";
 import { List, type ListOf } from "../../parts/columns";
 import { FindingItem } from "../../parts/findings/FindingItem";
 import { findingDoubts } from "../../parts/findings/doubts";
-import { Heat, Level, MemoryUse, Reason, SimulatedBadge, SimulatedBanner, VerdictBadge } from "../../parts/gpuLook";
-import { judgedOf, judgeOf, type Verdict } from "../../parts/judgement";
+import { Heat, LastSeen, Level, MemoryUse, Reason, SimulatedBadge, SimulatedBanner, VerdictBadge } from "../../parts/gpuLook";
+import { isSilent, judgedOf, judgeOf, type Verdict } from "../../parts/judgement";
 import { defaultRange, isRecorded, PRESETS, spanOf, stepOf, type Preset, type Range } from "../../parts/range";
 import { CustomRange, RangeChoices } from "../../parts/rangeChoices";
 import { Tile, TILES } from "../../parts/tiles";
@@ -21,7 +21,7 @@ import { ABSENT, formatValue, metricTitle, numberIn, shareOf } from "../../share
 import { HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL, MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { goTo, Link } from "../../shared/location";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
-import { formatAge, formatInstant, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
+import { MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
 import { historyQuery } from "./history";
 
 const ALL_PRESETS = Object.keys(PRESETS) as Preset[];
@@ -90,8 +90,8 @@ export function HostPage({ name }: { readonly name: string }) {
           {drivers.length > 1 && <span className="text-warn"> (they differ)</span>}
         </span>
         {seen !== null && (
-          <span title={new Date(seen).toISOString()}>
-            Last seen {formatInstant(seen, now)} ({formatAge(seen, now)})
+          <span>
+            Last seen <LastSeen at={seen} />
           </span>
         )}
       </p>
@@ -198,7 +198,7 @@ type JudgedGpu = Gpu & { readonly verdict: Verdict };
 const GPU_LIST: ListOf<JudgedGpu> = {
   label: "GPUs of this host with their holders and links",
   keyOf: (gpu) => gpu.id,
-  mark: (gpu) => ({ "data-gpu": gpu.id }),
+  mark: (gpu) => ({ "data-gpu": gpu.id, ...(isSilent(gpu.verdict) && { "data-old": "" }) }),
   pathOf: (gpu) => GPU.to({ id: gpu.id }),
   columns: [
     {

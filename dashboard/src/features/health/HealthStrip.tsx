@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { CircleCheck, CircleHelp, CircleX, TriangleAlert, type LucideIcon } from "lucide-react";
 import { healthQuery } from "../../api/queries";
+import { isStandstill } from "./standstill";
 import { useUnreachableSince } from "../../api/reachability";
 import { formatAge, formatInstant, parseInstant, SECOND, useClock } from "../../shared/time";
 
@@ -44,12 +45,13 @@ export function HealthStrip() {
     part("Collector", report?.collector),
     part("Store", report?.store),
   ];
+  const isStill = !silent && isStandstill(report);
   const updated = health.dataUpdatedAt;
   return (
     <section aria-label="Health" className="flex w-full min-w-0 items-center gap-x-3 py-1.5 text-xs md:ml-auto md:w-auto md:flex-1" data-last-update={updated}>
       <ul className="flex min-w-0 flex-1 flex-wrap items-center gap-x-3 gap-y-0.5 md:justify-end lg:flex-nowrap">
         {parts.map((each) => (
-          <Part key={each.name} part={each} now={now} />
+          <Part key={each.name} part={each} now={now} isSaid={isStill} />
         ))}
       </ul>
       <span className="num ml-auto shrink-0 whitespace-nowrap text-faint md:ml-0" title="When the health report was last read">
@@ -59,7 +61,14 @@ export function HealthStrip() {
   );
 }
 
-function Part({ part, now }: { readonly part: PartHealth; readonly now: number }) {
+interface PartProps {
+  readonly part: PartHealth;
+  readonly now: number;
+  /** Whether a notice says what is wrong already. */
+  readonly isSaid: boolean;
+}
+
+function Part({ part, now, isSaid }: PartProps) {
   const look = LOOKS[part.status] ?? UNKNOWN;
   const since = part.since === null ? "" : ` since ${formatInstant(part.since, now)}`;
   const whole = `${part.name}: ${part.status}${since}${part.reason === "" ? "" : `, ${part.reason}`}`;
@@ -68,7 +77,7 @@ function Part({ part, now }: { readonly part: PartHealth; readonly now: number }
     <li className={`flex items-center gap-1 ${well ? "shrink-0" : "min-w-0"}`} title={whole} data-status={part.status}>
       <look.icon size={13} className={`shrink-0 ${look.colour}`} aria-hidden />
       <span className={well ? "text-muted" : "font-medium"}>{part.name}</span>
-      {well ? (
+      {well || isSaid ? (
         <span className="sr-only">{`${part.status}${since}`}</span>
       ) : (
         <span className={`min-w-0 line-clamp-3 break-words [overflow-wrap:anywhere] md:line-clamp-1 ${look.colour}`}>

@@ -24,6 +24,23 @@ describe("the health strip", () => {
     expect(strip().querySelectorAll('[data-status="healthy"]')).toHaveLength(3);
   });
 
+  it.each([
+    ["all collectors and the queue", "unhealthy", "unhealthy", 1],
+    ["a queue that lives", "unhealthy", "healthy", 0],
+    ["a collector that lives", "degraded", "unhealthy", 0],
+  ])("says once what it means that they are dead: %s", async (_name, collector, queue, notices) => {
+    const part = (status: string) => ({ status, reason: "connection refused", since: "2026-11-19T08:30:00Z" });
+    const named = (status: string) => [{ ...part(status), name: "a" }];
+    const health = { ...HEALTH, status: "unhealthy", collector: part(collector), collectors: named(collector), queue: part(queue), queues: named(queue) };
+    const hosts = [{ hostname: "node-1", gpu_count: 8, models: [], vendors: [], states: {}, simulated: false, last_seen: "2026-11-19T08:29:26Z" }];
+    mockApi({ "/health": { status: 503, body: health }, "/api/v1/hosts": ok({ hosts, total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }) });
+    renderAt("/about");
+    await waitFor(() => expect(strip().querySelectorAll(`[data-status="${collector}"]`)).not.toHaveLength(0));
+    await waitFor(() => expect(screen.queryAllByTestId("standstill")).toHaveLength(notices));
+    if (notices > 0) await waitFor(() => expect(screen.getByTestId("standstill").textContent).toMatch(/nothing new arrives\. Everything below is as of 2026-11-19 \d\d:\d\d:26 \(/));
+    expect(strip().textContent.includes(" · connection refused")).toBe(notices === 0);
+  });
+
   it("says nothing of parts it cannot see", async () => {
     mockApi({ "/health": "unreachable" });
     renderAt("/");

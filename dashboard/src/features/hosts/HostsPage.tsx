@@ -11,7 +11,7 @@ import { formatClock, parseInstant } from "../../shared/time";
 import { COMPARE, HOST } from "../../parts/addresses";
 import { severityLook } from "../../parts/findings/severity";
 import { List, type ListOf } from "../../parts/columns";
-import { Ago, Cut, Level, LookBadge, SimulatedBadge, SimulatedBanner, JUDGEMENT_LOOKS } from "../../parts/gpuLook";
+import { Cut, LastSeen, Level, LookBadge, SimulatedBadge, SimulatedBanner, JUDGEMENT_LOOKS } from "../../parts/gpuLook";
 import { useJudgedFleet } from "../../parts/counts";
 import { JUDGEMENTS } from "../../parts/judgement";
 import { Pages, SearchField, useListKeys, WaitingRows } from "../../parts/list";
@@ -100,7 +100,7 @@ const HOST_LIST: ListOf<HostRow> = {
       id: "last_seen",
       title: "Last seen",
       sort: highestFirst(({ host }) => parseInstant(host.last_seen)),
-      cell: ({ host }) => <LastSeen host={host} />,
+      cell: ({ host }) => <Seen host={host} />,
       className: "num whitespace-nowrap",
       width: "lg:w-32",
     },
@@ -170,10 +170,10 @@ function Memory({ row: { load } }: { readonly row: HostRow }) {
   return <Level text={formatValue(share === null ? null : share * 100, "%")} share={share} label="Memory in use" />;
 }
 
-function LastSeen({ host }: { readonly host: Host }) {
+function Seen({ host }: { readonly host: Host }) {
   return (
-    <span className={host.states.stale === host.gpu_count ? "text-warn" : "text-muted"} title={host.last_seen}>
-      <Ago at={parseInstant(host.last_seen)} /> {host.simulated && <SimulatedBadge />}
+    <span className={host.states.stale === host.gpu_count ? "text-warn" : "text-muted"}>
+      <LastSeen at={parseInstant(host.last_seen)} /> {host.simulated && <SimulatedBadge />}
     </span>
   );
 }

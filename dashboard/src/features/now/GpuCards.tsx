@@ -4,7 +4,7 @@ import type { Gpu } from "../../api/client";
 import { gpuListQuery } from "../../api/queries";
 import { Sparkline } from "../../charts/Sparkline";
 import { GPU } from "../../parts/addresses";
-import { Ago, Bar, heatColour, VerdictBadge } from "../../parts/gpuLook";
+import { Bar, heatColour, LastSeen, VerdictBadge } from "../../parts/gpuLook";
 import { isSilent, judgedOf, JUDGEMENTS, type Judge, type Verdict } from "../../parts/judgement";
 import { compareText } from "../../parts/order";
 import { sparkKey, useSparks, type Spark } from "../../parts/sparks";
@@ -69,7 +69,7 @@ const Card = memo(function Card({ gpu, verdict, sparks }: CardProps) {
         <span className="min-w-0 truncate">{gpu.model}</span>
         {isOld && (
           <span className="ml-auto shrink-0 text-muted">
-            last seen <Ago at={parseInstant(gpu.last_seen)} />
+            last seen <LastSeen at={parseInstant(gpu.last_seen)} />
           </span>
         )}
       </p>

@@ -62,6 +62,16 @@ describe("what is wrong now", () => {
     expect(asked().map(({ method, params }) => [method, params.get("finding")])[1]).toEqual(["DELETE", "xid:GPU-a"]);
   });
 
+  it("says in the tab how many are critical, and what the page shows by its name", async () => {
+    const at = new Date().toISOString();
+    const detail = ok({ gpu: gpu({ id: "GPU-a", name: "node-1 / GPU 6" }), latest: {}, labels: { uuid: "GPU-a", partition: null }, first_seen: at });
+    mockApi({ [FINDINGS]: (params) => (params.get("severity") === "critical" ? findingsOf([finding()], 2) : three), "/api/v1/gpus": gpus, "/api/v1/gpus/GPU-a": detail });
+    renderAt("/");
+    await waitFor(() => expect(document.title).toBe("2 critical · gpuvitals"));
+    await userEvent.click((await screen.findAllByRole("link", { name: /GPU 6/ }))[0] ?? document.body);
+    await waitFor(() => expect(document.title).toBe("2 critical · node-1 / GPU 6 · gpuvitals"));
+  });
+
   it("says plainly that all is well", async () => {
     mockApi({ "/api/v1/gpus": listOf([gpu({ state: "idle" })]) });
     renderAt("/");

@@ -147,7 +147,7 @@ function around(values: readonly (number | null)[], unit: string): Domain | null
 function reachOf(gpus: readonly FleetGpu[], { low, wholes }: Scale) {
   const known = gpus.flatMap(({ id }) => wholes.get(id) ?? []).filter((whole) => whole > low);
   if (known.length === 0) return null;
-  const [least, most] = known.reduce(([l, h], whole) => [Math.min(l, whole), Math.max(h, whole)], [Infinity, -Infinity] as [number, number]);
+  const [least, most] = known.reduce<readonly [number, number]>(([l, h], whole) => [Math.min(l, whole), Math.max(h, whole)], [Infinity, -Infinity]);
   const shareOf = (value: number | null, place: number) => {
     const whole = wholes.get(gpus[place]?.id ?? "") ?? most;
     return value === null || whole <= low ? value : low + ((value - low) * (most - low)) / (whole - low);
