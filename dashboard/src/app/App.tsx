@@ -30,7 +30,9 @@ const PAGE_KEYS = Object.fromEntries(PAGES.flatMap(({ path, key }) => (key === u
 
 /** The frame of every page: header with health, notices, and the page of the route. */
 export function App() {
-  const { pathname } = usePlace();
+  const { pathname, search } = usePlace();
+  // A screen on a wall shows the page alone, larger: nobody sits before it.
+  const isTv = pathname === NOW.path && NOW.read(search).tv;
   const route = routeOf(pathname);
   // Everything that shows times is rendered below.
   useZone();
@@ -53,9 +55,9 @@ export function App() {
       <a href="#main" className="button sr-only focus:not-sr-only focus:fixed focus:top-2 focus:left-2 focus:z-50">
         Skip to content
       </a>
-      <header className="z-30 md:sticky md:top-0 border-b border-line bg-card/95 backdrop-blur">
+      <header hidden={isTv} className="z-30 md:sticky md:top-0 border-b border-line bg-card/95 backdrop-blur">
         <div className="mx-auto flex min-h-12 max-w-[2560px] flex-wrap items-center gap-x-4 px-3 sm:px-5">
-          <Link to={NOW.path} className="flex items-center gap-2 font-semibold tracking-tight" aria-label="gpuvitals, to what is wrong now">
+          <Link to={NOW.path} className="flex min-w-6 shrink-0 items-center gap-2 font-semibold tracking-tight" aria-label="gpuvitals, to what is wrong now">
             <Activity size={18} className="text-good" aria-hidden />
             {/* On a phone the tabs take the place of the name. */}
             <span className="max-[480px]:sr-only">gpuvitals</span>
@@ -80,10 +82,10 @@ export function App() {
       <StandstillNotice />
       <TokenNotice />
       <AsOfNotice />
-      <main id="main" className="mx-auto max-w-[2560px] px-3 py-4 sm:px-5">
+      <main id="main" {...(isTv && { "data-tv": "" })} className="mx-auto max-w-[2560px] px-3 py-4 sm:px-5">
         {route === null ? <NoPage pathname={pathname} /> : <PageOf key={pathname} route={route} />}
       </main>
-      <footer className="mx-auto max-w-[2560px] px-3 pb-6 text-xs text-muted sm:px-5">
+      <footer hidden={isTv} className="mx-auto max-w-[2560px] px-3 pb-6 text-xs text-muted sm:px-5">
         <Link to="/about" className="underline-offset-2 hover:underline">
           About gpuvitals
         </Link>
@@ -108,7 +110,7 @@ function Tab({ to, active, children }: { readonly to: string; readonly active: b
     <Link
       to={to}
       aria-current={active ? "page" : undefined}
-      className={`rounded-md px-2 py-1 text-[13px] ${active ? "bg-raised font-medium" : "text-muted hover:text-fg"}`}
+      className={`shrink-0 rounded-md px-2 py-1 text-[13px] ${active ? "bg-raised font-medium" : "text-muted hover:text-fg"}`}
     >
       {children}
     </Link>

@@ -63,7 +63,9 @@ describe("a GPU", () => {
 describe("findings", () => {
   it.each([
     ["", FINDINGS],
-    ["severity=warning&host=n-1&namespace=research&kind=xid&page=2", { severity: "warning", host: "n-1", namespace: "research", kind: "xid", page: 2 }],
+    ["severity=warning&host=n-1&namespace=research&kind=xid&page=2", { severity: "warning", host: "n-1", namespace: "research", kind: "xid", page: 2, tv: false }],
+    ["tv", { ...FINDINGS, tv: true }],
+    ["tv=0", FINDINGS],
     ["severity=awful&page=-1", FINDINGS],
     ["host=a%20b", { ...FINDINGS, host: "a b" }],
   ])("%s is read", (search, expected) => expect(NOW.read(search)).toEqual(expected));
@@ -71,6 +73,7 @@ describe("findings", () => {
   it.each([
     [FINDINGS, "/"],
     [{ ...FINDINGS, kind: "xid", page: 3 }, "/?kind=xid&page=3"],
+    [{ ...FINDINGS, tv: true }, "/?tv=1"],
   ])("%o is written as %s and read back", (state, path) => {
     expect(NOW.to(state)).toBe(path);
     expect(NOW.read(path.slice(2))).toEqual(state);

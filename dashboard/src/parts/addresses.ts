@@ -8,7 +8,15 @@ import { JUDGEMENTS, type Judgement } from "./judgement";
 import { range } from "./range";
 
 /** What of the findings is shown. */
-export const NOW = address("/", { severity: oneOf<string>(SEVERITIES, ""), host: text(), namespace: text(), kind: text(), page: pageNumber() });
+export const NOW = address("/", {
+  severity: oneOf<string>(SEVERITIES, ""),
+  host: text(),
+  namespace: text(),
+  kind: text(),
+  page: pageNumber(),
+  /** For a screen on a wall: no controls, one finding after another. `?tv` alone says it too. */
+  tv: field(false, (said) => said !== "0", (isTv) => (isTv ? "1" : "")),
+});
 export type NowState = StateOf<typeof NOW>;
 
 export const FLEET_VIEWS = ["list", "map"] as const;

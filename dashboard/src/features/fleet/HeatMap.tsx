@@ -255,7 +255,7 @@ function ActiveLine({ gpu, words, group, isPicked, isFull, isByFinger, onPick }:
     return <p className="mt-1.5 min-h-8 pr-28 text-xs text-muted">A cell is a GPU, beside those of its {group}. Wheel or + enlarges, dragging moves.</p>;
   }
   return (
-    <div className="mt-1.5 flex min-h-8 flex-wrap pr-28 items-center gap-x-3 gap-y-1 text-xs">
+    <div className="bottom-0 z-20 mt-1.5 flex min-h-8 flex-wrap items-center gap-x-3 gap-y-1 bg-card py-1 pr-28 text-xs max-md:sticky">
       <p aria-live="polite" className="min-w-0 flex-1 text-muted">
         {words.name}: {words.facts.map(([name, text]) => (name === "State" ? text : `${name} ${text}`)).join(", ")}
         {words.finding !== null && `. ${words.finding}`}

@@ -60,7 +60,7 @@ function Legend({ counts }: { readonly counts: FleetCounts }) {
           </li>
         );
       })}
-      <li className="ml-auto">
+      <li className="ml-auto" data-control="">
         <Link to={FLEET.to({ view: "map" })} className="rounded text-muted hover:text-fg hover:underline">
           Heat map
         </Link>

@@ -31,7 +31,7 @@ export function GpuCards({ judge }: { readonly judge: Judge }) {
   if (list.data === undefined) return list.isError ? null : <div role="status" aria-label="Loading the GPUs" className="waiting mt-3 h-24" />;
   return (
     <section aria-label="GPUs" className="mt-3" data-testid="cards">
-      <ul className="grid grid-cols-[repeat(auto-fill,minmax(min(100%,19rem),1fr))] gap-2">
+      <ul className="grid grid-cols-[repeat(auto-fill,minmax(min(100%,23rem),1fr))] gap-2">
         {cards.map(({ gpu, verdict }) => (
           <Card key={gpu.id} gpu={gpu} verdict={verdict} sparks={sparks} />
         ))}
@@ -76,7 +76,7 @@ const Card = memo(function Card({ gpu, verdict, sparks }: CardProps) {
       <dl className="mt-2 grid grid-cols-4 gap-x-3">
         <Vital name="Utilization" text={formatValue(value(UTILIZATION), "%")} share={shareOf(value(UTILIZATION), 100)} spark={at(UTILIZATION)} fixed={SHARE} />
         <Vital name="Power" text={formatValue(value(POWER), "W")} share={shareOf(value(POWER), value(POWER_LIMIT))} spark={at(POWER)} fixed={null} />
-        <Vital name="Temperature" text={formatValue(celsius, "°C")} share={shareOf(celsius, 100)} spark={at(TEMPERATURE)} fixed={null} colour={heatColour(celsius)} />
+        <Vital name="Temperature" short="Temp." text={formatValue(celsius, "°C")} share={shareOf(celsius, 100)} spark={at(TEMPERATURE)} fixed={null} colour={heatColour(celsius)} />
         <Vital name="Memory" text={formatValue(value(MEMORY_USED), "MiB")} share={shareOf(value(MEMORY_USED), memory)} spark={at(MEMORY_USED)} fixed={memory === null ? null : [0, memory]} />
       </dl>
     </li>
@@ -87,6 +87,8 @@ const SHARE = [0, 100] as const;
 
 interface VitalProps {
   readonly name: string;
+  /** Where the name is too long for its place. */
+  readonly short?: string;
   readonly text: string;
   readonly share: number | null;
   readonly spark: Spark | undefined;
@@ -94,10 +96,10 @@ interface VitalProps {
   readonly colour?: string;
 }
 
-function Vital({ name, text, share, spark, fixed, colour }: VitalProps) {
+function Vital({ name, short, text, share, spark, fixed, colour }: VitalProps) {
   return (
     <div className="min-w-0">
-      <dt className="truncate text-[11px] text-faint">{name}</dt>
+      <dt className="truncate text-[11px] text-faint">{short === undefined ? name : <abbr title={name} className="no-underline">{short}</abbr>}</dt>
       <dd>
         <span className="num block truncate leading-5">{text}</span>
         <Bar share={share} label={name} {...(colour === undefined ? {} : { colour })} />

@@ -1,6 +1,6 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { FakeIntersectionObserver } from "../../testing/FakeIntersectionObserver";
 import { finding, findingsOf, gpu, listOf, metric, mockApi, ok, trend, trendsOf, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
@@ -207,6 +207,27 @@ describe("what is wrong now", () => {
     renderAt("/");
     expect(await screen.findByText(/the worst 1 of 900/)).toBeTruthy();
     expect((await headline()).textContent).toBe("900 findings among 0 GPUs");
+  });
+});
+
+describe("a screen on a wall", () => {
+  it("has no controls, shows what is wrong one after another, and is left by Esc", async () => {
+    vi.useFakeTimers({ shouldAdvanceTime: true });
+    onTestFinished(() => void vi.useRealTimers());
+    mockApi({ [FINDINGS]: three, "/api/v1/gpus": gpus });
+    renderAt("/?tv");
+    await waitFor(() => expect(items()).toHaveLength(1));
+    expect([screen.queryByRole("navigation"), screen.queryByRole("combobox"), screen.queryByRole("banner")]).toEqual([null, null, null]);
+    expect((await headline()).textContent).toBe("2 critical findings and 1 warning among 2 GPUs");
+    const seen = new Set<string | undefined>();
+    for (let turn = 0; turn < 3; turn += 1) {
+      seen.add(items()[0]?.dataset.finding);
+      await act(() => vi.advanceTimersByTimeAsync(15_000));
+    }
+    expect([...seen].sort()).toEqual(["node_silent:node-2", "straggler:GPU-b", "xid:GPU-a"]);
+    await userEvent.setup({ advanceTimers: vi.advanceTimersByTime }).keyboard("{Escape}");
+    await waitFor(() => expect(items()).toHaveLength(3));
+    expect(window.location.search).toBe("");
   });
 });
 

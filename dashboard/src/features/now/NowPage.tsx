@@ -6,6 +6,7 @@ import { NOW, type NowState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
 import { goTo } from "../../shared/location";
 import { useMedia } from "../../shared/media";
+import { useShortcuts } from "../../shared/shortcuts";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock, SECOND, useNow } from "../../shared/time";
 import { answerDoubts, findingDoubts } from "../../parts/findings/doubts";
@@ -20,6 +21,7 @@ import { Coming } from "./Coming";
 import { FleetStrip } from "./FleetStrip";
 import { CARDS_MAX, GpuCards } from "./GpuCards";
 import { headlineOf, type Headline } from "./headline";
+import { Tv } from "./Tv";
 import { askOf, hostOf, isFiltered, tally } from "./filters";
 
 
@@ -36,6 +38,7 @@ export function NowPage() {
   const { shown, page, hasNext } = pageOf(findings, state.page);
   const paging = { page, hasNext, pathOf: (other: number) => pathTo({ page: other }) };
   useListKeys(paging);
+  useShortcuts({ Escape: () => state.tv && change({ tv: false }) });
 
   // An answer without GPUs yet is no doubt: it has no counts either.
   const doubts = [...findingDoubts(all, now), ...answerDoubts(fleet)];
@@ -51,7 +54,7 @@ export function NowPage() {
         });
   const simulated = fleet.data?.simulated ?? 0;
   // On a phone what is wrong stands before the map.
-  const isLast = isNarrow && findings.length > 0;
+  const isLast = isNarrow && findings.length > 0 && !state.tv;
   const strip = <FleetStrip fleet={fleet} judge={judge} counts={counts} />;
   return (
     <div data-testid="now" data-last-update={list.dataUpdatedAt}>
@@ -65,7 +68,8 @@ export function NowPage() {
       {headline !== null && <Head headline={headline} />}
       <TimeBar host={state.host} />
       {!isLast && strip}
-      {list.data === undefined ? (
+      {state.tv && <Tv findings={findings} now={now} indices={indices} names={names} />}
+      {state.tv ? null : list.data === undefined ? (
         <div className="mt-3">
           {list.isError ? <Failed what="What is wrong" error={list.error} retry={() => void list.refetch()} /> : <WaitingRows label="Loading findings" rows={6} />}
         </div>
@@ -96,7 +100,7 @@ export function NowPage() {
       )}
       {isLast && <div className="mt-3">{strip}</div>}
       {fleet.data !== undefined && fleet.data.total > 0 && fleet.data.total <= CARDS_MAX && <GpuCards judge={judge} />}
-      <Coming now={now} isItsTurn={list.isFetched && fleet.isFetched} />
+      {!state.tv && <Coming now={now} isItsTurn={list.isFetched && fleet.isFetched} />}
     </div>
   );
 }

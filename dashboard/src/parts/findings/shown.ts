@@ -100,7 +100,7 @@ export function glimpseOf(shown: Shown, answer: QueryAnswer, unit: string, since
   const limit = shown.limits.flatMap((name) => lastValue(answer.series.find((series) => series.metric === name)?.values) ?? [])[0] ?? null;
   const title = metricTitle(column);
   const legend = [
-    subject === null ? `${title}: median and range of ${courses.length} GPUs` : title,
+    subject === null && courses.length > 1 ? `${title}: median and range of ${courses.length} GPUs` : title,
     ...(band !== null && subject !== null ? [`shaded: the ${hasMiddle ? "middle half" : "range"} of ${others.length} ${shown.others}`] : []),
     ...(beside === null ? [] : [`dashed: ${beside.origin}, ${formatValue(beside.value, unit)}`]),
     ...(limit === null ? [] : [`dashed: its limit, ${formatValue(limit, unit)}`]),
