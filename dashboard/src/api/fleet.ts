@@ -3,7 +3,7 @@ import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
 import { numberIn } from "../shared/format";
 import { present } from "../shared/instant";
 import { HOUR, MINUTE, parseInstant } from "../shared/time";
-import { api, dataOf, partialOf, type Gpu } from "./client";
+import { api, dataOf, fetchText, partialOf, type Gpu } from "./client";
 import { fetchHistory, given, stateOf, type State } from "./queries";
 
 /** The server's limit on the GPUs of one answer. */
@@ -82,6 +82,12 @@ export function wholeFleetQuery(ask: FleetAsk = WHOLE_FLEET) {
     // Comparing 10,000 GPUs with those of before costs more than drawing them.
     structuralSharing: false,
   });
+}
+
+/** All GPUs that fit, as a file. */
+export function fetchGpusCsv(parts: Readonly<Record<string, string>>): Promise<string> {
+  const question = new URLSearchParams({ ...given(parts), limit: String(GPUS_MAX) });
+  return fetchText(`/api/v1/gpus?${question.toString()}`, new AbortController().signal, "text/csv");
 }
 
 /** How far a value of each GPU can go, by the first of these columns that it has. They change with the configuration alone. */

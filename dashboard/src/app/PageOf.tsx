@@ -30,7 +30,7 @@ export function NoPage({ pathname }: { readonly pathname: string }) {
       <ul className="mt-3 space-y-1">
         {PAGES.filter(({ tab }) => tab !== undefined).map(({ path, tab, key }) => (
           <li key={path}>
-            <Link to={path} className="text-accent underline-offset-2 hover:underline">
+            <Link to={path} className="text-accent underline underline-offset-2">
               {tab}
             </Link>
             {key !== undefined && key[1] !== tab && <span className="text-muted">: {key[1]}</span>}

@@ -1,4 +1,4 @@
-import { memo, useEffect, useMemo, useRef, useState } from "react";
+import { memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import { formatValue, metricTitle } from "../shared/format";
 import { formatInstant, toField } from "../shared/time";
@@ -9,7 +9,7 @@ import { ChartMenu, type ChartAction } from "./ChartMenu";
 import { aligned, countPoints, heldValue, lastValue, type Frame } from "./frame";
 import { eventsNear, NO_MARKS, paintMarks, reasonsOf, THROTTLE_WEIGHTS, throttleLook, throttleWords, type Marks } from "./marks";
 import type { Panel } from "./panels";
-import { pictureOf } from "./picture";
+import { PICTURE_SCALE, pictureOf } from "./picture";
 import { useIsSeen } from "./seen";
 import { type Behind, NOTHING_BEHIND, type Palette, plotData, plotOptions } from "./plot";
 
@@ -75,19 +75,16 @@ export const TimeChart = memo(function TimeChart({ panel, marked, frame, behind 
     select.current = onSelect;
   });
 
+  const looks = useCallback(
+    (element: HTMLElement, scale: number) => ({ columns: panel.columns, unit: panel.unit, hidden, hasBand, hasPeers, palette: paletteOf(element), width: Math.max(element.clientWidth, 120), height: HEIGHT, scale, syncKey: SYNC }),
+    [panel.columns, panel.unit, hidden, hasBand, hasPeers],
+  );
+
   useEffect(() => {
     const element = box.current;
     if (element === null || !wasSeen) return;
     const options = plotOptions({
-      columns: panel.columns,
-      unit: panel.unit,
-      hidden,
-      hasBand,
-      hasPeers,
-      palette: paletteOf(element),
-      width: Math.max(element.clientWidth, 120),
-      height: HEIGHT,
-      syncKey: SYNC,
+      ...looks(element, 1),
       onCursor: setCursor,
       onSelect: (start, end) => select.current(start, end),
       onDraw: (plot) => paintMarks(plot, fed.current.marks, devicePixelRatio, (name) => getComputedStyle(element).getPropertyValue(name)),
@@ -102,7 +99,7 @@ export const TimeChart = memo(function TimeChart({ panel, marked, frame, behind 
       made.destroy();
       plot.current = null;
     };
-  }, [panel.columns, panel.unit, hidden, hasBand, hasPeers, theme, zone, wasSeen]);
+  }, [looks, theme, zone, wasSeen]);
 
   const { start, end } = span;
   useEffect(() => {
@@ -117,8 +114,19 @@ export const TimeChart = memo(function TimeChart({ panel, marked, frame, behind 
 
   const at = cursor === null ? undefined : frame.times[cursor];
   const picture = async () => {
-    const [canvas, element] = [plot.current?.ctx.canvas, box.current];
-    if (canvas === undefined || element === null) return false;
+    const element = box.current;
+    if (element === null || data === null) return false;
+    const scale = Math.max(1, PICTURE_SCALE / devicePixelRatio);
+    // Drawn anew: the plot on the screen has as many pixels as the screen.
+    const drawn = await new Promise<uPlot>((resolve) => {
+      const ink = (name: string) => getComputedStyle(element).getPropertyValue(name);
+      const onDraw = (plot: uPlot) => {
+        paintMarks(plot, marks, devicePixelRatio * scale, ink);
+        resolve(plot);
+      };
+      const made = new uPlot({ ...plotOptions({ ...looks(element, scale), onCursor: setCursor, onSelect: () => undefined, onDraw }), cursor: { show: false } }, data, document.createElement("div"));
+      made.setScale("x", { min: start, max: end });
+    });
     const style = getComputedStyle(element);
     const shown = panel.columns.map((column, place) => ({ column, colour: style.getPropertyValue(`--line-${(place % 6) + 1}`) })).filter(({ column }) => !hidden.has(column));
     const lines = shown.map(({ column, colour }) => ({ name: nameOf(column), colour }));
@@ -128,7 +136,8 @@ export const TimeChart = memo(function TimeChart({ panel, marked, frame, behind 
     }
     const [from, to] = [start, end].map((instant) => toField(instant).replace("T", " "));
     const below = `${subject}, ${from} to ${to}, ${zone}`;
-    const content = await pictureOf(canvas, { title: panel.title, below, lines, background: style.getPropertyValue("--card"), ink: style.getPropertyValue("--fg") });
+    const content = await pictureOf(drawn.ctx.canvas, devicePixelRatio * scale, { title: panel.title, below, lines, background: style.getPropertyValue("--card"), ink: style.getPropertyValue("--fg") });
+    drawn.destroy();
     if (content !== null) saveFile(`${fileName(subject, panel.title)}.png`, content);
     return content !== null;
   };

@@ -31,6 +31,8 @@ export interface PlotAsk {
   readonly palette: Palette;
   readonly width: number;
   readonly height: number;
+  /** How many times larger everything is drawn than on the screen. */
+  readonly scale?: number;
   readonly syncKey: string;
   readonly onCursor: (place: number | null) => void;
   readonly onSelect: (start: number, end: number) => void;
@@ -45,19 +47,20 @@ export function plotData(frame: Frame, columns: readonly string[], { band, peers
   return [[...times], ...linesOf(frame), ...(band === null ? [] : [...linesOf(band.low), ...linesOf(band.high)]), ...(peers === null ? [] : linesOf(peers))];
 }
 
-const FONT = "11px ui-sans-serif, system-ui, sans-serif";
+const FONT = "ui-sans-serif, system-ui, sans-serif";
 
 export function plotOptions(ask: PlotAsk): uPlot.Options {
   const { palette } = ask;
   const inUtc = isUtc();
-  const axis = { stroke: palette.text, font: FONT, ticks: { show: false }, grid: { stroke: palette.grid, width: 1 } };
+  const { scale = 1 } = ask;
+  const axis = { stroke: palette.text, font: `${11 * scale}px ${FONT}`, gap: 5 * scale, ticks: { show: false }, grid: { stroke: palette.grid, width: scale } };
   return {
-    width: ask.width,
-    height: ask.height,
+    width: ask.width * scale,
+    height: ask.height * scale,
     ms: 1,
     // Ticks stand at round local parts of these dates.
     tzDate: (instant) => new Date(inUtc ? instant + new Date(instant).getTimezoneOffset() * MINUTE : instant),
-    padding: [MARKS_HEIGHT, 8, 0, 0],
+    padding: [MARKS_HEIGHT * scale, 8 * scale, 0, 0],
     legend: { show: false },
     cursor: {
       sync: { key: ask.syncKey, setSeries: false },
@@ -69,8 +72,8 @@ export function plotOptions(ask: PlotAsk): uPlot.Options {
       y: { range: (_plot, low: number | null, high: number | null) => valueRange(ask.unit, low, high) },
     },
     axes: [
-      { ...axis, size: 28, space: 64, values: (_plot, splits, _axis, _space, distance) => timeTicks(splits, distance) },
-      { ...axis, size: 64, space: 30, incrs: tickDistances(ask.unit), values: (_plot, splits) => valueTicks(splits, ask.unit) },
+      { ...axis, size: 28 * scale, space: 64 * scale, values: (_plot, splits, _axis, _space, distance) => timeTicks(splits, distance) },
+      { ...axis, size: 64 * scale, space: 30 * scale, incrs: tickDistances(ask.unit), values: (_plot, splits) => valueTicks(splits, ask.unit) },
     ],
     series: [
       {},
@@ -96,6 +99,10 @@ export function plotOptions(ask: PlotAsk): uPlot.Options {
   };
 }
 
+function scaleOf({ scale = 1 }: PlotAsk): number {
+  return scale;
+}
+
 function colourAt({ palette }: PlotAsk, place: number): string {
   return palette.lines[place % palette.lines.length] ?? palette.text;
 }
@@ -111,7 +118,7 @@ function band(ask: PlotAsk, place: number): uPlot.Band {
 }
 
 function ghost(ask: PlotAsk, column: string, place: number): uPlot.Series {
-  return { label: column, show: !ask.hidden.has(column), stroke: `${colourAt(ask, place)}99`, width: 1, dash: [4, 3], points: { show: false } };
+  return { label: column, show: !ask.hidden.has(column), stroke: `${colourAt(ask, place)}99`, width: scaleOf(ask), dash: [4 * scaleOf(ask), 3 * scaleOf(ask)], points: { show: false } };
 }
 
 function line(ask: PlotAsk, column: string, place: number): uPlot.Series {
@@ -121,12 +128,12 @@ function line(ask: PlotAsk, column: string, place: number): uPlot.Series {
     label: column,
     show: !ask.hidden.has(column),
     stroke: colour,
-    width: 1.5,
+    width: 1.5 * scaleOf(ask),
     spanGaps: false,
     points: {
       show: (plot, series) => alone(plot, series).length > 0,
       filter: (plot, series) => alone(plot, series),
-      size: 6,
+      size: 6 * scaleOf(ask),
       stroke: colour,
       fill: colour,
     },

@@ -33,7 +33,7 @@ const LIST: ListOf<Card> = {
       },
     },
     { id: "heat", title: "Heat", sort: highestFirst(({ heat }) => heat), cell: ({ heat }) => `${heat} °C` },
-    { id: "note", title: "Note", card: "line", cell: () => "fine" },
+    { id: "note", title: "Note", card: "line", value: ({ name }) => (name === "a" ? 'so, "so"' : null), cell: () => "fine" },
   ],
 };
 const ROWS = [{ name: "a", heat: 1 }, { name: "b", heat: 2 }];
@@ -78,4 +78,25 @@ it("draws again only the rows that have changed", () => {
   drawn.length = 0;
   rerender(<List of={LIST} rows={[...ROWS.slice(0, 1), { name: "b", heat: 3 }]} without={["place"]} />);
   expect(drawn).toEqual(["b"]);
+});
+
+it.each([
+  ["the whole list, not only the page, by its columns", [...ROWS, { name: "c", heat: 2.5 }], "heat,note\r\n1,\"so, \"\"so\"\"\"\r\n2,\r\n2.5,\r\n"],
+  ["what the server says of it", () => Promise.resolve("id,power_w\r\n"), "id,power_w\r\n"],
+])("gives as a file %s", async (_name, whole, text) => {
+  const saved: Blob[] = [];
+  vi.spyOn(URL, "createObjectURL").mockImplementation((blob) => {
+    saved.push(blob as Blob);
+    return "blob:x";
+  });
+  vi.spyOn(URL, "revokeObjectURL").mockReturnValue(undefined);
+  render(<List of={LIST} rows={ROWS} whole={whole} />);
+  await userEvent.click(screen.getByRole("button", { name: "CSV" }));
+  expect(await saved[0]?.text()).toBe(text);
+});
+
+it("says why there is no file", async () => {
+  render(<List of={LIST} rows={ROWS} whole={() => Promise.reject(new Error("disk on fire"))} />);
+  await userEvent.click(screen.getByRole("button", { name: "CSV" }));
+  expect(await screen.findByText("The file could not be made: disk on fire")).toBeTruthy();
 });

@@ -1,7 +1,9 @@
-import { ArrowDown, ArrowUp } from "lucide-react";
-import { memo, type MouseEvent, type ReactNode } from "react";
+import { ArrowDown, ArrowUp, Download } from "lucide-react";
+import { memo, useState, type MouseEvent, type ReactNode } from "react";
+import { fileName, saveFile } from "../shared/files";
 import { goTo } from "../shared/location";
 import { useMedia } from "../shared/media";
+import { csvOf, type CsvValue } from "./csv";
 import { Named } from "./gpuLook";
 import { ariaSort, nextSort, type Sort } from "./order";
 
@@ -13,6 +15,8 @@ export interface Column<Row> {
   readonly spoken?: string;
   /** Absent: the list is not ordered by it. */
   readonly sort?: Sort<Row>;
+  /** What stands in a file, where it is not that by which the list is ordered. A column with neither is in none. */
+  readonly value?: (row: Row) => CsvValue;
   readonly cell: (row: Row) => ReactNode;
   /** Of the cell. */
   readonly className?: string;
@@ -51,10 +55,12 @@ interface ListProps<Row> {
   readonly onSort?: (sort: string) => void;
   /** What is shown is the answer to another question, until that to this one has come. */
   readonly dim?: boolean;
+  /** The whole list, of which the rows are a part: for the file. Or what the server says of it. */
+  readonly whole?: readonly Row[] | (() => Promise<string>);
 }
 
 /** Rows as a table, or on a phone as cards. */
-export function List<Row>({ of, rows, without = [], sort = "", onSort, dim = false }: ListProps<Row>) {
+export function List<Row>({ of, rows, without = [], sort = "", onSort, dim = false, whole = rows }: ListProps<Row>) {
   const isNarrow = useMedia("(max-width: 760px)");
   const hidden = without.join(" ");
   const look = `transition-opacity ${dim ? "opacity-60" : ""}`;
@@ -68,25 +74,69 @@ export function List<Row>({ of, rows, without = [], sort = "", onSort, dim = fal
             <Card key={of.keyOf(row)} of={of} row={row} hidden={hidden} />
           ))}
         </ul>
+        <CsvButton label={of.label} columns={columns} whole={whole} />
       </div>
     );
   }
   const body = rows.map((row) => <TableRow key={of.keyOf(row)} of={of} row={row} hidden={hidden} />);
   return (
-    <div className={`card overflow-x-auto ${look}`}>
-      <table className="w-full min-w-[740px] text-[13px]">
-        <caption className="sr-only">{of.label}</caption>
-        <thead>
-          <tr className="border-b border-line text-left text-xs text-muted">
-            {columns.map((column) => (
-              <HeaderCell key={column.id} column={column} sort={sort} onSort={onSort} />
-            ))}
-          </tr>
-        </thead>
-        {of.below === undefined ? <tbody>{body}</tbody> : body}
-      </table>
-    </div>
+    <>
+      <div className={`card overflow-x-auto ${look}`}>
+        <table className="w-full min-w-[740px] text-[13px]">
+          <caption className="sr-only">{of.label}</caption>
+          <thead>
+            <tr className="border-b border-line text-left text-xs text-muted">
+              {columns.map((column) => (
+                <HeaderCell key={column.id} column={column} sort={sort} onSort={onSort} />
+              ))}
+            </tr>
+          </thead>
+          {of.below === undefined ? <tbody>{body}</tbody> : body}
+        </table>
+      </div>
+      <CsvButton label={of.label} columns={columns} whole={whole} />
+    </>
   );
+}
+
+interface CsvButtonProps<Row> {
+  readonly label: string;
+  readonly columns: readonly Column<Row>[];
+  readonly whole: readonly Row[] | (() => Promise<string>);
+}
+
+/** Gives the list as a file, with its columns and in its order. */
+function CsvButton<Row>({ label, columns, whole }: CsvButtonProps<Row>) {
+  const [failure, setFailure] = useState("");
+  const save = async () => {
+    const text = typeof whole === "function" ? await whole() : tableOf(columns, whole);
+    saveFile(`${fileName(label)}.csv`, new Blob([text], { type: "text/csv" }));
+  };
+  if (typeof whole !== "function" && whole.length === 0) return null;
+  return (
+    <p className="flex items-center justify-end gap-2 text-xs text-warn">
+      <span role="status">{failure}</span>
+      <button
+        type="button"
+        className="button quiet"
+        title="This list as a file"
+        onClick={() => {
+          setFailure("");
+          save().catch((error: unknown) => setFailure(`The file could not be made: ${error instanceof Error ? error.message : "no answer"}`));
+        }}
+      >
+        <Download size={13} aria-hidden /> CSV
+      </button>
+    </p>
+  );
+}
+
+function tableOf<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {
+  const kept = columns.flatMap(({ id, value, sort }) => {
+    const of = value ?? sort?.by;
+    return of === undefined ? [] : [{ id, of }];
+  });
+  return csvOf(kept.map(({ id }) => id), rows.map((row) => kept.map(({ of }) => of(row))));
 }
 
 interface RowProps<Row> {

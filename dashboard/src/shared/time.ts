@@ -14,6 +14,11 @@ export function parseInstant(text: string | null | undefined): number | null {
   return Number.isNaN(instant) ? null : instant;
 }
 
+/** The other way round, in UTC: as files and addresses hold it. */
+export function isoOf(instant: number | null): string | null {
+  return instant === null ? null : new Date(instant).toISOString();
+}
+
 /** `4 s`, `12 min`, `3 h`, `5 d`: the largest unit that is not 0. */
 export function formatSpan(ms: number): string {
   const span = Math.max(0, ms);

@@ -170,7 +170,7 @@ function Nodes({ clusters, state, change, pathTo }: ViewProps) {
         </NoRows>
       ) : (
         <>
-          <List of={NODE_LIST} rows={shown} sort={state.sort} onSort={(sort) => change({ sort })} dim={nodes.isPlaceholderData} />
+          <List of={NODE_LIST} rows={shown} sort={state.sort} onSort={(sort) => change({ sort })} dim={nodes.isPlaceholderData} whole={rows} />
           <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
         </>
       )}
@@ -214,7 +214,7 @@ function Processes({ clusters, state, change, pathTo }: ViewProps) {
         </NoRows>
       ) : (
         <>
-          <List of={PROCESS_LIST} rows={shown} sort={state.sort} onSort={(sort) => change({ sort })} dim={answer.isPlaceholderData} />
+          <List of={PROCESS_LIST} rows={shown} sort={state.sort} onSort={(sort) => change({ sort })} dim={answer.isPlaceholderData} whole={rows} />
           <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
         </>
       )}

@@ -18,8 +18,8 @@ const NODE_GPU_LIST: ListOf<NodeGpuRow> = {
   mark: ({ gpu }) => (gpu.uuid === null ? {} : { "data-gpu": gpu.uuid }),
   pathOf: ({ gpu, known }) => (known && gpu.uuid !== null ? GPU.to({ id: gpu.uuid }) : null),
   columns: [
-    { id: "index", title: "#", spoken: "Index", card: "corner", cell: ({ gpu }) => gpu.index ?? ABSENT, className: "num text-muted" },
-    { id: "gpu", title: "GPU", card: "name", cell: (row) => <GpuName {...row} />, className: "font-normal", limit: "max-w-60" },
+    { id: "index", title: "#", value: ({ gpu }) => gpu.index, spoken: "Index", card: "corner", cell: ({ gpu }) => gpu.index ?? ABSENT, className: "num text-muted" },
+    { id: "gpu", title: "GPU", value: ({ gpu }) => gpu.uuid, card: "name", cell: (row) => <GpuName {...row} />, className: "font-normal", limit: "max-w-60" },
     {
       id: "utilization",
       title: "Utilization",
@@ -30,11 +30,11 @@ const NODE_GPU_LIST: ListOf<NodeGpuRow> = {
       title: "Memory activity",
       cell: ({ gpu }) => <Level text={formatValue(gpu.utilization_memory_percent, "%")} share={shareOf(gpu.utilization_memory_percent, 100)} label="Memory activity" />,
     },
-    { id: "memory", title: "Memory", cell: ({ gpu }) => <MemoryUse used={gpu.memory_used_mb} total={gpu.memory_total_mb} /> },
-    { id: "temperature", title: "Temperature", cell: ({ gpu }) => <Heat celsius={gpu.temperature_celsius} /> },
-    { id: "power", title: "Power", cell: ({ gpu }) => <Amount value={gpu.power_draw_watts} whole={gpu.power_limit_watts} unit="W" label="Power as a share of its limit" /> },
-    { id: "pcie", title: "PCIe", cell: ({ gpu }) => pcieText(gpu), className: "num whitespace-nowrap" },
-    { id: "fan", title: "Fan", cell: ({ gpu }) => formatValue(gpu.fan_speed_percent, "%"), className: "num" },
+    { id: "memory", title: "Memory", value: ({ gpu }) => gpu.memory_used_mb, cell: ({ gpu }) => <MemoryUse used={gpu.memory_used_mb} total={gpu.memory_total_mb} /> },
+    { id: "temperature", title: "Temperature", value: ({ gpu }) => gpu.temperature_celsius, cell: ({ gpu }) => <Heat celsius={gpu.temperature_celsius} /> },
+    { id: "power", title: "Power", value: ({ gpu }) => gpu.power_draw_watts, cell: ({ gpu }) => <Amount value={gpu.power_draw_watts} whole={gpu.power_limit_watts} unit="W" label="Power as a share of its limit" /> },
+    { id: "pcie", title: "PCIe", value: ({ gpu }) => pcieText(gpu), cell: ({ gpu }) => pcieText(gpu), className: "num whitespace-nowrap" },
+    { id: "fan", title: "Fan", value: ({ gpu }) => gpu.fan_speed_percent, cell: ({ gpu }) => formatValue(gpu.fan_speed_percent, "%"), className: "num" },
   ],
 };
 

@@ -117,7 +117,7 @@ function Processes({ node }: { readonly node: ClusterNode }) {
         </p>
       )}
       {rows.length > 0 ? (
-        <List of={PROCESS_LIST} rows={shown} without={PROCESS_PLACE} sort={state.sort} onSort={(sort) => change({ sort })} />
+        <List of={PROCESS_LIST} rows={shown} without={PROCESS_PLACE} sort={state.sort} onSort={(sort) => change({ sort })} whole={rows} />
       ) : (
         node.processes_error === null && <p className="card p-4 text-[13px] text-muted">Nothing runs on these GPUs.</p>
       )}

@@ -17,7 +17,7 @@ export const NODE_LIST: ListOf<NodeRow> = {
   columns: [
     { id: "node", title: "Node", card: "name", sort: lowestFirst(({ node }) => node.node_name), cell: (row) => <Name row={row} />, className: "font-normal", limit: "max-w-72 max-lg:max-w-32" },
     { id: "cluster", title: "Cluster", sort: lowestFirst(({ node }) => node.cluster_id), cell: ({ node }) => <Cut text={node.cluster_id} />, className: "text-muted", limit: "max-w-40" },
-    { id: "state", title: "State", card: "line", sort: lowestFirst(({ node }) => severity(node.state)), cell: ({ node }) => <State node={node} />, limit: "max-w-72", width: "lg:w-64" },
+    { id: "state", title: "State", card: "line", sort: lowestFirst(({ node }) => severity(node.state)), value: ({ node }) => node.state, cell: ({ node }) => <State node={node} />, limit: "max-w-72", width: "lg:w-64" },
     {
       id: "gpus",
       title: "GPUs",

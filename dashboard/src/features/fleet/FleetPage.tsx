@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Gpu } from "../../api/client";
-import { GPUS_MAX, wholeFleetQuery } from "../../api/fleet";
+import { fetchGpusCsv, GPUS_MAX, wholeFleetQuery } from "../../api/fleet";
 import { gpuListQuery, hostsQuery } from "../../api/queries";
 import { whereWords } from "../../api/where";
 import { COMPARE, FLEET, FLEET_VIEWS, STATE_COLOUR, type FleetState } from "../../parts/addresses";
@@ -45,6 +45,7 @@ export function FleetPage() {
     [all.data, chosen, judge, sort],
   );
   const cells = useMemo(() => map.data?.gpus.filter((gpu) => isChosen(gpu, chosen, judge)) ?? [], [map.data, chosen, judge]);
+  const whole = useMemo(() => fitting.map((gpu) => rowOf(gpu, judge, NO_SPARKS)), [fitting, judge]);
   const part = pageOf(fitting, page);
   const gpus = isMap ? NONE : chosen === "" ? (list.data?.gpus ?? NONE) : part.shown;
   const total = shown.data === undefined || chosen === "" ? (shown.data?.total ?? 0) : isMap ? cells.length : fitting.length;
@@ -120,7 +121,7 @@ export function FleetPage() {
               {doubts.join(" ")}
             </p>
           )}
-          <List of={GPU_LIST} rows={rows} sort={state.sort} onSort={(sort) => change({ sort })} dim={shown.isPlaceholderData} />
+          <List of={GPU_LIST} rows={rows} sort={state.sort} onSort={(sort) => change({ sort })} dim={shown.isPlaceholderData} whole={chosen === "" ? () => fetchGpusCsv({ ...filter, sort, metrics: LISTED }) : whole} />
           <Pages {...paging} size={PAGE_SIZE} total={total} />
         </>
       )}

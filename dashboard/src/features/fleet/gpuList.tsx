@@ -8,6 +8,7 @@ import { highestFirst, lowestFirst } from "../../parts/order";
 import { ABSENT, formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { Link } from "../../shared/location";
+import { isoOf } from "../../shared/time";
 import { titleOf, type Row } from "./row";
 import type { Spark } from "../../parts/sparks";
 
@@ -22,7 +23,7 @@ export const GPU_LIST: ListOf<Row> = {
     { id: "model", title: "GPU", card: "name", sort: lowestFirst(({ gpu }) => gpu.model), cell: ({ gpu }) => <Name gpu={gpu} />, className: "font-normal" },
     { id: "hostname", title: "Host", sort: lowestFirst(({ gpu }) => gpu.hostname), cell: ({ gpu }) => <Cut text={gpu.hostname ?? ""} />, className: "text-muted", limit: "max-w-52" },
     { id: "index", title: "#", spoken: "Index", sort: lowestFirst(({ gpu }) => gpu.index), cell: ({ gpu }) => gpu.index ?? ABSENT, className: "num text-muted", width: "w-12" },
-    { id: "state", title: "State", card: "line", sort: lowestFirst(({ verdict }) => JUDGEMENTS.indexOf(verdict.word)), cell: (row) => <State row={row} />, width: "lg:w-48" },
+    { id: "state", title: "State", card: "line", sort: lowestFirst(({ verdict }) => JUDGEMENTS.indexOf(verdict.word)), value: ({ verdict }) => verdict.word, cell: (row) => <State row={row} />, width: "lg:w-48" },
     {
       id: UTILIZATION,
       title: "Utilization",
@@ -39,7 +40,7 @@ export const GPU_LIST: ListOf<Row> = {
     },
     { id: TEMPERATURE, title: "Temperature", sort: highestFirst(({ temperature }) => temperature), cell: (row) => <Heat celsius={row.temperature} />, width: "lg:w-28" },
     { id: MEMORY_USED, title: "Memory", sort: highestFirst(({ memoryUsed }) => memoryUsed), cell: (row) => <MemoryUse used={row.memoryUsed} total={row.memoryTotal} />, width: "lg:w-40" },
-    { id: "last_seen", title: "Last seen", sort: highestFirst(({ lastSeen }) => lastSeen), cell: (row) => <LastSeen at={row.lastSeen} />, className: "num whitespace-nowrap text-muted", width: "lg:w-28" },
+    { id: "last_seen", title: "Last seen", sort: highestFirst(({ lastSeen }) => lastSeen), value: ({ lastSeen }) => isoOf(lastSeen), cell: (row) => <LastSeen at={row.lastSeen} />, className: "num whitespace-nowrap text-muted", width: "lg:w-28" },
   ],
 };
 

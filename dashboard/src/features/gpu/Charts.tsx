@@ -16,7 +16,7 @@ interface ChartsProps {
   readonly frame: Frame;
   readonly behind: Behind;
   readonly marks: Marks;
-  /** Id of the GPU. */
+  /** The GPU with its host and model, for those who see a picture elsewhere. */
   readonly subject: string;
   readonly actionsOf: (panel: Panel) => readonly ChartAction[];
   readonly span: Span;

@@ -115,6 +115,8 @@ function Comparison({ known, total, of }: ComparisonProps) {
   const names = new Map(known.map(({ gpu }) => [gpu.id, isOneHost && state.gpus.length === 0 ? `GPU ${gpu.index}` : gpu.name]));
   const nameOf = (id: string) => names.get(id) ?? id;
   const partial = history.data?.answer.partial ?? [];
+  // The legend of a picture names the GPUs.
+  const subject = [...(isOneHost ? [known[0]?.gpu.hostname ?? "GPUs"] : ["GPUs compared"]), ...new Set(shown.flatMap(({ gpu }) => gpu.model ?? []))].join(", ");
   return (
     <div data-testid="compare">
       <Head known={known} total={total} remove={(id) => change({ gpus: ids.filter((other) => other !== id) })} />
@@ -136,7 +138,7 @@ function Comparison({ known, total, of }: ComparisonProps) {
               key={row.column}
               panel={panelOf(row, lines)}
               nameOf={nameOf}
-              subject={shown.map(({ gpu }) => gpu.name).join(", ")}
+              subject={subject}
               actionsOf={() => chartActions({
                 metrics: [row.column],
                 gpus: lines,

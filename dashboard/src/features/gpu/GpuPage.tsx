@@ -112,7 +112,7 @@ export function GpuPage({ id }: { readonly id: string }) {
               frame={view.frame}
               behind={view.behind}
               marks={view.marks}
-              subject={gpu.id}
+              subject={gpu.model === null ? gpu.name : `${gpu.name}, ${gpu.model}`}
               actionsOf={view.actionsOf}
               span={view.span}
               now={Math.floor(now / MINUTE) * MINUTE}

@@ -204,6 +204,7 @@ const GPU_LIST: ListOf<JudgedGpu> = {
     {
       id: "gpu",
       title: "GPU",
+      value: ({ name }) => name,
       card: "name",
       cell: (gpu) => (
         <Link to={GPU.to({ id: gpu.id })} data-row="" className="rounded hover:underline" title={gpu.id}>
@@ -215,6 +216,7 @@ const GPU_LIST: ListOf<JudgedGpu> = {
     {
       id: "state",
       title: "State",
+      value: ({ verdict }) => verdict.word,
       card: "line",
       cell: (gpu) => (
         <>
@@ -223,14 +225,14 @@ const GPU_LIST: ListOf<JudgedGpu> = {
         </>
       ),
     },
-    { id: "holder", title: "Holder", cell: (gpu) => <span className="text-muted [overflow-wrap:anywhere]">{holderOf(gpu) || ABSENT}</span> },
-    { id: "utilization", title: "Utilization", cell: (gpu) => <Level text={formatValue(numberIn(gpu.metrics, UTILIZATION), "%")} share={shareOf(numberIn(gpu.metrics, UTILIZATION), 100)} label="Utilization" /> },
-    { id: "power", title: "Power", cell: (gpu) => <Level text={formatValue(numberIn(gpu.metrics, POWER), "W")} share={shareOf(numberIn(gpu.metrics, POWER), numberIn(gpu.metrics, POWER_LIMIT))} label="Power as a share of its limit" /> },
-    { id: "temperature", title: "Temperature", cell: (gpu) => <Heat celsius={numberIn(gpu.metrics, TEMPERATURE)} /> },
-    { id: "memory", title: "Memory", cell: (gpu) => <MemoryUse used={numberIn(gpu.metrics, MEMORY_USED)} total={gpu.memory_mb} /> },
-    { id: "pci", title: "PCI", cell: (gpu) => <span className="font-mono text-xs whitespace-nowrap">{gpu.labels?.pci ?? ABSENT}</span> },
-    { id: "pcie", title: "PCIe", cell: (gpu) => <span className={`num whitespace-nowrap ${pcieOf(gpu).isLess ? "text-warn" : ""}`}>{pcieOf(gpu).text || ABSENT}</span> },
-    { id: "links", title: "Links up", cell: (gpu) => <span className="num">{numberIn(gpu.metrics, "interconnect_links_up") ?? ABSENT}</span> },
+    { id: "holder", title: "Holder", value: holderOf, cell: (gpu) => <span className="text-muted [overflow-wrap:anywhere]">{holderOf(gpu) || ABSENT}</span> },
+    { id: "utilization", title: "Utilization", value: ({ metrics }) => numberIn(metrics, UTILIZATION), cell: (gpu) => <Level text={formatValue(numberIn(gpu.metrics, UTILIZATION), "%")} share={shareOf(numberIn(gpu.metrics, UTILIZATION), 100)} label="Utilization" /> },
+    { id: "power", title: "Power", value: ({ metrics }) => numberIn(metrics, POWER), cell: (gpu) => <Level text={formatValue(numberIn(gpu.metrics, POWER), "W")} share={shareOf(numberIn(gpu.metrics, POWER), numberIn(gpu.metrics, POWER_LIMIT))} label="Power as a share of its limit" /> },
+    { id: "temperature", title: "Temperature", value: ({ metrics }) => numberIn(metrics, TEMPERATURE), cell: (gpu) => <Heat celsius={numberIn(gpu.metrics, TEMPERATURE)} /> },
+    { id: "memory", title: "Memory", value: ({ metrics }) => numberIn(metrics, MEMORY_USED), cell: (gpu) => <MemoryUse used={numberIn(gpu.metrics, MEMORY_USED)} total={gpu.memory_mb} /> },
+    { id: "pci", title: "PCI", value: ({ labels }) => labels?.pci ?? null, cell: (gpu) => <span className="font-mono text-xs whitespace-nowrap">{gpu.labels?.pci ?? ABSENT}</span> },
+    { id: "pcie", title: "PCIe", value: (gpu) => pcieOf(gpu).text, cell: (gpu) => <span className={`num whitespace-nowrap ${pcieOf(gpu).isLess ? "text-warn" : ""}`}>{pcieOf(gpu).text || ABSENT}</span> },
+    { id: "links", title: "Links up", value: ({ metrics }) => numberIn(metrics, "interconnect_links_up"), cell: (gpu) => <span className="num">{numberIn(gpu.metrics, "interconnect_links_up") ?? ABSENT}</span> },
   ],
 };
 
@@ -259,7 +261,7 @@ function Courses({ name, gpus, range, anchor, now, onRange }: CoursesProps) {
   const host = useMemo(() => (own.data === undefined ? EMPTY : frameOf(own.data, "", "mean")), [own.data]);
   const panels = usePanels(gpus, catalogue);
   const names = useMemo(() => new Map(gpus.map((gpu) => [gpu.id, gpu.index === null ? gpu.name : `GPU ${gpu.index}`])), [gpus]);
-  const common = { marked: false, span, now: Math.floor(now / MINUTE) * MINUTE, subject: name, onSelect: chooseRange };
+  const common = { marked: false, span, now: Math.floor(now / MINUTE) * MINUTE, subject: [name, ...new Set(gpus.flatMap((gpu) => gpu.model ?? []))].join(", "), onSelect: chooseRange };
   const shownOwn = OWN.filter(({ columns }) => columns.some((column) => lastValue(host.values.get(column)) !== null));
   return (
     <>

@@ -75,7 +75,7 @@ export function HostsPage() {
           )}
         </Empty>
       ) : (
-        <List of={HOST_LIST} rows={shown} without={[...(rows.some(({ room }) => room !== null) ? [] : ["free"]), ...(rows.some(({ load }) => load !== null) ? [] : ["cpu", "memory"])]} sort={state.sort} onSort={(sort) => change({ sort })} />
+        <List of={HOST_LIST} rows={shown} without={[...(rows.some(({ room }) => room !== null) ? [] : ["free"]), ...(rows.some(({ load }) => load !== null) ? [] : ["cpu", "memory"])]} sort={state.sort} onSort={(sort) => change({ sort })} whole={rows} />
       )}
       <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
     </div>
@@ -90,7 +90,7 @@ const HOST_LIST: ListOf<HostRow> = {
   pathOf: ({ host }) => HOST.to({ name: host.hostname }),
   columns: [
     { id: "host", title: "Host", card: "name", sort: lowestFirst(({ host }) => host.hostname), cell: (row) => <HostLink row={row} />, className: "font-medium", limit: "max-w-72" },
-    { id: "findings", title: "Findings", card: "corner", sort: highestFirst(troubleOf), cell: (row) => <Trouble row={row} />, width: "lg:w-36" },
+    { id: "findings", title: "Findings", card: "corner", sort: highestFirst(troubleOf), value: ({ findings }) => findings, cell: (row) => <Trouble row={row} />, width: "lg:w-36" },
     { id: "gpus", title: "GPUs", sort: highestFirst(({ host }) => host.gpu_count), cell: (row) => <Gpus row={row} />, width: "lg:w-64" },
     { id: "free", title: "Free", sort: highestFirst(({ room }) => room?.free ?? null), cell: (row) => <Free row={row} />, width: "lg:w-28" },
     { id: "model", title: "Models", card: "line", sort: lowestFirst(({ host }) => modelsOf(host)), cell: ({ host }) => <Cut text={modelsOf(host)} />, className: "text-muted", limit: "max-w-72" },
@@ -100,6 +100,7 @@ const HOST_LIST: ListOf<HostRow> = {
       id: "last_seen",
       title: "Last seen",
       sort: highestFirst(({ host }) => parseInstant(host.last_seen)),
+      value: ({ host }) => host.last_seen,
       cell: ({ host }) => <Seen host={host} />,
       className: "num whitespace-nowrap",
       width: "lg:w-32",

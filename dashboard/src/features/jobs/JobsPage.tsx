@@ -91,7 +91,7 @@ export function JobsPage() {
             <NoHolders by={state.by} />
           ) : (
             <div className="mt-3">
-              <List of={USAGE_LISTS[state.by]} rows={shown} without={state.price === null ? ["cost"] : []} sort={sort} onSort={(next) => change({ sort: next === "" ? MOST_WASTE : next })} />
+              <List of={USAGE_LISTS[state.by]} rows={shown} without={state.price === null ? ["cost"] : []} sort={sort} onSort={(next) => change({ sort: next === "" ? MOST_WASTE : next })} whole={rows} />
             </div>
           )}
           <Pages {...paging} size={PAGE_SIZE} total={rows.length} />

@@ -72,7 +72,7 @@ export function FindingItem({ finding, now, index, isHere = false, names = NO_NA
         <Reach finding={finding} names={names} since={since} now={now} />
       </div>
       <div className="min-w-0 border-line lg:border-l lg:pl-6">
-        <h3 className="text-[11px] text-faint">What to do</h3>
+        <h2 className="text-[11px] text-faint">What to do</h2>
         <NextStep step={finding.next_step} index={index} />
         {!isHere && <p className="mt-2 text-xs text-faint">{finding.meaning}</p>}
         <Acknowledgement finding={finding} now={now} />
@@ -140,11 +140,11 @@ function Reach({ finding, names, since, now }: ReachProps) {
         </Fact>
       )}
       {beside !== null && (
-        <div>
+        <Fact name="Compare with">
           <Link to={beside.path} className="rounded text-accent underline-offset-2 hover:underline">
             {beside.text}
           </Link>
-        </div>
+        </Fact>
       )}
     </dl>
   );
