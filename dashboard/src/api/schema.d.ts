@@ -1575,6 +1575,7 @@ export interface components {
             store: components["schemas"]["Component"];
             clusters: components["schemas"]["Component"] | null;
             certificate: components["schemas"]["Component"] | null;
+            recording_end: components["schemas"]["Moment"] | null;
         };
         /**
          * @description How well something does: `healthy`, `degraded` (works in part, recovers by itself, nothing acknowledged is lost) or
@@ -2510,6 +2511,11 @@ export interface operations {
                  */
                 where?: string;
                 /**
+                 * @description As of this instant, by the history up to it: the GPUs that had reported, with their values and states then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
+                /**
                  * @description Only these judgements, between commas.
                  * @example critical,lost
                  */
@@ -2575,7 +2581,13 @@ export interface operations {
     };
     get_gpu: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description As of this instant, by the history up to it: the GPU's values and state then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
+            };
             header?: never;
             path: {
                 /**
@@ -2914,6 +2926,11 @@ export interface operations {
                 /** @description Hosts to pass over. */
                 offset?: number;
                 /**
+                 * @description As of this instant, by the history up to it: the hosts that had reported, with the states of their GPUs then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
+                /**
                  * @description Only hosts of these judgements, between commas.
                  * @example critical,lost
                  */
@@ -2986,6 +3003,11 @@ export interface operations {
                  * @example power_w,utilization_pct
                  */
                 metrics?: string;
+                /**
+                 * @description As of this instant, by the history up to it: the GPUs that had reported, with their values and states then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
                 /**
                  * @description `json`, `csv` or `arrow`; without it what `Accept` prefers.
                  * @example csv
@@ -3189,7 +3211,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description One of the GPUs is unknown, or no values are kept. */
+            /** @description One of the GPUs or hosts is unknown, or no values are kept. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3239,6 +3261,11 @@ export interface operations {
                 /** @description Only those about these GPUs, by key, between commas. */
                 gpus?: string;
                 /**
+                 * @description As of this instant, by the history up to it: what was wrong then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
+                /**
                  * @description `json`, `csv` or `arrow`; without it what `Accept` prefers.
                  * @example csv
                  */
@@ -3272,6 +3299,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description One of the hosts is unknown. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description Too busy; try again. */
             503: {
                 headers: {
@@ -3290,6 +3326,11 @@ export interface operations {
                 limit?: number;
                 /** @description Jobs to pass over. */
                 offset?: number;
+                /**
+                 * @description As of this instant, by the history up to it: the jobs of that time. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
             };
             header?: never;
             path?: never;
@@ -3644,6 +3685,11 @@ export interface operations {
                 model?: string;
                 /** @description Only nodes with so many free GPUs. */
                 min_free?: number;
+                /**
+                 * @description As of this instant, by the history up to it: what was free then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
             };
             header?: never;
             path?: never;

@@ -1,7 +1,7 @@
 //! The fleet as of an instant of the past.
 
-use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::Identity;
+use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use serde_json::{Value, json};
 
 use crate::analysis::{H100, a_job_with_a_straggler, ids, judging};

@@ -19,10 +19,11 @@ use crate::time::{DAY_NS, MINUTE_NS, SECOND_NS};
 use crate::usage::{GpuUse, UseQuery};
 use crate::{Health, Identity, IdentityColumn, MetricId, Table};
 
-/// How far before the instant all values are looked for. Sources send a row a minute at least.
+/// How far before the instant values are looked for: each time those that were not found nearer. Most sources send all within
+/// seconds, and every one a row a minute.
+const BACK_NS: [i64; 3] = [15 * SECOND_NS, NEAR_NS, DAY_NS];
+/// Where rows without values are looked for.
 const NEAR_NS: i64 = 2 * MINUTE_NS;
-/// How far before it those are looked for that are not there.
-const FAR_NS: i64 = DAY_NS;
 /// Age of the newest value of a GPU from which it is looked whether it has newer rows, without values.
 const QUIET_NS: i64 = 10 * SECOND_NS;
 /// Most of these rows.
@@ -123,13 +124,14 @@ pub async fn fleet_as_of(history: &dyn History, at_ns: i64) -> Result<Part<Arc<F
     let there = now.gpus.iter().filter(|gpu| gpu.first_seen_ns <= at_ns);
     let (moved, still): (Vec<_>, Vec<_>) = there.cloned().partition(|gpu| gpu.last_seen_ns > at_ns);
     let mut then = Then::of(&moved, at_ns);
-    let start_ns = at_ns.saturating_sub(NEAR_NS);
-    let near = (start_ns, at_ns);
-    missing.extend(look(history, &mut then, moved.iter(), near).await?);
-    let lacking = then.lacking(&moved);
-    let far = (at_ns.saturating_sub(FAR_NS), start_ns - 1);
-    missing.extend(look(history, &mut then, lacking.into_iter(), far).await?);
-    missing.extend(look_for_blanks(history, &mut then, near).await?);
+    let mut end_ns = at_ns;
+    for back_ns in BACK_NS {
+        let start_ns = at_ns.saturating_sub(back_ns);
+        let lacking = then.lacking(&moved);
+        missing.extend(look(history, &mut then, &lacking, (start_ns, end_ns)).await?);
+        end_ns = start_ns.saturating_sub(1);
+    }
+    missing.extend(look_for_blanks(history, &mut then, (at_ns.saturating_sub(NEAR_NS), at_ns)).await?);
     let mut live = LiveFleet::new(FleetBounds { gpus_max: usize::MAX, ..FleetBounds::default() });
     for gpu in still.into_iter().chain(then.states().map(Arc::new)) {
         live.add(&gpu);
@@ -140,10 +142,10 @@ pub async fn fleet_as_of(history: &dyn History, at_ns: i64) -> Result<Part<Arc<F
 }
 
 /// Takes the values of some GPUs in a range of time, and says what is missing.
-async fn look<'a>(
+async fn look(
     history: &dyn History,
     then: &mut Then,
-    gpus: impl Iterator<Item = &'a Arc<GpuState>>,
+    gpus: &[&Arc<GpuState>],
     (start_ns, end_ns): (i64, i64),
 ) -> Result<Vec<String>, QueryError> {
     let mut keys = Vec::new();

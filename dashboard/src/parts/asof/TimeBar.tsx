@@ -52,7 +52,7 @@ export function TimeBar({ host }: TimeBarProps) {
   const { earlier, later } = stepsTo(all, present);
 
   return (
-    <section aria-label="As of when" className="card mb-3 px-3 py-2" data-testid="time-bar">
+    <section aria-label="As of when" data-control className="card mb-3 px-3 py-2" data-testid="time-bar">
       <div className="flex flex-wrap items-center gap-x-2 gap-y-1.5">
         <History size={16} className="shrink-0 text-muted" aria-hidden />
         <label className="flex items-center gap-2 text-xs text-muted">
