@@ -9,7 +9,7 @@ import { STOPS } from "./stops";
 
 /** Looks again until a page has laid itself out, and goes on with the next look if it has flaws. */
 const look = expect.configure({ soft: true, timeout: 30_000 });
-const SCREENS = { desktop: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } } as const;
+const SCREENS = { desktop: { width: 1280, height: 800 }, wide: { width: 2560, height: 1300 }, phone: { width: 390, height: 844 } } as const;
 
 test.describe("every page", () => {
   // Axe looks at every element.

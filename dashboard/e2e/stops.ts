@@ -25,10 +25,11 @@ const PATHS = readFileSync(new URL("../../crates/api/src/route/pages.txt", impor
 /** Pages that need something to be there before they are looked at. */
 const READY: readonly Stop[] = [
   { name: "Now", path: "/", server: FLEET, variable: "GPUVITALS_FLEET_URL", ready: found(FLEET) },
+  { name: "Now on a wall", path: "/?tv", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: found(LIVE) },
   { name: "GPUs", path: "/gpus", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-gpu]:visible") },
   { name: "Heat map", path: "/gpus?view=map&colour=temperature_c", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-cells]:not([data-cells='0'])") },
   { name: "a GPU", path: "/gpus/sim-node-0001:gpu6", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: found(LIVE) },
-  { name: "GPUs compared", path: "/compare?gpus=sim-node-0001:gpu0,sim-node-0001:gpu6", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
+  { name: "GPUs compared", path: "/compare?host=sim-node-0001", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
   { name: "Hosts", path: "/hosts", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-host]") },
   { name: "a host", path: "/hosts/sim-node-0001", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-gpu]:visible") },
   { name: "Jobs", path: "/jobs?price=2", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-group]") },

@@ -93,10 +93,10 @@ function fillCells({ context, view, layout, colourOf }: Brush, { looks, lookOf }
   context.putImageData(image, 0, 0);
 }
 
-/** Width of the walls of a cell that is not full: as thin as can be of a hollow one, a third of it of a holed one. */
+/** Width of the walls of a cell that is not full: as thin as can be of a hollow one, of a holed one a third of it, unless a text stands in it. */
 function wallOf(look: Look | undefined, side: number, scale: number): number {
   if (look?.shape === "hollow") return Math.max(Math.round(scale), Math.min(4 * scale, Math.floor(side / 9)));
-  return look?.shape === "holed" ? Math.floor(side / 3) : 0;
+  return look?.shape === "holed" ? Math.min(14 * scale, Math.floor(side / 3)) : 0;
 }
 
 /** `#rrggbb` as a pixel: its bytes are red, green, blue and alpha, the first in the lowest bits. */
