@@ -43,7 +43,7 @@ test.describe("the heat map of 4,096 GPUs, one of them sick", () => {
     await expect(page.getByTestId("summary")).toContainText(/^Power from .* to \d+ W \(sim-node-\d+ \/ GPU \d\), median/);
     await map(page).hover({ position: { x: 200, y: 100 } });
     for (let turn = 0; turn < 4; turn += 1) await page.mouse.wheel(0, -300);
-    await expect(page).toHaveURL(/at=[^&]+&.*zoom=6\.05/);
+    await expect(page).toHaveURL(/middle=[^&]+&.*zoom=6\.05/);
     const url = page.url();
     await page.reload();
     await expect(map(page)).toHaveAttribute("data-cells", "4096");

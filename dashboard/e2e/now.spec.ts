@@ -34,10 +34,15 @@ test.describe("4,096 GPUs, one of them sick", () => {
   });
 });
 
-test("a recording whose GPUs are silent is not said to be well", async ({ page }) => {
+test("a recording opens as of its end, and seen from now its GPUs are silent", async ({ page }) => {
   needs(RECORDED, "GPUVITALS_URL");
   const heard = complaints(page);
   await page.goto(`${RECORDED}/`);
+  const notice = page.getByTestId("as-of");
+  await expect(notice).toContainText("the end of a recording");
+  await expect(page.getByRole("heading", { level: 1 })).not.toHaveText(/reports any more/);
+  await expect(page.getByRole("slider")).toHaveValue("1440");
+  await notice.getByRole("button", { name: "Go to now" }).click();
   await expect(page.getByRole("heading", { level: 1 })).toHaveText(/^None of \d+ GPUs reports any more$/);
   expect(heard).toEqual([]);
 });

@@ -11,7 +11,9 @@ test.describe("a recorded capture", () => {
     await expect(page.getByRole("status").filter({ hasText: /GPUs?$/ })).toHaveText(`${answer.total.toLocaleString("en")} GPUs`);
     const rows = page.locator("tr[data-gpu]");
     await expect(rows).toHaveCount(Math.min(50, answer.total));
-    await expect(page.getByRole("button", { name: /^stale/i })).toContainText(answer.total.toLocaleString("en"));
+    // It opens as of its end: then all of them reported.
+    await expect(page.getByTestId("as-of")).toContainText("the end of a recording");
+    await expect(page.getByRole("button", { name: /^stale/i })).not.toContainText(/[1-9]/);
     await expect(rows.first()).toContainText("°C");
     expect(heard).toEqual([]);
   });
@@ -48,7 +50,7 @@ test.describe("a recorded capture", () => {
 
   test("a GPU opens by keyboard; its chart shows the recorded values at their own time", async ({ page }) => {
     const heard = complaints(page);
-    await page.goto(`${RECORDED}/gpus`);
+    await page.goto(`${RECORDED}/gpus?at=now`);
     await expect(page.locator("tr[data-gpu]").first()).toBeVisible();
     await page.keyboard.press("j");
     await page.keyboard.press("Enter");
@@ -65,7 +67,7 @@ test.describe("a recorded capture", () => {
   test("times are those of the person's zone, which stands beside the range, until UTC is chosen", async ({ browser }) => {
     const context = await browser.newContext({ timezoneId: "Asia/Tokyo" });
     const page = await context.newPage();
-    await page.goto(`${RECORDED}/gpus`);
+    await page.goto(`${RECORDED}/gpus?at=now`);
     await page.locator("tr[data-gpu]").first().getByRole("link").click();
     const age = page.getByRole("note", { name: "Age of the data" });
     const seen = async (offset: string) => Date.parse(((await age.textContent()) ?? "").replace(/^Last seen (\S+) (\S+) .*$/, `$1T$2${offset}`));

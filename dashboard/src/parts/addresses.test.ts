@@ -15,7 +15,7 @@ describe("the list and the map of GPUs", () => {
     ["page=-2", GPUS],
     ["page=1e99", GPUS],
     ["page=abc&search=a%20b", { ...GPUS, search: "a b" }],
-    ["view=map&colour=power_w&group=job&fit=1&change=1&zoom=4.5&at=GPU-1&picked=a,,b", { ...GPUS, view: "map", colour: "power_w", group: "job", fit: true, change: true, zoom: 4.5, at: "GPU-1", picked: ["a", "b"] }],
+    ["view=map&colour=power_w&group=job&fit=1&change=1&zoom=4.5&middle=GPU-1&picked=a,,b", { ...GPUS, view: "map", colour: "power_w", group: "job", fit: true, change: true, zoom: 4.5, middle: "GPU-1", picked: ["a", "b"] }],
     ["view=globe&colour=Red!&group=room&zoom=Infinity", GPUS],
     ["view=map&colour=Power%20W&state=dire", { ...GPUS, view: "map" }],
     ["zoom=0.2&where=namespace%3Dresearch", { ...GPUS, where: "namespace=research" }],
@@ -27,7 +27,7 @@ describe("the list and the map of GPUs", () => {
     [GPUS, "/gpus"],
     [{ ...GPUS, page: 2 }, "/gpus?page=2"],
     [{ ...GPUS, search: "a&b=c", sort: "-power_w" }, "/gpus?search=a%26b%3Dc&sort=-power_w"],
-    [{ ...GPUS, view: "map", colour: "power_w", group: "model", zoom: 2, at: "x", picked: ["a", "b"] } as const, "/gpus?view=map&at=x&colour=power_w&group=model&zoom=2&picked=a%2Cb"],
+    [{ ...GPUS, view: "map", colour: "power_w", group: "model", zoom: 2, middle: "x", picked: ["a", "b"] } as const, "/gpus?view=map&middle=x&colour=power_w&group=model&zoom=2&picked=a%2Cb"],
   ])("%o is written as %s and read back", (state, path) => {
     expect(FLEET.to(state)).toBe(path);
     expect(FLEET.read(path.slice("/gpus?".length))).toEqual(state);

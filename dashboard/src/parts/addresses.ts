@@ -35,7 +35,7 @@ export const FLEET = address("/gpus", {
   /** Of the list; empty: what needs somebody first. */
   sort: sortBy(),
   /** Of the map: the GPU in its middle, and how far it is enlarged. */
-  at: text(),
+  middle: text(),
   page: pageNumber(),
   /** Of the map: `state` or a column. Which columns there are, only the catalogue knows. */
   colour: fitting(/^[a-z][a-z0-9_]*$/, STATE_COLOUR),

@@ -43,8 +43,8 @@ export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
   const active = places.get(activeId) ?? -1;
   const gpu = gpus[active] ?? null;
 
-  const onView = useCallback((zoom: number, at: string) => change({ zoom, at }), [change]);
-  const lens = useMemo((): Lens => ({ zoom: state.zoom, at: state.at, ids, onView }), [state.zoom, state.at, ids, onView]);
+  const onView = useCallback((zoom: number, at: string) => change({ zoom, middle: at }), [change]);
+  const lens = useMemo((): Lens => ({ zoom: state.zoom, at: state.middle, ids, onView }), [state.zoom, state.middle, ids, onView]);
   const pick = (id: string) => {
     const isPicked = state.picked.includes(id);
     if (isPicked) change({ picked: state.picked.filter((other) => other !== id) });
@@ -182,7 +182,7 @@ function GroupSelect({ state, change }: Pick<HeatMapProps, "state" | "change">) 
         className="field"
         aria-label="Group by"
         value={state.group}
-        onChange={(event) => change({ group: GROUPINGS.find((each) => each === event.target.value) ?? "node", zoom: 1, at: "" })}
+        onChange={(event) => change({ group: GROUPINGS.find((each) => each === event.target.value) ?? "node", zoom: 1, middle: "" })}
       >
         {GROUPINGS.map((group) => (
           <option key={group}>{group}</option>

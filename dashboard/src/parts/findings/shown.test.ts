@@ -20,7 +20,7 @@ const CATALOGUE = new Map([
   column("xid_last", "", "state"),
 ]);
 const { reach } = finding();
-const of = (quantity: string, value: number, origin?: string): Evidence => ({ quantity, unit: "", value, compared_with: origin === undefined ? null : { value: value * 1.3, origin } });
+const of = (quantity: string, value: number, origin?: string): Evidence => ({ quantity, unit: "", value, text: String(value), compared_with: origin === undefined ? null : { value: value * 1.3, origin } });
 const CLOCK = of("gpu_clock_mhz", 1530, "median of the job");
 
 describe("what shows a finding", () => {
