@@ -183,16 +183,16 @@ impl FleetWatch {
             work.take(&seen, fresh, &gone, clocks, is_whole);
         };
         self.blocking(take).await?;
-        if self.is_of_past {
-            self.look_back(history, &fleet, fresh.now_ns).await?;
-            self.work(|work| work.tracker.settle(fresh.now_ns));
-        }
         let is_read = match self.work(|work| work.life(fresh.now_ns)) {
             Some(query) => self.recall(history, query, fresh.now_ns).await?,
             None => true,
         };
-        if is_read {
+        if is_read || self.is_of_past {
             self.look_back(history, &fleet, fresh.now_ns).await?;
+        }
+        if self.is_of_past {
+            self.work(|work| work.tracker.settle(fresh.now_ns));
+        } else if is_read {
             let changes = self.work(|work| work.tracker.changes());
             self.tell(&fleet, &changes);
         }

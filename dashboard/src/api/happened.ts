@@ -1,6 +1,6 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { metricTitle } from "../shared/format";
-import { MINUTE, parseInstant } from "../shared/time";
+import { MINUTE, parseInstant, SECOND } from "../shared/time";
 import { api, dataOf, isNotKept, partialOf, type TelemetryEntry } from "./client";
 import type { Span } from "./queries";
 
@@ -15,6 +15,8 @@ const ENDS: ReadonlySet<string> = new Set(["finding_closed", "back"]);
 /** Something that has happened to a GPU. */
 export interface Happened {
   readonly at: number;
+  /** When it shows: the time of a finding is that of the second in which it began or ended. */
+  readonly shows: number;
   readonly gpu: string;
   readonly host: string | null;
   readonly kind: string;
@@ -32,7 +34,7 @@ export function happenedOf(rows: readonly TelemetryEntry[]): Happened[] {
     if (at === null || kind === ONSET || kind === "finding_acknowledged" || kind === "finding_released") return [];
     const [finding = ""] = text("finding").split(":");
     const what = finding === "" ? metricTitle(kind) : metricTitle(finding) + (kind === "finding_closed" ? ", over" : "");
-    return [{ at, gpu: gpu_id, host: hostname, kind, text: [what, text("detail")].filter((part) => part !== "").join(": "), isEnd: ENDS.has(kind) }];
+    return [{ at, shows: at + SECOND, gpu: gpu_id, host: hostname, kind, text: [what, text("detail")].filter((part) => part !== "").join(": "), isEnd: ENDS.has(kind) }];
   });
 }
 

@@ -86,7 +86,7 @@ mod tests {
     use gpuvitals_core::time::SECOND_NS;
 
     use super::*;
-    use crate::findings::{Candidate, Reach, Subject, Tracker, finding};
+    use crate::findings::{Began, Candidate, Reach, Subject, Tracker, finding};
     use crate::health_event::HealthEvent;
 
     /// A gateway whose rows all others see.
@@ -180,6 +180,28 @@ mod tests {
         let kinds = |changes: Vec<LifeChange>| changes.iter().map(|change| change.kind).collect::<Vec<_>>();
         assert_eq!(kinds(tracker.changes_but_openings()), [LifeKind::Acknowledged]);
         assert_eq!(kinds(tracker.changes()), [LifeKind::Opened]);
+    }
+
+    #[test]
+    fn of_the_past_a_young_finding_is_open_only_if_it_opened_later() {
+        let mut events = Vec::new();
+        let mut gateway = Gateway::default();
+        gateway.tracker.update(100 * SECOND_NS, vec![candidate("straggler")], true);
+        gateway.tracker.update(300 * SECOND_NS, vec![candidate("straggler")], true);
+        gateway.tell(&mut events);
+        let open = |at_s: i64, events: &[HealthEvent]| {
+            let mut tracker = Tracker::of_past();
+            tracker.update(at_s * SECOND_NS, vec![candidate("straggler")], true);
+            tracker.recall(events);
+            for new in tracker.unlooked(usize::MAX) {
+                tracker.looked_back(new.kind, &new.subject, Some(Began::exactly(100 * SECOND_NS)));
+            }
+            tracker.settle(at_s * SECOND_NS);
+            tracker.open().iter().map(|finding| finding.since_ns / SECOND_NS).collect::<Vec<_>>()
+        };
+        assert!(open(101, &[]).is_empty());
+        assert_eq!(open(220, &[]), [100]);
+        assert_eq!(open(101, &events), [100]);
     }
 
     #[test]

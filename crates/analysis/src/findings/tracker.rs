@@ -48,11 +48,13 @@ impl Tracker {
         Self { opens_at_once: true, ..Self::default() }
     }
 
-    /// Closes what had not held for long enough at the one instant that is looked at, as far as the history knows.
+    /// Closes what had not held for long enough at the one instant that is looked at, as far as the history knows. What opened later,
+    /// by its rows, had begun by then.
     pub fn settle(&mut self, at_ns: i64) {
         self.tracked.retain(|_, tracked| {
             let held_ns = at_ns.saturating_sub(tracked.began.at_ns);
-            !tracked.is_looked || tracked.began.is_bound || held_ns >= tracked.finding.kind.opens_after_ns
+            let is_sure = tracked.is_told || tracked.began.is_bound || !tracked.is_looked;
+            is_sure || held_ns >= tracked.finding.kind.opens_after_ns
         });
     }
 

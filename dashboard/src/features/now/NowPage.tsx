@@ -4,6 +4,7 @@ import { useMemo } from "react";
 import { findingsQuery, SEVERITIES, type Finding } from "../../api/findings";
 import { NOW, type NowState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
+import { useInstant } from "../../shared/instant";
 import { goTo } from "../../shared/location";
 import { useMedia } from "../../shared/media";
 import { useShortcuts } from "../../shared/shortcuts";
@@ -29,6 +30,7 @@ import { askOf, hostOf, isFiltered, tally } from "./filters";
 export function NowPage() {
   const { state, change, pathTo } = useAddress(NOW);
   const now = useNow(SECOND);
+  const instant = useInstant();
   const isNarrow = useMedia("(max-width: 760px)");
   const { fleet, judge, found: all, counts } = useJudgedFleet();
   const list = useQuery(findingsQuery(askOf(state)));
@@ -51,6 +53,7 @@ export function NowPage() {
           counts,
           isSure: judge.isSure,
           doubts,
+          isPast: instant !== null,
         });
   const simulated = fleet.data?.simulated ?? 0;
   // On a phone what is wrong stands before the map.
@@ -66,7 +69,7 @@ export function NowPage() {
         </SimulatedBanner>
       )}
       {headline !== null && <Head headline={headline} />}
-      <TimeBar host={state.host} />
+      {!state.tv && <TimeBar host={state.host} />}
       {!isLast && strip}
       {state.tv && <Tv findings={findings} now={now} indices={indices} names={names} />}
       {state.tv ? null : list.data === undefined ? (

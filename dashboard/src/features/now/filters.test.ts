@@ -15,7 +15,7 @@ it("counts what occurs, numbers in words as numbers", () => {
 
 describe("the headline", () => {
   const counted = (total: number | null, words: Partial<Record<Judgement, number>> = {}) => ({ total, byWord: new Map(Object.entries(words) as [Judgement, number][]) });
-  const fine: FleetFacts = { findings: [], found: 0, counts: counted(4096), isSure: true, doubts: [] };
+  const fine: FleetFacts = { findings: [], found: 0, counts: counted(4096), isPast: false, isSure: true, doubts: [] };
   const one = { findings: [finding()], found: 1 };
   it.each<[string, Partial<FleetFacts>, string, RegExp]>([
     ["well", {}, "All is well", /All 4,096 GPUs report/],
@@ -29,6 +29,7 @@ describe("the headline", () => {
     ["unclear", { doubts: ["Not everything could be read: b."] }, "Nothing is known to be wrong, but not everything is known", /read: b/],
     ["unclear", { counts: counted(null) }, "No findings", /not counted/],
     ["unclear", { counts: counted(0) }, "No GPUs yet", /first sample/],
+    ["unclear", { counts: counted(0), isPast: true }, "No GPU had reported by then", /begins later/],
     ["unclear", { counts: counted(4096, { stale: 4096 }) }, "None of 4,096 GPUs reports any more", /recording/],
     ["unclear", { counts: counted(4096, { stale: 1 }) }, "1 GPU of 4,096 does not report", /Nothing else/],
   ])("%s: %o", (mood, part, text, more) => {

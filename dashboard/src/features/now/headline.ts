@@ -19,6 +19,8 @@ export interface FleetFacts {
   readonly found: number;
   /** Why what is known may not be all or not be true any more; empty: it is. */
   readonly doubts: readonly string[];
+  /** Whether the fleet is that of an instant of the past. */
+  readonly isPast: boolean;
 }
 
 function gpus(count: number): string {
@@ -29,7 +31,7 @@ function gpus(count: number): string {
 const CONCERNED = ["critical", "lost", "warning", "notice"] as const satisfies readonly Judgement[];
 
 /** All is well only where everything was read lately, and neither a finding nor the state of a GPU says otherwise. */
-export function headlineOf({ findings, counts: { byWord, total }, isSure, found, doubts }: FleetFacts): Headline {
+export function headlineOf({ findings, counts: { byWord, total }, isSure, found, doubts, isPast }: FleetFacts): Headline {
   const doubt = doubts.join(" ");
   const counted = (word: Judgement) => byWord.get(word) ?? 0;
   if (found > 0) {
@@ -40,6 +42,7 @@ export function headlineOf({ findings, counts: { byWord, total }, isSure, found,
   }
   if (doubt !== "") return { mood: "unclear", text: "Nothing is known to be wrong, but not everything is known", more: doubt };
   if (total === null) return { mood: "unclear", text: "No findings", more: "The GPUs were not counted yet." };
+  if (total === 0 && isPast) return { mood: "unclear", text: "No GPU had reported by then", more: "Their history begins later." };
   if (total === 0) return { mood: "unclear", text: "No GPUs yet", more: "They appear here with their first sample." };
   const [unhealthy, unconfirmed, stale] = [counted("unhealthy"), counted("unconfirmed"), counted("stale")];
   const wait = "No finding has opened: a finding must hold for a while. Their reasons stand in the list of GPUs.";

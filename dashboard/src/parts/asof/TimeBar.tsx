@@ -105,7 +105,7 @@ export function TimeBar({ host }: TimeBarProps) {
           </button>
         )}
       </div>
-      <WhatChanged all={all.filter(({ at }) => at <= present)} present={present} clock={clock} doubt={doubtOf(happened.error, happened.data)} />
+      <WhatChanged all={all.filter(({ shows }) => shows <= present)} present={present} clock={clock} doubt={doubtOf(happened.error, happened.data)} />
     </section>
   );
 }
@@ -152,9 +152,9 @@ function WhatChanged({ all, present, clock, doubt }: WhatChangedProps) {
         <p className="py-2 text-muted">Nothing in this time.</p>
       ) : (
         <ol aria-label="What changed, the newest first" className="mt-1 max-h-64 divide-y divide-line overflow-y-auto">
-          {all.slice(0, LISTED_MAX).map(({ at, gpu, host, kind, text, isEnd }) => (
+          {all.slice(0, LISTED_MAX).map(({ at, shows, gpu, host, kind, text, isEnd }) => (
             <li key={`${at} ${gpu} ${kind} ${text}`} className="flex flex-wrap items-baseline gap-x-3 py-1">
-              <button type="button" className="num min-h-6 shrink-0 text-accent underline-offset-2 hover:underline" onClick={() => chooseInstant(at)} aria-current={at === present}>
+              <button type="button" className="num min-h-6 shrink-0 text-accent underline-offset-2 hover:underline" onClick={() => chooseInstant(shows)} aria-current={shows === present}>
                 {formatInstant(at, clock)}
               </button>
               <span className={`min-w-0 flex-1 [overflow-wrap:anywhere] ${isEnd ? "text-good" : ""}`}>{text}</span>

@@ -28,9 +28,9 @@ export function ticksOf(all: readonly Happened[], span: Span): Tick[] {
 /** The nearest instants with a change before and after one; null: there is none. */
 export function stepsTo(all: readonly Happened[], present: number): { readonly earlier: number | null; readonly later: number | null } {
   let [earlier, later]: [number | null, number | null] = [null, null];
-  for (const { at } of all) {
-    if (at < present && (earlier === null || at > earlier)) earlier = at;
-    if (at > present && (later === null || at < later)) later = at;
+  for (const { shows } of all) {
+    if (shows < present && (earlier === null || shows > earlier)) earlier = shows;
+    if (shows > present && (later === null || shows < later)) later = shows;
   }
   return { earlier, later };
 }
