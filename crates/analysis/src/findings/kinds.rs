@@ -19,7 +19,7 @@ pub struct FindingKind {
     /// How long it must be away until it closes, nanoseconds.
     pub closes_after_ns: i64,
     /// Kinds about the same GPU that say less: they are not shown beside it. What a finding covers by its values is
-    /// [`FleetFinding::covers`](super::FleetFinding::covers).
+    /// `FleetFinding::covers`.
     pub covers: &'static [&'static str],
     /// What it means, for the documentation.
     pub meaning: &'static str,
