@@ -72,7 +72,7 @@ fn doctor_does_not_call_a_gpu_good_that_needs_a_reset() {
     let empty = "echo 'index, uuid, name, temperature.gpu, power.draw [W]'; echo '0, GPU-1, NVIDIA A100, [N/A], [N/A]'; \
                  echo '1, GPU-2, NVIDIA A100, 40, 100.00'";
     for (script, words) in [
-        (reset, "the driver asks for a reset of the GPU\n            → Drain the node"),
+        (reset, "the driver asks for a reset of the GPU\n            → Take the GPU's jobs away"),
         (sensors, "the driver has lost it or asks for a reset: 1 of its values"),
         (empty, "it answers, and gives no value"),
     ] {
