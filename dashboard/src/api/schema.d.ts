@@ -2611,6 +2611,15 @@ export interface operations {
                     "application/json": components["schemas"]["GpuDetail"];
                 };
             };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description No such GPU. */
             404: {
                 headers: {
@@ -3179,7 +3188,7 @@ export interface operations {
                 format?: string;
                 /**
                  * @description CSV or Arrow with a row a step and a column a series, instead of a row a value. Columns of GPUs are named `host:gpu6` and stand by
-                 *     host and index; before the name stand the metric and the aggregate, where there are several.
+                 *     host and index; before the name stand the metric and the aggregate, where there are several. JSON has a list a series either way.
                  */
                 wide?: boolean;
             };

@@ -191,6 +191,7 @@ pub(crate) async fn list(
     responses(
         (status = 200, description = "The GPU.", body = GpuDetail<'static>,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
         (status = 404, description = "No such GPU.", body = ErrorBody),
         (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )

@@ -103,7 +103,7 @@ pub(crate) struct QueryParams {
     #[param(inline, example = "csv")]
     format: Option<FormatName>,
     /// CSV or Arrow with a row a step and a column a series, instead of a row a value. Columns of GPUs are named `host:gpu6` and stand by
-    /// host and index; before the name stand the metric and the aggregate, where there are several.
+    /// host and index; before the name stand the metric and the aggregate, where there are several. JSON has a list a series either way.
     #[param(inline)]
     wide: Option<Flag>,
 }
@@ -228,13 +228,6 @@ impl QueryAsk {
         }
         let format = Format::asked(params.format.as_ref(), headers)?;
         let wide = Flag::read("wide", params.wide.as_ref())?;
-        if wide && format == Format::Json {
-            return Err(ApiError::parameter(
-                "wide",
-                "true",
-                "false with JSON; give format=csv or format=arrow",
-            ));
-        }
         let table = MetricTable::read(params.table.as_ref())?;
         let metrics: Result<_, _> =
             columns.iter().map(|column| parameter::metric_of(table, "metrics", column)).collect();

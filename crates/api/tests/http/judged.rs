@@ -128,7 +128,7 @@ async fn each_list_comes_in_the_format_that_is_named() {
     let power = reader.schema().field_with_name("power_w").unwrap().metadata().clone();
     assert_eq!(power.get("unit").map(String::as_str), Some("W"));
     assert!(power.get("help").is_some_and(|help| !help.is_empty()));
-    for path in ["/api/v1/gpus?format=xml", "/api/v1/query?metrics=power_w&wide=true"] {
+    for path in ["/api/v1/gpus?format=xml", "/api/v1/query?metrics=power_w&wide=maybe"] {
         assert_eq!(world.get(path).await.json()["code"], "bad_parameter", "{path}");
     }
     let both = world.ok("/api/v1/telemetry?start=2026-11-20T16:00:00Z&start_time=2026-11-20T15:00:00Z").await;
