@@ -58,8 +58,6 @@ pub(crate) struct FleetWatch {
     /// Acknowledgements that were given or withdrawn here.
     said: AtomicU64,
     log: OnceLock<LifeLog>,
-    /// Whether it judges one instant of the past.
-    is_of_past: bool,
 }
 
 /// Where the life of findings is kept.
@@ -72,7 +70,7 @@ struct LifeLog {
 
 impl fmt::Debug for FleetWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FleetWatch").field("is_of_past", &self.is_of_past).finish_non_exhaustive()
+        f.debug_struct("FleetWatch").finish_non_exhaustive()
     }
 }
 
@@ -89,7 +87,7 @@ impl FleetWatch {
     /// Over a fleet as of an instant.
     pub(crate) fn of_past() -> Self {
         let work = Work { tracker: Tracker::of_past(), ..Work::default() };
-        Self { work: Arc::new(Mutex::new(work)), is_of_past: true, ..Self::default() }
+        Self { work: Arc::new(Mutex::new(work)), ..Self::default() }
     }
 
     /// How often somebody has acknowledged a finding here, or withdrawn that: with it answers change.
@@ -187,10 +185,11 @@ impl FleetWatch {
             Some(query) => self.recall(history, query, fresh.now_ns).await?,
             None => true,
         };
-        if is_read || self.is_of_past {
+        let is_of_past = self.work(|work| work.tracker.is_of_past());
+        if is_read || is_of_past {
             self.look_back(history, &fleet, fresh.now_ns).await?;
         }
-        if self.is_of_past {
+        if is_of_past {
             self.work(|work| work.tracker.settle(fresh.now_ns));
         } else if is_read {
             let changes = self.work(|work| work.tracker.changes());

@@ -20,8 +20,9 @@ pub struct Tracker {
     tracked: HashMap<(&'static str, Subject), Tracked>,
     /// What is not told yet.
     changes: Vec<LifeChange>,
-    /// Whether a finding opens with its first candidate, until [`Tracker::settle`] closes what had not held for long enough.
-    opens_at_once: bool,
+    /// Whether one instant of the past is looked at: a finding opens with its first candidate, until [`Tracker::settle`] closes what had
+    /// not held for long enough.
+    is_of_past: bool,
 }
 
 #[derive(Debug)]
@@ -45,7 +46,12 @@ struct Tracked {
 impl Tracker {
     /// Of one instant of the past: what had held for how long is asked of the history alone.
     pub fn of_past() -> Self {
-        Self { opens_at_once: true, ..Self::default() }
+        Self { is_of_past: true, ..Self::default() }
+    }
+
+    /// Whether one instant of the past is looked at.
+    pub fn is_of_past(&self) -> bool {
+        self.is_of_past
     }
 
     /// Closes what had not held for long enough at the one instant that is looked at, as far as the history knows. What opened later,
@@ -104,7 +110,7 @@ impl Tracker {
         tracked.begin(began);
         let from_ns = if finding.kind.opens_by_looks { tracked.first_ns } else { tracked.began.at_ns };
         let has_held = now_ns.saturating_sub(from_ns) >= finding.kind.opens_after_ns;
-        tracked.is_open |= has_held || self.opens_at_once;
+        tracked.is_open |= has_held || self.is_of_past;
         let acknowledged = tracked.finding.acknowledged.take();
         let Began { at_ns: since_ns, is_bound: since_is_bound } = tracked.began;
         tracked.finding = FleetFinding { since_ns, since_is_bound, acknowledged, ..finding };

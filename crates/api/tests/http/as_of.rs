@@ -1,7 +1,7 @@
 //! The fleet as of an instant of the past.
 
-use gpuvitals_core::Identity;
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
+use gpuvitals_core::{Identity, IdentityColumn};
 use serde_json::{Value, json};
 
 use crate::analysis::{H100, a_job_with_a_straggler, ids, judging};
@@ -98,4 +98,17 @@ async fn gpus_hosts_and_room_are_those_of_the_instant() {
 
     let refused = world.get("/api/v1/gpus?at=yesterday").await;
     assert_eq!((refused.status, &refused.json()["code"]), (400, &json!("bad_parameter")));
+}
+
+#[tokio::test]
+async fn who_held_a_gpu_long_before_is_not_guessed_from_now() {
+    let world = judging().await;
+    let gpu = gpu("GPU-a", "sim-node-01", 0, H100);
+    let held = gpu.clone().with(IdentityColumn::Job, "train-9").unwrap();
+    let values: &[(&str, f64)] = &[("utilization_pct", 99.0)];
+    world.append(rows(&[(gpu, 3 * 86_400, values), (held, 60, values)])).await;
+    let then = world.ok("/api/v1/gpus/GPU-a?at=2026-11-20T12:00:00Z").await;
+    assert_eq!((&then["labels"]["job"], &then["gpu"]["state"]), (&Value::Null, &json!("stale")), "{then}");
+    assert_eq!(then["gpu"]["simulated"], true);
+    assert_eq!(world.ok("/api/v1/gpus/GPU-a").await["labels"]["job"], "train-9");
 }

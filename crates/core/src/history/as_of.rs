@@ -1,9 +1,7 @@
 //! A history as it was at an instant.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
-
-use foldhash::fast::RandomState;
 
 use super::asked::{History, HistoryStats};
 use super::buckets::{Buckets, Cell};
@@ -123,39 +121,64 @@ pub async fn fleet_as_of(history: &dyn History, at_ns: i64) -> Result<Part<Arc<F
     let Part { answer: now, mut missing } = history.fleet().await?;
     let there = now.gpus.iter().filter(|gpu| gpu.first_seen_ns <= at_ns);
     let (moved, still): (Vec<_>, Vec<_>) = there.cloned().partition(|gpu| gpu.last_seen_ns > at_ns);
-    let mut then = Then::of(&moved, at_ns);
+    let mut then = LiveFleet::new(FleetBounds { gpus_max: usize::MAX, ..FleetBounds::default() });
+    for gpu in still.into_iter().chain(moved.iter().map(|gpu| Arc::new(unchanged(gpu, at_ns)))) {
+        then.add(&gpu);
+    }
     let mut end_ns = at_ns;
     for back_ns in BACK_NS {
         let start_ns = at_ns.saturating_sub(back_ns);
-        let lacking = then.lacking(&moved);
-        missing.extend(look(history, &mut then, &lacking, (start_ns, end_ns)).await?);
+        missing.extend(look(history, &mut then, &moved, (start_ns, end_ns)).await?);
         end_ns = start_ns.saturating_sub(1);
     }
-    missing.extend(look_for_blanks(history, &mut then, (at_ns.saturating_sub(NEAR_NS), at_ns)).await?);
-    let mut live = LiveFleet::new(FleetBounds { gpus_max: usize::MAX, ..FleetBounds::default() });
-    for gpu in still.into_iter().chain(then.states().map(Arc::new)) {
-        live.add(&gpu);
-    }
-    live.set_version(now.version);
+    missing.extend(look_for_blanks(history, &mut then, &moved, at_ns).await?);
+    then.set_version(now.version);
     let missing: BTreeSet<String> = missing.into_iter().collect();
-    Ok(Part { answer: Arc::new(live.snapshot()), missing: missing.into_iter().collect() })
+    Ok(Part { answer: Arc::new(then.snapshot()), missing: missing.into_iter().collect() })
 }
 
-/// Takes the values of some GPUs in a range of time, and says what is missing.
+/// What is known of a GPU at an instant by its state now: what has not changed since. Who held it then is not known.
+fn unchanged(now: &GpuState, at_ns: i64) -> GpuState {
+    let mut identity = now.identity.clone();
+    // Whether it is simulated stays said.
+    for column in PASSING.into_iter().filter(|column| *column != IdentityColumn::Source) {
+        let _an_empty_text_is_always_taken = identity.set(column, "");
+    }
+    GpuState {
+        key: Arc::clone(&now.key),
+        identity,
+        first_seen_ns: now.first_seen_ns,
+        last_seen_ns: now.first_seen_ns,
+        latest: now.latest.iter().filter(|(_, latest)| latest.timestamp_ns <= at_ns).copied().collect(),
+        extras: now.extras.iter().filter(|(_, _, time_ns)| *time_ns <= at_ns).cloned().collect(),
+    }
+}
+
+/// The metrics of a GPU whose values then are not known.
+fn unknown(then: &LiveFleet, now: &GpuState) -> impl Iterator<Item = MetricId> {
+    let known = then.get(&now.key);
+    let is_known = move |metric: MetricId| known.is_some_and(|gpu| Fleet::latest(gpu, metric).is_some());
+    now.latest.iter().map(|(metric, _)| *metric).filter(move |metric| !is_known(*metric))
+}
+
+/// Takes the values in a range of time that are not known, and says what is missing.
 async fn look(
     history: &dyn History,
-    then: &mut Then,
-    gpus: &[&Arc<GpuState>],
+    then: &mut LiveFleet,
+    gpus: &[Arc<GpuState>],
     (start_ns, end_ns): (i64, i64),
 ) -> Result<Vec<String>, QueryError> {
     let mut keys = Vec::new();
     let mut metrics = BTreeSet::new();
     for gpu in gpus {
-        keys.push(Arc::clone(&gpu.key));
-        metrics.extend(then.unknown(gpu));
+        let mut lacking = unknown(then, gpu).peekable();
+        if lacking.peek().is_some() {
+            keys.push(Arc::clone(&gpu.key));
+            metrics.extend(lacking);
+        }
     }
     let mut missing = Vec::new();
-    if keys.is_empty() || metrics.is_empty() {
+    if keys.is_empty() {
         return Ok(missing);
     }
     // A day is a multiple of every rollup's step.
@@ -167,26 +190,57 @@ async fn look(
     };
     let mut parts = BucketsInParts::new(query);
     while let Some(Part { answer, missing: more }) = parts.next(history).await? {
-        then.take(&answer);
+        take(then, &answer);
         missing.extend(more);
     }
     Ok(missing)
 }
 
+/// Takes the newest values of each GPU under each identity that it had.
+fn take(then: &mut LiveFleet, buckets: &Buckets) {
+    for (group, name) in buckets.groups().iter().enumerate() {
+        let Some((Some(key), texts)) = name.split_first() else { continue };
+        let mut latest = Vec::new();
+        for measured in buckets.metrics() {
+            let mut newest = Cell::EMPTY;
+            for step in 0..buckets.steps().count {
+                let cell = measured.cells.get(buckets.place(group, step));
+                newest.merge(cell.unwrap_or(&Cell::EMPTY));
+            }
+            if newest.count > 0 {
+                let value = Value::of(measured.metric, newest.last);
+                latest.push((measured.metric, LatestValue { value, timestamp_ns: newest.last_ns }));
+            }
+        }
+        let mut identity = Identity::default();
+        for (column, text) in CHANGING.into_iter().zip(texts) {
+            // It comes from an identity.
+            let _taken = identity.set(column, text.as_deref().unwrap_or_default());
+        }
+        if let Some(newest_ns) = latest.iter().map(|(_, latest)| latest.timestamp_ns).max() {
+            seen(then, key, newest_ns, identity, latest);
+        }
+    }
+}
+
 /// Takes the rows without values of GPUs whose values are not new.
 async fn look_for_blanks(
     history: &dyn History,
-    then: &mut Then,
-    (start_ns, end_ns): (i64, i64),
+    then: &mut LiveFleet,
+    gpus: &[Arc<GpuState>],
+    at_ns: i64,
 ) -> Result<Vec<String>, QueryError> {
-    let gpus = then.quiet();
-    if gpus.is_empty() {
+    let is_new =
+        |key: &str| then.get(key).is_some_and(|gpu| at_ns.saturating_sub(gpu.last_seen_ns) <= QUIET_NS);
+    let quiet: Vec<Arc<str>> =
+        gpus.iter().filter(|gpu| !is_new(&gpu.key)).map(|gpu| Arc::clone(&gpu.key)).collect();
+    if quiet.is_empty() {
         return Ok(Vec::new());
     }
     let query = RowsQuery {
-        gpus,
-        start_ns: Some(start_ns),
-        end_ns: Some(end_ns),
+        gpus: quiet,
+        start_ns: Some(at_ns.saturating_sub(NEAR_NS)),
+        end_ns: Some(at_ns),
         metrics: Some(Vec::new()),
         newest_first: true,
         ..RowsQuery::of(Table::GpuEvents, BLANK_ROWS_MAX)
@@ -197,13 +251,27 @@ async fn look_for_blanks(
     };
     if let Some(batch) = answer.batch {
         let keys = RowKeys::of(batch.records(), batch.table()).map_err(QueryError::failed)?;
-        for (row, (id, time_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
-            if let Some(key) = keys.keys.get(*id as usize) {
-                then.seen(key, *time_ns, || batch.identity(row));
+        for (row, (id, &time_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
+            let Some(key) = keys.keys.get(*id as usize) else { continue };
+            if then.get(key).is_some_and(|gpu| gpu.last_seen_ns < time_ns) {
+                seen(then, key, time_ns, batch.identity(row), Vec::new());
             }
         }
     }
     Ok(missing)
+}
+
+/// A GPU was seen then, with these values.
+fn seen(
+    then: &mut LiveFleet,
+    key: &Arc<str>,
+    time_ns: i64,
+    identity: Identity,
+    latest: Vec<(MetricId, LatestValue)>,
+) {
+    let (first_seen_ns, last_seen_ns) = (time_ns, time_ns);
+    let key = Arc::clone(key);
+    then.add(&Arc::new(GpuState { key, identity, first_seen_ns, last_seen_ns, latest, extras: Vec::new() }));
 }
 
 /// What was does not change.
@@ -212,132 +280,5 @@ struct NoChanges;
 impl Changes for NoChanges {
     fn next(&mut self) -> Answer<'_, Option<Change>> {
         Box::pin(async { None })
-    }
-}
-
-/// GPUs that have had rows since, as they were.
-struct Then {
-    at_ns: i64,
-    gpus: HashMap<Arc<str>, GpuThen, RandomState>,
-}
-
-struct GpuThen {
-    state: GpuState,
-    /// When it had its newest value; none: it is not known yet.
-    valued_ns: Option<i64>,
-}
-
-impl Then {
-    /// What is known of GPUs by their state now: values that have not changed since.
-    fn of(gpus: &[Arc<GpuState>], at_ns: i64) -> Self {
-        let then = |gpu: &Arc<GpuState>| {
-            let state = GpuState {
-                key: Arc::clone(&gpu.key),
-                identity: gpu.identity.clone(),
-                first_seen_ns: gpu.first_seen_ns,
-                last_seen_ns: gpu.first_seen_ns,
-                latest: gpu.latest.iter().filter(|(_, it)| it.timestamp_ns <= at_ns).copied().collect(),
-                extras: gpu.extras.iter().filter(|(_, _, time)| *time <= at_ns).cloned().collect(),
-            };
-            (Arc::clone(&gpu.key), GpuThen { state, valued_ns: None })
-        };
-        Self { at_ns, gpus: gpus.iter().map(then).collect() }
-    }
-
-    /// The metrics of a GPU whose values of that time are not known.
-    fn unknown(&self, now: &GpuState) -> impl Iterator<Item = MetricId> {
-        let known = self.gpus.get(&now.key).map(|then| &then.state.latest);
-        let is_known = move |metric: &MetricId| {
-            known.is_some_and(|known| known.binary_search_by_key(metric, |(id, _)| *id).is_ok())
-        };
-        now.latest.iter().map(|(metric, _)| *metric).filter(move |metric| !is_known(metric))
-    }
-
-    /// The GPUs of which something is not known.
-    fn lacking<'a>(&self, gpus: &'a [Arc<GpuState>]) -> Vec<&'a Arc<GpuState>> {
-        gpus.iter().filter(|gpu| self.unknown(gpu).next().is_some()).collect()
-    }
-
-    /// The GPUs whose newest value is not new.
-    fn quiet(&self) -> Vec<Arc<str>> {
-        let is_quiet = |gpu: &&GpuThen| self.at_ns.saturating_sub(gpu.state.last_seen_ns) > QUIET_NS;
-        self.gpus.values().filter(is_quiet).map(|gpu| Arc::clone(&gpu.state.key)).collect()
-    }
-
-    /// Takes the newest values of groups, and of the newest group the identity.
-    fn take(&mut self, buckets: &Buckets) {
-        for (group, name) in buckets.groups().iter().enumerate() {
-            let Some((Some(key), texts)) = name.split_first() else { continue };
-            let Some(gpu) = self.gpus.get_mut(key) else { continue };
-            let mut newest_ns = i64::MIN;
-            for measured in buckets.metrics() {
-                let mut newest = Cell::EMPTY;
-                for step in 0..buckets.steps().count {
-                    measured
-                        .cells
-                        .get(buckets.place(group, step))
-                        .into_iter()
-                        .for_each(|it| newest.merge(it));
-                }
-                if newest.count > 0 {
-                    newest_ns = newest_ns.max(newest.last_ns);
-                    gpu.measure(measured.metric, &newest);
-                }
-            }
-            if newest_ns > i64::MIN {
-                gpu.describe(newest_ns, || {
-                    let mut identity = Identity::default();
-                    for (column, text) in CHANGING.into_iter().zip(texts) {
-                        // It comes from an identity.
-                        let _taken = identity.set(column, text.as_deref().unwrap_or_default());
-                    }
-                    identity
-                });
-            }
-        }
-    }
-
-    /// Takes a row.
-    fn seen(&mut self, key: &str, time_ns: i64, identity: impl FnOnce() -> Identity) {
-        if let Some(gpu) = self.gpus.get_mut(key) {
-            gpu.describe(time_ns, identity);
-        }
-    }
-
-    /// The GPUs as they were.
-    fn states(self) -> impl Iterator<Item = GpuState> {
-        self.gpus.into_values().map(|gpu| gpu.state)
-    }
-}
-
-impl GpuThen {
-    fn measure(&mut self, metric: MetricId, newest: &Cell) {
-        let latest = LatestValue { value: Value::of(metric, newest.last), timestamp_ns: newest.last_ns };
-        match self.state.latest.binary_search_by_key(&metric, |(known, _)| *known) {
-            Err(place) => self.state.latest.insert(place, (metric, latest)),
-            Ok(place) => {
-                let own = self.state.latest.get_mut(place).map(|(_, own)| own);
-                own.filter(|own| own.timestamp_ns < latest.timestamp_ns)
-                    .into_iter()
-                    .for_each(|own| *own = latest);
-            }
-        }
-    }
-
-    /// Takes what may change of the identity from a row of that time, unless there was a newer one.
-    fn describe(&mut self, time_ns: i64, identity: impl FnOnce() -> Identity) {
-        if self.valued_ns.is_some_and(|newest_ns| newest_ns >= time_ns) {
-            return;
-        }
-        self.valued_ns = Some(time_ns);
-        self.state.last_seen_ns = self.state.last_seen_ns.max(time_ns);
-        let row = identity();
-        for column in CHANGING {
-            let text = row.get(column).unwrap_or_default();
-            if !text.is_empty() || PASSING.contains(&column) {
-                // It comes from an identity.
-                let _taken = self.state.identity.set(column, text);
-            }
-        }
     }
 }

@@ -120,6 +120,11 @@ impl LiveFleet {
         self.ordinals.contains_key(key)
     }
 
+    /// The state of a GPU, by its key.
+    pub(super) fn get(&self, key: &str) -> Option<&GpuState> {
+        self.gpus.get(*self.ordinals.get(key)?).map(AsRef::as_ref)
+    }
+
     /// GPUs that left to make room, the same GPU each time.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
@@ -197,7 +202,7 @@ impl LiveFleet {
     }
 
     /// Takes in the state of a GPU that another history has: of each column the newer value, and the identity of the newer row with
-    /// what it lacks from the older one.
+    /// what it lacks from the older one. Of two rows of one time that of the other history is the newer.
     pub fn add(&mut self, state: &Arc<GpuState>) {
         let is_known = self.ordinals.contains_key(&state.key);
         let ordinal = self.ordinal(&state.key);
@@ -256,7 +261,7 @@ impl LiveFleet {
 
 impl GpuState {
     fn take(&mut self, other: &Self) {
-        let is_newer = other.last_seen_ns > self.last_seen_ns;
+        let is_newer = other.last_seen_ns >= self.last_seen_ns;
         let (newer, older) = if is_newer { (other, &*self) } else { (&*self, other) };
         let mut identity = newer.identity.clone();
         identity.index = identity.index.or(older.identity.index);
