@@ -2907,7 +2907,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description One of the GPUs is unknown, or such rows are not kept. */
+            /** @description One of the GPUs or hosts is unknown, or such rows are not kept. */
             404: {
                 headers: {
                     [name: string]: unknown;

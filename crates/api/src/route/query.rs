@@ -183,6 +183,9 @@ impl Ask for QueryAsk {
         } else {
             view.history.buckets(query).await?
         };
+        if self.table == Table::SystemEvents && buckets.groups().is_empty() {
+            telemetry::known_hosts(&fleet, &self.hosts)?;
+        }
         let Part { answer: fleet, missing: of_fleet } = fleet;
         view.render(ask::joined(of_fleet, missing), move |view, partial| {
             let simulated = self.simulated(&fleet);

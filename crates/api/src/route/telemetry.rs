@@ -172,7 +172,7 @@ pub(crate) async fn of_one(
          content((TelemetryList<'static> = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
-        (status = 404, description = "One of the GPUs is unknown, or such rows are not kept.", body = ErrorBody),
+        (status = 404, description = "One of the GPUs or hosts is unknown, or such rows are not kept.", body = ErrorBody),
         (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]
@@ -208,6 +208,9 @@ impl Ask for TelemetryAsk {
             with_total: self.after.is_none(),
         };
         let Part { answer: rows, missing } = view.history.rows(query).await?;
+        if self.table == Table::SystemEvents && rows.batch.is_none() {
+            known_hosts(&fleet, &self.gpus)?;
+        }
         let missing = ask::joined(fleet.missing, missing);
         view.render(missing, move |_, partial| {
             if self.format != Format::Json {
@@ -256,7 +259,7 @@ pub(crate) fn keys(fleet: &Part<Arc<Fleet>>, ids: &[Arc<str>]) -> Result<Vec<Arc
     Ok(keys)
 }
 
-/// Checks that each of these hosts has, or had, a GPU.
+/// Checks that each of these hosts has, or had, a GPU. A host without one is known by its rows only.
 ///
 /// # Errors
 /// When one is unknown, or may be in what could not be read.

@@ -44,6 +44,13 @@ const REFUSED: &[(&str, u16, &str, &[&str])] = &[
     ("/api/v1/hosts?limit=x", 400, "bad_parameter", &["limit"]),
     ("/api/v1/hosts/nowhere/gpus", 404, "unknown_host", &["nowhere", "/api/v1/hosts"]),
     ("/api/v1/query?metrics=power_w&hosts=sim-node-01,nowhere", 404, "unknown_host", &["\"nowhere\""]),
+    (
+        "/api/v1/query?table=system_events&metrics=cpu_pct&hosts=nowhere",
+        404,
+        "unknown_host",
+        &["\"nowhere\""],
+    ),
+    ("/api/v1/telemetry?table=system_events&gpus=nowhere", 404, "unknown_host", &["\"nowhere\""]),
     ("/api/v1/analysis/findings?host=nowhere", 404, "unknown_host", &["\"nowhere\""]),
     ("/api/v1/metrics?x=y", 400, "bad_parameter", &["x"]),
     ("/api/v1/query", 400, "bad_parameter", &["metrics", "missing"]),
