@@ -141,7 +141,7 @@ test.describe("4,096 GPUs, one of them sick", () => {
     const began = Date.now();
     await page.goto(`${FLEET}/`);
     const finding = page.locator(XID);
-    await expect(finding).toContainText(/critical.*sim-node-0001 \/ GPU 6.*XID 63.*Last XID 63/s);
+    await expect(finding).toContainText(/warning.*sim-node-0001 \/ GPU 6.*XID 63.*Last XID 63/s);
     const seen = Date.now() - began;
     await finding.getByRole("link", { name: /GPU 6/ }).click();
     const own = page.getByRole("region", { name: "Findings" });
@@ -188,7 +188,7 @@ test.describe("4,096 GPUs, one of them sick", () => {
     await expect(page.getByText(/^sim-node-0001 \/ GPU 0: /)).toBeVisible();
     await strip.focus();
     for (let press = 0; press < 6; press += 1) await page.keyboard.press("ArrowRight");
-    await expect(page.getByText(/^sim-node-0001 \/ GPU 6: critical, XID 63/)).toBeVisible();
+    await expect(page.getByText(/^sim-node-0001 \/ GPU 6: warning, XID 63/)).toBeVisible();
     await page.keyboard.press("Enter");
     await expect(page).toHaveURL(/\/gpus\/GPU-.*6$/);
     await page.goBack();

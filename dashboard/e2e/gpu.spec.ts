@@ -8,7 +8,7 @@ test.describe("the page of a sick GPU", () => {
   test.beforeEach(async ({ page }) => {
     needs(FLEET, "GPUVITALS_FLEET_URL");
     await judged(page, FLEET);
-    await page.goto(`${FLEET}/gpus?state=critical`);
+    await page.goto(`${FLEET}/gpus?state=warning`);
     await page.locator("tr[data-gpu]").filter({ hasText: "XID 63" }).getByRole("link").click();
     // Live charts would move on between two looks.
     await page.getByRole("button", { name: "Live" }).click();
@@ -64,7 +64,7 @@ test.describe("the page of a sick GPU", () => {
     await expect.poll(isDrawn).toBe(true);
     await marks.locator("summary").focus();
     await page.keyboard.press("Enter");
-    await expect(marks.getByRole("listitem").filter({ hasText: "critical Finding opened: XID 63" })).toBeVisible();
+    await expect(marks.getByRole("listitem").filter({ hasText: "warning Finding opened: XID 63" })).toBeVisible();
     await page.keyboard.press("Enter");
     const plot = chart.locator(".u-over");
     // The chart forgets the pointer when it is built anew, as it is when an answer brings its band or its peers.

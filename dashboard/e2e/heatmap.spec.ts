@@ -15,10 +15,10 @@ test.describe("the heat map of 4,096 GPUs, one of them sick", () => {
     await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Heat map" }).click();
     await expect(page).toHaveURL(/\?view=map$/);
     await expect(map(page)).toHaveAttribute("data-cells", "4096");
-    await expect(page.getByTestId("legend")).toContainText(/[1-9]\d* ?critical/);
+    await expect(page.getByTestId("legend")).toContainText(/[1-9]\d* ?warning/);
     await map(page).focus();
     for (let press = 0; press < 7; press += 1) await page.keyboard.press("ArrowRight");
-    await expect(page.getByText(/^sim-node-0001 \/ GPU 6: critical, XID 63/)).toBeVisible();
+    await expect(page.getByText(/^sim-node-0001 \/ GPU 6: warning, XID 63/)).toBeVisible();
     await page.keyboard.press("Space");
     await page.keyboard.press("ArrowLeft");
     await page.keyboard.press("Space");

@@ -9,7 +9,7 @@ const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? 
 const context = await browser.newContext({ colorScheme: "dark", viewport: { width: 1440, height: 900 } });
 const now = await context.newPage();
 await now.goto(url);
-await now.locator("[data-finding^='xid:']").waitFor({ timeout: 60_000 });
+await now.locator("[data-finding^='xid_nonfatal:']").waitFor({ timeout: 60_000 });
 await now.locator("[data-cells]:not([data-cells='0'])").waitFor();
 await now.screenshot({ path: `${folder}/now.png` });
 

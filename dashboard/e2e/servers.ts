@@ -33,7 +33,7 @@ export async function expectNoSidewaysScroll(page: Page): Promise<void> {
 }
 
 /** The XID of the simulated fleet's sick GPU, among findings. */
-export const XID = "[data-finding^='xid:']";
+export const XID = "[data-finding^='xid_nonfatal:']";
 
 /** The fleet is judged every 15 s: after the start the first findings come with the second judgement at the latest. */
 const JUDGED_WITHIN_MS = 40_000;
@@ -41,7 +41,7 @@ const JUDGED_WITHIN_MS = 40_000;
 /** Waits until the simulated fleet's sick GPU is found. */
 export async function judged(page: Page, url: string): Promise<void> {
   await expect
-    .poll(async () => ((await (await page.request.get(`${url}/api/v1/analysis/findings?kind=xid`)).json()) as { total: number }).total, { timeout: JUDGED_WITHIN_MS })
+    .poll(async () => ((await (await page.request.get(`${url}/api/v1/analysis/findings?kind=xid_nonfatal`)).json()) as { total: number }).total, { timeout: JUDGED_WITHIN_MS })
     .toBe(1);
 }
 

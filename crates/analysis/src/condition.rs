@@ -73,21 +73,22 @@ const SOFTWARE_THERMAL: i64 = 0x20;
 /// degrees, and changing load moves the temperature by more within a second.
 const MARGIN_C: f64 = 3.0;
 
+/// The XIDs that need somebody at once, and those after which work may go on.
+const XID: &str = "xid";
+const XID_NONFATAL: &str = "xid_nonfatal";
+
 /// Every condition, the worst first.
 pub const CONDITIONS: &[Condition] = &[
     Condition {
-        remedy_of: |values| {
-            let step = xid::remedy(whole(values));
-            Some(format!("{step} The code stays until the driver is loaded again.").into())
-        },
+        remedy_of: |values| Some(step_of_xid(values)),
         ..critical(
-            "xid",
+            XID,
             &[MetricId::of("xid_last")],
-            is_fatal_xid,
+            |values| is_own_xid(values) && !xid::step(whole(values)).work_goes_on,
             |values| xid::sentence(whole(values)),
             "What to do depends on the code. `gpuvitals findings` says what it means and the step for it; so does \
              https://docs.nvidia.com/deploy/xid-errors/, and `dmesg | grep -i xid` on the node has the driver's words. 79, 48, 64, 95: \
-             drain the node. 63, 92, 94: work may go on. The code stays until the driver is loaded again.",
+             drain the node. The code stays until the driver is loaded again.",
         )
     },
     critical(
@@ -146,6 +147,17 @@ pub const CONDITIONS: &[Condition] = &[
         |_| "the hardware slows the GPU down because of heat".to_owned(),
         COOL,
     ),
+    Condition {
+        remedy_of: |values| Some(step_of_xid(values)),
+        ..warning(
+            XID_NONFATAL,
+            &[MetricId::of("xid_last")],
+            |values| is_own_xid(values) && xid::step(whole(values)).work_goes_on,
+            |values| xid::sentence(whole(values)),
+            "Work may go on. What to do when there is time depends on the code: `gpuvitals findings` says what it means and the step \
+             for it. The code stays until the driver is loaded again.",
+        )
+    },
     warning(
         "row_remap_pending",
         &[MetricId::of("remapped_rows_pending")],
@@ -274,7 +286,8 @@ impl MatchedCondition {
 
     /// Kinds of findings about the same GPU that tell of the same fault by these values: those that say less, and those that say more.
     pub(crate) fn same_fault(&self) -> (&'static [&'static str], &'static [&'static str]) {
-        if self.condition.id == "xid" { xid::same_fault(whole(self.values())) } else { (&[], &[]) }
+        let is_xid = matches!(self.condition.id, XID | XID_NONFATAL);
+        if is_xid { xid::same_fault(whole(self.values())) } else { (&[], &[]) }
     }
 
     /// The values that show it, in the order of the condition's columns.
@@ -346,8 +359,13 @@ fn is_some(values: &[Value]) -> bool {
     whole(values) > 0
 }
 
-fn is_fatal_xid(values: &[Value]) -> bool {
-    is_some(values) && !xid::known(whole(values)).is_some_and(|xid| xid.is_of_application)
+/// Whether an XID is the GPU's own: programs do not cause it.
+fn is_own_xid(values: &[Value]) -> bool {
+    is_some(values) && !xid::is_of_application(whole(values))
+}
+
+fn step_of_xid(values: &[Value]) -> Cow<'static, str> {
+    format!("{} The code stays until the driver is loaded again.", xid::step(whole(values)).words).into()
 }
 
 fn has(values: &[Value], bit: i64) -> bool {

@@ -8,7 +8,6 @@ mod happened;
 mod presence;
 
 use gpuvitals_core::MetricId;
-use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::{Fleet, GpuState};
 
 use crate::condition;
@@ -96,12 +95,12 @@ fn failures(events: &[HealthEvent]) -> Option<SlowCause> {
 
 /// An XID from before, which applications do not cause.
 fn failed_before(xid: i64) -> Option<SlowCause> {
-    let is_grave = condition::holds("xid", |metric| (metric == XID_LAST).then_some(Value::Int(xid)));
     let sentence =
         format!("{} came before this time, and nothing has cleared it", condition::xid::named(xid));
     #[expect(clippy::cast_precision_loss, reason = "a code")]
     let evidence = vec![Evidence::of(XID_LAST, xid as f64)];
-    is_grave.then_some(SlowCause { id: "events", weight: XID_BEFORE_WEIGHT, sentence, evidence })
+    let is_own = xid > 0 && !condition::xid::is_of_application(xid);
+    is_own.then_some(SlowCause { id: "events", weight: XID_BEFORE_WEIGHT, sentence, evidence })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "numbers of minutes")]

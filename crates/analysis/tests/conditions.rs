@@ -27,6 +27,7 @@ const TABLE: &[Row] = &[
     (&[("xid_last", 79.0)], &[("xid", "XID 79: the GPU has fallen off the bus")]),
     (&[("xid_last", 0.0)], &[]),
     (&[("xid_last", 31.0)], &[]),
+    (&[("xid_last", 63.0)], &[("xid_nonfatal", "XID 63: bad memory was marked for replacement")]),
     (
         &[("ecc_uncorrected_volatile", 1.0)],
         &[("ecc_uncorrected", "1 uncorrectable memory error since the driver was loaded")],

@@ -12,13 +12,32 @@ pub struct Xid {
     /// What it means: a sentence without its full stop.
     pub meaning: &'static str,
     /// What to do.
-    pub remedy: &'static str,
+    pub step: Step,
     /// Whether programs cause it: the GPU is healthy.
     pub is_of_application: bool,
     /// Kinds of findings about the same GPU that tell of the same fault and say less.
     pub covers: &'static [&'static str],
     /// Kinds of findings about the same GPU that tell of the same fault and say more.
     pub yields_to: &'static [&'static str],
+}
+
+/// What to do about a code.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    /// In words; commands in backquotes. `INDEX` stands for the index of the GPU.
+    pub words: &'static str,
+    /// Whether work on the GPU may go on until somebody has time.
+    pub work_goes_on: bool,
+}
+
+/// A step at once.
+const fn now(words: &'static str) -> Step {
+    Step { words, work_goes_on: false }
+}
+
+/// A step that has time.
+const fn later(words: &'static str) -> Step {
+    Step { words, work_goes_on: true }
 }
 
 /// What the driver asks for answers to the XID.
@@ -28,27 +47,45 @@ const REPLACED: &[&str] = &["recovery_action", "row_remap_pending", "page_retire
 const MEMORY: &[&str] =
     &["recovery_action", "row_remap_pending", "page_retirement_pending", "ecc_uncorrected"];
 
-const BY_APPLICATION: &str = "The program that ran causes it as a rule; the GPU may work on. `dmesg | grep -i xid` on the node names \
-     the process. If programs meet it that run elsewhere, run `dcgmi diag -r 3 -i INDEX` when the GPU is free.";
-const RESTART: &str = "Start the job again; the GPU may work on. `dmesg | grep -i xid` on the node names the process. If other jobs meet \
-     it on this GPU, run `dcgmi diag -r 3 -i INDEX` when it is free, and give NVIDIA the output of `nvidia-bug-report.sh`.";
-const GO_ON: &str = "Work may go on, and there is nothing to do now. If it comes again, give NVIDIA the output of `nvidia-bug-report.sh`.";
-const RESET: &str = "Take the GPU's jobs away, then reset it with `nvidia-smi --gpu-reset -i INDEX`; if that fails, reboot the node. If it \
-     comes again, give NVIDIA the output of `nvidia-bug-report.sh`.";
-const FIRMWARE: &str = "Take the GPU's jobs away, then reset it with `nvidia-smi --gpu-reset -i INDEX`; if that fails, turn the node's \
-     power off and on. If it comes again, update the driver: newer ones have newer firmware.";
-const UNCORRECTED: &str = "Results of the GPU's jobs may be wrong: run them again elsewhere. Drain the node, then reset the GPU with \
+const BY_APPLICATION: Step = later(
+    "The program that ran causes it as a rule; the GPU may work on. `dmesg | grep -i xid` on the node names \
+     the process. If programs meet it that run elsewhere, run `dcgmi diag -r 3 -i INDEX` when the GPU is free.",
+);
+const RESTART: Step = later(
+    "Start the job again; the GPU may work on. `dmesg | grep -i xid` on the node names the process. If other jobs meet \
+     it on this GPU, run `dcgmi diag -r 3 -i INDEX` when it is free, and give NVIDIA the output of `nvidia-bug-report.sh`.",
+);
+const GO_ON: Step = later(
+    "Work may go on, and there is nothing to do now. If it comes again, give NVIDIA the output of `nvidia-bug-report.sh`.",
+);
+const RESET: Step = now(
+    "Take the GPU's jobs away, then reset it with `nvidia-smi --gpu-reset -i INDEX`; if that fails, reboot the node. If it \
+     comes again, give NVIDIA the output of `nvidia-bug-report.sh`.",
+);
+const FIRMWARE: Step = now(
+    "Take the GPU's jobs away, then reset it with `nvidia-smi --gpu-reset -i INDEX`; if that fails, turn the node's \
+     power off and on. If it comes again, update the driver: newer ones have newer firmware.",
+);
+const UNCORRECTED: Step = now(
+    "Results of the GPU's jobs may be wrong: run them again elsewhere. Drain the node, then reset the GPU with \
      `nvidia-smi --gpu-reset -i INDEX` so that the bad row is replaced. If errors come again, or `nvidia-smi -q -d ROW_REMAPPER -i INDEX` \
-     shows a failure, the board is due for exchange.";
-const NVLINK: &str = "`nvidia-smi nvlink -e -i INDEX` counts the errors of each link, and `dmesg | grep -i xid` names the link. If jobs fail \
+     shows a failure, the board is due for exchange.",
+);
+const NVLINK: Step = now(
+    "`nvidia-smi nvlink -e -i INDEX` counts the errors of each link, and `dmesg | grep -i xid` names the link. If jobs fail \
      or a link stays down, drain the node and reset the GPUs that are joined to it; if it comes again, the board or the baseboard is due \
-     for exchange.";
-const NO_STEP: &str = "NVIDIA's catalogue names no step for it. `dmesg | grep -i xid` on the node has the driver's words, and other XIDs \
-     beside it say what to do.";
+     for exchange.",
+);
+const NO_STEP: Step = now(
+    "NVIDIA's catalogue names no step for it. `dmesg | grep -i xid` on the node has the driver's words, and other XIDs \
+     beside it say what to do.",
+);
 
 /// What to do about a code that the table lacks.
-const UNKNOWN: &str = "`dmesg | grep -i xid` on the node has the driver's words; NVIDIA's list of XIDs says what they mean: \
-     https://docs.nvidia.com/deploy/xid-errors/. Drain the node if jobs fail on this GPU.";
+const UNKNOWN: Step = now(
+    "`dmesg | grep -i xid` on the node has the driver's words; NVIDIA's list of XIDs says what they mean: \
+     https://docs.nvidia.com/deploy/xid-errors/. Drain the node if jobs fail on this GPU.",
+);
 
 /// By code.
 const XIDS: &[Xid] = &[
@@ -68,7 +105,7 @@ const XIDS: &[Xid] = &[
     one(
         54,
         "the board lacks power from its cable",
-        "Look at the power cable of the board and at the power supplies.",
+        now("Look at the power cable of the board and at the power supplies."),
     ),
     one(60, "an exception of the security processor (SEC2)", RESTART),
     several(61, 62, "the GPU's power controller (PMU) halted", RESET),
@@ -78,9 +115,11 @@ const XIDS: &[Xid] = &[
         ..one(
             63,
             "bad memory was marked for replacement",
-            "Work may go on: the driver keeps the bad memory out of use. When the present job has ended, reset the GPU with \
+            later(
+                "Work may go on: the driver keeps the bad memory out of use. When the present job has ended, reset the GPU with \
              `nvidia-smi --gpu-reset -i INDEX`, or reboot the node; that replaces it. `nvidia-smi -q -d ROW_REMAPPER -i INDEX` shows what \
              waits.",
+            ),
         )
     },
     Xid {
@@ -88,8 +127,10 @@ const XIDS: &[Xid] = &[
         ..memory(
             64,
             "bad memory could not be marked for replacement",
-            "Drain the node and reset the GPU with `nvidia-smi --gpu-reset -i INDEX`; an A100 needs a reboot of the node. If it comes again, \
+            now(
+                "Drain the node and reset the GPU with `nvidia-smi --gpu-reset -i INDEX`; an A100 needs a reboot of the node. If it comes again, \
              or `nvidia-smi -q -d ROW_REMAPPER -i INDEX` shows a failure, the board is due for exchange.",
+            ),
         )
     },
     several(66, 67, "the driver used the GPU in a way that is not allowed", GO_ON),
@@ -101,13 +142,15 @@ const XIDS: &[Xid] = &[
     one(
         78,
         "a virtual GPU did not start",
-        "Bring the drivers of the host and of the virtual machine to versions that go together.",
+        later("Bring the drivers of the host and of the virtual machine to versions that go together."),
     ),
     one(
         79,
         "the GPU has fallen off the bus",
-        "Drain the node and reboot it; its power off and on, if the GPU stays away. If it comes again, reseat the board and look at its \
+        now(
+            "Drain the node and reboot it; its power off and on, if the GPU stays away. If it comes again, reseat the board and look at its \
          power and cooling, then exchange it.",
+        ),
     ),
     one(80, "a stream of commands came with a wrong checksum", RESTART),
     one(82, "an exception of the JPEG decoder", RESTART),
@@ -118,15 +161,19 @@ const XIDS: &[Xid] = &[
     one(
         92,
         "many memory errors were corrected",
-        "Work may go on. `nvidia-smi -q -d ECC,ROW_REMAPPER -i INDEX` shows how many. If the count keeps growing, run `dcgmi diag -r 3 -i \
+        later(
+            "Work may go on. `nvidia-smi -q -d ECC,ROW_REMAPPER -i INDEX` shows how many. If the count keeps growing, run `dcgmi diag -r 3 -i \
          INDEX` when the GPU is free, and ask NVIDIA whether the board is due for exchange.",
+        ),
     ),
     one(93, "the GPU's own memory (InfoROM) was written too often", GO_ON),
     memory(
         94,
         "an uncorrectable memory error hit one program and no other",
-        "Start the job that it hit again; the others on the GPU may go on. When the GPU is free, reset it with `nvidia-smi --gpu-reset -i \
+        later(
+            "Start the job that it hit again; the others on the GPU may go on. When the GPU is free, reset it with `nvidia-smi --gpu-reset -i \
          INDEX` so that the bad row is replaced.",
+        ),
     ),
     memory(95, "an uncorrectable memory error that may have reached every program", UNCORRECTED),
     several(96, 98, "an exception of the video decoder", RESTART),
@@ -147,14 +194,20 @@ const XIDS: &[Xid] = &[
     one(142, "an exception of the video encoder", NO_STEP),
     one(143, "the GPU did not start", RESET),
     Xid { covers: LINKS, ..several(144, 150, "an error of NVLink", NVLINK) },
-    one(151, "the keys of confidential computing could not be changed", "Start the virtual machine again."),
+    one(
+        151,
+        "the keys of confidential computing could not be changed",
+        later("Start the virtual machine again."),
+    ),
     Xid {
         covers: &[],
         yields_to: ASKED,
         ..one(
             154,
             "the driver asks for another recovery than before",
-            "`nvidia-smi -q -i INDEX` shows what it asks for (GPU Recovery Action): do that. The XID before it is the cause.",
+            now(
+                "`nvidia-smi -q -i INDEX` shows what it asks for (GPU Recovery Action): do that. The XID before it is the cause.",
+            ),
         )
     },
     Xid { covers: LINKS, ..one(155, "an error of NVLink that software defines", RESET) },
@@ -164,7 +217,9 @@ const XIDS: &[Xid] = &[
     one(
         159,
         "an error of the coherent link to the CPU",
-        "If the job uses managed memory, take it away and reset the GPU with `nvidia-smi --gpu-reset -i INDEX`; else work may go on.",
+        later(
+            "If the job uses managed memory, take it away and reset the GPU with `nvidia-smi --gpu-reset -i INDEX`; else work may go on.",
+        ),
     ),
     one(160, "a channel was taken out of use", GO_ON),
     one(161, "a channel could not be taken out of use", GO_ON),
@@ -177,26 +232,31 @@ const XIDS: &[Xid] = &[
     memory(172, "an uncorrectable error of on-chip memory", NO_STEP),
 ];
 
-const fn several(first: i64, last: i64, meaning: &'static str, remedy: &'static str) -> Xid {
+const fn several(first: i64, last: i64, meaning: &'static str, step: Step) -> Xid {
     let codes = (first, last);
-    Xid { codes, meaning, remedy, is_of_application: false, covers: ASKED, yields_to: &[] }
+    Xid { codes, meaning, step, is_of_application: false, covers: ASKED, yields_to: &[] }
 }
 
-const fn one(code: i64, meaning: &'static str, remedy: &'static str) -> Xid {
-    several(code, code, meaning, remedy)
+const fn one(code: i64, meaning: &'static str, step: Step) -> Xid {
+    several(code, code, meaning, step)
 }
 
 const fn application(code: i64, meaning: &'static str) -> Xid {
     Xid { is_of_application: true, covers: &[], ..one(code, meaning, BY_APPLICATION) }
 }
 
-const fn memory(code: i64, meaning: &'static str, remedy: &'static str) -> Xid {
-    Xid { covers: MEMORY, ..one(code, meaning, remedy) }
+const fn memory(code: i64, meaning: &'static str, step: Step) -> Xid {
+    Xid { covers: MEMORY, ..one(code, meaning, step) }
 }
 
 /// What is known of a code.
 pub fn known(code: i64) -> Option<&'static Xid> {
     XIDS.iter().find(|xid| (xid.codes.0..=xid.codes.1).contains(&code))
+}
+
+/// Whether programs cause a code: the GPU is healthy.
+pub(crate) fn is_of_application(code: i64) -> bool {
+    known(code).is_some_and(|xid| xid.is_of_application)
 }
 
 /// A code and its meaning: `XID 79: the GPU has fallen off the bus`.
@@ -210,8 +270,8 @@ pub(crate) fn named(code: i64) -> String {
 }
 
 /// What to do about a code.
-pub(super) fn remedy(code: i64) -> &'static str {
-    known(code).map_or(UNKNOWN, |xid| xid.remedy)
+pub(super) fn step(code: i64) -> Step {
+    known(code).map_or(UNKNOWN, |xid| xid.step)
 }
 
 /// Kinds of findings that a code covers, and those to which it yields.
@@ -236,13 +296,16 @@ mod tests {
     #[test]
     fn where_work_may_go_on_nobody_is_told_to_drain() {
         for code in [8, 13, 31, 32, 43, 45, 63, 68, 69, 92, 94, 109] {
-            let words = remedy(code);
-            assert!(!words.contains("rain the node") && words.contains("ay"), "{code}: {words}");
+            let Step { words, work_goes_on } = step(code);
+            assert!(
+                work_goes_on && !words.contains("rain the node") && words.contains("ay"),
+                "{code}: {words}"
+            );
         }
         for code in [48, 64, 79, 95, 140] {
-            assert!(remedy(code).contains("rain the node"), "{code}");
+            assert!(!step(code).work_goes_on && step(code).words.contains("rain the node"), "{code}");
         }
-        assert!(remedy(9_999).contains("xid-errors"));
+        assert!(!step(9_999).work_goes_on && step(9_999).words.contains("xid-errors"));
         assert_eq!(sentence(9_999), "XID 9999");
     }
 }

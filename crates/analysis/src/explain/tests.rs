@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GroupName, LatestValue};
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Identity, catalogue};

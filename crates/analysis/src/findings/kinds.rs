@@ -48,7 +48,7 @@ pub const KINDS: &[FindingKind] = &[
                  node and reboot it; if the GPU stays away, reseat or exchange the board.",
         ..critical("gpu_lost", "A GPU reports nothing any more, while its node does.")
     },
-    condition(Severity::Critical, "xid", "The driver reported an XID that applications do not cause."),
+    condition(Severity::Critical, "xid", "The driver reported an XID that programs do not cause, and that needs somebody."),
     FindingKind {
         covers: &["recovery_action", "row_remap_pending", "page_retirement_pending"],
         ..condition(Severity::Critical, "ecc_uncorrected", "Device memory had an error beyond correction.")
@@ -125,6 +125,7 @@ pub const KINDS: &[FindingKind] = &[
                  then the values of both hosts are mixed.",
         ..unsteady(Severity::Warning, "duplicate_node", "Two agents report under one name.")
     },
+    condition(Severity::Warning, "xid_nonfatal", "The driver reported an XID after which work may go on."),
     condition(Severity::Warning, "row_remap_pending", "A memory row waits for a reset to be replaced."),
     condition(
         Severity::Warning,

@@ -127,13 +127,13 @@ fn one_fault_is_one_card_with_the_values_of_all_that_tell_of_it() {
     // Values, and the cards by kind, each with its evidence.
     type Cards = &'static [(&'static str, &'static [&'static str])];
     let table: &[(&[(&str, i64)], Cards)] = &[
-        (&[(XID, 63), (PENDING, 1)], &[("xid", &[XID, PENDING])]),
+        (&[(XID, 63), (PENDING, 1)], &[("xid_nonfatal", &[XID, PENDING])]),
         (&[(PENDING, 1)], &[("row_remap_pending", &[PENDING])]),
         (&[(XID, 64), (PENDING, 1)], &[("xid", &[XID, PENDING])]),
         (&[(XID, 64), (FAILED, 1), (PENDING, 1)], &[("row_remap_failed", &[FAILED, XID, PENDING])]),
         (&[(XID, 63), (ECC, 2), (PENDING, 1)], &[("ecc_uncorrected", &[ECC, XID, PENDING])]),
         (&[(XID, 48), (ECC, 2), (PENDING, 1)], &[("xid", &[XID, ECC, PENDING])]),
-        (&[(XID, 94), (ECC, 2)], &[("xid", &[XID, ECC])]),
+        (&[(XID, 94), (ECC, 2)], &[("xid_nonfatal", &[XID, ECC])]),
         (&[(XID, 95), (ECC, 2), (ASKED, 1)], &[("xid", &[XID, ECC, ASKED])]),
         (&[(XID, 154), (ASKED, 2)], &[("recovery_action", &[ASKED, XID])]),
         (&[(XID, 9_999), (ASKED, 2)], &[("xid", &[XID, ASKED])]),

@@ -71,7 +71,7 @@ pub(crate) static FAULTS: &[Fault] = &[
     fault("held but never used (simulated)", &["idle_held"], Place::Own(3), own),
     fault("blocked airflow (simulated)", HEAT, Place::Own(4), own),
     fault("GPU vanishes (simulated)", &["gpu_lost"], Place::Own(5), own),
-    fault("memory row fails (simulated)", &["xid", "row_remap_pending"], Place::Own(6), own),
+    fault("memory row fails (simulated)", &["xid_nonfatal", "row_remap_pending"], Place::Own(6), own),
     fault("XID 79", &["xid"], Place::H100, |row| sets(row, &[("xid_last", 79.0), ("xid_count", 1.0)])),
     fault("uncorrectable ECC error", &["ecc_uncorrected"], Place::H100, |row| {
         sets(row, &[("ecc_uncorrected_volatile", 1.0)])

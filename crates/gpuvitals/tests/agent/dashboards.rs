@@ -563,7 +563,7 @@ fn prometheus_answers_every_question_of_the_dashboards() {
     let rows = prometheus.result(&wrong).unwrap();
     let is_wanted = |row: &Value| {
         let labels = &row["metric"];
-        labels["gpu"] == "6" && labels["condition"] == "xid" && labels["node"] == "sim-node-0001"
+        labels["gpu"] == "6" && labels["condition"] == "xid_nonfatal" && labels["node"] == "sim-node-0001"
     };
     assert!(rows.iter().any(is_wanted), "{rows:?}");
     drop(agent);

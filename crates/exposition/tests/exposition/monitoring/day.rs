@@ -172,7 +172,7 @@ fn each_faulty_gpu_among_sound_ones_fires_its_alerts_alone() {
         ("GpuRowRemapPending", "sim-node-0001", 6),
         ("GpuSoftwareThermalSlowdown", "sim-node-0001", 4),
         ("GpuThrottledByHeat", "sim-node-0001", 4),
-        ("GpuXid", "sim-node-0001", 6),
+        ("GpuXidNonfatal", "sim-node-0001", 6),
     ];
     fires("faulty", vec![sound(), faulty], 3, &wanted);
 }
