@@ -56,7 +56,7 @@ test.describe("the page of a sick GPU", () => {
     const isDrawn = () =>
       chart.locator("canvas").evaluate((canvas: HTMLCanvasElement) => {
         const brush = document.createElement("canvas").getContext("2d");
-        const colour = brush === null ? "" : ((brush.fillStyle = getComputedStyle(canvas).getPropertyValue("--bad")), brush.fillStyle);
+        const colour = brush === null ? "" : ((brush.fillStyle = getComputedStyle(canvas).getPropertyValue("--warn")), brush.fillStyle);
         const { data } = canvas.getContext("2d")?.getImageData(0, 0, canvas.width, 18 * devicePixelRatio) ?? { data: new Uint8ClampedArray() };
         const hex = (place: number) => `#${[0, 1, 2].map((part) => (data[place + part] ?? 0).toString(16).padStart(2, "0")).join("")}`;
         return Array.from({ length: data.length / 4 }, (_, pixel) => hex(pixel * 4)).includes(colour);

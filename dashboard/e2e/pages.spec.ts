@@ -1,5 +1,5 @@
 import { expect, test } from "@playwright/test";
-import { graveFlaws } from "./axe";
+import { flaws } from "./axe";
 import { layoutFlaws } from "./layout";
 import { needs } from "./servers";
 import { STOPS } from "./stops";
@@ -22,7 +22,7 @@ test.describe("every page", () => {
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
         await ready(page);
-        await look.poll(() => graveFlaws(page), `${colorScheme}, by axe`).toEqual([]);
+        await look.poll(() => flaws(page), `${colorScheme}, by axe`).toEqual([]);
       }
       for (const [screen, size] of Object.entries(SCREENS)) {
         await page.setViewportSize(size);

@@ -4,7 +4,8 @@ import { numberIn } from "../shared/format";
 import { present } from "../shared/instant";
 import { HOUR, MINUTE, parseInstant } from "../shared/time";
 import { api, dataOf, fetchText, partialOf, type Gpu } from "./client";
-import { fetchHistory, given, stateOf, type State } from "./queries";
+import { countsOf, verdictOf, type Counts, type Verdict } from "./judgement";
+import { fetchHistory, given } from "./queries";
 
 /** The server's limit on the GPUs of one answer. */
 export const GPUS_MAX = 10_000;
@@ -16,7 +17,8 @@ export type Grouping = (typeof GROUPINGS)[number];
 /** Which GPUs are asked for, and which of their values. */
 export interface FleetAsk {
   readonly search: string;
-  readonly state: string;
+  /** Of which judgement; empty: of any. */
+  readonly judgement: string;
   readonly host: string;
   /** Tests of the identity, as the API writes them. */
   readonly where: string;
@@ -25,7 +27,17 @@ export interface FleetAsk {
   readonly metric: string;
 }
 
-export const WHOLE_FLEET: FleetAsk = { search: "", state: "", host: "", where: "", group: "node", metric: "" };
+/** The GPUs that fit, as far as one answer goes, and how many there are in all. */
+export interface FleetAnswer {
+  readonly gpus: readonly FleetGpu[];
+  /** Of all that fit, whatever their judgement. */
+  readonly counts: { readonly byWord: Counts; readonly total: number };
+  readonly total: number;
+  readonly simulated: number;
+  readonly partial: string | null;
+}
+
+export const WHOLE_FLEET: FleetAsk = { search: "", judgement: "", host: "", where: "", group: "node", metric: "" };
 
 /** What of a GPU is known where all of them are shown at once. */
 export interface FleetGpu {
@@ -33,8 +45,7 @@ export interface FleetGpu {
   readonly name: string;
   readonly host: string;
   readonly index: number | null;
-  readonly state: State;
-  readonly reason: string | null;
+  readonly verdict: Verdict;
   /** Null: it has no such thing. */
   readonly group: string | null;
   /** Of the metric that was asked for; null: not read. */
@@ -60,27 +71,39 @@ export function wholeFleetQuery(ask: FleetAsk = WHOLE_FLEET) {
   };
   return queryOptions({
     queryKey: ["gpus", "whole fleet", ask],
-    queryFn: async ({ signal }) => {
+    queryFn: async ({ signal }): Promise<FleetAnswer> => {
       const answer = await api.GET("/api/v1/gpus", { params: { query }, signal });
-      const { gpus, total } = dataOf(answer);
+      const { gpus, judgements, total } = dataOf(answer);
       const cells = gpus.map((gpu): FleetGpu => ({
         id: gpu.id,
         name: gpu.name,
         host: gpu.hostname ?? "",
         index: gpu.index,
-        state: stateOf(gpu),
-        reason: gpu.state_reason,
+        verdict: verdictOf(gpu),
         group: of === undefined ? (gpu.labels?.[group] ?? null) : of(gpu),
         value: metric === "" ? null : numberIn(gpu.metrics, metric),
         lastSeen: parseInstant(gpu.last_seen),
       }));
-      return { gpus: together(cells), total, simulated: gpus.filter((gpu) => gpu.simulated).length, partial: partialOf(answer) };
+      return { gpus: together(cells), counts: { byWord: countsOf(judgements), total }, total, simulated: gpus.filter((gpu) => gpu.simulated).length, partial: partialOf(answer) };
     },
     // The overview of states changes slowly; values are looked at while they move.
     refetchInterval: metric === "" ? HEALTH_INTERVAL_MS : REFRESH_INTERVAL_MS,
     placeholderData: keepPreviousData,
     // Comparing 10,000 GPUs with those of before costs more than drawing them.
     structuralSharing: false,
+  });
+}
+
+/** How many GPUs there are, and how many of them do how. */
+export function fleetCountsQuery() {
+  return queryOptions({
+    queryKey: ["gpus", "counts"],
+    queryFn: async ({ signal }) => {
+      const { judgements, total } = dataOf(await api.GET("/api/v1/gpus", { params: { query: { limit: 1 } }, signal }));
+      return { byWord: countsOf(judgements), total };
+    },
+    refetchInterval: HEALTH_INTERVAL_MS,
+    placeholderData: keepPreviousData,
   });
 }
 

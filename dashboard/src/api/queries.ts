@@ -3,10 +3,7 @@ import { present } from "../shared/instant";
 import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
 import { HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL } from "../shared/headline";
 import { MINUTE } from "../shared/time";
-import { api, dataOf, partialOf, type Gpu, type QueryAnswer, type Schemas } from "./client";
-
-export const STATES = ["active", "idle", "stale", "unhealthy", "unknown"] as const;
-export type State = (typeof STATES)[number];
+import { api, dataOf, partialOf, type QueryAnswer, type Schemas } from "./client";
 
 /** The server's largest page. */
 const HOSTS_MAX = 10_000;
@@ -14,7 +11,8 @@ const FOREVER = Infinity;
 
 export interface GpuListAsk {
   readonly search: string;
-  readonly state: string;
+  /** Of which judgement; empty: of any. */
+  readonly judgement: string;
   readonly host: string;
   /** Tests of the identity, as the API writes them. */
   readonly where: string;
@@ -43,18 +41,6 @@ export function gpuListQuery(ask: GpuListAsk) {
     },
     refetchInterval: REFRESH_INTERVAL_MS,
     placeholderData: keepPreviousData,
-  });
-}
-
-/** How many GPUs are in a state, and one of them. */
-export function stateCountQuery(state: State) {
-  return queryOptions({
-    queryKey: ["gpus", "count", state],
-    queryFn: async ({ signal }) => {
-      const answer = await api.GET("/api/v1/gpus", { params: { query: { state, limit: 1 } }, signal });
-      return dataOf(answer);
-    },
-    refetchInterval: HEALTH_INTERVAL_MS,
   });
 }
 
@@ -271,9 +257,4 @@ export function statsQuery() {
     queryFn: async ({ signal }) => dataOf(await api.GET("/stats", { signal })),
     refetchInterval: REFRESH_INTERVAL_MS,
   });
-}
-
-/** The known states are drawn each in its way; a state of a newer server is drawn as unknown. */
-export function stateOf(gpu: Gpu): State {
-  return STATES.find((state) => state === gpu.state) ?? "unknown";
 }

@@ -4,7 +4,7 @@ import { SEVERITIES } from "../api/findings";
 import { GROUPINGS } from "../api/fleet";
 import { AGGREGATES } from "../api/queries";
 import { address, field, fitting, flag, names, oneOf, pageNumber, sortBy, text, type StateOf } from "../shared/address";
-import { JUDGEMENTS, type Judgement } from "./judgement";
+import { JUDGEMENTS, type Judgement } from "../api/judgement";
 import { range } from "./range";
 
 /** What of the findings is shown. */

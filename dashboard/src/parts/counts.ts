@@ -1,38 +1,16 @@
-import { useQueries, useQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
-import { wholeFleetQuery } from "../api/fleet";
-import { stateCountQuery, STATES } from "../api/queries";
-import { countsOf, useJudge, type Judgement } from "./judgement";
+import { useQuery } from "@tanstack/react-query";
+import type { Counts } from "../api/judgement";
+import { fleetCountsQuery } from "../api/fleet";
 
-/** How many GPUs there are of each word; `null` for what has not been counted. */
+/** How many GPUs there are, and how they do; `null`: not counted yet. */
 export interface FleetCounts {
-  readonly byWord: ReadonlyMap<Judgement, number | null>;
+  readonly byWord: Counts;
   readonly total: number | null;
 }
 
-/** Every GPU with its judge, and how many of each word there are. */
-export function useJudgedFleet() {
-  const fleet = useQuery(wholeFleetQuery());
-  const { judge, found } = useJudge();
-  // Only of a fleet that no answer holds the server has to count, and it counts states.
-  const isPart = fleet.data !== undefined && fleet.data.total > fleet.data.gpus.length;
-  const states = useStateCounts(isPart);
-  const counts = useMemo((): FleetCounts => {
-    if (fleet.data === undefined) return NOT_COUNTED;
-    return isPart ? states : { byWord: countsOf(fleet.data.gpus, judge), total: fleet.data.gpus.length };
-  }, [fleet.data, isPart, states, judge]);
-  return { fleet, judge, found, counts };
-}
+export const NOT_COUNTED: FleetCounts = { byWord: new Map(), total: null };
 
-const NOT_COUNTED: FleetCounts = { byWord: new Map(), total: null };
-
-function useStateCounts(enabled: boolean): FleetCounts {
-  return useQueries({
-    queries: STATES.map((state) => ({ ...stateCountQuery(state), enabled })),
-    combine: (answers) => {
-      const byWord = new Map(STATES.map((state, place) => [state, answers[place]?.data?.total ?? null]));
-      const counted = [...byWord.values()];
-      return { byWord, total: counted.includes(null) ? null : counted.reduce<number>((sum, count) => sum + (count ?? 0), 0) };
-    },
-  });
+/** The server counts them: no list is read. */
+export function useFleetCounts(): FleetCounts {
+  return useQuery(fleetCountsQuery()).data ?? NOT_COUNTED;
 }

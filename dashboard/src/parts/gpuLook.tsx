@@ -4,7 +4,7 @@ import { ABSENT, formatValue, shareOf } from "../shared/format";
 import { formatAge, formatInstant, SECOND, useNow } from "../shared/time";
 import { zoneName } from "../shared/zone";
 import { inSentenceCase } from "./findings/words";
-import type { Judgement, Verdict } from "./judgement";
+import type { Judgement, Verdict } from "../api/judgement";
 
 /** How a word is drawn: a shape and a word besides its colour. */
 export interface Look {

@@ -1,6 +1,7 @@
 import { vi } from "vitest";
 import type { Gpu, Schemas } from "../api/client";
 import type { Finding } from "../api/findings";
+import { JUDGEMENTS } from "../api/judgement";
 import { group, topic } from "./queue";
 
 /** An answer of the mock server; a function decides by the request's query. */
@@ -39,14 +40,21 @@ export function gpu(part: Partial<Gpu> = {}): Gpu {
     last_seen: new Date().toISOString(),
     simulated: false,
     metrics: { utilization_pct: 87, power_w: 512.25, temperature_c: 61, memory_used_mb: 40_960 },
-    judgement: "active",
-    judgement_reason: null,
+    // As the server says where no finding is open.
+    judgement: part.state ?? "active",
+    judgement_reason: part.state_reason ?? null,
     ...part,
   };
 }
 
+export function judgementsOf(gpus: readonly Pick<Gpu, "judgement">[]): Schemas["JudgementCounts"] {
+  const counts = Object.fromEntries(JUDGEMENTS.map((word) => [word, 0])) as Schemas["JudgementCounts"];
+  for (const { judgement } of gpus) counts[judgement] += 1;
+  return counts;
+}
+
 export function listOf(gpus: readonly Gpu[], total = gpus.length): Answer {
-  return ok({ gpus, total, pagination: { limit: 50, offset: 0, has_next: total > gpus.length } });
+  return ok({ gpus, judgements: judgementsOf(gpus), total, pagination: { limit: 50, offset: 0, has_next: total > gpus.length } });
 }
 
 export function finding(part: Partial<Finding> = {}): Finding {

@@ -1,7 +1,7 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it } from "vitest";
-import { finding, findingsOf, gpu, listOf, mockApi, ok } from "../../testing/mockApi";
+import { gpu, judgementsOf, listOf, mockApi, ok } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const two = listOf([gpu({ id: "GPU-a", model: "First" }), gpu({ id: "GPU-b", model: null, name: "Second", state: "idle", metrics: {} })]);
@@ -57,7 +57,7 @@ describe("the list of GPUs", () => {
     expect((await screen.findByText("XID 79")).closest("[data-gpu]")?.getAttribute("data-gpu")).toBe("GPU-s");
     expect(screen.queryByText("stale since noon")).toBeNull();
     const asked = mock.asked.filter((request) => request.params.get("include") === "metrics").map((request) => request.params.get("sort"));
-    expect(asked).toEqual(["state"]);
+    expect(asked).toEqual(["judgement"]);
     await userEvent.click(screen.getByRole("button", { name: "Host" }));
     await waitFor(() => expect(mock.asked.some((request) => request.params.get("sort") === "hostname")).toBe(true));
   });
@@ -147,12 +147,10 @@ describe("search, order and filter", () => {
     expect(screen.getByRole("columnheader", { name: "Power" }).getAttribute("aria-sort")).toBe("descending");
     await userEvent.selectOptions(screen.getByRole("combobox", { name: "Host" }), "node-1");
     await userEvent.click(screen.getByRole("button", { name: /^idle/ }));
-    // The page chooses by judgement, of all GPUs that may fit, with the columns of the list alone.
     await waitFor(() => {
-      const last = mock.asked.filter(({ path, params }) => path === "/api/v1/gpus" && params.has("host")).at(-1)?.params;
-      expect(Object.fromEntries(last ?? [])).toMatchObject({ search: "h100", host: "node-1", state: "idle", limit: "10000", metrics: "utilization_pct,power_w,power_limit_w,temperature_c,memory_used_mb,memory_total_mb" });
+      const last = listAsks(mock).at(-1)?.params;
+      expect(Object.fromEntries(last ?? [])).toMatchObject({ search: "h100", host: "node-1", judgement: "idle", sort: "-power_w", limit: "50", include: "metrics" });
     });
-    await waitFor(() => expect([...document.querySelectorAll("[data-gpu]")].map((row) => row.getAttribute("data-gpu"))).toEqual(["GPU-b"]));
     await userEvent.click(screen.getByRole("button", { name: "Clear filters" }));
     expect(window.location.search).toBe("?sort=-power_w");
     expect(screen.getByRole<HTMLInputElement>("searchbox").value).toBe("");
@@ -162,13 +160,14 @@ describe("search, order and filter", () => {
     ["critical", ["GPU-a"], "1 GPU"],
     ["active", ["GPU-c", "GPU-b"], "2 GPUs"],
     ["lost", [], "0 GPUs"],
-  ])("chooses and counts GPUs by one judgement: %s", async (word, ids, count) => {
-    const fleet = listOf([
-      gpu({ id: "GPU-a", state: "unhealthy", state_reason: "XID 63" }),
-      gpu({ id: "GPU-b", metrics: { power_w: 100 } }),
-      gpu({ id: "GPU-c", metrics: { power_w: 300 } }),
-    ]);
-    mockApi({ "/api/v1/gpus": fleet, "/api/v1/analysis/findings": findingsOf([finding()]) });
+  ])("has GPUs chosen and counted by the server: %s", async (word, ids, count) => {
+    const fleet = [gpu({ id: "GPU-a", judgement: "critical" }), gpu({ id: "GPU-c" }), gpu({ id: "GPU-b" })];
+    mockApi({
+      "/api/v1/gpus": (params) => {
+        const chosen = fleet.filter(({ judgement }) => !params.has("judgement") || judgement === params.get("judgement"));
+        return ok({ gpus: chosen, judgements: judgementsOf(fleet), total: chosen.length, pagination: { limit: 50, offset: 0, has_next: false } });
+      },
+    });
     renderAt(`/gpus?state=${word}&sort=-power_w`);
     expect((await screen.findByText(count)).getAttribute("role")).toBe("status");
     expect([...document.querySelectorAll("[data-gpu]")].map((row) => row.getAttribute("data-gpu"))).toEqual(ids);

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Gpu } from "../../api/client";
-import { fetchGpusCsv, GPUS_MAX, wholeFleetQuery } from "../../api/fleet";
+import { fetchGpusCsv, wholeFleetQuery, type FleetGpu } from "../../api/fleet";
 import { gpuListQuery, hostsQuery } from "../../api/queries";
 import { whereWords } from "../../api/where";
 import { COMPARE, FLEET, FLEET_VIEWS, STATE_COLOUR, type FleetState } from "../../parts/addresses";
@@ -13,55 +13,40 @@ import { TimeBar } from "../../parts/asof/TimeBar";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../../parts/list";
 import { List } from "../../parts/columns";
-import { inOrder, knownSort } from "../../parts/order";
-import { pageOf, PAGE_SIZE } from "../../parts/pages";
+import { knownSort } from "../../parts/order";
+import { PAGE_SIZE } from "../../parts/pages";
 import { FleetSummary } from "./FleetSummary";
 import { GPU_LIST } from "./gpuList";
 import { HeatMap } from "./HeatMap";
 import { rowOf } from "./row";
 import { useSparks } from "../../parts/sparks";
-import { useJudgedFleet } from "../../parts/counts";
-import { judgeDoubts } from "../../parts/findings/doubts";
-import { isChosen, judgedOf, stateBehind } from "../../parts/judgement";
+import { useFleetCounts } from "../../parts/counts";
 import { MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 
 /** The GPUs as a list, one page at a time, or all of them as a heat map; filtered alike, renewed while they are looked at. */
 export function FleetPage() {
   const { state, change, pathTo } = useAddress(FLEET);
   const { page, view, where, host } = state;
-  const chosen = state.state;
-  const filter = { search: state.search, state: chosen === "" ? "" : (stateBehind(chosen) ?? ""), host, where };
+  const filter = { search: state.search, judgement: state.state, host, where };
   const isMap = view === "map";
   const sort = knownSort(GPU_LIST.columns, state.sort) || SICK_FIRST;
-  const list = useQuery({ ...gpuListQuery({ ...filter, sort, limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE }), enabled: !isMap && chosen === "" });
-  // The server knows states, not judgements: of all that may fit the page chooses.
-  const all = useQuery({ ...gpuListQuery({ ...filter, sort: "", limit: GPUS_MAX, offset: 0, metrics: LISTED }), enabled: !isMap && chosen !== "" });
+  const list = useQuery({ ...gpuListQuery({ ...filter, sort, limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE }), enabled: !isMap });
   const metric = state.colour === STATE_COLOUR ? "" : state.colour;
   const map = useQuery({ ...wholeFleetQuery({ ...filter, group: state.group, metric }), enabled: isMap });
-  const shown = isMap ? map : chosen === "" ? list : all;
-  const { fleet, judge, found, counts } = useJudgedFleet();
-  const fitting = useMemo(
-    () => (chosen === "" ? NONE : inOrder((all.data?.gpus ?? NONE).filter((gpu) => isChosen(judgedOf(gpu), chosen, judge)).map((gpu) => rowOf(gpu, judge, NO_SPARKS)), GPU_LIST.columns, sort).map(({ gpu }) => gpu)),
-    [all.data, chosen, judge, sort],
-  );
-  const cells = useMemo(() => map.data?.gpus.filter((gpu) => isChosen(gpu, chosen, judge)) ?? [], [map.data, chosen, judge]);
-  const whole = useMemo(() => fitting.map((gpu) => rowOf(gpu, judge, NO_SPARKS)), [fitting, judge]);
-  const part = pageOf(fitting, page);
-  const gpus = isMap ? NONE : chosen === "" ? (list.data?.gpus ?? NONE) : part.shown;
-  const total = shown.data === undefined || chosen === "" ? (shown.data?.total ?? 0) : isMap ? cells.length : fitting.length;
+  const shown = isMap ? map : list;
+  const counts = useFleetCounts();
+  const gpus = isMap ? NONE : (list.data?.gpus ?? NONE);
+  const cells = map.data?.gpus ?? NO_CELLS;
+  const fitting = isMap ? cells : gpus;
+  const total = shown.data?.total ?? 0;
   const sparks = useSparks(gpus, SPARKED);
-  const rows = useMemo(() => gpus.map((gpu) => rowOf(gpu, judge, sparks)), [gpus, judge, sparks]);
+  const rows = useMemo(() => gpus.map((gpu) => rowOf(gpu, sparks)), [gpus, sparks]);
   const hosts = useQuery(hostsQuery());
   const allSimulated = hosts.data !== undefined && hosts.data.total > 0 && hosts.data.hosts.every((host) => host.simulated);
-  const simulated = (fleet.data?.simulated ?? 0) > 0 || hosts.data?.hosts.some((host) => host.simulated) === true || gpus.some((gpu) => gpu.simulated);
+  const simulated = (map.data?.simulated ?? 0) > 0 || hosts.data?.hosts.some((host) => host.simulated) === true || gpus.some((gpu) => gpu.simulated);
   const partial = shown.data?.partial ?? null;
   const late = shown.isError && shown.data !== undefined;
-  const doubts = judgeDoubts(found, judge);
-  const paging = {
-    page: chosen === "" ? page : part.page,
-    hasNext: !isMap && (chosen === "" ? list.data?.pagination.has_next === true : part.hasNext),
-    pathOf: (other: number) => pathTo({ page: other }),
-  };
+  const paging = { page, hasNext: !isMap && list.data?.pagination.has_next === true, pathOf: (other: number) => pathTo({ page: other }) };
   useListKeys(paging);
 
   return (
@@ -87,8 +72,8 @@ export function FleetPage() {
         {isFiltered(state) && (
           <ClearFilters onClick={() => goTo(pathTo({ search: "", state: "", host: "", where: "", page: 1 }))} />
         )}
-        {isFiltered(state) && total > 1 && total <= COMPARED_MAX && (
-          <Link to={COMPARE.to(chosen === "" ? { host, where, search: state.search } : { gpus: (isMap ? cells : fitting).map(({ id }) => id) })} className="button" title="Where these GPUs differ">
+        {isFiltered(state) && total > 1 && total <= COMPARED_MAX && (state.state === "" || fitting.length === total) && (
+          <Link to={COMPARE.to(state.state === "" ? { host, where, search: state.search } : { gpus: fitting.map(({ id }) => id) })} className="button" title="Where these GPUs differ">
             Compare
           </Link>
         )}
@@ -110,18 +95,13 @@ export function FleetPage() {
         ) : (
           <WaitingRows label="Loading GPUs" />
         )
-      ) : (isMap ? cells : gpus).length === 0 ? (
+      ) : fitting.length === 0 ? (
         <NoGpus state={state} partial={partial !== null} />
       ) : isMap ? (
-        map.data !== undefined && <HeatMap state={state} change={change} gpus={cells} total={chosen === "" ? map.data.total : cells.length} />
+        map.data !== undefined && <HeatMap state={state} change={change} gpus={cells} total={map.data.total} />
       ) : (
         <>
-          {doubts.length > 0 && !late && (
-            <p role="note" aria-label="About the findings" className="mb-2 text-[13px] text-warn">
-              {doubts.join(" ")}
-            </p>
-          )}
-          <List of={GPU_LIST} rows={rows} sort={state.sort} onSort={(sort) => change({ sort })} dim={shown.isPlaceholderData} whole={chosen === "" ? () => fetchGpusCsv({ ...filter, sort, metrics: LISTED }) : whole} />
+          <List of={GPU_LIST} rows={rows} sort={state.sort} onSort={(sort) => change({ sort })} dim={shown.isPlaceholderData} whole={() => fetchGpusCsv({ ...filter, sort, metrics: LISTED })} />
           <Pages {...paging} size={PAGE_SIZE} total={total} />
         </>
       )}
@@ -130,14 +110,14 @@ export function FleetPage() {
 }
 
 const NONE: readonly Gpu[] = [];
-const NO_SPARKS = new Map<string, never>();
+const NO_CELLS: readonly FleetGpu[] = [];
 /** More are not compared at once. */
 const COMPARED_MAX = 64;
 const SPARKED = [UTILIZATION, POWER];
 /** The columns that the list shows. */
 const LISTED = [UTILIZATION, POWER, POWER_LIMIT, TEMPERATURE, MEMORY_USED, MEMORY_TOTAL].join(",");
-/** The server's order by state begins with the sick and the silent. */
-const SICK_FIRST = "state";
+/** The server's order by judgement begins with those that need somebody. */
+const SICK_FIRST = "judgement";
 
 function isFiltered({ search, state, host, where }: FleetState): boolean {
   return search !== "" || state !== "" || host !== "" || where !== "";

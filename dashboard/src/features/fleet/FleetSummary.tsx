@@ -1,7 +1,8 @@
 import { ABSENT } from "../../shared/format";
 import { JUDGEMENT_LOOKS } from "../../parts/gpuLook";
 import type { FleetCounts } from "../../parts/counts";
-import { toldOf, type Judgement } from "../../parts/judgement";
+import type { Judgement } from "../../api/judgement";
+import { toldOf } from "../../parts/judgement";
 
 interface FleetSummaryProps {
   readonly counts: FleetCounts;

@@ -1,7 +1,7 @@
 import { fireEvent, screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { finding, findingsOf, gpu, listOf, metric, mockApi, ok } from "../../testing/mockApi";
+import { gpu, listOf, metric, mockApi, ok } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const LIST = "/api/v1/gpus";
@@ -69,7 +69,7 @@ describe("the heat map", () => {
     const { mock } = await openMap("/gpus?view=map", { "/api/v1/metrics": ok({ metrics: [metric("power_w", "W", "power"), metric("fan_speed_pct", "%", "board"), host] }) });
     const colour = screen.getByRole("combobox", { name: "Colour" });
     await waitFor(() => expect([...colour.querySelectorAll("option")].map((option) => option.textContent)).toEqual(["State", "Power (W)", "Fan speed (%)"]));
-    expect(screen.getByTestId("legend").textContent).toMatch(/1unconfirmed.*2active/);
+    expect(screen.getByTestId("legend").textContent).toMatch(/1unhealthy.*2active/);
     await userEvent.selectOptions(colour, "fan_speed_pct");
     await userEvent.selectOptions(screen.getByRole("combobox", { name: "Group by" }), "namespace");
     expect(window.location.search).toBe("?view=map&colour=fan_speed_pct&group=namespace");
@@ -84,10 +84,9 @@ describe("the heat map", () => {
   });
 
   it("is walked by keys, which say what is there; Enter opens, Space picks to compare", async () => {
-    const found = finding({ sentence: "XID 79", reach: { ...finding().reach, gpus: ["GPU-b"] } });
-    await openMap("/gpus?view=map", { "/api/v1/analysis/findings": findingsOf([found]) });
+    await openMap("/gpus?view=map");
     await userEvent.keyboard("{ArrowRight}{ArrowRight}");
-    expect(await screen.findByText("node-1 / GPU 1: critical, XID 79")).toBeTruthy();
+    expect(await screen.findByText("node-1 / GPU 1: unhealthy, XID 79")).toBeTruthy();
     await userEvent.keyboard(" {ArrowRight} ");
     expect(window.location.search).toBe("?view=map&picked=GPU-b%2CGPU-c");
     expect(screen.getByRole("link", { name: "Compare 2 GPUs" }).getAttribute("href")).toBe("/compare?gpus=GPU-b%2CGPU-c");
@@ -96,23 +95,6 @@ describe("the heat map", () => {
     screen.getByTestId("heatmap").focus();
     await userEvent.keyboard("{Enter}");
     expect(window.location.pathname).toBe("/gpus/GPU-c");
-  });
-
-  const { reach } = finding();
-  const named = finding({ reach: { ...reach, gpus: ["GPU-b"], gpu_count: 1 } });
-  const cut = "The list of findings is incomplete: other GPUs may have some too.";
-  const [sure, unsure] = ["1critical0lost0warning2active0idle", "0critical0lost1unhealthy0warning2active0idle"];
-  it.each([
-    ["all were read", findingsOf([named]), sure, undefined],
-    ["there are more than were read", findingsOf([named], 900), sure, cut],
-    ["one names only some of its GPUs", findingsOf([{ ...named, reach: { ...reach, gpus: ["GPU-b"], gpu_count: 40 } }]), sure, cut],
-    ["a part could not be read", { ...findingsOf([named]), headers: { "x-partial": "host b does not answer" } }, sure, "Not everything could be read: host b does not answer."],
-    ["they were not read yet", "never", unsure, undefined],
-    ["they could not be read", { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } }, unsure, "The findings could not be read: disk on fire"],
-  ] as const)("says that findings may be missing where they may: %s", async (_name, answer, words, note) => {
-    await openMap("/gpus?view=map", { "/api/v1/analysis/findings": answer });
-    await waitFor(() => expect(screen.getByTestId("legend").textContent).toBe(words));
-    await waitFor(() => expect(screen.queryByRole("note", { name: "About the findings" })?.textContent).toBe(note));
   });
 
   it("shows a finger what is there, opens by mouse, picks by Shift and click", async () => {

@@ -1,19 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo, useState, useSyncExternalStore } from "react";
-import type { Finding } from "../../api/findings";
 import { GROUPINGS, hourAgoQuery, wholesQuery, type FleetGpu } from "../../api/fleet";
 import { catalogueQuery } from "../../api/queries";
 import { CellMap, type Lens } from "../../charts/CellMap";
 import { groupTitle, LINES_MAX, rowsOf } from "../../charts/panels";
-import { capital, metricTitle, unitSymbol } from "../../shared/format";
+import { metricTitle, unitSymbol } from "../../shared/format";
 import { goTo, Link } from "../../shared/location";
 import { useTheme } from "../../shared/theme";
 import { formatAge, MINUTE, useNow } from "../../shared/time";
 import { COMPARE, FLEET, GPU, STATE_COLOUR, type FleetState } from "../../parts/addresses";
-import { judgeDoubts } from "../../parts/findings/doubts";
 import { CellLegend } from "../../parts/cells/CellLegend";
 import { byJudgement, byValue, summaryOf, type Colouring, type MeasuredRow } from "../../parts/cells/colouring";
-import { isSilent, useJudge, verdictWords, type Verdict } from "../../parts/judgement";
+import { isSilent, verdictWords } from "../../parts/judgement";
 import { wholesOf } from "../../parts/limits";
 
 interface HeatMapProps {
@@ -31,7 +29,7 @@ const HEIGHT_MIN = 300;
 
 /** Every GPU as a cell, coloured by how it does or by any metric, together by what they belong to. */
 export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
-  const { colouring, row, rows, judge, doubts, canFit } = useColouring(state, gpus);
+  const { colouring, row, rows, doubt, canFit } = useColouring(state, gpus);
   const now = useNow(MINUTE);
   const [activeId, setActiveId] = useState("");
   const [isByFinger, setIsByFinger] = useState(false);
@@ -54,7 +52,7 @@ export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
     const id = ids[place];
     if (id !== undefined) act(id);
   };
-  const words = gpu === null ? null : cellWords(gpu, colouring.text(active), row, judge.of(gpu), judge.findingOf(gpu.id), now);
+  const words = gpu === null ? null : cellWords(gpu, colouring.text(active), row, now);
   return (
     <section aria-label="Heat map" className="card p-3" onPointerDownCapture={(event) => setIsByFinger(event.pointerType === "touch")}>
       <div className="mb-2 flex flex-wrap items-center gap-x-4 gap-y-2">
@@ -92,9 +90,9 @@ export function HeatMap({ state, change, gpus, total }: HeatMapProps) {
           No rack is known: the setting <code>api.rack_pattern</code> says where it stands in the name of a host.
         </p>
       )}
-      {doubts.length > 0 && (
-        <p role="note" aria-label="About the findings" className="mt-1 text-[13px] text-warn">
-          {doubts.join(" ")}
+      {doubt !== null && (
+        <p role="note" aria-label="About the values" className="mt-1 text-[13px] text-warn">
+          {doubt}
         </p>
       )}
       {state.picked.length > 0 && <Picked state={state} gpus={gpus} places={places} change={change} />}
@@ -113,7 +111,6 @@ const COLDEST_C = 20;
 function useColouring(state: FleetState, gpus: readonly FleetGpu[]) {
   const { theme } = useTheme();
   const catalogue = useQuery(catalogueQuery());
-  const { judge, found } = useJudge();
   const measured = useMemo(() => new Map((catalogue.data?.metrics ?? []).filter((metric) => metric.table === "gpu_events").map((metric) => [metric.column, metric])), [catalogue.data]);
   const rows = useMemo((): MeasuredRow[] => rowsOf([...measured.values()], [...measured.keys()]).flatMap((row) => measured.get(row.column) ?? []), [measured]);
   const row = rows.find((each) => each.column === state.colour) ?? null;
@@ -124,11 +121,11 @@ function useColouring(state: FleetState, gpus: readonly FleetGpu[]) {
   const before = state.change ? (hourAgo.data ?? NOTHING) : null;
   const low = row?.unit === "°C" ? COLDEST_C : 0;
   const colouring = useMemo((): Colouring => {
-    if (row === null) return byJudgement(gpus, judge);
-    return byValue(gpus, row, { theme, judge, scale: state.fit || wholes === undefined ? null : { low, wholes }, before });
-  }, [gpus, row, theme, judge, state.fit, wholes, low, before]);
-  const doubts = row === null ? judgeDoubts(found, judge) : state.change && hourAgo.isError ? [`The values an hour ago could not be read: ${hourAgo.error.message}`] : [];
-  return { colouring, row, rows, judge, doubts, canFit: columns.length > 0 };
+    if (row === null) return byJudgement(gpus);
+    return byValue(gpus, row, { theme, scale: state.fit || wholes === undefined ? null : { low, wholes }, before });
+  }, [gpus, row, theme, state.fit, wholes, low, before]);
+  const doubt = row !== null && state.change && hourAgo.isError ? `The values an hour ago could not be read: ${hourAgo.error.message}` : null;
+  return { colouring, row, rows, doubt, canFit: columns.length > 0 };
 }
 
 const NOTHING: ReadonlyMap<string, number> = new Map();
@@ -210,16 +207,14 @@ function Choice({ name, title, isOn, onChange }: ChoiceProps) {
 interface CellWords {
   readonly name: string;
   readonly facts: readonly (readonly [string, string])[];
-  readonly finding: string | null;
 }
 
-function cellWords(gpu: FleetGpu, text: string, row: MeasuredRow | null, verdict: Verdict, finding: Finding | null, now: number): CellWords {
+function cellWords(gpu: FleetGpu, text: string, row: MeasuredRow | null, now: number): CellWords {
   // An old value never stands without its age.
-  const age = isSilent(verdict) && gpu.lastSeen !== null ? `, ${formatAge(gpu.lastSeen, now)}` : "";
+  const age = isSilent(gpu.verdict) && gpu.lastSeen !== null ? `, ${formatAge(gpu.lastSeen, now)}` : "";
   return {
     name: gpu.name,
-    facts: [...(row === null ? [] : [[metricTitle(row.column), text + age] as const]), ["State", verdictWords(verdict)]],
-    finding: finding === null || verdict.why?.includes(finding.sentence) === true ? null : `${capital(finding.severity)}: ${finding.sentence}`,
+    facts: [...(row === null ? [] : [[metricTitle(row.column), text + age] as const]), ["State", verdictWords(gpu.verdict)]],
   };
 }
 
@@ -232,7 +227,6 @@ function Card({ words, isByFinger }: { readonly words: CellWords; readonly isByF
           <span className="text-xs text-faint">{name}</span> {text}
         </p>
       ))}
-      {words.finding !== null && <p className="leading-snug text-warn">{words.finding}</p>}
       {!isByFinger && <p className="text-xs text-faint">Click opens it, Shift and click picks it to compare</p>}
     </div>
   );
@@ -258,7 +252,6 @@ function ActiveLine({ gpu, words, group, isPicked, isFull, isByFinger, onPick }:
     <div className="bottom-0 z-20 mt-1.5 flex min-h-8 flex-wrap items-center gap-x-3 gap-y-1 bg-card py-1 pr-28 text-xs max-md:sticky">
       <p aria-live="polite" className="min-w-0 flex-1 text-muted">
         {words.name}: {words.facts.map(([name, text]) => (name === "State" ? text : `${name} ${text}`)).join(", ")}
-        {words.finding !== null && `. ${words.finding}`}
       </p>
       <span className={`flex gap-2 ${isByFinger ? "" : "sm:hidden"}`}>
         <Link to={GPU.to({ id: gpu.id })} className="button">

@@ -1,9 +1,10 @@
 import type { Gpu } from "../../api/client";
+import { JUDGEMENTS } from "../../api/judgement";
 import { Sparkline } from "../../charts/Sparkline";
 import { GPU } from "../../parts/addresses";
 import type { ListOf } from "../../parts/columns";
 import { Cut, Heat, LastSeen, Level, MemoryUse, Reason, SimulatedBadge, VerdictBadge } from "../../parts/gpuLook";
-import { isSilent, JUDGEMENTS } from "../../parts/judgement";
+import { isSilent } from "../../parts/judgement";
 import { highestFirst, lowestFirst } from "../../parts/order";
 import { ABSENT, formatValue, shareOf, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
@@ -12,7 +13,7 @@ import { isoOf } from "../../shared/time";
 import { titleOf, type Row } from "./row";
 import type { Spark } from "../../parts/sparks";
 
-/** The GPUs with their latest values. The server orders them by the same, except where they are chosen by their judgement. */
+/** The GPUs with their latest values. The server orders them by the same. */
 export const GPU_LIST: ListOf<Row> = {
   label: "GPUs with their latest values",
   unsorted: "The sick first",
@@ -23,7 +24,7 @@ export const GPU_LIST: ListOf<Row> = {
     { id: "model", title: "GPU", card: "name", sort: lowestFirst(({ gpu }) => gpu.model), cell: ({ gpu }) => <Name gpu={gpu} />, className: "font-normal" },
     { id: "hostname", title: "Host", sort: lowestFirst(({ gpu }) => gpu.hostname), cell: ({ gpu }) => <Cut text={gpu.hostname ?? ""} />, className: "text-muted", limit: "max-w-52" },
     { id: "index", title: "#", spoken: "Index", sort: lowestFirst(({ gpu }) => gpu.index), cell: ({ gpu }) => gpu.index ?? ABSENT, className: "num text-muted", width: "w-12" },
-    { id: "state", title: "State", card: "line", sort: lowestFirst(({ verdict }) => JUDGEMENTS.indexOf(verdict.word)), value: ({ verdict }) => verdict.word, cell: (row) => <State row={row} />, width: "lg:w-48" },
+    { id: "judgement", title: "State", card: "line", sort: lowestFirst(({ verdict }) => JUDGEMENTS.indexOf(verdict.word)), value: ({ verdict }) => verdict.word, cell: (row) => <State row={row} />, width: "lg:w-48" },
     {
       id: UTILIZATION,
       title: "Utilization",

@@ -1,11 +1,10 @@
 import { expect, it } from "vitest";
-import { judgeOf } from "../../parts/judgement";
 import { shareOf } from "../../shared/format";
 import { gpu } from "../../testing/mockApi";
 import { rowOf } from "./row";
 
 it("makes a row without inventing values", () => {
-  const row = rowOf(gpu({ metrics: { power_w: 0 }, memory_mb: null, last_seen: null }), judgeOf(undefined), new Map());
+  const row = rowOf(gpu({ metrics: { power_w: 0 }, memory_mb: null, last_seen: null }), new Map());
   expect(row).toMatchObject({ power: 0, utilization: null, temperature: null, memoryTotal: null, lastSeen: null });
   expect(shareOf(null, 5)).toBeNull();
   expect(shareOf(5, 0)).toBeNull();

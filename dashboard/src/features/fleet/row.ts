@@ -1,5 +1,5 @@
 import type { Gpu } from "../../api/client";
-import { judgedOf, type Judge, type Verdict } from "../../parts/judgement";
+import { verdictOf, type Verdict } from "../../api/judgement";
 import { numberIn } from "../../shared/format";
 import { MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { parseInstant } from "../../shared/time";
@@ -21,11 +21,11 @@ export interface Row {
   readonly powerCourse: Spark | undefined;
 }
 
-export function rowOf(gpu: Gpu, judge: Judge, sparks: ReadonlyMap<string, Spark>): Row {
+export function rowOf(gpu: Gpu, sparks: ReadonlyMap<string, Spark>): Row {
   const value = (column: string) => numberIn(gpu.metrics, column);
   return {
     gpu,
-    verdict: judge.of(judgedOf(gpu)),
+    verdict: verdictOf(gpu),
     utilization: value(UTILIZATION),
     power: value(POWER),
     powerLimit: value(POWER_LIMIT),

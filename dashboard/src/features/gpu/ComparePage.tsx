@@ -41,7 +41,7 @@ export function ComparePage() {
   const details = useQueries({ queries: named.map((id) => gpuQuery(id, REFRESH_INTERVAL_MS)) });
   const isGroup = named.length === 0 && `${state.host}${state.where}${state.search}` !== "";
   const group = useQuery({
-    ...gpuListQuery({ search: state.search, state: "", host: state.host, where: state.where, sort: "", limit: COMPARED_MAX, offset: 0, labels: "uuid,partition" }),
+    ...gpuListQuery({ search: state.search, judgement: "", host: state.host, where: state.where, sort: "", limit: COMPARED_MAX, offset: 0, labels: "uuid,partition" }),
     enabled: isGroup,
   });
   const list = group.data?.gpus;

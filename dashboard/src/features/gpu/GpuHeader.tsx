@@ -4,7 +4,7 @@ import { ABSENT, formatValue } from "../../shared/format";
 import { FLEET, HOST } from "../../parts/addresses";
 import { Link } from "../../shared/location";
 import { CopyButton } from "../../parts/copy";
-import type { Verdict } from "../../parts/judgement";
+import type { Verdict } from "../../api/judgement";
 import { JUDGEMENT_LOOKS, LastSeen, SimulatedBadge, VerdictBadge } from "../../parts/gpuLook";
 
 interface GpuHeaderProps {

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo } from "react";
 import { ApiError } from "../../api/client";
 import { ALL_FINDINGS, findingsQuery, type Finding } from "../../api/findings";
+import { verdictOf } from "../../api/judgement";
 import { catalogueQuery, gpuQuery, type Span } from "../../api/queries";
 import { EMPTY, extend, frameOf } from "../../charts/frame";
 import { isCode, isDrawn, rowsOf, type Panel } from "../../charts/panels";
@@ -18,7 +19,6 @@ import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { useInstant } from "../../shared/instant";
 import { formatAge, formatInstant, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../../parts/gpuLook";
-import { judgedOf, verdictOf } from "../../parts/judgement";
 import { Charts } from "./Charts";
 import { findingDoubts } from "../../parts/findings/doubts";
 import { chartActions } from "./exports";
@@ -60,7 +60,7 @@ export function GpuPage({ id }: { readonly id: string }) {
   return (
     <div data-testid="gpu" data-last-update={view.lastSeen ?? ""} data-live={view.stream.status}>
       {gpu.simulated && <SimulatedBanner>This GPU is simulated: its values were made up by gpuvitals, not measured.</SimulatedBanner>}
-      <GpuHeader gpu={gpu} labels={detail.data.labels} verdict={verdictOf(judgedOf(gpu), view.judged.data)} lastSeen={view.lastSeen} />
+      <GpuHeader gpu={gpu} labels={detail.data.labels} verdict={verdictOf(gpu)} lastSeen={view.lastSeen} />
       {view.recorded && view.lastSeen !== null && (
         <p role="note" aria-label="Age of the data" className="mt-2 text-[13px] text-warn">
           Last seen {formatInstant(view.lastSeen, now)} ({formatAge(view.lastSeen, now)}). Ranges end there, not now.

@@ -3,6 +3,7 @@ import { ChevronRight } from "lucide-react";
 import { useMemo } from "react";
 import type { Gpu, Metric } from "../../api/client";
 import { ALL_FINDINGS, findingsQuery } from "../../api/findings";
+import { verdictOf, type Verdict } from "../../api/judgement";
 import { catalogueQuery, hostCourseQuery, hostGpusQuery, type Span } from "../../api/queries";
 import { EMPTY, frameOf, framesOf, lastValue, type Frame } from "../../charts/frame";
 import { LINES_MAX, type Panel } from "../../charts/panels";
@@ -12,7 +13,7 @@ import { List, type ListOf } from "../../parts/columns";
 import { FindingItem } from "../../parts/findings/FindingItem";
 import { findingDoubts } from "../../parts/findings/doubts";
 import { Heat, LastSeen, Level, MemoryUse, Reason, SimulatedBadge, SimulatedBanner, VerdictBadge } from "../../parts/gpuLook";
-import { isSilent, judgedOf, judgeOf, type Verdict } from "../../parts/judgement";
+import { isSilent } from "../../parts/judgement";
 import { defaultRange, isRecorded, PRESETS, spanOf, stepOf, type Preset, type Range } from "../../parts/range";
 import { CustomRange, RangeChoices } from "../../parts/rangeChoices";
 import { Tile, TILES } from "../../parts/tiles";
@@ -45,10 +46,7 @@ export function HostPage({ name }: { readonly name: string }) {
   const seen = latestOf(gpus);
   const recorded = isRecorded(seen, now);
   const range = state.range ?? defaultRange(recorded, null);
-  const rows = useMemo(() => {
-    const judge = judgeOf(judged.data);
-    return gpus.map((gpu): JudgedGpu => ({ ...gpu, verdict: judge.of(judgedOf(gpu)) }));
-  }, [gpus, judged.data]);
+  const rows = useMemo(() => gpus.map((gpu): JudgedGpu => ({ ...gpu, verdict: verdictOf(gpu) })), [gpus]);
 
   if (list.data === undefined) {
     if (list.isError) return <Failed what="This host" error={list.error} retry={() => void list.refetch()} />;

@@ -1,7 +1,7 @@
 import { act, screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it } from "vitest";
-import { finding, findingsOf, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { finding, findingsOf, judgementsOf, mockApi, ok, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const HOSTS = "/api/v1/hosts";
@@ -11,7 +11,8 @@ const NO_STATES = { active: 0, idle: 0, stale: 0, unhealthy: 0, unknown: 0 };
 const host = (hostname: string, states: Partial<typeof NO_STATES>, part = {}) => {
   const all = { ...NO_STATES, ...states };
   const gpu_count = Object.values(all).reduce((sum, count) => sum + count, 0);
-  return { hostname, gpu_count, models: ["H100"], vendors: ["nvidia"], states: all, last_seen: new Date().toISOString(), simulated: false, ...part };
+  const gpus = Object.entries(all).flatMap(([state, count]) => Array.from({ length: count }, () => ({ judgement: state as keyof typeof all })));
+  return { hostname, gpu_count, judgements: judgementsOf(gpus), models: ["H100"], vendors: ["nvidia"], states: all, last_seen: new Date().toISOString(), simulated: false, ...part };
 };
 const listOf = (hosts: readonly object[], total = hosts.length) => ({ body: { hosts, total, pagination: { limit: 10_000, offset: 0, has_next: false } } });
 const three = listOf([host("node-1", { active: 8 }), host("node-2", { active: 6, stale: 2 }), host("node-10", { idle: 7, unhealthy: 1 }, { models: ["MI300X"] })]);

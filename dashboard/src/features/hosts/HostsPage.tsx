@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { isWhole } from "../../api/findings";
+import { ALL_FINDINGS, findingsQuery, isWhole } from "../../api/findings";
+import { JUDGEMENTS } from "../../api/judgement";
 import { hostLoadsQuery, hostsQuery, roomQuery } from "../../api/queries";
 import { HEALTH_INTERVAL_MS } from "../../shared/config";
 import { ABSENT, formatNumber, formatValue, shareOf } from "../../shared/format";
@@ -12,14 +13,12 @@ import { COMPARE, HOST } from "../../parts/addresses";
 import { severityLook } from "../../parts/findings/severity";
 import { List, type ListOf } from "../../parts/columns";
 import { Cut, LastSeen, Level, LookBadge, SimulatedBadge, SimulatedBanner, JUDGEMENT_LOOKS } from "../../parts/gpuLook";
-import { useJudgedFleet } from "../../parts/counts";
-import { JUDGEMENTS } from "../../parts/judgement";
 import { Pages, SearchField, useListKeys, WaitingRows } from "../../parts/list";
 import { highestFirst, inOrder, lowestFirst } from "../../parts/order";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
 import { HOSTS } from "./address";
 import { Room } from "./Room";
-import { countsByHost, hostRows, modelsOf, troubleOf, type Host, type HostRow } from "./rows";
+import { hostRows, modelsOf, troubleOf, type Host, type HostRow } from "./rows";
 
 const NONE = new Map<string, never>();
 
@@ -27,14 +26,13 @@ const NONE = new Map<string, never>();
 export function HostsPage() {
   const { state, change, pathTo } = useAddress(HOSTS);
   const hosts = useQuery({ ...hostsQuery(), refetchInterval: HEALTH_INTERVAL_MS });
-  const { fleet, judge, found: { data: judged } } = useJudgedFleet();
+  const judged = useQuery(findingsQuery(ALL_FINDINGS)).data;
   const rooms = useQuery(roomQuery()).data?.rooms;
   const loads = useQuery(hostLoadsQuery()).data;
   const { data } = hosts;
-  const counts = useMemo(() => countsByHost(fleet.data?.gpus ?? [], judge), [fleet.data, judge]);
   const found = useMemo(
-    () => hostRows(data?.hosts ?? [], { findings: judged?.findings ?? [], isWhole: isWhole(judged), counts, rooms: rooms ?? NONE, loads: loads ?? NONE }, state.search),
-    [data, judged, counts, rooms, loads, state.search],
+    () => hostRows(data?.hosts ?? [], { findings: judged?.findings ?? [], isWhole: isWhole(judged), rooms: rooms ?? NONE, loads: loads ?? NONE }, state.search),
+    [data, judged, rooms, loads, state.search],
   );
   const rows = useMemo(() => inOrder(found, HOST_LIST.columns, state.sort), [found, state.sort]);
   const { shown, page, hasNext } = pageOf(rows, state.page);

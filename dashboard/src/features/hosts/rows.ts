@@ -1,8 +1,7 @@
 import type { Schemas } from "../../api/client";
 import { SEVERITIES, type Finding, type Severity } from "../../api/findings";
-import type { FleetGpu } from "../../api/fleet";
-import { STATES, type HostLoad, type HostRoom, type State } from "../../api/queries";
-import { countsOf, JUDGEMENTS, type Counts, type Judge, type Judgement } from "../../parts/judgement";
+import { countsOf, JUDGEMENTS, type Counts, type Judgement } from "../../api/judgement";
+import type { HostLoad, HostRoom } from "../../api/queries";
 import { compareText } from "../../parts/order";
 
 export type Host = Schemas["Host"];
@@ -27,14 +26,12 @@ export interface HostFacts {
   readonly findings: readonly Finding[];
   /** Whether these are all findings: only then a host that none of them names has none. */
   readonly isWhole: boolean;
-  /** How the GPUs of each do, of those that were read. */
-  readonly counts: ReadonlyMap<string, Counts>;
   readonly rooms: ReadonlyMap<string, HostRoom>;
   readonly loads: ReadonlyMap<string, HostLoad>;
 }
 
 /** The hosts that are searched for, the most trouble first. */
-export function hostRows(hosts: readonly Host[], { findings, isWhole, counts, rooms, loads }: HostFacts, search: string): HostRow[] {
+export function hostRows(hosts: readonly Host[], { findings, isWhole, rooms, loads }: HostFacts, search: string): HostRow[] {
   const trouble = new Map<string, { count: number; worst: number }>();
   for (const { reach, severity } of findings) {
     if (reach.hostname === null) continue;
@@ -51,28 +48,12 @@ export function hostRows(hosts: readonly Host[], { findings, isWhole, counts, ro
         host,
         findings: found?.count ?? (isWhole ? 0 : null),
         worst: SEVERITIES[found?.worst ?? SEVERITIES.length] ?? null,
-        counts: counts.get(host.hostname) ?? statesOf(host),
+        counts: countsOf(host.judgements),
         room: rooms.get(host.hostname) ?? null,
         load: loads.get(host.hostname) ?? null,
       };
     });
   return rows.sort((a, b) => byTrouble(a, b) || compareText(a.host.hostname, b.host.hostname));
-}
-
-/** Of a fleet that no answer holds only the states of the rest are known. */
-function statesOf({ states = {} }: { readonly states?: Partial<Record<State, number>> }): Counts {
-  return new Map(STATES.map((state) => [state, states[state] ?? 0]));
-}
-
-/** How the GPUs of each host do. */
-export function countsByHost(gpus: readonly FleetGpu[], judge: Judge): ReadonlyMap<string, Counts> {
-  const hosts = new Map<string, FleetGpu[]>();
-  for (const gpu of gpus) {
-    const own = hosts.get(gpu.host);
-    if (own === undefined) hosts.set(gpu.host, [gpu]);
-    else own.push(gpu);
-  }
-  return new Map([...hosts].map(([host, own]) => [host, countsOf(own, judge)]));
 }
 
 const severityOf = ({ worst }: HostRow) => (worst === null ? SEVERITIES.length : SEVERITIES.indexOf(worst));

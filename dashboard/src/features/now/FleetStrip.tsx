@@ -1,24 +1,25 @@
+import type { UseQueryResult } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import type { FleetGpu } from "../../api/fleet";
+import type { FleetAnswer, FleetGpu } from "../../api/fleet";
 import { CellMap } from "../../charts/CellMap";
 import { ABSENT } from "../../shared/format";
 import { FLEET, GPU } from "../../parts/addresses";
 import { goTo, Link } from "../../shared/location";
 import { Swatch } from "../../parts/cells/CellLegend";
 import { byJudgement, JUDGEMENT_CELLS } from "../../parts/cells/colouring";
-import type { FleetCounts, useJudgedFleet } from "../../parts/counts";
+import { NOT_COUNTED, type FleetCounts } from "../../parts/counts";
 import { JUDGEMENT_LOOKS } from "../../parts/gpuLook";
-import { toldOf, verdictWords, type Judge } from "../../parts/judgement";
+import { toldOf, verdictWords } from "../../parts/judgement";
 
 /** The strip is an overview: the findings below must stay in sight. */
 const HEIGHT_MAX = 170;
 
 /** Every GPU as a cell beside those of its node, in the colour of its judgement, with a legend that counts. */
-export function FleetStrip({ fleet, judge, counts }: Pick<ReturnType<typeof useJudgedFleet>, "fleet" | "judge" | "counts">) {
+export function FleetStrip({ fleet }: { readonly fleet: UseQueryResult<FleetAnswer> }) {
   const { data } = fleet;
   return (
     <section aria-label="All GPUs by how they do" className="card p-3">
-      <Legend counts={counts} />
+      <Legend counts={data?.counts ?? NOT_COUNTED} />
       {data === undefined ? (
         fleet.isError ? (
           <p className="mt-2 text-[13px] text-warn">The GPUs could not be read: {fleet.error.message}</p>
@@ -27,10 +28,10 @@ export function FleetStrip({ fleet, judge, counts }: Pick<ReturnType<typeof useJ
         )
       ) : (
         <>
-          {data.gpus.length > 0 && <Strip gpus={data.gpus} judge={judge} />}
+          {data.gpus.length > 0 && <Strip gpus={data.gpus} />}
           {data.total > data.gpus.length && (
             <p className="mt-1 text-xs text-muted">
-              The first {data.gpus.length.toLocaleString("en")} of {data.total.toLocaleString("en")} GPUs by host. The counts are of their states, without findings.
+              The first {data.gpus.length.toLocaleString("en")} of {data.total.toLocaleString("en")} GPUs by host. The counts are of all.
             </p>
           )}
         </>
@@ -69,12 +70,11 @@ function Legend({ counts }: { readonly counts: FleetCounts }) {
   );
 }
 
-function Strip({ gpus, judge }: { readonly gpus: readonly FleetGpu[]; readonly judge: Judge }) {
+function Strip({ gpus }: { readonly gpus: readonly FleetGpu[] }) {
   const [active, setActive] = useState(-1);
-  const colouring = useMemo(() => byJudgement(gpus, judge), [gpus, judge]);
+  const colouring = useMemo(() => byJudgement(gpus), [gpus]);
   const groups = useMemo(() => gpus.map((gpu) => gpu.host), [gpus]);
   const gpu = gpus[active];
-  const verdict = gpu === undefined ? null : judge.of(gpu);
   return (
     <div className="mt-2">
       <CellMap
@@ -91,7 +91,7 @@ function Strip({ gpus, judge }: { readonly gpus: readonly FleetGpu[]; readonly j
         }}
       />
       <p aria-live="polite" className="mt-1.5 truncate text-xs text-muted">
-        {gpu === undefined || verdict === null ? "A cell is a GPU, a group of cells a node." : `${gpu.name}: ${verdictWords(verdict)}`}
+        {gpu === undefined ? "A cell is a GPU, a group of cells a node." : `${gpu.name}: ${verdictWords(gpu.verdict)}`}
       </p>
     </div>
   );

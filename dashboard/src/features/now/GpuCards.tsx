@@ -1,11 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { memo, useMemo } from "react";
 import type { Gpu } from "../../api/client";
+import { JUDGEMENTS, verdictOf, type Verdict } from "../../api/judgement";
 import { gpuListQuery } from "../../api/queries";
 import { Sparkline } from "../../charts/Sparkline";
 import { GPU } from "../../parts/addresses";
 import { Bar, heatColour, LastSeen, VerdictBadge } from "../../parts/gpuLook";
-import { isSilent, judgedOf, JUDGEMENTS, type Judge, type Verdict } from "../../parts/judgement";
+import { isSilent } from "../../parts/judgement";
 import { compareText } from "../../parts/order";
 import { sparkKey, useSparks, type Spark } from "../../parts/sparks";
 import { formatValue, numberIn, shareOf } from "../../shared/format";
@@ -20,13 +21,13 @@ const VITALS = [UTILIZATION, POWER, TEMPERATURE, MEMORY_USED];
 const NONE: readonly Gpu[] = [];
 
 /** A card for each GPU of a small fleet, with its vitals and their last minutes: those that need somebody first, else in order. */
-export function GpuCards({ judge }: { readonly judge: Judge }) {
-  const list = useQuery(gpuListQuery({ search: "", state: "", host: "", where: "", sort: "", limit: CARDS_MAX, offset: 0, metrics: [...VITALS, POWER_LIMIT, MEMORY_TOTAL].join(",") }));
+export function GpuCards() {
+  const list = useQuery(gpuListQuery({ search: "", judgement: "", host: "", where: "", sort: "", limit: CARDS_MAX, offset: 0, metrics: [...VITALS, POWER_LIMIT, MEMORY_TOTAL].join(",") }));
   const gpus = list.data?.gpus ?? NONE;
   const sparks = useSparks(gpus, VITALS);
   const cards = useMemo(
-    () => gpus.map((gpu) => ({ gpu, verdict: judge.of(judgedOf(gpu)) })).sort((a, b) => urgency(a.verdict) - urgency(b.verdict) || compareText(a.gpu.name, b.gpu.name)),
-    [gpus, judge],
+    () => gpus.map((gpu) => ({ gpu, verdict: verdictOf(gpu) })).sort((a, b) => urgency(a.verdict) - urgency(b.verdict) || compareText(a.gpu.name, b.gpu.name)),
+    [gpus],
   );
   if (list.data === undefined) return list.isError ? null : <div role="status" aria-label="Loading the GPUs" className="waiting mt-3 h-24" />;
   return (

@@ -2,7 +2,7 @@ import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { FakeIntersectionObserver } from "../../testing/FakeIntersectionObserver";
-import { finding, findingsOf, gpu, listOf, metric, mockApi, ok, trend, trendsOf, type Handler } from "../../testing/mockApi";
+import { finding, findingsOf, gpu, judgementsOf, listOf, metric, mockApi, ok, trend, trendsOf, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const FINDINGS = "/api/v1/analysis/findings";
@@ -195,8 +195,9 @@ describe("what is wrong now", () => {
     expect(items()).toHaveLength(3);
   });
 
-  it("has the states of a fleet that no answer holds counted by the server", async () => {
-    mockApi({ "/api/v1/gpus": (params) => listOf([gpu()], { active: 12_000, idle: 34 }[params.get("state") ?? ""] ?? (params.has("state") ? 0 : 12_034)) });
+  it("has a fleet that no answer holds counted by the server", async () => {
+    const judgements = { ...judgementsOf([]), active: 12_000, idle: 34 };
+    mockApi({ "/api/v1/gpus": ok({ gpus: [gpu()], judgements, total: 12_034, pagination: { limit: 10_000, offset: 0, has_next: true } }) });
     renderAt("/");
     expect(await screen.findByText(/^The first 1 of 12,034 GPUs by host/)).toBeTruthy();
     expect(await screen.findByRole("link", { name: "12,000 active" })).toBeTruthy();
@@ -240,11 +241,10 @@ describe("a small fleet", () => {
     const fleet = listOf([
       gpu({ id: "GPU-c", name: "node-1 / GPU 2", state: "idle", metrics: {} }),
       gpu({ id: "GPU-b", name: "node-1 / GPU 10", metrics: { power_w: 350, power_limit_w: 700 } }),
-      gpu({ id: "GPU-a", name: "node-1 / GPU 6", state: "stale", last_seen: seen }),
+      gpu({ id: "GPU-a", name: "node-1 / GPU 6", state: "stale", judgement: "lost", last_seen: seen }),
     ]);
     const series = [{ metric: "power_w", gpu: "GPU-b", hostname: "node-1", unit: "W", values: [300, 350] }];
-    const lost = finding({ kind: "gpu_lost", evidence: [] });
-    const mock = mockApi({ [FINDINGS]: findingsOf([lost]), "/api/v1/gpus": fleet, [QUERY]: ok({ times: [0, 15_000], step_ms: 15_000, series }) });
+    const mock = mockApi({ "/api/v1/gpus": fleet, [QUERY]: ok({ times: [0, 15_000], step_ms: 15_000, series }) });
     renderAt("/");
     await waitFor(() => expect(cards().map((card) => card.dataset.gpu)).toEqual(["GPU-a", "GPU-c", "GPU-b"]));
     const [first, second, third] = cards();

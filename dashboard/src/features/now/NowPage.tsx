@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { CircleCheck, CircleHelp, OctagonAlert } from "lucide-react";
 import { useMemo } from "react";
-import { findingsQuery, SEVERITIES, type Finding } from "../../api/findings";
+import { ALL_FINDINGS, findingsQuery, SEVERITIES, type Finding } from "../../api/findings";
+import { wholeFleetQuery } from "../../api/fleet";
 import { NOW, type NowState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
 import { useInstant } from "../../shared/instant";
@@ -14,7 +15,7 @@ import { answerDoubts, findingDoubts } from "../../parts/findings/doubts";
 import { FindingItem } from "../../parts/findings/FindingItem";
 import { kindTitle } from "../../parts/findings/words";
 import { TimeBar } from "../../parts/asof/TimeBar";
-import { useJudgedFleet } from "../../parts/counts";
+import { NOT_COUNTED } from "../../parts/counts";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { ClearFilters, Pages, Select, useListKeys, WaitingRows } from "../../parts/list";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
@@ -32,7 +33,8 @@ export function NowPage() {
   const now = useNow(SECOND);
   const instant = useInstant();
   const isNarrow = useMedia("(max-width: 760px)");
-  const { fleet, judge, found: all, counts } = useJudgedFleet();
+  const fleet = useQuery(wholeFleetQuery());
+  const all = useQuery(findingsQuery(ALL_FINDINGS));
   const list = useQuery(findingsQuery(askOf(state)));
   const indices = useMemo(() => new Map(fleet.data?.gpus.map((gpu) => [gpu.id, gpu.index])), [fleet.data]);
   const names = useMemo(() => new Map(fleet.data?.gpus.map((gpu) => [gpu.id, gpu.name])), [fleet.data]);
@@ -50,15 +52,14 @@ export function NowPage() {
       : headlineOf({
           findings: all.data.findings,
           found: all.data.total,
-          counts,
-          isSure: judge.isSure,
+          counts: fleet.data?.counts ?? NOT_COUNTED,
           doubts,
           isPast: instant !== null,
         });
   const simulated = fleet.data?.simulated ?? 0;
   // On a phone what is wrong stands before the map.
   const isLast = isNarrow && findings.length > 0 && !state.tv;
-  const strip = <FleetStrip fleet={fleet} judge={judge} counts={counts} />;
+  const strip = <FleetStrip fleet={fleet} />;
   return (
     <div data-testid="now" data-last-update={list.dataUpdatedAt}>
       {simulated > 0 && (
@@ -102,7 +103,7 @@ export function NowPage() {
         </>
       )}
       {isLast && <div className="mt-3">{strip}</div>}
-      {fleet.data !== undefined && fleet.data.total > 0 && fleet.data.total <= CARDS_MAX && <GpuCards judge={judge} />}
+      {fleet.data !== undefined && fleet.data.total > 0 && fleet.data.total <= CARDS_MAX && <GpuCards />}
       {!state.tv && <Coming now={now} isItsTurn={list.isFetched && fleet.isFetched} />}
     </div>
   );

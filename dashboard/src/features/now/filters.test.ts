@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Judgement } from "../../parts/judgement";
+import type { Judgement } from "../../api/judgement";
 import { finding } from "../../testing/mockApi";
 import { headlineOf, type FleetFacts } from "./headline";
 import { severityWords, tally } from "./filters";
@@ -15,16 +15,15 @@ it("counts what occurs, numbers in words as numbers", () => {
 
 describe("the headline", () => {
   const counted = (total: number | null, words: Partial<Record<Judgement, number>> = {}) => ({ total, byWord: new Map(Object.entries(words) as [Judgement, number][]) });
-  const fine: FleetFacts = { findings: [], found: 0, counts: counted(4096), isPast: false, isSure: true, doubts: [] };
+  const fine: FleetFacts = { findings: [], found: 0, counts: counted(4096), isPast: false, doubts: [] };
   const one = { findings: [finding()], found: 1 };
   it.each<[string, Partial<FleetFacts>, string, RegExp]>([
     ["well", {}, "All is well", /All 4,096 GPUs report/],
     ["well", { counts: counted(1) }, "All is well", /The one GPU reports/],
     ["ill", { ...one, counts: counted(4096, { critical: 1, lost: 8, active: 4087 }) }, "1 critical finding about 9 of 4,096 GPUs", /^$/],
-    ["ill", { ...one, counts: counted(4096, { critical: 1 }), isSure: false }, "1 critical finding among 4,096 GPUs", /^$/],
     ["ill", { ...one, counts: counted(null), doubts: ["Old."] }, "1 critical finding", /Old/],
-    ["ill", { findings: [finding()], found: 900, isSure: false }, "900 findings among 4,096 GPUs", /^$/],
-    ["ill", { counts: counted(4096, { unhealthy: 2 }), isSure: false }, "2 GPUs of 4,096 are unhealthy", /must hold for a while/],
+    ["ill", { findings: [finding()], found: 900 }, "900 findings among 4,096 GPUs", /^$/],
+    ["ill", { counts: counted(4096, { unhealthy: 2 }) }, "2 GPUs of 4,096 are unhealthy", /must hold for a while/],
     ["unclear", { counts: counted(4096, { unconfirmed: 1 }) }, "No findings, but the last reading of 1 GPU shows an error", /must hold for a while/],
     ["unclear", { doubts: ["Not everything could be read: b."] }, "Nothing is known to be wrong, but not everything is known", /read: b/],
     ["unclear", { counts: counted(null) }, "No findings", /not counted/],

@@ -1,6 +1,6 @@
 import type { Finding } from "../../api/findings";
+import type { Judgement } from "../../api/judgement";
 import type { FleetCounts } from "../../parts/counts";
-import type { Judgement } from "../../parts/judgement";
 import { severityWords } from "./filters";
 
 /** How the fleet does, in one sentence. */
@@ -13,8 +13,6 @@ export interface Headline {
 export interface FleetFacts {
   readonly findings: readonly Finding[];
   readonly counts: FleetCounts;
-  /** Whether the findings name every GPU that they are about. */
-  readonly isSure: boolean;
   /** How many findings there are, also those beyond the limit of an answer. */
   readonly found: number;
   /** Why what is known may not be all or not be true any more; empty: it is. */
@@ -31,12 +29,12 @@ function gpus(count: number): string {
 const CONCERNED = ["critical", "lost", "warning", "notice"] as const satisfies readonly Judgement[];
 
 /** All is well only where everything was read lately, and neither a finding nor the state of a GPU says otherwise. */
-export function headlineOf({ findings, counts: { byWord, total }, isSure, found, doubts, isPast }: FleetFacts): Headline {
+export function headlineOf({ findings, counts: { byWord, total }, found, doubts, isPast }: FleetFacts): Headline {
   const doubt = doubts.join(" ");
   const counted = (word: Judgement) => byWord.get(word) ?? 0;
   if (found > 0) {
     const words = found > findings.length ? `${found.toLocaleString("en")} findings` : severityWords(findings);
-    const concerned = isSure ? CONCERNED.reduce((sum, word) => sum + counted(word), 0) : 0;
+    const concerned = CONCERNED.reduce((sum, word) => sum + counted(word), 0);
     const of = total === null ? "" : concerned === 0 ? ` among ${gpus(total)}` : ` about ${concerned.toLocaleString("en")} of ${gpus(total)}`;
     return { mood: "ill", text: `${words}${of}`, more: doubt };
   }

@@ -2,18 +2,17 @@ import { describe, expect, it } from "vitest";
 import type { FleetGpu } from "../../api/fleet";
 import { together } from "../../api/fleet";
 import { NOT_READ, OLD, STEPS } from "../../charts/looks";
-import { judgeOf } from "../judgement";
 import { byJudgement, byValue, summaryOf, type MeasuredRow, type ValuesAsk } from "./colouring";
 
-const one = (part: Partial<FleetGpu> = {}): FleetGpu => ({ id: "a", name: "n / GPU 0", host: "n", index: 0, state: "active", reason: null, group: "n", value: null, lastSeen: 0, ...part });
+const one = (part: Partial<FleetGpu> = {}): FleetGpu => ({ id: "a", name: "n / GPU 0", host: "n", index: 0, verdict: { word: "active", why: null }, group: "n", value: null, lastSeen: 0, ...part });
 const row = (part: Partial<MeasuredRow> = {}): MeasuredRow => ({ column: "power_w", unit: "W", group: "power", instrument: "gauge", help: "", bits: [], series: "basic", prometheus: { labels: {} }, min: 0, max: 10_000, ...part });
 
-const ASK: ValuesAsk = { theme: "dark", judge: judgeOf(undefined), scale: null, before: null };
+const ASK: ValuesAsk = { theme: "dark", scale: null, before: null };
 
 describe("what colours say", () => {
   it("by judgement: what fails has a frame, the silent one a hole, and all are counted, the worst first", () => {
-    const gpus = [one(), one({ state: "unhealthy" }), one({ state: "stale", index: 3 })];
-    const colouring = byJudgement(gpus, judgeOf(undefined));
+    const gpus = [one(), one({ verdict: { word: "unhealthy", why: null } }), one({ verdict: { word: "stale", why: null }, index: 3 })];
+    const colouring = byJudgement(gpus);
     const { painting, legend, text, short } = colouring;
     expect([...painting.lookOf].map((look) => painting.looks[look]?.shape)).toEqual(["full", "framed", "holed"]);
     expect(legend.map(({ name, count }) => [name, count])).toEqual([["critical", 0], ["lost", 0], ["unhealthy", 1], ["warning", 0], ["stale", 1], ["active", 1], ["idle", 0]]);
@@ -57,7 +56,7 @@ describe("what colours say", () => {
   });
 
   it("that a value is old, beside GPUs that report: it has no part in the scale", () => {
-    const gpus = [one({ id: "a", value: 100 }), one({ id: "b", value: 900, state: "stale" })];
+    const gpus = [one({ id: "a", value: 100 }), one({ id: "b", value: 900, verdict: { word: "stale", why: null } })];
     const colouring = byValue(gpus, row(), ASK);
     expect([colouring.painting.lookOf[1], colouring.domain?.high]).toEqual([OLD, 101]);
     expect(colouring.legend.map(({ name, count }) => [name, count])).toEqual([["not read", 0], ["old", 1]]);

@@ -3,7 +3,8 @@ import { differenceRamp, domainOf, NOT_READ, OLD, paintValues, ramp, type Domain
 import type { CatalogueRow } from "../../charts/panels";
 import { formatBits, formatValue, metricTitle, reading } from "../../shared/format";
 import type { Theme } from "../../shared/theme";
-import { countsOf, isSilent, JUDGEMENTS, toldOf, type Judge, type Judgement } from "../judgement";
+import { JUDGEMENTS, type Judgement } from "../../api/judgement";
+import { isSilent, toldOf } from "../judgement";
 
 /** A colour of a legend with what it means and how many GPUs have it. */
 export interface LegendEntry {
@@ -42,10 +43,11 @@ export const JUDGEMENT_CELLS: Readonly<Record<Judgement, Look>> = {
   idle: { colour: "--cell-idle", shape: "full" },
 };
 
-/** As the judge says. */
-export function byJudgement(gpus: readonly FleetGpu[], judge: Judge): Colouring {
-  const words = gpus.map((gpu) => judge.of(gpu).word);
-  const counts = countsOf(gpus, judge);
+/** As each does. */
+export function byJudgement(gpus: readonly FleetGpu[]): Colouring {
+  const words = gpus.map(({ verdict }) => verdict.word);
+  const counts = new Map<Judgement, number>();
+  for (const word of words) counts.set(word, (counts.get(word) ?? 0) + 1);
   return {
     painting: { looks: JUDGEMENTS.map((word) => JUDGEMENT_CELLS[word]), lookOf: Uint8Array.from(words, (word) => JUDGEMENTS.indexOf(word)) },
     domain: null,
@@ -86,7 +88,6 @@ export interface Scale {
 /** What is known beside the values. */
 export interface ValuesAsk {
   readonly theme: Theme;
-  readonly judge: Judge;
   /** Null: colours fit the values. */
   readonly scale: Scale | null;
   /** What the values were an hour ago, by id; null: colours say the values themselves. */
@@ -94,11 +95,11 @@ export interface ValuesAsk {
 }
 
 /** By a metric: what was not read is a shape of its own, never a value, and so is what is old beside GPUs that report. */
-export function byValue(gpus: readonly FleetGpu[], row: MeasuredRow, { theme, judge, scale, before }: ValuesAsk): Colouring {
+export function byValue(gpus: readonly FleetGpu[], row: MeasuredRow, { theme, scale, before }: ValuesAsk): Colouring {
   const isMask = row.bits.length > 0;
   const read = gpus.map((gpu) => amountOf(gpu.value, row));
   const unit = isMask ? "" : row.unit;
-  const silent = gpus.map((gpu) => isSilent(judge.of(gpu)));
+  const silent = gpus.map((gpu) => isSilent(gpu.verdict));
   // Of a recording all are silent: then the values are what there is to see.
   const isOld = silent.includes(false) ? (place: number) => silent[place] === true : () => false;
   const values = before === null ? read : read.map((value, place) => differenceOf(value, before.get(gpus[place]?.id ?? "")));

@@ -1,5 +1,4 @@
 import { formatAge, formatClock, parseInstant } from "../../shared/time";
-import type { Judge } from "../judgement";
 
 /** Age of a judgement of the fleet from which it may not be true any more: four of them were missed. */
 const OLD_JUDGEMENT_MS = 60_000;
@@ -18,13 +17,6 @@ export function answerDoubts({ data, isError, dataUpdatedAt }: RenewedAnswer): s
     ...(data.partial === null ? [] : [`Not everything could be read: ${data.partial}.`]),
     ...(isError ? [`Not renewed: as of ${formatClock(dataUpdatedAt)}.`] : []),
   ];
-}
-
-/** Why how a GPU does may not be known by its findings. */
-export function judgeDoubts(found: RenewedAnswer & { readonly error: Error | null }, { isSure }: Judge): string[] {
-  if (found.data === undefined) return found.error === null ? [] : [`The findings could not be read: ${found.error.message}`];
-  const isCut = found.data.partial === null && !isSure;
-  return [...answerDoubts(found), ...(isCut ? ["The list of findings is incomplete: other GPUs may have some too."] : [])];
 }
 
 interface JudgedAnswer extends RenewedAnswer {
