@@ -7,11 +7,10 @@ mod remedy;
 
 use std::borrow::Cow;
 
-use gpuvitals_core::MetricId;
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::quantity;
+use gpuvitals_core::{Identity, IdentityColumn, MetricId, quantity};
 
-pub(crate) use remedy::for_vendor;
+pub(crate) use remedy::{for_vendor, with_index};
 
 /// How urgent a condition is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -279,9 +278,12 @@ impl MatchedCondition {
         (self.condition.sentence)(self.values())
     }
 
-    /// What to do about these values on a GPU of this vendor.
-    pub fn remedy(&self, vendor: Option<&str>) -> Cow<'static, str> {
-        (self.condition.remedy_of)(self.values()).unwrap_or_else(|| self.condition.remedy(vendor))
+    /// What to do about these values on this GPU: its vendor's commands, with its number where it is known.
+    pub fn remedy(&self, gpu: &Identity) -> Cow<'static, str> {
+        let vendor = gpu.get(IdentityColumn::Vendor);
+        let remedy =
+            (self.condition.remedy_of)(self.values()).unwrap_or_else(|| self.condition.remedy(vendor));
+        with_index(remedy, gpu.index)
     }
 
     /// Kinds of findings about the same GPU that tell of the same fault by these values: those that say less, and those that say more.

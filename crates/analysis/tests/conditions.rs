@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use gpuvitals_analysis::condition::{CONDITIONS, Severity, found};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{self, ColumnType};
+use gpuvitals_core::{Identity, IdentityColumn};
 
 fn sentences(values: &[(&str, f64)]) -> Vec<(&'static str, String)> {
     let latest = |metric: gpuvitals_core::MetricId| {
@@ -105,4 +106,17 @@ fn values_that_show_a_fault_are_a_condition_and_others_are_none() {
 fn the_worst_conditions_stand_first() {
     let order: Vec<Severity> = CONDITIONS.iter().map(|condition| condition.severity).collect();
     assert!(order.is_sorted_by(|a, b| a >= b), "{order:?}");
+}
+
+#[test]
+fn the_step_has_the_commands_of_the_gpus_vendor_with_its_number() {
+    let hot = |metric| (Some(metric) == catalogue::by_column("throttle_reasons")).then_some(Value::Int(32));
+    let of = |vendor, index| {
+        let mut gpu = Identity::default().with(IdentityColumn::Vendor, vendor).unwrap();
+        gpu.index = index;
+        found(hot).next().unwrap().remedy(&gpu).into_owned()
+    };
+    assert!(of("nvidia", Some(3)).contains("`nvidia-smi -i 3 -pl WATTS`"), "{}", of("nvidia", Some(3)));
+    assert!(of("amd", Some(5)).contains("`rocm-smi -d 5 --setpoweroverdrive WATTS`"));
+    assert!(of("amd", None).contains("-d INDEX"), "a number that is not known is not made up");
 }

@@ -138,7 +138,7 @@ fn examine(sampler: &Sampler) -> Vec<Examined> {
 fn note(batch: &Batch, seen: &mut BTreeMap<Arc<str>, Seen>) {
     for row in 0..batch.rows() {
         let identity = batch.identity(row);
-        let key = identity.key().or_else(|| identity.shared(gpuvitals_core::IdentityColumn::Node).cloned());
+        let key = identity.key().or_else(|| identity.shared(IdentityColumn::Node).cloned());
         let seen = seen.entry(key.clone().unwrap_or_default()).or_default();
         for (metric, column) in batch.metrics() {
             if let Some(value) = column.value(row) {
@@ -190,11 +190,7 @@ impl Examined {
             let is_failed = worst.condition.severity == Severity::Critical;
             let sentences: Vec<String> = conditions.iter().map(MatchedCondition::sentence).collect();
             let verdict = if is_failed { Verdict::Broken } else { Verdict::Partial };
-            return (
-                verdict,
-                sentences.join("; "),
-                Some(worst.remedy(self.state.identity.get(IdentityColumn::Vendor))),
-            );
+            return (verdict, sentences.join("; "), Some(worst.remedy(&self.state.identity)));
         }
         let gone = self.seen.absent.values().filter(|reason| **reason == AbsenceReason::Gone).count();
         if gone > 0 {
@@ -224,7 +220,7 @@ fn as_json(findings: &[Finding], examined: &[Examined], verdict: &Result<(), Fai
             json!({
                 "key": &*one.state.name(),
                 "driver": one.state.driver.as_str(),
-                "model": one.state.identity.get(gpuvitals_core::IdentityColumn::Model),
+                "model": one.state.identity.get(IdentityColumn::Model),
                 "liveness": liveness,
                 "verdict": word(verdict),
                 "detail": detail,
@@ -287,7 +283,7 @@ fn as_text(findings: &[Finding], examined: &[Examined], name_absent: bool) -> St
 }
 
 fn subject(state: &TargetState) -> String {
-    let model = state.identity.get(gpuvitals_core::IdentityColumn::Model);
+    let model = state.identity.get(IdentityColumn::Model);
     let who = match (state.table, state.identity.index) {
         (Table::SystemEvents, _) => "host".to_owned(),
         (_, Some(index)) => format!("GPU {index} {}", model.unwrap_or_default()),

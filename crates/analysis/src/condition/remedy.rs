@@ -5,7 +5,15 @@ use std::borrow::Cow;
 /// Between what is done for NVIDIA and what is done for AMD.
 const OR: &str = "//";
 
-/// A remedy for GPUs of a vendor. Where vendors differ the text has `{for NVIDIA//for AMD}`; of an unknown vendor both are said.
+/// A remedy with the number of the GPU in its commands, where it is known.
+pub(crate) fn with_index(remedy: Cow<'static, str>, index: Option<i32>) -> Cow<'static, str> {
+    match index.filter(|_| remedy.contains("INDEX")) {
+        Some(index) => Cow::Owned(remedy.replace("INDEX", &index.to_string())),
+        None => remedy,
+    }
+}
+
+/// What to do with GPUs of a vendor. Where vendors differ, the text says it as `{for NVIDIA//for AMD}`; of an unknown vendor both are said.
 pub(crate) fn for_vendor(text: &'static str, vendor: Option<&str>) -> Cow<'static, str> {
     if !text.contains('{') {
         return Cow::Borrowed(text);

@@ -48,7 +48,11 @@ pub const KINDS: &[FindingKind] = &[
                  node and reboot it; if the GPU stays away, reseat or exchange the board.",
         ..critical("gpu_lost", "A GPU reports nothing any more, while its node does.")
     },
-    condition(Severity::Critical, "xid", "The driver reported an XID that programs do not cause, and that needs somebody."),
+    condition(
+        Severity::Critical,
+        "xid",
+        "The driver reported an XID that programs do not cause, and that needs somebody.",
+    ),
     FindingKind {
         covers: &["recovery_action", "row_remap_pending", "page_retirement_pending"],
         ..condition(Severity::Critical, "ecc_uncorrected", "Device memory had an error beyond correction.")

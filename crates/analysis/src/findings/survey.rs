@@ -1,6 +1,5 @@
 //! A survey looks at all GPUs of a fleet as they are now.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use gpuvitals_core::history::GpuState;
 use super::Evidence;
 use super::recent::{GpuWindow, Recent};
 use super::subject::{Candidate, FleetFinding, Reach, Subject};
-use crate::condition;
+use crate::condition::{self, with_index};
 use crate::findings::{kinds, threshold};
 use crate::freshness::Freshness;
 
@@ -80,7 +79,7 @@ impl<'a> Survey<'a> {
     ) -> FleetFinding {
         let subject = Subject::Gpu(Arc::clone(&gpu.key));
         let finding = finding(kind, subject, sentence, evidence, self.reach(gpu));
-        FleetFinding { remedy: filled(finding.remedy, gpu), ..finding }
+        FleetFinding { remedy: with_index(finding.remedy, gpu.identity.index), ..finding }
     }
 
     /// What the one table of conditions says.
@@ -95,12 +94,13 @@ impl<'a> Survey<'a> {
                     evidence.map(|(metric, value)| Evidence::of(*metric, value.as_f64())).collect();
                 let mut finding = self.about_gpu(one.condition.id, gpu, one.sentence(), evidence);
                 (finding.covers, finding.yields_to) = one.same_fault();
-                finding.remedy = filled(one.remedy(finding.reach.vendor.as_deref()), gpu);
+                finding.remedy = one.remedy(&gpu.identity);
                 if one.condition.id == "ras_uncorrected"
                     && let Some((blocks, remedy)) = self.now.recent.ras.of(&gpu.key)
                 {
                     finding.sentence = format!("{}, in {blocks}", finding.sentence);
-                    finding.remedy = remedy.map_or(finding.remedy, |remedy| filled(remedy.into(), gpu));
+                    finding.remedy =
+                        remedy.map_or(finding.remedy, |remedy| with_index(remedy.into(), gpu.identity.index));
                 }
                 // The driver knows better than a table what its GPU needs.
                 if let Some(asked) = asked.filter(|asked| {
@@ -108,19 +108,11 @@ impl<'a> Survey<'a> {
                         || finding.kind.covers.contains(&asked.condition.id)
                 }) {
                     finding.sentence = format!("{}; {}", finding.sentence, asked.sentence());
-                    finding.remedy = filled(asked.remedy(finding.reach.vendor.as_deref()), gpu);
+                    finding.remedy = asked.remedy(&gpu.identity);
                 }
                 found.push(Candidate { opens: true, began: None, finding });
             }
         }
-    }
-}
-
-/// A remedy with the number of the GPU in its commands, where it is known.
-fn filled(remedy: Cow<'static, str>, gpu: &GpuState) -> Cow<'static, str> {
-    match gpu.identity.index.filter(|_| remedy.contains("INDEX")) {
-        Some(index) => Cow::Owned(remedy.replace("INDEX", &index.to_string())),
-        None => remedy,
     }
 }
 
