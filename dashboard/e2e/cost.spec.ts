@@ -136,6 +136,36 @@ test.describe("4,096 GPUs, one of them sick", () => {
     await judged(page, FLEET);
   });
 
+  test("the night call: what is sick, why and what to do stand on the first screen, without a click", async ({ page }) => {
+    const began = Date.now();
+    await page.goto(`${FLEET}/`);
+    await expect(page.locator(XID)).toContainText(/warning.*sim-node-0001 \/ GPU 6.*XID 63.*Last XID 63/s);
+    const worst = page.locator("[data-finding]").first();
+    await expect(worst.getByRole("list", { name: "Evidence" })).toBeInViewport();
+    await expect(worst.getByTestId("glimpse")).toBeInViewport();
+    await expect(worst.getByRole("heading", { name: "What to do" })).toBeInViewport();
+    const seen = Date.now() - began;
+    say(`4,096 GPUs: the sick one, its evidence and the step are on the first screen after ${seen} ms, 0 clicks`);
+    expect(seen).toBeLessThan(PATH_WITHIN_MS);
+  });
+
+  test("what was wrong then is found in two actions: the page, the instant", async ({ page }) => {
+    const rows = await page.request.get(`${FLEET}/api/v1/analysis/findings?kind=xid_nonfatal`);
+    const { findings } = (await rows.json()) as { findings: readonly { since: string }[] };
+    const then = new Date(Math.ceil(Date.parse(findings[0]?.since ?? "") / 1000) * 1000 + 20_000);
+    await expect.poll(() => Date.now() > then.getTime() + 1000, { timeout: 60_000 }).toBe(true);
+    const began = Date.now();
+    await page.goto(`${FLEET}/`);
+    // The browser's zone is this machine's, and so is the field's.
+    const local = new Date(then.getTime() - then.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+    await page.getByLabel("As of", { exact: true }).fill(local);
+    await expect(page.getByTestId("as-of")).toBeVisible();
+    await expect(page.locator(XID)).toContainText(/sim-node-0001 \/ GPU 6.*XID 63/s);
+    const seen = Date.now() - began;
+    say(`4,096 GPUs: what was wrong at an instant is found after ${seen} ms, two actions`);
+    expect(seen).toBeLessThan(PATH_WITHIN_MS);
+  });
+
   test("from the cold page to the sick GPU and the evidence: two clicks, seconds", async ({ page }) => {
     const heard = complaints(page);
     const began = Date.now();
