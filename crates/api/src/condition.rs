@@ -86,7 +86,7 @@ impl StateRules {
         let text = |column| gpu.identity.get(column);
         Gpu {
             id: &gpu.key,
-            name: name(gpu),
+            name: gpu.name(),
             model: text(IdentityColumn::Model),
             vendor: text(IdentityColumn::Vendor),
             hostname: text(IdentityColumn::Node),
@@ -105,17 +105,6 @@ impl StateRules {
     }
 }
 
-/// The GPU's name for people.
-pub(crate) fn name(gpu: &GpuState) -> String {
-    let partition =
-        gpu.identity.get(IdentityColumn::Partition).map_or(String::new(), |part| format!(" / {part}"));
-    match (gpu.identity.node(), gpu.identity.index) {
-        (Some(node), Some(index)) => format!("{node} / GPU {index}{partition}"),
-        (Some(node), None) => format!("{node} / {}", gpu.key),
-        (None, _) => gpu.key.to_string(),
-    }
-}
-
 /// The GPU's name on its host, `node:gpu6`, by which it can be asked for.
 pub(crate) fn address(gpu: &GpuState) -> Option<String> {
     Some(format!("{}:gpu{}", gpu.identity.node()?, gpu.identity.index?))
@@ -123,7 +112,7 @@ pub(crate) fn address(gpu: &GpuState) -> Option<String> {
 
 /// The name of a GPU of a fleet for people; its key if it is none.
 pub(crate) fn name_of(fleet: &Fleet, key: &str) -> String {
-    fleet.get(key).map_or_else(|| key.to_owned(), |gpu| name(gpu))
+    fleet.get(key).map_or_else(|| key.to_owned(), |gpu| gpu.name())
 }
 
 /// Device memory in MiB as read. The sum of used and free is less: a part is reserved.

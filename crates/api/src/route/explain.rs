@@ -18,7 +18,6 @@ use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::asked::Instant;
-use crate::condition;
 use crate::dto::{Explanation, Moment, PeerGroup};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{Asked, Named};
@@ -153,7 +152,7 @@ impl Ask for ExplainAsk {
             );
             let answer = Explanation {
                 gpu: &gpu.key,
-                name: condition::name(&gpu),
+                name: gpu.name(),
                 start: Moment(buckets.steps().time(1)),
                 end: Moment(end_ns),
                 verdict,

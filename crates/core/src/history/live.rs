@@ -260,6 +260,17 @@ impl LiveFleet {
 }
 
 impl GpuState {
+    /// The GPU's name for people: `node-1 / GPU 6`, with the name of its partition if it is one; its key where its node is not known.
+    pub fn name(&self) -> String {
+        let partition = self.identity.get(IdentityColumn::Partition);
+        let partition = partition.map_or(String::new(), |part| format!(" / {part}"));
+        match (self.identity.node(), self.identity.index) {
+            (Some(node), Some(index)) => format!("{node} / GPU {index}{partition}"),
+            (Some(node), None) => format!("{node} / {}", self.key),
+            (None, _) => self.key.to_string(),
+        }
+    }
+
     fn take(&mut self, other: &Self) {
         let is_newer = other.last_seen_ns >= self.last_seen_ns;
         let (newer, older) = if is_newer { (other, &*self) } else { (&*self, other) };

@@ -38,7 +38,7 @@ impl Search {
 
     /// Whether all of it is a name of the GPU that we print: `node / GPU 6`, `node:gpu6`, its UUID, its id.
     fn names(&self, gpu: &GpuState) -> bool {
-        let name = condition::name(gpu).to_lowercase();
+        let name = gpu.name().to_lowercase();
         let uuid = gpu.identity.get(IdentityColumn::Uuid);
         let is_part = || name.strip_prefix(&self.phrase).is_some_and(|rest| rest.starts_with(" / "));
         let is_whole = || self.phrase.contains(" / ");
@@ -59,7 +59,7 @@ impl Search {
             IdentityColumn::Job,
         ];
         let mut text =
-            format!("{}\n{}\n{}", gpu.key, condition::name(gpu), condition::address(gpu).unwrap_or_default());
+            format!("{}\n{}\n{}", gpu.key, gpu.name(), condition::address(gpu).unwrap_or_default());
         for column in SEARCHED {
             text.push('\n');
             text.push_str(gpu.identity.get(column).unwrap_or_default());
