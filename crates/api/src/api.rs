@@ -207,10 +207,7 @@ impl Api {
         let at_ns = at_ns.filter(|at_ns| *at_ns < wall_ns);
         let encoding = Encoding::accepted(headers);
         let key = Key { ask: format!("{ask:?}"), encoding, at_ns, said: state.watch.said() };
-        let moment = match at_ns {
-            Some(at_ns) => Some(state.past.moment(&state.history, at_ns, wall_ns).await?),
-            None => None,
-        };
+        let moment = at_ns.map(|at_ns| state.past.moment(&state.history, at_ns, wall_ns));
         let (history, watch) = match &moment {
             Some(moment) => (&moment.history, &moment.watch),
             None => (&state.history, &state.watch),
@@ -227,6 +224,9 @@ impl Api {
         };
         state.meter.miss();
         gpuvitals_listener::trace::note("gpuvitals.cache", "miss");
+        if let Some(moment) = &moment {
+            state.past.read(moment, state.config.limits.request_timeout / 2).await?;
+        }
         let ready = self.make(ask, encoding, now, (history, watch)).await?;
         making.keep(&ready);
         Ok(respond(&ready, headers, "miss"))

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::history::{AsOf, History, QueryError};
+use gpuvitals_core::history::{AsOf, History};
 use gpuvitals_core::time::MINUTE_NS;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use crate::error::ApiError;
 use crate::watch::FleetWatch;
 
 /// Most instants that are kept.
@@ -42,17 +43,9 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// An instant, nanoseconds UTC since 1970. Whoever asks first reads its fleet; the others wait.
-    ///
-    /// # Errors
-    /// When the history gives no answer.
-    pub(crate) async fn moment(
-        &self,
-        history: &Arc<dyn History>,
-        at_ns: i64,
-        now_ns: i64,
-    ) -> Result<Arc<Moment>, QueryError> {
-        let moment = self.kept(at_ns).unwrap_or_else(|| {
+    /// An instant, nanoseconds UTC since 1970. Its fleet is read by [`Past::read`].
+    pub(crate) fn moment(&self, history: &Arc<dyn History>, at_ns: i64, now_ns: i64) -> Arc<Moment> {
+        self.kept(at_ns).unwrap_or_else(|| {
             let kept = if now_ns.saturating_sub(at_ns) < YOUNG_NS { KEPT_YOUNG } else { KEPT };
             let moment = Arc::new(Moment {
                 at_ns,
@@ -62,13 +55,25 @@ impl Past {
                 is_read: OnceCell::new(),
             });
             self.keep(moment)
-        });
+        })
+    }
+
+    /// Reads the fleet of an instant, if nobody has. One that could not be read whole is not kept for others.
+    ///
+    /// # Errors
+    /// When the history gives no answer, or other instants are read for so long.
+    pub(crate) async fn read(&self, moment: &Arc<Moment>, within: Duration) -> Result<(), ApiError> {
         let read = async || {
-            let _turn = self.turn.lock().await;
-            moment.history.fleet().await.map(|_| ())
+            let Ok(_turn) = tokio::time::timeout(within, self.turn.lock()).await else {
+                return Err(ApiError::Overloaded);
+            };
+            let fleet = moment.history.fleet().await?;
+            if !fleet.missing.is_empty() {
+                self.lock().retain(|kept| !Arc::ptr_eq(kept, moment));
+            }
+            Ok(())
         };
-        moment.is_read.get_or_try_init(read).await?;
-        Ok(moment)
+        moment.is_read.get_or_try_init(read).await.copied()
     }
 
     /// Lets those go that are too old.

@@ -1,6 +1,6 @@
 //! A history as it was at an instant.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use super::asked::{History, HistoryStats};
@@ -13,13 +13,17 @@ use super::query::{Aggregate, BucketQuery, GroupColumn, Rows, RowsQuery};
 use super::rows::BucketsInParts;
 use crate::batch::{RowKeys, Value};
 use crate::ports::Answer;
-use crate::time::{DAY_NS, MINUTE_NS, SECOND_NS};
+use crate::time::{DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS};
 use crate::usage::{GpuUse, UseQuery};
 use crate::{Health, Identity, IdentityColumn, MetricId, Table};
 
 /// How far before the instant values are looked for: each time those that were not found nearer. Most sources send all within
 /// seconds, and every one a row a minute.
 const BACK_NS: [i64; 3] = [15 * SECOND_NS, NEAR_NS, DAY_NS];
+/// Where GPUs are looked for of which nothing is found in [`BACK_NS`]: which have been silent for longer are out of service.
+const FAR_NS: i64 = 7 * DAY_NS;
+/// The steps of rollups: one that goes on after the instant says nothing of the time before it.
+const ROLLUPS_NS: [i64; 2] = [HOUR_NS, DAY_NS];
 /// Where rows without values are looked for.
 const NEAR_NS: i64 = 2 * MINUTE_NS;
 /// Age of the newest value of a GPU from which it is looked whether it has newer rows, without values.
@@ -39,7 +43,8 @@ const CHANGING: [IdentityColumn; 7] = [
     IdentityColumn::Source,
 ];
 
-/// A history as it was at an instant: nothing in its answers is later.
+/// A history as it was at an instant: no row in its answers is later. Where only rollups are left, the last step of a course may reach
+/// beyond it.
 ///
 /// The latest state of a GPU holds the newest value of each column in the day before the instant.
 /// Columns that the catalogue does not know are in it only where they have not changed since.
@@ -121,20 +126,73 @@ pub async fn fleet_as_of(history: &dyn History, at_ns: i64) -> Result<Part<Arc<F
     let Part { answer: now, mut missing } = history.fleet().await?;
     let there = now.gpus.iter().filter(|gpu| gpu.first_seen_ns <= at_ns);
     let (moved, still): (Vec<_>, Vec<_>) = there.cloned().partition(|gpu| gpu.last_seen_ns > at_ns);
-    let mut then = LiveFleet::new(FleetBounds { gpus_max: usize::MAX, ..FleetBounds::default() });
-    for gpu in still.into_iter().chain(moved.iter().map(|gpu| Arc::new(unchanged(gpu, at_ns)))) {
-        then.add(&gpu);
+    let unchanged: Vec<Arc<GpuState>> = moved.iter().map(|gpu| Arc::new(unchanged(gpu, at_ns))).collect();
+    let mut then = of_all(still.iter().chain(&unchanged), now.version);
+    let found = look_back(history, &mut then, &moved, at_ns).await?;
+    missing.extend(look_for_blanks(history, &mut then, &moved, at_ns).await?);
+    let mut fleet = then.snapshot();
+    if !found.missing.is_empty() {
+        // What could not be read may hold their rows: nobody knows how they were, and silent they are not.
+        let nothing: HashSet<&str> = moved.iter().map(|gpu| gpu.key.as_ref()).collect();
+        let nothing = |key: &str| nothing.contains(key) && !found.answer.contains(key);
+        fleet = of_all(fleet.gpus.iter().filter(|gpu| !nothing(&gpu.key)), now.version).snapshot();
     }
+    missing.extend(found.missing);
+    let missing: BTreeSet<String> = missing.into_iter().collect();
+    Ok(Part { answer: Arc::new(fleet), missing: missing.into_iter().collect() })
+}
+
+/// A fleet of these GPUs.
+fn of_all<'a>(gpus: impl Iterator<Item = &'a Arc<GpuState>>, version: u64) -> LiveFleet {
+    let mut fleet = LiveFleet::new(FleetBounds { gpus_max: usize::MAX, ..FleetBounds::default() });
+    gpus.for_each(|gpu| fleet.add(gpu));
+    fleet.set_version(version);
+    fleet
+}
+
+/// Looks for the values of GPUs further and further back. Gives those of which some were found.
+async fn look_back(
+    history: &dyn History,
+    then: &mut LiveFleet,
+    gpus: &[Arc<GpuState>],
+    at_ns: i64,
+) -> Result<Part<HashSet<Arc<str>>>, QueryError> {
+    let mut found = Looked::default();
     let mut end_ns = at_ns;
     for back_ns in BACK_NS {
         let start_ns = at_ns.saturating_sub(back_ns);
-        missing.extend(look(history, &mut then, &moved, (start_ns, end_ns)).await?);
+        look(history, then, gpus, (start_ns, end_ns), at_ns, &mut found).await?;
         end_ns = start_ns.saturating_sub(1);
     }
-    missing.extend(look_for_blanks(history, &mut then, &moved, at_ns).await?);
-    then.set_version(now.version);
-    let missing: BTreeSet<String> = missing.into_iter().collect();
-    Ok(Part { answer: Arc::new(then.snapshot()), missing: missing.into_iter().collect() })
+    let last_ns = BACK_NS.into_iter().max().unwrap_or(0);
+    for step_ns in ROLLUPS_NS {
+        if !found.is_later {
+            break;
+        }
+        let end_ns = at_ns.div_euclid(step_ns) * step_ns - 1;
+        look(history, then, gpus, (at_ns.saturating_sub(last_ns), end_ns), at_ns, &mut found).await?;
+    }
+    let silent = gpus.iter().filter(|gpu| !found.keys.contains(&gpu.key));
+    let silent: Vec<Arc<GpuState>> = silent.filter_map(|gpu| Some(Arc::new(told_last(gpu)?))).collect();
+    let far = (at_ns.saturating_sub(FAR_NS), at_ns.saturating_sub(last_ns).saturating_sub(1));
+    look(history, then, &silent, far, at_ns, &mut found).await?;
+    Ok(Part { answer: found.keys, missing: found.missing })
+}
+
+/// The GPU with the metric alone that it told last: whether it was there is all that is asked.
+fn told_last(gpu: &GpuState) -> Option<GpuState> {
+    let newest = gpu.latest.iter().max_by_key(|(_, latest)| latest.timestamp_ns)?;
+    Some(GpuState { latest: vec![*newest], ..gpu.clone() })
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+struct Looked {
+    /// The GPUs that have a value.
+    keys: HashSet<Arc<str>>,
+    /// Whether a value was later than the instant: a rollup's, whose step goes on after it.
+    is_later: bool,
+    missing: Vec<String>,
 }
 
 /// What is known of a GPU at an instant by its state now: what has not changed since. Who held it then is not known.
@@ -144,12 +202,15 @@ fn unchanged(now: &GpuState, at_ns: i64) -> GpuState {
     for column in PASSING.into_iter().filter(|column| *column != IdentityColumn::Source) {
         let _an_empty_text_is_always_taken = identity.set(column, "");
     }
+    let latest: Vec<_> =
+        now.latest.iter().filter(|(_, latest)| latest.timestamp_ns <= at_ns).copied().collect();
+    let newest_ns = latest.iter().map(|(_, latest)| latest.timestamp_ns).max();
     GpuState {
         key: Arc::clone(&now.key),
         identity,
         first_seen_ns: now.first_seen_ns,
-        last_seen_ns: now.first_seen_ns,
-        latest: now.latest.iter().filter(|(_, latest)| latest.timestamp_ns <= at_ns).copied().collect(),
+        last_seen_ns: newest_ns.map_or(now.first_seen_ns, |newest_ns| newest_ns.max(now.first_seen_ns)),
+        latest,
         extras: now.extras.iter().filter(|(_, _, time_ns)| *time_ns <= at_ns).cloned().collect(),
     }
 }
@@ -161,13 +222,15 @@ fn unknown(then: &LiveFleet, now: &GpuState) -> impl Iterator<Item = MetricId> {
     now.latest.iter().map(|(metric, _)| *metric).filter(move |metric| !is_known(*metric))
 }
 
-/// Takes the values in a range of time that are not known, and says what is missing.
+/// Takes the values in a range of time that are not known and not later than the instant.
 async fn look(
     history: &dyn History,
     then: &mut LiveFleet,
     gpus: &[Arc<GpuState>],
     (start_ns, end_ns): (i64, i64),
-) -> Result<Vec<String>, QueryError> {
+    at_ns: i64,
+    found: &mut Looked,
+) -> Result<(), QueryError> {
     let mut keys = Vec::new();
     let mut metrics = BTreeSet::new();
     for gpu in gpus {
@@ -177,9 +240,8 @@ async fn look(
             metrics.extend(lacking);
         }
     }
-    let mut missing = Vec::new();
-    if keys.is_empty() {
-        return Ok(missing);
+    if keys.is_empty() || end_ns < start_ns {
+        return Ok(());
     }
     // A day is a multiple of every rollup's step.
     let query = BucketQuery {
@@ -190,14 +252,14 @@ async fn look(
     };
     let mut parts = BucketsInParts::new(query);
     while let Some(Part { answer, missing: more }) = parts.next(history).await? {
-        take(then, &answer);
-        missing.extend(more);
+        take(then, &answer, at_ns, found);
+        found.missing.extend(more);
     }
-    Ok(missing)
+    Ok(())
 }
 
 /// Takes the newest values of each GPU under each identity that it had.
-fn take(then: &mut LiveFleet, buckets: &Buckets) {
+fn take(then: &mut LiveFleet, buckets: &Buckets, at_ns: i64, found: &mut Looked) {
     for (group, name) in buckets.groups().iter().enumerate() {
         let Some((Some(key), texts)) = name.split_first() else { continue };
         let mut latest = Vec::new();
@@ -207,7 +269,9 @@ fn take(then: &mut LiveFleet, buckets: &Buckets) {
                 let cell = measured.cells.get(buckets.place(group, step));
                 newest.merge(cell.unwrap_or(&Cell::EMPTY));
             }
-            if newest.count > 0 {
+            if newest.count > 0 && newest.last_ns > at_ns {
+                found.is_later = true;
+            } else if newest.count > 0 {
                 let value = Value::of(measured.metric, newest.last);
                 latest.push((measured.metric, LatestValue { value, timestamp_ns: newest.last_ns }));
             }
@@ -218,6 +282,7 @@ fn take(then: &mut LiveFleet, buckets: &Buckets) {
             let _taken = identity.set(column, text.as_deref().unwrap_or_default());
         }
         if let Some(newest_ns) = latest.iter().map(|(_, latest)| latest.timestamp_ns).max() {
+            found.keys.insert(Arc::clone(key));
             seen(then, key, newest_ns, identity, latest);
         }
     }
