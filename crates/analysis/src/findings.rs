@@ -10,6 +10,7 @@ mod clock;
 mod evidence;
 mod groups;
 mod hardware;
+mod hung;
 mod kinds;
 mod life;
 mod ras;
@@ -32,7 +33,7 @@ pub use groups::{HolderLoad, MemberLoad, holder_loads};
 pub use kinds::{FindingKind, KINDS};
 pub use life::{LifeChange, LifeKind, life_rows};
 pub use ras::RasBlocks;
-pub use recent::{GpuWindow, Recent};
+pub use recent::{GpuWindow, Recent, WorkLevel};
 pub use silence::lost_gpus;
 pub use since::{Began, LOOK_BACK_NS};
 pub use subject::{Acknowledgement, Candidate, FleetFinding, Reach, Subject};
@@ -57,6 +58,7 @@ pub fn judge(situation: &Situation<'_>) -> Vec<Candidate> {
     survey.drivers(&mut found);
     survey.stragglers(&mut found);
     survey.idle_holders(&mut found);
+    survey.hung_jobs(&mut found);
     found
 }
 

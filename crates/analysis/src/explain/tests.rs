@@ -24,6 +24,7 @@ const SOUND: GpuWindow = GpuWindow {
     pcie_generation: Some(5.0),
     links_up: Some(18.0),
     idle_since: None,
+    level: None,
     two_nodes_minutes: 0,
 };
 

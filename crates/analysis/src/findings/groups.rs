@@ -183,10 +183,7 @@ impl Survey<'_> {
             };
             let gpus: Vec<&Arc<GpuState>> = idle.iter().map(|(gpu, _)| *gpu).collect();
             let minutes = seconds(self.now.fresh.now_ns - began.at_ns) / 60.0;
-            let name = gpus.first().map_or("", |gpu| {
-                let job = gpu.identity.get(IdentityColumn::Job);
-                job.or_else(|| gpu.identity.get(IdentityColumn::Pod)).unwrap_or_default()
-            });
+            let name = job_name(gpus.first().copied());
             let held = if gpus.len() == all {
                 quantity::counted(all as u64, "GPU")
             } else {
@@ -203,6 +200,14 @@ impl Survey<'_> {
             found.push(Candidate { opens: true, began: Some(began), finding });
         }
     }
+}
+
+/// What people call the job that holds a GPU.
+pub(super) fn job_name(gpu: Option<&Arc<GpuState>>) -> &str {
+    gpu.map_or("", |gpu| {
+        let job = gpu.identity.get(IdentityColumn::Job);
+        job.or_else(|| gpu.identity.get(IdentityColumn::Pod)).unwrap_or_default()
+    })
 }
 
 /// A span in minutes; from two hours on in hours.

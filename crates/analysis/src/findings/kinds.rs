@@ -164,6 +164,18 @@ pub const KINDS: &[FindingKind] = &[
         )
     },
     FindingKind {
+        opens_after_ns: MINUTE_NS / 2,
+        closes_after_ns: MINUTE_NS,
+        remedy: "Look at the job's log: a time-out of NCCL or RCCL names the collective and the ranks that are missing. `py-spy dump --pid \
+                 PID` on each rank shows where it waits. If nothing moves, end the job, take out the GPU or node that left first, and start \
+                 it from its last checkpoint.",
+        ..unsteady(
+            Severity::Warning,
+            "job_hung",
+            "All GPUs of a job say that they are busy and do far less than before: they wait for each other.",
+        )
+    },
+    FindingKind {
         remedy: "Look at the process of that GPU: `py-spy dump`, its input, its share of the data. A GPU that waits for its own input \
                  holds up the job.",
         ..unsteady(Severity::Notice, "starved", "A GPU does far less than the others of its job.")

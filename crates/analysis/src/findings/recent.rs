@@ -12,7 +12,10 @@ use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
 use super::ras::RasBlocks;
 use super::since::{Began, LOOK_BACK_NS};
-use super::threshold::{IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES};
+use super::threshold::{
+    HUNG_BUSY_PCT, HUNG_POWER, IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN,
+    WINDOW_MINUTES,
+};
 use crate::cells::GpuCells;
 
 /// A minute is read when it has been over for so long: rows are under way for some seconds.
@@ -28,12 +31,19 @@ const IDLE_GPUS_MAX: usize = 128;
 const HOLDER: [IdentityColumn; 3] = [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Job];
 pub(super) const UTILIZATION: MetricId = MetricId::of("utilization_pct");
 pub(super) const CLOCKS: [MetricId; 2] = [MetricId::of("gpu_clock_mhz"), MetricId::of("sm_clock_mhz")];
-const POWERS: [MetricId; 2] = [MetricId::of("power_w"), MetricId::of("power_average_w")];
+pub(super) const POWERS: [MetricId; 2] = [MetricId::of("power_w"), MetricId::of("power_average_w")];
 pub(super) const TEMPERATURE: MetricId = MetricId::of("temperature_c");
 pub(super) const FAN: MetricId = MetricId::of("fan_speed_pct");
 pub(super) const PCIE_WIDTH: MetricId = MetricId::of("pcie_width");
 pub(super) const PCIE_GENERATION: MetricId = MetricId::of("pcie_gen");
 pub(super) const LINKS_UP: MetricId = MetricId::of("interconnect_links_up");
+/// What tells of work beside power, where it is read, and the value of full activity.
+pub(super) const ACTIVITIES: [(MetricId, f64); 4] = [
+    (MetricId::of("tensor_active_ratio"), 1.0),
+    (MetricId::of("sm_active_ratio"), 1.0),
+    (MetricId::of("dram_active_ratio"), 1.0),
+    (MetricId::of("memory_utilization_pct"), 100.0),
+];
 /// Nanoseconds under a limit.
 const TIME_OF_HEAT: [MetricId; 3] = [
     MetricId::of("throttled_thermal_ns"),
@@ -114,6 +124,19 @@ pub struct GpuWindow {
     pub idle_since: Option<Began>,
     /// Minutes in which several nodes sent its rows.
     pub two_nodes_minutes: usize,
+    /// Its work for its present holder, but for minutes in which it said that it is busy and did far less.
+    pub level: Option<WorkLevel>,
+}
+
+/// How a GPU works as a rule: means over its last loaded minutes, ten at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct WorkLevel {
+    /// How many minutes.
+    pub minutes: usize,
+    /// Power, W.
+    pub power_w: f64,
+    /// Those of `ACTIVITIES` that are read, each in its metric's unit.
+    pub activities: [Option<f64>; ACTIVITIES.len()],
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +154,7 @@ struct RecentGpu {
     last_ns: i64,
     /// The nodes that sent rows in the newest minute in which several did.
     nodes: Vec<Arc<str>>,
+    level: Option<WorkLevel>,
     window: GpuWindow,
 }
 
@@ -150,6 +174,29 @@ pub(super) struct Minute {
     pub(super) pcie_width: Option<f64>,
     pub(super) pcie_generation: Option<f64>,
     pub(super) links_up: Option<f64>,
+    activities: [Option<f64>; ACTIVITIES.len()],
+}
+
+impl WorkLevel {
+    /// With a minute more, if it is one of work as before.
+    fn with(level: Option<Self>, minute: &Minute) -> Option<Self> {
+        let (Some(busy), Some(power_w)) = (minute.utilization, minute.power) else { return level };
+        let Some(before) = level.filter(|_| busy >= LOADED_FROM_PCT) else {
+            let first = Self { minutes: 1, power_w, activities: minute.activities };
+            return level.or((busy >= LOADED_FROM_PCT).then_some(first));
+        };
+        if busy >= HUNG_BUSY_PCT && power_w <= HUNG_POWER.1 * before.power_w {
+            return level;
+        }
+        let minutes = (before.minutes + 1).min(WINDOW_MINUTES);
+        #[expect(clippy::cast_precision_loss, reason = "some minutes")]
+        let mean = |before: f64, now: f64| before + (now - before) / minutes as f64;
+        let mut activities = minute.activities;
+        for (now, before) in activities.iter_mut().zip(before.activities) {
+            *now = before.zip(*now).map(|(before, now)| mean(before, now)).or(*now).or(before);
+        }
+        Some(Self { minutes, power_w: mean(before.power_w, power_w), activities })
+    }
 }
 
 impl Minute {
@@ -174,6 +221,7 @@ impl Minute {
             pcie_width: value(PCIE_WIDTH),
             pcie_generation: value(PCIE_GENERATION),
             links_up: value(LINKS_UP),
+            activities: ACTIVITIES.map(|(metric, _)| value(metric)),
             ..Self::default()
         }
     }
@@ -190,7 +238,8 @@ fn metrics() -> Vec<MetricId> {
         [UTILIZATION, TEMPERATURE, FAN, PCIE_WIDTH, PCIE_GENERATION, LINKS_UP, STEPS, REASONS, STATUS];
     let limits = [HEAT, POWER, BRAKE].into_iter().flat_map(|limit| [limit.steps, limit.times]);
     let several = [&CLOCKS[..], &POWERS].into_iter().chain(limits);
-    single.into_iter().chain(several.flatten().copied()).collect()
+    let activities = ACTIVITIES.map(|(metric, _)| metric);
+    single.into_iter().chain(activities).chain(several.flatten().copied()).collect()
 }
 
 /// Metrics that tell how long heat held the clock down.
@@ -377,6 +426,7 @@ impl GpuWindow {
             pcie_width: None,
             pcie_generation: None,
             idle_since: None,
+            level: None,
             ..self
         }
     }
@@ -440,6 +490,7 @@ impl RecentGpu {
         }
         if is_other || is_first {
             (self.idle_since, self.is_looked) = (None, false);
+            self.level = None;
         }
         let is_idle = busiest.is_some_and(|cell| cell.max < IDLE_BELOW_PCT);
         let now = Began { at_ns: start_ns, is_bound: is_first };
@@ -462,7 +513,11 @@ impl RecentGpu {
             pcie_width: highest(PCIE_WIDTH),
             pcie_generation: highest(PCIE_GENERATION),
             links_up: highest(LINKS_UP),
+            activities: ACTIVITIES.map(|(metric, _)| cells.whole(metric, step).map(mean)),
         };
+        if start_ns >= self.held_from_ns {
+            self.level = WorkLevel::with(self.level, &minute);
+        }
         self.rise(cells, step, STEPS, true);
         self.minutes.push_back(minute);
         if of_two_nodes {
@@ -542,6 +597,7 @@ impl RecentGpu {
             links_up: highest(newest(all().filter_map(|minute| minute.links_up).collect())),
             idle_since: self.idle_since,
             two_nodes_minutes: all().filter(|minute| minute.of_two_nodes).count(),
+            level: self.level,
         }
     }
 }

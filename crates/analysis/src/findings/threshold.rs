@@ -49,6 +49,19 @@ pub const STARVED_POWER: (f64, f64) = (0.75, 0.85);
 /// Fewest GPUs of a job for that.
 pub const STARVED_GPUS_MIN: usize = 4;
 
+/// Utilisation in % from which a GPU that waits in a kernel says that it is busy.
+pub const HUNG_BUSY_PCT: f64 = 99.0;
+/// Power as a share of that of before, up to which a busy GPU stands still.
+pub const HUNG_POWER: (f64, f64) = (0.60, 0.75);
+/// Activity (tensor cores, SMs, memory) as a share of that of before, above which the job still works.
+pub const HUNG_ACTIVITY: f64 = 0.5;
+/// Activity in % of the most possible from which its fall says something.
+pub const ACTIVITY_LEVEL_MIN_PCT: f64 = 2.0;
+/// Fewest GPUs of a job that stand still together.
+pub const HUNG_GPUS_MIN: usize = 2;
+/// Share of the GPUs of a job that may do nothing or be unknown meanwhile; one always may.
+pub const HUNG_OTHERS_SHARE: f64 = 0.125;
+
 /// Newest minutes by which links are judged.
 pub const LINK_MINUTES: usize = 3;
 /// Share of the GPUs of a model that must have the same link for another one to be degraded.
