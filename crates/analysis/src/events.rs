@@ -87,7 +87,7 @@ impl HealthEvents {
                     kind,
                     detail: &detail,
                     code,
-                    finding: None,
+                    ..NewEvent::default()
                 };
                 event.write(&mut builder, &batch.identity(row));
             }

@@ -6,18 +6,22 @@ use gpuvitals_core::{Batch, BatchBuilder, Identity};
 use std::sync::Arc;
 
 /// An event.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HealthEvent {
     /// Key of the GPU.
     pub gpu: Arc<str>,
     /// When, nanoseconds UTC since 1970.
     pub at_ns: i64,
-    /// `xid`, `ecc`, `ras`, `throttle`, `lost` or `back`; or that of a finding's life.
+    /// `xid`, `ecc`, `ras`, `throttle`, `lost` or `back`; or that of a finding's life or of a silence.
     pub kind: Arc<str>,
     /// In words.
     pub detail: Arc<str>,
     /// Id of the finding that this event belongs to.
     pub finding: Option<Arc<str>>,
+    /// What is silenced or released; see the column `silenced`.
+    pub silenced: Option<Arc<str>>,
+    /// When the silence ends, as it is written.
+    pub until: Option<Arc<str>>,
     /// A number; see the column `code`.
     pub code: Option<i64>,
 }
@@ -42,6 +46,8 @@ impl HealthEvent {
                 kind: text("kind", row)?,
                 detail: text("detail", row).unwrap_or_default(),
                 finding: text("finding", row),
+                silenced: text("silenced", row),
+                until: text("until", row),
                 code: code(row),
             })
         };
@@ -53,6 +59,7 @@ impl HealthEvent {
 }
 
 /// An event that becomes a row.
+#[derive(Default)]
 pub(crate) struct NewEvent<'a> {
     pub(crate) at_ns: i64,
     /// Part of the row's key.
@@ -61,6 +68,8 @@ pub(crate) struct NewEvent<'a> {
     pub(crate) detail: &'a str,
     pub(crate) code: Option<i64>,
     pub(crate) finding: Option<&'a str>,
+    pub(crate) silenced: Option<&'a str>,
+    pub(crate) until: Option<&'a str>,
 }
 
 impl NewEvent<'_> {
@@ -71,7 +80,13 @@ impl NewEvent<'_> {
         if let Some(code) = self.code {
             outcome = outcome.and(builder.set_extra(row, "code", code));
         }
-        let texts = [("kind", Some(self.kind)), ("detail", Some(self.detail)), ("finding", self.finding)];
+        let texts = [
+            ("kind", Some(self.kind)),
+            ("detail", Some(self.detail)),
+            ("finding", self.finding),
+            ("silenced", self.silenced),
+            ("until", self.until),
+        ];
         for (column, text) in texts {
             outcome = outcome.and(text.map_or(Ok(()), |text| builder.set_extra_text(row, column, text)));
         }

@@ -26,7 +26,7 @@ pub(crate) struct Key {
     pub(crate) encoding: Encoding,
     /// The instant as of which it is asked, nanoseconds UTC since 1970; none: now.
     pub(crate) at_ns: Option<i64>,
-    /// How often somebody has acknowledged a finding.
+    /// How often somebody has silenced or released something.
     pub(crate) said: u64,
 }
 

@@ -18,7 +18,9 @@ mod stats;
 mod telemetry;
 mod usage;
 
-pub(crate) use analysis::{EvidenceEntry, FindingEntry, FindingList, JobSpread, StragglerList};
+pub(crate) use analysis::{
+    EvidenceEntry, FindingEntry, FindingList, JobSpread, SilenceEntry, SilenceList, StragglerList,
+};
 pub(crate) use catalogue::{MetricList, metric_list};
 pub(crate) use clusters::{ClusterInfo, ClusterNode};
 pub(crate) use course::{AnomalyEntry, AnomalyList, TrendEntry, TrendList, UsualValues};

@@ -28,9 +28,11 @@ const CANDIDATES_MAX: usize = 8;
 /// `no_gpus` (400): the cluster has no GPUs by configuration.
 /// `unknown_node` (404): no GPU node has this name.
 /// `unknown_finding` (404): no open finding has this id.
+/// `unknown_job` (404): no GPU is held by a job or pod of this id.
+/// `unknown_silence` (404): nothing of this name is silenced.
 /// `not_found` (404): nothing is at this path.
 /// `method_not_allowed` (405): the path does not support this method.
-/// `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL and acknowledgements are taken.
+/// `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL and silences are taken.
 /// `too_many_requests` (429): more requests a second than `listener.request_rate` allows; `retry-after` says how long to wait.
 /// `no_broker` (501): the queue is not a gpuvitals broker, so nothing of it is answered here.
 /// `too_many_streams` (503): the limit of open live streams is reached.
@@ -57,6 +59,8 @@ pub(crate) enum ErrorCode {
     NoGpus,
     UnknownNode,
     UnknownFinding,
+    UnknownJob,
+    UnknownSilence,
     NotFound,
     MethodNotAllowed,
     #[expect(dead_code, reason = "the listener answers so")]
@@ -99,10 +103,16 @@ pub(crate) enum ApiError {
     Missing { name: &'static str, allowed: &'static str },
     #[error("the body: {0}")]
     Body(String),
-    #[error("acknowledgements cannot be kept: this gateway has no queue that it publishes to")]
+    #[error("silences cannot be kept: this gateway has no queue that it publishes to")]
     NoLog,
     #[error("no open finding has the id {0:?}; GET /api/v1/analysis/findings lists them")]
     UnknownFinding(String),
+    #[error(
+        "no GPU is held by a job or pod with the id {0:?}; give CLUSTER/NAMESPACE/NAME, each empty if it is not known"
+    )]
+    UnknownJob(String),
+    #[error("nothing is silenced as {0:?}; GET /api/v1/analysis/silences lists what is")]
+    UnknownSilence(String),
     #[error("end is before start")]
     EndBeforeStart,
     #[error("{buckets} steps × {series} series are more than {max} values; {advice}")]
@@ -206,6 +216,8 @@ impl ApiError {
             Self::NoGpus(_) => (StatusCode::BAD_REQUEST, ErrorCode::NoGpus),
             Self::Body(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadBody),
             Self::UnknownFinding(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownFinding),
+            Self::UnknownJob(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownJob),
+            Self::UnknownSilence(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownSilence),
             Self::UnknownNode(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownNode),
             // A history need not keep everything that can be asked: that is no defect of it.
             Self::Query(QueryError::NotKept { .. }) => (StatusCode::NOT_FOUND, ErrorCode::NotKept),

@@ -1,6 +1,5 @@
 //! The paths. A handler parses, asks and renders; its parameters and its place in the document stand beside it.
 
-pub(crate) mod acknowledge;
 pub(crate) mod analysis;
 mod answered;
 pub(crate) mod clusters;
@@ -17,6 +16,7 @@ pub(crate) mod page;
 pub(crate) mod prom;
 pub(crate) mod query;
 pub(crate) mod rows;
+pub(crate) mod silences;
 pub(crate) mod stats;
 pub(crate) mod stream;
 mod table;
@@ -40,7 +40,7 @@ pub(crate) fn router() -> Router<Api> {
         .route("/docs/{file}", get(docs::file))
         .route("/openapi.json", get(docs::json))
         .route("/openapi.yaml", get(docs::yaml))
-        .merge(acknowledge::paths())
+        .merge(silences::paths())
         .merge(prom::paths())
         .fallback(page::page)
         .method_not_allowed_fallback(not_allowed)

@@ -5,6 +5,7 @@
 
 mod figures;
 mod judgement;
+mod silencing;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -17,6 +18,7 @@ use gpuvitals_analysis::findings::{
     Situation, Subject, Tracker,
 };
 use gpuvitals_analysis::freshness::Freshness;
+use gpuvitals_analysis::health_event::HealthEvent;
 use gpuvitals_analysis::hints;
 use gpuvitals_analysis::judgement::GpuJudge;
 use gpuvitals_core::feed::Outlet;
@@ -45,7 +47,8 @@ const GPUS_AT_ONCE: usize = 32_768;
 const LOOKED_MAX: usize = 1_024;
 /// Most of them of which the first row is read; of the others the minute is known.
 const ROWS_READ_MAX: usize = 128;
-/// How far the look for acknowledgements of other gateways goes back behind the last look: rows take a while to arrive.
+/// How far a look for the life of findings, or for silences of other gateways, goes back behind what it is about: rows take a while to
+/// arrive.
 const EVENTS_LATE_NS: i64 = 2 * MINUTE_NS;
 
 /// The watch. Its state changes only as a whole.
@@ -55,7 +58,7 @@ pub(crate) struct FleetWatch {
     turn: tokio::sync::Mutex<()>,
     work: Arc<Mutex<Work>>,
     last: Mutex<Option<Arc<Judgement>>>,
-    /// Acknowledgements that were given or withdrawn here.
+    /// Silences that began or were released here.
     said: AtomicU64,
     log: OnceLock<LifeLog>,
 }
@@ -79,7 +82,7 @@ struct Work {
     recent: Recent,
     tracker: Tracker,
     clocks: ClockWatch,
-    /// Until when events were read.
+    /// Until when the rows of silences were read.
     read_ns: i64,
 }
 
@@ -90,7 +93,7 @@ impl FleetWatch {
         Self { work: Arc::new(Mutex::new(work)), ..Self::default() }
     }
 
-    /// How often somebody has acknowledged a finding here, or withdrawn that: with it answers change.
+    /// How often somebody has silenced something here, or released it: with it answers change.
     pub(crate) fn said(&self) -> u64 {
         self.said.load(Ordering::Relaxed)
     }
@@ -181,8 +184,9 @@ impl FleetWatch {
             work.take(&seen, fresh, &gone, clocks, is_whole);
         };
         self.blocking(take).await?;
+        self.recall_silences(history, fresh.now_ns).await?;
         let is_read = match self.work(|work| work.life(fresh.now_ns)) {
-            Some(query) => self.recall(history, query, fresh.now_ns).await?,
+            Some(query) => self.recall(history, query).await?,
             None => true,
         };
         let is_of_past = self.work(|work| work.tracker.is_of_past());
@@ -199,24 +203,9 @@ impl FleetWatch {
     }
 
     /// Takes the life of findings from the history, and says whether that could be read.
-    async fn recall(&self, history: &dyn History, query: RowsQuery, now_ns: i64) -> Result<bool, QueryError> {
-        let events = match answers::health_events(history, query).await {
-            Ok(Part { answer, missing }) if missing.is_empty() => answer,
-            // What is missing may be the beginning of a finding, or its acknowledgement.
-            Ok(Part { missing, .. }) => {
-                tracing::debug!(?missing, "the life of findings cannot be read whole now");
-                return Ok(false);
-            }
-            Err(error) => {
-                tracing::debug!(reason = causes(&error), "the life of findings cannot be read now");
-                return Ok(false);
-            }
-        };
-        let recall = move |work: &mut Work| {
-            work.tracker.recall(&events);
-            work.read_ns = now_ns;
-        };
-        self.blocking(recall).await?;
+    async fn recall(&self, history: &dyn History, query: RowsQuery) -> Result<bool, QueryError> {
+        let Some(events) = whole_events(history, query).await else { return Ok(false) };
+        self.blocking(move |work| work.tracker.recall(&events)).await?;
         Ok(true)
     }
 
@@ -278,34 +267,6 @@ impl FleetWatch {
         self.log.get().is_some()
     }
 
-    /// Acknowledges an open finding; without a note, releases it. None if it is not open.
-    ///
-    /// # Errors
-    /// When the history gives no answer.
-    pub(crate) async fn acknowledge(
-        &self,
-        history: &dyn History,
-        now_ns: i64,
-        id: &str,
-        note: Option<Arc<str>>,
-    ) -> Result<Option<(FleetFinding, String)>, QueryError> {
-        let _turn = self.turn.lock().await;
-        let fleet = history.fleet().await?.answer;
-        let Some(finding) = self.work(|work| work.tracker.acknowledge(id, now_ns, note)) else {
-            return Ok(None);
-        };
-        let changes = self.work(|work| work.tracker.changes_but_openings());
-        self.tell(&fleet, &changes);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(judgement) = last.take() {
-            let findings = self.work(|work| named(&fleet, work.tracker.open()));
-            *last = Some(Arc::new(Judgement { findings, ..(*judgement).clone() }));
-        }
-        self.said.fetch_add(1, Ordering::Relaxed);
-        let name = name(&fleet, &finding.subject);
-        Ok(Some((finding, name)))
-    }
-
     fn work<T>(&self, work: impl FnOnce(&mut Work) -> T) -> T {
         work(&mut self.work.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -342,19 +303,14 @@ impl Work {
         self.tracker.update(fresh.now_ns, candidates, is_whole);
     }
 
-    /// Which events may tell of the life of open findings.
+    /// Which events may tell of the life of findings that are new here: they may go on from before, and be any age.
     fn life(&self, now_ns: i64) -> Option<RowsQuery> {
-        let is_new = self.tracker.open_ones(true).next().is_some();
-        // What is new may go on from before, and may be any age.
-        let back_ns = if is_new { EVENTS_BACK_NS } else { now_ns.saturating_sub(self.read_ns) };
-        let gpus: BTreeSet<Arc<str>> = self
-            .tracker
-            .open_ones(is_new)
-            .filter_map(|finding| finding.reach.gpus.first().cloned())
-            .collect();
+        let new = self.tracker.open_ones(true);
+        let gpus: BTreeSet<Arc<str>> =
+            new.filter_map(|finding| finding.reach.gpus.first().cloned()).collect();
         (!gpus.is_empty()).then(|| RowsQuery {
             gpus: gpus.into_iter().collect(),
-            start_ns: Some(now_ns.saturating_sub(back_ns).saturating_sub(EVENTS_LATE_NS)),
+            start_ns: Some(now_ns.saturating_sub(EVENTS_BACK_NS).saturating_sub(EVENTS_LATE_NS)),
             newest_first: true,
             ..RowsQuery::of(Table::GpuHealthEvents, EVENTS_MAX)
         })
@@ -372,8 +328,22 @@ impl Work {
         let (jobs, hints) = (findings::holder_loads(&situation), hints::node_hints(&situation, &open));
         // Where something is missing, a GPU that no finding names may have one.
         let judge = GpuJudge::of(open.iter(), missing.is_empty());
-        Judgement { at_ns: fresh.now_ns, findings: named(fleet, open), judge, jobs, hints, missing }
+        let silences = self.tracker.silences().into_iter().cloned().collect();
+        Judgement { at_ns: fresh.now_ns, findings: named(fleet, open), silences, judge, jobs, hints, missing }
     }
+}
+
+/// Events, if the history has all of them now.
+async fn whole_events(history: &dyn History, query: RowsQuery) -> Option<Vec<HealthEvent>> {
+    match answers::health_events(history, query).await {
+        Ok(Part { answer, missing }) if missing.is_empty() => return Some(answer),
+        // What is missing may be the beginning of a finding, or a silence.
+        Ok(Part { missing, .. }) => {
+            tracing::debug!(?missing, "the events of findings cannot be read whole now");
+        }
+        Err(error) => tracing::debug!(reason = causes(&error), "the events of findings cannot be read now"),
+    }
+    None
 }
 
 /// The first row of a minute that shows a finding; the minute, where rows cannot be read.

@@ -36,7 +36,7 @@ pub enum IdentityColumn {
     Container,
     /// Batch job (Slurm) that holds the GPU.
     Job,
-    /// How the row was obtained: `simulated`, `csv`, `json`, `nvml`, `amd-sysfs` …
+    /// How the row was obtained: `simulated`, `csv`, `json`, `nvml`, `amd-sysfs` …; `operator`: a person said so.
     Source,
 }
 
@@ -93,6 +93,9 @@ pub const TEXT_LEN_MAX: usize = 256;
 
 /// Value of the `source` column that marks simulated data.
 pub const SIMULATED: &str = "simulated";
+
+/// Value of the `source` column of what a person said, such as a silence.
+pub const OPERATOR: &str = "operator";
 
 /// An error in a part of an identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -280,7 +280,7 @@ pub(crate) enum Command {
     /// Ask a running gpuvitals about GPUs and their history
     Query(Box<Query>),
     /// What is wrong with the fleet now, the worst first: since when, why, whom it concerns, what to do
-    Findings(FindingsFlags),
+    Findings(Box<FindingsFlags>),
     /// Why a GPU was slow: what held it up, the heaviest first
     Explain(ExplainFlags),
     /// Say what gpuvitals makes of files of rows: what each column became, GPUs, hosts, times; nothing is stored

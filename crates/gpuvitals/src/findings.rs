@@ -11,12 +11,16 @@ use ureq::http::Method;
 
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
+use crate::quantity;
 use crate::query;
 use crate::query::flags::{Server, When};
 use crate::table::{aligned, fitted, text, width};
 use crate::terminal;
 
-const ACKNOWLEDGEMENTS: &str = "/api/v1/analysis/acknowledgements";
+const SILENCES: &str = "/api/v1/analysis/silences";
+
+/// Flags of the list, which say nothing of a change.
+const LIST: [&str; 7] = ["severity", "kind", "host", "namespace", "limit", "steps", "at"];
 
 /// `gpuvitals findings`
 #[derive(Debug, Args)]
@@ -26,6 +30,9 @@ const ACKNOWLEDGEMENTS: &str = "/api/v1/analysis/acknowledgements";
   gpuvitals findings --host node-17 --json
   gpuvitals findings --at 2026-11-20T03:10:00Z
   gpuvitals findings --acknowledge xid:GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21 --note \"Kim: drained, board ordered\"
+  gpuvitals findings --silence host=node-17 --for 8h --note \"Kim: board exchange\"
+  gpuvitals findings --silences
+  gpuvitals findings --release host=node-17
 
 Docs: docs/findings.md.")]
 pub(crate) struct FindingsFlags {
@@ -51,14 +58,26 @@ pub(crate) struct FindingsFlags {
     #[arg(long)]
     pub steps: bool,
     /// Say that somebody looks after this finding: it stands behind the others until it closes
-    #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps", "at"])]
+    #[arg(long, value_name = "ID", group = "said", conflicts_with_all = LIST)]
     pub acknowledge: Option<String>,
+    /// Say that somebody looks after all findings about a host or job, also those that come: host=NAME or job=CLUSTER/NAMESPACE/NAME
+    #[arg(long, value_name = "WHAT", group = "said", requires = "end", conflicts_with_all = LIST)]
+    pub silence: Option<String>,
     /// Who looks after it, and why
-    #[arg(long, value_name = "TEXT", requires = "acknowledge")]
+    #[arg(long, value_name = "TEXT", requires = "said")]
     pub note: Option<String>,
-    /// Take an acknowledgement back: nobody looks after this finding now
-    #[arg(long, value_name = "ID", conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps", "at", "acknowledge"])]
+    /// For how long, 30d at most
+    #[arg(long = "for", value_name = "DURATION", group = "end", requires = "said")]
+    pub lasts: Option<String>,
+    /// Until when, in 30 days at most
+    #[arg(long, value_name = "TIME", group = "end", requires = "said")]
+    pub until: Option<String>,
+    /// Take it back: nobody looks after this finding, host=NAME or job=CLUSTER/NAMESPACE/NAME now
+    #[arg(long, value_name = "WHAT", conflicts_with_all = LIST, conflicts_with_all = ["said", "silences"])]
     pub release: Option<String>,
+    /// List what is silenced
+    #[arg(long, conflicts_with_all = ["severity", "kind", "host", "namespace", "limit", "steps", "said"])]
+    pub silences: bool,
     /// The server.
     #[command(flatten)]
     pub server: Server,
@@ -89,14 +108,26 @@ pub(crate) struct ExplainFlags {
 /// # Errors
 /// If the server cannot be reached, or refuses the question.
 pub(crate) fn run(flags: &FindingsFlags) -> Result<(), Failure> {
-    if let Some(id) = &flags.acknowledge {
+    let said = match (&flags.acknowledge, &flags.silence) {
+        (Some(id), _) => Some(("finding", id.as_str())),
+        (None, Some(what)) => Some(host_or_job(what)?),
+        (None, None) => None,
+    };
+    if let Some((kind, name)) = said {
         let note = flags.note.as_deref().unwrap_or_default();
-        let body = json!({"finding": id, "note": note});
-        return changed(flags, &query::send(&flags.server, Method::POST, ACKNOWLEDGEMENTS, Some(&body))?);
+        let body = json!({kind: name, "note": note, "until": end(flags)?});
+        return changed(flags, &query::send(&flags.server, Method::POST, SILENCES, Some(&body))?, "silenced");
     }
-    if let Some(id) = &flags.release {
-        let path = format!("{ACKNOWLEDGEMENTS}?finding={}", escaped(id));
-        return changed(flags, &query::send(&flags.server, Method::DELETE, &path, None)?);
+    if let Some(what) = &flags.release {
+        let (kind, name) = host_or_job(what).unwrap_or(("finding", what));
+        let path = format!("{SILENCES}?{kind}={}", escaped(name));
+        return changed(flags, &query::send(&flags.server, Method::DELETE, &path, None)?, "released");
+    }
+    let when = flags.when.parameter()?;
+    if flags.silences {
+        let answer = query::ask(&flags.server, &format!("{SILENCES}{}", when.replacen('&', "?", 1)))?;
+        let shown = if flags.server.json { format!("{answer:#}\n") } else { silences(&answer) };
+        return terminal::print(&shown);
     }
     let filters = [
         ("severity", &flags.severity),
@@ -107,30 +138,77 @@ pub(crate) fn run(flags: &FindingsFlags) -> Result<(), Failure> {
     let some = filters.into_iter().filter(|(_, names)| !names.is_empty());
     let filters: Vec<String> =
         some.map(|(name, names)| format!("&{name}={}", escaped(&names.join(",")))).collect();
-    let when = flags.when.parameter()?;
     let path = format!("/api/v1/analysis/findings?limit={}{}{when}", flags.limit, filters.concat());
     let answer = query::ask(&flags.server, &path)?;
     let shown = if flags.steps { with_steps(&answer) } else { fitted(list(&answer), width()) };
     terminal::print(&if flags.server.json { format!("{answer:#}\n") } else { shown })
 }
 
-/// Prints a finding whose acknowledgement has changed.
-fn changed(flags: &FindingsFlags, finding: &Value) -> Result<(), Failure> {
+/// The host or job that a flag names.
+fn host_or_job(text: &str) -> Result<(&str, &str), Failure> {
+    let named =
+        text.split_once('=').filter(|(kind, name)| matches!(*kind, "host" | "job") && !name.is_empty());
+    named.ok_or_else(|| {
+        let wrong = format!("--silence: {text:?} is neither host=NAME nor job=CLUSTER/NAMESPACE/NAME");
+        Failure::new(Exit::Usage, wrong)
+    })
+}
+
+/// When a silence ends by itself, if a flag says so.
+fn end(flags: &FindingsFlags) -> Result<Option<String>, Failure> {
+    let until_ns = match (&flags.lasts, &flags.until) {
+        (Some(lasts), _) => {
+            let lasts_ns = i64::try_from(quantity::flag("--for", lasts)?.as_nanos()).unwrap_or(i64::MAX);
+            // Of a whole second, as people write it.
+            let end_ns = clock::now_ns().saturating_add(lasts_ns);
+            end_ns - end_ns.rem_euclid(time::SECOND_NS)
+        }
+        (None, Some(text)) => {
+            time::parse(text).map_err(|e| Failure::new(Exit::Usage, format!("--until: {e}")))?
+        }
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(time::format(until_ns)))
+}
+
+/// Prints a silence that has begun or ended.
+fn changed(flags: &FindingsFlags, silence: &Value, what: &str) -> Result<(), Failure> {
     let shown = if flags.server.json {
-        format!("{finding:#}\n")
+        format!("{silence:#}\n")
     } else {
-        let what = format!("{} {}", text(&finding["kind"]), subject(finding));
-        format!("{what}: {}\n", looked_after(finding).unwrap_or_else(|| "nobody looks after it".to_owned()))
+        let until = if what == "silenced" { until(silence) } else { String::new() };
+        format!("{} {}: {what}{until}\n", text(&silence["type"]), text(&silence["id"]))
     };
     terminal::print(&shown)
 }
 
+/// When a silence ends.
+fn until(silence: &Value) -> String {
+    match silence["until"].as_str() {
+        Some(until) => format!(" until {until}"),
+        None => " until the finding closes".to_owned(),
+    }
+}
+
+/// A line a silence.
+fn silences(answer: &Value) -> String {
+    let head = ["TYPE", "SILENCED", "SINCE", "UNTIL", "NOTE"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for silence in entries(answer, "silences") {
+        rows.push(["type", "id", "at", "until", "note"].map(|key| text(&silence[key])).to_vec());
+    }
+    if rows.len() > 1 { aligned(&rows) } else { "nothing is silenced\n".to_owned() }
+}
+
 /// That somebody looks after a finding.
 fn looked_after(finding: &Value) -> Option<String> {
-    let acknowledged = finding["acknowledged"].as_object()?;
-    let at = acknowledged.get("at").map(text).unwrap_or_default();
-    let note = acknowledged.get("note").and_then(Value::as_str).filter(|note| !note.is_empty());
-    Some(note.map_or_else(|| format!("acknowledged {at}"), |note| format!("acknowledged {at}: {note}")))
+    let silence = &finding["silenced"];
+    let kind = silence["type"].as_str()?;
+    let whole =
+        if kind == "finding" { String::new() } else { format!(" with {kind} {}", text(&silence["id"])) };
+    let note = silence["note"].as_str().filter(|note| !note.is_empty());
+    let note = note.map_or_else(String::new, |note| format!(": {note}"));
+    Some(format!("silenced{whole} {}{}{note}", text(&silence["at"]), until(silence)))
 }
 
 /// Prints why a GPU was slow.

@@ -172,6 +172,7 @@ createServer((request, response) => {
   switch (pathname) {
     case "/api/v1/gpus": return json(response, gpuList(params));
     case "/api/v1/analysis/findings": return json(response, { ...page("findings", fleet.findings(params), params), judged_at: new Date().toISOString() });
+    case "/api/v1/analysis/silences": return json(response, { silences: [], judged_at: new Date().toISOString() });
     case "/api/v1/analysis/energy": return json(response, usage(params, false));
     case "/api/v1/analysis/idle": return json(response, usage(params, true));
     case "/api/v1/analysis/stragglers": return json(response, { ...page("jobs", [], params), judged_at: new Date().toISOString() });

@@ -64,15 +64,33 @@ export function namesAllGpus(answer: FindingsAnswer): boolean {
   return isWhole(answer) && answer?.findings.every(({ reach }) => reach.gpu_count <= reach.gpus.length) === true;
 }
 
-/** Longest note of an acknowledgement, in characters. */
+export type Silence = Schemas["SilenceEntry"];
+
+/** What can be silenced: a finding by id, a host or a job with all that is found about it. */
+export interface Silenced {
+  readonly type: "finding" | "host" | "job";
+  readonly id: string;
+}
+
+/** Longest note of a silence, in characters. */
 export const NOTE_MAX = 500;
 
-/** Says that somebody looks after a finding. */
-export async function acknowledge(finding: string, note: string): Promise<Finding> {
-  return dataOf(await api.POST("/api/v1/analysis/acknowledgements", { body: { finding, note } }));
+/** All silences that hold. */
+export function silencesQuery() {
+  return queryOptions({
+    queryKey: ["findings", "silences"],
+    queryFn: async ({ signal }) => dataOf(await api.GET("/api/v1/analysis/silences", { signal })).silences,
+    refetchInterval: REFRESH_INTERVAL_MS,
+  });
+}
+
+/** Says that somebody looks after something, until an instant or, of a finding, until it closes. */
+export async function silence({ type, id }: Silenced, note: string, until: number | null): Promise<Silence> {
+  const end = until === null ? {} : { until: new Date(until).toISOString() };
+  return dataOf(await api.POST("/api/v1/analysis/silences", { body: { [type]: id, note, ...end } }));
 }
 
 /** Says that nobody does any more. */
-export async function release(finding: string): Promise<Finding> {
-  return dataOf(await api.DELETE("/api/v1/analysis/acknowledgements", { params: { query: { finding } } }));
+export async function release({ type, id }: Pick<Silence, "type" | "id">): Promise<Silence> {
+  return dataOf(await api.DELETE("/api/v1/analysis/silences", { params: { query: { [type]: id } } }));
 }

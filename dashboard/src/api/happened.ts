@@ -25,13 +25,16 @@ export interface Happened {
   readonly isEnd: boolean;
 }
 
-/** What of rows is worth a line, the newest first. What people said of findings is none: it changes no GPU. */
+/** What people say: it changes no GPU. */
+const SAID: ReadonlySet<string> = new Set(["silenced", "released"]);
+
+/** What of rows is worth a line, the newest first. */
 export function happenedOf(rows: readonly TelemetryEntry[]): Happened[] {
   return rows.flatMap(({ timestamp, gpu_id, hostname, metrics }): Happened[] => {
     const at = parseInstant(timestamp);
     const text = (name: string) => (typeof metrics[name] === "string" ? metrics[name] : "");
     const kind = text("kind");
-    if (at === null || kind === ONSET || kind === "finding_acknowledged" || kind === "finding_released") return [];
+    if (at === null || kind === ONSET || SAID.has(kind)) return [];
     const [finding = ""] = text("finding").split(":");
     const what = finding === "" ? metricTitle(kind) : metricTitle(finding) + (kind === "finding_closed" ? ", over" : "");
     return [{ at, shows: at + SECOND, gpu: gpu_id, host: hostname, kind, text: [what, text("detail")].filter((part) => part !== "").join(": "), isEnd: ENDS.has(kind) }];

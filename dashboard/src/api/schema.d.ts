@@ -532,26 +532,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/analysis/acknowledgements": {
+    "/api/v1/analysis/silences": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** What is silenced: findings, hosts and jobs that somebody looks after. */
+        get: operations["list_silences"];
         put?: never;
         /**
-         * Acknowledge a finding: somebody looks after it.
-         * @description It stands behind those that nobody looks after until it closes. The acknowledgement is a row of `gpu_health_events`, by which other
-         *     gateways and this one after a restart know it. Needs the scope `publish`.
+         * Silence a finding, a host or a job: somebody looks after it.
+         * @description What it covers stands behind all that nobody looks after. It ends at `until`, when it is withdrawn, and that of a finding when the
+         *     finding closes. A silence is a row of `gpu_health_events`, by which other gateways and this one after a restart know it. Needs
+         *     the scope `publish`.
          */
-        post: operations["acknowledge_finding"];
+        post: operations["silence"];
         /**
-         * Withdraw an acknowledgement: nobody looks after the finding any more.
+         * Withdraw a silence: nobody looks after it any more.
          * @description Needs the scope `publish`.
          */
-        delete: operations["release_finding"];
+        delete: operations["release"];
         options?: never;
         head?: never;
         patch?: never;
@@ -772,13 +774,6 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description An acknowledgement: somebody looks after the finding. */
-        AcknowledgementEntry: {
-            /** @description Since when. */
-            at: components["schemas"]["Moment"];
-            /** @description Who and why, in their words; may be empty. */
-            note: string;
-        };
         /** @description A GPU whose value is unusual. */
         AnomalyEntry: {
             /** @description Key of the GPU. */
@@ -1161,9 +1156,11 @@ export interface components {
          *     `no_gpus` (400): the cluster has no GPUs by configuration.
          *     `unknown_node` (404): no GPU node has this name.
          *     `unknown_finding` (404): no open finding has this id.
+         *     `unknown_job` (404): no GPU is held by a job or pod of this id.
+         *     `unknown_silence` (404): nothing of this name is silenced.
          *     `not_found` (404): nothing is at this path.
          *     `method_not_allowed` (405): the path does not support this method.
-         *     `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL and acknowledgements are taken.
+         *     `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL and silences are taken.
          *     `too_many_requests` (429): more requests a second than `listener.request_rate` allows; `retry-after` says how long to wait.
          *     `no_broker` (501): the queue is not a gpuvitals broker, so nothing of it is answered here.
          *     `too_many_streams` (503): the limit of open live streams is reached.
@@ -1174,7 +1171,7 @@ export interface components {
          *     `internal` (500): a defect of the gateway; its log says more.
          * @enum {string}
          */
-        ErrorCode: "bad_parameter" | "bad_body" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "unknown_finding" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_requests" | "no_broker" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
+        ErrorCode: "bad_parameter" | "bad_body" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "unknown_finding" | "unknown_job" | "unknown_silence" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_requests" | "no_broker" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
         /** @description An event in the health of a GPU. */
         EventEntry: {
             /** @description When. */
@@ -1290,7 +1287,7 @@ export interface components {
             next_step: string;
             /** @description Whether all of its GPUs are made up by the simulation. */
             simulated: boolean;
-            acknowledged: components["schemas"]["AcknowledgementEntry"] | null;
+            silenced: components["schemas"]["SilenceEntry"] | null;
         };
         /** @description Some of the findings. */
         FindingList: {
@@ -1896,18 +1893,29 @@ export interface components {
             /** @description Its name. */
             name: string;
         };
-        /** @description Which finding somebody looks after. */
-        NewAcknowledgement: {
+        /** @description What to silence: a finding, a host or a job, one of them. */
+        NewSilence: {
             /**
-             * @description Id of an open finding.
+             * @description Id of an open finding: it is acknowledged.
              * @example xid:GPU-5c1d0a44
              */
-            finding: string;
+            finding: string | null;
+            /** @description A host, by name or as `cluster/name`: all findings about it and its GPUs, also those that come. */
+            host: string | null;
+            /** @description A job or pod that holds a GPU, as `cluster/namespace/name`: all findings about it and its GPUs, also those that come. */
+            job: string | null;
             /**
              * @description Who and why, in 500 characters at most.
              * @example Kim: drained, board ordered
              */
             note?: string;
+            /**
+             * Format: date-time
+             * @description When it ends by itself, in 30 days at most. A silence of a host or job needs it; without it that of a finding ends when the
+             *     finding closes.
+             * @example 2026-11-21T09:00:00Z
+             */
+            until: string | null;
         };
         /** @description How many GPU nodes are in which state. */
         NodeCounts: {
@@ -2246,6 +2254,34 @@ export interface components {
             simulated?: boolean;
             /** @description One value a step; `null` if nothing was read. */
             values: (number | null)[];
+        };
+        /**
+         * @description A silence: somebody looks after what it covers, which stands behind all else.
+         * @example {
+         *       "at": "2026-11-20T16:00:00Z",
+         *       "id": "a/node-7",
+         *       "note": "Kim: board exchange",
+         *       "type": "host",
+         *       "until": "2026-11-21T09:00:00Z"
+         *     }
+         */
+        SilenceEntry: {
+            /** @description What is silenced: `finding`, `host` or `job`. */
+            type: string;
+            /** @description Id of the finding; `cluster/name` of the host (its name if no cluster is known); `cluster/namespace/name` of the job. */
+            id: string;
+            /** @description Since when. */
+            at: components["schemas"]["Moment"];
+            until: components["schemas"]["Moment"] | null;
+            /** @description Who and why, in their words; may be empty. */
+            note: string;
+        };
+        /** @description All silences that hold. */
+        SilenceList: {
+            /** @description The silences, in the order of what they silence: findings, hosts, jobs. */
+            silences: components["schemas"]["SilenceEntry"][];
+            /** @description When the fleet was judged. */
+            judged_at: components["schemas"]["Moment"];
         };
         /** @description Middle and width of some values, which a few wild ones do not change. */
         SpreadEntry: {
@@ -4277,7 +4313,53 @@ export interface operations {
             };
         };
     };
-    acknowledge_finding: {
+    list_silences: {
+        parameters: {
+            query?: {
+                /**
+                 * @description As of this instant, by the history up to it: what was silenced then. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The silences that hold. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilenceList"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    silence: {
         parameters: {
             query?: never;
             header?: never;
@@ -4286,17 +4368,17 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewAcknowledgement"];
+                "application/json": components["schemas"]["NewSilence"];
             };
         };
         responses: {
-            /** @description The finding. */
+            /** @description The silence. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FindingEntry"];
+                    "application/json": components["schemas"]["SilenceEntry"];
                 };
             };
             /** @description The body is not as described. */
@@ -4308,7 +4390,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description No such finding is open. */
+            /** @description No such finding is open, the host is unknown, or no GPU is held by the job. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4326,7 +4408,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The fleet cannot be read now, or acknowledgements cannot be kept. */
+            /** @description The fleet cannot be read now, or silences cannot be kept. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4337,14 +4419,18 @@ export interface operations {
             };
         };
     };
-    release_finding: {
+    release: {
         parameters: {
-            query: {
+            query?: {
                 /**
-                 * @description Id of an open finding.
+                 * @description Id of the finding.
                  * @example xid:GPU-5c1d0a44
                  */
-                finding: string;
+                finding?: string;
+                /** @description The host, by name or as `cluster/name`. */
+                host?: string;
+                /** @description The job or pod, as `cluster/namespace/name`. */
+                job?: string;
             };
             header?: never;
             path?: never;
@@ -4352,13 +4438,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The finding. */
+            /** @description The silence that was. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FindingEntry"];
+                    "application/json": components["schemas"]["SilenceEntry"];
                 };
             };
             /** @description A parameter is not allowed. */
@@ -4370,7 +4456,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description No such finding is open. */
+            /** @description Nothing of this name is silenced. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4379,7 +4465,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description The fleet cannot be read now, or acknowledgements cannot be kept. */
+            /** @description The fleet cannot be read now, or silences cannot be kept. */
             503: {
                 headers: {
                     [name: string]: unknown;

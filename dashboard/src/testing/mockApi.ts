@@ -72,7 +72,7 @@ export function finding(part: Partial<Finding> = {}): Finding {
     meaning: "The driver reported an XID that applications do not cause.",
     next_step: "Reset it with `nvidia-smi --gpu-reset -i INDEX`, or reboot the node.",
     simulated: false,
-    acknowledged: null,
+    silenced: null,
     ...part,
   };
 }
@@ -126,6 +126,7 @@ const DEFAULTS: Readonly<Record<string, Handler>> = {
   "/api/v1/gpus": listOf([]),
   "/api/v1/gpu/clusters": ok([]),
   "/api/v1/analysis/findings": findingsOf([]),
+  "/api/v1/analysis/silences": ok({ silences: [], judged_at: "" }),
   "/api/v1/analysis/trends": (params) => trendsOf(params, []),
   "/api/v1/analysis/stragglers": ok({ jobs: [], total: 0, judged_at: "", pagination: { limit: 50, offset: 0, has_next: false } }),
   "/api/v1/schedule/hints": ok({ nodes: [], totals: { free: 0, busy: 0, memory_in_use: 0, unhealthy: 0, whole_nodes: 0, fragmentation: null }, judged_at: "", total: 0, pagination: { limit: 10_000, offset: 0, has_next: false } }),

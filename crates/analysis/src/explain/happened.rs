@@ -86,7 +86,7 @@ impl Happened {
             for (at_ns, kind, detail) in found {
                 let at_ns = at_ns.unwrap_or_else(|| steps.time(step));
                 let (gpu, kind, detail) = (Arc::clone(&gpu.key), Arc::from(kind), Arc::from(detail));
-                happened.events.push(HealthEvent { gpu, at_ns, kind, detail, finding: None, code: None });
+                happened.events.push(HealthEvent { gpu, at_ns, kind, detail, ..HealthEvent::default() });
             }
         }
         happened.events.retain(|event| event.at_ns >= start_ns);

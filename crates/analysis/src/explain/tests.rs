@@ -81,7 +81,7 @@ fn a_sound_gpu_has_no_cause_and_the_heaviest_comes_first() {
          500 W, the default is 700 W"
     );
     let [gpu, kind, detail] = ["a", "xid", "XID 79"].map(Arc::from);
-    let event = HealthEvent { gpu, at_ns: 0, kind, detail, finding: None, code: None };
+    let event = HealthEvent { gpu, at_ns: 0, kind, detail, ..HealthEvent::default() };
     let lost = GpuWindow { minutes: 4, ..SOUND };
     let causes = of(lost, &[event]);
     assert_eq!(ids(&causes), ["events", "no_data"]);

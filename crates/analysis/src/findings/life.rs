@@ -1,62 +1,103 @@
-//! The life of a finding as rows of `gpu_health_events`: it opens, somebody acknowledges it, it closes.
+//! The life of a finding as rows of `gpu_health_events`: it opens, it closes. So are the silences.
 
 use std::sync::Arc;
 
-use gpuvitals_core::{Batch, BatchBuilder, Identity, Origin, Table};
+use gpuvitals_core::identity::OPERATOR;
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, time};
 
-use super::FleetFinding;
+use super::silenced::{Silence, SilenceKind};
+use super::{FleetFinding, Silenced};
 use crate::health_event::NewEvent;
 
-/// A change in the life of a finding.
+/// A change in the life of a finding, or in what is silenced.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LifeChange {
-    /// What happened.
-    pub kind: LifeKind,
-    /// When: the beginning of the finding, the acknowledgement, or the last instant at which it was seen; nanoseconds UTC since 1970.
-    pub at_ns: i64,
-    /// The finding.
-    pub finding: FleetFinding,
+    at_ns: i64,
+    /// Key of the GPU whose row it becomes.
+    gpu: Option<Arc<str>>,
     /// In words.
-    pub detail: Arc<str>,
+    detail: Arc<str>,
+    what: What,
 }
 
-/// What happens to a finding. In the order in which it does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LifeKind {
-    /// It has begun.
-    Opened,
-    /// Somebody looks after it.
-    Acknowledged,
+#[derive(Debug, Clone, PartialEq)]
+enum What {
+    /// A finding has begun; it may have begun earlier.
+    Opened { finding: String, is_bound: bool },
+    /// A finding is over.
+    Closed { finding: String },
+    /// Somebody looks after something.
+    Silenced { silenced: Silenced, until_ns: Option<i64> },
     /// Nobody does any more.
-    Released,
-    /// It is over.
-    Closed,
+    Released { silenced: Silenced },
 }
 
-impl LifeKind {
-    const ALL: [Self; 4] = [Self::Opened, Self::Acknowledged, Self::Released, Self::Closed];
-
-    /// The `kind` of its rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Opened => "finding_opened",
-            Self::Acknowledged => "finding_acknowledged",
-            Self::Released => "finding_released",
-            Self::Closed => "finding_closed",
-        }
-    }
-
-    /// That of a row.
-    pub(super) fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
+/// The `kind` of an opening's row.
+pub(super) const OPENED: &str = "finding_opened";
+/// The `kind` of an end's row.
+pub(super) const CLOSED: &str = "finding_closed";
 /// Code of an opening that may have been earlier.
 pub(super) const AT_LEAST: i64 = 1;
 
-/// The changes as rows, each with the identity of the first GPU that the finding is about. `number` counts the rows and is part of
-/// their key. A change about an unknown GPU yields no row. None if no change yields one.
+impl LifeChange {
+    pub(super) fn opened(finding: &FleetFinding) -> Self {
+        let opened = What::Opened { finding: finding.id(), is_bound: finding.since_is_bound };
+        Self::of_finding(finding, finding.since_ns, opened)
+    }
+
+    /// A finding that was last seen then.
+    pub(super) fn closed(finding: &FleetFinding, last_ns: i64) -> Self {
+        Self::of_finding(finding, last_ns, What::Closed { finding: finding.id() })
+    }
+
+    fn of_finding(finding: &FleetFinding, at_ns: i64, what: What) -> Self {
+        let gpu = finding.reach.gpus.first().cloned();
+        Self { at_ns, gpu, detail: Arc::from(finding.sentence.as_str()), what }
+    }
+
+    pub(super) fn silenced(silence: &Silence) -> Self {
+        let Silence { silenced, at_ns, until_ns, note, gpu } = silence.clone();
+        Self { at_ns, gpu, detail: note, what: What::Silenced { silenced, until_ns } }
+    }
+
+    pub(super) fn released(silence: &Silence, at_ns: i64) -> Self {
+        let Silence { silenced, gpu, .. } = silence.clone();
+        Self { at_ns, gpu, detail: Arc::default(), what: What::Released { silenced } }
+    }
+
+    /// Whether a person made it.
+    fn is_said(&self) -> bool {
+        matches!(self.what, What::Silenced { .. } | What::Released { .. })
+    }
+
+    fn write(&self, builder: &mut BatchBuilder, identity: &Identity, sequence: u64) {
+        let sequence = i64::try_from(sequence).unwrap_or(i64::MAX);
+        let event = NewEvent { at_ns: self.at_ns, sequence, detail: &self.detail, ..NewEvent::default() };
+        match &self.what {
+            What::Opened { finding, is_bound } => {
+                let code = is_bound.then_some(AT_LEAST);
+                NewEvent { kind: OPENED, finding: Some(finding), code, ..event }.write(builder, identity);
+            }
+            What::Closed { finding } => {
+                NewEvent { kind: CLOSED, finding: Some(finding), ..event }.write(builder, identity);
+            }
+            What::Silenced { silenced, until_ns } => {
+                let (kind, silenced) = (SilenceKind::Silenced.name(), silenced.to_string());
+                let until = until_ns.map(time::format);
+                let event = NewEvent { kind, silenced: Some(&silenced), until: until.as_deref(), ..event };
+                event.write(builder, identity);
+            }
+            What::Released { silenced } => {
+                let (kind, silenced) = (SilenceKind::Released.name(), silenced.to_string());
+                NewEvent { kind, silenced: Some(&silenced), ..event }.write(builder, identity);
+            }
+        }
+    }
+}
+
+/// The changes as rows, each with the identity of the first GPU that it is about; what a person said has the source
+/// [`OPERATOR`]. `number` counts the rows and is part of their key. A change about an unknown GPU yields no row. None if no change
+/// yields one.
 pub fn life_rows(
     changes: &[LifeChange],
     identity: impl Fn(&str) -> Option<Identity>,
@@ -64,18 +105,13 @@ pub fn life_rows(
     number: &mut u64,
 ) -> Option<Batch> {
     let mut builder = BatchBuilder::new(Table::GpuHealthEvents);
-    for LifeChange { kind, at_ns, finding, detail } in changes {
-        let Some(identity) = finding.reach.gpus.first().and_then(|gpu| identity(gpu)) else { continue };
+    for change in changes {
+        let Some(mut identity) = change.gpu.as_deref().and_then(&identity) else { continue };
+        if change.is_said() {
+            identity.set(IdentityColumn::Source, OPERATOR).ok()?;
+        }
         *number += 1;
-        let event = NewEvent {
-            at_ns: *at_ns,
-            sequence: i64::try_from(*number).unwrap_or(i64::MAX),
-            kind: kind.name(),
-            detail,
-            code: (*kind == LifeKind::Opened && finding.since_is_bound).then_some(AT_LEAST),
-            finding: Some(&finding.id()),
-        };
-        event.write(&mut builder, &identity);
+        change.write(&mut builder, &identity, *number);
     }
     builder.finish(origin, *number)
 }
@@ -96,9 +132,19 @@ mod tests {
         rows: u64,
     }
 
+    fn silence(silenced: Silenced, at_s: i64, until_s: Option<i64>, note: &str) -> Silence {
+        let until_ns = until_s.map(|second| second * SECOND_NS);
+        let gpu = Some(Arc::from("GPU-a"));
+        Silence { silenced, at_ns: at_s * SECOND_NS, until_ns, note: note.into(), gpu }
+    }
+
+    /// About a GPU of host `c/n` and job `c/ns/train`.
     fn candidate(kind: &'static str) -> Candidate {
         let gpu: Arc<str> = Arc::from("GPU-a");
-        let reach = Reach { gpus: vec![Arc::clone(&gpu)], ..Reach::default() };
+        let text = |text: &str| Some(Arc::from(text));
+        let [cluster, node, namespace, job] = ["c", "n", "ns", "train"].map(text);
+        let gpus = vec![Arc::clone(&gpu)];
+        let reach = Reach { gpus, cluster, node, namespace, job, ..Reach::default() };
         let finding = finding(kind, Subject::Gpu(gpu), "it is bad".to_owned(), Vec::new(), reach);
         Candidate { opens: true, began: None, finding }
     }
@@ -108,6 +154,7 @@ mod tests {
         fn judge(&mut self, second: i64, is_bad: bool, events: &mut Vec<HealthEvent>) {
             let candidates = if is_bad { vec![candidate("xid")] } else { Vec::new() };
             self.tracker.update(second * SECOND_NS, candidates, true);
+            self.tracker.recall_silences(events);
             self.tracker.recall(events);
             self.tell(events);
         }
@@ -122,7 +169,7 @@ mod tests {
 
         fn since_and_note(&self) -> Option<(i64, Option<String>)> {
             let open = self.tracker.open();
-            let note = |finding: &FleetFinding| Some(finding.acknowledged.as_ref()?.note.as_ref().to_owned());
+            let note = |finding: &FleetFinding| Some(finding.silenced.as_ref()?.note.as_ref().to_owned());
             open.first().map(|finding| (finding.since_ns / SECOND_NS, note(finding)))
         }
     }
@@ -132,9 +179,8 @@ mod tests {
         let (mut first, mut events) = (Gateway::default(), Vec::new());
         first.judge(100, true, &mut events);
         first.judge(115, true, &mut events);
-        let acknowledged =
-            first.tracker.acknowledge("xid:GPU-a", 120 * SECOND_NS, Some(Arc::from("Kim: drained")));
-        assert!(acknowledged.is_some() && first.tracker.acknowledge("xid:GPU-b", 0, None).is_none());
+        first.tracker.silence(silence(Silenced::Finding("xid:GPU-a".into()), 120, None, "Kim: drained"));
+        assert_eq!(first.tracker.release(&Silenced::Finding("xid:GPU-b".into()), 0), None);
         first.tell(&mut events);
 
         let mut second = Gateway::default();
@@ -143,7 +189,7 @@ mod tests {
         let is_bound =
             |gateway: &Gateway| gateway.tracker.open().iter().all(|finding| finding.since_is_bound);
         assert!(is_bound(&first) && is_bound(&second), "nobody has looked when it began");
-        second.tracker.acknowledge("xid:GPU-a", 210 * SECOND_NS, None);
+        second.tracker.release(&Silenced::Finding("xid:GPU-a".into()), 210 * SECOND_NS).unwrap();
         second.judge(215, true, &mut events);
         assert_eq!(second.since_and_note(), Some((100, None)));
         // The first hears of it; its own acknowledgement is older.
@@ -157,13 +203,15 @@ mod tests {
         let mut third = Gateway::default();
         third.judge(600, true, &mut events);
         assert_eq!(third.since_and_note(), Some((600, None)));
+        let about = |event: &HealthEvent| event.finding.clone().or_else(|| event.silenced.clone());
+        assert!(events.iter().all(|event| about(event).as_deref() == Some("xid:GPU-a")));
         let told = events.iter().map(|event| (event.kind.as_ref(), event.at_ns / SECOND_NS));
         assert_eq!(
             told.collect::<Vec<_>>(),
             [
                 ("finding_opened", 100),
-                ("finding_acknowledged", 120),
-                ("finding_released", 210),
+                ("silenced", 120),
+                ("released", 210),
                 ("finding_closed", 220),
                 ("finding_opened", 600),
             ]
@@ -176,10 +224,10 @@ mod tests {
     fn an_acknowledgement_does_not_tell_openings_that_the_history_was_not_asked_about() {
         let mut tracker = Tracker::default();
         tracker.update(100 * SECOND_NS, vec![candidate("xid")], true);
-        tracker.acknowledge("xid:GPU-a", 101 * SECOND_NS, Some(Arc::from("Kim")));
-        let kinds = |changes: Vec<LifeChange>| changes.iter().map(|change| change.kind).collect::<Vec<_>>();
-        assert_eq!(kinds(tracker.changes_but_openings()), [LifeKind::Acknowledged]);
-        assert_eq!(kinds(tracker.changes()), [LifeKind::Opened]);
+        tracker.silence(silence(Silenced::Finding("xid:GPU-a".into()), 101, None, "Kim"));
+        let is_said = |changes: Vec<LifeChange>| changes.iter().map(LifeChange::is_said).collect::<Vec<_>>();
+        assert_eq!(is_said(tracker.changes_but_openings()), [true]);
+        assert_eq!(is_said(tracker.changes()), [false]);
     }
 
     #[test]
@@ -211,10 +259,74 @@ mod tests {
         let order =
             |tracker: &Tracker| tracker.open().iter().map(|finding| finding.kind.id).collect::<Vec<_>>();
         assert_eq!(order(&tracker), ["xid", "row_remap_pending"]);
-        tracker.acknowledge("xid:GPU-a", 1, Some(Arc::default()));
+        tracker.silence(silence(Silenced::Finding("xid:GPU-a".into()), 1, None, ""));
         assert_eq!(order(&tracker), ["row_remap_pending", "xid"]);
         // It stays so at the next judgement.
         tracker.update(SECOND_NS, vec![candidate("xid"), candidate("row_remap_pending")], true);
         assert_eq!(order(&tracker), ["row_remap_pending", "xid"]);
+    }
+
+    #[test]
+    fn a_silence_ends_by_itself_in_every_gateway_after_a_restart_and_in_a_look_back() {
+        let job = || Silenced::Job("c/ns/train".into());
+        for silenced in [Silenced::Finding("xid:GPU-a".into()), Silenced::Host("c/n".into()), job()] {
+            let (mut first, mut events) = (Gateway::default(), Vec::new());
+            first.judge(100, true, &mut events);
+            first.tracker.silence(silence(silenced.clone(), 110, Some(200), "Kim: board exchange"));
+            first.tell(&mut events);
+            let mut second = Gateway::default();
+            for (second_of, note) in
+                [(120, Some("Kim: board exchange")), (199, Some("Kim: board exchange")), (200, None)]
+            {
+                first.judge(second_of, true, &mut events);
+                second.judge(second_of, true, &mut events);
+                let mut restarted = Gateway::default();
+                restarted.judge(second_of, true, &mut events);
+                let mut past = Tracker::of_past();
+                past.update(second_of * SECOND_NS, vec![candidate("xid")], true);
+                past.recall_silences(&events);
+                past.recall(&events);
+                let past = Gateway { tracker: past, rows: 0 };
+                for gateway in [&first, &second, &restarted, &past] {
+                    let shown = gateway.since_and_note().and_then(|(_, note)| note);
+                    assert_eq!(shown.as_deref(), note, "{silenced} at {second_of}");
+                    assert_eq!(gateway.tracker.silences().len(), usize::from(note.is_some()));
+                }
+            }
+            // As of an instant before it nobody had silenced anything.
+            let mut past = Tracker::of_past();
+            past.update(105 * SECOND_NS, vec![candidate("xid")], true);
+            let then: Vec<HealthEvent> =
+                events.iter().filter(|event| event.at_ns <= 105 * SECOND_NS).cloned().collect();
+            past.recall_silences(&then);
+            assert!(past.silences().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_silence_of_a_host_covers_what_opens_later_and_nothing_of_another_host() {
+        let (mut gateway, mut events) = (Gateway::default(), Vec::new());
+        gateway.judge(100, false, &mut events);
+        for silenced in
+            [Silenced::Host("c/other".into()), Silenced::Host("n".into()), Silenced::Job("c/ns/x".into())]
+        {
+            gateway.tracker.silence(silence(silenced, 101, Some(900), "not here"));
+        }
+        gateway.judge(110, true, &mut events);
+        assert_eq!(gateway.since_and_note(), Some((110, None)));
+        gateway.tracker.silence(silence(Silenced::Host("c/n".into()), 120, Some(900), "Kim"));
+        gateway.judge(520, false, &mut events);
+        assert_eq!(gateway.since_and_note(), None, "it has closed");
+        gateway.judge(530, true, &mut events);
+        assert_eq!(gateway.since_and_note(), Some((530, Some("Kim".to_owned()))));
+        let short = Silenced::Host("n".into());
+        gateway.tracker.release(&short, 540 * SECOND_NS).unwrap();
+        assert_eq!(
+            gateway.since_and_note(),
+            Some((530, Some("Kim".to_owned()))),
+            "that of the host without cluster"
+        );
+        gateway.tracker.release(&short, 541 * SECOND_NS).unwrap();
+        assert_eq!(gateway.since_and_note(), Some((530, None)));
     }
 }

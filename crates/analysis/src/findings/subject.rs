@@ -9,16 +9,7 @@ use gpuvitals_core::history::GpuState;
 
 use super::kinds::FindingKind;
 use crate::condition::Severity;
-use crate::findings::{Began, Evidence};
-
-/// An acknowledgement: somebody looks after the finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Acknowledgement {
-    /// Since when, nanoseconds UTC since 1970.
-    pub at_ns: i64,
-    /// Who and why, in their words; may be empty.
-    pub note: Arc<str>,
-}
+use crate::findings::{Began, Evidence, Silence};
 
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,8 +32,8 @@ pub struct FleetFinding {
     pub reach: Reach,
     /// What to do; commands in backquotes.
     pub remedy: Cow<'static, str>,
-    /// Who looks after it.
-    pub acknowledged: Option<Acknowledgement>,
+    /// The silence that covers it: somebody looks after it.
+    pub silenced: Option<Silence>,
     /// Kinds about the same subject that by its values tell of the same fault and say less.
     pub covers: &'static [&'static str],
     /// Kinds about the same subject that by its values tell of the same fault and say more.
@@ -53,6 +44,24 @@ impl FleetFinding {
     /// Its identity, `kind:subject`; the same as long as it is open and when it comes again.
     pub fn id(&self) -> String {
         format!("{}:{}", self.kind.id, self.subject)
+    }
+
+    /// The host that it is about, or that all of its GPUs are on: `cluster/name`; its name if no cluster is known.
+    pub fn host(&self) -> Option<Arc<str>> {
+        match (&self.subject, &self.reach.node) {
+            (Subject::Node(name), _) => Some(Arc::clone(name)),
+            (_, Some(node)) => Some(node_id(self.reach.cluster.as_deref(), node)),
+            _ => None,
+        }
+    }
+
+    /// The job or pod that it is about, or that holds all of its GPUs, as `cluster/namespace/name`.
+    pub fn holder(&self) -> Option<Arc<str>> {
+        let Reach { cluster, namespace, pod, job, .. } = &self.reach;
+        match &self.subject {
+            Subject::Job(holder) => Some(Arc::clone(holder)),
+            _ => Some(holder_id(cluster.as_deref(), namespace.as_deref(), job.as_ref().or(pod.as_ref())?)),
+        }
     }
 
     /// Whether another one about the same subject tells of the same fault and says less.
@@ -79,7 +88,7 @@ pub enum Subject {
 
 impl Subject {
     pub(super) fn node(cluster: Option<&str>, name: &str) -> Self {
-        Self::Node(cluster.map_or_else(|| name.into(), |cluster| format!("{cluster}/{name}").into()))
+        Self::Node(node_id(cluster, name))
     }
 
     /// Its type, for programs.
@@ -101,6 +110,21 @@ impl fmt::Display for Subject {
             Self::Node(name) | Self::Gpu(name) | Self::Job(name) | Self::Model(name) => f.write_str(name),
         }
     }
+}
+
+/// A node as `cluster/name`; by name if no cluster is known.
+fn node_id(cluster: Option<&str>, name: &str) -> Arc<str> {
+    cluster.map_or_else(|| name.into(), |cluster| format!("{cluster}/{name}").into())
+}
+
+/// A job or pod as `cluster/namespace/name`, each empty if it is not known.
+pub(super) fn holder_id(cluster: Option<&str>, namespace: Option<&str>, name: &str) -> Arc<str> {
+    format!("{}/{}/{name}", cluster.unwrap_or_default(), namespace.unwrap_or_default()).into()
+}
+
+/// The node that a GPU is on, as findings name it; none: no node is known.
+pub fn host_of(gpu: &GpuState) -> Option<Arc<str>> {
+    Some(node_id(gpu.identity.get(IdentityColumn::Cluster), gpu.identity.node()?))
 }
 
 /// Whom a finding concerns. Of several GPUs the texts that all of them share.

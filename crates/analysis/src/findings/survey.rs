@@ -10,7 +10,7 @@ use super::Evidence;
 use super::recent::{GpuWindow, Recent};
 use super::subject::{Candidate, FleetFinding, Reach, Subject};
 use crate::condition::{self, with_index};
-use crate::findings::{kinds, threshold};
+use crate::findings::{kinds, subject, threshold};
 use crate::freshness::Freshness;
 
 /// What is known about a fleet.
@@ -136,7 +136,7 @@ pub(crate) fn finding(
         evidence,
         reach,
         remedy,
-        acknowledged: None,
+        silenced: None,
         covers: &[],
         yields_to: &[],
     }
@@ -157,9 +157,7 @@ pub(super) fn common<T: Ord>(values: impl Iterator<Item = T>, share_min: f64) ->
 pub fn holder_of(gpu: &GpuState) -> Option<Arc<str>> {
     let text = |column| gpu.identity.get(column);
     let name = text(IdentityColumn::Job).or_else(|| text(IdentityColumn::Pod))?;
-    let [cluster, namespace] =
-        [IdentityColumn::Cluster, IdentityColumn::Namespace].map(|column| text(column).unwrap_or_default());
-    Some(Arc::from(format!("{cluster}/{namespace}/{name}")))
+    Some(subject::holder_id(text(IdentityColumn::Cluster), text(IdentityColumn::Namespace), name))
 }
 
 /// A GPU that its agent reports as lost.

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 
 use gpuvitals_core::time::SECOND_NS;
 
-use super::life::{AT_LEAST, LifeChange, LifeKind};
-use super::subject::Acknowledgement;
-use super::{Began, Candidate, Evidence, FindingKind, FleetFinding, Subject};
+use super::life::{self, LifeChange};
+use super::silenced::{Silence, Silences};
+use super::{Began, Candidate, Evidence, FindingKind, FleetFinding, Silenced, Subject};
 use crate::health_event::HealthEvent;
 
 /// Findings through time. A finding opens when candidates for it have come for [`FindingKind::opens_after_ns`], and
@@ -18,6 +17,9 @@ use crate::health_event::HealthEvent;
 #[derive(Debug, Default)]
 pub struct Tracker {
     tracked: HashMap<(&'static str, Subject), Tracked>,
+    silences: Silences,
+    /// The last instant.
+    now_ns: i64,
     /// What is not told yet.
     changes: Vec<LifeChange>,
     /// Whether one instant of the past is looked at: a finding opens with its first candidate, until [`Tracker::settle`] closes what had
@@ -38,8 +40,6 @@ struct Tracked {
     is_looked: bool,
     /// Whether [`Tracker::changes`] has reported its opening.
     is_told: bool,
-    /// When its acknowledgement last changed.
-    looked_ns: i64,
     finding: FleetFinding,
 }
 
@@ -70,7 +70,8 @@ impl Tracker {
         for candidate in candidates {
             self.take(now_ns, candidate);
         }
-        let changes = &mut self.changes;
+        self.now_ns = now_ns;
+        let (changes, silences) = (&mut self.changes, &mut self.silences);
         self.tracked.retain(|_, tracked| {
             let FindingKind { closes_after_ns, .. } = *tracked.finding.kind;
             let is_away = tracked.last_ns < now_ns;
@@ -81,10 +82,15 @@ impl Tracker {
             let patience_ns = if tracked.is_open { closes_after_ns } else { 0 };
             let stays = !is_away || now_ns.saturating_sub(tracked.last_ns) < patience_ns;
             if !stays && tracked.is_told {
-                changes.push(tracked.change(LifeKind::Closed, tracked.last_ns));
+                changes.push(LifeChange::closed(&tracked.finding, tracked.last_ns));
+            }
+            if !stays && tracked.is_open {
+                silences.close(&tracked.finding.id(), now_ns);
             }
             stays
         });
+        let tracked = &self.tracked;
+        silences.forget(now_ns, |id| tracked.values().any(|tracked| tracked.finding.id() == id));
     }
 
     fn take(&mut self, now_ns: i64, Candidate { opens, began, finding }: Candidate) {
@@ -99,7 +105,6 @@ impl Tracker {
                 is_open: false,
                 is_looked: began.is_some(),
                 is_told: false,
-                looked_ns: i64::MIN,
                 finding: finding.clone(),
             }),
         };
@@ -111,9 +116,8 @@ impl Tracker {
         let from_ns = if finding.kind.opens_by_looks { tracked.first_ns } else { tracked.began.at_ns };
         let has_held = now_ns.saturating_sub(from_ns) >= finding.kind.opens_after_ns;
         tracked.is_open |= has_held || self.is_of_past;
-        let acknowledged = tracked.finding.acknowledged.take();
         let Began { at_ns: since_ns, is_bound: since_is_bound } = tracked.began;
-        tracked.finding = FleetFinding { since_ns, since_is_bound, acknowledged, ..finding };
+        tracked.finding = FleetFinding { since_ns, since_is_bound, ..finding };
     }
 
     /// The open findings that began when nobody looked, for [`Tracker::looked_back`]: the worst first, so many at most.
@@ -141,33 +145,71 @@ impl Tracker {
         open.map(|tracked| &tracked.finding)
     }
 
+    /// Takes what people silenced and released, from rows that may come in any order, and again.
+    pub fn recall_silences(&mut self, events: &[HealthEvent]) {
+        self.silences.recall(events);
+    }
+
     /// Takes events about the GPUs of open findings, in order of time. A finding whose opening is not told yet goes on with the
-    /// beginning and the acknowledgement that they show, unless they show its end, too; of the others the acknowledgement is
-    /// taken.
+    /// beginning that they show, unless they show its end, too. What was silenced before its end is taken first
+    /// ([`Tracker::recall_silences`]).
     pub fn recall(&mut self, events: &[HealthEvent]) {
-        let mut lives: HashMap<&str, Vec<(LifeKind, &HealthEvent)>> = HashMap::new();
+        let mut lives: HashMap<&str, Vec<&HealthEvent>> = HashMap::new();
         for event in events {
-            if let (Some(kind), Some(id)) = (LifeKind::by_name(&event.kind), &event.finding) {
-                lives.entry(id).or_default().push((kind, event));
+            if let Some(id) = &event.finding {
+                lives.entry(id).or_default().push(event);
             }
         }
-        for tracked in self.tracked.values_mut().filter(|tracked| tracked.is_open) {
+        for tracked in self.tracked.values_mut().filter(|tracked| tracked.is_open && !tracked.is_told) {
             if let Some(life) = lives.get(tracked.finding.id().as_str()) {
-                tracked.recall(life);
+                tracked.recall(life, &mut self.silences);
             }
         }
     }
 
-    /// Acknowledges an open finding; without a note, releases it. None: no such finding is open.
-    pub fn acknowledge(&mut self, id: &str, now_ns: i64, note: Option<Arc<str>>) -> Option<FleetFinding> {
-        let mut open = self.tracked.values_mut().filter(|tracked| tracked.is_open);
-        let tracked = open.find(|tracked| tracked.finding.id() == id)?;
-        let kind = if note.is_some() { LifeKind::Acknowledged } else { LifeKind::Released };
-        tracked.finding.acknowledged = note.map(|note| Acknowledgement { at_ns: now_ns, note });
-        tracked.looked_ns = now_ns;
-        let change = tracked.change(kind, now_ns);
-        self.changes.push(change);
-        Some(tracked.finding.clone())
+    /// An open finding, by id.
+    pub fn open_one(&self, id: &str) -> Option<&FleetFinding> {
+        self.open_ones(false).find(|finding| finding.id() == id)
+    }
+
+    /// Takes a silence that somebody asks for.
+    pub fn silence(&mut self, silence: Silence) {
+        self.changes.push(LifeChange::silenced(&silence));
+        self.silences.begin(silence);
+    }
+
+    /// Ends the silence that people call so, and returns it; none: nothing of this name is silenced.
+    pub fn release(&mut self, asked: &Silenced, now_ns: i64) -> Option<Silence> {
+        let silences = self.silences();
+        let exact = silences.iter().find(|silence| silence.silenced == *asked);
+        let called = || silences.iter().find(|silence| silence.silenced.is_called(asked));
+        let silence = Silence::clone(exact.or_else(called)?);
+        self.changes.push(LifeChange::released(&silence, now_ns));
+        self.silences.end(silence.silenced.clone(), now_ns);
+        Some(silence)
+    }
+
+    /// The silences that hold, in the order of what they silence. One of a finding is there as long as the finding is open.
+    pub fn silences(&self) -> Vec<&Silence> {
+        let mut silences = self.silences.holding(self.now_ns);
+        silences.retain(|silence| match &silence.silenced {
+            Silenced::Finding(id) => {
+                self.open_one(id).is_some_and(|finding| silence.at_ns >= finding.since_ns)
+            }
+            Silenced::Host(_) | Silenced::Job(_) => true,
+        });
+        silences
+    }
+
+    /// The silence that covers an open finding: its own, or that of its job or host.
+    fn silence_over(&self, finding: &FleetFinding) -> Option<&Silence> {
+        let of = |silenced: Silenced| self.silences.of(&silenced, self.now_ns);
+        // One from before it began was that of another finding about the same subject.
+        let own =
+            of(Silenced::Finding(finding.id().into())).filter(|silence| silence.at_ns >= finding.since_ns);
+        let of_job = || of(Silenced::Job(finding.holder()?));
+        let of_host = || of(Silenced::Host(finding.host()?));
+        own.or_else(of_job).or_else(of_host)
     }
 
     /// Changes that can be told at once. Openings wait: the history is asked first whether they are new.
@@ -180,7 +222,7 @@ impl Tracker {
         let untold = self.tracked.values_mut().filter(|tracked| tracked.is_open && !tracked.is_told);
         let opened = untold.map(|tracked| {
             tracked.is_told = true;
-            tracked.change(LifeKind::Opened, tracked.began.at_ns)
+            LifeChange::opened(&tracked.finding)
         });
         let mut changes: Vec<LifeChange> = opened.collect();
         changes.append(&mut self.changes_but_openings());
@@ -207,13 +249,15 @@ impl Tracker {
         };
         let shown = |finding: &FleetFinding| {
             let covered = of(&finding.subject).iter().filter(|other| finding.covers(other));
-            with_evidence(finding.clone(), covered.flat_map(|other| &other.evidence))
+            let silenced = self.silence_over(finding).cloned();
+            let finding = FleetFinding { silenced, ..finding.clone() };
+            with_evidence(finding, covered.flat_map(|other| &other.evidence))
         };
         let all = by_subject.values().flatten();
         let mut open: Vec<FleetFinding> =
             all.filter(|finding| !is_covered(finding)).map(|finding| shown(finding)).collect();
         open.sort_by(|a, b| {
-            let by_neglect = a.acknowledged.is_some().cmp(&b.acknowledged.is_some());
+            let by_neglect = a.silenced.is_some().cmp(&b.silenced.is_some());
             let by_severity = || b.severity.cmp(&a.severity);
             let by_reach = || b.reach.concerned_gpus.cmp(&a.reach.concerned_gpus);
             let by_kind = || place(a).cmp(&place(b));
@@ -250,38 +294,21 @@ impl Tracked {
         }
     }
 
-    fn change(&self, kind: LifeKind, at_ns: i64) -> LifeChange {
-        let finding = self.finding.clone();
-        let note = finding.acknowledged.as_ref().map(|acknowledged| Arc::clone(&acknowledged.note));
-        let detail = match kind {
-            LifeKind::Opened | LifeKind::Closed => Arc::from(finding.sentence.as_str()),
-            LifeKind::Acknowledged | LifeKind::Released => note.unwrap_or_default(),
-        };
-        LifeChange { kind, at_ns, finding, detail }
-    }
-
-    fn recall(&mut self, life: &[(LifeKind, &HealthEvent)]) {
-        let mut since_ns = self.is_told.then_some(self.began.at_ns);
-        let mut is_bound = false;
-        for (kind, HealthEvent { at_ns, detail, code, .. }) in life {
-            match (kind, since_ns) {
-                (LifeKind::Opened, None) => (since_ns, is_bound) = (Some(*at_ns), *code == Some(AT_LEAST)),
-                (LifeKind::Closed, Some(_)) if !self.is_told => {
-                    (since_ns, self.finding.acknowledged) = (None, None);
-                }
-                // What was said here may be in no row yet.
-                (LifeKind::Acknowledged | LifeKind::Released, Some(_)) if *at_ns > self.looked_ns => {
-                    self.looked_ns = *at_ns;
-                    let acknowledgement = Acknowledgement { at_ns: *at_ns, note: Arc::clone(detail) };
-                    self.finding.acknowledged = (*kind == LifeKind::Acknowledged).then_some(acknowledgement);
+    fn recall(&mut self, life: &[&HealthEvent], silences: &mut Silences) {
+        let (mut since_ns, mut is_bound) = (None, false);
+        for HealthEvent { at_ns, kind, code, .. } in life {
+            match (kind.as_ref(), since_ns) {
+                (life::OPENED, None) => (since_ns, is_bound) = (Some(*at_ns), *code == Some(life::AT_LEAST)),
+                (life::CLOSED, Some(_)) => {
+                    since_ns = None;
+                    silences.close(&self.finding.id(), *at_ns);
                 }
                 _ => {}
             }
         }
-        let Some(since_ns) = since_ns else { return };
-        // What is known here of its beginning stands; rows of another life say when, and whether it is a bound.
-        if !std::mem::replace(&mut self.is_told, true) {
-            self.begin(Some(Began { at_ns: since_ns, is_bound }));
+        if let Some(at_ns) = since_ns {
+            self.is_told = true;
+            self.begin(Some(Began { at_ns, is_bound }));
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use gpuvitals_analysis::findings::{ComparedValue, Evidence, FleetFinding, HolderLoad, MemberLoad, Reach};
+use gpuvitals_analysis::findings::{
+    ComparedValue, Evidence, FleetFinding, HolderLoad, MemberLoad, Reach, Silence,
+};
 use gpuvitals_analysis::robust::Spread;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -53,8 +55,8 @@ pub(crate) struct FindingEntry<'a> {
     next_step: &'a str,
     /// Whether all of its GPUs are made up by the simulation.
     simulated: bool,
-    /// An acknowledgement: somebody looks after the finding.
-    acknowledged: Option<AcknowledgementEntry<'a>>,
+    /// The silence that covers it, its own, its job's or its host's: somebody looks after it.
+    silenced: Option<SilenceEntry<'a>>,
 }
 
 /// A value that shows a finding.
@@ -86,13 +88,44 @@ impl EvidenceEntry {
     }
 }
 
-/// An acknowledgement: somebody looks after the finding.
+/// A silence: somebody looks after what it covers, which stands behind all else.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct AcknowledgementEntry<'a> {
+#[schema(example = json!({
+    "type": "host", "id": "a/node-7", "at": "2026-11-20T16:00:00Z", "until": "2026-11-21T09:00:00Z", "note": "Kim: board exchange"
+}))]
+pub(crate) struct SilenceEntry<'a> {
+    /// What is silenced: `finding`, `host` or `job`.
+    r#type: &'static str,
+    /// Id of the finding; `cluster/name` of the host (its name if no cluster is known); `cluster/namespace/name` of the job.
+    id: &'a str,
     /// Since when.
     at: Moment,
+    /// When it ends by itself; null: when the finding closes.
+    until: Option<Moment>,
     /// Who and why, in their words; may be empty.
     note: &'a str,
+}
+
+impl<'a> From<&'a Silence> for SilenceEntry<'a> {
+    fn from(silence: &'a Silence) -> Self {
+        let Silence { silenced, at_ns, until_ns, note, .. } = silence;
+        Self {
+            r#type: silenced.type_name(),
+            id: silenced.id(),
+            at: Moment(*at_ns),
+            until: until_ns.map(Moment),
+            note,
+        }
+    }
+}
+
+/// All silences that hold.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SilenceList<'a> {
+    /// The silences, in the order of what they silence: findings, hosts, jobs.
+    pub(crate) silences: Vec<SilenceEntry<'a>>,
+    /// When the fleet was judged.
+    pub(crate) judged_at: Moment,
 }
 
 /// What a finding is about.
@@ -161,10 +194,7 @@ impl<'a> FindingEntry<'a> {
             meaning: finding.kind.meaning,
             next_step: &finding.remedy,
             simulated: finding.reach.is_simulated,
-            acknowledged: finding
-                .acknowledged
-                .as_ref()
-                .map(|it| AcknowledgementEntry { at: Moment(it.at_ns), note: &it.note }),
+            silenced: finding.silenced.as_ref().map(SilenceEntry::from),
         }
     }
 }

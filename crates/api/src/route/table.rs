@@ -5,8 +5,8 @@ use axum::routing::get;
 use utoipa::OpenApi;
 
 use super::{
-    acknowledge, analysis, clusters, course, explain, gpus, health, hints, hosts, metrics, prom, query,
-    stats, stream, telemetry, usage,
+    analysis, clusters, course, explain, gpus, health, hints, hosts, metrics, prom, query, silences, stats,
+    stream, telemetry, usage,
 };
 use crate::api::Api;
 
@@ -24,7 +24,7 @@ macro_rules! routes {
         #[openapi(
             paths(
                 $($module::$handler,)+
-                acknowledge::acknowledge, acknowledge::release,
+                silences::list, silences::silence, silences::release,
                 prom::at_once, prom::by_steps,
                 prom::browse::list_series, prom::browse::list_labels, prom::browse::list_values, prom::browse::metadata,
                 prom::browse::format_query, prom::browse::query_exemplars,

@@ -1,6 +1,6 @@
 //! A judgement holds what one look found.
 
-use gpuvitals_analysis::findings::{FleetFinding, HolderLoad};
+use gpuvitals_analysis::findings::{FleetFinding, HolderLoad, Silence};
 use gpuvitals_analysis::hints::NodeHint;
 use gpuvitals_analysis::judgement::GpuJudge;
 
@@ -11,7 +11,9 @@ pub(crate) struct Judgement {
     pub(crate) at_ns: i64,
     /// The findings with the names of their subjects for people, the worst first.
     pub(crate) findings: Vec<(FleetFinding, String)>,
-    /// What they say of each GPU.
+    /// The silences that hold.
+    pub(crate) silences: Vec<Silence>,
+    /// What the findings say of each GPU.
     pub(crate) judge: GpuJudge,
     /// The jobs with several GPUs.
     pub(crate) jobs: Vec<HolderLoad>,

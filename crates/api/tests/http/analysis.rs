@@ -7,7 +7,6 @@ use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use serde_json::{Value, json};
 
-use crate::client::{Answer, request};
 use crate::world::{Row, World, fleet, gpu, now_ns, rows};
 
 pub(crate) const H100: &str = "NVIDIA H100 80GB HBM3";
@@ -422,88 +421,4 @@ async fn many_idle_gpus_that_often_changed_hands_are_judged() {
     let list = world.ok("/api/v1/analysis/findings?kind=idle_held&limit=100").await;
     let concerned = &list["findings"][0]["reach"]["concerned_gpus"];
     assert_eq!((&list["total"], concerned), (&json!(1), &json!(40)), "{list}");
-}
-
-/// A request with a body.
-async fn post(world: &World, kind: &str, body: &str) -> Answer {
-    let headers = format!("content-type: {kind}\r\ncontent-length: {}\r\n", body.len());
-    request(world.address, "POST", "/api/v1/analysis/acknowledgements", &format!("{headers}\r\n{body}")).await
-}
-
-#[tokio::test]
-async fn a_finding_is_acknowledged_and_released_and_its_life_is_rows() {
-    let world = judging().await;
-    world.append(rows(&[(gpu("GPU-x", "n1", 0, H100), 0, &[("xid_last", 79.0)])])).await;
-    assert_eq!(ids(&world.ok("/api/v1/analysis/findings").await), ["xid:GPU-x"]);
-    world.set_time(now_ns() + 10 * SECOND_NS);
-    let body = json!({"finding": "xid:GPU-x", "note": " Kim: drained "}).to_string();
-    let answer = post(&world, "application/json; charset=utf-8", &body).await;
-    let acknowledged = json!({"at": "2026-11-20T16:00:10Z", "note": "Kim: drained"});
-    assert_eq!((answer.status, &answer.json()["acknowledged"]), (200, &acknowledged));
-    let list = world.ok("/api/v1/analysis/findings").await;
-    assert_eq!(list["findings"][0]["acknowledged"], acknowledged);
-
-    world.set_time(now_ns() + 20 * SECOND_NS);
-    let path = "/api/v1/analysis/acknowledgements?finding=xid%3AGPU-x";
-    let released = request(world.address, "DELETE", path, "").await;
-    assert_eq!((released.status, &released.json()["acknowledged"]), (200, &Value::Null));
-    world.store_findings().await;
-    let rows = world.ok("/api/v1/telemetry?table=gpu_health_events&metrics=kind,finding,detail").await;
-    let told: Vec<_> = rows["data"].as_array().unwrap().iter().map(|row| &row["metrics"]).collect();
-    let event = |kind, detail| json!({"kind": kind, "finding": "xid:GPU-x", "detail": detail});
-    assert_eq!(
-        told,
-        [
-            &event("finding_released", json!("")),
-            &event("finding_acknowledged", json!("Kim: drained")),
-            &event("finding_opened", json!("XID 79: the GPU has fallen off the bus")),
-        ]
-    );
-}
-
-#[tokio::test]
-async fn what_another_gateway_said_of_a_finding_counts_here() {
-    let world = judging().await;
-    let who = gpu("GPU-x", "n1", 0, H100);
-    world.append(rows(&[(who.clone(), 0, &[("xid_last", 79.0)])])).await;
-    let mut builder = BatchBuilder::new(Table::GpuHealthEvents);
-    let who = builder.intern(&who);
-    for (second, kind, detail) in [
-        (-7_200, "finding_opened", "XID 79: the GPU has fallen off the bus"),
-        (-60, "finding_acknowledged", "Ada looks"),
-    ] {
-        let row = builder.row(now_ns() + second * SECOND_NS, who);
-        builder.set_extra(row, "sequence", 1).unwrap();
-        for (column, text) in [("kind", kind), ("finding", "xid:GPU-x"), ("detail", detail)] {
-            builder.set_extra_text(row, column, text).unwrap();
-        }
-    }
-    world.append(builder.finish(Origin { node: Arc::from("other"), started_ns: 1 }, 1).unwrap()).await;
-    let list = world.ok("/api/v1/analysis/findings").await;
-    let finding = &list["findings"][0];
-    assert_eq!(finding["since"], "2026-11-20T14:00:00Z");
-    assert_eq!(finding["acknowledged"], json!({"at": "2026-11-20T15:59:00Z", "note": "Ada looks"}));
-    world.store_findings().await;
-    let rows = world.ok("/api/v1/telemetry?table=gpu_health_events").await;
-    assert_eq!(rows["total"], 2, "it was told already");
-}
-
-#[tokio::test]
-async fn acknowledgements_that_make_no_sense_are_refused() {
-    let world = judging().await;
-    let known = json!({"finding": "xid:GPU-x"}).to_string();
-    let long = json!({"finding": "xid:GPU-x", "note": "ä".repeat(501)}).to_string();
-    for (kind, body, status, code) in [
-        ("text/plain", known.as_str(), 400, "bad_body"),
-        ("application/json", "{", 400, "bad_body"),
-        ("application/json", r#"{"id": "xid:GPU-x"}"#, 400, "bad_body"),
-        ("application/json", long.as_str(), 400, "bad_body"),
-        ("application/json", known.as_str(), 404, "unknown_finding"),
-    ] {
-        let answer = post(&world, kind, body).await;
-        assert_eq!((answer.status, &answer.json()["code"]), (status, &json!(code)), "{body}");
-    }
-    let path = "/api/v1/analysis/acknowledgements";
-    assert_eq!(request(world.address, "DELETE", path, "").await.status, 400);
-    assert_eq!(world.get(path).await.status, 405);
 }

@@ -93,7 +93,7 @@ async fn each_list_comes_in_the_format_that_is_named() {
         (
             "/api/v1/analysis/findings?kind=xid",
             "id,timestamp,since_at_least,severity,kind,subject_type,subject,sentence,evidence,next_step,gpu_count,\
-             concerned_gpus,cluster,hostname,namespace,pod,job,acknowledged,note,simulated",
+             concerned_gpus,cluster,hostname,namespace,pod,job,silenced,silenced_until,note,simulated",
             "xid:GPU-c,2026-11-20T15:59:58Z,",
         ),
         (

@@ -22,6 +22,7 @@ mod partial;
 mod prom;
 mod query;
 mod refused;
+mod silences;
 mod stream;
 mod telemetry;
 mod world;

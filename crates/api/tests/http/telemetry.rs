@@ -205,7 +205,11 @@ async fn rows_of_every_table_are_asked_for_by_its_name() {
     };
     let details = json!({ "metric": "seven", "instance": "seven", "value": 7.0 });
     assert_eq!(of_table("gpu_details").await, (json!("GPU-a"), details));
-    let event = json!({ "kind": "seven", "sequence": 7, "code": 7, "detail": "seven", "finding": "seven" });
+    let texts = ["kind", "detail", "finding", "silenced", "until"];
+    let mut event = json!({ "sequence": 7, "code": 7 });
+    for name in texts {
+        event[name] = json!("seven");
+    }
     assert_eq!(of_table("gpu_health_events").await, (json!("GPU-a"), event.clone()));
     assert_eq!(of_table("gpu_processes").await.1["command"], "seven");
     assert_eq!(of_table("system_events").await, (json!("sim-node-01"), json!({ "cpu_pct": 12.5 })));

@@ -144,10 +144,11 @@ impl World {
         self.store.append(vec![batch]).await.unwrap();
     }
 
-    /// Stores the rows that findings have made.
-    pub(crate) async fn store_findings(&self) {
+    /// Stores the rows that findings and silences have made, and returns them.
+    pub(crate) async fn store_findings(&self) -> Vec<Batch> {
         let rows = self.findings.lock().unwrap().rest();
-        self.store.append(rows).await.unwrap();
+        self.store.append(rows.clone()).await.unwrap();
+        rows
     }
 
     pub(crate) fn set_time(&self, ns: i64) {

@@ -154,8 +154,8 @@ const PROCESSES: &[TableColumn] = &[
 const HEALTH_EVENTS: &[TableColumn] = &[
     text(
         "kind",
-        "What happened: `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`; `finding_opened`, `finding_acknowledged`, \
-         `finding_released`, `finding_closed`.",
+        "What happened: `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`; `finding_opened`, `finding_closed`; \
+         `silenced`, `released`.",
     )
     .key(),
     number(
@@ -163,7 +163,7 @@ const HEALTH_EVENTS: &[TableColumn] = &[
         ColumnType::I64,
         Unit::None,
         COUNT,
-        "Number of the event since the agent, or the gateway of a finding, started.",
+        "Number of the event since the agent, or the gateway of a finding or silence, started.",
     )
     .key(),
     number(
@@ -174,8 +174,14 @@ const HEALTH_EVENTS: &[TableColumn] = &[
         "The number of an `xid`; how many errors an `ecc` or `ras` adds; the reason mask of a `throttle`; \
          1 if a `finding_opened` may have begun earlier.",
     ),
-    text("detail", "The event in words."),
+    text("detail", "The event in words; of a silence the note."),
     text("finding", "The finding whose life it is of, `kind:subject`."),
+    text(
+        "silenced",
+        "What somebody silences or releases: a finding as `kind:subject`, a host as `host:NAME` or `host:CLUSTER/NAME`, \
+         a job as `job:CLUSTER/NAMESPACE/NAME`.",
+    ),
+    text("until", "When a silence ends, as an instant in UTC; none: when the finding closes."),
 ];
 
 const fn text(name: &'static str, help: &'static str) -> TableColumn {

@@ -8,5 +8,6 @@ mod clusters;
 mod database;
 mod names;
 mod pieces;
+mod silences;
 mod site;
 mod wire;

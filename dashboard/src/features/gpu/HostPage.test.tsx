@@ -1,4 +1,5 @@
 import { act, screen, waitFor } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
 import { expect, it } from "vitest";
 import type { Gpu } from "../../api/client";
 import { FakePlot } from "../../testing/FakePlot";
@@ -69,4 +70,21 @@ it("helps where there is no such host, and says what could not be read or renewe
   mock.set("/api/v1/gpus", broken);
   await act(() => again.client.refetchQueries());
   expect((await screen.findAllByRole("note", { name: "Not renewed" }))[0]?.textContent).toContain("disk on fire");
+});
+
+it("lets the host be silenced until a time, and says so there", async () => {
+  const ofHost = { type: "host", id: "lab/node-1", at: new Date().toISOString(), until: new Date(Date.now() + 8 * 3_600_000).toISOString(), note: "" };
+  const other = { ...ofHost, id: "lab/node-11" };
+  let silences = [other];
+  const mock = mockApi({ ...handlers, "/api/v1/gpus": listOf([one(0)]), "/api/v1/analysis/silences": () => ({ body: { ...ofHost, silences, judged_at: "" } }) });
+  renderAt("/hosts/node-1?range=1h");
+  await userEvent.click(await screen.findByRole("button", { name: "Silence this host" }));
+  expect(screen.queryByRole("combobox", { name: "What" })).toBeNull();
+  silences = [ofHost, other];
+  await userEvent.click(screen.getByRole("button", { name: "Silence" }));
+  expect((await screen.findByRole("note", { name: "Silences" })).textContent).toMatch(/^1 silence:host lab\/node-1 until/);
+  const sent = mock.asked.find(({ method }) => method === "POST");
+  const body = JSON.parse(sent?.body ?? "") as { host: string; until: string };
+  expect(body.host).toBe("node-1");
+  expect(Math.abs(Date.parse(body.until) - Date.now() - 8 * 3_600_000)).toBeLessThan(60_000);
 });

@@ -12,6 +12,7 @@ import { COMPARE, FLEET, GPU, HOST } from "../../parts/addresses";
 import { List, type ListOf } from "../../parts/columns";
 import { FindingItem } from "../../parts/findings/FindingItem";
 import { findingDoubts } from "../../parts/findings/doubts";
+import { SilenceForm, Silences } from "../../parts/findings/Silencing";
 import { Heat, LastSeen, Level, MemoryUse, Reason, SimulatedBadge, SimulatedBanner, VerdictBadge } from "../../parts/gpuLook";
 import { isSilent } from "../../parts/judgement";
 import { defaultRange, isRecorded, PRESETS, spanOf, stepOf, type Preset, type Range } from "../../parts/range";
@@ -99,6 +100,8 @@ export function HostPage({ name }: { readonly name: string }) {
           Not everything could be read: {list.data.partial}
         </p>
       )}
+      <Silences now={now} host={name} />
+      <SilenceForm choices={[{ type: "host", id: name }]} now={now} />
       <Vitals gpus={gpus} total={list.data.total} />
       {(findings.length > 0 || doubts.length > 0) && (
         <section aria-label="Findings" className="mt-3">

@@ -6,6 +6,7 @@ import { finding, findingsOf, gpu, judgementsOf, listOf, metric, mockApi, ok, tr
 import { renderAt } from "../../testing/render";
 
 const FINDINGS = "/api/v1/analysis/findings";
+const SILENCES = "/api/v1/analysis/silences";
 const reach = finding().reach;
 const silent = finding({
   id: "node_silent:node-2",
@@ -43,23 +44,62 @@ describe("what is wrong now", () => {
   });
 
   it("lets one be acknowledged with a note, and released", async () => {
-    let acknowledged: ReturnType<typeof finding>["acknowledged"] = null;
+    let silenced: ReturnType<typeof finding>["silenced"] = null;
     const mock = mockApi({
-      [FINDINGS]: () => findingsOf([finding({ acknowledged })]),
-      "/api/v1/analysis/acknowledgements": () => ({ body: finding({ acknowledged }) }),
+      [FINDINGS]: () => findingsOf([finding({ silenced })]),
+      [SILENCES]: () => ({ body: { ...silenced, silences: [] } }),
     });
     renderAt("/");
     await userEvent.click(await screen.findByRole("button", { name: "Acknowledge" }));
     await userEvent.type(screen.getByRole("textbox", { name: "Who looks after it, and why" }), "Kim: drained");
-    acknowledged = { at: new Date().toISOString(), note: "Kim: drained" };
+    silenced = { type: "finding", id: "xid:GPU-a", at: new Date().toISOString(), until: null, note: "Kim: drained" };
     await userEvent.click(screen.getByRole("button", { name: "Acknowledge" }));
     expect(await screen.findByText("Kim: drained")).toBeTruthy();
-    const asked = () => mock.asked.filter(({ path }) => path === "/api/v1/analysis/acknowledgements");
+    const asked = () => mock.asked.filter(({ path, method }) => path === SILENCES && method !== "GET");
     expect(asked().map(({ method, body }) => [method, JSON.parse(body) as unknown])).toEqual([["POST", { finding: "xid:GPU-a", note: "Kim: drained" }]]);
-    acknowledged = null;
+    silenced = null;
     await userEvent.click(screen.getByRole("button", { name: "Release" }));
     expect(await screen.findByRole("button", { name: "Acknowledge" })).toBeTruthy();
     expect(asked().map(({ method, params }) => [method, params.get("finding")])[1]).toEqual(["DELETE", "xid:GPU-a"]);
+  });
+
+  it("lets the host or job of one be silenced until a time, says what is silenced and takes it back", async () => {
+    const until = new Date(Date.now() + 3_600_000).toISOString();
+    const ofHost = { type: "host", id: "node-1", at: new Date().toISOString(), until, note: "Kim: board exchange" };
+    let silences: (typeof ofHost)[] = [];
+    const mock = mockApi({
+      [FINDINGS]: () => findingsOf([finding({ silenced: silences[0] ?? null })]),
+      [SILENCES]: () => ({ body: { ...ofHost, silences, judged_at: "" } }),
+    });
+    renderAt("/");
+    await userEvent.click(await screen.findByRole("button", { name: "Acknowledge" }));
+    const what = screen.getByRole("combobox", { name: "What" });
+    expect(within(what).getAllByRole("option").map(({ textContent }) => textContent)).toEqual(["this finding", "all of host node-1", "all of job research/train-7"]);
+    await userEvent.selectOptions(what, "all of host node-1");
+    const when = screen.getByRole("combobox", { name: "Until when" });
+    expect(within(when).queryByRole("option", { name: "until it closes" })).toBeNull();
+    await userEvent.selectOptions(when, "for 1 hour");
+    silences = [ofHost];
+    await userEvent.click(screen.getByRole("button", { name: "Silence" }));
+    expect((await screen.findByRole("note", { name: "Silences" })).textContent).toMatch(/^1 silence:host node-1 until .*\(Kim: board exchange\)/);
+    const asked = () => mock.asked.filter(({ path, method }) => path === SILENCES && method !== "GET");
+    const body = JSON.parse(asked()[0]?.body ?? "") as { host: string; until: string };
+    expect(body.host).toBe("node-1");
+    expect(Math.abs(Date.parse(body.until) - Date.now() - 3_600_000)).toBeLessThan(60_000);
+    silences = [];
+    await userEvent.click(screen.getAllByRole("button", { name: "Release host node-1" })[0] ?? document.body);
+    await waitFor(() => expect(screen.queryByRole("note", { name: "Silences" })).toBeNull());
+    expect(asked()[1]?.params.get("host")).toBe("node-1");
+  });
+
+  it("says what was silenced at an instant of the past, and lets nothing be changed there", async () => {
+    const ofHost = { type: "host", id: "node-1", at: "2026-11-20T02:00:00Z", until: "2026-11-20T09:00:00Z", note: "" };
+    const mock = mockApi({ [FINDINGS]: findingsOf([finding({ silenced: ofHost }), slow]), [SILENCES]: { body: { silences: [ofHost], judged_at: "" } } });
+    renderAt("/?at=2026-11-20T03:00:00Z");
+    expect((await screen.findByRole("note", { name: "Silences" })).textContent).toContain("host node-1");
+    expect(await screen.findByText(/Silenced with host node-1/)).toBeTruthy();
+    expect(screen.queryByRole("button", { name: /Release|Acknowledge/ })).toBeNull();
+    expect(mock.asked.find(({ path }) => path === SILENCES)?.params.get("at")).toBe("2026-11-20T03:00:00.000Z");
   });
 
   it("says in the tab how many are critical, and what the page shows by its name", async () => {

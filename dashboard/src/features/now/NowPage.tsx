@@ -13,6 +13,7 @@ import { Empty, Failed } from "../../shared/states";
 import { formatClock, SECOND, useNow } from "../../shared/time";
 import { answerDoubts, findingDoubts } from "../../parts/findings/doubts";
 import { FindingItem } from "../../parts/findings/FindingItem";
+import { Silences } from "../../parts/findings/Silencing";
 import { kindTitle } from "../../parts/findings/words";
 import { TimeBar } from "../../parts/asof/TimeBar";
 import { NOT_COUNTED } from "../../parts/counts";
@@ -71,6 +72,7 @@ export function NowPage() {
       )}
       {headline !== null && <Head headline={headline} />}
       {!state.tv && <TimeBar host={state.host} />}
+      <Silences now={now} />
       {!isLast && strip}
       {state.tv && <Tv findings={findings} now={now} indices={indices} names={names} />}
       {state.tv ? null : list.data === undefined ? (

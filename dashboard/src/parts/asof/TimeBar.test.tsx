@@ -11,7 +11,7 @@ const EVENTS = "/api/v1/telemetry";
 const event = (timestamp: string, kind: string, detail: string, finding = "") => ({ timestamp, gpu_id: "GPU-a", hostname: "node-1", metrics: { kind, detail, finding } });
 const events = [
   event("2026-11-20T03:05:00Z", "finding_closed", "XID 63", "xid:GPU-a"),
-  event("2026-11-20T03:01:00Z", "finding_acknowledged", "Kim", "xid:GPU-a"),
+  event("2026-11-20T03:01:00Z", "silenced", "Kim"),
   event("2026-11-20T03:00:00Z", "finding_opened", "XID 63", "xid:GPU-a"),
   event("2026-11-20T02:59:00Z", "throttle", "power limit"),
   event("2026-11-20T02:00:00Z", "lost", "it does not answer"),

@@ -6,10 +6,10 @@ import { Link } from "../../shared/location";
 import { formatInstant, formatSpan, parseInstant } from "../../shared/time";
 import { CopyButton } from "../copy";
 import { SimulatedBadge } from "../gpuLook";
-import { Acknowledgement } from "./Acknowledgement";
 import { FindingChart } from "./FindingChart";
 import { evidenceWords, useGpuMetrics } from "./evidence";
 import { SeverityBadge, severityLook } from "./severity";
+import { FindingSilence } from "./Silencing";
 import { besideOf, gpuSince, hostPath, inSentenceCase, kindTitle, pathOf, piecesOf, reachWords } from "./words";
 
 interface FindingItemProps {
@@ -35,7 +35,7 @@ export function FindingItem({ finding, now, index, isHere = false, names = NO_NA
       className="card relative grid gap-x-6 gap-y-3 overflow-hidden p-3 pl-4 text-[13px] focus-within:border-accent/60 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]"
       data-finding={finding.id}
       data-kind={finding.kind}
-      data-acknowledged={finding.acknowledged ? "" : undefined}
+      data-silenced={finding.silenced ? "" : undefined}
       aria-label={`${finding.severity}: ${finding.subject.name}: ${finding.sentence}`}
     >
       <span aria-hidden className={`absolute inset-y-0 left-0 w-1 bg-current ${severityLook(finding.severity).colour}`} />
@@ -75,7 +75,7 @@ export function FindingItem({ finding, now, index, isHere = false, names = NO_NA
         <h2 className="text-[11px] text-faint">What to do</h2>
         <NextStep step={finding.next_step} index={index} />
         {!isHere && <p className="mt-2 text-xs text-faint">{finding.meaning}</p>}
-        <Acknowledgement finding={finding} now={now} />
+        <FindingSilence finding={finding} now={now} />
       </div>
     </li>
   );

@@ -6,6 +6,7 @@ use arrow_array::{Int64Array, RecordBatch};
 use arrow_schema::ArrowError;
 use gpuvitals_analysis::findings::{Evidence, FleetFinding, Reach};
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use gpuvitals_core::time;
 
 use crate::columns::{self, TableColumn};
 
@@ -57,10 +58,14 @@ pub(super) fn of(findings: &[&(FleetFinding, String)]) -> Result<RecordBatch, Ar
         reach("namespace", "Namespace of the holder.", |reach| &reach.namespace),
         reach("pod", "Pod that holds the GPUs.", |reach| &reach.pod),
         reach("job", "Job that holds the GPUs.", |reach| &reach.job),
-        texts("acknowledged", "Whether somebody looks after it.", |finding| {
-            Some(yes(finding.acknowledged.is_some()))
+        texts("silenced", "Whether somebody looks after it.", |finding| {
+            Some(yes(finding.silenced.is_some()))
         }),
-        texts("note", "Who does, and why.", |finding| Some(&finding.acknowledged.as_ref()?.note)),
+        owned("silenced_until", "When that ends by itself.", |finding| {
+            let until_ns = finding.silenced.as_ref().and_then(|silence| silence.until_ns);
+            until_ns.map(time::format).unwrap_or_default()
+        }),
+        texts("note", "Who looks after it, and why.", |finding| Some(&finding.silenced.as_ref()?.note)),
         texts("simulated", "Whether all of its GPUs are made up by the simulation.", |finding| {
             Some(yes(finding.reach.is_simulated))
         }),

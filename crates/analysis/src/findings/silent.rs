@@ -39,7 +39,7 @@ struct NodeGpus<'a> {
 }
 
 impl<'a> Survey<'a> {
-    pub(super) fn silence(&self, found: &mut Vec<Candidate>) {
+    pub(super) fn silent(&self, found: &mut Vec<Candidate>) {
         let mut nodes: BTreeMap<(Option<&str>, Option<&'a str>), NodeGpus<'a>> = BTreeMap::new();
         for gpu in self.now.gpus {
             if self.now.fresh.now_ns.saturating_sub(gpu.last_seen_ns) > GONE_AFTER_NS {
