@@ -19,7 +19,7 @@ use crate::batch::{MetricColumn, Value, metric_of};
 use crate::{Batch, MetricId};
 
 use crate::integral::{Integral, Order, order, seconds};
-use crate::usage::{CountedSpan, CounterSpan, PowerSpan, is_seen};
+use crate::usage::{CountedSpan, CounterSpan, PowerSpan, SeenPower, is_seen};
 
 /// Largest difference between counter and integrated power, as a share of the larger.
 pub const TOLERANCE: f64 = 0.10;
@@ -327,8 +327,13 @@ impl Energy {
         self.total.max(self.now())
     }
 
+    /// Integrated power, joules, and the seconds over which it was sampled.
+    pub(crate) fn sampled(&self) -> SeenPower {
+        SeenPower { joules: self.integrated(), seconds: self.seen_s() }
+    }
+
     /// Seconds over which power was sampled.
-    pub(crate) fn seen_s(&self) -> f64 {
+    fn seen_s(&self) -> f64 {
         self.seen.total().unwrap_or(0.0)
     }
 

@@ -5,7 +5,7 @@
 //! of a GPU add up to the GPU. Over a gap nothing is known and nothing is added; an energy counter counts on. A use goes from the first row to the last: a single row has none.
 //!
 //! A [`Stay`] is some rows of one GPU and holder, side by side. It has the sums over them and the values at both ends, so
-//! neighbours join exactly: a rollup has one a row, and a [`UseFold`] adds up rows and rollups alike.
+//! neighbours join exactly: a rollup has one a row, and a fold adds up rows and rollups alike.
 
 mod fold;
 mod holders;
@@ -14,8 +14,8 @@ mod rows;
 mod spans;
 mod stay;
 
-pub use fold::{HolderUse, UseFold};
-pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, Usage, UseQuery, join};
+pub use fold::HolderUse;
+pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, USES_MAX, Usage, UseQuery, join};
 pub use paced::StayFold;
 pub use rows::{RowsOfUse, UseColumns, use_columns};
 pub(crate) use spans::is_seen;

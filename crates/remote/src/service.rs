@@ -177,8 +177,8 @@ impl Calls for Answers {
     }
 
     async fn usage(&self, request: Request<v1::UsageRequest>) -> Result<Response<Self::UsageStream>, Status> {
-        let v1::UsageRequest { start_ns, end_ns } = request.into_inner();
-        let answer = self.history.usage(UseQuery { start_ns, end_ns }).await;
+        let v1::UsageRequest { start_ns, end_ns, step_ns } = request.into_inner();
+        let answer = self.history.usage(UseQuery { start_ns, end_ns, step_ns }).await;
         Ok(parts(usage::parts(answer.map_err(|error| refusal::status(&error))?)))
     }
 

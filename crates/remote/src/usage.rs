@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::history::Part;
-use gpuvitals_core::usage::{GpuUse, HOLDER_COLUMNS, HolderUse};
+use gpuvitals_core::usage::{GpuUse, HOLDER_COLUMNS, HolderUse, SeenPower};
 use tonic::Status;
 
 use crate::v1;
@@ -25,7 +25,7 @@ pub(crate) fn parts(answer: Part<Vec<GpuUse>>) -> impl Iterator<Item = Result<v1
 
 fn message(one: &GpuUse) -> v1::GpuUse {
     let text = |text: &Option<Arc<str>>| v1::group::Text { text: text.as_ref().map(ToString::to_string) };
-    let HolderUse { seconds, busy_s, idle_s, throttled_s, joules, idle_joules } = one.held;
+    let HolderUse { seconds, busy_s, idle_s, throttled_s, joules, idle_joules, power } = one.held;
     v1::GpuUse {
         gpu: one.gpu.to_string(),
         holder: Some(v1::Group { texts: one.holder.iter().map(text).collect() }),
@@ -35,6 +35,11 @@ fn message(one: &GpuUse) -> v1::GpuUse {
         throttled_seconds: throttled_s,
         joules,
         idle_joules,
+        power_joules: power.joules,
+        power_seconds: power.seconds,
+        step_ns: one.step_ns,
+        from_ns: one.rows_ns.0,
+        until_ns: one.rows_ns.1,
         source: one.source.map_or("", EnergySource::name).to_owned(),
         first_ns: one.first_ns,
         last_ns: one.last_ns,
@@ -49,6 +54,8 @@ pub(crate) fn read(sent: v1::GpuUse) -> GpuUse {
     GpuUse {
         gpu: sent.gpu.into(),
         holder: holder.into(),
+        step_ns: sent.step_ns,
+        rows_ns: (sent.from_ns, sent.until_ns),
         held: HolderUse {
             seconds: sent.seconds,
             busy_s: sent.busy_seconds,
@@ -56,6 +63,7 @@ pub(crate) fn read(sent: v1::GpuUse) -> GpuUse {
             throttled_s: sent.throttled_seconds,
             joules: sent.joules,
             idle_joules: sent.idle_joules,
+            power: SeenPower { joules: sent.power_joules, seconds: sent.power_seconds },
         },
         source: EnergySource::by_name(&sent.source),
         first_ns: sent.first_ns,

@@ -53,7 +53,7 @@ fn main() -> Fallible {
         ("an hour", 90, 150),
     ];
     for (name, from, to) in ends {
-        let query = UseQuery { start_ns: BASE_NS + from * MINUTE_NS, end_ns: BASE_NS + to * MINUTE_NS };
+        let query = UseQuery::of(BASE_NS + from * MINUTE_NS, BASE_NS + to * MINUTE_NS);
         // The highest resident set is counted from here on.
         std::fs::write("/proc/self/clear_refs", "5")?;
         let before = resident("VmRSS")?;

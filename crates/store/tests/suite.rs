@@ -90,7 +90,7 @@ fn a_step_of_a_rollup_is_split_where_the_pod_changes() {
         }
     });
     let writes = vec![Write::Rows(rows.collect()), Write::Settle];
-    let case = Case { writes, rows: Vec::new(), pages: Vec::new(), buckets: Vec::new() };
+    let case = Case { writes, rows: Vec::new(), pages: Vec::new(), buckets: Vec::new(), uses: Vec::new() };
     let dir = tempfile::tempdir().unwrap();
     let pod = GroupColumn::Identity(IdentityColumn::Pod);
     let questions = [

@@ -1,6 +1,6 @@
 //! Questions, and whether the answers are the model's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use gpuvitals_core::history::{
     Aggregate, BucketQuery, Buckets, Fleet, History, Part, RowsQuery, fleet_as_of,
 };
 use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::usage::{GpuUse, UseQuery};
 
 use crate::model::{Group, Model};
 use crate::rows::answer;
@@ -76,6 +77,17 @@ pub fn check_values(found: &Buckets, model: &Model, query: &BucketQuery) {
         }
     }
     assert!(expected.is_empty(), "no {expected:?} of {query:?}");
+}
+
+/// Asks for the use by steps: of each GPU, holder and step with a row, by these. How long and how much depends on which distances are
+/// gaps, which rollups of uneven rows know less well: other tests have that.
+pub(crate) async fn check_use(history: &dyn History, model: &Model, query: UseQuery) {
+    let Part { answer: found, missing } = history.usage(query).await.unwrap();
+    assert_eq!(missing, Vec::<String>::new());
+    let texts = |one: &GpuUse| one.holder.iter().map(|text| text.as_deref().map(str::to_owned)).collect();
+    let places = found.iter().map(|one| (one.gpu.to_string(), texts(one), one.step_ns));
+    assert_eq!(places.collect::<BTreeSet<(String, Group, Option<i64>)>>(), model.used(&query), "{query:?}");
+    assert!(found.is_sorted_by_key(|one| (&one.gpu, &one.holder, one.step_ns)), "{query:?}");
 }
 
 /// How much earlier a GPU of the past may seem to have been seen: rows without values are not looked for until a GPU is quiet.

@@ -6,10 +6,11 @@ use gpuvitals_core::history::{
     Aggregate, BucketQuery, GroupColumn, History, Matcher, Pattern, RowsQuery, Selector, TextTest,
 };
 use gpuvitals_core::ports::Sink;
+use gpuvitals_core::usage::UseQuery;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use proptest::prelude::*;
 
-use crate::ask::{check_buckets, check_fleet, check_fleet_as_of, check_pages, check_rows};
+use crate::ask::{check_buckets, check_fleet, check_fleet_as_of, check_pages, check_rows, check_use};
 use crate::model::Model;
 use crate::rows::{BASE_NS, TestRow, batches};
 
@@ -57,6 +58,8 @@ pub struct Case {
     pub pages: Vec<RowsQuery>,
     /// Questions for values by steps.
     pub buckets: Vec<BucketQuery>,
+    /// Questions for the use of GPUs by steps.
+    pub uses: Vec<UseQuery>,
 }
 
 /// Cases by chance.
@@ -76,8 +79,9 @@ pub fn cases() -> impl Strategy<Value = Case> {
         prop::collection::vec(row_questions(), 6),
         prop::collection::vec(pages, 3),
         prop::collection::vec(bucket_questions(), 8),
+        prop::collection::vec(use_questions(), 2),
     )
-        .prop_map(|(writes, rows, pages, buckets)| Case { writes, rows, pages, buckets })
+        .prop_map(|(writes, rows, pages, buckets, uses)| Case { writes, rows, pages, buckets, uses })
 }
 
 impl Case {
@@ -113,6 +117,9 @@ impl Case {
         }
         for query in &self.buckets {
             check_buckets(history, model, query).await;
+        }
+        for query in &self.uses {
+            check_use(history, model, *query).await;
         }
     }
 }
@@ -190,6 +197,15 @@ fn row_questions() -> impl Strategy<Value = RowsQuery> {
             }
         },
     )
+}
+
+fn use_questions() -> impl Strategy<Value = UseQuery> {
+    let step = prop::sample::select(vec![7_i64, 10, 20, 60, 3_600]);
+    (seconds(), 0..63_i64, prop::option::weighted(0.8, step)).prop_map(|(start_ns, length, step)| UseQuery {
+        start_ns,
+        end_ns: start_ns + length * SECOND_NS,
+        step_ns: step.map(|step| step * SECOND_NS),
+    })
 }
 
 fn bucket_questions() -> impl Strategy<Value = BucketQuery> {

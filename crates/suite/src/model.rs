@@ -1,10 +1,11 @@
 //! The plainest history there is: a map from GPU and time to columns.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, RowsQuery, Selector};
+use gpuvitals_core::usage::{HOLDER_COLUMNS, UseQuery};
 use gpuvitals_core::{IdentityColumn, Table};
 
 use crate::rows::{Cells, TestRow, batches, cells};
@@ -129,6 +130,17 @@ impl Model {
         }
         found.retain(|(aggregate, ..), _| query.aggregates.contains(aggregate));
         found
+    }
+
+    /// Which GPUs rows of a range have, under which holders, in which steps.
+    pub(crate) fn used(&self, query: &UseQuery) -> BTreeSet<(String, Group, Option<i64>)> {
+        let rows = self.table(Table::GpuEvents);
+        let rows = rows.filter(|((_, time), _)| (query.start_ns..=query.end_ns).contains(time));
+        let used = rows.map(|((key, time), cells)| {
+            let holder = HOLDER_COLUMNS.iter().map(|column| cells.get(column.name()).cloned()).collect();
+            (key.clone(), holder, query.step_ns.map(|step_ns| time - time.rem_euclid(step_ns)))
+        });
+        used.collect()
     }
 
     /// By GPU, at an instant.

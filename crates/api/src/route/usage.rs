@@ -117,7 +117,7 @@ impl Ask for UsageAsk {
         if end_ns < start_ns {
             return Err(ApiError::EndBeforeStart);
         }
-        let Part { answer: uses, missing } = view.history.usage(UseQuery { start_ns, end_ns }).await?;
+        let Part { answer: uses, missing } = view.history.usage(UseQuery::of(start_ns, end_ns)).await?;
         view.render(missing, move |view, _| {
             let range = (Moment(start_ns), Moment(end_ns));
             let until_ns =
@@ -220,7 +220,8 @@ fn sum(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |sum, value| sum + value)
 }
 
-fn energy_of(group: Option<String>, uses: &[&GpuUse]) -> EnergyGroup {
+/// The energy of some uses.
+pub(super) fn energy_of(group: Option<String>, uses: &[&GpuUse]) -> EnergyGroup {
     let known: Vec<(f64, EnergySource)> =
         uses.iter().filter_map(|one| Some((one.held.joules?, one.source?))).collect();
     let of = |source| known.iter().filter(move |one| one.1 == source).map(|one| one.0);
@@ -245,7 +246,8 @@ fn energy_of(group: Option<String>, uses: &[&GpuUse]) -> EnergyGroup {
     }
 }
 
-fn idle_of(group: Option<String>, uses: &[&GpuUse], price: Option<f64>) -> IdleGroup {
+/// The idle hours of some uses, all of them by holders.
+pub(super) fn idle_of(group: Option<String>, uses: &[&GpuUse], price: Option<f64>) -> IdleGroup {
     let idle_gpu_hours = hours(uses, |held| held.idle_s);
     let idle_joules = uses.iter().filter_map(|one| one.held.idle_joules).reduce(|sum, joules| sum + joules);
     IdleGroup {

@@ -9,7 +9,8 @@ use super::error::QueryError;
 use super::fleet::Fleet;
 use super::part::{Answered, Changes, Part};
 use super::query::{BucketQuery, Rows, RowsQuery};
-use crate::usage::{GpuUse, RowsOfUse, Usage, UseQuery, use_columns};
+use super::steps::TimeSteps;
+use crate::usage::{GpuUse, RowsOfUse, USES_MAX, Usage, UseQuery, use_columns};
 use crate::{Batch, Health, Table};
 
 /// Rows of a page that a history is asked for.
@@ -30,7 +31,7 @@ pub trait History: Send + Sync + fmt::Debug {
     /// Values by steps of time.
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets>;
 
-    /// The use of each GPU by each of its holders, by GPU and holder. A history that keeps no sums adds up rows.
+    /// The use of each GPU by each of its holders, and in each step if steps are asked for: by GPU, holder and step. A history that keeps no sums adds up rows.
     fn usage(&self, query: UseQuery) -> Answered<'_, Vec<GpuUse>> {
         Box::pin(use_of_history(self, query))
     }
@@ -107,7 +108,8 @@ pub async fn use_of_gpus(
     gpus: &[Arc<str>],
     rows_max: usize,
 ) -> Result<Option<Part<Vec<GpuUse>>>, QueryError> {
-    let (mut usage, mut rows_of_use) = (Usage::default(), RowsOfUse::default());
+    check_use(&query)?;
+    let (mut usage, mut rows_of_use) = (Usage::by(query.step_ns), RowsOfUse::default());
     let rows = RowsQuery {
         gpus: gpus.to_vec(),
         start_ns: Some(query.start_ns),
@@ -116,8 +118,31 @@ pub async fn use_of_gpus(
         ..RowsQuery::of(Table::GpuEvents, 0)
     };
     let taking = each_page(history, &rows, rows_max, |batch| {
-        rows_of_use.add(&mut usage, batch.records()).map_err(QueryError::failed)
+        rows_of_use.add(&mut usage, batch.records()).map_err(QueryError::failed)?;
+        check_uses(&usage)
     });
     let missing = taking.await?;
     Ok(missing.map(|missing| Part { answer: usage.finish(), missing }))
+}
+
+/// Checks that a question for use has a range, and steps that an answer can have.
+///
+/// # Errors
+/// If it has not.
+pub fn check_use(query: &UseQuery) -> Result<(), QueryError> {
+    let UseQuery { start_ns, end_ns, step_ns } = *query;
+    match step_ns {
+        Some(step_ns) => TimeSteps::new(start_ns, end_ns, step_ns, 0).map(|_| ()),
+        None if end_ns < start_ns => Err(QueryError::Range { start_ns, end_ns, step_ns: 0 }),
+        None => Ok(()),
+    }
+}
+
+/// Checks the number of uses so far against the bound of an answer.
+///
+/// # Errors
+/// If there are too many.
+pub fn check_uses(usage: &Usage) -> Result<(), QueryError> {
+    let is_too_much = usage.uses() > USES_MAX;
+    if is_too_much { Err(QueryError::TooManyPoints { max: USES_MAX as u64 }) } else { Ok(()) }
 }

@@ -20,6 +20,8 @@ pub struct HolderUse {
     pub joules: Option<f64>,
     /// Energy of the time in which the GPU did nothing, joules; none if there was no such time, or no energy.
     pub idle_joules: Option<f64>,
+    /// Power that was sampled: its integral by its seconds is the mean. What only a counter saw is not in it.
+    pub power: SeenPower,
 }
 
 impl HolderUse {
@@ -42,6 +44,7 @@ impl HolderUse {
         self.throttled_s = sum(self.throttled_s, other.throttled_s, plus);
         self.joules = sum(self.joules, other.joules, plus);
         self.idle_joules = sum(self.idle_joules, other.idle_joules, plus);
+        self.power = self.power.and(other.power);
     }
 
     fn add_joules(&mut self, joules: f64, idle_joules: Option<f64>) {
@@ -52,18 +55,27 @@ impl HolderUse {
     }
 }
 
+/// What is added up of a GPU for a holder, or for a holder and a step of time.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Place {
+    pub(super) number: u32,
+    /// Times of the first row and of the last.
+    pub(super) rows_ns: (i64, i64),
+    pub(super) held: HolderUse,
+}
+
 /// The sums of a GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct GpuSums {
-    pub(super) held: Vec<(u32, HolderUse)>,
+    pub(super) held: Vec<Place>,
     pub(super) source: Option<EnergySource>,
     pub(super) first_ns: i64,
     pub(super) last_ns: i64,
 }
 
-/// Adds up rows and rollups of one GPU in the order of their times, by holder.
+/// Adds up rows and rollups of one GPU in the order of their times, by place: a holder, or a holder and a step of time.
 #[derive(Debug, Clone, Default)]
-pub struct UseFold {
+pub(super) struct UseFold {
     paced: Paced,
     going: Option<Box<Going>>,
 }
@@ -75,13 +87,18 @@ struct Going {
     /// The last stay, and its holder.
     last: (u32, Stay),
     first_ns: i64,
-    held: Vec<(u32, HolderUse)>,
+    held: Vec<Place>,
 }
 
 impl UseFold {
-    /// Adds the rows of a holder. Rows that are not behind all earlier ones are counted already and add nothing.
-    pub fn add(&mut self, holder: u32, stay: Stay) {
-        if let Some(stay) = self.paced.push(holder, stay) {
+    /// How many places have a sum.
+    pub(super) fn places(&self) -> usize {
+        self.going.as_ref().map_or(0, |going| going.held.len())
+    }
+
+    /// Adds the rows of a place. Rows that are not behind all earlier ones are counted already and add nothing.
+    pub(super) fn add(&mut self, place: u32, stay: Stay) {
+        if let Some(stay) = self.paced.push(place, stay) {
             self.take(stay);
         }
     }
@@ -99,7 +116,7 @@ impl UseFold {
             self.take(stay);
         }
         let going = self.going?;
-        let has_joules = going.held.iter().any(|(_, held)| held.joules.is_some());
+        let has_joules = going.held.iter().any(|place| place.held.joules.is_some());
         let source = going.energy.total().filter(|_| has_joules).map(|total| total.source);
         Some(GpuSums { held: going.held, source, first_ns: going.first_ns, last_ns: going.last.1.last_ns })
     }
@@ -126,12 +143,14 @@ impl Going {
         let apart_s = between.seconds;
         let idle_share =
             self.last.1.idle_share(self.last.1.last_ns, apart_s, gap).filter(|share| *share > 0.0);
-        let (before_j, before_s) = (self.energy.joules(), self.energy.seen_s());
+        let (before_j, sampled) = (self.energy.joules(), self.energy.sampled());
         self.feed(&stay, gap);
         let joules = self.energy.joules() - before_j;
-        let has_energy = joules > 0.0 || self.energy.seen_s() > before_s;
-        let last = self.held(self.last.0);
+        let sampled = self.energy.sampled().without(sampled);
+        let has_energy = joules > 0.0 || sampled.seconds > 0.0;
+        let last = &mut self.place(self.last.0).held;
         last.add(between);
+        last.power = last.power.and(sampled);
         if has_energy {
             last.add_joules(joules, idle_share.map(|share| share * joules));
         }
@@ -182,10 +201,11 @@ impl Going {
 
     /// Adds what lies within a stay that follows another one.
     fn stay(&mut self, holder: u32, stay: &Stay, before: Option<&Stay>, gap: Gap) {
-        let before_j = self.energy.joules();
+        let (before_j, sampled) = (self.energy.joules(), self.energy.sampled());
         let power = stay.power.filter(|power| power.last.0 > power.first.0);
         self.extend(power, stay.counter, gap);
         let joules = self.energy.joules() - before_j;
+        let sampled = self.energy.sampled().without(sampled);
         let time = Time::within(stay, before, gap);
         let idle_s = time.busy_idle_s.map_or(0.0, |(_, idle_s)| idle_s);
         // Of the energy, the part of the idle time is that of the integral.
@@ -200,20 +220,24 @@ impl Going {
         };
         let has_energy = joules > 0.0 || power.is_some_and(|power| power.seconds > 0.0);
         let is_idle = idle_s > 0.0;
-        let held = self.held(holder);
+        let place = self.place(holder);
+        let (first_ns, last_ns) = place.rows_ns;
+        place.rows_ns = (first_ns.min(stay.first_ns), last_ns.max(stay.last_ns));
+        let held = &mut place.held;
         held.add(time);
+        held.power = held.power.and(sampled);
         if has_energy {
             held.add_joules(joules, is_idle.then_some(joules * idle_share));
         }
     }
 
-    /// The sums of a holder; most GPUs have few.
-    fn held(&mut self, holder: u32) -> &mut HolderUse {
-        let place = self.held.iter().rposition(|(known, _)| *known == holder).unwrap_or_else(|| {
-            self.held.push((holder, HolderUse::default()));
+    /// The sums of a place; most GPUs have few.
+    fn place(&mut self, number: u32) -> &mut Place {
+        let at = self.held.iter().rposition(|place| place.number == number).unwrap_or_else(|| {
+            self.held.push(Place { number, rows_ns: (i64::MAX, i64::MIN), held: HolderUse::default() });
             self.held.len() - 1
         });
         #[expect(clippy::indexing_slicing, reason = "the place was just found or made")]
-        &mut self.held[place].1
+        &mut self.held[at]
     }
 }

@@ -6,17 +6,20 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::fold::{HolderUse, UseFold};
+use super::Stay;
+use super::fold::{HolderUse, Place, UseFold};
 use crate::IdentityColumn;
 use crate::energy::EnergySource;
 
-/// Columns that name a holder, in the order of [`GpuUse::holder`].
-pub const HOLDER_COLUMNS: [IdentityColumn; 5] = [
+/// Columns that say who holds a GPU, where, and with which driver: in the order of [`GpuUse::holder`].
+pub const HOLDER_COLUMNS: [IdentityColumn; 7] = [
     IdentityColumn::Cluster,
     IdentityColumn::Node,
     IdentityColumn::Namespace,
     IdentityColumn::Pod,
     IdentityColumn::Job,
+    IdentityColumn::Driver,
+    IdentityColumn::Vbios,
 ];
 /// The texts of a holder in [`HOLDER_COLUMNS`]; none: its rows have no text there.
 pub type Holder = Arc<[Option<Arc<str>>]>;
@@ -28,15 +31,32 @@ pub struct UseQuery {
     pub start_ns: i64,
     /// Last instant, inclusive.
     pub end_ns: i64,
+    /// Width of steps, nanoseconds, to have the use of each; they begin at multiples of it. None: the range as a whole.
+    pub step_ns: Option<i64>,
 }
 
-/// The use of one GPU by one holder.
+impl UseQuery {
+    /// The use in a range as a whole.
+    pub fn of(start_ns: i64, end_ns: i64) -> Self {
+        Self { start_ns, end_ns, step_ns: None }
+    }
+}
+
+/// Most uses of an answer: of 4,096 GPUs in each hour of a week, and some changes of hands.
+pub const USES_MAX: usize = 1_000_000;
+
+/// The use of one GPU by one holder, in a step if steps were asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuUse {
     /// Key of the GPU.
     pub gpu: Arc<str>,
     /// The holder.
     pub holder: Holder,
+    /// Start of the step, nanoseconds UTC since 1970; none of a range as a whole. Time and energy between two rows belong to the step of
+    /// the earlier one, so the steps add up to the whole.
+    pub step_ns: Option<i64>,
+    /// Times of the first of these rows and of the last, nanoseconds UTC since 1970.
+    pub rows_ns: (i64, i64),
     /// What it used.
     pub held: HolderUse,
     /// Source of the GPU's energy; none without any.
@@ -65,13 +85,22 @@ impl GpuUse {
 /// The use of each GPU by each of its holders, added up from rows and [`Stay`](super::Stay)s in the order of their times.
 #[derive(Debug, Default)]
 pub struct Usage {
+    width_ns: Option<i64>,
     gpus: HashMap<Arc<str>, UseFold, RandomState>,
     holders: Vec<Holder>,
     numbers: HashMap<Holder, u32, RandomState>,
     texts: HashSet<Arc<str>, RandomState>,
+    /// Holders and steps, which number what is added up of a GPU.
+    places: Vec<(u32, Option<i64>)>,
+    place_numbers: HashMap<(u32, Option<i64>), u32, RandomState>,
 }
 
 impl Usage {
+    /// Nothing yet, by steps of so many nanoseconds if a width is given.
+    pub fn by(width_ns: Option<i64>) -> Self {
+        Self { width_ns, ..Self::default() }
+    }
+
     /// The number of a holder, which it keeps.
     pub fn holder(&mut self, texts: &[Option<Arc<str>>]) -> u32 {
         if let Some(number) = self.numbers.get(texts) {
@@ -94,21 +123,34 @@ impl Usage {
         Arc::clone(text)
     }
 
-    /// The sums of a GPU.
-    pub fn gpu(&mut self, key: &Arc<str>) -> &mut UseFold {
-        self.gpus.entry(Arc::clone(key)).or_default()
+    /// Adds rows of a GPU and of the holder of this number, which lie in one step.
+    pub fn add(&mut self, gpu: &Arc<str>, holder: u32, stay: Stay) {
+        let step = self.width_ns.map(|width_ns| stay.first_ns.div_euclid(width_ns).saturating_mul(width_ns));
+        let place = *self.place_numbers.entry((holder, step)).or_insert_with(|| {
+            self.places.push((holder, step));
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.gpus.entry(Arc::clone(gpu)).or_default().add(place, stay);
     }
 
-    /// The uses by GPU, then holder.
+    /// How many uses there are so far.
+    pub fn uses(&self) -> usize {
+        self.gpus.values().map(UseFold::places).sum()
+    }
+
+    /// The uses by GPU, then holder, then step.
     pub fn finish(self) -> Vec<GpuUse> {
         let mut uses = Vec::new();
         for (gpu, fold) in self.gpus {
             let Some(sums) = fold.finish() else { continue };
-            for (number, held) in sums.held {
-                let Some(holder) = self.holders.get(number as usize) else { continue };
+            for Place { number, rows_ns, held } in sums.held {
+                let Some(&(holder, step_ns)) = self.places.get(number as usize) else { continue };
+                let Some(holder) = self.holders.get(holder as usize) else { continue };
                 uses.push(GpuUse {
                     gpu: Arc::clone(&gpu),
                     holder: Arc::clone(holder),
+                    step_ns,
+                    rows_ns,
                     held,
                     source: sums.source,
                     first_ns: sums.first_ns,
@@ -154,12 +196,13 @@ pub fn join(histories: Vec<Vec<GpuUse>>) -> (Vec<GpuUse>, Vec<Arc<str>>) {
 impl GpuUse {
     fn add(&mut self, other: &Self) {
         self.held.and(&other.held);
+        self.rows_ns = (self.rows_ns.0.min(other.rows_ns.0), self.rows_ns.1.max(other.rows_ns.1));
         self.source = self.source.or(other.source);
         self.first_ns = self.first_ns.min(other.first_ns);
         self.last_ns = self.last_ns.max(other.last_ns);
     }
 
     fn by_name(&self, other: &Self) -> Ordering {
-        (&self.gpu, &self.holder).cmp(&(&other.gpu, &other.holder))
+        (&self.gpu, &self.holder, self.step_ns).cmp(&(&other.gpu, &other.holder, other.step_ns))
     }
 }

@@ -102,7 +102,7 @@ impl RowsOfUse {
                 self.counted.insert(Arc::clone(key), Residency::default());
             }
             let Some(counted) = self.counted.get_mut(key) else { continue };
-            usage.gpu(key).add(*holder, columns.stay(row, *time_ns, counted));
+            usage.add(key, *holder, columns.stay(row, *time_ns, counted));
         }
         Ok(())
     }

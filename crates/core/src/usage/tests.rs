@@ -89,23 +89,32 @@ impl Row {
     }
 }
 
-fn names() -> (Usage, [u32; 2]) {
-    let mut usage = Usage::default();
-    let holders = ["a", "b"].map(|job| usage.holder(&[None, None, None, None, Some(Arc::from(job))]));
+fn names(width_ns: Option<i64>) -> (Usage, [u32; 2]) {
+    let mut usage = Usage::by(width_ns);
+    let holders =
+        ["a", "b"].map(|job| usage.holder(&[None, None, None, None, Some(Arc::from(job)), None, None]));
     (usage, holders)
 }
 
 fn by_rows(rows: &[Row]) -> Vec<GpuUse> {
-    let (mut usage, holders) = names();
+    by_rows_and_steps(rows, None)
+}
+
+fn by_rows_and_steps(rows: &[Row], width_ns: Option<i64>) -> Vec<GpuUse> {
+    let (mut usage, holders) = names(width_ns);
     for row in rows {
-        usage.gpu(&Arc::from(GPU)).add(holders[row.holder as usize], row.stay());
+        usage.add(&Arc::from(GPU), holders[row.holder as usize], row.stay());
     }
     usage.finish()
 }
 
 /// The same by rollups of so many milliseconds.
 fn by_stays(rows: &[Row], step_ms: i64) -> Vec<GpuUse> {
-    let (mut usage, holders) = names();
+    by_stays_and_steps(rows, step_ms, None)
+}
+
+fn by_stays_and_steps(rows: &[Row], step_ms: i64, width_ns: Option<i64>) -> Vec<GpuUse> {
+    let (mut usage, holders) = names(width_ns);
     let (mut fold, mut stays) = (StayFold::default(), Vec::new());
     let (mut run, mut before, mut of_run) = (0, None, Vec::new());
     for row in rows {
@@ -118,7 +127,7 @@ fn by_stays(rows: &[Row], step_ms: i64) -> Vec<GpuUse> {
     }
     fold.finish(&mut |run, stay| stays.push((run, stay)));
     for (run, stay) in stays {
-        usage.gpu(&Arc::from(GPU)).add(holders[of_run[run as usize] as usize], stay);
+        usage.add(&Arc::from(GPU), holders[of_run[run as usize] as usize], stay);
     }
     usage.finish()
 }
@@ -222,6 +231,34 @@ proptest! {
                     prop_assert!(near(found.unwrap_or(0.0), wanted), "{job} {held:?}, not {wanted}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn steps_add_up_to_the_whole_and_rollups_have_those_of_their_rows(rows in rows(), rolled_s in prop::sample::select(vec![10_i64, 60]), step_s in prop::sample::select(vec![60_i64, 120, 3_600])) {
+        let width_ns = step_s * 1_000_000_000;
+        let (whole, by_row) = (by_rows(&rows), by_rows_and_steps(&rows, Some(width_ns)));
+        for job in ["a", "b"] {
+            let mut sum = HolderUse::default();
+            for one in by_row.iter().filter(|one| one.text(IdentityColumn::Job).is_some_and(|text| text.as_ref() == job)) {
+                sum.and(&one.held);
+            }
+            let all = of(&whole, job);
+            let figures = |held: HolderUse| [Some(held.seconds), held.busy_s, held.idle_s, held.throttled_s, held.joules, held.idle_joules, Some(held.power.joules), Some(held.power.seconds)];
+            for (found, wanted) in figures(sum).into_iter().zip(figures(all)) {
+                prop_assert!(near(found.unwrap_or(0.0), wanted.unwrap_or(0.0)), "{sum:?}, not {all:?}");
+            }
+        }
+        let by_stay = by_stays_and_steps(&rows, rolled_s * 1_000, Some(width_ns));
+        prop_assert_eq!(by_row.len(), by_stay.len());
+        for (one, other) in by_row.iter().zip(&by_stay) {
+            prop_assert_eq!((&one.holder, one.step_ns), (&other.holder, other.step_ns));
+            prop_assert!(near(one.held.seconds, other.held.seconds) && near(one.held.power.joules, other.held.power.joules), "{one:?} {other:?}");
+        }
+        // A step has the power of its rows, though a counter goes on over a gap.
+        let most = rows.iter().filter_map(|row| row.watts).fold(0.0, f64::max);
+        for power in by_row.iter().map(|one| one.held.power).filter(|power| power.seconds > 0.0) {
+            prop_assert!(power.joules <= (most + 1e-6) * power.seconds, "{power:?} beside {most} W");
         }
     }
 

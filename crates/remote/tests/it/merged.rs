@@ -117,6 +117,7 @@ async fn rows_that_two_hold_and_rows_in_halves_are_one() {
             RowsQuery { newest_first: true, offset: 3, ..RowsQuery::of(Table::GpuEvents, 5) },
         ],
         pages: vec![RowsQuery::of(Table::GpuEvents, 3)],
+        uses: Vec::new(),
         buckets: vec![BucketQuery {
             aggregates: vec![Aggregate::Min, Aggregate::Max, Aggregate::Last],
             group_by: vec![GroupColumn::Gpu],

@@ -23,7 +23,11 @@ fn frame(number: i64) -> Vec<TestRow> {
 }
 
 async fn used(history: &dyn History, seconds: i64) -> Vec<GpuUse> {
-    let query = UseQuery { start_ns: BASE_NS, end_ns: BASE_NS + seconds * SECOND_NS };
+    used_by(history, seconds, None).await
+}
+
+async fn used_by(history: &dyn History, seconds: i64, step_ns: Option<i64>) -> Vec<GpuUse> {
+    let query = UseQuery { step_ns, ..UseQuery::of(BASE_NS, BASE_NS + seconds * SECOND_NS) };
     let part = history.usage(query).await.unwrap();
     assert_eq!(part.missing, Vec::<String>::new());
     part.answer
@@ -53,6 +57,10 @@ async fn a_remote_history_and_several_have_the_use_of_all_rows() {
         |name: &str, kept: &Kept| NamedHistory { name: name.into(), history: Arc::new(kept.store.clone()) };
     let both = Merged::new(vec![named("a", &a), named("b", &b)], Duration::from_secs(30));
     assert_eq!(used(&both, 600).await, wanted);
+    let by_minute = used_by(&all.store, 600, Some(60 * SECOND_NS)).await;
+    assert!(by_minute.len() > wanted.len());
+    assert_eq!(used_by(&remote(&service), 600, Some(60 * SECOND_NS)).await, by_minute);
+    assert_eq!(used_by(&both, 600, Some(60 * SECOND_NS)).await, by_minute);
     service.end().await;
 }
 
@@ -74,7 +82,7 @@ async fn many_rows_of_two_collectors_are_added_up_though_a_third_is_away() {
         named("c", Arc::new(away)),
     ];
     let all = Merged::new(members, Duration::from_secs(30));
-    let query = UseQuery { start_ns: BASE_NS, end_ns: BASE_NS + 25_000 * SECOND_NS };
+    let query = UseQuery::of(BASE_NS, BASE_NS + 25_000 * SECOND_NS);
     let part = all.usage(query).await.unwrap();
     let seconds: f64 = part.answer.iter().map(|one| one.held.seconds).sum();
     assert!((seconds - 24_999.0).abs() < 1e-6, "{seconds}");
@@ -97,7 +105,7 @@ async fn a_use_that_few_rows_do_not_tell_is_not_blamed_on_their_number() {
     let named =
         |name: &str, kept: &Kept| NamedHistory { name: name.into(), history: Arc::new(kept.store.clone()) };
     let both = Merged::new(vec![named("a", &a), named("b", &b)], Duration::from_secs(30));
-    let query = UseQuery { start_ns: BASE_NS, end_ns: BASE_NS + 7_200 * SECOND_NS };
+    let query = UseQuery::of(BASE_NS, BASE_NS + 7_200 * SECOND_NS);
     let part = both.usage(query).await.unwrap();
     let [words] = &part.missing[..] else { panic!("{:?}", part.missing) };
     assert!(words.contains("the use of 1 GPU is added up"), "{words}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use gpuvitals_core::batch::RowKeys;
-use gpuvitals_core::history::{self, BucketQuery, QueryError};
+use gpuvitals_core::history::{self, BucketQuery, QueryError, check_use, check_uses};
 use gpuvitals_core::merge::{MergeError, Order, merge};
 use gpuvitals_core::time::DAY_NS;
 use gpuvitals_core::usage::{GpuUse, HOLDER_COLUMNS, RowsOfUse, Usage, UseQuery, use_columns};
@@ -28,17 +28,16 @@ const PARTS_AT_ONCE: usize = 16;
 /// # Errors
 /// When the range makes no sense, or rows do not fit together.
 pub(crate) fn usage(reading: Reading<'_>, query: UseQuery) -> Result<history::Part<Vec<GpuUse>>, QueryError> {
-    let UseQuery { start_ns, end_ns } = query;
-    if end_ns < start_ns {
-        return Err(QueryError::Range { start_ns, end_ns, step_ns: DAY_NS });
-    }
+    check_use(&query)?;
+    let UseQuery { start_ns, end_ns, step_ns } = query;
     let scope = Scope::new(Table::GpuEvents, &[], start_ns, end_ns);
     let mut sums =
-        Sums { reading, usage: Usage::default(), rows: RowsOfUse::default(), missing: BTreeSet::new() };
+        Sums { reading, usage: Usage::by(step_ns), rows: RowsOfUse::default(), missing: BTreeSet::new() };
     sums.missing.extend(reading.lost(&scope));
-    // Every rollup divides a day.
-    let by_day = BucketQuery::of(Table::GpuEvents, Vec::new(), start_ns, end_ns, DAY_NS);
-    for Source { grain, start_ns, end_ns } in sources(reading.snapshot, &by_day) {
+    // Every rollup divides a day; those that divide the steps have no row in two of them.
+    let width_ns = step_ns.unwrap_or(DAY_NS);
+    let by_step = BucketQuery::of(Table::GpuEvents, Vec::new(), start_ns, end_ns, width_ns);
+    for Source { grain, start_ns, end_ns } in sources(reading.snapshot, &by_step) {
         let scope = scope.during(start_ns, end_ns).by(grain);
         let mut unread = Vec::new();
         let parts = reading.parts(&scope, &mut unread)?;
@@ -65,6 +64,7 @@ impl Sums<'_> {
             for records in self.read(some, scope, &columns)? {
                 self.add_stays(&records, scope.end_ns).map_err(QueryError::from)?;
             }
+            check_uses(&self.usage)?;
         }
         Ok(())
     }
@@ -79,7 +79,7 @@ impl Sums<'_> {
             if let (Some(key), Some(stay)) = (keys.keys.get(*id as usize), columns.stay(row))
                 && stay.last_ns <= end_ns
             {
-                self.usage.gpu(key).add(holder, stay);
+                self.usage.add(key, holder, stay);
             }
         }
         Ok(())
@@ -121,6 +121,7 @@ impl Sums<'_> {
         let records = self.read(parts, scope, &columns(use_columns()))?;
         if let Some(merged) = merge(scope.table, &records, Order::GpuTime)? {
             self.rows.add(&mut self.usage, &merged).map_err(QueryError::failed)?;
+            check_uses(&self.usage)?;
         }
         Ok(())
     }

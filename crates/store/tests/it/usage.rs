@@ -65,7 +65,7 @@ async fn filled(config: StoreConfig) -> Store {
 }
 
 fn seconds(start: i64, end: i64) -> UseQuery {
-    UseQuery { start_ns: HOUR + start * SECOND, end_ns: HOUR + end * SECOND }
+    UseQuery::of(HOUR + start * SECOND, HOUR + end * SECOND)
 }
 
 async fn used(history: &dyn History, query: UseQuery) -> Vec<GpuUse> {
@@ -79,14 +79,23 @@ fn assert_same(found: &[GpuUse], wanted: &[GpuUse], what: &str) {
     assert_eq!(found.len(), wanted.len(), "{what}");
     for (found, wanted) in found.iter().zip(wanted) {
         assert_eq!(
-            (&found.gpu, &found.holder, found.source),
-            (&wanted.gpu, &wanted.holder, wanted.source),
+            (&found.gpu, &found.holder, found.step_ns, found.source, found.rows_ns),
+            (&wanted.gpu, &wanted.holder, wanted.step_ns, wanted.source, wanted.rows_ns),
             "{what}"
         );
         assert_eq!((found.first_ns, found.last_ns), (wanted.first_ns, wanted.last_ns), "{what}");
         let of = |one: &GpuUse| {
             let held = one.held;
-            [Some(held.seconds), held.busy_s, held.idle_s, held.throttled_s, held.joules, held.idle_joules]
+            [
+                Some(held.seconds),
+                held.busy_s,
+                held.idle_s,
+                held.throttled_s,
+                held.joules,
+                held.idle_joules,
+                Some(held.power.joules),
+                Some(held.power.seconds),
+            ]
         };
         for (number, (found_is, wanted_is)) in of(found).into_iter().zip(of(wanted)).enumerate() {
             assert_eq!(
@@ -99,6 +108,7 @@ fn assert_same(found: &[GpuUse], wanted: &[GpuUse], what: &str) {
             // of it within a step.
             let allowed = match (wanted.source, number) {
                 (Some(EnergySource::Counter), 4) => 1e-3,
+                (Some(EnergySource::Counter), 5) if wanted.step_ns.is_some() => 0.1,
                 (Some(EnergySource::Counter), 5) => 0.02,
                 _ => 1e-9,
             };
@@ -120,6 +130,13 @@ async fn the_use_of_rollups_is_that_of_their_rows() {
         let query = seconds(start, end);
         let of_rows = used(&plain, query).await;
         let what = format!("{start} to {end}");
+        assert_same(&of_rows, &use_of_history(&plain, query).await.unwrap().answer, &what);
+        assert_same(&used(&store, query).await, &of_rows, &what);
+    }
+    for (start, end, step) in [(0, 9_600, 3_600), (-10, 20_000, 600), (1_234, 5_678, 60), (3, 9_590, 7)] {
+        let query = UseQuery { step_ns: Some(step * SECOND), ..seconds(start, end) };
+        let of_rows = used(&plain, query).await;
+        let what = format!("{start} to {end} by {step}");
         assert_same(&of_rows, &use_of_history(&plain, query).await.unwrap().answer, &what);
         assert_same(&used(&store, query).await, &of_rows, &what);
     }
