@@ -4,6 +4,7 @@
 
 mod analysis;
 mod catalogue;
+mod changes;
 mod clusters;
 mod course;
 mod explain;
@@ -22,6 +23,7 @@ pub(crate) use analysis::{
     EvidenceEntry, FindingEntry, FindingList, JobSpread, SilenceEntry, SilenceList, StragglerList,
 };
 pub(crate) use catalogue::{MetricList, metric_list};
+pub(crate) use changes::{Change, ChangeKind, ChangeList};
 pub(crate) use clusters::{ClusterInfo, ClusterNode};
 pub(crate) use course::{AnomalyEntry, AnomalyList, TrendEntry, TrendList, UsualValues};
 pub(crate) use explain::{Explanation, PeerGroup};
@@ -36,4 +38,4 @@ pub(crate) use query::{GroupLabels, QueryAnswer, Series, Values};
 pub(crate) use scalar::{Columns, LatestMetrics, Moment, RowMetrics, Scalar};
 pub(crate) use stats::{GatewayStats, QueueStats, Stats};
 pub(crate) use telemetry::{TelemetryEntry, TelemetryList};
-pub(crate) use usage::{EnergyGroup, EnergyList, IdleGroup, IdleList};
+pub(crate) use usage::{EnergyGroup, EnergyList, FleetUse, FleetUseLine, IdleGroup, IdleList};

@@ -2,11 +2,13 @@
 
 pub(crate) mod analysis;
 mod answered;
+pub(crate) mod changes;
 pub(crate) mod clusters;
 pub(crate) mod course;
 pub(crate) mod docs;
 pub mod document;
 pub(crate) mod explain;
+pub(crate) mod fleet_use;
 pub(crate) mod gpus;
 pub(crate) mod health;
 pub(crate) mod hints;

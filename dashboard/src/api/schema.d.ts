@@ -250,6 +250,52 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/analysis/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The use of the fleet over time, as a whole and by group.
+         * @description Each value is a sum over GPUs of what the GPU did on average in the step while it reported, so it does not depend on how often
+         *     it was sampled, and a GPU without values is in none. A GPU that changes hands within a step counts in each group by its share of
+         *     the time; the groups and `rest` add up to the whole. Time between two rows belongs to the step of the earlier one, and is held and
+         *     idle by the rule of `/api/v1/analysis/idle`; hours and energy of a line are those of `/api/v1/analysis/energy` in the same range.
+         *     Where rows have been deleted and only rollups wider than the step are left, their values stand in the step in which they begin.
+         */
+        get: operations["fleetUse"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analysis/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Jobs that started or ended on a node, and drivers and VBIOSes that changed: the newest first.
+         * @description They are found in the rows of the range, so they are known of recordings and of the time before the gateway ran, too. A job or pod
+         *     starts on a node with its first row there, if its GPUs reported before; it ends with its last row, if they report on. One change
+         *     is of all GPUs of the node that it concerns. A driver that came and went within the range, with nothing else changed, is told once.
+         */
+        get: operations["changes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/analysis/trends": {
         parameters: {
             query?: never;
@@ -908,6 +954,49 @@ export interface components {
             /** @description The values that show it. */
             evidence: components["schemas"]["EvidenceEntry"][];
         };
+        /** @description A change on a node. */
+        Change: {
+            /** @description Time of the first row with it; of a job that ended, of its last row. */
+            at: components["schemas"]["Moment"];
+            /** @description What it is. */
+            kind: components["schemas"]["ChangeKind"];
+            /** @description The cluster; null: the rows name none. */
+            cluster: string | null;
+            /** @description The host; null as well. */
+            hostname: string | null;
+            /** @description Key of the first of its GPUs. */
+            gpu: string;
+            /** @description How many GPUs of the host it concerns. */
+            gpus: number;
+            /** @description Of a job or pod. */
+            namespace: string | null;
+            /** @description Of a pod. */
+            pod: string | null;
+            /** @description Of a job. */
+            job: string | null;
+            /** @description The version before; null of a job. */
+            from: string | null;
+            /** @description The version since then; null of a job. */
+            to: string | null;
+        };
+        /**
+         * @description What a change is.
+         * @enum {string}
+         */
+        ChangeKind: "job_started" | "job_ended" | "driver_changed" | "vbios_changed";
+        /** @description What changed on nodes in a range of time. */
+        ChangeList: {
+            /** @description The changes, the newest first. */
+            changes: components["schemas"]["Change"][];
+            /** @description How many there are in all. */
+            total: number;
+            /** @description First instant. */
+            start: components["schemas"]["Moment"];
+            /** @description Last instant. */
+            end: components["schemas"]["Moment"];
+            /** @description Which part this is. */
+            pagination: components["schemas"]["Pagination"];
+        };
         /** @description A cluster of the configuration. */
         ClusterInfo: {
             /**
@@ -1314,6 +1403,73 @@ export interface components {
             id: string;
             /** @description A name for people. */
             name: string;
+        };
+        /** @description The use of a fleet by step of time. */
+        FleetUse: {
+            /** @description Start of each step, milliseconds UTC since 1970; multiples of the step without gaps. */
+            times: number[];
+            /**
+             * Format: int64
+             * @description Width of a step in milliseconds.
+             */
+            step_ms: number;
+            /** @description First instant. */
+            start: components["schemas"]["Moment"];
+            /** @description Last instant. */
+            end: components["schemas"]["Moment"];
+            /** @description All GPUs together. */
+            whole: components["schemas"]["FleetUseLine"];
+            /** @description The groups with the most energy, the most first. */
+            groups: components["schemas"]["FleetUseLine"][];
+            rest: components["schemas"]["FleetUseLine"] | null;
+            /** @description How many groups there are in all. */
+            total: number;
+        };
+        /** @description The use of some GPUs: a value a step, and sums of the range. `null` where nothing is known. */
+        FleetUseLine: {
+            /** @description Name of the group; null: the whole, the rest, or GPUs without such a name. */
+            group: string | null;
+            /** @description `true` if simulated GPUs are among them; missing if all were measured. */
+            simulated?: boolean;
+            /** @description GPUs that reported. One that changed hands within the step counts in each group by its share of the time. */
+            gpus: (number | null)[];
+            /** @description Those of them that a namespace, pod or job held. */
+            held_gpus: (number | null)[];
+            /** @description Those of these that did nothing. */
+            idle_gpus: (number | null)[];
+            /** @description Mean utilisation of the GPUs that report one, %. */
+            utilization_pct: (number | null)[];
+            /** @description Power together, W: the sum of each GPU's mean. */
+            power_w: (number | null)[];
+            /** @description How many GPUs that is of. */
+            power_gpus: (number | null)[];
+            /**
+             * Format: double
+             * @description Energy in kWh, as `/api/v1/analysis/energy` counts it.
+             */
+            energy_kwh: number | null;
+            /**
+             * Format: double
+             * @description Hours of GPUs, as there.
+             */
+            gpu_hours: number | null;
+            /**
+             * Format: double
+             * @description These hours times the utilisation.
+             */
+            busy_gpu_hours: number | null;
+            /**
+             * Format: double
+             * @description Hours in which GPUs were held, as `/api/v1/analysis/idle` counts them.
+             */
+            held_gpu_hours: number | null;
+            /**
+             * Format: double
+             * @description The part of them without work.
+             */
+            idle_gpu_hours: number | null;
+            /** @description How many GPUs reported in the range. */
+            gpus_seen: number;
         };
         /**
          * @description The gateway's statistics.
@@ -3531,6 +3687,168 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["IdleList"];
+                };
+            };
+            /** @description A parameter is not allowed, or the range is too long. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No values are kept. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    fleetUse: {
+        parameters: {
+            query?: {
+                /**
+                 * @description First instant; an hour before the end unless given.
+                 * @example 2026-11-20T15:50:00Z
+                 */
+                start?: components["schemas"]["Instant"];
+                /**
+                 * @description Last instant; now unless given.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: components["schemas"]["Instant"];
+                /**
+                 * @description Width of a step: `10s`, `1m`, `1h`, `1d`, or a number of seconds. One that gives some 300 steps unless given.
+                 * @example 1m
+                 */
+                step?: string;
+                /**
+                 * @description Groups: `namespace`, `job`, `pod`, `node`, `rack`, `cluster`, `model` or `vendor`; `namespace` unless given.
+                 * @example namespace
+                 */
+                by?: string;
+                /**
+                 * @description Groups with a line of their own: so many, those with the most energy. The others are one line, `rest`.
+                 * @example 5
+                 */
+                top?: number;
+                /**
+                 * @description Only GPUs and holders that pass these tests, as in `/api/v1/query`. Cluster, node, namespace, pod and job are those of the
+                 *     time; everything else is what the GPU has now.
+                 * @example namespace=research
+                 */
+                where?: string;
+                /**
+                 * @description `json`, `csv` or `arrow`; without it what `Accept` prefers.
+                 * @example csv
+                 */
+                format?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The use; as CSV or Arrow a row for each line and step in which a GPU reported. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetUse"];
+                    "text/csv": string;
+                    "application/vnd.apache.arrow.stream": string;
+                };
+            };
+            /** @description A parameter is not allowed, or the answer would be too large. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No values are kept. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    changes: {
+        parameters: {
+            query?: {
+                /**
+                 * @description First instant; an hour before the end unless given.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start?: components["schemas"]["Instant"];
+                /**
+                 * @description Last instant; now unless given.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: components["schemas"]["Instant"];
+                /**
+                 * @description Only changes on these hosts, between commas.
+                 * @example sim-node-01
+                 */
+                host?: string;
+                /**
+                 * @description Only these kinds, between commas: `job_started`, `job_ended`, `driver_changed`, `vbios_changed`.
+                 * @example driver_changed
+                 */
+                kind?: string;
+                /** @description Most changes to return. */
+                limit?: number;
+                /** @description Changes to pass over. */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The changes. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeList"];
                 };
             };
             /** @description A parameter is not allowed, or the range is too long. */

@@ -29,7 +29,8 @@ use crate::parameter::{self, Asked, Named, given};
 use crate::selector::Tests;
 use crate::watch::Judgement;
 
-use label::{Label, Latest};
+pub(super) use label::Label;
+use label::Latest;
 use order::Sort;
 use search::Search;
 
@@ -342,7 +343,12 @@ impl GpusAsk {
 
     fn show<'a>(&'a self, judged: JudgedGpu<'a>, view: &View) -> Gpu<'a> {
         let (gpu, racks) = (judged.gpu, view.racks.as_ref());
-        let texts = || self.labels.iter().map(|label| (label.name(), label.text(gpu, racks))).collect();
+        let texts = || {
+            self.labels
+                .iter()
+                .map(|label| (label.name(), label.text(|column| gpu.identity.get(column), racks)))
+                .collect()
+        };
         let shown = judged.show(view.rules, self.latest.of(gpu));
         Gpu { labels: (!self.labels.is_empty()).then(texts), ..shown }
     }

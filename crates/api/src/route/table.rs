@@ -5,8 +5,8 @@ use axum::routing::get;
 use utoipa::OpenApi;
 
 use super::{
-    analysis, clusters, course, explain, gpus, health, hints, hosts, metrics, prom, query, silences, stats,
-    stream, telemetry, usage,
+    analysis, changes, clusters, course, explain, fleet_use, gpus, health, hints, hosts, metrics, prom, query,
+    silences, stats, stream, telemetry, usage,
 };
 use crate::api::Api;
 
@@ -59,6 +59,8 @@ routes! {
     "/api/v1/analysis/stragglers" => analysis::stragglers,
     "/api/v1/analysis/energy" => usage::energy,
     "/api/v1/analysis/idle" => usage::idle,
+    "/api/v1/analysis/usage" => fleet_use::over_time,
+    "/api/v1/analysis/changes" => changes::changes,
     "/api/v1/analysis/trends" => course::trends,
     "/api/v1/analysis/anomalies" => course::anomalies,
     "/api/v1/schedule/hints" => hints::hints,

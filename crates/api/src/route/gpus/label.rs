@@ -9,9 +9,9 @@ use crate::error::ApiError;
 use crate::parameter;
 use crate::rack::RackPattern;
 
-/// What the list says of a GPU beside its own fields.
+/// What GPUs are called or grouped by, beside their own fields.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Label {
+pub(in crate::route) enum Label {
     Identity(IdentityColumn),
     /// The rack of its host.
     Rack,
@@ -20,21 +20,26 @@ pub(super) enum Label {
 impl Label {
     pub(super) const RACK: &str = "rack";
 
-    pub(super) fn by_name(name: &str) -> Option<Self> {
+    pub(in crate::route) fn by_name(name: &str) -> Option<Self> {
         if name == Self::RACK { Some(Self::Rack) } else { IdentityColumn::by_name(name).map(Self::Identity) }
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::route) fn name(self) -> &'static str {
         match self {
             Self::Identity(column) => column.name(),
             Self::Rack => Self::RACK,
         }
     }
 
-    pub(super) fn text<'a>(self, gpu: &'a GpuState, racks: Option<&RackPattern>) -> Option<&'a str> {
+    /// The label of what has these texts.
+    pub(in crate::route) fn text<'a>(
+        self,
+        text: impl Fn(IdentityColumn) -> Option<&'a str>,
+        racks: Option<&RackPattern>,
+    ) -> Option<&'a str> {
         match self {
-            Self::Identity(column) => gpu.identity.get(column),
-            Self::Rack => racks?.rack_of(gpu.identity.node()?),
+            Self::Identity(column) => text(column),
+            Self::Rack => racks?.rack_of(text(IdentityColumn::Node)?),
         }
     }
 }

@@ -32,7 +32,9 @@ pub(super) fn of(
         text("id", "Identity of the GPU.", &gpus, |gpu| Some(&gpu.key)),
         TableColumn::of(TIMESTAMP_COLUMN, "Time of its newest row.", Arc::new(seen)),
     ];
-    columns.extend(labels.iter().map(|label| text(label.name(), "", &gpus, |gpu| label.text(gpu, racks))));
+    columns.extend(labels.iter().map(|label| {
+        text(label.name(), "", &gpus, |gpu| label.text(|column| gpu.identity.get(column), racks))
+    }));
     match latest {
         Latest::Of(names) => columns.extend(names.iter().map(|name| values(name, &gpus))),
         Latest::All => columns.extend(all_names(&gpus).iter().map(|name| values(name, &gpus))),
