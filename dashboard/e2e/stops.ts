@@ -32,6 +32,7 @@ const READY: readonly Stop[] = [
   { name: "GPUs compared", path: "/compare?host=sim-node-0001", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
   { name: "Hosts", path: "/hosts", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-host]") },
   { name: "a host", path: "/hosts/sim-node-0001", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-gpu]:visible") },
+  { name: "Fleet over time", path: "/fleet?range=1h", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
   { name: "Jobs", path: "/jobs?price=2", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-group]") },
   { name: "Queue", path: "/queue", server: APART, variable: "GPUVITALS_APART_URL", ready: visible("[data-group]") },
   { name: "Statistics", path: "/statistics", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },

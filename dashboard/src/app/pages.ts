@@ -3,6 +3,7 @@ import { CLUSTERS, NODE } from "../features/clusters/address";
 import { HOSTS } from "../features/hosts/address";
 import { JOBS } from "../features/jobs/address";
 import { QUEUE } from "../features/queue/address";
+import { USE } from "../features/use/address";
 import { COMPARE, FLEET, GPU, HOST, NOW } from "../parts/addresses";
 import type { Named } from "../shared/address";
 
@@ -39,6 +40,7 @@ export const PAGES: readonly Page[] = [
   page({ path: COMPARE.path, title: "GPUs compared", under: FLEET.path, load: async () => (await import("../features/gpu/ComparePage")).ComparePage }),
   page({ path: HOSTS.path, title: "Hosts", tab: "Hosts", key: ["h", "Hosts"], load: async () => (await import("../features/hosts/HostsPage")).HostsPage }),
   page({ path: HOST.path, title: ({ name }) => name, under: HOSTS.path, load: async () => (await import("../features/gpu/HostPage")).HostPage }),
+  page({ path: USE.path, title: "Fleet over time", tab: "Fleet", key: ["f", "The fleet over time: how much was used, and by whom"], load: async () => (await import("../features/use/FleetUsePage")).FleetUsePage }),
   page({
     path: JOBS.path,
     title: "Jobs and namespaces",

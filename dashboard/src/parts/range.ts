@@ -1,7 +1,7 @@
 import type { Span } from "../api/queries";
 import { stepFor } from "../charts/axis";
 import type { Field } from "../shared/address";
-import { DAY, HOUR, MINUTE, SECOND } from "../shared/time";
+import { DAY, HOUR, MINUTE, parseInstant, SECOND } from "../shared/time";
 
 export const PRESETS = { "5m": 5 * MINUTE, "15m": 15 * MINUTE, "1h": HOUR, "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY } as const;
 export type Preset = keyof typeof PRESETS;
@@ -88,4 +88,17 @@ export const WHY_MAX_MS = DAY;
 /** A live chart can only show the present. */
 export function canBeLive(range: Range): boolean {
   return range.kind === "preset";
+}
+
+/** Where ranges of many GPUs end: now (null), or of a recording at its last sample. */
+export function anchorOf(hosts: readonly { readonly last_seen: string }[], now: number): number | null {
+  const seen = hosts.reduce((most, host) => Math.max(most, parseInstant(host.last_seen) ?? 0), 0);
+  return seen > 0 && isRecorded(seen, now) ? seen : null;
+}
+
+/** A range up to an anchor as it is asked for; without one a preset moves with the present. */
+export function askedRange(range: Range, anchor: number | null): Span | { readonly lengthMs: number } {
+  if (range.kind === "custom") return { start: range.start, end: range.end };
+  const lengthMs = PRESETS[range.kind === "preset" ? range.preset : "24h"];
+  return anchor === null ? { lengthMs } : { start: anchor - lengthMs, end: anchor };
 }

@@ -39,6 +39,7 @@ const LADDERS: Readonly<Record<string, { readonly base: number; readonly steps: 
   "B/s": { base: 1000, steps: ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"] },
   mJ: { base: 1000, steps: ["mJ", "J", "kJ", "MJ", "GJ"] },
   ns: { base: 1000, steps: ["ns", "µs", "ms", "s"] },
+  kW: { base: 1000, steps: ["kW", "MW"] },
   mV: { base: 1000, steps: ["mV", "V"] },
 };
 

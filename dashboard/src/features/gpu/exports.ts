@@ -1,10 +1,8 @@
 import type { Metric } from "../../api/client";
-import { fetchText } from "../../api/client";
 import { historyPath, type HistoryAsk, type Span } from "../../api/queries";
 import type { ChartAction } from "../../charts/ChartMenu";
+import { queryActions } from "../../parts/exports";
 import { copyText } from "../../shared/clipboard";
-import { API_BASE_URL } from "../../shared/config";
-import { fileName, saveFile } from "../../shared/files";
 
 /** A GPU in the words of Prometheus. */
 export interface PromIdentity {
@@ -20,23 +18,9 @@ export interface ExportAsk extends HistoryAsk {
   readonly catalogue: readonly Metric[];
 }
 
-/** The question behind a chart, to be asked elsewhere: its values as a file, and as address, command and PromQL. */
+/** The question behind a chart, to be asked elsewhere, also as PromQL. */
 export function chartActions(ask: ExportAsk): ChartAction[] {
-  const path = historyPath(ask, ask.span);
-  const url = new URL(`${API_BASE_URL}${path}`, window.location.href).href;
-  return [
-    {
-      name: "Values (CSV)",
-      act: async () => {
-        const text = await fetchText(path, new AbortController().signal, "text/csv");
-        saveFile(`${fileName(...ask.gpus, ask.title)}.csv`, new Blob([text], { type: "text/csv" }));
-        return true;
-      },
-    },
-    { name: "Copy as query", act: () => copyText(url) },
-    { name: "Copy as curl", act: () => copyText(`curl -sS -H 'accept: text/csv' '${url.replaceAll("'", "%27")}'`) },
-    { name: "Copy as PromQL", act: () => copyText(promqlOf(ask)) },
-  ];
+  return [...queryActions(historyPath(ask, ask.span), ...ask.gpus, ask.title), { name: "Copy as PromQL", act: () => copyText(promqlOf(ask)) }];
 }
 
 /** A selector a line; values are in the base unit of Prometheus. */

@@ -2,12 +2,12 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { hostsQuery } from "../../api/queries";
 import { HOLDERS, usageQuery, type Holder } from "../../api/usage";
-import { isRecorded, PRESETS, type Range } from "../../parts/range";
+import { anchorOf, askedRange } from "../../parts/range";
 import { useAddress } from "../../shared/address";
 import { ABSENT, formatNumber, shareOf } from "../../shared/format";
 import { Link } from "../../shared/location";
 import { Empty, Failed } from "../../shared/states";
-import { formatClock, formatInstant, MINUTE, parseInstant, useNow } from "../../shared/time";
+import { formatClock, formatInstant, MINUTE, useNow } from "../../shared/time";
 import { CustomRange, RangeChoices } from "../../parts/rangeChoices";
 import { List } from "../../parts/columns";
 import { SimulatedBanner } from "../../parts/gpuLook";
@@ -103,18 +103,6 @@ export function JobsPage() {
       )}
     </div>
   );
-}
-
-/** Where ranges end: now, or of a recording at its last sample. */
-function anchorOf(hosts: readonly { readonly last_seen: string }[], now: number): number | null {
-  const seen = hosts.reduce((most, host) => Math.max(most, parseInstant(host.last_seen) ?? 0), 0);
-  return seen > 0 && isRecorded(seen, now) ? seen : null;
-}
-
-function askedRange(range: Range, anchor: number | null) {
-  if (range.kind === "custom") return { start: range.start, end: range.end };
-  const lengthMs = PRESETS[range.kind === "preset" ? range.preset : "24h"];
-  return anchor === null ? { lengthMs } : { start: anchor - lengthMs, end: anchor };
 }
 
 const TYPING_PAUSE_MS = 250;
