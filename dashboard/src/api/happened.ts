@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { metricTitle } from "../shared/format";
 import { MINUTE, parseInstant, SECOND } from "../shared/time";
-import { api, dataOf, isNotKept, partialOf, type TelemetryEntry } from "./client";
+import { api, dataOf, isNotKept, partialOf, type Schemas, type TelemetryEntry } from "./client";
 import type { Span } from "./queries";
 
 // What has happened to the fleet: its health events, among them the life of its findings.
@@ -23,7 +23,12 @@ export interface Happened {
   readonly text: string;
   /** Whether something came to its end: it is good news. */
   readonly isEnd: boolean;
+  readonly about: About;
 }
+
+/** What changes are about. */
+export const ABOUTS = ["health", "jobs", "drivers"] as const;
+export type About = (typeof ABOUTS)[number];
 
 /** What people say: it changes no GPU. */
 const SAID: ReadonlySet<string> = new Set(["silenced", "released"]);
@@ -37,7 +42,44 @@ export function happenedOf(rows: readonly TelemetryEntry[]): Happened[] {
     if (at === null || kind === ONSET || SAID.has(kind)) return [];
     const [finding = ""] = text("finding").split(":");
     const what = finding === "" ? metricTitle(kind) : metricTitle(finding) + (kind === "finding_closed" ? ", over" : "");
-    return [{ at, shows: at + SECOND, gpu: gpu_id, host: hostname, kind, text: [what, text("detail")].filter((part) => part !== "").join(": "), isEnd: ENDS.has(kind) }];
+    return [{ at, shows: at + SECOND, gpu: gpu_id, host: hostname, kind, text: [what, text("detail")].filter((part) => part !== "").join(": "), isEnd: ENDS.has(kind), about: "health" }];
+  });
+}
+
+/** Jobs and drivers that changed, in words: a line for each and node. */
+export function changedOf(changes: readonly Schemas["Change"][]): Happened[] {
+  return changes.flatMap((change): Happened[] => {
+    const at = parseInstant(change.at);
+    if (at === null) return [];
+    const { kind, gpu, gpus, from, to } = change;
+    const about = from === null && to === null ? "jobs" : "drivers";
+    const holder = [change.namespace, change.job ?? change.pod].filter((name) => name !== null).join(" / ");
+    const what = about === "jobs" ? `${metricTitle(kind)}: ${holder}` : `${metricTitle(kind)}: ${from ?? "unknown"} → ${to ?? "unknown"}`;
+    return [{ at, shows: at + SECOND, gpu, host: change.hostname, kind, text: `${what}, ${gpus === 1 ? "1 GPU" : `${gpus} GPUs`}`, isEnd: false, about }];
+  });
+}
+
+/** Both, the newest first. */
+export function inTime(some: readonly Happened[], others: readonly Happened[]): Happened[] {
+  return [...some, ...others].sort((a, b) => b.at - a.at);
+}
+
+/** A busy cluster starts thousands of jobs a day. */
+const CHANGED_MAX = 500;
+
+/** Jobs that started and ended in a span on some hosts, or on all, and drivers that changed: more to add up than rows, so it is asked for less often. */
+export function changedQuery(span: Span, host: string) {
+  return queryOptions({
+    queryKey: ["happened", "changes", span, host],
+    queryFn: async ({ signal }) => {
+      const query = { start: new Date(span.start).toISOString(), end: new Date(span.end).toISOString(), limit: CHANGED_MAX, ...(host === "" ? {} : { host }) };
+      const answer = await api.GET("/api/v1/analysis/changes", { params: { query }, signal });
+      const { changes, total } = dataOf(answer);
+      return { all: changedOf(changes), left: total - changes.length, partial: partialOf(answer) };
+    },
+    staleTime: 5 * MINUTE,
+    placeholderData: keepPreviousData,
+    gcTime: 5 * MINUTE,
   });
 }
 

@@ -128,6 +128,7 @@ const DEFAULTS: Readonly<Record<string, Handler>> = {
   "/api/v1/analysis/findings": findingsOf([]),
   "/api/v1/analysis/silences": ok({ silences: [], judged_at: "" }),
   "/api/v1/analysis/trends": (params) => trendsOf(params, []),
+  "/api/v1/analysis/changes": ok({ changes: [], total: 0, start: "", end: "", pagination: { limit: 500, offset: 0, has_next: false } }),
   "/api/v1/analysis/stragglers": ok({ jobs: [], total: 0, judged_at: "", pagination: { limit: 50, offset: 0, has_next: false } }),
   "/api/v1/schedule/hints": ok({ nodes: [], totals: { free: 0, busy: 0, memory_in_use: 0, unhealthy: 0, whole_nodes: 0, fragmentation: null }, judged_at: "", total: 0, pagination: { limit: 10_000, offset: 0, has_next: false } }),
   "/api/v1/analysis/anomalies": (params) => anomaliesOf(params, []),

@@ -74,6 +74,24 @@ it("lists what changed up to the instant, each with the way to its time", async 
   expect(search().get("at")).toBe("2026-11-20T02:00:01Z");
 });
 
+it("tells of jobs and drivers once it is opened, by what they are about", async () => {
+  const mock = server();
+  const change = (part: object) => ({ at: "2026-11-20T02:30:00Z", kind: "job_started", cluster: null, hostname: "node-1", gpu: "GPU-a", gpus: 8, namespace: "research", pod: null, job: "train-7", from: null, to: null, ...part });
+  const changes = [change({}), change({ at: "2026-11-20T01:30:00Z", kind: "driver_changed", gpus: 1, namespace: null, job: null, from: "570.1", to: "580.2" }), change({ at: "2026-11-20T03:30:00Z", kind: "job_ended" })];
+  mock.set("/api/v1/analysis/changes", ok({ changes, total: 1203, start: "", end: "", pagination: { limit: 500, offset: 0, has_next: true } }));
+  renderAt("/?at=2026-11-20T03:02:00Z&host=node-1");
+  const summary = await screen.findByText("(2)");
+  expect(mock.asked.some(({ path }) => path.endsWith("/changes"))).toBe(false);
+  await userEvent.click(summary);
+  await screen.findByText("(4)");
+  const lines = () => within(screen.getByRole("list", { name: "What changed, the newest first" })).getAllByRole("listitem").map((line) => line.textContent);
+  expect(lines()).toEqual([expect.stringContaining("XID 63"), expect.stringContaining("Job started: research / train-7, 8 GPUs"), expect.stringContaining("Lost"), expect.stringContaining("Driver changed: 570.1 → 580.2, 1 GPU")]);
+  expect(screen.getByText("1,200 older changes of jobs and drivers are left out.")).toBeTruthy();
+  expect(mock.asked.find(({ path }) => path.endsWith("/changes"))?.params.get("host")).toBe("node-1");
+  await userEvent.selectOptions(screen.getByRole("combobox", { name: "What the changes are about" }), "Jobs");
+  expect(lines()).toEqual([expect.stringContaining("Job started")]);
+});
+
 it("opens a recording as of its end, unless now is asked for", async () => {
   const end = "2026-11-20T03:10:00.123456789Z";
   server({ recording_end: end });

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { ChevronLeft, ChevronRight, History } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
-import { happenedQuery, type Happened } from "../../api/happened";
-import { healthQuery } from "../../api/queries";
+import { ABOUTS, changedQuery, happenedQuery, inTime, type About, type Happened } from "../../api/happened";
+import { healthQuery, type Span } from "../../api/queries";
 import { chooseInstant, useInstant } from "../../shared/instant";
 import { Link } from "../../shared/location";
 import { DAY, formatInstant, HOUR, MINUTE, parseField, SECOND, toField, useClock } from "../../shared/time";
@@ -105,7 +105,7 @@ export function TimeBar({ host }: TimeBarProps) {
           </button>
         )}
       </div>
-      <WhatChanged all={all.filter(({ shows }) => shows <= present)} present={present} clock={clock} doubt={doubtOf(happened.error, happened.data)} />
+      <WhatChanged all={all} span={span} host={host} present={present} clock={clock} doubt={doubtOf(happened.error, happened.data)} />
     </section>
   );
 }
@@ -115,6 +115,13 @@ function doubtOf(error: Error | null, data: { readonly isCut: boolean; readonly 
   if (data === undefined) return "";
   if (data.partial !== null) return `Some may be missing: ${data.partial}`;
   return data.isCut ? "Only the newest are read." : "";
+}
+
+function changedDoubtOf(error: Error | null, data: { readonly left: number; readonly partial: string | null } | undefined): string {
+  if (error !== null) return `Which jobs and drivers changed could not be read: ${error.message}`;
+  if (data === undefined) return "";
+  if (data.partial !== null) return `Some jobs and drivers may be missing: ${data.partial}`;
+  return data.left > 0 ? `${data.left.toLocaleString("en")} older changes of jobs and drivers are left out.` : "";
 }
 
 interface StepProps {
@@ -133,21 +140,50 @@ function Step({ label, at, icon: Icon }: StepProps) {
 }
 
 interface WhatChangedProps {
-  /** The newest first. */
+  /** What happened to the health of GPUs in the span, the newest first. */
   readonly all: readonly Happened[];
+  readonly span: Span;
+  readonly host: string;
   readonly present: number;
   readonly clock: number;
   readonly doubt: string;
 }
 
-/** What has changed up to the instant: each line leads to its instant and to its GPU. */
-function WhatChanged({ all, present, clock, doubt }: WhatChangedProps) {
+const ABOUT_NAMES: Readonly<Record<About, string>> = { health: "Findings and errors", jobs: "Jobs", drivers: "Drivers" };
+
+/** A span of which the end moves each minute is asked for again by the quarter of an hour. */
+function quarters({ start, end }: Span): Span {
+  const quarter = 15 * MINUTE;
+  return { start: Math.floor(start / quarter) * quarter, end: Math.ceil(end / quarter) * quarter };
+}
+
+/** What has changed up to the instant: each line leads to its instant and to its GPU. Jobs and drivers are asked for once it is opened. */
+function WhatChanged({ all: health, span, host, present, clock, doubt }: WhatChangedProps) {
+  const [isOpen, setIsOpen] = useState(false);
+  const [about, setAbout] = useState<About | "">("");
+  const changed = useQuery({ ...changedQuery(quarters(span), host), enabled: isOpen });
+  const found = inTime(health, isOpen ? (changed.data?.all ?? []) : []);
+  const all = found.filter((each) => each.shows <= present && (about === "" || each.about === about));
+  const missing = changedDoubtOf(changed.error, changed.data);
   return (
-    <details className="mt-1 text-xs">
+    <details className="mt-1 text-xs" onToggle={(event) => setIsOpen(event.currentTarget.open)}>
       <summary className="cursor-pointer text-muted select-none hover:text-fg">
         What changed <span className="num">({all.length.toLocaleString("en")})</span>
         {doubt !== "" && <span className="ml-2 text-warn">{doubt}</span>}
       </summary>
+      <p className="mt-1 flex flex-wrap items-center gap-2">
+        <select aria-label="What the changes are about" className="field h-7! py-0! text-xs!" value={about} onChange={(event) => setAbout(ABOUTS.find((each) => each === event.target.value) ?? "")}>
+          <option value="">Everything</option>
+          {ABOUTS.map((each) => (
+            <option key={each} value={each}>
+              {ABOUT_NAMES[each]}
+            </option>
+          ))}
+        </select>
+        <span role="status" className="text-warn">
+          {missing}
+        </span>
+      </p>
       {all.length === 0 ? (
         <p className="py-2 text-muted">Nothing in this time.</p>
       ) : (
