@@ -286,6 +286,11 @@ impl MatchedCondition {
         with_index(remedy, gpu.index)
     }
 
+    /// Whether it is what the driver asks for, and asks for at once: a reset of the GPU, or a reboot of the node.
+    pub(crate) fn is_asked_at_once(&self) -> bool {
+        self.condition.id == "recovery_action" && matches!(whole(self.values()), 1 | 2)
+    }
+
     /// Kinds of findings about the same GPU that tell of the same fault by these values: those that say less, and those that say more.
     pub(crate) fn same_fault(&self) -> (&'static [&'static str], &'static [&'static str]) {
         let is_xid = matches!(self.condition.id, XID | XID_NONFATAL);

@@ -12,7 +12,7 @@ pub struct Xid {
     /// What it means: a sentence without its full stop.
     pub meaning: &'static str,
     /// What to do.
-    pub step: Step,
+    pub step: XidStep,
     /// Whether programs cause it: the GPU is healthy.
     pub is_of_application: bool,
     /// Kinds of findings about the same GPU that tell of the same fault and say less.
@@ -23,7 +23,7 @@ pub struct Xid {
 
 /// What to do about a code.
 #[derive(Debug, Clone, Copy)]
-pub struct Step {
+pub struct XidStep {
     /// In words; commands in backquotes. `INDEX` stands for the index of the GPU.
     pub words: &'static str,
     /// Whether work on the GPU may go on until somebody has time.
@@ -31,13 +31,13 @@ pub struct Step {
 }
 
 /// A step at once.
-const fn now(words: &'static str) -> Step {
-    Step { words, work_goes_on: false }
+const fn now(words: &'static str) -> XidStep {
+    XidStep { words, work_goes_on: false }
 }
 
 /// A step that has time.
-const fn later(words: &'static str) -> Step {
-    Step { words, work_goes_on: true }
+const fn later(words: &'static str) -> XidStep {
+    XidStep { words, work_goes_on: true }
 }
 
 /// What the driver asks for answers to the XID.
@@ -47,42 +47,42 @@ const REPLACED: &[&str] = &["recovery_action", "row_remap_pending", "page_retire
 const MEMORY: &[&str] =
     &["recovery_action", "row_remap_pending", "page_retirement_pending", "ecc_uncorrected"];
 
-const BY_APPLICATION: Step = later(
+const BY_APPLICATION: XidStep = later(
     "The program that ran causes it as a rule; the GPU may work on. `dmesg | grep -i xid` on the node names \
      the process. If programs meet it that run elsewhere, run `dcgmi diag -r 3 -i INDEX` when the GPU is free.",
 );
-const RESTART: Step = later(
+const RESTART: XidStep = later(
     "Start the job again; the GPU may work on. `dmesg | grep -i xid` on the node names the process. If other jobs meet \
      it on this GPU, run `dcgmi diag -r 3 -i INDEX` when it is free, and give NVIDIA the output of `nvidia-bug-report.sh`.",
 );
-const GO_ON: Step = later(
+const GO_ON: XidStep = later(
     "Work may go on, and there is nothing to do now. If it comes again, give NVIDIA the output of `nvidia-bug-report.sh`.",
 );
-const RESET: Step = now(
+const RESET: XidStep = now(
     "Take the GPU's jobs away, then reset it with `nvidia-smi --gpu-reset -i INDEX`; if that fails, reboot the node. If it \
      comes again, give NVIDIA the output of `nvidia-bug-report.sh`.",
 );
-const FIRMWARE: Step = now(
+const FIRMWARE: XidStep = now(
     "Take the GPU's jobs away, then reset it with `nvidia-smi --gpu-reset -i INDEX`; if that fails, turn the node's \
      power off and on. If it comes again, update the driver: newer ones have newer firmware.",
 );
-const UNCORRECTED: Step = now(
+const UNCORRECTED: XidStep = now(
     "Results of the GPU's jobs may be wrong: run them again elsewhere. Drain the node, then reset the GPU with \
      `nvidia-smi --gpu-reset -i INDEX` so that the bad row is replaced. If errors come again, or `nvidia-smi -q -d ROW_REMAPPER -i INDEX` \
      shows a failure, the board is due for exchange.",
 );
-const NVLINK: Step = now(
+const NVLINK: XidStep = now(
     "`nvidia-smi nvlink -e -i INDEX` counts the errors of each link, and `dmesg | grep -i xid` names the link. If jobs fail \
      or a link stays down, drain the node and reset the GPUs that are joined to it; if it comes again, the board or the baseboard is due \
      for exchange.",
 );
-const NO_STEP: Step = now(
+const NO_STEP: XidStep = now(
     "NVIDIA's catalogue names no step for it. `dmesg | grep -i xid` on the node has the driver's words, and other XIDs \
      beside it say what to do.",
 );
 
 /// What to do about a code that the table lacks.
-const UNKNOWN: Step = now(
+const UNKNOWN: XidStep = now(
     "`dmesg | grep -i xid` on the node has the driver's words; NVIDIA's list of XIDs says what they mean: \
      https://docs.nvidia.com/deploy/xid-errors/. Drain the node if jobs fail on this GPU.",
 );
@@ -232,12 +232,12 @@ const XIDS: &[Xid] = &[
     memory(172, "an uncorrectable error of on-chip memory", NO_STEP),
 ];
 
-const fn several(first: i64, last: i64, meaning: &'static str, step: Step) -> Xid {
+const fn several(first: i64, last: i64, meaning: &'static str, step: XidStep) -> Xid {
     let codes = (first, last);
     Xid { codes, meaning, step, is_of_application: false, covers: ASKED, yields_to: &[] }
 }
 
-const fn one(code: i64, meaning: &'static str, step: Step) -> Xid {
+const fn one(code: i64, meaning: &'static str, step: XidStep) -> Xid {
     several(code, code, meaning, step)
 }
 
@@ -245,7 +245,7 @@ const fn application(code: i64, meaning: &'static str) -> Xid {
     Xid { is_of_application: true, covers: &[], ..one(code, meaning, BY_APPLICATION) }
 }
 
-const fn memory(code: i64, meaning: &'static str, step: Step) -> Xid {
+const fn memory(code: i64, meaning: &'static str, step: XidStep) -> Xid {
     Xid { covers: MEMORY, ..one(code, meaning, step) }
 }
 
@@ -270,7 +270,7 @@ pub(crate) fn named(code: i64) -> String {
 }
 
 /// What to do about a code.
-pub(super) fn step(code: i64) -> Step {
+pub(super) fn step(code: i64) -> XidStep {
     known(code).map_or(UNKNOWN, |xid| xid.step)
 }
 
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn where_work_may_go_on_nobody_is_told_to_drain() {
         for code in [8, 13, 31, 32, 43, 45, 63, 68, 69, 92, 94, 109] {
-            let Step { words, work_goes_on } = step(code);
+            let XidStep { words, work_goes_on } = step(code);
             assert!(
                 work_goes_on && !words.contains("rain the node") && words.contains("ay"),
                 "{code}: {words}"

@@ -32,6 +32,7 @@ fn latest(metric: MetricId, watts: f64) -> (MetricId, LatestValue) {
     (metric, LatestValue { value: Value::Float(watts), timestamp_ns: 0 })
 }
 
+#[expect(clippy::large_types_passed_by_value, reason = "made where it is passed")]
 fn of(own: GpuWindow, events: &[HealthEvent]) -> Vec<(&'static str, String)> {
     let gpu = GpuState {
         key: Arc::from("a"),

@@ -7,7 +7,8 @@ use gpuvitals_core::history::GpuState;
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{MetricId, quantity};
 
-use super::recent::{ACTIVITIES, POWERS, UTILIZATION, WorkLevel};
+use super::level::{ACTIVITIES, WorkLevel};
+use super::recent::{POWERS, UTILIZATION};
 use super::survey::holder_of;
 use super::threshold::{
     ACTIVITY_LEVEL_MIN_PCT, HUNG_ACTIVITY, HUNG_BUSY_PCT, HUNG_GPUS_MIN, HUNG_OTHERS_SHARE, HUNG_POWER,

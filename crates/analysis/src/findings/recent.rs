@@ -10,12 +10,10 @@ use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::usage::IDLE_BELOW_PCT;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
+use super::level::{ACTIVITIES, Activities, WorkLevel};
 use super::ras::RasBlocks;
 use super::since::{Began, LOOK_BACK_NS};
-use super::threshold::{
-    HUNG_BUSY_PCT, HUNG_POWER, IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN,
-    WINDOW_MINUTES,
-};
+use super::threshold::{IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES};
 use crate::cells::GpuCells;
 
 /// A minute is read when it has been over for so long: rows are under way for some seconds.
@@ -37,13 +35,6 @@ pub(super) const FAN: MetricId = MetricId::of("fan_speed_pct");
 pub(super) const PCIE_WIDTH: MetricId = MetricId::of("pcie_width");
 pub(super) const PCIE_GENERATION: MetricId = MetricId::of("pcie_gen");
 pub(super) const LINKS_UP: MetricId = MetricId::of("interconnect_links_up");
-/// What tells of work beside power, where it is read, and the value of full activity.
-pub(super) const ACTIVITIES: [(MetricId, f64); 4] = [
-    (MetricId::of("tensor_active_ratio"), 1.0),
-    (MetricId::of("sm_active_ratio"), 1.0),
-    (MetricId::of("dram_active_ratio"), 1.0),
-    (MetricId::of("memory_utilization_pct"), 100.0),
-];
 /// Nanoseconds under a limit.
 const TIME_OF_HEAT: [MetricId; 3] = [
     MetricId::of("throttled_thermal_ns"),
@@ -128,17 +119,6 @@ pub struct GpuWindow {
     pub level: Option<WorkLevel>,
 }
 
-/// How a GPU works as a rule: means over its last loaded minutes, ten at most.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct WorkLevel {
-    /// How many minutes.
-    pub minutes: usize,
-    /// Power, W.
-    pub power_w: f64,
-    /// Those of `ACTIVITIES` that are read, each in its metric's unit.
-    pub activities: [Option<f64>; ACTIVITIES.len()],
-}
-
 #[derive(Debug, Default)]
 struct RecentGpu {
     minutes: VecDeque<Minute>,
@@ -174,29 +154,7 @@ pub(super) struct Minute {
     pub(super) pcie_width: Option<f64>,
     pub(super) pcie_generation: Option<f64>,
     pub(super) links_up: Option<f64>,
-    activities: [Option<f64>; ACTIVITIES.len()],
-}
-
-impl WorkLevel {
-    /// With a minute more, if it is one of work as before.
-    fn with(level: Option<Self>, minute: &Minute) -> Option<Self> {
-        let (Some(busy), Some(power_w)) = (minute.utilization, minute.power) else { return level };
-        let Some(before) = level.filter(|_| busy >= LOADED_FROM_PCT) else {
-            let first = Self { minutes: 1, power_w, activities: minute.activities };
-            return level.or((busy >= LOADED_FROM_PCT).then_some(first));
-        };
-        if busy >= HUNG_BUSY_PCT && power_w <= HUNG_POWER.1 * before.power_w {
-            return level;
-        }
-        let minutes = (before.minutes + 1).min(WINDOW_MINUTES);
-        #[expect(clippy::cast_precision_loss, reason = "some minutes")]
-        let mean = |before: f64, now: f64| before + (now - before) / minutes as f64;
-        let mut activities = minute.activities;
-        for (now, before) in activities.iter_mut().zip(before.activities) {
-            *now = before.zip(*now).map(|(before, now)| mean(before, now)).or(*now).or(before);
-        }
-        Some(Self { minutes, power_w: mean(before.power_w, power_w), activities })
-    }
+    activities: Activities,
 }
 
 impl Minute {
@@ -414,7 +372,7 @@ impl GpuWindow {
         self.loaded_clock_mhz.filter(|_| self.loaded_minutes >= LOADED_MINUTES_MIN)
     }
 
-    /// What is known all_holders holds it.
+    /// What is known whoever holds it.
     fn without_holder(self) -> Self {
         Self {
             held_minutes: 0,
@@ -516,7 +474,8 @@ impl RecentGpu {
             activities: ACTIVITIES.map(|(metric, _)| cells.whole(metric, step).map(mean)),
         };
         if start_ns >= self.held_from_ns {
-            self.level = WorkLevel::with(self.level, &minute);
+            let work = (minute.utilization, minute.power);
+            self.level = WorkLevel::with(self.level, work, minute.activities);
         }
         self.rise(cells, step, STEPS, true);
         self.minutes.push_back(minute);

@@ -108,6 +108,10 @@ impl<'a> Survey<'a> {
                         || finding.kind.covers.contains(&asked.condition.id)
                 }) {
                     finding.sentence = format!("{}; {}", finding.sentence, asked.sentence());
+                    // What has time by its code has none if the driver wants it at once.
+                    if asked.is_asked_at_once() {
+                        finding.severity = asked.condition.severity;
+                    }
                     finding.remedy = asked.remedy(&gpu.identity);
                 }
                 found.push(Candidate { opens: true, began: None, finding });

@@ -11,7 +11,7 @@ impl Survey<'_> {
             let members: Vec<Member<'_>> = self.members(places).collect();
             let clocks = members.iter().filter_map(|member| member.window?.steady_clock());
             let median = Spread::of_group(clocks).filter(|_| model.is_some()).map(|spread| spread.median);
-            for member in members {
+            for member in &members {
                 found.extend(self.heat(member, median));
                 found.extend(self.brake(member, median));
                 found.extend(median.and_then(|median| self.held(member, median)));
@@ -19,7 +19,7 @@ impl Survey<'_> {
         }
     }
 
-    fn heat(&self, member: Member<'_>, median: Option<f64>) -> Option<Candidate> {
+    fn heat(&self, member: &Member<'_>, median: Option<f64>) -> Option<Candidate> {
         let window = member.window?;
         let share = window.heat_share.filter(|share| *share >= HEAT_SHARE.1)?;
         let mut evidence =
@@ -34,7 +34,7 @@ impl Survey<'_> {
         Some(Candidate { opens: share >= HEAT_SHARE.0, began: None, finding })
     }
 
-    fn brake(&self, member: Member<'_>, median: Option<f64>) -> Option<Candidate> {
+    fn brake(&self, member: &Member<'_>, median: Option<f64>) -> Option<Candidate> {
         let share = member.window?.brake_share.filter(|share| *share >= BRAKE_SHARE.1)?;
         let mut evidence =
             vec![Evidence::derived("share_of_time_under_power_brake", "ratio", rounded(share))];
@@ -48,7 +48,7 @@ impl Survey<'_> {
     }
 
     /// A slow clock without a reason. Where the limits are not counted, nothing is known about reasons.
-    fn held(&self, member: Member<'_>, median: f64) -> Option<Candidate> {
+    fn held(&self, member: &Member<'_>, median: f64) -> Option<Candidate> {
         let window = member.window?;
         let clock = window.steady_clock()?;
         let is_free = |share: Option<f64>| share.is_some_and(|share| share < UNEXPLAINED_SHARE);

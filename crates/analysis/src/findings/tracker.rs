@@ -248,10 +248,10 @@ impl Tracker {
             others.any(|other| other.covers(finding))
         };
         let shown = |finding: &FleetFinding| {
-            let covered = of(&finding.subject).iter().filter(|other| finding.covers(other));
+            let covered = covered_by(finding, of(&finding.subject));
             let silenced = self.silence_over(finding).cloned();
             let finding = FleetFinding { silenced, ..finding.clone() };
-            with_evidence(finding, covered.flat_map(|other| &other.evidence))
+            with_evidence(finding, covered.into_iter().flat_map(|other| &other.evidence))
         };
         let all = by_subject.values().flatten();
         let mut open: Vec<FleetFinding> =
@@ -270,6 +270,24 @@ impl Tracker {
                 .then_with(|| a.subject.cmp(&b.subject))
         });
         open
+    }
+}
+
+/// The findings about the same GPU that one hides: those that it covers, and those that these would.
+fn covered_by<'a>(finding: &FleetFinding, others: &[&'a FleetFinding]) -> Vec<&'a FleetFinding> {
+    let mut covered: Vec<&FleetFinding> = Vec::new();
+    let is_new = |covered: &[&FleetFinding], one: &FleetFinding| {
+        one.kind != finding.kind && covered.iter().all(|other| other.kind != one.kind)
+    };
+    loop {
+        let more = others.iter().copied().find(|one| {
+            let is_hidden = finding.covers(one) || covered.iter().any(|other| other.covers(one));
+            is_hidden && is_new(&covered, one)
+        });
+        match more {
+            Some(one) => covered.push(one),
+            None => return covered,
+        }
     }
 }
 

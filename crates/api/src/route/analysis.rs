@@ -164,10 +164,12 @@ impl FindingsAsk {
 
 /// The host that a finding is about, or that its GPU is on.
 fn node_of(finding: &FleetFinding) -> Option<&str> {
-    match &finding.subject {
+    // The subject has the cluster before the name, where one is known.
+    let of_subject = match &finding.subject {
         Subject::Node(node) => Some(node.as_ref()),
-        _ => finding.reach.node.as_deref(),
-    }
+        _ => None,
+    };
+    finding.reach.node.as_deref().or(of_subject)
 }
 
 /// The last judgement of the fleet; if it is too old the fleet is judged now.
