@@ -2055,11 +2055,11 @@ export interface components {
              * @description Id of an open finding: it is acknowledged.
              * @example xid:GPU-5c1d0a44
              */
-            finding: string | null;
+            finding?: string | null;
             /** @description A host, by name or as `cluster/name`: all findings about it and its GPUs, also those that come. */
-            host: string | null;
+            host?: string | null;
             /** @description A job or pod that holds a GPU, as `cluster/namespace/name`: all findings about it and its GPUs, also those that come. */
-            job: string | null;
+            job?: string | null;
             /**
              * @description Who and why, in 500 characters at most.
              * @example Kim: drained, board ordered
@@ -2071,7 +2071,7 @@ export interface components {
              *     finding closes.
              * @example 2026-11-21T09:00:00Z
              */
-            until: string | null;
+            until?: string | null;
         };
         /** @description How many GPU nodes are in which state. */
         NodeCounts: {

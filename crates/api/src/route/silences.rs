@@ -59,13 +59,15 @@ pub(crate) struct SilencesParams {
 pub(crate) struct NewSilence {
     /// Id of an open finding: it is acknowledged.
     #[serde(default)]
-    #[schema(example = "xid:GPU-5c1d0a44")]
+    #[schema(required = false, example = "xid:GPU-5c1d0a44")]
     finding: Option<String>,
     /// A host, by name or as `cluster/name`: all findings about it and its GPUs, also those that come.
     #[serde(default)]
+    #[schema(required = false)]
     host: Option<String>,
     /// A job or pod that holds a GPU, as `cluster/namespace/name`: all findings about it and its GPUs, also those that come.
     #[serde(default)]
+    #[schema(required = false)]
     job: Option<String>,
     /// Who and why, in 500 characters at most.
     #[serde(default)]
@@ -74,7 +76,7 @@ pub(crate) struct NewSilence {
     /// When it ends by itself, in 30 days at most. A silence of a host or job needs it; without it that of a finding ends when the
     /// finding closes.
     #[serde(default)]
-    #[schema(format = DateTime, example = "2026-11-21T09:00:00Z")]
+    #[schema(required = false, format = DateTime, example = "2026-11-21T09:00:00Z")]
     until: Option<String>,
 }
 

@@ -5,8 +5,8 @@ use axum::routing::get;
 use utoipa::OpenApi;
 
 use super::{
-    analysis, changes, clusters, course, explain, fleet_use, gpus, health, hints, hosts, metrics, prom, query,
-    silences, stats, stream, telemetry, usage,
+    analysis, changes, clusters, course, explain, fleet_use, gpus, health, hints, hosts, metrics, prom,
+    query, silences, stats, stream, telemetry, usage,
 };
 use crate::api::Api;
 
