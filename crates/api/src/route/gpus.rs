@@ -17,6 +17,7 @@ use gpuvitals_core::{IdentityColumn, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::analysis;
 use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
@@ -251,7 +252,13 @@ impl Ask for GpusAsk {
         parameter::known_columns(Table::GpuEvents, self.latest.columns(), &fleet)?;
         let Part { answer: fleet, missing } = fleet;
         let selector = self.tests.selector().await?;
-        let judgement = if self.is_judged() { view.judgement().await } else { None };
+        let judgement = if self.depends_on_judgement() {
+            Some(analysis::judged(&view).await?)
+        } else if self.is_judged() {
+            view.judgement().await
+        } else {
+            None
+        };
         view.render(missing, move |view, missing| {
             self.list(&fleet, &selector, judgement.as_deref(), missing, view)
         })
@@ -260,13 +267,16 @@ impl Ask for GpusAsk {
 }
 
 impl GpusAsk {
+    /// Whether it depends on how GPUs do which of them are in the answer: then it waits until that is known.
+    fn depends_on_judgement(&self) -> bool {
+        !self.judgements.is_empty() || self.finding.is_some() || self.sort.is_some_and(Sort::is_of_judgement)
+    }
+
     /// Whether the answer says how GPUs do, or depends on it.
     fn is_judged(&self) -> bool {
         self.format == Format::Json
             || !self.states.is_empty()
-            || !self.judgements.is_empty()
-            || self.finding.is_some()
-            || self.sort.is_some_and(Sort::is_of_judgement)
+            || self.depends_on_judgement()
             || (self.labels.is_empty() && matches!(self.latest, Latest::None))
     }
 

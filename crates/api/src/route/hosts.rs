@@ -15,6 +15,7 @@ use gpuvitals_core::history::{Fleet, Part};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::analysis;
 use super::answered::Answered;
 use super::gpus::JudgedGpu;
 use crate::api::Api;
@@ -119,7 +120,10 @@ fn sort(text: &str) -> Result<(String, bool), ApiError> {
 impl Ask for HostsAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let Part { answer: fleet, missing } = view.history.fleet().await?;
-        let judgement = view.judgement().await;
+        // Which hosts are in the answer may depend on it: then it waits until it is known.
+        let is_needed =
+            !self.judgements.is_empty() || self.sort.as_ref().is_some_and(|(order, _)| order == "judgement");
+        let judgement = if is_needed { Some(analysis::judged(&view).await?) } else { view.judgement().await };
         view.render(missing, move |view, _| self.list(&fleet, judgement.as_deref(), view)).await
     }
 }

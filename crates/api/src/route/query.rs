@@ -184,7 +184,7 @@ impl Ask for QueryAsk {
             view.history.buckets(query).await?
         };
         if self.table == Table::SystemEvents && buckets.groups().is_empty() {
-            telemetry::known_hosts(&fleet, &self.hosts)?;
+            telemetry::hosts_with_rows(view.history.as_ref(), &fleet, &self.hosts, &missing).await?;
         }
         let Part { answer: fleet, missing: of_fleet } = fleet;
         view.render(ask::joined(of_fleet, missing), move |view, partial| {

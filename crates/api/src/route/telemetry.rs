@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::Table;
-use gpuvitals_core::history::{Fleet, Part, RowPlace, Rows, RowsQuery};
+use gpuvitals_core::history::{Fleet, History, Part, RowPlace, Rows, RowsQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -209,7 +209,7 @@ impl Ask for TelemetryAsk {
         };
         let Part { answer: rows, missing } = view.history.rows(query).await?;
         if self.table == Table::SystemEvents && rows.batch.is_none() {
-            known_hosts(&fleet, &self.gpus)?;
+            hosts_with_rows(view.history.as_ref(), &fleet, &self.gpus, &missing).await?;
         }
         let missing = ask::joined(fleet.missing, missing);
         view.render(missing, move |_, partial| {
@@ -259,7 +259,38 @@ pub(crate) fn keys(fleet: &Part<Arc<Fleet>>, ids: &[Arc<str>]) -> Result<Vec<Arc
     Ok(keys)
 }
 
-/// Checks that each of these hosts has, or had, a GPU. A host without one is known by its rows only.
+/// Checks that each of these hosts has, or had, a GPU or rows of its own. `missing` is what could not be read of these rows.
+///
+/// # Errors
+/// When one is unknown, or may be in what could not be read.
+pub(crate) async fn hosts_with_rows(
+    history: &dyn History,
+    fleet: &Part<Arc<Fleet>>,
+    hosts: &[Arc<str>],
+    missing: &[String],
+) -> Result<(), ApiError> {
+    for host in hosts {
+        let unknown = known_hosts(fleet, std::slice::from_ref(host));
+        if unknown.is_ok() {
+            continue;
+        }
+        let any = RowsQuery {
+            gpus: vec![Arc::clone(host)],
+            metrics: Some(Vec::new()),
+            newest_first: true,
+            ..RowsQuery::of(Table::SystemEvents, 1)
+        };
+        let Part { answer, missing: more } = history.rows(any).await?;
+        if answer.batch.is_some() {
+            continue;
+        }
+        let unread = [missing, &more].concat();
+        return if unread.is_empty() { unknown } else { Err(ApiError::no_host(host, &unread)) };
+    }
+    Ok(())
+}
+
+/// Checks that each of these hosts has, or had, a GPU.
 ///
 /// # Errors
 /// When one is unknown, or may be in what could not be read.
