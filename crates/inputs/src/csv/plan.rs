@@ -161,10 +161,10 @@ impl Plan {
         self.columns.iter().position(|column| is(&column.role))
     }
 
-    /// Whether these are its names.
+    /// Whether these are its names, and nothing else says what its columns are: a line of units below them may be another one.
     pub(super) fn is_of(&self, names: &[String]) -> bool {
         let trimmed = |names: &[String]| names.iter().map(|name| name.trim().to_owned()).collect::<Vec<_>>();
-        self.heads.first().is_some_and(|head| trimmed(head) == trimmed(names))
+        matches!(self.heads.as_slice(), [head] if trimmed(head) == trimmed(names))
     }
 
     /// What is left out and what was settled, in sentences.

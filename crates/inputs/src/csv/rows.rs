@@ -155,7 +155,8 @@ impl RowBuilder {
             return plan;
         }
         let with_messages = self.messages.is_some();
-        let before = std::mem::replace(self, Self::new(plan, with_messages));
+        let subjects = self.subjects.after(&plan);
+        let before = std::mem::replace(self, Self { subjects, ..Self::new(plan, with_messages) });
         (self.builder, self.hosts, self.batch) = (before.builder, before.hosts, before.batch);
         self.messages = before.messages;
         self.text_columns = before.text_columns;

@@ -65,11 +65,20 @@ pub(super) struct Subjects {
     /// Of the long form: subjects by all that they are, so that labels of single metrics make no others.
     by_content: Option<HashMap<String, usize>>,
     all: Vec<Subject>,
+    /// Time of the newest row that had none of its own, under other headers.
+    untimed_after_ns: i64,
     remembered_len: usize,
     key: Vec<u8>,
 }
 
 impl Subjects {
+    /// Those under another header. Rows without times of their own go on behind the newest of these.
+    pub(super) fn after(&self, plan: &Plan) -> Self {
+        let untimed = self.all.iter().map(|subject| subject.last_ns);
+        let untimed_after_ns = untimed.fold(self.untimed_after_ns, i64::max);
+        Self { untimed_after_ns, ..Self::new(plan) }
+    }
+
     pub(super) fn new(plan: &Plan) -> Self {
         let long = plan.form == CsvForm::Long;
         let labels = plan.find(|role| matches!(role, Role::Labels));
@@ -87,6 +96,7 @@ impl Subjects {
             by_key: HashMap::default(),
             by_content: long.then(HashMap::new),
             all: Vec::new(),
+            untimed_after_ns: 0,
             remembered_len: 0,
             key: Vec::new(),
         }
@@ -143,7 +153,7 @@ impl Subjects {
             self.remembered_len += content.len();
             by_content.insert(content, self.all.len());
         }
-        self.all.push(Subject { card, ..subject });
+        self.all.push(Subject { card, last_ns: self.untimed_after_ns, ..subject });
         Ok(self.all.len() - 1)
     }
 
@@ -158,7 +168,8 @@ impl Subjects {
             _ => true,
         };
         let fields = instance.fields.iter().filter(is_its).cloned().collect();
-        self.all.push(Subject::new(identity, Vec::new(), fields));
+        let last_ns = self.untimed_after_ns;
+        self.all.push(Subject { last_ns, ..Subject::new(identity, Vec::new(), fields) });
         self.remembered_len += size_of::<Subject>();
         Some(self.all.len() - 1)
     }
