@@ -164,7 +164,7 @@ impl Links {
             link.client.batch_execute(SESSION).await?;
             Ok(link)
         };
-        let doing = "connecting to PostgreSQL";
+        let doing = "connect to PostgreSQL";
         match tokio::time::timeout(2 * CONNECT_WITHIN, connecting).await {
             Ok(connected) => {
                 connected.map_err(|source| PostgresError::Connect { server: settings.server(), source })

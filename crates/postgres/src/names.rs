@@ -46,7 +46,7 @@ impl Names {
         client: &Client,
         keys: &[Arc<str>],
     ) -> Result<Vec<i32>, PostgresError> {
-        let failed = PostgresError::statement("numbering GPUs and hosts");
+        let failed = PostgresError::statement("number GPUs and hosts");
         let (mut found, new) = known(&self.subjects, keys);
         if !new.is_empty() {
             let names: Vec<&str> = new.iter().map(AsRef::as_ref).collect();
@@ -83,7 +83,7 @@ impl Names {
     ) -> Result<Vec<(Arc<str>, i32)>, PostgresError> {
         let select = "SELECT id, name FROM gpuvitals_subjects WHERE name = ANY($1)";
         let rows = client.query(select, &[&names]).await;
-        let rows = rows.map_err(PostgresError::statement("numbering GPUs and hosts"))?;
+        let rows = rows.map_err(PostgresError::statement("number GPUs and hosts"))?;
         let found = rows.iter().map(|row| (Arc::from(row.get::<_, &str>(1)), row.get(0)));
         Ok(remember(&self.subjects, found.collect()))
     }
@@ -200,7 +200,7 @@ pub(crate) async fn selected(
 pub(crate) async fn all_subjects(
     client: &impl GenericClient,
 ) -> Result<HashMap<i32, Arc<str>, RandomState>, PostgresError> {
-    let failed = PostgresError::statement("reading the names of GPUs and hosts");
+    let failed = PostgresError::statement("read the names of GPUs and hosts");
     let rows = client.query("SELECT id, name FROM gpuvitals_subjects", &[]).await.map_err(failed)?;
     Ok(rows.iter().map(|row| (row.get(0), Arc::from(row.get::<_, &str>(1)))).collect())
 }

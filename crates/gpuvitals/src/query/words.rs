@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 /// What lists names, there and here.
-const LISTS: [(&str, &str); 7] = [
+const LISTS: [(&str, &str); 8] = [
+    ("nothing: hosts are asked for with hosts", "nothing: hosts are asked for with --where node=HOST"),
     ("GET /api/v1/gpus", "`gpuvitals query gpus`"),
     ("GET /api/v1/hosts", "`gpuvitals query hosts`"),
     ("GET /api/v1/metrics", "`gpuvitals metrics`"),

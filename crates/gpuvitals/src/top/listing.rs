@@ -90,8 +90,10 @@ impl Users {
     /// Those in `/etc/passwd` beside the process file system.
     fn of(procfs: &Path) -> Self {
         let list = procfs.parent().map(|root| root.join("etc/passwd"));
-        let list = list.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
-        let names = list.lines().filter_map(|line| {
+        // Names of users and programs may be in any encoding.
+        let list = list.and_then(|path| fs::read(path).ok()).unwrap_or_default();
+        let names = String::from_utf8_lossy(&list);
+        let names = names.lines().filter_map(|line| {
             let mut cells = line.split(':');
             let name = cells.next()?.to_owned();
             Some((cells.nth(1)?.parse().ok()?, name))
@@ -101,7 +103,8 @@ impl Users {
 
     /// The name, or the number of a user without one here, such as one of a directory service.
     fn of_process(&self, pid: u32) -> Option<String> {
-        let status = fs::read_to_string(self.procfs.join(pid.to_string()).join("status")).ok()?;
+        let status = fs::read(self.procfs.join(pid.to_string()).join("status")).ok()?;
+        let status = String::from_utf8_lossy(&status);
         let user = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
         let user = user.split_whitespace().next()?.parse().ok()?;
         Some(self.names.get(&user).cloned().unwrap_or_else(|| user.to_string()))

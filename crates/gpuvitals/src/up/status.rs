@@ -157,7 +157,12 @@ impl StatusView for Status {
     fn recorded_after(&self) -> Option<Duration> {
         match &self.source {
             ("replay", progress) if progress.has_ended() => Some(Duration::ZERO),
-            ("none", _) => Some(RECORDED_AFTER),
+            // What stores rows or reads clusters has GPUs that fall silent, and no recording that ends.
+            ("none", _)
+                if self.clusters.is_none() && self.collector.rows_stored.load(Ordering::Relaxed) == 0 =>
+            {
+                Some(RECORDED_AFTER)
+            }
             _ => None,
         }
     }
