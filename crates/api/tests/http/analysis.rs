@@ -44,6 +44,16 @@ async fn conditions_and_silence_are_findings_the_worst_first() {
 }
 
 #[tokio::test]
+async fn a_host_of_a_cluster_is_asked_for_by_its_name() {
+    let world = judging().await;
+    let of = |name, node| gpu(name, node, 0, H100).with(IdentityColumn::Cluster, "prod").unwrap();
+    let values: &[(&str, f64)] = &[("utilization_pct", 50.0)];
+    world.append(rows(&[(of("GPU-a", "n1"), 2, values), (of("GPU-b", "n2"), 3600, values)])).await;
+    let list = world.ok("/api/v1/analysis/findings?host=n2").await;
+    assert_eq!(ids(&list), ["node_silent:prod/n2"]);
+}
+
+#[tokio::test]
 async fn findings_are_filtered_and_paged_and_wrong_names_are_refused() {
     let world = judging().await;
     world.append(fleet()).await;

@@ -106,9 +106,12 @@ async fn who_held_a_gpu_long_before_is_not_guessed_from_now() {
     let gpu = gpu("GPU-a", "sim-node-01", 0, H100);
     let held = gpu.clone().with(IdentityColumn::Job, "train-9").unwrap();
     let values: &[(&str, f64)] = &[("utilization_pct", 99.0)];
-    world.append(rows(&[(gpu, 3 * 86_400, values), (held, 60, values)])).await;
+    world
+        .append(rows(&[(gpu.clone(), 5 * 86_400, values), (gpu, 3 * 86_400, values), (held, 60, values)]))
+        .await;
     let then = world.ok("/api/v1/gpus/GPU-a?at=2026-11-20T12:00:00Z").await;
     assert_eq!((&then["labels"]["job"], &then["gpu"]["state"]), (&Value::Null, &json!("stale")), "{then}");
+    assert_eq!(then["gpu"]["last_seen"], "2026-11-17T16:00:00Z", "it was silent for over a day: {then}");
     assert_eq!(then["gpu"]["simulated"], true);
     assert_eq!(world.ok("/api/v1/gpus/GPU-a").await["labels"]["job"], "train-9");
 }

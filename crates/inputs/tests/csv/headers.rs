@@ -55,3 +55,20 @@ fn headers_that_come_in_turn_are_settled_once() {
     let with = |name: &str| messages.iter().filter(|it| it["fields"].get(name).is_some()).count();
     assert_eq!((read, with("power_w"), with("board_power_w")), (2_000, 1_000, 1_000), "{:?}", messages[0]);
 }
+
+#[test]
+fn rows_without_times_go_on_behind_those_of_another_header() {
+    let text = "gpu_id,power_w\ng,100\ng,101\ngpu_id,power_w,temperature\ng,200,50\ng,201,51\n";
+    let batches = drain(&mut open(text));
+    let mut times: Vec<i64> = batches.iter().flat_map(|batch| batch.timestamps().to_vec()).collect();
+    times.dedup();
+    assert!(times.len() == 4 && times.is_sorted(), "{times:?}");
+}
+
+#[test]
+fn a_header_that_comes_back_has_the_units_that_stand_below_it() {
+    let text = "timestamp,gpu,power\n[s],[-],[mW]\n1752871354,0,60000\ntimestamp,gpu,temperature\n1752871355,0,40\n\
+                timestamp,gpu,power\n[s],[-],[W]\n1752871356,0,60\n";
+    let found = values(text);
+    assert!(found.len() == 3 && found[2].starts_with("power_w=60 "), "{found:?}");
+}
