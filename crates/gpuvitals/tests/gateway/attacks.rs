@@ -87,7 +87,7 @@ fn who_has_no_token_or_the_wrong_one_gets_nothing() {
         ("GET /api/v1/gpus HTTP/1.1\r\nauthorization: Bearer wrong", 401),
         ("GET /api/v1/stream HTTP/1.1", 401),
         ("GET /stats HTTP/1.1", 401),
-        ("DELETE /api/v1/analysis/acknowledgements?finding=x HTTP/1.1\r\nauthorization: Bearer TOKEN", 403),
+        ("DELETE /api/v1/analysis/silences?finding=x HTTP/1.1\r\nauthorization: Bearer TOKEN", 403),
         // Paths that lead out of the page's files, plain and written otherwise.
         ("GET /../../../../etc/passwd HTTP/1.1\r\nauthorization: Bearer TOKEN", 404),
         ("GET /%2e%2e/%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nauthorization: Bearer TOKEN", 404),
