@@ -83,7 +83,8 @@ pub fn check_values(found: &Buckets, model: &Model, query: &BucketQuery) {
 /// gaps, which rollups of uneven rows know less well: other tests have that.
 pub(crate) async fn check_use(history: &dyn History, model: &Model, query: UseQuery) {
     let Part { answer: found, missing } = history.usage(query).await.unwrap();
-    assert_eq!(missing, Vec::<String>::new());
+    // Several histories with rows of one GPU say where their sums may be too large.
+    assert!(missing.iter().all(|what| what.starts_with("the use of ")), "{missing:?}");
     let texts = |one: &GpuUse| one.holder.iter().map(|text| text.as_deref().map(str::to_owned)).collect();
     let places = found.iter().map(|one| (one.gpu.to_string(), texts(one), one.step_ns));
     assert_eq!(places.collect::<BTreeSet<(String, Group, Option<i64>)>>(), model.used(&query), "{query:?}");
