@@ -94,7 +94,7 @@ test("without clusters there is no way to their page, which says how they come t
   needs(RECORDED, "GPUVITALS_URL");
   await page.goto(`${RECORDED}/`);
   await expect(page.getByTestId("now").getByRole("heading", { level: 1 })).toBeVisible();
-  await expect(page.getByRole("navigation", { name: "Pages" }).getByRole("link")).toHaveText(["Now", "GPUs", "Hosts", "Jobs", "Queue", "Statistics"]);
+  await expect(page.getByRole("navigation", { name: "Pages" }).getByRole("link")).toHaveText(["Now", "GPUs", "Hosts", "Fleet", "Jobs", "Queue", "Statistics"]);
   await page.keyboard.press("c");
   await expect(page.getByText("No clusters are configured")).toBeVisible();
   await expect(page.getByLabel("Example of the configuration")).toContainText("api_url:");

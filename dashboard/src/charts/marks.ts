@@ -228,8 +228,8 @@ export function paintMarks({ ctx, bbox, valToPos }: Surface, { spans, events, ch
     const x = valToPos(at, "x", true);
     if (x >= left && x <= right) ctx.fillRect(Math.round(x), foot - CHANGE_HEIGHT * ratio, ratio, CHANGE_HEIGHT * ratio);
   }
-  // The worst last: they lie above what happened at the same time.
-  const looks = events.map(({ at, severity }) => ({ at, ...eventLook(severity) })).sort((a, b) => a.size - b.size);
+  // The worst last, and what is hollow before what is filled: they lie above what happened at the same time.
+  const looks = events.map(({ at, severity }) => ({ at, ...eventLook(severity) })).sort((a, b) => a.size - b.size || Number(a.isFilled) - Number(b.isFilled));
   for (const { at, colour, size, isFilled } of looks) {
     const x = valToPos(at, "x", true);
     if (x < left || x > right) continue;

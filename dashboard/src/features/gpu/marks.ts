@@ -56,7 +56,8 @@ export function eventMarks(rows: readonly TelemetryEntry[], findings: readonly F
     const text = (name: string) => (typeof metrics[name] === "string" ? metrics[name] : "");
     const [kind, detail, finding] = [text("kind"), text("detail"), text("finding")];
     if (at === null || kind === ONSET) return [];
-    const open = findings.find(({ id, kind: its }) => (finding === "" ? its === kind : id === finding));
+    // What the agent calls `xid` is a finding `xid` or `xid_nonfatal`.
+    const open = findings.find(({ id, kind: its }) => (finding === "" ? its === kind || its.startsWith(`${kind}_`) : id === finding));
     const words = finding === "" ? detail || metricTitle(kind) : [metricTitle(kind), detail].filter((part) => part !== "").join(": ");
     return [{ at, severity: open?.severity ?? null, text: words }];
   });
