@@ -55,10 +55,14 @@ export function madeUp(count: number, more: (gpu: number) => object): string {
   const gpus = Array.from({ length: count }, (_, gpu) => {
     const host = `n${String(Math.floor(gpu / 8)).padStart(4, "0")}`;
     const isSick = gpu % 997 === 0;
+    const state = isSick ? "unhealthy" : gpu % 3 === 0 ? "idle" : "active";
+    const reason = isSick ? "XID 79" : null;
     return {
       id: `GPU-${gpu}`, name: `${host} / GPU ${gpu % 8}`, model: "NVIDIA H100 80GB HBM3", vendor: "nvidia", hostname: host, index: gpu % 8, memory_mb: 81_559, driver_version: "570.86.15",
-      state: isSick ? "unhealthy" : gpu % 3 === 0 ? "idle" : "active", state_reason: isSick ? "XID 79" : null, last_seen: new Date().toISOString(), simulated: true, ...more(gpu),
+      state, state_reason: reason, judgement: state, judgement_reason: reason, last_seen: new Date().toISOString(), simulated: true, ...more(gpu),
     };
   });
-  return JSON.stringify({ gpus, total: count, pagination: { limit: 10_000, offset: 0, has_next: false } });
+  const judgements: Record<string, number> = Object.fromEntries(["critical", "lost", "unhealthy", "warning", "notice", "unconfirmed", "stale", "unknown", "active", "idle"].map((word) => [word, 0]));
+  for (const { judgement } of gpus) judgements[judgement] = (judgements[judgement] ?? 0) + 1;
+  return JSON.stringify({ gpus, judgements, total: count, pagination: { limit: 10_000, offset: 0, has_next: false } });
 }
