@@ -25,6 +25,10 @@ RULES = (
     "invalid type: floating point",  # the same in a body
     "either ids or oldest",
     "come together",  # a producer without a sequence
+    "give one of finding, host and job",  # none or several of them
+    "until is missing",  # a silence of a host or job without an end
+    ", in 30 days",  # an end that is past or far away
+    "the body: until: ",  # an end that is no instant
 )
 # The same by their code: the message says more than can be listed.
 CODES = ("too_large", "bad_messages", "bad_topic")
