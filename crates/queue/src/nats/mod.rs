@@ -21,6 +21,7 @@ mod producer;
 mod session;
 mod settings;
 mod stream;
+mod subscription;
 
 pub use admin::{NatsAdmin, NatsDeadLetter, NatsGroupStats, NatsRedriven, NatsStats};
 pub use consumer::NatsConsumer;

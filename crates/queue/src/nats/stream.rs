@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
+use gpuvitals_core::clock;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -18,12 +19,18 @@ const DEAD_BYTES: i64 = 64 << 20;
 /// How long a repeated publish is recognised. The server takes no more than `max_age`.
 const DUPLICATE_WINDOW: Duration = Duration::from_mins(2);
 
+/// How long a stream counts as new.
+const NEW_FOR: Duration = Duration::from_mins(1);
+
 /// A topic's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stream {
     pub(super) name: String,
     /// How safe an acknowledged message is.
     pub(super) durability: FrameDurability,
+    /// Whether the server may still be making it. It answers requests for the stream before that is done, and a group
+    /// that is created meanwhile never delivers a message (nats-server issue 3677).
+    pub(super) is_new: bool,
 }
 
 /// Finds the stream of `topic`, or creates it.
@@ -44,7 +51,7 @@ pub(super) async fn ensure(
         },
         // Without the permission to look, a stream under its usual name must exist.
         Err(NatsError::Denied(_)) => {
-            Ok(Stream { name: topic.stream.clone(), durability: FrameDurability::Written })
+            Ok(Stream { name: topic.stream.clone(), durability: FrameDurability::Written, is_new: true })
         }
         Err(error) => Err(error),
     }
@@ -72,7 +79,10 @@ fn described(info: &Info) -> Stream {
         StorageType::File => FrameDurability::Written,
         StorageType::Memory => FrameDurability::Memory,
     };
-    Stream { name: info.config.name.clone(), durability }
+    // The server's clock may be another one; of a stream from the future nothing is known.
+    let age_ns = i128::from(clock::now_ns()) - info.created.unix_timestamp_nanos();
+    let is_new = age_ns < i128::try_from(NEW_FOR.as_nanos()).unwrap_or(i128::MAX);
+    Stream { name: info.config.name.clone(), durability, is_new }
 }
 
 async fn create(session: &Session, topic: &Topic, settings: &NatsSettings) -> Result<Info, NatsError> {

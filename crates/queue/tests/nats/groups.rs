@@ -7,6 +7,7 @@ use gpuvitals_core::backoff::Backoff;
 use gpuvitals_queue::link::{Stamps, publish_until};
 use gpuvitals_queue::nats::NatsConsumer;
 use gpuvitals_queue::{Consumer, ConsumerOptions, DeliveryId, NackKind, SettleError};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -56,6 +57,33 @@ async fn until_pull(place: &Nats, consumer: &mut NatsConsumer) {
 
 async fn in_flight(place: &Nats) -> u64 {
     place.admin().stats("t").await.unwrap().groups["g"].in_flight
+}
+
+/// A server answers for a stream that it still makes, and a group of such a stream would get nothing for ever.
+#[tokio::test]
+async fn members_that_all_come_first_leave_the_server_time_to_make_the_stream() {
+    let server = Server::start().await;
+    let place = Nats::at(server.url());
+    let mut asked = place.listen("$JS.API.>").await;
+    let mut members: JoinSet<_> = (0..8)
+        .map(|_| {
+            let mut member = place.member("t", "g", &patient(10));
+            async move { member.receive().await.unwrap().len() }
+        })
+        .collect();
+    let mut made = None;
+    let waited = loop {
+        let asked = timeout(SOON, asked.next()).await.expect("in time").unwrap();
+        match asked.subject.as_str() {
+            "$JS.API.STREAM.CREATE.gpuvitals-t" => drop(made.get_or_insert_with(Instant::now)),
+            "$JS.API.CONSUMER.DURABLE.CREATE.gpuvitals-t.g" => break made.expect("a stream").elapsed(),
+            _ => {}
+        }
+    };
+    assert!(waited > Duration::from_millis(900), "{waited:?}");
+    publish(&place, 5).await;
+    let came = timeout(SOON, members.join_next()).await.expect("somebody gets it");
+    assert_eq!(came.unwrap().unwrap(), 1);
 }
 
 /// An id of a group that was created anew settles nothing.
