@@ -105,6 +105,11 @@ impl Case {
 
     /// Asks everything.
     pub async fn ask(&self, history: &dyn History, model: &Model) {
+        assert_eq!(self.ask_but_lacks(history, model).await, Vec::<String>::new());
+    }
+
+    /// Asks everything of a history whose sums of use may be too large. Returns what it says of that.
+    pub async fn ask_but_lacks(&self, history: &dyn History, model: &Model) -> Vec<String> {
         check_fleet(history, model).await;
         for query in &self.rows {
             if let Some(at_ns) = query.end_ns {
@@ -118,9 +123,11 @@ impl Case {
         for query in &self.buckets {
             check_buckets(history, model, query).await;
         }
+        let mut lacks = Vec::new();
         for query in &self.uses {
-            check_use(history, model, *query).await;
+            lacks.extend(check_use(history, model, *query).await);
         }
+        lacks
     }
 }
 
