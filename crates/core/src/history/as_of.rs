@@ -134,7 +134,7 @@ pub async fn fleet_as_of(history: &dyn History, at_ns: i64) -> Result<Part<Arc<F
     if !found.missing.is_empty() {
         // What could not be read may hold their rows: nobody knows how they were, and silent they are not.
         let nothing: HashSet<&str> = moved.iter().map(|gpu| gpu.key.as_ref()).collect();
-        let nothing = |key: &str| nothing.contains(key) && !found.answer.contains(key);
+        let nothing = |key: &str| nothing.contains(key) && !found.keys.contains(key);
         fleet = of_all(fleet.gpus.iter().filter(|gpu| !nothing(&gpu.key)), now.version).snapshot();
     }
     missing.extend(found.missing);
@@ -150,33 +150,33 @@ fn of_all<'a>(gpus: impl Iterator<Item = &'a Arc<GpuState>>, version: u64) -> Li
     fleet
 }
 
-/// Looks for the values of GPUs further and further back. Gives those of which some were found.
+/// Looks for the values of GPUs further and further back.
 async fn look_back(
     history: &dyn History,
     then: &mut LiveFleet,
     gpus: &[Arc<GpuState>],
     at_ns: i64,
-) -> Result<Part<HashSet<Arc<str>>>, QueryError> {
-    let mut found = Looked::default();
+) -> Result<Looked, QueryError> {
+    let mut found = Looked { at_ns, keys: HashSet::new(), is_later: false, missing: Vec::new() };
     let mut end_ns = at_ns;
     for back_ns in BACK_NS {
         let start_ns = at_ns.saturating_sub(back_ns);
-        look(history, then, gpus, (start_ns, end_ns), at_ns, &mut found).await?;
+        look(history, then, gpus, (start_ns, end_ns), &mut found).await?;
         end_ns = start_ns.saturating_sub(1);
     }
-    let last_ns = BACK_NS.into_iter().max().unwrap_or(0);
+    let [.., last_ns] = BACK_NS;
     for step_ns in ROLLUPS_NS {
         if !found.is_later {
             break;
         }
         let end_ns = at_ns.div_euclid(step_ns) * step_ns - 1;
-        look(history, then, gpus, (at_ns.saturating_sub(last_ns), end_ns), at_ns, &mut found).await?;
+        look(history, then, gpus, (at_ns.saturating_sub(last_ns), end_ns), &mut found).await?;
     }
     let silent = gpus.iter().filter(|gpu| !found.keys.contains(&gpu.key));
     let silent: Vec<Arc<GpuState>> = silent.filter_map(|gpu| Some(Arc::new(told_last(gpu)?))).collect();
     let far = (at_ns.saturating_sub(FAR_NS), at_ns.saturating_sub(last_ns).saturating_sub(1));
-    look(history, then, &silent, far, at_ns, &mut found).await?;
-    Ok(Part { answer: found.keys, missing: found.missing })
+    look(history, then, &silent, far, &mut found).await?;
+    Ok(found)
 }
 
 /// The GPU with the metric alone that it told last: whether it was there is all that is asked.
@@ -186,8 +186,10 @@ fn told_last(gpu: &GpuState) -> Option<GpuState> {
 }
 
 /// What was found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Looked {
+    /// The instant, nanoseconds UTC since 1970.
+    at_ns: i64,
     /// The GPUs that have a value.
     keys: HashSet<Arc<str>>,
     /// Whether a value was later than the instant: a rollup's, whose step goes on after it.
@@ -228,7 +230,6 @@ async fn look(
     then: &mut LiveFleet,
     gpus: &[Arc<GpuState>],
     (start_ns, end_ns): (i64, i64),
-    at_ns: i64,
     found: &mut Looked,
 ) -> Result<(), QueryError> {
     let mut keys = Vec::new();
@@ -252,14 +253,14 @@ async fn look(
     };
     let mut parts = BucketsInParts::new(query);
     while let Some(Part { answer, missing: more }) = parts.next(history).await? {
-        take(then, &answer, at_ns, found);
+        take(then, &answer, found);
         found.missing.extend(more);
     }
     Ok(())
 }
 
 /// Takes the newest values of each GPU under each identity that it had.
-fn take(then: &mut LiveFleet, buckets: &Buckets, at_ns: i64, found: &mut Looked) {
+fn take(then: &mut LiveFleet, buckets: &Buckets, found: &mut Looked) {
     for (group, name) in buckets.groups().iter().enumerate() {
         let Some((Some(key), texts)) = name.split_first() else { continue };
         let mut latest = Vec::new();
@@ -269,7 +270,7 @@ fn take(then: &mut LiveFleet, buckets: &Buckets, at_ns: i64, found: &mut Looked)
                 let cell = measured.cells.get(buckets.place(group, step));
                 newest.merge(cell.unwrap_or(&Cell::EMPTY));
             }
-            if newest.count > 0 && newest.last_ns > at_ns {
+            if newest.count > 0 && newest.last_ns > found.at_ns {
                 found.is_later = true;
             } else if newest.count > 0 {
                 let value = Value::of(measured.metric, newest.last);
