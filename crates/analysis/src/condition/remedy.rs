@@ -13,7 +13,7 @@ pub(crate) fn with_index(remedy: Cow<'static, str>, index: Option<i32>) -> Cow<'
     }
 }
 
-/// What to do with GPUs of a vendor. Where vendors differ, the text says it as `{for NVIDIA//for AMD}`; of an unknown vendor both are said.
+/// The text for one vendor. Where vendors differ it is written `{for NVIDIA//for AMD}`. Without a known vendor both are given.
 pub(crate) fn for_vendor(text: &'static str, vendor: Option<&str>) -> Cow<'static, str> {
     if !text.contains('{') {
         return Cow::Borrowed(text);

@@ -372,7 +372,7 @@ impl GpuWindow {
         self.loaded_clock_mhz.filter(|_| self.loaded_minutes >= LOADED_MINUTES_MIN)
     }
 
-    /// What is known whoever holds it.
+    /// The figures that do not depend on the holder.
     fn without_holder(self) -> Self {
         Self {
             held_minutes: 0,

@@ -103,7 +103,7 @@ impl Silence {
     }
 }
 
-/// The newest that was said of each thing that somebody silenced. In which order it comes, and how often, makes no difference.
+/// The newest word on each silenced thing. Rows may come in any order, and more than once.
 #[derive(Debug, Default)]
 pub(super) struct Silences(HashMap<Silenced, Said>);
 
@@ -116,7 +116,7 @@ struct Said {
 }
 
 impl Silences {
-    /// Takes a silence, unless something newer was said.
+    /// Takes a silence, unless a newer word is known.
     pub(super) fn begin(&mut self, silence: Silence) {
         self.say(silence.silenced.clone(), silence.at_ns, Some(silence));
     }
@@ -247,7 +247,7 @@ mod tests {
                 at_ns: *at_ns,
                 kind: if lasts.is_some() { "silenced" } else { "released" }.into(),
                 silenced: Some("host:n".into()),
-                // One silence of an instant, whoever says it again.
+                // All silences of one instant have the same end.
                 until: lasts.map(|_| time::format(at_ns + 7).into()),
                 ..HealthEvent::default()
             };
