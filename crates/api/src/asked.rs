@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gpuvitals_analysis::judgement::GpuJudgement;
+use gpuvitals_core::time::HOUR_NS;
 use gpuvitals_core::{Table, batch, catalogue, time};
 use serde::Deserialize;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
@@ -66,6 +67,38 @@ parameters! {
     FormatName: text().pattern(Some("^ *(?:json|csv|arrow)? *$"));
     /// `true` or `false`.
     Flag: ObjectBuilder::new().schema_type(Type::Boolean).default(Some(false.into()));
+}
+
+/// A range of time: the hour up to now unless told otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TimeRange {
+    start_ns: Option<i64>,
+    end_ns: Option<i64>,
+}
+
+impl TimeRange {
+    /// What `start` and `end` say.
+    ///
+    /// # Errors
+    /// When one is no instant.
+    pub(crate) fn read(start: Option<&Instant>, end: Option<&Instant>) -> Result<Self, ApiError> {
+        Ok(Self { start_ns: Instant::read("start", start)?, end_ns: Instant::read("end", end)? })
+    }
+
+    /// The first instant and the last, nanoseconds UTC since 1970.
+    ///
+    /// # Errors
+    /// When the end is before the start.
+    pub(crate) fn at(self, now_ns: i64) -> Result<(i64, i64), ApiError> {
+        let end_ns = self.end_ns.unwrap_or(now_ns);
+        let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(HOUR_NS).max(0));
+        if end_ns < start_ns { Err(ApiError::EndBeforeStart) } else { Ok((start_ns, end_ns)) }
+    }
+
+    /// Until when its answer serves: one up to now for so many nanoseconds, another for as long as its rows stay.
+    pub(crate) fn until_ns(self, now_ns: i64, reuse_ns: i64) -> i64 {
+        self.end_ns.map_or_else(|| now_ns.saturating_add(reuse_ns), |_| i64::MAX)
+    }
 }
 
 fn text() -> ObjectBuilder {

@@ -18,6 +18,11 @@ pub(crate) struct Pagination {
 }
 
 impl Pagination {
+    /// The offset of the page after this one, which has so many entries; none: it is the last.
+    pub(crate) fn next_offset(self, entries: usize) -> Option<String> {
+        self.has_next.then(|| (self.offset + entries).to_string())
+    }
+
     /// The page at `offset` of a list of `total` entries.
     pub(crate) fn of(limit: usize, offset: usize, total: usize) -> Self {
         Self { limit, offset, has_next: offset.saturating_add(limit) < total }

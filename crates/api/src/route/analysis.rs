@@ -17,7 +17,6 @@ use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::asked::{FormatName, Instant, Limit, Offset, Paging};
 use crate::condition;
-use crate::config::Limits;
 use crate::dto::{FindingEntry, FindingList, JobSpread, Moment, StragglerList};
 use crate::error::{ApiError, ErrorBody};
 use crate::format::Format;
@@ -131,9 +130,9 @@ impl Ask for FindingsAsk {
             let wanted: Vec<&(FleetFinding, String)> =
                 judgement.findings.iter().filter(|(finding, _)| self.wants(finding)).collect();
             let (findings, total, pagination) = self.page.cut(wanted);
-            let until_ns = until_ns(&judgement, &view.limits);
+            let until_ns = view.judged_until(Some(&judgement));
             if self.format != Format::Json {
-                let next = pagination.has_next.then(|| (pagination.offset + findings.len()).to_string());
+                let next = pagination.next_offset(findings.len());
                 return Body::table(until_ns, self.format, &table::of(&findings)?, next.as_deref());
             }
             let list = FindingList {
@@ -178,11 +177,6 @@ fn node_of(finding: &FleetFinding) -> Option<&str> {
 /// When the history gives no answer.
 pub(crate) async fn judged(view: &View) -> Result<Arc<Judgement>, ApiError> {
     Ok(view.watch.judged(view.history.as_ref(), view.rules.fresh, 2 * view.limits.judge_every).await?)
-}
-
-/// Until when a judgement serves, nanoseconds UTC since 1970.
-pub(crate) fn until_ns(judgement: &Judgement, limits: &Limits) -> i64 {
-    judgement.at_ns.saturating_add(i64::try_from(limits.judge_every.as_nanos()).unwrap_or(i64::MAX))
 }
 
 /// Which jobs.
@@ -257,7 +251,7 @@ impl Ask for StragglersAsk {
                 total,
                 pagination,
             };
-            Body::until(until_ns(&judgement, &view.limits), &list)
+            Body::until(view.judged_until(Some(&judgement)), &list)
         })
         .await
     }

@@ -8,15 +8,15 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::Part;
-use gpuvitals_core::time::{HOUR_NS, MINUTE_NS};
 use gpuvitals_core::usage::{GpuUse, UseQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::answered::Answered;
+use super::usage::USE_REUSED_NS;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::asked::{Instant, Limit, Offset, Paging};
+use crate::asked::{Instant, Limit, Offset, Paging, TimeRange};
 use crate::config::Limits;
 use crate::dto::{Change, ChangeKind, ChangeList, Moment};
 use crate::error::{ApiError, ErrorBody};
@@ -53,8 +53,7 @@ pub(crate) struct ChangesParams {
 /// A question for changes.
 #[derive(Debug)]
 struct ChangesAsk {
-    start_ns: Option<i64>,
-    end_ns: Option<i64>,
+    range: TimeRange,
     hosts: Vec<Arc<str>>,
     kinds: Vec<ChangeKind>,
     page: Paging,
@@ -85,11 +84,7 @@ pub(crate) async fn changes(
 
 impl Ask for ChangesAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let end_ns = self.end_ns.unwrap_or(view.now_ns());
-        let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(HOUR_NS).max(0));
-        if end_ns < start_ns {
-            return Err(ApiError::EndBeforeStart);
-        }
+        let (start_ns, end_ns) = self.range.at(view.now_ns())?;
         let Part { answer: uses, missing } = view.history.usage(UseQuery::of(start_ns, end_ns)).await?;
         view.render(missing, move |view, _| {
             let mut changes = jobs(&uses);
@@ -104,8 +99,7 @@ impl Ask for ChangesAsk {
             let (changes, total, pagination) = self.page.cut(changes);
             let list =
                 ChangeList { changes, total, start: Moment(start_ns), end: Moment(end_ns), pagination };
-            let until_ns =
-                self.end_ns.map_or_else(|| view.now_ns().saturating_add(MINUTE_NS / 4), |_| i64::MAX);
+            let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
             Body::until(until_ns, &list)
         })
         .await
@@ -121,8 +115,7 @@ impl ChangesAsk {
         };
         let kinds: Result<_, _> = parameter::list("kind", params.kind.as_ref())?.iter().map(kind).collect();
         Ok(Self {
-            start_ns: Instant::read("start", params.start.as_ref())?,
-            end_ns: Instant::read("end", params.end.as_ref())?,
+            range: TimeRange::read(params.start.as_ref(), params.end.as_ref())?,
             hosts: parameter::list("host", params.host.as_ref())?,
             kinds: kinds?,
             page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,

@@ -11,7 +11,6 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use gpuvitals_core::history::{Fleet, Part, Selector, TimeSteps};
-use gpuvitals_core::time::{HOUR_NS, MINUTE_NS};
 use gpuvitals_core::usage::{GpuUse, HOLDER_COLUMNS, UseQuery};
 use gpuvitals_core::{Identity, IdentityColumn};
 use serde::Deserialize;
@@ -20,10 +19,10 @@ use utoipa::IntoParams;
 use self::lines::Line;
 use super::answered::Answered;
 use super::gpus::Label;
-use super::usage::{energy_of, idle_of};
+use super::usage::{USE_REUSED_NS, energy_of, idle_of};
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
-use crate::asked::{FormatName, Instant, Where};
+use crate::asked::{FormatName, Instant, TimeRange, Where};
 use crate::columns::{self, TableColumn};
 use crate::config::Limits;
 use crate::dto::{FleetUse, FleetUseLine, Moment};
@@ -72,8 +71,7 @@ pub(crate) struct FleetUseParams {
 /// A question for the use of a fleet by step.
 #[derive(Debug)]
 struct FleetUseAsk {
-    start_ns: Option<i64>,
-    end_ns: Option<i64>,
+    range: TimeRange,
     step_ns: Option<i64>,
     by: Label,
     top: usize,
@@ -109,11 +107,7 @@ pub(crate) async fn over_time(
 
 impl Ask for FleetUseAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let end_ns = self.end_ns.unwrap_or(view.now_ns());
-        let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(HOUR_NS).max(0));
-        if end_ns < start_ns {
-            return Err(ApiError::EndBeforeStart);
-        }
+        let (start_ns, end_ns) = self.range.at(view.now_ns())?;
         let step_ns = self.step_ns.unwrap_or_else(|| parameter::step_for(end_ns - start_ns));
         let steps = TimeSteps::new(start_ns, end_ns, step_ns, 0)?;
         if steps.count > view.limits.steps_max {
@@ -126,8 +120,7 @@ impl Ask for FleetUseAsk {
         let query = UseQuery { start_ns, end_ns, step_ns: Some(step_ns) };
         let Part { answer: uses, missing } = view.history.usage(query).await?;
         view.render(ask::joined(of_fleet, missing), move |view, _| {
-            let until_ns =
-                self.end_ns.map_or_else(|| view.now_ns().saturating_add(MINUTE_NS / 4), |_| i64::MAX);
+            let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
             let asked = Asking { by: self.by, fleet: &fleet, racks: view.racks.as_ref(), selector };
             let found = asked.lines(&uses, steps, self.top);
             if self.format != Format::Json {
@@ -156,8 +149,7 @@ impl FleetUseAsk {
         let by = given(params.by.as_ref()).unwrap_or(usual);
         let label = Label::by_name(by).filter(|_| BY.contains(&by));
         Ok(Self {
-            start_ns: Instant::read("start", params.start.as_ref())?,
-            end_ns: Instant::read("end", params.end.as_ref())?,
+            range: TimeRange::read(params.start.as_ref(), params.end.as_ref())?,
             step_ns: given(params.step.as_ref()).map(parameter::step).transpose()?,
             by: label.ok_or_else(|| ApiError::parameter("by", by, BY.join(", ")))?,
             top: parameter::whole("top", params.top.as_ref(), 1, limits.page_max.min(1_000))?.unwrap_or(TOP),

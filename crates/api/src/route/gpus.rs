@@ -311,7 +311,7 @@ impl GpusAsk {
         let until_ns = until_ns.min(rules.changes_at(fleet));
         if self.format != Format::Json {
             let records = table::of(&gpus, &self.labels, &self.latest, view.racks.as_ref())?;
-            let next = pagination.has_next.then(|| (pagination.offset + gpus.len()).to_string());
+            let next = pagination.next_offset(gpus.len());
             return Body::table(until_ns, self.format, &records, next.as_deref());
         }
         let gpus = gpus.into_iter().map(|gpu| self.show(gpu, view)).collect();

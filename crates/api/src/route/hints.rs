@@ -8,7 +8,7 @@ use gpuvitals_analysis::hints::NodeHint;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::analysis::{judged, until_ns};
+use super::analysis::judged;
 use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
@@ -89,7 +89,7 @@ impl Ask for HintsAsk {
                 total,
                 pagination,
             };
-            Body::until(until_ns(&judgement, &view.limits), &list)
+            Body::until(view.judged_until(Some(&judgement)), &list)
         })
         .await
     }

@@ -143,7 +143,7 @@ impl HostsAsk {
         let (hosts, total, pagination) = self.page.cut(hosts);
         let until_ns = view.judged_until(judgement).min(rules.changes_at(fleet));
         if self.format != Format::Json {
-            let next = pagination.has_next.then(|| (pagination.offset + hosts.len()).to_string());
+            let next = pagination.next_offset(hosts.len());
             return Body::table(until_ns, self.format, &table(&hosts)?, next.as_deref());
         }
         let hosts = hosts.into_iter().map(|one| one.host).collect();

@@ -12,7 +12,6 @@ use axum::http::HeaderMap;
 use gpuvitals_core::history::{
     Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupColumn, Part,
 };
-use gpuvitals_core::time::HOUR_NS;
 use gpuvitals_core::{Identity, IdentityColumn, MetricId, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -21,7 +20,7 @@ use super::answered::Answered;
 use super::telemetry;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
-use crate::asked::{Flag, FormatName, Instant, MetricTable, Where};
+use crate::asked::{Flag, FormatName, Instant, MetricTable, TimeRange, Where};
 use crate::config::Limits;
 use crate::dto::{GroupLabels, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
@@ -115,8 +114,7 @@ pub(crate) struct QueryAsk {
     metrics: Vec<MetricId>,
     gpus: Vec<Arc<str>>,
     hosts: Vec<Arc<str>>,
-    start_ns: Option<i64>,
-    end_ns: Option<i64>,
+    range: TimeRange,
     step_ns: Option<i64>,
     aggregates: Vec<Aggregate>,
     group_by: Vec<GroupColumn>,
@@ -161,11 +159,7 @@ pub(crate) async fn query(
 impl Ask for QueryAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let fleet = view.history.fleet().await?;
-        let end_ns = self.end_ns.unwrap_or(view.now_ns());
-        let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(HOUR_NS).max(0));
-        if end_ns < start_ns {
-            return Err(ApiError::EndBeforeStart);
-        }
+        let (start_ns, end_ns) = self.range.at(view.now_ns())?;
         let step_ns = self.step_ns.unwrap_or_else(|| parameter::step_for(end_ns - start_ns));
         let gpus = self.selected(&fleet)?;
         let steps = end_ns.div_euclid(step_ns) - start_ns.div_euclid(step_ns) + 1;
@@ -191,8 +185,7 @@ impl Ask for QueryAsk {
             let simulated = self.simulated(&fleet);
             let mut series = self.best(buckets.series(&self.aggregates));
             series.iter_mut().for_each(in_shown_unit);
-            let up_to_now = || view.now_ns().saturating_add(UP_TO_NOW_NS);
-            let until_ns = self.end_ns.map_or_else(up_to_now, |_| i64::MAX);
+            let until_ns = self.range.until_ns(view.now_ns(), UP_TO_NOW_NS);
             if self.format != Format::Json {
                 let steps = buckets.steps();
                 let table = if self.wide {
@@ -243,8 +236,7 @@ impl QueryAsk {
             metrics: metrics?,
             gpus,
             hosts: parameter::hosts(params.host.as_ref(), params.hosts.as_ref())?,
-            start_ns: Instant::read("start", params.start.as_ref())?,
-            end_ns: Instant::read("end", params.end.as_ref())?,
+            range: TimeRange::read(params.start.as_ref(), params.end.as_ref())?,
             step_ns: given(params.step.as_ref()).map(parameter::step).transpose()?,
             aggregates: aggregates(params.aggregate.as_ref())?,
             group_by: group_by(table, params.group_by.as_ref())?,

@@ -17,7 +17,7 @@ use gpuvitals_listener::TokenScope;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::analysis::{judged, until_ns};
+use super::analysis::judged;
 use super::answered::Answered;
 use super::page;
 use crate::api::Api;
@@ -125,7 +125,7 @@ impl Ask for SilencesAsk {
                 silences: judgement.silences.iter().map(SilenceEntry::from).collect(),
                 judged_at: Moment(judgement.at_ns),
             };
-            Body::until(until_ns(&judgement, &view.limits), &list)
+            Body::until(view.judged_until(Some(&judgement)), &list)
         })
         .await
     }

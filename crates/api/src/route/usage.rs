@@ -7,7 +7,7 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::history::{GroupColumn, Part};
-use gpuvitals_core::time::{HOUR_NS, MINUTE_NS};
+use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::usage::{GpuUse, HolderUse, UseQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -15,13 +15,15 @@ use utoipa::IntoParams;
 use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::asked::{Instant, Limit, Offset, Paging};
+use crate::asked::{Instant, Limit, Offset, Paging, TimeRange};
 use crate::config::Limits;
 use crate::dto::{EnergyGroup, EnergyList, IdleGroup, IdleList, Moment};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, given};
 
 const JOULES_PER_KWH: f64 = 3.6e6;
+/// How long an answer about the use up to now serves, nanoseconds: it is dear, and changes slowly.
+pub(super) const USE_REUSED_NS: i64 = MINUTE_NS / 4;
 
 /// Which use.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -52,8 +54,7 @@ pub(crate) struct UsageParams {
 #[derive(Debug)]
 struct UsageAsk {
     about: About,
-    start_ns: Option<i64>,
-    end_ns: Option<i64>,
+    range: TimeRange,
     by: GroupColumn,
     price: Option<f64>,
     page: Paging,
@@ -112,16 +113,11 @@ pub(crate) async fn idle(
 
 impl Ask for UsageAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let end_ns = self.end_ns.unwrap_or(view.now_ns());
-        let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(HOUR_NS).max(0));
-        if end_ns < start_ns {
-            return Err(ApiError::EndBeforeStart);
-        }
+        let (start_ns, end_ns) = self.range.at(view.now_ns())?;
         let Part { answer: uses, missing } = view.history.usage(UseQuery::of(start_ns, end_ns)).await?;
         view.render(missing, move |view, _| {
             let range = (Moment(start_ns), Moment(end_ns));
-            let until_ns =
-                self.end_ns.map_or_else(|| view.now_ns().saturating_add(MINUTE_NS / 4), |_| i64::MAX);
+            let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
             match self.about {
                 About::Energy => Body::until(until_ns, &self.energy(&uses, range)),
                 About::Idle => Body::until(until_ns, &self.idle(&uses, range)),
@@ -138,8 +134,7 @@ impl UsageAsk {
         let column = GroupColumn::by_name(by).filter(|_| BY.contains(&by));
         Ok(Self {
             about,
-            start_ns: Instant::read("start", params.start.as_ref())?,
-            end_ns: Instant::read("end", params.end.as_ref())?,
+            range: TimeRange::read(params.start.as_ref(), params.end.as_ref())?,
             by: column.ok_or_else(|| ApiError::parameter("by", by, BY.join(", ")))?,
             price: parameter::number("price", params.price.as_ref(), 0.0..=f64::MAX, "a number from 0 on")?,
             page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
@@ -212,7 +207,12 @@ fn hours(uses: &[&GpuUse], of: fn(&HolderUse) -> Option<f64>) -> Option<f64> {
 
 /// Whether a key is that of an instance whose card is among these.
 fn is_of_card_among(key: &str, keys: &HashSet<&str>) -> bool {
-    key.rsplit_once(':').is_some_and(|(card, _)| keys.contains(card))
+    card_of(key).is_some_and(|card| keys.contains(card))
+}
+
+/// The card of an instance, by their keys.
+pub(super) fn card_of(key: &str) -> Option<&str> {
+    key.rsplit_once(':').map(|(card, _)| card)
 }
 
 /// From 0 on: the sum of nothing is not -0.

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use gpuvitals_core::history::TimeSteps;
 use gpuvitals_core::usage::GpuUse;
 
+use crate::route::usage::card_of;
+
 /// A sum over GPUs, and of how many.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
@@ -69,11 +71,6 @@ pub(super) fn add<'a>(
             }
         }
     }
-}
-
-/// The card of an instance, by their keys.
-fn card_of(key: &str) -> Option<&str> {
-    key.rsplit_once(':').map(|(card, _)| card)
 }
 
 impl<'a> Line<'a> {
