@@ -100,7 +100,7 @@ pub(crate) fn run(flags: &Top, sampling: &Sampling) -> Result<(), Failure> {
     stop.cancel();
     // A worker that waits for a sick device is left: the process ends anyway.
     let _left = sampler.stop(Duration::from_millis(200));
-    shown.map_err(|error| Failure::io("drawing on the terminal", error))
+    shown.map_err(|error| Failure::io("cannot draw on the terminal", error))
 }
 
 /// One frame, when every device has answered.

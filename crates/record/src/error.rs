@@ -77,7 +77,7 @@ pub enum RecordError {
         source: WireError,
     },
     /// A file is not Parquet, or cannot become it.
-    #[error("cannot write {} as Parquet", path.display())]
+    #[error("cannot read or write {} as Parquet", path.display())]
     Parquet {
         /// File.
         path: PathBuf,

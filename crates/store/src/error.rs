@@ -15,7 +15,7 @@ pub enum StoreError {
     /// A system call on a file of the store failed.
     #[error("cannot {action} {path}")]
     Io {
-        /// The operation: `creating`, `syncing` …
+        /// The operation: `create`, `sync` …
         action: &'static str,
         /// The file.
         path: PathBuf,

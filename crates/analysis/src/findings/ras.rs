@@ -82,6 +82,10 @@ impl RasBlocks {
             return None;
         }
         self.asked_ns = Some(fresh.now_ns);
+        // Some never have rows of details: they are not asked for with every judgement.
+        for gpu in &gpus {
+            self.gpus.entry(Arc::clone(gpu)).or_default();
+        }
         Some(RowsQuery {
             gpus,
             start_ns: Some(fresh.now_ns.saturating_sub(BACK_NS)),

@@ -181,6 +181,7 @@ fn a_ras_error_names_its_block_where_the_details_do() {
     let gpus = [gpu("a", "n1", "", 0, &[("ras_uncorrected", 3)])];
     let mut recent = Recent::default();
     let asked = recent.ras.next_query(&gpus, FRESH).unwrap();
+    assert!(recent.ras.next_query(&gpus, FRESH).is_none(), "it is asked for, and may have none");
     assert_eq!((asked.table, asked.gpus.len()), (Table::GpuDetails, 1));
     let mut builder = BatchBuilder::new(Table::GpuDetails);
     // The newest first.
