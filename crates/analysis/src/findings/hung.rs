@@ -1,6 +1,7 @@
 //! Jobs that stand still: all their GPUs say that they are busy, and together do far less than before. A kernel that waits for the other
 //! ranks of a collective keeps its GPU busy for ever.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::history::GpuState;
@@ -20,6 +21,9 @@ use crate::robust::median;
 
 /// How long ago a GPU fell silent at most, if that is why its job stands still.
 const LEFT_WITHIN_NS: i64 = 15 * MINUTE_NS;
+/// A GPU whose rows are older than those of its job by this part of the age at which it counts as silent has fallen silent: the others
+/// need not stand still so long before that is seen.
+const BEHIND_PART: i64 = 4;
 const BEFORE: &str = "before";
 
 /// A GPU of a job now, beside its own work of before.
@@ -51,13 +55,35 @@ impl Look<'_> {
 impl<'a> Survey<'a> {
     /// Jobs that stand still: one finding a job.
     pub(super) fn hung_jobs(&self, found: &mut Vec<Candidate>) {
+        let mut silent = self.fell_silent();
         for (holder, places) in &self.holders {
-            if places.len() >= HUNG_GPUS_MIN {
-                let looks: Vec<Look<'a>> =
-                    self.members(places).filter_map(|member| self.look(member)).collect();
-                found.extend(self.hung(holder, &looks, places.len()));
+            let newest_ns = self.members(places).map(|member| member.gpu.last_seen_ns).max();
+            let behind_ns = self.now.fresh.stale_after_ns / BEHIND_PART;
+            let is_behind =
+                |gpu: &GpuState| newest_ns.is_some_and(|newest| newest - gpu.last_seen_ns > behind_ns);
+            let (behind, present): (Vec<Member<'a>>, Vec<Member<'a>>) =
+                self.members(places).partition(|member| is_behind(member.gpu));
+            let mut silent = silent.remove(holder).unwrap_or_default();
+            silent.extend(behind.iter().map(|member| member.gpu));
+            if present.len() + silent.len() >= HUNG_GPUS_MIN {
+                let looks: Vec<Look<'a>> = present.iter().filter_map(|member| self.look(*member)).collect();
+                found.extend(hung(holder, &looks, present.len(), &silent));
             }
         }
+    }
+
+    /// The GPUs of each job that fell silent lately.
+    fn fell_silent(&self) -> HashMap<Arc<str>, Vec<&'a Arc<GpuState>>> {
+        let mut silent = HashMap::<_, Vec<_>>::new();
+        let (fresh, gpus) = (self.now.fresh, self.now.gpus);
+        for gpu in gpus.iter().filter(|gpu| fresh.is_old(gpu.last_seen_ns)) {
+            if fresh.now_ns - gpu.last_seen_ns <= LEFT_WITHIN_NS
+                && let Some(holder) = holder_of(gpu)
+            {
+                silent.entry(holder).or_default().push(gpu);
+            }
+        }
+        silent
     }
 
     fn look(&self, Member { gpu, window }: Member<'a>) -> Option<Look<'a>> {
@@ -75,68 +101,77 @@ impl<'a> Survey<'a> {
         }
         Some(Look { gpu, utilization: now(UTILIZATION)?, power: (power, power_w), activities: compared })
     }
+}
 
-    fn hung(&self, holder: &Arc<str>, looks: &[Look<'a>], all: usize) -> Option<Candidate> {
-        let stuck: Vec<&Look<'a>> = looks.iter().filter(|look| look.is_stuck()).collect();
-        let left: Vec<&Look<'a>> = looks.iter().filter(|look| look.has_left()).collect();
-        #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
-        let others_max = (all as f64 * HUNG_OTHERS_SHARE).max(1.0);
-        #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
-        let has_many_others = (all - stuck.len()) as f64 > others_max;
-        let works = looks.iter().any(|look| !look.is_stuck() && !look.has_left());
-        if stuck.len() < HUNG_GPUS_MIN || works || has_many_others {
-            return None;
-        }
-        let activities = activities(&stuck);
-        if activities.iter().any(|(_, now, before)| now / before > HUNG_ACTIVITY) {
-            return None;
-        }
-        let middle =
-            |of: fn(&Look<'a>) -> f64| median(&mut stuck.iter().map(|look| of(look)).collect::<Vec<_>>());
-        let (share, now_w, before_w) =
-            (middle(Look::power_share)?, middle(|look| look.power.0)?, middle(|look| look.power.1)?);
-        let opens = stuck.iter().all(|look| look.power_share() <= HUNG_POWER.0);
-        let name = super::groups::job_name(stuck.first().map(|look| look.gpu));
-        let is_sure = !activities.is_empty();
-        let sentence = format!(
-            "{name} {}: {} {} that they are busy, with {} of the power of before; {}{}",
-            if is_sure { "stands still" } else { "seems to stand still" },
-            quantity::counted(stuck.len() as u64, "GPU"),
-            if stuck.len() == 1 { "says" } else { "say" },
-            percent(share),
-            self.who_began(holder, &left),
-            if is_sure { "" } else { " (only utilisation and power are read, and some work looks alike)" },
-        );
-        let mut evidence = vec![
-            Evidence::derived("power_w", "W", now_w.round()).beside(before_w.round(), BEFORE),
-            Evidence::derived("utilization_pct", "%", middle(|look| look.utilization)?.round()),
-        ];
-        evidence.extend(activities.into_iter().map(|(metric, now, before)| {
-            let metric = metric.metric();
-            Evidence::derived(metric.column, metric.unit.as_str(), now).beside(before, BEFORE)
-        }));
-        let gpus: Vec<&Arc<GpuState>> = looks.iter().map(|look| look.gpu).collect();
-        let reach = Reach { concerned_gpus: all, ..Reach::of(&gpus) };
-        let finding = finding("job_hung", Subject::Job(Arc::clone(holder)), sentence, evidence, reach);
-        Some(Candidate { opens, began: None, finding })
+/// A job of so many GPUs that report, and of those that fell silent.
+fn hung<'a>(
+    holder: &Arc<str>,
+    looks: &[Look<'a>],
+    present: usize,
+    silent: &[&'a Arc<GpuState>],
+) -> Option<Candidate> {
+    let stuck: Vec<&Look<'a>> = looks.iter().filter(|look| look.is_stuck()).collect();
+    let left: Vec<&Look<'a>> = looks.iter().filter(|look| look.has_left()).collect();
+    #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
+    let others_max = (present as f64 * HUNG_OTHERS_SHARE).max(1.0);
+    #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
+    let has_many_others = (present - stuck.len()) as f64 > others_max || silent.len() > stuck.len();
+    let works = looks.iter().any(|look| !look.is_stuck() && !look.has_left());
+    if stuck.is_empty() || works || has_many_others {
+        return None;
     }
+    let activities = activities(&stuck);
+    if activities.iter().any(|(_, now, before)| now / before > HUNG_ACTIVITY) {
+        return None;
+    }
+    let middle =
+        |of: fn(&Look<'a>) -> f64| median(&mut stuck.iter().map(|look| of(look)).collect::<Vec<_>>());
+    let (share, now_w, before_w) =
+        (middle(Look::power_share)?, middle(|look| look.power.0)?, middle(|look| look.power.1)?);
+    let opens = stuck.iter().all(|look| look.power_share() <= HUNG_POWER.0);
+    let name = super::groups::job_name(stuck.first().map(|look| look.gpu));
+    let is_sure = !activities.is_empty();
+    let sentence = format!(
+        "{name} {}: {} {} that they are busy, with {} of the power of before; {}{}",
+        if is_sure { "stands still" } else { "seems to stand still" },
+        quantity::counted(stuck.len() as u64, "GPU"),
+        if stuck.len() == 1 { "says" } else { "say" },
+        percent(share),
+        who_began(silent, &left),
+        if is_sure { "" } else { " (only utilisation and power are read, and some work looks alike)" },
+    );
+    let mut evidence = vec![
+        Evidence::derived("power_w", "W", now_w.round()).beside(before_w.round(), BEFORE),
+        Evidence::derived("utilization_pct", "%", middle(|look| look.utilization)?.round()),
+    ];
+    evidence.extend(activities.into_iter().map(|(metric, now, before)| {
+        let metric = metric.metric();
+        Evidence::derived(metric.column, metric.unit.as_str(), now).beside(before, BEFORE)
+    }));
+    let gpus: Vec<&Arc<GpuState>> = looks.iter().map(|look| look.gpu).collect();
+    let reach = Reach { concerned_gpus: present + silent.len(), ..Reach::of(&gpus) };
+    let finding = finding("job_hung", Subject::Job(Arc::clone(holder)), sentence, evidence, reach);
+    Some(Candidate { opens, began: None, finding })
+}
 
-    /// Which GPU of a job left its pattern first.
-    fn who_began(&self, holder: &Arc<str>, left: &[&Look<'a>]) -> String {
-        let now_ns = self.now.fresh.now_ns;
-        let silent = self.now.gpus.iter().filter(|gpu| {
-            self.now.fresh.is_old(gpu.last_seen_ns)
-                && now_ns - gpu.last_seen_ns <= LEFT_WITHIN_NS
-                && holder_of(gpu).as_ref() == Some(holder)
-        });
-        if let Some(first) = silent.min_by_key(|gpu| gpu.last_seen_ns) {
-            return format!("{} fell silent", first.name());
-        }
-        match left {
-            [] => "who began is not known".to_owned(),
-            [one] => format!("{} does nothing and may be the one that they wait for", one.gpu.name()),
-            [one, more @ ..] => format!("{} and {} more do nothing", one.gpu.name(), more.len()),
-        }
+/// Which GPU of a job left its pattern first.
+fn who_began(silent: &[&Arc<GpuState>], left: &[&Look<'_>]) -> String {
+    if let Some(first) = silent.iter().min_by_key(|gpu| gpu.last_seen_ns) {
+        let node = first.identity.node();
+        return match silent.len() {
+            1 => format!("{} fell silent", first.name()),
+            all if let Some(node) = node
+                && silent.iter().all(|gpu| gpu.identity.node() == Some(node)) =>
+            {
+                format!("{node} fell silent with {all} of its GPUs")
+            }
+            all => format!("{} fell silent, and {} more", first.name(), all - 1),
+        };
+    }
+    match left {
+        [] => "who began is not known".to_owned(),
+        [one] => format!("{} does nothing and may be the one that they wait for", one.gpu.name()),
+        [one, more @ ..] => format!("{} and {} more do nothing", one.gpu.name(), more.len()),
     }
 }
 

@@ -53,8 +53,9 @@ pub const STARVED_GPUS_MIN: usize = 4;
 pub const HUNG_BUSY_PCT: f64 = 99.0;
 /// Power as a share of that of before, up to which a busy GPU stands still.
 pub const HUNG_POWER: (f64, f64) = (0.60, 0.75);
-/// Activity (tensor cores, SMs, memory) as a share of that of before, above which the job still works.
-pub const HUNG_ACTIVITY: f64 = 0.5;
+/// Activity (tensor cores, SMs, memory) as a share of that of before, above which the job still works. Kernels that wait for another rank
+/// hold a fifth of the SMs and read next to nothing.
+pub const HUNG_ACTIVITY: f64 = 0.35;
 /// Activity in % of the most possible from which its fall says something.
 pub const ACTIVITY_LEVEL_MIN_PCT: f64 = 2.0;
 /// Fewest GPUs of a job that stand still together.

@@ -1,6 +1,6 @@
 //! The findings on a real capture of a fleet: one instant of 247 GPUs. docs/findings.md judges them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,9 +10,11 @@ use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_core::batch::{RowKeys, Value};
 use gpuvitals_core::history::{Buckets, Cell, Fleet, GroupName, LiveFleet};
 use gpuvitals_core::ports::{Poll, Source};
-use gpuvitals_core::{Batch, MetricId};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_inputs::csv::CsvSource;
 use gpuvitals_inputs::replay::ReplayConfig;
+
+use crate::lab::{Lab, START_NS};
 
 /// The fleet of the capture; none where it is not on this machine.
 fn fleet() -> Option<(Fleet, Vec<Batch>)> {
@@ -87,4 +89,61 @@ fn the_real_capture_lists_three_anomalies_at_most() {
     // A person sees it, too: it spins.
     let power = "power_w is 108 W: fewer than 3 days under like load are known of it; 379 W below the 487 W under like load";
     assert!(listed.iter().any(|one| one.contains(power)), "{listed:#?}");
+}
+
+/// Rows of one job: the capture's files have none.
+fn rows_of_a_job(at_ns: i64, rows: &[(&str, &[(MetricId, f64)])]) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for (card, values) in rows {
+        let mut identity = Identity::default();
+        for (column, text) in [
+            (IdentityColumn::Uuid, *card),
+            (IdentityColumn::Node, "mi300x"),
+            (IdentityColumn::Vendor, "amd"),
+            (IdentityColumn::Job, "vllm"),
+        ] {
+            identity.set(column, text).unwrap();
+        }
+        let who = builder.intern(&identity);
+        let row = builder.row(at_ns, who);
+        for (metric, value) in *values {
+            builder.set(row, *metric, Value::Float(*value)).unwrap();
+        }
+    }
+    builder.finish(Origin { node: Arc::from("mi300x"), started_ns: 1 }, 1).unwrap()
+}
+
+/// 46 minutes of a real machine with eight MI300X, of which one served a model: its load comes and goes between 0 and 100 %, and the others
+/// have 1 to 4 % for moments, the last time after 36 minutes. No finding is right: not as one job, nor as one of the GPU that works and
+/// itself a second time.
+#[test]
+fn a_real_machine_whose_load_comes_and_goes_never_stands_still() {
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/logs/mi300x");
+    let (power, busy) = (MetricId::of("power_w"), MetricId::of("utilization_pct"));
+    let mut seconds: BTreeMap<i64, BTreeMap<String, Vec<(MetricId, f64)>>> = BTreeMap::new();
+    for (file, metric) in [("gpu_power.csv", power), ("gpu_usage.csv", busy)] {
+        for line in std::fs::read_to_string(logs.join(file)).unwrap().lines().skip(1) {
+            // The last line is cut.
+            let fields: Vec<&str> = line.split(',').collect();
+            let [second, card, value, ..] = fields[..] else { continue };
+            let (Ok(second), Ok(value)) = (second.parse(), value.parse()) else { continue };
+            seconds.entry(second).or_default().entry(card.to_owned()).or_default().push((metric, value));
+        }
+    }
+    let first = *seconds.keys().next().unwrap();
+    let (mut whole, mut alone) = (Lab::new(1, &[], 0), Lab::new(1, &[], 0));
+    for (number, (second, cards)) in seconds.iter().enumerate() {
+        let now_ns = (second - first) * 1_000_000_000;
+        let rows: Vec<_> = cards.iter().map(|(card, values)| (card.as_str(), values.as_slice())).collect();
+        whole.take(rows_of_a_job(START_NS + now_ns, &rows));
+        if let Some(values) = cards.get("card0") {
+            alone.take(rows_of_a_job(START_NS + now_ns, &[("card0", values), ("card0-again", values)]));
+        }
+        if number % 3 == 2 {
+            whole.judge(now_ns);
+            alone.judge(now_ns);
+        }
+    }
+    let kinds = |lab: &Lab| lab.opened.iter().map(|one| one.kind).collect::<Vec<_>>();
+    assert_eq!((kinds(&whole), kinds(&alone)), (Vec::new(), Vec::new()));
 }

@@ -1,6 +1,6 @@
 //! A simulated fleet, some faults in it, and the findings through time: the work of the gateway's watch without a gateway.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use gpuvitals_analysis::findings::{Recent, Situation, Tracker, judge};
@@ -13,12 +13,13 @@ use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Or
 use gpuvitals_inputs::simulated::{SimConfig, SimPace, Simulated};
 
 use crate::faults::{Fault, Target, Trouble};
+use crate::jobs::Jobs;
 
 const GPUS: usize = 64;
 const TICK_NS: i64 = 10_000_000_000;
 const STALE_NS: i64 = 90_000_000_000;
 /// Some day: the fleet begins here.
-const START_NS: i64 = 1_760_000_000_000_000_000;
+pub(crate) const START_NS: i64 = 1_760_000_000_000_000_000;
 /// Ticks from one judgement to the next.
 const JUDGED_EVERY: i64 = 2;
 
@@ -47,6 +48,11 @@ impl SimRow {
             *value *= factor;
         }
     }
+
+    pub(crate) fn remove(&mut self, column: &str) {
+        let id = gpuvitals_core::catalogue::by_column(column).unwrap();
+        self.values.remove(&id);
+    }
 }
 
 /// A finding that was open at some time.
@@ -58,6 +64,7 @@ pub(crate) struct Opened {
     pub(crate) node: Option<String>,
     /// Nanoseconds from the start.
     pub(crate) at_ns: i64,
+    /// Its last one.
     pub(crate) sentence: String,
 }
 
@@ -71,7 +78,10 @@ pub(crate) struct Lab {
     pub(crate) troubles: Vec<Trouble>,
     pub(crate) fault_ns: i64,
     pub(crate) opened: Vec<Opened>,
-    open: HashSet<String>,
+    /// Ids of open findings, and their places in `opened`.
+    open: HashMap<String, usize>,
+    /// What befalls jobs, if that is what it is about.
+    pub(crate) jobs: Option<Jobs>,
     pub(crate) gpu_ticks: u64,
 }
 
@@ -95,7 +105,8 @@ impl Lab {
             troubles: Trouble::place(seed, faults),
             fault_ns,
             opened: Vec::new(),
-            open: HashSet::new(),
+            open: HashMap::new(),
+            jobs: None,
             gpu_ticks: 0,
         }
     }
@@ -107,17 +118,11 @@ impl Lab {
                 panic!("a tick is due")
             };
             self.gpu_ticks += batch.rows() as u64;
-            for batch in self.with_faults(batch, now_ns) {
-                let keys = RowKeys::of(batch.records(), batch.table()).unwrap();
-                self.live.apply(&batch, &keys);
-                self.kept.push_back(batch);
+            if let Some(jobs) = &mut self.jobs {
+                (0..batch.rows()).for_each(|row| jobs.meet(&batch.identity(row), now_ns));
             }
-            while self
-                .kept
-                .front()
-                .is_some_and(|batch| batch.timestamps()[0] < START_NS + now_ns - 3 * MINUTE_NS)
-            {
-                self.kept.pop_front();
+            for batch in self.with_faults(batch, now_ns) {
+                self.take(batch);
             }
             if tick % JUDGED_EVERY == 0 {
                 self.judge(now_ns);
@@ -125,9 +130,20 @@ impl Lab {
         }
     }
 
+    /// Takes rows in, and forgets those before the minutes that may still be asked for.
+    pub(crate) fn take(&mut self, batch: Batch) {
+        let keys = RowKeys::of(batch.records(), batch.table()).unwrap();
+        self.live.apply(&batch, &keys);
+        let from_ns = batch.timestamps()[0] - 3 * MINUTE_NS;
+        self.kept.push_back(batch);
+        while self.kept.front().is_some_and(|batch| batch.timestamps()[0] < from_ns) {
+            self.kept.pop_front();
+        }
+    }
+
     /// The rows of sound GPUs as they are, and those of the others.
     fn with_faults(&self, batch: Batch, now_ns: i64) -> Vec<Batch> {
-        if now_ns < self.fault_ns {
+        if now_ns < self.fault_ns && self.jobs.is_none() {
             return vec![batch];
         }
         let mut builder = BatchBuilder::new(Table::GpuEvents);
@@ -135,14 +151,16 @@ impl Lab {
         for row in 0..batch.rows() {
             let identity = batch.identity(row);
             let faults: Vec<_> = self.troubles.iter().filter(|trouble| trouble.is_of(&identity)).collect();
-            sound.push(faults.is_empty());
-            if faults.is_empty() {
+            let jobs = self.jobs.as_ref().filter(|jobs| jobs.has(&identity));
+            sound.push(faults.is_empty() && jobs.is_none());
+            if faults.is_empty() && jobs.is_none() {
                 continue;
             }
             let values = batch.metrics().filter_map(|(id, column)| Some((id, column.value(row)?.as_f64())));
             let age_s = gpu_seconds(now_ns - self.fault_ns);
             let mut changed = SimRow { identity, values: values.collect(), age_s };
-            if faults.iter().all(|trouble| (trouble.fault.change)(&mut changed)) {
+            let is_told = jobs.is_none_or(|jobs| jobs.tell(&mut changed, now_ns));
+            if is_told && faults.iter().all(|trouble| (trouble.fault.change)(&mut changed)) {
                 let who = builder.intern(&changed.identity);
                 let to = builder.row(batch.timestamps()[row], who);
                 for (id, value) in changed.values {
@@ -154,7 +172,8 @@ impl Lab {
         batch.filter(&sound).into_iter().chain(changed).collect()
     }
 
-    fn judge(&mut self, now_ns: i64) {
+    /// Judges the fleet, nanoseconds from the start.
+    pub(crate) fn judge(&mut self, now_ns: i64) {
         let wall_ns = START_NS + now_ns;
         while let Some(query) = self.recent.next_query(wall_ns, GPUS) {
             let buckets = self.buckets(&query);
@@ -169,11 +188,14 @@ impl Lab {
             lost: &lost,
         };
         self.tracker.update(wall_ns, judge(&situation), true);
-        let mut open = HashSet::new();
+        let mut open = HashMap::new();
         for finding in self.tracker.open() {
             let id = finding.id();
-            open.insert(id.clone());
-            if !self.open.contains(&id) {
+            if let Some(place) = self.open.get(&id) {
+                self.opened[*place].sentence = finding.sentence;
+                open.insert(id, *place);
+            } else {
+                open.insert(id, self.opened.len());
                 self.opened.push(Opened {
                     kind: finding.kind.id,
                     subject: finding.subject.to_string(),

@@ -8,12 +8,14 @@ use std::fmt::Write as _;
 
 mod capture;
 mod faults;
+mod jobs;
 mod lab;
 mod score;
 
 use faults::FAULTS;
 use gpuvitals_analysis::findings::KINDS;
 use gpuvitals_core::time::MINUTE_NS;
+use jobs::{JobScore, Jobs};
 use lab::Lab;
 use score::Score;
 
@@ -74,4 +76,27 @@ fn faults_are_found_and_sound_gpus_are_left_alone() {
     assert!(score.false_alarms_per_gpu_day() < 0.01, "{table}");
     assert!(clean.false_alarms_per_gpu_day() < 0.01, "{table}");
     assert!(score.recall() > 0.9, "{table}");
+}
+
+#[test]
+fn jobs_that_stand_still_are_named_and_others_are_left_alone() {
+    let is_long = std::env::var_os("GPUVITALS_TEST_LONG").is_some();
+    let mut score = JobScore::default();
+    // Jobs live for up to twenty minutes.
+    let (seeds, minutes) = if is_long { (100, 120) } else { (25, 30) };
+    for seed in 1..=seeds {
+        let mut lab = Lab::new(seed, &[], 0);
+        lab.jobs = Some(Jobs::new(seed));
+        lab.run(minutes * MINUTE_NS);
+        score.add(&lab);
+    }
+    let table = score.table();
+    eprintln!("{table}");
+    if is_long && std::env::var_os("UPDATE").is_some() {
+        score::put("jobs", &table, true);
+    }
+    let at_least = |(part, whole): (usize, usize), hundredths: usize| part * 100 >= whole * hundredths;
+    assert!(at_least(score.recall(), 95), "{table}");
+    assert!(at_least(score.precision(), 99), "{table}");
+    assert!(at_least(score.firsts(), 80), "{table}");
 }

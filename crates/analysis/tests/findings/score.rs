@@ -136,7 +136,7 @@ impl Score {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-fn percent(part: usize, whole: usize) -> String {
+pub(crate) fn percent(part: usize, whole: usize) -> String {
     format!("{:.0} %", 100.0 * part as f64 / whole as f64)
 }
 

@@ -2,16 +2,24 @@
 
 use super::*;
 
-/// Eight GPUs of a job that worked for ten minutes, each as it is now.
+/// Eight GPUs of a job that worked for ten minutes, each as it is now; none: the last rows of another node are old.
 fn hung(now: impl Fn(usize) -> Option<&'static [(&'static str, i64)]>) -> Vec<FleetFinding> {
+    hung_of(8, |index| now(index).map_or(("n2", 140, &[] as &[_]), |values| ("n1", 2, values)))
+}
+
+/// So many GPUs, each with its node, the age of its rows in seconds and its values.
+fn hung_of(
+    gpus: usize,
+    now: impl Fn(usize) -> (&'static str, i64, &'static [(&'static str, i64)]),
+) -> Vec<FleetFinding> {
     const BEFORE: &[(&str, f64)] =
         &[("utilization_pct", 99.0), ("power_w", 650.0), ("memory_utilization_pct", 45.0)];
-    let names: Vec<String> = (0..8).map(|index| format!("GPU-{index}")).collect();
+    let names: Vec<String> = (0..gpus).map(|index| format!("GPU-{index}")).collect();
     let steady: Vec<Steady<'_>> = names.iter().map(|name| (name.as_str(), "train", BEFORE)).collect();
     let recent = recent(10, &steady);
-    let state = |(index, name): (usize, &String)| match now(index) {
-        Some(values) => gpu(name, "n1", "train", 2, values),
-        None => gpu(name, "n2", "train", 140, &[]),
+    let state = |(index, name): (usize, &String)| {
+        let (node, age_s, values) = now(index);
+        gpu(name, node, "train", age_s, values)
     };
     let gpus: Vec<Arc<GpuState>> = names.iter().enumerate().map(state).collect();
     let lost = HashMap::new();
@@ -47,7 +55,7 @@ fn a_job_whose_gpus_are_busy_and_do_far_less_than_before_stands_still() {
         sentence(&|index| (index != 3).then_some(WAITS)),
         said(
             "train stands still: 7 GPUs say that they are busy, with 37 % of the power of before; n2 / GPU-3 fell silent",
-            7
+            8
         )
     );
     assert_eq!(
@@ -68,4 +76,29 @@ fn a_job_whose_gpus_are_busy_and_do_far_less_than_before_stands_still() {
         assert_eq!(sentence(&|_| Some(other)), None);
     }
     assert_eq!(sentence(&|index| Some(if index < 4 { RESTS } else { WAITS })), None);
+}
+
+#[test]
+fn a_job_stands_still_though_up_to_half_of_it_fell_silent() {
+    const WAITS: &[(&str, i64)] =
+        &[("utilization_pct", 100), ("power_w", 240), ("memory_utilization_pct", 3)];
+    const WORKS: &[(&str, i64)] =
+        &[("utilization_pct", 99), ("power_w", 640), ("memory_utilization_pct", 44)];
+    const RESTS: &[(&str, i64)] = &[("utilization_pct", 0), ("power_w", 120), ("memory_utilization_pct", 0)];
+    let who = |gpus, now: &dyn Fn(usize) -> (&'static str, i64, &'static [(&'static str, i64)])| {
+        let found = hung_of(gpus, now);
+        found.first().map(|one| one.sentence.split_once("before; ").unwrap().1.to_owned())
+    };
+    let said = |text: &str| Some(text.to_owned());
+    // A node of two; more than half of the job says too little.
+    let since = |first| move |index| if index < first { ("n1", 2, WAITS) } else { ("n2", 140, &[] as &[_]) };
+    assert_eq!(who(8, &since(4)), said("n2 fell silent with 4 of its GPUs"));
+    assert_eq!(who(8, &since(3)), None);
+    // One of two: its last values say that it works, and are older than those of the other.
+    let behind = |age_s| move |index| if index == 0 { ("n1", 2, WAITS) } else { ("n1", age_s, WORKS) };
+    assert_eq!(who(2, &behind(40)), said("n1 / GPU-1 fell silent"));
+    assert_eq!(who(2, &behind(20)), None);
+    let rests = |index| ("n1", 2, if index == 0 { WAITS } else { RESTS });
+    assert_eq!(who(2, &rests), said("n1 / GPU-1 does nothing and may be the one that they wait for"));
+    assert_eq!(who(1, &rests), None);
 }
