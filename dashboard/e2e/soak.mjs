@@ -1,5 +1,5 @@
-// node e2e/soak.mjs URL MINUTES PID: pages that stay open. Each minute: the heap of all after a collection, the time that each has
-// worked, and the memory of the server, whose process is PID.
+// node e2e/soak.mjs URL MINUTES PID: pages that stay open. Each minute: the heap of all after a collection, the CPU time of
+// each one's main thread, and the memory of the server, whose process is PID.
 
 import { readFileSync } from "node:fs";
 import process from "node:process";
@@ -48,7 +48,7 @@ async function look(page) {
   const { metrics } = await page.devtools.send("Performance.getMetrics");
   const of = (name) => metrics.find((metric) => metric.name === name)?.value ?? 0;
   page.heaps.push(of("JSHeapUsedSize") / MIB);
-  page.work.push({ at: of("Timestamp"), seconds: of("TaskDuration") });
+  page.work.push({ at: of("Timestamp"), seconds: of("ThreadTime") });
 }
 
 /** Of a core since the pages settled, in per cent. */

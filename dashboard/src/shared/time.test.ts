@@ -1,5 +1,6 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { formatAge, formatClock, formatInstant, formatSpan, formatUptime, parseField, parseInstant, toField } from "./time";
+import { act, renderHook } from "@testing-library/react";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { SECOND, formatAge, formatClock, formatInstant, formatSpan, formatUptime, parseField, parseInstant, toField, useClock } from "./time";
 import { hasZones, nextZone, zoneName } from "./zone";
 
 describe("formatSpan", () => {
@@ -63,4 +64,24 @@ describe("where clocks are ahead of UTC", () => {
     process.env.TZ = "Etc/UTC";
     expect([hasZones(), zoneName()]).toEqual([false, "UTC"]);
   });
+});
+
+it("tells everybody the time at the same moment", () => {
+  vi.useFakeTimers({ now: 5000 });
+  const one = renderHook(() => useClock(SECOND));
+  act(() => {
+    vi.advanceTimersByTime(400);
+  });
+  const other = renderHook(() => useClock(SECOND));
+  act(() => {
+    vi.advanceTimersByTime(600);
+  });
+  expect([one.result.current, other.result.current]).toEqual([6000, 6000]);
+  expect(vi.getTimerCount()).toBe(1);
+  one.unmount();
+  other.unmount();
+  expect(vi.getTimerCount()).toBe(0);
+  vi.setSystemTime(90_000);
+  expect(renderHook(() => useClock(SECOND)).result.current).toBe(90_000);
+  vi.useRealTimers();
 });

@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { useState, useSyncExternalStore } from "react";
 import { useInstant } from "./instant";
 import { isUtc } from "./zone";
 
@@ -77,12 +77,44 @@ export function useNow(interval: number): number {
   return useInstant() ?? clock;
 }
 
+/** A clock that all who show the time in one interval share: the page is laid out and painted once for all of them. */
+interface Clock {
+  now: number;
+  readonly subscribe: (tell: () => void) => () => void;
+}
+
+const clocks = new Map<number, Clock>();
+
+function newClock(interval: number): Clock {
+  const told = new Set<() => void>();
+  let timer: ReturnType<typeof setInterval> | undefined;
+  const tick = () => {
+    clock.now = Date.now();
+    for (const tell of told) tell();
+  };
+  const subscribe = (tell: () => void) => {
+    if (told.size === 0) timer = setInterval(tick, interval);
+    told.add(tell);
+    return () => {
+      told.delete(tell);
+      if (told.size === 0) clearInterval(timer);
+    };
+  };
+  const clock: Clock = { now: Date.now(), subscribe };
+  return clock;
+}
+
+function clockOf(interval: number): Clock {
+  const clock = clocks.get(interval) ?? newClock(interval);
+  clocks.set(interval, clock);
+  const now = Date.now();
+  // Nobody has looked at it for a while, or it is a slow one.
+  if (Math.abs(now - clock.now) > SECOND) clock.now = now;
+  return clock;
+}
+
 /** What the clock says, renewed every `interval` ms; components never ask it while they render. */
 export function useClock(interval: number): number {
-  const [now, setNow] = useState(() => Date.now());
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), interval);
-    return () => clearInterval(timer);
-  }, [interval]);
-  return now;
+  const [clock] = useState(() => clockOf(interval));
+  return useSyncExternalStore(clock.subscribe, () => clock.now);
 }
