@@ -66,6 +66,10 @@ describe("where clocks are ahead of UTC", () => {
   });
 });
 
+afterEach(() => {
+  vi.useRealTimers();
+});
+
 it("tells everybody the time at the same moment", () => {
   vi.useFakeTimers({ now: 5000 });
   const one = renderHook(() => useClock(SECOND));
@@ -81,7 +85,6 @@ it("tells everybody the time at the same moment", () => {
   one.unmount();
   other.unmount();
   expect(vi.getTimerCount()).toBe(0);
-  vi.setSystemTime(90_000);
-  expect(renderHook(() => useClock(SECOND)).result.current).toBe(90_000);
-  vi.useRealTimers();
+  vi.setSystemTime(6300);
+  expect(renderHook(() => useClock(SECOND)).result.current).toBe(6300);
 });

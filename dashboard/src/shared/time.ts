@@ -80,6 +80,7 @@ export function useNow(interval: number): number {
 /** A clock that all who show the time in one interval share: the page is laid out and painted once for all of them. */
 interface Clock {
   now: number;
+  readonly told: ReadonlySet<() => void>;
   readonly subscribe: (tell: () => void) => () => void;
 }
 
@@ -100,7 +101,7 @@ function newClock(interval: number): Clock {
       if (told.size === 0) clearInterval(timer);
     };
   };
-  const clock: Clock = { now: Date.now(), subscribe };
+  const clock: Clock = { now: Date.now(), told, subscribe };
   return clock;
 }
 
@@ -108,12 +109,12 @@ function clockOf(interval: number): Clock {
   const clock = clocks.get(interval) ?? newClock(interval);
   clocks.set(interval, clock);
   const now = Date.now();
-  // Nobody has looked at it for a while, or it is a slow one.
-  if (Math.abs(now - clock.now) > SECOND) clock.now = now;
+  // The other readers of a slow one follow with its next tick.
+  if (clock.told.size === 0 || Math.abs(now - clock.now) > SECOND) clock.now = now;
   return clock;
 }
 
-/** What the clock says, renewed every `interval` ms; components never ask it while they render. */
+/** What the clock says, renewed every `interval` ms, which stays what it first was; components never ask it while they render. */
 export function useClock(interval: number): number {
   const [clock] = useState(() => clockOf(interval));
   return useSyncExternalStore(clock.subscribe, () => clock.now);
