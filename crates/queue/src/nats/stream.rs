@@ -43,7 +43,7 @@ pub(super) async fn ensure(
         Ok(Some(info)) => Ok(described(&info)),
         // Two may create it at once, and one of them differently: look again.
         Ok(None) => match create(session, topic, settings).await {
-            Ok(info) => Ok(described(&info)),
+            Ok(info) => Ok(Stream { is_new: true, ..described(&info) }),
             Err(error) => match find(session, topic).await? {
                 Some(info) => Ok(described(&info)),
                 None => Err(error),
@@ -79,7 +79,7 @@ fn described(info: &Info) -> Stream {
         StorageType::File => FrameDurability::Written,
         StorageType::Memory => FrameDurability::Memory,
     };
-    // The server's clock may be another one; of a stream from the future nothing is known.
+    // The server's clock may be another one: a stream of the future is taken for a new one.
     let age_ns = i128::from(clock::now_ns()) - info.created.unix_timestamp_nanos();
     let is_new = age_ns < i128::try_from(NEW_FOR.as_nanos()).unwrap_or(i128::MAX);
     Stream { name: info.config.name.clone(), durability, is_new }
