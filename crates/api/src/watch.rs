@@ -168,7 +168,7 @@ impl FleetWatch {
         if let Some(query) = self.work(|work| work.recent.ras.next_query(&fleet.gpus, fresh)) {
             match history.rows(query).await {
                 Ok(Part { answer, .. }) => {
-                    answer.batch.iter().for_each(|rows| self.work(|work| work.recent.ras.take(rows)));
+                    self.work(|work| work.recent.ras.take(answer.batch.as_ref()));
                 }
                 // Without them a finding names no block.
                 Err(error) => tracing::debug!(reason = causes(&error), "RAS blocks cannot be read"),

@@ -64,6 +64,7 @@ const fn block(name: &'static str, words: &'static str, remedy: &'static str) ->
 #[derive(Debug, Default)]
 pub struct RasBlocks {
     asked_ns: Option<i64>,
+    asked: Vec<Arc<str>>,
     gpus: HashMap<Arc<str>, BTreeMap<Arc<str>, f64>>,
 }
 
@@ -82,10 +83,7 @@ impl RasBlocks {
             return None;
         }
         self.asked_ns = Some(fresh.now_ns);
-        // Some never have rows of details: they are not asked for with every judgement.
-        for gpu in &gpus {
-            self.gpus.entry(Arc::clone(gpu)).or_default();
-        }
+        self.asked.clone_from(&gpus);
         Some(RowsQuery {
             gpus,
             start_ns: Some(fresh.now_ns.saturating_sub(BACK_NS)),
@@ -94,8 +92,13 @@ impl RasBlocks {
         })
     }
 
-    /// Takes the answer: rows of details, the newest first.
-    pub fn take(&mut self, batch: &Batch) {
+    /// Takes the answer: rows of details, the newest first, if there are any.
+    pub fn take(&mut self, batch: Option<&Batch>) {
+        // Some never have any: they are not asked for with every judgement.
+        for gpu in self.asked.drain(..) {
+            self.gpus.entry(gpu).or_default();
+        }
+        let Some(batch) = batch else { return };
         let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return };
         let column = |name: &str| batch.records().column_by_name(name);
         let text = |name: &str, row| match ExtraValue::of(column(name)?, row)? {

@@ -50,6 +50,11 @@ type Steady<'a> = (&'a str, &'a str, &'a [(&'a str, f64)]);
 
 /// So many minutes of GPUs.
 fn recent(minutes: usize, gpus: &[Steady<'_>]) -> Recent {
+    recent_of(minutes, 6, gpus)
+}
+
+/// The same from so many rows a minute.
+fn recent_of(minutes: usize, rows: u32, gpus: &[Steady<'_>]) -> Recent {
     let mut recent = Recent::default();
     while let Some(query) = recent.next_query(NOW_NS + 11 * SECOND_NS, gpus.len()) {
         let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns, 0).unwrap();
@@ -71,8 +76,8 @@ fn recent(minutes: usize, gpus: &[Steady<'_>]) -> Recent {
                     let value = if is_counter { value * seconds } else { *value };
                     let cell = measured.cells.get_mut(place).unwrap();
                     *cell = gpuvitals_core::history::Cell {
-                        count: 6,
-                        sum: 6.0 * value,
+                        count: u64::from(rows),
+                        sum: f64::from(rows) * value,
                         min: value,
                         max: value,
                         last_ns,
@@ -181,7 +186,9 @@ fn a_ras_error_names_its_block_where_the_details_do() {
     let gpus = [gpu("a", "n1", "", 0, &[("ras_uncorrected", 3)])];
     let mut recent = Recent::default();
     let asked = recent.ras.next_query(&gpus, FRESH).unwrap();
-    assert!(recent.ras.next_query(&gpus, FRESH).is_none(), "it is asked for, and may have none");
+    assert!(recent.ras.next_query(&gpus, FRESH).is_some(), "there was no answer");
+    recent.ras.take(None);
+    assert!(recent.ras.next_query(&gpus, FRESH).is_none(), "it may have none");
     assert_eq!((asked.table, asked.gpus.len()), (Table::GpuDetails, 1));
     let mut builder = BatchBuilder::new(Table::GpuDetails);
     // The newest first.
@@ -192,7 +199,7 @@ fn a_ras_error_names_its_block_where_the_details_do() {
         builder.set_extra_text(row, "instance", block).unwrap();
         builder.set_extra(row, "value", f64::from(count)).unwrap();
     }
-    recent.ras.take(&builder.finish(Origin { node: Arc::from("n1"), started_ns: 1 }, 1).unwrap());
+    recent.ras.take(Some(&builder.finish(Origin { node: Arc::from("n1"), started_ns: 1 }, 1).unwrap()));
     assert!(recent.ras.next_query(&gpus, FRESH).is_none(), "they are known");
     let lost = HashMap::new();
     let found = judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost });
