@@ -8,27 +8,31 @@ use gpuvitals_core::history::GpuState;
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{MetricId, quantity};
 
-use super::level::{ACTIVITIES, WorkLevel};
+use super::level::{ACTIVITIES, SM_ACTIVE, WorkLevel};
 use super::recent::{POWERS, UTILIZATION};
 use super::survey::holder_of;
 use super::threshold::{
     ACTIVITY_LEVEL_MIN_PCT, HUNG_ACTIVITY, HUNG_BUSY_PCT, HUNG_GPUS_MIN, HUNG_OTHERS_SHARE, HUNG_POWER,
-    LOADED_FROM_PCT, LOADED_MINUTES_MIN,
+    HUNG_SM_ACTIVITY, LOADED_FROM_PCT, LOADED_MINUTES_MIN,
 };
 use super::throttling::percent;
 use super::{Candidate, Evidence, Member, Reach, Subject, Survey, finding};
+use crate::freshness::newest_value;
 use crate::robust::median;
 
-/// How long ago a GPU fell silent at most, if that is why its job stands still.
-const LEFT_WITHIN_NS: i64 = 15 * MINUTE_NS;
-/// A GPU whose rows are older than those of its job by this part of the age at which it counts as silent has fallen silent: the others
-/// need not stand still so long before that is seen.
-const BEHIND_PART: i64 = 4;
+/// A GPU that left its job had its last values so long before the last minute in which the others still worked, at most, or so long after
+/// it: the minute in which they stop may count to either side. Who left earlier left for good, and the job went on without it.
+const LEFT_NS: (i64, i64) = (3 * MINUTE_NS, 40_000_000_000);
+/// A GPU has fallen silent once its values are older than those of its job by this part of the age at which it counts as away, and by so
+/// many of its own intervals: the others need not stand still for longer before that is seen.
+const BEHIND: (i64, i64) = (4, 3);
 const BEFORE: &str = "before";
 
 /// A GPU of a job now, beside its own work of before.
 struct Look<'a> {
     gpu: &'a Arc<GpuState>,
+    /// End of its last minute of work.
+    worked_until_ns: i64,
     utilization: f64,
     /// Power in W, now and before.
     power: (f64, f64),
@@ -52,42 +56,65 @@ impl Look<'_> {
     }
 }
 
+/// A job whose GPUs may stand still.
+struct JobLook<'a> {
+    present: Vec<Member<'a>>,
+    /// The present ones of which enough is known.
+    looks: Vec<Look<'a>>,
+    /// Those that fell silent about when the others stopped.
+    silent: Vec<&'a Arc<GpuState>>,
+}
+
 impl<'a> Survey<'a> {
     /// Jobs that stand still: one finding a job.
     pub(super) fn hung_jobs(&self, found: &mut Vec<Candidate>) {
-        let mut silent = self.fell_silent();
+        let mut away = self.away();
         for (holder, places) in &self.holders {
-            let newest_ns = self.members(places).map(|member| member.gpu.last_seen_ns).max();
-            let behind_ns = self.now.fresh.stale_after_ns / BEHIND_PART;
-            let is_behind =
-                |gpu: &GpuState| newest_ns.is_some_and(|newest| newest - gpu.last_seen_ns > behind_ns);
-            let (behind, present): (Vec<Member<'a>>, Vec<Member<'a>>) =
-                self.members(places).partition(|member| is_behind(member.gpu));
-            let mut silent = silent.remove(holder).unwrap_or_default();
-            silent.extend(behind.iter().map(|member| member.gpu));
-            if present.len() + silent.len() >= HUNG_GPUS_MIN {
-                let looks: Vec<Look<'a>> = present.iter().filter_map(|member| self.look(*member)).collect();
-                found.extend(hung(holder, &looks, present.len(), &silent));
+            let away = away.remove(holder).unwrap_or_default();
+            if places.len() + away.len() >= HUNG_GPUS_MIN {
+                let members: Vec<Member<'a>> = self.members(places).collect();
+                found.extend(self.job_look(&members, &away).and_then(|job| hung(holder, &job)));
             }
         }
     }
 
-    /// The GPUs of each job that fell silent lately.
-    fn fell_silent(&self) -> HashMap<Arc<str>, Vec<&'a Arc<GpuState>>> {
-        let mut silent = HashMap::<_, Vec<_>>::new();
+    /// The GPUs of each job that report nothing any more.
+    fn away(&self) -> HashMap<Arc<str>, Vec<&'a Arc<GpuState>>> {
+        let mut away = HashMap::<_, Vec<_>>::new();
         let (fresh, gpus) = (self.now.fresh, self.now.gpus);
         for gpu in gpus.iter().filter(|gpu| fresh.is_old(gpu.last_seen_ns)) {
-            if fresh.now_ns - gpu.last_seen_ns <= LEFT_WITHIN_NS
-                && let Some(holder) = holder_of(gpu)
-            {
-                silent.entry(holder).or_default().push(gpu);
+            if let Some(holder) = holder_of(gpu) {
+                away.entry(holder).or_default().push(gpu);
             }
         }
-        silent
+        away
+    }
+
+    /// None: no GPU of it stands still.
+    fn job_look(&self, members: &[Member<'a>], away: &[&'a Arc<GpuState>]) -> Option<JobLook<'a>> {
+        let newest_ns = members.iter().map(|member| newest_value(member.gpu)).max()?;
+        let is_behind = |member: &Member<'a>| {
+            let interval_ns =
+                member.window.and_then(|window| window.level).map_or(MINUTE_NS, |level| level.interval_ns);
+            let behind_ns = (self.now.fresh.stale_after_ns / BEHIND.0).max(BEHIND.1 * interval_ns);
+            newest_ns - newest_value(member.gpu) > behind_ns
+        };
+        let stuck =
+            members.iter().filter(|member| !is_behind(member)).filter_map(|member| self.look(*member));
+        let until_ns = stuck.filter(Look::is_stuck).map(|look| look.worked_until_ns).max()?;
+        let left = until_ns - LEFT_NS.0..=until_ns + LEFT_NS.1;
+        let (fallen, present): (Vec<Member<'a>>, Vec<Member<'a>>) = members
+            .iter()
+            .copied()
+            .partition(|member| is_behind(member) && left.contains(&newest_value(member.gpu)));
+        let mut silent: Vec<&'a Arc<GpuState>> = fallen.iter().map(|member| member.gpu).collect();
+        silent.extend(away.iter().filter(|gpu| left.contains(&newest_value(gpu))));
+        let looks = present.iter().filter_map(|member| self.look(*member)).collect();
+        Some(JobLook { present, looks, silent })
     }
 
     fn look(&self, Member { gpu, window }: Member<'a>) -> Option<Look<'a>> {
-        let WorkLevel { minutes, power_w, activities } = window?.level?;
+        let WorkLevel { minutes, until_ns, power_w, activities, .. } = window?.level?;
         let now = |metric: MetricId| Some(self.now.fresh.recent(gpu, metric)?.as_f64());
         let power = POWERS.iter().find_map(|metric| now(*metric))?;
         if minutes < LOADED_MINUTES_MIN || power_w <= 0.0 {
@@ -99,29 +126,37 @@ impl<'a> Survey<'a> {
             let level = level.filter(|level| 100.0 * level / whole >= ACTIVITY_LEVEL_MIN_PCT);
             *compared = now(*metric).zip(level);
         }
-        Some(Look { gpu, utilization: now(UTILIZATION)?, power: (power, power_w), activities: compared })
+        let utilization = now(UTILIZATION)?;
+        Some(Look {
+            gpu,
+            worked_until_ns: until_ns,
+            utilization,
+            power: (power, power_w),
+            activities: compared,
+        })
     }
 }
 
-/// A job of so many GPUs that report, and of those that fell silent.
-fn hung<'a>(
-    holder: &Arc<str>,
-    looks: &[Look<'a>],
-    present: usize,
-    silent: &[&'a Arc<GpuState>],
-) -> Option<Candidate> {
+fn hung<'a>(holder: &Arc<str>, job: &JobLook<'a>) -> Option<Candidate> {
+    let JobLook { present, looks, silent } = job;
     let stuck: Vec<&Look<'a>> = looks.iter().filter(|look| look.is_stuck()).collect();
     let left: Vec<&Look<'a>> = looks.iter().filter(|look| look.has_left()).collect();
     #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
-    let others_max = (present as f64 * HUNG_OTHERS_SHARE).max(1.0);
+    let others_max = (present.len() as f64 * HUNG_OTHERS_SHARE).max(1.0);
     #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
-    let has_many_others = (present - stuck.len()) as f64 > others_max || silent.len() > stuck.len();
+    let has_many_others = (present.len() - stuck.len()) as f64 > others_max || silent.len() > stuck.len();
     let works = looks.iter().any(|look| !look.is_stuck() && !look.has_left());
     if stuck.is_empty() || works || has_many_others {
         return None;
     }
     let activities = activities(&stuck);
-    if activities.iter().any(|(_, now, before)| now / before > HUNG_ACTIVITY) {
+    let bound = |metric| if metric == SM_ACTIVE { HUNG_SM_ACTIVITY } else { HUNG_ACTIVITY };
+    if activities.iter().any(|(metric, now, before)| now / before > bound(*metric)) {
+        return None;
+    }
+    // One alone stands still for a reason that is known, or it does other work.
+    let is_unexplained = silent.is_empty() && left.is_empty();
+    if stuck.len() < HUNG_GPUS_MIN && (is_unexplained || activities.is_empty()) {
         return None;
     }
     let middle =
@@ -137,7 +172,7 @@ fn hung<'a>(
         quantity::counted(stuck.len() as u64, "GPU"),
         if stuck.len() == 1 { "says" } else { "say" },
         percent(share),
-        who_began(silent, &left),
+        who_began(job, &left),
         if is_sure { "" } else { " (only utilisation and power are read, and some work looks alike)" },
     );
     let mut evidence = vec![
@@ -149,23 +184,22 @@ fn hung<'a>(
         Evidence::derived(metric.column, metric.unit.as_str(), now).beside(before, BEFORE)
     }));
     let gpus: Vec<&Arc<GpuState>> = looks.iter().map(|look| look.gpu).collect();
-    let reach = Reach { concerned_gpus: present + silent.len(), ..Reach::of(&gpus) };
+    let reach = Reach { concerned_gpus: present.len() + silent.len(), ..Reach::of(&gpus) };
     let finding = finding("job_hung", Subject::Job(Arc::clone(holder)), sentence, evidence, reach);
     Some(Candidate { opens, began: None, finding })
 }
 
 /// Which GPU of a job left its pattern first.
-fn who_began(silent: &[&Arc<GpuState>], left: &[&Look<'_>]) -> String {
-    if let Some(first) = silent.iter().min_by_key(|gpu| gpu.last_seen_ns) {
-        let node = first.identity.node();
-        return match silent.len() {
-            1 => format!("{} fell silent", first.name()),
-            all if let Some(node) = node
-                && silent.iter().all(|gpu| gpu.identity.node() == Some(node)) =>
-            {
-                format!("{node} fell silent with {all} of its GPUs")
-            }
-            all => format!("{} fell silent, and {} more", first.name(), all - 1),
+fn who_began(JobLook { present, silent, .. }: &JobLook<'_>, left: &[&Look<'_>]) -> String {
+    if let Some(first) = silent.iter().min_by_key(|gpu| newest_value(gpu)) {
+        let is_there = |gpu: &Arc<GpuState>| gpu.identity.node() == first.identity.node();
+        let whole_node = first.identity.node().filter(|_| {
+            silent.iter().all(|gpu| is_there(gpu)) && !present.iter().any(|member| is_there(member.gpu))
+        });
+        return match (silent.len(), whole_node) {
+            (1, _) => format!("{} fell silent", first.name()),
+            (all, Some(node)) => format!("{node} fell silent with {all} of its GPUs"),
+            (all, None) => format!("{} fell silent, and {} more", first.name(), all - 1),
         };
     }
     match left {

@@ -10,7 +10,7 @@ use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::usage::IDLE_BELOW_PCT;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
-use super::level::{ACTIVITIES, Activities, WorkLevel};
+use super::level::{ACTIVITIES, Activities, MinuteOfWork, WorkLevel};
 use super::ras::RasBlocks;
 use super::since::{Began, LOOK_BACK_NS};
 use super::threshold::{IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES};
@@ -474,8 +474,14 @@ impl RecentGpu {
             activities: ACTIVITIES.map(|(metric, _)| cells.whole(metric, step).map(mean)),
         };
         if start_ns >= self.held_from_ns {
-            let work = (minute.utilization, minute.power);
-            self.level = WorkLevel::with(self.level, work, minute.activities);
+            let work = MinuteOfWork {
+                end_ns: start_ns + MINUTE_NS,
+                rows: busiest.map_or(0, |cell| cell.count),
+                busy: minute.utilization,
+                power_w: minute.power,
+                activities: minute.activities,
+            };
+            self.level = WorkLevel::with(self.level, &work);
         }
         self.rise(cells, step, STEPS, true);
         self.minutes.push_back(minute);

@@ -53,12 +53,14 @@ pub const STARVED_GPUS_MIN: usize = 4;
 pub const HUNG_BUSY_PCT: f64 = 99.0;
 /// Power as a share of that of before, up to which a busy GPU stands still.
 pub const HUNG_POWER: (f64, f64) = (0.60, 0.75);
-/// Activity (tensor cores, SMs, memory) as a share of that of before, above which the job still works. Kernels that wait for another rank
-/// hold a fifth of the SMs and read next to nothing.
+/// Activity of tensor cores and memory as a share of that of before, above which the job still works: kernels that wait for another rank
+/// read next to nothing.
 pub const HUNG_ACTIVITY: f64 = 0.35;
+/// The same of SMs, of which such kernels hold a fifth.
+pub const HUNG_SM_ACTIVITY: f64 = 0.6;
 /// Activity in % of the most possible from which its fall says something.
 pub const ACTIVITY_LEVEL_MIN_PCT: f64 = 2.0;
-/// Fewest GPUs of a job that stand still together.
+/// Fewest GPUs of a job, those that fell silent included.
 pub const HUNG_GPUS_MIN: usize = 2;
 /// Share of the GPUs of a job that may do nothing or be unknown meanwhile; one always may.
 pub const HUNG_OTHERS_SHARE: f64 = 0.125;

@@ -14,7 +14,7 @@ use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Or
 use gpuvitals_inputs::csv::CsvSource;
 use gpuvitals_inputs::replay::ReplayConfig;
 
-use crate::lab::{Lab, START_NS};
+use crate::lab::{Lab, START_NS, gpu_seconds};
 
 /// The fleet of the capture; none where it is not on this machine.
 fn fleet() -> Option<(Fleet, Vec<Batch>)> {
@@ -113,37 +113,55 @@ fn rows_of_a_job(at_ns: i64, rows: &[(&str, &[(MetricId, f64)])]) -> Batch {
     builder.finish(Origin { node: Arc::from("mi300x"), started_ns: 1 }, 1).unwrap()
 }
 
-/// 46 minutes of a real machine with eight MI300X, of which one served a model: its load comes and goes between 0 and 100 %, and the others
-/// have 1 to 4 % for moments, the last time after 36 minutes. No finding is right: not as one job, nor as one of the GPU that works and
-/// itself a second time.
-#[test]
-fn a_real_machine_whose_load_comes_and_goes_never_stands_still() {
-    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/logs/mi300x");
-    let (power, busy) = (MetricId::of("power_w"), MetricId::of("utilization_pct"));
-    let mut seconds: BTreeMap<i64, BTreeMap<String, Vec<(MetricId, f64)>>> = BTreeMap::new();
-    for (file, metric) in [("gpu_power.csv", power), ("gpu_usage.csv", busy)] {
-        for line in std::fs::read_to_string(logs.join(file)).unwrap().lines().skip(1) {
-            // The last line is cut.
+/// Rows of a real MI300X: seconds since 1970, and what was read then.
+fn real_rows() -> BTreeMap<i64, Vec<(MetricId, f64)>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/real/mi300x");
+    let files = [("gpu_power.csv", "power_w"), ("gpu_usage.csv", "utilization_pct")];
+    let mut seconds: BTreeMap<i64, Vec<(MetricId, f64)>> = BTreeMap::new();
+    for (file, column) in files {
+        for line in std::fs::read_to_string(folder.join(file)).unwrap().lines().skip(1) {
+            // A line may be cut.
             let fields: Vec<&str> = line.split(',').collect();
-            let [second, card, value, ..] = fields[..] else { continue };
+            let [second, _, value, ..] = fields[..] else { continue };
             let (Ok(second), Ok(value)) = (second.parse(), value.parse()) else { continue };
-            seconds.entry(second).or_default().entry(card.to_owned()).or_default().push((metric, value));
+            seconds
+                .entry(second)
+                .or_default()
+                .push((gpuvitals_core::catalogue::by_column(column).unwrap(), value));
         }
     }
-    let first = *seconds.keys().next().unwrap();
-    let (mut whole, mut alone) = (Lab::new(1, &[], 0), Lab::new(1, &[], 0));
-    for (number, (second, cards)) in seconds.iter().enumerate() {
-        let now_ns = (second - first) * 1_000_000_000;
-        let rows: Vec<_> = cards.iter().map(|(card, values)| (card.as_str(), values.as_slice())).collect();
-        whole.take(rows_of_a_job(START_NS + now_ns, &rows));
-        if let Some(values) = cards.get("card0") {
-            alone.take(rows_of_a_job(START_NS + now_ns, &[("card0", values), ("card0-again", values)]));
-        }
-        if number % 3 == 2 {
-            whole.judge(now_ns);
-            alone.judge(now_ns);
-        }
+    seconds
+}
+
+/// 46 minutes of a real MI300X that served a model: its load comes and goes between 0 and 100 %. With itself a second time it is a job of two
+/// GPUs, about which nothing is to be found. Had it stood still after 25 minutes, that would have been.
+#[test]
+fn a_real_gpu_whose_load_comes_and_goes_never_stands_still() {
+    const STOPS_S: i64 = 1_530;
+    const ROW_S: i64 = 5;
+    let rows = real_rows();
+    let first = *rows.keys().next().unwrap();
+    let mut hangs = rows.clone();
+    hangs.retain(|second, _| second - first < STOPS_S);
+    for row in 0..36 {
+        let values = vec![(MetricId::of("power_w"), 200.0), (MetricId::of("utilization_pct"), 100.0)];
+        hangs.insert(first + STOPS_S + row * ROW_S, values);
     }
-    let kinds = |lab: &Lab| lab.opened.iter().map(|one| one.kind).collect::<Vec<_>>();
-    assert_eq!((kinds(&whole), kinds(&alone)), (Vec::new(), Vec::new()));
+    let found = |rows: &BTreeMap<i64, Vec<(MetricId, f64)>>| {
+        let mut lab = Lab::new(1, &[], 0);
+        for (number, (second, values)) in rows.iter().enumerate() {
+            let now_ns = (second - first) * 1_000_000_000;
+            lab.take(rows_of_a_job(START_NS + now_ns, &[("card0", values), ("card0-again", values)]));
+            if number % 3 == 2 {
+                lab.judge(now_ns);
+            }
+        }
+        lab.opened
+            .iter()
+            .map(|one| format!("{} at {:.0} s", one.kind, gpu_seconds(one.at_ns)))
+            .collect::<Vec<_>>()
+    };
+    assert!(rows.len() > 500);
+    assert_eq!(found(&rows), Vec::<String>::new());
+    assert_eq!(found(&hangs), ["job_hung at 1570 s"]);
 }

@@ -4,19 +4,19 @@ use super::*;
 
 /// Eight GPUs of a job that worked for ten minutes, each as it is now; none: the last rows of another node are old.
 fn hung(now: impl Fn(usize) -> Option<&'static [(&'static str, i64)]>) -> Vec<FleetFinding> {
-    hung_of(8, |index| now(index).map_or(("n2", 140, &[] as &[_]), |values| ("n1", 2, values)))
+    hung_of(8, 6, |index| now(index).map_or(("n2", 140, &[] as &[_]), |values| ("n1", 2, values)))
 }
 
-/// So many GPUs, each with its node, the age of its rows in seconds and its values.
-fn hung_of(
-    gpus: usize,
-    now: impl Fn(usize) -> (&'static str, i64, &'static [(&'static str, i64)]),
-) -> Vec<FleetFinding> {
+/// A GPU now: its node, the age of its rows in seconds, its values.
+type Now = (&'static str, i64, &'static [(&'static str, i64)]);
+
+/// So many GPUs with so many rows a minute.
+fn hung_of(gpus: usize, rows: u32, now: impl Fn(usize) -> Now) -> Vec<FleetFinding> {
     const BEFORE: &[(&str, f64)] =
         &[("utilization_pct", 99.0), ("power_w", 650.0), ("memory_utilization_pct", 45.0)];
     let names: Vec<String> = (0..gpus).map(|index| format!("GPU-{index}")).collect();
     let steady: Vec<Steady<'_>> = names.iter().map(|name| (name.as_str(), "train", BEFORE)).collect();
-    let recent = recent(10, &steady);
+    let recent = recent_of(10, rows, &steady);
     let state = |(index, name): (usize, &String)| {
         let (node, age_s, values) = now(index);
         gpu(name, node, "train", age_s, values)
@@ -30,14 +30,8 @@ fn hung_of(
 
 #[test]
 fn a_job_whose_gpus_are_busy_and_do_far_less_than_before_stands_still() {
-    const WAITS: &[(&str, i64)] =
-        &[("utilization_pct", 100), ("power_w", 240), ("memory_utilization_pct", 3)];
-    const ALONE: &[(&str, i64)] = &[("utilization_pct", 100), ("power_w", 240)];
-    const WORKS: &[(&str, i64)] =
-        &[("utilization_pct", 99), ("power_w", 640), ("memory_utilization_pct", 44)];
     const EVALUATES: &[(&str, i64)] =
         &[("utilization_pct", 100), ("power_w", 380), ("memory_utilization_pct", 30)];
-    const RESTS: &[(&str, i64)] = &[("utilization_pct", 0), ("power_w", 120), ("memory_utilization_pct", 0)];
     let sentence = |now: &dyn Fn(usize) -> Option<&'static [(&'static str, i64)]>| {
         let found = hung(now);
         assert!(found.len() < 2);
@@ -78,27 +72,52 @@ fn a_job_whose_gpus_are_busy_and_do_far_less_than_before_stands_still() {
     assert_eq!(sentence(&|index| Some(if index < 4 { RESTS } else { WAITS })), None);
 }
 
+const WAITS: &[(&str, i64)] = &[("utilization_pct", 100), ("power_w", 240), ("memory_utilization_pct", 3)];
+const WORKS: &[(&str, i64)] = &[("utilization_pct", 99), ("power_w", 640), ("memory_utilization_pct", 44)];
+const RESTS: &[(&str, i64)] = &[("utilization_pct", 0), ("power_w", 120), ("memory_utilization_pct", 0)];
+const ALONE: &[(&str, i64)] = &[("utilization_pct", 100), ("power_w", 240)];
+const NOTHING: &[(&str, i64)] = &[];
+
+/// Who began, if a job of so many GPUs with so many rows a minute stands still.
+fn who(gpus: usize, rows: u32, now: &dyn Fn(usize) -> Now) -> Option<String> {
+    let found = hung_of(gpus, rows, now);
+    Some(found.first()?.sentence.split_once("before; ").unwrap().1.to_owned())
+}
+
 #[test]
 fn a_job_stands_still_though_up_to_half_of_it_fell_silent() {
-    const WAITS: &[(&str, i64)] =
-        &[("utilization_pct", 100), ("power_w", 240), ("memory_utilization_pct", 3)];
-    const WORKS: &[(&str, i64)] =
-        &[("utilization_pct", 99), ("power_w", 640), ("memory_utilization_pct", 44)];
-    const RESTS: &[(&str, i64)] = &[("utilization_pct", 0), ("power_w", 120), ("memory_utilization_pct", 0)];
-    let who = |gpus, now: &dyn Fn(usize) -> (&'static str, i64, &'static [(&'static str, i64)])| {
-        let found = hung_of(gpus, now);
-        found.first().map(|one| one.sentence.split_once("before; ").unwrap().1.to_owned())
-    };
     let said = |text: &str| Some(text.to_owned());
-    // A node of two; more than half of the job says too little.
-    let since = |first| move |index| if index < first { ("n1", 2, WAITS) } else { ("n2", 140, &[] as &[_]) };
-    assert_eq!(who(8, &since(4)), said("n2 fell silent with 4 of its GPUs"));
-    assert_eq!(who(8, &since(3)), None);
-    // One of two: its last values say that it works, and are older than those of the other.
-    let behind = |age_s| move |index| if index == 0 { ("n1", 2, WAITS) } else { ("n1", age_s, WORKS) };
-    assert_eq!(who(2, &behind(40)), said("n1 / GPU-1 fell silent"));
-    assert_eq!(who(2, &behind(20)), None);
-    let rests = |index| ("n1", 2, if index == 0 { WAITS } else { RESTS });
-    assert_eq!(who(2, &rests), said("n1 / GPU-1 does nothing and may be the one that they wait for"));
-    assert_eq!(who(1, &rests), None);
+    let unknown = said("who began is not known");
+    let since = |first: usize, node: &'static str, age_s: i64| {
+        move |index: usize| if index < first { ("n1", 2, WAITS) } else { (node, age_s, NOTHING) }
+    };
+    // A node of two, some GPUs of one; more than half of the job says too little.
+    assert_eq!(who(8, 6, &since(4, "n2", 140)), said("n2 fell silent with 4 of its GPUs"));
+    assert_eq!(who(8, 6, &since(6, "n1", 140)), said("n1 / GPU-6 fell silent, and 1 more"));
+    assert_eq!(who(8, 6, &since(3, "n2", 140)), None);
+    // Who left long before the others stopped is not missed.
+    assert_eq!(who(8, 6, &since(2, "n2", 400)), unknown);
+    // With rows a minute apart nobody has fallen silent yet.
+    let phases = |index: usize| ("n1", 2 + 8 * i64::try_from(index).unwrap(), WAITS);
+    assert_eq!(who(8, 1, &phases), unknown);
+}
+
+#[test]
+fn one_of_two_stands_still_if_it_is_known_why() {
+    let said = |text: &str| Some(text.to_owned());
+    let two = |one: &'static [_], other: Now| move |index| if index == 0 { ("n1", 2, one) } else { other };
+    let rests = ("n1", 2, RESTS);
+    assert_eq!(
+        who(2, 6, &two(WAITS, rests)),
+        said("n1 / GPU-1 does nothing and may be the one that they wait for")
+    );
+    // Its last values say that it works, and are older than those of the other by more than its rows are apart.
+    let works = |age_s| ("n1", age_s, WORKS);
+    assert_eq!(who(2, 6, &two(WAITS, works(40))), said("n1 / GPU-1 fell silent"));
+    assert_eq!(who(2, 6, &two(WAITS, works(20))), None);
+    assert_eq!(who(2, 1, &two(WAITS, works(70))), None);
+    // Work of another kind looks alike where little is read, and of one that tells nothing nothing is known.
+    assert_eq!(who(2, 6, &two(ALONE, rests)), None);
+    assert_eq!(who(2, 6, &two(WAITS, ("n1", 2, &[("temperature_c", 50)]))), None);
+    assert_eq!(who(1, 6, &|_| ("n1", 2, WAITS)), None);
 }
