@@ -20,12 +20,16 @@ use super::{Candidate, Evidence, Member, Reach, Subject, Survey, finding};
 use crate::freshness::newest_value;
 use crate::robust::median;
 
-/// A GPU that left its job had its last values so long before the last minute in which the others still worked, at most, or so long after
-/// it: the minute in which they stop may count to either side. Who left earlier left for good, and the job went on without it.
-const LEFT_NS: (i64, i64) = (3 * MINUTE_NS, 40_000_000_000);
-/// A GPU has fallen silent once its values are older than those of its job by this part of the age at which it counts as away, and by so
-/// many of its own intervals: the others need not stand still for longer before that is seen.
-const BEHIND: (i64, i64) = (4, 3);
+/// A GPU that the others wait for had its last values at most so long before the end of their last minute of work. Who left earlier left
+/// for good: the job went on without it.
+const LEFT_BEFORE_NS: i64 = 3 * MINUTE_NS;
+/// Or so long after it: the minute in which the others stop may already count as one in which they stand still.
+const LEFT_AFTER_NS: i64 = 40_000_000_000;
+/// A GPU has fallen silent once its values are older than the newest of its job by this part of the age at which it counts as away, so that
+/// the others need not stand still for that long before it is seen,
+const BEHIND_PART: i64 = 4;
+/// and by so many of its own intervals.
+const BEHIND_ROWS: i64 = 3;
 const BEFORE: &str = "before";
 
 /// A GPU of a job now, beside its own work of before.
@@ -90,19 +94,19 @@ impl<'a> Survey<'a> {
         away
     }
 
-    /// None: no GPU of it stands still.
+    /// What is known of a job; none if no GPU of it stands still.
     fn job_look(&self, members: &[Member<'a>], away: &[&'a Arc<GpuState>]) -> Option<JobLook<'a>> {
         let newest_ns = members.iter().map(|member| newest_value(member.gpu)).max()?;
         let is_behind = |member: &Member<'a>| {
             let interval_ns =
                 member.window.and_then(|window| window.level).map_or(MINUTE_NS, |level| level.interval_ns);
-            let behind_ns = (self.now.fresh.stale_after_ns / BEHIND.0).max(BEHIND.1 * interval_ns);
+            let behind_ns = (self.now.fresh.stale_after_ns / BEHIND_PART).max(BEHIND_ROWS * interval_ns);
             newest_ns - newest_value(member.gpu) > behind_ns
         };
         let stuck =
             members.iter().filter(|member| !is_behind(member)).filter_map(|member| self.look(*member));
         let until_ns = stuck.filter(Look::is_stuck).map(|look| look.worked_until_ns).max()?;
-        let left = until_ns - LEFT_NS.0..=until_ns + LEFT_NS.1;
+        let left = until_ns - LEFT_BEFORE_NS..=until_ns + LEFT_AFTER_NS;
         let (fallen, present): (Vec<Member<'a>>, Vec<Member<'a>>) = members
             .iter()
             .copied()

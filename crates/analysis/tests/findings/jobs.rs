@@ -31,10 +31,14 @@ struct Moment {
 impl Moment {
     /// Whether the GPU is the one that leaves first.
     fn is_first(&self) -> bool {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place")]
-        let first = (self.luck * 7.0) as usize % self.size;
-        self.place == first
+        self.place == first_place(self.luck, self.size)
     }
+}
+
+/// Which of so many GPUs leaves first.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place")]
+fn first_place(luck: f64, size: usize) -> usize {
+    (luck * 7.0) as usize % size
 }
 
 /// What happens to a job.
@@ -207,11 +211,8 @@ impl Run {
 
     /// The name of the GPU that leaves first.
     fn first_to_leave(&self) -> &str {
-        let size = self.gpus.len();
-        let is_first =
-            |place: usize| Moment { place, size, age_s: 0.0, story_s: 0.0, luck: self.luck }.is_first();
-        let mut gpus = self.gpus.iter().enumerate();
-        gpus.find(|(place, _)| is_first(*place)).map(|(_, (_, name))| name.as_str()).unwrap()
+        let (_, name) = &self.gpus[first_place(self.luck, self.gpus.len())];
+        name
     }
 }
 
@@ -327,7 +328,7 @@ impl JobScore {
         self.of_stories.iter().map(|(number, one)| of(&STORIES[*number], one)).sum()
     }
 
-    /// Found of those that hang.
+    /// How many of the jobs that hang are found, and how many hang.
     pub(crate) fn recall(&self) -> (usize, usize) {
         (
             self.sum(|story, one| one.found * usize::from(story.hangs)),
@@ -335,13 +336,13 @@ impl JobScore {
         )
     }
 
-    /// Right of those that were told.
+    /// How many findings are right, and how many there are.
     pub(crate) fn precision(&self) -> (usize, usize) {
         let right = self.recall().0;
         (right, right + self.wrong.len())
     }
 
-    /// Right of the first victims that can be known.
+    /// How often the GPU that began is named, and how often the rows tell it.
     pub(crate) fn firsts(&self) -> (usize, usize) {
         (self.sum(|_, one| one.firsts), self.sum(|story, one| one.runs * usize::from(story.tells_first)))
     }

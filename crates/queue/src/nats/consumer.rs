@@ -39,7 +39,7 @@ use crate::service::{Consumer, QueueClock};
 /// Waits between attempts to join the group.
 const RETRY: Backoff = Backoff { base: Duration::from_millis(200), cap: Duration::from_secs(5) };
 
-/// How long the first group of a new stream waits for the server to have made that. It took 70 ms on a loaded machine.
+/// How long a new group waits for the server to have made its new stream. That took 70 ms on a loaded machine.
 const STREAM_IS_MADE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Most messages of one pull.
