@@ -267,6 +267,22 @@ int nvmlDeviceGetGpuFabricInfoV(device d, fabric_v3 *out) {
 typedef struct { u32 environment, feature, tools; } confidential;
 int nvmlSystemGetConfComputeState(confidential *out) { SYSTEM(); out->feature = 0; return SUCCESS; }
 NUMBER_OF(nvmlDeviceGetNvLinkState, "link", which < 17)
+/* Twelve links lead to the GPU beside it, the others to a switch. */
+NUMBER_OF(nvmlDeviceGetNvLinkRemoteDeviceType, "link_end", which < 12 ? 0 : 2)
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(device d, u32 link, pci_info *out) {
+    ENTER(d);
+    (void)link;
+    snprintf(out->bus_id, sizeof out->bus_id, "00000000:%02X:00.0", 0x1b + (gpu_of(d) ^ 1));
+    return SUCCESS;
+}
+int nvmlDeviceGetMemoryAffinity(device d, u32 words, unsigned long *nodes, u32 scope) {
+    ENTER(d);
+    (void)scope;
+    memset(nodes, 0, words * sizeof *nodes);
+    long long node = get(gpu_of(d), "numa", gpu_of(d));
+    if (node >= 0) nodes[node / 64] = 1ul << node % 64;
+    return SUCCESS;
+}
 
 /* Field values: field.ID or field.ID.SCOPE; what is not named answers NOT_SUPPORTED, unless it stands here. */
 typedef struct { u32 id, scope; long long timestamp, latency; u32 type; int code; u64 value; } field;

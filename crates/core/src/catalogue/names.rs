@@ -38,7 +38,7 @@ spelled!(
 );
 spelled!(Instrument: Gauge "gauge", Counter "counter", State "state", Info "info");
 spelled!(
-    Scope: Device "device", Link "link", Block "block", HbmStack "stack", Host "host", CpuCore "core",
+    Scope: Device "device", Link "link", Peer "peer", Block "block", HbmStack "stack", Host "host", CpuCore "core",
     Process "process",
 );
 spelled!(Tier: Fast "fast", Slow "slow", Rare "rare");
@@ -55,6 +55,7 @@ impl Scope {
         match self {
             Self::Device | Self::Host => None,
             Self::Link => Some("link"),
+            Self::Peer => Some("peer"),
             Self::Block => Some("block"),
             Self::HbmStack => Some("stack"),
             Self::CpuCore => Some("core"),

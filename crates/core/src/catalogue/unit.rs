@@ -67,6 +67,8 @@ pub enum Scope {
     Device,
     /// An NVLink or xGMI link; label `link`.
     Link,
+    /// What links lead to: another GPU by its PCI address, or a switch; label `peer`.
+    Peer,
     /// An ECC or RAS block; label `block`.
     Block,
     /// An HBM stack; label `stack`.

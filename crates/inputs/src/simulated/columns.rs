@@ -127,6 +127,7 @@ static COLUMNS: &[Column] = &[
     column(Rare, All, "mem_clock_max_mhz", |g| g.model.memory_clock),
     column(Rare, All, "pcie_gen_max", |g| g.model.pcie_generation),
     column(Rare, All, "pcie_width_max", |_| 16.0),
+    column(Rare, All, "numa_node", Gpu::numa_node),
     column(Rare, All, "temperature_slowdown_c", |g| g.model.slowdown + 3.0),
     column(Rare, All, "temperature_shutdown_c", |g| g.model.slowdown + 6.0),
     column(Rare, Nvidia, "gpu_clock_application_mhz", Gpu::application_clock),

@@ -242,6 +242,11 @@ impl Gpu {
         }
     }
 
+    /// Half of a board is plugged into each of two NUMA nodes.
+    pub(super) fn numa_node(&self) -> f64 {
+        if self.index % BOARD < BOARD / 2 { 0.0 } else { 1.0 }
+    }
+
     /// Device memory in use, MiB.
     pub(super) fn memory_used(&self) -> f64 {
         let m = self.model;

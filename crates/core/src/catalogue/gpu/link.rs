@@ -48,6 +48,13 @@ pub(super) const ROWS: &[Metric] = &[
     .range(1.0, 32.0)
     .dcgm(&[old("DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", 1.0), new("DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", 1.0)])
     .aliases(&["pcie_link_width_max"]),
+    info(
+        ("numa_node", ColumnType::I32, Unit::None),
+        Group::Pcie,
+        "gpu_numa_node",
+        "NUMA node of the host that the GPU is plugged into.",
+    )
+    .range(0.0, 65_535.0),
     gauge(
         ("pcie_speed_gtps", ColumnType::F32, Unit::GigatransfersPerSecond),
         Group::Pcie,
@@ -325,6 +332,14 @@ pub(super) const ROWS: &[Metric] = &[
     )
     .scope(Scope::Link)
     .standard()
+    .range(0.0, 256.0),
+    info(
+        ("interconnect_links", ColumnType::I32, Unit::None),
+        Group::Interconnect,
+        "gpu_interconnect_links",
+        "NVLink or xGMI links whose other end is known: another GPU, or a switch. Of xGMI the driver tells the GPUs that are linked, not how many links go there: each counts as one.",
+    )
+    .scope(Scope::Peer)
     .range(0.0, 256.0),
     gauge(
         ("interconnect_width", ColumnType::I32, Unit::None),

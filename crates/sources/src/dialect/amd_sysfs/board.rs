@@ -17,7 +17,7 @@ use super::table::{POWER, POWER_AVERAGE, Reader, metrics_of_tables};
 use crate::dialect::amd_gpu_metrics::GpuMetrics;
 use crate::finding::Finding;
 use crate::machine::PinnedFile;
-use crate::probe::{Due, Reading, Row};
+use crate::probe::{Due, Instance, Reading, Row};
 
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
 const TEMPERATURE_EDGE: MetricId = MetricId::of("temperature_edge_c");
@@ -25,13 +25,15 @@ const TEMPERATURE_JUNCTION: MetricId = MetricId::of("temperature_junction_c");
 const PCIE_SPEED: MetricId = MetricId::of("pcie_speed_gtps");
 const PCIE_GEN: MetricId = MetricId::of("pcie_gen");
 const PARTITIONS: MetricId = MetricId::of("partition_count");
+const LINKS: MetricId = MetricId::of("interconnect_links");
 const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
 const MEMORY_USED_PCT: MetricId = MetricId::of("memory_used_pct");
 const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
 
 /// Metrics beside those of the tables and of files with fixed names: labelled sensors, error counts, derived values.
-const OTHERS: [MetricId; 14] = [
+const OTHERS: [MetricId; 15] = [
+    LINKS,
     MEMORY_USED,
     MEMORY_USED_PCT,
     MEMORY_TOTAL,
@@ -167,6 +169,9 @@ impl Board {
             self.stand_in(card, due, row)?;
         }
         self.read_memory_and_ras(due, row)?;
+        if due.rare {
+            tell_links(card, row);
+        }
         if let (true, Ok(Some((metrics, reader)))) = (settles, &mut read) {
             reader.stand_in(metrics, row);
         }
@@ -287,6 +292,16 @@ impl Board {
                 row.absent(metric, if is_denied { AbsenceReason::Denied } else { reason });
             }
         }
+    }
+}
+
+/// The GPUs that links lead to. The driver does not tell how many links go to each.
+fn tell_links(card: &Card, row: &mut Row) {
+    for address in &card.linked {
+        row.detail(LINKS, Instance::Name(Arc::clone(address)), Value::Int(1));
+    }
+    if let Some(count) = i64::try_from(card.linked.len()).ok().filter(|&count| count > 0) {
+        row.int(LINKS, count);
     }
 }
 

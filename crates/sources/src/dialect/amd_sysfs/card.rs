@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gpuvitals_core::{Identity, IdentityColumn};
 
@@ -46,6 +47,8 @@ pub struct Card {
     pub vbios: Option<String>,
     /// Its nodes of the compute driver: one, in partition mode one a partition.
     pub kfd: Vec<KfdNode>,
+    /// PCI addresses of the GPUs that xGMI links lead to, in their order.
+    pub linked: Vec<Arc<str>>,
 }
 
 impl Card {
@@ -158,6 +161,7 @@ pub fn cards(machine: &Machine) -> Vec<Card> {
         card.index = index;
         card.unique_id = card.unique_id.take().filter(|_| !twice);
         card.kfd = shared.nodes_of(card.pci.as_deref(), &addresses);
+        card.linked = shared.linked_to(&card.kfd, &addresses);
     }
     found
 }
@@ -231,21 +235,37 @@ impl Shared {
             model: read_text(&device.join("product_name")).or_else(marketing).unwrap_or_else(words),
             vbios: read_text(&device.join("vbios_version")),
             kfd: Vec::new(),
+            linked: Vec::new(),
             name,
             device,
         })
     }
 
-    /// The nodes of a card. A node whose exact address a card has is that card's (also a virtual function);
-    /// otherwise its function is a partition's number.
+    /// The nodes of a card.
     fn nodes_of(&self, pci: Option<&str>, cards: &[Option<String>]) -> Vec<KfdNode> {
         let Some(pci) = pci else { return Vec::new() };
-        let is_card = |address: &str| cards.iter().any(|card| card.as_deref() == Some(address));
-        let is_its = |node: &&KfdNode| {
-            if is_card(&node.address) { node.address == pci } else { node.whole() == pci }
-        };
-        self.kfd.iter().filter(is_its).cloned().collect()
+        self.kfd.iter().filter(|node| device_of(node, cards) == pci).cloned().collect()
     }
+
+    /// Addresses of the other devices that links of a card's nodes lead to.
+    fn linked_to(&self, its: &[KfdNode], cards: &[Option<String>]) -> Vec<Arc<str>> {
+        let is_end = |node: &&KfdNode| {
+            its.iter().any(|from| from.linked.contains(&node.node))
+                && !its.iter().any(|own| own.node == node.node)
+        };
+        let mut ends: Vec<Arc<str>> =
+            self.kfd.iter().filter(is_end).map(|node| device_of(node, cards).into()).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        ends
+    }
+}
+
+/// Address of the device that a node is, or is a partition of. A node whose exact address a card has is that card's (also a
+/// virtual function); otherwise its function is a partition's number.
+fn device_of(node: &KfdNode, cards: &[Option<String>]) -> String {
+    let is_card = cards.iter().any(|card| card.as_deref() == Some(&node.address));
+    if is_card { node.address.clone() } else { node.whole() }
 }
 
 fn is_unique_id(text: &str) -> bool {

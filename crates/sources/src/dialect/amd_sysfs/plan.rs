@@ -51,6 +51,7 @@ const DEVICE: &[FileMetric] = &[
     place("current_link_width", "pcie_width", positive, Scale::ONE),
     place("max_link_speed", "pcie_gen_max", link_generation, Scale::ONE),
     place("max_link_width", "pcie_width_max", positive, Scale::ONE),
+    place("numa_node", "numa_node", not_negative, Scale::ONE),
     place("pcie_replay_count", "pcie_replays", number, Scale::ONE),
     place("power_dpm_force_performance_level", "performance_level", performance_level, Scale::ONE),
     place("gpu_od/fan_ctrl/acoustic_target_rpm_threshold", "fan_target_rpm", overdrive, Scale::ONE),
@@ -171,6 +172,11 @@ fn number(text: &str) -> Option<i64> {
 /// A number where 0 and below mean a missing value: -273150 is a limit that is not set.
 fn positive(text: &str) -> Option<i64> {
     parse::parse_number(text).filter(|&number| number > 0)
+}
+
+/// A number where -1 means none: the kernel's word for a machine with one NUMA node.
+fn not_negative(text: &str) -> Option<i64> {
+    parse::parse_number(text).filter(|&number| number >= 0)
 }
 
 fn dpm_current(text: &str) -> Option<i64> {

@@ -1,4 +1,5 @@
-//! The compute driver's (KFD) view of the GPUs: `class/kfd/kfd/topology/nodes/<n>/properties`.
+//! The compute driver's (KFD) view of the GPUs and of the links between them: `class/kfd/kfd/topology/nodes/<n>/properties`
+//! and `io_links/<m>/properties` below.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +9,12 @@ use crate::machine::PinnedFile;
 
 /// Nodes looked at: a machine has some ten, with every GPU divided some seventy.
 const NODES_MAX: usize = 1024;
+/// Links of a node looked at.
+const LINKS_MAX: usize = 256;
 /// KFD's number for AMD.
 const VENDOR: u64 = 0x1002;
+/// KFD's number for an xGMI link.
+const XGMI: u64 = 11;
 
 /// A GPU of the compute driver: a whole one, or a partition of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +29,8 @@ pub struct KfdNode {
     /// Instruction set, as major, minor, stepping in decimal pairs: 90402 is gfx942, 90010 is gfx90a; none if the kernel
     /// gives none.
     pub gfx_version: Option<u32>,
+    /// Nodes that an xGMI link leads to.
+    pub linked: Vec<u32>,
 }
 
 impl KfdNode {
@@ -65,5 +72,18 @@ fn read_node(node: u32, folder: &Path) -> Option<KfdNode> {
         address: format!("{domain:04x}:{bus:02x}:{device:02x}.{function}"),
         render_minor: number("drm_render_minor").filter(|&minor| minor >= 128),
         gfx_version: number("gfx_target_version").filter(|&version| version > 0),
+        linked: read_links(folder),
     })
+}
+
+fn read_links(node: &Path) -> Vec<u32> {
+    let Ok(links) = fs::read_dir(node.join("io_links")) else { return Vec::new() };
+    let end = |link: &Path| {
+        let mut file = PinnedFile::open(&link.join("properties")).ok()?;
+        let text = file.read_text().ok()?;
+        let value =
+            |wanted: &str| parse::properties(text).find(|(key, _)| *key == wanted).map(|(_, value)| value);
+        (value("type") == Some(XGMI)).then(|| u32::try_from(value("node_to")?).ok())?
+    };
+    links.take(LINKS_MAX).flatten().filter_map(|link| end(&link.path())).collect()
 }

@@ -1,13 +1,15 @@
 //! Field values: many metrics in one call.
 
+use std::sync::Arc;
+
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
-use gpuvitals_core::{AbsenceReason, MetricId};
+use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 use nvml_wrapper_sys::bindings::field_id as id;
 
 use super::code::{Answer, Code, Meaning};
 use super::ledger::{Gate, Ledger};
-use super::raw::{FieldValue, Gpu, Number, Raw, field_answer, field_value};
+use super::raw::{FieldValue, Gpu, LinkEnd, Number, Raw, field_answer, field_value};
 use crate::probe::{Instance, ProbeError, Row};
 
 /// A field and the column it fills.
@@ -135,6 +137,7 @@ const LINK_FIELDS: &[(u32, MetricId)] = &[
     ),
 ];
 const LINKS_UP: MetricId = MetricId::of("interconnect_links_up");
+const LINK_ENDS: MetricId = MetricId::of("interconnect_links");
 /// Most links of one GPU that are asked.
 const LINKS_MAX: i64 = 36;
 
@@ -266,8 +269,26 @@ pub(super) struct Links {
     /// None until the device has answered.
     count: Option<u32>,
     gate: Gate,
+    ends: LinkEnds,
     /// The links that have ever answered, a bit each, by field of [`LINK_FIELDS`].
     answered: [u64; LINK_FIELDS.len()],
+}
+
+/// What a link leads to.
+enum LinkPeer {
+    /// A GPU by its PCI address, or `switch`.
+    Named(Arc<str>),
+    /// What the driver does not tell.
+    Nameless,
+}
+
+/// What the links lead to.
+#[derive(Default)]
+struct LinkEnds {
+    /// By link, once it has been told: a link stays where it is.
+    peers: Vec<Option<LinkPeer>>,
+    /// The links that are up, a bit each.
+    up: u64,
 }
 
 /// A counter over all links.
@@ -296,12 +317,12 @@ impl Links {
             Err(code) => {
                 let metrics = LINK_FIELDS.iter().map(|(_, metric)| *metric);
                 let metrics: Vec<MetricId> =
-                    metrics.filter(|metric| missing(row, *metric)).chain([LINKS_UP]).collect();
+                    metrics.filter(|metric| missing(row, *metric)).chain([LINKS_UP, LINK_ENDS]).collect();
                 return ledger.refused(&mut Gate::Open, &metrics, code);
             }
         };
         if count == 0 {
-            ledger.never(&[LINKS_UP], AbsenceReason::NotSupported);
+            ledger.never(&[LINKS_UP, LINK_ENDS], AbsenceReason::NotSupported);
             for (_, metric) in LINK_FIELDS {
                 if missing(row, *metric) {
                     ledger.never(&[*metric], AbsenceReason::NotSupported);
@@ -309,7 +330,7 @@ impl Links {
             }
             return Ok(());
         }
-        count_up(raw, gpu, count, ledger, row)?;
+        count_up(raw, gpu, count, &mut self.ends, ledger, row)?;
         if self.gate == Gate::Shut {
             return Ok(());
         }
@@ -369,14 +390,26 @@ impl Links {
     }
 }
 
-fn count_up(raw: &Raw, gpu: Gpu, count: u32, ledger: &mut Ledger, row: &mut Row) -> Result<(), ProbeError> {
+/// Counts the links that are up.
+fn count_up(
+    raw: &Raw,
+    gpu: Gpu,
+    count: u32,
+    ends: &mut LinkEnds,
+    ledger: &mut Ledger,
+    row: &mut Row,
+) -> Result<(), ProbeError> {
     let mut up = None;
+    ends.up = 0;
     for link in 0..count {
         match raw.link_state(gpu, link) {
             Ok(state) => {
                 let is_up = i64::from(state == 1);
                 *up.get_or_insert(0) += is_up;
                 row.detail(LINKS_UP, Instance::Number(link), Value::Int(is_up));
+                if state == 1 {
+                    ends.learn(raw, gpu, link);
+                }
             }
             // A link that this board does not have is not up.
             Err(Code::NOT_SUPPORTED | Code::INVALID_ARGUMENT) => {}
@@ -387,7 +420,64 @@ fn count_up(raw: &Raw, gpu: Gpu, count: u32, ledger: &mut Ledger, row: &mut Row)
         Some(up) => row.int(LINKS_UP, up),
         None => ledger.never(&[LINKS_UP], AbsenceReason::NotSupported),
     }
+    ends.tell(ledger, row);
     Ok(())
+}
+
+impl LinkEnds {
+    /// Notes a link that is up, and asks what it leads to until that has been told.
+    fn learn(&mut self, raw: &Raw, gpu: Gpu, link: u32) {
+        let at = link as usize;
+        if self.peers.len() <= at {
+            self.peers.resize_with(at + 1, || None);
+        }
+        self.up |= 1 << link;
+        if let Some(peer) = self.peers.get_mut(at).filter(|peer| peer.is_none()) {
+            *peer = end_of(raw, gpu, link);
+        }
+    }
+
+    /// The names of what the links that are up lead to, link by link.
+    fn named(&self) -> impl Iterator<Item = &Arc<str>> {
+        let up = self.peers.iter().enumerate().filter(|(link, _)| self.up >> link & 1 == 1);
+        up.filter_map(|(_, peer)| match peer {
+            Some(LinkPeer::Named(name)) => Some(name),
+            _ => None,
+        })
+    }
+
+    /// Tells how many links lead to each.
+    fn tell(&self, ledger: &mut Ledger, row: &mut Row) {
+        let mut total = 0;
+        for (at, name) in self.named().enumerate() {
+            total += 1;
+            if !self.named().take(at).any(|earlier| earlier == name) {
+                let links = self.named().filter(|other| *other == name).count();
+                let links = i64::try_from(links).unwrap_or(i64::MAX);
+                row.detail(LINK_ENDS, Instance::Name(Arc::clone(name)), Value::Int(links));
+            }
+        }
+        if total > 0 {
+            row.int(LINK_ENDS, total);
+        } else {
+            ledger.never(&[LINK_ENDS], AbsenceReason::NotSupported);
+        }
+    }
+}
+
+/// What a link leads to; none if it is not told this time. Nothing rests on it, so a refusal is none that counts.
+fn end_of(raw: &Raw, gpu: Gpu, link: u32) -> Option<LinkPeer> {
+    let name = match raw.link_end(gpu, link) {
+        Ok(LinkEnd::Gpu(address)) => {
+            let spelled = Identity::default().with(IdentityColumn::Pci, &address).ok();
+            spelled.and_then(|spelled| spelled.get(IdentityColumn::Pci).map(Arc::from))
+        }
+        Ok(LinkEnd::Switch) => Some(Arc::from("switch")),
+        Ok(LinkEnd::Other) => None,
+        Err(code) if matches!(code.meaning(), Meaning::Never(_)) => None,
+        Err(_) => return None,
+    };
+    Some(name.map_or(LinkPeer::Nameless, LinkPeer::Named))
 }
 
 /// Sum of a field over the links that have it: a link has it once it has `answered`. `each` gets the link and its count.

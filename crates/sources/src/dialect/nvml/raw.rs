@@ -102,6 +102,20 @@ pub(crate) struct Memory {
     pub(crate) reserved: Option<u64>,
 }
 
+/// What an NVLink leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LinkEnd {
+    /// A GPU, by its PCI address as NVML spells it.
+    Gpu(String),
+    Switch,
+    /// A processor, or what the driver does not know.
+    Other,
+}
+
+/// Words of a set of NUMA nodes: 1,024 nodes, as many as Linux has at most.
+const NUMA_WORDS: usize = 16;
+const NUMA_WORDS_U32: u32 = 16;
+
 /// Which list of processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Contexts {
@@ -223,6 +237,42 @@ impl Raw {
         let mut pci: sys::nvmlPciInfo_t = unsafe { std::mem::zeroed() };
         call!(self, nvmlDeviceGetPciInfo_v3(gpu.0, &raw mut pci))?;
         Ok((string(&pci.busId), pci.pciDeviceId >> 16))
+    }
+
+    /// What a link leads to; an answer without a type is of a driver that does not tell.
+    pub(crate) fn link_end(&self, gpu: Gpu, link: u32) -> Answer<LinkEnd> {
+        let mut kind = sys::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
+        call!(self, nvmlDeviceGetNvLinkRemoteDeviceType(gpu.0, link, &raw mut kind))?;
+        match kind {
+            sys::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_SWITCH => Ok(LinkEnd::Switch),
+            sys::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_GPU => {
+                // SAFETY: a plain C struct of integers and characters, for which all zeros is a value.
+                let mut pci: sys::nvmlPciInfo_t = unsafe { std::mem::zeroed() };
+                call!(self, nvmlDeviceGetNvLinkRemotePciInfo_v2(gpu.0, link, &raw mut pci))?;
+                Ok(LinkEnd::Gpu(string(&pci.busId)))
+            }
+            _ => Ok(LinkEnd::Other),
+        }
+    }
+
+    /// NUMA node of the memory that is next to a GPU, if it is one.
+    pub(crate) fn numa_node(&self, gpu: Gpu) -> Answer<u32> {
+        let mut nodes = [0; NUMA_WORDS];
+        call!(
+            self,
+            nvmlDeviceGetMemoryAffinity(
+                gpu.0,
+                NUMA_WORDS_U32,
+                nodes.as_mut_ptr(),
+                sys::NVML_AFFINITY_SCOPE_NODE
+            )
+        )?;
+        let set = nodes.iter().map(|word| word.count_ones()).sum::<u32>();
+        let first = (0..).zip(nodes).find(|(_, word)| *word != 0);
+        match first {
+            Some((at, word)) if set == 1 => Ok(at * std::ffi::c_ulong::BITS + word.trailing_zeros()),
+            _ => Err(Code::NOT_SUPPORTED),
+        }
     }
 
     pub(crate) fn utilization_pct(&self, gpu: Gpu) -> Answer<(u32, u32)> {

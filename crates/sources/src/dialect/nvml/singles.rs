@@ -78,6 +78,7 @@ const SINGLES: &[Single] = &[
     }),
     single("pcie_gen_max", |raw, gpu| raw.pcie_gen_max(gpu).map(count)),
     single("pcie_width_max", |raw, gpu| raw.pcie_width_max(gpu).map(count)),
+    single("numa_node", |raw, gpu| raw.numa_node(gpu).map(count)),
     single("persistence_mode", |raw, gpu| raw.persistence_mode(gpu).map(count)),
     single("compute_mode", |raw, gpu| raw.compute_mode(gpu).map(count)),
     single("ecc_mode", |raw, gpu| raw.ecc_modes(gpu).map(first)),

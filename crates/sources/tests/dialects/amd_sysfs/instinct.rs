@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
+use gpuvitals_rig::tree;
 use gpuvitals_sources::dialect::amd_sysfs::{self, cards, read_topology};
 use gpuvitals_sources::probe::{Driver, Due, Reading, Row};
 use gpuvitals_sources::registry::{discover, no_simulation};
@@ -155,6 +156,40 @@ fn a_node_without_its_pci_domain_belongs_to_no_card() {
     let nodes = read_topology(dir.path());
     assert_eq!(nodes.len(), 1, "domain 0 is not guessed: {nodes:?}");
     assert_eq!((nodes[0].address.as_str(), nodes[0].gfx_version), ("0001:0c:00.0", None));
+}
+
+#[test]
+fn links_lead_to_the_gpus_that_the_compute_driver_names() {
+    let dir = tempfile::tempdir().unwrap();
+    tree::copy(&fixture("../kfd-topology/mi210"), &dir.path().join("class/kfd/kfd/topology"));
+    // The third has no links in the capture.
+    for (card, (bus, numa)) in [("63", "0"), ("43", "1"), ("03", "-1")].into_iter().enumerate() {
+        let device = dir.path().join(format!("class/drm/card{card}/device"));
+        write(&device, "vendor", "0x1002\n");
+        write(&device, "uevent", format!("DRIVER=amdgpu\nPCI_SLOT_NAME=0000:{bus}:00.0\n"));
+        write(&device, "gpu_busy_percent", "7\n");
+        write(&device, "numa_node", format!("{numa}\n"));
+    }
+    let mut numa = Vec::new();
+    for mut probe in amd_sysfs::find(&machine(dir.path())).probes {
+        let mut reading = Reading::default();
+        probe.read(Due::ALL, &mut reading).unwrap();
+        let row = &reading.rows()[0];
+        numa.push((value(row, "numa_node"), absence(row, "numa_node")));
+        let pci = row.identity().get(IdentityColumn::Pci).unwrap().to_owned();
+        if pci == "0000:03:00.0" {
+            assert_eq!(absence(row, "interconnect_links"), Some(AbsenceReason::NotSupported));
+            continue;
+        }
+        assert_eq!(value(row, "interconnect_links"), Some(2.0));
+        let ends: Vec<_> =
+            details(probe).into_iter().map(|([_, metric, end], value)| (metric, end, value)).collect();
+        let gpus = ["0000:03:00.0", "0000:43:00.0", "0000:63:00.0"].into_iter().filter(|gpu| *gpu != pci);
+        let expected = gpus.map(|gpu| ("interconnect_links".to_owned(), gpu.to_owned(), 1.0));
+        assert_eq!(ends, expected.collect::<Vec<_>>());
+    }
+    let none = (None, Some(AbsenceReason::NotSupported));
+    assert_eq!(numa, [(Some(0.0), None), (Some(1.0), None), none]);
 }
 
 #[test]

@@ -118,6 +118,8 @@ const VALUES: &[(&str, f64)] = &[
     ("interconnect_tx_bytes", 1024.0 * 1024.0),
     ("interconnect_rx_bytes_per_s", 60.0 * 1_048_576.0),
     ("interconnect_links_up", 17.0),
+    ("interconnect_links", 17.0),
+    ("numa_node", 0.0),
     ("interconnect_replay_errors", 18.0),
     ("interconnect_recovery_errors", 36.0),
     ("interconnect_crc_errors", 54.0),
@@ -222,6 +224,8 @@ fn each_link_and_each_memory_is_a_row_of_the_details() {
         expect("interconnect_crc_errors", &name, 3.0);
         expect("interconnect_links_up", &name, if link < 17 { 1.0 } else { 0.0 });
     }
+    expect("interconnect_links", "0000:1c:00.0", 12.0);
+    expect("interconnect_links", "switch", 5.0);
     for (memory, number) in [("dram", 200.0), ("sram", 700.0)] {
         expect("ecc_corrected_volatile", memory, number);
         expect("ecc_uncorrected_volatile", memory, number + 1.0);
