@@ -3,21 +3,18 @@
 //! The blocks are those of the kernel's driver (`ras_block_string` in `amdgpu_ras.c`); steps follow AMD's tools `amd-smi` and `rocm-smi`,
 //! which list bad pages and links. Counts by block are details, which the latest state of a GPU does not have.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use gpuvitals_core::batch::{RowKeys, numbers};
-use gpuvitals_core::history::{ExtraValue, GpuState, RowsQuery};
+use gpuvitals_core::history::{GpuState, RowsQuery};
 use gpuvitals_core::time::MINUTE_NS;
-use gpuvitals_core::{Batch, MetricId, Table};
+use gpuvitals_core::{Batch, MetricId};
 
+use crate::details::{self, NewestDetails};
 use crate::freshness::Freshness;
 
 const UNCORRECTED: MetricId = MetricId::of("ras_uncorrected");
 /// How often the blocks are asked for.
 const EVERY_NS: i64 = MINUTE_NS;
-/// A detail that does not change is published every ten minutes.
-const BACK_NS: i64 = 11 * MINUTE_NS;
 /// Most rows that are read, the newest first.
 const ROWS_MAX: usize = 10_000;
 /// Most GPUs whose blocks are asked for.
@@ -65,7 +62,7 @@ const fn block(name: &'static str, words: &'static str, remedy: &'static str) ->
 pub struct RasBlocks {
     asked_ns: Option<i64>,
     asked: Vec<Arc<str>>,
-    gpus: HashMap<Arc<str>, BTreeMap<Arc<str>, f64>>,
+    gpus: NewestDetails,
 }
 
 impl RasBlocks {
@@ -84,12 +81,7 @@ impl RasBlocks {
         }
         self.asked_ns = Some(fresh.now_ns);
         self.asked.clone_from(&gpus);
-        Some(RowsQuery {
-            gpus,
-            start_ns: Some(fresh.now_ns.saturating_sub(BACK_NS)),
-            newest_first: true,
-            ..RowsQuery::of(Table::GpuDetails, ROWS_MAX)
-        })
+        Some(details::query(gpus, fresh.now_ns, ROWS_MAX))
     }
 
     /// Takes the answer: rows of details, the newest first, if there are any.
@@ -98,25 +90,7 @@ impl RasBlocks {
         for gpu in self.asked.drain(..) {
             self.gpus.entry(gpu).or_default();
         }
-        let Some(batch) = batch else { return };
-        let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return };
-        let column = |name: &str| batch.records().column_by_name(name);
-        let text = |name: &str, row| match ExtraValue::of(column(name)?, row)? {
-            ExtraValue::Text(text) => Some(text),
-            ExtraValue::Number(_) => None,
-        };
-        let Some(values) = column("value").and_then(numbers) else { return };
-        let mut found: HashMap<Arc<str>, BTreeMap<Arc<str>, f64>> = HashMap::new();
-        for (row, id) in keys.ids.iter().enumerate() {
-            let is_count = text("metric", row).as_deref() == Some(UNCORRECTED.metric().column);
-            if let (true, Some(gpu), Some(name), Some(count)) =
-                (is_count, keys.keys.get(*id as usize), text("instance", row), values.value(row))
-            {
-                let blocks = found.entry(Arc::clone(gpu)).or_default();
-                blocks.entry(name).or_insert(count.as_f64());
-            }
-        }
-        self.gpus.extend(found);
+        self.gpus.extend(batch.map(|batch| details::newest(batch, UNCORRECTED)).unwrap_or_default());
     }
 
     /// Where the errors of a GPU are, in words, and what to do about the block with most of them.
