@@ -17,6 +17,7 @@ mod query;
 mod scalar;
 mod stats;
 mod telemetry;
+mod topology;
 mod usage;
 
 pub(crate) use analysis::{
@@ -38,4 +39,5 @@ pub(crate) use query::{GroupLabels, QueryAnswer, Series, Values};
 pub(crate) use scalar::{Columns, LatestMetrics, Moment, RowMetrics, Scalar};
 pub(crate) use stats::{GatewayStats, QueueStats, Stats};
 pub(crate) use telemetry::{TelemetryEntry, TelemetryList};
+pub(crate) use topology::{GpuLink, GpuPlace, Topology};
 pub(crate) use usage::{EnergyGroup, EnergyList, FleetUse, FleetUseLine, IdleGroup, IdleList};

@@ -23,6 +23,7 @@ pub(crate) mod stats;
 pub(crate) mod stream;
 mod table;
 pub(crate) mod telemetry;
+pub(crate) mod topology;
 pub(crate) mod usage;
 
 use axum::Router;

@@ -59,7 +59,7 @@ const QUEUE_WITHIN_MS = 30_000;
 const PARTIAL = "x-partial";
 
 /** Questions for the state of the fleet, which may be asked as of an instant. */
-const OF_STATE = /\/api\/v1\/(gpus(\/[^/]+)?|hosts(\/[^/]+\/gpus)?|analysis\/(findings|silences|stragglers)|schedule\/hints)$/;
+const OF_STATE = /\/api\/v1\/(gpus(\/[^/]+)?|hosts(\/[^/]+\/(gpus|topology))?|analysis\/(findings|silences|stragglers)|schedule\/hints)$/;
 
 /** The question as of the chosen instant. */
 function asOf(request: Request): Request {

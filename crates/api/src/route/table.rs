@@ -6,7 +6,7 @@ use utoipa::OpenApi;
 
 use super::{
     analysis, changes, clusters, course, explain, fleet_use, gpus, health, hints, hosts, metrics, prom,
-    query, silences, stats, stream, telemetry, usage,
+    query, silences, stats, stream, telemetry, topology, usage,
 };
 use crate::api::Api;
 
@@ -53,6 +53,7 @@ routes! {
     "/api/v1/telemetry" => telemetry::of_several,
     "/api/v1/hosts" => hosts::list,
     "/api/v1/hosts/{hostname}/gpus" => gpus::of_host,
+    "/api/v1/hosts/{hostname}/topology" => topology::of_host,
     "/api/v1/metrics" => metrics::catalogue,
     "/api/v1/query" => query::query,
     "/api/v1/analysis/findings" => analysis::findings,

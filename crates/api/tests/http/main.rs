@@ -27,4 +27,5 @@ mod refused;
 mod silences;
 mod stream;
 mod telemetry;
+mod topology;
 mod world;
