@@ -72,6 +72,15 @@ export function hostGpusQuery(host: string) {
   });
 }
 
+/** Where the GPUs of a host are plugged in, and what their links lead to: it changes when somebody opens the host. */
+export function topologyQuery(host: string) {
+  return queryOptions({
+    queryKey: ["hosts", "topology", host],
+    queryFn: async ({ signal }) => dataOf(await api.GET("/api/v1/hosts/{hostname}/topology", { params: { path: { hostname: host } }, signal })),
+    refetchInterval: MINUTE,
+  });
+}
+
 /** CPU and memory of a host in a span, as far as its agent reports them. */
 export function hostCourseQuery(host: string, span: Span, stepMs: number) {
   return queryOptions({

@@ -1,4 +1,4 @@
-import { act, screen, waitFor } from "@testing-library/react";
+import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { expect, it } from "vitest";
 import type { Gpu } from "../../api/client";
@@ -87,4 +87,21 @@ it("lets the host be silenced until a time, and says so there", async () => {
   const body = JSON.parse(sent?.body ?? "") as { host: string; until: string };
   expect(body.host).toBe("node-1");
   expect(Math.abs(Date.parse(body.until) - Date.now() - 8 * 3_600_000)).toBeLessThan(60_000);
+});
+
+it("draws what the GPUs are plugged into and linked to, and says which has fewer links", async () => {
+  const place = (index: number) => ({ id: `g${index}`, name: `node-1 / GPU ${index}`, index, pci: `0000:${index}b:00.0`, numa_node: index < 4 ? 0 : 1, links_up: index === 2 ? 16 : 18 });
+  const indices = [0, 1, 2, 3, 4, 5, 6, 7];
+  const links = [...indices.map((index) => ({ gpu: `g${index}`, to_gpu: null, peer: "switch", links: 18 })), { gpu: "g0", to_gpu: "g7", peer: "0000:7b:00.0", links: 1 }];
+  const topology = ok({ hostname: "node-1", as_of: "2026-11-20T16:00:00Z", gpus: indices.map(place), links });
+  const mock = mockApi({ ...handlers, "/api/v1/hosts/node-1/topology": topology });
+  renderAt("/hosts/node-1?range=1h");
+  const section = await screen.findByRole("region", { name: "NUMA nodes and links" });
+  expect(section.textContent).toContain("GPU 2 has 16 links, the others 18.");
+  const words = "NUMA node 0: GPU 0, GPU 1, GPU 2, GPU 3; NUMA node 1: GPU 4, GPU 5, GPU 6, GPU 7. Linked: GPU 0 and GPU 7. Every GPU is linked to a switch.";
+  expect(within(section).getByRole("group").getAttribute("aria-label")).toBe(words);
+  const drawn = (of: string) => [...section.querySelectorAll(`[data-${of}]`)].map((mark) => mark.getAttribute(`data-${of}`));
+  expect([drawn("span"), drawn("switched").length, drawn("place")]).toEqual([["0-7"], 8, indices.map((index) => `g${index}`)]);
+  expect(section.querySelector('a[href="/gpus/g3"]')?.textContent).toContain("GPU 3");
+  expect(mock.asked.filter(({ path }) => path.endsWith("/topology"))).toHaveLength(1);
 });

@@ -25,6 +25,7 @@ import { goTo, Link } from "../../shared/location";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
 import { historyQuery } from "./history";
+import { Topology } from "./Topology";
 
 const ALL_PRESETS = Object.keys(PRESETS) as Preset[];
 /** What the GPUs of a host are laid over each other by; the page that compares them has every other metric. */
@@ -130,6 +131,7 @@ export function HostPage({ name }: { readonly name: string }) {
           )}
         </p>
       </section>
+      <Topology host={name} gpus={gpus} />
       <Courses name={name} gpus={gpus} range={range} anchor={recorded ? seen : null} now={now} onRange={(next) => change({ range: next })} />
     </div>
   );
