@@ -57,7 +57,13 @@ impl Health {
         // All are healthy since the last of them is.
         let since_ns = if status == Status::Healthy { since.max() } else { since.min() };
         let ill = parts.iter().filter(|part| part.status != Status::Healthy);
-        let reasons: Vec<&str> = ill.map(|part| part.reason.as_str()).collect();
+        // Two parts may suffer from the same.
+        let mut reasons: Vec<&str> = Vec::new();
+        for reason in ill.map(|part| part.reason.as_str()) {
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
         Self { status, reason: reasons.join("; "), since_ns: since_ns.unwrap_or(0) }
     }
 
@@ -76,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_is_as_ill_as_its_worst_part_and_names_every_reason() {
+    fn the_whole_is_as_ill_as_its_worst_part_and_names_every_reason_once() {
         let part = |status, reason: &str, since_ns| Health { status, reason: reason.to_owned(), since_ns };
         let healthy = |since_ns| part(Status::Healthy, "", since_ns);
         assert_eq!(Health::of_all([]), healthy(0));
@@ -86,6 +92,7 @@ mod tests {
             healthy(1),
             part(Status::Unhealthy, "the disk failed", 9),
             part(Status::Unhealthy, "the log is gone", 8),
+            part(Status::Degraded, "the queue is away", 9),
         ];
         let reasons = "the queue is away; the disk failed; the log is gone";
         assert_eq!(Health::of_all(parts), part(Status::Unhealthy, reasons, 8));
