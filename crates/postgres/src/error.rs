@@ -11,6 +11,11 @@ use gpuvitals_core::merge::MergeError;
 use gpuvitals_core::ports::SinkError;
 use tokio_postgres::error::SqlState;
 
+/// Classes of the server's codes that tell of no defect of a statement: connection, state of the server (a standby takes no rows),
+/// authorization, database, conflicts with others (deadlock, recovery), resources, state of an object (a lock that others hold), operator
+/// (a statement's time is over), and its system.
+const ELSEWHERE: [&str; 9] = ["08", "25", "28", "3D", "40", "53", "55", "57", "58"];
+
 /// Why rows are not taken, or a question has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
@@ -31,6 +36,16 @@ pub enum PostgresError {
         /// Cause.
         #[source]
         source: tokio_postgres::Error,
+    },
+    /// The user lacks a right that another user can give.
+    #[error("cannot {doing}: {reason}; {remedy}")]
+    Right {
+        /// The purpose.
+        doing: &'static str,
+        /// What the server says.
+        reason: String,
+        /// Who gives which right.
+        remedy: String,
     },
     /// The server did not answer.
     #[error("cannot {doing}: no answer within {} s", within.as_secs())]
@@ -106,6 +121,24 @@ impl PostgresError {
         }
     }
 
+    /// Whether the user lacks a right, or has no schema in which tables are made.
+    pub(crate) fn lacks_right(&self) -> bool {
+        let lacking = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::INVALID_SCHEMA_NAME];
+        self.code().is_some_and(|code| lacking.contains(code))
+    }
+
+    /// Whether somebody can mend it at the server, at its settings or on the way to it: then nothing is wrong here.
+    fn is_elsewhere(&self) -> bool {
+        match self {
+            Self::Rows(..) | Self::Columns(..) | Self::Unnumbered => false,
+            // Without a code the connection was lost: the server has refused nothing.
+            Self::Statement { source, .. } => source.code().is_none_or(|code| {
+                self.lacks_right() || ELSEWHERE.iter().any(|class| code.code().starts_with(class))
+            }),
+            _ => true,
+        }
+    }
+
     /// Whether tables, columns or partitions are not there that were there before.
     pub(crate) fn lacks_tables(&self) -> bool {
         let lost = [
@@ -135,13 +168,6 @@ impl From<PostgresError> for SinkError {
 
 impl From<PostgresError> for QueryError {
     fn from(error: PostgresError) -> Self {
-        match error {
-            PostgresError::Connect { .. } | PostgresError::TimedOut { .. } => Self::away(causes(&error)),
-            // The connection was lost: the server has refused nothing.
-            PostgresError::Statement { ref source, .. } if source.code().is_none() => {
-                Self::away(causes(&error))
-            }
-            _ => Self::failed(error),
-        }
+        if error.is_elsewhere() { Self::away(causes(&error)) } else { Self::failed(error) }
     }
 }

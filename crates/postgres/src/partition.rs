@@ -90,7 +90,9 @@ impl Partitions {
             old.extend(there.into_iter().filter(|(day, _)| *day < first));
         }
         for day in wanted.iter().filter(|day| **day >= first) {
-            create(client, table, *day).await?;
+            if let Err(error) = create(client, table, *day).await {
+                return Err(schema::explained(client, "make a partition", error).await);
+            }
             // It is needed tomorrow: a failure is that day's.
             if let Err(error) = create(client, table, day.saturating_add(1)).await {
                 tracing::warn!(%table, error = causes(&error), "cannot make the next day's partition");

@@ -99,18 +99,23 @@ impl Postgres {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Asks the server whether it is there, for [`History::health`] of a process that neither writes nor is asked.
-    pub async fn ping(&self) {
+    /// Asks the server whether it is there and has the tables, for [`History::health`] of a process that neither writes nor is
+    /// asked.
+    ///
+    /// # Errors
+    /// If it does not answer, or refuses. The health says so too.
+    pub async fn ping(&self) -> Result<(), PostgresError> {
         let asked = async {
             let mut lease = self.0.lease(Purpose::Other).await?;
             drop(lease.moment().await?);
             lease.give_back();
-            Ok::<_, PostgresError>(())
+            Ok(())
         };
-        let asked = tokio::time::timeout(PING_WITHIN, asked);
         let late = PostgresError::TimedOut { doing: "ask whether it is there", within: PING_WITHIN };
-        // The answer is in the health.
-        let _noted = Box::pin(self.0.read(async { Ok(asked.await.unwrap_or(Err(late))?) })).await;
+        let answered = Box::pin(tokio::time::timeout(PING_WITHIN, asked)).await.unwrap_or(Err(late));
+        let reason = answered.as_ref().err().map(|error| causes(error));
+        self.0.note_reading(reason.as_deref());
+        answered
     }
 }
 
@@ -125,6 +130,8 @@ impl Inner {
             lease.staged().clear();
             schema::migrate(&mut lease).await?;
             *is_ready = true;
+            // A process that writes nothing learns nowhere else that rows would be taken again.
+            self.note(Ok(()));
         }
         Ok(lease)
     }
@@ -136,6 +143,10 @@ impl Inner {
         if read_to.is_none() {
             return Ok(());
         }
+        Box::pin(self.read(self.load_from(&mut read_to))).await
+    }
+
+    async fn load_from(&self, read_to: &mut Option<i32>) -> Result<(), QueryError> {
         let mut lease = self.lease(Purpose::Question).await?;
         let ahead_max_ns = lock(&self.live).fleet.bounds().ahead_max_ns;
         let latest_ns = clock::now_ns().saturating_add(ahead_max_ns);
@@ -214,12 +225,21 @@ impl Inner {
     /// Reads, and notes how it went.
     async fn read<T>(&self, reading: impl Future<Output = Result<T, QueryError>>) -> Result<T, QueryError> {
         let read = reading.await;
-        let (status, reason) = match &read {
-            Err(QueryError::Away { reason }) => (Status::Degraded, format!("PostgreSQL: {reason}")),
-            _ => (Status::Healthy, String::new()),
+        let reason = match &read {
+            Err(QueryError::Away { reason }) => Some(reason.as_ref()),
+            _ => None,
+        };
+        self.note_reading(reason);
+        read
+    }
+
+    /// Notes why there is no answer, or that there is one.
+    fn note_reading(&self, reason: Option<&str>) {
+        let (status, reason) = match reason {
+            Some(reason) => (Status::Degraded, format!("PostgreSQL: {reason}")),
+            None => (Status::Healthy, String::new()),
         };
         lock(&self.reading).observe(status, reason, clock::now_ns());
-        read
     }
 
     /// Notes how it went.

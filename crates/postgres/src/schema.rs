@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use gpuvitals_core::catalogue::{ColumnType, METRICS, by_column};
 use gpuvitals_core::identity::INDEX_COLUMN;
-use gpuvitals_core::{IdentityColumn, Table};
+use gpuvitals_core::{IdentityColumn, Table, causes};
 use tokio_postgres::Client;
 
 use crate::error::PostgresError;
@@ -87,8 +87,54 @@ pub(crate) async fn lock(transaction: &tokio_postgres::Transaction<'_>) -> Resul
 /// Makes what is missing. Any number of processes may do so at a time.
 ///
 /// # Errors
-/// If the layout, or the type of a column, is that of another version.
+/// If the layout, or the type of a column, is that of another version, or the user may not.
 pub(crate) async fn migrate(client: &mut Client) -> Result<(), PostgresError> {
+    match make(client).await {
+        Err(error) => Err(explained(client, "make the tables", error).await),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The error with the remedy, if the user lacks a right to make tables.
+pub(crate) async fn explained(client: &Client, doing: &'static str, error: PostgresError) -> PostgresError {
+    let PostgresError::Statement { source, .. } = &error else { return error };
+    if !error.lacks_right() {
+        return error;
+    }
+    match remedy(client).await {
+        Ok(Some(remedy)) => PostgresError::Right { doing, reason: causes(source), remedy },
+        Ok(None) => error,
+        Err(unknown) => {
+            tracing::debug!(error = causes(&unknown), "PostgreSQL does not say which right is missing");
+            error
+        }
+    }
+}
+
+/// Who gives this user which right to make tables, if one is missing. The server's own words may be in any language.
+async fn remedy(client: &Client) -> Result<Option<String>, tokio_postgres::Error> {
+    let select = "SELECT quote_ident(current_user::text), quote_ident(current_schema()::text), \
+                  has_schema_privilege(current_schema()::text, 'CREATE'), \
+                  (SELECT quote_ident(tableowner::text) FROM pg_tables \
+                   WHERE schemaname = current_schema() AND tablename = 'gpuvitals_schema')";
+    let row = client.query_one(select, &[]).await?;
+    let user: String = row.get(0);
+    let (schema, may_create, owner): (Option<String>, Option<bool>, Option<String>) =
+        (row.get(1), row.get(2), row.get(3));
+    let given = match (schema, owner) {
+        (None, _) => Some(format!("as the database's owner: CREATE SCHEMA AUTHORIZATION {user}")),
+        (Some(schema), _) if may_create == Some(false) => {
+            Some(format!("as its owner: GRANT CREATE ON SCHEMA {schema} TO {user}"))
+        }
+        (_, Some(owner)) if owner != user => {
+            Some(format!("as a superuser: GRANT {owner} TO {user}, or let database.user be {owner}"))
+        }
+        _ => None,
+    };
+    Ok(given.map(|given| format!("{given}; docs/postgres.md has all rights")))
+}
+
+async fn make(client: &mut Client) -> Result<(), PostgresError> {
     let failed = PostgresError::statement("make the tables");
     let transaction = client.transaction().await.map_err(&failed)?;
     lock(&transaction).await?;

@@ -3,10 +3,9 @@
 use std::net::TcpListener;
 use std::path::Path;
 
+use gpuvitals_core::causes;
 use gpuvitals_core::history::FleetBounds;
-use gpuvitals_core::history::History as _;
-use gpuvitals_core::{Health, Status};
-use gpuvitals_postgres::Database;
+use gpuvitals_postgres::{Database, PostgresError};
 use gpuvitals_sources::registry::{Finding, Verdict};
 
 use crate::config::Config;
@@ -15,6 +14,9 @@ use crate::sinks::open_postgres;
 
 /// Below this much free space a store that writes all day is worth a word.
 const FREE_BYTES_MIN: u64 = 2 << 30;
+
+/// What helps where a database does not answer.
+const CORRECTED: &str = "start the server, or correct database.host, port, user, password and dbname";
 
 /// Looks at all of it.
 pub(super) fn look(config: &Config) -> Vec<Finding> {
@@ -27,27 +29,17 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
 /// Connects, and makes the tables if they are not there: only that shows whether the role may.
 fn database(settings: &Database) -> Finding {
     let subject = format!("database {} of {}", settings.dbname, settings.host);
-    let asked = || -> Result<Health, Failure> {
+    let asked = || -> Result<Result<(), PostgresError>, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::io("cannot start a runtime", error))?;
-        runtime.block_on(async {
-            let postgres = open_postgres(settings, None, FleetBounds::default()).await?;
-            postgres.ping().await;
-            Ok(postgres.health())
-        })
+        runtime
+            .block_on(async { Ok(open_postgres(settings, None, FleetBounds::default()).await?.ping().await) })
     };
-    let reason = match asked() {
-        Ok(health) if health.status == Status::Healthy => {
-            return Finding::new(Verdict::Good, subject, "answers, and has the tables");
-        }
-        Ok(health) => health.reason,
-        Err(failure) => failure.to_string(),
-    };
-    let remedy = if reason.contains("permission denied") {
-        let schema = "GRANT CREATE ON SCHEMA public TO";
-        format!("as its owner: {schema} {}; docs/postgres.md has all rights", settings.user)
-    } else {
-        "start the server, or correct database.host, port, user, password and dbname".to_owned()
+    let (reason, remedy) = match asked() {
+        Ok(Ok(())) => return Finding::new(Verdict::Good, subject, "answers, and has the tables"),
+        Ok(Err(PostgresError::Right { reason, remedy, .. })) => (reason, remedy),
+        Ok(Err(error)) => (causes(&error), CORRECTED.to_owned()),
+        Err(failure) => (failure.to_string(), CORRECTED.to_owned()),
     };
     Finding::new(Verdict::Broken, subject, reason).remedy(remedy)
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::port::Port;
 use gpuvitals_rig::postgres::PostgresServer;
+use serde_json::Value;
 
 use crate::answers::check;
 use crate::site::{Gateway, SECONDS, Said, recording, start_with};
@@ -71,4 +73,54 @@ fn ranges_come_from_the_database_and_the_newest_rows_from_the_collectors() {
         assert_eq!(code, Some(0), "{said}");
     }
     assert_eq!(Arc::strong_count(&server), 1);
+}
+
+#[test]
+fn a_user_without_the_right_to_make_tables_is_told_what_gives_it_and_needs_no_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = PostgresServer::start("listen_addresses = ''\nfsync = off");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let sql = |statement: &str| runtime.block_on(server.sql("postgres", statement));
+    sql("CREATE ROLE gv LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    let remedy = "GRANT CREATE ON SCHEMA public TO gv";
+    let told = format!("as its owner: {remedy}; docs/postgres.md has all rights");
+    let host = server.host();
+    let settings = [
+        ("GPUVITALS_DATABASE_HOST", host.as_str()),
+        ("GPUVITALS_DATABASE_USER", "gv"),
+        ("GPUVITALS_DATABASE_DBNAME", "postgres"),
+    ];
+    let doctor = || {
+        let output = gpuvitals!().envs(settings).args(["doctor", "--json"]).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let findings = report["findings"].as_array().unwrap().clone();
+        let of_database = |finding: &Value| finding["subject"].as_str().unwrap().starts_with("database ");
+        findings.into_iter().find(of_database).unwrap()
+    };
+    let found = doctor();
+    assert_eq!(
+        (found["verdict"].as_str(), found["remedy"].as_str()),
+        (Some("broken"), Some(&*told)),
+        "{found}"
+    );
+    assert!(found["text"].as_str().unwrap().ends_with("permission denied for schema public"), "{found}");
+
+    let data = folder.path().to_str().unwrap();
+    let up = ["up", "--source", "simulated", "--gpus", "4", "--port", "0", "--data-dir", data];
+    let gateway = Gateway::of(start_with(&up, &settings));
+    for path in ["/api/v1/gpus", "/api/v1/telemetry"] {
+        let said = gateway.ask(path);
+        assert_eq!((said.status, said.json["code"].as_str()), (503, Some("unavailable")), "{}", said.json);
+        let message = said.json["message"].as_str().unwrap();
+        assert!(message.contains("permission denied") && message.contains(&told), "{message}");
+    }
+    let health = gateway.ask("/health").json;
+    assert_eq!(health["status"], "degraded", "{health}");
+    assert!(health["store"]["reason"].as_str().unwrap().contains(&told), "{health}");
+
+    sql(remedy);
+    gateway.until("/api/v1/gpus", "rows without a restart", |said| said.json["total"] == 4);
+    gateway.until("/health", "health", |said| said.json["status"] == "healthy");
+    assert_eq!(doctor()["verdict"], "good");
+    assert_eq!(gateway.process.terminated().0, Some(0));
 }

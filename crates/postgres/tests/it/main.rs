@@ -4,6 +4,7 @@
 
 mod disk;
 mod reading;
+mod rights;
 mod server;
 mod suite;
 mod tls;
