@@ -13,6 +13,7 @@ use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue};
 use gpuvitals_settings::Section;
 use gpuvitals_store::{Store, StoreConfig};
+use gpuvitals_suite::check_rows_ahead;
 use proptest::prelude::*;
 
 const METRICS: [&str; 3] = ["power_w", "temperature_c", "memory_used_mb"];
@@ -225,4 +226,10 @@ async fn gpus_that_find_no_room_leave_with_their_rows_the_longest_silent_first()
     assert_eq!(fleet.gpus.iter().map(|gpu| gpu.key.as_ref()).collect::<Vec<_>>(), ["GPU-1", "GPU-2"]);
     assert_eq!((world.times("GPU-0").await, world.times("GPU-2").await), (vec![], vec![3]));
     assert_eq!(world.memory.stats().own["gpus_forgotten"], 1);
+}
+
+#[tokio::test]
+async fn rows_of_a_clock_ahead_are_no_part_of_the_latest_state() {
+    let world = World::new(&[]);
+    check_rows_ahead(&world.memory, &world.memory).await;
 }

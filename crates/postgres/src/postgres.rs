@@ -214,7 +214,8 @@ impl Inner {
     /// Shows rows that were there before: newer ones of their GPUs may be shown already.
     fn show_older(&self, batch: &Batch) {
         let mut live = lock(&self.live);
-        let mut older = LiveFleet::new(live.fleet.bounds());
+        // They are few, and who finds no room is counted where the others are.
+        let mut older = LiveFleet::new(FleetBounds { gpus_max: usize::MAX, ..live.fleet.bounds() });
         apply(&mut older, batch);
         for gpu in &older.snapshot().gpus {
             live.fleet.add(gpu);

@@ -5,11 +5,14 @@
 use std::sync::Arc;
 
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, GroupColumn, History, Matcher, Pattern, Selector, TextTest,
+    Aggregate, BucketQuery, FleetBounds, GroupColumn, History, Matcher, Pattern, Selector, TextTest,
 };
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use gpuvitals_store::{Store, StoreConfig, StoreView};
-use gpuvitals_suite::{BASE_NS, Case, Model, TestRow, Write, cases, check_buckets};
+use gpuvitals_suite::{
+    AHEAD_AT_MOST_NS, BASE_NS, Case, Model, TestRow, Write, cases, check_buckets, check_fleet, check_row_due,
+    check_rows_ahead,
+};
 use proptest::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
@@ -117,5 +120,22 @@ fn a_step_of_a_rollup_is_split_where_the_pod_changes() {
             check_buckets(&store, &model, &query).await;
             assert_eq!(store.buckets(query).await.unwrap().answer.rollup_ns(), 10 * SECOND_NS);
         }
+    });
+}
+
+#[test]
+fn rows_of_a_clock_ahead_count_when_their_time_has_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = FleetBounds { ahead_max_ns: AHEAD_AT_MOST_NS, ..FleetBounds::default() };
+    let open = || Store::open(StoreConfig { fleet, ..config(dir.path()) }).unwrap().0;
+    runtime().block_on(async {
+        let store = open();
+        let mut counted = check_rows_ahead(&store, &store).await;
+        check_row_due(&store, &store, &mut counted).await;
+        store.flush().await.unwrap();
+        check_fleet(&store, &counted).await;
+        store.close().await.unwrap();
+        drop(store);
+        check_fleet(&open(), &counted).await;
     });
 }

@@ -117,7 +117,7 @@ fn check_state(fleet: &Part<Arc<Fleet>>, model: &Model, at_ns: i64) {
             (metric.metric().column, (latest.timestamp_ns, latest.value.as_f64().to_string()))
         });
         let found: BTreeMap<&str, (i64, String)> = values.collect();
-        let columns = ["power_w", "memory_used_mb", "gpu_clock_mhz", "energy_mj"];
+        let columns = ["power_w", "memory_used_mb", "gpu_clock_mhz", "energy_mj", "xid_last"];
         let metrics = columns.iter().filter_map(|column| Some((*column, *latest.values.get(column)?)));
         let expected = metrics.map(|(column, (time, text))| (column, (time, text.to_owned()))).collect();
         assert_eq!(found, expected, "{key}");

@@ -11,12 +11,14 @@
     reason = "what fails here fails a test"
 )]
 
+mod ahead;
 mod ask;
 mod cases;
 pub mod clusters;
 mod model;
 mod rows;
 
+pub use ahead::{AHEAD_AT_MOST_NS, check_row_due, check_rows_ahead};
 pub use ask::{check_buckets, check_fleet, check_fleet_as_of, check_pages, check_rows, check_values};
 pub use cases::{Case, Write, cases};
 pub use model::Model;

@@ -38,6 +38,8 @@ pub struct TestRow {
     pub clock: Option<i16>,
     /// `energy_mj`: 64-bit integer, a counter that may fall.
     pub energy: Option<u64>,
+    /// `xid_last`: 32-bit integer.
+    pub xid: Option<u8>,
     /// `strange`, a number that the catalogue does not know.
     pub extra: Option<i8>,
     /// `note`, a text that the catalogue does not know.
@@ -101,6 +103,7 @@ pub fn batch(rows: &[TestRow]) -> Batch {
             ("memory_used_mb", row.memory.map(|memory| Value::Int(memory.into()))),
             ("gpu_clock_mhz", row.clock.map(|clock| Value::Int(clock.into()))),
             ("energy_mj", row.energy.map(|energy| Value::Int(energy.cast_signed()))),
+            ("xid_last", row.xid.map(|xid| Value::Int(xid.into()))),
         ] {
             if let Some(value) = value {
                 builder.set(to, MetricId::of(column), value).unwrap();

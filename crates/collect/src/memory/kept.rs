@@ -174,6 +174,8 @@ fn batch<'a>(rows: impl Iterator<Item = &'a Found>, wanted: Option<&[String]>) -
 #[cfg(test)]
 mod tests {
     use gpuvitals_core::batch::Value;
+    use gpuvitals_core::history::FleetBounds;
+    use gpuvitals_core::time::SECOND_NS;
     use gpuvitals_core::{Identity, IdentityColumn, MetricId};
     use gpuvitals_settings::Section;
 
@@ -214,6 +216,21 @@ mod tests {
             }
         }
         pieces.values().sum()
+    }
+
+    #[test]
+    fn a_row_of_a_clock_ahead_counts_when_its_time_has_come_although_nothing_else_comes() {
+        let mut kept = Kept::new(&CollectorSettings::of(&[]).unwrap());
+        kept.live = LiveFleet::new(FleetBounds { ahead_max_ns: 0, ..FleetBounds::default() });
+        let now_ns = clock::now_ns();
+        let soon_ns = now_ns + SECOND_NS;
+        let version = AtomicU64::new(kept.take(&[row(now_ns, "a", 0), row(soon_ns, "b", 0)]));
+        let before = kept.fleet(&version).version;
+        while kept.fleet(&version).gpus[0].last_seen_ns < soon_ns {
+            assert!(clock::now_ns() < soon_ns + 60 * SECOND_NS, "it never counts");
+        }
+        assert!(clock::now_ns() >= soon_ns, "it counts before its time");
+        assert!(version.into_inner() > before, "whoever waits for another version looks again");
     }
 
     #[test]
