@@ -270,7 +270,7 @@ async fn a_queue_that_refuses_token_or_topic_is_waited_for_and_tried_with_one_fr
     for refusal in [
         (|_| Some(PublishError::Denied { reason: "unknown token".into() })) as Refuse,
         |_| Some(PublishError::Refused { reason: "queue has its 3 topics already".into() }),
-        |_| Some(PublishError::Full { topic: "t".into(), retry_after: None }),
+        |_| Some(PublishError::full("t", None)),
     ] {
         let upstream = Upstream::new(refusal);
         let spool = open(&upstream, None).await;

@@ -93,6 +93,10 @@ fn a_full_topic_refuses_or_lets_the_oldest_go_as_it_was_told() {
         }
         let (status, answer) = broker.post("t", &message(2, 1));
         assert_eq!(status < 300, taken, "{policy}: {status} {answer}");
+        let message = answer["message"].as_str().unwrap_or_default();
+        let remedy = "topic t is full: more comes than is collected. Start or add collectors (gpuvitals queue stats names \
+                      the group that is behind), or raise broker.messages_max and broker.bytes_max";
+        assert_eq!(message.contains(remedy), !taken, "{policy}: {answer}");
         let stats = broker.get("/stats/t").1;
         let counts = [&stats["messages"], &stats["refused"], &stats["dropped"]].map(Value::as_u64);
         assert_eq!(counts, [2, u64::from(!taken), u64::from(taken)].map(Some), "{policy}: {stats}");

@@ -288,13 +288,12 @@ pub enum PublishError {
         bytes: u64,
     },
     /// The topic is at its bound.
-    #[error(
-        "topic {topic} is full: more comes than is collected. Start or add collectors (gpuvitals queue stats names the group \
-         that is behind), or raise broker.messages_max and broker.bytes_max"
-    )]
+    #[error("topic {topic} is full: {remedy}")]
     Full {
         /// The topic.
         topic: Arc<str>,
+        /// Why it fills there, and what makes room.
+        remedy: &'static str,
         /// When a queue elsewhere asks to be tried again.
         retry_after: Option<Duration>,
     },
@@ -352,6 +351,13 @@ pub enum PublishError {
 }
 
 impl PublishError {
+    /// A topic of a broker is at its bound. `retry_after`: when a queue elsewhere asks to be tried again.
+    pub fn full(topic: impl Into<Arc<str>>, retry_after: Option<Duration>) -> Self {
+        let remedy = "more comes than is collected. Start or add collectors (gpuvitals queue stats names the group that is \
+                      behind), or raise broker.messages_max and broker.bytes_max";
+        Self::Full { topic: topic.into(), remedy, retry_after }
+    }
+
     /// Whether the same frame, stamped, is worth sending again. A queue that cannot store is restarted or mended, so
     /// that whoever holds the frame does not throw it away for that.
     pub fn is_retryable(&self) -> bool {

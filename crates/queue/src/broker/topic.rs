@@ -85,7 +85,7 @@ impl Topic {
         if self.shelf.has_room(env, messages, bytes) {
             Ok(())
         } else {
-            Err(PublishError::Full { topic: Arc::clone(&self.shelf.name), retry_after: None })
+            Err(PublishError::full(Arc::clone(&self.shelf.name), None))
         }
     }
 

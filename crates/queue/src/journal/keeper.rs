@@ -217,7 +217,7 @@ impl Keeper {
                         // What the log still has to write may have been answered meanwhile; a sync is answered later.
                         self.written(now);
                         let topic = broker.topic_name(topic).unwrap_or_default();
-                        PublishError::Full { topic, retry_after: None }
+                        PublishError::full(topic, None)
                     }
                     LogError::TooLarge { .. } => {
                         let (messages, bytes) =

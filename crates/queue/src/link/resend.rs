@@ -296,7 +296,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_frame_is_sent_with_the_same_stamp_until_it_is_taken() {
-        let full = PublishError::Full { topic: "t".into(), retry_after: Some(Duration::from_mins(1)) };
+        let full = PublishError::full("t", Some(Duration::from_mins(1)));
         let scripted = Scripted(Mutex::new((vec![away(), full, away()], Vec::new())));
         let frame = Stamps::new().stamp(Frame::new(ContentType::Json, 1, "{}"));
         let begun = tokio::time::Instant::now();

@@ -11,6 +11,11 @@ use crate::frame::Frame;
 use crate::link::QueueUrl;
 use crate::name::NameError;
 
+/// Why a topic fills in NATS, and what makes room: acknowledging makes none.
+const ROOM: &str = "its stream holds every message for its max_age, collected or not, and more came in that time than max_bytes. \
+                    Raise max_bytes or shorten max_age: nats stream edit changes a stream that is there, the queue's URL \
+                    (?max_bytes=8GiB&max_age=30m) one that is not made yet; docs/nats.md tells how to size it";
+
 /// A request that NATS did not carry out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -33,7 +38,7 @@ pub enum NatsError {
     #[error("NATS refused: {0}; docs/nats.md lists the permissions that are needed")]
     Denied(Arc<str>),
     /// The topic's stream is at its bound.
-    #[error("topic {0} is full")]
+    #[error("topic {0} is full: {room}", room = ROOM)]
     Full(Arc<str>),
     /// A message larger than the server or the stream takes.
     #[error("the message is larger than NATS takes")]
@@ -136,7 +141,7 @@ impl NatsError {
         match self {
             Self::Name(name) => PublishError::Topic(name),
             Self::Unavailable(reason) => PublishError::Unavailable { reason },
-            Self::Full(topic) => PublishError::Full { topic, retry_after: None },
+            Self::Full(topic) => PublishError::Full { topic, remedy: ROOM, retry_after: None },
             Self::TooLarge => PublishError::TooLarge { messages: frame.count, bytes: frame.cost_bytes() },
             Self::Credentials { .. } | Self::Denied(_) => PublishError::Denied { reason },
             _ => PublishError::Refused { reason },

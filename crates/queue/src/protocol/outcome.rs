@@ -80,7 +80,7 @@ fn publish_error(topic: &Arc<str>, (messages, bytes): (u32, u64), refusal: v1::R
     let reason: Arc<str> = refusal.message.into();
     match i32::try_from(refusal.code).map_or(Code::Unknown, Code::from) {
         Code::ResourceExhausted if retry_after.is_some() => {
-            PublishError::Full { topic: Arc::clone(topic), retry_after }
+            PublishError::full(Arc::clone(topic), retry_after)
         }
         Code::OutOfRange => PublishError::TooLarge { messages, bytes },
         Code::FailedPrecondition if retry_after.is_none() => PublishError::SequenceTooOld { reason },
@@ -181,10 +181,7 @@ mod tests {
     #[test]
     fn a_refusal_means_the_same_at_the_other_end() {
         let topic: Arc<str> = "t".into();
-        let full = |ms: Option<u64>| PublishError::Full {
-            topic: "t".into(),
-            retry_after: ms.map(Duration::from_millis),
-        };
+        let full = |ms: Option<u64>| PublishError::full("t", ms.map(Duration::from_millis));
         let storage = |passes| PublishError::Storage { reason: "disk full".into(), passes };
         let refused = |reason: &str| PublishError::Refused { reason: reason.into() };
         let malformed = |reason: &str| PublishError::Malformed { reason: reason.into() };
@@ -225,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_unary_refusal_says_in_its_metadata_when_to_come_again() {
-        let full = PublishError::Full { topic: "t".into(), retry_after: None };
+        let full = PublishError::full("t", None);
         let status = status_of(refusal(&full));
         assert_eq!(status.code(), Code::ResourceExhausted);
         assert_eq!(status.metadata().get(RETRY_AFTER_MS).unwrap().to_str().unwrap(), "250");

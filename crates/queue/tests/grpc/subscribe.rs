@@ -61,7 +61,7 @@ async fn a_full_topic_says_when_to_come_again() {
     in_time(producer.publish(frame(3))).await.unwrap();
     let full = in_time(producer.publish(frame(1))).await.unwrap_err();
     let retry_after = Some(Duration::from_millis(250));
-    assert_eq!(full, PublishError::Full { topic: TOPIC.into(), retry_after });
+    assert_eq!(full, PublishError::full(TOPIC, retry_after));
     rig.stop().await;
 }
 

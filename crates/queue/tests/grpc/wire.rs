@@ -44,7 +44,11 @@ async fn a_call_that_fails_says_which_field_and_when_to_come_again() {
         (request(TOPIC, None), Code::InvalidArgument, "frame is missing"),
         (request(TOPIC, Some(many())), Code::OutOfRange, "frame of 9 messages"),
         (request(TOPIC, Some(stamped(""))), Code::InvalidArgument, "producer id of 0 bytes"),
-        (request(TOPIC, Some(json("{}"))), Code::ResourceExhausted, "topic gpu-telemetry is full"),
+        (
+            request(TOPIC, Some(json("{}"))),
+            Code::ResourceExhausted,
+            "topic gpu-telemetry is full: more comes than is collected. Start or add collectors",
+        ),
     ];
     for (request, code, message) in cases {
         let status = client.publish(request).await.unwrap_err();

@@ -220,7 +220,8 @@ async fn a_full_topic_says_how_far_it_came_and_when_to_come_again() {
     let world = World::with(config, HttpLimits::default());
     let answer = post(world.at, "/publish/t", &[JSON], array(1_000).as_bytes()).await;
     let message = answer.refused(429, "full");
-    assert!(message.contains("topic t is full"), "{message}");
+    assert!(message.contains("topic t is full: more comes than is collected"), "{message}");
+    assert!(message.contains("raise broker.messages_max and broker.bytes_max"), "{message}");
     assert_eq!(answer.header("retry-after"), Some("1"));
     let told = answer.json();
     assert_eq!((&told["accepted"], &told["next"]), (&json!(512), &json!({"index": 512})));

@@ -34,6 +34,10 @@ async fn a_full_topic_refuses_until_messages_reach_their_age() {
         assert!(taken < 10);
     };
     assert!(matches!(refusal, PublishError::Full { .. }) && refusal.is_retryable(), "{refusal:?}");
+    let words = refusal.to_string();
+    assert!(words.starts_with("topic t is full: its stream holds every message for its max_age"), "{words}");
+    assert!(words.contains("Raise max_bytes or shorten max_age: nats stream edit"), "{words}");
+    assert!(!words.contains("broker"), "a setting of the broker is of no use here: {words}");
     let cancel = CancellationToken::new();
     let sent = publish_until(&producer, large().stamped("p", 1), &cancel, &BACKOFF);
     timeout(Duration::from_secs(20), sent).await.expect("in time").unwrap();

@@ -16,7 +16,7 @@ fn a_full_topic_refuses_and_counts_and_recovers() {
     let mut story = Story::new(|config| config.max_messages = 10);
     let who = story.join("g");
     story.publish(8).unwrap();
-    assert_eq!(story.publish(3), Err(PublishError::Full { topic: TOPIC.into(), retry_after: None }));
+    assert_eq!(story.publish(3), Err(PublishError::full(TOPIC, None)));
     assert_eq!(story.publish(11), Err(PublishError::TooLarge { messages: 11, bytes: 74 }));
     assert_eq!(story.publish(2), Ok(Some(1)));
     let health = story.broker.health(Millis(0));
