@@ -67,10 +67,11 @@ struct StatsAnswer {
     total_processed: u64,
     /// GPUs that have rows.
     active_gpus: usize,
-    /// Rows in files; where nobody counts what is there, those made durable since the start.
+    /// Rows in files. Nobody counts the lines of JSON files or the rows of a database: there, those made durable since the start,
+    /// as `total_processed`.
     file_entries: u64,
-    /// Rows in memory: those that are not in files yet, and the newest of each GPU of those that are. A database's collector
-    /// keeps the latest values alone, a row a GPU.
+    /// Rows in memory. With the store those that are not in files yet, and the newest of each GPU of those that are; with JSON
+    /// lines alone the newest of each GPU; with a database the latest values, which count as a row a GPU, as `active_gpus`.
     cache_entries: u64,
     uptime_seconds: u64,
 }

@@ -10,6 +10,24 @@ use serde_json::Value;
 use crate::answers::check;
 use crate::site::{Gateway, SECONDS, Said, recording, start_with};
 
+/// The counts of collectors at these ports that have shared all rows: a database's collector counts neither files nor lines.
+fn check_stats(ports: &[&str]) {
+    let mut processed = 0;
+    for port in ports {
+        let text = ureq::get(format!("http://127.0.0.1:{port}/stats")).call().unwrap();
+        let text = text.into_body().read_to_string().unwrap();
+        let stats: Value = serde_json::from_str(&text).unwrap();
+        let fields = ["total_processed", "active_gpus", "file_entries", "cache_entries", "uptime_seconds"];
+        assert!(fields.iter().all(|field| stats[*field].is_u64()), "{stats}");
+        assert_eq!(stats.as_object().unwrap().len(), fields.len(), "{stats}");
+        let [total, gpus, in_files, in_memory, _] = fields.map(|field| stats[field].as_u64().unwrap());
+        assert_eq!((in_files, in_memory), (total, gpus), "{stats}");
+        assert!((1..=4).contains(&gpus), "{stats}");
+        processed += total;
+    }
+    assert!(processed >= 4 * SECONDS, "{processed}");
+}
+
 #[test]
 fn ranges_come_from_the_database_and_the_newest_rows_from_the_collectors() {
     let folder = tempfile::tempdir().unwrap();
@@ -43,6 +61,7 @@ fn ranges_come_from_the_database_and_the_newest_rows_from_the_collectors() {
     gateway.until("/api/v1/telemetry?limit=1", "all rows", |said| said.json["total"] == 4 * SECONDS);
     gateway.until("/health", "health", |said| said.json["status"] == "healthy");
     check(&gateway);
+    check_stats(&[&one, &other]);
 
     // A collector that is away takes no rows of the past with it, and no GPU.
     a.kill();
