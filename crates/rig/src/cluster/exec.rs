@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 
 use super::answers;
 use super::reply::{Reply, failure, params, status};
-use super::world::{Behaviour, NodeSpec, World};
+use super::world::{Behaviour, NodeSpec, PodSpec, World};
 
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
@@ -82,15 +82,17 @@ pub(super) fn answer(
             return failure(403, "Forbidden", &message);
         }
     }
-    let spec = world.nodes.iter().find(|spec| spec.pod() == pod && spec.pod_label.is_some());
-    let Some(spec) = spec.filter(|spec| spec.behaviour != Behaviour::Gone).cloned() else {
+    let is_here = path == format!("{}/{pod}/exec", world.pods_path());
+    let mut there = world.nodes.iter().filter(|spec| is_here && spec.behaviour != Behaviour::Gone);
+    let found = there.find_map(|spec| Some((spec.clone(), spec.pods().find(|one| one.name == pod)?)));
+    let Some((spec, PodSpec { container, .. })) = found else {
         return failure(404, "NotFound", &format!("pods \"{pod}\" not found"));
     };
     let params = params(query);
     let all = |name: &str| {
         params.iter().filter(|(key, _)| key == name).map(|(_, value)| value.clone()).collect::<Vec<_>>()
     };
-    if all("container").first().map(String::as_str) != Some("nvidia-driver-ctr") {
+    if all("container").first().map(String::as_str) != Some(container) {
         return failure(400, "BadRequest", &format!("a container name must be specified for pod {pod}"));
     }
     let offered = header(&request, SEC_WEBSOCKET_PROTOCOL.as_str());

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::reply::{Reply, failure, json_reply};
-use super::world::{NodeSpec, World};
+use super::world::{NodeSpec, PodSpec, World};
 
 pub(super) fn node(spec: &NodeSpec) -> Value {
     let mut labels = spec.labels.clone();
@@ -19,27 +19,15 @@ pub(super) fn node(spec: &NodeSpec) -> Value {
     })
 }
 
-/// The driver pods, and a pod beside them that is none.
+/// The pods of all nodes.
 pub(super) fn pods(world: &World) -> Vec<Value> {
-    let driver = world.nodes.iter().filter_map(|spec| {
-        let (label, value) = spec.pod_label?;
-        Some(pod(&spec.pod(), &spec.name, (label, value), "nvidia-driver-ctr", spec.is_ready))
-    });
-    let other = world.nodes.iter().map(|spec| {
-        pod(
-            &format!("plugin-{}", spec.name),
-            &spec.name,
-            ("app", "nvidia-device-plugin-daemonset"),
-            "plugin",
-            true,
-        )
-    });
-    driver.chain(other).collect()
+    let of_node = |node: &NodeSpec| node.pods().map(|spec| pod(world, node, &spec)).collect::<Vec<_>>();
+    world.nodes.iter().flat_map(of_node).collect()
 }
 
 /// The pod at this path.
 pub(super) fn pod_named(world: &World, path: &str) -> Reply {
-    let name = path.strip_prefix("/api/v1/namespaces/gpu-operator/pods/").unwrap_or(path);
+    let name = path.strip_prefix(&format!("{}/", world.pods_path())).unwrap_or(path);
     match pods(world).into_iter().find(|pod| pod.pointer("/metadata/name").is_some_and(|of| of == name)) {
         Some(pod) => json_reply(200, &pod),
         None => failure(404, "NotFound", &format!("pods \"{name}\" not found")),
@@ -59,14 +47,15 @@ pub(super) fn discovery(path: &str) -> Value {
     }
 }
 
-fn pod(name: &str, node: &str, label: (&str, &str), container: &str, is_ready: bool) -> Value {
+fn pod(world: &World, node: &NodeSpec, spec: &PodSpec) -> Value {
+    let PodSpec { name, label, container, is_ready } = spec;
     let statuses = json!([{
         "name": container, "ready": is_ready, "restartCount": 0, "image": "", "imageID": "",
     }]);
     json!({
         "kind": "Pod", "apiVersion": "v1",
-        "metadata": {"name": name, "namespace": "gpu-operator", "labels": {label.0: label.1}},
-        "spec": {"nodeName": node, "containers": [{"name": container}, {"name": "another"}]},
+        "metadata": {"name": name, "namespace": world.namespace, "labels": {label.0: label.1}},
+        "spec": {"nodeName": node.name, "containers": [{"name": container}, {"name": "another"}]},
         "status": {"phase": "Running", "containerStatuses": statuses},
     })
 }

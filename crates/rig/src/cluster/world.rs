@@ -51,11 +51,17 @@ pub enum Behaviour {
     NoProcesses,
 }
 
+/// The container of a driver pod in which the tool runs, and that of a pod of the device plugin.
+const DRIVER_CONTAINER: &str = "nvidia-driver-ctr";
+const PLUGIN_CONTAINER: &str = "nvidia-device-plugin";
+
 /// What the server answers with; tests change it at any time.
 #[derive(Debug, Clone)]
 pub struct World {
     /// Its nodes.
     pub nodes: Vec<NodeSpec>,
+    /// Where their pods are.
+    pub namespace: &'static str,
     /// The token it accepts; none: everybody.
     pub token: Option<String>,
     /// Verbs that are refused: `list`, and `get` and `create` of `pods/exec`.
@@ -70,6 +76,15 @@ pub struct World {
     pub hangs: bool,
     /// Stands before each answer.
     pub latency: Duration,
+}
+
+/// A pod of a node in which the tool can be run.
+#[derive(Debug)]
+pub(super) struct PodSpec {
+    pub(super) name: String,
+    pub(super) label: (&'static str, &'static str),
+    pub(super) container: &'static str,
+    pub(super) is_ready: bool,
 }
 
 impl NodeSpec {
@@ -92,9 +107,21 @@ impl NodeSpec {
         self
     }
 
-    /// The name of its driver pod.
-    pub(super) fn pod(&self) -> String {
-        format!("driver-{}", self.name)
+    /// Its driver pod, unless it has none, and its pod of the device plugin, which works wherever the driver is.
+    pub(super) fn pods(&self) -> impl Iterator<Item = PodSpec> {
+        let driver = self.pod_label.map(|label| PodSpec {
+            name: format!("driver-{}", self.name),
+            label,
+            container: DRIVER_CONTAINER,
+            is_ready: self.is_ready,
+        });
+        let plugin = PodSpec {
+            name: format!("plugin-{}", self.name),
+            label: ("app", "nvidia-device-plugin-daemonset"),
+            container: PLUGIN_CONTAINER,
+            is_ready: true,
+        };
+        driver.into_iter().chain([plugin])
     }
 }
 
@@ -103,6 +130,7 @@ impl World {
     pub fn new(nodes: Vec<NodeSpec>) -> Self {
         Self {
             nodes,
+            namespace: "gpu-operator",
             token: None,
             forbidden: BTreeSet::new(),
             expiring: 0,
@@ -111,5 +139,10 @@ impl World {
             hangs: false,
             latency: Duration::ZERO,
         }
+    }
+
+    /// Where the API has its pods.
+    pub(super) fn pods_path(&self) -> String {
+        format!("/api/v1/namespaces/{}/pods", self.namespace)
     }
 }
