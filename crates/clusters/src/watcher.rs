@@ -77,6 +77,7 @@ impl Watcher {
             state: if cluster.has_gpu { ClusterState::Starting } else { ClusterState::NoGpu },
             since_ns: clock::now_ns(),
             error: None,
+            has_driver_pods: false,
             nodes: Vec::new(),
         };
         if settings.skip_tls_verify {
@@ -300,10 +301,12 @@ impl Watcher {
     /// Publishes the view if anything has changed.
     fn publish(&self) {
         let (state, error) = self.state();
+        let has_driver_pods = self.driver_namespace.is_some();
         let nodes: Vec<_> = self.nodes.values().map(|node| Arc::clone(&node.view)).collect();
         self.view.send_if_modified(|view| {
             let is_same_state = view.state == state;
             let is_same = is_same_state
+                && view.has_driver_pods == has_driver_pods
                 && view.error.as_deref() == error.as_deref()
                 && view.nodes.len() == nodes.len()
                 && view.nodes.iter().zip(&nodes).all(|(one, other)| Arc::ptr_eq(one, other));
@@ -312,7 +315,8 @@ impl Watcher {
             }
             let since_ns = if is_same_state { view.since_ns } else { clock::now_ns() };
             let error = error.map(Arc::from);
-            *view = Arc::new(ClusterView { state, since_ns, error, nodes, ..ClusterView::clone(view) });
+            let before = ClusterView::clone(view);
+            *view = Arc::new(ClusterView { state, since_ns, error, has_driver_pods, nodes, ..before });
             true
         });
     }

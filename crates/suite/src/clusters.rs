@@ -89,6 +89,7 @@ pub fn cluster(
         state,
         since_ns: now_ns,
         error: error.map(Arc::from),
+        has_driver_pods: !matches!(state, ClusterState::NoGpu | ClusterState::NoGpuOperator),
         nodes,
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gpuvitals_core::clusters::{ClusterState, NodeState};
+use gpuvitals_clusters::Clusters;
+use gpuvitals_core::clusters::{ClusterSelection, ClusterState, ClusterView, NodeState};
 use gpuvitals_rig::cluster::{Behaviour, Double, NodeSpec, World};
 
 use crate::{settings, start, watched, when, when_seen, when_state};
@@ -93,15 +94,57 @@ async fn driver_pods_are_found_by_the_second_label_and_wait_for_their_container(
     clusters.stop().await;
 }
 
+/// A node without a driver pod.
+fn without_pod(name: &str) -> NodeSpec {
+    NodeSpec { pod_label: None, ..NodeSpec::new(name, 8) }
+}
+
+/// What is answered about all nodes: their names, and the numbers of nodes and GPUs in the summary.
+fn answered(clusters: &Clusters) -> (Vec<String>, (usize, usize)) {
+    let all = ClusterSelection::default();
+    let selected = all.among(&clusters.clusters()).unwrap();
+    let summary = all.summary(&selected);
+    let names = selected.nodes.iter().map(|(_, node)| node.name.to_string()).collect();
+    (names, (summary.node_count, summary.gpu_count))
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn clusters_without_operator_or_gpu_nodes_say_so() {
-    let (double, clusters, _feed) =
-        watched(World::new(vec![NodeSpec { pod_label: None, ..NodeSpec::new("n1", 8) }])).await;
+async fn clusters_without_operator_or_gpu_nodes_say_so_and_list_nothing() {
+    let (double, clusters, _feed) = watched(World::new(vec![without_pod("n1")])).await;
     let view = when_state(&clusters, "east", ClusterState::NoGpuOperator).await;
-    assert!(view.error.as_deref().unwrap().contains("nvidia-driver-daemonset"), "{:?}", view.error);
+    for words in ["nvidia-driver-daemonset", "gpu-operator or nvidia-gpu-operator", "driver_namespace"] {
+        assert!(view.error.as_deref().unwrap().contains(words), "{words}: {:?}", view.error);
+        assert!(view.health().reason.contains(words), "{words}: {:?}", view.health());
+        assert!(view.missing()[0].contains(words), "{words}: {:?}", view.missing());
+    }
     assert_eq!(view.node("n1").unwrap().state, NodeState::NoDriverPod);
-    double.change(|world| world.nodes = vec![labelled("plain", ("a", "b"))]);
+    assert_eq!(answered(&clusters), (Vec::new(), (0, 0)));
+    // Nor does it list them while it does not answer.
+    double.change(|world| world.token = Some("another".to_owned()));
+    when_state(&clusters, "east", ClusterState::Unauthorized).await;
+    assert_eq!(answered(&clusters), (Vec::new(), (0, 0)));
+    double.change(|world| (world.token, world.nodes) = (None, vec![labelled("plain", ("a", "b"))]));
     when_state(&clusters, "east", ClusterState::NoGpuNodes).await;
+    assert_eq!(answered(&clusters), (Vec::new(), (0, 0)));
+    clusters.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_the_operators_pod_is_listed_and_so_is_what_was_read_before_the_operator_went() {
+    let (double, clusters, _feed) =
+        watched(World::new(vec![NodeSpec::new("n1", 2), without_pod("n2"), amd()])).await;
+    let is_read = |view: &ClusterView| view.node("n1").is_some_and(|node| node.state == NodeState::Ok);
+    let view = when(&clusters, "east", is_read).await;
+    assert_eq!(
+        (view.state, view.node("n2").unwrap().state),
+        (ClusterState::Degraded, NodeState::NoDriverPod)
+    );
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(answered(&clusters), (names(&["amd", "n1", "n2"]), (3, 2)));
+    double.change(|world| world.nodes.iter_mut().for_each(|node| node.pod_label = None));
+    let view = when_state(&clusters, "east", ClusterState::NoGpuOperator).await;
+    assert!(view.node("n1").unwrap().is_stale());
+    assert_eq!(answered(&clusters), (names(&["amd", "n1"]), (2, 2)));
     clusters.stop().await;
 }
 

@@ -57,11 +57,15 @@ impl ClusterSelection {
                 vec![Arc::clone(found)]
             }
         };
-        let is_asked = |node: &NodeView| self.node.as_ref().is_none_or(|name| *node.name == **name);
+        // Who names a node knows of it, and is told why nothing of it is there.
+        let is_asked = |cluster: &ClusterView, node: &NodeView| match &self.node {
+            None => cluster.shows(node),
+            Some(name) => *node.name == **name,
+        };
         let nodes: Vec<_> = clusters
             .iter()
             .flat_map(|cluster| cluster.nodes.iter().map(move |node| (Arc::clone(cluster), Arc::clone(node))))
-            .filter(|(_, node)| is_asked(node))
+            .filter(|(cluster, node)| is_asked(cluster, node))
             .collect();
         let missing = match &self.node {
             None => clusters.iter().flat_map(|cluster| cluster.missing()).collect(),

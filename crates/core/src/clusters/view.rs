@@ -24,6 +24,8 @@ pub struct ClusterView {
     pub since_ns: i64,
     /// The last error, if the state is one, for people.
     pub error: Option<Arc<str>>,
+    /// Whether the last list found driver pods.
+    pub has_driver_pods: bool,
     /// Its GPU nodes by name. Of a cluster that does not answer, those that were known before.
     pub nodes: Vec<Arc<NodeView>>,
 }
@@ -53,6 +55,12 @@ impl ClusterView {
     /// A node by its name.
     pub fn node(&self, name: &str) -> Option<&Arc<NodeView>> {
         self.nodes.iter().find(|node| *node.name == *name)
+    }
+
+    /// Whether answers about all nodes have this one. In a cluster without driver pods nothing can read a node of NVIDIA's, so such
+    /// nodes do not count, unless they were read before the pods went away.
+    pub fn shows(&self, node: &NodeView) -> bool {
+        self.has_driver_pods || node.state != NodeState::NoDriverPod || node.reading.is_some()
     }
 
     /// Its GPU nodes; none if it has not listed them yet, or has none by configuration.

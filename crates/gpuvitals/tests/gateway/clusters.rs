@@ -113,6 +113,52 @@ async fn up_shows_a_cluster_and_keeps_its_history() {
     assert!(!log.contains(TOKEN));
 }
 
+/// `up` over these clusters, read often.
+fn up_over(folder: &Path, clusters: &[(&str, &Double)]) -> Gateway {
+    let clusters = clusters.iter().map(|(name, double)| {
+        json!({"name": name, "api_url": double.url, "poll_interval": "1s", "exec_deadline": "2s"})
+    });
+    let file = folder.join("gpuvitals.yaml");
+    let sections = json!({"kubernetes": {"clusters": clusters.collect::<Vec<_>>()}});
+    std::fs::write(&file, sections.to_string()).unwrap();
+    let (file, data) = (file.to_str().unwrap(), folder.join("data"));
+    let data = data.to_str().unwrap();
+    Gateway::of(start(&["up", "--source", "none", "--port", "0", "--config", file, "--data-dir", data]))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_operator_the_list_is_empty_and_health_and_the_clusters_name_the_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    let without_pod = |name| NodeSpec { pod_label: None, ..NodeSpec::new(name, 8) };
+    let bare = Double::start(World::new(vec![without_pod("b1"), without_pod("b2")]), false).await;
+    let partly = Double::start(World::new(vec![NodeSpec::new("n1", 2), without_pod("n2")]), false).await;
+    let up = up_over(folder.path(), &[("bare", &bare), ("east", &partly)]);
+    let clusters = up.until("/api/v1/gpu/clusters", "both clusters", |said| {
+        said.json[0]["state"] == "no_gpu_operator" && said.json[1]["nodes"]["ok"] == 1
+    });
+    let of_bare = |path: &str| up.ask(&format!("/api/v1/gpu/{path}?cluster_id=bare"));
+    let nodes = of_bare("nodes");
+    assert_eq!((nodes.status, &nodes.json), (200, &json!([])));
+    assert_eq!(of_bare("processes").json, json!([]));
+    let summary = of_bare("summary").json;
+    for total in ["node_count", "gpu_count", "total_memory_mb", "used_memory_mb"] {
+        assert_eq!(summary[total], 0, "{total}: {summary}");
+    }
+    let health = up.ask("/health").json;
+    let said =
+        [nodes.partial.as_deref(), clusters.json[0]["error"].as_str(), health["clusters"]["reason"].as_str()];
+    for words in said {
+        assert!(words.unwrap().contains("driver_namespace names another namespace"), "{words:?}");
+    }
+    // Where the operator is, a node that lacks its pod is listed.
+    let nodes = up.ask("/api/v1/gpu/nodes").json;
+    assert_eq!(texts(&nodes, "node_name"), ["n1", "n2"]);
+    assert_eq!(texts(&nodes, "state"), ["ok", "no_driver_pod"]);
+    let summary = up.ask("/api/v1/gpu/summary").json;
+    assert_eq!((&summary["node_count"], &summary["gpu_count"]), (&json!(2), &json!(2)));
+    assert_eq!(up.process.terminated().0, Some(0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn serve_publishes_a_cluster_to_the_queue() {
     let folder = tempfile::tempdir().unwrap();
