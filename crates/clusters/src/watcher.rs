@@ -345,8 +345,9 @@ impl Watcher {
             let settings = &self.cluster.settings;
             let selectors = settings.driver_selectors.join(" or ");
             let text = format!(
-                "no pod in {} has the label {selectors}; driver_namespace names another namespace, and of a driver on the host \
-                 driver_selectors and driver_container name pods that have nvidia-smi (docs/kubernetes.md)",
+                "no pod in {} has the label {selectors}; driver_namespace names another namespace; of a driver on the host \
+                 driver_selectors and driver_container name pods that have nvidia-smi, or the agent runs as a DaemonSet \
+                 (docs/kubernetes.md)",
                 settings.driver_namespaces().join(" or ")
             );
             return (ClusterState::NoGpuOperator, Some(text));

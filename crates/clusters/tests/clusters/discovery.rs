@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gpuvitals_clusters::Clusters;
+use gpuvitals_clusters::{ClusterSettings, Clusters};
 use gpuvitals_core::clusters::{ClusterSelection, ClusterState, ClusterView, NodeState};
 use gpuvitals_rig::cluster::{Behaviour, Double, NodeSpec, World};
 
@@ -145,6 +145,51 @@ async fn a_node_without_the_operators_pod_is_listed_and_so_is_what_was_read_befo
     let view = when_state(&clusters, "east", ClusterState::NoGpuOperator).await;
     assert!(view.node("n1").unwrap().is_stale());
     assert_eq!(answered(&clusters), (names(&["amd", "n1"]), (2, 2)));
+    clusters.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn openshifts_driver_pods_are_found_and_those_of_another_namespace_by_the_setting_that_is_named() {
+    let in_namespace = |namespace| World { namespace, ..World::new(vec![NodeSpec::new("n1", 2)]) };
+    let (_double, clusters, _feed) = watched(in_namespace("nvidia-gpu-operator")).await;
+    let view = when_state(&clusters, "east", ClusterState::Ok).await;
+    assert_eq!(view.gpus_read(), 2);
+    clusters.stop().await;
+
+    let double = Double::start(in_namespace("gpus"), false).await;
+    let unset = settings("east", &double);
+    let set = ClusterSettings { driver_namespace: Some("gpus".to_owned()), ..settings("west", &double) };
+    let (clusters, _feed) = start(vec![unset, set]);
+    let view = when_state(&clusters, "east", ClusterState::NoGpuOperator).await;
+    let error = view.error.as_deref().unwrap();
+    assert!(error.contains("driver_namespace names another namespace"), "{error}");
+    let view = when_state(&clusters, "west", ClusterState::Ok).await;
+    assert_eq!(view.gpus_read(), 2);
+    clusters.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_driver_on_the_host_the_sentence_says_what_reads_it_and_so_it_is_read() {
+    let double = Double::start(World::new(vec![without_pod("n1")]), false).await;
+    let unset = settings("east", &double);
+    // As docs/kubernetes.md has it.
+    let set = ClusterSettings {
+        driver_selectors: vec!["app=nvidia-device-plugin-daemonset".to_owned()],
+        driver_container: "nvidia-device-plugin".to_owned(),
+        ..settings("west", &double)
+    };
+    let (clusters, _feed) = start(vec![unset, set]);
+    let view = when_state(&clusters, "east", ClusterState::NoGpuOperator).await;
+    let error = view.error.as_deref().unwrap();
+    for words in [
+        "of a driver on the host driver_selectors and driver_container name pods that have nvidia-smi",
+        "or the agent runs as a DaemonSet",
+        "docs/kubernetes.md",
+    ] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    let view = when_state(&clusters, "west", ClusterState::Ok).await;
+    assert_eq!(view.gpus_read(), 8);
     clusters.stop().await;
 }
 
