@@ -160,6 +160,34 @@ async fn without_an_operator_the_list_is_empty_and_health_and_the_clusters_name_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gpu_whose_handle_the_tool_cannot_determine_is_partial_and_a_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = vec![NodeSpec::new("n1", 3).with(Behaviour::Lost), NodeSpec::new("n2", 3)];
+    let double = Double::start(World::new(nodes), false).await;
+    let up = up_over(folder.path(), &[("east", &double)]);
+    let nodes = up.until("/api/v1/gpu/nodes", "both nodes", |said| {
+        said.json
+            .as_array()
+            .is_some_and(|nodes| nodes.len() == 2 && nodes.iter().all(|node| node["age_seconds"].is_number()))
+    });
+    assert_eq!(texts(&nodes.json, "state"), ["partial", "ok"]);
+    assert!(nodes.partial.unwrap().contains("node n1: GPU (0000:01:00.0) was not read"), "{}", nodes.json);
+    assert_eq!(up.ask("/api/v1/gpu/summary").json["gpu_count"], 5);
+    let is_lost = |finding: &Value| finding["kind"] == "gpu_lost";
+    let findings = up.until("/api/v1/analysis/findings", "the lost GPU", |said| {
+        said.json["findings"].as_array().is_some_and(|all| all.iter().any(is_lost))
+    });
+    let lost: Vec<_> =
+        findings.json["findings"].as_array().unwrap().iter().filter(|it| is_lost(it)).collect();
+    assert_eq!(lost.len(), 1, "{}", findings.json);
+    assert_eq!((&lost[0]["severity"], &lost[0]["reach"]["hostname"]), (&json!("critical"), &json!("n1")));
+    assert_eq!(lost[0]["reach"]["gpu_count"], 1, "{}", lost[0]);
+    let sentence = lost[0]["sentence"].as_str().unwrap();
+    assert!(sentence.contains("it cannot be read"), "{sentence}");
+    assert_eq!(up.process.terminated().0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn serve_publishes_a_cluster_to_the_queue() {
     let folder = tempfile::tempdir().unwrap();
     let double = cluster().await;
