@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -189,38 +190,64 @@ fn addressed(url: &str, host: &str, is_h2: bool, more: &[&str]) -> (u16, String)
     (status.parse().unwrap(), body.to_owned())
 }
 
+/// Where a service listens, by the line that says so.
+fn served(process: &Process, words: &str) -> String {
+    let line = process.says(words);
+    let at = line.find("127.0.0.1:").unwrap();
+    format!("http://{}", line[at..].split(['/', '"', ' ']).next().unwrap())
+}
+
+const GRPC: &[&str] = &["-X", "POST", "-H", "content-type: application/grpc", "-H", "te: trailers"];
+
+/// A request: its URL, and what of it is not curl's usual.
+type Request = (String, &'static [&'static str]);
+
+/// One of each service that is not `up`, with these settings, and requests that each of them answers.
+fn services(folder: &Path, environment: &[(&str, &str)]) -> (Vec<Process>, Vec<Request>) {
+    let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let start = |arguments: &[&str]| start_with(arguments, environment);
+    let broker = start(&["broker", "--port", "0"]);
+    let queue = served(&broker, "queue: http");
+    let sysfs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/amd/sysfs/vega56");
+    let agent = start(&["agent", "--driver", "amd-sysfs", "--sysfs", sysfs, "--port", "0"]);
+    let collect = start(&["collect", "--api-port", "0", "--mq-url", &queue, "--data-dir", &at("collect")]);
+    let collector = served(&collect, "collector API: http");
+    std::fs::write(at("rows.csv"), "timestamp,gpu_id,temperature\n2026-01-01T00:00:00Z,gpu_0,50\n").unwrap();
+    let stream = start(&["stream", "--metrics-port", "0", "--mq-url", &queue, "--csv", &at("rows.csv")]);
+    let serve = start(&["serve", "--port", "0", "--collectors", &collector, "--mq-url", &queue]);
+    let serve = Gateway::of(serve);
+    serve.until("/api/v1/gpus", "the collector's GPU", |said| said.json["total"] == 1);
+    let mut asked = Vec::new();
+    let mut ask = |url: &str, paths: &[&str], more: &'static [&'static str]| {
+        asked.extend(paths.iter().map(|path| (format!("{url}{path}"), more)));
+    };
+    ask(&queue, &["/stats", "/metrics", "/healthz"], &[]);
+    ask(&queue, &["/gpuvitals.queue.v1.Queue/Publish"], GRPC);
+    ask(&served(&agent, "metrics: http"), &["/metrics", "/health"], &[]);
+    ask(&collector, &["/telemetry/gpu_0", "/stats", "/metrics", "/healthz"], &[]);
+    ask(&collector, &["/gpuvitals.history.v1.History/Fleet"], GRPC);
+    ask(&served(&stream, "metrics: http"), &["/metrics", "/healthz"], &[]);
+    ask(&serve.url, &["/", "/api/v1/gpus", "/api/v1/stream", "/metrics", "/readyz"], &[]);
+    (vec![broker, agent, collect, stream, serve.process], asked)
+}
+
 #[test]
 fn who_points_a_name_at_loopback_gets_nothing_from_any_service() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let hosts = ("GPUVITALS_LISTENER_HOSTS", "gpu.example.org,other.example");
+    let environment =
+        [("GPUVITALS_LISTENER_HOSTS", "gpu.example.org,other.example"), ("GPUVITALS_BROKER_PORT", "0")];
     let up =
         ["up", "--source", "simulated", "--gpus", "2", "--port", "0", "--data-dir", data.to_str().unwrap()];
-    let gateway = Gateway::of(start_with(&up, &[hosts, ("GPUVITALS_BROKER_PORT", "0")]));
-    let served = |process: &Process, words: &str| {
-        let line = process.says(words);
-        let at = line.find("127.0.0.1:").unwrap();
-        format!("http://{}", line[at..].split(['/', '"', ' ']).next().unwrap())
-    };
-    let broker = start_with(&["broker", "--port", "0"], &[hosts]);
-    let sysfs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/amd/sysfs/vega56");
-    let agent =
-        start_with(&["agent", "--driver", "amd-sysfs", "--sysfs", sysfs], &[hosts, ("EXPORTER_PORT", "0")]);
-    let grpc: &[&str] = &["-X", "POST", "-H", "content-type: application/grpc", "-H", "te: trailers"];
-    let (queue, agent_url) = (served(&broker, "queue: http"), served(&agent, "metrics: http"));
+    let gateway = Gateway::of(start_with(&up, &environment));
+    let (_services, mut asked) = services(folder.path(), &environment);
     let beside = served(&gateway.process, "the queue is served");
-    let mut asked: Vec<(String, &[&str])> = Vec::new();
-    for path in
-        ["/", "/api/v1/gpus", "/api/v1/stream", "/api/v1/queue/stats", "/metrics", "/health", "/readyz"]
-    {
-        asked.push((format!("{}{path}", gateway.url), &[]));
-    }
-    asked.push((format!("{}/gpuvitals.history.v1.History/Fleet", gateway.url), grpc));
-    for url in [&queue, &beside] {
-        asked.extend(["/stats", "/metrics", "/healthz"].map(|path| (format!("{url}{path}"), &[][..])));
-        asked.push((format!("{url}/gpuvitals.queue.v1.Queue/Publish"), grpc));
-    }
-    asked.extend(["/metrics", "/health"].map(|path| (format!("{agent_url}{path}"), &[][..])));
+    let paths =
+        ["/", "/api/v1/gpus", "/api/v1/stream", "/api/v1/queue/stats", "/metrics", "/health", "/readyz"];
+    asked.extend(paths.map(|path| (format!("{}{path}", gateway.url), &[][..])));
+    asked.push((format!("{}/gpuvitals.history.v1.History/Fleet", gateway.url), GRPC));
+    asked.extend(["/stats", "/metrics", "/healthz"].map(|path| (format!("{beside}{path}"), &[][..])));
+    asked.push((format!("{beside}/gpuvitals.queue.v1.Queue/Publish"), GRPC));
     for (url, more) in &asked {
         for host in ["evil.example", "localhost.evil.example:8081", "127.0.0.1.evil.example"] {
             for is_h2 in [false, true] {
