@@ -1,6 +1,6 @@
 //! `gpuvitals store import`: rows of files and of other stores.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -122,4 +122,42 @@ fn a_store_is_imported_with_what_only_its_log_has_whether_it_runs_or_was_killed(
     }
     // Nothing was done to it.
     assert_eq!(rows_of(&data), before);
+}
+
+#[test]
+fn files_with_too_many_new_columns_keep_their_rows_and_the_import_says_what_was_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // Seven times a hundred names; a store takes 512 at a time.
+    let paths: Vec<PathBuf> = (0..7)
+        .map(|file| {
+            let names: Vec<String> = (0..100).map(|name| format!("n{file}q{name}x")).collect();
+            let names = names.join(",");
+            let row = |second| format!("2026-01-01T00:00:0{second}Z,GPU-{file},100{}\n", ",7".repeat(100));
+            let rows = [0, 1, 2].map(row).concat();
+            let path = at(&format!("odd-{file}.csv"));
+            std::fs::write(&path, format!("timestamp,uuid,power_w,{names}\n{rows}")).unwrap();
+            path
+        })
+        .collect();
+    let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
+    let (code, said, report) = import(&paths, &at("data"));
+    assert_eq!((code, &report["rows"], &report["rows_skipped"]), (Some(0), &json!(21), &json!(0)), "{said}");
+    let left_out: Vec<_> =
+        report["files"].as_array().unwrap().iter().map(|file| &file["values_left_out"]).collect();
+    // 88 of the names of the sixth, and all of the seventh, in three rows each.
+    let expected = [0, 0, 0, 0, 0, 264, 300].map(|values| json!(values));
+    assert_eq!(left_out, expected.each_ref(), "{report}");
+    assert_eq!(rows_of(&at("data"))["total"], 21);
+
+    let arguments: Vec<&str> =
+        ["store", "import"].into_iter().chain(paths.iter().map(|path| path.to_str().unwrap())).collect();
+    let told = run(&arguments, &at("told"));
+    let text = String::from_utf8(told.stdout).unwrap();
+    for line in [
+        "odd-4.csv: 3 rows\n",
+        "3 rows, 264 values left out, because the names of their columns are too many",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
 }
