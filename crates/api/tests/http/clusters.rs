@@ -44,7 +44,7 @@ async fn world() -> World {
             "bare",
             ClusterState::NoGpuOperator,
             Some("no pod in gpu-operator has the label a=b"),
-            vec![],
+            vec![node("bare", "b1", NodeState::NoDriverPod, false)],
         ),
         cluster("north", ClusterState::Unauthorized, Some("the API server answers 401"), vec![]),
     ];
@@ -134,9 +134,6 @@ async fn what_is_missing_is_named_and_the_rest_stands() {
          cluster bare: no_gpu_operator: no pod in gpu-operator has the label a=b; \
          cluster north: unauthorized: the API server answers 401"
     );
-    let bare = world.get("/api/v1/gpu/nodes?cluster_id=bare").await;
-    assert_eq!((bare.status, bare.text()), (200, "[]"));
-    assert!(bare.header("x-partial").unwrap().contains("no pod in gpu-operator"));
     let stale = world.get("/api/v1/gpu/nodes/east/n2").await;
     assert_eq!(
         stale.header("x-partial").unwrap(),
@@ -165,7 +162,27 @@ async fn what_is_missing_is_named_and_the_rest_stands() {
         (&json!(true), &json!(false))
     );
     assert_eq!((&clusters[2]["has_gpu"], &clusters[2]["node_count"]), (&json!(false), &json!(null)));
-    assert_eq!((&clusters[4]["node_count"], &clusters[3]["node_count"]), (&json!(null), &json!(0)));
+    assert_eq!(clusters[4]["node_count"], json!(null));
+}
+
+#[tokio::test]
+async fn without_an_operator_nothing_is_listed_and_the_cluster_says_why() {
+    let world = world().await;
+    let bare = world.get("/api/v1/gpu/nodes?cluster_id=bare").await;
+    assert_eq!((bare.status, bare.text()), (200, "[]"));
+    assert!(bare.header("x-partial").unwrap().contains("no pod in gpu-operator"));
+    let summary = world.ok("/api/v1/gpu/summary?cluster_id=bare").await;
+    for total in ["node_count", "gpu_count", "total_memory_mb", "used_memory_mb"] {
+        assert_eq!(summary[total], 0, "{total}: {summary}");
+    }
+    // Who asks for a node by its name is told what it lacks.
+    let by_name = world.get("/api/v1/gpu/nodes/bare/b1").await;
+    assert_eq!((by_name.status, &by_name.json()["state"]), (200, &json!("no_driver_pod")));
+    assert_eq!(by_name.header("x-partial"), Some("cluster bare: node b1: no_driver_pod"));
+    let clusters = world.ok("/api/v1/gpu/clusters").await;
+    let bare = &clusters[3];
+    assert_eq!((&bare["state"], &bare["node_count"]), (&json!("no_gpu_operator"), &json!(1)));
+    assert_eq!(bare["nodes"]["no_driver_pod"], 1);
 }
 
 #[tokio::test]
