@@ -10,6 +10,7 @@ mod abandoned;
 mod analysis;
 mod as_of;
 mod began;
+mod bounded;
 mod changes;
 mod client;
 mod clusters;
