@@ -256,8 +256,9 @@ impl Times {
                 identity.key().map(|key| key.to_string()).or_else(|| identity.node().map(str::to_owned));
             let Some(name) = name else { continue };
             let (subject, last) = self.subject.get_or_insert_with(|| (name.clone(), at));
-            if *subject == name && at > *last {
-                self.steps.push(at - *last);
+            // A file may be written newest first.
+            if *subject == name && at != *last {
+                self.steps.push((at - *last).abs());
                 *last = at;
             }
         }

@@ -1,8 +1,9 @@
 //! The hour that a clock shows twice in autumn: which of the two a row means follows from the order of the rows.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
-use gpuvitals_core::time::{HOUR_NS, MINUTE_NS};
+use gpuvitals_core::time::MINUTE_NS;
 
 /// How far a subject's first row in the hour may be behind the row before it, which is another's.
 const DISORDER_MAX_NS: i64 = 30 * MINUTE_NS;
@@ -10,13 +11,17 @@ const DISORDER_MAX_NS: i64 = 30 * MINUTE_NS;
 /// Most subjects that are remembered in the hour; others follow the row before them.
 const SUBJECTS_MAX: usize = 100_000;
 
+/// Of so many steps of a file that is written newest first at most one goes the other way.
+const DISORDER_SHARE: usize = 20;
+
 /// The way of a file's rows through such an hour.
 ///
 /// The rows of one subject run forwards. One that steps back is in the second hour. How far back it must be depends on the
 /// distance of the rows: those of every second fall back by nearly an hour, those of every 40 minutes by 20, and those of
-/// every hour have the same text again.
+/// every hour have the same text again. A file that is written newest first is the same with all times negated.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Fold {
+    is_falling: bool,
     /// The time of the row before.
     last: Option<i64>,
     /// The last time outside of such an hour, and its distance to a different one before it.
@@ -27,6 +32,16 @@ pub(super) struct Fold {
 }
 
 impl Fold {
+    /// That of rows which are written newest first, or not.
+    pub(super) fn of(is_falling: bool) -> Self {
+        Self { is_falling, ..Self::default() }
+    }
+
+    /// The same before the first row.
+    pub(super) fn restarted(&self) -> Self {
+        Self::of(self.is_falling)
+    }
+
     /// Whether the row before is in such an hour.
     pub(super) fn is_open(&self) -> bool {
         !self.subjects.is_empty()
@@ -34,6 +49,18 @@ impl Fold {
 
     /// The time of a row that can mean the first of two instants, or the second if there is one.
     pub(super) fn choose(
+        &mut self,
+        (first, second): (i64, Option<i64>),
+        subject: impl FnOnce() -> Vec<u8>,
+    ) -> i64 {
+        if !self.is_falling {
+            return self.choose_rising((first, second), subject);
+        }
+        let mirrored = second.map_or((-first, None), |second| (-second, Some(-first)));
+        -self.choose_rising(mirrored, subject)
+    }
+
+    fn choose_rising(
         &mut self,
         (first, second): (i64, Option<i64>),
         subject: impl FnOnce() -> Vec<u8>,
@@ -55,7 +82,9 @@ impl Fold {
     fn of_two(&mut self, first: i64, second: i64, subject: Box<[u8]>) -> i64 {
         let (chosen, step_ns) = if let Some((last, step_ns)) = self.subjects.get(&subject) {
             let back = last.saturating_sub(first);
-            let is_second = back >= 0 && back.saturating_mul(2) >= HOUR_NS - (*step_ns).min(HOUR_NS);
+            // Not everywhere a clock is put back by an hour.
+            let width_ns = second - first;
+            let is_second = back >= 0 && back.saturating_mul(2) >= width_ns - (*step_ns).min(width_ns);
             let chosen = if is_second { second } else { first };
             (chosen, Some(chosen - last).filter(|step| *step > 0).unwrap_or(*step_ns))
         } else {
@@ -71,11 +100,37 @@ impl Fold {
     }
 }
 
+/// Whether rows are written newest first. Each has a subject, and an instant or the two that it can mean.
+///
+/// Of a subject's steps one that begins or ends outside of such an hour has the direction of the file. Within it a rising
+/// file falls once for each subject, and a falling one rises once.
+pub(super) fn is_falling<S: Eq + Hash>(rows: impl Iterator<Item = (S, (i64, Option<i64>))>) -> bool {
+    let (mut outside, mut inside) = (Steps::default(), Steps::default());
+    let mut last: HashMap<S, (i64, Option<i64>)> = HashMap::new();
+    for (subject, (first, second)) in rows {
+        let Some((before, other)) = last.insert(subject, (first, second)) else { continue };
+        let steps = if second.is_some() && other.is_some() { &mut inside } else { &mut outside };
+        steps.rises += usize::from(first > before);
+        steps.falls += usize::from(first < before);
+    }
+    if outside.rises + outside.falls > 0 {
+        return outside.falls > 0 && outside.rises * DISORDER_SHARE <= outside.falls;
+    }
+    inside.falls > last.len() && inside.rises <= last.len()
+}
+
+/// How often the texts of a subject's neighbouring rows rise and fall.
+#[derive(Debug, Default)]
+struct Steps {
+    rises: usize,
+    falls: usize,
+}
+
 #[cfg(test)]
 mod tests {
     use gpuvitals_core::time::{self, DateOrder, Written, Zone};
 
-    use super::Fold;
+    use super::{Fold, is_falling};
 
     /// The UTC hours and minutes of rows on the clock of Berlin, when it is put back: subject and time of day.
     fn read(rows: &[(&str, &str)]) -> Vec<String> {
@@ -110,6 +165,24 @@ mod tests {
                 minutes.iter().flat_map(|minutes| [utc(minutes), utc(minutes)]).collect();
             assert_eq!(read(&rows), expected, "every {step} minutes");
         }
+    }
+
+    #[test]
+    fn the_steps_outside_of_the_hour_say_how_a_file_is_written_and_those_within_only_where_no_others_are() {
+        let berlin = Zone::named("Europe/Berlin").unwrap();
+        let falls = |texts: &[&str]| {
+            let rows = texts.iter().map(|text| {
+                let written = Written::read(&format!("2025-10-26 {text}"), DateOrder::Open).unwrap();
+                ((), written.instants(&berlin).unwrap())
+            });
+            is_falling(rows)
+        };
+        assert!(falls(&["03:30", "03:00", "02:30", "02:00", "02:30", "02:00", "01:30"]));
+        assert!(!falls(&["01:30", "02:00", "02:30", "02:00", "02:30", "03:00"]));
+        assert!(falls(&["02:45", "02:15", "02:45", "02:15"]));
+        assert!(!falls(&["02:15", "02:45", "02:15", "02:45"]));
+        assert!(!falls(&["04:00", "03:30", "03:00", "03:30", "02:00", "02:30", "02:00"]));
+        assert!(!falls(&["02:45", "02:15"]) && !falls(&["03:00", "03:00"]) && !falls(&[]));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use gpuvitals_core::time::{self, DateOrder, SECOND_NS, Written, Zone};
 
-use super::fold::Fold;
+use super::fold::{self, Fold};
 use super::sample::Sample;
 use super::split::Splitter;
 use super::spread::Spread;
@@ -99,10 +99,10 @@ pub(super) enum Untimely {
 }
 
 impl Times {
-    /// Settles how the times of these columns are read. `order` is what the user says of the dates, `any_date` whether the
-    /// date does not matter, `now_ns` the time that no row is behind.
+    /// Settles how the times of these columns are read; others (`subject`) tell whose row each is. `order` is what the user
+    /// says of the dates, `any_date` whether the date does not matter, `now_ns` the time that no row is behind.
     pub(super) fn of(
-        columns: Vec<usize>,
+        (columns, subject): (Vec<usize>, Vec<usize>),
         named: Named,
         sample: &Sample,
         (order, zone): (DateOrder, Option<&Zone>),
@@ -126,7 +126,13 @@ impl Times {
             (None, None) => (Zone::of_machine(), ZoneFrom::Machine),
         };
         let (fold, text) = (Fold::default(), String::new());
-        Ok(Self { columns, form, zone, zone_from, fold, spread: None, last: None, text })
+        let mut times = Self { columns, form, zone, zone_from, fold, spread: None, last: None, text };
+        if zone_from != ZoneFrom::File {
+            let rows = sample.rows(&subject).zip(joined(&times.columns, sample));
+            let instants = rows.filter_map(|(whose, text)| Some((whose, times.instants(&text)?)));
+            times.fold = Fold::of(fold::is_falling(instants));
+        }
+        Ok(times)
     }
 
     /// The form, for people.
@@ -182,7 +188,7 @@ impl Times {
     pub(super) fn restart(&mut self) {
         self.last = None;
         self.text.clear();
-        self.fold = Fold::default();
+        self.fold = self.fold.restarted();
         self.spread = self.spread.as_ref().map(|spread| Spread::of(spread.rows));
     }
 
@@ -203,14 +209,24 @@ impl Times {
         texts(&self.columns, sample).iter().find_map(|text| times.instant(text, Vec::new))
     }
 
+    /// The instant of a text that is no number, or the two that it can mean.
+    fn instants(&self, text: &str) -> Option<(i64, Option<i64>)> {
+        let order = match self.form {
+            Form::Compact => DateOrder::Open,
+            Form::Instant(order) => Some(order).filter(|_| number(text).is_none())?,
+            Form::FileTime | Form::Relative(_) | Form::OfDay => return None,
+        };
+        Written::read(text, order)?.instants(&self.zone)
+    }
+
     fn instant(&mut self, text: &str, subject: impl FnOnce() -> Vec<u8>) -> Option<i64> {
-        let written = |text: &str, order| {
-            let instants = Written::read(text, order)?.instants(&self.zone)?;
-            Some(self.fold.choose(instants, subject))
+        let written = |times: &mut Self| {
+            let instants = times.instants(text)?;
+            Some(times.fold.choose(instants, subject))
         };
         let instant = match self.form {
             Form::FileTime => Some(of_filetime(number(text)?)),
-            Form::Compact => written(text, DateOrder::Open),
+            Form::Compact => written(self),
             Form::Relative(unit_ns) => Some(scaled(number(text)?, unit_ns)),
             Form::OfDay => {
                 let at =
@@ -219,11 +235,11 @@ impl Times {
                 let days = self.last.map_or(0, |last| (last - at + time::DAY_NS / 2).max(0) / time::DAY_NS);
                 Some(at + days * time::DAY_NS)
             }
-            Form::Instant(order) => match number(text) {
+            Form::Instant(_) => match number(text) {
                 Some(number) => {
                     time::parse(&text.replace(',', ".")).ok().or_else(|| Some(time::of_number(number)))
                 }
-                None => written(text, order),
+                None => written(self),
             },
         };
         instant.filter(|instant| *instant >= 0)

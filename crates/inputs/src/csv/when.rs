@@ -130,7 +130,10 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
     let named = named(plan, &columns);
     let times = match shared(plan, &columns, sample) {
         Some(untimely) => Err(untimely),
-        None => Times::of(columns, named, sample, (order, zone), around.any_date, around.now_ns),
+        None => {
+            let columns = (columns, plan.subject());
+            Times::of(columns, named, sample, (order, zone), around.any_date, around.now_ns)
+        }
     };
     let mut times = times.map_err(|untimely| Unfit::Time(name.clone(), reason(&untimely, &name)))?;
     if rank(&name).is_none() && hinted.is_empty() {

@@ -1,6 +1,7 @@
 //! The CSV source and writers through their public surface.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests are tests")]
 
+mod autumn;
 mod bad_input;
 mod capture;
 mod columns;
