@@ -56,29 +56,23 @@ const MILLIJOULES: f64 = 1e3;
 /// the rows.
 const GPU_NAMES: [&str; 5] = ["gpu_id", "gpu", "gpu_index", "index", "id"];
 
-/// Names that identify a GPU in files whose columns have no better one.
-const DEVICE_NAMES: [&str; 31] = [
+/// What a GPU's number is called before or behind a word for GPUs: `index_gpu`, `gpuid`, `GPU#`.
+const NUMBER_NAMES: [&str; 7] = ["id", "index", "idx", "no", "nr", "#", "ordinal"];
+
+/// Names that identify a GPU in files whose columns have no better one. The id of a device may be that of its kind, and a number
+/// that of all.
+const DEVICE_NAMES: [&str; 21] = [
     "device",
-    "index_gpu",
     "gpu_number",
     "gpu_num",
-    "gpu_no",
     "gpu_device",
     "device_id",
-    "device_index",
     "minor_number",
     "cuda_device",
     "card",
     "accelerator",
-    "gpuid",
     "deviceid",
-    "gpu#",
-    "gpu_#",
-    "gpu_idx",
-    "gpuidx",
-    "gpu_nr",
     "gpu_slot",
-    "device_idx",
     "device_no",
     "device_num",
     "device_number",
@@ -122,7 +116,18 @@ const HOST_NAMES: [&str; 24] = [
 /// How reliably a name identifies the GPU, if it does at all: the smallest wins.
 pub fn gpu_rank(name: &str) -> Option<usize> {
     let name = catalogue::folded(name);
-    GPU_NAMES.iter().position(|known| *known == name)
+    let rank = |name: &str| GPU_NAMES.iter().position(|known| *known == name);
+    rank(&name).or_else(|| rank("gpu_index").filter(|_| is_number_of_gpu(&name)))
+}
+
+/// Whether a folded name is that of a GPU's number on its machine.
+fn is_number_of_gpu(name: &str) -> bool {
+    let is_of = |kind: &str, numbers: &[&str]| {
+        let rest = name.strip_prefix(kind).or_else(|| name.strip_suffix(kind));
+        rest.is_some_and(|rest| numbers.contains(&rest.trim_matches('_')))
+    };
+    is_of("gpu", &NUMBER_NAMES)
+        || ["device", "accelerator"].iter().any(|kind| is_of(kind, &["index", "idx", "ordinal"]))
 }
 
 /// Whether a name identifies the GPU where no column has a better one.
@@ -250,7 +255,7 @@ fn meaning_without_unit(name: &str) -> Meaning {
     let folded = catalogue::folded(name);
     match folded.as_str() {
         "timestamp" | "time" | "ts" | "timestamp_ns" | "datetime" | "date" => Meaning::Time,
-        name if GPU_NAMES.contains(&name) => Meaning::Gpu,
+        name if GPU_NAMES.contains(&name) || is_number_of_gpu(name) => Meaning::Gpu,
         "uuid" | "gpu_uuid" | "unique_id" | "gpu_unique_id" => Meaning::Identity(IdentityColumn::Uuid),
         "hostname" | "host" | "host_name" | "node" | "node_name" | "nodename" | "instance_host" => {
             Meaning::Identity(IdentityColumn::Node)

@@ -323,7 +323,13 @@ fn foreign_names_mean_what_people_mean() {
     check("Temperature", metric("temperature_c", 1.0));
     check("power_draw", metric("power_w", 1.0));
     check("memory_used", metric("memory_used_mb", 1.0));
-    check("gpu_id", Meaning::Gpu);
+    for name in
+        ["gpu_id", "index_gpu", "gpuId", "GPU#", "idx-gpu", "gpu nr", "device_index", "Accelerator Idx"]
+    {
+        check(name, Meaning::Gpu);
+    }
+    check("device_id", Meaning::Unknown);
+    check("gpu_count", Meaning::Unknown);
     check("UUID", Meaning::Identity(IdentityColumn::Uuid));
     check("Hostname", Meaning::Identity(IdentityColumn::Node));
     check("modelName", Meaning::Identity(IdentityColumn::Model));

@@ -339,8 +339,8 @@ fn two_machines_are_two_gpus_and_known_spellings_are_known() {
     assert_eq!(
         read("cleaned.csv")[0],
         "2023-06-22T18:56:56Z 0000:01:00.0@cleaned memory_free_mb=7140 memory_total_mb=8192 memory_used_mb=841 \
-         memory_utilization_pct=6 utilization_pct=22 model=NVIDIA GeForce RTX 2070 node=cleaned pci=0000:01:00.0 \
-         vendor=nvidia index_gpu=0"
+         memory_utilization_pct=6 utilization_pct=22 gpu=0 model=NVIDIA GeForce RTX 2070 node=cleaned \
+         pci=0000:01:00.0 vendor=nvidia"
     );
 }
 
