@@ -23,7 +23,7 @@ pub use exporter::{Exported, depends_on_labels, exported};
 pub use nvidia_smi::FIELDS as NVIDIA_SMI;
 pub use rocm_smi::FIELDS as ROCM_SMI;
 pub(crate) use term::is_anybodys_memory;
-pub use term::{Topic, gpu_in, names_gpu, writes_unit};
+pub use term::{Topic, gpu_alone, gpu_in, names_gpu, writes_unit};
 pub use tool::{ToolField, reason_of};
 
 /// Meaning of a foreign name.

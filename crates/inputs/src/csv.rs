@@ -19,6 +19,7 @@ mod describe;
 mod draft;
 mod error;
 mod fold;
+mod gpustat;
 mod head;
 mod header;
 mod hints;

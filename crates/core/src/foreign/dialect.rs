@@ -193,6 +193,17 @@ const DIALECTS: &[Dialect] = &[
         fields: &[],
     },
     Dialect {
+        name: "Zeus",
+        signature: &["window_name", "elapsed_time"],
+        // Joules of a window, which add up to no counter.
+        columns: &[("gpu*_energy", Own)],
+        fields: &[],
+    },
+    Dialect { signature: &["system_gpu_*_utilization_percentage"], ..MLFLOW },
+    Dialect { signature: &["system_gpu_*_memory_usage_megabytes"], ..MLFLOW },
+    Dialect { signature: &["system_gpu_*_memory_usage_percentage"], ..MLFLOW },
+    Dialect { signature: &["system_gpu_*_power_usage_watts"], ..MLFLOW },
+    Dialect {
         name: "wandb",
         signature: &["system_gpu_*"],
         columns: &[
@@ -242,6 +253,23 @@ const GPU_Z: Dialect = Dialect {
         ("power_consumption_(%)", Own),
         ("gpu_voltage", Metric("voltage_gfx_mv", "V")),
         ("system_memory_used", Metric("memory_mb", "MB")),
+    ],
+    fields: &[],
+};
+
+/// `system/gpu_0_power_usage_watts`, which W&B calls `system.gpu.0.powerWatts`.
+const MLFLOW: Dialect = Dialect {
+    name: "MLflow",
+    signature: &[],
+    columns: &[
+        ("system_gpu_*_utilization_percentage", Metric("utilization_pct", "%")),
+        ("system_gpu_*_memory_usage_megabytes", Metric("memory_used_mb", "MB")),
+        ("system_gpu_*_memory_usage_percentage", Metric("memory_used_pct", "%")),
+        ("system_gpu_*_power_usage_watts", Metric("power_w", "W")),
+        ("system_gpu_*", Own),
+        ("system_cpu_utilization_percentage", Metric("cpu_pct", "%")),
+        ("system_system_memory_usage_megabytes", Metric("memory_mb", "MB")),
+        ("system_*", Own),
     ],
     fields: &[],
 };
@@ -467,8 +495,10 @@ mod tests {
         assert_eq!(of("gpu,power_usage,hotspot_temperature,gfx,mem"), Some("amd-smi monitor"));
         assert_eq!(of("gpu,pwr [W],gtemp [C],sm [%],mem [%]"), Some("nvidia-smi dmon"));
         assert_eq!(of("time,run - system/gpu.0.temp"), Some("wandb"));
+        assert_eq!(of("time,system/gpu_0_power_usage_watts"), Some("MLflow"));
         assert_eq!(of("timestamp, pstate, power.draw [W]"), Some("nvidia-smi"));
         assert_eq!(of("device,GPU ID,GPU use (%)"), Some("rocm-smi"));
+        assert_eq!(of("start_time,window_name,elapsed_time,gpu0_energy"), Some("Zeus"));
         assert_eq!(of("timestamp,gpu_id,mem_used"), None);
         assert_eq!(of("timestamp,device,pstate"), None);
         assert_eq!(of("Date,GPU Clock [MHz],Memory Used (Dedicated) [MB]"), Some("GPU-Z"));

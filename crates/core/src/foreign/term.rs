@@ -221,6 +221,7 @@ const TERMS: &[Row] = &[
     ("host mem used", Nothing, HOST_USED),
     ("host mem usage", Unit, HOST_USED),
     ("mem sys used", Nothing, HOST_USED),
+    ("mem sys usage", Unit, HOST_USED),
     ("ram total", Nothing, HOST_TOTAL),
     ("host mem total", Nothing, HOST_TOTAL),
     ("mem sys total", Nothing, HOST_TOTAL),
@@ -249,6 +250,26 @@ pub(super) fn read(name: &str, topic: Topic) -> Option<Term> {
     if name.len() > NAME_LEN_MAX {
         return None;
     }
+    read_whole(name, topic).or_else(|| read_whole(behind_tag(name)?, topic))
+}
+
+/// `train/cuda:0 (gpu:3)/power_usage (W)` from the part on that has the GPU: before it stands what somebody called the run.
+fn behind_tag(name: &str) -> Option<&str> {
+    let mut from = 0;
+    for part in name.split('/') {
+        if gpu_in(part).is_some() {
+            return name.get(from..).filter(|_| from > 0);
+        }
+        // What one process has is not the GPU's.
+        if words(part).iter().any(|word| matches!(word.as_str(), "pid" | "process")) {
+            return None;
+        }
+        from += part.len() + 1;
+    }
+    None
+}
+
+fn read_whole(name: &str, topic: Topic) -> Option<Term> {
     let (gpu, mut words) = instance(&words(of_mlflow(name)));
     let mut is_gpu = gpu.is_some();
     let found = loop {
@@ -269,13 +290,20 @@ pub(super) fn read(name: &str, topic: Topic) -> Option<Term> {
 
 /// `system/gpu_0_power_usage_watts` without what MLflow puts before all that it measures itself.
 fn of_mlflow(name: &str) -> &str {
-    let measured = name.strip_prefix("system/").map(|name| name.strip_prefix("system_").unwrap_or(name));
-    measured.filter(|name| name.starts_with("gpu_") || name.starts_with("cpu_")).unwrap_or(name)
+    const OF: [&str; 3] = ["gpu_", "cpu_", "system_memory_"];
+    let measured = name.strip_prefix("system/");
+    measured.filter(|name| OF.iter().any(|of| name.starts_with(of))).unwrap_or(name)
 }
 
 /// The GPU that a name has in it, whatever else it means: `0` of `GPU 0`.
 pub fn gpu_in(name: &str) -> Option<String> {
     instance(&words(name)).0
+}
+
+/// The GPU of a name that says nothing else: `0` of `GPU 0`, not of `GPU 0 power`.
+pub fn gpu_alone(name: &str) -> Option<String> {
+    let (gpu, others) = instance(&words(name));
+    gpu.filter(|_| others.is_empty())
 }
 
 /// Whether a name has a unit in it: its numbers are not taken for another.
@@ -328,7 +356,12 @@ fn meaning(words: &[String], is_gpu: bool, topic: Topic) -> Option<(MetricId, f6
         if len > 0 && unit.is_none() {
             continue;
         }
-        let found = of_base(base, unit.as_deref(), is_gpu, topic);
+        let found = of_base(base, unit.as_deref(), is_gpu, topic).or_else(|| {
+            // The unit is written twice: `memory_percent (%)`.
+            let (twin, rest) = base.split_last()?;
+            let of_unit = |unit: &str| of_base(rest, Some(unit), is_gpu, topic);
+            of_unit(unit.as_deref()?).filter(|found| of_unit(twin) == Some(*found))
+        });
         if let Some((id, factor)) = found {
             return Some((id, factor, unit));
         }
@@ -446,6 +479,7 @@ mod tests {
         check("system/gpu_1_power_usage_watts", "power_w x 1 of 1");
         check("system/gpu_0_memory_usage_megabytes", "memory_used_mb x 1 of 0");
         check("system/cpu_utilization_percentage", "cpu_pct x 1");
+        check("system/system_memory_usage_megabytes", "memory_mb x 1");
     }
 
     #[test]
@@ -466,7 +500,11 @@ mod tests {
         check("gpu_memory_usage (%)", "memory_used_pct x 1");
         check("gpu_utilization_ratio", "utilization_pct x 100");
         check("cuda:0 (gpu:3)/gpu_utilization (%)/mean", "utilization_pct x 1 of 3");
+        check("train/cuda:0 (gpu:3)/power_usage (W)/mean", "power_w x 1 of 3");
+        check("train/pid:7/cuda:0 (gpu:3)/gpu_memory (MiB)/mean", "-");
         check("GPU Temperature mean", "temperature_c x 1");
+        check("memory_percent (%)", "memory_used_pct x 1");
+        check("memory_mib (W)", "-");
         check("fan_rpm", "fan_speed_rpm x 1");
         check("cpu_user_percent", "cpu_user_pct x 1");
         check("load_avg_1min", "load1 x 1");

@@ -230,6 +230,7 @@ impl Draft<'_> {
         let hints = self.around.hints;
         let mut senses: Vec<Sense> = (0..self.names.len()).map(|index| self.sense(index, dropped)).collect();
         self.number(&mut senses, dropped);
+        let after_file = self.read_file_name(&mut senses, dropped);
         self.place_hints(&mut senses);
         let doubled = self.number_doubled(&mut senses);
         disown(&mut senses);
@@ -256,6 +257,7 @@ impl Draft<'_> {
             notes.push("the memory of a GPU is the sum of its processes'".to_owned());
         }
         notes.extend(doubled.map(str::to_owned));
+        notes.extend(after_file);
         let mut runs = self.names.iter().filter_map(|name| self.run(name));
         if let Some(first) = self.first_run().filter(|first| runs.any(|run| run != *first)) {
             notes.push(format!(

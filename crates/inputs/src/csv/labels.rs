@@ -38,12 +38,22 @@ pub(super) fn parse(text: &str) -> Option<Vec<(&str, Cow<'_, str>)>> {
     Some(labels)
 }
 
-/// A name with labels behind it, if they name a GPU: the name, and the labels in braces.
+/// A name with labels behind it, if they name a GPU: the name, and the labels in braces. The name may be one of them, or
+/// missing.
 pub(super) fn braced(name: &str) -> Option<(&str, &str)> {
     let name = name.trim();
     let at = name.find('{').filter(|_| name.ends_with('}'))?;
     let (metric, labels) = name.split_at_checked(at)?;
-    gpu(labels).map(|_| (metric.trim(), labels))
+    let metric = Some(metric.trim()).filter(|metric| !metric.is_empty());
+    gpu(labels).map(|_| (metric.or_else(|| named(labels)).unwrap_or_default(), labels))
+}
+
+/// The metric that labels name.
+fn named(labels: &str) -> Option<&str> {
+    parse(labels)?.into_iter().find_map(|(name, value)| match value {
+        Cow::Borrowed(value) => Some(value).filter(|_| name == NAME_LABEL),
+        Cow::Owned(_) => None,
+    })
 }
 
 /// The name of a metric without the labels behind it.

@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use gpuvitals_core::catalogue::{Metric, gpu_metrics};
 
+use super::gpustat::{self, Gpustat};
 use super::other;
 use super::split::RECORD_LEN_MAX;
 use super::tables::{self, Table, TableKind};
@@ -25,6 +26,10 @@ pub(super) enum TextKind {
     },
     /// A table that a tool prints.
     Table(TableKind),
+    /// Lines of `gpustat`; whether some say when.
+    Gpustat {
+        is_headed: bool,
+    },
     /// It cannot be read: what it is, and what to do.
     Foreign(&'static str, &'static str),
 }
@@ -50,6 +55,9 @@ pub(super) fn kind(head: &[u8]) -> TextKind {
     if let Some(table) = tables::kind(first, second) {
         return TextKind::Table(table);
     }
+    if let Some(is_headed) = gpustat::is_headed(first, second) {
+        return TextKind::Gpustat { is_headed };
+    }
     TextKind::Csv
 }
 
@@ -68,6 +76,14 @@ pub(super) fn as_csv(kind: TextKind, reader: Box<dyn Read + Send>) -> Box<dyn Re
                 }
                 if let Some(sample) = line.and_then(sample) {
                     sample.write(&families, is_timed, out);
+                }
+            })
+        }
+        TextKind::Gpustat { is_headed } => {
+            let mut lines = Gpustat::new(is_headed);
+            rewritten(reader, move |line, out| {
+                if let Some(line) = line {
+                    lines.line(line, out);
                 }
             })
         }

@@ -128,12 +128,11 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
     let name = plan.columns.get(first).map(|column| column.name.clone()).unwrap_or_default();
     let zone = around.hints.timezone.as_ref();
     let named = named(plan, &columns);
-    let times = match shared(plan, &columns, sample) {
-        Some(untimely) => Err(untimely),
-        None => {
-            let columns = (columns, plan.subject());
-            Times::of(columns, named, sample, (order, zone), around.any_date, around.now_ns)
-        }
+    let times = if let Some(untimely) = shared(plan, &columns, sample) {
+        Err(untimely)
+    } else {
+        let columns = (columns, plan.subject());
+        Times::of(columns, named, sample, (order, zone), around.any_date, around.now_ns)
     };
     let mut times = times.map_err(|untimely| Unfit::Time(name.clone(), reason(&untimely, &name)))?;
     if rank(&name).is_none() && hinted.is_empty() {

@@ -10,5 +10,6 @@ mod headers;
 mod logs;
 mod messages;
 mod reading;
+mod tools;
 mod unsaid;
 mod untold;

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use gpuvitals_core::Table;
 use gpuvitals_core::catalogue::{self, MetricId};
-use gpuvitals_core::foreign::{self, Meaning};
+use gpuvitals_core::foreign::{self, ForeignColumn, Meaning, Topic};
 
 use super::{Draft, Evidence, Fit, Sense, shortened};
 use crate::csv::labels;
@@ -48,23 +49,22 @@ impl Draft<'_> {
         };
         let name = find(senses, Meaning::MetricName);
         let value = find(senses, Meaning::MetricValue);
+        let is_number =
+            |index| self.sample.cells(index).any(|text| crate::csv::cell::plain_number(text).is_some());
+        let has_metrics = |index| self.has_metrics(index);
+        let open_name = || named(senses, &NAME_COLUMNS, &has_metrics);
+        let open_value = || named(senses, &VALUE_COLUMNS, &is_number);
         let found = match (name, value) {
-            (Some(_), None) => {
-                let is_number = |index| {
-                    self.sample.cells(index).any(|text| crate::csv::cell::plain_number(text).is_some())
-                };
-                named(senses, &VALUE_COLUMNS, &is_number).map(|index| (index, Meaning::MetricValue))
-            }
-            (None, Some(_)) => {
-                let has_metrics = |index| self.has_metrics(index);
-                named(senses, &NAME_COLUMNS, &has_metrics).map(|index| (index, Meaning::MetricName))
-            }
-            _ => None,
+            (Some(_), None) => (None, open_value()),
+            (None, Some(_)) => (open_name(), None),
+            // Neither alone means it: `_field` and `_value` of InfluxDB.
+            (None, None) => open_name().zip(open_value()).unzip(),
+            (Some(_), Some(_)) => (None, None),
         };
-        if let Some((index, meaning)) = found
-            && let Some(sense) = senses.get_mut(index)
-        {
-            *sense = Sense { meaning, ..Sense::default() };
+        for (found, meaning) in [(found.0, Meaning::MetricName), (found.1, Meaning::MetricValue)] {
+            if let Some(sense) = found.and_then(|index| senses.get_mut(index)) {
+                *sense = Sense { meaning, ..Sense::default() };
+            }
         }
     }
 
@@ -100,6 +100,37 @@ impl Draft<'_> {
                 sense.gpu.clone_from(gpu);
             }
         }
+    }
+
+    /// Columns that only say whose they are have what the file's name says: Grafana calls a panel's file after its title
+    /// (`GPU Temperature-data-2026-01-31 12_00_00.csv`), and its columns `GPU 0` or `{gpu="0"}`. Returns what to note.
+    pub(super) fn read_file_name(
+        &self,
+        senses: &mut [Sense],
+        dropped: &HashMap<usize, String>,
+    ) -> Option<String> {
+        let stem = self.around.stem;
+        let title = stem.split_once("-data-").map_or(stem, |(title, _)| title);
+        let ForeignColumn { meaning, gpu: None, unit } = foreign::column(title, Topic::Gpu) else {
+            return None;
+        };
+        let Meaning::Metric(id, _) = meaning else { return None };
+        if id.metric().table != Table::GpuEvents {
+            return None;
+        }
+        let mut is_any = false;
+        for (index, (sense, name)) in senses.iter_mut().zip(self.names).enumerate() {
+            let labels = labels::braced(name).filter(|(metric, _)| metric.is_empty());
+            let gpu = labels.map(|(_, labels)| labels.to_owned()).or_else(|| foreign::gpu_alone(name));
+            let is_open =
+                sense.meaning == Meaning::Unknown && sense.why.is_none() && !dropped.contains_key(&index);
+            if gpu.is_some() && is_open && sense.evidence != Evidence::User {
+                *sense = Sense { meaning, gpu, unit: unit.clone(), ..Sense::default() };
+                is_any = true;
+            }
+        }
+        let column = id.metric().column;
+        is_any.then(|| format!("columns that only name a GPU are taken for {column}, after the file's name"))
     }
 
     /// Whether rows are of processes, whose memory is put together by GPU; what is only theirs is left out.
