@@ -386,7 +386,7 @@ impl RowBuilder {
         let Self { subjects, builder, hosts, by_time, messages, .. } = self;
         let subject = subjects.get_mut(place.index)?;
         let builder = if place.is_host { hosts } else { builder };
-        let id = subject.id_in(self.batch, builder);
+        let id = subject.id_in(self.batch, builder, place.is_shared);
         let long = place.is_shared;
         if self.times.is_none() && !long {
             place.time_ns = subject.untimed(place.time_ns);
@@ -460,12 +460,16 @@ impl RowBuilder {
 }
 
 impl Subject {
-    /// Its identity in the batch under construction.
-    fn id_in(&mut self, batch: u64, builder: &mut BatchBuilder) -> IdentityId {
+    /// Its identity in the batch under construction; one that other subjects may have, too, if they share rows.
+    fn id_in(&mut self, batch: u64, builder: &mut BatchBuilder, is_shared: bool) -> IdentityId {
         match self.id {
             Some(id) if self.batch == batch => id,
             _ => {
-                let id = builder.add_identity(&self.identity);
+                let id = if is_shared {
+                    builder.intern(&self.identity)
+                } else {
+                    builder.add_identity(&self.identity)
+                };
                 (self.batch, self.id, self.row) = (batch, Some(id), None);
                 id
             }

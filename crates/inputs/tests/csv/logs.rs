@@ -177,14 +177,11 @@ fn prometheus_text_and_dmon_are_read() {
                 gpu_memory_used_bytes{gpu=\"0\",hostname=\"n1\"} 1048576 1700000000000\n\
                 nvidia_smi_utilization_gpu_ratio{gpu=\"0\",hostname=\"n1\"} 0.5 1700000000000\n";
     let (rows, _) = read_with(reader(ours.as_bytes().to_vec()), config());
-    // Rows of one GPU and time with different labels merge later.
+    // Samples of one GPU and time are one row, whatever else their labels say.
     assert_eq!(
         rows,
-        [
-            "2023-11-14T22:13:20Z n1:gpu0 temperature_c=40 gpu=0 node=n1 label_sensor=gpu",
-            "2023-11-14T22:13:20Z n1:gpu0 temperature_memory_c=50 gpu=0 node=n1 label_sensor=memory",
-            "2023-11-14T22:13:20Z n1:gpu0 memory_used_mb=1 utilization_pct=50 gpu=0 node=n1",
-        ]
+        ["2023-11-14T22:13:20Z n1:gpu0 memory_used_mb=1 temperature_c=40 temperature_memory_c=50 \
+             utilization_pct=50 gpu=0 node=n1 label_sensor=memory"]
     );
     assert_eq!(
         read_dmon()[0],
