@@ -1,4 +1,4 @@
-//! `gpuvitals inspect`: what each log of `fixtures/logs` is taken for. `UPDATE=1` writes the expected texts.
+//! `gpuvitals inspect`: what each log of `fixtures/logs` and `fixtures/cases` is taken for. `UPDATE=1` writes the expected texts.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
@@ -8,6 +8,19 @@ use serde_json::Value;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/logs")
+}
+
+/// Compares what is said of a log with the text beside it.
+fn expect(folder: &Path, log: &str, arguments: &[&str]) {
+    let output = inspect(folder, &[arguments, &[log]].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{log}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    let expected = folder.join(format!("{log}.inspect"));
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&expected, &said).unwrap();
+    }
+    let expected = std::fs::read_to_string(&expected).unwrap_or_default();
+    assert_eq!(said, expected, "{log}: run with UPDATE=1 and read what changed");
 }
 
 fn inspect(folder: &Path, arguments: &[&str]) -> Output {
@@ -26,6 +39,7 @@ fn each_log_is_taken_for_what_it_is() {
         ("date-and-time.csv", &[][..]),
         ("date-and-time-of-a-gpu.csv", &[]),
         ("tokyo.csv", &["--timezone", "Asia/Tokyo"]),
+        ("newyork.csv", &["--timezone", "America/New_York"]),
         ("jetson.csv", &["--column", "timestamp=time:mdy"]),
         ("name-only.csv", &["--timezone", "+09:00", "--gpu", "left"]),
         ("power-only.csv", &["--host", "lab"]),
@@ -37,21 +51,36 @@ fn each_log_is_taken_for_what_it_is() {
         ("hostB.csv", &[]),
         ("dmon.txt", &[]),
         ("dcgm.prom", &[]),
+        ("newest-first.csv", &["--timezone", "Europe/Berlin"]),
+        ("tools/wandb.csv", &[]),
+        ("tools/mlflow.csv", &[]),
+        ("tools/mlflow_wide.csv", &[]),
+        ("tools/influx.csv", &[]),
+        ("tools/gpustat.txt", &[]),
+        ("tools/dcgmi.txt", &[]),
+        ("tools/nvitop.csv", &[]),
+        ("tools/grafana-labels.csv", &[]),
+        ("tools/GPU Temperature-data-as-joinbyfield-2024-04-25 17_03_20.csv", &[]),
+        ("meter/5050_3090.csv", &["--timezone", "Europe/London"]),
+        ("meter/4090_TR.csv", &["--timezone", "Europe/London"]),
+        ("meter/K40m_TR.csv", &["--timezone", "Europe/London"]),
+        ("meter/update_A100.csv", &["--timezone", "Europe/London"]),
         ("mi300x/gpu_power.csv", &[]),
         ("mi300x/gpu_temp.csv", &[]),
         ("mi300x/gpu_usage.csv", &[]),
         ("mi300x/cpu.csv", &[]),
         ("mi300x/memory.csv", &[]),
     ] {
-        let output = inspect(&folder(), &[arguments, &[log]].concat());
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{log}: {said}{}", String::from_utf8_lossy(&output.stderr));
-        let expected = folder().join(format!("{log}.inspect"));
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(&expected, &said).unwrap();
-        }
-        let expected = std::fs::read_to_string(&expected).unwrap_or_default();
-        assert_eq!(said, expected, "{log}: run with UPDATE=1 and read what changed");
+        expect(&folder(), log, arguments);
+    }
+    for log in [
+        "D1-energy-irregular-rows.csv.gz",
+        "D1-one-extra-row.csv.gz",
+        "D2-rate-sparse-counter.csv.gz",
+        "D3-dcgm-mig.csv.gz",
+        "D8-dcgm-memory-temp-0.csv.gz",
+    ] {
+        expect(&folder().join("../cases"), log, &[]);
     }
 }
 

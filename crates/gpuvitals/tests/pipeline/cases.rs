@@ -46,6 +46,19 @@ fn constant_power_is_its_product_with_the_time_however_the_rows_lie() {
 }
 
 #[test]
+fn one_extra_row_changes_neither_energy_nor_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = opened(folder.path(), "D1-one-extra-row.csv.gz", &[]);
+    let answer =
+        server.get("/api/v1/analysis/energy?start=2026-11-20T10:00:00Z&end=2026-11-20T11:00:00Z&by=gpu");
+    // From the first sample, at 10:00:00, to the last, at 10:59:50.
+    let hours = 3_590.0 / 3_600.0;
+    close(&answer["whole"]["energy_kwh"], 0.1 * hours, "energy");
+    close(&answer["whole"]["gpu_hours"], hours, "hours");
+    assert_eq!(answer["whole"]["gpus"], 1);
+}
+
+#[test]
 fn a_counter_that_is_read_rarely_gives_the_power_at_every_step() {
     let folder = tempfile::tempdir().unwrap();
     let server = opened(folder.path(), "D2-rate-sparse-counter.csv.gz", &[]);

@@ -9,6 +9,7 @@ mod forms;
 mod headers;
 mod logs;
 mod messages;
+mod meter;
 mod reading;
 mod tools;
 mod unsaid;
