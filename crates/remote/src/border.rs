@@ -7,6 +7,7 @@ use gpuvitals_core::history::{
     Aggregate, BucketQuery, FleetBounds, GroupColumn, MATCHERS_MAX, Matcher, PatternRoom, QueryError,
     RowPlace, RowsQuery, Selector, TextTest, TooManyMatchers,
 };
+use gpuvitals_core::usage::UseQuery;
 use gpuvitals_core::{IdentityColumn, MetricId, Table, causes};
 use tonic::Status;
 
@@ -136,6 +137,17 @@ pub(crate) fn rows_request(query: RowsQuery) -> v1::RowsRequest {
         newest_first: query.newest_first,
         with_total: query.with_total,
     }
+}
+
+pub(crate) fn use_query(request: v1::UsageRequest) -> Result<UseQuery, Status> {
+    let v1::UsageRequest { start_ns, end_ns, step_ns, gpus } = request;
+    Ok(UseQuery { gpus: names("gpus", gpus)?, start_ns, end_ns, step_ns })
+}
+
+pub(crate) fn usage_request(query: &UseQuery) -> v1::UsageRequest {
+    let UseQuery { start_ns, end_ns, step_ns, .. } = *query;
+    let gpus = query.gpus.iter().map(ToString::to_string).collect();
+    v1::UsageRequest { start_ns, end_ns, step_ns, gpus }
 }
 
 pub(crate) fn bucket_query(request: v1::BucketsRequest) -> Result<BucketQuery, Status> {

@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{join_all, select_all};
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Change, Changes, Fleet, FleetBounds, History, HistoryStats, LiveFleet,
-    Part, QueryError, Rows, RowsQuery, buckets_of_rows, use_of_gpus,
+    Part, QueryError, Rows, RowsQuery, buckets_of_rows, use_of_rows,
 };
 use gpuvitals_core::merge::{Order, merge, without_empty};
 use gpuvitals_core::ports::Answer;
@@ -278,14 +278,15 @@ impl Sum {
 
 impl Merged {
     async fn merged_usage(&self, query: UseQuery) -> Result<Part<Vec<GpuUse>>, QueryError> {
-        let Part { answer: found, mut missing } = self.ask(|history| history.usage(query)).await?;
+        let Part { answer: found, mut missing } = self.ask(|history| history.usage(query.clone())).await?;
         let members = found.len();
         let (uses, shared) = work(move || Ok(join(found))).await?;
         if shared.is_empty() {
             return Ok(Part { answer: uses, missing });
         }
         // Neither has all rows of these GPUs, and both may have the same ones: they are read, and merged by key.
-        let of_rows = use_of_gpus(self, query, &shared, SHARED_ROWS_MAX).await?;
+        let of_shared = UseQuery { gpus: shared.clone(), ..query };
+        let of_rows = use_of_rows(self, of_shared, SHARED_ROWS_MAX).await?;
         let is_bounded = of_rows.is_none();
         let (of_rows, unread) = of_rows.map_or_else(Default::default, |part| (part.answer, part.missing));
         missing.extend(unread.into_iter().filter(|words| !missing.contains(words)).collect::<Vec<_>>());

@@ -238,8 +238,7 @@ impl Inner {
     }
 
     async fn usage(&self, query: UseQuery) -> Result<Part<Vec<GpuUse>>, QueryError> {
-        let UseQuery { start_ns, end_ns, step_ns } = query;
-        let request = self.connection.request(v1::UsageRequest { start_ns, end_ns, step_ns });
+        let request = self.connection.request(border::usage_request(&query));
         let answer = self.client()?.usage(request).await;
         let mut parts = answer.map_err(|status| refusal::error(&status))?.into_inner();
         let mut whole = Part::whole(Vec::new());

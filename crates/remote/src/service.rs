@@ -8,7 +8,6 @@ use std::time::Duration;
 use axum::Router;
 use futures_util::{Stream, StreamExt, stream};
 use gpuvitals_core::history::{Fleet, History, Part, Rows, fleet_as_of, spelling};
-use gpuvitals_core::usage::UseQuery;
 use gpuvitals_core::{Batch, Status as Health, clock, wire};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -177,8 +176,7 @@ impl Calls for Answers {
     }
 
     async fn usage(&self, request: Request<v1::UsageRequest>) -> Result<Response<Self::UsageStream>, Status> {
-        let v1::UsageRequest { start_ns, end_ns, step_ns } = request.into_inner();
-        let answer = self.history.usage(UseQuery { start_ns, end_ns, step_ns }).await;
+        let answer = self.history.usage(border::use_query(request.into_inner())?).await;
         Ok(parts(usage::parts(answer.map_err(|error| refusal::status(&error))?)))
     }
 

@@ -51,7 +51,7 @@ impl History for Store {
     }
 
     fn usage(&self, query: UseQuery) -> Answered<'_, Vec<GpuUse>> {
-        self.work(move |inner, abandoned| inner.usage(query, abandoned))
+        self.work(move |inner, abandoned| inner.usage(&query, abandoned))
     }
 
     fn changes(&self) -> Box<dyn Changes> {
@@ -94,7 +94,7 @@ impl History for StoreView {
 
     fn usage(&self, query: UseQuery) -> Answered<'_, Vec<GpuUse>> {
         let seen = Arc::clone(&self.0);
-        work(&self.0.readers, move |abandoned| seen.reading(abandoned, |it| query::usage(it, query)))
+        work(&self.0.readers, move |abandoned| seen.reading(abandoned, |it| query::usage(it, &query)))
     }
 
     fn changes(&self) -> Box<dyn Changes> {
@@ -219,7 +219,11 @@ impl Inner {
         Ok(buckets)
     }
 
-    fn usage(&self, query: UseQuery, abandoned: &CancellationToken) -> Result<Part<Vec<GpuUse>>, QueryError> {
+    fn usage(
+        &self,
+        query: &UseQuery,
+        abandoned: &CancellationToken,
+    ) -> Result<Part<Vec<GpuUse>>, QueryError> {
         let snapshot = self.shared.snapshot.load_full();
         let reading = Reading { reader: &self.shared.reader, snapshot: &snapshot, abandoned };
         let uses = query::usage(reading, query)?;

@@ -31,8 +31,8 @@ pub(crate) fn buckets(reading: Reading<'_>, query: &BucketQuery) -> Result<Part<
 ///
 /// # Errors
 /// As [`usage::usage`].
-pub(crate) fn usage(reading: Reading<'_>, query: UseQuery) -> Result<Part<Vec<GpuUse>>, QueryError> {
-    let scope = Scope::new(Table::GpuEvents, &[], query.start_ns, query.end_ns);
+pub(crate) fn usage(reading: Reading<'_>, query: &UseQuery) -> Result<Part<Vec<GpuUse>>, QueryError> {
+    let scope = Scope::new(Table::GpuEvents, &query.gpus, query.start_ns, query.end_ns);
     of_sound_rollups(reading, &scope, || usage::usage(reading, query))
 }
 

@@ -81,11 +81,11 @@ pub fn check_values(found: &Buckets, model: &Model, query: &BucketQuery) {
 
 /// Asks for the use by steps: of each GPU, holder and step with a row, by these. How long and how much depends on which distances are
 /// gaps, which rollups of uneven rows know less well: other tests have that. Returns what the answer lacks.
-pub(crate) async fn check_use(history: &dyn History, model: &Model, query: UseQuery) -> Vec<String> {
-    let Part { answer: found, missing } = history.usage(query).await.unwrap();
+pub(crate) async fn check_use(history: &dyn History, model: &Model, query: &UseQuery) -> Vec<String> {
+    let Part { answer: found, missing } = history.usage(query.clone()).await.unwrap();
     let texts = |one: &GpuUse| one.holder.iter().map(|text| text.as_deref().map(str::to_owned)).collect();
     let places = found.iter().map(|one| (one.gpu.to_string(), texts(one), one.step_ns));
-    assert_eq!(places.collect::<BTreeSet<(String, Group, Option<i64>)>>(), model.used(&query), "{query:?}");
+    assert_eq!(places.collect::<BTreeSet<(String, Group, Option<i64>)>>(), model.used(query), "{query:?}");
     assert!(found.is_sorted_by_key(|one| (&one.gpu, &one.holder, one.step_ns)), "{query:?}");
     missing
 }

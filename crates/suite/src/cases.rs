@@ -125,7 +125,7 @@ impl Case {
         }
         let mut lacks = Vec::new();
         for query in &self.uses {
-            lacks.extend(check_use(history, model, *query).await);
+            lacks.extend(check_use(history, model, query).await);
         }
         lacks
     }
@@ -208,11 +208,14 @@ fn row_questions() -> impl Strategy<Value = RowsQuery> {
 
 fn use_questions() -> impl Strategy<Value = UseQuery> {
     let step = prop::sample::select(vec![7_i64, 10, 20, 60, 3_600]);
-    (seconds(), 0..63_i64, prop::option::weighted(0.8, step)).prop_map(|(start_ns, length, step)| UseQuery {
-        start_ns,
-        end_ns: start_ns + length * SECOND_NS,
-        step_ns: step.map(|step| step * SECOND_NS),
-    })
+    (gpus(), seconds(), 0..63_i64, prop::option::weighted(0.8, step)).prop_map(
+        |(gpus, start_ns, length, step)| UseQuery {
+            gpus,
+            start_ns,
+            end_ns: start_ns + length * SECOND_NS,
+            step_ns: step.map(|step| step * SECOND_NS),
+        },
+    )
 }
 
 fn bucket_questions() -> impl Strategy<Value = BucketQuery> {

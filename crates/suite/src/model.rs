@@ -135,7 +135,9 @@ impl Model {
     /// Which GPUs rows of a range have, under which holders, in which steps.
     pub(crate) fn used(&self, query: &UseQuery) -> BTreeSet<(String, Group, Option<i64>)> {
         let rows = self.table(Table::GpuEvents);
-        let rows = rows.filter(|((_, time), _)| (query.start_ns..=query.end_ns).contains(time));
+        let rows = rows.filter(|((key, time), _)| {
+            is_one_of(&query.gpus, key) && (query.start_ns..=query.end_ns).contains(time)
+        });
         let used = rows.map(|((key, time), cells)| {
             let holder = HOLDER_COLUMNS.iter().map(|column| cells.get(column.name()).cloned()).collect();
             (key.clone(), holder, query.step_ns.map(|step_ns| time - time.rem_euclid(step_ns)))

@@ -117,7 +117,7 @@ impl Ask for FleetUseAsk {
         }
         let selector = self.tests.selector().await?;
         let Part { answer: fleet, missing: of_fleet } = view.history.fleet().await?;
-        let query = UseQuery { start_ns, end_ns, step_ns: Some(step_ns) };
+        let query = UseQuery { step_ns: Some(step_ns), ..UseQuery::of(start_ns, end_ns) };
         let Part { answer: uses, missing } = view.history.usage(query).await?;
         view.render(ask::joined(of_fleet, missing), move |view, _| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);

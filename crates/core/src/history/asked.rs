@@ -86,7 +86,7 @@ pub(crate) async fn each_page(
     }
 }
 
-/// The use of all GPUs, from the rows of a history that has no sums of them.
+/// The use of GPUs, from the rows of a history that has no sums of them.
 ///
 /// # Errors
 /// When the history gives no rows.
@@ -94,24 +94,23 @@ pub async fn use_of_history(
     history: &(impl History + ?Sized),
     query: UseQuery,
 ) -> Result<Part<Vec<GpuUse>>, QueryError> {
-    let uses = use_of_gpus(history, query, &[], usize::MAX).await?;
+    let uses = use_of_rows(history, query, usize::MAX).await?;
     Ok(uses.unwrap_or_default())
 }
 
-/// The use of some GPUs, or of all, from the rows of a history, page by page; none if there are more rows than so many.
+/// The use of GPUs, from the rows of a history, page by page; none if there are more rows than so many.
 ///
 /// # Errors
 /// When the history gives no rows.
-pub async fn use_of_gpus(
+pub async fn use_of_rows(
     history: &(impl History + ?Sized),
     query: UseQuery,
-    gpus: &[Arc<str>],
     rows_max: usize,
 ) -> Result<Option<Part<Vec<GpuUse>>>, QueryError> {
     check_use(&query)?;
     let (mut usage, mut rows_of_use) = (Usage::by(query.step_ns), RowsOfUse::default());
     let rows = RowsQuery {
-        gpus: gpus.to_vec(),
+        gpus: query.gpus,
         start_ns: Some(query.start_ns),
         end_ns: Some(query.end_ns),
         metrics: Some(use_columns().map(str::to_owned).collect()),
@@ -130,7 +129,7 @@ pub async fn use_of_gpus(
 /// # Errors
 /// If it has not.
 pub fn check_use(query: &UseQuery) -> Result<(), QueryError> {
-    let UseQuery { start_ns, end_ns, step_ns } = *query;
+    let UseQuery { start_ns, end_ns, step_ns, .. } = *query;
     match step_ns {
         Some(step_ns) => TimeSteps::new(start_ns, end_ns, step_ns, 0).map(|_| ()),
         None if end_ns < start_ns => Err(QueryError::Range { start_ns, end_ns, step_ns: 0 }),

@@ -24,9 +24,11 @@ pub const HOLDER_COLUMNS: [IdentityColumn; 7] = [
 /// The texts of a holder in [`HOLDER_COLUMNS`]; none: its rows have no text there.
 pub type Holder = Arc<[Option<Arc<str>>]>;
 
-/// Asks for the use of all GPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Asks for the use of GPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseQuery {
+    /// Keys of the GPUs; empty: all.
+    pub gpus: Vec<Arc<str>>,
     /// First instant, inclusive, nanoseconds UTC since 1970.
     pub start_ns: i64,
     /// Last instant, inclusive.
@@ -36,9 +38,9 @@ pub struct UseQuery {
 }
 
 impl UseQuery {
-    /// The use in a range as a whole.
+    /// The use of all GPUs in a range as a whole.
     pub fn of(start_ns: i64, end_ns: i64) -> Self {
-        Self { start_ns, end_ns, step_ns: None }
+        Self { gpus: Vec::new(), start_ns, end_ns, step_ns: None }
     }
 }
 

@@ -137,6 +137,9 @@ async fn what_a_message_says_is_checked_and_its_field_named() {
     let status = client.rows(many).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(status.message().contains("more than 200000"), "{}", status.message());
+    let many = v1::UsageRequest { gpus: vec!["a".to_owned(); 100_001], ..Default::default() };
+    let status = client.usage(many).await.unwrap_err();
+    assert!(status.message().starts_with("gpus: 100001 entries"), "{}", status.message());
     for (metrics, aggregates, group_by, words) in [
         ("powr_w", "mean", "gpu", "metrics: no metric is called \"powr_w\""),
         ("power_w", "sum", "gpu", "aggregates:"),

@@ -61,6 +61,15 @@ async fn a_remote_history_and_several_have_the_use_of_all_rows() {
     assert!(by_minute.len() > wanted.len());
     assert_eq!(used_by(&remote(&service), 600, Some(60 * SECOND_NS)).await, by_minute);
     assert_eq!(used_by(&both, 600, Some(60 * SECOND_NS)).await, by_minute);
+    let one = |history: Arc<dyn History>| async move {
+        let query =
+            UseQuery { gpus: vec!["GPU-1".into()], ..UseQuery::of(BASE_NS, BASE_NS + 600 * SECOND_NS) };
+        history.usage(query).await.unwrap().answer
+    };
+    let of_one: Vec<GpuUse> = wanted.iter().filter(|one| one.gpu.as_ref() == "GPU-1").cloned().collect();
+    assert_eq!(of_one.len(), 2);
+    assert_eq!(one(Arc::new(remote(&service))).await, of_one);
+    assert_eq!(one(Arc::new(both)).await, of_one);
     service.end().await;
 }
 

@@ -27,10 +27,13 @@ const PARTS_AT_ONCE: usize = 16;
 ///
 /// # Errors
 /// When the range makes no sense, or rows do not fit together.
-pub(crate) fn usage(reading: Reading<'_>, query: UseQuery) -> Result<history::Part<Vec<GpuUse>>, QueryError> {
-    check_use(&query)?;
-    let UseQuery { start_ns, end_ns, step_ns } = query;
-    let scope = Scope::new(Table::GpuEvents, &[], start_ns, end_ns);
+pub(crate) fn usage(
+    reading: Reading<'_>,
+    query: &UseQuery,
+) -> Result<history::Part<Vec<GpuUse>>, QueryError> {
+    check_use(query)?;
+    let UseQuery { start_ns, end_ns, step_ns, .. } = *query;
+    let scope = Scope::new(Table::GpuEvents, &query.gpus, start_ns, end_ns);
     let mut sums =
         Sums { reading, usage: Usage::by(step_ns), rows: RowsOfUse::default(), missing: BTreeSet::new() };
     sums.missing.extend(reading.lost(&scope));
@@ -97,7 +100,7 @@ impl Sums<'_> {
         for part in parts {
             self.reading.go_on()?;
             match part.gpus(scope.table) {
-                Ok(found) => gpus.extend(found),
+                Ok(found) => gpus.extend(found.into_iter().filter(|gpu| scope.wants(gpu))),
                 Err(words) => drop(self.missing.insert(words)),
             }
         }

@@ -48,6 +48,11 @@ impl Scope {
         self.wanted.as_deref()
     }
 
+    /// Whether the rows of a GPU are wanted.
+    pub(crate) fn wants(&self, key: &Arc<str>) -> bool {
+        self.keys().is_none_or(|keys| keys.binary_search(key).is_ok())
+    }
+
     /// Whether there can be a wanted row between these keys and times.
     pub(crate) fn meets(&self, min_key: &str, max_key: &str, min_ns: i64, max_ns: i64) -> bool {
         self.meets_times(min_ns, max_ns) && self.keys().is_none_or(|keys| any_within(keys, min_key, max_key))

@@ -1,6 +1,7 @@
 //! The use of GPUs: that of rollups is that of their rows.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
@@ -128,17 +129,25 @@ async fn the_use_of_rollups_is_that_of_their_rows() {
     let plain = filled(quiet(other.path())).await;
     for (start, end) in [(0, 9_600), (-10, 20_000), (3, 9_590), (3_600, 7_200), (1_234, 5_678), (700, 700)] {
         let query = seconds(start, end);
-        let of_rows = used(&plain, query).await;
+        let of_rows = used(&plain, query.clone()).await;
         let what = format!("{start} to {end}");
-        assert_same(&of_rows, &use_of_history(&plain, query).await.unwrap().answer, &what);
+        assert_same(&of_rows, &use_of_history(&plain, query.clone()).await.unwrap().answer, &what);
         assert_same(&used(&store, query).await, &of_rows, &what);
     }
     for (start, end, step) in [(0, 9_600, 3_600), (-10, 20_000, 600), (1_234, 5_678, 60), (3, 9_590, 7)] {
         let query = UseQuery { step_ns: Some(step * SECOND), ..seconds(start, end) };
-        let of_rows = used(&plain, query).await;
+        let of_rows = used(&plain, query.clone()).await;
         let what = format!("{start} to {end} by {step}");
-        assert_same(&of_rows, &use_of_history(&plain, query).await.unwrap().answer, &what);
+        assert_same(&of_rows, &use_of_history(&plain, query.clone()).await.unwrap().answer, &what);
         assert_same(&used(&store, query).await, &of_rows, &what);
+    }
+    for gpus in [&["GPU-0001"][..], &["GPU-0002", "GPU-0000"], &["GPU-9999"]] {
+        let query = UseQuery { gpus: gpus.iter().copied().map(Arc::from).collect(), ..seconds(3, 9_590) };
+        let all = used(&store, seconds(3, 9_590)).await;
+        let wanted: Vec<GpuUse> = all.into_iter().filter(|one| gpus.contains(&one.gpu.as_ref())).collect();
+        assert_same(&used(&store, query.clone()).await, &wanted, &format!("{gpus:?}"));
+        let of_rows = used(&plain, query.clone()).await;
+        assert_same(&of_rows, &use_of_history(&plain, query).await.unwrap().answer, &format!("{gpus:?}"));
     }
     let whole = used(&store, seconds(0, 9_599)).await;
     let hours = |gpu: &str| -> f64 {
@@ -194,4 +203,30 @@ async fn a_day_of_many_gpus_that_often_change_hands_is_no_large_question() {
         let wanted = 100.0 * 24.0 * 3_600.0 * GPUS as f64;
         assert!((joules - wanted).abs() <= 1e-9 * wanted, "{joules}, not {wanted}");
     }
+}
+
+#[tokio::test]
+async fn rows_that_are_read_in_pieces_are_of_the_gpus_asked_for() {
+    // Together more rows than are held at a time.
+    const ROWS: i64 = 135_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    for start in (0..ROWS).step_by(15_000) {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        for gpu in ["GPU-a", "GPU-b", "GPU-c"] {
+            let identity = builder.intern(&Identity::default().with(IdentityColumn::Uuid, gpu).unwrap());
+            for second in start..start + 15_000 {
+                let row = builder.row(HOUR + second * SECOND, identity);
+                builder.set(row, MetricId::of("power_w"), Value::Float(100.0)).unwrap();
+            }
+        }
+        store.append(vec![builder.finish(Origin::default(), 0).unwrap()]).await.unwrap();
+        store.flush().await.unwrap();
+    }
+    let query = UseQuery { gpus: vec!["GPU-c".into(), "GPU-a".into()], ..seconds(0, ROWS) };
+    let found = used(&store, query).await;
+    let sums: Vec<(&str, f64, Option<f64>)> =
+        found.iter().map(|one| (one.gpu.as_ref(), one.held.seconds, one.held.joules)).collect();
+    let seconds = (ROWS - 1) as f64;
+    assert_eq!(sums, ["GPU-a", "GPU-c"].map(|gpu| (gpu, seconds, Some(100.0 * seconds))));
 }
