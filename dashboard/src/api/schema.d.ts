@@ -3584,6 +3584,16 @@ export interface operations {
                  */
                 end?: components["schemas"]["Instant"];
                 /**
+                 * @description Ids or other names of the GPUs, between commas; all without it.
+                 * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
+                 */
+                gpus?: string;
+                /**
+                 * @description Only GPUs of these hosts, between commas.
+                 * @example sim-node-01
+                 */
+                host?: string;
+                /**
                  * @description Groups: `gpu`, `node`, `namespace`, `job` or `pod`; `namespace` unless given.
                  * @example job
                  */
@@ -3624,7 +3634,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description No values are kept. */
+            /** @description One of the GPUs or hosts is unknown, or no values are kept. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3633,7 +3643,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Too busy; try again. */
+            /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3657,6 +3667,16 @@ export interface operations {
                  * @example 2026-11-20T16:00:00Z
                  */
                 end?: components["schemas"]["Instant"];
+                /**
+                 * @description Ids or other names of the GPUs, between commas; all without it.
+                 * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
+                 */
+                gpus?: string;
+                /**
+                 * @description Only GPUs of these hosts, between commas.
+                 * @example sim-node-01
+                 */
+                host?: string;
                 /**
                  * @description Groups: `gpu`, `node`, `namespace`, `job` or `pod`; `namespace` unless given.
                  * @example job
@@ -3698,7 +3718,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description No values are kept. */
+            /** @description One of the GPUs or hosts is unknown, or no values are kept. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3707,7 +3727,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Too busy; try again. */
+            /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -252,21 +252,7 @@ impl QueryAsk {
         if self.table == Table::SystemEvents {
             return Ok((!self.hosts.is_empty()).then(|| self.hosts.clone()));
         }
-        let named = telemetry::keys(fleet, &self.gpus)?;
-        if self.hosts.is_empty() {
-            return Ok((!named.is_empty()).then_some(named));
-        }
-        telemetry::known_hosts(fleet, &self.hosts)?;
-        let hosts: HashSet<&str> = self.hosts.iter().map(AsRef::as_ref).collect();
-        let on_hosts = fleet
-            .answer
-            .gpus
-            .iter()
-            .filter(|gpu| gpu.identity.node().is_some_and(|node| hosts.contains(node)));
-        let keys = on_hosts
-            .map(|gpu| &gpu.key)
-            .filter(|key| self.gpus.is_empty() || named.binary_search(key).is_ok());
-        Ok(Some(keys.cloned().collect()))
+        telemetry::selected(fleet, &self.gpus, &self.hosts)
     }
 
     /// Refuses ranges that would be too large, with the remedy.

@@ -1,12 +1,13 @@
 //! Rows of one GPU or several.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::Table;
-use gpuvitals_core::history::{Fleet, History, Part, RowPlace, Rows, RowsQuery};
+use gpuvitals_core::history::{Fleet, GpuState, History, Part, RowPlace, Rows, RowsQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -257,6 +258,27 @@ pub(crate) fn keys(fleet: &Part<Arc<Fleet>>, ids: &[Arc<str>]) -> Result<Vec<Arc
     keys.sort_unstable();
     keys.dedup();
     Ok(keys)
+}
+
+/// The keys of the GPUs that are asked for by name, by host, or by both, which these have in common; none if neither is given.
+///
+/// # Errors
+/// When a name or host is unknown, or may be in what could not be read.
+pub(crate) fn selected(
+    fleet: &Part<Arc<Fleet>>,
+    gpus: &[Arc<str>],
+    hosts: &[Arc<str>],
+) -> Result<Option<Vec<Arc<str>>>, ApiError> {
+    let named = keys(fleet, gpus)?;
+    if hosts.is_empty() {
+        return Ok((!named.is_empty()).then_some(named));
+    }
+    known_hosts(fleet, hosts)?;
+    let hosts: HashSet<&str> = hosts.iter().map(AsRef::as_ref).collect();
+    let is_there = |gpu: &&Arc<GpuState>| gpu.identity.node().is_some_and(|node| hosts.contains(node));
+    let on_hosts = fleet.answer.gpus.iter().filter(is_there).map(|gpu| &gpu.key);
+    let wanted = on_hosts.filter(|key| gpus.is_empty() || named.binary_search(key).is_ok());
+    Ok(Some(wanted.cloned().collect()))
 }
 
 /// Checks that each of these hosts has, or had, a GPU or rows of its own. `missing` is what could not be read of these rows.

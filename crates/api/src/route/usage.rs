@@ -6,15 +6,16 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::energy::EnergySource;
-use gpuvitals_core::history::{GroupColumn, Part};
+use gpuvitals_core::history::{GroupColumn, History, Part};
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::usage::{GpuUse, HolderUse, UseQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::answered::Answered;
+use super::telemetry;
 use crate::api::Api;
-use crate::ask::{Ask, Body, Rendered, View};
+use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::asked::{Instant, Limit, Offset, Paging, TimeRange};
 use crate::config::Limits;
 use crate::dto::{EnergyGroup, EnergyList, IdleGroup, IdleList, Moment};
@@ -36,6 +37,12 @@ pub(crate) struct UsageParams {
     /// Last instant; now unless given.
     #[param(example = "2026-11-20T16:00:00Z")]
     end: Option<Instant>,
+    /// Ids or other names of the GPUs, between commas; all without it.
+    #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
+    gpus: Option<String>,
+    /// Only GPUs that are in these hosts now, between commas.
+    #[param(example = "sim-node-01")]
+    host: Option<String>,
     /// Groups: `gpu`, `node`, `namespace`, `job` or `pod`; `namespace` unless given.
     #[param(pattern = "^ *(?:gpu|node|namespace|job|pod)? *$", example = "job")]
     by: Option<String>,
@@ -55,6 +62,8 @@ pub(crate) struct UsageParams {
 struct UsageAsk {
     about: About,
     range: TimeRange,
+    gpus: Vec<Arc<str>>,
+    hosts: Vec<Arc<str>>,
     by: GroupColumn,
     price: Option<f64>,
     page: Paging,
@@ -78,8 +87,8 @@ enum About {
         (status = 200, description = "The energy.", body = EnergyList,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed, or the range is too long.", body = ErrorBody),
-        (status = 404, description = "No values are kept.", body = ErrorBody),
-        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+        (status = 404, description = "One of the GPUs or hosts is unknown, or no values are kept.", body = ErrorBody),
+        (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]
 pub(crate) async fn energy(
@@ -99,8 +108,8 @@ pub(crate) async fn energy(
         (status = 200, description = "The idle hours.", body = IdleList,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed, or the range is too long.", body = ErrorBody),
-        (status = 404, description = "No values are kept.", body = ErrorBody),
-        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+        (status = 404, description = "One of the GPUs or hosts is unknown, or no values are kept.", body = ErrorBody),
+        (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]
 pub(crate) async fn idle(
@@ -114,7 +123,8 @@ pub(crate) async fn idle(
 impl Ask for UsageAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let (start_ns, end_ns) = self.range.at(view.now_ns())?;
-        let Part { answer: uses, missing } = view.history.usage(UseQuery::of(start_ns, end_ns)).await?;
+        let Part { answer: uses, missing } =
+            self.uses(view.history.as_ref(), UseQuery::of(start_ns, end_ns)).await?;
         view.render(missing, move |view, _| {
             let range = (Moment(start_ns), Moment(end_ns));
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
@@ -135,10 +145,25 @@ impl UsageAsk {
         Ok(Self {
             about,
             range: TimeRange::read(params.start.as_ref(), params.end.as_ref())?,
+            gpus: parameter::list("gpus", params.gpus.as_ref())?,
+            hosts: parameter::list("host", params.host.as_ref())?,
             by: column.ok_or_else(|| ApiError::parameter("by", by, BY.join(", ")))?,
             price: parameter::number("price", params.price.as_ref(), 0.0..=f64::MAX, "a number from 0 on")?,
             page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
         })
+    }
+
+    /// The use of the GPUs that are asked for.
+    async fn uses(&self, history: &dyn History, query: UseQuery) -> Result<Part<Vec<GpuUse>>, ApiError> {
+        if self.gpus.is_empty() && self.hosts.is_empty() {
+            return Ok(history.usage(query).await?);
+        }
+        let fleet = history.fleet().await?;
+        let Part { answer, missing } = match telemetry::selected(&fleet, &self.gpus, &self.hosts)? {
+            Some(gpus) if gpus.is_empty() => Part::default(),
+            gpus => history.usage(UseQuery { gpus: gpus.unwrap_or_default(), ..query }).await?,
+        };
+        Ok(Part { answer, missing: ask::joined(fleet.missing, missing) })
     }
 
     fn groups<'a>(&self, uses: impl Iterator<Item = &'a GpuUse>) -> Vec<(Option<String>, Vec<&'a GpuUse>)> {

@@ -369,6 +369,49 @@ async fn energy_and_idle_hours_belong_to_their_holders() {
 }
 
 #[tokio::test]
+async fn energy_and_idle_hours_are_of_the_gpus_and_hosts_that_are_asked_for() {
+    let world = judging().await;
+    let held = |name: &str, node: &str| {
+        gpu(name, node, 0, H100).with(IdentityColumn::Namespace, "research").unwrap()
+    };
+    let gpus = [held("GPU-0", "n1"), held("GPU-1", "n1"), held("GPU-2", "n2"), held("GPU-3", "n3")];
+    let idle: &[(&str, f64)] = &[("utilization_pct", 0.0), ("power_w", 360.0)];
+    let of_minute = |minute: i64| gpus.iter().map(move |gpu| (gpu.clone(), 60 * minute, idle));
+    world.append(rows(&(1..=11).flat_map(of_minute).collect::<Vec<_>>())).await;
+    let table: &[(&str, &[&str])] = &[
+        ("", &["GPU-0", "GPU-1", "GPU-2", "GPU-3"]),
+        ("&gpus=GPU-1,GPU-2", &["GPU-1", "GPU-2"]),
+        ("&gpus=n3:gpu0", &["GPU-3"]),
+        ("&host=n1", &["GPU-0", "GPU-1"]),
+        ("&host=n1,n3", &["GPU-0", "GPU-1", "GPU-3"]),
+        ("&gpus=GPU-1,GPU-2&host=n1", &["GPU-1"]),
+        ("&gpus=GPU-2&host=n1", &[]),
+    ];
+    for (query, expected) in table {
+        for path in ["energy", "idle"] {
+            let answer = world.ok(&format!("/api/v1/analysis/{path}?by=gpu{query}")).await;
+            let groups = answer["groups"].as_array().unwrap().iter();
+            let mut found: Vec<&str> = groups.map(|group| group["group"].as_str().unwrap()).collect();
+            found.sort_unstable();
+            assert_eq!(
+                (&found[..], &answer["whole"]["gpus"]),
+                (*expected, &json!(expected.len())),
+                "{path} {query}"
+            );
+            // Ten minutes of 360 W each.
+            let energy = if path == "energy" { "energy_kwh" } else { "idle_energy_kwh" };
+            match answer["whole"][energy].as_f64() {
+                Some(kwh) => {
+                    let wanted: f64 = expected.iter().map(|_| 0.06).sum();
+                    assert!((kwh - wanted).abs() < 1e-9, "{path} {query}: {kwh}");
+                }
+                None => assert_eq!(expected.len(), 0, "{path} {query}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn without_a_utilisation_work_is_not_known_and_without_a_holder_nothing_was_held() {
     let world = World::empty(|_, _| {}).await;
     let mut builder = BatchBuilder::new(Table::GpuEvents);
