@@ -83,9 +83,11 @@ function hints(params) {
 function usage(params, isIdle) {
   const hours = (Date.parse(params.get("end")) - Date.parse(params.get("start"))) / 3_600_000;
   const by = params.get("by");
+  const wanted = params.get("gpus")?.split(",");
+  const asked = wanted === undefined ? fleet.gpus : fleet.gpus.filter((gpu) => wanted.includes(gpu.id));
   const groups = new Map();
-  for (const gpu of fleet.gpus) {
-    const name = fleet.labels({ ...gpu, hostname: gpu.host, model: gpu.name })[by] ?? null;
+  for (const gpu of asked) {
+    const name = by === "gpu" ? gpu.id : (fleet.labels({ ...gpu, hostname: gpu.host, model: gpu.name })[by] ?? null);
     if (isIdle && name === null) continue;
     groups.set(name, [...(groups.get(name) ?? []), gpu]);
   }
@@ -96,7 +98,7 @@ function usage(params, isIdle) {
     return { group: name, energy_kwh: kwh, counted_kwh: kwh * 0.9, source: "both", gpu_hours: gpus.length * hours, gpus: gpus.length };
   };
   const all = [...groups].map(([name, gpus]) => group(name, gpus));
-  return { ...page("groups", all, params), whole: group(null, isIdle ? [...groups.values()].flat() : fleet.gpus), start: params.get("start"), end: params.get("end"), step_ms: 60_000 };
+  return { ...page("groups", all, params), whole: group(null, isIdle ? [...groups.values()].flat() : asked), start: params.get("start"), end: params.get("end"), step_ms: 60_000 };
 }
 
 function query(params) {

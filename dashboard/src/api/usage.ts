@@ -16,6 +16,17 @@ export type Holder = (typeof HOLDERS)[number];
 /** The server's limit on the groups of one answer. */
 const GROUPS_MAX = 10_000;
 
+/** The energy of GPUs in a range, each a group under its id, and what could not be read. */
+export async function fetchEnergy(gpus: readonly string[], span: Span, signal: AbortSignal): Promise<{ readonly groups: readonly EnergyGroup[]; readonly partial: string | null }> {
+  const query = { by: "gpu", gpus: gpus.join(","), ...timesOf(span), limit: GROUPS_MAX };
+  const answer = await api.GET("/api/v1/analysis/energy", { params: { query }, signal });
+  return { groups: dataOf(answer).groups, partial: partialOf(answer) };
+}
+
+function timesOf({ start, end }: Span) {
+  return { start: new Date(start).toISOString(), end: new Date(end).toISOString() };
+}
+
 export interface UsageAsk {
   readonly by: Holder;
   /** From a start to an end, or so many milliseconds up to now. */
@@ -29,7 +40,7 @@ export function usageQuery({ by, range }: UsageAsk) {
     queryFn: async ({ signal }) => {
       const end = "end" in range ? range.end : present();
       const span = { start: "start" in range ? range.start : end - range.lengthMs, end };
-      const query = { by, start: new Date(span.start).toISOString(), end: new Date(span.end).toISOString(), limit: GROUPS_MAX };
+      const query = { by, ...timesOf(span), limit: GROUPS_MAX };
       const [energy, idle] = await Promise.all([
         api.GET("/api/v1/analysis/energy", { params: { query }, signal }),
         api.GET("/api/v1/analysis/idle", { params: { query }, signal }),

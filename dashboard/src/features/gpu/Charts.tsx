@@ -1,5 +1,6 @@
 import { memo, useMemo, useState } from "react";
 import type { Span } from "../../api/queries";
+import type { EnergyGroup } from "../../api/usage";
 import type { ChartAction } from "../../charts/ChartMenu";
 import type { Frame } from "../../charts/frame";
 import { MarkLegend } from "../../charts/MarkLegend";
@@ -8,6 +9,7 @@ import { evidenceFirst, isEvidence, panelsOf, type CatalogueRow, type Panel } fr
 import type { Behind } from "../../charts/plot";
 import type { Movement, StillRow } from "../../charts/still";
 import { TimeChart } from "../../charts/TimeChart";
+import { countedShare, kwh, sourceWords } from "../../parts/energy";
 import { formatValue, metricTitle } from "../../shared/format";
 
 interface ChartsProps {
@@ -22,15 +24,15 @@ interface ChartsProps {
   readonly span: Span;
   /** To the minute: it only says which day is today. */
   readonly now: number;
-  /** What the GPU used in the range; null: not known. */
-  readonly energyKwh: number | null;
+  /** What the GPU used in the range; undefined: not known. */
+  readonly energy: EnergyGroup | undefined;
   /** Columns that show what is wrong: their charts stand first. */
   readonly evidence: ReadonlySet<string>;
   readonly onSelect: (start: number, end: number) => void;
 }
 
 /** A chart for each group and unit of what moved, and what did not in a line. */
-export const Charts = memo(function Charts({ rows, movement, frame, behind, marks, subject, actionsOf, span, now, energyKwh, evidence, onSelect }: ChartsProps) {
+export const Charts = memo(function Charts({ rows, movement, frame, behind, marks, subject, actionsOf, span, now, energy, evidence, onSelect }: ChartsProps) {
   const { moved, still, unread } = movement;
   // The plots are built anew for other panels: they stay as long as the same rows move.
   const names = moved.map((row) => row.column).join(",");
@@ -38,11 +40,7 @@ export const Charts = memo(function Charts({ rows, movement, frame, behind, mark
   return (
     <>
       <MarkLegend marks={marks} now={now} />
-      {energyKwh !== null && (
-        <p className="num mb-2 text-xs text-muted" data-testid="energy">
-          Energy in this range <span className="text-fg">{formatValue(energyKwh, "kWh")}</span>
-        </p>
-      )}
+      {energy !== undefined && energy.energy_kwh !== null && <Energy energy={energy} />}
       {panels.length === 0 && still.length === 0 && <p className="card grid h-40 place-items-center text-xs text-muted">No values in this range</p>}
       <div className="grid gap-3 lg:grid-cols-2 min-[2000px]:grid-cols-3">
         {evidenceFirst(panels, evidence).map((panel) => (
@@ -66,6 +64,16 @@ export const Charts = memo(function Charts({ rows, movement, frame, behind, mark
     </>
   );
 });
+
+function Energy({ energy }: { readonly energy: EnergyGroup }) {
+  const source = sourceWords(countedShare(energy));
+  return (
+    <p className="num mb-2 text-xs text-muted" data-testid="energy">
+      Energy in this range <span className="text-fg">{kwh(energy.energy_kwh)}</span>
+      {source !== "" && <span className="text-faint"> ({source})</span>}
+    </p>
+  );
+}
 
 function wordsOf({ row, value }: StillRow): string {
   return `${metricTitle(row.column)} ${formatValue(value, row.unit)}`;

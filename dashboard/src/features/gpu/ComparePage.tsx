@@ -10,6 +10,7 @@ import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { capital, metricTitle } from "../../shared/format";
 import { COMPARE, FLEET, GPU } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
+import { ENERGY, POWER } from "../../shared/headline";
 import { goTo, Link } from "../../shared/location";
 import { Empty, Failed, NotRenewed, type Renewed } from "../../shared/states";
 import { HOUR, parseInstant, SECOND, useNow } from "../../shared/time";
@@ -17,7 +18,7 @@ import { SimulatedBanner } from "../../parts/gpuLook";
 import { chartActions } from "./exports";
 import { differencesOf, furthest } from "./differences";
 import { Differences } from "./DifferenceTable";
-import { historyQuery, sumsQuery } from "./history";
+import { historyQuery, sumsQuery, unread } from "./history";
 import { canBeLive, defaultRange, isRecorded, spanOf, stepOf } from "../../parts/range";
 import { Toolbar } from "./Toolbar";
 
@@ -89,7 +90,8 @@ function Comparison({ known, total, of }: ComparisonProps) {
   const catalogue = useQuery(catalogueQuery());
   const ids = useMemo(() => known.map(({ gpu }) => gpu.id), [known]);
   const columns = [...new Set(known.flatMap((each) => each.columns))].sort().join(",");
-  const rows = useMemo(() => rowsOf(catalogue.data?.metrics ?? [], columns.split(",")).filter((row) => isDrawn(row) && !isLimit(row)), [catalogue.data, columns]);
+  const compared = useMemo(() => comparedRows(catalogue.data?.metrics ?? [], columns.split(",")), [catalogue.data, columns]);
+  const rows = useMemo(() => compared.filter(({ column }) => columns.split(",").includes(column)), [compared, columns]);
   const seen = Math.max(...known.map(({ gpu }) => parseInstant(gpu.last_seen) ?? 0));
   const all = { start: Math.min(...known.map(({ firstSeen }) => firstSeen ?? seen - HOUR)), end: seen };
   const recorded = isRecorded(seen, now);
@@ -97,15 +99,16 @@ function Comparison({ known, total, of }: ComparisonProps) {
   const view = { range, anchor: recorded ? seen : null, all, live: canBeLive(range) && !recorded };
   const isCounter = useCallback((column: string) => rows.some((row) => row.column === column && row.instrument === "counter"), [rows]);
   const isAlone = ids.length === 1;
-  const sums = useQuery(sumsQuery({ ...view, gpus: ids, columns: isAlone ? [] : rows.map(({ column }) => column) }, isCounter));
-  const { differing, alike } = useMemo(() => differencesOf(rows, sums.data ?? []), [rows, sums.data]);
+  const sums = useQuery(sumsQuery({ ...view, gpus: ids, columns: isAlone ? [] : compared.map(({ column }) => column) }, isCounter));
+  const { differing, alike } = useMemo(() => differencesOf(compared, sums.data?.sums ?? []), [compared, sums.data]);
   const lines = useMemo(() => furthest(ids, differing, LINES_MAX), [ids, differing]);
   // Until it is known what differs there is nothing to draw; if it cannot be known, everything is drawn.
   const isKnown = sums.data !== undefined;
   const isWhole = isAlone || (sums.isError && !isKnown);
   const asked = useMemo(() => {
     if (isWhole) return first(rows, rows, state.metric);
-    return isKnown ? first([...differing.map(({ row }) => row), ...(isAll ? alike : [])], rows, state.metric) : [];
+    const drawn = [...differing.map(({ row }) => row), ...(isAll ? alike : [])].filter((row) => rows.includes(row));
+    return isKnown ? first(drawn, rows, state.metric) : [];
   }, [isWhole, isKnown, rows, differing, isAll, alike, state.metric]);
   const history = useQuery(historyQuery({ ...view, gpus: lines, columns: asked.map(({ column }) => column), aggregates: [state.aggregate], polling: true }));
   const frames = useMemo(() => (history.data === undefined ? new Map<string, typeof EMPTY>() : framesOf(history.data.answer, state.aggregate)), [history.data, state.aggregate]);
@@ -114,7 +117,7 @@ function Comparison({ known, total, of }: ComparisonProps) {
   const isOneHost = known.every(({ gpu }) => gpu.hostname === known[0]?.gpu.hostname && gpu.index !== null);
   const names = new Map(known.map(({ gpu }) => [gpu.id, isOneHost && state.gpus.length === 0 ? `GPU ${gpu.index}` : gpu.name]));
   const nameOf = (id: string) => names.get(id) ?? id;
-  const partial = history.data?.answer.partial ?? [];
+  const partial = unread(history.data?.answer.partial ?? [], sums.data?.partial ?? null);
   // The legend of a picture names the GPUs.
   const subject = [...(isOneHost ? [known[0]?.gpu.hostname ?? "GPUs"] : ["GPUs compared"]), ...new Set(shown.flatMap(({ gpu }) => gpu.model ?? []))].join(", ");
   return (
@@ -221,6 +224,12 @@ function kindsOf(known: readonly Compared[], of: (gpu: Gpu) => string | null): s
   const counts = new Map<string, number>();
   for (const { gpu } of known) counts.set(of(gpu) ?? "unknown", (counts.get(of(gpu) ?? "unknown") ?? 0) + 1);
   return counts.size < 2 ? "" : [...counts].map(([name, count]) => `${name} (${count})`).join(", ");
+}
+
+/** What is compared of GPUs with these columns. Their energy is known by their power, too. */
+function comparedRows(catalogue: readonly CatalogueRow[], columns: readonly string[]): CatalogueRow[] {
+  const isKnown = columns.includes(POWER) && catalogue.some(({ column }) => column === ENERGY);
+  return rowsOf(catalogue, isKnown ? [...columns, ENERGY] : columns).filter((row) => isDrawn(row) && !isLimit(row));
 }
 
 /** The row that the address names stands first, also where the GPUs are alike in it. */

@@ -54,7 +54,7 @@ export function Differences({ differing, gpus, nameOf, count }: DifferencesProps
               </th>
               <td className="num px-3 py-1.5 text-right whitespace-nowrap text-muted">{formatValue(difference.median, difference.row.unit)}</td>
               {gpus.map(({ id }) => (
-                <Cell key={id} difference={difference} value={difference.values.get(id) ?? null} />
+                <Cell key={id} difference={difference} value={difference.values.get(id) ?? null} source={difference.sources.get(id)} />
               ))}
             </tr>
           ))}
@@ -69,11 +69,11 @@ export function Differences({ differing, gpus, nameOf, count }: DifferencesProps
   );
 }
 
-function Cell({ difference: { row, median }, value }: { readonly difference: Difference; readonly value: number | null }) {
+function Cell({ difference: { row, median }, value, source }: { readonly difference: Difference; readonly value: number | null; readonly source: string | undefined }) {
   const distance = value === null ? 0 : distanceOf(value, median, row);
   const isFar = Math.abs(distance) >= FAR;
   return (
-    <td className="num px-3 py-1.5 text-right whitespace-nowrap">
+    <td className="num px-3 py-1.5 text-right whitespace-nowrap" title={source}>
       {value === null ? ABSENT : formatValue(value, row.unit)}
       <span className={`ml-2 inline-block w-14 text-xs ${isFar ? "font-semibold text-warn" : "text-faint"}`}>{value === null ? "" : words(distance, row.unit)}</span>
     </td>

@@ -12,7 +12,7 @@ import { movementOf } from "../../charts/still";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { FLEET, GPU, type GpuState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
-import { ENERGY } from "../../shared/headline";
+import { ENERGY, POWER } from "../../shared/headline";
 import { goTo, Link } from "../../shared/location";
 import { useShortcuts } from "../../shared/shortcuts";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
@@ -25,7 +25,7 @@ import { chartActions } from "./exports";
 import { GpuFindings } from "./GpuFindings";
 import { GpuHeader } from "./GpuHeader";
 import { GpuOutlook } from "./GpuOutlook";
-import { aggregatesOf, energyQuery, historyQuery } from "./history";
+import { aggregatesOf, energyQuery, historyQuery, unread } from "./history";
 import { lastSeenOf, latestOf } from "./latest";
 import { LatestTable } from "./LatestTable";
 import { useMarks } from "./marks";
@@ -116,7 +116,7 @@ export function GpuPage({ id }: { readonly id: string }) {
               actionsOf={view.actionsOf}
               span={view.span}
               now={Math.floor(now / MINUTE) * MINUTE}
-              energyKwh={view.energyKwh}
+              energy={view.energy}
               evidence={view.evidence}
               onSelect={chooseRange}
             />
@@ -162,7 +162,7 @@ function useGpuView(id: string, state: GpuState) {
   const seen = { gpus: [key], range, anchor, all, live, polling: live && stream.status !== "live" };
   const history = useQuery(historyQuery({ ...seen, columns: asked, aggregates: aggregatesOf(state.aggregate) }));
   const codes = useQuery(historyQuery({ ...seen, columns: coded, aggregates: ["last"] })).data?.answer;
-  const energy = useQuery(energyQuery(seen, rows.some((row) => row.column === ENERGY))).data ?? null;
+  const energy = useQuery(energyQuery(seen, rows.some((row) => row.column === ENERGY || row.column === POWER))).data;
 
   const outlook = useGpuOutlook(key, now, history.isFetched);
   const evidence = useMemo(
@@ -198,7 +198,7 @@ function useGpuView(id: string, state: GpuState) {
     },
     [key, labels, metrics, span, state.aggregate],
   );
-  const partial = [...new Set([...(history.data?.answer.partial ?? []), ...stream.partial])];
+  const partial = unread([...new Set([...(history.data?.answer.partial ?? []), ...stream.partial])], energy?.partial ?? null);
   const latest = useMemo(() => latestOf(detail.data, stream.samples), [detail.data, stream.samples]);
   return {
     now,
@@ -212,7 +212,7 @@ function useGpuView(id: string, state: GpuState) {
     rows,
     hasLines: asked.length > 0,
     movement,
-    energyKwh: energy,
+    energy: energy?.groups.find(({ group }) => group === key),
     findings,
     judged: wrong,
     evidence,

@@ -1,6 +1,6 @@
-import { act, screen, waitFor } from "@testing-library/react";
+import { act, cleanup, screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { FakeEventSource } from "../../testing/FakeEventSource";
 import { FakeIntersectionObserver } from "../../testing/FakeIntersectionObserver";
 import { FakePlot } from "../../testing/FakePlot";
@@ -36,17 +36,52 @@ it("draws a line of what moved with its limits, and folds what did not into a li
   expect(chart("power-W-0")?.textContent).toContain("Power–Power limit700 W");
 });
 
-it("says the energy of the range by the server's own answer", async () => {
-  const latest = { energy_mj: { value: 9e9, timestamp: NOW() } };
-  const mock = mockApi({
-    [PATH]: ok({ gpu: gpu(), latest, labels: LABELS, first_seen: NOW() }),
-    "/api/v1/metrics": ok({ metrics: [metric("energy_mj", "mJ", "power", "counter")] }),
-    "/api/v1/query": ok({ times: [0], series: [{ metric: "energy_mj", gpu: ID, aggregate: "increase", values: [1.8e9] }], step_ms: 1 }),
+describe("the energy of the range", () => {
+  const ENERGY = "/api/v1/analysis/energy";
+  const answer = (energy_kwh: number | null, counted_kwh: number | null, headers = {}): Handler => {
+    const group = { group: ID, energy_kwh, counted_kwh, source: null, gpu_hours: 1, busy_gpu_hours: 1, throttled_gpu_hours: 0, gpus: 1 };
+    return { body: { groups: [group], whole: group, start: "", end: "", total: 1, pagination: { limit: 1, offset: 0, has_next: false } }, headers };
+  };
+  const show = (column: string, energy: Handler, search = "?from=2026-11-20T10:00:00Z&to=2026-11-20T11:00:00Z", seen = NOW()) => {
+    const mock = mockApi({
+      [PATH]: ok({ gpu: gpu({ last_seen: seen }), latest: { [column]: { value: 9e9, timestamp: seen } }, labels: LABELS, first_seen: "2026-11-01T00:00:00Z" }),
+      "/api/v1/metrics": ok({ metrics: [metric("energy_mj", "mJ", "power", "counter"), metric("power_w", "W", "power")] }),
+      "/api/v1/query": ok({ times: [0], series: [], step_ms: 1 }),
+      [ENERGY]: energy,
+    });
+    renderAt(`/gpus/${ID}${search}`);
+    return mock;
+  };
+  const asked = (mock: ReturnType<typeof show>) => mock.asked.filter(({ path }) => path === ENERGY).map(({ params }) => ["by", "gpus", "start", "end"].map((name) => params.get(name)).join(" "));
+
+  it.each([
+    ["of a counter that is believed", "energy_mj", 0.5, 0.5, "0.5 kWh (counters)"],
+    ["of one that is not", "energy_mj", 0.5, 0, "0.5 kWh (integrated power)"],
+    ["of both", "energy_mj", 0.5, 0.2, "0.5 kWh (40% counters, the rest integrated power)"],
+    ["without a counter", "power_w", 0.5, 0, "0.5 kWh (integrated power)"],
+  ])("is that of the server's rule, with its source: %s", async (_name, column, kwh, counted, words) => {
+    const mock = show(column, answer(kwh, counted));
+    expect((await screen.findByTestId("energy")).textContent).toBe(`Energy in this range ${words}`);
+    expect(asked(mock)).toEqual([`gpu ${ID} 2026-11-20T10:00:00.000Z 2026-11-20T11:00:00.000Z`]);
+    // No second rule: the counter itself is not asked what it grew by.
+    expect(mock.asked.some(({ params }) => params.get("aggregate") === "increase")).toBe(false);
   });
-  renderAt(`/gpus/${ID}?from=2026-11-20T10:00:00Z&to=2026-11-20T11:00:00Z`);
-  expect((await screen.findByTestId("energy")).textContent).toBe("Energy in this range 0.5 kWh");
-  const asked = mock.asked.filter(({ path }) => path === "/api/v1/query").map(({ params }) => ["metrics", "aggregate", "start", "end"].map((name) => params.get(name)).join(" "));
-  expect(asked).toEqual(["energy_mj increase 2026-11-20T10:00:00.000Z 2026-11-20T11:00:00.000Z"]);
+
+  it("ends at the last sample of a recording, and at the instant that is looked at", async () => {
+    const recorded = show("power_w", answer(0.5, 0), "?range=1h", "2026-11-19T12:00:00Z");
+    await screen.findByTestId("energy");
+    expect(asked(recorded)).toEqual([`gpu ${ID} 2026-11-19T11:00:00.000Z 2026-11-19T12:00:00.000Z`]);
+    cleanup();
+    const past = show("power_w", answer(0.5, 0), "?range=1h&at=2026-11-18T12:00:00Z", "2026-11-18T12:00:00Z");
+    await screen.findByTestId("energy");
+    expect(asked(past)).toEqual([`gpu ${ID} 2026-11-18T11:00:00.000Z 2026-11-18T12:00:00.000Z`]);
+  });
+
+  it("is not shown where it is not known, and says what it lacks", async () => {
+    show("power_w", answer(null, null, { "x-partial": "the use of 1 GPU is added up over the collectors" }));
+    expect((await screen.findByRole("note", { name: "Incomplete" })).textContent).toContain("the use of 1 GPU is added up");
+    expect(screen.queryByTestId("energy")).toBeNull();
+  });
 });
 
 it("builds no plot before its chart is near the screen, and feeds it nothing while it is away", async () => {

@@ -2,7 +2,7 @@ import { act, screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { expect, it } from "vitest";
 import { FakePlot } from "../../testing/FakePlot";
-import { gpu, listOf, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { gpu, listOf, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const detail = (id: string, name: string): Handler => {
@@ -52,6 +52,26 @@ it("begins with a table of differences to the median, and folds what is alike", 
   expect(panels()).toEqual(["power_w"]);
   await userEvent.click(screen.getByRole("button", { name: "Draw them too" }));
   expect(panels()).toEqual(["power_w", "utilization_pct"]);
+});
+
+it("compares their energy by the server's rule, also of GPUs without a counter, and says where it comes from", async () => {
+  const energy = (group: string, energy_kwh: number | null, counted_kwh: number | null) => ({ group, energy_kwh, counted_kwh, source: null, gpu_hours: 1, busy_gpu_hours: 1, throttled_gpu_hours: 0, gpus: 1 });
+  const groups = [energy("a", 0.5, 0.5), energy("b", 1, 0), energy("c", null, null)];
+  const mock = mockApi({
+    ...two,
+    "/api/v1/gpus/c": detail("c", "node-1 / GPU 2"),
+    "/api/v1/metrics": ok({ metrics: [metric("power_w", "W", "power"), metric("energy_mj", "mJ", "power", "counter"), metric("utilization_pct", "%", "utilization")] }),
+    "/api/v1/analysis/energy": ok({ groups, whole: energy("", 1.5, 0.5), start: "", end: "", total: 3, pagination: { limit: 9, offset: 0, has_next: false } }),
+  });
+  renderAt("/compare?gpus=a,b,c&from=2026-11-20T10:00:00Z&to=2026-11-20T11:00:00Z");
+  await screen.findByRole("table");
+  const cells = [...document.querySelectorAll('[data-difference="energy_mj"] td')];
+  expect(cells.map((cell) => cell.textContent)).toEqual(["2.7 MJ", "1.8 MJ−33%", "3.6 MJ+33%", "–"]);
+  expect(cells.map((cell) => cell.getAttribute("title"))).toEqual([null, "counters", "integrated power", null]);
+  const asked = mock.asked.filter(({ path }) => path === "/api/v1/analysis/energy").map(({ params }) => ["by", "gpus", "start", "end"].map((name) => params.get(name)).join(" "));
+  expect(asked).toEqual(["gpu a,b,c 2026-11-20T10:00:00.000Z 2026-11-20T11:00:00.000Z"]);
+  // There is nothing to draw of a counter that was not read.
+  expect(mock.asked.some(({ path, params }) => path === "/api/v1/query" && params.get("metrics")?.includes("energy_mj") === true)).toBe(false);
 });
 
 it("says how GPUs are picked when there are none, and which one is not there", async () => {

@@ -6,6 +6,8 @@ export interface Difference {
   readonly median: number;
   /** By id; a GPU of which it was not read has none. */
   readonly values: ReadonlyMap<string, number>;
+  /** Where a value comes from, in words, by id; of most metrics nothing. */
+  readonly sources: ReadonlyMap<string, string>;
   /** The largest distance of a GPU from the median, of whichever sign. */
   readonly most: number;
 }
@@ -23,26 +25,33 @@ export function distanceOf(value: number, median: number, { unit, column }: Cata
   return (value - median) / Math.abs(median);
 }
 
-interface Sum {
+/** What a GPU did in one metric. */
+export interface Sum {
   readonly metric: string;
   readonly gpu?: string | null;
   readonly value: number | null;
+  /** Where the value comes from, in words. */
+  readonly source?: string;
 }
+
+const NOTHING = { values: new Map<string, number>(), sources: new Map<string, string>() };
 
 /** Where the GPUs differ, what differs much first, and where they are alike. What was read of one GPU alone is neither. */
 export function differencesOf(rows: readonly CatalogueRow[], sums: readonly Sum[]): { readonly differing: readonly Difference[]; readonly alike: readonly CatalogueRow[] } {
-  const byMetric = new Map<string, Map<string, number>>();
-  for (const { metric, gpu, value } of sums) {
+  const byMetric = new Map<string, { readonly values: Map<string, number>; readonly sources: Map<string, string> }>();
+  for (const { metric, gpu, value, source } of sums) {
     if (gpu === null || gpu === undefined || value === null) continue;
-    const values = byMetric.get(metric) ?? new Map<string, number>();
-    byMetric.set(metric, values.set(gpu, value));
+    const read = byMetric.get(metric) ?? { values: new Map<string, number>(), sources: new Map<string, string>() };
+    byMetric.set(metric, read);
+    read.values.set(gpu, value);
+    if (source !== undefined) read.sources.set(gpu, source);
   }
   const all = rows.flatMap((row): Difference[] => {
-    const values = byMetric.get(row.column);
-    if (values === undefined || values.size < 2) return [];
+    const { values, sources } = byMetric.get(row.column) ?? NOTHING;
+    if (values.size < 2) return [];
     const median = medianOf([...values.values()]);
     const most = Math.max(...[...values.values()].map((value) => Math.abs(distanceOf(value, median, row))));
-    return [{ row, median, values, most }];
+    return [{ row, median, values, sources, most }];
   });
   // What is far is far. Among those that are, what everybody looks at first stands first: the order of the catalogue's groups.
   const rank = ({ most }: Difference) => (most >= FAR ? 2 : most >= NEAR ? 1 : 0);

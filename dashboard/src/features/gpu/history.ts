@@ -1,11 +1,14 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { isNotKept, type QueryAnswer } from "../../api/client";
+import { ApiError, isNotKept, type QueryAnswer } from "../../api/client";
 import { fetchHistory, type Aggregate, type Span } from "../../api/queries";
+import { fetchEnergy, type EnergyGroup } from "../../api/usage";
+import { countedShare, sourceWords } from "../../parts/energy";
 import { present } from "../../shared/instant";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { ENERGY } from "../../shared/headline";
 import { DAY, MINUTE, SECOND } from "../../shared/time";
 import { spanOf, stepOf, type Range } from "../../parts/range";
+import type { Sum } from "./differences";
 
 export interface HistoryView {
   readonly gpus: readonly string[];
@@ -67,39 +70,56 @@ export function peersQuery({ gpus, columns, range, anchor, all, live }: PeersVie
 const WHOLE_RANGE_MS = 3650 * DAY;
 const MJ_PER_KWH = 3.6e9;
 
-/** The energy of a GPU in the range, in kWh: by how much its counter grew. Null: it was not read twice. */
-export function energyQuery({ gpus, range, anchor, all, live }: Omit<PeersView, "columns">, isCounted: boolean) {
+/** The energy of GPUs in the range, by the one rule of the server. It is known of GPUs with a counter or their power. */
+export function energyQuery({ gpus, range, anchor, all, live }: Omit<PeersView, "columns">, isKnown: boolean) {
   return queryOptions({
     queryKey: ["history", "energy", gpus, range, anchor, live, range.kind === "all" ? all : null],
-    queryFn: async ({ signal }) => {
-      const span = spanOf(range, anchor ?? present(), all);
-      const { series } = await fetchHistory({ metrics: [ENERGY], gpus, stepMs: WHOLE_RANGE_MS, aggregates: ["increase"] }, span, signal);
-      const grown = sumOf(series.flatMap(({ values }) => values));
-      return grown === null ? null : grown / MJ_PER_KWH;
-    },
-    enabled: isCounted && (range.kind !== "all" || all !== null),
+    queryFn: ({ signal }) => fetchEnergy(gpus, spanOf(range, anchor ?? present(), all), signal),
+    enabled: isKnown && (range.kind !== "all" || all !== null),
     refetchInterval: live ? MINUTE : false,
     placeholderData: keepPreviousData,
     gcTime: 30 * SECOND,
   });
 }
 
-/** What GPUs did in the range, each with one value a metric: of counters what they grew by, of everything else the mean. */
+/** What GPUs did in the range, each with one value a metric: the energy by its rule, of other counters what they grew by, of everything else the mean. */
 export function sumsQuery({ gpus, columns, range, anchor, all, live }: PeersView, isCounter: (column: string) => boolean) {
   return queryOptions({
     queryKey: ["history", "sums", gpus, columns, range, anchor, live, range.kind === "all" ? all : null],
     queryFn: async ({ signal }) => {
       const span = spanOf(range, anchor ?? present(), all);
-      const [counters, others] = [columns.filter(isCounter), columns.filter((column) => !isCounter(column))];
+      const asked = columns.filter((column) => column !== ENERGY);
+      const [counters, others] = [asked.filter(isCounter), asked.filter((column) => !isCounter(column))];
       const ask = (metrics: readonly string[], aggregate: string) => fetchHistory({ metrics, gpus, stepMs: WHOLE_RANGE_MS, aggregates: [aggregate] }, span, signal);
-      const [grown, means] = await Promise.all([ask(counters, "increase"), ask(others, "mean")]);
-      return [...means.series.map((series) => ({ ...series, value: meanOf(series.values) })), ...grown.series.map((series) => ({ ...series, value: sumOf(series.values) }))];
+      // It may take too long while the rest is there: then only its row is missing, which is said.
+      const energyOf = columns.includes(ENERGY) ? fetchEnergy(gpus, span, signal).catch(withoutEnergy) : NO_ENERGY;
+      const [grown, means, energy] = await Promise.all([ask(counters, "increase"), ask(others, "mean"), energyOf]);
+      const sums = [...means.series.map((series) => ({ ...series, value: meanOf(series.values) })), ...grown.series.map((series) => ({ ...series, value: sumOf(series.values) })), ...energy.groups.map(energySum)];
+      return { sums, partial: energy.partial };
     },
     enabled: columns.length > 0 && (range.kind !== "all" || all !== null),
     refetchInterval: live ? MINUTE / 4 : false,
     placeholderData: keepPreviousData,
     gcTime: 30 * SECOND,
   });
+}
+
+const NO_ENERGY = { groups: [], partial: null };
+
+function withoutEnergy(error: unknown) {
+  if (!(error instanceof ApiError)) throw error;
+  return { groups: [], partial: `energy: ${error.message}` };
+}
+
+/** In the unit of its column. */
+function energySum(energy: EnergyGroup): Sum {
+  const { group, energy_kwh: value } = energy;
+  return { metric: ENERGY, gpu: group, value: value === null ? null : value * MJ_PER_KWH, source: sourceWords(countedShare(energy)) };
+}
+
+/** What could not be read, and what else could not. */
+export function unread(partial: readonly string[], more: string | null): readonly string[] {
+  return more === null || partial.join("; ").includes(more) ? partial : [...partial, more];
 }
 
 function sumOf(values: readonly (number | null)[]): number | null {

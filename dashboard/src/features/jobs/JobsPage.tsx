@@ -10,6 +10,7 @@ import { Empty, Failed } from "../../shared/states";
 import { formatClock, formatInstant, MINUTE, useNow } from "../../shared/time";
 import { CustomRange, RangeChoices } from "../../parts/rangeChoices";
 import { List } from "../../parts/columns";
+import { kwh, sourceWords } from "../../parts/energy";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { Pages, useListKeys, WaitingRows } from "../../parts/list";
 import { inOrder, knownSort } from "../../parts/order";
@@ -17,7 +18,7 @@ import { pageOf, PAGE_SIZE } from "../../parts/pages";
 import { Tile, TILES } from "../../parts/tiles";
 import { Stragglers } from "./Stragglers";
 import { JOBS, MOST_WASTE, parsePrice, PRESETS_SHOWN } from "./address";
-import { byName, hours, kwh, percent, rowsOf, sourceWords, wholeOf, type UsageRow } from "./usage";
+import { byName, hours, percent, rowsOf, wholeOf, type UsageRow } from "./usage";
 import { USAGE_LISTS } from "./usageList";
 
 const NAMES: Readonly<Record<Holder, string>> = { namespace: "Namespaces", job: "Jobs", pod: "Pods", node: "Nodes" };

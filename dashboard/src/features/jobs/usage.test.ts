@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { EnergyGroup, IdleGroup } from "../../api/usage";
 import { inOrder } from "../../parts/order";
 import { JOBS, parsePrice } from "./address";
-import { byName, rowsOf, sourceWords } from "./usage";
+import { byName, rowsOf } from "./usage";
 import { USAGE_LISTS } from "./usageList";
 
 const DEFAULT = JOBS.defaults;
@@ -40,13 +40,6 @@ describe("their order", () => {
     ["-energy", ["j-9", "j-10", null]],
   ])("%s: what is not known comes last", (sort, groups) => expect(inOrder(byName(rows), USAGE_LISTS.job.columns, sort).map((row) => row.group)).toEqual(groups));
 });
-
-it.each([
-  [null, ""],
-  [1, "counters"],
-  [0, "integrated power"],
-  [0.4, "40% counters, the rest integrated power"],
-])("a counted share of %s is said", (counted, words) => expect(sourceWords(counted)).toBe(words));
 
 describe("the state in the address", () => {
   it.each([

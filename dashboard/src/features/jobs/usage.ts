@@ -1,4 +1,5 @@
 import type { EnergyGroup, Holder, IdleGroup } from "../../api/usage";
+import { countedShare } from "../../parts/energy";
 import { compareText } from "../../parts/order";
 import { formatNumber, formatValue } from "../../shared/format";
 
@@ -21,7 +22,6 @@ type Part<Group> = Omit<Group, "group" | "idle_cost">;
 
 /** `isHeld`: what is not among the idle ones was held all the time, and worked if its use is known; otherwise nothing is known of it. */
 function rowOf(group: string | null, energy: Part<EnergyGroup> | undefined, idle: Part<IdleGroup> | undefined, price: number | null, isHeld: boolean): UsageRow {
-  const kwh = energy?.energy_kwh ?? null;
   // A single row is no duration, and without a utilisation nothing is known of work.
   const isKnown = (energy?.gpu_hours ?? null) !== null && (energy?.busy_gpu_hours ?? null) !== null;
   const worked = isHeld && isKnown ? 0 : null;
@@ -30,8 +30,8 @@ function rowOf(group: string | null, energy: Part<EnergyGroup> | undefined, idle
     group,
     gpus: energy?.gpus ?? idle?.gpus ?? 0,
     gpuHours: energy?.gpu_hours ?? idle?.held_gpu_hours ?? null,
-    energyKwh: kwh,
-    counted: (energy?.counted_kwh ?? null) === null || kwh === null || kwh <= 0 ? null : (energy?.counted_kwh ?? 0) / kwh,
+    energyKwh: energy?.energy_kwh ?? null,
+    counted: energy === undefined ? null : countedShare(energy),
     heldHours: idle?.held_gpu_hours ?? (isHeld ? (energy?.gpu_hours ?? null) : null),
     idleHours,
     idleKwh: idle === undefined ? worked : idle.idle_energy_kwh,
@@ -57,13 +57,5 @@ export function byName(rows: readonly UsageRow[]): UsageRow[] {
   return [...rows].sort((a, b) => Number(a.group === null) - Number(b.group === null) || compareText(a.group ?? "", b.group ?? ""));
 }
 
-/** Where the energy's figures come from, in words. */
-export function sourceWords(counted: number | null): string {
-  if (counted === null) return "";
-  if (counted >= 0.995) return "counters";
-  return counted < 0.005 ? "integrated power" : `${Math.round(counted * 100)}% counters, the rest integrated power`;
-}
-
 export const hours = (value: number | null) => formatValue(value, "h");
-export const kwh = (value: number | null) => formatValue(value, "kWh");
 export const percent = (share: number | null) => (share === null ? "" : `${formatNumber(share * 100)}%`);
