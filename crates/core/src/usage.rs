@@ -15,7 +15,7 @@ mod spans;
 mod stay;
 
 pub use fold::HolderUse;
-pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, USES_MAX, Usage, UseQuery, join};
+pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseQuery, join};
 pub use paced::StayFold;
 pub use rows::{RowsOfUse, UseColumns, use_columns};
 pub(crate) use spans::is_seen;

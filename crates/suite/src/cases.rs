@@ -6,7 +6,7 @@ use gpuvitals_core::history::{
     Aggregate, BucketQuery, GroupColumn, History, Matcher, Pattern, RowsQuery, Selector, TextTest,
 };
 use gpuvitals_core::ports::Sink;
-use gpuvitals_core::usage::UseQuery;
+use gpuvitals_core::usage::{HOLDER_COLUMNS, ToldApart, UseQuery};
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use proptest::prelude::*;
 
@@ -208,12 +208,14 @@ fn row_questions() -> impl Strategy<Value = RowsQuery> {
 
 fn use_questions() -> impl Strategy<Value = UseQuery> {
     let step = prop::sample::select(vec![7_i64, 10, 20, 60, 3_600]);
-    (gpus(), seconds(), 0..63_i64, prop::option::weighted(0.8, step)).prop_map(
-        |(gpus, start_ns, length, step)| UseQuery {
+    let told_apart = prop::option::of(prop::sample::subsequence(HOLDER_COLUMNS.to_vec(), 0..=3));
+    (gpus(), seconds(), 0..63_i64, prop::option::weighted(0.8, step), told_apart).prop_map(
+        |(gpus, start_ns, length, step, told_apart)| UseQuery {
             gpus,
             start_ns,
             end_ns: start_ns + length * SECOND_NS,
             step_ns: step.map(|step| step * SECOND_NS),
+            told_apart: told_apart.map_or(ToldApart::ALL, ToldApart::by),
         },
     )
 }

@@ -139,7 +139,8 @@ impl Model {
             is_one_of(&query.gpus, key) && (query.start_ns..=query.end_ns).contains(time)
         });
         let used = rows.map(|((key, time), cells)| {
-            let holder = HOLDER_COLUMNS.iter().map(|column| cells.get(column.name()).cloned()).collect();
+            let holder = HOLDER_COLUMNS.iter().map(|column| cells.get(column.name()).cloned());
+            let holder = query.told_apart.told(holder).collect();
             (key.clone(), holder, query.step_ns.map(|step_ns| time - time.rem_euclid(step_ns)))
         });
         used.collect()

@@ -11,7 +11,7 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use gpuvitals_core::history::{Fleet, Part, Selector, TimeSteps};
-use gpuvitals_core::usage::{GpuUse, HOLDER_COLUMNS, UseQuery};
+use gpuvitals_core::usage::{GpuUse, HOLDER_COLUMNS, ToldApart, UseQuery};
 use gpuvitals_core::{Identity, IdentityColumn};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -117,7 +117,9 @@ impl Ask for FleetUseAsk {
         }
         let selector = self.tests.selector().await?;
         let Part { answer: fleet, missing: of_fleet } = view.history.fleet().await?;
-        let query = UseQuery { step_ns: Some(step_ns), ..UseQuery::of(start_ns, end_ns) };
+        let tested = selector.matchers().iter().map(|matcher| matcher.column);
+        let told_apart = ToldApart::by(tested.chain(self.by.column()));
+        let query = UseQuery { step_ns: Some(step_ns), told_apart, ..UseQuery::of(start_ns, end_ns) };
         let Part { answer: uses, missing } = view.history.usage(query).await?;
         view.render(ask::joined(of_fleet, missing), move |view, _| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);

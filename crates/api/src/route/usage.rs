@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::history::{GroupColumn, History, Part};
 use gpuvitals_core::time::MINUTE_NS;
-use gpuvitals_core::usage::{GpuUse, HolderUse, UseQuery};
+use gpuvitals_core::usage::{GpuUse, HolderUse, ToldApart, UseQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -123,8 +123,8 @@ pub(crate) async fn idle(
 impl Ask for UsageAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let (start_ns, end_ns) = self.range.at(view.now_ns())?;
-        let Part { answer: uses, missing } =
-            self.uses(view.history.as_ref(), UseQuery::of(start_ns, end_ns)).await?;
+        let query = UseQuery { told_apart: self.told_apart(), ..UseQuery::of(start_ns, end_ns) };
+        let Part { answer: uses, missing } = self.uses(view.history.as_ref(), query).await?;
         view.render(missing, move |view, _| {
             let range = (Moment(start_ns), Moment(end_ns));
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
@@ -151,6 +151,14 @@ impl UsageAsk {
             price: parameter::number("price", params.price.as_ref(), 0.0..=f64::MAX, "a number from 0 on")?,
             page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
         })
+    }
+
+    /// Holders are told apart by the groups alone: a GPU that a thousand pods of a namespace had has one use.
+    fn told_apart(&self) -> ToldApart {
+        match self.by {
+            GroupColumn::Gpu => ToldApart::by([]),
+            GroupColumn::Identity(column) => ToldApart::by([column]),
+        }
     }
 
     /// The use of the GPUs that are asked for.

@@ -108,7 +108,7 @@ pub async fn use_of_rows(
     rows_max: usize,
 ) -> Result<Option<Part<Vec<GpuUse>>>, QueryError> {
     check_use(&query)?;
-    let (mut usage, mut rows_of_use) = (Usage::by(query.step_ns), RowsOfUse::default());
+    let (mut usage, mut rows_of_use) = (Usage::of(&query), RowsOfUse::default());
     let rows = RowsQuery {
         gpus: query.gpus,
         start_ns: Some(query.start_ns),

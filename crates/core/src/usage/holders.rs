@@ -21,8 +21,45 @@ pub const HOLDER_COLUMNS: [IdentityColumn; 7] = [
     IdentityColumn::Driver,
     IdentityColumn::Vbios,
 ];
+/// Those of them that say that somebody has the GPU.
+const HOLDING: [IdentityColumn; 3] = [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Job];
 /// The texts of a holder in [`HOLDER_COLUMNS`]; none: its rows have no text there.
 pub type Holder = Arc<[Option<Arc<str>>]>;
+
+/// By which of [`HOLDER_COLUMNS`] holders are told apart: cluster and node always, the others as asked. Of a namespace, pod or job that is not
+/// asked for it stays known that somebody has the GPU: its text is empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToldApart([bool; HOLDER_COLUMNS.len()]);
+
+impl ToldApart {
+    /// By all of them.
+    pub const ALL: Self = Self([true; HOLDER_COLUMNS.len()]);
+
+    /// By these and by cluster and node; what is no column of a holder tells none apart.
+    pub fn by(columns: impl IntoIterator<Item = IdentityColumn>) -> Self {
+        const PLACE: [IdentityColumn; 2] = [IdentityColumn::Cluster, IdentityColumn::Node];
+        let asked: Vec<IdentityColumn> = PLACE.into_iter().chain(columns).collect();
+        Self(HOLDER_COLUMNS.map(|column| asked.contains(&column)))
+    }
+
+    /// Its columns.
+    pub fn columns(self) -> impl Iterator<Item = IdentityColumn> {
+        HOLDER_COLUMNS.into_iter().zip(self.0).filter_map(|(column, is_told)| is_told.then_some(column))
+    }
+
+    /// What is told of a holder with these texts.
+    pub fn told<'a, T: From<&'a str>>(
+        self,
+        texts: impl IntoIterator<Item = Option<T>>,
+    ) -> impl Iterator<Item = Option<T>> {
+        let columns = HOLDER_COLUMNS.into_iter().zip(self.0);
+        columns.zip(texts).map(|((column, is_told), text)| match text {
+            text if is_told => text,
+            Some(_) if HOLDING.contains(&column) => Some(T::from("")),
+            _ => None,
+        })
+    }
+}
 
 /// Asks for the use of GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,12 +72,14 @@ pub struct UseQuery {
     pub end_ns: i64,
     /// Width of steps, nanoseconds, to have the use of each; they begin at multiples of it. None: the range as a whole.
     pub step_ns: Option<i64>,
+    /// By what holders are told apart: what need not be costs room and time.
+    pub told_apart: ToldApart,
 }
 
 impl UseQuery {
-    /// The use of all GPUs in a range as a whole.
+    /// The use of all GPUs by each holder in a range as a whole.
     pub fn of(start_ns: i64, end_ns: i64) -> Self {
-        Self { gpus: Vec::new(), start_ns, end_ns, step_ns: None }
+        Self { gpus: Vec::new(), start_ns, end_ns, step_ns: None, told_apart: ToldApart::ALL }
     }
 }
 
@@ -78,16 +117,15 @@ impl GpuUse {
 
     /// Whether a job or pod holds the GPU.
     pub fn is_held(&self) -> bool {
-        [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Job]
-            .into_iter()
-            .any(|column| self.text(column).is_some())
+        HOLDING.into_iter().any(|column| self.text(column).is_some())
     }
 }
 
 /// The use of each GPU by each of its holders, added up from rows and [`Stay`](super::Stay)s in the order of their times.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Usage {
     width_ns: Option<i64>,
+    told_apart: ToldApart,
     gpus: HashMap<Arc<str>, UseFold, RandomState>,
     holders: Vec<Holder>,
     numbers: HashMap<Holder, u32, RandomState>,
@@ -98,14 +136,24 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Nothing yet, by steps of so many nanoseconds if a width is given.
-    pub fn by(width_ns: Option<i64>) -> Self {
-        Self { width_ns, ..Self::default() }
+    /// Nothing yet, by the steps and holders that a question tells apart.
+    pub fn of(query: &UseQuery) -> Self {
+        Self {
+            width_ns: query.step_ns,
+            told_apart: query.told_apart,
+            gpus: HashMap::default(),
+            holders: Vec::new(),
+            numbers: HashMap::default(),
+            texts: HashSet::default(),
+            places: Vec::new(),
+            place_numbers: HashMap::default(),
+        }
     }
 
-    /// The number of a holder, which it keeps.
+    /// The number of a holder with these texts, which it keeps: holders that are not told apart have one.
     pub fn holder(&mut self, texts: &[Option<Arc<str>>]) -> u32 {
-        if let Some(number) = self.numbers.get(texts) {
+        let texts: Vec<Option<Arc<str>>> = self.told_apart.told(texts.iter().cloned()).collect();
+        if let Some(number) = self.numbers.get(texts.as_slice()) {
             return *number;
         }
         let shared = texts.iter().map(|text| text.as_ref().map(|text| self.shared(text)));

@@ -90,7 +90,7 @@ impl Row {
 }
 
 fn names(width_ns: Option<i64>) -> (Usage, [u32; 2]) {
-    let mut usage = Usage::by(width_ns);
+    let mut usage = Usage::of(&UseQuery { step_ns: width_ns, ..UseQuery::of(0, 0) });
     let holders =
         ["a", "b"].map(|job| usage.holder(&[None, None, None, None, Some(Arc::from(job)), None, None]));
     (usage, holders)

@@ -35,7 +35,7 @@ pub(crate) fn usage(
     let UseQuery { start_ns, end_ns, step_ns, .. } = *query;
     let scope = Scope::new(Table::GpuEvents, &query.gpus, start_ns, end_ns);
     let mut sums =
-        Sums { reading, usage: Usage::by(step_ns), rows: RowsOfUse::default(), missing: BTreeSet::new() };
+        Sums { reading, usage: Usage::of(query), rows: RowsOfUse::default(), missing: BTreeSet::new() };
     sums.missing.extend(reading.lost(&scope));
     // Every rollup divides a day; those that divide the steps have no row in two of them.
     let width_ns = step_ns.unwrap_or(DAY_NS);

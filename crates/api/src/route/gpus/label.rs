@@ -31,6 +31,14 @@ impl Label {
         }
     }
 
+    /// The identity column that it is; none of a rack, which is taken out of a name.
+    pub(in crate::route) fn column(self) -> Option<IdentityColumn> {
+        match self {
+            Self::Identity(column) => Some(column),
+            Self::Rack => None,
+        }
+    }
+
     /// The label of what has these texts.
     pub(in crate::route) fn text<'a>(
         self,
