@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { present } from "../shared/instant";
 import { MINUTE } from "../shared/time";
-import { api, dataOf, partialOf, type Schemas } from "./client";
+import { api, dataOf, isTooLarge, partialOf, type Schemas } from "./client";
 import { given, type Span } from "./queries";
 
 // How much of the fleet was used over time, and by whom.
@@ -15,6 +15,10 @@ export type Share = (typeof SHARES)[number];
 
 /** Groups with a line of their own. With the others, which are one line, a chart can still tell them apart. */
 const TOP = 5;
+/** By how much a step is wider where an answer would be too large. */
+const WIDER = 4;
+/** The steps of questions that needed wider ones, so that they are not asked for in vain each time. */
+const answered = new Map<string, number>();
 export interface FleetUseAsk {
   readonly by: Share;
   /** Tests of the identity, as the API writes them. */
@@ -31,8 +35,17 @@ export function fleetUseQuery(ask: FleetUseAsk) {
     queryFn: async ({ signal }) => {
       const end = "end" in range ? range.end : present();
       const span = { start: "start" in range ? range.start : end - range.lengthMs, end };
-      const answer = await api.GET("/api/v1/analysis/usage", { params: { query: questionOf(ask, span) }, signal });
-      return { span, use: dataOf(answer), partial: partialOf(answer) };
+      // A large fleet that changes hands all the time has wider steps: a limit of the API is no answer of the page.
+      const question = JSON.stringify(ask);
+      for (let stepMs = answered.get(question) ?? ask.stepMs; ; stepMs *= WIDER) {
+        try {
+          const answer = await api.GET("/api/v1/analysis/usage", { params: { query: questionOf({ ...ask, stepMs }, span) }, signal });
+          if (stepMs > ask.stepMs) answered.set(question, stepMs);
+          return { span, use: dataOf(answer), partial: partialOf(answer) };
+        } catch (error) {
+          if (!isTooLarge(error) || stepMs >= end - span.start) throw error;
+        }
+      }
     },
     // A long range changes slowly and costs more: it is asked for at most sixty times while it passes.
     refetchInterval: "end" in range ? false : Math.max(MINUTE, range.lengthMs / 60),

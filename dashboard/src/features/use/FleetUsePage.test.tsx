@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it } from "vitest";
 import type { FleetUse, FleetUseLine } from "../../api/fleetUse";
-import { mockApi, ok } from "../../testing/mockApi";
+import { mockApi, ok, type Answer } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const USAGE = "/api/v1/analysis/usage";
@@ -106,7 +106,20 @@ describe("the fleet over time", () => {
     expect((await screen.findByRole("note", { name: "Incomplete" })).textContent).toContain("host b does not answer");
     expect(screen.getByText(/made up by gpuvitals/)).toBeTruthy();
     leave();
-    mock.set(USAGE, { status: 400, body: { error: "bad request", message: "take a larger step", code: "too_large" } });
+    mock.set(USAGE, { status: 400, body: { error: "bad request", message: "no such column", code: "bad_parameter" } });
+    renderAt("/fleet?by=job");
+    expect((await screen.findByRole("alert")).textContent).toContain("no such column");
+  });
+
+  it("takes wider steps where the answer would be too large, and says so where one step is too large", async () => {
+    const tooLarge: Answer = { status: 400, body: { error: "bad request", message: "take a larger step", code: "too_large" } };
+    const width = (params: URLSearchParams) => Number.parseFloat(params.get("step") ?? "");
+    const mock = mockApi({ "/api/v1/hosts": now(), [USAGE]: (params) => (width(params) < 900 ? tooLarge : ok(use({ step_ms: 960_000 }))) });
+    const { unmount } = renderAt("/fleet?range=1h");
+    expect(await screen.findByText(/in a step of 16 min/)).toBeTruthy();
+    expect(mock.asked.filter(({ path }) => path === USAGE).map(({ params }) => width(params))).toEqual([60, 240, 960]);
+    unmount();
+    mock.set(USAGE, tooLarge);
     renderAt("/fleet?by=job");
     expect((await screen.findByRole("alert")).textContent).toContain("take a larger step");
   });
