@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::history::{MATCHERS_MAX, Matcher, PatternError, PatternRoom, Selector, TextTest};
 use gpuvitals_core::{IdentityColumn, causes};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::asked::Where;
 use crate::error::ApiError;
@@ -62,7 +63,8 @@ impl Tests {
         if !tests.0.iter().any(Test::has_pattern) {
             return tests.compiled();
         }
-        let job = tokio::task::spawn_blocking(move || tests.compiled());
+        // Nothing is compiled for a question that was given up while it waited for a thread.
+        let job = AbortOnDropHandle::new(tokio::task::spawn_blocking(move || tests.compiled()));
         job.await.unwrap_or(Err(ApiError::Crashed))
     }
 

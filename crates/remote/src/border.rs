@@ -9,6 +9,7 @@ use gpuvitals_core::history::{
 };
 use gpuvitals_core::usage::{HOLDER_COLUMNS, ToldApart, UseQuery};
 use gpuvitals_core::{IdentityColumn, MetricId, Table, causes};
+use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 
 use crate::limits::PAGE_END_MAX;
@@ -45,7 +46,8 @@ pub(crate) async fn reading<T: Send + 'static, U: Send + 'static>(
     request: T,
     read: fn(T) -> Result<U, Status>,
 ) -> Result<U, Status> {
-    let job = tokio::task::spawn_blocking(move || read(request));
+    // Nothing is compiled for a question that was given up while it waited for a thread.
+    let job = AbortOnDropHandle::new(tokio::task::spawn_blocking(move || read(request)));
     job.await.map_err(|_| Status::internal("the question could not be read"))?
 }
 

@@ -1,4 +1,4 @@
-//! A client that goes away before its answer is there, and an answer that never is.
+//! A client that goes away before its answer is there, an answer that never is, and one that waits for its patterns.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use gpuvitals_api::{Api, ApiConfig, Beside, serve};
 use gpuvitals_core::Health;
+use gpuvitals_core::clock;
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Changes, Fleet, History, HistoryStats, Rows, RowsQuery,
 };
@@ -111,4 +112,54 @@ async fn a_question_that_takes_too_long_is_an_error_and_dropped() {
     let answer = request(address, "GET", "/api/v1/query?metrics=power_w", "").await;
     assert_eq!((answer.status, &answer.json()["code"]), (503, &"timeout".into()), "{}", answer.text());
     assert_eq!((news.recv().await, news.recv().await), (Some("asked"), Some("dropped")));
+}
+
+#[test]
+fn a_question_whose_patterns_take_too_long_is_an_error_and_holds_up_nobody() {
+    // Patterns are compiled on threads for blocking work. There is one here, and it is busy for as long as the test wants: the
+    // patterns take longer than a question may.
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).max_blocking_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let limit = Duration::from_secs(2);
+        let world = World::empty(|config, _| config.limits.request_timeout = limit).await;
+        let (begun, begins) = tokio::sync::oneshot::channel();
+        let (free, freed) = std::sync::mpsc::sync_channel::<()>(0);
+        let busy = tokio::task::spawn_blocking(move || {
+            begun.send(()).unwrap();
+            // It ends when the other half is dropped.
+            freed.recv().unwrap_err();
+        });
+        begins.await.unwrap();
+        let patterns = vec!["pod=~.{0,300}"; 32].join(";");
+        for path in ["/api/v1/gpus?", "/api/v1/query?metrics=power_w&", "/api/v1/telemetry?"] {
+            let asked = clock::instant();
+            let dear = format!("{path}where={patterns}");
+            let mut question = std::pin::pin!(world.get(&dear));
+            tokio::select! {
+                biased;
+                answer = &mut question => panic!("{path}: it did not wait: {}", answer.text()),
+                health = world.get("/healthz") => assert_eq!(health.status, 200),
+            }
+            assert!(asked.elapsed() < limit, "{path}: others were served after {:?}", asked.elapsed());
+            let answer = question.await;
+            assert_eq!(
+                (answer.status, &answer.json()["code"]),
+                (503, &"timeout".into()),
+                "{}",
+                answer.text()
+            );
+            assert!(asked.elapsed() < 10 * limit, "{path}: after {:?}", asked.elapsed());
+        }
+        drop(free);
+        busy.await.unwrap();
+        // Those of the questions that were given up are in nobody's way.
+        let answer = world.get("/api/v1/gpus?where=pod=~(").await;
+        assert_eq!(
+            (answer.status, &answer.json()["code"]),
+            (400, &"bad_parameter".into()),
+            "{}",
+            answer.text()
+        );
+    });
 }
