@@ -161,3 +161,23 @@ fn files_with_too_many_new_columns_keep_their_rows_and_the_import_says_what_was_
         assert!(text.contains(line), "{line}: {text}");
     }
 }
+
+#[test]
+fn host_gpu_column_and_zone_are_as_the_user_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (file, exported) = (at("log.csv"), at("all.csv"));
+    std::fs::write(&file, "timestamp,Board Power\n2026-01-03 15:36:53,100123\n").unwrap();
+    let (file, to) = (file.to_str().unwrap(), exported.to_str().unwrap());
+    for (host, zone) in [("rack7", "Asia/Tokyo"), ("rack8", "UTC")] {
+        let said =
+            ["--host", host, "--gpu", "left", "--timezone", zone, "--column", "Board Power=power_w:mW"];
+        let output = run(&[&["store", "import", file][..], &said].concat(), &at("data"));
+        assert!(output.status.success(), "{output:?}");
+    }
+    assert!(run(&["store", "export", "-o", to], &at("data")).status.success());
+    let wanted = "timestamp,node,uuid,source,power_w\n\
+                  2026-01-03T06:36:53Z,rack7,left@rack7,csv,100.123\n\
+                  2026-01-03T15:36:53Z,rack8,left@rack8,csv,100.123\n";
+    assert_eq!(std::fs::read_to_string(exported).unwrap(), wanted);
+}

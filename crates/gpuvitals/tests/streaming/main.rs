@@ -7,6 +7,7 @@
 )]
 
 mod failing_disk;
+mod files;
 mod foreign;
 mod frozen;
 mod lines;
