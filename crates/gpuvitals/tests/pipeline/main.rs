@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod backup;
 mod bad_input;
 mod capture;
 mod cases;
