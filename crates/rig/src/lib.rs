@@ -11,6 +11,7 @@
 pub mod authority;
 pub mod cluster;
 pub mod faulty_sysfs;
+pub mod kubelet;
 pub mod library;
 pub mod port;
 pub mod postgres;

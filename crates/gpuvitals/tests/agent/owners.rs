@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::symlink;
 
-use super::node::{Node, RX580};
+use gpuvitals_rig::kubelet::{HoldingPod, KubeletDouble};
+
+use super::node::{Node, RX580, VEGA56};
 
 #[test]
 fn the_job_on_a_gpu_is_named_and_forgotten_when_it_ends() {
@@ -26,6 +28,32 @@ fn the_job_on_a_gpu_is_named_and_forgotten_when_it_ends() {
     assert!(text.contains("gpuvitals_attribution_up{source=\"slurm\"} 1\n"), "{text}");
     std::fs::remove_dir_all(node.path("proc/77")).unwrap();
     agent.until("the end of the job", |text| held(text).is_none());
+}
+
+#[test]
+fn each_pod_that_shares_a_gpu_has_a_series() {
+    let node = Node::new();
+    let socket = node.path("kubelet.sock");
+    let pod = |name, devices| HoldingPod { name, namespace: "ml", resource: "amd.com/gpu", devices };
+    let pods = [
+        pod("train-0", &["0000:09:00.0::0"][..]),
+        pod("train-1", &["0000:09:00.0::1"]),
+        pod("alone", &["0000:0b:00.0"]),
+    ];
+    let _kubelet = KubeletDouble::serve(&socket, &pods);
+    let agent = node.agent_in(&[], &[("GPUVITALS_ATTRIBUTION_POD_RESOURCES", socket.to_str().unwrap())]);
+    let held = |text: &str| {
+        let lines = text.lines().filter(|line| line.starts_with("gpu_attribution_info{"));
+        let named = |line: &str, label: &str| {
+            let (_, rest) = line.split_once(&format!("{label}=\"")).unwrap();
+            rest.split('"').next().unwrap().to_owned()
+        };
+        let mut held: Vec<_> = lines.map(|line| [named(line, "uuid"), named(line, "pod")]).collect();
+        held.sort();
+        held
+    };
+    let wanted = [[RX580, "train-0"], [RX580, "train-1"], [VEGA56, "alone"]];
+    agent.until("all pods", |text| held(text) == wanted.map(|names| names.map(str::to_owned)));
 }
 
 #[test]
