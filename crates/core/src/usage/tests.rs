@@ -9,6 +9,8 @@ use crate::IdentityColumn;
 use crate::energy::EnergySource;
 use crate::time::SECOND_NS;
 
+mod counted;
+
 const GPU: &str = "GPU-1";
 
 /// A row: its time in milliseconds, holder, watts, utilisation, throttling and counter.
