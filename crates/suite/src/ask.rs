@@ -1,6 +1,6 @@
 //! Questions, and whether the answers are the model's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use gpuvitals_core::history::{
     Aggregate, BucketQuery, Buckets, Fleet, History, Part, RowsQuery, fleet_as_of,
 };
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::usage::{GpuUse, UseQuery};
+use gpuvitals_core::usage::{GpuUse, HolderUse, UseQuery};
 
 use crate::model::{Group, Model};
 use crate::rows::answer;
@@ -79,14 +79,23 @@ pub fn check_values(found: &Buckets, model: &Model, query: &BucketQuery) {
     assert!(expected.is_empty(), "no {expected:?} of {query:?}");
 }
 
-/// Asks for the use by steps: of each GPU, holder and step with a row, by these. How long and how much depends on which distances are
-/// gaps, which rollups of uneven rows know less well: other tests have that. Returns what the answer lacks.
+/// Asks for the use by steps: of each GPU, holder and step with a row, by these; and of GPUs of which nothing is to be judged the seconds
+/// and joules within 1e-9. Returns what the answer lacks.
 pub(crate) async fn check_use(history: &dyn History, model: &Model, query: &UseQuery) -> Vec<String> {
     let Part { answer: found, missing } = history.usage(query.clone()).await.unwrap();
-    let texts = |one: &GpuUse| one.holder.iter().map(|text| text.as_deref().map(str::to_owned)).collect();
-    let places = found.iter().map(|one| (one.gpu.to_string(), texts(one), one.step_ns));
-    assert_eq!(places.collect::<BTreeSet<(String, Group, Option<i64>)>>(), model.used(query), "{query:?}");
     assert!(found.is_sorted_by_key(|one| (&one.gpu, &one.holder, one.step_ns)), "{query:?}");
+    let texts = |one: &GpuUse| one.holder.iter().map(|text| text.as_deref().map(str::to_owned)).collect();
+    let mut expected = model.used(query);
+    for one in &found {
+        let place = (one.gpu.to_string(), texts(one), one.step_ns);
+        let Some(wanted) = expected.remove(&place) else { panic!("{place:?} is too much: {query:?}") };
+        let HolderUse { seconds, busy_s, idle_s, throttled_s, joules, .. } = one.held;
+        let used = [Some(seconds), busy_s, idle_s, throttled_s, joules].map(|of| of.unwrap_or(0.0));
+        let is_close = |(found, wanted): (&f64, &f64)| (found - wanted).abs() <= wanted.abs() * 1e-9 + 1e-9;
+        let is_right = wanted.as_ref().is_none_or(|wanted| used.iter().zip(wanted).all(is_close));
+        assert!(is_right, "{place:?}: {used:?}, not {wanted:?}: {query:?}");
+    }
+    assert!(expected.is_empty(), "no {:?} of {query:?}", expected.keys());
     missing
 }
 
@@ -117,7 +126,15 @@ fn check_state(fleet: &Part<Arc<Fleet>>, model: &Model, at_ns: i64) {
             (metric.metric().column, (latest.timestamp_ns, latest.value.as_f64().to_string()))
         });
         let found: BTreeMap<&str, (i64, String)> = values.collect();
-        let columns = ["power_w", "memory_used_mb", "gpu_clock_mhz", "energy_mj", "xid_last"];
+        let columns = [
+            "power_w",
+            "memory_used_mb",
+            "gpu_clock_mhz",
+            "energy_mj",
+            "xid_last",
+            "utilization_pct",
+            "throttled",
+        ];
         let metrics = columns.iter().filter_map(|column| Some((*column, *latest.values.get(column)?)));
         let expected = metrics.map(|(column, (time, text))| (column, (time, text.to_owned()))).collect();
         assert_eq!(found, expected, "{key}");

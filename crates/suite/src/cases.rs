@@ -75,7 +75,7 @@ pub fn cases() -> impl Strategy<Value = Case> {
         ..query
     });
     (
-        prop::collection::vec(write, 1..7),
+        (prop::collection::vec(write, 1..7), steady_rows()).prop_map(|(writes, rows)| spread(writes, rows)),
         prop::collection::vec(row_questions(), 6),
         prop::collection::vec(pages, 3),
         prop::collection::vec(bucket_questions(), 8),
@@ -148,6 +148,51 @@ fn row() -> impl Strategy<Value = TestRow> {
             TestRow { partition, has_node, pod, job, power, memory, clock, energy, extra, note, ..own }
         },
     )
+}
+
+/// Rows of GPUs of which nothing is to be judged: with power `GPU-5`, with a counter `GPU-6`, at most four seconds apart; and where each
+/// row is written.
+fn steady_rows() -> impl Strategy<Value = Vec<(prop::sample::Index, TestRow)>> {
+    let one = || (1..5_i64, row(), 0..3_u8, any::<bool>(), any::<prop::sample::Index>());
+    let of_gpu = move |gpu: u8| {
+        prop::collection::vec(one(), 2..24).prop_map(move |rows| {
+            let mut second = 0;
+            let steady = rows.into_iter().map(|(apart, row, load, is_held, to)| {
+                second += apart;
+                let has_power = gpu == 5;
+                let row = TestRow {
+                    gpu,
+                    time_ns: BASE_NS + second * SECOND_NS,
+                    partition: None,
+                    power: has_power.then_some(row.power.unwrap_or(800)),
+                    // Few joules, so that a difference of sums is exact enough.
+                    energy: (!has_power).then_some(row.energy.unwrap_or(100) % 400),
+                    utilization: Some(load * 40),
+                    throttled: Some(is_held),
+                    ..row
+                };
+                (to, row)
+            });
+            steady.collect::<Vec<_>>()
+        })
+    };
+    (of_gpu(5), of_gpu(6)).prop_map(|(one, other)| [one, other].concat())
+}
+
+/// Writes these rows, too: each beside others, and with them again.
+fn spread(mut writes: Vec<Write>, rows: Vec<(prop::sample::Index, TestRow)>) -> Vec<Write> {
+    if !writes.iter().any(|write| matches!(write, Write::Rows(_))) {
+        writes.insert(0, Write::Rows(Vec::new()));
+    }
+    for (to, row) in rows {
+        let mut lists: Vec<&mut Vec<TestRow>> = writes
+            .iter_mut()
+            .filter_map(|write| if let Write::Rows(rows) = write { Some(rows) } else { None })
+            .collect();
+        let list = to.index(lists.len());
+        lists[list].push(row);
+    }
+    writes
 }
 
 fn gpus() -> impl Strategy<Value = Vec<Arc<str>>> {

@@ -1,7 +1,7 @@
 //! The plainest history there is: a map from GPU and time to columns.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpuvitals_core::history::{Aggregate, BucketQuery, GroupColumn, RowsQuery, Selector};
@@ -15,6 +15,12 @@ pub(crate) type Group = Vec<Option<String>>;
 
 /// By metric (its place in the question), aggregate, group and start of the step.
 pub(crate) type Values = BTreeMap<(usize, Aggregate, Group, i64), f64>;
+
+/// Whose use, by whom, in which step.
+pub(crate) type UsePlace = (String, Group, Option<i64>);
+
+/// What a holder used: seconds held, busy, idle and throttled, and joules.
+pub(crate) type Used = [f64; 5];
 
 /// Times and values of a GPU in a step, in the order of time.
 type Step = Vec<(i64, f64)>;
@@ -132,18 +138,31 @@ impl Model {
         found
     }
 
-    /// Which GPUs rows of a range have, under which holders, in which steps.
-    pub(crate) fn used(&self, query: &UseQuery) -> BTreeSet<(String, Group, Option<i64>)> {
-        let rows = self.table(Table::GpuEvents);
-        let rows = rows.filter(|((key, time), _)| {
-            is_one_of(&query.gpus, key) && (query.start_ns..=query.end_ns).contains(time)
-        });
-        let used = rows.map(|((key, time), cells)| {
-            let holder = HOLDER_COLUMNS.iter().map(|column| cells.get(column.name()).cloned());
-            let holder = query.told_apart.told(holder).collect();
-            (key.clone(), holder, query.step_ns.map(|step_ns| time - time.rem_euclid(step_ns)))
-        });
-        used.collect()
+    /// Which GPUs rows of a range have, under which holders, in which steps, and how much they used: none where it must be judged which
+    /// distances are gaps, which rollups of uneven rows know less well.
+    pub(crate) fn used(&self, query: &UseQuery) -> BTreeMap<UsePlace, Option<Used>> {
+        let mut used = BTreeMap::new();
+        let rows: Vec<_> = self.table(Table::GpuEvents).collect();
+        for of_gpu in rows.chunk_by(|((one, _), _), ((next, _), _)| one == next) {
+            if of_gpu.first().is_none_or(|((key, _), _)| !is_one_of(&query.gpus, key)) {
+                continue;
+            }
+            let is_steady = is_steady(of_gpu);
+            let in_range =
+                |row: &&(&(String, i64), &Cells)| (query.start_ns..=query.end_ns).contains(&row.0.1);
+            let of_gpu: Vec<_> = of_gpu.iter().filter(in_range).collect();
+            for (at, ((key, time), cells)) in of_gpu.iter().enumerate() {
+                let holder = HOLDER_COLUMNS.iter().map(|column| cells.get(column.name()).cloned());
+                let holder = query.told_apart.told(holder).collect();
+                let step = query.step_ns.map(|step_ns| time - time.rem_euclid(step_ns));
+                let place = used.entry((key.clone(), holder, step)).or_insert(is_steady.then_some([0.0; 5]));
+                if let (Some(sums), Some(((_, until), next))) = (place, of_gpu.get(at + 1)) {
+                    let more = used_between((*time, cells), (*until, next));
+                    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+                }
+            }
+        }
+        used
     }
 
     /// By GPU, at an instant.
@@ -159,6 +178,38 @@ impl Model {
         }
         gpus
     }
+}
+
+/// Longest distance that is no gap, however the others are.
+const NO_GAP_NS: i64 = 4_000_000_000;
+
+fn number(cells: &Cells, column: &str) -> Option<f64> {
+    cells.get(column).map(|text| text.parse().unwrap())
+}
+
+/// Whether there is nothing to judge in rows of a GPU: no gap, all states told, and either power or a counter.
+fn is_steady(rows: &[(&(String, i64), &Cells)]) -> bool {
+    let has = |column: &str| rows.iter().all(|(_, cells)| cells.contains_key(column));
+    let has_not = |column: &str| !rows.iter().any(|(_, cells)| cells.contains_key(column));
+    let has_energy = has("power_w") && has_not("energy_mj") || has("energy_mj") && has_not("power_w");
+    let is_close = rows.windows(2).all(|pair| pair[1].0.1 - pair[0].0.1 <= NO_GAP_NS);
+    has_energy && has("utilization_pct") && has("throttled") && is_close
+}
+
+/// What is used between two rows of a steady GPU.
+fn used_between((from_ns, one): (i64, &Cells), (until_ns, next): (i64, &Cells)) -> Used {
+    #[expect(clippy::cast_precision_loss, reason = "times of tests are close together")]
+    let seconds = (until_ns - from_ns) as f64 / 1e9;
+    let at = |cells, column| number(cells, column).unwrap();
+    let percent = at(one, "utilization_pct");
+    let joules = if one.contains_key("power_w") {
+        f64::midpoint(at(one, "power_w"), at(next, "power_w")) * seconds
+    } else {
+        // What a counter that was reset had counted before is not known.
+        (at(next, "energy_mj") - at(one, "energy_mj")).max(0.0) / 1e3
+    };
+    let idle_s = if percent < 1.0 { seconds } else { 0.0 };
+    [seconds, seconds * percent / 100.0, idle_s, seconds * at(one, "throttled"), joules]
 }
 
 /// The latest state of a GPU.

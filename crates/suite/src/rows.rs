@@ -40,6 +40,10 @@ pub struct TestRow {
     pub energy: Option<u64>,
     /// `xid_last`: 32-bit integer.
     pub xid: Option<u8>,
+    /// `utilization_pct`.
+    pub utilization: Option<u8>,
+    /// `throttled`: a state.
+    pub throttled: Option<bool>,
     /// `strange`, a number that the catalogue does not know.
     pub extra: Option<i8>,
     /// `note`, a text that the catalogue does not know.
@@ -104,6 +108,8 @@ pub fn batch(rows: &[TestRow]) -> Batch {
             ("gpu_clock_mhz", row.clock.map(|clock| Value::Int(clock.into()))),
             ("energy_mj", row.energy.map(|energy| Value::Int(energy.cast_signed()))),
             ("xid_last", row.xid.map(|xid| Value::Int(xid.into()))),
+            ("utilization_pct", row.utilization.map(|percent| Value::Float(f64::from(percent)))),
+            ("throttled", row.throttled.map(|is_held| Value::Int(is_held.into()))),
         ] {
             if let Some(value) = value {
                 builder.set(to, MetricId::of(column), value).unwrap();
