@@ -127,6 +127,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/hosts/{hostname}/topology": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Where the GPUs of a host are plugged in, and what their links lead to.
+         * @description As the drivers tell it: the NUMA node by the PCI device (AMD) or by NVML, the other ends of NVLinks by NVML, those of xGMI links by the
+         *     compute driver's topology.
+         */
+        get: operations["get_host_topology"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/metrics": {
         parameters: {
             query?: never;
@@ -1615,6 +1636,20 @@ export interface components {
          * @enum {string}
          */
         GpuJudgement: "critical" | "lost" | "unhealthy" | "warning" | "notice" | "unconfirmed" | "stale" | "unknown" | "active" | "idle";
+        /** @description Links of a GPU to one other end. */
+        GpuLink: {
+            /** @description Key of the GPU that has them. */
+            gpu: string;
+            /** @description Key of the GPU of this host that they lead to; null: none of this host. */
+            to_gpu: string | null;
+            /** @description The other end as the driver tells it: a GPU's PCI address, or `switch`. */
+            peer: string;
+            /**
+             * Format: int64
+             * @description How many links there are. Of xGMI the driver tells which GPUs are linked, not by how many: then it is 1.
+             */
+            links: number;
+        };
         /** @description Some of the GPUs. */
         GpuList: {
             /** @description The GPUs, in the order asked. */
@@ -1628,6 +1663,30 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+        };
+        /** @description Where a GPU is plugged in. */
+        GpuPlace: {
+            /** @description Its key. */
+            id: string;
+            /** @description Its name for people. */
+            name: string;
+            /**
+             * Format: int32
+             * @description Its index on the host.
+             */
+            index: number | null;
+            /** @description Its PCI address. */
+            pci: string | null;
+            /**
+             * Format: int64
+             * @description The host's NUMA node that it is plugged into.
+             */
+            numa_node: number | null;
+            /**
+             * Format: int64
+             * @description Its NVLink or xGMI links that are up.
+             */
+            links_up: number | null;
         };
         /** @description A GPU. A value that was not read is none, never 0. */
         GpuRecord: {
@@ -2549,6 +2608,22 @@ export interface components {
             /** @description What could not be read, in words; missing if the answer is whole. */
             partial?: string[];
         };
+        /** @description Where the GPUs of a host are plugged in, and what their links lead to. */
+        Topology: {
+            /** @description The host. */
+            hostname: string;
+            /** @description When it was so: the newest row of its GPUs. */
+            as_of: components["schemas"]["Moment"];
+            /** @description Its GPUs, by index. */
+            gpus: components["schemas"]["GpuPlace"][];
+            /**
+             * @description What the links of each GPU lead to, in the order of the GPUs. Those between two GPUs are told by each of them. A GPU whose driver
+             *     does not tell has none here.
+             */
+            links: components["schemas"]["GpuLink"][];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
+        };
         /** @description Where a metric of a GPU goes. */
         TrendEntry: {
             /** @description Key of the GPU. */
@@ -3269,6 +3344,67 @@ export interface operations {
             };
         };
     };
+    get_host_topology: {
+        parameters: {
+            query?: {
+                /**
+                 * @description As of this instant, by the history up to it. Without it: now.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                at?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The host.
+                 * @example sim-node-01
+                 */
+                hostname: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its GPUs and their links. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topology"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such host. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     list_metrics: {
         parameters: {
             query?: never;
@@ -3589,7 +3725,7 @@ export interface operations {
                  */
                 gpus?: string;
                 /**
-                 * @description Only GPUs of these hosts, between commas.
+                 * @description Only GPUs that are in these hosts now, between commas.
                  * @example sim-node-01
                  */
                 host?: string;
@@ -3673,7 +3809,7 @@ export interface operations {
                  */
                 gpus?: string;
                 /**
-                 * @description Only GPUs of these hosts, between commas.
+                 * @description Only GPUs that are in these hosts now, between commas.
                  * @example sim-node-01
                  */
                 host?: string;
