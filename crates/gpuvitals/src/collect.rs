@@ -135,7 +135,7 @@ pub(crate) async fn close(sink: &dyn Sink, deadline: Instant, failure: &mut Opti
     match tokio::time::timeout_at(deadline, sink.close()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            failure.get_or_insert(Failure::caused(Exit::Io, "closing the sinks", error));
+            failure.get_or_insert(Failure::caused(Exit::Io, "cannot close the sinks", error));
         }
         Err(_) => tracing::warn!("the sinks still write; rows not yet in files are safe in their logs"),
     }

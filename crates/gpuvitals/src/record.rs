@@ -322,10 +322,10 @@ fn failure(error: RecordError) -> Failure {
         RecordError::Io { action, ref path, source } => {
             Failure::io(format!("{action} {}", path.display()), source)
         }
-        RecordError::Busy { .. } => Failure::caused(Exit::Unavailable, "recording", error),
-        RecordError::Thread(_) => Failure::caused(Exit::Io, "recording", error),
-        RecordError::Writer | RecordError::Batch(_) => Failure::caused(Exit::Bug, "recording", error),
-        _ => Failure::caused(Exit::Data, "recording", error),
+        RecordError::Busy { .. } => Failure::caused(Exit::Unavailable, "cannot record", error),
+        RecordError::Thread(_) => Failure::caused(Exit::Io, "cannot record", error),
+        RecordError::Writer | RecordError::Batch(_) => Failure::caused(Exit::Bug, "cannot record", error),
+        _ => Failure::caused(Exit::Data, "cannot record", error),
     }
 }
 

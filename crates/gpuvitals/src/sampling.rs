@@ -60,7 +60,7 @@ pub(crate) fn refused(error: SamplerError) -> Failure {
         SamplerError::TooFast { .. } => {
             Failure::new(Exit::Config, format!("{error}; ask for a lower rate, or another --driver"))
         }
-        SamplerError::Thread(_) => Failure::caused(Exit::Io, "sampling", error),
+        SamplerError::Thread(_) => Failure::caused(Exit::Io, "cannot start sampling", error),
     }
 }
 
