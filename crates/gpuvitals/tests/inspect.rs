@@ -10,7 +10,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/logs")
 }
 
-/// Compares what is said of a log with the text beside it.
+/// Inspects a log, and compares the output with the file `LOG.inspect` beside it.
 fn expect(folder: &Path, log: &str, arguments: &[&str]) {
     let output = inspect(folder, &[arguments, &[log]].concat());
     let said = String::from_utf8(output.stdout).unwrap();

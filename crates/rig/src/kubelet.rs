@@ -102,8 +102,8 @@ fn pod(pod: &HoldingPod<'_>) -> Vec<u8> {
     )
 }
 
-/// A field that is text or a message: tag, length, bytes.
-fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+/// A field of a message that is text or a message itself: tag, length, bytes.
+pub fn field(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![tag << 3 | 2];
     let mut length = content.len();
     while length >= 0x80 {

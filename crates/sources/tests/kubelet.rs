@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use gpuvitals_rig::kubelet::field;
 use gpuvitals_sources::attribution::kubelet::{Kubelet, KubeletError};
 use gpuvitals_sources::attribution::{GpuName, Owner, Unresolved};
 use gpuvitals_sources::machine::Machine;
@@ -40,19 +41,6 @@ impl prost::Message for Raw {
     fn clear(&mut self) {
         self.0.clear();
     }
-}
-
-/// A field that is text or a message: tag, length, bytes.
-fn field(tag: u8, content: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![tag << 3 | 2];
-    let mut length = content.len();
-    while length >= 0x80 {
-        bytes.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
-        length >>= 7;
-    }
-    bytes.push(u8::try_from(length).unwrap());
-    bytes.extend_from_slice(content);
-    bytes
 }
 
 fn devices(resource: &str, ids: &[&str]) -> Vec<u8> {

@@ -47,7 +47,7 @@ impl ToldApart {
         HOLDER_COLUMNS.into_iter().zip(self.0).filter_map(|(column, is_told)| is_told.then_some(column))
     }
 
-    /// What is told of a holder with these texts.
+    /// The texts of a holder, those that are not asked for left out or empty.
     pub fn told<'a, T: From<&'a str>>(
         self,
         texts: impl IntoIterator<Item = Option<T>>,
@@ -58,6 +58,12 @@ impl ToldApart {
             Some(_) if HOLDING.contains(&column) => Some(T::from("")),
             _ => None,
         })
+    }
+}
+
+impl Default for ToldApart {
+    fn default() -> Self {
+        Self::ALL
     }
 }
 
@@ -122,7 +128,7 @@ impl GpuUse {
 }
 
 /// The use of each GPU by each of its holders, added up from rows and [`Stay`](super::Stay)s in the order of their times.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Usage {
     width_ns: Option<i64>,
     told_apart: ToldApart,
@@ -138,16 +144,7 @@ pub struct Usage {
 impl Usage {
     /// Nothing yet, by the steps and holders that a question tells apart.
     pub fn of(query: &UseQuery) -> Self {
-        Self {
-            width_ns: query.step_ns,
-            told_apart: query.told_apart,
-            gpus: HashMap::default(),
-            holders: Vec::new(),
-            numbers: HashMap::default(),
-            texts: HashSet::default(),
-            places: Vec::new(),
-            place_numbers: HashMap::default(),
-        }
+        Self { width_ns: query.step_ns, told_apart: query.told_apart, ..Self::default() }
     }
 
     /// The number of a holder with these texts, which it keeps: holders that are not told apart have one.

@@ -199,7 +199,7 @@ fn served(process: &Process, words: &str) -> String {
 
 const GRPC: &[&str] = &["-X", "POST", "-H", "content-type: application/grpc", "-H", "te: trailers"];
 
-/// A request: its URL, and what of it is not curl's usual.
+/// A request: its URL, and the options that curl needs for it.
 type Request = (String, &'static [&'static str]);
 
 /// One of each service that is not `up`, with these settings, and requests that each of them answers.

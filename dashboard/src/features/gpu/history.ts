@@ -91,7 +91,7 @@ export function sumsQuery({ gpus, columns, range, anchor, all, live }: PeersView
       const asked = columns.filter((column) => column !== ENERGY);
       const [counters, others] = [asked.filter(isCounter), asked.filter((column) => !isCounter(column))];
       const ask = (metrics: readonly string[], aggregate: string) => fetchHistory({ metrics, gpus, stepMs: WHOLE_RANGE_MS, aggregates: [aggregate] }, span, signal);
-      // It may take too long while the rest is there: then only its row is missing, which is said.
+      // Energy may be late or fail alone. The table is shown without its row then, and says so.
       const energyOf = columns.includes(ENERGY) ? fetchEnergy(gpus, span, signal).catch(withoutEnergy) : NO_ENERGY;
       const [grown, means, energy] = await Promise.all([ask(counters, "increase"), ask(others, "mean"), energyOf]);
       const sums = [...means.series.map((series) => ({ ...series, value: meanOf(series.values) })), ...grown.series.map((series) => ({ ...series, value: sumOf(series.values) })), ...energy.groups.map(energySum)];
