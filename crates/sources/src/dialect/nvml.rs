@@ -23,6 +23,7 @@ mod processes;
 mod raw;
 mod several;
 mod singles;
+mod tick;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -8,11 +8,12 @@ use super::ecc::Blocks;
 use super::fields::{FieldGroup, Links};
 use super::gpm::Gpm;
 use super::ledger::{Gate, Ledger};
-use super::raw::{ContextEntry, Contexts, Gpu, Raw};
+use super::raw::{ContextEntry, Contexts, Raw};
 use super::several::Several;
 use super::singles::Singles;
+use super::tick::{DeviceReading, GpuTick};
 use crate::dialect::{NVIDIA_HELD_DOWN, NVIDIA_REASONS};
-use crate::probe::{Due, ProbeError, Row};
+use crate::probe::{ProbeError, Row};
 
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
 const MEMORY_UTILIZATION: MetricId = MetricId::of("memory_utilization_pct");
@@ -55,6 +56,8 @@ pub(super) struct Board {
     singles: Singles,
     gpm: Gpm,
     parts: Parts,
+    /// Whether `GetPowerUsage` is the average over a second on this part.
+    is_power_averaged: bool,
     utilization: Gate,
     power: Gate,
     reasons: Gate,
@@ -65,7 +68,8 @@ pub(super) struct Board {
 }
 
 impl Board {
-    pub(super) fn new(driver: &str) -> Self {
+    /// Every call is open; `driver` is the version of the driver.
+    pub(super) fn new(driver: &str, is_power_averaged: bool) -> Self {
         Self {
             ledger: Ledger::default(),
             mig: Gate::Open,
@@ -78,6 +82,7 @@ impl Board {
             singles: Singles::new(),
             gpm: Gpm::default(),
             parts: Parts::default(),
+            is_power_averaged,
             utilization: Gate::Open,
             power: Gate::Open,
             reasons: Gate::Open,
@@ -88,116 +93,105 @@ impl Board {
     }
 
     /// Reads what is due; the fast tier first.
-    pub(super) fn read(
-        &mut self,
-        raw: &'static Raw,
-        gpu: Gpu,
-        now_ns: i64,
-        is_power_averaged: bool,
-        due: Due,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
+    pub(super) fn read(&mut self, tick: GpuTick, row: &mut Row) -> Result<(), ProbeError> {
+        let due = tick.due;
         self.ledger.begin();
-        self.fast.read(raw, gpu, &mut self.ledger, row)?;
+        let device = &mut DeviceReading { tick, ledger: &mut self.ledger, row };
+        self.fast.read(device)?;
         // Not if the field fails once: this call means another power on some parts.
         if !self.fast.has(POWER) {
-            self.read_power(raw, gpu, is_power_averaged, row)?;
+            read_power(&mut self.power, self.is_power_averaged, device)?;
         }
-        self.read_utilization(raw, gpu, row)?;
-        self.read_reasons(raw, gpu, due, row)?;
-        self.parts.read_memory(raw, gpu, due, &mut self.ledger, row)?;
+        read_utilization(&mut self.utilization, device)?;
+        read_reasons(&mut self.reasons, device)?;
+        self.parts.read_memory(device)?;
         if due.slow {
-            self.slow.read(raw, gpu, &mut self.ledger, row)?;
+            self.slow.read(device)?;
         }
         if due.rare {
-            self.rare.read(raw, gpu, &mut self.ledger, row)?;
+            self.rare.read(device)?;
         }
-        self.singles.read(due, raw, gpu, &mut self.ledger, row)?;
+        self.singles.read(device)?;
         if due.rare {
-            self.links.read(raw, gpu, [&self.slow, &self.rare], &mut self.ledger, row)?;
-            self.blocks.read(raw, gpu, &mut self.ledger, row)?;
-            self.several.read(raw, gpu, &mut self.ledger, row)?;
+            self.links.read([&self.slow, &self.rare], device)?;
+            self.blocks.read(device)?;
+            self.several.read(device)?;
         }
         if due.slow {
-            self.gpm.read(raw, gpu, now_ns, &mut self.ledger, row)?;
-            self.read_bar1(raw, gpu, due, row)?;
-            self.parts.read_contexts(raw, gpu, &mut self.ledger, row)?;
-            self.derive_rates(now_ns, row);
+            self.gpm.read(device)?;
+            read_bar1(&mut self.bar1, device)?;
+            self.parts.read_contexts(device)?;
+            derive_rates(&mut self.counted, device);
         }
         Ok(())
     }
+}
 
-    /// The power call of drivers without field values. Its meaning depends on the part; if it is an average,
-    /// that is also its most instantaneous reading.
-    fn read_power(
-        &mut self,
-        raw: &Raw,
-        gpu: Gpu,
-        is_averaged: bool,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
-        let Some(milliwatts) = self.ledger.ask(&mut self.power, &[POWER], || raw.power_mw(gpu))? else {
-            return Ok(());
-        };
-        let watts = f64::from(milliwatts) / 1000.0;
-        self.ledger.has(POWER);
-        row.double(POWER, watts);
-        if is_averaged && row.get(POWER_AVERAGE).is_none() {
-            self.ledger.has(POWER_AVERAGE);
-            row.double(POWER_AVERAGE, watts);
-        }
-        Ok(())
+/// The power call of drivers without field values. Its meaning depends on the part; if it is an average,
+/// that is also its most instantaneous reading.
+fn read_power(gate: &mut Gate, is_averaged: bool, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
+    let Some(milliwatts) = device.ask(gate, &[POWER], Raw::power_mw)? else {
+        return Ok(());
+    };
+    let watts = f64::from(milliwatts) / 1000.0;
+    device.ledger.has(POWER);
+    device.row.double(POWER, watts);
+    if is_averaged && device.row.get(POWER_AVERAGE).is_none() {
+        device.ledger.has(POWER_AVERAGE);
+        device.row.double(POWER_AVERAGE, watts);
     }
+    Ok(())
+}
 
-    fn read_utilization(&mut self, raw: &Raw, gpu: Gpu, row: &mut Row) -> Result<(), ProbeError> {
-        let metrics = [UTILIZATION, MEMORY_UTILIZATION];
-        let answer = self.ledger.ask(&mut self.utilization, &metrics, || raw.utilization_pct(gpu))?;
-        if let Some((gpu_pct, memory_pct)) = answer {
-            row.int(UTILIZATION, gpu_pct);
-            row.int(MEMORY_UTILIZATION, memory_pct);
-        }
-        Ok(())
+fn read_utilization(gate: &mut Gate, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
+    let answer = device.ask(gate, &[UTILIZATION, MEMORY_UTILIZATION], Raw::utilization_pct)?;
+    if let Some((gpu_pct, memory_pct)) = answer {
+        device.row.int(UTILIZATION, gpu_pct);
+        device.row.int(MEMORY_UTILIZATION, memory_pct);
     }
+    Ok(())
+}
 
-    fn read_reasons(&mut self, raw: &Raw, gpu: Gpu, due: Due, row: &mut Row) -> Result<(), ProbeError> {
-        let answer = self.ledger.ask(&mut self.reasons, &REASONS_ALL, || raw.clock_reasons(gpu))?;
-        if let Some(reasons) = answer {
-            row.int(REASONS, i64::try_from(reasons).unwrap_or(-1));
-            row.int(THROTTLED, i64::from(reasons & NVIDIA_HELD_DOWN != 0));
-            for (bit, metric) in NVIDIA_REASONS.iter().filter(|_| due.slow) {
-                row.int(*metric, i64::from(reasons & bit != 0));
+fn read_reasons(gate: &mut Gate, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
+    if let Some(reasons) = device.ask(gate, &REASONS_ALL, Raw::clock_reasons)? {
+        let is_slow = device.tick.due.slow;
+        device.row.int(REASONS, i64::try_from(reasons).unwrap_or(-1));
+        device.row.int(THROTTLED, i64::from(reasons & NVIDIA_HELD_DOWN != 0));
+        for (bit, metric) in NVIDIA_REASONS.iter().filter(|_| is_slow) {
+            device.row.int(*metric, i64::from(reasons & bit != 0));
+        }
+    }
+    Ok(())
+}
+
+fn read_bar1(gate: &mut Gate, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
+    if let Some(bytes) = device.ask(gate, &BAR1, Raw::bar1)? {
+        for (metric, bytes) in BAR1.iter().zip(bytes) {
+            if device.tick.due.has(metric.metric().tier) {
+                device.row.int(*metric, mebibytes(bytes));
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn read_bar1(&mut self, raw: &Raw, gpu: Gpu, due: Due, row: &mut Row) -> Result<(), ProbeError> {
-        if let Some(bytes) = self.ledger.ask(&mut self.bar1, &BAR1, || raw.bar1(gpu))? {
-            for (metric, bytes) in BAR1.iter().zip(bytes) {
-                if due.has(metric.metric().tier) {
-                    row.int(*metric, mebibytes(bytes));
-                }
-            }
+/// Derives the rates of [`RATES`] from the time and value of each counter at the reading before.
+#[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]
+fn derive_rates(counted: &mut [Option<(i64, i64)>], device: &mut DeviceReading<'_>) {
+    let now_ns = device.tick.now_ns;
+    for ((counter, rate), counted) in RATES.iter().zip(counted) {
+        let Some(Value::Int(count)) = device.row.get(*counter) else { continue };
+        let before = counted.replace((now_ns, count));
+        if device.row.get(*rate).is_some() {
+            continue;
         }
-        Ok(())
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]
-    fn derive_rates(&mut self, now_ns: i64, row: &mut Row) {
-        for ((counter, rate), counted) in RATES.iter().zip(&mut self.counted) {
-            let Some(Value::Int(count)) = row.get(*counter) else { continue };
-            let before = counted.replace((now_ns, count));
-            if row.get(*rate).is_some() {
-                continue;
-            }
-            self.ledger.has(*rate);
-            // The counters wrap and restart with the driver: after a fall there is no rate.
-            if let Some((before_ns, before)) = before
-                && now_ns > before_ns
-                && count >= before
-            {
-                row.double(*rate, (count - before) as f64 * 1e9 / (now_ns - before_ns) as f64);
-            }
+        device.ledger.has(*rate);
+        // The counters wrap and restart with the driver: after a fall there is no rate.
+        if let Some((before_ns, before)) = before
+            && now_ns > before_ns
+            && count >= before
+        {
+            device.row.double(*rate, (count - before) as f64 * 1e9 / (now_ns - before_ns) as f64);
         }
     }
 }
@@ -212,25 +206,19 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn read_memory(
-        &mut self,
-        raw: &Raw,
-        gpu: Gpu,
-        due: Due,
-        ledger: &mut Ledger,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
+    pub(super) fn read_memory(&mut self, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
         let metrics = [MEMORY_USED, MEMORY_USED_SHARE, MEMORY_TOTAL, MEMORY_FREE, MEMORY_RESERVED];
-        let Some(memory) = ledger.ask(&mut self.memory, &metrics, || raw.memory(gpu))? else {
+        let Some(memory) = device.ask(&mut self.memory, &metrics, Raw::memory)? else {
             return Ok(());
         };
+        let DeviceReading { tick, ledger, row } = device;
         row.int(MEMORY_USED, mebibytes(memory.used));
         if row.get(MEMORY_USED).is_some() && memory.total > 0 && memory.used <= memory.total {
             row.double(MEMORY_USED_SHARE, share_pct(memory.used, memory.total));
         } else {
             row.absent(MEMORY_USED_SHARE, AbsenceReason::Invalid);
         }
-        if due.slow {
+        if tick.due.slow {
             row.int(MEMORY_TOTAL, mebibytes(memory.total));
             row.int(MEMORY_FREE, mebibytes(memory.free));
             match memory.reserved {
@@ -242,20 +230,14 @@ impl Parts {
     }
 
     /// Counts the processes that have a context of any kind, each once.
-    pub(super) fn read_contexts(
-        &mut self,
-        raw: &Raw,
-        gpu: Gpu,
-        ledger: &mut Ledger,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
+    pub(super) fn read_contexts(&mut self, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
         self.pids.clear();
         let kinds = [Contexts::Compute, Contexts::Graphics, Contexts::Mps];
         for (kind, gate) in kinds.into_iter().zip(&mut self.contexts) {
             // Without compute processes there is no count; the other kinds only add to it.
             let metrics: &[MetricId] = if kind == Contexts::Compute { &[PROCESSES] } else { &[] };
             let list = &mut self.list;
-            match ledger.ask(gate, metrics, || raw.contexts(gpu, kind, list))? {
+            match device.ask(gate, metrics, |raw, gpu| raw.contexts(gpu, kind, list))? {
                 Some(()) => self.pids.extend(self.list.iter().map(|entry| entry.pid)),
                 None if kind == Contexts::Compute => return Ok(()),
                 None => {}
@@ -263,7 +245,7 @@ impl Parts {
         }
         self.pids.sort_unstable();
         self.pids.dedup();
-        row.int(PROCESSES, i64::try_from(self.pids.len()).unwrap_or(i64::MAX));
+        device.row.int(PROCESSES, i64::try_from(self.pids.len()).unwrap_or(i64::MAX));
         Ok(())
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use gpuvitals_core::MetricId;
 
 use super::code::{Answer, Code, Meaning};
-use super::ledger::{Gate, Ledger};
+use super::ledger::Gate;
 use super::raw::{Gpu, Raw};
 use super::singles::{AGGREGATE, CORRECTED, UNCORRECTED, VOLATILE, count_wide};
-use crate::probe::{Instance, ProbeError, Row};
+use super::tick::{DeviceReading, GpuTick};
+use crate::probe::{Instance, ProbeError};
 
 /// NVML's numbers of severity and lifetime, the metric of the sum over all memories, and the columns of the device memory and the
 /// SRAM.
@@ -100,26 +101,21 @@ impl Blocks {
     }
 
     /// Reads the count of each memory that the GPU counts.
-    pub(super) fn read(
-        &mut self,
-        raw: &Raw,
-        gpu: Gpu,
-        ledger: &mut Ledger,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
+    pub(super) fn read(&mut self, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
+        let GpuTick { raw, gpu, .. } = device.tick;
         for block in &mut self.0 {
             let mut gate = block.gate;
             let answer = match block.column {
-                Some(column) => ledger.ask(&mut gate, &[column], || block.ask(raw, gpu))?,
+                Some(column) => device.ask(&mut gate, &[column], |raw, gpu| block.ask(raw, gpu))?,
                 None if gate == Gate::Shut => None,
                 None => block.try_ask(raw, gpu, &mut gate)?,
             };
             block.gate = gate;
             let Some(count) = answer.map(count_wide) else { continue };
-            row.detail(block.total, Instance::Name(Arc::clone(&block.name)), count);
+            device.row.detail(block.total, Instance::Name(Arc::clone(&block.name)), count);
             if let Some(column) = block.column {
-                ledger.has(column);
-                row.set(column, count);
+                device.ledger.has(column);
+                device.row.set(column, count);
             }
         }
         Ok(())

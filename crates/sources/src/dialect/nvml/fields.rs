@@ -10,6 +10,7 @@ use nvml_wrapper_sys::bindings::field_id as id;
 use super::code::{Answer, Code, Meaning};
 use super::ledger::{Gate, Ledger};
 use super::raw::{FieldValue, Gpu, LinkEnd, Number, Raw, field_answer, field_value};
+use super::tick::{DeviceReading, GpuTick};
 use crate::probe::{Instance, ProbeError, Row};
 
 /// A field and the column it fills.
@@ -187,18 +188,13 @@ impl FieldGroup {
     }
 
     /// Reads them into the row. Fields that the device will never provide are not read again.
-    pub(super) fn read(
-        &mut self,
-        raw: &Raw,
-        gpu: Gpu,
-        ledger: &mut Ledger,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
+    pub(super) fn read(&mut self, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
+        let DeviceReading { tick: GpuTick { raw, gpu, .. }, ledger, row } = device;
         ledger.never(&self.unasked, AbsenceReason::NotSupported);
         if self.gate == Gate::Shut || self.request.is_empty() {
             return Ok(());
         }
-        if let Err(code) = self.ask(raw, gpu) {
+        if let Err(code) = self.ask(raw, *gpu) {
             return ledger.refused(&mut self.gate, &self.metrics, code);
         }
         self.gate = Gate::Open;
@@ -304,38 +300,38 @@ impl Links {
     /// Reads each link in detail, and links that are up and the sums over all links, but for those that `totals` gives.
     pub(super) fn read(
         &mut self,
-        raw: &Raw,
-        gpu: Gpu,
         totals: [&FieldGroup; 2],
-        ledger: &mut Ledger,
-        row: &mut Row,
+        device: &mut DeviceReading<'_>,
     ) -> Result<(), ProbeError> {
+        let GpuTick { raw, gpu, .. } = device.tick;
         let missing =
             |row: &Row, metric| row.get(metric).is_none() && totals.iter().all(|group| !group.has(metric));
         let count = match self.learn(raw, gpu) {
             Ok(count) => count,
             Err(code) => {
                 let metrics = LINK_FIELDS.iter().map(|(_, metric)| *metric);
-                let metrics: Vec<MetricId> =
-                    metrics.filter(|metric| missing(row, *metric)).chain([LINKS_UP, LINK_ENDS]).collect();
-                return ledger.refused(&mut Gate::Open, &metrics, code);
+                let metrics: Vec<MetricId> = metrics
+                    .filter(|metric| missing(device.row, *metric))
+                    .chain([LINKS_UP, LINK_ENDS])
+                    .collect();
+                return device.ledger.refused(&mut Gate::Open, &metrics, code);
             }
         };
         if count == 0 {
-            ledger.never(&[LINKS_UP, LINK_ENDS], AbsenceReason::NotSupported);
+            device.ledger.never(&[LINKS_UP, LINK_ENDS], AbsenceReason::NotSupported);
             for (_, metric) in LINK_FIELDS {
-                if missing(row, *metric) {
-                    ledger.never(&[*metric], AbsenceReason::NotSupported);
+                if missing(device.row, *metric) {
+                    device.ledger.never(&[*metric], AbsenceReason::NotSupported);
                 }
             }
             return Ok(());
         }
-        count_up(raw, gpu, count, &mut self.ends, ledger, row)?;
+        self.ends.count_up(count, device)?;
         if self.gate == Gate::Shut {
             return Ok(());
         }
         if let Err(code) = raw.field_values(gpu, &mut self.request) {
-            return ledger.refused(&mut self.gate, &[], code);
+            return device.ledger.refused(&mut self.gate, &[], code);
         }
         for (at, (id, metric)) in LINK_FIELDS.iter().enumerate() {
             let (before, rest) = self.answered.split_at_mut(at);
@@ -346,21 +342,21 @@ impl Links {
             }
             let Some(answered) = rest.first_mut() else { break };
             let sum = sum(&self.request, *id, answered, |link, count| {
-                row.detail(*metric, Instance::Number(link), Value::Int(count));
+                device.row.detail(*metric, Instance::Number(link), Value::Int(count));
             })?;
-            if !missing(row, *metric) {
+            if !missing(device.row, *metric) {
                 continue;
             }
             match sum {
                 Sum::Whole(sum) => {
-                    ledger.has(*metric);
-                    row.int(*metric, sum);
+                    device.ledger.has(*metric);
+                    device.row.int(*metric, sum);
                 }
                 Sum::Partial => {
-                    ledger.has(*metric);
-                    ledger.not_now(&[*metric], AbsenceReason::Invalid);
+                    device.ledger.has(*metric);
+                    device.ledger.not_now(&[*metric], AbsenceReason::Invalid);
                 }
-                Sum::None => ledger.never(&[*metric], AbsenceReason::NotSupported),
+                Sum::None => device.ledger.never(&[*metric], AbsenceReason::NotSupported),
             }
         }
         Ok(())
@@ -390,41 +386,35 @@ impl Links {
     }
 }
 
-/// Counts the links that are up.
-fn count_up(
-    raw: &Raw,
-    gpu: Gpu,
-    count: u32,
-    ends: &mut LinkEnds,
-    ledger: &mut Ledger,
-    row: &mut Row,
-) -> Result<(), ProbeError> {
-    let mut up = None;
-    ends.up = 0;
-    for link in 0..count {
-        match raw.link_state(gpu, link) {
-            Ok(state) => {
-                let is_up = i64::from(state == 1);
-                *up.get_or_insert(0) += is_up;
-                row.detail(LINKS_UP, Instance::Number(link), Value::Int(is_up));
-                if state == 1 {
-                    ends.learn(raw, gpu, link);
-                }
-            }
-            // A link that this board does not have is not up.
-            Err(Code::NOT_SUPPORTED | Code::INVALID_ARGUMENT) => {}
-            Err(code) => return ledger.refused(&mut Gate::Open, &[LINKS_UP], code),
-        }
-    }
-    match up {
-        Some(up) => row.int(LINKS_UP, up),
-        None => ledger.never(&[LINKS_UP], AbsenceReason::NotSupported),
-    }
-    ends.tell(ledger, row);
-    Ok(())
-}
-
 impl LinkEnds {
+    /// Counts the links that are up, of this many, and tells what they lead to.
+    fn count_up(&mut self, count: u32, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
+        let DeviceReading { tick: GpuTick { raw, gpu, .. }, ledger, row } = device;
+        let mut up = None;
+        self.up = 0;
+        for link in 0..count {
+            match raw.link_state(*gpu, link) {
+                Ok(state) => {
+                    let is_up = i64::from(state == 1);
+                    *up.get_or_insert(0) += is_up;
+                    row.detail(LINKS_UP, Instance::Number(link), Value::Int(is_up));
+                    if state == 1 {
+                        self.learn(raw, *gpu, link);
+                    }
+                }
+                // A link that this board does not have is not up.
+                Err(Code::NOT_SUPPORTED | Code::INVALID_ARGUMENT) => {}
+                Err(code) => return ledger.refused(&mut Gate::Open, &[LINKS_UP], code),
+            }
+        }
+        match up {
+            Some(up) => row.int(LINKS_UP, up),
+            None => ledger.never(&[LINKS_UP], AbsenceReason::NotSupported),
+        }
+        self.tell(ledger, row);
+        Ok(())
+    }
+
     /// Notes a link that is up, and asks what it leads to until that has been told.
     fn learn(&mut self, raw: &Raw, gpu: Gpu, link: u32) {
         let at = link as usize;

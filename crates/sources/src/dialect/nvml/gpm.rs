@@ -4,7 +4,8 @@ use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::code::{Code, Meaning};
 use super::ledger::{Gate, Ledger};
-use super::raw::{GpmRequest, GpmSample, Gpu, Raw};
+use super::raw::{GpmRequest, GpmSample, Raw};
+use super::tick::{DeviceReading, GpuTick};
 use crate::probe::{ProbeError, Row};
 
 /// Two samples closer together give nothing sensible.
@@ -59,18 +60,12 @@ impl Gpm {
     }
 
     /// Takes a sample and reports the change since the one before.
-    pub(super) fn read(
-        &mut self,
-        raw: &'static Raw,
-        gpu: Gpu,
-        now_ns: i64,
-        ledger: &mut Ledger,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
+    pub(super) fn read(&mut self, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
         if self.gate == Gate::Shut {
             return Ok(());
         }
-        let answer = self.sample(raw, gpu, now_ns).and_then(|()| self.between(raw, now_ns));
+        let DeviceReading { tick, ledger, row } = device;
+        let answer = self.sample(*tick).and_then(|()| self.between(tick.raw, tick.now_ns));
         match answer {
             Ok(true) => self.tell(ledger, row)?,
             Ok(false) => {}
@@ -87,7 +82,7 @@ impl Gpm {
         Ok(())
     }
 
-    fn sample(&mut self, raw: &'static Raw, gpu: Gpu, now_ns: i64) -> Result<(), Code> {
+    fn sample(&mut self, GpuTick { raw, gpu, now_ns, .. }: GpuTick) -> Result<(), Code> {
         let samples = if let Some(samples) = &mut self.samples {
             samples
         } else {

@@ -9,7 +9,8 @@ use super::code::{Answer, Code, Meaning};
 use super::gpm::Gpm;
 use super::ledger::Ledger;
 use super::raw::{Gpu, Raw};
-use crate::probe::{Due, ProbeError, Reading, Row};
+use super::tick::{DeviceReading, GpuTick};
+use crate::probe::{ProbeError, Reading, Row};
 
 /// Most instances of one GPU.
 const INSTANCES_MAX: u32 = 64;
@@ -105,18 +106,11 @@ fn instance(place: &MigPlace, parent: &Identity, shares_instance: bool) -> Optio
 }
 
 impl Instance {
-    /// Reads the instance into a row of its own. Returns whether its handle is stale.
-    pub(super) fn read(
-        &mut self,
-        raw: &'static Raw,
-        parent: Gpu,
-        now_ns: i64,
-        due: Due,
-        reading: &mut Reading,
-    ) -> Result<bool, ProbeError> {
+    /// Reads the instance into a row of its own, at a tick of its parent. Returns whether its handle is stale.
+    pub(super) fn read(&mut self, tick: GpuTick, reading: &mut Reading) -> Result<bool, ProbeError> {
         let row = reading.row(&self.identity);
         self.ledger.begin();
-        match self.fill(raw, parent, now_ns, due, row) {
+        match self.fill(tick, row) {
             // Its own failure; the parent reports failures of the whole GPU.
             Err(ProbeError::Failed(_)) => {
                 row.down(AbsenceReason::Invalid, "the MIG instance does not answer");
@@ -126,22 +120,19 @@ impl Instance {
         if self.ledger.is_stale {
             row.down(AbsenceReason::Gone, "the MIG instance is no more");
         }
-        self.ledger.close(due, row);
+        self.ledger.close(tick.due, row);
         Ok(self.ledger.is_stale)
     }
 
-    fn fill(
-        &mut self,
-        raw: &'static Raw,
-        parent: Gpu,
-        now_ns: i64,
-        due: Due,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
-        self.parts.read_memory(raw, self.gpu, due, &mut self.ledger, row)?;
-        if due.slow {
-            self.parts.read_contexts(raw, self.gpu, &mut self.ledger, row)?;
-            self.gpm.read(raw, parent, now_ns, &mut self.ledger, row)?;
+    fn fill(&mut self, tick: GpuTick, row: &mut Row) -> Result<(), ProbeError> {
+        let own = GpuTick { gpu: self.gpu, ..tick };
+        let device = &mut DeviceReading { tick: own, ledger: &mut self.ledger, row };
+        self.parts.read_memory(device)?;
+        if tick.due.slow {
+            self.parts.read_contexts(device)?;
+            // GPM asks the parent for its instance.
+            device.tick = tick;
+            self.gpm.read(device)?;
         }
         Ok(())
     }

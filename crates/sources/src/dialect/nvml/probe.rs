@@ -11,6 +11,7 @@ use super::events::{Events, Xids};
 use super::known::{Known, lost};
 use super::mig::{self, Instance};
 use super::raw::{Gpu, Raw};
+use super::tick::GpuTick;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 
 const MIG_MODE: MetricId = MetricId::of("mig_mode");
@@ -48,7 +49,7 @@ impl NvmlProbe {
             events,
             xids: Arc::default(),
             is_watched: false,
-            board: Board::new(&driver),
+            board: Board::new(&driver, is_power_averaged),
             driver,
             instances: Vec::new(),
         }
@@ -61,10 +62,14 @@ impl NvmlProbe {
         }
         let gpu = self.look_up()?;
         self.gpu = Some(gpu);
-        self.board = Board::new(&self.driver);
+        self.board = self.fresh_board();
         self.instances.clear();
         self.is_watched = false;
         Ok(gpu)
+    }
+
+    fn fresh_board(&self) -> Board {
+        Board::new(&self.driver, self.is_power_averaged)
     }
 
     fn look_up(&self) -> Result<Gpu, ProbeError> {
@@ -76,9 +81,9 @@ impl NvmlProbe {
         // Rare readings complete the slow tier: they never come alone.
         let due = Due { slow: due.slow || due.rare, ..due };
         let gpu = self.open()?;
-        let now_ns = Moment::now().mono_ns;
+        let tick = GpuTick { raw: self.raw, gpu, now_ns: Moment::now().mono_ns, due };
         let row = reading.row(&self.identity);
-        self.board.read(self.raw, gpu, now_ns, self.is_power_averaged, due, row)?;
+        self.board.read(tick, row)?;
         if due.slow {
             self.read_xids(gpu, row)?;
         }
@@ -88,7 +93,7 @@ impl NvmlProbe {
         self.board.ledger.close(due, row);
         let mut is_stale = self.board.ledger.is_stale;
         for instance in &mut self.instances {
-            is_stale |= instance.read(self.raw, gpu, now_ns, due, reading)?;
+            is_stale |= instance.read(tick, reading)?;
         }
         if is_stale {
             let fresh = self.look_up()?;
@@ -135,7 +140,7 @@ impl NvmlProbe {
         let gpu = self.open()?;
         if let Some(found) = mig::find(self.raw, gpu, &self.identity, &self.instances)? {
             if !self.instances.is_empty() || !found.is_empty() {
-                self.board = Board::new(&self.driver);
+                self.board = self.fresh_board();
             }
             self.instances = found;
         }

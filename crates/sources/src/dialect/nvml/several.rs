@@ -3,10 +3,11 @@
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::code::Answer;
-use super::ledger::{Gate, Ledger};
+use super::ledger::Gate;
 use super::raw::{Gpu, Raw};
 use super::singles::count_wide;
-use crate::probe::{ProbeError, Row};
+use super::tick::DeviceReading;
+use crate::probe::ProbeError;
 
 const REMAP_BANKS: [MetricId; 5] = [
     MetricId::of("remap_banks_max"),
@@ -57,29 +58,17 @@ pub(super) struct Several {
 }
 
 impl Several {
-    pub(super) fn read(
-        &mut self,
-        raw: &Raw,
-        gpu: Gpu,
-        ledger: &mut Ledger,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
-        if let Some(banks) = ledger.ask(&mut self.banks, &REMAP_BANKS, || raw.remap_banks(gpu))? {
-            REMAP_BANKS.iter().zip(banks).for_each(|(metric, count)| row.int(*metric, count));
+    pub(super) fn read(&mut self, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
+        if let Some(banks) = device.ask(&mut self.banks, &REMAP_BANKS, Raw::remap_banks)? {
+            REMAP_BANKS.iter().zip(banks).for_each(|(metric, count)| device.row.int(*metric, count));
         }
-        self.read_sram(raw, gpu, ledger, row)?;
-        self.read_encoder(raw, gpu, ledger, row)?;
-        self.read_fabric(raw, gpu, ledger, row)
+        self.read_sram(device)?;
+        self.read_encoder(device)?;
+        self.read_fabric(device)
     }
 
-    fn read_sram(
-        &mut self,
-        raw: &Raw,
-        gpu: Gpu,
-        ledger: &mut Ledger,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
-        if let Some(errors) = ledger.ask(&mut self.sram, &SRAM, || raw.sram_errors(gpu))? {
+    fn read_sram(&mut self, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
+        if let Some(errors) = device.ask(&mut self.sram, &SRAM, Raw::sram_errors)? {
             let counts = [
                 errors.volatileUncParity,
                 errors.volatileUncSecDed,
@@ -92,47 +81,35 @@ impl Several {
                 errors.aggregateUncBucketOther,
                 errors.bThresholdExceeded.into(),
             ];
-            SRAM.iter().zip(counts).for_each(|(metric, count)| row.set(*metric, count_wide(count)));
+            SRAM.iter().zip(counts).for_each(|(metric, count)| device.row.set(*metric, count_wide(count)));
         }
         Ok(())
     }
 
     /// Without a session the driver's rate and latency are 0, which nothing has measured: they are left out.
-    fn read_encoder(
-        &mut self,
-        raw: &Raw,
-        gpu: Gpu,
-        ledger: &mut Ledger,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
+    fn read_encoder(&mut self, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
         let metrics = [SESSIONS, FPS, LATENCY];
         if let Some([sessions, fps, latency_us]) =
-            ledger.ask(&mut self.encoder, &metrics, || raw.encoder_sessions(gpu))?
+            device.ask(&mut self.encoder, &metrics, Raw::encoder_sessions)?
         {
-            row.int(SESSIONS, sessions);
+            device.row.int(SESSIONS, sessions);
             if sessions > 0 {
-                row.int(FPS, fps);
-                row.int(LATENCY, i64::from(latency_us) * 1000);
+                device.row.int(FPS, fps);
+                device.row.int(LATENCY, i64::from(latency_us) * 1000);
             }
         }
         Ok(())
     }
 
-    fn read_fabric(
-        &mut self,
-        raw: &Raw,
-        gpu: Gpu,
-        ledger: &mut Ledger,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
+    fn read_fabric(&mut self, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
         let metrics = [FABRIC_STATE, FABRIC_HEALTH];
-        if let Some((state, health)) = ledger.ask(&mut self.fabric, &metrics, || raw.fabric(gpu))? {
+        if let Some((state, health)) = device.ask(&mut self.fabric, &metrics, Raw::fabric)? {
             for (metric, value) in metrics.into_iter().zip([Some(state), health]) {
                 match value {
-                    None | Some(NO_FABRIC) => ledger.never(&[metric], AbsenceReason::NotSupported),
+                    None | Some(NO_FABRIC) => device.ledger.never(&[metric], AbsenceReason::NotSupported),
                     Some(value) => {
-                        ledger.has(metric);
-                        row.int(metric, value);
+                        device.ledger.has(metric);
+                        device.row.int(metric, value);
                     }
                 }
             }

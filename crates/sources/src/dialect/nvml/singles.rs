@@ -4,9 +4,10 @@ use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{MetricId, batch::Value};
 
 use super::code::{Answer, Code};
-use super::ledger::{Gate, Ledger};
+use super::ledger::Gate;
 use super::raw::{Gpu, Raw};
-use crate::probe::{Due, ProbeError, Row};
+use super::tick::DeviceReading;
+use crate::probe::ProbeError;
 
 /// Asks a GPU for one number.
 type Get = fn(&Raw, Gpu) -> Answer<Value>;
@@ -137,21 +138,14 @@ impl Singles {
     }
 
     /// Reads those that are due and not in the row yet.
-    pub(super) fn read(
-        &mut self,
-        due: Due,
-        raw: &Raw,
-        gpu: Gpu,
-        ledger: &mut Ledger,
-        row: &mut Row,
-    ) -> Result<(), ProbeError> {
+    pub(super) fn read(&mut self, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
         for (single, tier, gate) in &mut self.0 {
-            if !due.has(*tier) || row.get(single.metric).is_some() {
+            if !device.tick.due.has(*tier) || device.row.get(single.metric).is_some() {
                 continue;
             }
-            if let Some(value) = ledger.ask(gate, &[single.metric], || (single.get)(raw, gpu))? {
-                ledger.has(single.metric);
-                row.set(single.metric, value);
+            if let Some(value) = device.ask(gate, &[single.metric], single.get)? {
+                device.ledger.has(single.metric);
+                device.row.set(single.metric, value);
             }
         }
         Ok(())
