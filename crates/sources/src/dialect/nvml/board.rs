@@ -7,6 +7,7 @@ use gpuvitals_core::{AbsenceReason, MetricId};
 use super::ecc::Blocks;
 use super::fields::{FieldGroup, Links};
 use super::gpm::Gpm;
+use super::known::PowerUsage;
 use super::ledger::{Gate, Ledger};
 use super::raw::{ContextEntry, Contexts, Raw};
 use super::several::Several;
@@ -56,8 +57,7 @@ pub(super) struct Board {
     singles: Singles,
     gpm: Gpm,
     parts: Parts,
-    /// Whether `GetPowerUsage` is the average over a second on this part.
-    is_power_averaged: bool,
+    power_usage: PowerUsage,
     utilization: Gate,
     power: Gate,
     reasons: Gate,
@@ -69,7 +69,7 @@ pub(super) struct Board {
 
 impl Board {
     /// Every call is open; `driver` is the version of the driver.
-    pub(super) fn new(driver: &str, is_power_averaged: bool) -> Self {
+    pub(super) fn new(driver: &str, power_usage: PowerUsage) -> Self {
         Self {
             ledger: Ledger::default(),
             mig: Gate::Open,
@@ -82,7 +82,7 @@ impl Board {
             singles: Singles::new(),
             gpm: Gpm::default(),
             parts: Parts::default(),
-            is_power_averaged,
+            power_usage,
             utilization: Gate::Open,
             power: Gate::Open,
             reasons: Gate::Open,
@@ -100,7 +100,7 @@ impl Board {
         self.fast.read(device)?;
         // Not if the field fails once: this call means another power on some parts.
         if !self.fast.has(POWER) {
-            read_power(&mut self.power, self.is_power_averaged, device)?;
+            read_power(&mut self.power, self.power_usage, device)?;
         }
         read_utilization(&mut self.utilization, device)?;
         read_reasons(&mut self.reasons, device)?;
@@ -129,14 +129,14 @@ impl Board {
 
 /// The power call of drivers without field values. Its meaning depends on the part; if it is an average,
 /// that is also its most instantaneous reading.
-fn read_power(gate: &mut Gate, is_averaged: bool, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
+fn read_power(gate: &mut Gate, usage: PowerUsage, device: &mut DeviceReading<'_>) -> Result<(), ProbeError> {
     let Some(milliwatts) = device.ask(gate, &[POWER], Raw::power_mw)? else {
         return Ok(());
     };
     let watts = f64::from(milliwatts) / 1000.0;
     device.ledger.has(POWER);
     device.row.double(POWER, watts);
-    if is_averaged && device.row.get(POWER_AVERAGE).is_none() {
+    if usage == PowerUsage::Average && device.row.get(POWER_AVERAGE).is_none() {
         device.ledger.has(POWER_AVERAGE);
         device.row.double(POWER_AVERAGE, watts);
     }

@@ -14,8 +14,16 @@ pub(crate) struct Known {
     pub(crate) raw: &'static Raw,
     pub(crate) gpu: Gpu,
     pub(crate) identity: Arc<Identity>,
-    /// Whether `GetPowerUsage` is the average over a second on this part.
-    pub(super) is_power_averaged: bool,
+    pub(super) power_usage: PowerUsage,
+}
+
+/// What `GetPowerUsage` gives on a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PowerUsage {
+    /// The power at the moment of the call.
+    Instant,
+    /// The average over the second before.
+    Average,
 }
 
 /// Why a GPU gives no handle.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 
 use super::events::Events;
-use super::known::{Known, lost};
+use super::known::{Known, PowerUsage, lost};
 use super::library::{self, Listed};
 use super::probe::NvmlProbe;
 use super::raw::Raw;
@@ -49,8 +49,8 @@ impl NodeDriver {
             // A text that cannot be one is left out: a row is worth more than a label.
             let _refused = identity.set(IdentityColumn::Vbios, vbios);
         }
-        let is_power_averaged = is_power_averaged(listed);
-        Ok(Known { raw, gpu: listed.gpu, identity: Arc::new(identity), is_power_averaged })
+        let power_usage = power_usage(listed);
+        Ok(Known { raw, gpu: listed.gpu, identity: Arc::new(identity), power_usage })
     }
 
     /// The GPU of this index, of which nothing is known but perhaps the address.
@@ -85,12 +85,13 @@ impl NodeDriver {
     }
 }
 
-/// Whether `GetPowerUsage` is the average over a second: from Ampere on, but not on GA100 (A100, A30 and their kin).
-fn is_power_averaged(listed: &Listed) -> bool {
+/// The average from Ampere on, but not on GA100 (A100, A30 and their kin).
+fn power_usage(listed: &Listed) -> PowerUsage {
     const AMPERE: u32 = 7;
     const UNKNOWN: u32 = u32::MAX;
     let is_ga100 = listed.pci.as_ref().is_some_and(|(_, device)| device >> 8 == 0x20);
-    listed.architecture.is_some_and(|it| (AMPERE..UNKNOWN).contains(&it)) && !is_ga100
+    let is_averaged = listed.architecture.is_some_and(|it| (AMPERE..UNKNOWN).contains(&it)) && !is_ga100;
+    if is_averaged { PowerUsage::Average } else { PowerUsage::Instant }
 }
 
 /// The one address at which the kernel module has a GPU that is none of the named ones.

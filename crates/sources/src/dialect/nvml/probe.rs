@@ -8,7 +8,7 @@ use gpuvitals_core::{Identity, IdentityColumn, MetricId};
 use super::board::Board;
 use super::code::Code;
 use super::events::{Events, Xids};
-use super::known::{Known, lost};
+use super::known::{Known, PowerUsage, lost};
 use super::mig::{self, Instance};
 use super::raw::{Gpu, Raw};
 use super::tick::GpuTick;
@@ -27,8 +27,7 @@ pub(super) struct NvmlProbe {
     gpu: Option<Gpu>,
     identity: Arc<Identity>,
     driver: Arc<str>,
-    /// Whether `GetPowerUsage` is the average over a second on this part.
-    is_power_averaged: bool,
+    power_usage: PowerUsage,
     events: Option<Arc<Events>>,
     xids: Arc<Xids>,
     /// Whether events of the present handle are waited for.
@@ -39,17 +38,17 @@ pub(super) struct NvmlProbe {
 
 impl NvmlProbe {
     pub(super) fn new(known: Known, events: Option<Arc<Events>>) -> Self {
-        let Known { raw, gpu, identity, is_power_averaged } = known;
+        let Known { raw, gpu, identity, power_usage } = known;
         let driver = identity.shared(IdentityColumn::Driver).map_or_else(|| Arc::from(""), Arc::clone);
         Self {
             raw,
             gpu: Some(gpu),
             identity,
-            is_power_averaged,
+            power_usage,
             events,
             xids: Arc::default(),
             is_watched: false,
-            board: Board::new(&driver, is_power_averaged),
+            board: Board::new(&driver, power_usage),
             driver,
             instances: Vec::new(),
         }
@@ -69,7 +68,7 @@ impl NvmlProbe {
     }
 
     fn fresh_board(&self) -> Board {
-        Board::new(&self.driver, self.is_power_averaged)
+        Board::new(&self.driver, self.power_usage)
     }
 
     fn look_up(&self) -> Result<Gpu, ProbeError> {
