@@ -66,10 +66,17 @@ impl Places {
 
 /// The parts of a record besides values of metrics.
 #[derive(Debug, Default)]
-struct Rest {
+struct RecordRest {
     absent: Vec<(MetricId, AbsenceReason)>,
     extras: Vec<ExtraCell>,
     invalid: u64,
+}
+
+/// A record that is put into rows, and where what it has besides values goes.
+struct RecordReading<'a> {
+    record: &'a Splitter,
+    rest: &'a mut RecordRest,
+    ledger: &'a mut Ledger,
 }
 
 /// Fills batches from records.
@@ -100,7 +107,7 @@ pub(super) struct RowBuilder {
     /// The rows as messages, if wanted: of this batch, and of the last.
     messages: Option<Messages>,
     handed_over: Vec<serde_json::Value>,
-    rest: Rest,
+    rest: RecordRest,
 }
 
 impl RowBuilder {
@@ -125,7 +132,7 @@ impl RowBuilder {
             text_columns: HashSet::default(),
             messages: with_messages.then(Messages::default),
             handed_over: Vec::new(),
-            rest: Rest::default(),
+            rest: RecordRest::default(),
         }
     }
 
@@ -218,7 +225,8 @@ impl RowBuilder {
         for (number, part) in parts.iter().enumerate() {
             let mut rest = std::mem::take(&mut self.rest);
             rest.clear();
-            is_taken |= self.take_part(record, time_ns, (number, part), &mut rest, ledger)?;
+            let reading = RecordReading { record, rest: &mut rest, ledger: &mut *ledger };
+            is_taken |= self.take_part(reading, time_ns, (number, part))?;
             invalid += rest.invalid;
             self.rest = rest;
         }
@@ -233,12 +241,11 @@ impl RowBuilder {
     /// Puts a part of the record into its row, if it has a value.
     fn take_part(
         &mut self,
-        record: &Splitter,
+        mut reading: RecordReading<'_>,
         time_ns: i64,
         (number, part): (usize, &Part),
-        rest: &mut Rest,
-        ledger: &mut Ledger,
     ) -> Result<bool, Refusal> {
+        let record = reading.record;
         let index = self.subjects.find(&self.plan, record, (number, &part.whose))?;
         let time_ns = if self.plan.is_of_processes { self.look(index, record, time_ns) } else { time_ns };
         let is_host = part.whose == Whose::Host;
@@ -249,23 +256,23 @@ impl RowBuilder {
             own: RowPlace { index, time_ns, is_host, row: None, is_shared },
         };
         for cells in &part.metrics {
-            self.read_cells(record, cells, &mut places, rest, ledger);
+            self.read_cells(&mut reading, cells, &mut places);
         }
         for (column, name) in &part.extras {
-            rest.extra(name, &pointed(record.field(*column), self.plan.decimals.of_column(*column)));
+            reading.rest.extra(name, &pointed(record.field(*column), self.plan.decimals.of_column(*column)));
         }
         let mut is_elsewhere = false;
         if let Some(columns) = self.named.filter(|_| part.whose == Whose::Row) {
-            is_elsewhere = self.read_named(record, columns, &mut places, rest, ledger)?;
+            is_elsewhere = self.read_named(&mut reading, columns, &mut places)?;
         }
         let has_card = places.card.as_ref().is_some_and(|card| card.row.is_some());
         let mut place = places.own;
-        if place.row.is_none() && !rest.extras.is_empty() {
+        if place.row.is_none() && !reading.rest.extras.is_empty() {
             self.open_row(&mut place);
         }
         match place.row {
-            Some((row, known)) => self.put_rest(&place, row, known, rest, record.record_line(), ledger),
-            None => self.note_absences(&place, rest),
+            Some(row) => self.put_rest(&mut reading, &place, row),
+            None => self.note_absences(&place, reading.rest),
         }
         Ok(place.row.is_some() || has_card || is_elsewhere)
     }
@@ -288,14 +295,8 @@ impl RowBuilder {
     }
 
     /// Sets a metric that has columns of its own: of several values the largest, or the first that can be true.
-    fn read_cells(
-        &mut self,
-        record: &Splitter,
-        cells: &Cells,
-        places: &mut Places,
-        rest: &mut Rest,
-        ledger: &mut Ledger,
-    ) {
+    fn read_cells(&mut self, reading: &mut RecordReading<'_>, cells: &Cells, places: &mut Places) {
+        let record = reading.record;
         let decimals = &self.plan.decimals;
         let name = |column: usize| self.plan.columns.get(column).map(|column| column.name.as_str());
         let (line, id) = (record.record_line(), cells.scale.id);
@@ -317,12 +318,12 @@ impl RowBuilder {
                     if !is_credible(id, known) && is_credible(id, value) {
                         let beside = name(column).unwrap_or_default();
                         let reason = format!("{} cannot be true beside {beside}", known.as_f64());
-                        ledger.value(line, name(doubted), reason);
+                        reading.ledger.value(line, name(doubted), reason);
                         found = Some((column, value));
                     }
                 }
                 (Err(_), _) if is_derived => {}
-                (Err(missing), _) => rest.missing(id, missing, line, name(column), ledger),
+                (Err(missing), _) => reading.missing(id, missing, name(column)),
             }
         }
         let Some((column, value)) = found else { return };
@@ -408,23 +409,21 @@ impl RowBuilder {
         Some(row)
     }
 
-    /// Puts absences and unknown columns into a row.
+    /// Puts absences and unknown columns into the row of a place ([`RowPlace::row`]).
     fn put_rest(
         &mut self,
+        reading: &mut RecordReading<'_>,
         place: &RowPlace,
-        row: RowId,
-        known: bool,
-        rest: &Rest,
-        line: u64,
-        ledger: &mut Ledger,
+        (row, is_known): (RowId, bool),
     ) {
+        let RecordReading { record, rest, ledger } = reading;
         let Self { subjects, builder, hosts, text_columns, messages, .. } = self;
         let builder = if place.is_host { hosts } else { builder };
         let Some(subject) = subjects.get_mut(place.index) else { return };
         for (metric, reason) in &rest.absent {
             builder.absent(row, *metric, *reason);
         }
-        let of_subject = subject.extras.iter().filter(|_| !known);
+        let of_subject = subject.extras.iter().filter(|_| !is_known);
         for cell in of_subject.chain(&rest.extras) {
             let outcome = match cell.number {
                 Some(number) if !text_columns.contains(&cell.name) => {
@@ -433,7 +432,7 @@ impl RowBuilder {
                 _ => builder.set_extra_text(row, &cell.name, &cell.text),
             };
             if let Err(error) = outcome {
-                ledger.value(line, Some(&cell.name), error.to_string());
+                ledger.value(record.record_line(), Some(&cell.name), error.to_string());
                 continue;
             }
             let is_new_text = cell.number.is_none() && !text_columns.contains(&cell.name);
@@ -447,7 +446,7 @@ impl RowBuilder {
     }
 
     /// Absences of a record without values count for the row that the GPU has at that time, if it has one.
-    fn note_absences(&mut self, place: &RowPlace, rest: &Rest) {
+    fn note_absences(&mut self, place: &RowPlace, rest: &RecordRest) {
         let subject = self.subjects.get_mut(place.index).filter(|subject| subject.batch == self.batch);
         let row = subject.and_then(|subject| subject.row).filter(|(at, _)| *at == place.time_ns);
         if let Some((_, row)) = row {
@@ -483,32 +482,28 @@ impl Subject {
     }
 }
 
-impl Rest {
+impl RecordReading<'_> {
+    /// Notes why a field has no value.
+    fn missing(&mut self, id: MetricId, missing: Missing, name: Option<&str>) {
+        match missing {
+            Missing::Absent(reason) => {
+                self.rest.absent.push((id, reason));
+                self.ledger.counts.values_absent += 1;
+            }
+            Missing::Invalid(reason) => {
+                self.rest.absent.push((id, AbsenceReason::Invalid));
+                self.rest.invalid += 1;
+                self.ledger.value(self.record.record_line(), name, reason);
+            }
+        }
+    }
+}
+
+impl RecordRest {
     fn clear(&mut self) {
         self.absent.clear();
         self.extras.clear();
         self.invalid = 0;
-    }
-
-    fn missing(
-        &mut self,
-        id: MetricId,
-        missing: Missing,
-        line: u64,
-        name: Option<&str>,
-        ledger: &mut Ledger,
-    ) {
-        match missing {
-            Missing::Absent(reason) => {
-                self.absent.push((id, reason));
-                ledger.counts.values_absent += 1;
-            }
-            Missing::Invalid(reason) => {
-                self.absent.push((id, AbsenceReason::Invalid));
-                self.invalid += 1;
-                ledger.value(line, name, reason);
-            }
-        }
     }
 
     fn extra(&mut self, name: &Arc<str>, field: &[u8]) {

@@ -2,13 +2,13 @@
 
 use gpuvitals_core::foreign::{self, Meaning};
 
-use super::{Places, Rest, RowBuilder, RowPlace, text};
+use super::{Places, RecordReading, RowBuilder, RowPlace, text};
 use crate::csv::cell;
 use crate::csv::decimal::pointed;
 use crate::csv::part::Whose;
 use crate::csv::series::{Name, Named, Series};
 use crate::csv::split::Splitter;
-use crate::report::{Ledger, Refusal};
+use crate::report::Refusal;
 
 /// Most names of metrics remembered; further ones are looked up again.
 const NAMES_MAX: usize = 4096;
@@ -17,17 +17,16 @@ impl RowBuilder {
     /// Sets the metric that the row names; whether it is in the row of another than the record's.
     pub(super) fn read_named(
         &mut self,
-        record: &Splitter,
+        reading: &mut RecordReading<'_>,
         (name_column, value_column): (usize, usize),
         places: &mut Places,
-        rest: &mut Rest,
-        ledger: &mut Ledger,
     ) -> Result<bool, Refusal> {
+        let record = reading.record;
         let name = record.field(name_column);
         let (scale, whose, is_of_several) = match self.named(record, name) {
             Named::Metric { scale, whose, is_of_several } => (scale, whose, is_of_several),
             Named::Extra(name) => {
-                rest.extra(&name, record.field(value_column));
+                reading.rest.extra(&name, record.field(value_column));
                 return Ok(false);
             }
         };
@@ -36,9 +35,9 @@ impl RowBuilder {
             Ok(value) => value,
             Err(missing) => {
                 let name = std::str::from_utf8(name).ok();
-                rest.missing(scale.id, missing, record.record_line(), name, ledger);
+                reading.missing(scale.id, missing, name);
                 if whose.is_some() {
-                    rest.absent.pop();
+                    reading.rest.absent.pop();
                 }
                 return Ok(false);
             }
