@@ -56,7 +56,7 @@ use gpuvitals_core::{Batch, Origin};
 
 use crate::config::ReplayConfig;
 use crate::report::{Cause, Counts, Ledger, Report};
-use crate::timeline::{Replay, Timeline};
+use crate::timeline::Timeline;
 
 pub use describe::{CsvColumn, CsvDescription};
 pub use error::CsvError;
@@ -306,9 +306,8 @@ impl CsvSource {
         look.set_delimiter(self.delimiter);
         let mut sample = Sample::of(&mut look, &names, head::HeadEnd::Cut);
         let hints = Hints { of_several: true, ..self.config.hints.clone() };
-        let any_date = self.config.replay == Replay::Shifted;
-        let around =
-            Surroundings { hints: &hints, stem: &self.stem, delimiter: self.delimiter, any_date, now_ns };
+        let (stem, delimiter, replay) = (&*self.stem, self.delimiter, self.config.replay);
+        let around = Surroundings { hints: &hints, stem, delimiter, replay, now_ns };
         units::settled(names, &mut sample, around, (&self.file, line)).map(Arc::new)
     }
 
@@ -335,8 +334,7 @@ impl CsvSource {
             }
             None => {
                 self.ledger.counts.rows_read += 1;
-                let any_date = self.config.replay == Replay::Shifted;
-                self.rows.check(&self.records, now_ns, any_date)
+                self.rows.check(&self.records, now_ns, self.config.replay)
             }
         };
         let outcome = match checked {
@@ -495,8 +493,7 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
         sample = Sample::of(&mut look, &names, head.end);
     }
     let line = records.record_line();
-    let any_date = config.replay == Replay::Shifted;
-    let around = Surroundings { hints: &config.hints, stem: &stem, delimiter, any_date, now_ns };
+    let around = Surroundings { hints: &config.hints, stem: &stem, delimiter, replay: config.replay, now_ns };
     let mut plan = units::settled(names, &mut sample, around, (file, line))?;
     if before.is_some() {
         plan.notes.push(format!("the names of the columns are in line {line}, which the rows fit; the lines before it are left out"));

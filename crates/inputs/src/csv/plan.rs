@@ -13,6 +13,7 @@ use super::error::CsvError;
 use super::hints::Hints;
 use super::sample::Sample;
 use super::times::Times;
+use crate::timeline::Replay;
 
 /// Longest name of a column that the catalogue does not know.
 const EXTRA_NAME_LEN_MAX: usize = 100;
@@ -70,8 +71,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) stem: &'a str,
     /// Between the fields.
     pub(super) delimiter: u8,
-    /// The recorded date does not matter.
-    pub(super) any_date: bool,
+    pub(super) replay: Replay,
     pub(super) now_ns: i64,
 }
 

@@ -23,6 +23,7 @@ use super::split::Splitter;
 use super::subject::{Subject, Subjects};
 use super::times::Times;
 use crate::report::{Cause, Ledger, Refusal};
+use crate::timeline::Replay;
 
 /// What the processes of a GPU have together.
 const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
@@ -187,7 +188,7 @@ impl RowBuilder {
     }
 
     /// Whether the current record is one that can be read, and its recorded time; without a column of times, now.
-    pub(super) fn check(&mut self, record: &Splitter, now_ns: i64, any_date: bool) -> Result<i64, Refusal> {
+    pub(super) fn check(&mut self, record: &Splitter, now_ns: i64, replay: Replay) -> Result<i64, Refusal> {
         let (found, wanted) = (record.len(), self.plan.columns.len());
         // A delimiter behind the last field makes no field.
         let is_fit = (self.plan.fields_min..=wanted).contains(&found)
@@ -206,7 +207,7 @@ impl RowBuilder {
             column,
             reason: time::TimeError::of(&text).to_string(),
         })?;
-        if !any_date && time_ns > now_ns.saturating_add(FUTURE_MAX_NS) {
+        if replay == Replay::Recorded && time_ns > now_ns.saturating_add(FUTURE_MAX_NS) {
             let reason = format!("{} is more than an hour ahead of now", time::format(time_ns));
             return Err(Refusal { cause: Cause::Future, column, reason });
         }

@@ -6,6 +6,7 @@ use super::fold::{self, Fold};
 use super::sample::Sample;
 use super::split::Splitter;
 use super::spread::Spread;
+use crate::timeline::Replay;
 
 /// 2000-01-01: no log of a GPU is older.
 const CENTURY_NS: i64 = 946_684_800 * SECOND_NS;
@@ -48,6 +49,19 @@ pub(super) struct Named {
     pub(super) is_relative: bool,
     /// Unit of numbers, in nanoseconds.
     pub(super) unit_ns: Option<i64>,
+}
+
+/// What is known of times beside their texts and names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TimeTerms<'a> {
+    /// What the user says of the dates.
+    pub(super) order: DateOrder,
+    /// The user's zone.
+    pub(super) zone: Option<&'a Zone>,
+    /// In one that is shifted the date does not matter.
+    pub(super) replay: Replay,
+    /// The time that no row is behind.
+    pub(super) now_ns: i64,
 }
 
 /// Where the zone of a file's times comes from.
@@ -99,18 +113,15 @@ pub(super) enum Untimely {
 }
 
 impl Times {
-    /// Settles how the times of these columns are read; others (`subject`) tell whose row each is. `order` is what the user
-    /// says of the dates, `any_date` whether the date does not matter, `now_ns` the time that no row is behind.
+    /// Settles how the times of these columns are read; others (`subject`) tell whose row each is.
     pub(super) fn of(
         (columns, subject): (Vec<usize>, Vec<usize>),
         named: Named,
         sample: &Sample,
-        (order, zone): (DateOrder, Option<&Zone>),
-        any_date: bool,
-        now_ns: i64,
+        terms: TimeTerms<'_>,
     ) -> Result<Self, Untimely> {
         let texts = texts(&columns, sample);
-        let form = form(&texts, &named, (order, sample.is_all()), any_date, now_ns)?;
+        let form = form(&texts, &named, sample.is_all(), terms)?;
         // What is no time at all says nothing about the others.
         let has_zone = |text: &String| {
             let written = || Some(Written::read(text, DateOrder::Open)?.has_zone());
@@ -119,7 +130,7 @@ impl Times {
         };
         let mut zones = texts.iter().filter_map(has_zone).peekable();
         let is_settled = zones.peek().is_some() && zones.all(|has_zone| has_zone) && form != Form::Compact;
-        let (zone, zone_from) = match (named.zone, zone) {
+        let (zone, zone_from) = match (named.zone, terms.zone) {
             _ if is_settled => (Zone::utc(), ZoneFrom::File),
             (Some(zone), _) => (zone, ZoneFrom::File),
             (None, Some(zone)) => (zone.clone(), ZoneFrom::User),
@@ -282,13 +293,8 @@ fn joined(columns: &[usize], sample: &Sample) -> Vec<String> {
     }
 }
 
-fn form(
-    texts: &[String],
-    named: &Named,
-    (order, is_all): (DateOrder, bool),
-    any_date: bool,
-    now_ns: i64,
-) -> Result<Form, Untimely> {
+fn form(texts: &[String], named: &Named, is_all: bool, terms: TimeTerms<'_>) -> Result<Form, Untimely> {
+    let TimeTerms { order, now_ns, .. } = terms;
     let Some(first) = texts.first() else { return Ok(Form::Instant(order)) };
     let most = |is: &dyn Fn(&str) -> bool| texts.iter().filter(|text| is(text)).count() * 2 >= texts.len();
     if most(&|text| number(text).is_some()) {
@@ -299,7 +305,7 @@ fn form(
             let number = number(text)?;
             Some((era(number, named.unit_ns, now_ns), number))
         });
-        return of_numbers(first, named, order, any_date, &eras.collect::<Vec<_>>());
+        return of_numbers(first, named, terms, &eras.collect::<Vec<_>>());
     }
     if most(&|text| Written::read(text, order).is_some()) {
         return Ok(Form::Instant(order));
@@ -319,13 +325,16 @@ fn form(
             (Some(one), Some(other)) => Err(Untimely::Mixed(one, other)),
             (None, None) => match likely(texts, is_all, now_ns) {
                 Some(order) => Ok(Form::Instant(order)),
-                None if any_date => Ok(Form::Instant(DateOrder::DayFirst)),
+                None if terms.replay == Replay::Shifted => Ok(Form::Instant(DateOrder::DayFirst)),
                 None => Err(Untimely::Order(first.clone())),
             },
         };
     }
     if most(&|text| Written::read(&format!("2000-01-01 {text}"), DateOrder::Open).is_some()) {
-        return if any_date { Ok(Form::OfDay) } else { Err(Untimely::OfDay(first.clone())) };
+        return match terms.replay {
+            Replay::Shifted => Ok(Form::OfDay),
+            Replay::Recorded => Err(Untimely::OfDay(first.clone())),
+        };
     }
     Err(Untimely::Unknown(first.clone()))
 }
@@ -334,8 +343,7 @@ fn form(
 fn of_numbers(
     first: &str,
     named: &Named,
-    order: DateOrder,
-    any_date: bool,
+    terms: TimeTerms<'_>,
     numbers: &[Option<(Era, f64)>],
 ) -> Result<Form, Untimely> {
     let most = |is: &dyn Fn(Era, f64) -> bool| {
@@ -345,7 +353,7 @@ fn of_numbers(
     if !named.is_relative {
         let is_ahead = || most(&|era, _| era == Era::Ahead) && !begins_before;
         if most(&|era, _| era == Era::Ours) || is_ahead() {
-            return Ok(Form::Instant(order));
+            return Ok(Form::Instant(terms.order));
         }
         if most(&|era, _| era == Era::FileTime) {
             return Ok(Form::FileTime);
@@ -354,11 +362,11 @@ fn of_numbers(
     let is_days = !named.is_relative
         && named.unit_ns.is_none()
         && most(&|_, number| (30_000.0..60_000.0).contains(&number));
-    match (is_days, any_date) {
-        (true, true) => Ok(Form::Relative(time::DAY_NS)),
-        (true, false) => Err(Untimely::Days(first.to_owned())),
-        (false, true) => Ok(Form::Relative(named.unit_ns.unwrap_or(SECOND_NS))),
-        (false, false) => Err(Untimely::Relative(first.to_owned())),
+    match (is_days, terms.replay) {
+        (true, Replay::Shifted) => Ok(Form::Relative(time::DAY_NS)),
+        (true, Replay::Recorded) => Err(Untimely::Days(first.to_owned())),
+        (false, Replay::Shifted) => Ok(Form::Relative(named.unit_ns.unwrap_or(SECOND_NS))),
+        (false, Replay::Recorded) => Err(Untimely::Relative(first.to_owned())),
     }
 }
 

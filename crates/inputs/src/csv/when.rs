@@ -9,7 +9,7 @@ use super::hints::{HintSense, Hints};
 use super::plan::{Column, Plan, Role, Surroundings, Unfit, is_named};
 use super::repeats::{self, Repeats};
 use super::sample::Sample;
-use super::times::{Era, Named, Times, Untimely, ZoneFrom, era, number};
+use super::times::{Era, Named, TimeTerms, Times, Untimely, ZoneFrom, era, number};
 
 /// Cells of a column that are looked at.
 const CELLS_MAX: usize = 1_000;
@@ -132,7 +132,8 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
         Err(untimely)
     } else {
         let columns = (columns, plan.subject());
-        Times::of(columns, named, sample, (order, zone), around.any_date, around.now_ns)
+        let terms = TimeTerms { order, zone, replay: around.replay, now_ns: around.now_ns };
+        Times::of(columns, named, sample, terms)
     };
     let mut times = times.map_err(|untimely| Unfit::Time(name.clone(), reason(&untimely, &name)))?;
     if rank(&name).is_none() && hinted.is_empty() {
@@ -225,9 +226,8 @@ fn find(plan: &Plan, sample: &Sample, around: Surroundings<'_>) -> Vec<usize> {
     named.sort_by_key(|(rank, index, _)| (*rank, *index));
     let of = |wanted: Kind| named.iter().find(|(.., kind)| *kind == wanted).map(|(_, index, _)| *index);
     let any = |wanted: Kind| open.iter().find(|(.., kind)| *kind == wanted).map(|(index, ..)| *index);
-    let unnamed = || {
-        open_columns(plan, hints).find(|(index, name)| is_log_time(plan, sample, *index, name, around.now_ns))
-    };
+    let unnamed =
+        || open_columns(plan, hints).find(|column| is_log_time(plan, sample, *column, around.now_ns));
     let is_instant = |(rank, _, kind): &&(usize, usize, Kind)| match kind {
         Kind::Instant => true,
         // A count from the beginning is the last choice.
@@ -260,7 +260,7 @@ fn find(plan: &Plan, sample: &Sample, around: Surroundings<'_>) -> Vec<usize> {
 
 /// Whether a column without the name of a time has the times of its rows: they change, and the name is not of a time that
 /// something else has, unless each row of a GPU has another one.
-fn is_log_time(plan: &Plan, sample: &Sample, column: usize, name: &str, now_ns: i64) -> bool {
+fn is_log_time(plan: &Plan, sample: &Sample, (column, name): (usize, &str), now_ns: i64) -> bool {
     const OTHERS: [&str; 17] = [
         "bios",
         "vbios",
