@@ -12,20 +12,20 @@ use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use serde_json::Value as Json;
 
-use super::cell::Field;
 use super::model;
 use super::part::Whose;
 use super::plan::Plan;
+use super::subject::SubjectDraft;
 
-/// Completes an identity. `gpu` is the GPU's name in the row; what the row does not say is added to the fields of its
-/// message.
+/// Completes the identity of a draft. `gpu` is the GPU's name in the row; what the row does not say is added to the
+/// fields of its message.
 pub(super) fn settle(
-    identity: &mut Identity,
+    draft: &mut SubjectDraft,
     plan: &Plan,
     whose: &Whose,
     gpu: Option<&str>,
-    fields: &mut Vec<Field>,
 ) -> Result<(), IdentityError> {
+    let SubjectDraft { identity, fields, .. } = draft;
     let mut named = |column: IdentityColumn, text: &str, identity: &mut Identity| {
         fields.push((column.name().into(), text.into()));
         identity.set(column, text)

@@ -175,9 +175,18 @@ impl Subjects {
     }
 }
 
+/// Whom a record is of, as it is read.
+#[derive(Debug, Default)]
+pub(super) struct SubjectDraft {
+    pub(super) identity: Identity,
+    /// The other identity of the rows ([`Subject::extras`]).
+    extras: Vec<ExtraCell>,
+    /// What identifies it, as in the file ([`Subject::fields`]).
+    pub(super) fields: Vec<Field>,
+}
+
 fn subject(plan: &Plan, record: &Splitter, whose: &Whose) -> Result<Subject, Refusal> {
-    let mut identity = Identity::default();
-    let (mut extras, mut fields) = (Vec::new(), Vec::new());
+    let mut draft = SubjectDraft::default();
     let mut gpu = None;
     for (index, column) in plan.columns.iter().enumerate() {
         let text = std::str::from_utf8(record.field(index)).unwrap_or_default().trim();
@@ -200,37 +209,37 @@ fn subject(plan: &Plan, record: &Splitter, whose: &Whose) -> Result<Subject, Ref
         };
         if let Some((wanted, own)) = named {
             let name = if meaning(&column.name) == wanted { column.name.as_str() } else { own };
-            fields.push((name.into(), messages::name(&text)));
+            draft.fields.push((name.into(), messages::name(&text)));
         }
         match &column.role {
             Role::Gpu => gpu = Some((index, as_written.to_owned())),
-            Role::Identity(column) => identity.set(*column, &text).map_err(refused)?,
+            Role::Identity(column) => draft.identity.set(*column, &text).map_err(refused)?,
             Role::Extra(name) if plan.form == CsvForm::Long && !is_absent => {
                 let number = plain_number(&text);
-                extras.push(ExtraCell { name: Arc::clone(name), number, text: text.into_owned() });
+                draft.extras.push(ExtraCell { name: Arc::clone(name), number, text: text.into_owned() });
             }
             Role::Labels => {
-                let named = read_labels(plan, &text, &column.name, &mut identity, &mut extras, &mut fields)
-                    .map_err(|reason| refusal(index, reason))?;
+                let named = draft.read_labels(plan, &text, &column.name);
+                let named = named.map_err(|reason| refusal(index, reason))?;
                 gpu = gpu.or(named.map(|name| (index, name)));
             }
             _ => {}
         }
     }
     if let Whose::Labels(labels) = whose {
-        let named = read_labels(plan, labels, "labels", &mut identity, &mut extras, &mut fields)
-            .map_err(|reason| Refusal { cause: Cause::Identity, column: None, reason })?;
+        let named = draft.read_labels(plan, labels, "labels");
+        let named = named.map_err(|reason| Refusal { cause: Cause::Identity, column: None, reason })?;
         gpu = named.map(|name| (0, name)).or(gpu);
     }
     let (column, gpu) = gpu.map_or((None, None), |(index, text)| (Some(index), Some(text)));
     let column =
         column.or_else(|| plan.find(|role| matches!(role, Role::Gpu | Role::Identity(IdentityColumn::Uuid))));
-    owner::settle(&mut identity, plan, whose, gpu.as_deref(), &mut fields).map_err(|error| Refusal {
+    owner::settle(&mut draft, plan, whose, gpu.as_deref()).map_err(|error| Refusal {
         cause: Cause::Identity,
         column,
         reason: error.to_string(),
     })?;
-    Ok(Subject::new(Arc::new(identity), extras, fields))
+    Ok(Subject::new(Arc::new(draft.identity), draft.extras, draft.fields))
 }
 
 impl Subject {
@@ -254,59 +263,55 @@ fn refusal(column: usize, reason: String) -> Refusal {
     Refusal { cause: Cause::Identity, column: Some(column), reason }
 }
 
-/// Copies labels to identity columns that the row lacks; labels that repeat a column are dropped, the others
-/// are kept as text in `label_<name>`. Returns the GPU's name in the labels if no column has it.
-fn read_labels(
-    plan: &Plan,
-    text: &str,
-    column: &str,
-    identity: &mut Identity,
-    extras: &mut Vec<ExtraCell>,
-    fields: &mut Vec<Field>,
-) -> Result<Option<String>, String> {
-    let Some(labels) = labels::parse(text) else {
-        // Not a list of labels: kept unchanged.
-        extras.push(ExtraCell { name: column.into(), number: None, text: text.to_owned() });
-        return Ok(None);
-    };
-    let mut gpu = None;
-    let has_gpu = plan.columns.iter().any(|c| matches!(c.role, Role::Gpu));
-    // The exporter's own pod is in `pod` if the GPU's is in `exported_pod`.
-    let exported = |name: &str| name.starts_with("exported_");
-    let (first, second): (Vec<_>, Vec<_>) = labels.into_iter().partition(|(name, _)| exported(name));
-    // The names of AMD's device-metrics-exporter.
-    let is_amds = second.iter().any(|(name, _)| *name == "gpu_id");
-    for (name, value) in first.iter().chain(&second) {
-        if absence(value).is_some() || plan.columns.iter().any(|c| c.name.eq_ignore_ascii_case(name)) {
-            continue;
-        }
-        if is_amds && matches!(*name, "clock_type" | "clock_index") {
-            // They tell metrics apart, not GPUs.
-            continue;
-        }
-        let meaning = match *name {
-            "card_model" if is_amds => Meaning::Identity(IdentityColumn::Model),
-            name => meaning(name),
+impl SubjectDraft {
+    /// Copies labels to identity columns that the row lacks; labels that repeat a column are dropped, the others
+    /// are kept as text in `label_<name>`. Returns the GPU's name in the labels if no column has it.
+    fn read_labels(&mut self, plan: &Plan, text: &str, column: &str) -> Result<Option<String>, String> {
+        let Self { identity, extras, fields } = self;
+        let Some(labels) = labels::parse(text) else {
+            // Not a list of labels: kept unchanged.
+            extras.push(ExtraCell { name: column.into(), number: None, text: text.to_owned() });
+            return Ok(None);
         };
-        match meaning {
-            Meaning::Gpu if gpu.is_none() && !has_gpu => {
-                gpu = Some(value.as_ref().to_owned());
-                fields.push(((*name).into(), messages::name(value)));
+        let mut gpu = None;
+        let has_gpu = plan.columns.iter().any(|c| matches!(c.role, Role::Gpu));
+        // The exporter's own pod is in `pod` if the GPU's is in `exported_pod`.
+        let exported = |name: &str| name.starts_with("exported_");
+        let (first, second): (Vec<_>, Vec<_>) = labels.into_iter().partition(|(name, _)| exported(name));
+        // The names of AMD's device-metrics-exporter.
+        let is_amds = second.iter().any(|(name, _)| *name == "gpu_id");
+        for (name, value) in first.iter().chain(&second) {
+            if absence(value).is_some() || plan.columns.iter().any(|c| c.name.eq_ignore_ascii_case(name)) {
+                continue;
             }
-            Meaning::Gpu | Meaning::MetricName => {}
-            // Prometheus calls the scrape `job`; the batch job has other names.
-            Meaning::Identity(column) if !name.eq_ignore_ascii_case("job") => {
-                if identity.get(column).is_none() {
-                    identity.set(column, value).map_err(|error| format!("label {name}: {error}"))?;
+            if is_amds && matches!(*name, "clock_type" | "clock_index") {
+                // They tell metrics apart, not GPUs.
+                continue;
+            }
+            let meaning = match *name {
+                "card_model" if is_amds => Meaning::Identity(IdentityColumn::Model),
+                name => meaning(name),
+            };
+            match meaning {
+                Meaning::Gpu if gpu.is_none() && !has_gpu => {
+                    gpu = Some(value.as_ref().to_owned());
                     fields.push(((*name).into(), messages::name(value)));
                 }
+                Meaning::Gpu | Meaning::MetricName => {}
+                // Prometheus calls the scrape `job`; the batch job has other names.
+                Meaning::Identity(column) if !name.eq_ignore_ascii_case("job") => {
+                    if identity.get(column).is_none() {
+                        identity.set(column, value).map_err(|error| format!("label {name}: {error}"))?;
+                        fields.push(((*name).into(), messages::name(value)));
+                    }
+                }
+                _ => extras.push(ExtraCell {
+                    name: format!("label_{name}").into(),
+                    number: None,
+                    text: value.as_ref().to_owned(),
+                }),
             }
-            _ => extras.push(ExtraCell {
-                name: format!("label_{name}").into(),
-                number: None,
-                text: value.as_ref().to_owned(),
-            }),
         }
+        Ok(gpu)
     }
-    Ok(gpu)
 }
