@@ -195,7 +195,9 @@ impl LiveFleet {
             gpu.first_seen_ns = gpu.first_seen_ns.min(time);
             measure(gpu, &columns.metrics, row, time);
             for (name, column) in &columns.extras {
-                note(gpu, name, column, row, time);
+                if let Some(value) = ExtraValue::of(column, row) {
+                    note(gpu, name, value, time);
+                }
             }
         }
         self.make_room();
@@ -355,8 +357,8 @@ fn measure(gpu: &mut GpuState, metrics: &[(MetricId, MetricColumn<'_>)], row: us
     }
 }
 
-fn note(gpu: &mut GpuState, name: &Arc<str>, column: &ArrayRef, row: usize, time: i64) {
-    let Some(value) = ExtraValue::of(column, row) else { return };
+/// The newest value of a column that the catalogue does not know.
+fn note(gpu: &mut GpuState, name: &Arc<str>, value: ExtraValue, time: i64) {
     if let Some((_, latest, at)) = gpu.extras.iter_mut().find(|(known, _, _)| known == name) {
         if time >= *at {
             (*latest, *at) = (value, time);
