@@ -76,7 +76,8 @@ pub fn markdown() -> String {
         let Metric { column, otel, aliases, .. } = metric;
         let otel = otel.map_or_else(String::new, |otel| format!("`{}`", otel.name));
         let aliases: Vec<String> = aliases.iter().map(|alias| format!("`{alias}`")).collect();
-        let (old, new) = (dcgm_cell(metric, false), dcgm_cell(metric, true));
+        let (new, old): (Vec<&DcgmName>, Vec<&DcgmName>) = metric.dcgm.iter().partition(|name| name.modern);
+        let (old, new) = (dcgm_cell(&old), dcgm_cell(&new));
         format!("| `{column}` | {old} | {new} | {otel} | {} |", aliases.join(", "))
     }));
     ended(&lines)
@@ -202,9 +203,8 @@ fn markdown_row(metric: &Metric) -> String {
     )
 }
 
-fn dcgm_cell(metric: &Metric, modern: bool) -> String {
-    let names = metric.dcgm.iter().filter(|name| name.modern == modern);
-    let spelled = names.map(|name| {
+fn dcgm_cell(names: &[&DcgmName]) -> String {
+    let spelled = names.iter().map(|name| {
         let DcgmName { name, factor, .. } = name;
         if (*factor - 1.0).abs() < f64::EPSILON {
             format!("`{name}`")

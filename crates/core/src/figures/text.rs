@@ -87,7 +87,11 @@ impl Family {
             },
         };
         write_all(out, &["# HELP ", name, " "]);
-        write_escaped(out, &self.help, format == Format::OpenMetrics);
+        let quotes = match format {
+            Format::OpenMetrics => Quotes::Escaped,
+            Format::Prometheus => Quotes::Plain,
+        };
+        write_escaped(out, &self.help, quotes);
         write_all(out, &["\n# TYPE ", name, " ", kind, "\n"]);
         let names_unit = name.strip_suffix(unit).is_some_and(|stem| stem.ends_with('_'));
         if format == Format::OpenMetrics && names_unit && !unit.is_empty() {
@@ -136,16 +140,23 @@ pub fn write_label(out: &mut Vec<u8>, name: &str, text: &str) {
         out.push(b',');
     }
     write_all(out, &[name, "=\""]);
-    write_escaped(out, text, true);
+    write_escaped(out, text, Quotes::Escaped);
     out.push(b'"');
 }
 
-fn write_escaped(out: &mut Vec<u8>, text: &str, quotes: bool) {
+/// How a text has quotation marks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quotes {
+    Escaped,
+    Plain,
+}
+
+fn write_escaped(out: &mut Vec<u8>, text: &str, quotes: Quotes) {
     for byte in text.bytes() {
         match byte {
             b'\\' => out.extend_from_slice(b"\\\\"),
             b'\n' => out.extend_from_slice(b"\\n"),
-            b'"' if quotes => out.extend_from_slice(b"\\\""),
+            b'"' if quotes == Quotes::Escaped => out.extend_from_slice(b"\\\""),
             _ => out.push(byte),
         }
     }

@@ -63,14 +63,13 @@ impl<'a> Chunk<'a> {
     }
 
     fn numbers<T: ArrowPrimitiveType>(&self, parts: &[Option<&PrimitiveArray<T>>]) -> PrimitiveArray<T> {
-        let holes = parts.iter().any(|part| part.is_none_or(|part| part.null_count() > 0));
-        if holes && !self.joins.is_empty() {
+        if has_holes(parts) && !self.joins.is_empty() {
             let picks = self.filled_in(parts);
-            return by_row(parts, &picks, true);
+            return by_row(parts, &picks);
         }
         match &self.runs {
             Some(runs) => by_run(parts, runs, self.picks.len()),
-            None => by_row(parts, self.picks, holes),
+            None => by_row(parts, self.picks),
         }
     }
 
@@ -141,11 +140,12 @@ fn by_run<T: ArrowPrimitiveType>(
     PrimitiveArray::new(values.into(), nulls.finish())
 }
 
-fn by_row<T: ArrowPrimitiveType>(
-    parts: &[Option<&PrimitiveArray<T>>],
-    picks: &[Pick],
-    holes: bool,
-) -> PrimitiveArray<T> {
+/// Whether a part lacks the column, or a value of it.
+fn has_holes<T: ArrowPrimitiveType>(parts: &[Option<&PrimitiveArray<T>>]) -> bool {
+    parts.iter().any(|part| part.is_none_or(|part| part.null_count() > 0))
+}
+
+fn by_row<T: ArrowPrimitiveType>(parts: &[Option<&PrimitiveArray<T>>], picks: &[Pick]) -> PrimitiveArray<T> {
     let slices: Vec<&[T::Native]> =
         parts.iter().map(|part| part.map_or(&[][..], |array| array.values())).collect();
     let values: ScalarBuffer<T::Native> = match slices.as_slice() {
@@ -158,7 +158,7 @@ fn by_row<T: ArrowPrimitiveType>(
             })
             .collect(),
     };
-    let nulls = holes.then(|| {
+    let nulls = has_holes(parts).then(|| {
         let valid: Vec<Option<Option<&NullBuffer>>> =
             parts.iter().map(|part| part.map(Array::nulls)).collect();
         NullBuffer::new(BooleanBuffer::collect_bool(picks.len(), |row| {
