@@ -3,7 +3,7 @@
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
 
-use super::text::{self, PEEK_LEN, TextKind, Utf16};
+use super::text::{self, ByteOrder, PEEK_LEN, TextKind, Utf16};
 
 /// Bytes at the beginning of a file that are looked at.
 pub(super) const HEAD_LEN_MAX: usize = 4 << 20;
@@ -39,15 +39,15 @@ impl Head {
     pub(super) fn read(mut input: Box<dyn Read + Send>, is_stream: bool) -> Self {
         let (mut peeked, ended) = read_until(&mut input, PEEK_LEN, is_stream);
         let mark = match peeked.first_chunk() {
-            Some([0xff, 0xfe]) => Some(false),
-            Some([0xfe, 0xff]) => Some(true),
+            Some([0xff, 0xfe]) => Some(ByteOrder::Little),
+            Some([0xfe, 0xff]) => Some(ByteOrder::Big),
             _ => None,
         };
         let mut reader = again(peeked.clone(), ended, input);
-        if let Some(is_big) = mark {
+        if let Some(order) = mark {
             let mut behind = Vec::new();
             let _skipped = reader.by_ref().take(2).read_to_end(&mut behind);
-            reader = Box::new(Utf16::new(reader, is_big));
+            reader = Box::new(Utf16::new(reader, order));
             let (decoded, ended) = read_until(&mut reader, PEEK_LEN, is_stream);
             peeked = decoded;
             reader = again(peeked.clone(), ended, reader);

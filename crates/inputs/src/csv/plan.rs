@@ -12,6 +12,7 @@ use super::decimal::Decimals;
 use super::error::CsvError;
 use super::hints::Hints;
 use super::sample::Sample;
+use super::series::GpuSaid;
 use super::times::Times;
 use crate::timeline::Replay;
 
@@ -225,6 +226,11 @@ impl Plan {
             )
         };
         self.find(tells).is_some()
+    }
+
+    /// What says of which GPU a value of the long form is.
+    pub(super) fn gpu_said(&self) -> GpuSaid {
+        if self.names_gpu() { GpuSaid::ByRecord } else { GpuSaid::ByName }
     }
 }
 

@@ -35,6 +35,15 @@ pub(super) enum Named {
     Extra(Arc<str>),
 }
 
+/// What says of which GPU a value of the long form is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GpuSaid {
+    /// A column or a label; a GPU in the name of the metric does not count.
+    ByRecord,
+    /// The name of the metric, if it has a GPU.
+    ByName,
+}
+
 /// What a name of the long form is.
 #[derive(Debug, Clone)]
 pub(super) enum Name {
@@ -45,7 +54,7 @@ pub(super) enum Name {
 
 impl Series {
     /// What a record's name is. `labels` is empty where it has none.
-    pub(super) fn of(name: &str, labels: &str, names_gpu: bool) -> Self {
+    pub(super) fn of(name: &str, labels: &str, said: GpuSaid) -> Self {
         let name = name.trim();
         if foreign::depends_on_labels(name)
             && let Some(exported) = exported(name, labels)
@@ -63,7 +72,7 @@ impl Series {
         let named = match column.meaning {
             Meaning::Metric(id, factor) => {
                 let is_host = id.metric().table == Table::SystemEvents;
-                let gpu = column.gpu.filter(|_| !names_gpu).map(|gpu| Whose::Gpu(gpu.into()));
+                let gpu = column.gpu.filter(|_| said == GpuSaid::ByName).map(|gpu| Whose::Gpu(gpu.into()));
                 let whose = if is_host { Some(Whose::Host) } else { gpu };
                 Named::Metric { scale: Scale::new(id, factor, name), whose, is_of_several: false }
             }
@@ -74,7 +83,7 @@ impl Series {
 
     /// The same as [`Series::of`], but for names whose values cannot be what they say.
     pub(super) fn in_plan(name: &str, labels: &str, plan: &Plan) -> Self {
-        let mut series = Self::of(name, labels, plan.names_gpu());
+        let mut series = Self::of(name, labels, plan.gpu_said());
         if plan.misfits.contains_key(&series.name) {
             series.named = Named::Extra(own_name(&series.name));
         }

@@ -254,10 +254,17 @@ impl Read for Windows1252 {
     }
 }
 
+/// Which half of a unit of UTF-16 comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ByteOrder {
+    Little,
+    Big,
+}
+
 /// UTF-16 as UTF-8. A half of a pair without the other is a replacement character.
 pub(super) struct Utf16 {
     input: Box<dyn Read + Send>,
-    is_big: bool,
+    order: ByteOrder,
     /// Bytes that are not decoded yet: half a character.
     rest: Vec<u8>,
     out: Vec<u8>,
@@ -265,16 +272,19 @@ pub(super) struct Utf16 {
 }
 
 impl Utf16 {
-    /// Behind a byte order mark, which says whether the large half comes first.
-    pub(super) fn new(input: Box<dyn Read + Send>, is_big: bool) -> Self {
-        Self { input, is_big, rest: Vec::new(), out: Vec::new(), at: 0 }
+    /// Behind a byte order mark, which says the order.
+    pub(super) fn new(input: Box<dyn Read + Send>, order: ByteOrder) -> Self {
+        Self { input, order, rest: Vec::new(), out: Vec::new(), at: 0 }
     }
 
     fn decode(&mut self, is_end: bool) {
         let mut whole = self.rest.len() / 2 * 2;
         let unit = |pair: &[u8]| {
             let pair = [pair.first().copied().unwrap_or(0), pair.get(1).copied().unwrap_or(0)];
-            if self.is_big { u16::from_be_bytes(pair) } else { u16::from_le_bytes(pair) }
+            match self.order {
+                ByteOrder::Big => u16::from_be_bytes(pair),
+                ByteOrder::Little => u16::from_le_bytes(pair),
+            }
         };
         let is_half = |pair: &[u8]| (0xd800..0xdc00).contains(&unit(pair));
         if !is_end && whole >= 2 && self.rest.get(whole - 2..whole).is_some_and(is_half) {

@@ -11,7 +11,7 @@ use crate::csv::labels;
 use crate::csv::part::Whose;
 use crate::csv::plan::{Column, Plan, Role};
 use crate::csv::sample::Sample;
-use crate::csv::series::{Named, Series};
+use crate::csv::series::{GpuSaid, Named, Series};
 
 /// `inspect` lists at most so many metrics of a long form.
 const SERIES_MAX: usize = 400;
@@ -71,7 +71,7 @@ impl Draft<'_> {
     /// Whether the cells of a column are names, and one of them is a metric's.
     fn has_metrics(&self, index: usize) -> bool {
         let names: HashSet<&str> = self.sample.cells(index).take(SERIES_MAX).collect();
-        names.iter().any(|name| matches!(Series::of(name, "", false).named, Named::Metric { .. }))
+        names.iter().any(|name| matches!(Series::of(name, "", GpuSaid::ByName).named, Named::Metric { .. }))
     }
 
     /// Columns that the user says to be one metric, and whose names have a GPU each: `GPU 0`, `GPU 1`.
@@ -161,7 +161,7 @@ impl Sense {
     /// What a column is whose name has labels, as Grafana writes series: `DCGM_FI_DEV_POWER_USAGE{gpu="0"}`.
     pub(super) fn labelled(name: &str) -> Option<Self> {
         let (metric, labels) = labels::braced(name)?;
-        let series = Series::of(metric, labels, true);
+        let series = Series::of(metric, labels, GpuSaid::ByRecord);
         let meaning = match series.named {
             Named::Metric { scale, .. } => Meaning::Metric(scale.id, scale.factor()),
             Named::Extra(_) => return None,
@@ -182,14 +182,14 @@ impl Plan {
         let labels = find(|role| matches!(role, Role::Labels));
         let mut labels = labels.map(|column| sample.cells(column));
         let decimal = self.decimals.of_column(value);
-        let names_gpu = self.names_gpu();
+        let gpu_said = self.gpu_said();
         let (mut all, mut places): (Vec<(Series, Fit, String)>, _) = (Vec::new(), HashMap::new());
         let mut known: HashMap<String, usize> = HashMap::new();
         for (name, text) in sample.cells(name).zip(sample.cells(value)) {
             let labels = labels.as_mut().and_then(Iterator::next).unwrap_or_default();
             let by_labels = if foreign::depends_on_labels(name) { labels } else { "" };
             let at = *places.entry((name, by_labels)).or_insert_with(|| {
-                let series = Series::of(name, by_labels, names_gpu);
+                let series = Series::of(name, by_labels, gpu_said);
                 *known.entry(series.name.clone()).or_insert_with(|| {
                     all.push((series, Fit::default(), String::new()));
                     all.len() - 1
