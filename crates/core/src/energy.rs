@@ -104,7 +104,7 @@ pub struct Energy {
     /// When power was last sampled: averages count where that is longer ago than a gap.
     sampled_ns: Option<i64>,
     /// The counter at its first reading, or its last change.
-    last: Option<Reading>,
+    last: Option<CounterReading>,
     readings: u64,
     rises: u64,
     falls: u64,
@@ -120,14 +120,14 @@ pub struct Energy {
     unseen_j: f64,
     belief: Belief,
     /// The base: the energy is this, plus the integral since then.
-    from: Mark,
+    from: EnergyMark,
     /// The same when counter and integral last agreed over [`CHECK_S`].
-    agreed: Mark,
+    agreed: EnergyMark,
     total: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct CounterReading {
     time_ns: i64,
     counter_j: f64,
     integrated_j: f64,
@@ -136,7 +136,7 @@ struct Reading {
 
 /// An energy, and the integral at the same instant.
 #[derive(Debug, Clone, Copy, Default)]
-struct Mark {
+struct EnergyMark {
     total_j: f64,
     integrated_j: f64,
 }
@@ -379,8 +379,8 @@ impl Energy {
         }
     }
 
-    fn reading(&self, (time_ns, counter_j): (i64, f64)) -> Reading {
-        Reading { time_ns, counter_j, integrated_j: self.integrated(), seen_s: self.seen_s() }
+    fn reading(&self, (time_ns, counter_j): (i64, f64)) -> CounterReading {
+        CounterReading { time_ns, counter_j, integrated_j: self.integrated(), seen_s: self.seen_s() }
     }
 
     /// The counter rose over a span; power was seen in a part of it, which can be compared.
@@ -514,8 +514,8 @@ impl Energy {
         }
     }
 
-    fn mark(&self, total_j: f64) -> Mark {
-        Mark { total_j, integrated_j: self.integrated() }
+    fn mark(&self, total_j: f64) -> EnergyMark {
+        EnergyMark { total_j, integrated_j: self.integrated() }
     }
 
     fn now(&self) -> f64 {

@@ -28,7 +28,7 @@ use crate::Table;
 use crate::batch::RowKeys;
 use crate::history::QueryError;
 
-use schema::Columns;
+use schema::UnifiedColumns;
 use sort::Sorted;
 
 pub use order::{MergeError, Order};
@@ -46,7 +46,7 @@ impl From<MergeError> for QueryError {
 /// The plan of a merge: the part and row of each result row. [`Merge::batch`] gathers the columns.
 #[derive(Debug)]
 pub struct Merge {
-    columns: Columns,
+    columns: UnifiedColumns,
     sorted: Sorted,
 }
 
@@ -74,7 +74,7 @@ impl Merge {
             return Err(MergeError::TooManyRows(rows));
         }
         let sorted = sort::sort(table, parts, keys, order)?;
-        let columns = Columns::unify(table, parts)?;
+        let columns = UnifiedColumns::unify(table, parts)?;
         Ok(Self { columns, sorted })
     }
 

@@ -129,7 +129,7 @@ fn add(
     let Some(Json::Object(fields)) = message.get("fields") else { return Err(MessageError::Shape(None)) };
     let identity = identity_of(fields)?;
     let topic = Topic::of(&fields.keys().map(String::as_str));
-    let mut cells: Vec<(&str, Cell<'_>)> =
+    let mut cells: Vec<(&str, MessageCell<'_>)> =
         fields.iter().filter_map(|(n, v)| Some((n.as_str(), cell(n, v, topic)?))).collect();
     distinct(&mut cells, fields);
     // A row needs at least one value: without one it says nothing, not even that the GPU was seen.
@@ -139,8 +139,10 @@ fn add(
     }
     // What belongs to the card is stored on the card, once for all its instances.
     let card = identity.card();
-    let is_of_card = |name: &str, cell: &Cell<'_>| match *cell {
-        Cell::Metric(id, _) | Cell::Absent(id, _) => card.is_some() && foreign::is_of_card(id, name),
+    let is_of_card = |name: &str, cell: &MessageCell<'_>| match *cell {
+        MessageCell::Metric(id, _) | MessageCell::Absent(id, _) => {
+            card.is_some() && foreign::is_of_card(id, name)
+        }
         _ => false,
     };
     let has = |of_card| cells.iter().any(|(name, cell)| cell.is_value() && is_of_card(name, cell) == of_card);
@@ -157,14 +159,14 @@ fn add(
         let (first, second) = if is_of_card(name, cell) { (of_card, own) } else { (own, of_card) };
         let Some(row) = first.or(second) else { continue };
         let outcome = match *cell {
-            Cell::Metric(id, value) => builder.set(row, id, value),
-            Cell::Number(number) => builder.set_extra(row, name, number),
-            Cell::Text(text) => builder.set_extra_text(row, name, text),
-            Cell::Absent(id, reason) => {
+            MessageCell::Metric(id, value) => builder.set(row, id, value),
+            MessageCell::Number(number) => builder.set_extra(row, name, number),
+            MessageCell::Text(text) => builder.set_extra_text(row, name, text),
+            MessageCell::Absent(id, reason) => {
                 builder.absent(row, id, reason);
                 cell.refusal(name).map_or(Ok(()), Err)
             }
-            Cell::Nested | Cell::Reserved => cell.refusal(name).map_or(Ok(()), Err),
+            MessageCell::Nested | MessageCell::Reserved => cell.refusal(name).map_or(Ok(()), Err),
         };
         if let Err(error) = outcome {
             invalid.push((index, error));
@@ -176,14 +178,14 @@ fn add(
 /// Gives each metric to one field. A shared DCGM name means the second of its metrics if the message has the first under
 /// a name of its own. Of several fields with one meaning the one with the column's own name gets it, else the first; the
 /// others are kept under their own names, as of a file.
-fn distinct<'a>(cells: &mut Vec<(&'a str, Cell<'a>)>, fields: &'a Map<String, Json>) {
+fn distinct<'a>(cells: &mut Vec<(&'a str, MessageCell<'a>)>, fields: &'a Map<String, Json>) {
     let own: Vec<MetricId> = cells
         .iter()
         .filter(|(name, _)| second_by_dcgm(name).is_none())
         .filter_map(|(_, cell)| cell.id())
         .collect();
     for (name, cell) in cells.iter_mut() {
-        if let Cell::Metric(id, _) = cell
+        if let MessageCell::Metric(id, _) = cell
             && own.contains(id)
             && let Some(second) = second_by_dcgm(name)
         {
@@ -205,7 +207,7 @@ fn distinct<'a>(cells: &mut Vec<(&'a str, Cell<'a>)>, fields: &'a Map<String, Js
 
 /// The content of a field.
 #[derive(Debug, Clone, Copy)]
-enum Cell<'a> {
+enum MessageCell<'a> {
     Metric(MetricId, Value),
     Absent(MetricId, AbsenceReason),
     Number(f64),
@@ -216,7 +218,7 @@ enum Cell<'a> {
     Reserved,
 }
 
-impl Cell<'_> {
+impl MessageCell<'_> {
     /// The metric it has a value of.
     fn id(&self) -> Option<MetricId> {
         if let Self::Metric(id, _) = *self { Some(id) } else { None }
@@ -253,7 +255,7 @@ impl Cell<'_> {
 }
 
 /// A field's value, if it belongs to a metric or an unknown column.
-fn cell<'a>(name: &str, value: &'a Json, topic: Topic) -> Option<Cell<'a>> {
+fn cell<'a>(name: &str, value: &'a Json, topic: Topic) -> Option<MessageCell<'a>> {
     let text = value.as_str().map(str::trim);
     let is_hosts = topic == Topic::Machine && foreign::is_anybodys_memory(name);
     let of_tool = foreign::nvidia_smi_column(name).filter(|_| !is_hosts);
@@ -265,54 +267,56 @@ fn cell<'a>(name: &str, value: &'a Json, topic: Topic) -> Option<Cell<'a>> {
     match meaning {
         Meaning::Metric(id, _) if value.is_null() || text.is_some_and(|text| no_reading(text).is_some()) => {
             let reason = text.and_then(no_reading).unwrap_or(AbsenceReason::NotSupported);
-            Some(Cell::Absent(id, reason))
+            Some(MessageCell::Absent(id, reason))
         }
         Meaning::Metric(id, factor) => Some(match number_of(id, value) {
             None => text
                 .and_then(|text| foreign::number(text, id.metric()).ok())
-                .map_or(Cell::Absent(id, AbsenceReason::Invalid), |number| Cell::Metric(id, number)),
+                .map_or(MessageCell::Absent(id, AbsenceReason::Invalid), |number| {
+                    MessageCell::Metric(id, number)
+                }),
             Some(number) => {
                 match blank(number, name).or(foreign::unread_by_dcgm(id, number.as_f64(), name)) {
-                    Some(reason) => Cell::Absent(id, reason),
-                    None => Cell::Metric(id, scaled(number, factor)),
+                    Some(reason) => MessageCell::Absent(id, reason),
+                    None => MessageCell::Metric(id, scaled(number, factor)),
                 }
             }
         }),
         Meaning::Unknown => unknown(value),
         Meaning::Gpu | Meaning::Identity(_) => None,
         Meaning::Time | Meaning::MetricName | Meaning::MetricValue | Meaning::Labels => {
-            (!value.is_null()).then_some(Cell::Reserved)
+            (!value.is_null()).then_some(MessageCell::Reserved)
         }
     }
 }
 
 /// A value of a field that the tool spells with words or bits. A number stands for itself.
-fn worded<'a>(id: MetricId, field: &ToolField, value: &'a Json) -> Cell<'a> {
+fn worded<'a>(id: MetricId, field: &ToolField, value: &'a Json) -> MessageCell<'a> {
     let reading = match value {
         Json::String(text) => match no_reading(text.trim()) {
             Some(reason) => Err(reason),
             None => field.value(text.trim(), None),
         },
         Json::Null => Err(AbsenceReason::NotSupported),
-        Json::Array(_) | Json::Object(_) => return Cell::Nested,
+        Json::Array(_) | Json::Object(_) => return MessageCell::Nested,
         Json::Bool(_) | Json::Number(_) => number_of(id, value).ok_or(AbsenceReason::Invalid),
     };
     match reading {
-        Ok(number) => Cell::Metric(id, number),
-        Err(reason) => Cell::Absent(id, reason),
+        Ok(number) => MessageCell::Metric(id, number),
+        Err(reason) => MessageCell::Absent(id, reason),
     }
 }
 
 /// The value of a field that is kept under its own name. A text stays one: `007` may be a name.
-fn unknown(value: &Json) -> Option<Cell<'_>> {
+fn unknown(value: &Json) -> Option<MessageCell<'_>> {
     match value {
         Json::String(text) => {
             let text = text.trim();
-            absence(text).is_none().then_some(Cell::Text(text))
+            absence(text).is_none().then_some(MessageCell::Text(text))
         }
-        Json::Bool(flag) => Some(Cell::Text(if *flag { "true" } else { "false" })),
-        Json::Object(_) | Json::Array(_) => Some(Cell::Nested),
-        _ => value.as_f64().map(Cell::Number),
+        Json::Bool(flag) => Some(MessageCell::Text(if *flag { "true" } else { "false" })),
+        Json::Object(_) | Json::Array(_) => Some(MessageCell::Nested),
+        _ => value.as_f64().map(MessageCell::Number),
     }
 }
 

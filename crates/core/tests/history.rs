@@ -13,10 +13,10 @@ const ALL: [Aggregate; 6] =
 const STEPS: i64 = 4;
 
 /// A value: part it is in, metric, group, time, value in eighths.
-type Taken = (usize, usize, u8, i64, i32);
+type TakenValue = (usize, usize, u8, i64, i32);
 
 /// The answer about some values.
-fn answer<'a>(values: impl Iterator<Item = &'a Taken>) -> Buckets {
+fn answer<'a>(values: impl Iterator<Item = &'a TakenValue>) -> Buckets {
     let metrics = [MetricId::of("power_w"), MetricId::of("gpu_clock_mhz")];
     let mut buckets = Buckets::new(TimeSteps::new(0, STEPS * 10 - 1, 10, 0).unwrap(), &metrics, &ALL);
     for &(_, metric, group, time_ns, eighths) in values {
@@ -48,7 +48,7 @@ proptest! {
         values in prop::collection::vec(-4_000..4_000_i32, 1..900),
         metric in 0..2_usize,
     ) {
-        let taken: Vec<Taken> = values.iter().map(|&value| (0, metric, 0, 0, value)).collect();
+        let taken: Vec<TakenValue> = values.iter().map(|&value| (0, metric, 0, 0, value)).collect();
         let series = answer(taken.iter()).series(&[Aggregate::P99]);
         let found = series.first().unwrap().values.first().copied().flatten().unwrap();
         let mut sorted = values;

@@ -26,7 +26,7 @@ pub struct RowId(u32);
 pub struct IdentityId(u32);
 
 #[derive(Debug)]
-enum Values {
+enum ColumnValues {
     I32(Vec<i32>),
     I64(Vec<i64>),
     F32(Vec<f32>),
@@ -35,30 +35,30 @@ enum Values {
 }
 
 #[derive(Debug)]
-struct Column {
-    values: Values,
+struct ColumnBuilder {
+    values: ColumnValues,
     valid: Vec<u8>,
 }
 
-impl Column {
+impl ColumnBuilder {
     fn of(column_type: ColumnType) -> Self {
         let values = match column_type {
-            ColumnType::I32 => Values::I32(Vec::new()),
-            ColumnType::I64 => Values::I64(Vec::new()),
-            ColumnType::F32 => Values::F32(Vec::new()),
-            ColumnType::F64 => Values::F64(Vec::new()),
+            ColumnType::I32 => ColumnValues::I32(Vec::new()),
+            ColumnType::I64 => ColumnValues::I64(Vec::new()),
+            ColumnType::F32 => ColumnValues::F32(Vec::new()),
+            ColumnType::F64 => ColumnValues::F64(Vec::new()),
         };
         Self { values, valid: Vec::new() }
     }
 
     fn text() -> Self {
-        let values = Values::Text { keys: Vec::new(), index: HashMap::default(), texts: Vec::new() };
+        let values = ColumnValues::Text { keys: Vec::new(), index: HashMap::default(), texts: Vec::new() };
         Self { values, valid: Vec::new() }
     }
 
     /// Makes it a column of text: numbers in their shortest decimal spelling.
     fn become_text(&mut self) {
-        let Values::F64(numbers) = &self.values else { return };
+        let ColumnValues::F64(numbers) = &self.values else { return };
         let mut text = Self::text();
         for (row, number) in numbers.iter().enumerate() {
             if self.valid.get(row / 8).is_some_and(|bits| bits & (1 << (row % 8)) != 0) {
@@ -84,13 +84,13 @@ impl Column {
     )]
     fn set(&mut self, row: usize, value: Value) {
         match &mut self.values {
-            Values::I32(v) => put(v, row, integer(value) as i32),
-            Values::I64(v) => put(v, row, integer(value)),
-            Values::F32(v) => {
+            ColumnValues::I32(v) => put(v, row, integer(value) as i32),
+            ColumnValues::I64(v) => put(v, row, integer(value)),
+            ColumnValues::F32(v) => {
                 put(v, row, if let Value::Float32(f) = value { f } else { value.as_f64() as f32 });
             }
-            Values::F64(v) => put(v, row, value.as_f64()),
-            Values::Text { .. } => return,
+            ColumnValues::F64(v) => put(v, row, value.as_f64()),
+            ColumnValues::Text { .. } => return,
         }
         self.mark(row);
     }
@@ -102,11 +102,11 @@ impl Column {
             return None;
         }
         match &self.values {
-            Values::I32(v) => v.get(row).map(|&number| number.into()),
-            Values::I64(v) => v.get(row).map(|&number| number as f64),
-            Values::F32(v) => v.get(row).map(|&number| number.into()),
-            Values::F64(v) => v.get(row).copied(),
-            Values::Text { .. } => None,
+            ColumnValues::I32(v) => v.get(row).map(|&number| number.into()),
+            ColumnValues::I64(v) => v.get(row).map(|&number| number as f64),
+            ColumnValues::F32(v) => v.get(row).map(|&number| number.into()),
+            ColumnValues::F64(v) => v.get(row).copied(),
+            ColumnValues::Text { .. } => None,
         }
     }
 
@@ -119,7 +119,7 @@ impl Column {
     }
 
     fn set_text(&mut self, row: usize, text: &str) {
-        let Values::Text { keys, index, texts } = &mut self.values else { return };
+        let ColumnValues::Text { keys, index, texts } = &mut self.values else { return };
         let key = if let Some(&key) = index.get(text) {
             key
         } else {
@@ -139,11 +139,11 @@ impl Column {
         let nulls = Some(NullBuffer::new(BooleanBuffer::new(Buffer::from_vec(bits), 0, rows)))
             .filter(|nulls| nulls.null_count() > 0);
         match self.values {
-            Values::I32(v) => Arc::new(Int32Array::new(padded(v, rows).into(), nulls)),
-            Values::I64(v) => Arc::new(Int64Array::new(padded(v, rows).into(), nulls)),
-            Values::F32(v) => Arc::new(Float32Array::new(padded(v, rows).into(), nulls)),
-            Values::F64(v) => Arc::new(Float64Array::new(padded(v, rows).into(), nulls)),
-            Values::Text { keys, texts, .. } => {
+            ColumnValues::I32(v) => Arc::new(Int32Array::new(padded(v, rows).into(), nulls)),
+            ColumnValues::I64(v) => Arc::new(Int64Array::new(padded(v, rows).into(), nulls)),
+            ColumnValues::F32(v) => Arc::new(Float32Array::new(padded(v, rows).into(), nulls)),
+            ColumnValues::F64(v) => Arc::new(Float64Array::new(padded(v, rows).into(), nulls)),
+            ColumnValues::Text { keys, texts, .. } => {
                 dictionary(Int32Array::new(padded(keys, rows).into(), nulls), &texts)
             }
         }
@@ -192,8 +192,8 @@ pub struct BatchBuilder {
     row_identity: Vec<u32>,
     identities: Vec<Arc<Identity>>,
     identity_index: HashMap<Arc<Identity>, u32, foldhash::fast::RandomState>,
-    columns: Vec<Option<Column>>,
-    extras: Vec<(Arc<str>, Column)>,
+    columns: Vec<Option<ColumnBuilder>>,
+    extras: Vec<(Arc<str>, ColumnBuilder)>,
     extra_index: HashMap<Arc<str>, usize, foldhash::fast::RandomState>,
     absences: HashMap<(u32, MetricId, AbsenceReason), u32, foldhash::fast::RandomState>,
 }
@@ -277,7 +277,7 @@ impl BatchBuilder {
             self.columns.resize_with(index + 1, || None);
         }
         if let Some(slot) = self.columns.get_mut(index) {
-            slot.get_or_insert_with(|| Column::of(facts.column_type)).set(row.0 as usize, value);
+            slot.get_or_insert_with(|| ColumnBuilder::of(facts.column_type)).set(row.0 as usize, value);
         }
         Ok(())
     }
@@ -305,8 +305,8 @@ impl BatchBuilder {
         {
             return Err(ValueError::OutOfRange { column: name, value: number, min: *min, max: *max });
         }
-        let column = self.extra(name, || Column::of(ColumnType::F64))?;
-        if matches!(column.values, Values::Text { .. }) {
+        let column = self.extra(name, || ColumnBuilder::of(ColumnType::F64))?;
+        if matches!(column.values, ColumnValues::Text { .. }) {
             column.set_text(row.0 as usize, &number.to_string());
         } else {
             column.set(row.0 as usize, value);
@@ -325,8 +325,8 @@ impl BatchBuilder {
             return Err(ValueError::TextTooLong { column: name.to_owned(), len: text.len() });
         }
         let is_foreign = self.table.column(name).is_none();
-        let column = self.extra(name, Column::text)?;
-        if !matches!(column.values, Values::Text { .. }) {
+        let column = self.extra(name, ColumnBuilder::text)?;
+        if !matches!(column.values, ColumnValues::Text { .. }) {
             if !is_foreign {
                 return Err(ValueError::Mixed(name.to_owned()));
             }
@@ -344,7 +344,11 @@ impl BatchBuilder {
         scope.label().map_or(Ok(()), |label| self.set_extra_text(row, label, instance))
     }
 
-    fn extra(&mut self, name: &str, make: impl FnOnce() -> Column) -> Result<&mut Column, ValueError> {
+    fn extra(
+        &mut self,
+        name: &str,
+        make: impl FnOnce() -> ColumnBuilder,
+    ) -> Result<&mut ColumnBuilder, ValueError> {
         let index = if let Some(&index) = self.extra_index.get(name) {
             index
         } else {
@@ -361,7 +365,7 @@ impl BatchBuilder {
             }
             let shared: Arc<str> = Arc::from(name);
             self.extra_index.insert(Arc::clone(&shared), self.extras.len());
-            let own = own.map(|own| own.column_type.map_or_else(Column::text, Column::of));
+            let own = own.map(|own| own.column_type.map_or_else(ColumnBuilder::text, ColumnBuilder::of));
             self.extras.push((shared, own.unwrap_or_else(make)));
             self.extras.len() - 1
         };

@@ -8,15 +8,15 @@ use foldhash::fast::RandomState;
 
 use super::{METRICS, Metric, MetricId, Table};
 
-type Index<V> = HashMap<Cow<'static, str>, V, RandomState>;
+type NameIndex<V> = HashMap<Cow<'static, str>, V, RandomState>;
 
 /// Longest name that is looked up: no column, alias or DCGM name is longer, and foreign data is not trusted.
 const NAME_MAX: usize = 96;
 
-static COLUMNS: LazyLock<Index<MetricId>> =
+static COLUMNS: LazyLock<NameIndex<MetricId>> =
     LazyLock::new(|| all().map(|(id, metric)| (Cow::Borrowed(metric.column), id)).collect());
 
-static ALIASES: LazyLock<Index<MetricId>> = LazyLock::new(|| {
+static ALIASES: LazyLock<NameIndex<MetricId>> = LazyLock::new(|| {
     let named =
         all().flat_map(|(id, metric)| metric.aliases.iter().map(move |alias| (Cow::Borrowed(*alias), id)));
     // A column is an alias of itself, so that another case or separator finds it too.
@@ -24,8 +24,8 @@ static ALIASES: LazyLock<Index<MetricId>> = LazyLock::new(|| {
     named.chain(columns).collect()
 });
 
-static DCGM: LazyLock<Index<(MetricId, f64)>> = LazyLock::new(|| {
-    let mut names = Index::default();
+static DCGM: LazyLock<NameIndex<(MetricId, f64)>> = LazyLock::new(|| {
+    let mut names = NameIndex::default();
     for (id, metric) in all() {
         for name in metric.dcgm {
             let upper = Cow::Owned(name.name.to_ascii_uppercase());
@@ -36,7 +36,7 @@ static DCGM: LazyLock<Index<(MetricId, f64)>> = LazyLock::new(|| {
 });
 
 /// Names shared by two metrics, with the second.
-static SHARED: LazyLock<Index<MetricId>> = LazyLock::new(|| {
+static SHARED: LazyLock<NameIndex<MetricId>> = LazyLock::new(|| {
     let named = all().flat_map(|(id, metric)| metric.dcgm.iter().map(move |name| (name.name, id)));
     let second = named.filter(|(name, id)| by_dcgm(name).is_some_and(|(first, _)| first != *id));
     second.map(|(name, id)| (Cow::Owned(name.to_ascii_uppercase()), id)).collect()

@@ -13,9 +13,9 @@ const WIDTH: usize = 118;
 const GAP: &str = "  ";
 
 /// A column of the table for terminals: its head and its text.
-type Shown = (&'static str, fn(&Metric) -> &'static str);
+type ShownColumn = (&'static str, fn(&Metric) -> &'static str);
 
-const SHOWN: [Shown; 5] = [
+const SHOWN: [ShownColumn; 5] = [
     ("COLUMN", |metric| metric.column),
     ("TYPE", |metric| metric.column_type.as_str()),
     ("UNIT", |metric| metric.unit.as_str()),

@@ -5,13 +5,13 @@ use crate::absence::AbsenceReason;
 use crate::batch::Value;
 
 /// From the printed text to the value in the column's unit, or the reason for its absence.
-type Read = fn(&str) -> Result<Value, AbsenceReason>;
+type ReadText = fn(&str) -> Result<Value, AbsenceReason>;
 
-const fn figure(column: &str, names: &'static [&'static str], read: Read) -> ToolField {
+const fn figure(column: &str, names: &'static [&'static str], read: ReadText) -> ToolField {
     ToolField::new(names, column, Spelling::Figure(read))
 }
 
-const fn text(column: &str, names: &'static [&'static str], read: Read) -> ToolField {
+const fn text(column: &str, names: &'static [&'static str], read: ReadText) -> ToolField {
     ToolField::new(names, column, Spelling::Text(read))
 }
 

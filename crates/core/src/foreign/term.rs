@@ -55,7 +55,7 @@ pub(super) struct Term {
 
 /// What a term needs beside its words.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Needs {
+enum TermNeeds {
     Nothing,
     /// The name must say that it is about a GPU: `usage` alone is anything.
     Gpu,
@@ -65,10 +65,10 @@ enum Needs {
     GpuAndUnit,
 }
 
-use Needs::{Gpu, GpuAndUnit, Nothing, Unit};
+use TermNeeds::{Gpu, GpuAndUnit, Nothing, Unit};
 
 /// Words in alphabetical order, what they need, columns with the unit of a name without one (empty: the column's).
-type Row = (&'static str, Needs, &'static [(&'static str, &'static str)]);
+type TermRow = (&'static str, TermNeeds, &'static [(&'static str, &'static str)]);
 
 const UTIL: &[(&str, &str)] = &[("utilization_pct", "%")];
 const MEM_UTIL: &[(&str, &str)] = &[("memory_utilization_pct", "%"), ("memory_used_mb", "MiB")];
@@ -91,7 +91,7 @@ const LINK_TX: &[(&str, &str)] = &[("interconnect_tx_bytes_per_s", "B/s"), ("int
 const LINK_RX: &[(&str, &str)] = &[("interconnect_rx_bytes_per_s", "B/s"), ("interconnect_rx_bytes", "B")];
 
 /// The terms.
-const TERMS: &[Row] = &[
+const TERMS: &[TermRow] = &[
     (
         "",
         GpuAndUnit,

@@ -156,8 +156,8 @@ async fn look_back(
     then: &mut LiveFleet,
     gpus: &[Arc<GpuState>],
     at_ns: i64,
-) -> Result<Looked, QueryError> {
-    let mut found = Looked { at_ns, keys: HashSet::new(), is_later: false, missing: Vec::new() };
+) -> Result<LookedBack, QueryError> {
+    let mut found = LookedBack { at_ns, keys: HashSet::new(), is_later: false, missing: Vec::new() };
     let mut end_ns = at_ns;
     for back_ns in BACK_NS {
         let start_ns = at_ns.saturating_sub(back_ns);
@@ -187,7 +187,7 @@ fn told_last(gpu: &GpuState) -> Option<GpuState> {
 
 /// What was found.
 #[derive(Debug)]
-struct Looked {
+struct LookedBack {
     /// The instant, nanoseconds UTC since 1970.
     at_ns: i64,
     /// The GPUs that have a value.
@@ -230,7 +230,7 @@ async fn look(
     then: &mut LiveFleet,
     gpus: &[Arc<GpuState>],
     (start_ns, end_ns): (i64, i64),
-    found: &mut Looked,
+    found: &mut LookedBack,
 ) -> Result<(), QueryError> {
     let mut keys = Vec::new();
     let mut metrics = BTreeSet::new();
@@ -260,7 +260,7 @@ async fn look(
 }
 
 /// Takes the newest values of each GPU under each identity that it had.
-fn take(then: &mut LiveFleet, buckets: &Buckets, found: &mut Looked) {
+fn take(then: &mut LiveFleet, buckets: &Buckets, found: &mut LookedBack) {
     for (group, name) in buckets.groups().iter().enumerate() {
         let Some((Some(key), texts)) = name.split_first() else { continue };
         let mut latest = Vec::new();

@@ -15,23 +15,23 @@ const BYTES_MAX: usize = 32 << 20;
 /// The changes of a history, for any number of readers. A change is held until all have taken it; those who are too far behind
 /// lose the oldest. When this is dropped, readers take what is left and have reached the end.
 #[derive(Debug)]
-pub struct ChangeFeed(Arc<Mutex<Waiting>>);
+pub struct ChangeFeed(Arc<Mutex<WaitingChanges>>);
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingChanges {
     changes: VecDeque<(Arc<[Batch]>, usize)>,
     /// Changes that came before the first of them.
     before: u64,
     bytes: usize,
     most: usize,
-    readers: BTreeMap<u64, Reader>,
+    readers: BTreeMap<u64, ChangeReader>,
     /// Readers so far.
     opened: u64,
     has_ended: bool,
 }
 
 #[derive(Debug)]
-struct Reader {
+struct ChangeReader {
     /// How many changes are passed.
     next: u64,
     waker: Option<Waker>,
@@ -40,7 +40,7 @@ struct Reader {
 impl ChangeFeed {
     /// For readers that may be `most` changes behind.
     pub fn new(most: usize) -> Self {
-        Self(Arc::new(Mutex::new(Waiting {
+        Self(Arc::new(Mutex::new(WaitingChanges {
             changes: VecDeque::new(),
             before: 0,
             bytes: 0,
@@ -73,7 +73,7 @@ impl ChangeFeed {
         let number = waiting.opened;
         waiting.opened += 1;
         let next = waiting.end();
-        waiting.readers.insert(number, Reader { next, waker: None });
+        waiting.readers.insert(number, ChangeReader { next, waker: None });
         Box::new(FeedReader { waiting: Arc::clone(&self.0), number })
     }
 }
@@ -86,7 +86,7 @@ impl Drop for ChangeFeed {
     }
 }
 
-impl Waiting {
+impl WaitingChanges {
     fn end(&self) -> u64 {
         self.before + u64::try_from(self.changes.len()).unwrap_or(u64::MAX)
     }
@@ -134,7 +134,7 @@ impl Waiting {
 }
 
 struct FeedReader {
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<WaitingChanges>>,
     number: u64,
 }
 
@@ -152,7 +152,7 @@ impl Drop for FeedReader {
     }
 }
 
-fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+fn lock(waiting: &Mutex<WaitingChanges>) -> MutexGuard<'_, WaitingChanges> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -69,7 +69,7 @@ pub struct LiveFleet {
 }
 
 /// A batch's columns, looked up once.
-struct Columns<'a> {
+struct BatchColumns<'a> {
     times: &'a [i64],
     metrics: Vec<(MetricId, MetricColumn<'a>)>,
     texts: Vec<(IdentityColumn, Option<&'a DictionaryArray<Int32Type>>)>,
@@ -77,7 +77,7 @@ struct Columns<'a> {
     extras: Vec<(Arc<str>, &'a ArrayRef)>,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> BatchColumns<'a> {
     fn of(batch: &'a Batch) -> Self {
         let mut metrics: Vec<_> = batch.metrics().collect();
         metrics.sort_by_key(|(id, _)| *id);
@@ -168,7 +168,7 @@ impl LiveFleet {
 
     /// Takes rows of `gpu_events` in. `keys` are those of the batch.
     pub fn apply(&mut self, batch: &Batch, keys: &RowKeys) {
-        let columns = Columns::of(batch);
+        let columns = BatchColumns::of(batch);
         let mut newest = vec![i64::MIN; keys.keys.len()];
         for (&time, &id) in columns.times.iter().zip(&keys.ids) {
             if let Some(newest) = newest.get_mut(id as usize) {
@@ -310,7 +310,7 @@ impl GpuState {
 }
 
 /// Takes over a newest row's description of the GPU; returns whether that changed its place or its names.
-fn describe(gpu: &mut GpuState, columns: &Columns<'_>, row: usize, time: i64) -> bool {
+fn describe(gpu: &mut GpuState, columns: &BatchColumns<'_>, row: usize, time: i64) -> bool {
     let mut changed = false;
     for (column, array) in &columns.texts {
         let text = array.and_then(|array| text_at(array, row));

@@ -16,7 +16,7 @@ use super::{BucketQuery, Buckets, Cell, Measured, Track};
 use crate::batch::{data_type, timestamps};
 use crate::merge::{MergeError, widen};
 
-use fold::{Number, fold};
+use fold::{TallyNumber, fold};
 pub use grid::{StepGrid, Stretch};
 pub use labels::{Label, Labels, SelectorVerdict, columns as label_columns, labels};
 
@@ -148,7 +148,7 @@ pub fn count_column(
 ) -> Result<(), MergeError> {
     let facts = measured.metric.metric();
     let array = widen(facts.column, array, &data_type(facts.column_type))?;
-    let mut sink = Sink { measured, times };
+    let mut sink = CellSink { measured, times };
     let nulls = array.nulls();
     match array.data_type() {
         DataType::Int32 => sink.column(array.as_primitive::<Int32Type>().values(), nulls, runs),
@@ -179,13 +179,13 @@ fn run_end(
 }
 
 /// The destination of one metric's values.
-struct Sink<'a> {
+struct CellSink<'a> {
     measured: &'a mut Measured,
     times: &'a [i64],
 }
 
-impl Sink<'_> {
-    fn column<T: Number>(&mut self, values: &[T], nulls: Option<&NullBuffer>, runs: &[Run]) {
+impl CellSink<'_> {
+    fn column<T: TallyNumber>(&mut self, values: &[T], nulls: Option<&NullBuffer>, runs: &[Run]) {
         let mut compact: Vec<T> = Vec::new();
         for run in runs {
             let Some(slice) = values.get(run.start..run.end) else { continue };
@@ -227,7 +227,7 @@ impl Sink<'_> {
     }
 
     /// Adds the run's values to its track.
-    fn follow<T: Number>(&mut self, run: &Run, values: &[T], nulls: Option<&NullBuffer>) {
+    fn follow<T: TallyNumber>(&mut self, run: &Run, values: &[T], nulls: Option<&NullBuffer>) {
         let Some(track) = self.measured.tracks.get_mut(run.track) else { return };
         for row in run.start..run.end {
             if let (Some(value), Some(&time_ns)) = (values.get(row), self.times.get(row))
@@ -239,7 +239,7 @@ impl Sink<'_> {
         }
     }
 
-    fn keep<T: Number>(&mut self, run: &Run, values: &[T], cell: Cell) {
+    fn keep<T: TallyNumber>(&mut self, run: &Run, values: &[T], cell: Cell) {
         if let Some(own) = self.measured.cells.get_mut(run.place) {
             own.merge(&cell);
         }

@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, DictionaryArray, PrimitiveArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer, NullBufferBuilder, ScalarBuffer};
 use arrow_schema::DataType;
 
-use super::schema::Column;
+use super::schema::UnifiedColumn;
 use super::sort::{Join, Sorted};
 use super::{MergeError, Pick};
 
@@ -43,22 +43,22 @@ impl<'a> Chunk<'a> {
         Self { sorted, first, picks, joins, runs: runs(picks) }
     }
 
-    pub(crate) fn column(&self, column: &Column) -> Result<ArrayRef, MergeError> {
+    pub(crate) fn column(&self, column: &UnifiedColumn) -> Result<ArrayRef, MergeError> {
         Ok(match column {
-            Column::Text(parts, texts) => {
+            UnifiedColumn::Text(parts, texts) => {
                 let keys = self.numbers::<Int32Type>(&parts.iter().map(Option::as_ref).collect::<Vec<_>>());
                 Arc::new(DictionaryArray::try_new(keys, Arc::clone(texts))?)
             }
-            Column::Numbers(parts, DataType::Int32) => {
+            UnifiedColumn::Numbers(parts, DataType::Int32) => {
                 Arc::new(self.numbers(&primitives::<Int32Type>(parts)))
             }
-            Column::Numbers(parts, DataType::Int64) => {
+            UnifiedColumn::Numbers(parts, DataType::Int64) => {
                 Arc::new(self.numbers(&primitives::<Int64Type>(parts)))
             }
-            Column::Numbers(parts, DataType::Float32) => {
+            UnifiedColumn::Numbers(parts, DataType::Float32) => {
                 Arc::new(self.numbers(&primitives::<Float32Type>(parts)))
             }
-            Column::Numbers(parts, _) => Arc::new(self.numbers(&primitives::<Float64Type>(parts))),
+            UnifiedColumn::Numbers(parts, _) => Arc::new(self.numbers(&primitives::<Float64Type>(parts))),
         })
     }
 

@@ -6,7 +6,7 @@ use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 
-use super::schema::{Column, Columns};
+use super::schema::{UnifiedColumn, UnifiedColumns};
 use super::sort::{Join, Sorted};
 use crate::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN, Value, numbers};
 use crate::time;
@@ -33,11 +33,11 @@ impl Overwritten {
         self.first = self.first.take().or(other.first);
     }
 
-    pub(super) fn of(columns: &Columns, sorted: &Sorted) -> Self {
+    pub(super) fn of(columns: &UnifiedColumns, sorted: &Sorted) -> Self {
         let mut found = Self::default();
         let times = columns.columns.first();
         let names = columns.schema.fields().iter().map(|field| field.name().as_str());
-        let columns: Vec<(&str, &Column)> = names
+        let columns: Vec<(&str, &UnifiedColumn)> = names
             .zip(&columns.columns)
             .filter(|(name, _)| ![TIMESTAMP_COLUMN, MONOTONIC_COLUMN].contains(name))
             .collect();
@@ -59,11 +59,11 @@ impl Overwritten {
 }
 
 /// The rows of a join that have a value which did not stay. There is at least one.
-fn lost(columns: &[(&str, &Column)], sorted: &Sorted, join: &Join) -> u64 {
+fn lost(columns: &[(&str, &UnifiedColumn)], sorted: &Sorted, join: &Join) -> u64 {
     let Some(rows) = sorted.joined_rows.get(join.start as usize..join.end as usize) else { return 1 };
     let mut is_lost = vec![false; rows.len()];
     for (_, column) in columns {
-        let mut stayed: Option<Cell> = None;
+        let mut stayed: Option<JoinedCell> = None;
         for (pick, is_lost) in rows.iter().zip(&mut is_lost).rev() {
             let Some(cell) = cell(column, pick.part as usize, pick.row as usize) else { continue };
             *is_lost |= !stayed.get_or_insert(cell).is_same(&cell);
@@ -74,13 +74,13 @@ fn lost(columns: &[(&str, &Column)], sorted: &Sorted, join: &Join) -> u64 {
 
 /// A value of a row.
 #[derive(Clone, Copy)]
-enum Cell {
+enum JoinedCell {
     Number(Value),
     /// The place of a text among those of its column.
     Text(i32),
 }
 
-impl Cell {
+impl JoinedCell {
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Number(one), Self::Number(other)) => is_same(*one, *other),
@@ -90,28 +90,30 @@ impl Cell {
     }
 }
 
-fn cell(column: &Column, part: usize, row: usize) -> Option<Cell> {
+fn cell(column: &UnifiedColumn, part: usize, row: usize) -> Option<JoinedCell> {
     match column {
-        Column::Numbers(parts, _) => numbers(parts.get(part)?.as_ref()?)?.value(row).map(Cell::Number),
-        Column::Text(parts, _) => {
+        UnifiedColumn::Numbers(parts, _) => {
+            numbers(parts.get(part)?.as_ref()?)?.value(row).map(JoinedCell::Number)
+        }
+        UnifiedColumn::Text(parts, _) => {
             let keys = parts.get(part)?.as_ref().filter(|keys| row < keys.len() && keys.is_valid(row))?;
-            Some(Cell::Text(keys.value(row)))
+            Some(JoinedCell::Text(keys.value(row)))
         }
     }
 }
 
 /// The first two values of the rows of a join that differ, in words.
-fn contest(column: &Column, sorted: &Sorted, join: &Join) -> Option<(String, String)> {
+fn contest(column: &UnifiedColumn, sorted: &Sorted, join: &Join) -> Option<(String, String)> {
     let rows = sorted.joined_rows.get(join.start as usize..join.end as usize)?;
     let mut rows = rows.iter().map(|pick| (pick.part as usize, pick.row as usize));
     match column {
-        Column::Numbers(parts, _) => {
+        UnifiedColumn::Numbers(parts, _) => {
             let mut values = rows.filter_map(|(part, row)| numbers(parts.get(part)?.as_ref()?)?.value(row));
             let first = values.next()?;
             let other = values.find(|value| !is_same(first, *value))?;
             Some((first.to_json().to_string(), other.to_json().to_string()))
         }
-        Column::Text(parts, texts) => {
+        UnifiedColumn::Text(parts, texts) => {
             let texts = texts.as_string_opt::<i32>()?;
             let mut values = rows.by_ref().filter_map(|(part, row)| {
                 let keys = parts.get(part)?.as_ref().filter(|keys| row < keys.len() && keys.is_valid(row))?;
@@ -134,8 +136,8 @@ fn is_same(one: Value, other: Value) -> bool {
 }
 
 /// When the rows of a join were measured, for people. Times are the first column.
-fn time_of(times: Option<&Column>, sorted: &Sorted, join: &Join) -> String {
-    let Some(Column::Numbers(parts, _)) = times else { return String::new() };
+fn time_of(times: Option<&UnifiedColumn>, sorted: &Sorted, join: &Join) -> String {
+    let Some(UnifiedColumn::Numbers(parts, _)) = times else { return String::new() };
     let pick = sorted.picks.get(join.row as usize);
     let time = pick.and_then(|pick| {
         let times = parts.get(pick.part as usize)?.as_ref()?.as_primitive_opt::<Int64Type>()?;

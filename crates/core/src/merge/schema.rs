@@ -17,7 +17,7 @@ use super::MergeError;
 
 /// A column of the result, as the parts have it, in one type.
 #[derive(Debug)]
-pub(crate) enum Column {
+pub(crate) enum UnifiedColumn {
     /// Numbers, all of the one Arrow type.
     Numbers(Vec<Option<ArrayRef>>, DataType),
     /// Keys into the one set of texts.
@@ -26,9 +26,9 @@ pub(crate) enum Column {
 
 /// The columns of the result.
 #[derive(Debug)]
-pub(crate) struct Columns {
+pub(crate) struct UnifiedColumns {
     pub(crate) schema: SchemaRef,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Vec<UnifiedColumn>,
 }
 
 /// Place of a column in every schema: time, index, identity, the table's own, metrics in catalogue order, the rest by
@@ -58,10 +58,10 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::Dictionary(_, _))
 }
 
-impl Columns {
+impl UnifiedColumns {
     pub(crate) fn unify(table: Table, parts: &[RecordBatch]) -> Result<Self, MergeError> {
-        type Found<'a> = (&'a FieldRef, bool, Vec<Option<&'a ArrayRef>>);
-        let mut found: BTreeMap<((u8, usize), &str), Found<'_>> = BTreeMap::new();
+        type FoundColumn<'a> = (&'a FieldRef, bool, Vec<Option<&'a ArrayRef>>);
+        let mut found: BTreeMap<((u8, usize), &str), FoundColumn<'_>> = BTreeMap::new();
         let mut places: HashMap<&str, (u8, usize), RandomState> = HashMap::default();
         for (part, batch) in parts.iter().enumerate() {
             for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
@@ -86,7 +86,7 @@ impl Columns {
                     .iter()
                     .map(|array| array.map(|array| widen(name, array, &wanted)).transpose())
                     .collect();
-                Column::Numbers(same?, wanted.clone())
+                UnifiedColumn::Numbers(same?, wanted.clone())
             });
             // A store keeps the rows of thousands of GPUs: they share the description of a column, 150 bytes.
             let field = Field::new(name, wanted, name != TIMESTAMP_COLUMN);
@@ -122,7 +122,7 @@ pub fn as_text(array: &ArrayRef) -> Option<ArrayRef> {
 }
 
 /// One set of texts for all parts.
-fn unify_text(name: &str, arrays: &[Option<&ArrayRef>]) -> Result<Column, MergeError> {
+fn unify_text(name: &str, arrays: &[Option<&ArrayRef>]) -> Result<UnifiedColumn, MergeError> {
     let refuse = |array: &ArrayRef| MergeError::Type {
         column: name.to_owned(),
         found: array.data_type().clone(),
@@ -140,7 +140,7 @@ fn unify_text(name: &str, arrays: &[Option<&ArrayRef>]) -> Result<Column, MergeE
         && let Some(only) = only.as_dictionary_opt::<Int32Type>()
         && only.values().len() <= only.len()
     {
-        return Ok(Column::Text(vec![Some(only.keys().clone())], Arc::clone(only.values())));
+        return Ok(UnifiedColumn::Text(vec![Some(only.keys().clone())], Arc::clone(only.values())));
     }
     let mut texts: Vec<&str> = Vec::new();
     let mut index: HashMap<&str, i32, RandomState> = HashMap::default();
@@ -176,7 +176,7 @@ fn unify_text(name: &str, arrays: &[Option<&ArrayRef>]) -> Result<Column, MergeE
         let map = last.as_ref().map_or(&[][..], |(_, map)| map.as_slice());
         keys.push(Some(remap(dictionary.keys(), map)));
     }
-    Ok(Column::Text(keys, Arc::new(StringArray::from_iter_values(texts))))
+    Ok(UnifiedColumn::Text(keys, Arc::new(StringArray::from_iter_values(texts))))
 }
 
 /// Keys of a few rows that were cut from many, without a look at the texts of the others.

@@ -39,7 +39,7 @@ pub(crate) struct Sorted {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct SortRow {
     time: i64,
     rank: u32,
     /// Place of the rest of its key among all; 0 in a table without.
@@ -69,7 +69,7 @@ pub(crate) fn sort(
             .ok_or(MergeError::Required { part, column: TIMESTAMP_COLUMN })?;
         let rests = rests.as_ref().and_then(|rests| rests.get(part));
         let part = u32::try_from(part).unwrap_or(u32::MAX);
-        rows.extend((0_u32..).zip(times.values()).zip(ranks).map(|((row, &time), &rank)| Row {
+        rows.extend((0_u32..).zip(times.values()).zip(ranks).map(|((row, &time), &rank)| SortRow {
             time,
             rank,
             rest: rests.and_then(|rests| rests.get(row as usize)).copied().unwrap_or(0),
@@ -87,7 +87,7 @@ pub(crate) fn sort(
 }
 
 /// Sorts by GPU, time and the rest of the key; stable.
-fn by_gpu(rows: &mut Vec<Row>, gpus: usize) {
+fn by_gpu(rows: &mut Vec<SortRow>, gpus: usize) {
     if rows.is_sorted_by_key(|row| (row.rank, row.time, row.rest)) {
         return;
     }
@@ -103,7 +103,7 @@ fn by_gpu(rows: &mut Vec<Row>, gpus: usize) {
         *slot = total;
     }
     let starts = next.clone();
-    let mut sorted = vec![Row { time: 0, rank: 0, rest: 0, pick: Pick { part: 0, row: 0 } }; rows.len()];
+    let mut sorted = vec![SortRow { time: 0, rank: 0, rest: 0, pick: Pick { part: 0, row: 0 } }; rows.len()];
     for row in rows.iter() {
         if let Some(at) = next.get_mut(row.rank as usize) {
             if let Some(slot) = sorted.get_mut(*at) {
@@ -124,7 +124,7 @@ fn by_gpu(rows: &mut Vec<Row>, gpus: usize) {
 }
 
 /// Finds the rows that are one.
-fn join(rows: &[Row], keys: Vec<Arc<str>>) -> Sorted {
+fn join(rows: &[SortRow], keys: Vec<Arc<str>>) -> Sorted {
     let mut sorted = Sorted {
         picks: Vec::with_capacity(rows.len()),
         ranks: Vec::with_capacity(rows.len()),

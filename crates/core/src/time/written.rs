@@ -95,7 +95,7 @@ impl Written {
         if text.len() > TEXT_LEN_MAX || !text.bytes().any(|b| b.is_ascii_digit()) {
             return None;
         }
-        let parts = Parts::of(text)?;
+        let parts = WrittenParts::of(text)?;
         let date = date(&parts.date, parts.year_behind, order)?;
         let civil = DateTime::from_parts(date, parts.time.unwrap_or_default());
         let of_place = |place: &TimeZone| Some(place.to_ambiguous_zoned(civil).compatible().ok()?.offset());
@@ -146,7 +146,7 @@ impl Written {
 
 /// A text taken apart.
 #[derive(Debug, Default)]
-struct Parts<'a> {
+struct WrittenParts<'a> {
     /// Numbers and names of months, and whether a dot separates them.
     date: (Vec<&'a str>, bool),
     time: Option<Time>,
@@ -157,7 +157,7 @@ struct Parts<'a> {
     year_behind: Option<i16>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> WrittenParts<'a> {
     fn of(text: &'a str) -> Option<Self> {
         let Some(colon) = first_colon(text) else { return Self::without_colon(text) };
         let start = text.get(..colon)?.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);

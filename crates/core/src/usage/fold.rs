@@ -1,7 +1,7 @@
 //! The use of one GPU, added up.
 
-use super::paced::{Gap, Paced, PacedStay};
-use super::stay::{Time, sum};
+use super::paced::{Paced, PacedStay, UseGap};
+use super::stay::{UseTime, sum};
 use super::{CounterSpan, PowerSpan, SeenPower, Stay};
 use crate::energy::{Energy, EnergySource};
 
@@ -25,7 +25,7 @@ pub struct HolderUse {
 }
 
 impl HolderUse {
-    fn add(&mut self, time: Time) {
+    fn add(&mut self, time: UseTime) {
         self.and(&Self {
             seconds: time.seconds,
             busy_s: time.busy_idle_s.map(|(busy_s, _)| busy_s),
@@ -57,7 +57,7 @@ impl HolderUse {
 
 /// What is added up of a GPU for a holder, or for a holder and a step of time.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Place {
+pub(super) struct HolderPlace {
     pub(super) number: u32,
     /// Times of the first row and of the last.
     pub(super) rows_ns: (i64, i64),
@@ -67,7 +67,7 @@ pub(super) struct Place {
 /// The sums of a GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct GpuSums {
-    pub(super) held: Vec<Place>,
+    pub(super) held: Vec<HolderPlace>,
     pub(super) source: Option<EnergySource>,
     pub(super) first_ns: i64,
     pub(super) last_ns: i64,
@@ -87,7 +87,7 @@ struct Going {
     /// The last stay, and its holder.
     last: (u32, Stay),
     first_ns: i64,
-    held: Vec<Place>,
+    held: Vec<HolderPlace>,
 }
 
 impl UseFold {
@@ -130,8 +130,8 @@ impl Going {
             last: (holder, stay.clone()),
             held: Vec::new(),
         };
-        going.feed(&stay, Gap::default());
-        going.stay(holder, &stay, None, Gap::default());
+        going.feed(&stay, UseGap::default());
+        going.stay(holder, &stay, None, UseGap::default());
         going
     }
 
@@ -139,7 +139,7 @@ impl Going {
         if stay.first_ns <= self.last.1.last_ns {
             return;
         }
-        let between = Time::between(&self.last.1, &stay, gap);
+        let between = UseTime::between(&self.last.1, &stay, gap);
         let apart_s = between.seconds;
         let idle_share =
             self.last.1.idle_share(self.last.1.last_ns, apart_s, gap).filter(|share| *share > 0.0);
@@ -164,7 +164,7 @@ impl Going {
     }
 
     /// Gives the first values of a stay to the energy.
-    fn feed(&mut self, stay: &Stay, gap: Gap) {
+    fn feed(&mut self, stay: &Stay, gap: UseGap) {
         self.energy.begin_row();
         self.energy.allow(stay.limit_w);
         if let Some(PowerSpan { first: (time_ns, watts), is_average, .. }) = stay.power {
@@ -176,7 +176,7 @@ impl Going {
     }
 
     /// Gives the rest of a stay to the energy: power up to the first reading of the counter, to the last, and behind it.
-    fn extend(&mut self, power: Option<PowerSpan>, counter: Option<CounterSpan>, gap: Gap) {
+    fn extend(&mut self, power: Option<PowerSpan>, counter: Option<CounterSpan>, gap: UseGap) {
         // Also nothing, where the stay has a gap: the last sample is its last.
         let add = |energy: &mut Energy, seen: SeenPower| {
             if let Some(power) = power {
@@ -200,13 +200,13 @@ impl Going {
     }
 
     /// Adds what lies within a stay that follows another one.
-    fn stay(&mut self, holder: u32, stay: &Stay, before: Option<&Stay>, gap: Gap) {
+    fn stay(&mut self, holder: u32, stay: &Stay, before: Option<&Stay>, gap: UseGap) {
         let (before_j, sampled) = (self.energy.joules(), self.energy.sampled());
         let power = stay.power.filter(|power| power.last.0 > power.first.0);
         self.extend(power, stay.counter, gap);
         let joules = self.energy.joules() - before_j;
         let sampled = self.energy.sampled().without(sampled);
-        let time = Time::within(stay, before, gap);
+        let time = UseTime::within(stay, before, gap);
         let idle_s = time.busy_idle_s.map_or(0.0, |(_, idle_s)| idle_s);
         // Of the energy, the part of the idle time is that of the integral.
         let idle_share = match power {
@@ -232,9 +232,9 @@ impl Going {
     }
 
     /// The sums of a place; most GPUs have few.
-    fn place(&mut self, number: u32) -> &mut Place {
+    fn place(&mut self, number: u32) -> &mut HolderPlace {
         let at = self.held.iter().rposition(|place| place.number == number).unwrap_or_else(|| {
-            self.held.push(Place { number, rows_ns: (i64::MAX, i64::MIN), held: HolderUse::default() });
+            self.held.push(HolderPlace { number, rows_ns: (i64::MAX, i64::MIN), held: HolderUse::default() });
             self.held.len() - 1
         });
         #[expect(clippy::indexing_slicing, reason = "the place was just found or made")]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::Stay;
-use super::fold::{HolderUse, Place, UseFold};
+use super::fold::{HolderPlace, HolderUse, UseFold};
 use crate::IdentityColumn;
 use crate::energy::EnergySource;
 
@@ -190,7 +190,7 @@ impl Usage {
         let mut uses = Vec::new();
         for (gpu, fold) in self.gpus {
             let Some(sums) = fold.finish() else { continue };
-            for Place { number, rows_ns, held } in sums.held {
+            for HolderPlace { number, rows_ns, held } in sums.held {
                 let Some(&(holder, step_ns)) = self.places.get(number as usize) else { continue };
                 let Some(holder) = self.holders.get(holder as usize) else { continue };
                 uses.push(GpuUse {

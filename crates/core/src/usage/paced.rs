@@ -6,7 +6,7 @@ use super::Stay;
 use crate::integral::Pace;
 use crate::time::HOUR_NS;
 
-pub(super) use super::stay::Gap;
+pub(super) use super::stay::UseGap;
 
 /// Stays that are looked at behind a distance before it is judged.
 const AHEAD: usize = 4;
@@ -29,7 +29,7 @@ pub(super) struct Paced {
 }
 
 /// A stay, what it belongs to, and the gaps before it.
-pub(super) type PacedStay = (u32, Stay, Gap);
+pub(super) type PacedStay = (u32, Stay, UseGap);
 
 impl Paced {
     /// Takes a stay, and returns an earlier one that can be judged by it.
@@ -54,7 +54,7 @@ impl Paced {
     }
 
     /// Learns from the distances before a stay unless they are gaps, and notes the usual one in it.
-    fn step(&mut self, stay: &mut Stay, rows_ns: i64) -> Gap {
+    fn step(&mut self, stay: &mut Stay, rows_ns: i64) -> UseGap {
         let since = |before_ns: Option<i64>, time_ns: i64| Some(time_ns.saturating_sub(before_ns?));
         let apart = since(self.last_ns.replace(stay.last_ns), stay.first_ns);
         let is_gap = apart.is_some_and(|apart| apart > rows_ns);
@@ -81,7 +81,7 @@ impl Paced {
             let usual = [self.rows, self.power].into_iter().flatten().map(Pace::usual_ns);
             stay.pace_ns = usual.max().unwrap_or(0);
         }
-        Gap { rows_ns, power_ns }
+        UseGap { rows_ns, power_ns }
     }
 }
 

@@ -49,7 +49,7 @@ pub struct Stay {
 
 /// Some time of a GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Time {
+pub(super) struct UseTime {
     pub(super) seconds: f64,
     /// Seconds times utilisation, and those of no work; none if the utilisation is not known.
     pub(super) busy_idle_s: Option<(f64, f64)>,
@@ -57,9 +57,9 @@ pub(super) struct Time {
     pub(super) throttled_s: Option<f64>,
 }
 
-impl Time {
+impl UseTime {
     /// Between the last row of one and the first of the next; nothing over a gap.
-    pub(super) fn between(one: &Stay, next: &Stay, gap: Gap) -> Self {
+    pub(super) fn between(one: &Stay, next: &Stay, gap: UseGap) -> Self {
         let distance_ns = next.first_ns.saturating_sub(one.last_ns);
         if distance_ns <= 0 || distance_ns > gap.rows_ns {
             return Self::default();
@@ -72,7 +72,7 @@ impl Time {
     }
 
     /// Within a stay that follows another one, whose state lasts.
-    pub(super) fn within(stay: &Stay, before: Option<&Stay>, gap: Gap) -> Self {
+    pub(super) fn within(stay: &Stay, before: Option<&Stay>, gap: UseGap) -> Self {
         let has = |open_s: f64| open_s < stay.seconds;
         let known = has(stay.utilization_open_s).then_some((stay.busy_s, stay.idle_s));
         let open = before
@@ -91,7 +91,7 @@ impl Time {
 }
 
 /// So many of the seconds behind an instant in which a state that was told earlier still lasts; none if it has ended.
-fn lasting(told_ns: i64, from_ns: i64, wanted_s: f64, gap: Gap) -> Option<f64> {
+fn lasting(told_ns: i64, from_ns: i64, wanted_s: f64, gap: UseGap) -> Option<f64> {
     let left_ns = told_ns.saturating_add(gap.rows_ns).saturating_sub(from_ns);
     (left_ns > 0).then(|| wanted_s.min(seconds(left_ns)))
 }
@@ -107,13 +107,13 @@ pub(super) fn sum<T>(one: Option<T>, other: Option<T>, add: impl Fn(T, T) -> T) 
 impl Stay {
     /// The share of the seconds behind an instant in which the GPU is known to do nothing, by what was told last; none if that
     /// says nothing of any.
-    pub(super) fn idle_share(&self, from_ns: i64, seconds: f64, gap: Gap) -> Option<f64> {
+    pub(super) fn idle_share(&self, from_ns: i64, seconds: f64, gap: UseGap) -> Option<f64> {
         let (_, idle_s) = self.busy_idle_after(from_ns, seconds, gap)?;
         Some(if seconds > 0.0 { idle_s / seconds } else { 0.0 })
     }
 
     /// Seconds times utilisation and of no work, of seconds behind an instant; none if the utilisation is not known.
-    fn busy_idle_after(&self, from_ns: i64, seconds: f64, gap: Gap) -> Option<(f64, f64)> {
+    fn busy_idle_after(&self, from_ns: i64, seconds: f64, gap: UseGap) -> Option<(f64, f64)> {
         let percent = self.utilization_after?;
         let seconds = lasting(self.utilization_told_ns, from_ns, seconds, gap)?;
         // Not -0 for a utilisation of -0.
@@ -122,14 +122,14 @@ impl Stay {
     }
 
     /// Seconds behind an instant times the share that a limit held the clocks down; none if that is not known.
-    fn throttled_lasts(&self, from_ns: i64, seconds: f64, gap: Gap) -> Option<f64> {
+    fn throttled_lasts(&self, from_ns: i64, seconds: f64, gap: UseGap) -> Option<f64> {
         let share = self.throttled_after?;
         Some(share * lasting(self.throttled_told_ns, from_ns, seconds, gap)?)
     }
 
     /// Adds the next rows of the same GPU and holder.
-    pub(super) fn join(&mut self, next: &Self, gap: Gap) {
-        for time in [Time::between(self, next, gap), Time::within(next, Some(self), gap)] {
+    pub(super) fn join(&mut self, next: &Self, gap: UseGap) {
+        for time in [UseTime::between(self, next, gap), UseTime::within(next, Some(self), gap)] {
             self.seconds += time.seconds;
             let (busy_s, idle_s) = time.busy_idle_s.unwrap_or_default();
             self.busy_s += busy_s;
@@ -163,7 +163,7 @@ impl Stay {
         }
     }
 
-    fn join_readings(&mut self, next: &Self, gap: Gap) {
+    fn join_readings(&mut self, next: &Self, gap: UseGap) {
         let before = self.power;
         let all = self.join_power(next, gap);
         let of_next = if all.is_some() { SeenPower::of(next.power) } else { SeenPower::default() };
@@ -203,7 +203,7 @@ impl Stay {
     }
 
     /// Adds the power of the next rows, and returns that between; none if these have none that counts.
-    fn join_power(&mut self, next: &Self, gap: Gap) -> Option<SeenPower> {
+    fn join_power(&mut self, next: &Self, gap: UseGap) -> Option<SeenPower> {
         let (one, other) = match (self.power, next.power) {
             (Some(one), Some(other)) => (one, other),
             (one, other) => {
@@ -251,7 +251,7 @@ impl Stay {
 
 /// The longest distances before a stay that are no gaps, nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Gap {
+pub(super) struct UseGap {
     /// Between rows.
     pub(super) rows_ns: i64,
     /// Between values of power, which may be read less often.

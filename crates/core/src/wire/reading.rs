@@ -82,17 +82,17 @@ pub fn row_count(frame: &[u8]) -> Result<u32, WireError> {
 }
 
 /// The fields before the columns.
-struct Head {
+struct FrameHead {
     table: Table,
     origin: Origin,
     sequence: u64,
     rows: usize,
 }
 
-/// More than the length of the longest [`Head`]: the text and 25 bytes.
+/// More than the length of the longest [`FrameHead`]: the text and 25 bytes.
 const HEAD_LEN_MAX: u64 = TEXT_LEN_MAX as u64 + 32;
 
-fn parse_head(cursor: &mut Cursor<'_>) -> Result<Head, WireError> {
+fn parse_head(cursor: &mut Cursor<'_>) -> Result<FrameHead, WireError> {
     let table = Table::ALL.get(usize::from(cursor.byte()?)).copied();
     let table = table.ok_or(WireError::Damaged("unknown table"))?;
     let node: Arc<str> = Arc::from(cursor.text()?);
@@ -102,11 +102,11 @@ fn parse_head(cursor: &mut Cursor<'_>) -> Result<Head, WireError> {
     if rows == 0 {
         return Err(WireError::Damaged("no rows"));
     }
-    Ok(Head { table, origin: Origin { node, started_ns }, sequence, rows })
+    Ok(FrameHead { table, origin: Origin { node, started_ns }, sequence, rows })
 }
 
 fn parse(cursor: &mut Cursor<'_>) -> Result<Batch, WireError> {
-    let Head { table, origin, sequence, rows } = parse_head(cursor)?;
+    let FrameHead { table, origin, sequence, rows } = parse_head(cursor)?;
     let columns = cursor.bounded("columns", COLUMNS_MAX)?;
     let mut fields = Vec::with_capacity(columns);
     let mut arrays = Vec::with_capacity(columns);

@@ -1,7 +1,7 @@
 //! Folding slices of numbers: smallest, largest, sum.
 
 /// A number of a metric column.
-pub(super) trait Number: Copy + Default + PartialOrd {
+pub(super) trait TallyNumber: Copy + Default + PartialOrd {
     /// Smallest and largest, to begin with.
     const EXTREMES: (Self, Self);
 
@@ -9,7 +9,7 @@ pub(super) trait Number: Copy + Default + PartialOrd {
     fn float(self) -> f64;
 }
 
-impl Number for i32 {
+impl TallyNumber for i32 {
     const EXTREMES: (Self, Self) = (Self::MIN, Self::MAX);
 
     fn float(self) -> f64 {
@@ -17,7 +17,7 @@ impl Number for i32 {
     }
 }
 
-impl Number for i64 {
+impl TallyNumber for i64 {
     const EXTREMES: (Self, Self) = (Self::MIN, Self::MAX);
 
     #[expect(
@@ -29,7 +29,7 @@ impl Number for i64 {
     }
 }
 
-impl Number for f32 {
+impl TallyNumber for f32 {
     const EXTREMES: (Self, Self) = (Self::NEG_INFINITY, Self::INFINITY);
 
     fn float(self) -> f64 {
@@ -37,7 +37,7 @@ impl Number for f32 {
     }
 }
 
-impl Number for f64 {
+impl TallyNumber for f64 {
     const EXTREMES: (Self, Self) = (Self::NEG_INFINITY, Self::INFINITY);
 
     fn float(self) -> f64 {
@@ -57,7 +57,7 @@ pub(super) struct Folded<T> {
 const LANES: usize = 8;
 
 /// Folds a slice that is not empty and has no NaN; with NaN or infinities the sum is not finite.
-pub(super) fn fold<T: Number>(values: &[T]) -> Folded<T> {
+pub(super) fn fold<T: TallyNumber>(values: &[T]) -> Folded<T> {
     // A step as fine as the rows has one value: lanes would cost more than it does.
     if let [value] = values {
         return Folded { min: *value, max: *value, sum: value.float() };
