@@ -64,7 +64,7 @@ pub use hints::{ColumnHint, HintError, HintSense, Hints};
 pub use input::CsvInput;
 pub use plan::CsvForm;
 
-use head::Head;
+use head::InputHead;
 use plan::{Plan, Surroundings};
 use rows::RowBuilder;
 use sample::Sample;
@@ -112,11 +112,11 @@ pub struct CsvSource {
     unfit_line: Option<u64>,
     /// What the columns under earlier headers are: a header that comes again means the same.
     plans: Vec<Arc<Plan>>,
-    state: State,
+    state: CsvState,
 }
 
 #[derive(Debug)]
-enum State {
+enum CsvState {
     Running,
     Ended,
     Failed(CsvError),
@@ -132,7 +132,7 @@ impl CsvSource {
         let input = input.into();
         let (file, stem): (Arc<str>, String) = (input.name().into(), input.stem());
         config.check()?;
-        let Begun { records, plan, opened, first_ns, delimiter } = open(input, &file, &config, now_ns)?;
+        let BegunFile { records, plan, opened, first_ns, delimiter } = open(input, &file, &config, now_ns)?;
         if config.loop_file && opened.again.is_none() {
             return Err(CsvError::NoLoop { file });
         }
@@ -165,7 +165,7 @@ impl CsvSource {
             held: None,
             unfit_line: None,
             plans: Vec::new(),
-            state: State::Running,
+            state: CsvState::Running,
         })
     }
 
@@ -249,10 +249,10 @@ impl CsvSource {
         self.ledger.counts.passes += 1;
         // A pass without rows would be repeated for ever.
         let Some(path) = self.again.clone().filter(|_| self.config.loop_file && self.pass_taken > 0) else {
-            self.state = State::Ended;
+            self.state = CsvState::Ended;
             return Ok(());
         };
-        let Begun { records, plan, opened, .. } =
+        let BegunFile { records, plan, opened, .. } =
             open(CsvInput::File(path), &self.file, &self.config, now_ns)?;
         self.taken_before += self.taken.load(Ordering::Relaxed);
         self.taken = opened.taken;
@@ -322,7 +322,7 @@ impl CsvSource {
             }
             None if header::is_another(&self.records) => {
                 if let Err(error) = self.begin_again(line, now_ns) {
-                    self.state = State::Failed(error);
+                    self.state = CsvState::Failed(error);
                 }
                 return None;
             }
@@ -403,13 +403,13 @@ impl CsvSource {
                     Ok(read) => self.batch_input_len += read,
                     Err(source) => {
                         let (file, line) = (Arc::clone(&self.file), self.records.record_line());
-                        self.state = State::Failed(CsvError::Read { file, line, source });
+                        self.state = CsvState::Failed(CsvError::Read { file, line, source });
                     }
                 }
             }
             SplitStep::End => {
                 if let Err(error) = self.turn(now_ns) {
-                    self.state = State::Failed(error);
+                    self.state = CsvState::Failed(error);
                 }
             }
         }
@@ -425,12 +425,12 @@ impl Source for CsvSource {
             return Ok(Poll::Ready(hosts));
         }
         loop {
-            if !matches!(self.state, State::Running) {
+            if !matches!(self.state, CsvState::Running) {
                 if let Some(batch) = self.hand_over() {
                     return Ok(Poll::Ready(batch));
                 }
-                return match std::mem::replace(&mut self.state, State::Ended) {
-                    State::Failed(error) => Err(error),
+                return match std::mem::replace(&mut self.state, CsvState::Ended) {
+                    CsvState::Failed(error) => Err(error),
                     _ => Ok(Poll::End),
                 };
             }
@@ -450,10 +450,10 @@ impl Source for CsvSource {
 }
 
 /// An input that is open, at its first row.
-struct Begun {
+struct BegunFile {
     records: Splitter,
     plan: Plan,
-    opened: input::Opened,
+    opened: input::OpenedInput,
     /// The first time of a row, if rows have times.
     first_ns: Option<i64>,
     /// Between the fields.
@@ -461,12 +461,12 @@ struct Begun {
 }
 
 /// Opens an input and settles what its columns are.
-fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) -> Result<Begun, CsvError> {
+fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) -> Result<BegunFile, CsvError> {
     let stem = input.stem();
     let mut opened =
         input::open(input).map_err(|source| CsvError::Open { file: Arc::clone(file), source })?;
     let bytes = std::mem::replace(&mut opened.bytes, Box::new(std::io::empty()));
-    let mut head = Head::read(bytes, opened.total.is_none());
+    let mut head = InputHead::read(bytes, opened.total.is_none());
     if let TextKind::Foreign(what, remedy) = head.kind {
         return Err(CsvError::Foreign { file: Arc::clone(file), what, remedy });
     }
@@ -506,5 +506,5 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
         plan.notes.push(note.to_owned());
     }
     let first_ns = plan.times.as_ref().and_then(|times| times.first(&sample));
-    Ok(Begun { records, plan, opened, first_ns, delimiter })
+    Ok(BegunFile { records, plan, opened, first_ns, delimiter })
 }

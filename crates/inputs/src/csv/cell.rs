@@ -31,12 +31,12 @@ pub(super) struct Scale {
     /// Its cells are texts of a tool.
     field: Option<&'static ToolField>,
     /// Its cells are pairs, of which it is this.
-    side: Option<Side>,
+    side: Option<PairSide>,
 }
 
 /// One of the two that a cell has: `60W / 350W`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum PairSide {
     /// The value.
     First,
     /// The most that it can be.
@@ -60,13 +60,13 @@ impl Scale {
     }
 
     /// The same for one side of cells that are pairs.
-    pub(super) fn of_pair(self, side: Side) -> Self {
+    pub(super) fn of_pair(self, side: PairSide) -> Self {
         Self { side: Some(side), ..self }
     }
 
     /// Whether it is the value of cells that are pairs.
     pub(super) fn is_of_pair(&self) -> bool {
-        self.side == Some(Side::First)
+        self.side == Some(PairSide::First)
     }
 
     /// Whether its cells are written in a tool's own way.
@@ -100,14 +100,14 @@ pub(super) fn metric(cell: &[u8], scale: &Scale) -> Result<Value, Missing> {
     if let Some(side) = scale.side {
         let whole = Scale { side: None, ..*scale };
         return match (pair(text()), side) {
-            (Some((first, second)), Side::First) if plain(first.as_bytes()).is_some() => {
+            (Some((first, second)), PairSide::First) if plain(first.as_bytes()).is_some() => {
                 let unit = second.trim_start_matches(|c: char| c.is_ascii_digit() || "+-., ".contains(c));
                 metric(format!("{first} {unit}").as_bytes(), &whole)
             }
-            (Some((first, _)), Side::First) => metric(first.as_bytes(), &whole),
-            (Some((_, second)), Side::Second) => metric(second.as_bytes(), &whole),
-            (None, Side::First) => metric(cell, &whole),
-            (None, Side::Second) => Err(Missing::Absent(AbsenceReason::NotSupported)),
+            (Some((first, _)), PairSide::First) => metric(first.as_bytes(), &whole),
+            (Some((_, second)), PairSide::Second) => metric(second.as_bytes(), &whole),
+            (None, PairSide::First) => metric(cell, &whole),
+            (None, PairSide::Second) => Err(Missing::Absent(AbsenceReason::NotSupported)),
         };
     }
     let value = match (scale.field, plain(cell)) {
@@ -239,7 +239,7 @@ fn shortened(text: &str) -> String {
 }
 
 /// A field of a message.
-pub(super) type Field = (Arc<str>, Json);
+pub(super) type MessageField = (Arc<str>, Json);
 
 /// A value of a column that the catalogue does not know.
 #[derive(Debug, Clone)]

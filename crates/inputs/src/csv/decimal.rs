@@ -28,7 +28,7 @@ pub(super) struct Decimals {
 
 /// What a number shows of how it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum NumberShape {
     /// No sign, and no more than three digits.
     Short,
     /// `12,5`, `1.234,5`: the comma is a decimal one.
@@ -50,28 +50,38 @@ impl Decimals {
     /// smaller numbers of its column have none. Columns of texts say nothing, and in a file that commas part a decimal comma
     /// must be in quotes, so that a list such as `"0,1"` is none where other numbers have a point.
     pub(super) fn of(sample: &Sample, columns: usize, delimiter: u8) -> Self {
-        let shapes: Vec<Vec<Shape>> =
+        let shapes: Vec<Vec<NumberShape>> =
             (0..columns).map(|column| sample.cells(column).filter_map(shape).collect()).collect();
-        let has = |column: &[Shape], wanted: Shape| column.contains(&wanted);
-        let is_numbers = |column: &&Vec<Shape>| {
-            2 * column.iter().filter(|shape| **shape == Shape::Other).count() <= column.len()
+        let has = |column: &[NumberShape], wanted: NumberShape| column.contains(&wanted);
+        let is_numbers = |column: &&Vec<NumberShape>| {
+            2 * column.iter().filter(|shape| **shape == NumberShape::Other).count() <= column.len()
         };
-        let numbers: Vec<&Vec<Shape>> = shapes.iter().filter(is_numbers).collect();
-        let is_pointed = |column: &[Shape]| has(column, Shape::Point) || has(column, Shape::ThreeBehindPoint);
-        let count = |is: &dyn Fn(&[Shape]) -> bool| numbers.iter().filter(|column| is(column)).count();
-        let with_comma = count(&|column| has(column, Shape::Comma) && !is_pointed(column));
-        let with_point = count(&|column| has(column, Shape::Point) && !has(column, Shape::Comma));
+        let numbers: Vec<&Vec<NumberShape>> = shapes.iter().filter(is_numbers).collect();
+        let is_pointed = |column: &[NumberShape]| {
+            has(column, NumberShape::Point) || has(column, NumberShape::ThreeBehindPoint)
+        };
+        let count = |is: &dyn Fn(&[NumberShape]) -> bool| numbers.iter().filter(|column| is(column)).count();
+        let with_comma = count(&|column| has(column, NumberShape::Comma) && !is_pointed(column));
+        let with_point = count(&|column| has(column, NumberShape::Point) && !has(column, NumberShape::Comma));
         let is_sure = with_comma > 0
             && if delimiter == b',' { count(&is_pointed) == 0 } else { with_comma >= with_point };
-        let is_open = |column: &[Shape]| {
-            has(column, Shape::ThreeBehindComma) && !is_pointed(column) && !has(column, Shape::Short)
+        let is_open = |column: &[NumberShape]| {
+            has(column, NumberShape::ThreeBehindComma)
+                && !is_pointed(column)
+                && !has(column, NumberShape::Short)
         };
         let is_comma = is_sure || (delimiter != b',' && with_point == 0 && count(&is_open) > 0);
-        let is_grouped = |column: &Vec<Shape>| {
+        let is_grouped = |column: &Vec<NumberShape>| {
             let mut groups = 0;
             column.iter().all(|shape| {
-                groups += u32::from(matches!(shape, Shape::ThreeBehindPoint | Shape::Points));
-                matches!(shape, Shape::ThreeBehindPoint | Shape::Points | Shape::Short | Shape::Comma)
+                groups += u32::from(matches!(shape, NumberShape::ThreeBehindPoint | NumberShape::Points));
+                matches!(
+                    shape,
+                    NumberShape::ThreeBehindPoint
+                        | NumberShape::Points
+                        | NumberShape::Short
+                        | NumberShape::Comma
+                )
             }) && groups > 0
         };
         let grouped = shapes.iter().enumerate().filter(|(_, column)| is_comma && is_grouped(column));
@@ -89,7 +99,7 @@ impl Decimals {
 }
 
 /// What the number at the beginning of a text shows.
-fn shape(text: &str) -> Option<Shape> {
+fn shape(text: &str) -> Option<NumberShape> {
     if text.is_empty() || text.len() > TEXT_LEN_MAX {
         return None;
     }
@@ -99,7 +109,7 @@ fn shape(text: &str) -> Option<Shape> {
     let number = number.strip_prefix(['-', '+']).unwrap_or(number);
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     if !number.split([',', '.']).all(is_digits) {
-        return Some(Shape::Other);
+        return Some(NumberShape::Other);
     }
     let is_grouped = |text: &str, sign: char| {
         let mut groups = text.split(sign);
@@ -112,16 +122,16 @@ fn shape(text: &str) -> Option<Shape> {
         parts.is_some_and(|(whole, fraction)| is_grouped(whole, groups) && !fraction.contains(groups))
     };
     Some(match (count(','), count('.')) {
-        (0, 0) if number.len() <= 3 => Shape::Short,
-        (1, 0) if is_grouped(number, ',') => Shape::ThreeBehindComma,
-        (0, 1) if is_grouped(number, '.') => Shape::ThreeBehindPoint,
-        (1, 0) => Shape::Comma,
-        (0, 1) => Shape::Point,
-        (0, _) if is_grouped(number, '.') => Shape::Points,
-        (_, 0) if is_grouped(number, ',') => Shape::Point,
-        (1, _) if has_whole(',', '.') => Shape::Comma,
-        (_, 1) if has_whole('.', ',') => Shape::Point,
-        _ => Shape::Other,
+        (0, 0) if number.len() <= 3 => NumberShape::Short,
+        (1, 0) if is_grouped(number, ',') => NumberShape::ThreeBehindComma,
+        (0, 1) if is_grouped(number, '.') => NumberShape::ThreeBehindPoint,
+        (1, 0) => NumberShape::Comma,
+        (0, 1) => NumberShape::Point,
+        (0, _) if is_grouped(number, '.') => NumberShape::Points,
+        (_, 0) if is_grouped(number, ',') => NumberShape::Point,
+        (1, _) if has_whole(',', '.') => NumberShape::Comma,
+        (_, 1) if has_whole('.', ',') => NumberShape::Point,
+        _ => NumberShape::Other,
     })
 }
 

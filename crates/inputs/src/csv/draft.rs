@@ -14,7 +14,7 @@ use gpuvitals_core::foreign::{
 };
 use gpuvitals_core::{IdentityColumn, Table, time};
 
-use super::cell::{self, Missing, Scale, Side};
+use super::cell::{self, Missing, PairSide, Scale};
 use super::decimal::{Decimal, Decimals, pointed};
 use super::hints::{ColumnHint, HintSense, Hints};
 use super::labels;
@@ -566,7 +566,7 @@ fn role(name: &str, sense: &Sense, long: bool) -> Option<Role> {
         Meaning::Metric(id, factor) => {
             let name = labels::without(name);
             let scale = Scale::new(id, factor, name).written_as(sense.field);
-            Role::Metric(if sense.is_pair { scale.of_pair(Side::First) } else { scale })
+            Role::Metric(if sense.is_pair { scale.of_pair(PairSide::First) } else { scale })
         }
         Meaning::MetricName if long => Role::MetricName,
         Meaning::MetricValue if long => Role::MetricValue,

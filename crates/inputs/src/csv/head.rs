@@ -25,7 +25,7 @@ pub(super) enum HeadEnd {
 }
 
 /// The beginning of an input.
-pub(super) struct Head {
+pub(super) struct InputHead {
     /// Its bytes, as CSV.
     pub(super) bytes: Arc<[u8]>,
     pub(super) end: HeadEnd,
@@ -34,7 +34,7 @@ pub(super) struct Head {
     pub(super) reader: Box<dyn Read + Send>,
 }
 
-impl Head {
+impl InputHead {
     /// Reads the beginning. Of a stream only what comes with its first row, so that a live one is not waited for.
     pub(super) fn read(mut input: Box<dyn Read + Send>, is_stream: bool) -> Self {
         let (mut peeked, ended) = read_until(&mut input, PEEK_LEN, is_stream);
@@ -56,7 +56,7 @@ impl Head {
         let mut reader = text::as_csv(kind, reader);
         let (bytes, ended) = read_until(&mut reader, HEAD_LEN_MAX, is_stream);
         let end = match ended {
-            Ended::Whole => HeadEnd::All,
+            HeadEnded::Whole => HeadEnd::All,
             _ if bytes.ends_with(b"\n") => HeadEnd::Line,
             _ => HeadEnd::Cut,
         };
@@ -66,7 +66,7 @@ impl Head {
 }
 
 /// How reading the beginning ended.
-enum Ended {
+enum HeadEnded {
     /// There is more.
     Open,
     /// There is no more.
@@ -75,18 +75,18 @@ enum Ended {
     Broken(io::Error),
 }
 
-fn read_until(reader: &mut dyn Read, len: usize, is_stream: bool) -> (Vec<u8>, Ended) {
+fn read_until(reader: &mut dyn Read, len: usize, is_stream: bool) -> (Vec<u8>, HeadEnded) {
     let mut bytes = Vec::new();
     let mut chunk = vec![0; CHUNK_LEN];
     loop {
         if bytes.len() >= len || (is_stream && has_row(&bytes)) {
-            return (bytes, Ended::Open);
+            return (bytes, HeadEnded::Open);
         }
         match reader.read(&mut chunk) {
-            Ok(0) => return (bytes, Ended::Whole),
+            Ok(0) => return (bytes, HeadEnded::Whole),
             Ok(read) => bytes.extend_from_slice(chunk.get(..read).unwrap_or_default()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return (bytes, Ended::Broken(error)),
+            Err(error) => return (bytes, HeadEnded::Broken(error)),
         }
     }
 }
@@ -115,12 +115,12 @@ fn has_row(bytes: &[u8]) -> bool {
 }
 
 /// A reader that begins with what was read.
-fn again(bytes: Vec<u8>, ended: Ended, rest: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
+fn again(bytes: Vec<u8>, ended: HeadEnded, rest: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
     let begun = Cursor::new(bytes);
     match ended {
-        Ended::Open => Box::new(begun.chain(rest)),
-        Ended::Whole => Box::new(begun),
-        Ended::Broken(error) => Box::new(begun.chain(Broken(Some(error)))),
+        HeadEnded::Open => Box::new(begun.chain(rest)),
+        HeadEnded::Whole => Box::new(begun),
+        HeadEnded::Broken(error) => Box::new(begun.chain(Broken(Some(error)))),
     }
 }
 

@@ -78,7 +78,7 @@ impl CsvInput {
 }
 
 /// An opened input, decompressed.
-pub(super) struct Opened {
+pub(super) struct OpenedInput {
     pub(super) bytes: Box<dyn Read + Send>,
     /// Bytes taken from the file so far, before decompression.
     pub(super) taken: Arc<AtomicU64>,
@@ -89,7 +89,7 @@ pub(super) struct Opened {
 }
 
 /// Opens an input and checks its first bytes: gzip has a magic number.
-pub(super) fn open(input: CsvInput) -> io::Result<Opened> {
+pub(super) fn open(input: CsvInput) -> io::Result<OpenedInput> {
     let (reader, total, again): (Box<dyn Read + Send>, _, _) = match input {
         CsvInput::File(path) => {
             let file = File::open(&path)?;
@@ -104,22 +104,22 @@ pub(super) fn open(input: CsvInput) -> io::Result<Opened> {
         CsvInput::Reader { reader, .. } => (reader, None, None),
     };
     let taken = Arc::new(AtomicU64::new(0));
-    let mut reader = Counting { reader, taken: Arc::clone(&taken) };
+    let mut reader = CountingReader { reader, taken: Arc::clone(&taken) };
     let mut head = Vec::with_capacity(2);
     reader.by_ref().take(2).read_to_end(&mut head)?;
     let compressed = head == [0x1f, 0x8b];
     let whole = Cursor::new(head).chain(reader);
     let bytes: Box<dyn Read + Send> =
         if compressed { Box::new(MultiGzDecoder::new(BufReader::new(whole))) } else { Box::new(whole) };
-    Ok(Opened { bytes, taken, total, again })
+    Ok(OpenedInput { bytes, taken, total, again })
 }
 
-struct Counting {
+struct CountingReader {
     reader: Box<dyn Read + Send>,
     taken: Arc<AtomicU64>,
 }
 
-impl Read for Counting {
+impl Read for CountingReader {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(to)?;
         self.taken.fetch_add(read.try_into().unwrap_or(0), Ordering::Relaxed);

@@ -11,7 +11,7 @@ use gpuvitals_core::foreign::{Meaning, meaning};
 use gpuvitals_core::time;
 use serde_json::{Map, Value as Json};
 
-use super::cell::{ExtraCell, Field, plain_number};
+use super::cell::{ExtraCell, MessageField, plain_number};
 
 /// The messages of the batch under construction: one a row.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct Messages {
 
 impl Messages {
     /// Begins the message of a row, unless it has one.
-    pub(super) fn begin(&mut self, row: RowId, time_ns: i64, fields: &[Field]) {
+    pub(super) fn begin(&mut self, row: RowId, time_ns: i64, fields: &[MessageField]) {
         let Self { rows, places } = self;
         places.entry(row).or_insert_with(|| {
             rows.push((

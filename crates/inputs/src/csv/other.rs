@@ -1,19 +1,19 @@
 //! What is no table of rows: what tools write for people or for themselves, archives, workbooks; and what to do instead.
 
 /// What it is, and what to do.
-type Other = (&'static str, &'static str);
+type OtherFormat = (&'static str, &'static str);
 
 const QUERY: &str =
     "log with nvidia-smi --query-gpu=timestamp,uuid,power.draw,utilization.gpu --format=csv -l 1";
 
 /// What a text is that begins so, if it is no table.
-pub(super) fn text(text: &str) -> Option<Other> {
+pub(super) fn text(text: &str) -> Option<OtherFormat> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let (first, second) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     of_nvidia_smi(text, first).or_else(|| for_people(text, first, second)).or_else(|| of_loggers(first))
 }
 
-fn of_nvidia_smi(text: &str, first: &str) -> Option<Other> {
+fn of_nvidia_smi(text: &str, first: &str) -> Option<OtherFormat> {
     let is_alone = || !text.lines().skip(1).any(|line| line.contains([',', ';']));
     Some(if text.contains("NVSMI LOG") {
         ("the text of nvidia-smi -q", QUERY)
@@ -32,7 +32,7 @@ fn of_nvidia_smi(text: &str, first: &str) -> Option<Other> {
     })
 }
 
-fn for_people(text: &str, first: &str, second: &str) -> Option<Other> {
+fn for_people(text: &str, first: &str, second: &str) -> Option<OtherFormat> {
     let begins = |words: &str| first.get(..words.len()).is_some_and(|it| it.eq_ignore_ascii_case(words));
     let is_json = first.starts_with('{')
         || (first.starts_with('[') && !first.starts_with("[\"") && first.len() < 3)
@@ -56,7 +56,7 @@ fn for_people(text: &str, first: &str, second: &str) -> Option<Other> {
     })
 }
 
-fn of_loggers(first: &str) -> Option<Other> {
+fn of_loggers(first: &str) -> Option<OtherFormat> {
     Some(if is_tegrastats(first) {
         ("the text of tegrastats", "log as CSV with jtop (jetson-stats)")
     } else if first.contains("Hardware monitoring log v") {
@@ -103,7 +103,7 @@ fn is_spaced_table(first: &str, second: &str) -> bool {
 }
 
 /// What bytes are that are no text, by their magic number.
-pub(super) fn binary(head: &[u8]) -> Option<Other> {
+pub(super) fn binary(head: &[u8]) -> Option<OtherFormat> {
     const UNPACK: &str = "unpack it first; gzip alone is read as it is";
     let begins = |magic: &[u8]| head.starts_with(magic);
     Some(if begins(b"PK\x03\x04") {

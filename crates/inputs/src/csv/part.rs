@@ -6,7 +6,7 @@ use gpuvitals_core::Table;
 use gpuvitals_core::catalogue::MetricId;
 use gpuvitals_core::foreign::{self, Choice, Meaning};
 
-use super::cell::{Scale, Side};
+use super::cell::{PairSide, Scale};
 use super::plan::{CsvForm, Plan, Role};
 
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
@@ -35,7 +35,7 @@ pub(super) enum Whose {
 
 /// Cells of one metric.
 #[derive(Debug, Clone)]
-pub(super) struct Cells {
+pub(super) struct MetricCells {
     /// The metric, and what the first of the cells is.
     pub(super) scale: Scale,
     pub(super) all: Vec<MetricCell>,
@@ -56,13 +56,13 @@ pub(super) struct MetricCell {
 
 /// A part of every record.
 #[derive(Debug, Clone)]
-pub(super) struct Part {
+pub(super) struct RecordPart {
     pub(super) whose: Whose,
-    pub(super) metrics: Vec<Cells>,
+    pub(super) metrics: Vec<MetricCells>,
     pub(super) extras: Vec<(usize, Arc<str>)>,
 }
 
-impl Part {
+impl RecordPart {
     fn of(whose: Whose) -> Self {
         Self { whose, metrics: Vec::new(), extras: Vec::new() }
     }
@@ -132,7 +132,7 @@ impl Part {
                 cells.all.push(cell);
                 cells.message = Some(scale.id.metric().column);
             }
-            None => self.metrics.push(Cells { scale, all: vec![cell], choice, message }),
+            None => self.metrics.push(MetricCells { scale, all: vec![cell], choice, message }),
         }
     }
 
@@ -150,7 +150,9 @@ impl Part {
     /// What a cell is beside its own metric. The main temperature is that of AMD's edge, else of its junction, where the
     /// file has no other.
     fn derive(&mut self, plan: &Plan) {
-        let of = |metrics: &[Cells], id: MetricId| metrics.iter().find(|cells| cells.scale.id == id).cloned();
+        let of = |metrics: &[MetricCells], id: MetricId| {
+            metrics.iter().find(|cells| cells.scale.id == id).cloned()
+        };
         let mut derived = Vec::new();
         for cell in self.metrics.iter().flat_map(|cells| &cells.all) {
             let name = plan.columns.get(cell.column).map_or("", |column| &column.name);
@@ -161,7 +163,7 @@ impl Part {
         let pairs = self.metrics.iter().flat_map(|cells| &cells.all).filter(|cell| cell.scale.is_of_pair());
         let limits = pairs.filter_map(|cell| {
             let (_, limit) = LIMITS.iter().find(|(of, _)| *of == cell.scale.id)?;
-            let scale = Scale::new(*limit, 1.0, "").of_pair(Side::Second);
+            let scale = Scale::new(*limit, 1.0, "").of_pair(PairSide::Second);
             Some(MetricCell { scale, is_derived: true, ..*cell })
         });
         derived.extend(limits);

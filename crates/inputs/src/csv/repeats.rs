@@ -30,7 +30,7 @@ pub(super) struct Repeats {
 }
 
 /// The rows of one GPU and time.
-struct Group<'a> {
+struct RepeatGroup<'a> {
     rows: Vec<usize>,
     values: Vec<&'a str>,
     differs: bool,
@@ -48,7 +48,7 @@ pub(super) fn find(plan: &Plan, sample: &Sample, times: &[Option<i64>]) -> Optio
         .filter(|at| plan.columns.get(*at).is_some_and(|it| is_value(&it.role)))
         .collect();
     let mut subjects: HashMap<Vec<&str>, usize> = HashMap::new();
-    let mut groups: HashMap<(usize, i64), Group<'_>> = HashMap::new();
+    let mut groups: HashMap<(usize, i64), RepeatGroup<'_>> = HashMap::new();
     let mut last: HashMap<usize, i64> = HashMap::new();
     let (mut is_steady, mut of) = (true, 0);
     let mut rows = sample.rows(&subject).zip(sample.rows(&values)).zip(times).take(ROWS_MAX).enumerate();
@@ -58,7 +58,7 @@ pub(super) fn find(plan: &Plan, sample: &Sample, times: &[Option<i64>]) -> Optio
         let number = subjects.len();
         let subject = *subjects.entry(whose).or_insert(number);
         is_steady &= last.insert(subject, time_ns).is_none_or(|last| last <= time_ns);
-        let group = groups.entry((subject, time_ns)).or_insert_with(|| Group {
+        let group = groups.entry((subject, time_ns)).or_insert_with(|| RepeatGroup {
             rows: Vec::new(),
             values: values.clone(),
             differs: false,
@@ -67,7 +67,7 @@ pub(super) fn find(plan: &Plan, sample: &Sample, times: &[Option<i64>]) -> Optio
         group.differs |= group.values.iter().zip(&values).any(is_other);
         group.rows.push(row);
     }
-    let repeated: Vec<&Group<'_>> = groups.values().filter(|group| group.differs).collect();
+    let repeated: Vec<&RepeatGroup<'_>> = groups.values().filter(|group| group.differs).collect();
     let rows: usize = repeated.iter().map(|group| group.rows.len() - 1).sum();
     let most = groups.values().map(|group| group.rows.len()).max().unwrap_or(0);
     let is_usual = repeated.len() * 2 >= groups.len();
@@ -84,7 +84,13 @@ pub(super) fn find(plan: &Plan, sample: &Sample, times: &[Option<i64>]) -> Optio
 }
 
 /// A column that nothing is known of, with few texts, each once among the rows of one GPU and time.
-fn telling(plan: &Plan, sample: &Sample, repeated: &[&Group<'_>], rows: usize, most: usize) -> Option<usize> {
+fn telling(
+    plan: &Plan,
+    sample: &Sample,
+    repeated: &[&RepeatGroup<'_>],
+    rows: usize,
+    most: usize,
+) -> Option<usize> {
     let is_open = |index: &usize| {
         plan.columns.get(*index).is_some_and(|it| matches!(it.role, Role::Extra(_)) && it.why.is_none())
     };

@@ -15,10 +15,10 @@ use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Origin, Table};
 use super::cell::{self, ExtraCell, Missing, Scale};
 use super::decimal::{Decimal, pointed};
 use super::messages::Messages;
-use super::part::{Cells, MetricCell, Part, Whose};
+use super::part::{MetricCell, MetricCells, RecordPart, Whose};
 use super::plan::{Plan, Role};
 use super::sample;
-use super::series::Name;
+use super::series::SeriesName;
 use super::split::Splitter;
 use super::subject::{Subject, Subjects};
 use super::times::Times;
@@ -34,7 +34,7 @@ const TEXT_COLUMNS_MAX: usize = 4096;
 /// Step between rows without a time that one GPU has in one batch.
 const UNTIMED_STEP_NS: i64 = 1_000;
 
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// The destination of a part's values. The first value opens the row: a part without any creates none.
 #[derive(Debug)]
@@ -87,23 +87,23 @@ pub(super) struct RowBuilder {
     times: Option<Times>,
     /// The columns that tell whose value a row is.
     subject: Vec<usize>,
-    parts: Arc<[Part]>,
+    parts: Arc<[RecordPart]>,
     labels: Option<usize>,
     named: Option<(usize, usize)>,
-    names: Map<Box<[u8]>, Name>,
+    names: FastMap<Box<[u8]>, SeriesName>,
     /// Whom names of metrics name; the place of each is its number behind the parts'.
     owners: Vec<Whose>,
     /// Values of this batch of which the largest counts.
-    largest: Map<(RowId, MetricId), f64>,
+    largest: FastMap<(RowId, MetricId), f64>,
     subjects: Subjects,
     builder: BatchBuilder,
     /// Rows of hosts.
     hosts: BatchBuilder,
     batch: u64,
     /// By table (whether hosts'), identity and time.
-    by_time: Map<(bool, IdentityId, i64), RowId>,
+    by_time: FastMap<(bool, IdentityId, i64), RowId>,
     /// Values of this batch that were set under the first meaning of a shared name, with the second.
-    shared: Map<RowId, (MetricId, Value)>,
+    shared: FastMap<RowId, (MetricId, Value)>,
     text_columns: HashSet<Arc<str>, foldhash::fast::RandomState>,
     /// The rows as messages, if wanted: of this batch, and of the last.
     messages: Option<Messages>,
@@ -117,19 +117,19 @@ impl RowBuilder {
         Self {
             times: plan.times.clone(),
             subject: plan.subject(),
-            parts: Part::all(&plan, with_messages).into(),
+            parts: RecordPart::all(&plan, with_messages).into(),
             labels: plan.find(|role| matches!(role, Role::Labels)),
             named: name.zip(plan.find(|role| matches!(role, Role::MetricValue))),
-            names: Map::default(),
+            names: FastMap::default(),
             owners: Vec::new(),
-            largest: Map::default(),
+            largest: FastMap::default(),
             subjects: Subjects::new(&plan),
             plan,
             builder: BatchBuilder::new(Table::GpuEvents),
             hosts: BatchBuilder::new(Table::SystemEvents),
             batch: 1,
-            by_time: Map::default(),
-            shared: Map::default(),
+            by_time: FastMap::default(),
+            shared: FastMap::default(),
             text_columns: HashSet::default(),
             messages: with_messages.then(Messages::default),
             handed_over: Vec::new(),
@@ -244,7 +244,7 @@ impl RowBuilder {
         &mut self,
         mut reading: RecordReading<'_>,
         time_ns: i64,
-        (number, part): (usize, &Part),
+        (number, part): (usize, &RecordPart),
     ) -> Result<bool, Refusal> {
         let record = reading.record;
         let index = self.subjects.find(&self.plan, record, (number, &part.whose))?;
@@ -296,7 +296,7 @@ impl RowBuilder {
     }
 
     /// Sets a metric that has columns of its own: of several values the largest, or the first that can be true.
-    fn read_cells(&mut self, reading: &mut RecordReading<'_>, cells: &Cells, places: &mut Places) {
+    fn read_cells(&mut self, reading: &mut RecordReading<'_>, cells: &MetricCells, places: &mut Places) {
         let record = reading.record;
         let decimals = &self.plan.decimals;
         let name = |column: usize| self.plan.columns.get(column).map(|column| column.name.as_str());

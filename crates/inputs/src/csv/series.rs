@@ -16,14 +16,14 @@ use super::{labels, plan::Plan};
 pub(super) struct Series {
     /// The name, with what of the labels tells it apart.
     pub(super) name: String,
-    pub(super) named: Named,
+    pub(super) named: SeriesMeaning,
     /// The unit in the name.
     pub(super) unit: Option<String>,
 }
 
 /// The meaning of a name.
 #[derive(Debug, Clone)]
-pub(super) enum Named {
+pub(super) enum SeriesMeaning {
     Metric {
         scale: Scale,
         /// Whose it is, if not the record's.
@@ -46,8 +46,8 @@ pub(super) enum GpuSaid {
 
 /// What a name of the long form is.
 #[derive(Debug, Clone)]
-pub(super) enum Name {
-    Known(Named),
+pub(super) enum SeriesName {
+    Known(SeriesMeaning),
     /// Its record's labels say it.
     ByLabels,
 }
@@ -62,9 +62,9 @@ impl Series {
             let named = match exported.metric {
                 Some((id, factor)) => {
                     let scale = Scale::new(id, factor, name);
-                    Named::Metric { scale, whose: None, is_of_several: exported.is_of_several }
+                    SeriesMeaning::Metric { scale, whose: None, is_of_several: exported.is_of_several }
                 }
-                None => Named::Extra(own_name(&exported.name)),
+                None => SeriesMeaning::Extra(own_name(&exported.name)),
             };
             return Self { name: exported.name, named, unit: None };
         }
@@ -74,9 +74,9 @@ impl Series {
                 let is_host = id.metric().table == Table::SystemEvents;
                 let gpu = column.gpu.filter(|_| said == GpuSaid::ByName).map(|gpu| Whose::Gpu(gpu.into()));
                 let whose = if is_host { Some(Whose::Host) } else { gpu };
-                Named::Metric { scale: Scale::new(id, factor, name), whose, is_of_several: false }
+                SeriesMeaning::Metric { scale: Scale::new(id, factor, name), whose, is_of_several: false }
             }
-            _ => Named::Extra(name.into()),
+            _ => SeriesMeaning::Extra(name.into()),
         };
         Self { name: name.to_owned(), named, unit: column.unit }
     }
@@ -85,7 +85,7 @@ impl Series {
     pub(super) fn in_plan(name: &str, labels: &str, plan: &Plan) -> Self {
         let mut series = Self::of(name, labels, plan.gpu_said());
         if plan.misfits.contains_key(&series.name) {
-            series.named = Named::Extra(own_name(&series.name));
+            series.named = SeriesMeaning::Extra(own_name(&series.name));
         }
         series
     }

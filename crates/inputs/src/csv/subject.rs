@@ -10,7 +10,7 @@ use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use memchr::memmem;
 
-use super::cell::{ExtraCell, Field, plain_number};
+use super::cell::{ExtraCell, MessageField, plain_number};
 use super::part::Whose;
 use super::plan::{CsvForm, Plan, Role};
 use super::split::Splitter;
@@ -30,7 +30,7 @@ pub(super) struct Subject {
     pub(super) identity: Arc<Identity>,
     pub(super) extras: Vec<ExtraCell>,
     /// What identifies it, as in the file.
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<MessageField>,
     /// Number of the batch that `id` and `row` belong to.
     pub(super) batch: u64,
     pub(super) id: Option<IdentityId>,
@@ -163,7 +163,7 @@ impl Subjects {
         if let Some(known) = self.all.iter().position(|known| known.identity == identity) {
             return Some(known);
         }
-        let is_its = |(name, _): &&Field| match meaning(name) {
+        let is_its = |(name, _): &&MessageField| match meaning(name) {
             Meaning::Identity(column) => identity.get(column).is_some(),
             _ => true,
         };
@@ -182,7 +182,7 @@ pub(super) struct SubjectDraft {
     /// The other identity of the rows ([`Subject::extras`]).
     extras: Vec<ExtraCell>,
     /// What identifies it, as in the file ([`Subject::fields`]).
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<MessageField>,
 }
 
 fn subject(plan: &Plan, record: &Splitter, whose: &Whose) -> Result<Subject, Refusal> {
@@ -243,7 +243,7 @@ fn subject(plan: &Plan, record: &Splitter, whose: &Whose) -> Result<Subject, Ref
 }
 
 impl Subject {
-    fn new(identity: Arc<Identity>, extras: Vec<ExtraCell>, fields: Vec<Field>) -> Self {
+    fn new(identity: Arc<Identity>, extras: Vec<ExtraCell>, fields: Vec<MessageField>) -> Self {
         Self {
             identity,
             extras,

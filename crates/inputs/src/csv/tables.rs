@@ -41,7 +41,7 @@ pub(super) fn kind(first: &str, second: &str) -> Option<TableKind> {
 
 /// Makes CSV of a table's lines.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct ToolTable {
     kind: TableKind,
     heads: Vec<String>,
     /// The names; empty before the first row.
@@ -59,7 +59,7 @@ struct Processes {
     sums: Vec<Option<f64>>,
 }
 
-impl Table {
+impl ToolTable {
     pub(super) fn new(kind: TableKind) -> Self {
         Self { kind, heads: Vec::new(), names: Vec::new(), gpu: None }
     }

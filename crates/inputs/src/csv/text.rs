@@ -11,7 +11,7 @@ use gpuvitals_core::catalogue::{Metric, gpu_metrics};
 use super::gpustat::{self, Gpustat};
 use super::other;
 use super::split::RECORD_LEN_MAX;
-use super::tables::{self, Table, TableKind};
+use super::tables::{self, TableKind, ToolTable};
 
 /// Bytes at the beginning that tell what a text is.
 pub(super) const PEEK_LEN: usize = 4 << 10;
@@ -88,7 +88,7 @@ pub(super) fn as_csv(kind: TextKind, reader: Box<dyn Read + Send>) -> Box<dyn Re
             })
         }
         TextKind::Table(kind) => {
-            let mut table = Table::new(kind);
+            let mut table = ToolTable::new(kind);
             rewritten(reader, move |line, out| match line {
                 Some(line) => table.line(line, out),
                 None => table.end(out),

@@ -28,7 +28,7 @@ const TEXTS_MAX: usize = 50_000;
 pub(super) struct Times {
     /// One column, or date and time of day.
     pub(super) columns: Vec<usize>,
-    form: Form,
+    form: TimeForm,
     pub(super) zone: Zone,
     /// Whether the zone was asked for, or the texts have one.
     pub(super) zone_from: ZoneFrom,
@@ -42,7 +42,7 @@ pub(super) struct Times {
 
 /// What the names of the columns say about their times.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Named {
+pub(super) struct TimeNames {
     /// Their zone.
     pub(super) zone: Option<Zone>,
     /// They count from the beginning of the log.
@@ -76,7 +76,7 @@ pub(super) enum ZoneFrom {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum TimeForm {
     /// Numbers since 1970, and dates with this order of day and month.
     Instant(DateOrder),
     /// Steps of 100 ns since 1601, as Windows counts.
@@ -116,7 +116,7 @@ impl Times {
     /// Settles how the times of these columns are read; others (`subject`) tell whose row each is.
     pub(super) fn of(
         (columns, subject): (Vec<usize>, Vec<usize>),
-        named: Named,
+        named: TimeNames,
         sample: &Sample,
         terms: TimeTerms<'_>,
     ) -> Result<Self, Untimely> {
@@ -129,7 +129,8 @@ impl Times {
             number(text).map(|_| true).or_else(written).or_else(is_date)
         };
         let mut zones = texts.iter().filter_map(has_zone).peekable();
-        let is_settled = zones.peek().is_some() && zones.all(|has_zone| has_zone) && form != Form::Compact;
+        let is_settled =
+            zones.peek().is_some() && zones.all(|has_zone| has_zone) && form != TimeForm::Compact;
         let (zone, zone_from) = match (named.zone, terms.zone) {
             _ if is_settled => (Zone::utc(), ZoneFrom::File),
             (Some(zone), _) => (zone, ZoneFrom::File),
@@ -149,18 +150,18 @@ impl Times {
     /// The form, for people.
     pub(super) fn form(&self) -> &'static str {
         match self.form {
-            Form::Instant(DateOrder::Open) => "",
-            Form::Instant(DateOrder::DayFirst) => "day first",
-            Form::Instant(DateOrder::MonthFirst) => "month first",
-            Form::Instant(DateOrder::YearFirst) => "year first",
-            Form::FileTime => "Windows' count of 100 ns since 1601",
-            Form::Compact => "year, month and day as one number",
-            Form::Relative(time::DAY_NS) => "days, as a spreadsheet counts",
-            Form::Relative(SECOND_NS) => "seconds since the log began",
-            Form::Relative(1_000_000) => "milliseconds since the log began",
-            Form::Relative(1_000) => "microseconds since the log began",
-            Form::Relative(_) => "nanoseconds since the log began",
-            Form::OfDay => "time of day",
+            TimeForm::Instant(DateOrder::Open) => "",
+            TimeForm::Instant(DateOrder::DayFirst) => "day first",
+            TimeForm::Instant(DateOrder::MonthFirst) => "month first",
+            TimeForm::Instant(DateOrder::YearFirst) => "year first",
+            TimeForm::FileTime => "Windows' count of 100 ns since 1601",
+            TimeForm::Compact => "year, month and day as one number",
+            TimeForm::Relative(time::DAY_NS) => "days, as a spreadsheet counts",
+            TimeForm::Relative(SECOND_NS) => "seconds since the log began",
+            TimeForm::Relative(1_000_000) => "milliseconds since the log began",
+            TimeForm::Relative(1_000) => "microseconds since the log began",
+            TimeForm::Relative(_) => "nanoseconds since the log began",
+            TimeForm::OfDay => "time of day",
         }
     }
 
@@ -223,9 +224,9 @@ impl Times {
     /// The instant of a text that is no number, or the two that it can mean.
     fn instants(&self, text: &str) -> Option<(i64, Option<i64>)> {
         let order = match self.form {
-            Form::Compact => DateOrder::Open,
-            Form::Instant(order) => Some(order).filter(|_| number(text).is_none())?,
-            Form::FileTime | Form::Relative(_) | Form::OfDay => return None,
+            TimeForm::Compact => DateOrder::Open,
+            TimeForm::Instant(order) => Some(order).filter(|_| number(text).is_none())?,
+            TimeForm::FileTime | TimeForm::Relative(_) | TimeForm::OfDay => return None,
         };
         Written::read(text, order)?.instants(&self.zone)
     }
@@ -236,17 +237,17 @@ impl Times {
             Some(times.fold.choose(instants, subject))
         };
         let instant = match self.form {
-            Form::FileTime => Some(of_filetime(number(text)?)),
-            Form::Compact => written(self),
-            Form::Relative(unit_ns) => Some(scaled(number(text)?, unit_ns)),
-            Form::OfDay => {
+            TimeForm::FileTime => Some(of_filetime(number(text)?)),
+            TimeForm::Compact => written(self),
+            TimeForm::Relative(unit_ns) => Some(scaled(number(text)?, unit_ns)),
+            TimeForm::OfDay => {
                 let at =
                     Written::read(&format!("2000-01-01 {text}"), DateOrder::Open)?.instant(&Zone::utc())?;
                 // Midnight passes.
                 let days = self.last.map_or(0, |last| (last - at + time::DAY_NS / 2).max(0) / time::DAY_NS);
                 Some(at + days * time::DAY_NS)
             }
-            Form::Instant(_) => match number(text) {
+            TimeForm::Instant(_) => match number(text) {
                 Some(number) => {
                     time::parse(&text.replace(',', ".")).ok().or_else(|| Some(time::of_number(number)))
                 }
@@ -293,13 +294,18 @@ fn joined(columns: &[usize], sample: &Sample) -> Vec<String> {
     }
 }
 
-fn form(texts: &[String], named: &Named, is_all: bool, terms: TimeTerms<'_>) -> Result<Form, Untimely> {
+fn form(
+    texts: &[String],
+    named: &TimeNames,
+    is_all: bool,
+    terms: TimeTerms<'_>,
+) -> Result<TimeForm, Untimely> {
     let TimeTerms { order, now_ns, .. } = terms;
-    let Some(first) = texts.first() else { return Ok(Form::Instant(order)) };
+    let Some(first) = texts.first() else { return Ok(TimeForm::Instant(order)) };
     let most = |is: &dyn Fn(&str) -> bool| texts.iter().filter(|text| is(text)).count() * 2 >= texts.len();
     if most(&|text| number(text).is_some()) {
         if most(&is_compact) {
-            return Ok(Form::Compact);
+            return Ok(TimeForm::Compact);
         }
         let eras = texts.iter().map(|text| {
             let number = number(text)?;
@@ -308,7 +314,7 @@ fn form(texts: &[String], named: &Named, is_all: bool, terms: TimeTerms<'_>) -> 
         return of_numbers(first, named, terms, &eras.collect::<Vec<_>>());
     }
     if most(&|text| Written::read(text, order).is_some()) {
-        return Ok(Form::Instant(order));
+        return Ok(TimeForm::Instant(order));
     }
     let shown: Vec<(&String, DateOrder)> =
         texts.iter().filter_map(|text| Some((text, Written::shows(text)?))).collect();
@@ -317,22 +323,22 @@ fn form(texts: &[String], named: &Named, is_all: bool, terms: TimeTerms<'_>) -> 
             shown.iter().find(|(_, order)| *order == wanted).map(|(text, _)| (*text).clone())
         };
         if order == DateOrder::Open && is_year_first(texts, now_ns) {
-            return Ok(Form::Instant(DateOrder::YearFirst));
+            return Ok(TimeForm::Instant(DateOrder::YearFirst));
         }
         return match (of(DateOrder::DayFirst), of(DateOrder::MonthFirst)) {
-            (Some(_), None) => Ok(Form::Instant(DateOrder::DayFirst)),
-            (None, Some(_)) => Ok(Form::Instant(DateOrder::MonthFirst)),
+            (Some(_), None) => Ok(TimeForm::Instant(DateOrder::DayFirst)),
+            (None, Some(_)) => Ok(TimeForm::Instant(DateOrder::MonthFirst)),
             (Some(one), Some(other)) => Err(Untimely::Mixed(one, other)),
             (None, None) => match likely(texts, is_all, now_ns) {
-                Some(order) => Ok(Form::Instant(order)),
-                None if terms.replay == Replay::Shifted => Ok(Form::Instant(DateOrder::DayFirst)),
+                Some(order) => Ok(TimeForm::Instant(order)),
+                None if terms.replay == Replay::Shifted => Ok(TimeForm::Instant(DateOrder::DayFirst)),
                 None => Err(Untimely::Order(first.clone())),
             },
         };
     }
     if most(&|text| Written::read(&format!("2000-01-01 {text}"), DateOrder::Open).is_some()) {
         return match terms.replay {
-            Replay::Shifted => Ok(Form::OfDay),
+            Replay::Shifted => Ok(TimeForm::OfDay),
             Replay::Recorded => Err(Untimely::OfDay(first.clone())),
         };
     }
@@ -342,10 +348,10 @@ fn form(texts: &[String], named: &Named, is_all: bool, terms: TimeTerms<'_>) -> 
 /// The form of numbers, each with where it lies; none is a text of another kind.
 fn of_numbers(
     first: &str,
-    named: &Named,
+    named: &TimeNames,
     terms: TimeTerms<'_>,
     numbers: &[Option<(Era, f64)>],
-) -> Result<Form, Untimely> {
+) -> Result<TimeForm, Untimely> {
     let most = |is: &dyn Fn(Era, f64) -> bool| {
         numbers.iter().flatten().filter(|(era, number)| is(*era, *number)).count() * 2 >= numbers.len()
     };
@@ -353,19 +359,19 @@ fn of_numbers(
     if !named.is_relative {
         let is_ahead = || most(&|era, _| era == Era::Ahead) && !begins_before;
         if most(&|era, _| era == Era::Ours) || is_ahead() {
-            return Ok(Form::Instant(terms.order));
+            return Ok(TimeForm::Instant(terms.order));
         }
         if most(&|era, _| era == Era::FileTime) {
-            return Ok(Form::FileTime);
+            return Ok(TimeForm::FileTime);
         }
     }
     let is_days = !named.is_relative
         && named.unit_ns.is_none()
         && most(&|_, number| (30_000.0..60_000.0).contains(&number));
     match (is_days, terms.replay) {
-        (true, Replay::Shifted) => Ok(Form::Relative(time::DAY_NS)),
+        (true, Replay::Shifted) => Ok(TimeForm::Relative(time::DAY_NS)),
         (true, Replay::Recorded) => Err(Untimely::Days(first.to_owned())),
-        (false, Replay::Shifted) => Ok(Form::Relative(named.unit_ns.unwrap_or(SECOND_NS))),
+        (false, Replay::Shifted) => Ok(TimeForm::Relative(named.unit_ns.unwrap_or(SECOND_NS))),
         (false, Replay::Recorded) => Err(Untimely::Relative(first.to_owned())),
     }
 }

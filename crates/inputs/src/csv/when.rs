@@ -9,7 +9,7 @@ use super::hints::{HintSense, Hints};
 use super::plan::{Column, Plan, Role, Surroundings, Unfit, is_named};
 use super::repeats::{self, Repeats};
 use super::sample::Sample;
-use super::times::{Era, Named, TimeTerms, Times, Untimely, ZoneFrom, era, number};
+use super::times::{Era, TimeNames, TimeTerms, Times, Untimely, ZoneFrom, era, number};
 
 /// Cells of a column that are looked at.
 const CELLS_MAX: usize = 1_000;
@@ -89,7 +89,7 @@ const UNITS: [(&str, i64); 18] = [
 
 /// What the cells of a column are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CellKind {
     /// Date and time.
     Instant,
     /// A number since 1970.
@@ -209,53 +209,53 @@ fn open_columns<'a>(plan: &'a Plan, hints: &Hints) -> impl Iterator<Item = (usiz
 fn find(plan: &Plan, sample: &Sample, around: Surroundings<'_>) -> Vec<usize> {
     let hints = around.hints;
     let place = |index: usize, name: &str| rank(name).filter(|_| !is_count(name) || counts_up(sample, index));
-    let kind = |index: usize, name: &str| kind(sample, index, Name::of(name).unit_ns, around.now_ns);
-    let open: Vec<(usize, Option<usize>, Kind)> = open_columns(plan, hints)
+    let kind = |index: usize, name: &str| kind(sample, index, TimeName::of(name).unit_ns, around.now_ns);
+    let open: Vec<(usize, Option<usize>, CellKind)> = open_columns(plan, hints)
         .map(|(index, name)| (index, place(index, name), kind(index, name)))
         .collect();
     // An epoch of a training, which counts from 0 or is not said.
-    let is_training = |index: usize, kind: Kind| {
-        let is_named = |column: &Column| Name::of(&column.name).bare == "epoch";
-        kind == Kind::Other && plan.columns.get(index).is_some_and(is_named)
+    let is_training = |index: usize, kind: CellKind| {
+        let is_named = |column: &Column| TimeName::of(&column.name).bare == "epoch";
+        kind == CellKind::Other && plan.columns.get(index).is_some_and(is_named)
     };
-    let mut named: Vec<(usize, usize, Kind)> = open
+    let mut named: Vec<(usize, usize, CellKind)> = open
         .iter()
         .filter(|(index, _, kind)| !is_training(*index, *kind))
         .filter_map(|(index, rank, kind)| Some(((*rank)?, *index, *kind)))
         .collect();
     named.sort_by_key(|(rank, index, _)| (*rank, *index));
-    let of = |wanted: Kind| named.iter().find(|(.., kind)| *kind == wanted).map(|(_, index, _)| *index);
-    let any = |wanted: Kind| open.iter().find(|(.., kind)| *kind == wanted).map(|(index, ..)| *index);
+    let of = |wanted: CellKind| named.iter().find(|(.., kind)| *kind == wanted).map(|(_, index, _)| *index);
+    let any = |wanted: CellKind| open.iter().find(|(.., kind)| *kind == wanted).map(|(index, ..)| *index);
     let unnamed =
         || open_columns(plan, hints).find(|column| is_log_time(plan, sample, *column, around.now_ns));
-    let is_instant = |(rank, _, kind): &&(usize, usize, Kind)| match kind {
-        Kind::Instant => true,
+    let is_instant = |(rank, _, kind): &&(usize, usize, CellKind)| match kind {
+        CellKind::Instant => true,
         // A count from the beginning is the last choice.
-        Kind::Number => *rank <= NAMES.len(),
-        Kind::Date | Kind::OfDay | Kind::Other => false,
+        CellKind::Number => *rank <= NAMES.len(),
+        CellKind::Date | CellKind::OfDay | CellKind::Other => false,
     };
     if let Some((_, index, _)) = named.iter().find(is_instant) {
         return vec![*index];
     }
     // What has passed is no time of day.
     let is_clock = |index: &usize| {
-        let name = plan.columns.get(*index).map(|column| Name::of(&column.name));
+        let name = plan.columns.get(*index).map(|column| TimeName::of(&column.name));
         name.is_some_and(|name| {
             !name.is_relative() && !name.has_word(&["duration", "eta", "elapsed", "remaining"])
         })
     };
-    let is_of_day = |index: usize, rank: Option<usize>, kind: Kind| {
-        kind == Kind::OfDay || (rank.is_some() && is_compact_clock(sample, index))
+    let is_of_day = |index: usize, rank: Option<usize>, kind: CellKind| {
+        kind == CellKind::OfDay || (rank.is_some() && is_compact_clock(sample, index))
     };
     let clocks =
         || open.iter().filter(|(index, rank, kind)| is_of_day(*index, *rank, *kind) && is_clock(index));
     let clock = clocks().find(|(_, rank, _)| rank.is_some()).or_else(|| clocks().next());
-    if let (Some(date), Some((time, ..))) = (of(Kind::Date).or_else(|| any(Kind::Date)), clock) {
+    if let (Some(date), Some((time, ..))) = (of(CellKind::Date).or_else(|| any(CellKind::Date)), clock) {
         return vec![date, *time];
     }
     // What is called a time and cannot be read is an error, unless another column is one whatever it is called.
     let by_name = named.first().map(|(_, index, _)| *index);
-    of(Kind::Date).or_else(|| unnamed().map(|(index, _)| index)).or(by_name).into_iter().collect()
+    of(CellKind::Date).or_else(|| unnamed().map(|(index, _)| index)).or(by_name).into_iter().collect()
 }
 
 /// Whether a column without the name of a time has the times of its rows: they change, and the name is not of a time that
@@ -283,17 +283,17 @@ fn is_log_time(plan: &Plan, sample: &Sample, (column, name): (usize, &str), now_
     let texts = || sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX);
     let changes = texts().count() == 1 || texts().zip(texts().skip(1)).any(|(one, next)| one != next);
     changes
-        && match kind(sample, column, Name::of(name).unit_ns, now_ns) {
-            Kind::Instant => true,
-            Kind::Number => {
-                let name = Name::of(name);
+        && match kind(sample, column, TimeName::of(name).unit_ns, now_ns) {
+            CellKind::Instant => true,
+            CellKind::Number => {
+                let name = TimeName::of(name);
                 name.ends_as_time()
                     && are_recent(sample, column, name.unit_ns, now_ns)
                     && is_of_rows(plan, sample, column)
             }
-            Kind::Date | Kind::OfDay | Kind::Other => false,
+            CellKind::Date | CellKind::OfDay | CellKind::Other => false,
         }
-        && (!Name::of(name).has_word(&OTHERS) || is_of_rows(plan, sample, column))
+        && (!TimeName::of(name).has_word(&OTHERS) || is_of_rows(plan, sample, column))
 }
 
 /// Whether some GPU has several rows, and no two that follow each other have the same text there.
@@ -326,7 +326,7 @@ fn unread(plan: &Plan, sample: &Sample, hints: &Hints, now_ns: i64) -> Option<(S
         let distinct: HashSet<&str> = texts().collect();
         let is_time = seeming * 2 > texts().count()
             && distinct.len() > 1
-            && kind(sample, index, None, now_ns) == Kind::Other;
+            && kind(sample, index, None, now_ns) == CellKind::Other;
         is_time.then(|| (name.to_owned(), texts().next().unwrap_or_default().to_owned()))
     })
 }
@@ -369,7 +369,7 @@ fn is_rounded(text: &str) -> bool {
 /// spreadsheet has rounded. As times they would be one row.
 fn shared(plan: &Plan, columns: &[usize], sample: &Sample) -> Option<Untimely> {
     let &[column] = columns else { return None };
-    let is_date = kind(sample, column, None, 0) == Kind::Date;
+    let is_date = kind(sample, column, None, 0) == CellKind::Date;
     // One row of a stream does not tell.
     if is_date && !sample.is_all() && sample.len() < 2 {
         return sample.cells(column).next().map(|date| Untimely::Date(date.to_owned()));
@@ -388,11 +388,11 @@ fn shared(plan: &Plan, columns: &[usize], sample: &Sample) -> Option<Untimely> {
 }
 
 /// What the names of these columns say of their times.
-fn named(plan: &Plan, columns: &[usize]) -> Named {
+fn named(plan: &Plan, columns: &[usize]) -> TimeNames {
     let names = columns.iter().filter_map(|column| plan.columns.get(*column));
-    names.fold(Named::default(), |said, column| {
-        let name = Name::of(&column.name);
-        Named {
+    names.fold(TimeNames::default(), |said, column| {
+        let name = TimeName::of(&column.name);
+        TimeNames {
             zone: said.zone.or_else(|| zone_in(&column.name)),
             is_relative: said.is_relative || RELATIVE.contains(&name.bare.as_str()),
             unit_ns: said.unit_ns.or(name.unit_ns),
@@ -439,14 +439,14 @@ fn zone_in(name: &str) -> Option<Zone> {
 }
 
 /// The name of a column, taken apart: `Time [ms]`, `timestamp_utc`, `Zeit (MESZ)`.
-struct Name {
+struct TimeName {
     whole: String,
     /// Without a unit or what stands in brackets.
     bare: String,
     unit_ns: Option<i64>,
 }
 
-impl Name {
+impl TimeName {
     fn of(name: &str) -> Self {
         let whole = folded(name.trim().trim_start_matches('#'));
         let (head, inside) = whole.split_once(['[', '(']).unwrap_or((&whole, ""));
@@ -484,7 +484,7 @@ fn rank_of(folded: &str) -> Option<usize> {
 
 /// How reliably a name is that of a time, if it is one at all.
 fn rank(name: &str) -> Option<usize> {
-    let name = Name::of(name);
+    let name = TimeName::of(name);
     let placed = ["_utc", "_gmt", "_local"].iter().find_map(|zone| name.bare.strip_suffix(zone));
     rank_of(&name.bare)
         .or_else(|| placed.and_then(rank_of))
@@ -494,7 +494,7 @@ fn rank(name: &str) -> Option<usize> {
 
 /// Whether a name is only of a time if its numbers count up from 0.
 fn is_count(name: &str) -> bool {
-    COUNTS.contains(&Name::of(name).bare.as_str())
+    COUNTS.contains(&TimeName::of(name).bare.as_str())
 }
 
 /// Whether the numbers of a column begin near 0 and rise, perhaps again and again.
@@ -511,7 +511,7 @@ fn counts_up(sample: &Sample, column: usize) -> bool {
 }
 
 /// What the cells of a column are; numbers are of that unit (nanoseconds), or of the one that their size suggests.
-fn kind(sample: &Sample, column: usize, unit_ns: Option<i64>, now_ns: i64) -> Kind {
+fn kind(sample: &Sample, column: usize, unit_ns: Option<i64>, now_ns: i64) -> CellKind {
     let (mut all, mut instants, mut numbers, mut dates, mut of_day) = (0_u32, 0_u32, 0_u32, 0_u32, 0_u32);
     for text in sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX) {
         all += 1;
@@ -532,15 +532,15 @@ fn kind(sample: &Sample, column: usize, unit_ns: Option<i64>, now_ns: i64) -> Ki
     }
     let most = |count: u32| count * 2 > all;
     if most(instants) {
-        Kind::Instant
+        CellKind::Instant
     } else if most(numbers) {
-        Kind::Number
+        CellKind::Number
     } else if most(dates) {
-        Kind::Date
+        CellKind::Date
     } else if most(of_day) {
-        Kind::OfDay
+        CellKind::OfDay
     } else {
-        Kind::Other
+        CellKind::Other
     }
 }
 

@@ -23,14 +23,14 @@ pub enum WriteError {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Column {
+enum WrittenColumn {
     Index,
     Identity(IdentityColumn),
     Metric(MetricId),
     Extra(Arc<str>),
 }
 
-impl Column {
+impl WrittenColumn {
     fn name(&self) -> &str {
         match self {
             Self::Index => INDEX_COLUMN,
@@ -46,7 +46,7 @@ impl Column {
 #[derive(Debug)]
 pub struct WideWriter<W: Write> {
     out: W,
-    columns: Vec<Column>,
+    columns: Vec<WrittenColumn>,
     begun: bool,
     line: Vec<u8>,
 }
@@ -59,15 +59,15 @@ impl<W: Write> WideWriter<W> {
 
     /// A writer whose header has all identity columns and these metrics, for batches that do not all have the same.
     pub fn with_metrics(out: W, metrics: impl IntoIterator<Item = MetricId>) -> Self {
-        let identity = IdentityColumn::ALL.into_iter().map(Column::Identity);
-        let metrics = metrics.into_iter().map(Column::Metric);
-        let columns = std::iter::once(Column::Index).chain(identity).chain(metrics).collect();
+        let identity = IdentityColumn::ALL.into_iter().map(WrittenColumn::Identity);
+        let metrics = metrics.into_iter().map(WrittenColumn::Metric);
+        let columns = std::iter::once(WrittenColumn::Index).chain(identity).chain(metrics).collect();
         Self { columns, ..Self::new(out) }
     }
 
     /// With these unknown columns in the header as well.
     pub fn and_columns(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
-        self.columns.extend(names.into_iter().map(|name| Column::Extra(name.into())));
+        self.columns.extend(names.into_iter().map(|name| WrittenColumn::Extra(name.into())));
         self
     }
 
@@ -100,9 +100,9 @@ impl<W: Write> WideWriter<W> {
                 self.line.push(b',');
                 let Some(array) = array else { continue };
                 match column {
-                    Column::Index => push_index(&mut self.line, array, row),
-                    Column::Metric(id) => push_metric(&mut self.line, batch, *id, row),
-                    Column::Identity(_) | Column::Extra(_) => {
+                    WrittenColumn::Index => push_index(&mut self.line, array, row),
+                    WrittenColumn::Metric(id) => push_metric(&mut self.line, batch, *id, row),
+                    WrittenColumn::Identity(_) | WrittenColumn::Extra(_) => {
                         push_field(&mut self.line, &text_of(array, row));
                     }
                 }
@@ -130,14 +130,20 @@ impl<W: Write> WideWriter<W> {
     }
 }
 
-fn columns_of(batch: &Batch) -> Vec<Column> {
+fn columns_of(batch: &Batch) -> Vec<WrittenColumn> {
     let has = |name: &str| batch.records().column_by_name(name).is_some();
-    let index = has(INDEX_COLUMN).then_some(Column::Index);
-    let identity = IdentityColumn::ALL.into_iter().filter(|column| has(column.name())).map(Column::Identity);
+    let index = has(INDEX_COLUMN).then_some(WrittenColumn::Index);
+    let identity =
+        IdentityColumn::ALL.into_iter().filter(|column| has(column.name())).map(WrittenColumn::Identity);
     let mut metrics: Vec<MetricId> = batch.metrics().map(|(id, _)| id).collect();
     metrics.sort_unstable();
-    let extras = batch.extras().map(|(name, _)| Column::Extra(name.into()));
-    index.into_iter().chain(identity).chain(metrics.into_iter().map(Column::Metric)).chain(extras).collect()
+    let extras = batch.extras().map(|(name, _)| WrittenColumn::Extra(name.into()));
+    index
+        .into_iter()
+        .chain(identity)
+        .chain(metrics.into_iter().map(WrittenColumn::Metric))
+        .chain(extras)
+        .collect()
 }
 
 /// Text of a row of an identity or unknown column; empty where it is null.

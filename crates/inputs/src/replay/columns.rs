@@ -26,15 +26,15 @@ const NAME_LEN_MAX: usize = 128;
 
 /// The columns of a file that go into batches, in its order.
 #[derive(Debug)]
-pub(super) struct Columns {
-    all: Vec<Column>,
+pub(super) struct FileColumns {
+    all: Vec<FileColumn>,
     schema: SchemaRef,
     /// Place of the time in the file.
     time: usize,
 }
 
 #[derive(Debug)]
-struct Column {
+struct FileColumn {
     /// Place in the file.
     leaf: usize,
     name: String,
@@ -46,7 +46,7 @@ struct Column {
     is_required: bool,
 }
 
-impl Columns {
+impl FileColumns {
     /// Checks the columns of a file.
     pub(super) fn of(table: Table, schema: &SchemaRef, file: &Arc<str>) -> Result<Self, ReplayError> {
         let required = [TIMESTAMP_COLUMN, table.subject().name()];
@@ -71,7 +71,7 @@ impl Columns {
             if known.is_none() && (!is_name || unknown > EXTRA_COLUMNS_MAX) {
                 return Err(ReplayError::Unknown { file: Arc::clone(file), column: name.clone() });
             }
-            columns.push(Column {
+            columns.push(FileColumn {
                 leaf,
                 name: name.clone(),
                 data_type: become_of(known, field).map_err(|wanted| ReplayError::Column {
@@ -141,7 +141,7 @@ impl Columns {
 
 const NO_VALUE: &str = "it has no value";
 
-impl Column {
+impl FileColumn {
     /// The values in the type of a batch, without impossible ones.
     fn fit(&self, array: &ArrayRef, bad: &mut impl FnMut(usize, String)) -> Result<ArrayRef, ArrowError> {
         if let DataType::Timestamp(_, _) = array.data_type() {

@@ -21,7 +21,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 
 use super::ReplayError;
-use super::columns::Columns;
+use super::columns::FileColumns;
 use crate::report::{Cause, Ledger};
 
 /// Footer key whose first word is the table.
@@ -38,13 +38,13 @@ pub(super) struct TableFile {
     pub(super) bytes: u64,
     file: File,
     metadata: ArrowReaderMetadata,
-    columns: Columns,
-    groups: Vec<Group>,
+    columns: FileColumns,
+    groups: Vec<RowGroup>,
 }
 
 /// What is known of a row group.
 #[derive(Debug)]
-struct Group {
+struct RowGroup {
     /// Number of its first row in the file.
     first_row: u64,
     rows: usize,
@@ -63,7 +63,7 @@ impl TableFile {
         let broken = |source| ReplayError::Parquet { file: Arc::clone(&name), source };
         let metadata = load(&file).map_err(broken)?;
         let table = table_of(&metadata, path, &name)?;
-        let columns = Columns::of(table, metadata.schema(), &name)?;
+        let columns = FileColumns::of(table, metadata.schema(), &name)?;
         let mut whole = Self { name, table, bytes, file, metadata, columns, groups: Vec::new() };
         whole.measure(ledger, now_ns)?;
         Ok(whole)
@@ -103,7 +103,7 @@ impl TableFile {
                 ledger.counts.rows_read += 1;
                 ledger.skip(problem.0, first_row + row as u64 + 1, Some(TIMESTAMP_COLUMN), problem.1);
             })?;
-            self.groups.push(Group { first_row, rows, timed, times });
+            self.groups.push(RowGroup { first_row, rows, timed, times });
             first_row += rows as u64;
         }
         Ok(())
@@ -234,7 +234,7 @@ fn table_of(metadata: &ArrowReaderMetadata, path: &Path, file: &Arc<str>) -> Res
     Ok(by_name.unwrap_or(Table::GpuEvents))
 }
 
-/// The values of a column of times, which [`Columns::of`] has checked to be one.
+/// The values of a column of times, which [`FileColumns::of`] has checked to be one.
 fn nanoseconds(array: &ArrayRef) -> impl Iterator<Item = Option<i64>> {
     let values: &[i64] = match array.data_type() {
         DataType::Timestamp(_, _) => array.as_primitive::<TimestampNanosecondType>().values(),

@@ -135,7 +135,7 @@ pub fn together(paths: &[PathBuf], hints: Hints) -> Hints {
 /// Why files cannot be one replay: two have the same GPU, metrics and time, so rows of one would replace those of the other.
 /// Files that can be read only once, or not at all, are not looked at.
 pub fn clash(paths: &[PathBuf], config: &ReplayConfig, now_ns: i64) -> Option<CsvError> {
-    let mut seen: Vec<(&PathBuf, HashMap<Arc<str>, Begin>)> = Vec::new();
+    let mut seen: Vec<(&PathBuf, HashMap<Arc<str>, GpuBegin>)> = Vec::new();
     for path in paths.iter().filter(|path| path.is_file()) {
         let gpus = begins(path, config, now_ns).unwrap_or_default();
         for (other, known) in &seen {
@@ -155,13 +155,13 @@ pub fn clash(paths: &[PathBuf], config: &ReplayConfig, now_ns: i64) -> Option<Cs
 
 /// What the first rows of a file have of a GPU.
 #[derive(Debug, Default)]
-struct Begin {
+struct GpuBegin {
     metrics: BTreeSet<MetricId>,
     /// Of each time a hash of its values.
     rows: BTreeMap<i64, u64>,
 }
 
-impl Begin {
+impl GpuBegin {
     fn clashes(&self, other: &Self) -> bool {
         let meets = |(from, to): (i64, i64), (other_from, other_to): (i64, i64)| {
             // Files that follow each other may share the row between them.
@@ -186,7 +186,7 @@ impl Begin {
 }
 
 /// What a file begins with, of each GPU. Times are those of the file.
-fn begins(path: &Path, config: &ReplayConfig, now_ns: i64) -> Result<HashMap<Arc<str>, Begin>, CsvError> {
+fn begins(path: &Path, config: &ReplayConfig, now_ns: i64) -> Result<HashMap<Arc<str>, GpuBegin>, CsvError> {
     let config = ReplayConfig {
         pace: ReplayPace::Unthrottled,
         batch_rows: ROWS_COMPARED,
@@ -194,7 +194,7 @@ fn begins(path: &Path, config: &ReplayConfig, now_ns: i64) -> Result<HashMap<Arc
         ..config.clone()
     };
     let mut source = CsvSource::open(CsvInput::from(path), config, now_ns)?;
-    let mut gpus: HashMap<Arc<str>, Begin> = HashMap::new();
+    let mut gpus: HashMap<Arc<str>, GpuBegin> = HashMap::new();
     let Poll::Ready(batch) = source.poll(now_ns)? else { return Ok(gpus) };
     if batch.table() != Table::GpuEvents {
         return Ok(gpus);

@@ -48,7 +48,7 @@ pub(super) enum Tier {
 }
 use Tier::{Fast, Rare, Slow};
 
-struct Column {
+struct SimulatedColumn {
     metric: MetricId,
     parts: Parts,
     tier: Tier,
@@ -56,11 +56,11 @@ struct Column {
     value: fn(&Gpu) -> f64,
 }
 
-const fn column(tier: Tier, parts: Parts, name: &str, value: fn(&Gpu) -> f64) -> Column {
-    Column { metric: MetricId::of(name), parts, tier, value }
+const fn column(tier: Tier, parts: Parts, name: &str, value: fn(&Gpu) -> f64) -> SimulatedColumn {
+    SimulatedColumn { metric: MetricId::of(name), parts, tier, value }
 }
 
-static COLUMNS: &[Column] = &[
+static COLUMNS: &[SimulatedColumn] = &[
     column(Fast, All, "gpu_clock_mhz", |g| g.clock),
     column(Fast, All, "mem_clock_mhz", memory_clock),
     column(Fast, All, "utilization_pct", utilization),

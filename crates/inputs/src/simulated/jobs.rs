@@ -15,7 +15,7 @@ const SHIFT_NS: i64 = 20 * 60 * SECOND_NS;
 
 /// The activity of a job on its GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum JobKind {
     /// Steps of compute and exchange, pauses for checkpoints.
     Training,
     /// A served model: memory full, load that wanders.
@@ -25,10 +25,10 @@ pub(super) enum Kind {
     /// A person at a notebook: bursts, little memory.
     Debugging,
 }
-use Kind::{Debugging, Inference, Parked, Training};
+use JobKind::{Debugging, Inference, Parked, Training};
 
 /// Jobs of a shift and how many GPUs each has; the other GPUs are free.
-const LAYOUTS: [&[(Kind, usize)]; 8] = [
+const LAYOUTS: [&[(JobKind, usize)]; 8] = [
     &[(Training, 8)],
     &[(Training, 4), (Inference, 2), (Parked, 1)],
     &[(Training, 4), (Training, 2)],
@@ -40,7 +40,7 @@ const LAYOUTS: [&[(Kind, usize)]; 8] = [
 ];
 /// Jobs of the first board, from its first GPU on: those of the straggler, of the idle GPU, of the throttling one, of the
 /// vanishing one, and of the one with failing memory.
-const SPECIAL_LAYOUT: &[(Kind, usize)] =
+const SPECIAL_LAYOUT: &[(JobKind, usize)] =
     &[(Training, 3), (Parked, 1), (Training, 1), (Inference, 1), (Training, 2)];
 
 /// A generator seeded by these numbers.
@@ -55,7 +55,7 @@ pub(super) fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
 /// A job as each of its GPUs sees it. All its GPUs share it, and with it the rhythm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Job {
-    kind: Kind,
+    kind: JobKind,
     /// Number of the shift and place in its layout.
     number: (i64, usize),
     /// Nanoseconds from the first tick.
@@ -136,7 +136,7 @@ pub(super) fn planned(seed: u64, host: u64, index: usize, now_ns: i64) -> (Optio
 
 impl Job {
     /// A job whose start and end count from the begin of its shift.
-    fn new(mut rng: Rng, kind: Kind, number: (i64, usize), shared: bool) -> Self {
+    fn new(mut rng: Rng, kind: JobKind, number: (i64, usize), shared: bool) -> Self {
         let margin_ns = SHIFT_NS / 7;
         let rng = &mut rng;
         Self {

@@ -11,7 +11,7 @@ use crate::csv::labels;
 use crate::csv::part::Whose;
 use crate::csv::plan::{Column, Plan, Role};
 use crate::csv::sample::Sample;
-use crate::csv::series::{GpuSaid, Named, Series};
+use crate::csv::series::{GpuSaid, Series, SeriesMeaning};
 
 /// `inspect` lists at most so many metrics of a long form.
 const SERIES_MAX: usize = 400;
@@ -71,7 +71,9 @@ impl Draft<'_> {
     /// Whether the cells of a column are names, and one of them is a metric's.
     fn has_metrics(&self, index: usize) -> bool {
         let names: HashSet<&str> = self.sample.cells(index).take(SERIES_MAX).collect();
-        names.iter().any(|name| matches!(Series::of(name, "", GpuSaid::ByName).named, Named::Metric { .. }))
+        names
+            .iter()
+            .any(|name| matches!(Series::of(name, "", GpuSaid::ByName).named, SeriesMeaning::Metric { .. }))
     }
 
     /// Columns that the user says to be one metric, and whose names have a GPU each: `GPU 0`, `GPU 1`.
@@ -163,8 +165,8 @@ impl Sense {
         let (metric, labels) = labels::braced(name)?;
         let series = Series::of(metric, labels, GpuSaid::ByRecord);
         let meaning = match series.named {
-            Named::Metric { scale, .. } => Meaning::Metric(scale.id, scale.factor()),
-            Named::Extra(_) => return None,
+            SeriesMeaning::Metric { scale, .. } => Meaning::Metric(scale.id, scale.factor()),
+            SeriesMeaning::Extra(_) => return None,
         };
         Some(Self { meaning, gpu: Some(labels.to_owned()), unit: series.unit, ..Self::default() })
     }
@@ -196,7 +198,7 @@ impl Plan {
                 })
             });
             let Some((series, fit, example)) = all.get_mut(at) else { continue };
-            if let Named::Metric { scale, .. } = &series.named {
+            if let SeriesMeaning::Metric { scale, .. } = &series.named {
                 fit.take(text, scale, decimal);
             }
             if example.is_empty() && foreign::absence(text).is_none() {
@@ -212,9 +214,11 @@ impl Plan {
             let why = self.misfits.get(&series.name).cloned();
             let (role, gpu) = match series.named {
                 _ if why.is_some() => (Role::Extra(series.name.as_str().into()), None),
-                Named::Metric { scale, whose: Some(Whose::Gpu(gpu)), .. } => (Role::Metric(scale), Some(gpu)),
-                Named::Metric { scale, .. } => (Role::Metric(scale), None),
-                Named::Extra(name) => (Role::Extra(name), None),
+                SeriesMeaning::Metric { scale, whose: Some(Whose::Gpu(gpu)), .. } => {
+                    (Role::Metric(scale), Some(gpu))
+                }
+                SeriesMeaning::Metric { scale, .. } => (Role::Metric(scale), None),
+                SeriesMeaning::Extra(name) => (Role::Extra(name), None),
             };
             let example = Some(example).filter(|text| !text.is_empty());
             Column { name: series.name, role, gpu, unit: series.unit, choice: None, why, lost: None, example }

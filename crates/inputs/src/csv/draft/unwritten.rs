@@ -41,7 +41,7 @@ const CLOCK_UNITS: &[&str] = &["kHz", "Hz"];
 const MEMORY_UNITS: &[&str] = &["GiB", "B", "KiB"];
 
 /// A column whose unit nobody says.
-struct Open {
+struct OpenColumn {
     index: usize,
     id: MetricId,
     gpu: Option<String>,
@@ -59,7 +59,7 @@ impl Draft<'_> {
     /// Gives columns the units that their values tell, and says so.
     pub(super) fn guess_units(&self, senses: &mut [Sense], decimals: &Decimals) -> Vec<String> {
         let open = senses.iter().enumerate().filter_map(|(index, sense)| self.open(index, sense, decimals));
-        let open: Vec<Open> = open.collect();
+        let open: Vec<OpenColumn> = open.collect();
         let mut guesses = self.shares(&open);
         guesses.extend(self.too_large(&open, Unit::Watt, POWER_USUAL, POWER_UNITS));
         guesses.extend(self.too_large(&open, Unit::Megahertz, CLOCK_USUAL, CLOCK_UNITS));
@@ -75,7 +75,7 @@ impl Draft<'_> {
         guesses.into_iter().map(|guess| guess.note).collect()
     }
 
-    fn open(&self, index: usize, sense: &Sense, decimals: &Decimals) -> Option<Open> {
+    fn open(&self, index: usize, sense: &Sense, decimals: &Decimals) -> Option<OpenColumn> {
         let Meaning::Metric(id, _) = sense.meaning else { return None };
         let name = self.names.get(index)?;
         let is_tools = self.dialect.is_some_and(|dialect| dialect.column(name).is_some());
@@ -95,27 +95,27 @@ impl Draft<'_> {
             }
         }
         let is_numbers = !numbers.is_empty() && others * 100 <= numbers.len();
-        is_numbers.then(|| Open { index, id, gpu: sense.gpu.clone(), numbers })
+        is_numbers.then(|| OpenColumn { index, id, gpu: sense.gpu.clone(), numbers })
     }
 
-    fn name(&self, open: &Open) -> &str {
+    fn name(&self, open: &OpenColumn) -> &str {
         self.names.get(open.index).map_or("", |name| name.trim())
     }
 
     /// Shares of one. Beside some, others that are none or all of it are such, too.
-    fn shares(&self, open: &[Open]) -> Vec<Guess> {
+    fn shares(&self, open: &[OpenColumn]) -> Vec<Guess> {
         let shares = || {
-            let is_percent = |it: &&Open| it.id.metric().unit == Unit::Percent;
+            let is_percent = |it: &&OpenColumn| it.id.metric().unit == Unit::Percent;
             open.iter().filter(is_percent).filter(|it| it.numbers.iter().all(|it| (0.0..=1.0).contains(it)))
         };
-        let is_sure = |it: &Open| {
+        let is_sure = |it: &OpenColumn| {
             let distinct: BTreeSet<u64> = it.numbers.iter().map(|number| number.to_bits()).collect();
             it.numbers.len() >= SHARES_MIN && distinct.len() >= DISTINCT_MIN && it.largest() > LARGEST_ABOVE
         };
         // A percent column says how the file writes shares.
-        let is_percents = |it: &Open| it.id.metric().unit == Unit::Percent && it.largest() > 1.0;
+        let is_percents = |it: &OpenColumn| it.id.metric().unit == Unit::Percent && it.largest() > 1.0;
         let is_any = shares().any(is_sure) && !open.iter().any(is_percents);
-        let guess = |it: &Open| Guess {
+        let guess = |it: &OpenColumn| Guess {
             index: it.index,
             factor: 100.0,
             note: format!(
@@ -129,9 +129,9 @@ impl Draft<'_> {
     }
 
     /// Numbers that cannot be in the column's unit, and can in a smaller one.
-    fn too_large(&self, open: &[Open], unit: Unit, usual: f64, smaller: &[&str]) -> Vec<Guess> {
+    fn too_large(&self, open: &[OpenColumn], unit: Unit, usual: f64, smaller: &[&str]) -> Vec<Guess> {
         let out = open.iter().filter(|it| it.id.metric().unit == unit && it.is_out(it.id.metric().range));
-        let guess = |it: &Open| {
+        let guess = |it: &OpenColumn| {
             let range = it.id.metric().range;
             let fits = |factor: &f64| it.fits_above(LEAST, *factor, range) && it.middle() * factor >= usual;
             let factor = |unit: &&str| unit_factor(unit, it.id.metric()).filter(fits);
@@ -141,11 +141,11 @@ impl Draft<'_> {
     }
 
     /// Memory, whose total says its unit: no GPU has 24 MiB, none has 25 TiB.
-    fn memory(&self, open: &[Open]) -> Vec<Guess> {
+    fn memory(&self, open: &[OpenColumn]) -> Vec<Guess> {
         let mut guesses = Vec::new();
-        let of_host = |it: &Open| it.id.metric().table == HOST_TOTAL.metric().table;
-        let is_memory = |it: &&Open| it.id.metric().unit == Unit::Mebibyte;
-        let all: Vec<&Open> = open.iter().filter(is_memory).collect();
+        let of_host = |it: &OpenColumn| it.id.metric().table == HOST_TOTAL.metric().table;
+        let is_memory = |it: &&OpenColumn| it.id.metric().unit == Unit::Mebibyte;
+        let all: Vec<&OpenColumn> = open.iter().filter(is_memory).collect();
         for it in &all {
             let (total, range) = if of_host(it) { (HOST_TOTAL, HOST_MEMORY) } else { (TOTAL, GPU_MEMORY) };
             let own_total = all.iter().find(|other| other.id == total && other.gpu == it.gpu);
@@ -176,8 +176,8 @@ impl Draft<'_> {
     }
 
     /// NVML counts the energy in millijoules, whole ones, as people write it under NVML's name.
-    fn energy(&self, open: &[Open]) -> Vec<Guess> {
-        let is_nvmls = |it: &&Open| {
+    fn energy(&self, open: &[OpenColumn]) -> Vec<Guess> {
+        let is_nvmls = |it: &&OpenColumn| {
             let name = catalogue::folded(self.name(it));
             let bare = name.strip_prefix("gpu_").unwrap_or(&name);
             let is_whole = it.numbers.iter().all(|number| number.fract() == 0.0);
@@ -188,7 +188,7 @@ impl Draft<'_> {
         open.iter().filter(is_nvmls).map(|it| self.guess(it, 1.0, "mJ")).collect()
     }
 
-    fn guess(&self, it: &Open, factor: f64, unit: &str) -> Guess {
+    fn guess(&self, it: &OpenColumn, factor: f64, unit: &str) -> Guess {
         let why = if it.id == ENERGY {
             "NVML counts them".to_owned()
         } else {
@@ -207,7 +207,7 @@ impl Draft<'_> {
     }
 }
 
-impl Open {
+impl OpenColumn {
     fn largest(&self) -> f64 {
         self.numbers.iter().copied().fold(0.0, f64::max)
     }

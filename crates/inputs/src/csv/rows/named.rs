@@ -6,7 +6,7 @@ use super::{Places, RecordReading, RowBuilder, RowPlace, text};
 use crate::csv::cell;
 use crate::csv::decimal::pointed;
 use crate::csv::part::Whose;
-use crate::csv::series::{Name, Named, Series};
+use crate::csv::series::{Series, SeriesMeaning, SeriesName};
 use crate::csv::split::Splitter;
 use crate::report::Refusal;
 
@@ -24,8 +24,8 @@ impl RowBuilder {
         let record = reading.record;
         let name = record.field(name_column);
         let (scale, whose, is_of_several) = match self.named(record, name) {
-            Named::Metric { scale, whose, is_of_several } => (scale, whose, is_of_several),
-            Named::Extra(name) => {
+            SeriesMeaning::Metric { scale, whose, is_of_several } => (scale, whose, is_of_several),
+            SeriesMeaning::Extra(name) => {
                 reading.rest.extra(&name, record.field(value_column));
                 return Ok(false);
             }
@@ -80,12 +80,12 @@ impl RowBuilder {
     }
 
     /// What a record's name is.
-    fn named(&mut self, record: &Splitter, name: &[u8]) -> Named {
+    fn named(&mut self, record: &Splitter, name: &[u8]) -> SeriesMeaning {
         let labels = || self.labels.map_or("", |column| text(record.field(column)));
         let in_plan = |name: &str| Series::in_plan(name, labels(), &self.plan).named;
         match self.names.get(name) {
-            Some(Name::Known(named)) => return named.clone(),
-            Some(Name::ByLabels) => return in_plan(text(name)),
+            Some(SeriesName::Known(named)) => return named.clone(),
+            Some(SeriesName::ByLabels) => return in_plan(text(name)),
             None => {}
         }
         if self.names.len() >= NAMES_MAX {
@@ -94,7 +94,7 @@ impl RowBuilder {
         let written = String::from_utf8_lossy(name);
         let named = in_plan(&written);
         let is_by_labels = self.labels.is_some() && foreign::depends_on_labels(written.trim());
-        let known = if is_by_labels { Name::ByLabels } else { Name::Known(named.clone()) };
+        let known = if is_by_labels { SeriesName::ByLabels } else { SeriesName::Known(named.clone()) };
         self.names.insert(name.into(), known);
         named
     }
