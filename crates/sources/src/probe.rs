@@ -26,7 +26,7 @@ use gpuvitals_core::{AbsenceReason, Identity, MetricId, Table};
 
 use crate::finding::Finding;
 
-use plausible::Known;
+use plausible::KnownReadings;
 
 pub use crate::driver::Driver;
 
@@ -198,7 +198,7 @@ pub struct Row {
     refused: u64,
     held: Causes,
     /// What is known of its GPU, kept from tick to tick.
-    known: Known,
+    known: KnownReadings,
 }
 
 impl Reading {
@@ -217,14 +217,14 @@ impl Reading {
                 taken_ns: None,
                 refused: 0,
                 held: Causes::default(),
-                known: Known::default(),
+                known: KnownReadings::default(),
             });
         }
         let row = self.rows.get_mut(self.used).expect("there is such a row");
         self.used += 1;
         if !Arc::ptr_eq(&row.identity, identity) {
             row.identity = Arc::clone(identity);
-            row.known = Known::default();
+            row.known = KnownReadings::default();
         }
         row.clear();
         row

@@ -28,7 +28,7 @@ use gpuvitals_core::{Batch, Origin};
 use crate::attribution::Owners;
 use crate::finding::Finding;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
-use handoff::{Handoff, Taken};
+use handoff::{Handoff, HandoffTaken};
 use rows::RowList;
 use worker::{Terms, Worker};
 
@@ -237,7 +237,7 @@ impl Sampler {
                 return Poll::Ready(batch);
             }
             match self.handoff.take(patience) {
-                Taken::Rows(sequence, rows) => {
+                HandoffTaken::Rows(sequence, rows) => {
                     self.ready().extend(rows.to_batches(
                         self.config.monotonic,
                         &self.config.origin,
@@ -245,8 +245,8 @@ impl Sampler {
                     ));
                     self.handoff.give_back(rows);
                 }
-                Taken::Nothing => return Poll::NotBefore(0),
-                Taken::End => return Poll::End,
+                HandoffTaken::Nothing => return Poll::NotBefore(0),
+                HandoffTaken::End => return Poll::End,
             }
         }
     }

@@ -73,7 +73,7 @@ pub struct OwnerSources {
 #[derive(Debug, Default)]
 pub struct Ownership {
     owners: Arc<Owners>,
-    answers: Mutex<Vec<Answer>>,
+    answers: Mutex<Vec<OwnerAnswer>>,
     strangers: Mutex<Strangers>,
 }
 
@@ -95,7 +95,7 @@ const KUBELET: &str = "kubelet";
 const SLURM: &str = "slurm";
 
 #[derive(Debug)]
-struct Answer {
+struct OwnerAnswer {
     /// Number of the request, unique in this process.
     id: usize,
     source: &'static str,
@@ -257,14 +257,14 @@ impl Ownership {
         }
     }
 
-    fn answers(&self) -> MutexGuard<'_, Vec<Answer>> {
+    fn answers(&self) -> MutexGuard<'_, Vec<OwnerAnswer>> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for answers to a request from now on.
     fn expect(&self, id: usize, source: &'static str, now: Moment) {
         let heard_ns = now.mono_ns;
-        let answer = Answer { id, source, owners: Vec::new(), failures: 0, is_up: None, heard_ns };
+        let answer = OwnerAnswer { id, source, owners: Vec::new(), failures: 0, is_up: None, heard_ns };
         self.answers().push(answer);
     }
 
@@ -312,12 +312,12 @@ impl Ownership {
         self.publish(&answers);
     }
 
-    fn publish(&self, answers: &[Answer]) {
+    fn publish(&self, answers: &[OwnerAnswer]) {
         self.owners.replace(answers.iter().flat_map(|answer| &answer.owners).cloned().collect());
     }
 }
 
-impl Answer {
+impl OwnerAnswer {
     fn fail(&mut self, error: &str) {
         if self.is_up != Some(false) {
             tracing::warn!(source = self.source, error, "cannot determine the owners of the GPUs");
@@ -336,9 +336,9 @@ mod tests {
     use crate::processes::ProcessList;
 
     /// A table that says when it is read, and hangs then if it is to.
-    struct Table(Driver, SyncSender<()>, Option<Receiver<()>>);
+    struct GatedTable(Driver, SyncSender<()>, Option<Receiver<()>>);
 
-    impl ProcessTable for Table {
+    impl ProcessTable for GatedTable {
         fn driver(&self) -> Driver {
             self.0
         }
@@ -368,9 +368,9 @@ mod tests {
         let (_let_go, hangs) = sync_channel(0);
         let ((hung, hung_read), (well, well_read)) = (sync_channel(1), sync_channel(1));
         let tables = asking(&ownership).tables().unwrap();
-        tables.send(Box::new(Table(Driver::Nvml, hung, Some(hangs)))).unwrap();
+        tables.send(Box::new(GatedTable(Driver::Nvml, hung, Some(hangs)))).unwrap();
         hung_read.recv_timeout(Duration::from_mins(1)).unwrap();
-        tables.send(Box::new(Table(Driver::AmdSysfs, well, None))).unwrap();
+        tables.send(Box::new(GatedTable(Driver::AmdSysfs, well, None))).unwrap();
         well_read.recv_timeout(Duration::from_mins(1)).unwrap();
     }
 
@@ -382,7 +382,7 @@ mod tests {
         let mut reads = Vec::new();
         for driver in [Driver::Nvml, Driver::AmdSysfs, Driver::Nvml] {
             let (told, read) = sync_channel(1);
-            tables.send(Box::new(Table(driver, told, None))).unwrap();
+            tables.send(Box::new(GatedTable(driver, told, None))).unwrap();
             read.recv_timeout(minute).unwrap();
             reads.push(read);
         }

@@ -67,13 +67,13 @@ fn look_at(machine: &Machine, card: &Card) -> (Option<IoctlProbe>, Finding) {
     }
     let text = format!("{}, by {}", card.model, node.display());
     let identity = Arc::new(card.identity(machine, Driver::AmdIoctl, None));
-    let open: Open = |node| Ok(Box::new(RenderNode::open(node)?));
+    let open: OpenDevice = |node| Ok(Box::new(RenderNode::open(node)?));
     (Some(IoctlProbe::new(identity, node, &card.device, open)), Finding::new(Verdict::Good, subject, text))
 }
 
 const RIGHTS: &str = "add the user to the group that owns it, render or video";
 
-type Open = fn(&Path) -> io::Result<Box<dyn Device>>;
+type OpenDevice = fn(&Path) -> io::Result<Box<dyn Device>>;
 
 /// One GPU.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ struct IoctlProbe {
     /// Its render node, and its folder in sysfs.
     node: PathBuf,
     folder: PathBuf,
-    open: Open,
+    open: OpenDevice,
     sleep: Option<Sleep>,
     device: Option<Box<dyn Device>>,
     /// Which sensors it has been found to lack, and why.
@@ -90,7 +90,7 @@ struct IoctlProbe {
 }
 
 impl IoctlProbe {
-    fn new(identity: Arc<Identity>, node: PathBuf, folder: &Path, open: Open) -> Self {
+    fn new(identity: Arc<Identity>, node: PathBuf, folder: &Path, open: OpenDevice) -> Self {
         let folder = folder.to_owned();
         Self { identity, node, folder, open, sleep: None, device: None, lacks: Lacks::default() }
     }
@@ -219,7 +219,7 @@ mod tests {
         let mut identity = Identity::default();
         identity.index = Some(0);
         identity.resolve().unwrap();
-        let denied: Open = |_| Err(Errno::ACCESS.into());
+        let denied: OpenDevice = |_| Err(Errno::ACCESS.into());
         let mut probe = IoctlProbe::new(Arc::new(identity), "/dev/dri/renderD128".into(), folder, denied);
         probe.device = Some(Box::new(device));
         probe

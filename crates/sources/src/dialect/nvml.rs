@@ -38,9 +38,9 @@ use crate::probe::Probe;
 use crate::versions;
 
 use events::Events;
-use known::Known;
-use library::{OpenError, Opened};
-use naming::{Name, Nameless, NamingProbe, NodeDriver};
+use known::KnownGpu;
+use library::{OpenError, OpenedLibrary};
+use naming::{LateIdentity, Nameless, NamingProbe, NodeDriver};
 use probe::NvmlProbe;
 use processes::Processes;
 use raw::Raw;
@@ -108,12 +108,12 @@ pub(crate) fn instance_key(mig_uuid: &str) -> Option<Arc<str>> {
 fn probes(machine: &Machine, libraries: Vec<PathBuf>, patience: Duration) -> Discovery {
     let (gpus, findings) = gpus(machine, libraries, patience);
     let mut found = Discovery { findings, ..Discovery::default() };
-    let raw = |gpu: &Result<Known, Nameless>| gpu.as_ref().map_or_else(|it| it.raw, |it| it.raw);
+    let raw = |gpu: &Result<KnownGpu, Nameless>| gpu.as_ref().map_or_else(|it| it.raw, |it| it.raw);
     let Some(raw) = gpus.first().map(raw) else { return found };
     let events = Events::start(raw);
     let mut processes = Processes::new(raw, machine);
     for gpu in gpus {
-        let name = Name::default();
+        let name = LateIdentity::default();
         processes.watch(Arc::clone(&name));
         let probe: Box<dyn Probe> = match gpu {
             Ok(known) => {
@@ -134,18 +134,18 @@ fn gpus(
     machine: &Machine,
     libraries: Vec<PathBuf>,
     patience: Duration,
-) -> (Vec<Result<Known, Nameless>>, Vec<Finding>) {
+) -> (Vec<Result<KnownGpu, Nameless>>, Vec<Finding>) {
     let opened = match library::open(libraries, patience) {
         Ok(opened) => opened,
         Err(error) => return (Vec::new(), vec![why_none(machine, &error)]),
     };
-    let Opened { raw, path, driver, nvml, gpus } = opened;
+    let OpenedLibrary { raw, path, driver, nvml, gpus } = opened;
     let text = format!("driver {driver}, NVML {nvml}, {} GPUs ({})", gpus.len(), path.display());
     let mut findings = vec![Finding::new(Verdict::Good, SUBJECT, text)];
     findings.extend(versions::untested(SUBJECT, "NVIDIA driver", &driver));
     findings.extend(versions::untested(SUBJECT, "NVML", &nvml));
     let place = NodeDriver::new(machine, &driver);
-    let mut asked: Vec<(u32, Option<Known>)> = Vec::new();
+    let mut asked: Vec<(u32, Option<KnownGpu>)> = Vec::new();
     for (index, listed) in (0..).zip(gpus) {
         let subject = format!("{SUBJECT} GPU {index}");
         let broken = |text: String| Finding::new(Verdict::Broken, &subject, text);
@@ -181,11 +181,11 @@ fn sorted_out(
     machine: &Machine,
     raw: &'static Raw,
     place: &NodeDriver,
-    asked: Vec<(u32, Option<Known>)>,
-) -> Vec<Result<Known, Nameless>> {
-    let named: Vec<&Known> = asked.iter().filter_map(|(_, known)| known.as_ref()).collect();
+    asked: Vec<(u32, Option<KnownGpu>)>,
+) -> Vec<Result<KnownGpu, Nameless>> {
+    let named: Vec<&KnownGpu> = asked.iter().filter_map(|(_, known)| known.as_ref()).collect();
     let left = (named.len() + 1 == asked.len()).then(|| naming::address_left(machine, &named)).flatten();
-    let gpu = |(index, known): (u32, Option<Known>)| match known {
+    let gpu = |(index, known): (u32, Option<KnownGpu>)| match known {
         Some(known) => Some(Ok(known)),
         // A node whose name is not allowed in an identity has no GPU with a name either.
         None => place.nameless(raw, index, left.as_deref()).ok().map(Err),

@@ -47,13 +47,16 @@ const RARE: &[&str] = &[
 
 /// How to ask, best first.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct QueryWay {
     json: bool,
     clocks: bool,
 }
 
-const WAYS: [Way; 3] =
-    [Way { json: true, clocks: true }, Way { json: true, clocks: false }, Way { json: false, clocks: true }];
+const WAYS: [QueryWay; 3] = [
+    QueryWay { json: true, clocks: true },
+    QueryWay { json: true, clocks: false },
+    QueryWay { json: false, clocks: true },
+];
 
 /// Finds the tool. Whether it lists GPUs shows when it runs.
 pub fn find(machine: &Machine) -> Discovery {
@@ -196,7 +199,7 @@ impl Probe for RocmSmi {
     }
 }
 
-fn arguments(way: Way, due: Due) -> Vec<&'static str> {
+fn arguments(way: QueryWay, due: Due) -> Vec<&'static str> {
     let mut arguments = FAST.to_vec();
     arguments.extend(way.clocks.then_some(CLOCKS));
     arguments.extend(if due.slow { SLOW } else { &[] });

@@ -119,7 +119,7 @@ pub(super) struct Denied {
 
 /// What is known of a GPU, kept from row to row: limits are read rarely.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct KnownReadings {
     pub(super) power_w: Option<f64>,
     pub(super) limit_w: Option<f64>,
     pub(super) enforced_w: Option<f64>,
@@ -144,7 +144,7 @@ pub(super) struct Counter {
     is_disbelieved: bool,
 }
 
-impl Default for Known {
+impl Default for KnownReadings {
     fn default() -> Self {
         let mut sensors = [(None, LIMIT_C); 10];
         if let Some((_, limit)) = sensors.last_mut() {
@@ -167,7 +167,7 @@ impl Default for Known {
     }
 }
 
-impl Known {
+impl KnownReadings {
     /// Takes the values of a row. What every row has is of this one.
     pub(super) fn note(&mut self, values: &[(MetricId, Value)]) {
         (self.power_w, self.utilization_pct, self.module_w) = (None, None, None);

@@ -77,7 +77,7 @@ struct GpuPlace {
 
 /// A process's use of a GPU.
 #[derive(Default)]
-struct Use {
+struct ProcessUse {
     /// Device memory in the table of KFD.
     kfd_bytes: Option<u64>,
     /// Device memory of its clients.
@@ -112,7 +112,7 @@ impl AmdProcesses {
         let pids = numbers(&self.machine.procfs, PIDS_MAX).map_err(failed)?;
         self.places = cards(&self.machine).iter().flat_map(|card| places(card, &self.machine)).collect();
         let kfd_gpus = kfd::gpus(&self.machine.sysfs);
-        let mut uses: BTreeMap<(u32, usize), Use> = BTreeMap::new();
+        let mut uses: BTreeMap<(u32, usize), ProcessUse> = BTreeMap::new();
         let mut gaps = Vec::new();
         let held = kfd::memory(&self.machine.sysfs, &kfd_gpus).unwrap_or_else(|error| {
             let error = if error.kind() == io::ErrorKind::PermissionDenied {
@@ -155,7 +155,7 @@ impl AmdProcesses {
     }
 
     /// The processes to read: all that are known to use a GPU, and the next of all others.
-    fn candidates(&mut self, pids: &[u32], uses: &BTreeMap<(u32, usize), Use>) -> BTreeSet<u32> {
+    fn candidates(&mut self, pids: &[u32], uses: &BTreeMap<(u32, usize), ProcessUse>) -> BTreeSet<u32> {
         let start = pids.partition_point(|pid| *pid < self.next_pid);
         let (head, tail) = pids.split_at(start);
         let others: Vec<u32> = tail.iter().chain(head).copied().take(PIDS_PER_READING).collect();
@@ -193,7 +193,7 @@ impl AmdProcesses {
         Some(shares)
     }
 
-    fn process(&self, pid: u32, gpu: usize, used: &Use) -> Option<GpuProcess> {
+    fn process(&self, pid: u32, gpu: usize, used: &ProcessUse) -> Option<GpuProcess> {
         let computes = used.kfd_bytes.is_some() || used.engines.contains("compute");
         let draws = used.engines.contains("gfx");
         if used.kfd_bytes.is_none() && used.drm_bytes == 0 && used.engines.is_empty() {
@@ -245,7 +245,7 @@ impl ProcessTable for AmdProcesses {
     }
 }
 
-impl Use {
+impl ProcessUse {
     fn add(&mut self, client: &DrmClient, shares: Option<&BTreeMap<String, f32>>) {
         match client.vram_bytes {
             Some(bytes) => self.drm_bytes = self.drm_bytes.saturating_add(bytes),

@@ -12,19 +12,19 @@ const PIDS_MAX: usize = 4096;
 
 /// A GPU, or a partition of one, with the number that the files of a process carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Gpu {
+pub(super) struct KfdGpu {
     /// `gpu_id` of its node.
     pub(super) id: u64,
     pub(super) node: KfdNode,
 }
 
 /// The GPUs of the compute driver.
-pub(super) fn gpus(sysfs: &Path) -> Vec<Gpu> {
+pub(super) fn gpus(sysfs: &Path) -> Vec<KfdGpu> {
     let nodes = read_topology(sysfs).into_iter();
     nodes
         .filter_map(|node| {
             let path = sysfs.join(format!("class/kfd/kfd/topology/nodes/{}/gpu_id", node.node));
-            Some(Gpu { id: number(&path).ok()?, node })
+            Some(KfdGpu { id: number(&path).ok()?, node })
         })
         .collect()
 }
@@ -34,7 +34,7 @@ pub(super) fn gpus(sysfs: &Path) -> Vec<Gpu> {
 ///
 /// # Errors
 /// When the list or a file of a process that runs cannot be read. Without GPUs of the compute driver nothing is read.
-pub(super) fn memory(sysfs: &Path, gpus: &[Gpu]) -> io::Result<Vec<(u32, u64, u64)>> {
+pub(super) fn memory(sysfs: &Path, gpus: &[KfdGpu]) -> io::Result<Vec<(u32, u64, u64)>> {
     let folder = sysfs.join("class/kfd/kfd/proc");
     let mut held = Vec::new();
     if gpus.is_empty() {

@@ -38,7 +38,7 @@ impl Waiting {
 
 /// The result of a wait.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum HandoffTaken {
     /// The oldest rows, with their number in the order of arrival.
     Rows(u64, RowList),
     /// Nothing came in time.
@@ -110,15 +110,15 @@ impl Handoff {
     }
 
     /// The oldest rows; waits for some if necessary.
-    pub(crate) fn take(&self, patience: Duration) -> Taken {
+    pub(crate) fn take(&self, patience: Duration) -> HandoffTaken {
         let (mut waiting, _) = self
             .arrived
             .wait_timeout_while(self.lock(), patience, Waiting::is_open)
             .unwrap_or_else(PoisonError::into_inner);
         match waiting.lists.pop_front() {
-            Some((sequence, rows)) => Taken::Rows(sequence, rows),
-            None if waiting.workers == 0 => Taken::End,
-            None => Taken::Nothing,
+            Some((sequence, rows)) => HandoffTaken::Rows(sequence, rows),
+            None if waiting.workers == 0 => HandoffTaken::End,
+            None => HandoffTaken::Nothing,
         }
     }
 
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(handoff.rows_dropped(), 1);
         for expected in [2_i64, 3] {
             match handoff.take(Duration::ZERO) {
-                Taken::Rows(sequence, rows) => {
+                HandoffTaken::Rows(sequence, rows) => {
                     let batch = rows.to_batches(false, &Origin::default(), sequence).next().unwrap();
                     assert_eq!(
                         (batch.timestamps()[0], batch.sequence()),
@@ -174,7 +174,7 @@ mod tests {
             }
         }
         handoff.joined();
-        assert!(matches!(handoff.take(Duration::ZERO), Taken::Nothing));
+        assert!(matches!(handoff.take(Duration::ZERO), HandoffTaken::Nothing));
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         handoff.joined();
         handoff.give(&mut rows(&worker, 1));
         handoff.left();
-        assert!(matches!(handoff.take(Duration::from_mins(1)), Taken::Rows(1, _)));
-        assert!(matches!(handoff.take(Duration::from_mins(1)), Taken::End));
+        assert!(matches!(handoff.take(Duration::from_mins(1)), HandoffTaken::Rows(1, _)));
+        assert!(matches!(handoff.take(Duration::from_mins(1)), HandoffTaken::End));
     }
 }

@@ -23,7 +23,7 @@ pub(super) const WATCHED: MetricId = MetricId::of("power_w");
 pub(crate) struct RowList {
     worker: Arc<WorkerState>,
     identities: Vec<Arc<Identity>>,
-    heads: Vec<Head>,
+    heads: Vec<RowHead>,
     values: Vec<(MetricId, Value)>,
     details: Vec<Detail>,
     own: Vec<(&'static str, OwnValue)>,
@@ -32,7 +32,7 @@ pub(crate) struct RowList {
 
 /// A row without its values.
 #[derive(Debug, Clone, Copy)]
-struct Head {
+struct RowHead {
     identity: usize,
     timestamp_ns: i64,
     monotonic_ns: i64,
@@ -108,7 +108,7 @@ impl RowList {
             self.identities.push(Arc::clone(whose));
             self.identities.len() - 1
         });
-        self.heads.push(Head {
+        self.heads.push(RowHead {
             identity,
             timestamp_ns,
             monotonic_ns,

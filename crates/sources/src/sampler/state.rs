@@ -187,7 +187,7 @@ struct Targets {
 /// A GPU (or the host) of a worker. A row that follows a row updates three numbers and takes no lock.
 #[derive(Debug)]
 pub(crate) struct Target {
-    report: Mutex<Report>,
+    report: Mutex<LivenessReport>,
     is_up: AtomicBool,
     /// When its liveness was last reported, monotonic.
     reported_ns: AtomicI64,
@@ -198,7 +198,7 @@ pub(crate) struct Target {
 }
 
 #[derive(Debug)]
-struct Report {
+struct LivenessReport {
     identity: Arc<Identity>,
     liveness: Liveness,
     since_ns: i64,
@@ -208,7 +208,11 @@ impl Target {
     fn new(identity: &Arc<Identity>, now: Moment) -> Self {
         let identity = Arc::clone(identity);
         Self {
-            report: Mutex::new(Report { identity, liveness: Liveness::Starting, since_ns: now.wall_ns }),
+            report: Mutex::new(LivenessReport {
+                identity,
+                liveness: Liveness::Starting,
+                since_ns: now.wall_ns,
+            }),
             is_up: AtomicBool::new(false),
             reported_ns: AtomicI64::new(now.mono_ns),
             last_row_ns: AtomicI64::new(0),
@@ -216,7 +220,7 @@ impl Target {
         }
     }
 
-    fn report(&self) -> MutexGuard<'_, Report> {
+    fn report(&self) -> MutexGuard<'_, LivenessReport> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -48,12 +48,12 @@ pub(crate) struct Worker {
     pub(crate) terms: Terms,
     /// Rows under construction. Locked to add some or to hand them over, never while the device is read.
     pub(crate) rows: Arc<Mutex<RowList>>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<WorkerEntry>,
     pub(crate) generation: u64,
 }
 
 /// A target as the worker keeps it between rows.
-pub(crate) struct Entry {
+pub(crate) struct WorkerEntry {
     /// Its identity from the probe.
     probed: Arc<Identity>,
     /// The same with its owners.
@@ -231,7 +231,7 @@ impl Worker {
             // A probe that renames a target (a driver update, a new partition layout) must not leave old
             // entries behind.
             self.entries.retain(|entry| entry.probed.key() != identity.key());
-            self.entries.push(Entry {
+            self.entries.push(WorkerEntry {
                 probed: Arc::clone(identity),
                 attributed,
                 target,
@@ -260,7 +260,7 @@ impl Drop for Worker {
     }
 }
 
-impl Entry {
+impl WorkerEntry {
     /// It gave rows and gives none from now on: one row without a value records this. So it is with one that is gone from the
     /// start, although its driver names it.
     fn lose(&self, rows: &mut RowList, reason: AbsenceReason, timestamp_ns: i64, now: Moment) {

@@ -1,11 +1,11 @@
 //! Tables of APUs, v2.x and v3.x: field, offset in bytes, type, number of elements.
 
 use super::field::Field as F;
-use super::slot::Kind::{U16, U32, U64};
-use super::slot::Row;
+use super::slot::SlotKind::{U16, U32, U64};
+use super::slot::SlotRow;
 
 /// v2.0: Renoir with old drivers.
-pub(super) const V2_0: &[Row] = &[
+pub(super) const V2_0: &[SlotRow] = &[
     (F::SystemClockCounter, 8, U64, 1),
     (F::TemperatureGfx, 16, U16, 1),
     (F::TemperatureSoc, 18, U16, 1),
@@ -33,7 +33,7 @@ pub(super) const V2_0: &[Row] = &[
 ];
 
 /// v2.1 to 2.4, each the beginning of the next: Renoir to Phoenix, Van Gogh.
-pub(super) const V2_4: &[Row] = &[
+pub(super) const V2_4: &[SlotRow] = &[
     (F::TemperatureGfx, 4, U16, 1),
     (F::TemperatureSoc, 6, U16, 1),
     (F::TemperatureCore, 8, U16, 8),
@@ -62,7 +62,7 @@ pub(super) const V2_4: &[Row] = &[
 ];
 
 /// v3.0: Strix, Krackan.
-pub(super) const V3_0: &[Row] = &[
+pub(super) const V3_0: &[SlotRow] = &[
     (F::TemperatureGfx, 4, U16, 1),
     (F::TemperatureSoc, 6, U16, 1),
     (F::TemperatureCore, 8, U16, 16),

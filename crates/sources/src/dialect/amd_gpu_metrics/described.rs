@@ -6,7 +6,7 @@
 //! unknown type or values beyond the end, the walk stops and the earlier attributes count.
 
 use super::field::Field;
-use super::slot::{Kind, Slot, Slots};
+use super::slot::{Slot, SlotKind, Slots};
 use super::{TableError, Version};
 
 /// Most attributes read: more than the numbers allow.
@@ -90,7 +90,7 @@ pub(super) fn slots(version: Version, bytes: &[u8]) -> Result<Slots, TableError>
 fn record(bytes: &[u8], at: usize) -> Option<(usize, Slot)> {
     let encoding = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
     let bits = |shift: u32, mask: u64| u16::try_from(encoding >> shift & mask).ok();
-    let kind = Kind::by_code(usize::from(bits(20, 0xf)?))?;
+    let kind = SlotKind::by_code(usize::from(bits(20, 0xf)?))?;
     let count = bits(0, 0x3ff)?;
     let offset = at + 8;
     let end = offset + usize::from(count) * usize::from(kind.width());

@@ -1,11 +1,11 @@
 //! Tables of discrete GPUs, v1.x: field, offset in bytes, type, number of elements.
 
 use super::field::Field as F;
-use super::slot::Kind::{U8, U16, U32, U64};
-use super::slot::Row;
+use super::slot::SlotKind::{U8, U16, U32, U64};
+use super::slot::SlotRow;
 
 /// v1.0: Vega12 and Vega20 with old drivers.
-pub(super) const V1_0: &[Row] = &[
+pub(super) const V1_0: &[SlotRow] = &[
     (F::SystemClockCounter, 8, U64, 1),
     (F::TemperatureEdge, 16, U16, 1),
     (F::TemperatureHotspot, 18, U16, 1),
@@ -34,7 +34,7 @@ pub(super) const V1_0: &[Row] = &[
 ];
 
 /// v1.1 to 1.3, each the beginning of the next: MI100, MI200, Navi.
-pub(super) const V1_3: &[Row] = &[
+pub(super) const V1_3: &[SlotRow] = &[
     (F::TemperatureEdge, 4, U16, 1),
     (F::TemperatureHotspot, 6, U16, 1),
     (F::TemperatureMem, 8, U16, 1),
@@ -71,7 +71,7 @@ pub(super) const V1_3: &[Row] = &[
 ];
 
 /// v1.4: MI300.
-pub(super) const V1_4: &[Row] = &[
+pub(super) const V1_4: &[SlotRow] = &[
     (F::TemperatureHotspot, 4, U16, 1),
     (F::TemperatureMem, 6, U16, 1),
     (F::TemperatureVrsoc, 8, U16, 1),
@@ -105,7 +105,7 @@ pub(super) const V1_4: &[Row] = &[
 ];
 
 /// v1.5: MI300.
-pub(super) const V1_5: &[Row] = &[
+pub(super) const V1_5: &[SlotRow] = &[
     (F::TemperatureHotspot, 4, U16, 1),
     (F::TemperatureMem, 6, U16, 1),
     (F::TemperatureVrsoc, 8, U16, 1),
@@ -142,7 +142,7 @@ pub(super) const V1_5: &[Row] = &[
 ];
 
 /// The first form of v1.6, 384 bytes, which some kernels around 6.12 had.
-pub(super) const V1_6_EARLY: &[Row] = &[
+pub(super) const V1_6_EARLY: &[SlotRow] = &[
     (F::TemperatureHotspot, 4, U16, 1),
     (F::TemperatureMem, 6, U16, 1),
     (F::TemperatureVrsoc, 8, U16, 1),
@@ -185,7 +185,7 @@ pub(super) const V1_6_EARLY: &[Row] = &[
 ];
 
 /// v1.6: MI300, with partitions.
-pub(super) const V1_6: &[Row] = &[
+pub(super) const V1_6: &[SlotRow] = &[
     (F::TemperatureHotspot, 4, U16, 1),
     (F::TemperatureMem, 6, U16, 1),
     (F::TemperatureVrsoc, 8, U16, 1),
@@ -227,7 +227,7 @@ pub(super) const V1_6: &[Row] = &[
 ];
 
 /// v1.7 and 1.8 alike: MI300, MI350.
-pub(super) const V1_7: &[Row] = &[
+pub(super) const V1_7: &[SlotRow] = &[
     (F::TemperatureHotspot, 4, U16, 1),
     (F::TemperatureMem, 6, U16, 1),
     (F::TemperatureVrsoc, 8, U16, 1),
@@ -270,12 +270,12 @@ pub(super) const V1_7: &[Row] = &[
 ];
 
 /// End of v1.7.
-pub(super) const V1_7_END: &[Row] = &[(F::PcieLcPerfOtherEndRecovery, 2200, U32, 1)];
+pub(super) const V1_7_END: &[SlotRow] = &[(F::PcieLcPerfOtherEndRecovery, 2200, U32, 1)];
 /// End of v1.8.
-pub(super) const V1_8_END: &[Row] = &[(F::PcieLcPerfOtherEndRecovery, 3864, U32, 1)];
+pub(super) const V1_8_END: &[SlotRow] = &[(F::PcieLcPerfOtherEndRecovery, 3864, U32, 1)];
 
 /// One partition in v1.6.
-pub(super) const XCP_1_6: &[Row] = &[
+pub(super) const XCP_1_6: &[SlotRow] = &[
     (F::XcpGfxBusyInst, 0, U32, 8),
     (F::XcpJpegBusy, 32, U16, 32),
     (F::XcpVcnBusy, 96, U16, 4),
@@ -283,7 +283,7 @@ pub(super) const XCP_1_6: &[Row] = &[
 ];
 
 /// One partition in v1.7.
-pub(super) const XCP_1_7: &[Row] = &[
+pub(super) const XCP_1_7: &[SlotRow] = &[
     (F::XcpGfxBusyInst, 0, U32, 8),
     (F::XcpJpegBusy, 32, U16, 32),
     (F::XcpVcnBusy, 96, U16, 4),
@@ -292,7 +292,7 @@ pub(super) const XCP_1_7: &[Row] = &[
 ];
 
 /// One partition in v1.8.
-pub(super) const XCP_1_8: &[Row] = &[
+pub(super) const XCP_1_8: &[SlotRow] = &[
     (F::XcpGfxBusyInst, 0, U32, 8),
     (F::XcpJpegBusy, 32, U16, 40),
     (F::XcpVcnBusy, 112, U16, 4),

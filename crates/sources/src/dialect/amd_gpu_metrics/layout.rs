@@ -1,23 +1,23 @@
 //! Places of the fields in a table. The tables become an index by field at compile time, so that a lookup is
 //! one load.
 
-use super::slot::{Row, Slot, Slots};
+use super::slot::{Slot, SlotRow, Slots};
 use super::{Version, XCP_MAX, apu, discrete};
 
 /// Rows of a table, at one place or for each partition.
-struct Part {
-    rows: &'static [Row],
+struct LayoutPart {
+    rows: &'static [SlotRow],
     at: u16,
     /// 0: once.
     stride: u16,
 }
 
-const fn once(rows: &'static [Row]) -> Part {
-    Part { rows, at: 0, stride: 0 }
+const fn once(rows: &'static [SlotRow]) -> LayoutPart {
+    LayoutPart { rows, at: 0, stride: 0 }
 }
 
-const fn per_xcp(rows: &'static [Row], at: u16, stride: u16) -> Part {
-    Part { rows, at, stride }
+const fn per_xcp(rows: &'static [SlotRow], at: u16, stride: u16) -> LayoutPart {
+    LayoutPart { rows, at, stride }
 }
 
 /// A version and the places of its fields.
@@ -29,11 +29,11 @@ pub(super) struct Layout {
 
 /// The layout of a version: the parts within its size, as a version may be the beginning of the next.
 #[expect(clippy::indexing_slicing, reason = "runs while compiling only")]
-const fn layout(format: u8, content: u8, size: u16, parts: &[Part]) -> Layout {
+const fn layout(format: u8, content: u8, size: u16, parts: &[LayoutPart]) -> Layout {
     let mut slots = Slots::EMPTY;
     let mut part = 0;
     while part < parts.len() {
-        let Part { rows, at, stride } = parts[part];
+        let LayoutPart { rows, at, stride } = parts[part];
         let mut row = 0;
         while row < rows.len() {
             let (field, offset, kind, count) = rows[row];

@@ -3,7 +3,7 @@
 use super::field::Field;
 
 /// A field, its offset in bytes, the type and number of its elements.
-pub(super) type Row = (Field, u16, Kind, u16);
+pub(super) type SlotRow = (Field, u16, SlotKind, u16);
 
 /// The place of a field.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,7 @@ pub(super) struct Slot {
     pub(super) count: u16,
     /// Bytes from one partition's to the next one's; 0 for a field of the whole package.
     pub(super) stride: u16,
-    pub(super) kind: Kind,
+    pub(super) kind: SlotKind,
 }
 
 /// The slots of all fields.
@@ -22,7 +22,7 @@ pub(super) struct Slots([Slot; Field::ALL.len()]);
 
 impl Slots {
     pub(super) const EMPTY: Self =
-        Self([Slot { offset: 0, count: 0, stride: 0, kind: Kind::U8 }; Field::ALL.len()]);
+        Self([Slot { offset: 0, count: 0, stride: 0, kind: SlotKind::U8 }; Field::ALL.len()]);
 
     /// The place of a field.
     #[expect(clippy::indexing_slicing, reason = "there is a slot for each field")]
@@ -39,7 +39,7 @@ impl Slots {
 
 /// Type of a number. The codes are those of a self-describing table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SlotKind {
     U8,
     S8,
     U16,
@@ -50,7 +50,7 @@ pub(super) enum Kind {
     S64,
 }
 
-impl Kind {
+impl SlotKind {
     const BY_CODE: [Self; 8] =
         [Self::U8, Self::S8, Self::U16, Self::S16, Self::U32, Self::S32, Self::U64, Self::S64];
 

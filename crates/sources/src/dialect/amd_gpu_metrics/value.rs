@@ -1,17 +1,17 @@
 //! Numbers in the table's bytes.
 
-use super::slot::{Kind, Slot};
+use super::slot::{Slot, SlotKind};
 
 /// The elements of a field; an element is `None` if the driver did not fill it.
 #[derive(Debug, Clone)]
 pub struct Elements<'a> {
     rest: &'a [u8],
-    kind: Kind,
+    kind: SlotKind,
 }
 
 impl<'a> Elements<'a> {
     /// Of a field that is not there.
-    pub(super) const NONE: Self = Self { rest: &[], kind: Kind::U8 };
+    pub(super) const NONE: Self = Self { rest: &[], kind: SlotKind::U8 };
 
     /// At an offset, with the slot's count and type.
     pub(super) fn of(bytes: &'a [u8], offset: usize, slot: Slot) -> Self {

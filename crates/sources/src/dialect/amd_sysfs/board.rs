@@ -71,7 +71,7 @@ pub(super) struct Board {
     gauges: Option<Vec<Gauge>>,
     /// Substitutes for `gpu_metrics` since it failed to answer.
     stand_ins: Option<Vec<Gauge>>,
-    memory: Option<Memory>,
+    memory: Option<DeviceMemory>,
     ras: Ras,
     denied: Vec<MetricId>,
     /// Partitions by the compute driver, if the table does not have their number.
@@ -85,7 +85,7 @@ pub(super) struct Board {
 
 /// Device memory in use, of a size that does not change.
 #[derive(Debug)]
-struct Memory {
+struct DeviceMemory {
     used: PinnedFile,
     size: PathBuf,
     total: Option<i64>,
@@ -198,7 +198,7 @@ impl Board {
 
     /// Opens the files for values that no table has.
     fn open(&mut self, card: &Card) {
-        self.memory = Memory::open(&card.device, &mut self.denied);
+        self.memory = DeviceMemory::open(&card.device, &mut self.denied);
         self.ras = Ras::open(&card.device);
         self.denied.append(&mut self.ras.denied);
         let is_divisible = card.device.join("current_compute_partition").exists();
@@ -369,7 +369,7 @@ fn derive(due: Due, row: &mut Row) {
     }
 }
 
-impl Memory {
+impl DeviceMemory {
     fn open(device: &Path, denied: &mut Vec<MetricId>) -> Option<Self> {
         match PinnedFile::open(&device.join("mem_info_vram_used")) {
             Ok(used) => Some(Self { used, size: device.join("mem_info_vram_total"), total: None }),

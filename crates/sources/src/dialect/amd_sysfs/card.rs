@@ -137,7 +137,7 @@ pub fn cards(machine: &Machine) -> Vec<Card> {
         .filter_map(|name| Some((name.strip_prefix("card")?.parse().ok()?, name)))
         .collect();
     places.sort_unstable();
-    let shared = Shared::read(machine);
+    let shared = SharedFacts::read(machine);
     let mut found: Vec<Card> = places
         .into_iter()
         .filter_map(|(_, name)| shared.card(drm.join(&name).join("device"), name))
@@ -186,13 +186,13 @@ pub(super) fn unbound(machine: &Machine) -> Vec<(String, Option<String>)> {
 }
 
 /// Files read once for all cards.
-struct Shared {
+struct SharedFacts {
     driver_version: Option<String>,
     names: Option<String>,
     kfd: Vec<KfdNode>,
 }
 
-impl Shared {
+impl SharedFacts {
     fn read(machine: &Machine) -> Self {
         let release = || {
             let path = machine.procfs.join("sys/kernel/osrelease");

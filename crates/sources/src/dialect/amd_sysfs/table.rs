@@ -46,7 +46,7 @@ enum Pick {
 
 /// A metric and the field that gives it.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct TableEntry {
     metric: MetricId,
     tier: Tier,
     field: Field,
@@ -54,20 +54,20 @@ struct Entry {
     scale: Scale,
 }
 
-const fn entry(column: &str, tier: Tier, field: Field, pick: Pick, scale: Scale) -> Entry {
-    Entry { metric: MetricId::of(column), tier, field, pick, scale }
+const fn entry(column: &str, tier: Tier, field: Field, pick: Pick, scale: Scale) -> TableEntry {
+    TableEntry { metric: MetricId::of(column), tier, field, pick, scale }
 }
 
-const fn fast(column: &str, field: Field) -> Entry {
+const fn fast(column: &str, field: Field) -> TableEntry {
     entry(column, Tier::Fast, field, Pick::Largest, Scale::ONE)
 }
 
-const fn slow(column: &str, field: Field) -> Entry {
+const fn slow(column: &str, field: Field) -> TableEntry {
     entry(column, Tier::Slow, field, Pick::Largest, Scale::ONE)
 }
 
 /// A sensor that is missing if it reads 0.
-const fn sensor(column: &str, tier: Tier, field: Field, scale: Scale) -> Entry {
+const fn sensor(column: &str, tier: Tier, field: Field, scale: Scale) -> TableEntry {
     entry(column, tier, field, Pick::Positive, scale)
 }
 
@@ -83,7 +83,7 @@ const MB: Scale = Scale(1_000_000, 1);
 const ENERGY_STEP: Scale = Scale(1_000, 1 << 16);
 
 /// All of 1.x.
-const DISCRETE: &[Entry] = &[
+const DISCRETE: &[TableEntry] = &[
     fast("utilization_pct", Field::AverageGfxActivity),
     fast("memory_utilization_pct", Field::AverageUmcActivity),
     fast("gfx_activity_acc", Field::GfxActivityAcc),
@@ -102,7 +102,7 @@ const DISCRETE: &[Entry] = &[
 ];
 
 /// 1.0 to 1.3: Vega12 to RDNA4, MI100, MI200.
-const BOARD: &[Entry] = &[
+const BOARD: &[TableEntry] = &[
     fast("temperature_c", Field::TemperatureEdge),
     sensor("temperature_vr_gfx_c", Tier::Slow, Field::TemperatureVrgfx, Scale::ONE),
     sensor("temperature_vr_mem_c", Tier::Slow, Field::TemperatureVrmem, Scale::ONE),
@@ -118,7 +118,7 @@ const BOARD: &[Entry] = &[
 ];
 
 /// 1.4 and later: MI300 and newer.
-const PACKAGE: &[Entry] = &[
+const PACKAGE: &[TableEntry] = &[
     fast("power_w", Field::CurrentSocketPower),
     fast("throttle_sample_count", Field::AccumulationCounter),
     fast("throttle_prochot_count", Field::ProchotResidencyAcc),
@@ -147,7 +147,7 @@ const PACKAGE: &[Entry] = &[
 
 /// 2.x and 3.0: APUs. The power of the socket and the activity come in several units; hwmon and `gpu_busy_percent` say
 /// them in one. The power of the parts is in milliwatts in every table.
-const APU: &[Entry] = &[
+const APU: &[TableEntry] = &[
     sensor("temperature_c", Tier::Fast, Field::TemperatureGfx, CENTI),
     sensor("temperature_soc_c", Tier::Slow, Field::TemperatureSoc, CENTI),
     sensor("temperature_cpu_c", Tier::Slow, Field::TemperatureCore, CENTI),
@@ -171,17 +171,17 @@ const APU: &[Entry] = &[
 ];
 
 /// 2.x, which has no sum of the cores.
-const CORES: &[Entry] =
+const CORES: &[TableEntry] =
     &[entry("apu_cores_power_w", Tier::Slow, Field::AverageCorePower, Pick::PositiveSum, MILLI)];
 
 /// Both.
-const CLOCKS: &[Entry] = &[
+const CLOCKS: &[TableEntry] = &[
     fast("driver_snapshot_ns", Field::SystemClockCounter),
     entry("firmware_timestamp_ns", Tier::Fast, Field::FirmwareTimestamp, Pick::Positive, Scale(10, 1)),
 ];
 
 /// Averages used on APUs without a present value.
-const STAND_INS: &[Entry] = &[
+const STAND_INS: &[TableEntry] = &[
     sensor("gpu_clock_mhz", Tier::Fast, Field::AverageGfxclk, Scale::ONE),
     sensor("mem_clock_mhz", Tier::Fast, Field::AverageUclk, Scale::ONE),
     sensor("soc_clock_mhz", Tier::Slow, Field::AverageSocclk, Scale::ONE),
@@ -191,14 +191,14 @@ const STAND_INS: &[Entry] = &[
 ];
 
 /// The same for 3.0, whose units are known.
-const STAND_INS_V3: &[Entry] = &[
+const STAND_INS_V3: &[TableEntry] = &[
     fast("utilization_pct", Field::AverageGfxActivity),
     slow("media_utilization_pct", Field::AverageVcnActivity),
     entry("power_average_w", Tier::Fast, Field::AverageSocketPower, Pick::Largest, Scale(1, 1000)),
 ];
 
 /// Each XCC's steps below the clock limit, summed over the package or a partition.
-const BELOW_LIMIT: &[Entry] = &[
+const BELOW_LIMIT: &[TableEntry] = &[
     entry("below_limit_ppt_count", Tier::Slow, Field::XcpGfxBelowHostLimitPptAcc, Pick::Sum, Scale::ONE),
     entry("below_limit_thermal_count", Tier::Slow, Field::XcpGfxBelowHostLimitThmAcc, Pick::Sum, Scale::ONE),
     entry(
@@ -248,7 +248,7 @@ const LIMITS: i64 = (1 << 48) - 1;
 #[derive(Debug)]
 pub(super) struct Reader {
     version: Version,
-    entries: Vec<Entry>,
+    entries: Vec<TableEntry>,
     /// Whether the energy counter has a unit that is known: 2^-16 J on Instinct GPUs since MI100. On others nobody says, and it
     /// has been seen to count millijoules (RX 6900 XT), to stand at 0 (RDNA3 and later), and to be absent (APUs).
     counts_energy: bool,
@@ -265,7 +265,7 @@ impl Reader {
     pub(super) fn new(version: Version, card: &Card) -> Self {
         let is_instinct = card.is_instinct();
         let is_package = version.format == 1 && version.content >= 4;
-        let parts: &[&[Entry]] = match version.format {
+        let parts: &[&[TableEntry]] = match version.format {
             1 if is_package => &[CLOCKS, DISCRETE, PACKAGE],
             1 => &[CLOCKS, DISCRETE, BOARD],
             2 => &[CLOCKS, APU, CORES],
@@ -335,7 +335,7 @@ impl Reader {
 
     /// Values that no file has, and the table has as averages; called once, after the files have been tried.
     pub(super) fn stand_in(&mut self, table: &GpuMetrics<'_>, row: &mut Row) {
-        let parts: &[&[Entry]] = match self.version.format {
+        let parts: &[&[TableEntry]] = match self.version.format {
             2 => &[STAND_INS],
             3 => &[STAND_INS, STAND_INS_V3],
             _ => &[],
@@ -455,13 +455,13 @@ fn put_mean(row: &mut Row, metric: MetricId, elements: impl Iterator<Item = Opti
     }
 }
 
-fn put_picked(row: &mut Row, entry: &Entry, (raw, count): (i64, i64)) {
+fn put_picked(row: &mut Row, entry: &TableEntry, (raw, count): (i64, i64)) {
     let Scale(times, by) = entry.scale;
     put(row, entry.metric, raw, Scale(times, by.saturating_mul(count)));
 }
 
 /// Each link or HBM stack, if the field has one element for each.
-fn fill_details(table: &GpuMetrics<'_>, entry: &Entry, row: &mut Row) {
+fn fill_details(table: &GpuMetrics<'_>, entry: &TableEntry, row: &mut Row) {
     let elements = table.all(entry.field);
     if !matches!(entry.metric.metric().scope, Scope::Link | Scope::HbmStack) || elements.len() < 2 {
         return;

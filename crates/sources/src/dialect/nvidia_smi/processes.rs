@@ -7,7 +7,7 @@ use gpuvitals_core::Identity;
 use gpuvitals_core::clock::Moment;
 
 use super::pmon::{PmonRow, parse_pmon};
-use super::query::{Table, parse_query_csv};
+use super::query::{QueryTable, parse_query_csv};
 use super::{identity_of, said};
 use crate::machine::{LocalTool, Tool, ToolOutput};
 use crate::probe::{Driver, ProbeError};
@@ -159,7 +159,7 @@ pub fn parse_compute_apps(text: &str, fields: &[&str]) -> Vec<ComputeApp> {
     let is_field = |name: &str| {
         APPS.contains(&name) || ["timestamp", "gpu_name", "gpu_bus_id", "gpu_serial"].contains(&name)
     };
-    let table = Table::parse(text, fields, is_field);
+    let table = QueryTable::parse(text, fields, is_field);
     let app = |cells: &Vec<&str>| {
         let cell = |name: &str| {
             let pairs = table.columns.iter().zip(cells);

@@ -95,7 +95,7 @@ impl GpuRow {
         }
     }
 
-    fn take(&mut self, column: &Column<'_>, cell: &str) {
+    fn take(&mut self, column: &QueryColumn<'_>, cell: &str) {
         let text = || reason_of(cell).is_none().then(|| cell.to_owned());
         match column.name {
             "index" => self.index = cell.parse().ok().filter(|index| *index >= 0),
@@ -166,12 +166,12 @@ fn has_any(mask: Value, bits: u64) -> Value {
 
 /// A column: its field and the unit its header names.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Column<'a> {
+pub(super) struct QueryColumn<'a> {
     pub(super) name: &'a str,
     pub(super) unit: Option<&'a str>,
 }
 
-impl<'a> Column<'a> {
+impl<'a> QueryColumn<'a> {
     /// `power.draw [W]`.
     fn parse(title: &'a str) -> Self {
         let title = title.trim();
@@ -186,12 +186,12 @@ impl<'a> Column<'a> {
 /// `fields`, in that order.
 pub fn parse_query_csv(text: &str, fields: &[&str]) -> Query {
     let mut query = Query::default();
-    let table = Table::parse(text, fields, |name| {
+    let table = QueryTable::parse(text, fields, |name| {
         field(name).is_some() || super::fields::IDENTITY.contains(&name) || name == "timestamp"
     });
     query.sentences = table.sentences.into_iter().map(str::to_owned).collect();
     // Power is the instant if a part reports it, whatever the order of the columns.
-    let is_last = |column: &Column<'_>| column.name == "power.draw";
+    let is_last = |column: &QueryColumn<'_>| column.name == "power.draw";
     for cells in table.rows {
         let mut row = GpuRow::default();
         let pairs = || table.columns.iter().zip(&cells);
@@ -212,21 +212,22 @@ pub fn parse_query_csv(text: &str, fields: &[&str]) -> Query {
 
 /// Lines of comma-separated cells, and those that are none.
 #[derive(Debug, Default)]
-pub(super) struct Table<'a> {
-    pub(super) columns: Vec<Column<'a>>,
+pub(super) struct QueryTable<'a> {
+    pub(super) columns: Vec<QueryColumn<'a>>,
     pub(super) rows: Vec<Vec<&'a str>>,
     pub(super) sentences: Vec<&'a str>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> QueryTable<'a> {
     /// A line is a header if two of its cells (or its only one) are names of fields, a row if it has as many
     /// cells as columns, and a sentence otherwise.
     pub(super) fn parse(text: &'a str, fields: &[&'a str], is_field: impl Fn(&str) -> bool) -> Self {
         let mut table = Self::default();
-        table.columns.extend(fields.iter().take(COLUMNS_MAX).map(|name| Column { name, unit: None }));
+        table.columns.extend(fields.iter().take(COLUMNS_MAX).map(|name| QueryColumn { name, unit: None }));
         let lines = text.lines().map(|line| line.trim_matches(|c: char| c.is_whitespace() || c == '\0'));
         for line in lines.filter(|line| !line.is_empty()).take(LINES_MAX) {
-            let titles: Vec<Column<'_>> = line.split(',').take(COLUMNS_MAX).map(Column::parse).collect();
+            let titles: Vec<QueryColumn<'_>> =
+                line.split(',').take(COLUMNS_MAX).map(QueryColumn::parse).collect();
             let known = titles.iter().filter(|title| is_field(title.name)).take(2).count();
             let is_header = known >= titles.len().min(2);
             if is_header && table.rows.is_empty() {
@@ -243,10 +244,10 @@ impl<'a> Table<'a> {
 }
 
 /// The cells of a row; none when their number is wrong. A name may have commas in it.
-fn cells_of<'a>(line: &'a str, columns: &[Column<'_>]) -> Option<Vec<&'a str>> {
+fn cells_of<'a>(line: &'a str, columns: &[QueryColumn<'_>]) -> Option<Vec<&'a str>> {
     let count = line.split(',').count();
     let surplus = count.checked_sub(columns.len()).filter(|_| !columns.is_empty())?;
-    let is_name = |column: &Column<'_>| matches!(column.name, "process_name" | "name" | "gpu_name");
+    let is_name = |column: &QueryColumn<'_>| matches!(column.name, "process_name" | "name" | "gpu_name");
     let wide = columns.iter().rposition(is_name);
     if surplus > 0 && (wide.is_none() || surplus > 64) {
         return None;

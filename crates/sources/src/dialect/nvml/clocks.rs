@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpuvitals_core::Identity;
 
 use super::code::Code;
-use super::known::Known;
+use super::known::KnownGpu;
 use super::raw::{Gpu, Raw};
 
 /// NVML's numbers of clocks.
@@ -19,9 +19,9 @@ pub struct NvmlClocks {
     identity: Arc<Identity>,
 }
 
-impl From<Known> for NvmlClocks {
-    fn from(known: Known) -> Self {
-        let Known { raw, gpu, identity, .. } = known;
+impl From<KnownGpu> for NvmlClocks {
+    fn from(known: KnownGpu) -> Self {
+        let KnownGpu { raw, gpu, identity, .. } = known;
         Self { raw, gpu, identity }
     }
 }

@@ -6,7 +6,7 @@ use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::clock::Moment;
 
-use super::Known;
+use super::KnownGpu;
 use super::code::Answer;
 use super::ecc::Blocks;
 use super::fields::FieldGroup;
@@ -18,7 +18,7 @@ use crate::finding::{Finding, Verdict};
 const TIMES: usize = 20;
 
 /// Times the calls on a GPU, one after the other: a finding for each, dearest first.
-pub(super) fn measure(known: &Known) -> Vec<Finding> {
+pub(super) fn measure(known: &KnownGpu) -> Vec<Finding> {
     let (raw, gpu) = (known.raw, known.gpu);
     let driver = known.identity.get(IdentityColumn::Driver).unwrap_or_default();
     let mut costs = Vec::new();

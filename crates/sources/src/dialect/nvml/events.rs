@@ -32,11 +32,11 @@ impl Xids {
 
 /// The thread that waits; it ends when the last probe lets go of this.
 pub(super) struct Events {
-    shared: Arc<Shared>,
+    shared: Arc<SharedEvents>,
     thread: Thread,
 }
 
-struct Shared {
+struct SharedEvents {
     set: EventSet,
     watched: Mutex<Vec<(Gpu, Arc<Xids>)>>,
     is_over: AtomicBool,
@@ -45,7 +45,7 @@ struct Shared {
 impl Events {
     /// Starts waiting; none if the library has no events or the thread cannot be started.
     pub(super) fn start(raw: &'static Raw) -> Option<Arc<Self>> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedEvents {
             set: EventSet::new(raw).ok()?,
             watched: Mutex::default(),
             is_over: AtomicBool::new(false),
@@ -77,7 +77,7 @@ impl Drop for Events {
     }
 }
 
-impl Shared {
+impl SharedEvents {
     fn run(&self) {
         while !self.is_over.load(Ordering::Acquire) {
             match self.set.wait(WAIT_MS) {

@@ -15,16 +15,16 @@ use crate::probe::{Instance, ProbeError, Row};
 
 /// A field and the column it fills.
 #[derive(Debug)]
-struct Field {
+struct FieldColumn {
     id: u32,
     scope: u32,
     metric: MetricId,
-    scale: Scale,
+    scale: FieldScale,
 }
 
 /// From the field's unit to the column's.
 #[derive(Debug, Clone, Copy)]
-enum Scale {
+enum FieldScale {
     /// As it is.
     One,
     /// Milliwatts to watts.
@@ -45,68 +45,98 @@ const MODULE: u32 = 1;
 /// All links at once.
 const LINKS: u32 = u32::MAX;
 
-const fn field(id: u32, scope: u32, column: &str, scale: Scale) -> Field {
-    Field { id, scope, metric: MetricId::of(column), scale }
+const fn field(id: u32, scope: u32, column: &str, scale: FieldScale) -> FieldColumn {
+    FieldColumn { id, scope, metric: MetricId::of(column), scale }
 }
 
 /// Values read as field values, at the tier of the metric. Ids from 251 on were renumbered and are listed
 /// only in [`RENUMBERED`].
-const FIELDS: &[Field] = &[
-    field(id::NVML_FI_DEV_POWER_INSTANT, GPU, "power_w", Scale::Thousandth),
-    field(id::NVML_FI_DEV_POWER_AVERAGE, GPU, "power_average_w", Scale::Thousandth),
-    field(id::NVML_FI_DEV_POWER_INSTANT, MODULE, "module_power_w", Scale::Thousandth),
-    field(id::NVML_FI_DEV_MEMORY_TEMP, 0, "temperature_memory_c", Scale::Celsius),
-    field(id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 0, "energy_mj", Scale::One),
-    field(id::NVML_FI_DEV_POWER_REQUESTED_LIMIT, GPU, "power_limit_w", Scale::Thousandth),
-    field(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, GPU, "power_limit_enforced_w", Scale::Thousandth),
-    field(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, MODULE, "module_power_limit_w", Scale::Thousandth),
-    field(id::NVML_FI_DEV_POWER_DEFAULT_LIMIT, GPU, "power_limit_default_w", Scale::Thousandth),
-    field(id::NVML_FI_DEV_POWER_MIN_LIMIT, GPU, "power_limit_min_w", Scale::Thousandth),
-    field(id::NVML_FI_DEV_POWER_MAX_LIMIT, GPU, "power_limit_max_w", Scale::Thousandth),
-    field(id::NVML_FI_DEV_PERF_POLICY_POWER, 0, "throttled_power_ns", Scale::One),
-    field(id::NVML_FI_DEV_PERF_POLICY_THERMAL, 0, "throttled_thermal_ns", Scale::One),
-    field(id::NVML_FI_DEV_PERF_POLICY_SYNC_BOOST, 0, "throttled_sync_boost_ns", Scale::One),
-    field(id::NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT, 0, "throttled_board_limit_ns", Scale::One),
-    field(id::NVML_FI_DEV_PERF_POLICY_LOW_UTILIZATION, 0, "throttled_low_utilization_ns", Scale::One),
-    field(id::NVML_FI_DEV_PERF_POLICY_RELIABILITY, 0, "throttled_reliability_ns", Scale::One),
-    field(id::NVML_FI_DEV_PERF_POLICY_TOTAL_APP_CLOCKS, 0, "throttled_application_clocks_ns", Scale::One),
-    field(id::NVML_FI_DEV_PERF_POLICY_TOTAL_BASE_CLOCKS, 0, "throttled_base_clocks_ns", Scale::One),
-    field(id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP, 0, "throttled_sw_power_cap_ns", Scale::One),
-    field(id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, 0, "pcie_tx_bytes", Scale::One),
-    field(id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES, 0, "pcie_rx_bytes", Scale::One),
-    field(id::NVML_FI_DEV_PCIE_REPLAY_COUNTER, 0, "pcie_replays", Scale::One),
-    field(id::NVML_FI_DEV_PCIE_REPLAY_ROLLOVER_COUNTER, 0, "pcie_replay_rollovers", Scale::One),
-    field(id::NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS, 0, "pcie_correctable_errors", Scale::One),
-    field(id::NVML_FI_DEV_PCIE_COUNT_NAKS_SENT, 0, "pcie_naks_sent", Scale::One),
-    field(id::NVML_FI_DEV_PCIE_COUNT_NAKS_RECEIVED, 0, "pcie_naks_received", Scale::One),
-    field(id::NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER, 0, "pcie_recoveries", Scale::One),
-    field(THROUGHPUT_TX, LINKS, "interconnect_tx_bytes", Scale::Kibi),
-    field(THROUGHPUT_RX, LINKS, "interconnect_rx_bytes", Scale::Kibi),
-    field(id::NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, 0, "interconnect_crc_flit_errors", Scale::One),
-    field(id::NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL, 0, "interconnect_crc_data_errors", Scale::One),
-    field(id::NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 0, "interconnect_replay_errors", Scale::One),
-    field(id::NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, 0, "interconnect_recovery_errors", Scale::One),
-    field(id::NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, 0, "interconnect_ecc_errors", Scale::One),
-    field(id::NVML_FI_DEV_C2C_LINK_COUNT, 0, "c2c_links", Scale::One),
-    field(id::NVML_FI_DEV_RETIRED_SBE, 0, "retired_pages_sbe", Scale::One),
-    field(id::NVML_FI_DEV_RETIRED_DBE, 0, "retired_pages_dbe", Scale::One),
-    field(id::NVML_FI_DEV_RETIRED_PENDING, 0, "retired_pages_pending", Scale::One),
-    field(id::NVML_FI_DEV_REMAPPED_COR, 0, "remapped_rows_correctable", Scale::One),
-    field(id::NVML_FI_DEV_REMAPPED_UNC, 0, "remapped_rows_uncorrectable", Scale::One),
-    field(id::NVML_FI_DEV_REMAPPED_PENDING, 0, "remapped_rows_pending", Scale::One),
-    field(id::NVML_FI_DEV_REMAPPED_FAILURE, 0, "remapped_rows_failed", Scale::One),
-    field(id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 0, "recovery_action", Scale::One),
+const FIELDS: &[FieldColumn] = &[
+    field(id::NVML_FI_DEV_POWER_INSTANT, GPU, "power_w", FieldScale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_AVERAGE, GPU, "power_average_w", FieldScale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_INSTANT, MODULE, "module_power_w", FieldScale::Thousandth),
+    field(id::NVML_FI_DEV_MEMORY_TEMP, 0, "temperature_memory_c", FieldScale::Celsius),
+    field(id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 0, "energy_mj", FieldScale::One),
+    field(id::NVML_FI_DEV_POWER_REQUESTED_LIMIT, GPU, "power_limit_w", FieldScale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, GPU, "power_limit_enforced_w", FieldScale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, MODULE, "module_power_limit_w", FieldScale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_DEFAULT_LIMIT, GPU, "power_limit_default_w", FieldScale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_MIN_LIMIT, GPU, "power_limit_min_w", FieldScale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_MAX_LIMIT, GPU, "power_limit_max_w", FieldScale::Thousandth),
+    field(id::NVML_FI_DEV_PERF_POLICY_POWER, 0, "throttled_power_ns", FieldScale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_THERMAL, 0, "throttled_thermal_ns", FieldScale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_SYNC_BOOST, 0, "throttled_sync_boost_ns", FieldScale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT, 0, "throttled_board_limit_ns", FieldScale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_LOW_UTILIZATION, 0, "throttled_low_utilization_ns", FieldScale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_RELIABILITY, 0, "throttled_reliability_ns", FieldScale::One),
+    field(
+        id::NVML_FI_DEV_PERF_POLICY_TOTAL_APP_CLOCKS,
+        0,
+        "throttled_application_clocks_ns",
+        FieldScale::One,
+    ),
+    field(id::NVML_FI_DEV_PERF_POLICY_TOTAL_BASE_CLOCKS, 0, "throttled_base_clocks_ns", FieldScale::One),
+    field(id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP, 0, "throttled_sw_power_cap_ns", FieldScale::One),
+    field(id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, 0, "pcie_tx_bytes", FieldScale::One),
+    field(id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES, 0, "pcie_rx_bytes", FieldScale::One),
+    field(id::NVML_FI_DEV_PCIE_REPLAY_COUNTER, 0, "pcie_replays", FieldScale::One),
+    field(id::NVML_FI_DEV_PCIE_REPLAY_ROLLOVER_COUNTER, 0, "pcie_replay_rollovers", FieldScale::One),
+    field(id::NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS, 0, "pcie_correctable_errors", FieldScale::One),
+    field(id::NVML_FI_DEV_PCIE_COUNT_NAKS_SENT, 0, "pcie_naks_sent", FieldScale::One),
+    field(id::NVML_FI_DEV_PCIE_COUNT_NAKS_RECEIVED, 0, "pcie_naks_received", FieldScale::One),
+    field(id::NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER, 0, "pcie_recoveries", FieldScale::One),
+    field(THROUGHPUT_TX, LINKS, "interconnect_tx_bytes", FieldScale::Kibi),
+    field(THROUGHPUT_RX, LINKS, "interconnect_rx_bytes", FieldScale::Kibi),
+    field(
+        id::NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
+        0,
+        "interconnect_crc_flit_errors",
+        FieldScale::One,
+    ),
+    field(
+        id::NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
+        0,
+        "interconnect_crc_data_errors",
+        FieldScale::One,
+    ),
+    field(id::NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 0, "interconnect_replay_errors", FieldScale::One),
+    field(
+        id::NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
+        0,
+        "interconnect_recovery_errors",
+        FieldScale::One,
+    ),
+    field(id::NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, 0, "interconnect_ecc_errors", FieldScale::One),
+    field(id::NVML_FI_DEV_C2C_LINK_COUNT, 0, "c2c_links", FieldScale::One),
+    field(id::NVML_FI_DEV_RETIRED_SBE, 0, "retired_pages_sbe", FieldScale::One),
+    field(id::NVML_FI_DEV_RETIRED_DBE, 0, "retired_pages_dbe", FieldScale::One),
+    field(id::NVML_FI_DEV_RETIRED_PENDING, 0, "retired_pages_pending", FieldScale::One),
+    field(id::NVML_FI_DEV_REMAPPED_COR, 0, "remapped_rows_correctable", FieldScale::One),
+    field(id::NVML_FI_DEV_REMAPPED_UNC, 0, "remapped_rows_uncorrectable", FieldScale::One),
+    field(id::NVML_FI_DEV_REMAPPED_PENDING, 0, "remapped_rows_pending", FieldScale::One),
+    field(id::NVML_FI_DEV_REMAPPED_FAILURE, 0, "remapped_rows_failed", FieldScale::One),
+    field(id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 0, "recovery_action", FieldScale::One),
 ];
 
 /// Fields whose ids moved by [`RENUMBERED_BY`] with driver 580.82; with their earlier ids.
-const RENUMBERED: &[Field] = &[
-    field(id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, 0, "throttled_sw_thermal_ns", Scale::One),
-    field(id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN, 0, "throttled_hw_thermal_ns", Scale::One),
+const RENUMBERED: &[FieldColumn] = &[
+    field(
+        id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
+        0,
+        "throttled_sw_thermal_ns",
+        FieldScale::One,
+    ),
+    field(
+        id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
+        0,
+        "throttled_hw_thermal_ns",
+        FieldScale::One,
+    ),
     field(
         id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN,
         0,
         "throttled_hw_power_brake_ns",
-        Scale::One,
+        FieldScale::One,
     ),
 ];
 const RENUMBERED_BY: u32 = 18;
@@ -146,7 +176,7 @@ const LINKS_MAX: i64 = 36;
 #[derive(Default)]
 pub(super) struct FieldGroup {
     metrics: Vec<MetricId>,
-    scales: Vec<Scale>,
+    scales: Vec<FieldScale>,
     request: Vec<FieldValue>,
     /// Fields whose id this driver version does not tell.
     unasked: Vec<MetricId>,
@@ -236,7 +266,7 @@ impl FieldGroup {
     }
 }
 
-impl Scale {
+impl FieldScale {
     fn set(self, number: Number, metric: MetricId, row: &mut Row) -> Answer<()> {
         match (self, number) {
             (Self::Celsius, Number::Int(0)) => return Err(Code::NOT_SUPPORTED),
@@ -288,7 +318,7 @@ struct LinkEnds {
 }
 
 /// A counter over all links.
-enum Sum {
+enum LinkSum {
     Whole(i64),
     /// A link that counts did not answer: without it the sum would fall, and rise again later.
     Partial,
@@ -348,15 +378,15 @@ impl Links {
                 continue;
             }
             match sum {
-                Sum::Whole(sum) => {
+                LinkSum::Whole(sum) => {
                     device.ledger.has(*metric);
                     device.row.int(*metric, sum);
                 }
-                Sum::Partial => {
+                LinkSum::Partial => {
                     device.ledger.has(*metric);
                     device.ledger.not_now(&[*metric], AbsenceReason::Invalid);
                 }
-                Sum::None => device.ledger.never(&[*metric], AbsenceReason::NotSupported),
+                LinkSum::None => device.ledger.never(&[*metric], AbsenceReason::NotSupported),
             }
         }
         Ok(())
@@ -476,7 +506,7 @@ fn sum(
     id: u32,
     answered: &mut u64,
     mut each: impl FnMut(u32, i64),
-) -> Result<Sum, ProbeError> {
+) -> Result<LinkSum, ProbeError> {
     let unit = if [THROUGHPUT_TX, THROUGHPUT_RX].contains(&id) { 1024 } else { 1 };
     let (mut sum, mut now, mut is_sure) = (0_i64, 0_u64, true);
     for value in values.iter().filter(|value| value.fieldId == id) {
@@ -500,9 +530,9 @@ fn sum(
     is_sure &= *answered & !now == 0;
     *answered |= now;
     Ok(match now {
-        _ if !is_sure => Sum::Partial,
-        0 => Sum::None,
-        _ => Sum::Whole(sum),
+        _ if !is_sure => LinkSum::Partial,
+        0 => LinkSum::None,
+        _ => LinkSum::Whole(sum),
     })
 }
 

@@ -10,7 +10,7 @@ use crate::probe::ProbeError;
 
 /// A GPU that has a name.
 #[derive(Clone)]
-pub(crate) struct Known {
+pub(crate) struct KnownGpu {
     pub(crate) raw: &'static Raw,
     pub(crate) gpu: Gpu,
     pub(crate) identity: Arc<Identity>,

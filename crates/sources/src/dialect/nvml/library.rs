@@ -25,18 +25,18 @@ pub(super) const PATHS: [&str; 5] = [
 const GPUS_MAX: u32 = 64;
 
 /// The library as found, with the GPUs it names.
-pub(super) struct Opened {
+pub(super) struct OpenedLibrary {
     pub(super) raw: &'static Raw,
     pub(super) path: PathBuf,
     pub(super) driver: String,
     pub(super) nvml: String,
     /// By index: a GPU, or its error; none at all if it did not answer in time.
-    pub(super) gpus: Vec<Option<Answer<Listed>>>,
+    pub(super) gpus: Vec<Option<Answer<ListedGpu>>>,
 }
 
 /// A GPU by its names.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(super) struct ListedGpu {
     pub(super) gpu: Gpu,
     pub(super) uuid: String,
     pub(super) name: Option<String>,
@@ -75,7 +75,7 @@ pub(super) enum OpenError {
 }
 
 /// Loads the first of the libraries that is there and asks which GPUs it has.
-pub(super) fn open(paths: Vec<PathBuf>, patience: Duration) -> Result<Opened, OpenError> {
+pub(super) fn open(paths: Vec<PathBuf>, patience: Duration) -> Result<OpenedLibrary, OpenError> {
     let deadline_ns =
         Moment::now().mono_ns.saturating_add(i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX));
     let (started, start) = sync_channel(1);
@@ -85,7 +85,7 @@ pub(super) fn open(paths: Vec<PathBuf>, patience: Duration) -> Result<Opened, Op
     })?;
     let (path, raw, driver, nvml, count) =
         receive(&start, deadline_ns).ok_or(OpenError::Silent(patience))??;
-    let mut gpus: Vec<Option<Answer<Listed>>> = (0..count.min(GPUS_MAX)).map(|_| None).collect();
+    let mut gpus: Vec<Option<Answer<ListedGpu>>> = (0..count.min(GPUS_MAX)).map(|_| None).collect();
     let (tell, told) = sync_channel(gpus.len());
     for index in 0..count.min(GPUS_MAX) {
         let Some(listing) = Listing::begin(raw, index) else { continue };
@@ -102,12 +102,12 @@ pub(super) fn open(paths: Vec<PathBuf>, patience: Duration) -> Result<Opened, Op
             *slot = Some(listed);
         }
     }
-    Ok(Opened { raw, path, driver, nvml, gpus })
+    Ok(OpenedLibrary { raw, path, driver, nvml, gpus })
 }
 
-type Started = (PathBuf, &'static Raw, String, String, u32);
+type StartedLibrary = (PathBuf, &'static Raw, String, String, u32);
 
-fn first_of(paths: &[PathBuf]) -> Result<Started, OpenError> {
+fn first_of(paths: &[PathBuf]) -> Result<StartedLibrary, OpenError> {
     let mut first_error = None;
     for path in paths {
         let error = match library(path) {
@@ -184,9 +184,9 @@ fn is_of(known: &(&'static Raw, u32), raw: &Raw, index: u32) -> bool {
 }
 
 /// The identity of a GPU. May hang with it.
-pub(super) fn list(raw: &Raw, index: u32) -> Answer<Listed> {
+pub(super) fn list(raw: &Raw, index: u32) -> Answer<ListedGpu> {
     let gpu = raw.by_index(index)?;
-    Ok(Listed {
+    Ok(ListedGpu {
         gpu,
         uuid: raw.uuid(gpu)?,
         name: raw.name(gpu).ok(),

@@ -16,7 +16,7 @@ use crate::probe::{ProbeError, Reading, Row};
 const INSTANCES_MAX: u32 = 64;
 
 /// An instance with the state of its calls.
-pub(super) struct Instance {
+pub(super) struct MigInstance {
     pub(super) identity: Arc<Identity>,
     pub(super) gpu: Gpu,
     uuid: Arc<str>,
@@ -30,8 +30,8 @@ pub(super) fn find(
     raw: &Raw,
     gpu: Gpu,
     parent: &Arc<Identity>,
-    known: &[Instance],
-) -> Result<Option<Vec<Instance>>, ProbeError> {
+    known: &[MigInstance],
+) -> Result<Option<Vec<MigInstance>>, ProbeError> {
     let listed = match list(raw, gpu) {
         Ok(listed) => listed,
         // An older driver, or a GPU without MIG.
@@ -48,7 +48,7 @@ pub(super) fn find(
     }
     let shares_instance =
         |place: &MigPlace| listed.iter().filter(|other| other.gpu_instance == place.gpu_instance).count() > 1;
-    let found: Vec<Instance> =
+    let found: Vec<MigInstance> =
         listed.iter().filter_map(|place| instance(place, parent, shares_instance(place))).collect();
     remember(parent, &found);
     Ok(Some(found))
@@ -84,7 +84,7 @@ fn list(raw: &Raw, gpu: Gpu) -> Answer<Vec<MigPlace>> {
 
 /// The parent's identity with the number of the GPU instance as partition, as DCGM names it (`GPU_I_ID`), and
 /// that of the compute instance if several share a GPU instance.
-fn instance(place: &MigPlace, parent: &Identity, shares_instance: bool) -> Option<Instance> {
+fn instance(place: &MigPlace, parent: &Identity, shares_instance: bool) -> Option<MigInstance> {
     let mut identity = parent.clone();
     let partition = match place.compute_instance {
         Some(compute) if shares_instance => format!("{}-{compute}", place.gpu_instance),
@@ -95,7 +95,7 @@ fn instance(place: &MigPlace, parent: &Identity, shares_instance: bool) -> Optio
         // A name that is none leaves the parent's.
         let _refused = identity.set(IdentityColumn::Model, name);
     }
-    Some(Instance {
+    Some(MigInstance {
         identity: Arc::new(identity),
         uuid: Arc::from(place.uuid.as_str()),
         gpu: place.gpu,
@@ -105,7 +105,7 @@ fn instance(place: &MigPlace, parent: &Identity, shares_instance: bool) -> Optio
     })
 }
 
-impl Instance {
+impl MigInstance {
     /// Reads the instance into a row of its own, at a tick of its parent. Returns whether its handle is stale.
     pub(super) fn read(&mut self, tick: GpuTick, reading: &mut Reading) -> Result<bool, ProbeError> {
         let row = reading.row(&self.identity);
@@ -139,22 +139,22 @@ impl Instance {
 }
 
 /// An instance under both its names.
-struct Named {
+struct NamedInstance {
     parent: Arc<str>,
     uuid: Arc<str>,
     key: Arc<str>,
 }
 
 /// The instances of all GPUs.
-static NAMED: Mutex<Vec<Named>> = Mutex::new(Vec::new());
+static NAMED: Mutex<Vec<NamedInstance>> = Mutex::new(Vec::new());
 
-fn remember(parent: &Identity, found: &[Instance]) {
+fn remember(parent: &Identity, found: &[MigInstance]) {
     let Some(parent) = parent.shared(IdentityColumn::Uuid) else { return };
     let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
     named.retain(|known| known.parent != *parent);
     for instance in found {
         if let Some(key) = instance.identity.key() {
-            named.push(Named { parent: Arc::clone(parent), uuid: Arc::clone(&instance.uuid), key });
+            named.push(NamedInstance { parent: Arc::clone(parent), uuid: Arc::clone(&instance.uuid), key });
         }
     }
 }

@@ -5,15 +5,15 @@ use std::sync::{Arc, OnceLock};
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 
 use super::events::Events;
-use super::known::{Known, PowerUsage, lost};
-use super::library::{self, Listed};
+use super::known::{KnownGpu, PowerUsage, lost};
+use super::library::{self, ListedGpu};
 use super::probe::NvmlProbe;
 use super::raw::Raw;
 use crate::machine::Machine;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 
 /// Identity of a GPU; empty until it could be asked for its name.
-pub(super) type Name = Arc<OnceLock<Arc<Identity>>>;
+pub(super) type LateIdentity = Arc<OnceLock<Arc<Identity>>>;
 
 /// A GPU that the library counts and that could not be asked for its name: lost, in need of a reset, or hanging.
 pub(crate) struct Nameless {
@@ -41,8 +41,8 @@ impl NodeDriver {
         &self,
         raw: &'static Raw,
         index: u32,
-        listed: &Listed,
-    ) -> Result<Known, IdentityError> {
+        listed: &ListedGpu,
+    ) -> Result<KnownGpu, IdentityError> {
         let (name, pci) = (listed.name.as_deref(), listed.pci.as_ref().map(|(pci, _)| pci.as_str()));
         let mut identity = self.identity(index, &listed.uuid, name, pci)?;
         if let Some(vbios) = &listed.vbios {
@@ -50,7 +50,7 @@ impl NodeDriver {
             let _refused = identity.set(IdentityColumn::Vbios, vbios);
         }
         let power_usage = power_usage(listed);
-        Ok(Known { raw, gpu: listed.gpu, identity: Arc::new(identity), power_usage })
+        Ok(KnownGpu { raw, gpu: listed.gpu, identity: Arc::new(identity), power_usage })
     }
 
     /// The GPU of this index, of which nothing is known but perhaps the address.
@@ -86,7 +86,7 @@ impl NodeDriver {
 }
 
 /// The average from Ampere on, but not on GA100 (A100, A30 and their kin).
-fn power_usage(listed: &Listed) -> PowerUsage {
+fn power_usage(listed: &ListedGpu) -> PowerUsage {
     const AMPERE: u32 = 7;
     const UNKNOWN: u32 = u32::MAX;
     let is_ga100 = listed.pci.as_ref().is_some_and(|(_, device)| device >> 8 == 0x20);
@@ -95,7 +95,7 @@ fn power_usage(listed: &Listed) -> PowerUsage {
 }
 
 /// The one address at which the kernel module has a GPU that is none of the named ones.
-pub(super) fn address_left(machine: &Machine, named: &[&Known]) -> Option<String> {
+pub(super) fn address_left(machine: &Machine, named: &[&KnownGpu]) -> Option<String> {
     let gpus = std::fs::read_dir(machine.procfs.join("driver/nvidia/gpus")).ok()?;
     let spelled = |text: &str| {
         let identity = Identity::default().with(IdentityColumn::Pci, text).ok()?;
@@ -112,12 +112,12 @@ pub(super) fn address_left(machine: &Machine, named: &[&Known]) -> Option<String
 pub(super) struct NamingProbe {
     nameless: Nameless,
     events: Option<Arc<Events>>,
-    name: Name,
+    name: LateIdentity,
     named: Option<NvmlProbe>,
 }
 
 impl NamingProbe {
-    pub(super) fn new(nameless: Nameless, events: Option<Arc<Events>>, name: Name) -> Self {
+    pub(super) fn new(nameless: Nameless, events: Option<Arc<Events>>, name: LateIdentity) -> Self {
         Self { nameless, events, name, named: None }
     }
 

@@ -8,8 +8,8 @@ use gpuvitals_core::{Identity, IdentityColumn, MetricId};
 use super::board::Board;
 use super::code::Code;
 use super::events::{Events, Xids};
-use super::known::{Known, PowerUsage, lost};
-use super::mig::{self, Instance};
+use super::known::{KnownGpu, PowerUsage, lost};
+use super::mig::{self, MigInstance};
 use super::raw::{Gpu, Raw};
 use super::tick::GpuTick;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
@@ -33,12 +33,12 @@ pub(super) struct NvmlProbe {
     /// Whether events of the present handle are waited for.
     is_watched: bool,
     board: Board,
-    instances: Vec<Instance>,
+    instances: Vec<MigInstance>,
 }
 
 impl NvmlProbe {
-    pub(super) fn new(known: Known, events: Option<Arc<Events>>) -> Self {
-        let Known { raw, gpu, identity, power_usage } = known;
+    pub(super) fn new(known: KnownGpu, events: Option<Arc<Events>>) -> Self {
+        let KnownGpu { raw, gpu, identity, power_usage } = known;
         let driver = identity.shared(IdentityColumn::Driver).map_or_else(|| Arc::from(""), Arc::clone);
         Self {
             raw,

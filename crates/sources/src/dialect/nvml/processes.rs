@@ -7,8 +7,8 @@ use std::sync::Arc;
 use gpuvitals_core::{AbsenceReason, Identity};
 
 use super::code::{Answer, Code, Meaning};
-use super::mig::{self, Instance};
-use super::naming::Name;
+use super::mig::{self, MigInstance};
+use super::naming::LateIdentity;
 use super::raw::{ContextEntry, Contexts, Gpu, ProcessShare, Raw, context_memory};
 use crate::machine::Machine;
 use crate::probe::{Driver, ProbeError};
@@ -24,8 +24,8 @@ pub(super) struct Processes {
 }
 
 struct Watched {
-    name: Name,
-    instances: Vec<Instance>,
+    name: LateIdentity,
+    instances: Vec<MigInstance>,
     /// Time of the newest share that was seen, by the driver's clock.
     since_us: u64,
 }
@@ -37,7 +37,7 @@ impl Processes {
     }
 
     /// Lists the processes on this GPU too, as soon as it has a name.
-    pub(super) fn watch(&mut self, name: Name) {
+    pub(super) fn watch(&mut self, name: LateIdentity) {
         self.gpus.push(Watched { name, instances: Vec::new(), since_us: 0 });
     }
 

@@ -38,10 +38,10 @@ const FABRIC_HEALTH: MetricId = MetricId::of("fabric_health");
 const NO_FABRIC: u32 = 0;
 
 /// Makes a call and drops its answer.
-type Ask = fn(&Raw, Gpu) -> Answer<()>;
+type SeveralCall = fn(&Raw, Gpu) -> Answer<()>;
 
 /// All of the calls, by what they are about.
-pub(super) const ALL: [(&str, Ask); 4] = [
+pub(super) const ALL: [(&str, SeveralCall); 4] = [
     ("row remapping", |raw, gpu| raw.remap_banks(gpu).map(drop)),
     ("SRAM errors", |raw, gpu| raw.sram_errors(gpu).map(drop)),
     ("encoder sessions", |raw, gpu| raw.encoder_sessions(gpu).map(drop)),

@@ -10,15 +10,15 @@ use super::tick::DeviceReading;
 use crate::probe::ProbeError;
 
 /// Asks a GPU for one number.
-type Get = fn(&Raw, Gpu) -> Answer<Value>;
+type NumberCall = fn(&Raw, Gpu) -> Answer<Value>;
 
 /// A call and the column it fills, in the column's unit.
 struct Single {
     metric: MetricId,
-    get: Get,
+    get: NumberCall,
 }
 
-const fn single(column: &str, get: Get) -> Single {
+const fn single(column: &str, get: NumberCall) -> Single {
     Single { metric: MetricId::of(column), get }
 }
 
@@ -125,7 +125,7 @@ fn thousandth(value: u32) -> Value {
 }
 
 /// All of the calls, by the column they fill.
-pub(super) fn all() -> impl Iterator<Item = (&'static str, Get)> {
+pub(super) fn all() -> impl Iterator<Item = (&'static str, NumberCall)> {
     SINGLES.iter().map(|single| (single.metric.metric().column, single.get))
 }
 
