@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use gpuvitals_rig::kubelet::field;
-use gpuvitals_sources::attribution::kubelet::{Kubelet, KubeletError};
+use gpuvitals_rig::waiting;
+use gpuvitals_sources::attribution::kubelet::{Holders, Kubelet, KubeletError};
 use gpuvitals_sources::attribution::{GpuName, Owner, Unresolved};
 use gpuvitals_sources::machine::Machine;
 use tokio::net::UnixListener;
@@ -110,6 +111,11 @@ fn machine(sysfs: &Path) -> Machine {
     Machine { sysfs: sysfs.to_owned(), ..Machine::local("n1") }
 }
 
+/// What a kubelet answers.
+async fn owners(kubelet: &Kubelet) -> Result<Holders, KubeletError> {
+    waiting::soon("the kubelet's answer", kubelet.owners()).await
+}
+
 /// Serves as long as the runtime lives.
 fn serve(path: &Path, answer: Result<Vec<u8>, Code>) -> JoinHandle<()> {
     let listener = UnixListener::bind(path).unwrap();
@@ -143,7 +149,7 @@ async fn containers_with_gpus_are_found_under_every_resource() {
     .concat();
     let _server = serve(&path, Ok(answer));
     let kubelet = Kubelet::new(&path, &machine(dir.path())).unwrap();
-    let held = kubelet.owners().await.unwrap();
+    let held = owners(&kubelet).await.unwrap();
     let expected = [
         (GpuName::Pci("0000:0c:00.0".into()), owner("rocm", "hpc", "c")),
         (GpuName::Uuid("GPU-a".into()), owner("train-0", "ml", "main")),
@@ -172,7 +178,7 @@ async fn a_claim_is_resolved_where_the_kubelet_says_enough() {
     ];
     let _server = serve(&path, Ok(pod("train-0", "ml", &containers)));
     let machine = Machine { procfs: dir.path().to_owned(), ..machine(dir.path()) };
-    let held = Kubelet::new(&path, &machine).unwrap().owners().await.unwrap();
+    let held = owners(&Kubelet::new(&path, &machine).unwrap()).await.unwrap();
     assert_eq!(held.owners, [(GpuName::Pci("0000:1c:00.0".into()), owner("train-0", "ml", "whole"))]);
     assert_eq!(held.unresolved, [(Unresolved::Claim, "gpu.nvidia.com gpu-3-mig-9-4-4".to_owned())]);
 }
@@ -199,8 +205,8 @@ async fn the_address_of_a_divided_gpu_is_its_first_partition() {
     let path = dir.path().join("kubelet.sock");
     let held = devices("amd.com/gpu", &["0000:0c:00.0", "0000:0d:00.0"]);
     let _server = serve(&path, Ok(pod("rocm", "hpc", &[container("c", &[held])])));
-    let owners = Kubelet::new(&path, &machine(dir.path())).unwrap().owners().await.unwrap().owners;
-    let names: Vec<_> = owners.into_iter().map(|(gpu, _)| gpu).collect();
+    let held = owners(&Kubelet::new(&path, &machine(dir.path())).unwrap()).await.unwrap();
+    let names: Vec<_> = held.owners.into_iter().map(|(gpu, _)| gpu).collect();
     let address = |pci: &str| GpuName::Pci(pci.into());
     let first = GpuName::Part(Box::new(address("0000:0c:00.0")), 0);
     assert_eq!(names, [first, address("0000:0d:00.0")]);
@@ -211,7 +217,7 @@ async fn a_kubelet_that_restarts_is_asked_again_on_its_new_socket() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("kubelet.sock");
     let kubelet = Kubelet::new(&path, &machine(dir.path())).unwrap();
-    let Err(KubeletError::Refused { code: Code::Unavailable, .. }) = kubelet.owners().await else {
+    let Err(KubeletError::Refused { code: Code::Unavailable, .. }) = owners(&kubelet).await else {
         panic!("nobody listens yet");
     };
     let answer =
@@ -221,12 +227,12 @@ async fn a_kubelet_that_restarts_is_asked_again_on_its_new_socket() {
         let _inside = kubelet_process.enter();
         let _server = serve(&path, answer("before"));
     }
-    assert_eq!(kubelet.owners().await.unwrap().owners[0].1.pod.as_deref(), Some("before"));
+    assert_eq!(owners(&kubelet).await.unwrap().owners[0].1.pod.as_deref(), Some("before"));
     // With the runtime all its connections end, as with a process.
     kubelet_process.shutdown_background();
     std::fs::remove_file(&path).unwrap();
     let _second = serve(&path, answer("after"));
-    assert_eq!(kubelet.owners().await.unwrap().owners[0].1.pod.as_deref(), Some("after"));
+    assert_eq!(owners(&kubelet).await.unwrap().owners[0].1.pod.as_deref(), Some("after"));
 }
 
 #[tokio::test]
@@ -239,7 +245,7 @@ async fn refusals_and_malformed_answers_are_errors_that_say_so() {
     ] {
         let path = dir.path().join(name);
         let _server = serve(&path, answer);
-        let error = Kubelet::new(&path, &machine(dir.path())).unwrap().owners().await.unwrap_err();
+        let error = owners(&Kubelet::new(&path, &machine(dir.path())).unwrap()).await.unwrap_err();
         assert!(error.to_string().contains(words), "{name}: {error}");
         let KubeletError::Refused { code: found, .. } = error else { panic!("{name}: {error}") };
         assert_eq!(found, code, "{name}");

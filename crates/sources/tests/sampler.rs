@@ -1,5 +1,5 @@
 //! The sampler keeps its pace, and a sick device affects no other.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Batch, Identity, IdentityColumn, MetricId};
 use gpuvitals_rig::waiting;
 use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
@@ -63,11 +64,18 @@ fn uuid_of(batch: &Batch) -> String {
     batch.identity(0).uuid().unwrap().to_owned()
 }
 
+/// When the patience of a test with anything ends, monotonic.
+fn deadline_ns() -> i64 {
+    Moment::now().mono_ns + i64::try_from(waiting::PATIENCE.as_nanos()).unwrap()
+}
+
 /// Batches until the condition is true for those received so far.
-fn until(sampler: &Sampler, mut enough: impl FnMut(&Batch) -> bool) -> Vec<Batch> {
+fn until(sampler: &Sampler, what: &str, mut enough: impl FnMut(&Batch) -> bool) -> Vec<Batch> {
+    let until_ns = deadline_ns();
     let mut batches = Vec::new();
     loop {
-        let batch = sampler.next(PATIENCE).expect("a batch within the patience of the test");
+        assert!(Moment::now().mono_ns < until_ns, "{what} never came; {} batches did", batches.len());
+        let batch = sampler.next(PATIENCE).unwrap_or_else(|| panic!("{what} never came; no batch did"));
         let done = enough(&batch);
         batches.push(batch);
         if done {
@@ -94,7 +102,7 @@ fn rows_lie_on_the_grid_and_carry_each_tier_in_its_time() {
         Duration::from_millis(10),
     );
     let mut seen = 0;
-    let batches = until(&sampler, |batch| {
+    let batches = until(&sampler, "20 rows", |batch| {
         seen += batch.rows();
         seen >= 20
     });
@@ -128,7 +136,7 @@ fn a_device_that_hangs_holds_up_nobody_and_comes_back() {
     });
     let sampler = start(vec![sick, well], Duration::from_millis(5));
     let mut well_rows = 0;
-    until(&sampler, |batch| {
+    until(&sampler, "50 rows of the well device", |batch| {
         assert_eq!(uuid_of(batch), "GPU-well");
         well_rows += batch.rows();
         well_rows >= 50
@@ -149,14 +157,14 @@ fn a_device_that_hangs_holds_up_nobody_and_comes_back() {
 
     (0..3).for_each(|_| open.send(()).unwrap());
     let mut sick_rows = 0;
-    until(&sampler, |batch| {
+    until(&sampler, "3 batches of the device that hung", |batch| {
         sick_rows += usize::from(uuid_of(batch) == "GPU-sick");
         sick_rows >= 3
     });
     assert!(since("GPU-sick") > hung_since, "it is well since it came back, not since it hung");
     assert!(missed("GPU-sick").1 > 10, "what was missed while it hung is counted, and not made up for");
     // The fourth reading is out again: the thread cannot be ended, only left, and is named.
-    until(&sampler, |_| matches!(liveness(&sampler, "GPU-sick"), Liveness::Stuck { .. }));
+    until(&sampler, "its second hang", |_| matches!(liveness(&sampler, "GPU-sick"), Liveness::Stuck { .. }));
     let out = sampler.stop(Duration::from_millis(100));
     assert_eq!(out.len(), 1);
     assert_eq!(out[0].identity.uuid(), Some("GPU-sick"));
@@ -180,7 +188,7 @@ fn a_device_that_is_gone_is_asked_ever_more_slowly_and_says_why() {
     });
     let sampler = start(vec![gone, asleep, well], Duration::from_millis(2));
     let mut rows = 0;
-    until(&sampler, |batch| {
+    until(&sampler, "100 batches of the well device", |batch| {
         assert_eq!(uuid_of(batch), "GPU-well", "nothing is made up for the others");
         rows += 1;
         rows >= 100
@@ -211,7 +219,7 @@ fn a_repeated_snapshot_is_no_new_row_once_snapshots_are_known_to_move() {
         Duration::from_millis(2),
     );
     let mut rows = 0;
-    let batches = until(&sampler, |_| {
+    let batches = until(&sampler, "30 batches", |_| {
         rows += 1;
         rows >= 30
     });
@@ -256,11 +264,11 @@ fn a_snapshot_that_stands_still_is_repeated_and_then_stale_until_it_moves_again(
         Duration::from_millis(5),
     );
     let take = |sampler: &Sampler, rows: usize| {
-        let mut batches = Vec::new();
-        while batches.len() < rows {
-            batches.extend(sampler.next(PATIENCE));
-        }
-        batches
+        let mut left = rows;
+        until(sampler, "a batch for each row", |_| {
+            left -= 1;
+            left == 0
+        })
     };
     let mut batches = take(&sampler, 20);
     let still = {
@@ -268,9 +276,8 @@ fn a_snapshot_that_stands_still_is_repeated_and_then_stale_until_it_moves_again(
         script.1 = false;
         Value::Int(i64::try_from(script.0).unwrap())
     };
-    while told(&batches).1.is_empty() {
-        batches.push(sampler.next(PATIENCE).unwrap());
-    }
+    let is_blank = |batch: &Batch| !told(std::slice::from_ref(batch)).1.is_empty();
+    batches.extend(until(&sampler, "a row without values", is_blank));
     let (_, blank) = told(&batches);
     let clock = |batch: &&Batch| batch.metric(CLOCK).is_some_and(|clock| clock.value(0) == Some(still));
     let repeated: Vec<i64> = batches.iter().filter(clock).map(|batch| batch.timestamps()[0]).collect();
@@ -308,7 +315,7 @@ fn a_device_that_stops_giving_rows_says_so_once_in_a_row_without_values() {
         Duration::from_millis(5),
     );
     let mut rows = 0;
-    let batches = until(&sampler, |batch| {
+    let batches = until(&sampler, "70 rows", |batch| {
         rows += batch.rows();
         rows >= 70
     });
@@ -333,7 +340,7 @@ fn a_device_whose_every_reading_is_late_is_slow_and_not_lost() {
     });
     let sampler = start(vec![slow], Duration::from_millis(5));
     let mut rows = 0;
-    let batches = until(&sampler, |batch| {
+    let batches = until(&sampler, "12 rows", |batch| {
         rows += batch.rows();
         rows >= 12
     });
@@ -356,9 +363,11 @@ fn who_asks_gets_what_the_workers_have_not_handed_on_yet_without_waiting_for_a_d
         let mut states = sampler.states().into_iter();
         states.find(|state| state.identity.uuid() == Some(uuid)).unwrap().last_row_ns
     };
+    let until_ns = deadline_ns();
     // Its second reading is out and does not come back.
     while last_row("GPU-sick").is_none() || !matches!(liveness(&sampler, "GPU-sick"), Liveness::Stuck { .. })
     {
+        assert!(Moment::now().mono_ns < until_ns, "the hang of the sick device never showed");
         let known = last_row("GPU-well");
         sampler.take_all(|batch| batches.push(batch));
         let of = |batch: &&Batch| uuid_of(batch) == "GPU-well";
@@ -385,7 +394,7 @@ fn a_captured_tree_that_never_moves_still_gives_rows() {
         Duration::from_millis(2),
     );
     let mut rows = 0;
-    until(&sampler, |_| {
+    until(&sampler, "20 batches", |_| {
         rows += 1;
         rows >= 20
     });
@@ -407,7 +416,7 @@ fn who_takes_nothing_gets_the_newest_rows_and_the_count_of_the_others() {
     waiting::until("rows that go", || sampler.rows_dropped(), |dropped| *dropped >= 20);
     let first = sampler.next(PATIENCE).unwrap();
     assert!(first.sequence() > 20, "the oldest went: {}", first.sequence());
-    sampler.stop(PATIENCE);
+    assert!(sampler.stop(PATIENCE).is_empty(), "the worker ends");
     let mut left = 1;
     while sampler.next(PATIENCE).is_some() {
         left += 1;
@@ -447,11 +456,11 @@ fn a_new_owner_is_on_the_next_rows() {
     assert_eq!(pod(&sampler.next(PATIENCE).unwrap()), None);
     let owner = Owner { pod: Some("train-0".into()), ..Owner::default() };
     owners.replace(vec![(GpuName::Uuid("GPU-1".into()), owner)]);
-    until(&sampler, |batch| pod(batch).as_deref() == Some("train-0"));
+    until(&sampler, "the new owner", |batch| pod(batch).as_deref() == Some("train-0"));
     assert_eq!(sampler.states().len(), 1, "one device, whoever holds it");
     assert_eq!(sampler.states()[0].identity.get(IdentityColumn::Pod), Some("train-0"));
     owners.replace(Vec::new());
-    until(&sampler, |batch| pod(batch).is_none());
+    until(&sampler, "the end of the owner", |batch| pod(batch).is_none());
 }
 
 #[test]
@@ -505,7 +514,7 @@ fn a_probe_that_panics_takes_nobody_with_it() {
         Ok(())
     });
     let sampler = start(vec![broken, well], Duration::from_millis(2));
-    until(&sampler, |_| matches!(liveness(&sampler, "GPU-broken"), Liveness::Down { .. }));
+    until(&sampler, "the panic", |_| matches!(liveness(&sampler, "GPU-broken"), Liveness::Down { .. }));
     assert!(sampler.next(PATIENCE).is_some());
     assert!(sampler.stop(PATIENCE).is_empty());
 }

@@ -8,7 +8,7 @@ use gpuvitals_inputs::csv::{CsvInput, CsvSource};
 use gpuvitals_inputs::replay::ReplayConfig;
 use serde_json::{Value as Json, json};
 
-use crate::reading::{NOW, config, reader, reports, rows};
+use crate::reading::{NOW, POLLS_MAX, config, reader, reports, rows};
 
 fn open(input: CsvInput) -> CsvSource {
     CsvSource::open(input, ReplayConfig { messages: true, batch_rows: 7, ..config() }, NOW).unwrap()
@@ -17,7 +17,7 @@ fn open(input: CsvInput) -> CsvSource {
 /// Every batch up to the end, and its messages.
 fn drain(source: &mut CsvSource) -> (Vec<Batch>, Vec<Json>) {
     let (mut batches, mut messages) = (Vec::new(), Vec::new());
-    loop {
+    for _ in 0..POLLS_MAX {
         match source.poll(NOW).unwrap() {
             Poll::Ready(batch) => {
                 let own = source.messages().unwrap();
@@ -29,6 +29,7 @@ fn drain(source: &mut CsvSource) -> (Vec<Batch>, Vec<Json>) {
             Poll::End => return (batches, messages),
         }
     }
+    panic!("the end of the input never came");
 }
 
 /// The rows that a collector makes of messages.

@@ -4,7 +4,7 @@ use gpuvitals_inputs::csv::{CsvInput, CsvSource, Hints};
 use gpuvitals_inputs::replay::{Replay, ReplayConfig, ReplaySource};
 
 use crate::logs::{hinted, read_with, refused};
-use crate::reading::{NOW, config, drain, open, reader, rows};
+use crate::reading::{NOW, POLLS_MAX, config, drain, open, reader, rows};
 
 /// The rows of a text, each without its source.
 fn read(text: &str) -> Vec<String> {
@@ -57,7 +57,7 @@ fn a_file_without_a_column_for_the_gpu_is_of_the_gpu_in_its_name() {
     let of = |paths: &[std::path::PathBuf]| {
         let mut source = ReplaySource::open_all(paths, hinted(hints.clone()), NOW)?;
         let mut found = Vec::new();
-        loop {
+        for _ in 0..POLLS_MAX {
             match gpuvitals_core::ports::Source::poll(&mut source, NOW)? {
                 gpuvitals_core::ports::Poll::Ready(batch) => found.extend(rows(&[batch])),
                 gpuvitals_core::ports::Poll::NotBefore(_) => {}
@@ -66,6 +66,7 @@ fn a_file_without_a_column_for_the_gpu_is_of_the_gpu_in_its_name() {
                 }
             }
         }
+        panic!("the end of the input never came");
     };
     let found = of(&paths).unwrap();
     assert_eq!(found.iter().filter(|row| row.contains(" run:gpu0 ")).count(), 2, "{found:?}");

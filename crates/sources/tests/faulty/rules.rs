@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread::JoinHandle;
 
 use gpuvitals_rig::faulty_sysfs::FaultySysfs;
+use gpuvitals_rig::waiting;
 use rustix::io::Errno;
 use serde_json::json;
 
@@ -68,29 +70,32 @@ fn what_is_unplugged_is_gone_and_what_was_open_of_it_stays_dead() {
     assert!(content(&File::open(&path).unwrap()).is_ok());
 }
 
+/// What a reader found, once its file lets it go.
+fn let_go<T>(reader: JoinHandle<T>) -> T {
+    waiting::until("the end of the reader", || reader.is_finished(), |is_finished| *is_finished);
+    reader.join().unwrap()
+}
+
 #[test]
 fn a_file_that_hangs_holds_its_reader_and_nobody_else() {
     let Some(mut sysfs) = FaultySysfs::over(&captured()) else { return };
     let path = sysfs.path().join(&TABLE[1..]);
     let reads = sysfs.tell(json!({"path": TABLE, "hang": true}));
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(|| content(&File::open(&path).unwrap()).unwrap().len());
-        sysfs.tell(json!({"await": TABLE, "reads": reads + 1}));
-        let mut vendor = String::new();
-        File::open(sysfs.path().join("class/drm/card0/device/vendor"))
-            .unwrap()
-            .read_to_string(&mut vendor)
-            .unwrap();
-        let is_finished = reader.is_finished();
-        assert_eq!(sysfs.tell(json!({"path": TABLE, "text": "12"})), 1);
-        assert_eq!((vendor.trim(), is_finished, reader.join().unwrap()), ("0x1002", false, 2));
-    });
+    let table = path.clone();
+    let reader = std::thread::spawn(move || content(&File::open(table).unwrap()).unwrap().len());
+    sysfs.tell(json!({"await": TABLE, "reads": reads + 1}));
+    let mut vendor = String::new();
+    File::open(sysfs.path().join("class/drm/card0/device/vendor"))
+        .unwrap()
+        .read_to_string(&mut vendor)
+        .unwrap();
+    let is_finished = reader.is_finished();
+    assert_eq!(sysfs.tell(json!({"path": TABLE, "text": "12"})), 1);
+    assert_eq!((vendor.trim(), is_finished, let_go(reader)), ("0x1002", false, 2));
     let reads = sysfs.tell(json!({"path": TABLE, "hang": true}));
     let file = File::open(&path).unwrap();
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(|| content(&file));
-        sysfs.tell(json!({"await": TABLE, "reads": reads + 1}));
-        drop(sysfs);
-        assert!(reader.join().unwrap().is_err(), "the end of the look-alike ends what hangs");
-    });
+    let reader = std::thread::spawn(move || content(&file));
+    sysfs.tell(json!({"await": TABLE, "reads": reads + 1}));
+    drop(sysfs);
+    assert!(let_go(reader).is_err(), "the end of the look-alike ends what hangs");
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gpuvitals_core::Origin;
 use gpuvitals_core::batch::Value;
+use gpuvitals_rig::waiting;
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::probe::{Due, Reading};
 use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerConfig};
@@ -74,12 +75,14 @@ fn the_sampler_turns_readings_into_rows() {
     };
     let sampler = Sampler::start(probes, config, Owners::new()).unwrap();
     let mut powers = [None; 2];
-    while powers.contains(&None) {
+    let look = || {
         let batch = sampler.next(Duration::from_secs(30)).expect("a batch");
         let identity = batch.identity(0);
         let at = usize::from(identity.uuid() != Some("946d7e1ef9b172dd"));
         powers[at] = batch.metric(id("power_w")).and_then(|column| column.value(0));
-    }
+        powers
+    };
+    let powers = waiting::until("the power of both GPUs", look, |powers| !powers.contains(&None));
     assert_eq!(powers, [Some(Value::Float32(36.0)), Some(Value::Float32(9.087))]);
     assert!(sampler.states().iter().all(|state| state.liveness == Liveness::Up));
     let invalid: u64 = sampler.stats().iter().map(|stats| stats.invalid).sum();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gpuvitals_core::AbsenceReason;
 use gpuvitals_core::clock::Moment;
+use gpuvitals_rig::waiting;
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::rocm_smi::{RocmSmi, find};
 use gpuvitals_sources::machine::Machine;
@@ -155,13 +156,14 @@ fn settled(tool: &FakeTool) -> Vec<(String, Liveness)> {
     let config = SamplerConfig::default();
     let sampler = Sampler::start(vec![Box::new(tool.probe())], config, Owners::new()).unwrap();
     assert_eq!(sampler.states().len(), 1, "the tool stands for its GPUs");
-    loop {
+    let look = || {
         let _rows = sampler.next(Duration::from_millis(20));
-        let states = sampler.states();
-        if states.iter().all(|state| state.liveness != Liveness::Starting) {
-            return states.into_iter().map(|state| (state.name().to_string(), state.liveness)).collect();
-        }
-    }
+        sampler.states()
+    };
+    let states = waiting::until("the start of every GPU", look, |states| {
+        states.iter().all(|state| state.liveness != Liveness::Starting)
+    });
+    states.into_iter().map(|state| (state.name().to_string(), state.liveness)).collect()
 }
 
 #[test]
