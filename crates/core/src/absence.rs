@@ -46,9 +46,9 @@ impl AbsenceReason {
 pub struct Absence {
     /// Key of the GPU, as [`crate::Identity::key`] gives it.
     pub gpu: std::sync::Arc<str>,
-    /// The metric.
+    /// Its metric, of the batch's table.
     pub metric: MetricId,
-    /// The reason.
+    /// Why the value is missing.
     pub reason: AbsenceReason,
     /// Number of rows of the batch.
     pub count: u32,

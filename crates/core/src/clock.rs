@@ -16,7 +16,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Now.
+    /// The present moment on both clocks.
     pub fn now() -> Self {
         Self { wall_ns: now_ns(), mono_ns: mono_ns() }
     }
@@ -58,7 +58,7 @@ impl Clock {
         Self::new(now_ns)
     }
 
-    /// Now.
+    /// Nanoseconds UTC since 1970, by this clock.
     pub fn now_ns(&self) -> i64 {
         (self.0)()
     }

@@ -157,7 +157,7 @@ enum Belief {
 pub enum EnergySource {
     /// The hardware's counter.
     Counter,
-    /// Integrated power.
+    /// The integral of power over time.
     Integrated,
 }
 
@@ -224,9 +224,9 @@ impl fmt::Display for EnergyReason {
 /// Energy of a span.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EnergyTotal {
-    /// Joules.
+    /// Energy of the span in joules.
     pub joules: f64,
-    /// Its source.
+    /// What the joules come from.
     pub source: EnergySource,
     /// The reason for the source.
     pub reason: EnergyReason,

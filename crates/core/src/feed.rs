@@ -48,7 +48,7 @@ pub struct Outlet {
     counts: Arc<FeedCounts>,
 }
 
-/// Both ends.
+/// Both ends of a new feed, empty.
 pub fn open() -> (Outlet, Feed) {
     let (sender, receiver) = sync_channel(BATCHES_MAX);
     let counts = Arc::new(FeedCounts::default());

@@ -170,7 +170,7 @@ pub fn meaning_among(name: &str, topic: Topic) -> Meaning {
 /// A foreign column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForeignColumn {
-    /// Its meaning.
+    /// What its values are.
     pub meaning: Meaning,
     /// The GPU that its name has in it (`gpu0_power_w`), as one would write it in a column of its own.
     pub gpu: Option<String>,

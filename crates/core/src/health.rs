@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// Everything works.
+    /// Works in full.
     Healthy,
     /// Works in part, or not at the moment; nothing acknowledged is lost. Recovers by itself.
     Degraded,
@@ -35,7 +35,7 @@ impl Status {
 /// Health with its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Health {
-    /// The status.
+    /// How well the component works.
     pub status: Status,
     /// Why it is not healthy; empty when it is.
     pub reason: String,

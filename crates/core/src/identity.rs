@@ -16,15 +16,15 @@ pub enum IdentityColumn {
     /// The GPU's identity: NVIDIA UUID, AMD unique id, `pci@node`, or its name in foreign data, with its node
     /// if known (`gpu_0@node`, see [`Identity::name_gpu`]). Never null.
     Uuid,
-    /// `nvidia`, `amd`.
+    /// Vendor of the GPU: `nvidia`, `amd`.
     Vendor,
-    /// Product name.
+    /// Product name of the GPU.
     Model,
     /// PCI address, `0000:0c:00.0`.
     Pci,
     /// MIG instance or compute partition; null for a whole GPU.
     Partition,
-    /// Driver version.
+    /// Version of the GPU's kernel driver.
     Driver,
     /// Version of the video BIOS, as the vendor writes it: `113-D4121EXT-CO1`.
     Vbios,
@@ -59,7 +59,7 @@ impl IdentityColumn {
         Self::Source,
     ];
 
-    /// Column name.
+    /// Name of the column in tables and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
@@ -103,7 +103,7 @@ pub enum IdentityError {
     /// Longer than [`TEXT_LEN_MAX`].
     #[error("{column} is {len} bytes long, more than {TEXT_LEN_MAX}")]
     TooLong {
-        /// Column.
+        /// Column that the text was meant for.
         column: &'static str,
         /// Length in bytes.
         len: usize,
@@ -111,7 +111,7 @@ pub enum IdentityError {
     /// A control character, or in `uuid`, `node` and `partition` a character not allowed in a name.
     #[error("{column} has the character {character:?}, which no {column} has")]
     Character {
-        /// Column.
+        /// Column that the text was meant for.
         column: &'static str,
         /// The first such character.
         character: char,
@@ -119,7 +119,7 @@ pub enum IdentityError {
     /// `..` or a leading dot in `uuid`, `node` or `partition`: such a name is an attack or an accident.
     #[error("{column} begins with a dot or has two in a row")]
     Dots {
-        /// Column.
+        /// Column that the text was meant for.
         column: &'static str,
     },
     /// An object, an array or a truth value where a name should be.
@@ -211,7 +211,7 @@ impl Identity {
         self.get(IdentityColumn::Uuid)
     }
 
-    /// Host name.
+    /// Name of the host, if it is known.
     pub fn node(&self) -> Option<&str> {
         self.get(IdentityColumn::Node)
     }

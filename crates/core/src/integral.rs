@@ -183,7 +183,7 @@ pub struct Rise {
 }
 
 impl Rise {
-    /// A reading.
+    /// Takes a reading of the counter; one that is no finite number is left out.
     pub fn read(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
         if !value.is_finite() {
             return;

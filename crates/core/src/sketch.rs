@@ -102,7 +102,7 @@ impl Sketch {
         self.buckets.len()
     }
 
-    /// Values counted.
+    /// Number of values that were added.
     pub fn count(&self) -> u64 {
         self.count
     }

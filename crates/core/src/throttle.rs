@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use crate::batch::{MetricColumn, Value, metric_of};
 use crate::{Batch, MetricId};
 
-/// All steps.
+/// All steps in which the firmware looked for a limit.
 pub const STEPS: MetricId = MetricId::of("throttle_sample_count");
 /// Those at the power limit.
 pub const STEPS_AT_POWER_LIMIT: MetricId = MetricId::of("throttle_ppt_count");

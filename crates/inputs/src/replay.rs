@@ -50,7 +50,7 @@ pub enum ReplaySource {
     Csv(Box<CsvSource>),
     /// CSV files of one machine.
     Several(Box<SeveralSource>),
-    /// Table files.
+    /// Parquet files of tables, such as a recording.
     Tables(Box<TableSource>),
 }
 

@@ -18,7 +18,7 @@ pub enum Cause {
     Identity,
     /// A field or the row is too long.
     Oversize,
-    /// Not UTF-8.
+    /// The row is not UTF-8.
     Encoding,
     /// A quoted field that is never closed.
     Quote,
@@ -31,7 +31,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Every cause.
+    /// Every cause, in the order of the counts.
     pub const ALL: [Self; 10] = [
         Self::Fields,
         Self::Time,
@@ -65,7 +65,7 @@ impl Cause {
 /// One problem and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The file.
+    /// Name of the file or other input.
     pub file: Arc<str>,
     /// The unit of `line`: `line`, or `row` in a table file.
     pub unit: &'static str,

@@ -19,7 +19,7 @@ macro_rules! drivers {
                 match self { $(Self::$driver => $about.trim(),)+ }
             }
 
-            /// Spelling.
+            /// Its name in options, labels and column `source`.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$driver => $name,)+ }
             }

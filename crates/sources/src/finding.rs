@@ -16,7 +16,7 @@ pub enum Verdict {
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How good.
+    /// How good or bad it is.
     pub verdict: Verdict,
     /// Subject: `amd-sysfs card0 (0000:0c:00.0)`, `nvml`.
     pub subject: String,

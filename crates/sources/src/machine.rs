@@ -15,11 +15,11 @@ pub use tool::{Tool, ToolError, ToolOutput};
 /// A machine: this one, or a captured tree that looks like one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// `/sys`.
+    /// Where `/sys` is, or a captured copy of it.
     pub sysfs: PathBuf,
-    /// `/proc`.
+    /// Where `/proc` is, or a captured copy of it.
     pub procfs: PathBuf,
-    /// `/dev`.
+    /// Where `/dev` is, or a captured copy of it.
     pub dev: PathBuf,
     /// Host name, the `node` of every row.
     pub node: Arc<str>,

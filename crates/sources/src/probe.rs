@@ -87,7 +87,7 @@ pub trait Probe: Send {
         Table::GpuEvents
     }
 
-    /// Its driver.
+    /// The driver path by which it reads.
     fn driver(&self) -> Driver;
 
     /// The targets of its rows, as far as known now; resolved identities ([`Identity::resolve`]) with `node`,
@@ -159,7 +159,7 @@ impl fmt::Display for Instance {
 pub struct Detail {
     /// The metric, of a scope that has instances.
     pub metric: MetricId,
-    /// The instance.
+    /// The part that the value is of.
     pub instance: Instance,
     /// The value, in the metric's column unit.
     pub value: Value,
@@ -168,9 +168,9 @@ pub struct Detail {
 /// A value in one of the table's own columns.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OwnValue {
-    /// A number.
+    /// A number, in the column's unit.
     Number(Value),
-    /// A text.
+    /// A text, as the device tells it.
     Text(Arc<str>),
 }
 
@@ -370,7 +370,7 @@ impl Row {
         &self.own
     }
 
-    /// Missing values.
+    /// Values that are missing, each with the reason.
     pub fn absences(&self) -> &[(MetricId, AbsenceReason)] {
         &self.absences
     }

@@ -89,9 +89,9 @@ pub enum SamplerError {
     /// The interval is shorter than a driver supports.
     #[error("{driver} cannot be read every {interval:?}: once in {interval_min:?} at most")]
     TooFast {
-        /// The driver.
+        /// The driver that cannot be read so often.
         driver: Driver,
-        /// As configured.
+        /// The interval that was configured.
         interval: Duration,
         /// Shortest sensible one.
         interval_min: Duration,
@@ -101,7 +101,7 @@ pub enum SamplerError {
     Thread(#[source] io::Error),
 }
 
-/// Running workers.
+/// The workers that read devices, and the rows that they hand over.
 #[derive(Debug)]
 pub struct Sampler {
     config: SamplerConfig,

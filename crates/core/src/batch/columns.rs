@@ -40,9 +40,9 @@ pub enum BatchError {
     /// A column of the table, the catalogue or the identity of another type than theirs.
     #[error("column {column} has type {found}, not the catalogue's")]
     Type {
-        /// Column.
+        /// Name of the column.
         column: String,
-        /// Its type.
+        /// The type that it has in the batch.
         found: DataType,
     },
 }
@@ -50,13 +50,13 @@ pub enum BatchError {
 /// A metric's values in a batch.
 #[derive(Debug, Clone, Copy)]
 pub enum MetricColumn<'a> {
-    /// 32-bit integers.
+    /// Of a column of [`ColumnType::I32`](crate::catalogue::ColumnType::I32).
     I32(&'a arrow_array::Int32Array),
-    /// 64-bit integers.
+    /// Of a column of [`ColumnType::I64`](crate::catalogue::ColumnType::I64).
     I64(&'a Int64Array),
-    /// 32-bit floats.
+    /// Of a column of [`ColumnType::F32`](crate::catalogue::ColumnType::F32).
     F32(&'a arrow_array::Float32Array),
-    /// 64-bit floats.
+    /// Of a column of [`ColumnType::F64`](crate::catalogue::ColumnType::F64).
     F64(&'a arrow_array::Float64Array),
 }
 

@@ -12,7 +12,7 @@ pub const TEXT_LEN_MAX: usize = 64 << 10;
 /// A number on its way into or out of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// An integer.
+    /// An integer, whatever integer type its column has.
     Int(i64),
     /// A 32-bit float, kept apart because its shortest decimal spelling is not that of the 64-bit one.
     Float32(f32),
@@ -92,13 +92,13 @@ pub enum ValueError {
     /// NaN or infinite.
     #[error("{column} is not a finite number")]
     NotFinite {
-        /// Column.
+        /// Column that the value was meant for.
         column: String,
     },
     /// Outside the possible range.
     #[error("{column} is {value}, outside {min} to {max}")]
     OutOfRange {
-        /// Column.
+        /// Column that the value was meant for.
         column: &'static str,
         /// Offered value, in the column unit.
         value: f64,
@@ -116,19 +116,19 @@ pub enum ValueError {
     /// Not a number where one is needed.
     #[error("{column} is not a number")]
     NotNumber {
-        /// Column.
+        /// Column that the value was meant for.
         column: String,
     },
     /// An object or array instead of a number or text.
     #[error("{column} is neither a number nor a text")]
     Nested {
-        /// Column.
+        /// Column that the value was meant for.
         column: String,
     },
     /// A text longer than [`TEXT_LEN_MAX`].
     #[error("{column:?} is a text of {len} bytes, more than {TEXT_LEN_MAX}")]
     TextTooLong {
-        /// Column.
+        /// Column that the text was meant for.
         column: String,
         /// Its length in bytes.
         len: usize,

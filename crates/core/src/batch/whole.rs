@@ -106,7 +106,7 @@ impl Batch {
         &self.absences
     }
 
-    /// The table.
+    /// The table that all of its rows belong to.
     pub fn table(&self) -> Table {
         self.table
     }
@@ -121,7 +121,7 @@ impl Batch {
         &self.records
     }
 
-    /// Arrow schema.
+    /// Names and types of the Arrow columns.
     pub fn schema(&self) -> SchemaRef {
         self.records.schema()
     }

@@ -21,7 +21,7 @@ pub struct DcgmName {
 /// A name of OpenTelemetry's semantic conventions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OtelName {
-    /// `hw.gpu.utilization`.
+    /// Name of the instrument: `hw.gpu.utilization`.
     pub name: &'static str,
     /// Attribute that distinguishes the family from others of the same name: `("error.type", "ecc")`.
     pub attribute: Option<(&'static str, &'static str)>,
@@ -32,17 +32,17 @@ pub struct OtelName {
 pub struct Metric {
     /// Column name; ends in the column unit. Also the JSON name.
     pub column: &'static str,
-    /// The table.
+    /// The table that has the column.
     pub table: Table,
-    /// Column type.
+    /// Type of the column's values.
     pub column_type: ColumnType,
-    /// Column unit.
+    /// Unit of the column's values.
     pub unit: Unit,
     /// Behaviour over time.
     pub instrument: Instrument,
     /// The subject of a value.
     pub scope: Scope,
-    /// Panel group.
+    /// Group under which panels and documents show it.
     pub group: Group,
     /// Price of a reading.
     pub tier: Tier,

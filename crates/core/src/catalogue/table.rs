@@ -31,7 +31,7 @@ pub enum Table {
 /// A column of one table that is no metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TableColumn {
-    /// Its name.
+    /// Its name, unique in the table.
     pub name: &'static str,
     /// Type of its numbers; none: text.
     pub column_type: Option<ColumnType>,

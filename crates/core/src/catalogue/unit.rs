@@ -3,13 +3,13 @@
 /// Type of the column, in memory, on the wire and on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ColumnType {
-    /// 32-bit integer.
+    /// Signed integer of 32 bits.
     I32,
-    /// 64-bit integer.
+    /// Signed integer of 64 bits.
     I64,
-    /// 32-bit float.
+    /// IEEE 754 float of 32 bits.
     F32,
-    /// 64-bit float.
+    /// IEEE 754 float of 64 bits.
     F64,
 }
 
@@ -22,25 +22,25 @@ pub enum Unit {
     Percent,
     /// Share, 0 to 1.
     Ratio,
-    /// Megahertz.
+    /// Megahertz (10^6 cycles a second).
     Megahertz,
-    /// Degrees Celsius.
+    /// Degrees Celsius; a distance to a limit is in them, too.
     Celsius,
-    /// Watt.
+    /// Watts, of power and its limits.
     Watt,
-    /// Millijoule.
+    /// Millijoules, of counters of energy.
     Millijoule,
     /// Mebibyte (2^20 bytes).
     Mebibyte,
-    /// Byte.
+    /// Bytes, of counters of traffic.
     Byte,
     /// Bytes per second.
     BytesPerSecond,
     /// Revolutions per minute.
     Rpm,
-    /// Millivolt.
+    /// Millivolts, of a supply rail.
     Millivolt,
-    /// Nanoseconds.
+    /// Nanoseconds, of durations and clocks.
     Nanosecond,
     /// Gigatransfers per second (10^9).
     GigatransfersPerSecond,
@@ -73,7 +73,7 @@ pub enum Scope {
     Block,
     /// An HBM stack; label `stack`.
     HbmStack,
-    /// The host.
+    /// The host, whatever GPUs it has.
     Host,
     /// A CPU of the host (hardware thread); label `core`. Read on request only.
     CpuCore,
@@ -99,7 +99,7 @@ pub enum Series {
     Basic,
     /// The default: at most 100 series a GPU together with the basic ones.
     Standard,
-    /// Everything.
+    /// Every metric that has a series.
     All,
 }
 
@@ -110,11 +110,11 @@ pub enum Group {
     Utilization,
     /// Power and energy.
     Power,
-    /// Temperatures.
+    /// Temperatures and their limits.
     Temperature,
-    /// Clocks.
+    /// Clocks and their limits.
     Clock,
-    /// Device memory.
+    /// Device memory: its size and use.
     Memory,
     /// Fans and voltages.
     Board,
@@ -122,7 +122,7 @@ pub enum Group {
     Driver,
     /// Throttle reasons and throttled time.
     Throttle,
-    /// PCIe link.
+    /// PCIe link: its speed, traffic and errors.
     Pcie,
     /// NVLink and xGMI.
     Interconnect,
@@ -130,7 +130,7 @@ pub enum Group {
     Reliability,
     /// Hardware profiling ratios.
     Profiling,
-    /// The host.
+    /// CPUs and memory of the host.
     Host,
 }
 

@@ -16,7 +16,7 @@ pub struct ClusterSelection {
 /// What a question is about, as it is now.
 #[derive(Debug, Clone)]
 pub struct SelectedClusters {
-    /// The clusters.
+    /// The clusters that it is about.
     pub clusters: Vec<Arc<ClusterView>>,
     /// The nodes, each with its cluster.
     pub nodes: Vec<(Arc<ClusterView>, Arc<NodeView>)>,

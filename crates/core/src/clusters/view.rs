@@ -12,13 +12,13 @@ use crate::{Batch, Health, Status};
 /// A cluster at one moment.
 #[derive(Debug, Clone)]
 pub struct ClusterView {
-    /// Its name.
+    /// Its name, from the configuration.
     pub name: Arc<str>,
     /// Whether it has GPUs, by configuration.
     pub has_gpu: bool,
     /// Whether its certificate is not verified.
     pub skips_tls_verify: bool,
-    /// Its state.
+    /// How well it answers.
     pub state: ClusterState,
     /// Since when, nanoseconds UTC since 1970.
     pub since_ns: i64,
@@ -33,7 +33,7 @@ pub struct ClusterView {
 /// A GPU node at one moment.
 #[derive(Debug, Clone)]
 pub struct NodeView {
-    /// Its name.
+    /// Its name in the cluster.
     pub name: Arc<str>,
     /// Vendor of its GPUs: `nvidia`, `amd`.
     pub vendor: &'static str,
@@ -41,7 +41,7 @@ pub struct NodeView {
     pub labels: Arc<BTreeMap<String, String>>,
     /// Number of physical GPUs by label or capacity.
     pub gpus_announced: Option<u32>,
-    /// Its state.
+    /// Whether its GPUs are read, or why they are not.
     pub state: NodeState,
     /// Since when, nanoseconds UTC since 1970.
     pub since_ns: i64,
@@ -244,7 +244,7 @@ impl ClusterState {
         }
     }
 
-    /// Every state.
+    /// Every state, in the order of the enum.
     pub const ALL: [Self; 11] = [
         Self::Starting,
         Self::Ok,
@@ -285,7 +285,7 @@ impl NodeState {
         }
     }
 
-    /// Every state.
+    /// Every state, in the order of the enum.
     pub const ALL: [Self; 7] = [
         Self::Waiting,
         Self::Ok,

@@ -30,13 +30,13 @@ pub type Labels = Vec<(&'static str, String)>;
 pub struct Family {
     /// Name, in base units; a counter's ends in `_total`, an info's in `_info`.
     pub name: Cow<'static, str>,
-    /// Type.
+    /// How its numbers behave, which formats call its type.
     pub kind: Kind,
     /// Base unit as in names (`seconds`, `bytes`); empty for none.
     pub unit: &'static str,
     /// Name over OTLP; none: the same.
     pub otel: Option<OtelName>,
-    /// One sentence.
+    /// What it measures, in one sentence.
     pub help: Cow<'static, str>,
     /// Its samples; no two have the same labels.
     pub samples: Vec<Sample>,
@@ -122,7 +122,7 @@ impl From<BucketCounts> for Value {
 pub struct Sample {
     /// Labels that distinguish it from the other samples of the family.
     pub labels: Labels,
-    /// Its value.
+    /// Its number, or its buckets.
     pub value: Value,
     /// When it was measured, nanoseconds UTC since 1970; none: it is read now.
     pub at_ns: Option<i64>,

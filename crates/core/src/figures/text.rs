@@ -127,7 +127,7 @@ fn write_buckets(name: &str, labels: &Labels, buckets: &BucketCounts, out: &mut 
     }
 }
 
-/// Appends texts.
+/// Appends texts, one behind the other.
 pub fn write_all(out: &mut Vec<u8>, texts: &[&str]) {
     for text in texts {
         out.extend_from_slice(text.as_bytes());

@@ -37,7 +37,7 @@ use Sense::{Gpu, Identity, Metric, Own};
 pub enum DialectColumn {
     /// Column value = foreign value × factor.
     Metric {
-        /// The metric.
+        /// The metric that its cells are values of.
         id: MetricId,
         /// From the cell's number to the column's unit.
         factor: f64,

@@ -16,7 +16,7 @@ const NAME_LEN_MAX: usize = 160;
 /// The subject of a file's columns that do not name it, as the file's name tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Topic {
-    /// GPUs.
+    /// The GPUs of the file.
     #[default]
     Gpu,
     /// The host's CPUs.
@@ -43,7 +43,7 @@ impl Topic {
 /// The meaning of a name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Term {
-    /// The metric.
+    /// The metric that the name means.
     pub id: MetricId,
     /// Column value = foreign value × factor.
     pub factor: f64,
@@ -61,7 +61,7 @@ enum TermNeeds {
     Gpu,
     /// A unit: `gpu_memory` alone is a size or a share.
     Unit,
-    /// Both.
+    /// That it is about a GPU, and a unit.
     GpuAndUnit,
 }
 
@@ -90,7 +90,6 @@ const PCIE_RX: &[(&str, &str)] = &[("pcie_rx_bytes_per_s", "B/s")];
 const LINK_TX: &[(&str, &str)] = &[("interconnect_tx_bytes_per_s", "B/s"), ("interconnect_tx_bytes", "B")];
 const LINK_RX: &[(&str, &str)] = &[("interconnect_rx_bytes_per_s", "B/s"), ("interconnect_rx_bytes", "B")];
 
-/// The terms.
 const TERMS: &[TermRow] = &[
     (
         "",

@@ -23,7 +23,7 @@ pub(super) enum Spelling {
     Microseconds,
     /// Degrees; 0 means that there is no sensor.
     Sensor,
-    /// Bits, `0x0000000000000004`.
+    /// Bits in hexadecimal, `0x0000000000000004`.
     Bits,
     /// `P0` to `P15`.
     State,

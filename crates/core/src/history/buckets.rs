@@ -28,11 +28,11 @@ const TRACK_COUNTS: usize = 5;
 pub struct Cell {
     /// How many values; if none, the other figures mean nothing.
     pub count: u64,
-    /// Their sum.
+    /// The sum of the values, in the column unit.
     pub sum: f64,
-    /// Smallest.
+    /// The smallest value, in the column unit.
     pub min: f64,
-    /// Largest.
+    /// The largest value, in the column unit.
     pub max: f64,
     /// When the newest was taken, nanoseconds UTC since 1970.
     pub last_ns: i64,
@@ -70,7 +70,7 @@ impl Cell {
 /// One metric's values by group, then by step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// The metric.
+    /// The metric that was measured.
     pub metric: MetricId,
     /// Figures of the values.
     pub cells: Vec<Cell>,
@@ -123,7 +123,7 @@ impl Buckets {
         self.with_tracks
     }
 
-    /// The steps.
+    /// The steps of time, the same for every metric and group.
     pub fn steps(&self) -> TimeSteps {
         self.steps
     }
@@ -138,7 +138,7 @@ impl Buckets {
         self.rollup_ns
     }
 
-    /// The groups.
+    /// The names of the groups, in the order of the cells.
     pub fn groups(&self) -> &[GroupName] {
         &self.groups
     }

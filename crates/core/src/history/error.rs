@@ -14,19 +14,19 @@ pub enum QueryError {
     /// The step is not positive or the end is before the start.
     #[error("the range from {start_ns} to {end_ns} with step {step_ns} is empty or endless")]
     Range {
-        /// Start, nanoseconds.
+        /// Start of the range, nanoseconds UTC since 1970.
         start_ns: i64,
-        /// End, nanoseconds.
+        /// End of the range, nanoseconds UTC since 1970.
         end_ns: i64,
-        /// Step, nanoseconds.
+        /// Width of a step, nanoseconds.
         step_ns: i64,
     },
     /// More buckets than a series may have.
     #[error("{buckets} buckets are more than {max}; take a larger step or a shorter range")]
     TooManyBuckets {
-        /// Asked for.
+        /// How many were asked for.
         buckets: u64,
-        /// Bound.
+        /// How many a series may have.
         max: u64,
     },
     /// More values than an answer may have.
@@ -52,13 +52,13 @@ pub enum QueryError {
     TooManyRows {
         /// Asked for, or to be compared.
         rows: u64,
-        /// Bound.
+        /// How many are held at a time.
         max: u64,
     },
     /// A metric of another table.
     #[error("{column} is no metric of {table}")]
     UnknownMetric {
-        /// Its column.
+        /// Column of the metric.
         column: &'static str,
         /// The table that was asked.
         table: Table,

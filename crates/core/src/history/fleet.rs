@@ -34,7 +34,7 @@ pub struct GpuState {
     pub first_seen_ns: i64,
     /// Time of the newest row.
     pub last_seen_ns: i64,
-    /// By metric.
+    /// The newest value of each metric, sorted by metric.
     pub latest: Vec<(MetricId, LatestValue)>,
     /// Columns the catalogue does not know: name, value, time.
     pub extras: Vec<(Arc<str>, ExtraValue, i64)>,
@@ -52,9 +52,9 @@ pub struct LatestValue {
 /// Value of a column the catalogue does not know.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExtraValue {
-    /// A number.
+    /// A number, in a unit that nobody knows.
     Number(f64),
-    /// A text.
+    /// A text, as it came.
     Text(Arc<str>),
 }
 

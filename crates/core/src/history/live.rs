@@ -110,7 +110,7 @@ impl LiveFleet {
         self.version = version;
     }
 
-    /// GPUs seen.
+    /// Number of GPUs that are held.
     pub fn gpus(&self) -> usize {
         self.gpus.len()
     }

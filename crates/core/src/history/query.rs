@@ -16,7 +16,7 @@ pub const COUNTS_MAX: u64 = 32_000_000;
 /// Rows of a table in a range of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowsQuery {
-    /// The table.
+    /// The table whose rows are asked for.
     pub table: Table,
     /// Keys of the GPUs (in a table without GPUs: names of the nodes); empty: all.
     pub gpus: Vec<Arc<str>>,
@@ -102,7 +102,7 @@ pub struct BucketQuery {
     pub gpus: Vec<Arc<str>>,
     /// Which of their rows.
     pub selector: Selector,
-    /// Metrics wanted.
+    /// Metrics asked for, all of the table.
     pub metrics: Vec<MetricId>,
     /// First instant, inclusive, nanoseconds UTC since 1970.
     pub start_ns: i64,
@@ -160,18 +160,18 @@ impl BucketQuery {
 /// An aggregate of the values of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Aggregate {
-    /// Smallest.
+    /// The smallest value.
     Min,
-    /// Largest.
+    /// The largest value.
     Max,
     /// Mean of the values.
     Mean,
     /// The value that at least so many per cent of the values do not exceed, by nearest rank: exact where it is the smallest
     /// or the largest value, within 1 % of the value elsewhere.
     Quantile(u8),
-    /// The newest.
+    /// The newest value; of several that were taken at once the largest.
     Last,
-    /// How many.
+    /// How many values there are.
     Count,
     /// [`Aggregate::Increase`] divided by the seconds between the two values that it is the difference of. None if the step has one
     /// value and no step before has one. Of several GPUs the sum.
@@ -185,7 +185,7 @@ pub enum Aggregate {
 }
 
 impl Aggregate {
-    /// The median.
+    /// The median: half of the values do not exceed it.
     pub const P50: Self = Self::Quantile(50);
     /// The 90th percentile.
     pub const P90: Self = Self::Quantile(90);
@@ -270,11 +270,11 @@ pub type GroupName = Arc<[Option<Arc<str>>]>;
 /// One line of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BucketSeries {
-    /// Metric.
+    /// The metric whose values were aggregated.
     pub metric: MetricId,
-    /// The aggregate.
+    /// How the values of a bucket became one.
     pub aggregate: Aggregate,
-    /// The group.
+    /// What its rows have in common.
     pub group: GroupName,
     /// One per bucket, in the column unit; none if no value was read.
     pub values: Vec<Option<f64>>,

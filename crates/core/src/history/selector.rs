@@ -29,9 +29,9 @@ pub struct TooManyMatchers(pub usize);
 /// A test of one identity column. A row without a value has the empty text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matcher {
-    /// The column.
+    /// The column whose text is tested.
     pub column: IdentityColumn,
-    /// The test.
+    /// What the text must be.
     pub test: TextTest,
 }
 
@@ -57,7 +57,7 @@ impl Selector {
         if matchers.len() > MATCHERS_MAX { Err(TooManyMatchers(matchers.len())) } else { Ok(Self(matchers)) }
     }
 
-    /// The tests.
+    /// The tests that a row must pass, every one.
     pub fn matchers(&self) -> &[Matcher] {
         &self.0
     }

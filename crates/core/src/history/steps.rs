@@ -11,7 +11,7 @@ pub struct TimeSteps {
     pub origin_ns: i64,
     /// Width of a step in nanoseconds.
     pub step_ns: i64,
-    /// How many.
+    /// Number of steps.
     pub count: usize,
 }
 

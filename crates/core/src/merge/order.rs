@@ -21,13 +21,13 @@ pub enum MergeError {
     Required {
         /// Number of the part, from 0.
         part: usize,
-        /// Column.
+        /// Name of the column.
         column: &'static str,
     },
     /// A column has a type that cannot become the table's.
     #[error("column {column} has type {found}, which does not become {wanted}")]
     Type {
-        /// Column.
+        /// Name of the column.
         column: String,
         /// The part's type.
         found: DataType,

@@ -15,7 +15,7 @@ use crate::time;
 /// A repeat is none, and neither is a value where the other row had null.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overwritten {
-    /// How many.
+    /// Number of rows that lost a value.
     pub rows: u64,
     /// The first of them, for people.
     pub first: Option<Arc<str>>,

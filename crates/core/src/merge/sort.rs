@@ -23,7 +23,7 @@ pub(crate) struct Join {
     pub(crate) end: u32,
 }
 
-/// The permutation.
+/// The rows of all parts, in the order of the result.
 #[derive(Debug)]
 pub(crate) struct Sorted {
     /// Per row of the result the last arrival among the rows that make it up.

@@ -17,9 +17,9 @@ pub enum DateOrder {
     /// The file does not say: such a date is no time.
     #[default]
     Open,
-    /// 3 April.
+    /// That date is 3 April.
     DayFirst,
-    /// 4 March.
+    /// That date is 4 March.
     MonthFirst,
     /// 4 May 2003, for years of two digits alone.
     YearFirst,
@@ -73,7 +73,7 @@ impl Zone {
         Some(Self { zone: TimeZone::fixed(offset(text)?), name: text.to_owned() })
     }
 
-    /// Its name.
+    /// Its name as it was asked for or found, for people.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -151,7 +151,7 @@ struct WrittenParts<'a> {
     date: (Vec<&'a str>, bool),
     time: Option<Time>,
     offset: Option<Offset>,
-    /// `[Europe/Berlin]`
+    /// Of a name such as `[Europe/Berlin]`.
     place: Option<TimeZone>,
     /// `Tue Jul 18 20:42:34 2023`
     year_behind: Option<i16>,

@@ -42,7 +42,7 @@ impl ToldApart {
         Self(HOLDER_COLUMNS.map(|column| asked.contains(&column)))
     }
 
-    /// Its columns.
+    /// The columns by which it tells holders apart.
     pub fn columns(self) -> impl Iterator<Item = IdentityColumn> {
         HOLDER_COLUMNS.into_iter().zip(self.0).filter_map(|(column, is_told)| is_told.then_some(column))
     }
@@ -97,7 +97,7 @@ pub const USES_MAX: usize = 1_000_000;
 pub struct GpuUse {
     /// Key of the GPU.
     pub gpu: Arc<str>,
-    /// The holder.
+    /// Who held the GPU.
     pub holder: Holder,
     /// Start of the step, nanoseconds UTC since 1970; none of a range as a whole. Time and energy between two rows belong to the step of
     /// the earlier one, so the steps add up to the whole.

@@ -42,7 +42,7 @@ pub struct CounterSpan {
 }
 
 impl CounterSpan {
-    /// A reading.
+    /// The span of one reading of the counter, in joules, which covers no time.
     pub fn reading(time_ns: i64, joules: f64) -> Self {
         let (read, seen, around) = ((time_ns, joules), CountedSpan::default(), Default::default());
         Self { first: read, last: read, fell: false, rise_j: 0.0, seen, around }
@@ -52,7 +52,7 @@ impl CounterSpan {
 /// Power that was sampled.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SeenPower {
-    /// Its integral.
+    /// Its integral over those seconds.
     pub joules: f64,
     /// Seconds that it covers.
     pub seconds: f64,

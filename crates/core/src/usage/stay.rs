@@ -39,9 +39,9 @@ pub struct Stay {
     pub utilization_after: Option<f64>,
     /// Time of the row that told it.
     pub utilization_told_ns: i64,
-    /// Power.
+    /// Samples of power, if there are any.
     pub power: Option<PowerSpan>,
-    /// Energy counter.
+    /// Readings of the energy counter, if there are any.
     pub counter: Option<CounterSpan>,
     /// Largest power limit, watts; 0: none is known.
     pub limit_w: f64,
@@ -252,7 +252,7 @@ impl Stay {
 /// The longest distances before a stay that are no gaps, nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct UseGap {
-    /// Between rows.
+    /// Between two rows of a GPU.
     pub(super) rows_ns: i64,
     /// Between values of power, which may be read less often.
     pub(super) power_ns: i64,

@@ -19,9 +19,9 @@ pub enum WireError {
     Limit {
         /// The exceeded quantity.
         what: &'static str,
-        /// Its value.
+        /// How many the batch has.
         found: usize,
-        /// Its limit.
+        /// How many it may have.
         max: usize,
     },
     /// The compressed body is damaged.
@@ -30,7 +30,7 @@ pub enum WireError {
     /// A value outside the catalogue's range.
     #[error("column {column} has a value outside {min} to {max}")]
     Range {
-        /// Column.
+        /// Name of the column.
         column: &'static str,
         /// Smallest possible value.
         min: f64,

@@ -37,7 +37,7 @@ pub(super) struct Scale {
 /// One of the two that a cell has: `60W / 350W`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PairSide {
-    /// The value.
+    /// The one in front: the value.
     First,
     /// The most that it can be.
     Second,
@@ -244,7 +244,7 @@ pub(super) type MessageField = (Arc<str>, Json);
 /// A value of a column that the catalogue does not know.
 #[derive(Debug, Clone)]
 pub(super) struct ExtraCell {
-    /// Its column.
+    /// Name of its column.
     pub(super) name: Arc<str>,
     /// As a number, if it is one.
     pub(super) number: Option<f64>,

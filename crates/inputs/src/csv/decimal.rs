@@ -10,9 +10,9 @@ const TEXT_LEN_MAX: usize = 32;
 /// How the numbers of a column are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decimal {
-    /// `1,234.5`
+    /// With a decimal point: `1,234.5`.
     Point,
-    /// `1.234,5`
+    /// With a decimal comma: `1.234,5`.
     Comma,
     /// The same, and `1.234` is more than a thousand.
     CommaAndGroups,
@@ -39,7 +39,7 @@ enum NumberShape {
     ThreeBehindComma,
     /// `12.345`, which is either.
     ThreeBehindPoint,
-    /// `1.234.567`
+    /// `1.234.567`: the points group thousands.
     Points,
     /// It says nothing.
     Other,

@@ -458,9 +458,9 @@ impl Draft<'_> {
 /// What says what a column is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Evidence {
-    /// Its name.
+    /// The name that its header has.
     Name,
-    /// The user.
+    /// The user, by a hint.
     User,
     /// The tool that wrote the file.
     Tool,

@@ -11,20 +11,20 @@ pub enum CsvError {
     /// It cannot be opened.
     #[error("{file}: cannot be opened")]
     Open {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// The cause.
+        /// What the system says of it.
         #[source]
         source: io::Error,
     },
     /// Reading failed midway; the rows before the place were handed over.
     #[error("{file}: line {line}: reading broke off")]
     Read {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
         /// Line to be read.
         line: u64,
-        /// The cause.
+        /// What the system says of it.
         #[source]
         source: io::Error,
     },
@@ -33,7 +33,7 @@ pub enum CsvError {
         "{file}: the file is empty; give a CSV file with a header line such as timestamp,gpu_id,temperature"
     )]
     Empty {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
     },
     /// The file is not text.
@@ -41,9 +41,9 @@ pub enum CsvError {
         "{file}: line {line}: this is no text ({what}); give a CSV file in UTF-8, compressed with gzip or not"
     )]
     Binary {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// Line.
+        /// Line of the file, from 1.
         line: u64,
         /// What was found.
         what: &'static str,
@@ -53,9 +53,9 @@ pub enum CsvError {
         "{file}: line {line}: the first line has no end within {RECORD_LEN_MAX} bytes; is this a CSV file?"
     )]
     HeaderTooLong {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// Line.
+        /// Line of the file, from 1.
         line: u64,
     },
     /// The first line has values instead of names.
@@ -64,9 +64,9 @@ pub enum CsvError {
          first, such as timestamp,gpu_id,temperature"
     )]
     NoHeader {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// Line.
+        /// Line of the file, from 1.
         line: u64,
         /// The field that is not a name.
         field: String,
@@ -77,9 +77,9 @@ pub enum CsvError {
          metric_name and value, or say what a column is with --column NAME=METRIC[:UNIT]; found: {columns}"
     )]
     NoMetric {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// Line.
+        /// Line of the file, from 1.
         line: u64,
         /// What each column is.
         columns: String,
@@ -90,19 +90,19 @@ pub enum CsvError {
          in a first line such as sep=|; found: {header}"
     )]
     Unparted {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// Line.
+        /// Line of the file, from 1.
         line: u64,
-        /// The header.
+        /// The line that was taken for the header.
         header: String,
     },
     /// The times of the rows cannot be read.
     #[error("{file}: column {column}: {reason}; found: {columns}")]
     Time {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// The column.
+        /// Name of the column of times.
         column: String,
         /// Why, and what to do.
         reason: String,
@@ -112,9 +112,9 @@ pub enum CsvError {
     /// The user speaks of a column that there is not.
     #[error("{file}: there is no column {name:?} (--column); found: {columns}")]
     Hint {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// The name.
+        /// Name in the hint.
         name: String,
         /// Names in the header.
         columns: String,
@@ -124,13 +124,13 @@ pub enum CsvError {
         "{file}: it has values of hosts alone, which JSON messages do not carry; leave out --format json"
     )]
     Hosts {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
     },
     /// The file is something else.
     #[error("{file}: this is {what}, not CSV; {remedy}")]
     Foreign {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
         /// What it is.
         what: &'static str,
@@ -144,25 +144,25 @@ pub enum CsvError {
          column names the GPU: gpuvitals store import --host node7 {file}"
     )]
     SameGpu {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
         /// A file before it.
         other: Arc<str>,
-        /// The GPU.
+        /// Name of the GPU that both have.
         gpu: Arc<str>,
     },
     /// An input that can be read only once should loop.
     #[error("{file}: cannot be read more than once; give a file, or do not ask for a loop")]
     NoLoop {
-        /// The input.
+        /// The input, as it was named.
         file: Arc<str>,
     },
     /// A setting that makes no sense.
     #[error("{name} is {value}; it must be a number above 0")]
     Setting {
-        /// Setting.
+        /// Name of the setting.
         name: &'static str,
-        /// Its value.
+        /// What it is set to.
         value: f64,
     },
 }

@@ -71,7 +71,7 @@ enum HeadEnded {
     Open,
     /// There is no more.
     Whole,
-    /// It failed.
+    /// Reading failed, which is for the reader of the rest to say.
     Broken(io::Error),
 }
 

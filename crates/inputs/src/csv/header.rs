@@ -163,7 +163,7 @@ fn fill(records: &mut Splitter, file: impl Fn() -> Arc<str>) -> Result<(), CsvEr
 /// What stands before the header.
 enum Preamble {
     None,
-    /// `sep=;`
+    /// A line such as `sep=;`.
     Separator(u8),
     /// A line that is no header.
     Comment,

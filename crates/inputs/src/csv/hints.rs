@@ -28,7 +28,7 @@ pub struct Hints {
 pub struct ColumnHint {
     /// Name in the file, without regard to case.
     pub name: String,
-    /// Its meaning.
+    /// What its cells are.
     pub sense: HintSense,
 }
 
@@ -39,9 +39,9 @@ pub enum HintSense {
     Metric(MetricId, f64, Option<String>),
     /// The time; the order of day and month in its dates.
     Time(DateOrder),
-    /// The GPU.
+    /// The GPU that a row is of.
     Gpu,
-    /// The host.
+    /// The host that a row is of.
     Host,
     /// Nothing that is known: it is kept under its own name.
     Own,
@@ -50,16 +50,16 @@ pub enum HintSense {
 /// A hint that says nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HintError {
-    /// Not `NAME=METRIC`.
+    /// It has no `=` between a name and a metric.
     #[error("{0:?} is not NAME=METRIC[:UNIT], such as \"Board Power=power_w:mW\"")]
     Form(String),
     /// No metric of that name.
     #[error("{name:?} is no metric{}; gpuvitals metrics lists them, and time, gpu, host and own are known, too",
         near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default())]
     Metric {
-        /// The name.
+        /// The name that was written.
         name: String,
-        /// The nearest.
+        /// The known name that is nearest to it, if one is near.
         near: Option<&'static str>,
     },
     /// A unit that the metric cannot have.
@@ -67,7 +67,7 @@ pub enum HintError {
     Unit {
         /// The metric's column.
         metric: &'static str,
-        /// The unit.
+        /// The unit that was written.
         unit: String,
         /// The column's unit.
         of: &'static str,

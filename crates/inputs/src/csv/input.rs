@@ -16,13 +16,13 @@ const ENDINGS: [&str; 9] = ["csv", "tsv", "txt", "log", "gz", "prom", "dat", "ou
 pub enum CsvInput {
     /// A file, compressed with gzip or not.
     File(PathBuf),
-    /// Standard input.
+    /// Standard input, which can be read once.
     Stdin,
     /// Any other reader, with a name for reports.
     Reader {
         /// Used as the file name in reports.
         name: String,
-        /// The bytes.
+        /// Gives the bytes, compressed with gzip or not.
         reader: Box<dyn Read + Send>,
     },
 }

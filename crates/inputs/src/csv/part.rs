@@ -29,7 +29,7 @@ pub(super) enum Whose {
     Gpu(Arc<str>),
     /// That of the GPU that labels in the columns' names name.
     Labels(Arc<str>),
-    /// The host's.
+    /// The host's that the record names, or the file's.
     Host,
 }
 

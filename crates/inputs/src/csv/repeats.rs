@@ -15,7 +15,7 @@ const TEXTS_MAX: usize = 64;
 /// Repeated rows of a sample.
 #[derive(Debug)]
 pub(super) struct Repeats {
-    /// How many.
+    /// Rows that replace an earlier one.
     pub(super) rows: usize,
     /// Of so many that were looked at.
     pub(super) of: usize,

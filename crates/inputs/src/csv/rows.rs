@@ -39,7 +39,7 @@ type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 /// The destination of a part's values. The first value opens the row: a part without any creates none.
 #[derive(Debug)]
 struct RowPlace {
-    /// The subject.
+    /// Number of the subject ([`Subjects`]).
     index: usize,
     time_ns: i64,
     is_host: bool,

@@ -7,7 +7,7 @@ use super::split::{SplitStep, Splitter};
 /// Most cells of a sample.
 const CELLS_MAX: usize = 1 << 20;
 
-/// Some records.
+/// The cells of the first records of a file, after which its columns are settled.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
     text: String,

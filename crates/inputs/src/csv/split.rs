@@ -41,7 +41,7 @@ pub(super) enum SplitStep {
     End,
 }
 
-/// The splitter.
+/// Splits an input into records and fields.
 pub(super) struct Splitter {
     input: Box<dyn Read + Send>,
     reader: Reader,

@@ -50,7 +50,7 @@ pub(super) struct Subject {
 pub(super) struct Look {
     pub(super) time_ns: i64,
     pub(super) pids: HashSet<Box<[u8]>>,
-    /// Their memory.
+    /// What the processes seen so far hold together.
     pub(super) sum: Option<Value>,
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Times {
 /// What the names of the columns say about their times.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct TimeNames {
-    /// Their zone.
+    /// The zone that a name has in it.
     pub(super) zone: Option<Zone>,
     /// They count from the beginning of the log.
     pub(super) is_relative: bool,

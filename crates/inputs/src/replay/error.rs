@@ -18,43 +18,43 @@ pub enum ReplayError {
     /// It cannot be opened.
     #[error("{file}: cannot be opened")]
     Open {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// The cause.
+        /// What is wrong with it.
         #[source]
         source: io::Error,
     },
     /// The directory has an unfinished recording.
     #[error("{file}: the recording has not ended; after a kill `gpuvitals repair {file}` completes it")]
     Unfinished {
-        /// The directory.
+        /// The directory, as it was named.
         file: Arc<str>,
     },
     /// Of several paths one is no CSV file.
     #[error("{file}: several files must be CSV; give a recording or a Parquet file alone")]
     NotCsv {
-        /// The path.
+        /// The path that is none.
         file: Arc<str>,
     },
     /// The directory has no table file.
     #[error("{file}: the directory has no gpu_events.parquet, nor the file of another table")]
     NoTables {
-        /// The directory.
+        /// The directory, as it was named.
         file: Arc<str>,
     },
     /// It is not, or no longer, Parquet that can be read.
     #[error("{file}: cannot be read as Parquet")]
     Parquet {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// The cause.
+        /// What is wrong with it.
         #[source]
         source: ParquetError,
     },
     /// The footer names something that is no table.
     #[error("{file}: it holds {name:?}, which is no table that can be replayed")]
     Table {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
         /// The name in the footer.
         name: String,
@@ -62,21 +62,21 @@ pub enum ReplayError {
     /// A column without which a row means nothing.
     #[error("{file}: column {column} is missing, which every row of {table} needs")]
     Missing {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
         /// Table of its rows.
         table: &'static str,
-        /// The column.
+        /// Name of the column.
         column: &'static str,
     },
     /// A column of a type that does not become the table's.
     #[error("{file}: column {column:?} has type {found}, which does not become {wanted}")]
     Column {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// The column.
+        /// Name of the column.
         column: String,
-        /// Its type.
+        /// The type that it has in the file.
         found: DataType,
         /// The type that it needs.
         wanted: &'static str,
@@ -84,17 +84,17 @@ pub enum ReplayError {
     /// A column whose name no table can have, or of too many.
     #[error("{file}: column {column:?} is one too many, or cannot be the name of a column")]
     Unknown {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// The column.
+        /// Name of the column.
         column: String,
     },
     /// Rows that do not form a batch.
     #[error("{file}: rows do not form a batch")]
     Batch {
-        /// The file.
+        /// The file, as it was named.
         file: Arc<str>,
-        /// The cause.
+        /// What is wrong with it.
         #[source]
         source: BatchError,
     },

@@ -43,7 +43,7 @@ pub struct TableSource {
 /// The rows of one file in the window being replayed.
 #[derive(Debug)]
 struct Lane {
-    /// Its number.
+    /// Place of the file among those that are replayed.
     file: usize,
     /// In the order of time.
     records: RecordBatch,

@@ -30,7 +30,7 @@ pub(super) struct Model {
     pub(super) memory_reserved: f64,
     pub(super) memory_idle: f64,
     pub(super) pcie_generation: f64,
-    /// One direction.
+    /// Bytes a second in one direction.
     pub(super) pcie_rate: f64,
     /// NVLinks or xGMI links; 0 for a card without.
     pub(super) links: f64,

@@ -51,26 +51,26 @@ pub enum KubeletError {
     /// Nothing can connect to the socket's path.
     #[error("{} cannot be the path of a socket", .path.display())]
     Path {
-        /// As given.
+        /// The path that was configured.
         path: PathBuf,
-        /// Cause.
+        /// What the transport finds wrong with it.
         #[source]
         source: tonic::transport::Error,
     },
     /// It refused or did not answer properly.
     #[error("the kubelet did not answer on {}: {message}", .path.display())]
     Refused {
-        /// Its socket.
+        /// The socket that was asked.
         path: PathBuf,
         /// gRPC's code: `Unavailable` when nobody listens, `PermissionDenied` …
         code: Code,
-        /// Its message.
+        /// What it said, or what was wrong with its answer.
         message: String,
     },
     /// It did not answer in time.
     #[error("the kubelet did not answer on {} within {PATIENCE:?}", .path.display())]
     Late {
-        /// Its socket.
+        /// The socket that was asked.
         path: PathBuf,
     },
 }
@@ -363,7 +363,7 @@ fn platform_partition(machine: &Machine, cards: &[Card], device: &str) -> Option
     })
 }
 
-/// `0000:0c:00.0`.
+/// Whether it is a PCI address such as `0000:0c:00.0`.
 fn is_pci(text: &str) -> bool {
     let mut parts = text.split([':', '.']);
     let mut hex = |lengths: std::ops::RangeInclusive<usize>| {

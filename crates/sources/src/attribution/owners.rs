@@ -27,13 +27,13 @@ pub enum GpuName {
 /// The owner of a GPU. Unknown fields are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// Kubernetes pod.
+    /// Kubernetes pod that the GPU is allocated to.
     pub pod: Option<Arc<str>>,
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: Option<Arc<str>>,
     /// Container in the pod.
     pub container: Option<Arc<str>>,
-    /// Batch job.
+    /// Job of a batch system such as Slurm.
     pub job: Option<Arc<str>>,
 }
 
@@ -49,7 +49,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// No owners.
+    /// Nobody holds anything until the first answer.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }

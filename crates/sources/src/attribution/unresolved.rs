@@ -12,7 +12,7 @@ pub enum Unresolved {
 }
 
 impl Unresolved {
-    /// Every cause.
+    /// Every cause, in the order of the enum.
     pub const ALL: [Self; 3] = [Self::UnknownId, Self::Claim, Self::NoSuchGpu];
 
     /// Spelling in the label `cause`.

@@ -75,7 +75,7 @@ const RIGHTS: &str = "add the user to the group that owns it, render or video";
 
 type OpenDevice = fn(&Path) -> io::Result<Box<dyn Device>>;
 
-/// One GPU.
+/// Reads one GPU by its render node.
 #[derive(Debug)]
 struct IoctlProbe {
     identity: Arc<Identity>,

@@ -52,7 +52,7 @@ pub enum ToolError {
     /// It is there, and does not start: no right, its interpreter is missing, no process or descriptor left.
     #[error("cannot start {program}")]
     Start {
-        /// Its path.
+        /// Path at which it was found.
         program: String,
         /// The kernel's error.
         source: io::Error,
@@ -70,7 +70,7 @@ pub enum ToolError {
     Elsewhere {
         /// As asked for.
         program: String,
-        /// Why.
+        /// What that place said.
         source: Box<dyn Error + Send + Sync>,
     },
     /// Its output or its end could not be read.

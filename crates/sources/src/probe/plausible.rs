@@ -80,7 +80,7 @@ pub(super) const COUNTERS: [(MetricId, Cause, bool); 9] = [
 pub(crate) struct Causes(u8);
 
 impl Causes {
-    /// Nothing does.
+    /// Nothing holds them down.
     pub(crate) const NONE: Self = Self(0);
     /// A limit of power or current.
     pub(crate) const POWER: Self = Self(1);
@@ -96,7 +96,7 @@ impl Causes {
         self != Self::NONE
     }
 
-    /// Both together.
+    /// The causes of both together.
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

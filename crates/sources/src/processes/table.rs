@@ -13,11 +13,11 @@ pub const NAMELESS: &str = "-";
 /// The kind of work of a process on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProcessKind {
-    /// Computes.
+    /// It computes, as by CUDA or ROCm.
     Compute,
-    /// Draws.
+    /// It draws, as by Vulkan or OpenGL.
     Graphics,
-    /// Both.
+    /// It computes and draws.
     ComputeGraphics,
     /// The driver does not say.
     Unknown,
@@ -61,7 +61,7 @@ pub struct GpuProcess {
 /// The processes that could be listed, and the gaps of the list.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ProcessList {
-    /// The processes.
+    /// Each process on a GPU, once a GPU.
     pub processes: Vec<GpuProcess>,
     /// Parts of the list that could not be read.
     pub gaps: Vec<ProcessGap>,
@@ -74,7 +74,7 @@ pub struct ProcessGap {
     pub gpu: Option<Arc<str>>,
     /// The missing part: `processes`, `shares of processes`.
     pub part: &'static str,
-    /// Why.
+    /// Why it could not be read.
     pub error: ProbeError,
 }
 

@@ -56,7 +56,7 @@ pub struct TargetState {
     pub table: Table,
     /// The driver that reads it.
     pub driver: Driver,
-    /// Its liveness.
+    /// Whether it gives rows, or why not.
     pub liveness: Liveness,
     /// When the liveness last changed (UTC nanoseconds); for a stuck one, when its reading began.
     pub since_ns: i64,
@@ -85,7 +85,7 @@ pub struct WorkerStats {
     pub table: Table,
     /// Keys of its targets; none if its rows are not about the state of a GPU or the host.
     pub targets: Vec<Arc<str>>,
-    /// The driver.
+    /// The driver path by which the worker reads.
     pub driver: Driver,
     /// Its sampling interval.
     pub interval: Duration,
@@ -99,7 +99,7 @@ pub struct WorkerStats {
     pub repeats: u64,
     /// Readings without a row, by reason.
     pub failures: Vec<(AbsenceReason, u64)>,
-    /// Impossible values.
+    /// Impossible values that were left out.
     pub invalid: u64,
     /// Time spent reading, nanoseconds.
     pub read_ns: u64,

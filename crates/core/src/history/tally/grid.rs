@@ -16,7 +16,7 @@ pub struct StepGrid {
 /// Relation of a stretch of time to the rows of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stretch {
-    /// Not wanted.
+    /// Outside of the range that is asked for.
     Outside,
     /// Rows may have twins elsewhere and must be merged first.
     Contested,

@@ -18,7 +18,7 @@ use crate::merge::as_text;
 /// Label of rows that no series has.
 const NOBODY: u32 = u32::MAX;
 
-/// A series.
+/// What tells one series from the others.
 #[derive(Debug, Clone)]
 pub struct Label {
     /// What its rows have in common.

@@ -12,7 +12,7 @@ const UNITS_MAX: usize = 8;
 
 /// What the cells of a column say of it.
 pub(super) struct InCells {
-    /// Their units.
+    /// The units that stand in them, each once.
     units: Vec<String>,
     /// Each is a value and the most that it can be.
     pub(super) is_pair: bool,

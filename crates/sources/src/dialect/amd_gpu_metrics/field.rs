@@ -9,7 +9,7 @@ macro_rules! fields {
         pub enum Field { $($(#[doc = $doc])+ $field,)+ }
 
         impl Field {
-            /// Every field.
+            /// Every field, in the order of the enum.
             pub const ALL: &[Self] = &[$(Self::$field,)+];
 
             /// The kernel's name of it, as in `kgd_pp_interface.h`.

@@ -8,7 +8,7 @@ use super::{Version, XCP_MAX, apu, discrete};
 struct LayoutPart {
     rows: &'static [SlotRow],
     at: u16,
-    /// 0: once.
+    /// Bytes from one partition to the next; 0: the rows are there once.
     stride: u16,
 }
 

@@ -59,7 +59,7 @@ impl SlotKind {
         Self::BY_CODE.get(code).copied()
     }
 
-    /// Bytes.
+    /// Size of a value in bytes.
     pub(super) const fn width(self) -> u16 {
         match self {
             Self::U8 | Self::S8 => 1,

@@ -23,7 +23,7 @@ pub fn parse_dev_info(answer: &[u8]) -> Option<DevInfo> {
 /// A kind of memory, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heap {
-    /// Size.
+    /// Size of the memory.
     pub total: u64,
     /// In use by anybody.
     pub used: u64,
@@ -32,7 +32,7 @@ pub struct Heap {
 /// The kinds of memory a GPU uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Device memory.
+    /// The memory on the board.
     pub vram: Heap,
     /// The part of it that the host can address.
     pub visible: Heap,

@@ -18,7 +18,7 @@ const VERSION: Opcode = opcode::read_write::<Version>(DRM, 0);
 /// The first number of a driver's own, and amdgpu's for information.
 const AMDGPU_INFO: Opcode = opcode::write::<Request>(DRM, 0x40 + 0x05);
 
-/// `struct drm_version`.
+/// The kernel's `struct drm_version`.
 #[repr(C)]
 #[derive(Default)]
 struct Version {

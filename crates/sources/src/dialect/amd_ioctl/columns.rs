@@ -64,7 +64,7 @@ fn plain(raw: u32) -> Value {
     Value::Float32(raw as f32)
 }
 
-/// Millidegrees, signed.
+/// From the kernel's millidegrees, which are signed.
 #[expect(clippy::cast_precision_loss, reason = "temperatures have six digits at most")]
 fn celsius(raw: u32) -> Value {
     Value::Float32(raw.cast_signed() as f32 / 1000.0)

@@ -30,7 +30,7 @@ pub struct Card {
     pub index: i32,
     /// Its device folder, with `gpu_metrics`, `hwmon`, `pp_dpm_*`.
     pub device: PathBuf,
-    /// PCI address.
+    /// PCI address, `0000:0c:00.0`; none of a device that is not on that bus.
     pub pci: Option<String>,
     /// PCI device id.
     pub device_id: Option<u32>,

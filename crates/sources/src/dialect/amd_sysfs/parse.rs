@@ -72,7 +72,7 @@ pub enum DpmIndex {
 pub struct DpmLevel {
     /// Which level. From RDNA2 on a table may hold lowest, present and highest clock under 0, 1 and 2, in no order.
     pub index: DpmIndex,
-    /// Clock, MHz.
+    /// The level's clock in MHz.
     pub mhz: u32,
     /// Whether it has the star of the present level; several lines may have it, or none.
     pub is_current: bool,
@@ -124,7 +124,7 @@ pub fn parse_pp_dpm_max(text: &str) -> Option<u32> {
 pub struct PcieLink {
     /// Gigatransfers per second on a lane.
     pub gtps: f32,
-    /// Lanes.
+    /// Number of lanes.
     pub width: u8,
 }
 
@@ -161,7 +161,7 @@ pub fn pcie_generation(gtps: f32) -> Option<u8> {
 pub struct ErrCount {
     /// `ue`: beyond correction.
     pub uncorrected: Option<u64>,
-    /// `ce`: corrected.
+    /// `ce`: corrected by the hardware.
     pub corrected: Option<u64>,
     /// `de`: deferred; newer drivers only.
     pub deferred: Option<u64>,

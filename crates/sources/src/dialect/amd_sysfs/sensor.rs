@@ -17,7 +17,7 @@ use crate::probe::Row;
 pub(in crate::dialect) enum Missing {
     /// As long as the driver is loaded: not asked again.
     Always(AbsenceReason),
-    /// This time.
+    /// This time; it is asked again.
     Now(AbsenceReason),
     /// The driver has released the device; every open file of it is dead.
     Gone,

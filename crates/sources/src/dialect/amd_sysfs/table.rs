@@ -34,11 +34,11 @@ enum Pick {
     Largest,
     /// The largest above 0: of a sensor or link whose 0 means that it is missing.
     Positive,
-    /// The sum.
+    /// The sum of all elements.
     Sum,
     /// The sum, above 0: of parts that are never all without power.
     PositiveSum,
-    /// The mean.
+    /// The mean of all elements.
     Mean,
     /// How many are 1.
     Ones,
@@ -71,11 +71,11 @@ const fn sensor(column: &str, tier: Tier, field: Field, scale: Scale) -> TableEn
     entry(column, tier, field, Pick::Positive, scale)
 }
 
-/// Hundredths.
+/// From hundredths of the column's unit.
 const CENTI: Scale = Scale(1, 100);
-/// Thousandths.
+/// From thousandths of the column's unit.
 const MILLI: Scale = Scale(1, 1_000);
-/// Tenths.
+/// From tenths of the column's unit.
 const TENTH: Scale = Scale(1, 10);
 const KIB: Scale = Scale(1024, 1);
 const MB: Scale = Scale(1_000_000, 1);
@@ -174,7 +174,7 @@ const APU: &[TableEntry] = &[
 const CORES: &[TableEntry] =
     &[entry("apu_cores_power_w", Tier::Slow, Field::AverageCorePower, Pick::PositiveSum, MILLI)];
 
-/// Both.
+/// Of discrete GPUs and APUs alike.
 const CLOCKS: &[TableEntry] = &[
     fast("driver_snapshot_ns", Field::SystemClockCounter),
     entry("firmware_timestamp_ns", Tier::Fast, Field::FirmwareTimestamp, Pick::Positive, Scale(10, 1)),

@@ -146,7 +146,7 @@ impl ProcessTable for SmiProcesses {
 pub struct ComputeApp {
     /// UUID of the GPU.
     pub gpu_uuid: String,
-    /// Process id.
+    /// Process id as the driver knows it.
     pub pid: u32,
     /// Name of the program, without its folder and arguments.
     pub name: String,

@@ -40,17 +40,17 @@ pub struct Query {
 pub struct GpuRow {
     /// Index on the node.
     pub index: Option<i32>,
-    /// `GPU-5fd4f087-…`.
+    /// UUID of the GPU, `GPU-5fd4f087-…`.
     pub uuid: Option<String>,
-    /// Product name.
+    /// Product name of the GPU.
     pub name: Option<String>,
     /// PCI address as the tool spells it, `00000000:0C:00.0`.
     pub pci: Option<String>,
-    /// Driver version.
+    /// Version of the kernel driver.
     pub driver: Option<String>,
     /// Version of the board's firmware.
     pub vbios: Option<String>,
-    /// Compute capability.
+    /// Compute capability of CUDA, major and minor.
     pub compute_cap: Option<(u32, u32)>,
     /// Each column that was asked for: its value in the column's unit, or why it has none.
     pub values: Vec<(MetricId, Result<Value, AbsenceReason>)>,
@@ -172,7 +172,7 @@ pub(super) struct QueryColumn<'a> {
 }
 
 impl<'a> QueryColumn<'a> {
-    /// `power.draw [W]`.
+    /// A title such as `power.draw [W]`, taken apart.
     fn parse(title: &'a str) -> Self {
         let title = title.trim();
         match title.split_once(" [") {

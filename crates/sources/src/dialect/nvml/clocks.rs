@@ -27,7 +27,7 @@ impl From<KnownGpu> for NvmlClocks {
 }
 
 impl NvmlClocks {
-    /// The GPU.
+    /// The GPU whose clocks are set.
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }

@@ -35,7 +35,7 @@ enum FieldScale {
     Celsius,
 }
 
-/// In KiB.
+/// Payload of NVLinks, in KiB.
 const THROUGHPUT_TX: u32 = id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
 const THROUGHPUT_RX: u32 = id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX;
 

@@ -12,7 +12,7 @@ use crate::probe::{Due, ProbeError, Row};
 pub(super) struct GpuTick {
     pub(super) raw: &'static Raw,
     pub(super) gpu: Gpu,
-    /// Monotonic.
+    /// When the tick began, on the monotonic clock.
     pub(super) now_ns: i64,
     pub(super) due: Due,
 }

@@ -8,7 +8,7 @@ pub struct CpuTimes {
     pub user: u64,
     /// In the kernel, interrupts included.
     pub system: u64,
-    /// Doing nothing.
+    /// Doing nothing, with no I/O in progress.
     pub idle: u64,
     /// Doing nothing while I/O was in progress; kernels before 2.5.41 do not report it.
     pub iowait: Option<u64>,
@@ -36,50 +36,50 @@ impl CpuTimes {
     }
 }
 
-/// `/proc/stat`.
+/// Counts of `/proc/stat`, since the host booted or of now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stat {
-    /// Line `cpu`.
+    /// Line `cpu`: the time of all CPUs together.
     pub times: Option<CpuTimes>,
     /// Number of lines `cpuN`: the CPUs that are online.
     pub cpus: u64,
-    /// Line `ctxt`.
+    /// Line `ctxt`, since the host booted.
     pub context_switches: Option<u64>,
     /// First number of line `intr`.
     pub interrupts: Option<u64>,
     /// First number of line `softirq`.
     pub soft_interrupts: Option<u64>,
-    /// Line `processes`.
+    /// Line `processes`: forks since the host booted.
     pub forks: Option<u64>,
-    /// Line `procs_running`.
+    /// Line `procs_running`: tasks that run or could run now.
     pub running: Option<u64>,
-    /// Line `procs_blocked`.
+    /// Line `procs_blocked`: tasks that wait for I/O now.
     pub blocked: Option<u64>,
 }
 
-/// `/proc/meminfo`, KiB.
+/// Memory of the host by `/proc/meminfo`, KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Memory {
-    /// `MemTotal`.
+    /// `MemTotal`: what the kernel can use.
     pub total_kib: Option<u64>,
     /// `MemAvailable`, from Linux 3.14 on.
     pub available_kib: Option<u64>,
-    /// `SwapTotal`.
+    /// `SwapTotal`: the size of all swap.
     pub swap_total_kib: Option<u64>,
-    /// `SwapFree`.
+    /// `SwapFree`: what of it is unused.
     pub swap_free_kib: Option<u64>,
 }
 
-/// `/proc/vmstat`.
+/// Page faults by `/proc/vmstat`, since the host booted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PageFaults {
-    /// `pgfault`.
+    /// `pgfault`: minor and major ones.
     pub all: Option<u64>,
-    /// `pgmajfault`.
+    /// `pgmajfault`: those that had to read a disk.
     pub major: Option<u64>,
 }
 
-/// Parses `/proc/stat`.
+/// Parses `/proc/stat`; a line that is missing or malformed is none.
 pub fn parse_stat(text: &[u8]) -> Stat {
     let mut stat = Stat::default();
     for (key, rest) in lines(text) {
@@ -110,7 +110,7 @@ pub fn parse_cores(text: &[u8]) -> impl Iterator<Item = (u64, CpuTimes)> {
     of_cpus.filter_map(|(key, rest)| Some((number(key.strip_prefix(b"cpu")?)?, times(rest)?)))
 }
 
-/// Parses `/proc/meminfo`.
+/// Parses `/proc/meminfo`; a line that is missing or malformed is none.
 pub fn parse_memory(text: &[u8]) -> Memory {
     let mut memory = Memory::default();
     for (key, rest) in lines(text) {
@@ -126,7 +126,7 @@ pub fn parse_memory(text: &[u8]) -> Memory {
     memory
 }
 
-/// Parses `/proc/vmstat`.
+/// Parses `/proc/vmstat`; a line that is missing or malformed is none.
 pub fn parse_vmstat(text: &[u8]) -> PageFaults {
     let mut faults = PageFaults::default();
     for (key, rest) in lines(text) {
