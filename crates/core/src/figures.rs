@@ -9,7 +9,7 @@ mod histogram;
 mod number;
 mod text;
 
-pub use family::{Family, Kind, Labels, Sample, Value};
+pub use family::{Family, Kind, Labels, Sample, SampleValue};
 pub use histogram::{BUCKET_BOUNDS, BucketCounts, Histogram};
 pub use number::{Number, whole};
 pub use text::{Format, render, write_all, write_label};

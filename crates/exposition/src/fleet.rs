@@ -153,7 +153,7 @@ mod tests {
             for sample in family.samples {
                 let labels: Vec<_> =
                     sample.labels.iter().map(|(name, text)| format!("{name}={text}")).collect();
-                let gpuvitals_core::figures::Value::Number(number) = sample.value else {
+                let gpuvitals_core::figures::SampleValue::Number(number) = sample.value else {
                     panic!("{sample:?}")
                 };
                 let age = sample.at_ns.map(|at_ns| (NOW_NS - at_ns) / SECOND_NS);

@@ -1,7 +1,7 @@
 //! The two forms of a scrape: text, written into one buffer, and typed families.
 
 use gpuvitals_core::Identity;
-use gpuvitals_core::figures::{Family, Format, Labels, Number, Sample, Value};
+use gpuvitals_core::figures::{Family, Format, Labels, Number, Sample, SampleValue};
 
 use crate::family::{FamilyPlan, Line};
 use crate::gpu::Gpu;
@@ -104,7 +104,8 @@ impl Typed {
             self.is_begun = true;
         }
         let fixed = line.fixed.iter().map(|(label, text)| (*label, (*text).to_owned()));
-        let sample = Sample { labels: fixed.chain(labels).collect(), value: Value::Number(number), at_ns };
+        let sample =
+            Sample { labels: fixed.chain(labels).collect(), value: SampleValue::Number(number), at_ns };
         if let Some(family) = self.families.last_mut() {
             family.samples.push(sample);
         }

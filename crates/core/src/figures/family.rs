@@ -44,7 +44,7 @@ pub struct Family {
 
 /// Value of a sample.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum SampleValue {
     /// Of a gauge, counter or info.
     Number(Number),
     /// Of a histogram.
@@ -83,7 +83,7 @@ impl Family {
 
     /// With one more sample.
     #[must_use]
-    pub fn with(mut self, labels: Labels, value: impl Into<Value>) -> Self {
+    pub fn with(mut self, labels: Labels, value: impl Into<SampleValue>) -> Self {
         self.samples.push(Sample { labels, value: value.into(), at_ns: None });
         self
     }
@@ -97,7 +97,7 @@ impl Family {
     ) -> Self {
         let of_text = |(text, value): (T, N)| Sample {
             labels: vec![(label, text.into())],
-            value: Value::Number(value.into()),
+            value: SampleValue::Number(value.into()),
             at_ns: None,
         };
         self.samples.extend(samples.into_iter().map(of_text));
@@ -105,13 +105,13 @@ impl Family {
     }
 }
 
-impl From<Number> for Value {
+impl From<Number> for SampleValue {
     fn from(number: Number) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<BucketCounts> for Value {
+impl From<BucketCounts> for SampleValue {
     fn from(buckets: BucketCounts) -> Self {
         Self::Buckets(buckets)
     }
@@ -123,7 +123,7 @@ pub struct Sample {
     /// Labels that distinguish it from the other samples of the family.
     pub labels: Labels,
     /// Its number, or its buckets.
-    pub value: Value,
+    pub value: SampleValue,
     /// When it was measured, nanoseconds UTC since 1970; none: it is read now.
     pub at_ns: Option<i64>,
 }

@@ -3,7 +3,7 @@
 //! Formats: Prometheus text exposition 0.0.4; OpenMetrics 1.0.0, which omits the suffix of counters and infos
 //! in the head, has a line for units, and ends in `# EOF`.
 
-use super::{BucketCounts, Family, Kind, Labels, Number, Value};
+use super::{BucketCounts, Family, Kind, Labels, Number, SampleValue};
 
 /// Text format of a scrape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +59,8 @@ impl Family {
         let head_end = out.len();
         for sample in &self.samples {
             match &sample.value {
-                Value::Number(number) => write_sample(&self.name, "", &sample.labels, *number, out),
-                Value::Buckets(buckets) => write_buckets(&self.name, &sample.labels, buckets, out),
+                SampleValue::Number(number) => write_sample(&self.name, "", &sample.labels, *number, out),
+                SampleValue::Buckets(buckets) => write_buckets(&self.name, &sample.labels, buckets, out),
             }
         }
         if out.len() == head_end {

@@ -18,7 +18,7 @@ use crate::merge::{MergeError, widen};
 
 use fold::{TallyNumber, fold};
 pub use grid::{StepGrid, Stretch};
-pub use labels::{Label, Labels, SelectorVerdict, columns as label_columns, labels};
+pub use labels::{Label, RowLabels, SelectorVerdict, columns as label_columns, labels};
 
 /// Rows of one group in one step, side by side and by time.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ impl Tally {
     pub fn add(
         &mut self,
         records: &RecordBatch,
-        labels: &Labels,
+        labels: &RowLabels,
         grid: &StepGrid,
         contested: &[(i64, i64)],
     ) -> Result<Vec<Range<usize>>, MergeError> {
@@ -80,7 +80,7 @@ impl Tally {
     pub fn add_as(
         &mut self,
         times: &[i64],
-        labels: &Labels,
+        labels: &RowLabels,
         grid: &StepGrid,
         mut count: impl FnMut(&mut Measured, &[Run]) -> Result<(), MergeError>,
     ) -> Result<(), MergeError> {
@@ -91,7 +91,7 @@ impl Tally {
     fn runs(
         &mut self,
         times: &[i64],
-        labels: &Labels,
+        labels: &RowLabels,
         (grid, contested): (&StepGrid, &[(i64, i64)]),
         apart: &mut Vec<Range<usize>>,
     ) -> Vec<Run> {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuvitals_core::figures::{BUCKET_BOUNDS, BucketCounts, Family, Kind, Labels, Value};
+use gpuvitals_core::figures::{BUCKET_BOUNDS, BucketCounts, Family, Kind, Labels, SampleValue};
 use opentelemetry_proto::tonic::common::v1::any_value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
@@ -70,15 +70,15 @@ pub(super) fn metrics(families: &[Family], times: Times) -> Vec<Metric> {
             let attributes = attributes(family, &sample.labels);
             let at_ns = sample.at_ns.and_then(|at_ns| u64::try_from(at_ns).ok()).unwrap_or(times.now_ns);
             match (&mut metric.data, &sample.value) {
-                (Some(Data::Gauge(gauge)), Value::Number(number)) if number.is_finite() => {
+                (Some(Data::Gauge(gauge)), SampleValue::Number(number)) if number.is_finite() => {
                     gauge.data_points.push(point(attributes, number.as_f64(), (0, at_ns)));
                 }
-                (Some(Data::Sum(sum)), Value::Number(number)) if number.is_finite() => {
+                (Some(Data::Sum(sum)), SampleValue::Number(number)) if number.is_finite() => {
                     let start_ns = if family.is_own() { times.start_ns } else { 0 };
                     let times = (start_ns, at_ns);
                     sum.data_points.push(point(attributes, number.as_f64(), times));
                 }
-                (Some(Data::Histogram(histogram)), Value::Buckets(buckets)) => {
+                (Some(Data::Histogram(histogram)), SampleValue::Buckets(buckets)) => {
                     histogram.data_points.push(buckets_point(attributes, buckets, times));
                 }
                 _ => {}

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use gpuvitals_core::figures::{Family, Kind, Labels, Value};
+use gpuvitals_core::figures::{Family, Kind, Labels, SampleValue};
 
 use super::message::{About, Draft, MetricType, NAME, Request, Sample};
 use crate::receiver::SAMPLES_MAX;
@@ -192,13 +192,13 @@ fn metric_type(kind: Kind) -> MetricType {
 }
 
 /// The series of a sample: one, or those of a histogram. Values that a page would not show are left out.
-fn each_series(name: &str, labels: &Labels, value: &Value, mut take: impl FnMut(Series<'_>)) {
+fn each_series(name: &str, labels: &Labels, value: &SampleValue, mut take: impl FnMut(Series<'_>)) {
     match value {
-        Value::Number(number) if number.is_finite() => {
+        SampleValue::Number(number) if number.is_finite() => {
             take(Series { name: name.into(), labels, le: None, value: number.as_f64() });
         }
-        Value::Number(_) => {}
-        Value::Buckets(buckets) => {
+        SampleValue::Number(_) => {}
+        SampleValue::Buckets(buckets) => {
             for (suffix, bound, number) in buckets.series() {
                 let name = format!("{name}{suffix}").into();
                 take(Series { name, labels, le: bound.as_deref(), value: number.as_f64() });
@@ -225,7 +225,7 @@ mod tests {
         family.unit = "watts";
         for (gpu, watts, at_ms) in gpus {
             let labels = vec![("uuid", (*gpu).to_owned()), ("pod", String::new())];
-            let value = Value::Number(Number::F64(*watts));
+            let value = SampleValue::Number(Number::F64(*watts));
             family.samples.push(Figure { labels, value, at_ns: Some(at_ms * 1_000_000 + 5) });
         }
         vec![family]

@@ -26,7 +26,7 @@ use call::RenderNode;
 use columns::Lacks;
 use device::{Device, Query};
 
-pub use answer::{DevInfo, Memory, parse_dev_info, parse_memory};
+pub use answer::{DevInfo, GpuHeaps, parse_dev_info, parse_memory};
 
 /// Name of the kernel driver, as it gives it itself.
 const AMDGPU: &str = "amdgpu";

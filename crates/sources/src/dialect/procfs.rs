@@ -25,8 +25,8 @@ use cores::Cores;
 use shares::{CpuShares, busy_pct, percent};
 
 pub use parse::{
-    CpuTimes, Memory, PageFaults, Stat, parse_cores, parse_load, parse_memory, parse_stat, parse_uptime_ns,
-    parse_vmstat,
+    CpuTimes, HostMemory, PageFaults, Stat, parse_cores, parse_load, parse_memory, parse_stat,
+    parse_uptime_ns, parse_vmstat,
 };
 
 const CPU: MetricId = MetricId::of("cpu_pct");
@@ -252,7 +252,7 @@ impl Face<'_> {
         }
     }
 
-    fn memory(&mut self, memory: Memory) {
+    fn memory(&mut self, memory: HostMemory) {
         let mib = |kib: Option<u64>| kib.map(|kib| kib / 1024);
         let less = |all: Option<u64>, part: Option<u64>| all?.checked_sub(part?);
         self.int(MEMORY_USED, mib(less(memory.total_kib, memory.available_kib)));

@@ -23,7 +23,7 @@ use crate::machine::{LocalTool, Machine, Tool as _, ToolOutput};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::versions;
 
-pub use report::{CARDS_MAX, Card, RocmReport, parse_json, parse_text};
+pub use report::{CARDS_MAX, RocmCard, RocmReport, parse_json, parse_text};
 
 /// The tool's name, and ROCm's path for it outside `PATH`.
 const PROGRAMS: [&str; 2] = ["rocm-smi", "/opt/rocm/bin/rocm-smi"];

@@ -29,7 +29,7 @@ pub struct Label {
 
 /// Which series each row belongs to.
 #[derive(Debug)]
-pub struct Labels {
+pub struct RowLabels {
     /// Per row an index into `names`, or beyond them if the row is not selected; none: all rows belong to the first.
     pub ids: Option<Vec<u32>>,
     /// Two may be the same.
@@ -83,11 +83,11 @@ pub fn columns(selector: &Selector) -> impl Iterator<Item = &'static str> {
 }
 
 /// The series of each row. `keys` are needed if a group or a track is a GPU's.
-pub fn labels(records: &RecordBatch, query: &BucketQuery, keys: RowKeys) -> Labels {
+pub fn labels(records: &RecordBatch, query: &BucketQuery, keys: RowKeys) -> RowLabels {
     let is_tracked = query.aggregates.iter().copied().any(Aggregate::needs_tracks);
     if query.group_by == [GroupColumn::Gpu] && !is_tracked && query.selector.is_empty() {
         let of_key = |key| Label { group: Arc::from([Some(key)]), gpu: None };
-        return Labels { ids: Some(keys.ids), names: keys.keys.into_iter().map(of_key).collect() };
+        return RowLabels { ids: Some(keys.ids), names: keys.keys.into_iter().map(of_key).collect() };
     }
     let of_group = |column: &GroupColumn| match column {
         GroupColumn::Gpu => Codes::of_keys(&keys),
@@ -103,11 +103,11 @@ pub fn labels(records: &RecordBatch, query: &BucketQuery, keys: RowKeys) -> Labe
     };
     let selected = selected(records, &query.selector);
     match (columns.as_slice(), &selected) {
-        ([], None) => return Labels { ids: None, names: vec![label(&[])] },
+        ([], None) => return RowLabels { ids: None, names: vec![label(&[])] },
         ([only], None) => {
             let codes = (0..).take(only.texts.len());
             let names = codes.map(|code| label(&[code])).collect();
-            return Labels { ids: columns.into_iter().next().and_then(|only| only.ids), names };
+            return RowLabels { ids: columns.into_iter().next().and_then(|only| only.ids), names };
         }
         _ => {}
     }
@@ -130,7 +130,7 @@ pub fn labels(records: &RecordBatch, query: &BucketQuery, keys: RowKeys) -> Labe
         }
         ids.push(last_id);
     }
-    Labels { ids: Some(ids), names }
+    RowLabels { ids: Some(ids), names }
 }
 
 /// Whether each row is selected; none: all are.

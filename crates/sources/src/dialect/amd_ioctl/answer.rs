@@ -31,7 +31,7 @@ pub struct Heap {
 
 /// The kinds of memory a GPU uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
+pub struct GpuHeaps {
     /// The memory on the board.
     pub vram: Heap,
     /// The part of it that the host can address.
@@ -42,8 +42,8 @@ pub struct Memory {
 
 /// `AMDGPU_INFO_MEMORY`: three heaps of total, usable, used and largest allocation; none if the answer is too
 /// short.
-pub fn parse_memory(answer: &[u8]) -> Option<Memory> {
-    Some(Memory { vram: heap_at(answer, 0)?, visible: heap_at(answer, 32)?, gtt: heap_at(answer, 64)? })
+pub fn parse_memory(answer: &[u8]) -> Option<GpuHeaps> {
+    Some(GpuHeaps { vram: heap_at(answer, 0)?, visible: heap_at(answer, 32)?, gtt: heap_at(answer, 64)? })
 }
 
 fn heap_at(answer: &[u8], at: usize) -> Option<Heap> {
@@ -80,7 +80,7 @@ mod tests {
         let bytes: Vec<u8> = numbers.flat_map(u64::to_ne_bytes).collect();
         assert_eq!(bytes.len(), MEMORY_LEN);
         let heap = |total, used| Heap { total, used };
-        let expected = Memory { vram: heap(1, 3), visible: heap(5, 7), gtt: heap(9, 11) };
+        let expected = GpuHeaps { vram: heap(1, 3), visible: heap(5, 7), gtt: heap(9, 11) };
         assert_eq!(parse_memory(&bytes), Some(expected));
     }
 

@@ -3,7 +3,7 @@
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
-use super::answer::{DEV_INFO_LEN, Heap, MEMORY_LEN, Memory, parse_dev_info, parse_memory};
+use super::answer::{DEV_INFO_LEN, GpuHeaps, Heap, MEMORY_LEN, parse_dev_info, parse_memory};
 use super::{Device, Query};
 use crate::dialect::amd_sysfs::Missing;
 use crate::probe::{Due, Row};
@@ -51,7 +51,7 @@ const HEAPS: [(PickHeap, MetricId, MetricId); 3] = [
     ),
     (|memory| memory.gtt, MetricId::of("gtt_total_mb"), MetricId::of("gtt_used_mb")),
 ];
-type PickHeap = fn(&Memory) -> Heap;
+type PickHeap = fn(&GpuHeaps) -> Heap;
 const CLOCK_MAX: MetricId = MetricId::of("gpu_clock_max_mhz");
 const MEMORY_CLOCK_MAX: MetricId = MetricId::of("mem_clock_max_mhz");
 

@@ -59,7 +59,7 @@ pub struct Stat {
 
 /// Memory of the host by `/proc/meminfo`, KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Memory {
+pub struct HostMemory {
     /// `MemTotal`: what the kernel can use.
     pub total_kib: Option<u64>,
     /// `MemAvailable`, from Linux 3.14 on.
@@ -111,8 +111,8 @@ pub fn parse_cores(text: &[u8]) -> impl Iterator<Item = (u64, CpuTimes)> {
 }
 
 /// Parses `/proc/meminfo`; a line that is missing or malformed is none.
-pub fn parse_memory(text: &[u8]) -> Memory {
-    let mut memory = Memory::default();
+pub fn parse_memory(text: &[u8]) -> HostMemory {
+    let mut memory = HostMemory::default();
     for (key, rest) in lines(text) {
         let slot = match key {
             b"MemTotal:" => &mut memory.total_kib,

@@ -19,18 +19,18 @@ pub struct RocmReport {
     /// Version of the amdgpu driver, if requested.
     pub driver: Option<String>,
     /// In the order of the tool's numbers, each once.
-    pub cards: Vec<Card>,
+    pub cards: Vec<RocmCard>,
 }
 
 /// The texts of one card.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Card {
+pub struct RocmCard {
     /// The tool's own number, not always that of DRM.
     pub number: u32,
     texts: BTreeMap<String, String>,
 }
 
-impl Card {
+impl RocmCard {
     /// The value of a key (lower-case, without colon at its end), as printed.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.texts.get(key).map(String::as_str)
@@ -112,7 +112,7 @@ impl Gathered {
 
 impl From<Gathered> for RocmReport {
     fn from(gathered: Gathered) -> Self {
-        let cards = gathered.cards.into_iter().map(|(number, texts)| Card { number, texts }).collect();
+        let cards = gathered.cards.into_iter().map(|(number, texts)| RocmCard { number, texts }).collect();
         Self { driver: gathered.driver, cards }
     }
 }

@@ -6,7 +6,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::foreign::{ROCM_SMI, ToolField};
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
-use super::report::{Card, RocmReport};
+use super::report::{RocmCard, RocmReport};
 use crate::probe::{Driver, Due, Row};
 
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
@@ -29,7 +29,7 @@ const HBM_KEYS: [&str; 4] = [
 ];
 
 /// Fills a row with the card's values; due values that are missing are absent.
-pub(super) fn fill(card: &Card, due: Due, row: &mut Row) {
+pub(super) fn fill(card: &RocmCard, due: Due, row: &mut Row) {
     for field in ROCM_SMI.iter().filter(|field| due.has(field.metric.metric().tier)) {
         match told(card, field).and_then(|value| believe(row, field.metric, value)) {
             Ok(value) => row.set(field.metric, value),
@@ -69,7 +69,7 @@ pub(super) fn fill(card: &Card, due: Due, row: &mut Row) {
 }
 
 /// What the card has of a field; of several keys the first that it has.
-fn told(card: &Card, field: &ToolField) -> Result<Value, AbsenceReason> {
+fn told(card: &RocmCard, field: &ToolField) -> Result<Value, AbsenceReason> {
     let text = field.names.iter().find_map(|key| card.text(key)).ok_or(AbsenceReason::NotSupported)?;
     field.value(text, None)
 }
@@ -111,9 +111,10 @@ pub(super) fn identify(report: &RocmReport, node: &str) -> Vec<(u32, Arc<Identit
     identities.into_iter().map(|(number, identity)| (number, Arc::new(identity))).collect()
 }
 
-fn identity(card: &Card, report: &RocmReport, node: &str) -> Option<Identity> {
+fn identity(card: &RocmCard, report: &RocmReport, node: &str) -> Option<Identity> {
     // A name of two devices is not unique, whatever it is called; partitions of one device share it.
-    let device = |card: &Card| card.text("pci bus").and_then(|pci| Some(pci.rsplit_once('.')?.0.to_owned()));
+    let device =
+        |card: &RocmCard| card.text("pci bus").and_then(|pci| Some(pci.rsplit_once('.')?.0.to_owned()));
     let is_unique = |id: &String| {
         let mut same = report.cards.iter().filter(|other| unique_id(other).as_ref() == Some(id));
         same.all(|other| device(other) == device(card))
@@ -141,14 +142,14 @@ fn set_text(identity: &mut Identity, column: IdentityColumn, text: Option<&str>)
 }
 
 /// `0x2150e7d042a1124` as the kernel prints it: 16 digits.
-fn unique_id(card: &Card) -> Option<String> {
+fn unique_id(card: &RocmCard) -> Option<String> {
     let digits = card.text("unique id")?.strip_prefix("0x")?;
     let id = u64::from_str_radix(digits, 16).ok().filter(|id| *id != 0 && *id != u64::MAX)?;
     Some(format!("{id:016x}"))
 }
 
 /// The product's name; versions that find none print the vendor's number in its place.
-fn model(card: &Card) -> Option<&str> {
+fn model(card: &RocmCard) -> Option<&str> {
     let keys = ["card series", "device name", "card model"];
     let names = keys.iter().filter_map(|key| card.text(key));
     names.into_iter().find(|name| !name.starts_with("0x") && !name.starts_with("N/A"))
