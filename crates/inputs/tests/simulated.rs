@@ -40,15 +40,15 @@ type Values = BTreeMap<&'static str, f64>;
 
 /// One row with its place and time.
 #[derive(Debug, Clone, PartialEq)]
-struct Row {
+struct SimulatedRow {
     at: i64,
     identity: Identity,
     values: Values,
 }
 
-fn rows(batch: &Batch) -> Vec<Row> {
+fn rows(batch: &Batch) -> Vec<SimulatedRow> {
     (0..batch.rows())
-        .map(|row| Row {
+        .map(|row| SimulatedRow {
             at: batch.timestamps()[row],
             identity: batch.identity(row),
             values: batch
@@ -59,7 +59,7 @@ fn rows(batch: &Batch) -> Vec<Row> {
         .collect()
 }
 
-fn all_rows(config: SimConfig) -> Vec<Row> {
+fn all_rows(config: SimConfig) -> Vec<SimulatedRow> {
     let mut source = Simulated::new(config).unwrap();
     let mut out = Vec::new();
     each(&mut source, |batch| out.extend(rows(&batch)));
@@ -75,7 +75,7 @@ fn ticks_lie_on_whole_milliseconds() {
 }
 
 /// Series of one column of one GPU: times and values.
-fn series(rows: &[Row], key: &str, column: &str) -> Vec<(i64, f64)> {
+fn series(rows: &[SimulatedRow], key: &str, column: &str) -> Vec<(i64, f64)> {
     let own = rows.iter().filter(|row| row.identity.uuid() == Some(key));
     own.filter_map(|row| Some((row.at, *row.values.get(column)?))).collect()
 }
@@ -87,8 +87,9 @@ fn mean(series: &[(i64, f64)]) -> f64 {
 /// Key of a GPU of the first host, where the special cases are.
 fn first_host(config: SimConfig, index: i32) -> Arc<str> {
     let rows = all_rows(SimConfig { pace: SimPace::Unpaced { end_ns: 0 }, ..config });
-    let is_it =
-        |row: &&Row| row.identity.node() == Some("sim-node-0001") && row.identity.index == Some(index);
+    let is_it = |row: &&SimulatedRow| {
+        row.identity.node() == Some("sim-node-0001") && row.identity.index == Some(index)
+    };
     rows.iter().find(is_it).unwrap().identity.key().unwrap()
 }
 
@@ -139,7 +140,7 @@ fn live(gpus: usize, seed: u64) -> Simulated {
     Simulated::new(SimConfig { gpus, seed, ..SimConfig::default() }).unwrap()
 }
 
-fn poll_all(source: &mut Simulated, now: i64, out: &mut Vec<Row>) -> i64 {
+fn poll_all(source: &mut Simulated, now: i64, out: &mut Vec<SimulatedRow>) -> i64 {
     loop {
         match source.poll(now).unwrap() {
             Poll::Ready(batch) => out.extend(rows(&batch)),
@@ -153,7 +154,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn when_it_is_polled_changes_no_row(seed in any::<u64>(), gaps in prop::collection::vec(0_i64..4_000_000_000, 1..60)) {
-        let reference: HashMap<(i64, String), Row> = all_rows(config(10, seed, 1, 250))
+        let reference: HashMap<(i64, String), SimulatedRow> = all_rows(config(10, seed, 1, 250))
             .into_iter()
             .map(|row| ((row.at, row.identity.uuid().unwrap().to_owned()), row))
             .collect();
@@ -191,7 +192,7 @@ proptest! {
 fn the_size_of_the_fleet_changes_no_gpu() {
     let small = all_rows(config(5, 11, 1, 60));
     let large = all_rows(config(200, 11, 1, 60));
-    let first: Vec<Row> = large
+    let first: Vec<SimulatedRow> = large
         .into_iter()
         .filter(|r| r.identity.node() == Some("sim-node-0001") && r.identity.index < Some(5))
         .collect();
@@ -391,7 +392,7 @@ fn corrected_errors_come_ever_more_often() {
 #[test]
 fn each_model_has_its_own_columns() {
     let rows = all_rows(config(64, 9, 1, 1));
-    let of = |model: &str| -> Vec<&Row> {
+    let of = |model: &str| -> Vec<&SimulatedRow> {
         rows.iter().filter(|row| row.identity.get(IdentityColumn::Model) == Some(model)).collect()
     };
     let has = |model: &str, column: &str| {

@@ -89,15 +89,15 @@ impl Service<http::Request<Body>> for Stub {
             assert_eq!(request.uri().path(), "/v1.PodResourcesLister/List");
             let answer = answer.map(Response::new).map_err(|code| Status::new(code, "as the test says"));
             let mut grpc = tonic::server::Grpc::new(ProstCodec::<Raw, Raw>::default());
-            let answer = Answer(answer);
+            let answer = ListAnswer(answer);
             Ok(grpc.unary(answer, request).await)
         })
     }
 }
 
-struct Answer(Result<Response<Raw>, Status>);
+struct ListAnswer(Result<Response<Raw>, Status>);
 
-impl tonic::server::UnaryService<Raw> for Answer {
+impl tonic::server::UnaryService<Raw> for ListAnswer {
     type Response = Raw;
     type Future = std::future::Ready<Result<Response<Raw>, Status>>;
 

@@ -19,13 +19,14 @@ const CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
 const FAN: MetricId = MetricId::of("fan_speed_pct");
 const PATIENCE: Duration = Duration::from_secs(20);
 
-type Answer = Box<dyn FnMut(Due, &mut gpuvitals_sources::probe::Row) -> Result<(), ProbeError> + Send>;
+type ScriptedAnswer =
+    Box<dyn FnMut(Due, &mut gpuvitals_sources::probe::Row) -> Result<(), ProbeError> + Send>;
 
 /// A device whose readings the test decides.
 struct Scripted {
     identity: Arc<Identity>,
     deadline: Duration,
-    answer: Answer,
+    answer: ScriptedAnswer,
 }
 
 impl Probe for Scripted {

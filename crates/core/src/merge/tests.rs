@@ -20,7 +20,7 @@ use proptest::prelude::*;
 type Cells = BTreeMap<String, String>;
 
 #[derive(Debug, Clone, Default)]
-struct Row {
+struct MergeRow {
     gpu: u8,
     partition: Option<u8>,
     time: i64,
@@ -38,7 +38,7 @@ struct Row {
 /// Which columns a part has and how they are stored.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "which columns there are")]
-struct Shape {
+struct TableShape {
     partition: bool,
     node: bool,
     power: bool,
@@ -64,13 +64,14 @@ fn merge(parts: &[RecordBatch], order: Order) -> Result<Option<RecordBatch>, Mer
     super::merge(Table::GpuEvents, parts, order)
 }
 
-fn build(rows: &[Row], shape: Shape) -> RecordBatch {
+fn build(rows: &[MergeRow], shape: TableShape) -> RecordBatch {
     build_of(Table::GpuEvents, rows, shape)
 }
 
-fn build_of(table: Table, rows: &[Row], shape: Shape) -> RecordBatch {
+fn build_of(table: Table, rows: &[MergeRow], shape: TableShape) -> RecordBatch {
     let mut columns: Vec<(&str, ArrayRef)> = Vec::new();
-    let texts = |get: &dyn Fn(&Row) -> Option<String>| text(rows.iter().map(get).collect(), shape.plain_text);
+    let texts =
+        |get: &dyn Fn(&MergeRow) -> Option<String>| text(rows.iter().map(get).collect(), shape.plain_text);
     // Columns deliberately have no sensible order.
     if shape.note {
         columns.push(("note", texts(&|row| row.note.map(|n| format!("note {n}")))));
@@ -146,17 +147,17 @@ fn cells(batch: &RecordBatch, row: usize) -> Cells {
 }
 
 /// GPU, time, and the rest.
-type Key = (String, i64, Vec<String>);
+type RowKey = (String, i64, Vec<String>);
 
-fn key(table: Table, cells: &Cells) -> Key {
+fn key(table: Table, cells: &Cells) -> RowKey {
     let uuid = &cells["uuid"];
     let key = cells.get("partition").map_or_else(|| uuid.clone(), |partition| format!("{uuid}:{partition}"));
     let rest = table.key().map(|column| cells[column.name].clone()).collect();
     (key, cells["timestamp_ns"].parse().unwrap(), rest)
 }
 
-fn model(table: Table, parts: &[RecordBatch]) -> BTreeMap<Key, Cells> {
-    let mut model: BTreeMap<Key, Cells> = BTreeMap::new();
+fn model(table: Table, parts: &[RecordBatch]) -> BTreeMap<RowKey, Cells> {
+    let mut model: BTreeMap<RowKey, Cells> = BTreeMap::new();
     for part in parts {
         for row in 0..part.num_rows() {
             let cells = cells(part, row);
@@ -166,7 +167,7 @@ fn model(table: Table, parts: &[RecordBatch]) -> BTreeMap<Key, Cells> {
     model
 }
 
-fn in_order(model: BTreeMap<Key, Cells>, order: Order) -> Vec<Cells> {
+fn in_order(model: BTreeMap<RowKey, Cells>, order: Order) -> Vec<Cells> {
     let mut rows: Vec<_> = model.into_iter().collect();
     match order {
         Order::GpuTime => {}
@@ -180,7 +181,7 @@ fn all_cells(batch: &RecordBatch) -> Vec<Cells> {
     (0..batch.num_rows()).map(|row| cells(batch, row)).collect()
 }
 
-fn rows() -> impl Strategy<Value = Vec<Row>> {
+fn rows() -> impl Strategy<Value = Vec<MergeRow>> {
     let identity = (
         0..5_u8,
         prop::option::weighted(0.2, 0..3_u8),
@@ -197,7 +198,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
         prop::option::of(0..4_u8),
     );
     let row = (identity, values).prop_map(
-        |((gpu, partition, time, rest, index, node), (power, clock, memory, extra, note))| Row {
+        |((gpu, partition, time, rest, index, node), (power, clock, memory, extra, note))| MergeRow {
             gpu,
             partition,
             time,
@@ -214,9 +215,9 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec(row, 0..40)
 }
 
-fn shapes() -> impl Strategy<Value = Shape> {
+fn shapes() -> impl Strategy<Value = TableShape> {
     (any::<[bool; 6]>(), 0..3_u8, 0..3_u8).prop_map(
-        |([partition, node, power, clock, note, plain_text], memory, extra)| Shape {
+        |([partition, node, power, clock, note, plain_text], memory, extra)| TableShape {
             partition,
             node,
             power,
@@ -304,7 +305,7 @@ proptest! {
     }
 }
 
-const PLAIN: Shape = Shape {
+const PLAIN: TableShape = TableShape {
     partition: false,
     node: true,
     power: true,
@@ -317,9 +318,9 @@ const PLAIN: Shape = Shape {
 
 #[test]
 fn columns_stand_in_canonical_order() {
-    let row = Row { power: Some(1.5), extra: Some(3), note: Some(1), ..Row::default() };
-    let one = build(std::slice::from_ref(&row), Shape { extra: 1, ..PLAIN });
-    let two = build(&[row], Shape { partition: true, note: true, ..PLAIN });
+    let row = MergeRow { power: Some(1.5), extra: Some(3), note: Some(1), ..MergeRow::default() };
+    let one = build(std::slice::from_ref(&row), TableShape { extra: 1, ..PLAIN });
+    let two = build(&[row], TableShape { partition: true, note: true, ..PLAIN });
     let merged = merge(&[one, two], Order::GpuTime).unwrap().unwrap();
     let schema = merged.schema();
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
@@ -335,7 +336,7 @@ fn columns_stand_in_canonical_order() {
 
 #[test]
 fn the_later_arrival_stays_and_null_never_overwrites() {
-    let row = |power, clock| Row { power, clock, ..Row::default() };
+    let row = |power, clock| MergeRow { power, clock, ..MergeRow::default() };
     let older = build(&[row(Some(100.0), Some(1)), row(Some(200.0), None)], PLAIN);
     let newer = build(&[row(None, Some(2))], PLAIN);
     let merged = merge(&[older, newer], Order::GpuTime).unwrap().unwrap();
@@ -346,8 +347,8 @@ fn the_later_arrival_stays_and_null_never_overwrites() {
 
 #[test]
 fn a_partition_is_another_gpu_than_the_whole() {
-    let row = |partition| Row { partition, power: Some(1.0), ..Row::default() };
-    let batch = build(&[row(Some(1)), row(None), row(Some(0))], Shape { partition: true, ..PLAIN });
+    let row = |partition| MergeRow { partition, power: Some(1.0), ..MergeRow::default() };
+    let batch = build(&[row(Some(1)), row(None), row(Some(0))], TableShape { partition: true, ..PLAIN });
     let merged = merge(&[batch], Order::GpuTime).unwrap().unwrap();
     let keys: Vec<String> = all_cells(&merged).iter().map(|cells| key(Table::GpuEvents, cells).0).collect();
     assert_eq!(keys, ["GPU-0", "GPU-0:p0", "GPU-0:p1"]);
@@ -356,7 +357,7 @@ fn a_partition_is_another_gpu_than_the_whole() {
 #[test]
 fn sorted_parts_that_do_not_overlap_are_copied() {
     let rows = |gpu, times: std::ops::Range<i64>| {
-        times.map(move |time| Row { gpu, time, power: Some(1.0), ..Row::default() })
+        times.map(move |time| MergeRow { gpu, time, power: Some(1.0), ..MergeRow::default() })
     };
     let one = build(&rows(0, 0..100).collect::<Vec<_>>(), PLAIN);
     let only = merge(std::slice::from_ref(&one), Order::GpuTime).unwrap().unwrap();
@@ -371,7 +372,7 @@ fn sorted_parts_that_do_not_overlap_are_copied() {
 
 #[test]
 fn what_is_no_table_is_refused() {
-    let whole = build(&[Row::default()], PLAIN);
+    let whole = build(&[MergeRow::default()], PLAIN);
     let without = |name: &str| {
         let index = whole.schema().index_of(name).unwrap();
         let keep: Vec<usize> = (0..whole.num_columns()).filter(|&i| i != index).collect();

@@ -15,7 +15,7 @@ const GPU: &str = "GPU-1";
 
 /// A row: its time in milliseconds, holder, watts, utilisation, throttling and counter.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct UseRow {
     at_ms: i64,
     holder: u32,
     watts: Option<f64>,
@@ -43,7 +43,7 @@ impl Throttled {
     }
 }
 
-impl Row {
+impl UseRow {
     /// 100 W without work.
     fn at(at_s: i64) -> Self {
         let (watts, utilization) = (Some(100.0), Some(0.0));
@@ -98,11 +98,11 @@ fn names(width_ns: Option<i64>) -> (Usage, [u32; 2]) {
     (usage, holders)
 }
 
-fn by_rows(rows: &[Row]) -> Vec<GpuUse> {
+fn by_rows(rows: &[UseRow]) -> Vec<GpuUse> {
     by_rows_and_steps(rows, None)
 }
 
-fn by_rows_and_steps(rows: &[Row], width_ns: Option<i64>) -> Vec<GpuUse> {
+fn by_rows_and_steps(rows: &[UseRow], width_ns: Option<i64>) -> Vec<GpuUse> {
     let (mut usage, holders) = names(width_ns);
     for row in rows {
         usage.add(&Arc::from(GPU), holders[row.holder as usize], row.stay());
@@ -111,11 +111,11 @@ fn by_rows_and_steps(rows: &[Row], width_ns: Option<i64>) -> Vec<GpuUse> {
 }
 
 /// The same by rollups of so many milliseconds.
-fn by_stays(rows: &[Row], step_ms: i64) -> Vec<GpuUse> {
+fn by_stays(rows: &[UseRow], step_ms: i64) -> Vec<GpuUse> {
     by_stays_and_steps(rows, step_ms, None)
 }
 
-fn by_stays_and_steps(rows: &[Row], step_ms: i64, width_ns: Option<i64>) -> Vec<GpuUse> {
+fn by_stays_and_steps(rows: &[UseRow], step_ms: i64, width_ns: Option<i64>) -> Vec<GpuUse> {
     let (mut usage, holders) = names(width_ns);
     let (mut fold, mut stays) = (StayFold::default(), Vec::new());
     let (mut run, mut before, mut of_run) = (0, None, Vec::new());
@@ -144,7 +144,7 @@ fn near(found: f64, wanted: f64) -> bool {
 }
 
 /// Rows some 15 seconds apart that two holders have in turn, with gaps; and a counter that is reset now and then, or none.
-fn rows() -> impl Strategy<Value = Vec<Row>> {
+fn rows() -> impl Strategy<Value = Vec<UseRow>> {
     let row = (
         5_000_i64..25_000,
         prop::bool::weighted(0.05),
@@ -184,14 +184,14 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
                 };
                 (is_told, is_throttling_told) = (utilization.is_some(), throttled.told().is_some());
                 let (watts, counter) = (Some(watts), counts.then_some(counter));
-                Row { at_ms, holder, watts, is_average: false, utilization, throttled, counter }
+                UseRow { at_ms, holder, watts, is_average: false, utilization, throttled, counter }
             });
         made.collect()
     })
 }
 
 /// Joules, seconds, idle seconds and joules, busy and throttled seconds of each holder, from the rows alone: without a counter.
-fn sums(rows: &[Row]) -> [[f64; 6]; 2] {
+fn sums(rows: &[UseRow]) -> [[f64; 6]; 2] {
     let mut sums = [[0.0; 6]; 2];
     let (mut utilization, mut throttled) = (None, None);
     for pair in rows.windows(2) {
@@ -223,7 +223,7 @@ fn sums(rows: &[Row]) -> [[f64; 6]; 2] {
 proptest! {
     #[test]
     fn energy_and_hours_are_the_exact_sums_of_each_holder(rows in rows(), step_s in prop::sample::select(vec![10_i64, 60, 3_600])) {
-        let without: Vec<Row> = rows.iter().map(|row| Row { counter: None, ..*row }).collect();
+        let without: Vec<UseRow> = rows.iter().map(|row| UseRow { counter: None, ..*row }).collect();
         let wanted = sums(&without);
         for uses in [by_rows(&without), by_stays(&without, step_s * 1_000)] {
             for (job, wanted) in ["a", "b"].into_iter().zip(wanted) {
@@ -266,7 +266,7 @@ proptest! {
 
     #[test]
     fn a_range_and_the_next_are_the_whole(rows in rows(), cut in 0.0..1.0_f64) {
-        let rows: Vec<Row> = rows.iter().map(|row| Row { counter: None, ..*row }).collect();
+        let rows: Vec<UseRow> = rows.iter().map(|row| UseRow { counter: None, ..*row }).collect();
         #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place among the rows")]
         let cut = (rows.len() as f64 * cut) as usize;
         // An end that begins with a gap does not know that it is one.
@@ -284,7 +284,7 @@ proptest! {
         let (by_row, by_stay) = (by_rows(&rows), by_stays(&rows, step_s * 1_000));
         let sum = |uses: &[GpuUse]| uses.iter().filter_map(|one| one.held.joules).fold(0.0, |sum, joules| sum + joules);
         // The energy of the GPU, whoever holds it.
-        let alone: Vec<Row> = rows.iter().map(|row| Row { holder: 0, ..*row }).collect();
+        let alone: Vec<UseRow> = rows.iter().map(|row| UseRow { holder: 0, ..*row }).collect();
         prop_assert!(near(sum(&by_row), sum(&by_rows(&alone))));
         prop_assert!((sum(&by_row) - sum(&by_stay)).abs() <= 0.01 * sum(&by_row) + 1e-9, "{by_row:?} {by_stay:?}");
         for (one, other) in by_row.iter().zip(&by_stay) {
@@ -296,7 +296,7 @@ proptest! {
 
 /// 100 W at these times, in seconds.
 fn constant(times: impl IntoIterator<Item = i64>) -> Vec<GpuUse> {
-    by_rows(&times.into_iter().map(Row::at).collect::<Vec<_>>())
+    by_rows(&times.into_iter().map(UseRow::at).collect::<Vec<_>>())
 }
 
 #[test]
@@ -333,8 +333,8 @@ fn an_outage_at_the_beginning_is_a_gap() {
 #[test]
 fn pairs_of_rows_with_a_pause_between_lose_nothing() {
     for (apart_s, offset_s) in [(60, 1), (60, 3), (60, 9), (60, 12), (30, 2), (600, 5)] {
-        let rows: Vec<Row> =
-            (0..120).flat_map(|n| [n * apart_s, n * apart_s + offset_s]).map(Row::at).collect();
+        let rows: Vec<UseRow> =
+            (0..120).flat_map(|n| [n * apart_s, n * apart_s + offset_s]).map(UseRow::at).collect();
         let seconds = f64::from(i32::try_from(119 * apart_s + offset_s).unwrap());
         for uses in [by_rows(&rows), by_stays(&rows, 600_000)] {
             let held = of(&uses, "a");
@@ -353,15 +353,15 @@ fn pairs_of_rows_with_a_pause_between_lose_nothing() {
 }
 
 /// Rows each ten seconds for some hours, with a counter of 100 W.
-fn counted(hours: i64, watts: impl Fn(i64) -> Option<f64>) -> Vec<Row> {
+fn counted(hours: i64, watts: impl Fn(i64) -> Option<f64>) -> Vec<UseRow> {
     let row = |n: i64| {
         let counter = Some(1_000.0 * f64::from(i32::try_from(n).unwrap()));
-        Row { watts: watts(n * 10), counter, ..Row::at(n * 10) }
+        UseRow { watts: watts(n * 10), counter, ..UseRow::at(n * 10) }
     };
     (0..=hours * 360).map(row).collect()
 }
 
-fn joules(rows: &[Row]) -> [f64; 3] {
+fn joules(rows: &[UseRow]) -> [f64; 3] {
     [by_rows(rows), by_stays(rows, 60_000), by_stays(rows, 3_600_000)]
         .map(|uses| of(&uses, "a").joules.unwrap())
 }
@@ -385,7 +385,7 @@ fn a_counter_below_the_power_is_the_energy_of_each_hour_and_of_all() {
 fn what_a_counter_counts_without_power_and_over_a_gap_is_kept_in_rollups() {
     // No power for a quarter of an hour; no rows for two hours; no power at all, and a reset.
     let without_power = counted(2, |at_s| Some(100.0).filter(|_| !(2_400..3_300).contains(&at_s)));
-    let with_gap: Vec<Row> = counted(24, |_| Some(100.0))
+    let with_gap: Vec<UseRow> = counted(24, |_| Some(100.0))
         .into_iter()
         .filter(|row| !(36_000_000..43_200_000).contains(&row.at_ms))
         .collect();
@@ -412,11 +412,14 @@ fn power_beside_a_counter_is_its_holders_and_counts_where_the_counter_says_nothi
     for (apart_s, later_s) in [(10, 5), (60, 30), (60, 1)] {
         let rows = (0..3_600 / apart_s).flat_map(|n| {
             let counter = Some(92.0 * f64::from(i32::try_from(n * apart_s + later_s).unwrap()));
-            let watts = Row { holder: u32::from(n % 7 == 0), ..Row::at(n * apart_s) };
-            [watts, Row { counter, watts: None, holder: watts.holder, ..Row::at(n * apart_s + later_s) }]
+            let watts = UseRow { holder: u32::from(n % 7 == 0), ..UseRow::at(n * apart_s) };
+            [
+                watts,
+                UseRow { counter, watts: None, holder: watts.holder, ..UseRow::at(n * apart_s + later_s) },
+            ]
         });
-        let rows: Vec<Row> = rows.collect();
-        let alone: Vec<Row> = rows.iter().map(|row| Row { holder: 0, ..*row }).collect();
+        let rows: Vec<UseRow> = rows.collect();
+        let alone: Vec<UseRow> = rows.iter().map(|row| UseRow { holder: 0, ..*row }).collect();
         for uses in [by_rows(&rows), by_stays(&rows, 600_000), by_rows(&alone), by_stays(&alone, 600_000)] {
             let sum: f64 = uses.iter().filter_map(|one| one.held.joules).sum();
             assert!((sum / (92.0 * 3_600.0) - 1.0).abs() < 0.03, "{apart_s} {later_s}: {sum} J");
@@ -439,9 +442,9 @@ fn power_beside_a_counter_is_its_holders_and_counts_where_the_counter_says_nothi
 fn averages_count_where_power_is_sampled_no_more() {
     let row = |n: i64| {
         let is_average = n >= 120;
-        Row { is_average, watts: Some(if is_average { 200.0 } else { 100.0 }), ..Row::at(n * 10) }
+        UseRow { is_average, watts: Some(if is_average { 200.0 } else { 100.0 }), ..UseRow::at(n * 10) }
     };
-    let rows: Vec<Row> = (0..=720).map(row).collect();
+    let rows: Vec<UseRow> = (0..=720).map(row).collect();
     for uses in [by_rows(&rows), by_stays(&rows, 600_000)] {
         let energy = of(&uses, "a").joules.unwrap();
         // The first averages may be of the same time as the samples.
@@ -455,25 +458,30 @@ fn a_state_that_is_told_no_more_lasts_no_longer_than_a_gap() {
     let row = |n: i64| {
         let is_told = n <= 60;
         let throttled = if is_told { Throttled::State(1.0) } else { Throttled::Untold };
-        Row { utilization: Some(0.0).filter(|_| is_told), throttled, ..Row::at(n * 10) }
+        UseRow { utilization: Some(0.0).filter(|_| is_told), throttled, ..UseRow::at(n * 10) }
     };
-    let rows: Vec<Row> = (0..=720).map(row).collect();
+    let rows: Vec<UseRow> = (0..=720).map(row).collect();
     for uses in [by_rows(&rows), by_stays(&rows, 60_000), by_stays(&rows, 3_600_000)] {
         let held = of(&uses, "a");
         assert!(near(held.seconds, 7_200.0) && near(held.joules.unwrap(), 720_000.0), "{held:?}");
         assert!(near(held.idle_s.unwrap(), 650.0) && near(held.throttled_s.unwrap(), 650.0), "{held:?}");
         assert!(near(held.idle_joules.unwrap(), 65_000.0), "{held:?}");
     }
-    let later: Vec<Row> = rows[70..].to_vec();
+    let later: Vec<UseRow> = rows[70..].to_vec();
     assert_eq!(of(&by_rows(&later), "a").idle_s, None);
 }
 
 #[test]
 fn a_counter_that_agrees_is_the_energy_from_its_first_reading_on() {
-    let rows: Vec<Row> = (0..600_i64)
+    let rows: Vec<UseRow> = (0..600_i64)
         .map(|n| {
             let energy = 105.0 * f64::from(i32::try_from(n).unwrap());
-            Row { holder: u32::from(n >= 300), utilization: Some(50.0), counter: Some(energy), ..Row::at(n) }
+            UseRow {
+                holder: u32::from(n >= 300),
+                utilization: Some(50.0),
+                counter: Some(energy),
+                ..UseRow::at(n)
+            }
         })
         .collect();
     for uses in [by_rows(&rows), by_stays(&rows, 60_000)] {

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use gpuvitals_sources::dialect::amd_gpu_metrics::{Field, GpuMetrics};
-use package::{Package, Table};
+use package::{MetricsTable, Package};
 use sysfs::Tree;
 
 const HELP: &str = "\
@@ -36,7 +36,7 @@ mi300x_tree [--gpus N] [--gpu-metrics 1.5|1.7|none] [--animate HZ] DIR
 
 struct Options {
     gpus: u16,
-    table: Option<&'static Table>,
+    table: Option<&'static MetricsTable>,
     animate_hz: Option<u32>,
     dir: PathBuf,
 }
@@ -71,7 +71,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn options(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>, Box<dyn Error>> {
-    let mut options = Options { gpus: 8, table: Some(&Table::V1_7), animate_hz: None, dir: PathBuf::new() };
+    let mut options =
+        Options { gpus: 8, table: Some(&MetricsTable::V1_7), animate_hz: None, dir: PathBuf::new() };
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
@@ -79,8 +80,8 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options
             "--gpus" => options.gpus = value()?.parse()?,
             "--gpu-metrics" => {
                 options.table = match value()?.as_str() {
-                    "1.5" => Some(&Table::V1_5),
-                    "1.7" => Some(&Table::V1_7),
+                    "1.5" => Some(&MetricsTable::V1_5),
+                    "1.7" => Some(&MetricsTable::V1_7),
                     "none" => None,
                     other => return Err(format!("gpu_metrics {other}: 1.5, 1.7 or none").into()),
                 }
@@ -107,7 +108,12 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options
 /// Lets time pass in the tables until the process is killed. A reader may see half of two snapshots, which the kernel
 /// would not let it: the file system does not lock a read against a write.
 #[expect(clippy::disallowed_methods, reason = "this is the loop that asks the clock and waits for it")]
-fn animate(tree: &Tree, packages: &mut [Package], table: &Table, hz: u32) -> Result<(), Box<dyn Error>> {
+fn animate(
+    tree: &Tree,
+    packages: &mut [Package],
+    table: &MetricsTable,
+    hz: u32,
+) -> Result<(), Box<dyn Error>> {
     let files: Vec<File> = packages
         .iter()
         .map(|package| File::options().write(true).open(tree.gpu_metrics(package.gpu)))

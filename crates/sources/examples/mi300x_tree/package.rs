@@ -8,7 +8,7 @@ const POWER_IDLE_W: u64 = 140;
 
 /// Offsets of the fields that differ between the two versions; the rest follows from these.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct MetricsTable {
     content: u8,
     size: u16,
     energy: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Table {
     firmware: usize,
 }
 
-impl Table {
+impl MetricsTable {
     pub(crate) const V1_5: Self =
         Self { content: 5, size: 360, energy: 88, links: 112, pcie: 128, firmware: 304 };
     pub(crate) const V1_7: Self =
@@ -102,7 +102,7 @@ impl Package {
     }
 
     /// The table, as the kernel would give it.
-    pub(crate) fn encode(&self, table: &Table, blob: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, table: &MetricsTable, blob: &mut Vec<u8>) {
         blob.clear();
         blob.resize(usize::from(table.size), 0xff);
         let mut put = Writer { blob };

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::package::{POWER_CAP_W, Package, Table};
+use crate::package::{MetricsTable, POWER_CAP_W, Package};
 
 /// Buses of the eight GPUs of a usual board.
 const BUSES: [u8; 8] = [0x05, 0x26, 0x46, 0x65, 0x85, 0xa6, 0xc6, 0xe5];
@@ -110,7 +110,7 @@ impl Tree {
     }
 
     /// One GPU with its links and its node.
-    pub(crate) fn gpu(&self, package: &Package, table: Option<&Table>) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn gpu(&self, package: &Package, table: Option<&MetricsTable>) -> Result<(), Box<dyn Error>> {
         let gpu = package.gpu;
         let (slot, device) = (pci_address(gpu), device(gpu));
         for (name, text) in DEVICE {

@@ -11,7 +11,7 @@ const GAP_MS: i64 = 600_000;
 /// is beside the power.
 #[derive(Debug, Clone)]
 struct Counted {
-    row: Row,
+    row: UseRow,
     apart_ms: i64,
     has_gap: bool,
     is_reset: bool,
@@ -35,7 +35,7 @@ fn counted_row() -> impl Strategy<Value = Counted> {
         .prop_map(
             |(apart_ms, [has_gap, is_reset, is_read], holder, watts, percent, throttled, beside)| {
                 let (watts, utilization) = (Some(watts), Some(percent));
-                let row = Row { holder, watts, utilization, throttled, ..Row::at(0) };
+                let row = UseRow { holder, watts, utilization, throttled, ..UseRow::at(0) };
                 Counted { row, apart_ms, has_gap, is_reset, beside, is_read }
             },
         )
@@ -43,7 +43,7 @@ fn counted_row() -> impl Strategy<Value = Counted> {
 
 /// Rows with a counter, which each of them has or some, and which is reset now and then or never. Distances are some 15 seconds, or a
 /// fifth of that.
-fn counted_rows(is_always_read: bool, has_resets: bool) -> impl Strategy<Value = Vec<Row>> {
+fn counted_rows(is_always_read: bool, has_resets: bool) -> impl Strategy<Value = Vec<UseRow>> {
     let rows = prop::collection::vec(counted_row(), 2 * SETTLED + 1..160);
     (rows, any::<bool>()).prop_map(move |(mut rows, is_fast)| {
         let count = rows.len();
@@ -66,7 +66,7 @@ fn counted_rows(is_always_read: bool, has_resets: bool) -> impl Strategy<Value =
     })
 }
 
-fn at_their_times(rows: Vec<Counted>) -> Vec<Row> {
+fn at_their_times(rows: Vec<Counted>) -> Vec<UseRow> {
     let (mut at_ms, mut counter, mut before) = (1_700_000_000_000, 5_000.0, None);
     let made = rows.into_iter().map(|Counted { row, apart_ms, is_reset, beside, is_read, .. }| {
         at_ms += apart_ms;
@@ -76,7 +76,7 @@ fn at_their_times(rows: Vec<Counted>) -> Vec<Row> {
         if is_reset {
             counter = 0.0;
         }
-        Row { at_ms, counter: is_read.then_some(counter), ..row }
+        UseRow { at_ms, counter: is_read.then_some(counter), ..row }
     });
     made.collect()
 }
@@ -86,28 +86,28 @@ fn seconds(ms: i64) -> f64 {
     ms as f64 / 1e3
 }
 
-fn is_gap(pair: &[Row]) -> bool {
+fn is_gap(pair: &[UseRow]) -> bool {
     pair[1].at_ms - pair[0].at_ms >= GAP_MS
 }
 
 /// Power between two rows, joules; none over a gap.
-fn integral(pair: &[Row]) -> f64 {
+fn integral(pair: &[UseRow]) -> f64 {
     let joules = f64::midpoint(pair[0].watts.unwrap(), pair[1].watts.unwrap())
         * seconds(pair[1].at_ms - pair[0].at_ms);
     if is_gap(pair) { 0.0 } else { joules }
 }
 
-fn is_reset(pair: &[Row]) -> bool {
+fn is_reset(pair: &[UseRow]) -> bool {
     pair[1].counter < pair[0].counter
 }
 
 /// Energy between two rows that both have a reading: what was counted, or the power where the counter fell.
-fn joules_between(pair: &[Row]) -> f64 {
+fn joules_between(pair: &[UseRow]) -> f64 {
     if is_reset(pair) { integral(pair) } else { pair[1].counter.unwrap() - pair[0].counter.unwrap() }
 }
 
 /// Joules, and those of idle time, of a holder, from the rows alone, each of which has a reading.
-fn counted_sums(rows: &[Row], holder: u32) -> [f64; 2] {
+fn counted_sums(rows: &[UseRow], holder: u32) -> [f64; 2] {
     let mut sums = [0.0; 2];
     for pair in rows.windows(2).filter(|pair| pair[0].holder == holder) {
         sums[0] += joules_between(pair);
@@ -119,7 +119,7 @@ fn counted_sums(rows: &[Row], holder: u32) -> [f64; 2] {
 }
 
 /// Joules of the GPU, from rows that have a reading now and then.
-fn counted_sum(rows: &[Row]) -> f64 {
+fn counted_sum(rows: &[UseRow]) -> f64 {
     let read: Vec<usize> = (0..rows.len()).filter(|n| rows[*n].counter.is_some()).collect();
     let spans = read.windows(2).map(|span| {
         let within = &rows[span[0]..=span[1]];

@@ -12,7 +12,7 @@ use super::differences::DIFFERENCES;
 use super::machines::{CAPTURED, first_reading, fixture, value};
 
 /// A peer's value: its name there, our column, the peer's number in our unit, the allowed difference.
-type Said = (&'static str, &'static str, Option<f64>, f64);
+type PeerReading = (&'static str, &'static str, Option<f64>, f64);
 
 const MIB: f64 = 1_048_576.0;
 /// A reading of gpu_metrics has hundredths of a degree, one of hwmon whole degrees.
@@ -24,7 +24,7 @@ const POWER: &str = "Average Graphics Package Power (W)";
 const TOTAL: &str = "VRAM Total Memory (B)";
 const USED: &str = "VRAM Total Used Memory (B)";
 
-fn lact(json: &Value) -> Vec<Said> {
+fn lact(json: &Value) -> Vec<PeerReading> {
     let stat = |path: &str| json.pointer(&format!("/stats/{path}")).and_then(Value::as_f64);
     let level = |of: &str| stat(&format!("active_power_states/{of}/Index"));
     let link = |path: &str| {
@@ -83,7 +83,7 @@ fn lact(json: &Value) -> Vec<Said> {
     ]
 }
 
-fn rocm_smi(json: &Value) -> Vec<Said> {
+fn rocm_smi(json: &Value) -> Vec<PeerReading> {
     let card = &json["card0"];
     let number = |key: &str| {
         let text = card[key].as_str()?;
@@ -118,7 +118,7 @@ fn shown(value: Option<f64>) -> String {
 }
 
 /// Differences from a peer, as rows of the table in docs/amd.md without their reason.
-fn differing(name: &str, peer: &str, row: &Row, said: Vec<Said>) -> (Vec<String>, usize) {
+fn differing(name: &str, peer: &str, row: &Row, said: Vec<PeerReading>) -> (Vec<String>, usize) {
     let mut compared = 0;
     let mut rows = Vec::new();
     for (what, column, theirs, apart) in said {
@@ -143,7 +143,7 @@ fn other_readers_agree_but_for_what_is_listed() {
     for name in CAPTURED {
         let reading = first_reading(name);
         let row = &reading.rows()[0];
-        let mut compare = |peer, path: &Path, said: fn(&Value) -> Vec<Said>| {
+        let mut compare = |peer, path: &Path, said: fn(&Value) -> Vec<PeerReading>| {
             let Ok(text) = fs::read_to_string(path) else { return };
             let (rows, number) = differing(name, peer, row, said(&serde_json::from_str(&text).unwrap()));
             found.extend(rows);

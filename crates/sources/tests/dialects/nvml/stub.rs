@@ -66,14 +66,14 @@ impl Stub {
 
 /// One row, by column.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Said {
+pub(crate) struct SaidRow {
     pub(crate) identity: Arc<Identity>,
     pub(crate) values: BTreeMap<&'static str, f64>,
     pub(crate) absences: BTreeMap<&'static str, AbsenceReason>,
     pub(crate) down: Option<AbsenceReason>,
 }
 
-impl Said {
+impl SaidRow {
     fn of(row: &Row) -> Self {
         let column = |metric: &MetricId| metric.metric().column;
         Self {
@@ -98,8 +98,8 @@ impl Said {
 }
 
 /// One reading of a probe.
-pub(crate) fn read(probe: &mut Box<dyn Probe>, due: Due) -> Result<Vec<Said>, ProbeError> {
+pub(crate) fn read(probe: &mut Box<dyn Probe>, due: Due) -> Result<Vec<SaidRow>, ProbeError> {
     let mut reading = Reading::default();
     let result = probe.read(due, &mut reading);
-    result.map(|()| reading.rows().iter().map(Said::of).collect())
+    result.map(|()| reading.rows().iter().map(SaidRow::of).collect())
 }

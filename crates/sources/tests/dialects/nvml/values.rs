@@ -7,15 +7,15 @@ use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
 use gpuvitals_sources::probe::{Driver, Due};
 use gpuvitals_sources::registry::Verdict;
 
-use super::stub::{Said, Stub, read};
+use super::stub::{SaidRow, Stub, read};
 use crate::details::details;
 
 const FAST: Due = Due { slow: false, rare: false };
 
 /// Readings until every row has had a metric that needs two samples. Each has it in a reading of its own: the rows of the
 /// last reading, with what they had before.
-fn read_until(probe: &mut Box<dyn gpuvitals_sources::probe::Probe>, column: &str) -> Vec<Said> {
-    let mut before: Vec<Said> = Vec::new();
+fn read_until(probe: &mut Box<dyn gpuvitals_sources::probe::Probe>, column: &str) -> Vec<SaidRow> {
+    let mut before: Vec<SaidRow> = Vec::new();
     for _ in 0..100_000 {
         let mut rows = read(probe, Due::ALL).unwrap();
         for row in &mut rows {
