@@ -226,8 +226,8 @@ impl RowBuilder {
         for (number, part) in parts.iter().enumerate() {
             let mut rest = std::mem::take(&mut self.rest);
             rest.clear();
-            let reading = RecordReading { record, rest: &mut rest, ledger: &mut *ledger };
-            is_taken |= self.take_part(reading, time_ns, (number, part))?;
+            let mut reading = RecordReading { record, rest: &mut rest, ledger: &mut *ledger };
+            is_taken |= self.take_part(&mut reading, time_ns, (number, part))?;
             invalid += rest.invalid;
             self.rest = rest;
         }
@@ -242,7 +242,7 @@ impl RowBuilder {
     /// Puts a part of the record into its row, if it has a value.
     fn take_part(
         &mut self,
-        mut reading: RecordReading<'_>,
+        reading: &mut RecordReading<'_>,
         time_ns: i64,
         (number, part): (usize, &RecordPart),
     ) -> Result<bool, Refusal> {
@@ -257,14 +257,14 @@ impl RowBuilder {
             own: RowPlace { index, time_ns, is_host, row: None, is_shared },
         };
         for cells in &part.metrics {
-            self.read_cells(&mut reading, cells, &mut places);
+            self.read_cells(reading, cells, &mut places);
         }
         for (column, name) in &part.extras {
             reading.rest.extra(name, &pointed(record.field(*column), self.plan.decimals.of_column(*column)));
         }
         let mut is_elsewhere = false;
         if let Some(columns) = self.named.filter(|_| part.whose == Whose::Row) {
-            is_elsewhere = self.read_named(&mut reading, columns, &mut places)?;
+            is_elsewhere = self.read_named(reading, columns, &mut places)?;
         }
         let has_card = places.card.as_ref().is_some_and(|card| card.row.is_some());
         let mut place = places.own;
@@ -272,7 +272,7 @@ impl RowBuilder {
             self.open_row(&mut place);
         }
         match place.row {
-            Some(row) => self.put_rest(&mut reading, &place, row),
+            Some(row) => self.put_rest(reading, &place, row),
             None => self.note_absences(&place, reading.rest),
         }
         Ok(place.row.is_some() || has_card || is_elsewhere)
