@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use crate::lock::{DirectoryLock, Identity, create_file, displaced, make_directory};
+use crate::lock::{DirectoryLock, Identity, create_file, displaced, make_directory, sync_directory};
 
 /// Bytes zero-filled with one write.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -232,7 +232,7 @@ impl Disk for FsDisk {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        File::open(&self.directory)?.sync_all()
+        sync_directory(&self.directory)
     }
 
     fn check(&self) -> io::Result<()> {

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::lock::sync_directory;
+
 /// A file under another name until it is whole and on the disk: its place has all of the old file or all of the new one.
 /// Dropped before, it is removed.
 #[derive(Debug)]
@@ -46,8 +48,7 @@ impl Fresh {
         let len = self.file.metadata()?.len();
         fs::rename(&self.path, &self.place)?;
         self.is_in_place = true;
-        let parent = self.place.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        self.place.parent().map_or(Ok(()), sync_directory)?;
         Ok(len)
     }
 }

@@ -66,7 +66,7 @@ pub use disk::{Disk, DiskFile, FsDisk, Join, Step, free_bytes, read_full, write_
 pub use error::LogError;
 pub use format::RECORD_LEN_MAX;
 pub use fresh::Fresh;
-pub use lock::{DISPLACED, DirectoryLock, LockError, create_file, make_directory, open_file};
+pub use lock::{DISPLACED, DirectoryLock, LockError, create_file, make_directory, open_file, sync_directory};
 pub use log::{Log, LogStats, Ticket};
 pub use place::{Appended, Place, SegmentStats};
 pub use recovery::{Damage, Record, Recovery, TornTail};

@@ -144,10 +144,19 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
     fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
     for parent in missing.iter().filter_map(|path| path.parent()) {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        File::open(parent)?.sync_all()?;
+        sync_directory(parent)?;
     }
     Ok(())
+}
+
+/// Makes durable which files a directory holds, and under which names. An empty path is the current directory, as in the
+/// parent of a bare name.
+///
+/// # Errors
+/// The system's error.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    File::open(path)?.sync_all()
 }
 
 /// Creates an empty file that only this user can read; an existing one is emptied.

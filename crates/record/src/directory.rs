@@ -18,6 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::Table;
+use gpuvitals_log::sync_directory;
 use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
 
@@ -381,7 +382,7 @@ fn write(path: &Path, about: &About) -> std::io::Result<()> {
 }
 
 fn sync(directory: &Path) -> Result<(), RecordError> {
-    File::open(directory).and_then(|dir| dir.sync_all()).map_err(RecordError::io("sync", directory))
+    sync_directory(directory).map_err(RecordError::io("sync", directory))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The store's directory: its lock, its layout, and files that appear whole or not at all.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpuvitals_log::{DirectoryLock, LockError, create_file, make_directory, open_file};
+use gpuvitals_log::{DirectoryLock, LockError, create_file, make_directory, open_file, sync_directory};
 
 use crate::error::StoreError;
 use crate::grain::Grain;
@@ -78,7 +78,7 @@ impl Directory {
             make_directory(day)?;
         }
         rename_new(&self.aside(name), &target)?;
-        target.parent().map_or(Ok(()), sync_dir)?;
+        target.parent().map_or(Ok(()), sync_directory)?;
         Ok(target)
     }
 }
@@ -99,14 +99,6 @@ fn rename_new(path: &Path, target: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{} exists", target.display())));
     }
     fs::rename(path, target)
-}
-
-/// Makes entries of a directory durable.
-///
-/// # Errors
-/// The system's error.
-pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 /// Reads a file whole.
@@ -139,5 +131,5 @@ pub(crate) fn write(path: &Path, bytes: &[u8], steps: &FileSteps, last: FileStep
         let _removed = fs::remove_file(&fresh);
     }
     written?;
-    path.parent().map_or(Ok(()), sync_dir)
+    path.parent().map_or(Ok(()), sync_directory)
 }

@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use gpuvitals_core::Table;
 use gpuvitals_core::merge::{Merge, MergeError};
-use gpuvitals_log::{create_file, make_directory};
+use gpuvitals_log::{create_file, make_directory, sync_directory};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::errors::ParquetError;
@@ -21,7 +21,6 @@ use super::describe::{Footer, NO_ROWS, record};
 use super::error::FileError;
 use super::facts::{BLOCK_BYTES, BLOCKS_KEY, ROW_GROUPS_KEY, RowGroupFacts};
 use crate::config::StoreConfig;
-use crate::directory::sync_dir;
 use crate::error::StoreError;
 use crate::grain::Grain;
 use crate::manifest::{FileRecord, Span};
@@ -317,7 +316,7 @@ impl<'a> TableWriter<'a> {
         self.steps.take(FileStep::Rename, &path).map_err(self.io("rename"))?;
         fs::rename(&self.fresh.path, &path).map_err(self.io("rename"))?;
         self.fresh.kept = true;
-        path.parent().map_or(Ok(()), sync_dir).map_err(|source| FileError::Io {
+        path.parent().map_or(Ok(()), sync_directory).map_err(|source| FileError::Io {
             action: "sync",
             path: path.clone(),
             source,
