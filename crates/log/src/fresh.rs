@@ -1,24 +1,27 @@
-//! Files that are written beside their place.
+//! Files that are written beside their place: the one way in which a file appears whole or not at all.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::lock::sync_directory;
+use crate::lock::{create_file, sync_directory};
 
-/// A file under another name until it is whole and on the disk: its place has all of the old file or all of the new one.
-/// Dropped before, it is removed.
+/// A file under another name until it is whole and on the disk: its place has all of the old file or all of the new one, and
+/// a power cut leaves it so. Dropped before, it is removed.
+///
+/// Segments of a log do not come by it: they are files of a [`Disk`](crate::Disk), which a test lets fail, and mostly spares
+/// that were made in advance.
 #[derive(Debug)]
 pub struct Fresh {
     file: File,
-    /// The place's name with `.tmp` behind it.
+    /// Its name until then.
     path: PathBuf,
     place: PathBuf,
     is_in_place: bool,
 }
 
 impl Fresh {
-    /// Creates it empty, beside its place.
+    /// Creates it empty, beside its place: under the place's name with `.tmp` behind it.
     ///
     /// # Errors
     /// The system's error.
@@ -27,6 +30,14 @@ impl Fresh {
         path.push(".tmp");
         let path = PathBuf::from(path);
         Ok(Self { file: File::create(&path)?, path, place: place.to_owned(), is_in_place: false })
+    }
+
+    /// Creates it empty under the path `beside`, which is in the place's directory. Only this user can read it.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn create_private(place: &Path, beside: PathBuf) -> io::Result<Self> {
+        Ok(Self { file: create_file(&beside)?, path: beside, place: place.to_owned(), is_in_place: false })
     }
 
     /// The file, to be written.
@@ -43,8 +54,17 @@ impl Fresh {
     ///
     /// # Errors
     /// The system's error; unless the last sync failed, the place is unchanged.
-    pub fn put(mut self) -> io::Result<u64> {
+    pub fn put(self) -> io::Result<u64> {
+        self.put_after(|| Ok(()))
+    }
+
+    /// The same with a step between: `step` runs when the file is durable and does not have its place yet.
+    ///
+    /// # Errors
+    /// The system's error or that of `step`; unless the last sync failed, the place is unchanged.
+    pub fn put_after(mut self, step: impl FnOnce() -> io::Result<()>) -> io::Result<u64> {
         self.file.sync_all()?;
+        step()?;
         let len = self.file.metadata()?.len();
         fs::rename(&self.path, &self.place)?;
         self.is_in_place = true;

@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpuvitals_log::{DirectoryLock, LockError, create_file, make_directory, open_file, sync_directory};
+use gpuvitals_log::{DirectoryLock, Fresh, LockError, make_directory, open_file, sync_directory};
 
 use crate::error::StoreError;
 use crate::grain::Grain;
@@ -111,25 +111,24 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file whole: under its `.tmp` name, synced, renamed, the directory synced. The rename is the step
-/// `last`.
+/// Writes a file whole. Its appearance is the step `last`.
 ///
 /// # Errors
 /// The system's error; unless the last sync failed, the file is unchanged.
 pub(crate) fn write(path: &Path, bytes: &[u8], steps: &FileSteps, last: FileStep) -> io::Result<()> {
-    let fresh = path.with_extension("tmp");
-    let written = (|| {
-        steps.take(FileStep::Create, &fresh)?;
-        let mut file = create_file(&fresh)?;
-        file.write_all(bytes)?;
-        steps.take(FileStep::Sync, &fresh)?;
-        file.sync_all()?;
-        steps.take(last, path)?;
-        fs::rename(&fresh, path)
-    })();
-    if written.is_err() {
-        let _removed = fs::remove_file(&fresh);
-    }
-    written?;
-    path.parent().map_or(Ok(()), sync_directory)
+    let beside = path.with_extension("tmp");
+    steps.take(FileStep::Create, &beside)?;
+    let fresh = Fresh::create_private(path, beside)?;
+    fresh.file().write_all(bytes)?;
+    put(fresh, path, steps, last)
+}
+
+/// Makes a file durable and lets it appear, which is the step `last`.
+///
+/// # Errors
+/// The system's error; unless the last sync failed, there is no such file, or the one before.
+pub(crate) fn put(fresh: Fresh, path: &Path, steps: &FileSteps, last: FileStep) -> io::Result<()> {
+    steps.take(FileStep::Sync, fresh.path())?;
+    fresh.put_after(|| steps.take(last, path))?;
+    Ok(())
 }

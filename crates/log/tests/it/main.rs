@@ -10,5 +10,6 @@ mod bench;
 mod crash;
 mod damage;
 mod directory;
+mod fresh;
 mod golden;
 mod spare;

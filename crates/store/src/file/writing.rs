@@ -1,4 +1,4 @@
-//! Writing a table file: `.tmp`, sync, rename, sync of the directory.
+//! Writing a table file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use gpuvitals_core::Table;
 use gpuvitals_core::merge::{Merge, MergeError};
-use gpuvitals_log::{create_file, make_directory, sync_directory};
+use gpuvitals_log::{Fresh, make_directory};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::errors::ParquetError;
@@ -21,6 +21,7 @@ use super::describe::{Footer, NO_ROWS, record};
 use super::error::FileError;
 use super::facts::{BLOCK_BYTES, BLOCKS_KEY, ROW_GROUPS_KEY, RowGroupFacts};
 use crate::config::StoreConfig;
+use crate::directory;
 use crate::error::StoreError;
 use crate::grain::Grain;
 use crate::manifest::{FileRecord, Span};
@@ -141,21 +142,6 @@ pub(crate) struct TableWriter<'a> {
     gpus: usize,
 }
 
-/// The `.tmp` file; removed unless it was renamed.
-struct Fresh {
-    path: PathBuf,
-    kept: bool,
-}
-
-impl Drop for Fresh {
-    fn drop(&mut self) {
-        if !self.kept {
-            // The next start removes a file that stays.
-            let _removed = fs::remove_file(&self.path);
-        }
-    }
-}
-
 impl<'a> TableWriter<'a> {
     /// Begins a file.
     ///
@@ -169,14 +155,15 @@ impl<'a> TableWriter<'a> {
     ) -> Result<Self, FileError> {
         let properties = properties((place.table, place.grain, place.level), &schema, config.page_rows);
         let name = place.name();
-        let path = place.root.join(&name).with_extension("tmp");
+        let target = place.root.join(&name);
+        let path = target.with_extension("tmp");
         let io = |source| FileError::Io { action: "create", path: path.clone(), source };
         steps.take(FileStep::Create, &path).map_err(io)?;
         if let Some(day) = path.parent() {
             make_directory(day).map_err(io)?;
         }
-        let file = create_file(&path).map_err(io)?;
-        let fresh = Fresh { path: path.clone(), kept: false };
+        let fresh = Fresh::create_private(&target, path.clone()).map_err(io)?;
+        let file = fresh.file().try_clone().map_err(io)?;
         // Of the hundreds of columns of a rollup the types of Parquet say enough, and take less room.
         let options = ArrowWriterOptions::new()
             .with_properties(properties)
@@ -196,12 +183,12 @@ impl<'a> TableWriter<'a> {
     }
 
     fn parquet(&self, action: &'static str) -> impl FnOnce(ParquetError) -> FileError + use<> {
-        let path = self.fresh.path.clone();
+        let path = self.fresh.path().to_owned();
         move |error| FileError::parquet(action, &path, error)
     }
 
     fn io(&self, action: &'static str) -> impl FnOnce(io::Error) -> FileError + use<> {
-        let path = self.fresh.path.clone();
+        let path = self.fresh.path().to_owned();
         move |source| FileError::Io { action, path, source }
     }
 
@@ -309,18 +296,10 @@ impl<'a> TableWriter<'a> {
         let Place { table, grain, level, number: order, first_sequence, .. } = self.place;
         let record = record((table, grain), self.name.clone(), (level, order), &self.groups, footer)
             .map(|record| FileRecord { first_sequence, ..record })
-            .ok_or_else(|| FileError::Damaged { path: self.fresh.path.clone(), what: NO_ROWS })?;
-        self.steps.take(FileStep::Sync, &self.fresh.path).map_err(self.io("sync"))?;
-        self.writer.inner().file.sync_all().map_err(self.io("sync"))?;
+            .ok_or_else(|| FileError::Damaged { path: self.fresh.path().to_owned(), what: NO_ROWS })?;
         let path = self.place.root.join(&self.name);
-        self.steps.take(FileStep::Rename, &path).map_err(self.io("rename"))?;
-        fs::rename(&self.fresh.path, &path).map_err(self.io("rename"))?;
-        self.fresh.kept = true;
-        path.parent().map_or(Ok(()), sync_directory).map_err(|source| FileError::Io {
-            action: "sync",
-            path: path.clone(),
-            source,
-        })?;
+        let failed = self.io("put in place");
+        directory::put(self.fresh, &path, self.steps, FileStep::Rename).map_err(failed)?;
         Ok(record)
     }
 }
