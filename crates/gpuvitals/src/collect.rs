@@ -68,7 +68,7 @@ async fn serve(
         recent_bytes: config.collector.cache_bytes.as_usize(),
         ..sinks::store_config(&config.store, &config.collector)
     };
-    let (sink, store) = sinks::open(&config.collector, &kept, &config.jsonl, &config.database).await?;
+    let (sink, store) = sinks::open(config, &kept).await?;
     let progress = Arc::new(CollectorProgress::new());
     announcer.tell(&format!(
         "collecting topic {} of {} as group {}, {} workers",

@@ -1,8 +1,10 @@
 //! Where collected rows go: the sinks that the configuration names, as one.
 //!
-//! A further sink is a word of `collector.sinks` and a line in [`open`].
+//! A further sink is a word of `collector.sinks` and an arm of [`open`]; if it has settings, its section is a line of the
+//! configuration too.
 
-use std::path::Path;
+pub(crate) mod lines;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,21 +15,12 @@ use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{FleetBounds, History};
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, Table, causes};
-use gpuvitals_jsonl::{Jsonl, JsonlConfig, JsonlError};
 use gpuvitals_postgres::{Database, Postgres};
-use gpuvitals_settings::{Bytes, settings};
 use gpuvitals_store::{Store, StoreConfig, StoreError};
 
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::store;
-
-settings! {
-    /// JSON lines: a file a GPU in store.dir, where collector.sinks names them
-    pub(crate) struct JsonLines = "jsonl" {
-        /// A file that has grown to this size gets a number, and a new one begins
-        file_bytes: Bytes = "64MiB", from 1;
-    }
-}
 
 /// The end that takes rows, and the end that is asked for them.
 pub(crate) type Ends = (Arc<dyn Sink>, Arc<dyn History>);
@@ -57,13 +50,8 @@ fn kept(keep: Duration) -> Option<Duration> {
 ///
 /// # Errors
 /// When a directory is in use, or cannot be read or written, or the database cannot be used.
-pub(crate) async fn open(
-    settings: &CollectorSettings,
-    store: &StoreConfig,
-    lines: &JsonLines,
-    database: &Database,
-) -> Result<Ends, Failure> {
-    let dir = store.dir.clone();
+pub(crate) async fn open(config: &Config, store: &StoreConfig) -> Result<Ends, Failure> {
+    let (settings, database) = (&config.collector, &config.database);
     let mut sinks = Vec::new();
     let mut history: Option<Arc<dyn History>> = None;
     for kind in kinds(&settings.sinks, database)? {
@@ -78,7 +66,7 @@ pub(crate) async fn open(
                 history.get_or_insert(Arc::clone(&postgres) as _);
                 postgres
             }
-            SinkKind::Jsonl => open_jsonl(&dir, lines)?,
+            SinkKind::Jsonl => lines::open(&store.dir, &config.jsonl)?,
         };
         sinks.push(sink);
     }
@@ -144,25 +132,6 @@ async fn all<'a>(answers: impl Iterator<Item = Answer<'a, Result<(), SinkError>>
         SinkError::Failed(_) => 3,
     });
     worst.map_or(Ok(()), Err)
-}
-
-fn open_jsonl(dir: &Path, settings: &JsonLines) -> Result<Arc<dyn Sink>, Failure> {
-    let config = JsonlConfig { file_bytes: settings.file_bytes.0, ..JsonlConfig::new(dir) };
-    let (jsonl, recovered) = Jsonl::open(&config).map_err(|error| {
-        let exit = match &error {
-            JsonlError::Locked(_) => Exit::Unavailable,
-            JsonlError::Io { source, .. } => Exit::of(source),
-            _ => Exit::Io,
-        };
-        Failure::caused(exit, format!("cannot write JSON lines in {}", dir.display()), error)
-    })?;
-    tracing::info!(
-        dir = %dir.display(), log_rows = recovered.rows, torn_bytes = recovered.torn_bytes, "JSON lines are open"
-    );
-    for damage in &recovered.damage {
-        tracing::error!(damage, "rows in the log of the JSON lines are damaged; the rest is written");
-    }
-    Ok(Arc::new(jsonl))
 }
 
 /// Opens the database: as a sink of the rows, and as a history. One that is away is no error: it is tried again.
@@ -240,16 +209,14 @@ mod tests {
     use gpuvitals_settings::Section;
 
     use super::*;
+    use crate::config::Layers;
 
     #[tokio::test]
     async fn rows_are_in_every_sink_before_they_are_accepted() {
         let dir = tempfile::tempdir().unwrap();
-        let lines = JsonLines { file_bytes: Bytes(1 << 20) };
-        let settings =
-            CollectorSettings::of(&[("collector.sinks", ["store", "jsonl"].as_slice().into())]).unwrap();
-        let database = Database::of(&[]).unwrap();
-        let (sink, history) =
-            open(&settings, &StoreConfig::new(dir.path()), &lines, &database).await.unwrap();
+        let named = vec![("collector.sinks", ["store", "jsonl"].as_slice().into())];
+        let config = Layers::of(named).check().unwrap();
+        let (sink, history) = open(&config, &StoreConfig::new(dir.path())).await.unwrap();
         let mut builder = BatchBuilder::new(Table::GpuEvents);
         let gpu = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "gpu_0").unwrap());
         builder.row(1, gpu);

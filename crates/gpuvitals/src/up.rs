@@ -89,7 +89,7 @@ async fn serve(
     let (socket, address) = listening::listen(config.api.listen, config.api.port, "--port")?;
     let access = listening::access(&config.listener, address, PortKind::Service)?;
     let kept = sinks::store_config(&config.store, &config.collector);
-    let (sink, store) = sinks::open(&config.collector, &kept, &config.jsonl, &config.database).await?;
+    let (sink, store) = sinks::open(config, &kept).await?;
     let queueing = Queueing::of(config).await?;
     let queue = queueing.shown(&config.message_queue)?;
     let clusters =

@@ -55,7 +55,7 @@ sections! {
     #[feature = "services"]
     store: crate::store::Store,
     #[feature = "services"]
-    jsonl: crate::sinks::JsonLines,
+    jsonl: crate::sinks::lines::JsonLines,
     #[feature = "services"]
     database: gpuvitals_postgres::Database,
     #[feature = "services"]
