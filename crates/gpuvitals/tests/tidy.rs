@@ -14,7 +14,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("log", &[]),
     ("settings", &["core"]),
-    ("listener", &["core", "settings"]),
+    ("listener", &["core", "log", "settings"]),
     ("queue", &["core", "log", "listener", "settings"]),
     ("sources", &["core", "settings"]),
     ("inputs", &["core", "sources"]),

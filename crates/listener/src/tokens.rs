@@ -5,13 +5,14 @@
 //! so its plain hash reveals nothing.
 
 use std::fmt;
-use std::fs::{File, Permissions};
+use std::fs::Permissions;
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use gpuvitals_log::Fresh;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
@@ -203,23 +204,23 @@ impl Tokens {
     fn write(&self, path: &Path) -> Result<(), TokenError> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
-        let beside = PathBuf::from(beside);
         let old = std::fs::metadata(path).ok();
         let mode = old.as_ref().map_or(0o600, |file| file.permissions().mode());
         let write = || {
-            let mut file = File::create(&beside)?;
+            let fresh = Fresh::create_private(path, beside.into())?;
+            let mut file = fresh.file();
             // A service that reads it may run as another user than the one who changes it.
             if let Some(old) = &old {
-                std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+                std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()))?;
             }
             file.set_permissions(Permissions::from_mode(mode))?;
             for token in &self.0 {
                 writeln!(file, "{token}")?;
             }
-            file.sync_all()?;
-            std::fs::rename(&beside, path)
+            fresh.put()
         };
-        write().map_err(TokenError::Write)
+        write().map_err(TokenError::Write)?;
+        Ok(())
     }
 
     /// The name of the token that a request brings, if it permits this.
