@@ -23,5 +23,5 @@ pub use lookup::{by_alias, by_column, by_dcgm, folded, gpu_metrics, host_metrics
 pub use metric::{DcgmName, Metric, MetricId, OtelName};
 pub use parts::MEMORY_PARTS;
 pub use render::{json, markdown, table};
-pub use table::{Table, TableColumn};
+pub use table::{ColumnRole, Table, TableColumn};
 pub use unit::{ColumnType, Group, Instrument, Scope, Series, Tier, Unit};

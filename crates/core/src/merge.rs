@@ -2,7 +2,8 @@
 //!
 //! Parts are given oldest to newest. Rows with equal keys (GPU or host, `timestamp_ns`, the table's other key columns) join column by column:
 //! null never overwrites a value; of two values the later arrival wins, which is the one in the later part,
-//! and inside a part the one in the later row. Schemas may differ: columns are matched by name, a missing
+//! and inside a part the one in the later row. In a table with a [version](Table::version) rows with equal keys do not join: the one
+//! with the largest version stays. Schemas may differ: columns are matched by name, a missing
 //! column is a column of nulls, narrower numbers are widened, text may be plain or dictionary-encoded.
 //!
 //! Method: each part's GPUs become integer ranks once (by dictionary value, not by row), a stable counting

@@ -158,7 +158,7 @@ fn a_row_without_its_whole_key_and_a_number_out_of_its_range_are_refused() {
     use gpuvitals_core::batch::{BatchError, ValueError};
     for batch in one_of_each() {
         let table = batch.table();
-        for key in table.key() {
+        for key in table.required() {
             let index = batch.schema().index_of(key.name).unwrap();
             let kept: Vec<usize> = (0..batch.records().num_columns()).filter(|&at| at != index).collect();
             let without = batch.records().project(&kept).unwrap();

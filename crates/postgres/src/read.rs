@@ -54,7 +54,7 @@ pub(crate) async fn rows(
     let is_wanted = |name: &str| {
         let wanted = query.metrics.as_ref();
         wanted.is_none_or(|wanted| wanted.iter().any(|column| column == name))
-            || table.key().any(|key| key.name == name)
+            || table.required().any(|column| column.name == name)
     };
     let columns: Vec<(&str, Kind)> = schema::columns(table).filter(|(name, _)| is_wanted(name)).collect();
     let order = if query.newest_first { "DESC" } else { "ASC" };

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use futures_util::{SinkExt, TryFutureExt};
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
-use gpuvitals_core::catalogue::ColumnType;
+use gpuvitals_core::catalogue::{ColumnType, TableColumn};
 use gpuvitals_core::merge::Overwritten;
 use gpuvitals_core::{Batch, IdentityColumn, Table, time};
 use tokio_postgres::Transaction;
@@ -120,14 +120,17 @@ async fn copy_into(
     Ok(())
 }
 
-/// The rows of the temporary twin that have another value in a column than the row of their key that is there. Only days of their
-/// times are looked into.
+/// The rows of the temporary twin that have another value in a column than the row of their key that is there; in a table with a
+/// version that is no contradiction. Only days of their times are looked into.
 async fn contradicted(
     transaction: &Transaction<'_>,
     table: Table,
     columns: &[&'static str],
     (first_ns, last_ns): (i64, i64),
 ) -> Result<Overwritten, PostgresError> {
+    if table.version().is_some() {
+        return Ok(Overwritten::default());
+    }
     let compared = columns.iter().filter_map(|name| Some((*name, unlike(table, name)?)));
     let texts = IdentityColumn::ALL.into_iter().map(IdentityColumn::name);
     let texts = texts.map(|name| (name, format!("was_named.{name} <> is_named.{name}")));
@@ -185,10 +188,22 @@ async fn take_over(
 ) -> Result<(), PostgresError> {
     let names = columns.join(", ");
     let key = key(table);
-    let changes: Vec<String> =
-        columns.iter().filter(|name| !key.contains(*name)).map(|name| change(table, name)).collect();
+    let (changes, condition): (Vec<String>, String) = match table.version() {
+        None => {
+            let changes = columns.iter().filter(|name| !key.contains(*name)).map(|name| change(table, name));
+            (changes.collect(), String::new())
+        }
+        Some(TableColumn { name: version, .. }) => {
+            let others =
+                ["identity_id", EXTRAS].into_iter().chain(schema::columns(table).map(|(name, _)| name));
+            let changes =
+                others.filter(|name| !key.contains(name)).map(|name| format!("{name} = excluded.{name}"));
+            (changes.collect(), format!(" WHERE {table}.{version} <= excluded.{version}"))
+        }
+    };
     let merge = format!(
-        "INSERT INTO {table} ({names}) SELECT {names} FROM stage_{table} ON CONFLICT ({}) DO UPDATE SET {}",
+        "INSERT INTO {table} ({names}) SELECT {names} FROM stage_{table} \
+         ON CONFLICT ({}) DO UPDATE SET {}{condition}",
         key.join(", "),
         changes.join(", ")
     );

@@ -79,7 +79,7 @@ impl Model {
             name == "timestamp_ns"
                 || name == "gpu"
                 || IdentityColumn::by_name(name).is_some()
-                || query.table.key().any(|column| column.name == name)
+                || query.table.required().any(|column| column.name == name)
                 || query.metrics.as_ref().is_none_or(|names| names.iter().any(|one| one == name))
         };
         let slim = |cells: &Cells| {

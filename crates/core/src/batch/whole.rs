@@ -50,7 +50,7 @@ impl Batch {
         };
         required(TIMESTAMP_COLUMN, &DataType::Int64)?;
         required(table.subject().name(), &text_type())?;
-        for column in table.key() {
+        for column in table.required() {
             required(column.name, &column_type(column))?;
         }
         let mut names = HashSet::with_capacity(records.num_columns());

@@ -89,7 +89,10 @@ fn tables() -> Vec<String> {
     lines.extend(Table::ALL.map(|table| {
         let names = [table.subject().name(), TIMESTAMP_COLUMN].into_iter();
         let key: Vec<&str> = names.chain(table.key().map(|column| column.name)).collect();
-        format!("- `{table}`: key `{}`", key.join("`, `"))
+        let version = table.version().map_or_else(String::new, |version| {
+            format!("; of rows with equal keys the one with the largest `{}` stays", version.name)
+        });
+        format!("- `{table}`: key `{}`{version}", key.join("`, `"))
     }));
     for table in Table::ALL.into_iter().filter(|table| !table.columns().is_empty()) {
         lines.push(format!("\n### `{table}`\n\n| column | type | unit | meaning |\n|---|---|---|---|"));
@@ -104,7 +107,7 @@ fn tables() -> Vec<String> {
 
 const TABLES: &str = "\
 A row has the time, the identity of its GPU or host, the metrics of its table and the columns below. Rows with equal keys
-are one row. The key of a GPU is `uuid`, with `partition` if it has one.
+are one row: they join, column by column. The key of a GPU is `uuid`, with `partition` if it has one.
 ";
 
 /// The metrics of one table, group by group.

@@ -1,7 +1,8 @@
 //! The tables: their names, their keys, and the columns of each that are no metrics.
 //!
 //! Every table has `timestamp_ns` and the identity columns. A row's key is its subject (the GPU or the host), its
-//! time, and the table's key columns: rows with equal keys are one row.
+//! time, and the table's key columns: rows with equal keys are one row. They join, column by column; in a table with a version the
+//! row with the larger one stays as it is.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,6 +27,8 @@ pub enum Table {
     GpuProcesses,
     /// One row per event in the health of a GPU.
     GpuHealthEvents,
+    /// One row per GPU, hour and holder: what it used in that hour so far, added up where the samples are. Its time is the start of the hour.
+    GpuUsage,
 }
 
 /// A column of one table that is no metric.
@@ -39,16 +42,33 @@ pub struct TableColumn {
     pub unit: Unit,
     /// Smallest and largest possible number.
     pub range: (f64, f64),
-    /// Whether it belongs to the key: then every row has a value.
-    pub is_key: bool,
+    /// What it is for.
+    pub role: ColumnRole,
     /// One sentence for people.
     pub help: &'static str,
 }
 
+/// What a table's own column is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnRole {
+    /// It belongs to the key: every row has a value.
+    Key,
+    /// Of two rows with one key the one with the larger value stays, whichever arrives later: every row has a value.
+    Version,
+    /// It says something about the row.
+    Value,
+}
+
 impl Table {
     /// Every table, in the order of their numbers on the wire.
-    pub const ALL: [Self; 5] =
-        [Self::GpuEvents, Self::SystemEvents, Self::GpuDetails, Self::GpuProcesses, Self::GpuHealthEvents];
+    pub const ALL: [Self; 6] = [
+        Self::GpuEvents,
+        Self::SystemEvents,
+        Self::GpuDetails,
+        Self::GpuProcesses,
+        Self::GpuHealthEvents,
+        Self::GpuUsage,
+    ];
 
     /// Its name, the same in documents, JSON, files and queries.
     pub const fn name(self) -> &'static str {
@@ -58,6 +78,7 @@ impl Table {
             Self::GpuDetails => "gpu_details",
             Self::GpuProcesses => "gpu_processes",
             Self::GpuHealthEvents => "gpu_health_events",
+            Self::GpuUsage => "gpu_usage",
         }
     }
 
@@ -81,6 +102,7 @@ impl Table {
             Self::GpuDetails => DETAILS,
             Self::GpuProcesses => PROCESSES,
             Self::GpuHealthEvents => HEALTH_EVENTS,
+            Self::GpuUsage => USAGE,
         }
     }
 
@@ -91,7 +113,17 @@ impl Table {
 
     /// The columns of the key, beside subject and time.
     pub fn key(self) -> impl Iterator<Item = &'static TableColumn> {
-        self.columns().iter().filter(|column| column.is_key)
+        self.columns().iter().filter(|column| column.role == ColumnRole::Key)
+    }
+
+    /// The column by which one of several rows of a key stays; none: they join.
+    pub fn version(self) -> Option<&'static TableColumn> {
+        self.columns().iter().find(|column| column.role == ColumnRole::Version)
+    }
+
+    /// The columns that every row and every answer has, beside subject and time: those of the key, and the version.
+    pub fn required(self) -> impl Iterator<Item = &'static TableColumn> {
+        self.key().chain(self.version())
     }
 }
 
@@ -122,7 +154,12 @@ impl TableColumn {
     }
 
     const fn key(mut self) -> Self {
-        self.is_key = true;
+        self.role = ColumnRole::Key;
+        self
+    }
+
+    const fn version(mut self) -> Self {
+        self.role = ColumnRole::Version;
         self
     }
 }
@@ -184,8 +221,48 @@ const HEALTH_EVENTS: &[TableColumn] = &[
     text("until", "When a silence ends, as an instant in UTC; none: when the finding closes."),
 ];
 
+const USAGE: &[TableColumn] = &[
+    text(
+        "holder",
+        "Who had the GPU: `pod:NAMESPACE/POD/CONTAINER`, `job:ID`; `nobody`; `unobserved` is time without rows.",
+    )
+    .key(),
+    text(
+        "share",
+        "How its part of the GPU is known: `exclusive`, or `equal` where several had the GPU and nothing says who used it.",
+    )
+    .key(),
+    nanoseconds("run", "When the process began that added this up, since 1970 in UTC: runs of an hour add up.").key(),
+    nanoseconds("as_of_ns", "Up to when it is added up, since 1970 in UTC: of two rows of one key the later one stays.")
+        .version(),
+    nanoseconds("held_ns", "Time that it had the GPU, or its part of it."),
+    nanoseconds("busy_ns", "Time times utilisation."),
+    nanoseconds("idle_ns", "Time in which the GPU did nothing: its utilisation was below 1 %."),
+    nanoseconds("throttled_ns", "Time in which a limit held the clocks down."),
+    millijoules("used_mj", "Energy."),
+    millijoules("idle_mj", "Energy of the time in which the GPU did nothing."),
+    text("energy_source", "Where the energy is from: `counter` or `integrated` power."),
+    number("samples", ColumnType::I64, Unit::None, COUNT, "Rows that were sampled meanwhile."),
+    number("power_max_w", ColumnType::F32, Unit::Watt, (0.0, 5e3), "Highest power that was sampled."),
+    number(
+        "temperature_max_c",
+        ColumnType::F32,
+        Unit::Celsius,
+        (-50.0, 200.0),
+        "Highest temperature that was sampled.",
+    ),
+    number("memory_max_mb", ColumnType::I64, Unit::Mebibyte, COUNT, "Most device memory in use, in MiB."),
+];
+
 const fn text(name: &'static str, help: &'static str) -> TableColumn {
-    TableColumn { name, column_type: None, unit: Unit::None, range: (0.0, 0.0), is_key: false, help }
+    TableColumn {
+        name,
+        column_type: None,
+        unit: Unit::None,
+        range: (0.0, 0.0),
+        role: ColumnRole::Value,
+        help,
+    }
 }
 
 const fn number(
@@ -195,7 +272,15 @@ const fn number(
     range: (f64, f64),
     help: &'static str,
 ) -> TableColumn {
-    TableColumn { name, column_type: Some(column_type), unit, range, is_key: false, help }
+    TableColumn { name, column_type: Some(column_type), unit, range, role: ColumnRole::Value, help }
+}
+
+const fn nanoseconds(name: &'static str, help: &'static str) -> TableColumn {
+    number(name, ColumnType::I64, Unit::Nanosecond, COUNT, help)
+}
+
+const fn millijoules(name: &'static str, help: &'static str) -> TableColumn {
+    number(name, ColumnType::I64, Unit::Millijoule, COUNT, help)
 }
 
 const fn share(name: &'static str, help: &'static str) -> TableColumn {

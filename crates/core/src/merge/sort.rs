@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::Table;
-use crate::batch::{RowKeys, TIMESTAMP_COLUMN};
+use crate::batch::{MetricColumn, RowKeys, TIMESTAMP_COLUMN, Value, numbers};
+use crate::catalogue::TableColumn;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
@@ -32,7 +33,7 @@ pub(crate) struct Sorted {
     pub(crate) ranks: Vec<u32>,
     /// The keys of all GPUs of the parts, ascending.
     pub(crate) keys: Vec<Arc<str>>,
-    /// Rows that several rows make up, ascending.
+    /// Rows that several rows make up, ascending; none in a table with a version.
     pub(crate) joins: Vec<Join>,
     /// The rows that make them up, in order of arrival.
     pub(crate) joined_rows: Vec<Pick>,
@@ -45,6 +46,12 @@ struct SortRow {
     /// Place of the rest of its key among all; 0 in a table without.
     rest: u32,
     pick: Pick,
+}
+
+impl SortRow {
+    fn is_one_with(&self, other: &Self) -> bool {
+        self.time == other.time && self.rank == other.rank && self.rest == other.rest
+    }
 }
 
 /// Sorts the rows of parts, of which `keys` are the GPUs or hosts.
@@ -83,7 +90,10 @@ pub(crate) fn sort(
         // `!` turns the order of integers round without overflow.
         Order::NewestGpu => rows.sort_by_key(|row| (!row.time, row.rank, row.rest)),
     }
-    Ok(join(&rows, keys))
+    match versions(table, parts)? {
+        None => Ok(join(&rows, keys)),
+        Some(versions) => Ok(newest(&rows, keys, &versions)),
+    }
 }
 
 /// Sorts by GPU, time and the rest of the key; stable.
@@ -132,7 +142,7 @@ fn join(rows: &[SortRow], keys: Vec<Arc<str>>) -> Sorted {
         joins: Vec::new(),
         joined_rows: Vec::new(),
     };
-    for same in rows.chunk_by(|a, b| a.time == b.time && a.rank == b.rank && a.rest == b.rest) {
+    for same in rows.chunk_by(SortRow::is_one_with) {
         let Some(last) = same.last() else { continue };
         if same.len() > 1 {
             let start = small(sorted.joined_rows.len());
@@ -144,6 +154,35 @@ fn join(rows: &[SortRow], keys: Vec<Arc<str>>) -> Sorted {
         sorted.ranks.push(last.rank);
     }
     sorted
+}
+
+/// Of the rows that are one keeps the one with the largest version, of equal ones the later.
+fn newest(rows: &[SortRow], keys: Vec<Arc<str>>, versions: &[MetricColumn<'_>]) -> Sorted {
+    let version = |row: &&SortRow| match versions
+        .get(row.pick.part as usize)
+        .and_then(|column| column.value(row.pick.row as usize))
+    {
+        Some(Value::Int(version)) => version,
+        _ => i64::MIN,
+    };
+    let mut sorted =
+        Sorted { picks: Vec::new(), ranks: Vec::new(), keys, joins: Vec::new(), joined_rows: Vec::new() };
+    for same in rows.chunk_by(SortRow::is_one_with) {
+        let Some(stays) = same.iter().max_by_key(version) else { continue };
+        sorted.picks.push(stays.pick);
+        sorted.ranks.push(stays.rank);
+    }
+    sorted
+}
+
+/// The versions of each part's rows; none of a table without.
+fn versions<'a>(table: Table, parts: &'a [RecordBatch]) -> Result<Option<Vec<MetricColumn<'a>>>, MergeError> {
+    let Some(TableColumn { name: column, .. }) = table.version() else { return Ok(None) };
+    let of = |(part, batch): (usize, &'a RecordBatch)| {
+        let versions = batch.column_by_name(column).and_then(numbers);
+        versions.ok_or(MergeError::Required { part, column })
+    };
+    parts.iter().enumerate().map(of).collect::<Result<_, _>>().map(Some)
 }
 
 /// Row counts are checked to fit when a merge is planned.

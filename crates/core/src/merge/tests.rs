@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Merge, MergeError, Order, without_empty};
 use crate::batch::text_type;
-use crate::catalogue::ColumnType;
+use crate::catalogue::{ColumnRole, ColumnType};
 use crate::{Batch, Origin, Table};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
@@ -26,6 +26,8 @@ struct MergeRow {
     time: i64,
     /// The rest of the key, in tables that have more.
     rest: u8,
+    /// In tables that have one.
+    version: u8,
     index: Option<i32>,
     node: Option<u8>,
     power: Option<f32>,
@@ -107,8 +109,11 @@ fn build_of(table: Table, rows: &[MergeRow], shape: TableShape) -> RecordBatch {
     if shape.partition {
         columns.push(("partition", texts(&|row| row.partition.map(|p| format!("p{p}")))));
     }
-    for column in table.key() {
-        let array = match column.column_type {
+    for column in table.required() {
+        let array: ArrayRef = match column.column_type {
+            _ if column.role == ColumnRole::Version => {
+                Arc::new(rows.iter().map(|row| i64::from(row.version)).collect::<Int64Array>())
+            }
             None => texts(&|row| Some(format!("{} {}", column.name, row.rest))),
             Some(ColumnType::I32) => {
                 Arc::new(rows.iter().map(|row| i32::from(row.rest)).collect::<Int32Array>())
@@ -161,7 +166,13 @@ fn model(table: Table, parts: &[RecordBatch]) -> BTreeMap<RowKey, Cells> {
     for part in parts {
         for row in 0..part.num_rows() {
             let cells = cells(part, row);
-            model.entry(key(table, &cells)).or_default().extend(cells);
+            let row = model.entry(key(table, &cells)).or_default();
+            match table.version() {
+                None => row.extend(cells),
+                // The versions have one digit.
+                Some(version) if row.get(version.name) > cells.get(version.name) => {}
+                Some(_) => *row = cells,
+            }
         }
     }
     model
@@ -186,7 +197,7 @@ fn rows() -> impl Strategy<Value = Vec<MergeRow>> {
         0..5_u8,
         prop::option::weighted(0.2, 0..3_u8),
         0..12_i64,
-        0..3_u8,
+        (0..3_u8, 0..4_u8),
         prop::option::of(0..8),
         prop::option::of(0..3_u8),
     );
@@ -198,18 +209,8 @@ fn rows() -> impl Strategy<Value = Vec<MergeRow>> {
         prop::option::of(0..4_u8),
     );
     let row = (identity, values).prop_map(
-        |((gpu, partition, time, rest, index, node), (power, clock, memory, extra, note))| MergeRow {
-            gpu,
-            partition,
-            time,
-            rest,
-            index,
-            node,
-            power,
-            clock,
-            memory,
-            extra,
-            note,
+        |((gpu, partition, time, (rest, version), index, node), (power, clock, memory, extra, note))| {
+            MergeRow { gpu, partition, time, rest, version, index, node, power, clock, memory, extra, note }
         },
     );
     prop::collection::vec(row, 0..40)

@@ -50,7 +50,8 @@ impl FileColumns {
     /// Checks the columns of a file.
     pub(super) fn of(table: Table, schema: &SchemaRef, file: &Arc<str>) -> Result<Self, ReplayError> {
         let required = [TIMESTAMP_COLUMN, table.subject().name()];
-        let required: Vec<_> = required.into_iter().chain(table.key().map(|column| column.name)).collect();
+        let required: Vec<_> =
+            required.into_iter().chain(table.required().map(|column| column.name)).collect();
         if let Some(column) = required.iter().find(|name| schema.index_of(name).is_err()) {
             return Err(ReplayError::Missing { file: Arc::clone(file), table: table.name(), column });
         }

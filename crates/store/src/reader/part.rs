@@ -44,16 +44,16 @@ impl Columns {
         Self::time_and([table.subject().name(), IdentityColumn::Partition.name()])
     }
 
-    /// The whole key.
+    /// The whole key, and by what one of its rows stays.
     pub(crate) fn keys(table: Table) -> Self {
-        let rest = table.key().map(|column| column.name);
+        let rest = table.required().map(|column| column.name);
         Self::time_and(rest.chain([table.subject().name(), IdentityColumn::Partition.name()]))
     }
 
     /// The key, all identity columns, and these.
     pub(crate) fn identity_and<'a>(table: Table, names: impl IntoIterator<Item = &'a str>) -> Self {
         let identity = IdentityColumn::ALL.into_iter().map(|column| -> &'a str { column.name() });
-        let key = table.key().map(|column| -> &'a str { column.name });
+        let key = table.required().map(|column| -> &'a str { column.name });
         Self::time_and(names.into_iter().chain(identity).chain(key).chain([INDEX_COLUMN]))
     }
 
