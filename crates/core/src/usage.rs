@@ -6,9 +6,12 @@
 //!
 //! A [`Stay`] is some rows of one GPU and holder, side by side. It has the sums over them and the values at both ends, so
 //! neighbours join exactly: a rollup has one a row, and a fold adds up rows and rollups alike.
+//!
+//! A [`Ledger`] adds up where the samples are, before anything is thinned out or lost, and gives the sums of each hour as rows.
 
 mod fold;
 mod holders;
+mod ledger;
 mod paced;
 mod rows;
 mod spans;
@@ -16,6 +19,7 @@ mod stay;
 
 pub use fold::HolderUse;
 pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseQuery, join};
+pub use ledger::{Ledger, NOBODY, Sharing, UNOBSERVED};
 pub use paced::StayFold;
 pub use rows::{RowsOfUse, UseColumns, use_columns};
 pub(crate) use spans::is_seen;

@@ -47,6 +47,22 @@ impl HolderUse {
         self.power = self.power.and(other.power);
     }
 
+    /// One of so many equal parts.
+    pub(super) fn part_of(&self, parts: usize) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "a GPU has few holders at a time")]
+        let part = 1.0 / parts as f64;
+        let scaled = |value: Option<f64>| value.map(|value| value * part);
+        Self {
+            seconds: self.seconds * part,
+            busy_s: scaled(self.busy_s),
+            idle_s: scaled(self.idle_s),
+            throttled_s: scaled(self.throttled_s),
+            joules: scaled(self.joules),
+            idle_joules: scaled(self.idle_joules),
+            power: SeenPower { joules: self.power.joules * part, seconds: self.power.seconds * part },
+        }
+    }
+
     fn add_joules(&mut self, joules: f64, idle_joules: Option<f64>) {
         *self.joules.get_or_insert(0.0) += joules;
         if let Some(idle) = idle_joules {
@@ -96,28 +112,63 @@ impl UseFold {
         self.going.as_ref().map_or(0, |going| going.held.len())
     }
 
-    /// Adds the rows of a place. Rows that are not behind all earlier ones are counted already and add nothing.
-    pub(super) fn add(&mut self, place: u32, stay: Stay) {
-        if let Some(stay) = self.paced.push(place, stay) {
-            self.take(stay);
-        }
+    /// Adds the rows of a place. Rows that are not behind all earlier ones are counted already and add nothing. Returns the
+    /// time that turned out to be a gap, if any: from a row to the next.
+    pub(super) fn add(&mut self, place: u32, stay: Stay) -> Option<(i64, i64)> {
+        self.paced.push(place, stay).and_then(|stay| self.take(stay))
     }
 
-    fn take(&mut self, stay: PacedStay) {
-        match &mut self.going {
-            Some(going) => going.add(stay),
-            None => self.going = Some(Box::new(Going::new(stay))),
+    /// Adds up the rows that wait for those behind them, as if none came. Returns the times that turned out to be gaps.
+    pub(super) fn end(&mut self) -> Vec<(i64, i64)> {
+        let mut gaps = Vec::new();
+        while let Some(stay) = self.paced.next() {
+            gaps.extend(self.take(stay));
+        }
+        gaps
+    }
+
+    fn take(&mut self, stay: PacedStay) -> Option<(i64, i64)> {
+        if let Some(going) = &mut self.going {
+            return going.add(stay);
+        }
+        self.going = Some(Box::new(Going::new(stay)));
+        None
+    }
+
+    /// The sums so far.
+    pub(super) fn held(&self) -> &[HolderPlace] {
+        self.going.as_ref().map_or(&[], |going| &going.held)
+    }
+
+    /// Time of the last row that is added up.
+    pub(super) fn last_ns(&self) -> Option<i64> {
+        Some(self.going.as_ref()?.last.1.last_ns)
+    }
+
+    /// Source of the energy so far; none without any.
+    pub(super) fn source(&self) -> Option<EnergySource> {
+        let going = self.going.as_ref()?;
+        let has_joules = going.held.iter().any(|place| place.held.joules.is_some());
+        going.energy.total().filter(|_| has_joules).map(|total| total.source)
+    }
+
+    /// Whether the last row of a place, or one that waits, is the GPU's last: what comes is added to it.
+    pub(super) fn is_open(&self, place: u32) -> bool {
+        self.paced.waits(place) || self.going.as_ref().is_some_and(|going| going.last.0 == place)
+    }
+
+    /// Forgets the sums of places to which nothing is added any more.
+    pub(super) fn forget(&mut self, is_over: impl Fn(u32) -> bool) {
+        if let Some(going) = &mut self.going {
+            going.held.retain(|place| !is_over(place.number));
         }
     }
 
     /// The sums; none without a row.
     pub(super) fn finish(mut self) -> Option<GpuSums> {
-        while let Some(stay) = self.paced.next() {
-            self.take(stay);
-        }
+        self.end();
+        let source = self.source();
         let going = self.going?;
-        let has_joules = going.held.iter().any(|place| place.held.joules.is_some());
-        let source = going.energy.total().filter(|_| has_joules).map(|total| total.source);
         Some(GpuSums { held: going.held, source, first_ns: going.first_ns, last_ns: going.last.1.last_ns })
     }
 }
@@ -135,9 +186,10 @@ impl Going {
         going
     }
 
-    fn add(&mut self, (holder, stay, gap): PacedStay) {
+    fn add(&mut self, (holder, stay, gap): PacedStay) -> Option<(i64, i64)> {
+        let distance = (self.last.1.last_ns, stay.first_ns);
         if stay.first_ns <= self.last.1.last_ns {
-            return;
+            return None;
         }
         let between = UseTime::between(&self.last.1, &stay, gap);
         let apart_s = between.seconds;
@@ -161,6 +213,7 @@ impl Going {
         let Stay { throttled_after, throttled_told_ns, utilization_after, utilization_told_ns, .. } = before;
         self.last.1 =
             Stay { throttled_after, throttled_told_ns, utilization_after, utilization_told_ns, ..stay };
+        (between.seconds <= 0.0).then_some(distance)
     }
 
     /// Gives the first values of a stay to the energy.

@@ -38,6 +38,11 @@ impl Paced {
         if self.waiting.len() > AHEAD { self.next() } else { None }
     }
 
+    /// Whether a stay of this waits.
+    pub(super) fn waits(&self, of: u32) -> bool {
+        self.waiting.iter().any(|(waiting, _)| *waiting == of)
+    }
+
     /// The next stay, judged by what has come so far; none is left in the end.
     pub(super) fn next(&mut self) -> Option<PacedStay> {
         let (of, mut stay) = self.waiting.pop_front()?;

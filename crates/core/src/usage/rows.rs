@@ -40,6 +40,11 @@ impl<'a> UseColumns<'a> {
         }
     }
 
+    /// Power of a row, watts.
+    pub(super) fn power_w(&self, row: usize) -> Option<f64> {
+        self.energy.power(row).map(|(watts, _)| watts)
+    }
+
     /// A row of a GPU whose earlier counters of throttling these are.
     pub fn stay(&self, row: usize, time_ns: i64, counted: &mut Residency) -> Stay {
         let power = self.energy.power(row).filter(|(watts, _)| watts.is_finite());

@@ -1,0 +1,212 @@
+//! The ledger against the use of the same rows, and against the clock.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::batch::numbers;
+use crate::merge::{Order, merge};
+use crate::usage::{RowsOfUse, Usage, UseQuery};
+
+/// 09:40 of a day: rows of some minutes lie on both sides of an hour.
+const BASE_NS: i64 = 1_795_167_600_000_000_000;
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// A row: seconds after the one before, the pod that has the GPU, and what is read.
+#[derive(Debug, Clone)]
+struct Sample {
+    apart_s: i64,
+    pod: Option<u8>,
+    watts: Option<f64>,
+    percent: f64,
+}
+
+fn samples() -> impl Strategy<Value = Vec<Sample>> {
+    let apart = prop_oneof![12 => Just(1_i64), 4 => Just(2), 1 => 900..9_000_i64];
+    let watts = prop::option::weighted(0.9, 50.0..700.0_f64);
+    let sample = (apart, prop::option::of(0..3_u8), watts, 0.0..100.0_f64);
+    let sample = sample.prop_map(|(apart_s, pod, watts, percent)| Sample { apart_s, pod, watts, percent });
+    prop::collection::vec(sample, 2..400)
+}
+
+fn gpu(pod: Option<u8>) -> Identity {
+    let gpu = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
+    match pod {
+        None => gpu,
+        Some(pod) => gpu
+            .with(IdentityColumn::Namespace, "team")
+            .and_then(|gpu| gpu.with(IdentityColumn::Pod, &format!("pod-{pod}")))
+            .unwrap(),
+    }
+}
+
+fn batch(rows: &[(i64, &Sample)]) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for (time_ns, sample) in rows {
+        let identity = builder.intern(&gpu(sample.pod));
+        let row = builder.row(*time_ns, identity);
+        let values = [("power_w", sample.watts), ("utilization_pct", Some(sample.percent))];
+        for (column, value) in values.into_iter().filter_map(|(column, value)| Some((column, value?))) {
+            builder.set(row, MetricId::of(column), Value::Float(value)).unwrap();
+        }
+    }
+    builder.finish(Origin { node: Arc::from("node-1"), started_ns: 7 }, 1).unwrap()
+}
+
+/// Samples as batches of so many rows.
+fn batches(samples: &[Sample], size: usize) -> Vec<Batch> {
+    let mut time_ns = BASE_NS;
+    let timed = samples.iter().map(|sample| {
+        time_ns += sample.apart_s * SECOND_NS;
+        (time_ns, sample)
+    });
+    timed.collect::<Vec<_>>().chunks(size).map(batch).collect()
+}
+
+/// The pods that share the GPU at once.
+#[derive(Debug)]
+struct Pods(&'static [u8]);
+
+impl Sharing for Pods {
+    fn sharers(&self, _: &Arc<Identity>) -> Vec<Arc<Identity>> {
+        self.0.iter().map(|pod| Arc::new(gpu(Some(*pod)))).collect()
+    }
+}
+
+const ALONE: Pods = Pods(&[]);
+
+/// All rows that a ledger gives.
+fn told(batches: &[Batch]) -> Vec<Batch> {
+    let mut ledger = Ledger::default();
+    let mut told = Vec::new();
+    for batch in batches {
+        ledger.add(batch, &ALONE);
+        told.extend(ledger.due());
+    }
+    told.extend(ledger.finish());
+    told
+}
+
+/// Time held, busy and idle in nanoseconds, energy in millijoules.
+const SUMS: [&str; 4] = ["held_ns", "busy_ns", "idle_ns", "used_mj"];
+
+/// The sums that stay of all that was told, in whatever order: by holder, share and hour.
+fn kept(told: &[Batch]) -> BTreeMap<(String, String, i64), [f64; 4]> {
+    let parts: Vec<_> = told.iter().map(|batch| batch.records().clone()).collect();
+    let merged = merge(Table::GpuUsage, &parts, Order::GpuTime).unwrap().unwrap();
+    let merged = Batch::new(Table::GpuUsage, merged, Origin::default(), 0).unwrap();
+    let text = |name: &str, row: usize| {
+        use arrow_array::cast::AsArray as _;
+        let column = merged.records().column_by_name(name).unwrap();
+        crate::batch::text_at(column.as_dictionary(), row).unwrap().to_owned()
+    };
+    let number = |name: &str, row: usize| {
+        let value = merged.records().column_by_name(name).and_then(numbers).and_then(|it| it.value(row));
+        value.map_or(0.0, Value::as_f64)
+    };
+    let rows = merged.timestamps().iter().enumerate();
+    let row_of = |(row, hour_ns): (usize, &i64)| {
+        ((text("holder", row), text("share", row), *hour_ns), SUMS.map(|name| number(name, row)))
+    };
+    rows.map(row_of).collect()
+}
+
+proptest! {
+    #[test]
+    fn the_rows_of_a_ledger_are_the_use_of_its_samples_hour_by_hour(
+        samples in samples(),
+        size in 1..40_usize,
+        order in prop::collection::vec(any::<prop::sample::Index>(), 8),
+    ) {
+        let batches = batches(&samples, size);
+        let mut query = UseQuery::of(0, i64::MAX);
+        query.step_ns = Some(HOUR_NS);
+        let (mut usage, mut rows) = (Usage::of(&query), RowsOfUse::default());
+        for batch in &batches {
+            rows.add(&mut usage, batch.records()).unwrap();
+        }
+        let mut told = told(&batches);
+        // Frames come in any order, and some twice.
+        for index in &order {
+            let at = index.index(told.len());
+            let again = told[at].clone();
+            told.swap(0, at);
+            told.push(again);
+        }
+        let mut kept = kept(&told);
+        let span_s: i64 = samples.iter().skip(1).map(|sample| sample.apart_s).sum();
+        let all_ns: f64 = kept.values().map(|sums| sums[0]).sum();
+        let span_ns = 1e9 * f64::from(i32::try_from(span_s).unwrap());
+        prop_assert!((all_ns - span_ns).abs() < 1e4, "{all_ns} of {span_ns}");
+        kept.retain(|(holder, ..), _| holder != UNOBSERVED);
+        for one in usage.finish() {
+            let pod = one.text(IdentityColumn::Pod);
+            let holder = pod.map_or_else(|| NOBODY.to_owned(), |pod| format!("pod:team/{pod}/"));
+            let found = kept.remove(&(holder, EXCLUSIVE.to_owned(), one.step_ns.unwrap())).unwrap();
+            let wanted = [
+                1e9 * one.held.seconds,
+                1e9 * one.held.busy_s.unwrap_or(0.0),
+                1e9 * one.held.idle_s.unwrap_or(0.0),
+                1e3 * one.held.joules.unwrap_or(0.0),
+            ];
+            for (found, wanted) in found.into_iter().zip(wanted) {
+                prop_assert!((found - wanted).abs() <= 1.0 + 1e-9 * wanted, "{found} is not {wanted}");
+            }
+        }
+        prop_assert!(kept.is_empty(), "{kept:?} are nobody's");
+    }
+}
+
+#[test]
+fn several_that_have_a_gpu_at_once_get_the_same_part_and_it_is_said() {
+    let sample = || Sample { apart_s: 1, pod: Some(0), watts: Some(100.0), percent: 50.0 };
+    let samples: Vec<Sample> = (0..100).map(|_| sample()).collect();
+    let mut ledger = Ledger::default();
+    let mut told = Vec::new();
+    for (at, batch) in batches(&samples, 10).iter().enumerate() {
+        ledger.add(batch, if at < 5 { &ALONE } else { &Pods(&[0, 1]) });
+        told.extend(ledger.due());
+    }
+    told.extend(ledger.finish());
+    let kept = kept(&told);
+    // Whole, as they are stored.
+    let sums = |holder: &str, share: &str| {
+        let rows = kept.iter().filter(|((of, how, _), _)| of == holder && how == share);
+        let all: [f64; 4] =
+            rows.fold([0.0; 4], |all, (_, sums)| std::array::from_fn(|at| all[at] + sums[at]));
+        all.map(|sum| sum.to_string())
+    };
+    let whole = |sums: [f64; 4]| sums.map(|sum| sum.to_string());
+    // 99 seconds lie between the rows: 50 of one alone, 49 of two.
+    assert_eq!(sums("pod:team/pod-0/", EXCLUSIVE), whole([50e9, 25e9, 0.0, 5e6]));
+    assert_eq!(sums("pod:team/pod-0/", EQUAL), whole([24.5e9, 12.25e9, 0.0, 2.45e6]));
+    assert_eq!(sums("pod:team/pod-1/", EQUAL), sums("pod:team/pod-0/", EQUAL));
+    assert_eq!(sums("pod:team/pod-1/", EXCLUSIVE), whole([0.0; 4]));
+}
+
+#[test]
+fn what_nobody_has_and_what_nobody_saw_are_rows_too() {
+    let sample = |apart_s| Sample { apart_s, pod: None, watts: Some(100.0), percent: 0.0 };
+    let mut samples: Vec<Sample> = (0..60).map(|_| sample(1)).collect();
+    // Over a gap from before an hour to behind the next one.
+    samples.push(sample(7_200));
+    samples.extend((0..60).map(|_| sample(1)));
+    let kept = kept(&told(&batches(&samples, 7)));
+    let seconds: Vec<(&str, i64, f64)> = kept
+        .iter()
+        .map(|((holder, _, hour_ns), sums)| (holder.as_str(), (hour_ns - BASE_NS) / SECOND_NS, sums[0] / 1e9))
+        .collect();
+    assert_eq!(
+        seconds,
+        [
+            ("nobody", -2_400, 59.0),
+            ("nobody", 4_800, 60.0),
+            ("unobserved", -2_400, 1_140.0),
+            ("unobserved", 1_200, 3_600.0),
+            ("unobserved", 4_800, 2_460.0),
+        ]
+    );
+    let joules: f64 = kept.values().map(|sums| sums[3] / 1e3).sum();
+    assert!((joules - 11_900.0).abs() < 1.0, "no energy is added over a gap: {joules}");
+}
