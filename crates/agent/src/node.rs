@@ -80,7 +80,9 @@ impl Node {
     /// The same, its rows published too.
     pub(crate) fn publishing(self, publisher: Option<Publisher>) -> Self {
         Self {
-            intake: Mutex::new(publisher.as_ref().map(Waiting::new)),
+            intake: Mutex::new(
+                publisher.as_ref().map(|publisher| Waiting::new(publisher, self.sampler.sharing())),
+            ),
             publisher: publisher.map(Arc::new),
             ..self
         }
@@ -139,7 +141,7 @@ impl Node {
             }
         }
         self.drain(Moment::now());
-        self.publish(Waiting::all);
+        self.publish(Waiting::last);
     }
 
     /// Takes the waiting batches. Returns their number.

@@ -11,6 +11,7 @@ use gpuvitals_analysis::outgoing::Outgoing;
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Kind};
+use gpuvitals_core::usage::Sharing;
 use gpuvitals_core::{Batch, causes, wire};
 use gpuvitals_queue::link::{AnyProducer, Client, Credentials, MessageQueue, Scheme};
 use gpuvitals_queue::{ContentType, Frame, Producer, PublishError, QueueClock, Receipt};
@@ -207,9 +208,9 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// None yet.
-    pub(crate) fn new(publisher: &Publisher) -> Self {
-        let (outgoing, interval_ns) = (Outgoing::default(), publisher.interval_ns);
+    /// None yet, of GPUs of which some may be shared.
+    pub(crate) fn new(publisher: &Publisher, sharing: Arc<dyn Sharing>) -> Self {
+        let (outgoing, interval_ns) = (Outgoing::accounting(sharing), publisher.interval_ns);
         Self { outgoing, interval_ns, batches: Vec::new(), rows: 0, since_ns: 0 }
     }
 
@@ -233,6 +234,12 @@ impl Waiting {
     pub(crate) fn due(&mut self, now: Moment) -> Vec<Batch> {
         let is_old = now.mono_ns - self.since_ns >= self.interval_ns;
         if self.rows >= FRAME_ROWS || is_old { self.all() } else { Vec::new() }
+    }
+
+    /// All of them, and what the holders of the GPUs have used in the end: no row comes any more.
+    pub(crate) fn last(&mut self) -> Vec<Batch> {
+        self.batches.extend(self.outgoing.finish());
+        self.all()
     }
 
     /// All of them.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::{RowKeys, numbers};
 use gpuvitals_core::catalogue::Scope;
+use gpuvitals_core::usage::{Ledger, Sharing};
 use gpuvitals_core::{Batch, Table};
 
 use crate::events::HealthEvents;
@@ -19,14 +20,33 @@ const DETAIL_AGAIN_NS: i64 = 600_000_000_000;
 pub struct Outgoing {
     events: HealthEvents,
     details: Details,
+    accounts: Option<Accounts>,
+}
+
+/// What the holders of the GPUs use, and who shares one.
+#[derive(Debug)]
+struct Accounts {
+    ledger: Ledger,
+    sharing: Arc<dyn Sharing>,
 }
 
 impl Outgoing {
-    /// The rows to publish for a batch of the sampler: its own, those of them that are news, and the health events found
-    /// in it.
+    /// The same, which also adds up what each holder of a GPU uses: of a sampler whose rows are all of the GPUs' and come as they
+    /// are sampled.
+    pub fn accounting(sharing: Arc<dyn Sharing>) -> Self {
+        Self { accounts: Some(Accounts { ledger: Ledger::default(), sharing }), ..Self::default() }
+    }
+
+    /// The rows to publish for a batch of the sampler: its own, those of them that are news, the health events found
+    /// in it, and what the holders of the GPUs have used so far, if that is due.
     pub fn take(&mut self, batch: Batch) -> impl Iterator<Item = Batch> {
+        let mut used = None;
         let (rows, events) = match batch.table() {
             Table::GpuEvents => {
+                if let Some(Accounts { ledger, sharing }) = &mut self.accounts {
+                    ledger.add(&batch, &**sharing);
+                    used = ledger.due();
+                }
                 let events = self.events.of(&batch);
                 (Some(batch), events)
             }
@@ -38,7 +58,12 @@ impl Outgoing {
             Table::GpuDetails => (self.details.news(&batch), None),
             Table::GpuProcesses | Table::GpuHealthEvents | Table::GpuUsage => (Some(batch), None),
         };
-        rows.into_iter().chain(events)
+        rows.into_iter().chain(events).chain(used)
+    }
+
+    /// What the holders of the GPUs have used when no row comes any more.
+    pub fn finish(&mut self) -> Option<Batch> {
+        self.accounts.as_mut().and_then(|accounts| accounts.ledger.finish())
     }
 }
 

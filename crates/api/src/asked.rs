@@ -21,8 +21,8 @@ const CURSOR: &str = "^ *(?:-?(?:[0-9]{1,18}|[0-8][0-9]{18})_(?:[0-7][0-9a-f]|(?
 
 /// The table that is meant if none is named.
 const USUAL_TABLE: Table = Table::GpuEvents;
-const OF_GPUS: [Table; 4] =
-    [Table::GpuEvents, Table::GpuDetails, Table::GpuProcesses, Table::GpuHealthEvents];
+const OF_GPUS: [Table; 5] =
+    [Table::GpuEvents, Table::GpuDetails, Table::GpuProcesses, Table::GpuHealthEvents, Table::GpuUsage];
 const WITH_METRICS: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
 
 macro_rules! parameters {

@@ -193,7 +193,8 @@ impl Opened {
                         tracing::error!(%error, "cannot determine the owners of the GPUs");
                     }
                 }
-                pipe::start(pipe::Sampled::new(sampler), producers, progress, terms)
+                let sharing = sampler.sharing();
+                pipe::start(pipe::Sampled::accounting(sampler, sharing), producers, progress, terms)
             }
             Kind::Replay(replay) => pipe::start(*replay, producers, progress, terms),
             Kind::Simulated(simulated) => pipe::start(*simulated, producers, progress, terms),

@@ -23,6 +23,7 @@ use std::time::Duration;
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::clock::{self, Moment};
 use gpuvitals_core::ports::{Poll, Source};
+use gpuvitals_core::usage::Sharing;
 use gpuvitals_core::{Batch, Origin};
 
 use crate::attribution::Owners;
@@ -264,6 +265,11 @@ impl Sampler {
     pub fn states(&self) -> Vec<TargetState> {
         let now = Moment::now();
         self.members().iter().flat_map(|member| member.state.states(&self.owners, now)).collect()
+    }
+
+    /// Who shares a GPU.
+    pub fn sharing(&self) -> Arc<dyn Sharing> {
+        Arc::clone(&self.owners) as _
     }
 
     /// The counts of all workers. Never waits for a device.

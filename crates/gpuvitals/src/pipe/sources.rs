@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_analysis::outgoing::Outgoing;
 use gpuvitals_core::feed::Feed;
 use gpuvitals_core::ports::{Poll, Source};
+use gpuvitals_core::usage::Sharing;
 use gpuvitals_core::{Batch, causes, clock};
 use gpuvitals_inputs::replay::{Replay, ReplayConfig, ReplayPace, ReplaySource};
 use gpuvitals_inputs::simulated::Simulated;
@@ -108,9 +110,14 @@ pub(crate) struct Sampled<S> {
 }
 
 impl<S> Sampled<S> {
-    /// Over a running sampler, or rows that were read elsewhere.
+    /// Over rows that were read elsewhere.
     pub(crate) fn new(source: S) -> Self {
         Self { source, outgoing: Outgoing::default(), ready: VecDeque::new() }
+    }
+
+    /// Over a running sampler: what the holders of its GPUs use is added up.
+    pub(crate) fn accounting(source: S, sharing: Arc<dyn Sharing>) -> Self {
+        Self { outgoing: Outgoing::accounting(sharing), ..Self::new(source) }
     }
 }
 
@@ -139,6 +146,7 @@ impl<S: Counted> Counted for Sampled<S> {
         for batch in self.source.rest() {
             rest.extend(self.outgoing.take(batch));
         }
+        rest.extend(self.outgoing.finish());
         rest
     }
 }

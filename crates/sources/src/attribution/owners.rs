@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gpuvitals_core::usage::Sharing;
 use gpuvitals_core::{Identity, IdentityColumn};
 
 use crate::dialect::nvml;
@@ -88,22 +89,6 @@ impl Owners {
         names.filter(move |name| !met.is_empty() && !met.iter().any(|gpu| is_named(gpu, name)))
     }
 
-    /// The identity once for each pod and container that holds it, in the order of their names, if it has several: those that
-    /// share it in slices of time.
-    pub fn sharers(&self, identity: &Arc<Identity>) -> Vec<Arc<Identity>> {
-        let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut pods = known.iter().filter(|(name, owner)| owner.pod.is_some() && is_named(identity, name));
-        let (Some(first), Some(second)) = (pods.next(), pods.next()) else { return Vec::new() };
-        let of = |(_, owner): &(GpuName, Owner)| {
-            let mut held = Identity::clone(identity);
-            for (column, text) in owner.texts() {
-                let _refused = held.set(column, text.as_deref().unwrap_or_default());
-            }
-            Arc::new(held)
-        };
-        [first, second].into_iter().chain(pods).map(of).collect()
-    }
-
     /// The identity with its cluster and its present owners; unchanged if it has none. Several records of one GPU
     /// complement each other; if two contradict each other (time slicing) the first counts.
     pub fn attribute(&self, identity: &Arc<Identity>) -> Arc<Identity> {
@@ -139,6 +124,22 @@ impl Owners {
         if met.len() < MET_MAX && !met.contains_key(&key) {
             met.insert(key, Arc::clone(identity));
         }
+    }
+}
+
+impl Sharing for Owners {
+    fn sharers(&self, identity: &Arc<Identity>) -> Vec<Arc<Identity>> {
+        let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut pods = known.iter().filter(|(name, owner)| owner.pod.is_some() && is_named(identity, name));
+        let (Some(first), Some(second)) = (pods.next(), pods.next()) else { return Vec::new() };
+        let of = |(_, owner): &(GpuName, Owner)| {
+            let mut held = Identity::clone(identity);
+            for (column, text) in owner.texts() {
+                let _refused = held.set(column, text.as_deref().unwrap_or_default());
+            }
+            Arc::new(held)
+        };
+        [first, second].into_iter().chain(pods).map(of).collect()
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use gpuvitals_core::usage::Sharing as _;
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, Table};
 
 use gpuvitals_core::clock::Moment;
