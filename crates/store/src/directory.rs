@@ -19,6 +19,8 @@ pub(crate) const QUARANTINE: &str = "quarantine";
 pub(crate) struct Directory {
     root: PathBuf,
     lock: Arc<DirectoryLock>,
+    /// Asked before each step on one of its files.
+    steps: FileSteps,
 }
 
 impl Directory {
@@ -35,7 +37,12 @@ impl Directory {
             let path = root.join(name);
             make_directory(&path).map_err(|e| StoreError::io("create", &path, e))?;
         }
-        Ok(Self { root: root.to_owned(), lock: Arc::new(lock) })
+        Ok(Self { root: root.to_owned(), lock: Arc::new(lock), steps: FileSteps::default() })
+    }
+
+    /// The directory with these asked before each step on one of its files.
+    pub(crate) fn with_steps(self, steps: FileSteps) -> Self {
+        Self { steps, ..self }
     }
 
     /// The directory itself.
@@ -46,6 +53,11 @@ impl Directory {
     /// Its lock.
     pub(crate) fn lock(&self) -> &Arc<DirectoryLock> {
         &self.lock
+    }
+
+    /// What is asked before each step on one of its files.
+    pub(crate) fn steps(&self) -> &FileSteps {
+        &self.steps
     }
 
     /// Directory of the log.

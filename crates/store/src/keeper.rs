@@ -25,7 +25,7 @@ use crate::jobs::{Compacted, Event, Job};
 use crate::manifest::{FileEntry, FileRecord, FleetRecord, Manifest, Span};
 use crate::retention::{Expired, expired};
 use crate::shared::{Shared, count};
-use crate::step::{FileStep, FileSteps};
+use crate::step::FileStep;
 use crate::tail::Tail;
 use crate::{file, flush};
 
@@ -38,7 +38,6 @@ const RETRY: Duration = Duration::from_millis(500);
 pub(crate) struct Keeper {
     pub(crate) shared: Arc<Shared>,
     pub(crate) directory: Arc<Directory>,
-    pub(crate) steps: FileSteps,
     pub(crate) manifest: Manifest,
     /// Files that were lost before the start: what was found then has told of them.
     lost_before: usize,
@@ -80,7 +79,6 @@ impl Keeper {
     pub(crate) fn new(
         shared: Arc<Shared>,
         directory: Arc<Directory>,
-        steps: FileSteps,
         manifest: Manifest,
         log: Arc<Log>,
         events: SyncSender<Event>,
@@ -90,7 +88,6 @@ impl Keeper {
         Self {
             shared,
             directory,
-            steps,
             lost_before: manifest.lost.len(),
             manifest,
             log,
@@ -174,7 +171,8 @@ impl Keeper {
         let order = self.manifest.next_order;
         self.manifest.next_order += 1;
         let mut overwritten = Overwritten::default();
-        let records = flush::write(tail, &root, order, &self.shared.config, &self.steps, &mut overwritten)?;
+        let records =
+            flush::write(tail, &root, order, &self.shared.config, self.directory.steps(), &mut overwritten)?;
         let mut next = self.manifest.successor(&self.directory);
         next.flushed_through = next.flushed_through.max(Some(tail.last_sequence));
         next.add(&root, records.iter().cloned());
@@ -203,7 +201,7 @@ impl Keeper {
             Ok(bytes) => bytes,
             Err(source) => return Err(StoreError::Fleet { path, source }),
         };
-        directory::write(&path, &bytes, &self.steps, FileStep::Rename)
+        directory::write(&path, &bytes, self.directory.steps(), FileStep::Rename)
             .map_err(|e| StoreError::io("write", &path, e))?;
         next.fleet = Some(FleetRecord { name, crc32c: crc32c::crc32c(&bytes) });
         Ok(())
@@ -216,7 +214,7 @@ impl Keeper {
         next.foreign = self.shared.foreign_types();
         // Even a list that failed may be in force after a crash: the number is used up.
         self.manifest.highest = next.highest;
-        if let Err(error) = next.store(&self.directory, &self.steps) {
+        if let Err(error) = next.store(&self.directory) {
             let before = self.manifest.names();
             self.orphans.extend(next.names().into_iter().filter(|name| !before.contains(name)));
             return Err(error);
@@ -244,7 +242,7 @@ impl Keeper {
     /// Whether an unlisted file was removed.
     fn remove(&self, name: &str) -> bool {
         let path = self.directory.root().join(name);
-        match self.steps.take(FileStep::Remove, &path).and_then(|()| fs::remove_file(&path)) {
+        match self.directory.steps().take(FileStep::Remove, &path).and_then(|()| fs::remove_file(&path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::debug!(name, %error, "a file that is no longer of use stays until the next flush or start");
                 false
@@ -257,7 +255,7 @@ impl Keeper {
     /// later flush.
     fn truncate_log(&self) {
         let through = self.manifest.flushed_through.unwrap_or(0);
-        let asked = self.steps.take(FileStep::Truncate, &self.directory.wal());
+        let asked = self.directory.steps().take(FileStep::Truncate, &self.directory.wal());
         if asked.is_ok()
             && let Err(error) = self.log.truncate_before(through.saturating_add(1))
         {
@@ -369,11 +367,11 @@ impl Keeper {
         };
         let number = self.manifest.next_order;
         self.manifest.next_order += compact::NUMBERS;
-        let (shared, steps, jobs) = (Arc::clone(&self.shared), self.steps.clone(), self.jobs.clone());
-        let root = self.directory.root().to_owned();
+        let (shared, directory) = (Arc::clone(&self.shared), Arc::clone(&self.directory));
+        let jobs = self.jobs.clone();
         let spawned = std::thread::Builder::new().name("store-merge".to_owned()).spawn(move || {
             let _inside = tracing::info_span!("store.merge", files = inputs.len()).entered();
-            let merge = || compact::merge(&inputs, &root, number, &shared, &steps);
+            let merge = || compact::merge(&inputs, directory.root(), number, &shared, directory.steps());
             // A merge that ends without a word would be the last one.
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(merge))
                 .unwrap_or(Merged::Failed(StoreError::Closed));

@@ -22,7 +22,7 @@ use crate::error::StoreError;
 use crate::foreign::ForeignTypes;
 use crate::grain::Grain;
 use crate::inventory::{Inventory, Kind};
-use crate::step::{FileStep, FileSteps};
+use crate::step::FileStep;
 
 /// Version of the directory's layout.
 const FORMAT: u32 = 7;
@@ -295,7 +295,6 @@ impl Manifest {
     pub(crate) fn load(
         directory: &Directory,
         inventory: &Inventory,
-        steps: &FileSteps,
         damaged: &mut Vec<String>,
     ) -> Result<Self, StoreError> {
         if let Some(manifest) = Self::newest(directory.root(), inventory, damaged)? {
@@ -309,7 +308,7 @@ impl Manifest {
         }
         let first =
             Self { number: 1, highest: 1, next_order: 1, flushed_through: Some(0), ..Self::default() };
-        first.store(directory, steps)?;
+        first.store(directory)?;
         Ok(first)
     }
 
@@ -448,7 +447,7 @@ impl Manifest {
     ///
     /// # Errors
     /// The system's error; then the previous manifest may still be in force, or already this one.
-    pub(crate) fn store(&self, directory: &Directory, steps: &FileSteps) -> Result<(), StoreError> {
+    pub(crate) fn store(&self, directory: &Directory) -> Result<(), StoreError> {
         let path = directory.root().join(self.name());
         let io = |e| StoreError::io("write", &path, e);
         let spelled = Spelled {
@@ -464,6 +463,6 @@ impl Manifest {
         };
         let json = serde_json::to_string(&spelled).map_err(io::Error::other).map_err(io)?;
         let text = format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes()));
-        directory::write(&path, text.as_bytes(), steps, FileStep::Switch).map_err(io)
+        directory::write(&path, text.as_bytes(), directory.steps(), FileStep::Switch).map_err(io)
     }
 }

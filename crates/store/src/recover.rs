@@ -65,14 +65,10 @@ pub struct Recovered {
 ///
 /// # Errors
 /// As [`Manifest::load`], and when a file cannot be inspected or removed.
-pub(crate) fn files(
-    directory: &Directory,
-    steps: &FileSteps,
-    found: &mut Recovered,
-) -> Result<(Manifest, bool), StoreError> {
+pub(crate) fn files(directory: &Directory, found: &mut Recovered) -> Result<(Manifest, bool), StoreError> {
     let inventory = Inventory::take(directory.root())?;
     let mut damaged = Vec::new();
-    let mut manifest = Manifest::load(directory, &inventory, steps, &mut damaged)?;
+    let mut manifest = Manifest::load(directory, &inventory, &mut damaged)?;
     if !damaged.is_empty() {
         let (damaged, opened) = (damaged.join("; "), manifest.name());
         let text = format!("{damaged}; opened with {opened}, which may lack files: {REPAIR}");
@@ -271,7 +267,6 @@ pub(crate) fn apply(rows: &RecordBatch, fleet: &mut LiveFleet) -> Result<(), Box
 pub(crate) fn align(
     recovery: &Recovery,
     directory: &Directory,
-    steps: &FileSteps,
     manifest: &mut Manifest,
     is_whole: bool,
     found: &mut Recovered,
@@ -312,7 +307,7 @@ pub(crate) fn align(
         // Records to come must not be taken for old ones.
         let mut next = manifest.successor(directory);
         next.flushed_through = Some(end).filter(|_| is_whole);
-        next.store(directory, steps)?;
+        next.store(directory)?;
         *manifest = next;
     } else if recovery.follows > flushed.saturating_add(1) {
         let (from, to, name) = (flushed + 1, recovery.follows - 1, manifest.name());

@@ -12,7 +12,6 @@ use crate::file::{self, FileError};
 use crate::grain::Grain;
 use crate::inventory::{Inventory, Kind};
 use crate::manifest::{FileRecord, LostFile, Manifest};
-use crate::step::FileSteps;
 
 /// How far a repair or a check has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +94,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
         ..Manifest::default()
     };
     manifest.add(dir, records);
-    manifest.store(&directory, &FileSteps::default())?;
+    manifest.store(&directory)?;
     for (name, kind) in &inventory.files {
         if matches!(kind, Kind::Manifest(_) | Kind::Fleet(_))
             && let Err(error) = directory.quarantine(name)

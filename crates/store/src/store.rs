@@ -53,7 +53,7 @@ impl Store {
         // A file in a directory that is not in its place would not be found again, and nor would what made room for it.
         let steps =
             FileSteps::asking(move |step, _| if step == FileStep::Read { Ok(()) } else { lock.check() });
-        Self::open_in(directory, config, disk, steps)
+        Self::open_in(directory.with_steps(steps), config, disk)
     }
 
     /// [`Store::open`] with the log on a disk of the caller's choice, and a caller that is asked before each step on a
@@ -67,25 +67,24 @@ impl Store {
         steps: FileSteps,
     ) -> Result<(Self, Recovered), StoreError> {
         let directory = Directory::open(&config.dir)?;
-        Self::open_in(directory, config, disk, steps)
+        Self::open_in(directory.with_steps(steps), config, disk)
     }
 
     fn open_in(
         directory: Directory,
         config: StoreConfig,
         disk: impl Disk,
-        steps: FileSteps,
     ) -> Result<(Self, Recovered), StoreError> {
         let directory = Arc::new(directory);
         let mut found = Recovered::default();
-        let (mut manifest, is_whole) = recover::files(&directory, &steps, &mut found)?;
+        let (mut manifest, is_whole) = recover::files(&directory, &mut found)?;
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
         let (log, recovery) = Log::open(disk, log_config)?;
-        recover::align(&recovery, &directory, &steps, &mut manifest, is_whole, &mut found)?;
+        recover::align(&recovery, &directory, &mut manifest, is_whole, &mut found)?;
         let mut fleet = recover::fleet(directory.root(), &manifest, config.fleet, &mut found);
         let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet.answer, &mut found)?;
         found.gpus = fleet.answer.gpus();
-        let shared = Arc::new(Shared::new(config, fleet, steps.clone()));
+        let shared = Arc::new(Shared::new(config, fleet, directory.steps().clone()));
         *shared.foreign.lock().unwrap_or_else(PoisonError::into_inner) =
             ForeignColumns::with_types(manifest.foreign.clone());
         for chunk in tail.chunks() {
@@ -104,7 +103,6 @@ impl Store {
         let keeper = Keeper::new(
             Arc::clone(&shared),
             Arc::clone(&directory),
-            steps,
             manifest,
             Arc::clone(&log),
             events.clone(),
