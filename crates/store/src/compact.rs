@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -18,6 +17,7 @@ use parquet::errors::ParquetError;
 use gpuvitals_core::Table;
 
 use crate::config::StoreConfig;
+use crate::directory::Directory;
 use crate::error::StoreError;
 use crate::file::{self, FileError, Place, Sorted, TableFile, TableWriter, discard_all};
 use crate::grain::Grain;
@@ -67,15 +67,23 @@ pub(crate) enum Due {
     All,
 }
 
-/// The files to merge next, oldest arrival first, if any are due: all those of one table and hour, or day. The time that
-/// failed last comes after all others, so that it cannot hold them up. Days of more than `day_bytes` are not.
+/// What decides which files are due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MergeRules<'a> {
+    pub(crate) config: &'a StoreConfig,
+    /// Most bytes of a day that is merged.
+    pub(crate) day_bytes: u64,
+    /// The time whose merge failed last. It comes after all others, so that it cannot hold them up.
+    pub(crate) failed: Option<(Table, Span)>,
+}
+
+/// The files to merge next, oldest arrival first, if any are due: all those of one table and hour, or day.
 pub(crate) fn due(
     files: &[Arc<FileEntry>],
-    config: &StoreConfig,
-    day_bytes: u64,
-    failed: Option<(Table, Span)>,
     when: Due,
+    rules: &MergeRules<'_>,
 ) -> Option<Vec<Arc<FileEntry>>> {
+    let MergeRules { config, day_bytes, failed } = *rules;
     let newest = files.iter().map(|file| file.max_timestamp_ns).max()?;
     let mut spans: BTreeMap<(Table, Span), Vec<&Arc<FileEntry>>> = BTreeMap::new();
     for file in files {
@@ -128,23 +136,77 @@ pub(crate) fn span_of(inputs: &[Arc<FileEntry>]) -> Option<(Table, Span)> {
     Some((first.table, if is_hour { first.span() } else { first.span().day() }))
 }
 
-/// Merges files of one table and hour or day, oldest arrival first. `number` is the first of [`NUMBERS`].
-pub(crate) fn merge(
-    inputs: &[Arc<FileEntry>],
-    root: &Path,
-    number: u64,
-    shared: &Shared,
-    steps: &FileSteps,
-) -> Merged {
-    let mut done = Vec::new();
-    let outcome = match try_merge(inputs, root, number, shared, steps, &mut done) {
-        Ok(Some(overwritten)) => return Merged::Done(done, overwritten),
-        Ok(None) => Merged::Stopped,
-        Err(StoreError::File(_)) if inputs.iter().any(|input| input.damage().is_some()) => Merged::Damaged,
-        Err(error) => Merged::Failed(error),
-    };
-    discard_all(root, &done);
-    outcome
+/// A merge of files of one table and hour or day.
+pub(crate) struct MergeTask<'a> {
+    /// Oldest arrival first.
+    pub(crate) inputs: &'a [Arc<FileEntry>],
+    pub(crate) directory: &'a Directory,
+    /// The first of [`NUMBERS`].
+    pub(crate) number: u64,
+    pub(crate) shared: &'a Shared,
+}
+
+impl MergeTask<'_> {
+    /// Merges them. Unless all is done, no new file stays.
+    pub(crate) fn run(&self) -> Merged {
+        let mut done = Vec::new();
+        let outcome = match self.try_run(&mut done) {
+            Ok(Some(overwritten)) => return Merged::Done(done, overwritten),
+            Ok(None) => Merged::Stopped,
+            Err(StoreError::File(_)) if self.inputs.iter().any(|input| input.damage().is_some()) => {
+                Merged::Damaged
+            }
+            Err(error) => Merged::Failed(error),
+        };
+        discard_all(self.directory.root(), &done);
+        outcome
+    }
+
+    /// The rows whose values differed, when all is merged; none if the store is closing. `done` gets the files that are
+    /// finished.
+    fn try_run(&self, done: &mut Vec<FileRecord>) -> Result<Option<Overwritten>, StoreError> {
+        let Self { inputs, directory, number, shared } = *self;
+        let (config, steps) = (&shared.config, directory.steps());
+        let mut overwritten = Overwritten::default();
+        let rows = (ROWS_AT_ONCE / inputs.len().max(1)).max(ROWS_MIN).min(config.page_rows * PAGES_MAX);
+        let open = |entry| Cursor::open(entry, rows, steps);
+        let mut cursors: Vec<Cursor> = inputs.iter().map(open).collect::<Result<_, _>>()?;
+        // Empty parts with every input's columns: so all row groups have the columns of the whole.
+        let frames: Vec<RecordBatch> = cursors
+            .iter()
+            .map(|cursor| RecordBatch::new_empty(Arc::clone(cursor.table.metadata.schema())))
+            .collect();
+        let (Some((table, span)), Some(first_sequence)) =
+            (span_of(inputs), inputs.iter().map(|input| input.first_sequence).min())
+        else {
+            return Ok(None);
+        };
+        let schema = Arc::clone(Merge::plan(table, &frames, Order::GpuTime)?.schema());
+        let (root, grain) = (directory.root().to_owned(), Grain::Raw);
+        let mut place = Place { root, table, grain, level: span.level(), number, span, first_sequence };
+        let mut output = Output::create(place.clone(), &schema, config, steps)?;
+        while let Some(bound) = advance(&mut cursors)? {
+            if shared.ending.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            // What was written are whole GPUs.
+            if output.writer.bytes() >= config.file_bytes && place.number + 1 < number + NUMBERS {
+                output.finish(done)?;
+                place.number += 1;
+                output = Output::create(place.clone(), &schema, config, steps)?;
+            }
+            let mut parts = frames.clone();
+            for cursor in &mut cursors {
+                cursor.take_below(&bound, &mut parts)?;
+            }
+            let plan = Merge::plan(table, &parts, Order::GpuTime)?;
+            overwritten.add(plan.overwritten());
+            let Output { writer, rollups, .. } = &mut output;
+            Sorted::merged(&plan, |rows| writer.write(rows).and_then(|()| rollups.write(rows)))?;
+        }
+        output.finish(done)?;
+        Ok(Some(overwritten))
+    }
 }
 
 /// A file of merged rows being written, and its rollups.
@@ -172,57 +234,6 @@ impl<'a> Output<'a> {
         done.push(self.writer.finish()?);
         Ok(())
     }
-}
-
-/// The rows whose values differed, when all is merged; none if the store is closing. `done` gets the files that are finished.
-fn try_merge(
-    inputs: &[Arc<FileEntry>],
-    root: &Path,
-    number: u64,
-    shared: &Shared,
-    steps: &FileSteps,
-    done: &mut Vec<FileRecord>,
-) -> Result<Option<Overwritten>, StoreError> {
-    let config = &shared.config;
-    let mut overwritten = Overwritten::default();
-    let rows = (ROWS_AT_ONCE / inputs.len().max(1)).max(ROWS_MIN).min(config.page_rows * PAGES_MAX);
-    let open = |entry| Cursor::open(entry, rows, steps);
-    let mut cursors: Vec<Cursor> = inputs.iter().map(open).collect::<Result<_, _>>()?;
-    // Empty parts with every input's columns: so all row groups have the columns of the whole.
-    let frames: Vec<RecordBatch> = cursors
-        .iter()
-        .map(|cursor| RecordBatch::new_empty(Arc::clone(cursor.table.metadata.schema())))
-        .collect();
-    let (Some((table, span)), Some(first_sequence)) =
-        (span_of(inputs), inputs.iter().map(|input| input.first_sequence).min())
-    else {
-        return Ok(None);
-    };
-    let schema = Arc::clone(Merge::plan(table, &frames, Order::GpuTime)?.schema());
-    let (root, grain) = (root.to_owned(), Grain::Raw);
-    let mut place = Place { root, table, grain, level: span.level(), number, span, first_sequence };
-    let mut output = Output::create(place.clone(), &schema, config, steps)?;
-    while let Some(bound) = advance(&mut cursors)? {
-        if shared.ending.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        // What was written are whole GPUs.
-        if output.writer.bytes() >= config.file_bytes && place.number + 1 < number + NUMBERS {
-            output.finish(done)?;
-            place.number += 1;
-            output = Output::create(place.clone(), &schema, config, steps)?;
-        }
-        let mut parts = frames.clone();
-        for cursor in &mut cursors {
-            cursor.take_below(&bound, &mut parts)?;
-        }
-        let plan = Merge::plan(table, &parts, Order::GpuTime)?;
-        overwritten.add(plan.overwritten());
-        let Output { writer, rollups, .. } = &mut output;
-        Sorted::merged(&plan, |rows| writer.write(rows).and_then(|()| rollups.write(rows)))?;
-    }
-    output.finish(done)?;
-    Ok(Some(overwritten))
 }
 
 /// Reads on until some rows are whole; up to which key they are, or none at the end.
@@ -383,6 +394,7 @@ impl TableFile {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
     use super::*;
@@ -395,8 +407,8 @@ mod tests {
     fn due_at(files: &[Arc<FileEntry>], failed: Option<Span>, later: Duration) -> Option<Span> {
         let failed = failed.map(|span| (Table::GpuEvents, span));
         let now = gpuvitals_core::clock::instant() + later;
-        due(files, &StoreConfig::new("store"), 2_000_000, failed, Due::At(now))
-            .map(|found| span_of(&found).unwrap().1)
+        let rules = MergeRules { config: &StoreConfig::new("store"), day_bytes: 2_000_000, failed };
+        due(files, Due::At(now), &rules).map(|found| span_of(&found).unwrap().1)
     }
 
     #[test]
@@ -431,7 +443,8 @@ mod tests {
         assert_eq!(due_at(&over[..2], None, Duration::ZERO), None);
         assert_eq!(due_at(&over[..2], None, Duration::from_mins(61)), Some(Span::Day(0)));
         let now = Due::At(gpuvitals_core::clock::instant());
-        let hour = due(&over, &StoreConfig::new("store"), 1_999, None, now).unwrap();
+        let rules = MergeRules { config: &StoreConfig::new("store"), day_bytes: 1_999, failed: None };
+        let hour = due(&over, now, &rules).unwrap();
         assert_eq!(span_of(&hour).unwrap().1, Span::Hour(1));
     }
 }

@@ -17,7 +17,7 @@ use gpuvitals_log::Log;
 use tracing::field::Empty;
 
 use crate::board::{Part, first_and_more};
-use crate::compact::{self, Due, Merged};
+use crate::compact::{self, Due, MergeRules, MergeTask, Merged};
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
 use crate::grain::Grain;
@@ -371,9 +371,9 @@ impl Keeper {
         let jobs = self.jobs.clone();
         let spawned = std::thread::Builder::new().name("store-merge".to_owned()).spawn(move || {
             let _inside = tracing::info_span!("store.merge", files = inputs.len()).entered();
-            let merge = || compact::merge(&inputs, directory.root(), number, &shared, directory.steps());
+            let task = MergeTask { inputs: &inputs, directory: &directory, number, shared: &shared };
             // A merge that ends without a word would be the last one.
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(merge))
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.run()))
                 .unwrap_or(Merged::Failed(StoreError::Closed));
             // A keeper that has ended needs no news: the files are unchanged.
             let _told = jobs.send(Job::Merged { inputs, outcome });
@@ -389,7 +389,9 @@ impl Keeper {
     }
 
     fn due(&self, when: Due) -> Option<Vec<Arc<FileEntry>>> {
-        compact::due(&self.manifest.files, &self.shared.config, self.day_bytes(), self.failed, when)
+        let rules =
+            MergeRules { config: &self.shared.config, day_bytes: self.day_bytes(), failed: self.failed };
+        compact::due(&self.manifest.files, when, &rules)
     }
 
     /// Whether there are files that take less room once they are merged, and nothing keeps them from it.
