@@ -1,7 +1,6 @@
 //! From rows in memory to sorted files.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, UInt32Array};
@@ -10,49 +9,69 @@ use arrow_select::take::take_record_batch;
 use gpuvitals_core::Table;
 
 use crate::config::StoreConfig;
+use crate::directory::Directory;
 use crate::error::StoreError;
 use crate::file::{self, Place, Sorted, TableWriter};
 use crate::grain::Grain;
 use crate::manifest::{FileRecord, Span};
-use crate::step::FileSteps;
 use crate::tail::Tail;
 use gpuvitals_core::batch::timestamps;
 use gpuvitals_core::merge::{Merge, MergeError, Order, Overwritten};
 
-/// Writes a tail as one file per table and hour; `overwritten` gets the rows whose values differed. On an error none of the
-/// files stays.
-///
-/// # Errors
-/// When the disk refuses, or columns do not fit together.
-pub(crate) fn write(
-    tail: &Tail,
-    root: &Path,
-    order: u64,
-    config: &StoreConfig,
-    steps: &FileSteps,
-    overwritten: &mut Overwritten,
-) -> Result<Vec<FileRecord>, StoreError> {
-    let mut written = Vec::new();
-    for ((table, span), parts) in by_hour(tail).map_err(MergeError::from)? {
-        let first_sequence = tail.first_sequence;
-        let place = Place {
-            root: root.to_owned(),
-            table,
-            grain: Grain::Raw,
-            level: 0,
-            number: order,
-            span,
-            first_sequence,
-        };
-        match write_hour(&parts, place, config, steps, overwritten) {
-            Ok(record) => written.extend(record),
-            Err(error) => {
-                file::discard_all(root, &written);
-                return Err(error);
+/// A flush of a tail.
+pub(crate) struct FlushTask<'a> {
+    pub(crate) directory: &'a Directory,
+    pub(crate) config: &'a StoreConfig,
+    /// Used once, by this try.
+    pub(crate) number: u64,
+}
+
+impl FlushTask<'_> {
+    /// Writes a tail as one file per table and hour; beside them the rows whose values differed. On an error none of the
+    /// files stays.
+    ///
+    /// # Errors
+    /// When the disk refuses, or columns do not fit together.
+    pub(crate) fn write(&self, tail: &Tail) -> Result<(Vec<FileRecord>, Overwritten), StoreError> {
+        let (mut written, mut overwritten) = (Vec::new(), Overwritten::default());
+        let root = self.directory.root();
+        for ((table, span), parts) in by_hour(tail).map_err(MergeError::from)? {
+            let place = Place {
+                root: root.to_owned(),
+                table,
+                grain: Grain::Raw,
+                level: 0,
+                number: self.number,
+                span,
+                first_sequence: tail.first_sequence,
+            };
+            match self.write_hour(&parts, place, &mut overwritten) {
+                Ok(record) => written.extend(record),
+                Err(error) => {
+                    file::discard_all(root, &written);
+                    return Err(error);
+                }
             }
         }
+        Ok((written, overwritten))
     }
-    Ok(written)
+
+    fn write_hour(
+        &self,
+        parts: &[RecordBatch],
+        place: Place,
+        overwritten: &mut Overwritten,
+    ) -> Result<Option<FileRecord>, StoreError> {
+        let plan = Merge::plan(place.table, parts, Order::GpuTime)?;
+        overwritten.add(plan.overwritten());
+        if plan.rows() == 0 {
+            return Ok(None);
+        }
+        let steps = self.directory.steps();
+        let mut writer = TableWriter::create(place, Arc::clone(plan.schema()), self.config, steps)?;
+        Sorted::merged(&plan, |rows| writer.write(rows))?;
+        Ok(Some(writer.finish()?))
+    }
 }
 
 /// The rows of each table and hour, oldest arrival first.
@@ -74,21 +93,4 @@ fn by_hour(tail: &Tail) -> Result<BTreeMap<(Table, Span), Vec<RecordBatch>>, arr
         }
     }
     Ok(hours)
-}
-
-fn write_hour(
-    parts: &[RecordBatch],
-    place: Place,
-    config: &StoreConfig,
-    steps: &FileSteps,
-    overwritten: &mut Overwritten,
-) -> Result<Option<FileRecord>, StoreError> {
-    let plan = Merge::plan(place.table, parts, Order::GpuTime)?;
-    overwritten.add(plan.overwritten());
-    if plan.rows() == 0 {
-        return Ok(None);
-    }
-    let mut writer = TableWriter::create(place, Arc::clone(plan.schema()), config, steps)?;
-    Sorted::merged(&plan, |rows| writer.write(rows))?;
-    Ok(Some(writer.finish()?))
 }

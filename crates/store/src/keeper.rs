@@ -20,6 +20,8 @@ use crate::board::{Part, first_and_more};
 use crate::compact::{self, Due, MergeRules, MergeTask, Merged};
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
+use crate::file;
+use crate::flush::FlushTask;
 use crate::grain::Grain;
 use crate::jobs::{Compacted, Event, Job};
 use crate::manifest::{FileEntry, FileRecord, FleetRecord, Manifest, Span};
@@ -27,12 +29,21 @@ use crate::retention::{Expired, expired};
 use crate::shared::{Shared, count};
 use crate::step::FileStep;
 use crate::tail::Tail;
-use crate::{file, flush};
 
 /// Fewest days that fit into the room of a store whose days are merged.
 const DAYS_MIN: u64 = 8;
 /// Pause before a failed flush is tried again.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// What the keeper works with, and others do too.
+pub(crate) struct KeeperHandles {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) events: SyncSender<Event>,
+    /// The keeper's own queue, for merges to report to.
+    pub(crate) jobs: SyncSender<Job>,
+}
 
 /// The keeper's own state.
 pub(crate) struct Keeper {
@@ -76,14 +87,8 @@ impl Drop for Exit {
 }
 
 impl Keeper {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        directory: Arc<Directory>,
-        manifest: Manifest,
-        log: Arc<Log>,
-        events: SyncSender<Event>,
-        jobs: SyncSender<Job>,
-    ) -> Self {
+    pub(crate) fn new(handles: KeeperHandles, manifest: Manifest) -> Self {
+        let KeeperHandles { shared, directory, log, events, jobs } = handles;
         let (orphans, merging, merging_rests, pending) = (BTreeSet::new(), None, false, None);
         Self {
             shared,
@@ -168,11 +173,10 @@ impl Keeper {
     fn try_flush(&mut self, tail: &Tail) -> Result<(), StoreError> {
         let root = self.directory.root().to_owned();
         // A number is used up even if the attempt fails: its leftovers are never overwritten.
-        let order = self.manifest.next_order;
+        let number = self.manifest.next_order;
         self.manifest.next_order += 1;
-        let mut overwritten = Overwritten::default();
-        let records =
-            flush::write(tail, &root, order, &self.shared.config, self.directory.steps(), &mut overwritten)?;
+        let task = FlushTask { directory: &self.directory, config: &self.shared.config, number };
+        let (records, overwritten) = task.write(tail)?;
         let mut next = self.manifest.successor(&self.directory);
         next.flushed_through = next.flushed_through.max(Some(tail.last_sequence));
         next.add(&root, records.iter().cloned());

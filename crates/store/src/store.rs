@@ -17,7 +17,7 @@ use crate::directory::Directory;
 use crate::error::{AppendError, StoreError};
 use crate::foreign::ForeignColumns;
 use crate::jobs::{Arrival, EVENTS, Event, JOBS, Job};
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, KeeperHandles};
 use crate::recover::{self, KIND_ROWS, Recovered};
 use crate::shared::{Shared, count};
 use crate::stats::StoreStats;
@@ -100,14 +100,14 @@ impl Store {
         let (jobs, job_queue) = sync_channel(JOBS);
         let log = Arc::new(log);
         let writer = Writer::new(Arc::clone(&shared), jobs.clone(), &manifest, tail);
-        let keeper = Keeper::new(
-            Arc::clone(&shared),
-            Arc::clone(&directory),
-            manifest,
-            Arc::clone(&log),
-            events.clone(),
-            jobs.clone(),
-        );
+        let handles = KeeperHandles {
+            shared: Arc::clone(&shared),
+            directory: Arc::clone(&directory),
+            log: Arc::clone(&log),
+            events: events.clone(),
+            jobs: jobs.clone(),
+        };
+        let keeper = Keeper::new(handles, manifest);
         let threads = vec![
             spawn("store-writer", move || writer.run(&event_queue))?,
             spawn("store-keeper", move || keeper.run(&job_queue))?,
