@@ -60,12 +60,18 @@ pub struct Recovered {
     pub damage: Vec<String>,
 }
 
-/// Reads the manifest in force and checks the files that it lists. False: one of them is newly missing or damaged, or
-/// a newer manifest is damaged.
+/// A manifest in force, its files checked.
+pub(crate) struct CheckedManifest {
+    pub(crate) manifest: Manifest,
+    /// No newer manifest is damaged, and no file that this one lists is newly missing or damaged.
+    is_whole: bool,
+}
+
+/// Reads the manifest in force and checks the files that it lists.
 ///
 /// # Errors
 /// As [`Manifest::load`], and when a file cannot be inspected or removed.
-pub(crate) fn files(directory: &Directory, found: &mut Recovered) -> Result<(Manifest, bool), StoreError> {
+pub(crate) fn files(directory: &Directory, found: &mut Recovered) -> Result<CheckedManifest, StoreError> {
     let inventory = Inventory::take(directory.root())?;
     let mut damaged = Vec::new();
     let mut manifest = Manifest::load(directory, &inventory, &mut damaged)?;
@@ -103,8 +109,9 @@ pub(crate) fn files(directory: &Directory, found: &mut Recovered) -> Result<(Man
     }
     found.files = manifest.files.len();
     found.file_rows = manifest.files.iter().map(|file| file.rows).sum();
-    sweep(directory, &inventory, &manifest, is_whole, found)?;
-    Ok((manifest, is_whole))
+    let checked = CheckedManifest { manifest, is_whole };
+    sweep(directory, &inventory, &checked, found)?;
+    Ok(checked)
 }
 
 /// Whether a file that was lost is there again, and whole.
@@ -157,16 +164,16 @@ fn check(entry: &FileEntry, footer: bool) -> Result<Option<Fault>, StoreError> {
 fn sweep(
     directory: &Directory,
     inventory: &Inventory,
-    manifest: &Manifest,
-    is_whole: bool,
+    checked: &CheckedManifest,
     found: &mut Recovered,
 ) -> Result<(), StoreError> {
+    let CheckedManifest { manifest, is_whole } = checked;
     let mut kept: HashSet<String> = manifest.names().into_iter().collect();
     // A copy that was put back waits for a repair.
     kept.extend(manifest.lost.iter().map(|lost| lost.file.name.clone()));
     for (name, kind) in inventory.files.iter().filter(|(name, _)| !kept.contains(name)) {
         let path = directory.root().join(name);
-        if *kind == Kind::Unfinished || is_whole && manifest.replaced.contains(name) {
+        if *kind == Kind::Unfinished || *is_whole && manifest.replaced.contains(name) {
             match fs::remove_file(&path) {
                 Ok(()) => found.removed.push(path),
                 // The first manifest has just taken the place of an unfinished one.
@@ -267,10 +274,10 @@ pub(crate) fn apply(rows: &RecordBatch, fleet: &mut LiveFleet) -> Result<(), Box
 pub(crate) fn align(
     recovery: &Recovery,
     directory: &Directory,
-    manifest: &mut Manifest,
-    is_whole: bool,
+    checked: &mut CheckedManifest,
     found: &mut Recovered,
 ) -> Result<(), StoreError> {
+    let CheckedManifest { manifest, is_whole } = checked;
     let known =
         recovery.next_sequence.max(manifest.flushed_through.map_or(0, |flushed| flushed.saturating_add(1)));
     let beyond = directory.lock().noted_end().saturating_sub(known);
@@ -295,7 +302,7 @@ pub(crate) fn align(
         tracing::warn!(file, "a file is lost; the log has all of its rows, and gives them back");
         manifest.drop_rollups(&lost.file);
     }
-    let is_whole = is_whole && manifest.lost.len() == lost;
+    let is_whole = *is_whole && manifest.lost.len() == lost;
     say_lost(directory, manifest, found);
     manifest.flushed_through = manifest.flushed_through.filter(|_| is_whole);
     if recovery.next_sequence <= flushed {

@@ -77,10 +77,11 @@ impl Store {
     ) -> Result<(Self, Recovered), StoreError> {
         let directory = Arc::new(directory);
         let mut found = Recovered::default();
-        let (mut manifest, is_whole) = recover::files(&directory, &mut found)?;
+        let mut checked = recover::files(&directory, &mut found)?;
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
         let (log, recovery) = Log::open(disk, log_config)?;
-        recover::align(&recovery, &directory, &mut manifest, is_whole, &mut found)?;
+        recover::align(&recovery, &directory, &mut checked, &mut found)?;
+        let manifest = checked.manifest;
         let mut fleet = recover::fleet(directory.root(), &manifest, config.fleet, &mut found);
         let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet.answer, &mut found)?;
         found.gpus = fleet.answer.gpus();
