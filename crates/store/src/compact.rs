@@ -19,7 +19,7 @@ use gpuvitals_core::Table;
 use crate::config::StoreConfig;
 use crate::directory::Directory;
 use crate::error::StoreError;
-use crate::file::{self, FileError, Place, Sorted, TableFile, TableWriter, discard_all};
+use crate::file::{self, FileError, GroupPart, Place, Sorted, TableFile, TableWriter, discard_all};
 use crate::grain::Grain;
 use crate::manifest::{FileEntry, FileRecord, Span};
 use crate::rollup::{self, Rollups};
@@ -381,7 +381,8 @@ impl TableFile {
     pub(crate) fn read_group(&self, group: usize, rows: usize) -> Result<GroupRows, FileError> {
         let file = self.handle().and_then(|file| file.try_clone());
         let file = file.map_err(|source| self.io("open", source))?;
-        let reader = file::read_group(file, &self.metadata, (group, ProjectionMask::all()), rows, None)
+        let part = GroupPart { row_group: group, columns: ProjectionMask::all(), rows: None };
+        let reader = file::read_group(file, &self.metadata, part, rows)
             .map_err(|error| FileError::parquet("read", &self.path, error))?;
         let path = self.path.clone();
         Ok(Box::new(reader.map(move |rows| {

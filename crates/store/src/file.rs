@@ -18,6 +18,6 @@ pub use error::FileError;
 pub(crate) use columns::properties;
 pub(crate) use describe::describe;
 pub(crate) use facts::BLOCK_BYTES;
-pub(crate) use group::read_group;
+pub(crate) use group::{GroupPart, read_group};
 pub(crate) use reading::{TableFile, open, open_whole, with_types_of_today};
 pub(crate) use writing::{Place, Sorted, TableWriter, discard_all};

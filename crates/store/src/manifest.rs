@@ -21,7 +21,7 @@ use crate::directory::{self, Directory};
 use crate::error::StoreError;
 use crate::foreign::ForeignTypes;
 use crate::grain::Grain;
-use crate::inventory::{Inventory, Kind};
+use crate::inventory::{FileKind, Inventory};
 use crate::step::FileStep;
 
 /// Version of the directory's layout.
@@ -350,12 +350,12 @@ impl Manifest {
             return Err(Refused::Format(format));
         }
         let spelled: Spelled = serde_json::from_str(json).map_err(damaged("it is not a list of files"))?;
-        let is_table = |record: &FileRecord| matches!(Kind::of(&record.name), Some(Kind::Table { table, grain, .. }) if (table, grain) == (record.table, record.grain));
-        let is_fleet = |fleet: &FleetRecord| matches!(Kind::of(&fleet.name), Some(Kind::Fleet(_)));
+        let is_table = |record: &FileRecord| matches!(FileKind::of(&record.name), Some(FileKind::Table(name)) if (name.table, name.grain) == (record.table, record.grain));
+        let is_fleet = |fleet: &FleetRecord| matches!(FileKind::of(&fleet.name), Some(FileKind::Fleet(_)));
         if !spelled.files.iter().all(is_table)
             || !spelled.lost.iter().map(|lost| &lost.file).all(is_table)
             || !spelled.fleet.iter().all(is_fleet)
-            || !spelled.replaced.iter().all(|name| Kind::of(name).is_some())
+            || !spelled.replaced.iter().all(|name| FileKind::of(name).is_some())
         {
             return Err(Refused::Damaged("it names a file that is not the store's"));
         }

@@ -18,7 +18,7 @@ use crate::directory::{self, Directory, QUARANTINE};
 use crate::error::StoreError;
 use crate::file;
 use crate::grain::Grain;
-use crate::inventory::{Inventory, Kind};
+use crate::inventory::{FileKind, Inventory};
 use crate::jobs::Arrival;
 use crate::manifest::{FileEntry, FileRecord, Manifest};
 use crate::shared::PERMIT_BYTES;
@@ -173,7 +173,7 @@ fn sweep(
     kept.extend(manifest.lost.iter().map(|lost| lost.file.name.clone()));
     for (name, kind) in inventory.files.iter().filter(|(name, _)| !kept.contains(name)) {
         let path = directory.root().join(name);
-        if *kind == Kind::Unfinished || *is_whole && manifest.replaced.contains(name) {
+        if *kind == FileKind::Unfinished || *is_whole && manifest.replaced.contains(name) {
             match fs::remove_file(&path) {
                 Ok(()) => found.removed.push(path),
                 // The first manifest has just taken the place of an unfinished one.

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpuvitals_core::{Table, causes};
+use gpuvitals_core::causes;
 use serde::Serialize;
 
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
 use crate::file::{self, FileError};
-use crate::grain::Grain;
-use crate::inventory::{Inventory, Kind};
+use crate::inventory::{FileKind, Inventory, TableFileName};
 use crate::manifest::{FileRecord, LostFile, Manifest};
 
 /// How far a repair or a check has come.
@@ -79,8 +78,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
     for table in tables {
         progress(done);
         done = RepairProgress { files: done.files + 1, bytes: done.bytes + table.bytes, ..done };
-        let (rows_of, place) = ((table.table, table.grain), (table.level, table.number));
-        let outcome = file::describe(&table.path, rows_of, table.name, place);
+        let outcome = file::describe(&table.path, table.name, table.said);
         checked.push((table, outcome));
     }
     progress(done);
@@ -96,7 +94,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
     manifest.add(dir, records);
     manifest.store(&directory)?;
     for (name, kind) in &inventory.files {
-        if matches!(kind, Kind::Manifest(_) | Kind::Fleet(_))
+        if matches!(kind, FileKind::Manifest(_) | FileKind::Fleet(_))
             && let Err(error) = directory.quarantine(name)
         {
             tracing::debug!(name, %error, "an older list stays until the next start");
@@ -120,8 +118,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
 pub(crate) fn unlisted(root: &Path, inventory: &Inventory) -> Result<Manifest, StoreError> {
     let (mut manifest, mut records) = (Manifest::default(), Vec::new());
     for table in tables(root, inventory)?.into_iter().filter(|table| !table.is_aside) {
-        let (rows_of, place) = ((table.table, table.grain), (table.level, table.number));
-        match file::describe(&table.path, rows_of, table.name, place) {
+        match file::describe(&table.path, table.name, table.said) {
             Ok(record) => records.push(record),
             Err(error) => manifest.lost.push(LostFile { file: table.unknown(), fault: reason(error) }),
         }
@@ -138,14 +135,12 @@ fn reason(error: FileError) -> String {
     }
 }
 
-/// A table file and the facts in its name.
+/// A table file.
 struct Candidate<'a> {
     name: &'a str,
-    table: Table,
-    grain: Grain,
+    /// What the name says.
+    said: TableFileName,
     path: PathBuf,
-    level: u8,
-    number: u64,
     bytes: u64,
     is_aside: bool,
 }
@@ -153,12 +148,13 @@ struct Candidate<'a> {
 impl Candidate<'_> {
     /// The entry of a file whose footer cannot be read: its rows may have any time and GPU.
     fn unknown(&self) -> FileRecord {
+        let TableFileName { table, grain, level, number: order } = self.said;
         FileRecord {
             name: self.name.to_owned(),
-            table: self.table,
-            grain: self.grain,
-            level: self.level,
-            order: self.number,
+            table,
+            grain,
+            level,
+            order,
             first_sequence: 0,
             rows: 0,
             bytes: self.bytes,
@@ -177,13 +173,13 @@ fn tables<'a>(root: &Path, inventory: &'a Inventory) -> Result<Vec<Candidate<'a>
     let mut tables = Vec::new();
     for (files, is_aside) in [(&inventory.files, false), (&inventory.aside, true)] {
         for (name, kind) in files {
-            let Kind::Table { table, grain, level, number } = *kind else { continue };
+            let FileKind::Table(said) = *kind else { continue };
             let path = if is_aside { directory::aside(root, name) } else { root.join(name) };
             let bytes = fs::metadata(&path).map_err(|e| StoreError::io("inspect", &path, e))?.len();
-            tables.push(Candidate { name, table, grain, path, level, number, bytes, is_aside });
+            tables.push(Candidate { name, said, path, bytes, is_aside });
         }
     }
-    tables.sort_by(|one, other| (one.number, one.name).cmp(&(other.number, other.name)));
+    tables.sort_by(|one, other| (one.said.number, one.name).cmp(&(other.said.number, other.name)));
     Ok(tables)
 }
 

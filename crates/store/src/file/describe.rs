@@ -3,14 +3,13 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use gpuvitals_core::Table;
 use gpuvitals_log::open_file;
 use parquet::file::metadata::PageIndexPolicy;
 
 use super::error::FileError;
 use super::facts::RowGroupFacts;
 use super::reading::parse;
-use crate::grain::Grain;
+use crate::inventory::TableFileName;
 use crate::manifest::FileRecord;
 
 /// The fault of a file without row groups.
@@ -27,14 +26,15 @@ pub(crate) struct Footer {
     pub(crate) crc32c: u32,
 }
 
-/// The manifest's entry for a file with these row groups; none without any, for it would cover no time.
+/// The manifest's entry for a file with these row groups, of which its name says the rest; none without any, for it would
+/// cover no time.
 pub(crate) fn record(
-    (table, grain): (Table, Grain),
     name: String,
-    (level, order): (u8, u64),
+    said: TableFileName,
     groups: &[RowGroupFacts],
     footer: Footer,
 ) -> Option<FileRecord> {
+    let TableFileName { table, grain, level, number: order } = said;
     let groups = || groups.iter();
     Some(FileRecord {
         name,
@@ -58,12 +58,7 @@ pub(crate) fn record(
 ///
 /// # Errors
 /// [`FileError::is_damage`] when the file is not whole; otherwise it could not be read now.
-pub(crate) fn describe(
-    path: &Path,
-    rows_of: (Table, Grain),
-    name: &str,
-    place: (u8, u64),
-) -> Result<FileRecord, FileError> {
+pub(crate) fn describe(path: &Path, name: &str, said: TableFileName) -> Result<FileRecord, FileError> {
     let io = |action, source| FileError::Io { action, path: path.to_owned(), source };
     let damaged = |what| FileError::Damaged { path: path.to_owned(), what };
     let file = open_file(path).map_err(|e| io("open", e))?;
@@ -86,5 +81,5 @@ pub(crate) fn describe(
     let handle = table.handle().map_err(|e| io("open", e))?;
     handle.read_exact_at(&mut footer, offset).map_err(|e| io("read", e))?;
     let footer = Footer { offset, bytes, crc32c: crc32c::crc32c(&footer) };
-    record(rows_of, name.to_owned(), place, &table.row_groups, footer).ok_or_else(|| damaged(NO_ROWS))
+    record(name.to_owned(), said, &table.row_groups, footer).ok_or_else(|| damaged(NO_ROWS))
 }

@@ -18,22 +18,30 @@ use zstd::bulk::Decompressor;
 /// Most bytes of a page. A writer of ours begins another one long before.
 const PAGE_LEN_MAX: u64 = 1 << 30;
 
-/// The rows of a row group, some of its columns, in batches; of a selection those rows.
+/// What is read of a row group.
+pub(crate) struct GroupPart {
+    pub(crate) row_group: usize,
+    pub(crate) columns: ProjectionMask,
+    /// Some of its rows; none: all of them.
+    pub(crate) rows: Option<RowSelection>,
+}
+
+/// The rows of a part of a row group, in batches.
 ///
 /// # Errors
 /// If the metadata does not fit together, or a page cannot be read.
 pub(crate) fn read_group<R: ChunkReader + 'static>(
     input: R,
     metadata: &ArrowReaderMetadata,
-    (number, columns): (usize, ProjectionMask),
+    part: GroupPart,
     batch_rows: usize,
-    selection: Option<RowSelection>,
 ) -> Result<ParquetRecordBatchReader> {
+    let GroupPart { row_group: number, columns, rows } = part;
     let fields = Some(metadata.schema().fields());
     let levels = parquet_to_arrow_field_levels(metadata.parquet_schema(), columns, fields)?;
     let one = Group { input: Arc::new(input), metadata: Arc::clone(metadata.metadata()), number };
     let batch_rows = batch_rows.clamp(1, one.num_rows().max(1));
-    ParquetRecordBatchReader::try_new_with_row_groups(&levels, &one, batch_rows, selection)
+    ParquetRecordBatchReader::try_new_with_row_groups(&levels, &one, batch_rows, rows)
 }
 
 /// One row group of a file.

@@ -24,6 +24,7 @@ use crate::config::StoreConfig;
 use crate::directory;
 use crate::error::StoreError;
 use crate::grain::Grain;
+use crate::inventory::TableFileName;
 use crate::manifest::{FileRecord, Span};
 use crate::step::{FileStep, FileSteps};
 use crate::tail;
@@ -293,8 +294,9 @@ impl<'a> TableWriter<'a> {
         self.writer.sync().map_err(self.io("write"))?;
         let summed = self.writer.inner();
         let footer = Footer { offset: footer_offset, bytes: summed.offset, crc32c: summed.crc32c };
-        let Place { table, grain, level, number: order, first_sequence, .. } = self.place;
-        let record = record((table, grain), self.name.clone(), (level, order), &self.groups, footer)
+        let Place { table, grain, level, number, first_sequence, .. } = self.place;
+        let said = TableFileName { table, grain, level, number };
+        let record = record(self.name.clone(), said, &self.groups, footer)
             .map(|record| FileRecord { first_sequence, ..record })
             .ok_or_else(|| FileError::Damaged { path: self.fresh.path().to_owned(), what: NO_ROWS })?;
         let path = self.place.root.join(&self.name);

@@ -19,7 +19,7 @@ use super::files::{GpuIndex, OpenFile};
 use super::scope::Scope;
 use super::section::Section;
 use super::{pages, unreadable};
-use crate::file::{self, FileError};
+use crate::file::{self, FileError, GroupPart};
 use crate::manifest::FileEntry;
 use crate::tail::Chunk;
 use gpuvitals_core::batch::RowKeys;
@@ -303,7 +303,8 @@ impl Part {
         let columns = ProjectionMask::leaves(metadata.parquet_schema(), leaves);
         let selection = (wanted < self.rows)
             .then(|| RowSelection::from_consecutive_ranges(rows.iter().cloned(), self.rows));
-        let reader = file::read_group(section, metadata, (row_group, columns), wanted, selection);
+        let part = GroupPart { row_group, columns, rows: selection };
+        let reader = file::read_group(section, metadata, part, wanted);
         let reader = reader.map_err(parquet)?;
         let schema = arrow_array::RecordBatchReader::schema(&reader);
         let batches: Result<Vec<RecordBatch>, ArrowError> = reader.collect();
