@@ -71,7 +71,8 @@ pub(crate) async fn rows(
     );
     let parameters = numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync));
     let parameters: Vec<_> = parameters.chain(texts.iter().map(|text| text as _)).collect();
-    let batch = batch(client, names, table, &columns, &select, &parameters, is_wanted).await?;
+    let statement = RowsStatement { table, columns: &columns, select: &select, parameters: &parameters };
+    let batch = batch(client, names, &statement, is_wanted).await?;
     let total = if query.with_total { total(client, table, &condition, &numbers).await? } else { None };
     Ok(Rows { batch, total })
 }
@@ -104,65 +105,83 @@ fn selected(columns: &[(&str, Kind)]) -> String {
     format!("SELECT e.{TIMESTAMP_COLUMN}, e.identity_id, {}e.{EXTRAS}::text", names.concat())
 }
 
+/// A statement whose rows are of a table.
+struct RowsStatement<'a> {
+    table: Table,
+    /// The columns that it [selects](selected).
+    columns: &'a [(&'static str, Kind)],
+    select: &'a str,
+    parameters: &'a [&'a (dyn ToSql + Sync)],
+}
+
 /// Rows of a statement as a batch. They come in pieces, so that the identities of each can be asked for in between, and other
 /// tasks use the thread.
 async fn batch(
     client: &Transaction<'_>,
     names: &Names,
-    table: Table,
-    columns: &[(&'static str, Kind)],
-    select: &str,
-    parameters: &[&(dyn ToSql + Sync)],
+    statement: &RowsStatement<'_>,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<Option<Batch>, PostgresError> {
     let failed = PostgresError::statement("read rows");
-    let portal = client.bind(select, parameters).await.map_err(&failed)?;
-    let mut builder = BatchBuilder::new(table);
+    let portal = client.bind(statement.select, statement.parameters).await.map_err(&failed)?;
+    let builder = BatchBuilder::new(statement.table);
+    let mut taken = TakenRows { builder, columns: statement.columns, is_wanted };
     loop {
         let found = client.query_portal(&portal, ROWS_AT_ONCE).await.map_err(&failed)?;
         let numbers: BTreeSet<i32> = found.iter().map(|row| row.get(1)).collect();
         let identities = names.by_number(client, &numbers.into_iter().collect::<Vec<_>>()).await?;
         for row in &found {
             let identity = identities.get(&row.get::<_, i32>(1)).ok_or(PostgresError::Unnumbered)?;
-            add(&mut builder, columns, row, identity, &is_wanted).map_err(&failed)?;
+            taken.add(row, identity).map_err(&failed)?;
         }
         if found.len() < ROWS_AT_ONCE.unsigned_abs() as usize {
             break;
         }
         tokio::task::yield_now().await;
     }
-    Ok(builder.finish(Origin::default(), 0))
+    Ok(taken.builder.finish(Origin::default(), 0))
 }
 
-/// Adds a row of a statement.
-fn add(
-    builder: &mut BatchBuilder,
-    columns: &[(&'static str, Kind)],
-    row: &Row,
-    identity: &Identity,
-    is_wanted: &impl Fn(&str) -> bool,
-) -> Result<(), tokio_postgres::Error> {
-    let identity = builder.intern(identity);
-    let id = builder.row(row.get(0), identity);
-    for (place, (name, kind)) in columns.iter().enumerate() {
-        note(name, set(builder, id, name, *kind, row, place + 2)?);
+/// Rows of a statement that are taken so far.
+struct TakenRows<'a, F> {
+    builder: BatchBuilder,
+    columns: &'a [(&'static str, Kind)],
+    /// Which of the extra columns are taken.
+    is_wanted: F,
+}
+
+impl<F: Fn(&str) -> bool> TakenRows<'_, F> {
+    fn add(&mut self, row: &Row, identity: &Identity) -> Result<(), tokio_postgres::Error> {
+        let (builder, columns, is_wanted) = (&mut self.builder, self.columns, &self.is_wanted);
+        let identity = builder.intern(identity);
+        let id = builder.row(row.get(0), identity);
+        for (at, (name, kind)) in columns.iter().enumerate() {
+            note(name, set(builder, id, name, &RowCell { row, place: at + 2, kind: *kind })?);
+        }
+        let Some(extras) = row.try_get::<_, Option<&str>>(columns.len() + 2)? else { return Ok(()) };
+        let extras: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(extras).unwrap_or_default();
+        for (name, value) in extras.iter().filter(|(name, _)| is_wanted(name)) {
+            note(name, set_extra(builder, id, name, value));
+        }
+        Ok(())
     }
-    let Some(extras) = row.try_get::<_, Option<&str>>(columns.len() + 2)? else { return Ok(()) };
-    let extras: serde_json::Map<String, serde_json::Value> = serde_json::from_str(extras).unwrap_or_default();
-    for (name, value) in extras.iter().filter(|(name, _)| is_wanted(name)) {
-        note(name, set_extra(builder, id, name, value));
-    }
-    Ok(())
+}
+
+/// A value of a row of a statement.
+struct RowCell<'a> {
+    row: &'a Row,
+    place: usize,
+    kind: Kind,
 }
 
 fn set(
     builder: &mut BatchBuilder,
     id: RowId,
     name: &str,
-    kind: Kind,
-    row: &Row,
-    place: usize,
+    cell: &RowCell<'_>,
 ) -> Result<Result<(), ValueError>, tokio_postgres::Error> {
+    let RowCell { row, place, kind } = *cell;
     let value = match kind {
         Kind::Number(ColumnType::I32) => row.try_get::<_, Option<i32>>(place)?.map(|v| Value::Int(v.into())),
         Kind::Number(ColumnType::I64) => row.try_get::<_, Option<i64>>(place)?.map(Value::Int),
@@ -240,6 +259,8 @@ pub(crate) async fn latest(
          ORDER BY e.timestamp_ns",
         selected(&columns)
     );
-    let batch = batch(client, names, table, &columns, &select, &[&subjects, &latest_ns], |_| true).await?;
+    let parameters: &[&(dyn ToSql + Sync)] = &[&subjects, &latest_ns];
+    let statement = RowsStatement { table, columns: &columns, select: &select, parameters };
+    let batch = batch(client, names, &statement, |_| true).await?;
     Ok(Some((last, batch)))
 }

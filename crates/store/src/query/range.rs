@@ -128,10 +128,11 @@ fn search(reading: Reading<'_>, query: &RowsQuery) -> Result<history::Part<Rows>
     // Rows that come after a full page are not missed, unless all of them are counted.
     let seen = last.filter(|_| !query.with_total).map(|last| up_to(last, query.newest_first, &scope));
     partial.extend(reading.lost(&seen.unwrap_or(scope)));
-    let batch = fetch(reading, &parts, &chosen, query, &mut partial)?;
+    let fetched = fetch(reading, &parts, &chosen, query)?;
+    partial.extend(fetched.missing);
     partial.sort_unstable();
     partial.dedup();
-    let answer = Rows { batch, total: query.with_total.then_some(total) };
+    let answer = Rows { batch: fetched.answer, total: query.with_total.then_some(total) };
     Ok(history::Part { answer, missing: partial })
 }
 
@@ -402,8 +403,7 @@ fn fetch(
     parts: &[Part],
     chosen: &[Vec<u32>],
     query: &RowsQuery,
-    partial: &mut Vec<String>,
-) -> Result<Option<Batch>, QueryError> {
+) -> Result<history::Part<Option<Batch>>, QueryError> {
     let columns = Columns::of(query);
     let wanted: Vec<(&Part, &Vec<u32>)> =
         parts.iter().zip(chosen).filter(|(_, rows)| !rows.is_empty()).collect();
@@ -411,17 +411,19 @@ fn fetch(
     let read = parallel(&wanted, wide, |_, (part, rows)| {
         reading.go_on().map(|()| part.read(&columns, &ranges(rows)))
     });
-    let mut batches: Vec<RecordBatch> = Vec::with_capacity(read.len());
+    let (mut batches, mut missing): (Vec<RecordBatch>, _) = (Vec::with_capacity(read.len()), Vec::new());
     for batch in read {
         match batch? {
             Ok(batch) => batches.push(batch),
-            Err(words) => partial.push(words),
+            Err(words) => missing.push(words),
         }
     }
     let order = if query.newest_first { Order::NewestGpu } else { Order::TimeGpu };
-    let Some(merged) = merge(query.table, &batches, order)? else { return Ok(None) };
+    let Some(merged) = merge(query.table, &batches, order)? else {
+        return Ok(history::Part { answer: None, missing });
+    };
     let batch = Batch::new(query.table, without_empty(&merged)?, Origin::default(), 0);
-    Ok(Some(batch.map_err(QueryError::failed)?))
+    Ok(history::Part { answer: Some(batch.map_err(QueryError::failed)?), missing })
 }
 
 /// Ascending numbers as ranges.

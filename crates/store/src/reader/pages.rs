@@ -4,16 +4,15 @@ use std::ops::Range;
 
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use parquet::file::metadata::ParquetMetaData;
-use parquet::file::metadata::page_index::PageIndexProvider;
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::page_index::offset_index::PageLocation;
 
 use super::scope::Scope;
 
-/// The rows (ascending ranges) whose pages may have times in scope; all of them without a page index.
+/// Those of the wanted rows (ascending ranges) whose pages may have times in scope; all of them without a page index.
 pub(crate) fn in_time(
     metadata: &ParquetMetaData,
     row_group: usize,
-    rows: usize,
     wanted: Vec<Range<usize>>,
     scope: &Scope,
 ) -> Vec<Range<usize>> {
@@ -24,30 +23,23 @@ pub(crate) fn in_time(
     };
     if let Some(column) = leaf(TIMESTAMP_COLUMN)
         && let Some(ColumnIndexMetaData::INT64(pages)) = index.column_index(row_group, column)
+        && let Some(places) = index.page_locations(row_group, column)
     {
         let bounds = pages.min_values_iter().zip(pages.max_values_iter());
         let meets = bounds.map(|bounds| match bounds {
             (Some(&min), Some(&max)) => scope.meets_times(min, max),
             _ => true,
         });
-        return both(&wanted, &page_rows(index, row_group, column, rows, meets));
+        return both(&wanted, &page_rows(places, meets));
     }
     wanted
 }
 
-/// Rows of the pages that meet.
-fn page_rows(
-    index: &dyn PageIndexProvider,
-    row_group: usize,
-    column: usize,
-    rows: usize,
-    meets: impl Iterator<Item = bool>,
-) -> Vec<Range<usize>> {
-    let Some(pages) = index.page_locations(row_group, column) else {
-        return std::iter::once(0..rows).collect();
-    };
+/// Rows of the pages that meet; the last page goes on without end.
+fn page_rows(pages: &[PageLocation], meets: impl Iterator<Item = bool>) -> Vec<Range<usize>> {
     let first = |page: usize| {
-        pages.get(page).map_or(rows, |page| usize::try_from(page.first_row_index).unwrap_or(rows).min(rows))
+        let first = pages.get(page).and_then(|page| usize::try_from(page.first_row_index).ok());
+        first.unwrap_or(usize::MAX)
     };
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for (page, _) in meets.enumerate().filter(|(_, meets)| *meets) {

@@ -194,7 +194,7 @@ impl Part {
                 if scope.covers(min_ns, max_ns) {
                     return Ok(wanted);
                 }
-                Ok(pages::in_time(file.table.metadata.metadata(), *row_group, self.rows, wanted, scope))
+                Ok(pages::in_time(file.table.metadata.metadata(), *row_group, wanted, scope))
             }
         }
     }
