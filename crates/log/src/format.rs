@@ -119,15 +119,18 @@ pub(crate) fn record_size(payload_len: usize) -> usize {
     (RECORD_HEADER_LEN + payload_len).next_multiple_of(RECORD_ALIGN)
 }
 
+/// What a record says of itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RecordFacts {
+    pub(crate) kind: u8,
+    pub(crate) sequence: u64,
+    /// First sequence that is not known to be synced as it is written.
+    pub(crate) durable: u64,
+}
+
 /// Appends a record to `buffer`, its payload in two parts. The caller has checked them against [`RECORD_LEN_MAX`].
-pub(crate) fn encode_record(
-    buffer: &mut Vec<u8>,
-    seed: u32,
-    kind: u8,
-    sequence: u64,
-    durable: u64,
-    payload: [&[u8]; 2],
-) {
+pub(crate) fn encode_record(buffer: &mut Vec<u8>, seed: u32, facts: RecordFacts, payload: [&[u8]; 2]) {
+    let RecordFacts { kind, sequence, durable } = facts;
     let [first, second] = payload;
     let payload_len = first.len() + second.len();
     let len = u32::try_from(payload_len).unwrap_or(u32::MAX);
@@ -237,7 +240,8 @@ mod tests {
         let (old, new) = (Header::new(1, 1), Header::new(1, 1));
         assert_ne!(old.generation, new.generation);
         let mut bytes = Vec::new();
-        encode_record(&mut bytes, old.seed(), 3, 1, 1, [b"pay", b"load"]);
+        let facts = RecordFacts { kind: 3, sequence: 1, durable: 1 };
+        encode_record(&mut bytes, old.seed(), facts, [b"pay", b"load"]);
         assert_eq!(bytes.len(), 32);
         assert!(decode_record(&bytes, 0, old.seed()).is_some());
         assert_eq!(decode_record(&bytes, 0, new.seed()), None);

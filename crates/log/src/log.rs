@@ -64,7 +64,7 @@ impl Log {
     /// Appends a record; waits for room if the queue is full. The ticket holds the outcome.
     pub fn append(&self, kind: u8, payload: Bytes, durability: Durability) -> Ticket {
         let (ticket, done) = Ticket::new();
-        self.submit(kind, payload, durability, done, WhenFull::Wait);
+        self.submit(Append::of(kind, payload, durability, done), WhenFull::Wait);
         ticket
     }
 
@@ -79,7 +79,7 @@ impl Log {
         durability: Durability,
         done: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
     ) {
-        self.submit(kind, payload, durability, Completion::new(done), WhenFull::Refuse);
+        self.submit(Append::of(kind, payload, durability, Completion::new(done)), WhenFull::Refuse);
     }
 
     /// [`Log::append_with`] that does not wake the writer: [`Log::commit`] must follow. The payload is written as one part
@@ -93,7 +93,8 @@ impl Log {
         durability: Durability,
         done: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
     ) {
-        if let Some(append) = self.checked(kind, payload, shorter, durability, Completion::new(done)) {
+        let append = Append { kind, payload, shorter, durability, done: Completion::new(done) };
+        if let Some(append) = self.checked(append) {
             self.shared.submit_quietly(append, WhenFull::Refuse);
         }
     }
@@ -119,18 +120,11 @@ impl Log {
         durability: Durability,
         done: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
     ) {
-        self.submit(kind, payload, durability, Completion::new(done), WhenFull::Exceed);
+        self.submit(Append::of(kind, payload, durability, Completion::new(done)), WhenFull::Exceed);
     }
 
-    fn submit(
-        &self,
-        kind: u8,
-        payload: Bytes,
-        durability: Durability,
-        done: Completion<Appended>,
-        when_full: WhenFull,
-    ) {
-        if let Some(append) = self.checked(kind, [payload, Bytes::new()], None, durability, done) {
+    fn submit(&self, append: Append, when_full: WhenFull) {
+        if let Some(append) = self.checked(append) {
             self.shared.submit(append, when_full);
         }
     }
@@ -140,19 +134,11 @@ impl Log {
         self.record_len_max
     }
 
-    fn checked(
-        &self,
-        kind: u8,
-        payload: [Bytes; 2],
-        shorter: Option<Shorter>,
-        durability: Durability,
-        done: Completion<Appended>,
-    ) -> Option<Command> {
+    /// The append, unless it is too large: then it is done.
+    fn checked(&self, mut append: Append) -> Option<Command> {
         // A longer one would not have the room that is kept for it, and who appended it tells by the length which one was taken.
-        let is_shorter =
-            |shorter: &Shorter| payload.first().is_some_and(|part| shorter.part.len() < part.len());
-        let shorter = shorter.filter(is_shorter);
-        let append = Append { kind, payload, shorter, durability, done };
+        let [first, _] = &append.payload;
+        append.shorter = append.shorter.filter(|shorter| shorter.part.len() < first.len());
         let (len, max) = (append.payload_len(), self.record_len_max);
         if len > max {
             append.done.complete(Err(LogError::TooLarge { len, max }));

@@ -433,7 +433,7 @@ fn examine(
         segment.len = tail.offset as u64;
         segment.keep |= tail.intact > 0;
         if limit.is_none() {
-            settle(&*file, len, &name, &bytes, &unproven, tail)?;
+            LastSegment { file: &*file, len, name: &name, bytes: &bytes }.settle(&unproven, tail)?;
         }
     }
     Ok(Found { segment, follows: header.follows, base, tail: end })
@@ -447,26 +447,29 @@ fn note_run(runs: &mut Vec<Range<usize>>, range: Range<usize>) {
     }
 }
 
-/// Makes the last segment's records durable, whatever happened to the sync before: writes those again without
-/// a proven sync (`unproven`), but never any that could not be read well, releases the zeros after a clean
-/// end, and syncs.
-fn settle(
-    file: &dyn DiskFile,
+/// The last segment, as it was read.
+struct LastSegment<'a> {
+    file: &'a dyn DiskFile,
     len: u64,
-    name: &str,
-    bytes: &Bytes,
-    unproven: &[Range<usize>],
-    tail: &Tail,
-) -> Result<(), LogError> {
-    for run in unproven {
-        let again = bytes.get(run.clone()).unwrap_or_default();
-        write_all(file, run.start as u64, again)
-            .map_err(|source| LogError::write("write again", name, source))?;
+    name: &'a str,
+    bytes: &'a Bytes,
+}
+
+impl LastSegment<'_> {
+    /// Makes its records durable, whatever happened to the sync before: writes those again without a proven sync
+    /// (`unproven`), but never any that could not be read well, releases the zeros after a clean end, and syncs.
+    fn settle(&self, unproven: &[Range<usize>], tail: &Tail) -> Result<(), LogError> {
+        for run in unproven {
+            let again = self.bytes.get(run.clone()).unwrap_or_default();
+            write_all(self.file, run.start as u64, again)
+                .map_err(|source| LogError::write("write again", self.name, source))?;
+        }
+        if tail.remains == 0 && (tail.offset as u64) < self.len {
+            let cut = self.file.set_len(tail.offset as u64);
+            cut.map_err(|source| LogError::write("trim", self.name, source))?;
+        }
+        self.file.sync_data().map_err(|source| LogError::poisoned("sync", self.name, source))
     }
-    if tail.remains == 0 && (tail.offset as u64) < len {
-        file.set_len(tail.offset as u64).map_err(|source| LogError::write("trim", name, source))?;
-    }
-    file.sync_data().map_err(|source| LogError::poisoned("sync", name, source))
 }
 
 impl Found {

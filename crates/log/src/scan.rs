@@ -175,7 +175,7 @@ pub(crate) fn extent(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::encode_record;
+    use crate::format::{RecordFacts, encode_record};
 
     /// Records 1..=n of 16-byte payloads; each says that all before `durable(sequence)` was synced.
     fn segment(count: u64, durable: impl Fn(u64) -> u64) -> (Header, Vec<u8>) {
@@ -183,7 +183,8 @@ mod tests {
         let mut bytes = header.encode();
         for sequence in 1..=count {
             let payload = [sequence.to_le_bytes(), [0xee; 8]].concat();
-            encode_record(&mut bytes, header.seed(), 1, sequence, durable(sequence), [&payload, &[]]);
+            let facts = RecordFacts { kind: 1, sequence, durable: durable(sequence) };
+            encode_record(&mut bytes, header.seed(), facts, [&payload, &[]]);
         }
         (header, bytes)
     }
@@ -256,7 +257,8 @@ mod tests {
         let header = Header::new(1, 1);
         bytes[..HEADER_LEN].copy_from_slice(&header.encode());
         let mut fresh = Vec::new();
-        encode_record(&mut fresh, header.seed(), 1, 1, 1, [&[9; 16], &[]]);
+        let facts = RecordFacts { kind: 1, sequence: 1, durable: 1 };
+        encode_record(&mut fresh, header.seed(), facts, [&[9; 16], &[]]);
         bytes[HEADER_LEN..HEADER_LEN + fresh.len()].copy_from_slice(&fresh);
         let steps = scan(&header, bytes, None);
         assert_eq!(sequences(&steps), [1]);

@@ -57,6 +57,11 @@ pub(crate) struct Append {
 }
 
 impl Append {
+    /// One whose payload is in one part.
+    pub(crate) fn of(kind: u8, payload: Bytes, durability: Durability, done: Completion<Appended>) -> Self {
+        Self { kind, payload: [payload, Bytes::new()], shorter: None, durability, done }
+    }
+
     pub(crate) fn payload_len(&self) -> usize {
         self.payload.iter().map(Bytes::len).sum()
     }

@@ -8,7 +8,9 @@ use crate::board::{Board, Counts};
 use crate::config::{Durability, LogConfig};
 use crate::disk::{Disk, DiskFile, write_all, write_zeros};
 use crate::error::LogError;
-use crate::format::{DAMAGED_EXTENSION, HEADER_LEN, Header, NEW_EXTENSION, SEGMENT_EXTENSION, encode_record};
+use crate::format::{
+    DAMAGED_EXTENSION, HEADER_LEN, Header, NEW_EXTENSION, RecordFacts, SEGMENT_EXTENSION, encode_record,
+};
 use crate::lock::displaced;
 use crate::place::{Appended, Place};
 use crate::read::Reader;
@@ -260,7 +262,8 @@ impl Writer {
             let payload = append.payload_in(current.segment.base);
             let place = Place::new(current.segment.base, offset, payload.iter().map(|part| part.len()).sum());
             self.appended.push(Appended { sequence, place });
-            encode_record(&mut self.buffer, current.seed, append.kind, sequence, self.durable, payload);
+            let facts = RecordFacts { kind: append.kind, sequence, durable: self.durable };
+            encode_record(&mut self.buffer, current.seed, facts, payload);
             sequence += 1;
         }
         let end = current.segment.len + self.buffer.len() as u64;
