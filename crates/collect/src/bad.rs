@@ -87,7 +87,8 @@ pub(super) fn messages(
     );
     let count = u32::try_from(bad.len()).unwrap_or(u32::MAX);
     let payload = serde_json::to_vec(&bad).map_err(|e| e.to_string())?;
-    Ok(Some(letter(delivery, group, &reason, "messages", Frame::new(ContentType::Json, count, payload))))
+    let frame = Frame::new(ContentType::Json, count, payload);
+    Ok(Some(BadPart { part: "messages", reason, frame }.letter(delivery, group)))
 }
 
 /// The dead letter for rows whose time is too far ahead.
@@ -104,7 +105,8 @@ pub(super) fn ahead(delivery: &Delivery, group: &str, rows: &Batch) -> Result<Fr
     );
     let count = u32::try_from(rows.rows()).unwrap_or(u32::MAX);
     let payload = wire::encode(rows).map_err(|e| causes(&e))?;
-    Ok(letter(delivery, group, &reason, "ahead", Frame::new(ContentType::Batch, count, payload)))
+    let frame = Frame::new(ContentType::Batch, count, payload);
+    Ok(BadPart { part: "ahead", reason, frame }.letter(delivery, group))
 }
 
 fn place(gpu: Option<&str>, host: Option<&str>) -> String {
@@ -113,18 +115,29 @@ fn place(gpu: Option<&str>, host: Option<&str>) -> String {
     gpu + &host
 }
 
-/// A dead letter, with a stamp derived from its original frame: a repeat is recognised.
-fn letter(delivery: &Delivery, group: &str, reason: &str, part: &str, frame: Frame) -> Frame {
-    let offset = delivery.id.offset;
-    tracing::warn!(offset, reason, "rows go to the dead letters");
-    let facts = DeadFacts {
-        topic: delivery.topic.clone(),
-        group: group.into(),
-        offset,
-        attempts: delivery.attempt,
-        reason: DeadFacts::shortened(reason),
-        published_at: delivery.published_at,
-    };
-    let id = format!("{group}/{part}/{}", offset / BLOCK);
-    Frame { dead: Some(Box::new(facts)), ..frame }.stamped(id, offset % BLOCK)
+/// What is bad of a frame.
+struct BadPart {
+    /// Tells its dead letter from others of the frame.
+    part: &'static str,
+    reason: String,
+    frame: Frame,
+}
+
+impl BadPart {
+    /// Its dead letter, with a stamp derived from its original frame: a repeat is recognised.
+    fn letter(self, delivery: &Delivery, group: &str) -> Frame {
+        let Self { part, reason, frame } = self;
+        let offset = delivery.id.offset;
+        tracing::warn!(offset, reason, "rows go to the dead letters");
+        let facts = DeadFacts {
+            topic: delivery.topic.clone(),
+            group: group.into(),
+            offset,
+            attempts: delivery.attempt,
+            reason: DeadFacts::shortened(&reason),
+            published_at: delivery.published_at,
+        };
+        let id = format!("{group}/{part}/{}", offset / BLOCK);
+        Frame { dead: Some(Box::new(facts)), ..frame }.stamped(id, offset % BLOCK)
+    }
 }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::error::JsonlError;
 use crate::name;
-use crate::pending::{Cells, GpuRows, push_line};
+use crate::pending::{Cells, GpuRows, LineRow, push_line};
 
 /// Bytes at the end of a file with which a late row is compared at least.
 pub const LOOK_BACK: usize = 64 << 10;
@@ -57,7 +57,7 @@ struct Known {
 }
 
 /// The last lines of a GPU: by instant, the values by column.
-type Seen = HashMap<i64, BTreeMap<String, String>>;
+type SeenValues = HashMap<i64, BTreeMap<String, String>>;
 
 #[derive(Deserialize)]
 struct Line<'a> {
@@ -107,18 +107,18 @@ impl Files {
         let (mut known, seen) = match self.known.remove(gpu) {
             Some(known) if self.len(&known.stem)? == known.len => {
                 let is_late = first_ns <= known.latest_ns;
-                let seen = if is_late { self.look_back(&known, rows.lines_len)? } else { Seen::new() };
+                let seen = if is_late { self.look_back(&known, rows.lines_len)? } else { SeenValues::new() };
                 (known, seen)
             }
             _ => self.find(gpu, rows.lines_len)?,
         };
         let (mut text, mut lines) = (Vec::new(), 0);
         for (&timestamp_ns, row) in &rows.rows {
-            let Some(new) = unseen(&seen, timestamp_ns, &row.cells) else {
+            let Some(new) = unseen(&seen, timestamp_ns, row) else {
                 self.counts.repeats.fetch_add(1, Ordering::Relaxed);
                 continue;
             };
-            push_line(&mut text, gpu, timestamp_ns, &new, row.is_simulated);
+            push_line(&mut text, gpu, timestamp_ns, &new);
             lines += 1;
             known.latest_ns = known.latest_ns.max(timestamp_ns);
             if known.len + text.len() as u64 >= self.file_len_max {
@@ -220,7 +220,7 @@ impl Files {
     /// The end of a file that this process has not written yet, or whose last write failed. Of at most its last `unsure` bytes
     /// nobody knows whether they are synced. What is left of lines is cut off: they are in the log. The others are written
     /// again, since a sync that failed may have dropped them from the disk and not from memory.
-    fn find(&mut self, gpu: &str, unsure: usize) -> Result<(Known, Seen), JsonlError> {
+    fn find(&mut self, gpu: &str, unsure: usize) -> Result<(Known, SeenValues), JsonlError> {
         let stem = name::stem(gpu)?;
         let name = name::current(&stem);
         let len = self.len(&stem)?;
@@ -238,7 +238,7 @@ impl Files {
     }
 
     /// The last lines of a GPU: `more` bytes of them and [`LOOK_BACK`], also from full files if its file is shorter.
-    fn look_back(&self, known: &Known, more: usize) -> Result<Seen, JsonlError> {
+    fn look_back(&self, known: &Known, more: usize) -> Result<SeenValues, JsonlError> {
         let mut wanted = (more + LOOK_BACK) as u64;
         let mut pieces = Vec::new();
         let current = name::current(&known.stem);
@@ -261,7 +261,7 @@ impl Files {
             wanted = wanted.saturating_sub(len);
             number -= 1;
         }
-        let mut seen = Seen::new();
+        let mut seen = SeenValues::new();
         for piece in pieces.iter().rev() {
             // The first is a part of one, or whatever: it does not parse.
             for line in piece.split(|byte| *byte == b'\n') {
@@ -278,12 +278,12 @@ impl Files {
 }
 
 /// The values of a row that no line has; none if there is a line with all of them.
-fn unseen<'a>(seen: &Seen, timestamp_ns: i64, cells: &'a Cells) -> Option<Cow<'a, Cells>> {
-    let Some(values) = seen.get(&timestamp_ns) else { return Some(Cow::Borrowed(cells)) };
+fn unseen<'a>(seen: &SeenValues, timestamp_ns: i64, row: &'a LineRow) -> Option<Cow<'a, LineRow>> {
+    let Some(values) = seen.get(&timestamp_ns) else { return Some(Cow::Borrowed(row)) };
     let is_old = |name: &str, value: &str| values.get(name).is_some_and(|old| old == value);
-    let new = cells.iter().filter(|(name, value)| !is_old(name, value));
+    let new = row.cells.iter().filter(|(name, value)| !is_old(name, value));
     let new: Cells = new.map(|(name, value)| (Arc::clone(name), value.clone())).collect();
-    (!new.is_empty()).then_some(Cow::Owned(new))
+    (!new.is_empty()).then_some(Cow::Owned(LineRow { cells: new, is_simulated: row.is_simulated }))
 }
 
 fn failed(name: &str, source: io::Error) -> JsonlError {

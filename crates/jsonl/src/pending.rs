@@ -19,8 +19,8 @@ use crate::name;
 pub(crate) type Cells = BTreeMap<Arc<str>, Arc<str>>;
 
 /// A row.
-#[derive(Debug, Default)]
-pub(crate) struct Row {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LineRow {
     pub(crate) cells: Cells,
     /// Its values were made up by a simulation.
     pub(crate) is_simulated: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Row {
 #[derive(Debug, Default)]
 pub(crate) struct GpuRows {
     /// By time.
-    pub(crate) rows: BTreeMap<i64, Row>,
+    pub(crate) rows: BTreeMap<i64, LineRow>,
     /// Bytes that these rows take as lines if none merges with another. More is never written of them.
     pub(crate) lines_len: usize,
     /// Room in memory that they hold.
@@ -59,7 +59,7 @@ impl Pending {
             let Some(key) = key(batch, row) else { continue };
             let mut len = LINE_LEN_MAX + ESCAPED_LEN_MAX * key.len();
             let gpu = self.of(&key);
-            let Row { cells, is_simulated } = gpu.rows.entry(timestamp_ns).or_default();
+            let LineRow { cells, is_simulated } = gpu.rows.entry(timestamp_ns).or_default();
             *is_simulated |= sources.and_then(|sources| text_at(sources, row)) == Some(SIMULATED);
             for (name, name_len, column) in &columns {
                 if let Some(text) = column.json(row) {
@@ -132,11 +132,11 @@ const ESCAPED_LEN_MAX: usize = 6;
 const LINE_LEN_MAX: usize = 128;
 
 /// Appends the line of a row.
-pub(crate) fn push_line(text: &mut Vec<u8>, gpu: &str, timestamp_ns: i64, cells: &Cells, is_simulated: bool) {
+pub(crate) fn push_line(text: &mut Vec<u8>, gpu: &str, timestamp_ns: i64, row: &LineRow) {
     text.extend_from_slice(br#"{"gpu_id":"#);
     text.extend_from_slice(quoted(gpu).as_bytes());
     text.extend_from_slice(br#","metrics":{"#);
-    for (at, (name, value)) in cells.iter().enumerate() {
+    for (at, (name, value)) in row.cells.iter().enumerate() {
         if at > 0 {
             text.push(b',');
         }
@@ -146,7 +146,7 @@ pub(crate) fn push_line(text: &mut Vec<u8>, gpu: &str, timestamp_ns: i64, cells:
     }
     text.extend_from_slice(br#"},"timestamp":""#);
     text.extend_from_slice(time::format(timestamp_ns).as_bytes());
-    text.extend_from_slice(if is_simulated { br#"","simulated":true}"# } else { br#""}"# });
+    text.extend_from_slice(if row.is_simulated { br#"","simulated":true}"# } else { br#""}"# });
     text.push(b'\n');
 }
 

@@ -27,11 +27,19 @@ pub struct JsonlRecovered {
     pub damage: Vec<String>,
 }
 
-/// The rows that may be missing in files, and the number of the last record.
+/// What the log gives back.
+pub(crate) struct ReplayedRows {
+    /// The rows that may be missing in files.
+    pub(crate) batches: Vec<Batch>,
+    /// Number of the last record.
+    pub(crate) sequence: u64,
+}
+
+/// Reads the log.
 ///
 /// # Errors
 /// If the log cannot be read, or a record is none that this version writes: opened without it, the log would forget its rows.
-pub(crate) fn rows(recovery: Recovery, found: &mut JsonlRecovered) -> Result<(Vec<Batch>, u64), JsonlError> {
+pub(crate) fn rows(recovery: Recovery, found: &mut JsonlRecovered) -> Result<ReplayedRows, JsonlError> {
     found.torn_bytes = recovery.torn.as_ref().map_or(0, |torn| torn.len);
     found.damage.extend(recovery.damage.iter().map(ToString::to_string));
     let mut last = 0;
@@ -57,5 +65,5 @@ pub(crate) fn rows(recovery: Recovery, found: &mut JsonlRecovered) -> Result<(Ve
             batches.push(batch);
         }
     }
-    Ok((batches, last))
+    Ok(ReplayedRows { batches, sequence: last })
 }

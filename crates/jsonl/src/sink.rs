@@ -92,11 +92,11 @@ impl Jsonl {
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
         let (log, recovery) = Log::open(log, log_config)?;
         let mut found = JsonlRecovered::default();
-        let (replayed, sequence) = recovery::rows(recovery, &mut found)?;
+        let replayed = recovery::rows(recovery, &mut found)?;
         let shared = Arc::new(Shared::new(config.pending_bytes));
         let files = Files::open(files, config.file_bytes.max(1), Arc::clone(&shared.counts))?;
         let log = Arc::new(log);
-        let writer = Writer::new(Arc::clone(&shared), Arc::clone(&log), files, &replayed, sequence);
+        let writer = Writer::new(Arc::clone(&shared), Arc::clone(&log), files, &replayed);
         let (events, event_queue) = sync_channel(EVENTS);
         let thread = std::thread::Builder::new()
             .name("jsonl-writer".to_owned())

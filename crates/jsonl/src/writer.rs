@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::error::JsonlError;
 use crate::files::Files;
 use crate::pending::{self, Pending};
-use crate::recovery::KIND_WRITTEN;
+use crate::recovery::{KIND_WRITTEN, ReplayedRows};
 use crate::shared::{PERMIT_BYTES, Shared};
 
 /// Events that wait at most; then the log's thread waits.
@@ -57,28 +57,23 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Of rows that are in the log, the last of them in that record.
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        log: Arc<Log>,
-        files: Files,
-        replayed: &[Batch],
-        sequence: u64,
-    ) -> Self {
+    /// Of the rows that the log gave back.
+    pub(crate) fn new(shared: Arc<Shared>, log: Arc<Log>, files: Files, replayed: &ReplayedRows) -> Self {
+        let ReplayedRows { batches, sequence } = replayed;
         let mut pending = Pending::default();
-        pending.add(replayed, 0);
-        let bytes: usize = replayed.iter().filter_map(|batch| pending::check(batch).ok()).sum();
+        pending.add(batches, 0);
+        let bytes: usize = batches.iter().filter_map(|batch| pending::check(batch).ok()).sum();
         shared.backlog.store(bytes / PERMIT_BYTES, Ordering::Relaxed);
         let is_unnoted = Arc::new(AtomicBool::new(false));
-        let write_at = (!replayed.is_empty()).then(clock::instant);
-        let noted = if replayed.is_empty() { sequence } else { 0 };
+        let write_at = (!batches.is_empty()).then(clock::instant);
+        let noted = if batches.is_empty() { *sequence } else { 0 };
         Self {
             shared,
             log,
             files,
             pending,
             permits: 0,
-            sequence,
+            sequence: *sequence,
             written: noted,
             noted,
             write_at,
