@@ -21,6 +21,15 @@ pub enum Durability {
     Synced,
 }
 
+/// Who may write and sync a lone enqueued record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitOn {
+    /// The thread that commits, within the call.
+    Caller,
+    /// The log's own thread.
+    Writer,
+}
+
 /// Limits of a log. They bind the process that writes; files made with other limits can be read too.
 #[derive(Debug, Clone)]
 pub struct LogConfig {

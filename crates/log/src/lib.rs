@@ -61,7 +61,7 @@ mod submit;
 mod writer;
 
 pub use beside::read_beside;
-pub use config::{Durability, LogConfig};
+pub use config::{CommitOn, Durability, LogConfig};
 pub use disk::{Disk, DiskFile, FsDisk, Join, Step, free_bytes, read_full, write_all};
 pub use error::LogError;
 pub use format::RECORD_LEN_MAX;

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use bytes::Bytes;
 
 use crate::board::Board;
-use crate::config::{Durability, LogConfig};
+use crate::config::{CommitOn, Durability, LogConfig};
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::place::{Appended, Place, SegmentStats};
@@ -100,11 +100,13 @@ impl Log {
     }
 
     /// Wakes the writer for enqueued records. If there is only one, no one holds the turn, and the segment
-    /// has room, and `here` allows it, the record is written and synced on this thread: that saves a lone
+    /// has room, and [`CommitOn::Caller`] allows it, the record is written and synced on this thread: that saves a lone
     /// caller two thread switches, each of which costs more than anything but the sync, and costs the calling
     /// thread the time of a sync, however long that takes.
-    pub fn commit(&self, here: bool) {
-        if here && let Some((turn, size)) = self.shared.turn_of_lone() {
+    pub fn commit(&self, on: CommitOn) {
+        if on == CommitOn::Caller
+            && let Some((turn, size)) = self.shared.turn_of_lone()
+        {
             lock(&self.writer).commit_within(&turn, size);
         } else {
             self.shared.wake();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use crate::bench::{append, commit_here, open, open_with, payload, records, reread, sequences, tiny};
 use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
-use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError, Shorter};
+use gpuvitals_log::{Appended, CommitOn, Disk, Durability, FsDisk, Log, LogConfig, LogError, Shorter};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 
@@ -239,7 +239,7 @@ fn append_reporting_thread(log: &Log, number: u64) -> mpsc::Receiver<(std::threa
         done.send((std::thread::current().id(), result.expect("append"))).expect("send");
     };
     log.enqueue_with(1, [payload(number), Bytes::new()], None, Durability::Synced, Box::new(told));
-    log.commit(true);
+    log.commit(CommitOn::Caller);
     outcome
 }
 
@@ -279,7 +279,7 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
         let told = Box::new(move |result| done.send((std::thread::current().id(), result)).expect("send"));
         log.enqueue_with(1, [payload(number), Bytes::new()], None, Durability::Synced, told);
     }
-    log.commit(true);
+    log.commit(CommitOn::Caller);
     disk.release_syncs();
     assert_eq!(held.wait().expect("append").sequence, last + 3);
     for _ in 0..2 {
@@ -306,7 +306,7 @@ fn a_shorter_part_is_written_in_its_segment_alone() {
         let payload = [Bytes::from_static(b"in full: "), Bytes::from_static(b"body")];
         let shorter = Shorter { segment, part: Bytes::from_static(part) };
         log.enqueue_with(1, payload, Some(shorter), Durability::Synced, told);
-        log.commit(false);
+        log.commit(CommitOn::Writer);
         let place = outcome.recv().expect("an answer").place;
         let read = log.read(place).expect("a record").payload;
         assert_eq!(read.len(), place.payload_len());

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
-use gpuvitals_log::{Appended, Disk, Durability, Log, LogConfig, LogError, Record, Recovery};
+use gpuvitals_log::{Appended, CommitOn, Disk, Durability, Log, LogConfig, LogError, Record, Recovery};
 
 /// Small enough that a few records roll a segment.
 pub(crate) fn tiny() -> LogConfig {
@@ -73,6 +73,6 @@ pub(crate) fn commit_here(
         durability,
         Box::new(move |result| drop(done.send(result))),
     );
-    log.commit(true);
+    log.commit(CommitOn::Caller);
     outcome.recv().expect("an answer")
 }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use futures_util::Stream;
 use futures_util::stream::BoxStream;
 use gpuvitals_listener::trace::{self, TRACEPARENT_LEN};
+use gpuvitals_log::CommitOn;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -44,8 +45,8 @@ pub(super) struct Grpc {
     meter: Arc<ServerMeter>,
     /// The server ends.
     stop: CancellationToken,
-    /// A lone frame may be stored on the thread that serves it.
-    stores_here: bool,
+    /// Who stores a lone frame.
+    commit_on: CommitOn,
 }
 
 impl Grpc {
@@ -59,8 +60,9 @@ impl Grpc {
         stop: CancellationToken,
     ) -> Self {
         // One thread at a time is lent to the disk, which may take long: another one has to be there for all else.
-        let stores_here = Handle::current().metrics().num_workers() > 1;
-        Self { queue, limits, meter, stop, stores_here }
+        let is_alone = Handle::current().metrics().num_workers() <= 1;
+        let commit_on = if is_alone { CommitOn::Writer } else { CommitOn::Caller };
+        Self { queue, limits, meter, stop, commit_on }
     }
 }
 
@@ -93,7 +95,7 @@ impl v1::queue_server::Queue for Grpc {
             Err(error) => Err(error),
             Ok(frame) => {
                 let publishing = self.queue.hand_over(&topic, frame);
-                self.queue.commit(self.stores_here);
+                self.queue.commit(self.commit_on);
                 publishing.instrument(span.clone()).await
             }
         };
@@ -112,7 +114,7 @@ impl v1::queue_server::Queue for Grpc {
     ) -> Result<Response<Publishes>, Status> {
         let publishes = Publishes {
             queue: self.queue.clone(),
-            stores_here: self.stores_here,
+            commit_on: self.commit_on,
             limits: self.limits,
             meter: Arc::clone(&self.meter),
             requests: request.into_inner(),
@@ -158,7 +160,7 @@ impl Limits {
 #[derive(Debug)]
 pub(super) struct Publishes {
     queue: Queue,
-    stores_here: bool,
+    commit_on: CommitOn,
     limits: Limits,
     meter: Arc<ServerMeter>,
     requests: Streaming<v1::PublishRequest>,
@@ -196,7 +198,7 @@ impl Publishes {
             has_more = true;
         }
         if has_more {
-            self.queue.commit(self.stores_here);
+            self.queue.commit(self.commit_on);
         }
     }
 

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpuvitals_log::{DirectoryLock, Disk, LogError};
+use gpuvitals_log::{CommitOn, DirectoryLock, Disk, LogError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::QueueClock;
 use super::in_process::{InProcessConsumer, InProcessProducer};
 use super::publishing::Publishing;
-use super::shared::{Joined, Shared, lock};
+use super::shared::{AtBound, Joined, Shared, lock};
 use crate::broker::{
     AdminError, Broker, ConsumerOptions, DeadLetter, DeadSelection, Lent, PublishError, Receipt, Replayed,
     SubscribeError, Wake,
@@ -136,18 +136,18 @@ impl Queue {
     /// taken in the order of these calls, whenever their outcomes are awaited.
     pub fn publish(&self, topic: &str, frame: Frame) -> Publishing {
         let publishing = self.hand_over(topic, frame);
-        self.commit(false);
+        self.commit(CommitOn::Writer);
         publishing
     }
 
     /// [`Queue::publish`] that leaves the log asleep: [`Queue::commit`] is to follow.
     pub(crate) fn hand_over(&self, topic: &str, frame: Frame) -> Publishing {
-        self.shared().publish(topic, frame, false)
+        self.shared().publish(topic, frame, AtBound::Refuse)
     }
 
-    /// Tells the log of all that was handed over. `here`: a lone frame is stored within this call, on this thread.
-    pub(crate) fn commit(&self, here: bool) {
-        self.shared().commit(here);
+    /// Tells the log of all that was handed over.
+    pub(crate) fn commit(&self, on: CommitOn) {
+        self.shared().commit(on);
     }
 
     /// Hands over one frame; at the topic's bound it waits for room. Waiting publishers are not served in turn.
@@ -159,8 +159,8 @@ impl Queue {
         // A publisher that never has to wait still lets others of its thread run.
         tokio::task::consume_budget().await;
         let shared = self.shared();
-        let first = shared.publish(topic, frame.clone(), true);
-        shared.commit(false);
+        let first = shared.publish(topic, frame.clone(), AtBound::Wait);
+        shared.commit(CommitOn::Writer);
         let first = first.await;
         if !matches!(first, Err(PublishError::Full { .. })) {
             return first;
@@ -175,8 +175,8 @@ impl Queue {
             notified.as_mut().enable();
             // Many may have been woken for room that one takes: the frame is made ready only where there is some.
             if shared.with(|broker, _| broker.may_take(topic_id, &frame)) {
-                let again = shared.publish(topic, frame.clone(), true);
-                shared.commit(false);
+                let again = shared.publish(topic, frame.clone(), AtBound::Wait);
+                shared.commit(CommitOn::Writer);
                 match again.await {
                     Err(PublishError::Full { .. }) => {}
                     answer => return answer,
@@ -273,10 +273,11 @@ impl Queue {
             if letter.frame.payload.is_empty() {
                 replayed.unreadable += 1;
             } else {
-                publishing.push((*id, self.shared().publish(topic, Frame::clone(&letter.frame), true)));
+                publishing
+                    .push((*id, self.shared().publish(topic, Frame::clone(&letter.frame), AtBound::Wait)));
             }
         }
-        self.commit(false);
+        self.commit(CommitOn::Writer);
         let (mut published, mut failed) = (Vec::new(), None);
         for (id, publishing) in publishing {
             match publishing.await {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gpuvitals_log::{Appended, Durability, LogError, Place, Shorter};
+use gpuvitals_log::{Appended, CommitOn, Durability, LogError, Place, Shorter};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
@@ -32,6 +32,15 @@ const DEAD_AT_ONCE: usize = 16;
 /// How often it is looked for troubles to be logged, and whether the directory is in its place.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// What a publisher does at its topic's bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AtBound {
+    /// It is refused, and that is counted.
+    Refuse,
+    /// It tries again once there is room.
+    Wait,
+}
+
 pub(super) struct Shared {
     state: Mutex<State>,
     clock: QueueClock,
@@ -40,6 +49,15 @@ pub(super) struct Shared {
     journal: Option<Journal>,
     /// The log takes nothing more.
     failed: CancellationToken,
+}
+
+/// A frame on its way to the log.
+struct LoggedFrame<'a> {
+    frame: &'a Frame,
+    /// What stands before the payload.
+    head: Vec<u8>,
+    shorter: Option<Shorter>,
+    durability: FrameDurability,
 }
 
 /// A consumer that has joined a group.
@@ -197,9 +215,8 @@ impl Shared {
         }
     }
 
-    /// Hands over one frame. A refusal at the bound is counted, or not: then the publisher waits for room. The log is
-    /// not told yet: [`Shared::commit`] is to follow.
-    pub(super) fn publish(self: &Arc<Self>, topic: &str, frame: Frame, waits: bool) -> Publishing {
+    /// Hands over one frame. The log is not told yet: [`Shared::commit`] is to follow.
+    pub(super) fn publish(self: &Arc<Self>, topic: &str, frame: Frame, at_bound: AtBound) -> Publishing {
         let frame = Arc::new(frame);
         self.change(|state, now| match state.broker.reserve(now, topic, &frame) {
             Ok(Reserved::Taken(receipt)) => Publishing::done(Ok(receipt)),
@@ -208,12 +225,13 @@ impl Shared {
                 let shared = Arc::clone(self);
                 let head = encode_head(topic, &frame, offset, at);
                 let handed = Handed::new(&frame, offset, at, head.len());
-                let shorter =
-                    state.keeper.as_mut().and_then(|keeper| keeper.definers.shorter(id, &frame, offset, at));
+                let keeper = state.keeper.as_mut();
+                let shorter = keeper.and_then(|keeper| keeper.definers.shorter(id, &frame, offset, at));
+                let record = LoggedFrame { frame: &frame, head, shorter, durability };
                 let answered = Box::new(move |outcome| {
                     shared.answered(Done::Frame { topic: id, offset, handed, publisher, outcome });
                 });
-                self.store(state, now, durability, (head, shorter), &frame, answered);
+                self.store(state, now, record, answered);
                 Publishing::under_way(outcome)
             }
             Ok(Reserved::UnderWay { topic, offset }) => {
@@ -224,7 +242,7 @@ impl Shared {
                 Publishing::under_way(outcome)
             }
             Err(refused) => {
-                if !waits && matches!(refused, PublishError::Full { .. }) {
+                if at_bound == AtBound::Refuse && matches!(refused, PublishError::Full { .. }) {
                     state.broker.count_refused(topic, &frame);
                 }
                 Publishing::done(Err(refused))
@@ -236,12 +254,11 @@ impl Shared {
         &self,
         state: &mut State,
         now: Millis,
-        durability: FrameDurability,
-        (head, shorter): (Vec<u8>, Option<Shorter>),
-        frame: &Frame,
+        record: LoggedFrame<'_>,
         answered: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
     ) {
         let (Some(journal), Some(keeper)) = (&self.journal, &mut state.keeper) else { return };
+        let LoggedFrame { frame, head, shorter, durability } = record;
         let growth = if frame.dead.is_some() { 0 } else { DEAD_GROWTH_MAX };
         let (len, max) = (head.len() + frame.payload.len(), journal.log.record_len_max());
         if len.saturating_add(growth) > max {
@@ -257,9 +274,9 @@ impl Shared {
     }
 
     /// Tells the log of what was published. If that is a lone frame, it may be stored within this call ([`Log::commit`]).
-    pub(super) fn commit(&self, here: bool) {
+    pub(super) fn commit(&self, on: CommitOn) {
         if let Some(journal) = &self.journal {
-            journal.log.commit(here);
+            journal.log.commit(on);
         }
     }
 
@@ -430,9 +447,9 @@ impl Shared {
                         continue;
                     }
                 };
-                publishing.push((one, self.publish(&one.dead_topic(), letter, true)));
+                publishing.push((one, self.publish(&one.dead_topic(), letter, AtBound::Wait)));
             }
-            self.commit(false);
+            self.commit(CommitOn::Writer);
             for (one, publishing) in publishing {
                 let outcome = publishing.await.map(drop);
                 // A disk that takes nothing is in the health; the frame comes round each second until it does.
