@@ -62,7 +62,8 @@ pub(super) struct Env {
 }
 
 impl Env {
-    pub(super) fn new(config: QueueConfig, now: Millis, keeps: bool) -> Self {
+    /// In memory.
+    pub(super) fn new(config: QueueConfig, now: Millis) -> Self {
         Self {
             rng: config.seed,
             config,
@@ -70,7 +71,7 @@ impl Env {
             phase: Phase::Open,
             earliest: None,
             wakes: Vec::new(),
-            keeps,
+            keeps: false,
             reads_log: false,
             facts: Facts::default(),
             cached_frames: 0,
@@ -82,6 +83,11 @@ impl Env {
             producers: 0,
             next_group: 0,
         }
+    }
+
+    /// Beside a log, which is read first.
+    pub(super) fn beside_log(config: QueueConfig, now: Millis) -> Self {
+        Self { keeps: true, reads_log: true, ..Self::new(config, now) }
     }
 
     /// Durability of a frame before its publish is answered.

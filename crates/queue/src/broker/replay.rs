@@ -121,9 +121,7 @@ pub struct Restored {
 impl Broker {
     /// A broker beside a log. What the log has kept is to be [applied](Broker::apply); then it may [begin](Broker::begin).
     pub fn beside_log(config: QueueConfig, now: Millis) -> Self {
-        let mut env = Env::new(config.clone(), now, true);
-        env.reads_log = true;
-        Self { env, ..Self::new(config, now) }
+        Self { env: Env::beside_log(config.clone(), now), ..Self::new(config, now) }
     }
 
     /// Applies the next record of the log.

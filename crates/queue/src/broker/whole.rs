@@ -42,7 +42,7 @@ impl Broker {
     /// A broker without topics.
     pub fn new(config: QueueConfig, now: Millis) -> Self {
         Self {
-            env: Env::new(config, now, false),
+            env: Env::new(config, now),
             started_at: now,
             topics: Vec::new(),
             by_name: HashMap::default(),
