@@ -94,7 +94,8 @@ pub(crate) fn files(directory: &Directory, found: &mut Recovered) -> Result<Chec
     }
     let known = manifest.lost.len();
     for (position, entry) in listed.iter().enumerate() {
-        match fault(directory, entry, position >= skip_footers)? {
+        let check = if position < skip_footers { FileCheck::Length } else { FileCheck::Footer };
+        match fault(directory, entry, check)? {
             None => manifest.files.push(Arc::clone(entry)),
             Some(fault) => manifest.lose(entry, fault),
         }
@@ -102,7 +103,7 @@ pub(crate) fn files(directory: &Directory, found: &mut Recovered) -> Result<Chec
     manifest.files.sort_by_key(|file| file.order);
     let is_whole = damaged.is_empty() && manifest.lost.len() == known;
     for entry in rollups {
-        match fault(directory, &entry, false)? {
+        match fault(directory, &entry, FileCheck::Length)? {
             None => manifest.rollups.push(entry),
             Some(fault) => manifest.lose(&entry, fault),
         }
@@ -122,40 +123,49 @@ fn is_back(entry: &FileEntry) -> bool {
 }
 
 /// The fault of a listed file in words, if it has one. A damaged file is set aside.
-fn fault(directory: &Directory, entry: &FileEntry, footer: bool) -> Result<Option<String>, StoreError> {
-    Ok(match check(entry, footer)? {
+fn fault(directory: &Directory, entry: &FileEntry, check: FileCheck) -> Result<Option<String>, StoreError> {
+    Ok(match check.fault(entry)? {
         None => None,
-        Some(Fault::Missing) => Some("is missing".to_owned()),
-        Some(Fault::Damaged(reason)) => Some(match directory.quarantine(&entry.name) {
+        Some(TableFault::Missing) => Some("is missing".to_owned()),
+        Some(TableFault::Damaged(reason)) => Some(match directory.quarantine(&entry.name) {
             Ok(_) => format!("is damaged ({reason})"),
             Err(error) => format!("is damaged ({reason}), not set aside: {error}"),
         }),
     })
 }
 
-/// The kinds of faults.
-enum Fault {
+enum TableFault {
     Missing,
     Damaged(String),
 }
 
-/// The fault of a file, if any.
-fn check(entry: &FileEntry, footer: bool) -> Result<Option<Fault>, StoreError> {
-    match fs::metadata(&entry.path) {
-        Ok(facts) if facts.len() == entry.bytes => {}
-        Ok(facts) => {
-            let reason = format!("it has {} bytes, not {}", facts.len(), entry.bytes);
-            return Ok(Some(Fault::Damaged(reason)));
+/// How closely a listed file is looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileCheck {
+    Length,
+    /// And its footer.
+    Footer,
+}
+
+impl FileCheck {
+    /// The fault of a file, if any.
+    fn fault(self, entry: &FileEntry) -> Result<Option<TableFault>, StoreError> {
+        match fs::metadata(&entry.path) {
+            Ok(facts) if facts.len() == entry.bytes => {}
+            Ok(facts) => {
+                let reason = format!("it has {} bytes, not {}", facts.len(), entry.bytes);
+                return Ok(Some(TableFault::Damaged(reason)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Some(TableFault::Missing));
+            }
+            // It may be whole: a store without it would have less than what was acknowledged.
+            Err(error) => return Err(StoreError::io("inspect", &entry.path, error)),
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Some(Fault::Missing));
+        match (self == Self::Footer).then(|| file::open(entry, &FileSteps::default())) {
+            Some(Err(error)) if error.is_damage() => Ok(Some(TableFault::Damaged(causes(&error)))),
+            _ => Ok(None),
         }
-        // It may be whole: a store without it would have less than what was acknowledged.
-        Err(error) => return Err(StoreError::io("inspect", &entry.path, error)),
-    }
-    match footer.then(|| file::open(entry, &FileSteps::default())) {
-        Some(Err(error)) if error.is_damage() => Ok(Some(Fault::Damaged(causes(&error)))),
-        _ => Ok(None),
     }
 }
 
