@@ -120,6 +120,13 @@ struct Shared {
     is_over: AtomicBool,
 }
 
+/// Where frames wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SpoolPlace {
+    Memory,
+    Disk,
+}
+
 /// Hands frames to a queue upstream that may be away.
 #[derive(Debug)]
 pub(crate) struct Spool {
@@ -144,7 +151,7 @@ impl Spool {
         limit: u64,
     ) -> Result<Self, SpoolError> {
         let clock = QueueClock::system();
-        let is_on_disk = directory.is_some();
+        let place = if directory.is_some() { SpoolPlace::Disk } else { SpoolPlace::Memory };
         let queue = match directory {
             Some(directory) => {
                 let opened = Queue::open(directory, config(limit), clock).await;
@@ -159,13 +166,13 @@ impl Spool {
             }
             None => in_memory(limit, clock),
         };
-        Self::around(producer, queue, is_on_disk, clock).await
+        Self::around(producer, queue, place, clock).await
     }
 
     async fn around(
         producer: impl Producer + 'static,
         queue: Queue,
-        is_on_disk: bool,
+        place: SpoolPlace,
         clock: QueueClock,
     ) -> Result<Self, SpoolError> {
         let consumer = subscribe(&queue).await.map_err(SpoolError::Subscribe)?;
@@ -187,7 +194,7 @@ impl Spool {
             shared: Arc::clone(&shared),
             arriving,
             held: None,
-            is_on_disk,
+            place,
             give_up: give_up_too,
         };
         let task = AbortOnDropHandle::new(tokio::spawn(running.run(consumer)));
@@ -352,7 +359,7 @@ struct Running<P> {
     arriving: mpsc::Receiver<Frame>,
     /// The frame that is being written.
     held: Option<Frame>,
-    is_on_disk: bool,
+    place: SpoolPlace,
     give_up: CancellationToken,
 }
 
@@ -371,7 +378,7 @@ impl<P: Producer> Running<P> {
             let failed = std::mem::replace(&mut *lock(&self.shared.queue), queue.clone());
             // Not closed: a disk that does not answer would hold up the end.
             std::mem::forget(failed);
-            self.is_on_disk = false;
+            self.place = SpoolPlace::Memory;
             consumer = subscribe(&queue).await.ok();
             self.shared.away.send_modify(|_| ());
         }
@@ -409,7 +416,7 @@ impl<P: Producer> Running<P> {
     async fn close(mut self) {
         let queue = self.shared.queue();
         match timeout(CLOSE_LIMIT, queue.shutdown()).await {
-            Ok(report) if !self.is_on_disk => {
+            Ok(report) if self.place == SpoolPlace::Memory => {
                 let left = report.left.iter().map(|(_, rows)| *rows).sum();
                 self.shared.lost.fetch_add(left, Ordering::Relaxed);
                 self.shared.is_over.store(true, Ordering::Relaxed);

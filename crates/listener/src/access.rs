@@ -12,7 +12,7 @@ use rustls::ServerConfig;
 use crate::certificate::Certificate;
 use crate::host::OwnNames;
 use crate::settings::{Listener, PortKind};
-use crate::throttle::Throttle;
+use crate::throttle::{DefaultRate, Throttle};
 use crate::tls::{self, TlsError};
 use crate::tokens::{Denied, TokenError, TokenScope, Tokens};
 
@@ -168,7 +168,8 @@ impl Access {
         let Listener { request_rate, request_burst, .. } = terms.settings;
         // All agents of a fleet publish with one token.
         let is_free = address.ip().is_loopback() || terms.kind == PortKind::Queue;
-        Throttle::new(request_rate, request_burst, is_free)
+        let default = if is_free { DefaultRate::Free } else { DefaultRate::Limited };
+        Throttle::new(request_rate, request_burst, default)
     }
 
     pub(crate) fn terms(&self) -> Arc<Terms> {

@@ -66,6 +66,13 @@ impl Client {
     }
 }
 
+/// What holds at a port whose settings name no rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DefaultRate {
+    Free,
+    Limited,
+}
+
 /// The limit of one port, and what its clients have left.
 #[derive(Debug)]
 pub(crate) struct Throttle {
@@ -75,11 +82,11 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// The limit of a port; none if there is none. `is_free`: unless one is set.
-    pub(crate) fn new(rate: RequestRate, burst: Option<NonZeroU32>, is_free: bool) -> Option<Self> {
+    /// The limit of a port; none if there is none.
+    pub(crate) fn new(rate: RequestRate, burst: Option<NonZeroU32>, default: DefaultRate) -> Option<Self> {
         let rate = match rate {
             RequestRate::PerSecond(rate) => rate,
-            RequestRate::Auto if !is_free => RATE_ELSEWHERE,
+            RequestRate::Auto if default == DefaultRate::Limited => RATE_ELSEWHERE,
             RequestRate::Auto | RequestRate::Off => return None,
         };
         #[expect(
@@ -150,15 +157,16 @@ mod tests {
         for wrong in ["0", "-1", "inf", "many", ""] {
             assert!(read(wrong.into()).is_err(), "{wrong}");
         }
-        assert!(Throttle::new(RequestRate::Auto, None, true).is_none());
-        assert!(Throttle::new(RequestRate::Off, None, false).is_none());
-        let elsewhere = Throttle::new(RequestRate::Auto, None, false).unwrap();
+        assert!(Throttle::new(RequestRate::Auto, None, DefaultRate::Free).is_none());
+        assert!(Throttle::new(RequestRate::Off, None, DefaultRate::Limited).is_none());
+        let elsewhere = Throttle::new(RequestRate::Auto, None, DefaultRate::Limited).unwrap();
         assert_eq!((elsewhere.rate, elsewhere.burst), (1_000.0, 2_000));
     }
 
     #[test]
     fn each_token_and_each_address_has_its_own_burst_and_rate() {
-        let throttle = Throttle::new(RequestRate::PerSecond(2.0), NonZeroU32::new(3), true).unwrap();
+        let throttle =
+            Throttle::new(RequestRate::PerSecond(2.0), NonZeroU32::new(3), DefaultRate::Free).unwrap();
         let clients = [
             (Some("a"), at("10.0.0.1")),
             (Some("b"), at("10.0.0.1")),
@@ -188,7 +196,8 @@ mod tests {
 
     #[test]
     fn any_number_of_addresses_takes_bounded_memory() {
-        let throttle = Throttle::new(RequestRate::PerSecond(1.0), NonZeroU32::new(1), true).unwrap();
+        let throttle =
+            Throttle::new(RequestRate::PerSecond(1.0), NonZeroU32::new(1), DefaultRate::Free).unwrap();
         let address = |n: u32| Some(SocketAddr::new(IpAddr::V4(n.into()), 1));
         let admitted = (0..30_000).filter(|n| throttle.admit(None, address(*n), SECOND).is_ok()).count();
         // Those without room have one burst together.

@@ -112,7 +112,7 @@ async fn open_on(upstream: &Upstream, disk: &FaultDisk, start: Millis) -> Spool 
     let clock = QueueClock::starting_at(start);
     let quick = QueueConfig { sync_every: Duration::from_millis(10), ..config(LIMIT_MIN) };
     let (queue, _) = Queue::open_on(disk.clone(), quick, clock).await.unwrap();
-    Spool::around(upstream.clone(), queue, true, clock).await.unwrap()
+    Spool::around(upstream.clone(), queue, SpoolPlace::Disk, clock).await.unwrap()
 }
 
 /// The directory as a process leaves it that is killed now.
@@ -201,7 +201,7 @@ async fn the_disk_holds_at_most_the_limit_with_dead_letters_and_the_oldest_rows_
     // The log lets go of segments whenever it syncs: more often here, since far more is written than by a node.
     let quick = QueueConfig { sync_every: SYNC_PAUSE / 100, ..config(LIMIT_MIN) };
     let (queue, _) = Queue::open(folder.path(), quick, clock).await.unwrap();
-    let spool = Spool::around(upstream.clone(), queue, true, clock).await.unwrap();
+    let spool = Spool::around(upstream.clone(), queue, SpoolPlace::Disk, clock).await.unwrap();
     for batch in 0..60 {
         hand_over(&spool, batch * 64..(batch + 1) * 64, 8 << 10).await;
         let let_go = async {
@@ -434,7 +434,7 @@ async fn a_full_spool_drains_over_the_network_before_new_rows() {
         tokio::spawn(gpuvitals_queue::server::serve(listener, broker.clone(), server, stop.clone()));
     let producer = Client::new(url, Credentials::default()).producer("t").unwrap();
     let began = tokio::time::Instant::now();
-    let spool = Spool::around(producer, queue, true, clock).await.unwrap();
+    let spool = Spool::around(producer, queue, SpoolPlace::Disk, clock).await.unwrap();
     spool.hand_over(frame(frames));
     let stats = spool.finish(LIMIT * 10).await;
     let took = began.elapsed();
