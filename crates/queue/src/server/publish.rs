@@ -248,7 +248,6 @@ async fn hand_over(served: &Served, topic: &str, intake: Intake) -> Response {
         return refusal.with(Some(Progress::of(refused, left_out)));
     }
     let mut progress = Progress::of(refused, left_out);
-    let mut receipts = Vec::with_capacity(pieces.len());
     let messages: u64 = pieces.iter().map(|piece| u64::from(piece.frame.count)).sum();
     let span = publish_span(topic, messages);
     if let Some(trace) = trace::parent(&span).map(Arc::from) {
@@ -256,11 +255,12 @@ async fn hand_over(served: &Served, topic: &str, intake: Intake) -> Response {
             piece.frame.trace = Some(Arc::clone(&trace));
         }
     }
-    let publishing = publish_in_order(served, topic, pieces, &mut progress, &mut receipts);
+    let publishing = publish_in_order(served, topic, pieces, &mut progress);
     let outcome = publishing.instrument(span).await;
-    if let Err(refusal) = outcome {
-        return refusal.with((progress.accepted > 0).then_some(progress));
-    }
+    let receipts = match outcome {
+        Ok(receipts) => receipts,
+        Err(refusal) => return refusal.with((progress.accepted > 0).then_some(progress)),
+    };
     let durability =
         receipts.iter().map(|receipt| receipt.durability).min().unwrap_or(FrameDurability::Memory);
     let duplicate = receipts.iter().all(|receipt| receipt.duplicate);
@@ -289,9 +289,9 @@ async fn publish_in_order(
     topic: &str,
     pieces: Vec<Piece>,
     progress: &mut Progress,
-    receipts: &mut Vec<Receipt>,
-) -> Result<(), Refusal> {
+) -> Result<Vec<Receipt>, Refusal> {
     let deadline = Instant::now() + served.limits().request_time;
+    let mut receipts = Vec::with_capacity(pieces.len());
     let mut under_way = Vec::with_capacity(pieces.len());
     for Piece { frame, next } in pieces {
         let count = u64::from(frame.count);
@@ -318,5 +318,5 @@ async fn publish_in_order(
         progress.next = Some(next);
     }
     progress.next = None;
-    Ok(())
+    Ok(receipts)
 }
