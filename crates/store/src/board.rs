@@ -35,18 +35,18 @@ pub(crate) fn first_and_more(reasons: &[String]) -> Option<String> {
 }
 
 #[derive(Debug)]
-struct State {
+struct BoardState {
     reasons: [Option<String>; PARTS],
     health: Health,
 }
 
 /// Reasons by part, and the health that follows.
 #[derive(Debug)]
-pub(crate) struct Board(Mutex<State>);
+pub(crate) struct Board(Mutex<BoardState>);
 
 impl Board {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(State { reasons: Default::default(), health: Health::healthy(clock::now_ns()) }))
+        Self(Mutex::new(BoardState { reasons: Default::default(), health: Health::healthy(clock::now_ns()) }))
     }
 
     /// Sets or (none) clears the problem of a part.

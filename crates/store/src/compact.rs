@@ -184,7 +184,7 @@ impl MergeTask<'_> {
         let schema = Arc::clone(Merge::plan(table, &frames, Order::GpuTime)?.schema());
         let (root, grain) = (directory.root().to_owned(), Grain::Raw);
         let mut place = Place { root, table, grain, level: span.level(), number, span, first_sequence };
-        let mut output = Output::create(place.clone(), &schema, config, steps)?;
+        let mut output = MergedOutput::create(place.clone(), &schema, config, steps)?;
         while let Some(bound) = advance(&mut cursors)? {
             if shared.ending.load(Ordering::Relaxed) {
                 return Ok(None);
@@ -193,7 +193,7 @@ impl MergeTask<'_> {
             if output.writer.bytes() >= config.file_bytes && place.number + 1 < number + NUMBERS {
                 output.finish(done)?;
                 place.number += 1;
-                output = Output::create(place.clone(), &schema, config, steps)?;
+                output = MergedOutput::create(place.clone(), &schema, config, steps)?;
             }
             let mut parts = frames.clone();
             for cursor in &mut cursors {
@@ -201,7 +201,7 @@ impl MergeTask<'_> {
             }
             let plan = Merge::plan(table, &parts, Order::GpuTime)?;
             overwritten.add(plan.overwritten());
-            let Output { writer, rollups, .. } = &mut output;
+            let MergedOutput { writer, rollups, .. } = &mut output;
             Sorted::merged(&plan, |rows| writer.write(rows).and_then(|()| rollups.write(rows)))?;
         }
         output.finish(done)?;
@@ -210,13 +210,13 @@ impl MergeTask<'_> {
 }
 
 /// A file of merged rows being written, and its rollups.
-struct Output<'a> {
+struct MergedOutput<'a> {
     place: Place,
     writer: TableWriter<'a>,
     rollups: Rollups<'a>,
 }
 
-impl<'a> Output<'a> {
+impl<'a> MergedOutput<'a> {
     fn create(
         place: Place,
         schema: &SchemaRef,
@@ -263,7 +263,7 @@ fn advance(cursors: &mut [Cursor]) -> Result<Option<Bound<Arc<str>>>, StoreError
 pub(crate) type GroupRows = Box<dyn Iterator<Item = Result<RecordBatch, FileError>>>;
 
 /// What is unread of a row group.
-struct Rest {
+struct UnreadRows {
     rows: GroupRows,
     /// How many.
     left: usize,
@@ -280,7 +280,7 @@ struct Cursor {
     /// The row group after those that are read or being read.
     next: usize,
     /// The rest of the row group that is being read.
-    rest: Option<Rest>,
+    rest: Option<UnreadRows>,
     /// Rows read but not yet merged.
     pending: Vec<(RecordBatch, RowKeys)>,
 }
@@ -293,7 +293,7 @@ impl Cursor {
 
     /// A key that no unread row is below; none at the end.
     fn next_key(&self) -> Option<Arc<str>> {
-        if let Some(Rest { last: Some(last), .. }) = &self.rest {
+        if let Some(UnreadRows { last: Some(last), .. }) = &self.rest {
             return Some(Arc::clone(last));
         }
         self.table.row_groups.get(self.next).map(|group| Arc::from(group.min_key.as_str()))
@@ -310,7 +310,7 @@ impl Cursor {
     fn read(&mut self) -> Result<(), StoreError> {
         let Self { entry, table, .. } = self;
         loop {
-            if let Some(Rest { rows: rest, left, last }) = &mut self.rest {
+            if let Some(UnreadRows { rows: rest, left, last }) = &mut self.rest {
                 if let Some(rows) = rest.next() {
                     let rows = rows.map_err(|error| condemn(entry, error))?;
                     let keys = RowKeys::of(&rows, entry.table)
@@ -334,7 +334,7 @@ impl Cursor {
             let rows = table.read_group(self.next, self.rows).map_err(|error| condemn(entry, error))?;
             let left = table.row_groups.get(self.next).map_or(0, |group| group.rows);
             let left = usize::try_from(left).unwrap_or(usize::MAX);
-            self.rest = Some(Rest { rows, left, last: None });
+            self.rest = Some(UnreadRows { rows, left, last: None });
             self.next += 1;
         }
     }

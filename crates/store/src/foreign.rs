@@ -57,14 +57,14 @@ impl ForeignType {
 /// The names that are taken now.
 #[derive(Debug, Default)]
 pub(crate) struct ForeignColumns {
-    names: HashMap<Arc<str>, Name, RandomState>,
+    names: HashMap<Arc<str>, ForeignName, RandomState>,
     types: ForeignTypes,
     /// By the node or file, a column of it that was left out.
     left_out: BTreeMap<Arc<str>, LeftOut>,
 }
 
 #[derive(Debug)]
-struct Name {
+struct ForeignName {
     /// The node or file that brought it.
     owner: Arc<str>,
     /// When a row last had it, nanoseconds UTC since 1970.
@@ -106,7 +106,7 @@ impl ForeignColumns {
             }
             let owner = owner(batch.records(), first).unwrap_or_else(|| Arc::clone(&batch.origin().node));
             if self.has_room(&owner, now_ns) {
-                self.names.insert(name.into(), Name { owner, used_ns: now_ns });
+                self.names.insert(name.into(), ForeignName { owner, used_ns: now_ns });
                 self.learn(name, column);
                 continue;
             }
@@ -176,14 +176,16 @@ impl ForeignColumns {
                 && let Some(first) = first_value(column)
             {
                 let owner = owner(records, first).unwrap_or_default();
-                self.names.entry(field.name().as_str().into()).or_insert(Name { owner, used_ns: now_ns });
+                self.names
+                    .entry(field.name().as_str().into())
+                    .or_insert(ForeignName { owner, used_ns: now_ns });
                 self.learn(field.name(), column);
             }
         }
     }
 
     fn has_room(&mut self, owner: &Arc<str>, now_ns: i64) -> bool {
-        let is_full = |names: &HashMap<_, Name, _>| {
+        let is_full = |names: &HashMap<_, ForeignName, _>| {
             names.len() >= NAMES_MAX
                 || names.values().filter(|name| name.owner == *owner).count() >= NAMES_OF_ONE_MAX
         };

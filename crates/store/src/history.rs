@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 use crate::jobs::Job;
 use crate::query;
 use crate::reader::Reading;
-use crate::recent::{Held, Recent};
+use crate::recent::{NewestRows, Recent};
 use crate::shared::count;
 use crate::snapshot::Snapshot;
-use crate::store::{Inner, Store};
+use crate::store::{Store, StoreInner};
 use crate::view::StoreView;
 
 impl History for Store {
@@ -147,14 +147,14 @@ fn work<'a, T: Send + 'static>(
 impl Store {
     fn work<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&Inner, &CancellationToken) -> Result<Part<T>, QueryError> + Send + 'static,
+        ask: impl FnOnce(&StoreInner, &CancellationToken) -> Result<Part<T>, QueryError> + Send + 'static,
     ) -> Answered<'_, T> {
         let inner = Arc::clone(&self.0);
         work(&self.0.shared.readers, move |abandoned| ask(&inner, abandoned))
     }
 }
 
-impl Inner {
+impl StoreInner {
     fn rows(&self, query: &RowsQuery, abandoned: &CancellationToken) -> Result<Part<Rows>, QueryError> {
         let snapshot = self.shared.snapshot.load_full();
         let reading = Reading { reader: &self.shared.reader, snapshot: &snapshot, abandoned };
@@ -193,7 +193,7 @@ impl Inner {
 
     /// The newest rows in files of a GPU, and whether memory had them. None if memory is to have none, or a file cannot be
     /// read.
-    fn recent(&self, gpu: &Arc<str>, reading: Reading<'_>) -> Result<Option<(Held, bool)>, QueryError> {
+    fn recent(&self, gpu: &Arc<str>, reading: Reading<'_>) -> Result<Option<(NewestRows, bool)>, QueryError> {
         let Some(recent) = &self.shared.recent else { return Ok(None) };
         let Snapshot { files, flushes, .. } = reading.snapshot;
         if let Some(held) = recent.held(gpu, *flushes) {

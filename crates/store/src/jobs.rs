@@ -44,15 +44,15 @@ impl Arrival {
 }
 
 /// Where the outcome of a flush goes.
-pub(crate) type Reply = oneshot::Sender<Result<(), StoreError>>;
+pub(crate) type FlushReply = oneshot::Sender<Result<(), StoreError>>;
 /// Where the outcome of an append goes: the version that shows its rows, or why they are not in the log.
-pub(crate) type Answer = oneshot::Sender<Result<u64, LogError>>;
+pub(crate) type AppendAnswer = oneshot::Sender<Result<u64, LogError>>;
 
 /// The writer's events.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The log has made these durable.
-    Durable { sequence: u64, arrivals: Vec<Arrival>, room: OwnedSemaphorePermit, answer: Answer },
+    Durable { sequence: u64, arrivals: Vec<Arrival>, room: OwnedSemaphorePermit, answer: AppendAnswer },
     /// The lists of files are now these; the frozen tail is in one if it was flushed.
     Files {
         files: Arc<[Arc<FileEntry>]>,
@@ -63,7 +63,7 @@ pub(crate) enum Event {
     /// The frozen tail could not be written; the keeper tries again.
     Stuck(Arc<StoreError>),
     /// Write everything to files.
-    Flush(Reply),
+    Flush(FlushReply),
     /// End.
     Close,
 }

@@ -260,7 +260,7 @@ pub(crate) struct Manifest {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Spelled {
+struct SpelledManifest {
     format: u32,
     number: u64,
     next_order: u64,
@@ -349,7 +349,8 @@ impl Manifest {
         if format != FORMAT {
             return Err(Refused::Format(format));
         }
-        let spelled: Spelled = serde_json::from_str(json).map_err(damaged("it is not a list of files"))?;
+        let spelled: SpelledManifest =
+            serde_json::from_str(json).map_err(damaged("it is not a list of files"))?;
         let is_table = |record: &FileRecord| matches!(FileKind::of(&record.name), Some(FileKind::Table(name)) if (name.table, name.grain) == (record.table, record.grain));
         let is_fleet = |fleet: &FleetRecord| matches!(FileKind::of(&fleet.name), Some(FileKind::Fleet(_)));
         if !spelled.files.iter().all(is_table)
@@ -450,7 +451,7 @@ impl Manifest {
     pub(crate) fn store(&self, directory: &Directory) -> Result<(), StoreError> {
         let path = directory.root().join(self.name());
         let io = |e| StoreError::io("write", &path, e);
-        let spelled = Spelled {
+        let spelled = SpelledManifest {
             format: FORMAT,
             number: self.number,
             next_order: self.next_order,

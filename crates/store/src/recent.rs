@@ -31,13 +31,13 @@ pub(crate) struct Recent {
     /// Rows of a GPU that are held at most.
     pub(crate) rows_max: usize,
     bytes_max: usize,
-    state: Mutex<State>,
+    state: Mutex<RecentState>,
 }
 
-type Gpus = HashMap<Arc<str>, Held, RandomState>;
+type Gpus = HashMap<Arc<str>, NewestRows, RandomState>;
 
 #[derive(Debug, Default)]
-struct State {
+struct RecentState {
     gpus: Gpus,
     /// Flushes whose rows are taken in.
     flushes: u64,
@@ -47,7 +47,7 @@ struct State {
 
 /// A GPU's newest rows in files.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct NewestRows {
     /// The rows, if there are any.
     pub(crate) chunk: Option<Arc<Chunk>>,
     /// All rows in files from this time on are among them.
@@ -56,7 +56,7 @@ pub(crate) struct Held {
     asked: u64,
 }
 
-impl Held {
+impl NewestRows {
     /// The newest of these rows, oldest arrival first, from a floor on.
     fn newest(
         key: &Arc<str>,
@@ -98,12 +98,12 @@ impl Recent {
         Self { rows_max, bytes_max, state: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RecentState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The held rows of a GPU, if they belong to a snapshot after so many flushes.
-    pub(crate) fn held(&self, key: &str, flushes: u64) -> Option<Held> {
+    pub(crate) fn held(&self, key: &str, flushes: u64) -> Option<NewestRows> {
         let mut state = self.lock();
         state.asked += 1;
         let asked = state.asked;
@@ -117,9 +117,9 @@ impl Recent {
     ///
     /// # Errors
     /// When columns do not fit together.
-    pub(crate) fn keep(&self, key: &Arc<str>, rows: &Rows, flushes: u64) -> Result<Held, MergeError> {
+    pub(crate) fn keep(&self, key: &Arc<str>, rows: &Rows, flushes: u64) -> Result<NewestRows, MergeError> {
         let batch = rows.batch.iter().map(|batch| batch.records().clone());
-        let mut held = Held::newest(key, &batch.collect::<Vec<_>>(), i64::MIN, self.rows_max)?;
+        let mut held = NewestRows::newest(key, &batch.collect::<Vec<_>>(), i64::MIN, self.rows_max)?;
         if let Some(chunk) = held.chunk.as_ref().filter(|chunk| rows.total > Some(chunk.records.num_rows())) {
             held.floor_ns = chunk.min_timestamp_ns;
         }
@@ -165,7 +165,7 @@ impl Recent {
             }
         }
         // GPUs that were never queried, as long as there is room.
-        let mut bytes: usize = gpus.values().map(Held::bytes).sum();
+        let mut bytes: usize = gpus.values().map(NewestRows::bytes).sum();
         for (key, rows) in new {
             if bytes > self.bytes_max {
                 break;
@@ -175,7 +175,7 @@ impl Recent {
             };
             let newest_ns = before.iter().filter(has_key).map(|file| file.max_timestamp_ns).max();
             let floor_ns = newest_ns.map_or(i64::MIN, |newest_ns| newest_ns.saturating_add(1));
-            let held = Held { chunk: None, floor_ns, asked: 0 };
+            let held = NewestRows { chunk: None, floor_ns, asked: 0 };
             let held = held.take_in(key, plan.batch(rows)?, self.rows_max)?;
             bytes += held.bytes();
             gpus.insert(Arc::clone(key), held);
@@ -183,8 +183,8 @@ impl Recent {
         Ok(())
     }
 
-    fn make_room(&self, state: &mut State) {
-        let mut bytes: usize = state.gpus.values().map(Held::bytes).sum();
+    fn make_room(&self, state: &mut RecentState) {
+        let mut bytes: usize = state.gpus.values().map(NewestRows::bytes).sum();
         if bytes <= self.bytes_max {
             return;
         }
@@ -203,6 +203,6 @@ impl Recent {
     pub(crate) fn size(&self) -> (usize, usize) {
         let state = self.lock();
         let rows = state.gpus.values().filter_map(|held| Some(held.chunk.as_ref()?.records.num_rows()));
-        (rows.sum(), state.gpus.values().map(Held::bytes).sum())
+        (rows.sum(), state.gpus.values().map(NewestRows::bytes).sum())
     }
 }

@@ -136,7 +136,7 @@ fn reason(error: FileError) -> String {
 }
 
 /// A table file.
-struct Candidate<'a> {
+struct RepairCandidate<'a> {
     name: &'a str,
     /// What the name says.
     said: TableFileName,
@@ -145,7 +145,7 @@ struct Candidate<'a> {
     is_aside: bool,
 }
 
-impl Candidate<'_> {
+impl RepairCandidate<'_> {
     /// The entry of a file whose footer cannot be read: its rows may have any time and GPU.
     fn unknown(&self) -> FileRecord {
         let TableFileName { table, grain, level, number: order } = self.said;
@@ -169,14 +169,14 @@ impl Candidate<'_> {
 }
 
 /// The table files in their places and in quarantine, by number.
-fn tables<'a>(root: &Path, inventory: &'a Inventory) -> Result<Vec<Candidate<'a>>, StoreError> {
+fn tables<'a>(root: &Path, inventory: &'a Inventory) -> Result<Vec<RepairCandidate<'a>>, StoreError> {
     let mut tables = Vec::new();
     for (files, is_aside) in [(&inventory.files, false), (&inventory.aside, true)] {
         for (name, kind) in files {
             let FileKind::Table(said) = *kind else { continue };
             let path = if is_aside { directory::aside(root, name) } else { root.join(name) };
             let bytes = fs::metadata(&path).map_err(|e| StoreError::io("inspect", &path, e))?.len();
-            tables.push(Candidate { name, said, path, bytes, is_aside });
+            tables.push(RepairCandidate { name, said, path, bytes, is_aside });
         }
     }
     tables.sort_by(|one, other| (one.said.number, one.name).cmp(&(other.said.number, other.name)));
@@ -186,7 +186,7 @@ fn tables<'a>(root: &Path, inventory: &'a Inventory) -> Result<Vec<Candidate<'a>
 /// Moves whole files to their places and damaged ones to quarantine.
 fn sort(
     directory: &Directory,
-    checked: Vec<(Candidate<'_>, Result<FileRecord, FileError>)>,
+    checked: Vec<(RepairCandidate<'_>, Result<FileRecord, FileError>)>,
 ) -> (Vec<FileRecord>, Vec<PathBuf>, Vec<FileFault>) {
     let (mut records, mut brought_back, mut set_aside) = (Vec::new(), Vec::new(), Vec::new());
     for (table, outcome) in checked {

@@ -28,10 +28,10 @@ use crate::writer::Writer;
 /// An open store. Clones are handles of the same one; when the last is dropped without [`Store::close`], rows that are
 /// not in files stay in the log.
 #[derive(Debug, Clone)]
-pub struct Store(pub(crate) Arc<Inner>);
+pub struct Store(pub(crate) Arc<StoreInner>);
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct StoreInner {
     pub(crate) shared: Arc<Shared>,
     log: Arc<Log>,
     events: SyncSender<Event>,
@@ -114,7 +114,7 @@ impl Store {
             spawn("store-keeper", move || keeper.run(&job_queue))?,
         ];
         let threads = Mutex::new(threads);
-        let inner = Inner { shared, log, events, jobs, threads, directory };
+        let inner = StoreInner { shared, log, events, jobs, threads, directory };
         Ok((Self(Arc::new(inner)), found))
     }
 
@@ -245,7 +245,7 @@ fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<Joi
         .map_err(|e| StoreError::io("start a thread for", PathBuf::from(name), e))
 }
 
-impl Inner {
+impl StoreInner {
     /// Ends the threads; rows in memory stay in the log.
     fn end(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);
@@ -265,7 +265,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for StoreInner {
     fn drop(&mut self) {
         self.end();
     }

@@ -34,11 +34,11 @@ const PAGE_ROWS: usize = 1 << 18;
 /// nothing changes. Nothing in the store is changed either, and its writer goes on; who wants to see newer rows opens it
 /// again. Clones are handles of the same view.
 #[derive(Debug, Clone)]
-pub struct StoreView(pub(crate) Arc<Seen>);
+pub struct StoreView(pub(crate) Arc<SeenStore>);
 
 /// What a view holds.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SeenStore {
     pub(crate) reader: Reader,
     pub(crate) snapshot: Snapshot,
     /// Parts of the log that cannot be read, in words.
@@ -70,7 +70,7 @@ impl StoreView {
                 log => log?,
             };
             let (list, fleet) = (manifest.name(), manifest.fleet.as_ref().map(|it| dir.join(&it.name)));
-            let seen = Seen::of(dir, manifest, log);
+            let seen = SeenStore::of(dir, manifest, log);
             // It may also have written a new list, and removed the files that only the old one names.
             let is_whole = seen.reader.keep_open(&seen.snapshot) && fleet.is_none_or(|it| it.exists());
             if is_whole || tries >= TRIES || newest(dir)?.0.name() == list {
@@ -96,7 +96,7 @@ impl StoreView {
     /// # Errors
     /// If columns of the files do not fit together.
     pub fn all(&self, query: RowsQuery) -> Result<ViewRows<'_>, QueryError> {
-        let Seen { reader, snapshot, faults, .. } = self.0.as_ref();
+        let SeenStore { reader, snapshot, faults, .. } = self.0.as_ref();
         let (start_ns, end_ns) = (query.start_ns.unwrap_or(i64::MIN), query.end_ns.unwrap_or(i64::MAX));
         let scope = Scope::new(query.table, &query.gpus, start_ns, end_ns);
         let never = CancellationToken::new();
@@ -128,7 +128,7 @@ impl StoreView {
     }
 }
 
-impl Seen {
+impl SeenStore {
     fn of(dir: &Path, manifest: Manifest, log: Log) -> Self {
         let Log { tail, faults, .. } = log;
         let Part { answer: mut live, mut missing } =

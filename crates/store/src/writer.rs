@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::board::Part;
 use crate::error::StoreError;
-use crate::jobs::{Answer, Arrival, Event, Job, Reply};
+use crate::jobs::{AppendAnswer, Arrival, Event, FlushReply, Job};
 use crate::manifest::{FileEntry, LostFile, Manifest};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
@@ -38,16 +38,16 @@ pub(crate) struct Writer {
     flushes: u64,
     frozen: Option<Arc<Tail>>,
     /// Who waits for the frozen tail to be in files.
-    frozen_waiting: Vec<Reply>,
+    frozen_waiting: Vec<FlushReply>,
     tail: Tail,
     /// When the oldest row of the tail came.
     filling_since: Instant,
     /// Who waits for everything to be in files.
-    waiting: Vec<Reply>,
+    waiting: Vec<FlushReply>,
     /// Whose rows are in files, once that shows.
-    flushed: Vec<Reply>,
+    flushed: Vec<FlushReply>,
     news: Vec<Arc<[Batch]>>,
-    answers: Vec<Answer>,
+    answers: Vec<AppendAnswer>,
     changed: bool,
     /// The earliest time that a row of a clock ahead waits for, nanoseconds UTC since 1970.
     next_ns: Option<i64>,

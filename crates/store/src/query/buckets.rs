@@ -59,7 +59,7 @@ pub(crate) fn buckets(
     let piece = |Source { grain, start_ns, end_ns }| (grain, StepGrid { start_ns, end_ns, ..grid });
     let mut pieces: Vec<(Grain, StepGrid)> = sources.map(piece).collect();
     while let Some((grain, piece)) = pieces.pop() {
-        match (Piece { query, grain, grid: &piece, reading }).add_to(&mut answer, &mut missing) {
+        match (BucketPiece { query, grain, grid: &piece, reading }).add_to(&mut answer, &mut missing) {
             Ok(()) => {}
             Err(Stop::Error(error)) => return Err(error),
             Err(Stop::TooMuch) => match piece.halves() {
@@ -72,7 +72,7 @@ pub(crate) fn buckets(
 }
 
 /// A range of buckets answered at once.
-struct Piece<'a> {
+struct BucketPiece<'a> {
     query: &'a BucketQuery,
     grain: Grain,
     grid: &'a StepGrid,
@@ -85,7 +85,7 @@ struct Yield {
     apart: Option<RecordBatch>,
 }
 
-impl Piece<'_> {
+impl BucketPiece<'_> {
     /// Adds the values of the range to the answer.
     fn add_to(&self, answer: &mut Buckets, missing: &mut BTreeSet<String>) -> Result<(), Stop> {
         let scope = Scope::new(self.query.table, &self.query.gpus, self.grid.start_ns, self.grid.end_ns)

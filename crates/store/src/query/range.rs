@@ -30,7 +30,7 @@ const WIDE_ROWS: usize = 20_000;
 
 /// A row that may be on the page.
 #[derive(Debug, Clone, Copy)]
-struct Candidate {
+struct RowCandidate {
     /// Ascends in the order asked.
     place: i64,
     key: u32,
@@ -118,7 +118,7 @@ fn search(reading: Reading<'_>, query: &RowsQuery) -> Result<history::Part<Rows>
         let mut search = Search::new(query, held, &scope, &parts);
         search.run(reading, &contests)?;
         let (dropped, total) = (search.worst.is_some(), search.total());
-        let Found { rows, last, whole, unread } = search.page(query.offset, query.limit);
+        let FoundPage { rows, last, whole, unread } = search.page(query.offset, query.limit);
         if whole || !dropped {
             partial.extend(unread);
             break (rows, total, last.filter(|_| whole));
@@ -144,7 +144,7 @@ struct Search<'a> {
     held: usize,
     scope: &'a Scope,
     parts: &'a [Part],
-    candidates: Vec<Candidate>,
+    candidates: Vec<RowCandidate>,
     /// Place of the last candidate held, once some were dropped.
     worst: Option<i64>,
     keys: HashMap<Arc<str>, u32, RandomState>,
@@ -155,7 +155,7 @@ struct Search<'a> {
 }
 
 /// Rows of the page by part.
-struct Found {
+struct FoundPage {
     /// Per part the row numbers, ascending.
     rows: Vec<Vec<u32>>,
     /// Place of the last row.
@@ -285,7 +285,7 @@ impl<'a> Search<'a> {
                     self.contested.push(Twin { time_ns, key, part, verdict });
                 }
                 if keep {
-                    self.candidates.push(Candidate { place, key, part, row, is_twin: twin });
+                    self.candidates.push(RowCandidate { place, key, part, row, is_twin: twin });
                 }
             }
             self.single += usize::from(!twin && !counted);
@@ -341,7 +341,7 @@ impl<'a> Search<'a> {
         self.single + self.contested.len()
     }
 
-    fn is_selected(&self, candidate: &Candidate) -> bool {
+    fn is_selected(&self, candidate: &RowCandidate) -> bool {
         // Rows without twins were selected when they were read.
         let wanted = (self.place(candidate.place), candidate.key);
         self.query.selector.is_empty()
@@ -349,16 +349,17 @@ impl<'a> Search<'a> {
             || self.contested.binary_search_by_key(&wanted, |twin| (twin.time_ns, twin.key)).is_ok()
     }
 
-    fn page(mut self, offset: usize, limit: usize) -> Found {
+    fn page(mut self, offset: usize, limit: usize) -> FoundPage {
         let mut names: Vec<(&Arc<str>, u32)> = self.keys.iter().map(|(name, &key)| (name, key)).collect();
         names.sort_unstable();
         let mut rank_of = vec![0_u32; names.len()];
         for (rank, (_, key)) in (0_u32..).zip(names) {
             rank_of.get_mut(key as usize).into_iter().for_each(|slot| *slot = rank);
         }
-        let rank = |candidate: &Candidate| rank_of.get(candidate.key as usize).copied().unwrap_or(u32::MAX);
+        let rank =
+            |candidate: &RowCandidate| rank_of.get(candidate.key as usize).copied().unwrap_or(u32::MAX);
         self.candidates.sort_unstable_by_key(|candidate| (candidate.place, rank(candidate)));
-        let same = |a: &Candidate, b: &Candidate| a.place == b.place && a.key == b.key;
+        let same = |a: &RowCandidate, b: &RowCandidate| a.place == b.place && a.key == b.key;
         let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.parts.len()];
         let (mut found, mut last) = (0, None);
         let rows_found = self.candidates.chunk_by(same);
@@ -373,7 +374,7 @@ impl<'a> Search<'a> {
         for rows in &mut rows {
             rows.sort_unstable();
         }
-        Found { rows, last, whole: found == limit, unread: self.unread }
+        FoundPage { rows, last, whole: found == limit, unread: self.unread }
     }
 }
 

@@ -88,7 +88,7 @@ impl OpenFile {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptFile {
     entry: Weak<FileEntry>,
     file: Arc<OpenFile>,
     footer_bytes: u64,
@@ -96,12 +96,12 @@ struct Kept {
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    files: HashMap<PathBuf, Kept, RandomState>,
+struct FilesInner {
+    files: HashMap<PathBuf, KeptFile, RandomState>,
     clock: u64,
 }
 
-impl Inner {
+impl FilesInner {
     /// Lets go of the least recently used files and handles until there are no more than may be.
     fn keep_within(&mut self, handles_max: usize, footer_bytes_max: u64) {
         let mut footers: u64 = self.files.values().map(|kept| kept.footer_bytes).sum();
@@ -123,7 +123,7 @@ impl Inner {
 /// The files kept open.
 #[derive(Debug)]
 pub(crate) struct Files {
-    inner: Mutex<Inner>,
+    inner: Mutex<FilesInner>,
     handles_max: usize,
     footer_bytes_max: u64,
     steps: FileSteps,
@@ -153,7 +153,7 @@ impl Files {
         let file = Arc::new(OpenFile::new(file::open(entry, &self.steps)?));
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.clock += 1;
-        let kept = Kept {
+        let kept = KeptFile {
             entry: Arc::downgrade(entry),
             file: Arc::clone(&file),
             footer_bytes: entry.bytes.saturating_sub(entry.footer_offset),

@@ -91,7 +91,7 @@ impl Columns {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum PartKind {
     RowGroup { entry: Arc<FileEntry>, file: Arc<OpenFile>, row_group: usize },
     Chunk(Arc<Chunk>),
 }
@@ -99,7 +99,7 @@ enum Kind {
 /// A row group of a file, or a chunk of the tail.
 #[derive(Debug)]
 pub(crate) struct Part {
-    kind: Kind,
+    kind: PartKind,
     /// Rows of the whole part.
     rows: usize,
     min_key: Arc<str>,
@@ -112,8 +112,8 @@ impl Part {
     /// Start of the hour or day of its file, nanoseconds UTC since 1970; of rows in memory the time of the first.
     pub(crate) fn span_start(&self) -> i64 {
         match &self.kind {
-            Kind::RowGroup { entry, .. } => entry.span().start_ns(),
-            Kind::Chunk { .. } => self.min_ns,
+            PartKind::RowGroup { entry, .. } => entry.span().start_ns(),
+            PartKind::Chunk { .. } => self.min_ns,
         }
     }
 
@@ -128,7 +128,7 @@ impl Part {
             scope.meets(&facts.min_key, &facts.max_key, facts.min_timestamp_ns, facts.max_timestamp_ns)
         });
         meets.map(|(row_group, facts)| Self {
-            kind: Kind::RowGroup { entry: Arc::clone(entry), file: Arc::clone(file), row_group },
+            kind: PartKind::RowGroup { entry: Arc::clone(entry), file: Arc::clone(file), row_group },
             rows: usize::try_from(facts.rows).unwrap_or(usize::MAX),
             min_key: Arc::from(facts.min_key.as_str()),
             max_key: Arc::from(facts.max_key.as_str()),
@@ -144,7 +144,7 @@ impl Part {
         let has_gpu = |keys: &[Arc<str>]| keys.iter().any(|key| chunk.rows_of(key).is_some());
         let meets = scope.meets(min_key, max_key, min_ns, max_ns) && scope.keys().is_none_or(has_gpu);
         meets.then(|| Self {
-            kind: Kind::Chunk(Arc::clone(chunk)),
+            kind: PartKind::Chunk(Arc::clone(chunk)),
             rows: chunk.records.num_rows(),
             min_key: Arc::clone(min_key),
             max_key: Arc::clone(max_key),
@@ -156,8 +156,8 @@ impl Part {
     /// The columns that it may have.
     pub(crate) fn schema(&self) -> SchemaRef {
         match &self.kind {
-            Kind::RowGroup { file, .. } => Arc::clone(file.table.metadata.schema()),
-            Kind::Chunk(chunk) => chunk.records.schema(),
+            PartKind::RowGroup { file, .. } => Arc::clone(file.table.metadata.schema()),
+            PartKind::Chunk(chunk) => chunk.records.schema(),
         }
     }
 
@@ -169,7 +169,7 @@ impl Part {
     /// Whether the two may have rows of one GPU that are one row. Row groups of one file have none.
     pub(crate) fn may_share_keys(&self, other: &Self) -> bool {
         let same_file = match (&self.kind, &other.kind) {
-            (Kind::RowGroup { file: a, .. }, Kind::RowGroup { file: b, .. }) => Arc::ptr_eq(a, b),
+            (PartKind::RowGroup { file: a, .. }, PartKind::RowGroup { file: b, .. }) => Arc::ptr_eq(a, b),
             _ => false,
         };
         !same_file && self.min_key <= other.max_key && other.min_key <= self.max_key
@@ -183,9 +183,9 @@ impl Part {
     pub(crate) fn candidates(&self, scope: &Scope) -> Result<Vec<Range<usize>>, String> {
         let whole = || std::iter::once(0..self.rows).collect();
         match (&self.kind, scope.keys()) {
-            (Kind::Chunk(_), None) => Ok(whole()),
-            (Kind::Chunk(chunk), Some(keys)) => Ok(chunk_rows(chunk, keys)),
-            (Kind::RowGroup { file, row_group, .. }, keys) => {
+            (PartKind::Chunk(_), None) => Ok(whole()),
+            (PartKind::Chunk(chunk), Some(keys)) => Ok(chunk_rows(chunk, keys)),
+            (PartKind::RowGroup { file, row_group, .. }, keys) => {
                 let wanted = match keys {
                     None => whole(),
                     Some(keys) => self.group_rows(scope.table, file, *row_group, keys)?,
@@ -232,8 +232,8 @@ impl Part {
     pub(crate) fn gpus(&self, table: Table) -> Result<Vec<Arc<str>>, String> {
         let key = |(key, _): &(Arc<str>, _)| Arc::clone(key);
         match &self.kind {
-            Kind::Chunk(chunk) => Ok(chunk.gpus.iter().map(|(key, _)| Arc::clone(key)).collect()),
-            Kind::RowGroup { file, row_group, .. } => {
+            PartKind::Chunk(chunk) => Ok(chunk.gpus.iter().map(|(key, _)| Arc::clone(key)).collect()),
+            PartKind::RowGroup { file, row_group, .. } => {
                 Ok(self.index(table, file, *row_group)?.iter().map(key).collect())
             }
         }
@@ -260,8 +260,8 @@ impl Part {
     /// In words, when a file cannot be read; if it is at fault it has been condemned.
     pub(crate) fn read(&self, columns: &Columns, rows: &[Range<usize>]) -> Result<RecordBatch, String> {
         match &self.kind {
-            Kind::Chunk(chunk) => take(&chunk.records, columns, rows).map_err(|error| error.to_string()),
-            Kind::RowGroup { entry, file, row_group } => {
+            PartKind::Chunk(chunk) => take(&chunk.records, columns, rows).map_err(|error| error.to_string()),
+            PartKind::RowGroup { entry, file, row_group } => {
                 if let Some(reason) = entry.damage() {
                     return Err(format!("{}: {reason}", entry.path.display()));
                 }
